@@ -1,0 +1,46 @@
+"""The pins of pyproject.toml, the lock file and environment.yml say the same."""
+
+import re
+import tomllib
+
+import yaml
+
+from sipsched.config import PROJECT_ROOT
+
+PIN = re.compile(r"^([A-Za-z0-9_.-]+)==?([0-9][^ ;\\]*)")
+
+
+def pins(lines: list[str]) -> dict[str, str]:
+    matches = [PIN.match(line) for line in lines]
+    assert all(matches), [line for line, match in zip(lines, matches, strict=True) if not match]
+    return {match[1].lower().replace("_", "-"): match[2] for match in matches if match}
+
+
+def pyproject() -> tuple[dict[str, str], dict[str, str]]:
+    document = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())
+    return pins(document["project"]["dependencies"]), pins(document["dependency-groups"]["dev"])
+
+
+def test_lock_file_holds_every_direct_pin() -> None:
+    text = (PROJECT_ROOT / "requirements.lock").read_text()
+    locked = pins([line for line in text.splitlines() if re.match(r"[A-Za-z0-9]", line)])
+    run, dev = pyproject()
+    wanted = run | dev
+    assert {name: locked.get(name) for name in wanted} == wanted
+
+
+def test_lock_file_has_a_hash_for_every_package() -> None:
+    text = (PROJECT_ROOT / "requirements.lock").read_text()
+    blocks = re.split(r"\n(?=[A-Za-z0-9])", text.strip())
+    assert len(blocks) > 100
+    assert all("--hash=sha256:" in block for block in blocks)
+
+
+def test_conda_environment_agrees() -> None:
+    environment = yaml.safe_load((PROJECT_ROOT / "environment.yml").read_text())
+    conda = [entry for entry in environment["dependencies"] if isinstance(entry, str)]
+    (pip,) = [entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict)]
+    run, dev = pyproject()
+    assert pins([entry for entry in conda if not entry.startswith(("python", "pip"))]) == run
+    assert pins([entry for entry in pip if entry != "-e ."]) == dev
+    assert [entry for entry in conda if entry.startswith("python")] == ["python>=3.11"]
