@@ -1,0 +1,100 @@
+"""Testbed files: which hosts there are and what is known of them."""
+
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from sipsched.config import TESTBEDS, read_yaml, validate
+from sipsched.errors import StableError
+
+ROLES = ("uac", "sps", "uas")
+
+
+@dataclass(frozen=True)
+class HostSpec:
+    """One host: how to reach it and what it offers a run."""
+
+    role: str
+    address: str
+    user: str
+    identity_file: str
+    known_hosts: str
+    sip_address: str
+    sip_port: int
+    cpus: tuple[int, ...]
+    helper_cpus: tuple[int, ...]
+    port: int = 22
+
+    def __str__(self) -> str:
+        """Name the host for messages: role and address."""
+        return f"{self.role} ({self.user}@{self.address}:{self.port})"
+
+
+@dataclass(frozen=True)
+class Testbed:
+    """Three hosts, and the words that label every figure measured on them."""
+
+    name: str
+    kind: str
+    description: str
+    fidelity: str
+    workdir: PurePosixPath
+    uac: HostSpec
+    sps: HostSpec
+    uas: HostSpec
+
+    @property
+    def hosts(self) -> tuple[HostSpec, HostSpec, HostSpec]:
+        """The hosts in the order of the signal's way: uac, sps, uas."""
+        return (self.uac, self.sps, self.uas)
+
+    def check_cores(self, cores: int) -> None:
+        """Refuse a number of cores that the SPS does not have.
+
+        Raises
+        ------
+        StableError
+            More cores asked than the testbed's file gives the SPS.
+        """
+        if cores > len(self.sps.cpus):
+            raise StableError(
+                f"testbed {self.name}: {cores} cores asked, the SPS has {len(self.sps.cpus)} "
+                f"(cpus: {list(self.sps.cpus)} in hardware/testbeds/{self.name}.yaml)"
+            )
+
+
+def load_testbed(name: str, folder: Path = TESTBEDS) -> Testbed:
+    """Read `<folder>/<name>.yaml`.
+
+    Raises
+    ------
+    StableError
+        No such file (lists those there are), or a key that is missing, unknown or out of range.
+    """
+    path = folder / f"{name}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
+        raise StableError(f"testbed '{name}': no file {path}; there are: {known}")
+    document = read_yaml(path)
+    validate(document, "testbed", str(path))
+    if document["name"] != name:
+        raise StableError(
+            f"{path}: name: expected '{name}' as the file, found '{document['name']}'"
+        )
+    hosts: dict[str, HostSpec] = {}
+    for role in ROLES:
+        body = dict(document["hosts"][role])
+        for key in ("cpus", "helper_cpus"):
+            body[key] = tuple(body[key])
+        for key in ("identity_file", "known_hosts"):
+            body[key] = str(Path(body[key]).expanduser())
+        hosts[role] = HostSpec(role=role, **body)
+    return Testbed(
+        name=document["name"],
+        kind=document["kind"],
+        description=document["description"],
+        fidelity=document["fidelity"],
+        workdir=PurePosixPath(document["workdir"]),
+        uac=hosts["uac"],
+        sps=hosts["sps"],
+        uas=hosts["uas"],
+    )

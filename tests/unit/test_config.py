@@ -1,0 +1,105 @@
+"""The configuration: what is asked for, and one line for what is wrong with it."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from sipsched import config
+from sipsched.errors import StableError
+from sipsched.testbed import load_testbed
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    return copy.deepcopy(config.read_yaml(config.PROJECT_ROOT / "config" / "config.yaml"))
+
+
+def test_run_path_and_wildcards_agree() -> None:
+    run = config.Run("local", "kamailio-udp", "enhanced+migration_cost_ns=500000", 2, 4, 4200, 7)
+    assert str(run.path) == (
+        "local/kamailio-udp/enhanced+migration_cost_ns=500000/cores~2/threads~4/cps~4200/rep~7"
+    )
+    wildcards = {name: str(value) for name, value in vars(run).items()}
+    assert config.Run.from_wildcards(wildcards) == run
+
+
+def test_runs_come_in_blocks_of_one_repetition(document: dict[str, Any]) -> None:
+    study = document["studies"]["load_sweep"]
+    study.update(threads=[2, 8], cps=[100, 200], repetitions=3)
+    runs = config.parse_config(document).runs()
+    assert len(runs) == 12
+    assert [run.rep for run in runs] == [1] * 4 + [2] * 4 + [3] * 4
+    assert len({(run.threads, run.cps) for run in runs[:4]}) == 4
+
+
+def test_a_run_that_two_studies_ask_for_is_listed_once(document: dict[str, Any]) -> None:
+    document["studies"]["again"] = document["studies"]["load_sweep"]
+    runs = config.parse_config(document).runs()
+    assert len(runs) == len(set(runs))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        (("load", "durations_s"), 1, "load: .*'durations_s' was unexpected"),
+        (("load", "duration_s"), 0, "load.duration_s: 0 is less than or equal"),
+        (("probe",), "kprobe", "probe: 'kprobe' is not one of"),
+        (("studies", "load_sweep", "cores"), [0], r"studies.load_sweep.cores\[0\]: 0 is less"),
+        (("studies", "load_sweep", "suts"), ["asterisk-udp"], "'asterisk-udp' is not defined"),
+        (("studies", "load_sweep", "modes"), ["turbo"], "'turbo' is not one of"),
+        (("testbeds",), [], "testbeds: .*non-empty|testbeds: .*too short"),
+    ],
+)
+def test_bad_configuration_is_named_in_one_line(
+    document: dict[str, Any], path: tuple[str, ...], value: object, expected: str
+) -> None:
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    with pytest.raises(StableError, match=expected) as error:
+        config.parse_config(document)
+    assert "\n" not in str(error.value)
+
+
+def test_every_key_of_the_schemas_is_described() -> None:
+    def undescribed(schema: Any, where: str) -> list[str]:
+        if not isinstance(schema, dict):
+            return []
+        found = []
+        for key, body in schema.get("properties", {}).items():
+            if "description" not in body and "$ref" not in body:
+                found.append(f"{where}.{key}")
+            found += undescribed(body, f"{where}.{key}")
+        found += undescribed(schema.get("additionalProperties"), f"{where}.*")
+        return found
+
+    for file in config.SCHEMAS.glob("*.yaml"):
+        schema = config.read_yaml(file)
+        assert undescribed(schema, file.stem) == []
+        for name, body in schema.get("$defs", {}).items():
+            assert undescribed(body, f"{file.stem}.{name}") == []
+
+
+@pytest.mark.parametrize("file", sorted(config.TESTBEDS.glob("*.yaml")), ids=lambda f: f.stem)
+def test_every_testbed_file_loads(file: Any) -> None:
+    testbed = load_testbed(file.stem)
+    assert [host.role for host in testbed.hosts] == ["uac", "sps", "uas"]
+    testbed.check_cores(1)
+
+
+def test_unknown_testbed_names_those_there_are() -> None:
+    with pytest.raises(StableError, match=r"testbed 'nowhere'.*example-physical, local"):
+        load_testbed("nowhere")
+
+
+def test_more_cores_than_the_sps_has() -> None:
+    with pytest.raises(StableError, match=r"64 cores asked, the SPS has 1 .*local\.yaml"):
+        load_testbed("local").check_cores(64)
+
+
+def test_testbed_file_that_is_not_yaml(tmp_path: Any) -> None:
+    (tmp_path / "bad.yaml").write_text("name: bad\nhosts: [")
+    with pytest.raises(StableError, match=r"bad\.yaml: line \d+ is not YAML"):
+        load_testbed("bad", tmp_path)
