@@ -1,0 +1,66 @@
+"""Testbeds by hand: `fab -l` lists the tasks, `--testbed NAME` picks a file of hardware/testbeds."""
+
+import json
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from fabric import task
+
+from sipsched.errors import SipschedError
+from sipsched.testbed import load_testbed, local, open_hosts
+from sipsched.testbed.provision import provision as install
+
+
+def one_line_errors(action: Callable[..., None]) -> Callable[..., None]:
+    """Turn an error raised on purpose into one line and exit code 1."""
+
+    @wraps(action)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            action(*args, **kwargs)
+        except SipschedError as error:
+            sys.exit(f"error: {error}")
+
+    return wrapped
+
+
+@task
+@one_line_errors
+def up(_):
+    """Bring the embedded testbed up and keep it until `fab down`."""
+    local.ensure_up()
+    print("testbed local is up")
+
+
+@task
+@one_line_errors
+def down(_):
+    """Take the embedded testbed down: end its processes, remove its namespaces, links and keys."""
+    local.take_down()
+    print("testbed local is down")
+
+
+@task
+@one_line_errors
+def provision(_, testbed="local", tests=False):
+    """Install the packages that a testbed's hosts need and build the native parts on its SPS."""
+    install(load_testbed(testbed), tests=tests)
+
+
+@task
+@one_line_errors
+def check(_, testbed="local"):
+    """Reach every host of a testbed and say what its kernel lets the probe see."""
+    bed = load_testbed(testbed)
+    with open_hosts(bed) as hosts:
+        for host in hosts.all:
+            kernel = host.run(["uname", "-sr"]).stdout.strip()
+            print(f"{host.spec}: {kernel}, SIP on {host.spec.sip_address}:{host.spec.sip_port}")
+        program = str(hosts.sps.base / "native" / "sipprobe")
+        hosts.sps.require_programs([program])
+        answer = json.loads(hosts.sps.run([program, "check"], check=False).stdout)
+    for name, mode in answer["modes"].items():
+        print(f"probe, {name}: {'can run' if mode['can_run'] else mode['reason']}")
+    print(f"probe used: {answer['best'] or 'preload (no BPF)'}")

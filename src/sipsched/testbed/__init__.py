@@ -1,0 +1,16 @@
+"""The three hosts of a run and what brings them up; all SSH of the package is in here."""
+
+from sipsched.testbed.host import CommandResult, Host, Process
+from sipsched.testbed.inventory import HostSpec, Testbed, load_testbed
+from sipsched.testbed.session import Hosts, open_hosts
+
+__all__ = [
+    "CommandResult",
+    "Host",
+    "HostSpec",
+    "Hosts",
+    "Process",
+    "Testbed",
+    "load_testbed",
+    "open_hosts",
+]

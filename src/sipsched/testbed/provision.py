@@ -1,0 +1,136 @@
+"""Provisioning: the Debian packages and native parts that a testbed's hosts need."""
+
+import hashlib
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sipsched.config import PROJECT_ROOT
+from sipsched.errors import StableError
+from sipsched.testbed import local
+from sipsched.testbed.host import Host
+from sipsched.testbed.inventory import Testbed
+from sipsched.testbed.session import Hosts, open_hosts
+
+INSTALL_TIMEOUT_S = 900
+BUILD_TIMEOUT_S = 300
+EVERY_HOST = ("iproute2", "procps", "util-linux", "zstd")
+PACKAGES = {
+    "uac": (*EVERY_HOST, "sip-tester"),
+    "sps": (
+        *EVERY_HOST,
+        *("kamailio", "bpftool", "clang", "gcc", "libbpf-dev", "libc6-dev", "libelf-dev"),
+        *("llvm", "make", "zlib1g-dev"),
+    ),
+    "uas": (*EVERY_HOST, "sip-tester"),
+}
+CONTROLLER_PACKAGES = ("iproute2", "openssh-client", "openssh-server")
+TEST_PACKAGES = ("chromium", "chromium-driver", "clang-format", "libclang-rt-14-dev")
+NATIVE_SOURCES = PROJECT_ROOT / "hardware" / "probe"
+
+# Debian starts a service when it installs it: the proxy's port must stay free, and a testbed's
+# machine gets no sshd that its owner did not ask for
+INSTALL_SCRIPT = """\
+set -eu
+missing=
+for package; do
+    state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+    [ "$state" = installed ] || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+[ "$(id -u)" = 0 ] || { echo "needs root to install:$missing" >&2; exit 1; }
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    printf '#!/bin/sh\\nexit 101\\n' > "$policy"
+    chmod 755 "$policy"
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -q
+apt-get install -q -y --no-install-recommends $missing
+if command -v systemctl > /dev/null; then
+    for package in $missing; do
+        case "$package" in
+            kamailio) systemctl disable kamailio ;;
+            openssh-server) systemctl disable ssh ;;
+        esac
+    done
+fi
+echo "installed:$missing"
+"""
+
+
+def provision(testbed: Testbed, *, tests: bool = False, say: Callable[[str], None] = print) -> None:
+    """Install what is missing on the hosts of a testbed and build the native parts on the SPS.
+
+    Parameters
+    ----------
+    testbed
+        A testbed of any kind. The hosts of kind `local` are this machine: packages are installed here.
+    tests
+        Also install what only the tests need, on this machine.
+    say
+        Takes one line for each thing done.
+
+    Raises
+    ------
+    StableError
+        No root where something must be installed, a package that cannot be had, a build that fails.
+    """
+    if testbed.kind == "local":
+        packages = {name for role in PACKAGES.values() for name in role} | set(CONTROLLER_PACKAGES)
+        _install_here(packages | set(TEST_PACKAGES if tests else ()), say)
+    elif tests:
+        _install_here(TEST_PACKAGES, say)
+    with open_hosts(testbed) as hosts:
+        if testbed.kind != "local":
+            for host in hosts.all:
+                _install_there(host, say)
+        _build_native(hosts, say)
+
+
+def _install_here(packages: Sequence[str] | set[str], say: Callable[[str], None]) -> None:
+    local.check_platform()
+    done = subprocess.run(
+        ["sh", "-c", INSTALL_SCRIPT, "sh", *sorted(packages)],
+        check=False,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    if done.returncode != 0:
+        said = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+        raise StableError(f"this machine: installing Debian packages failed: {said}")
+    _say_installed("this machine", done.stdout, say)
+
+
+def _install_there(host: Host, say: Callable[[str], None]) -> None:
+    packages = PACKAGES[host.spec.role]
+    done = host.run(["sh", "-c", INSTALL_SCRIPT, "sh", *packages], timeout_s=INSTALL_TIMEOUT_S)
+    _say_installed(str(host.spec), done.stdout, say)
+
+
+def _say_installed(where: str, output: str, say: Callable[[str], None]) -> None:
+    for line in output.splitlines():
+        if line.startswith("installed:"):
+            say(f"{where}: {line}")
+
+
+def _build_native(hosts: Hosts, say: Callable[[str], None]) -> None:
+    sps = hosts.sps
+    folder = sps.base / "native"
+    sps.run(["mkdir", "-p", str(folder)])
+    there = sps.shell(f"sha256sum {folder}/* 2>/dev/null", check=False).stdout
+    for source in sorted(_sources(NATIVE_SOURCES)):
+        digest = hashlib.sha256(source.read_bytes()).hexdigest()
+        # a file that is copied again is built again
+        if f"{digest}  {folder / source.name}\n" not in there:
+            sps.put_file(source, folder / source.name)
+    sps.run(["make", "--silent", "--directory", str(folder)], timeout_s=BUILD_TIMEOUT_S)
+    say(f"{sps.spec}: native parts are built in {folder}")
+
+
+def _sources(folder: Path) -> list[Path]:
+    return [
+        path for path in folder.iterdir() if path.suffix in {".c", ".h"} or path.name == "Makefile"
+    ]

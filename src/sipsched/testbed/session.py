@@ -1,0 +1,56 @@
+"""Opening a testbed: bring it up if that is ours to do, connect to its hosts, take its lock."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from sipsched.testbed import local
+from sipsched.testbed.host import CommandResult, Host
+from sipsched.testbed.inventory import Testbed
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The three open hosts of a testbed."""
+
+    uac: Host
+    sps: Host
+    uas: Host
+
+    @property
+    def all(self) -> tuple[Host, Host, Host]:
+        """The hosts in the order of the signal's way."""
+        return (self.uac, self.sps, self.uas)
+
+    @property
+    def history(self) -> list[CommandResult]:
+        """Every command run on any host so far, in the order of their start."""
+        return sorted(
+            (result for host in self.all for result in host.history), key=lambda r: r.started
+        )
+
+
+@contextmanager
+def open_hosts(testbed: Testbed) -> Iterator[Hosts]:
+    """Connect to the hosts of a testbed and hold it for one user.
+
+    A testbed of kind `local` is brought up first if it is down; a guardian takes it down when it
+    has been idle. The lock is on the SPS and goes with the connection, so a killed controller
+    never leaves it held.
+
+    Raises
+    ------
+    TransientError
+        A host is unreachable, or the testbed is in use.
+    StableError
+        A host refuses us, or the testbed cannot be brought up on this machine.
+    """
+    if testbed.kind == "local":
+        local.ensure_up(idle_s=local.IDLE_S)
+    with ExitStack() as stack:
+        hosts = [Host(spec, testbed.workdir) for spec in testbed.hosts]
+        with ThreadPoolExecutor(len(hosts)) as pool:
+            list(pool.map(stack.enter_context, hosts))
+        stack.enter_context(hosts[1].exclusive_lock(local.LOCK_FILE))
+        yield Hosts(*hosts)
