@@ -1,0 +1,30 @@
+"""Files for the hosts, rendered from the templates under hardware/."""
+
+from pathlib import Path
+
+import jinja2
+
+from sipsched.config import PROJECT_ROOT
+
+HARDWARE = PROJECT_ROOT / "hardware"
+
+
+def render(template: Path, **values: object) -> str:
+    """Fill a template in.
+
+    Parameters
+    ----------
+    template
+        Path below hardware/, such as `proxies/kamailio.cfg.j2`.
+    values
+        What the template may name; a name it uses and does not get is an error.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HARDWARE),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701  configuration files and SIP, no HTML
+    )
+    return environment.get_template(str(template)).render(values)
