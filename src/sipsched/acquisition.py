@@ -1,0 +1,313 @@
+"""Performing a run: from a tuple and three hosts to a record under raw/."""
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sipsched.config import Config, Load, Run, Sut
+from sipsched.errors import SipschedError, StableError, TransientError
+from sipsched.generator import CallStatistics, Generator, Sipp
+from sipsched.hoststate import COUNTER_FILES, describe, read_files
+from sipsched.probe import TRACE_BYTES_PER_CALL, native_folder, start_probe
+from sipsched.proxy import allocation_failures, find_proxy
+from sipsched.record import COUNTERS_FILE, SCHEMA_VERSION, UnfinishedRecord
+from sipsched.testbed import Host, Hosts, Testbed, open_hosts
+
+START_TIMEOUT_S = 10
+SPARE_BYTES = 64 * 2**20
+HOST_PROGRAMS = ("start-stop-daemon", "timeout", "taskset", "ss", "lscpu", "zstd", "pkill")
+GENERATORS: dict[str, Generator] = {"sipp": Sipp()}
+
+
+def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
+    """Perform one run and put its record in place.
+
+    Parameters
+    ----------
+    run
+        The tuple.
+    config
+        The campaign: SUTs, load and probe.
+    testbed
+        Three hosts that SSH reaches; nothing else is known of them here.
+    raw
+        Folder of all records.
+
+    Returns
+    -------
+    Path
+        The record's folder.
+
+    Raises
+    ------
+    StableError
+        The run cannot be done: wrong configuration, missing program, port in use, full disk.
+    TransientError
+        It was disturbed, or is not valid. What it left is kept as `<run>.failed-<n>` with the reason.
+    """
+    sut = config.sut(run.sut)
+    testbed.check_cores(run.cores)
+    _check_local_disk(raw, run, config.load)
+    record = UnfinishedRecord.begin(raw, run)
+    try:
+        document = _Acquisition(run, sut, config, testbed, record).perform()
+        if not document["verdict"]["valid"]:
+            record.write("run.json", json.dumps(document, indent=1))
+            raise TransientError(f"run is not valid: {'; '.join(document['verdict']['reasons'])}")
+        record.finish(document)
+    except BaseException as error:
+        kept = record.fail(str(error) or repr(error))
+        if isinstance(error, SipschedError):
+            raise type(error)(f"{run}: {error} (kept in {kept})") from error
+        raise
+    return record.final
+
+
+class _Acquisition:
+    """One run in progress."""
+
+    def __init__(
+        self, run: Run, sut: Sut, config: Config, testbed: Testbed, record: UnfinishedRecord
+    ) -> None:
+        self.run = run
+        self.sut = sut
+        self.load = config.load
+        self.probe_wanted = config.probe
+        self.testbed = testbed
+        self.record = record
+        self.proxy = find_proxy(sut)
+        self.generator = GENERATORS[config.load.generator]
+        self.calls = call_count(run, config.load)
+        self.limit_s = config.load.warmup_s + config.load.duration_s + 2 * config.load.drain_s + 60
+        self.timeline: dict[str, float] = {}
+
+    def perform(self) -> dict[str, Any]:
+        """Do the run; files go to the record, the content of run.json comes back."""
+        self._mark("started")
+        with open_hosts(self.testbed) as hosts:
+            self._mark("connected")
+            try:
+                return self._perform_on(hosts)
+            except BaseException:
+                self.record.write("commands.json", json.dumps(_commands(hosts), indent=1))
+                raise
+
+    def _perform_on(self, hosts: Hosts) -> dict[str, Any]:
+        self._each(hosts, self._check_host)
+        descriptions = dict(
+            zip(("uac", "sps", "uas"), self._each(hosts, self._describe), strict=True)
+        )
+        with self._servers(hosts) as (proxy_process, probe):
+            settings = self._read_settings(hosts.sps)
+            if self.load.warmup_s > 0:
+                warmup_calls = max(1, round(self.run.cps * self.load.warmup_s))
+                self._mark("warmup_started")
+                self.generator.offer(hosts, self.load, "warmup", warmup_calls, self.run.cps)
+            probe.begin()
+            before = self._each(hosts, self._counters)
+            self._mark("load_started")
+            statistics = self.generator.offer(hosts, self.load, "uac", self.calls, self.run.cps)
+            self._mark("load_ended")
+            after = self._each(hosts, self._counters)
+            proxy_alive = hosts.sps.is_running(proxy_process)
+            probe_report = probe.end(self.record.folder)
+        counters = {
+            host.spec.role: {"before": first, "after": last}
+            for host, first, last in zip(hosts.all, before, after, strict=True)
+        }
+        self.record.write(COUNTERS_FILE, json.dumps(counters, indent=1))
+        log = self._fetch_files(hosts)
+        self._mark("fetched")
+        reasons = _reasons_against(statistics, probe_report, log, proxy_alive)
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "run": vars(self.run),
+            "testbed": {
+                name: getattr(self.testbed, name)
+                for name in ("name", "kind", "description", "fidelity")
+            },
+            "sut": vars(self.sut),
+            "started_at": _utc(self.timeline["started"]),
+            "finished_at": _utc(time.time()),
+            "timeline": self.timeline,
+            # SIPp starts calls at a fixed rate: there is nothing to seed
+            "load": {**vars(self.load), "calls": self.calls, "seed": None},
+            "generator": {
+                "version": descriptions["uac"]["versions"][self.load.generator],
+                **vars(statistics),
+            },
+            "probe": probe_report,
+            "hosts": descriptions,
+            "settings": settings,
+            "verdict": {"valid": not reasons, "reasons": reasons},
+            "commands": _commands(hosts),
+        }
+
+    @contextmanager
+    def _servers(self, hosts: Hosts) -> Iterator[Any]:
+        """UAS, probe and proxy, running while the block does."""
+        sps = hosts.sps
+        config_file = sps.workdir / "proxy.cfg"
+        config_text = self.proxy.config_text(self.sut, self.testbed, self.run.threads)
+        sps.put_text(config_text, config_file)
+        self.record.write("proxy.cfg", config_text)
+        with ExitStack() as stack:
+            stack.callback(sps.stop_strays)
+            stack.callback(hosts.uas.stop_strays)
+            probe = start_probe(sps, self.proxy.program, self.probe_wanted, self.limit_s)
+            self.generator.start_server(hosts.uas, self.load, self.limit_s)
+            proxy_process = sps.start(
+                "proxy",
+                self.proxy.command(self.sut, config_file, sps.workdir),
+                cpus=sps.spec.cpus[: self.run.cores],
+                limit_s=self.limit_s,
+                environment=probe.environment(),
+            )
+            self._wait_for_socket(hosts.uas, "uas.log")
+            self._wait_for_socket(sps, "proxy.log")
+            self._mark("servers_ready")
+            yield proxy_process, probe
+
+    def _wait_for_socket(self, host: Host, log_name: str) -> None:
+        try:
+            host.wait_until(
+                f"ss -Hlun 'sport = :{host.spec.sip_port}' | grep -q .",
+                what=f"nothing listens on UDP port {host.spec.sip_port}",
+                timeout_s=START_TIMEOUT_S,
+            )
+        except TransientError as error:
+            log = host.run(["tail", "-n", "40", str(host.workdir / log_name)], check=False).stdout
+            self.record.write(log_name, log)
+            errors = [line for line in log.splitlines() if "ERROR" in line or "CRITICAL" in line]
+            raise StableError(
+                f"{error}: {(errors or log.splitlines() or ['no log'])[0]}"
+            ) from error
+
+    def _check_host(self, host: Host) -> None:
+        host.stop_strays()
+        role = host.spec.role
+        own = (self.proxy.program,) if role == "sps" else self.generator.programs
+        host.require_programs((*own, *HOST_PROGRAMS))
+        if role == "sps" and self.probe_wanted != "off":
+            host.require_programs((str(native_folder(host.base) / "sipprobe"),))
+        port = host.spec.sip_port
+        users = host.run(["ss", "-Hlunp", f"sport = :{port}"]).stdout.strip()
+        if users:
+            raise StableError(
+                f"host {host.spec}: UDP port {port} is in use: {' '.join(users.split())}; "
+                f"end that program or choose another sip_port"
+            )
+        free = int(host.run(["df", "--output=avail", "-B1", str(host.workdir)]).stdout.split()[-1])
+        needed = self.calls * TRACE_BYTES_PER_CALL * 2 + SPARE_BYTES
+        if free < needed:
+            raise StableError(
+                f"host {host.spec}: disk full at {host.workdir}: {free >> 20} MiB free, "
+                f"{needed >> 20} MiB needed for {self.calls} calls"
+            )
+
+    def _describe(self, host: Host) -> dict[str, Any]:
+        if host.spec.role == "sps":
+            versions = {self.proxy.program: [self.proxy.program, self.proxy.version_option]}
+        else:
+            versions = {self.load.generator: list(self.generator.version_argv)}
+        return describe(host, versions)
+
+    def _read_settings(self, sps: Host) -> dict[str, Any]:
+        port = sps.spec.sip_port
+        sockets = sps.run(["ss", "-Hlunmp", f"sport = :{port}"]).stdout
+        values = read_files(
+            sps,
+            (
+                "/proc/sys/net/core/rmem_default",
+                "/proc/sys/net/core/rmem_max",
+                "/proc/sys/kernel/sched_autogroup_enabled",
+            ),
+        )
+        return {
+            "so_rcvbuf_bytes": _receive_buffer(sockets),
+            "sps_cpus": list(sps.spec.cpus[: self.run.cores]),
+            **{Path(name).name: value.strip() for name, value in values.items()},
+        }
+
+    def _counters(self, host: Host) -> dict[str, str]:
+        return read_files(host, COUNTER_FILES)
+
+    def _fetch_files(self, hosts: Hosts) -> str:
+        """Copy logs and generator files into the record; the proxy's log comes back."""
+        for name in self.generator.files("uac"):
+            self.record.write(name, hosts.uac.run(["cat", str(hosts.uac.workdir / name)]).stdout)
+        log = hosts.sps.run(["cat", str(hosts.sps.workdir / "proxy.log")], check=False).stdout
+        self.record.write("proxy.log", log)
+        return log
+
+    def _each(self, hosts: Hosts, action: Any) -> list[Any]:
+        with ThreadPoolExecutor(len(hosts.all)) as pool:
+            return list(pool.map(action, hosts.all))
+
+    def _mark(self, name: str) -> None:
+        self.timeline[name] = time.time()
+
+
+def _commands(hosts: Hosts) -> list[dict[str, Any]]:
+    """Every command with its duration and exit code; of what it printed only the complaints."""
+    return [
+        {
+            "host": done.host,
+            "argv": list(done.argv),
+            "started": _utc(done.started),
+            "duration_s": round(done.duration_s, 6),
+            "exit_code": done.exit_code,
+            "stderr": done.stderr,
+        }
+        for done in hosts.history
+    ]
+
+
+def call_count(run: Run, load: Load) -> int:
+    """Count the calls that a run offers after its warm-up."""
+    return max(1, round(run.cps * load.duration_s))
+
+
+def _reasons_against(
+    statistics: CallStatistics, probe: dict[str, Any], log: str, proxy_alive: bool
+) -> list[str]:
+    reasons = []
+    if probe["lost"]:
+        reasons.append(f"the probe lost {probe['lost']} records")
+    if statistics.calls_created != statistics.calls_offered:
+        reasons.append(
+            f"the generator started {statistics.calls_created} of {statistics.calls_offered} calls"
+        )
+    if failures := allocation_failures(log):
+        reasons.append(f"the proxy ran out of memory: {failures[0]}")
+    if not proxy_alive:
+        reasons.append("the proxy ended during the run")
+    return reasons
+
+
+def _receive_buffer(sockets: str) -> int | None:
+    """Effective SO_RCVBUF in bytes, from the skmem field of ss."""
+    for field in sockets.replace("(", ",").replace(")", ",").split(","):
+        if field.startswith("rb") and field[2:].isdigit():
+            return int(field[2:])
+    return None
+
+
+def _check_local_disk(raw: Path, run: Run, load: Load) -> None:
+    folder = next(path for path in (raw, *raw.absolute().parents) if path.exists())
+    free = shutil.disk_usage(folder).free
+    needed = call_count(run, load) * TRACE_BYTES_PER_CALL + SPARE_BYTES
+    if free < needed:
+        raise StableError(
+            f"{raw}: disk full: {free >> 20} MiB free, {needed >> 20} MiB needed for the record"
+        )
+
+
+def _utc(epoch_s: float) -> str:
+    return datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="milliseconds")

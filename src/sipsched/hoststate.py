@@ -1,0 +1,104 @@
+"""What a host is and what its kernel counted, as verbatim text of an explicit list of files."""
+
+import json
+from typing import Any
+
+from sipsched.testbed import Host
+
+COUNTER_FILES = (
+    "/proc/net/snmp",
+    "/proc/net/netstat",
+    "/proc/net/softnet_stat",
+    "/proc/net/udp",
+    "/proc/net/dev",
+    "/proc/stat",
+    "/proc/uptime",
+)
+DESCRIPTION_FILES = (
+    "/proc/version",
+    "/proc/cmdline",
+    "/proc/sys/kernel/osrelease",
+    "/proc/sys/kernel/sched_autogroup_enabled",
+    "/proc/sys/net/core/rmem_default",
+    "/proc/sys/net/core/rmem_max",
+    "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+    "/sys/devices/system/cpu/online",
+    "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+    "/sys/devices/system/cpu/intel_pstate/no_turbo",
+    "/sys/devices/system/cpu/smt/active",
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+    "/sys/kernel/security/lockdown",
+)
+SECTION = "==> {} <=="
+
+
+def read_files(host: Host, paths: tuple[str, ...]) -> dict[str, str]:
+    """Read files of a host in one command; a file that is not there is left out.
+
+    Returns
+    -------
+    dict
+        Path to verbatim text.
+    """
+    script = 'for f; do [ -r "$f" ] && echo "==> $f <==" && cat "$f"; done; true'
+    return split_sections(host.run(["sh", "-c", script, "sh", *paths]).stdout)
+
+
+def split_sections(text: str) -> dict[str, str]:
+    """Split what `read_files` printed into its files."""
+    sections: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in text.splitlines(keepends=True):
+        if line.startswith("==> ") and line.endswith(" <==\n"):
+            current = sections.setdefault(line[4:-5], [])
+        else:
+            current.append(line)
+    return {path: "".join(lines) for path, lines in sections.items()}
+
+
+def describe(host: Host, versions: dict[str, list[str]]) -> dict[str, Any]:
+    """Say what a host is.
+
+    Parameters
+    ----------
+    host
+        The host.
+    versions
+        Programs whose version to record, with the command that prints it.
+
+    Returns
+    -------
+    dict
+        For run.json: kernel, cpu_model, cpus, helper_cpus, clocksource, governor (None where the kernel has no
+        frequency scaling), versions, lscpu and the verbatim files.
+    """
+    files = read_files(host, DESCRIPTION_FILES)
+    lscpu = json.loads(host.run(["lscpu", "-J"]).stdout)["lscpu"]
+    fields = {entry["field"].rstrip(":"): entry["data"] for entry in _flatten(lscpu)}
+
+    def value(path: str) -> str | None:
+        return files[path].strip() if path in files else None
+
+    return {
+        "address": host.spec.address,
+        "kernel": value("/proc/sys/kernel/osrelease"),
+        "cpu_model": fields.get("Model name"),
+        "cpus": list(host.spec.cpus),
+        "helper_cpus": list(host.spec.helper_cpus),
+        "online_cpus": value("/sys/devices/system/cpu/online"),
+        "clocksource": value("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "governor": value("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "versions": {name: _first_line(host, argv) for name, argv in versions.items()},
+        "lscpu": fields,
+        "files": files,
+    }
+
+
+def _flatten(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [found for entry in entries for found in (entry, *_flatten(entry.get("children", [])))]
+
+
+def _first_line(host: Host, argv: list[str]) -> str:
+    done = host.run(argv, check=False)
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return lines[0].strip() if lines else "unknown"

@@ -1,0 +1,98 @@
+"""The record of a run: a folder under raw/ that appears whole or not at all, and is never changed again."""
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sipsched.config import Run
+from sipsched.errors import StableError
+
+SCHEMA_VERSION = 1
+RUN_FILE = "run.json"
+COUNTERS_FILE = "counters.json"
+TRACE_FILE = "trace.bin.zst"
+REASON_FILE = "failure.txt"
+
+
+def is_recorded(raw: Path, run: Run) -> bool:
+    """Tell whether a run has a finished record."""
+    return (raw / run.path / RUN_FILE).is_file()
+
+
+@dataclass(frozen=True)
+class UnfinishedRecord:
+    """The folder in which a run collects its files before it counts."""
+
+    folder: Path
+    final: Path
+
+    @classmethod
+    def begin(cls, raw: Path, run: Run) -> "UnfinishedRecord":
+        """Make the folder `<run>.partial`.
+
+        What an interrupted run left there is kept as `<run>.failed-<n>`.
+
+        Raises
+        ------
+        StableError
+            The run has a finished record, or the folder cannot be made.
+        """
+        final = raw / run.path
+        if is_recorded(raw, run):
+            raise StableError(f"{final}: already recorded; a finished run is never measured over")
+        record = cls(folder=final.with_name(f"{final.name}.partial"), final=final)
+        if record.folder.exists():
+            record.fail("interrupted: the program that measured this run did not come to its end")
+        try:
+            record.folder.mkdir(parents=True)
+        except OSError as error:
+            raise StableError(f"{record.folder}: {error.strerror}") from error
+        return record
+
+    def write(self, name: str, content: str | bytes) -> None:
+        """Write a file of the record and see it on the disk.
+
+        Raises
+        ------
+        StableError
+            The disk is full or not writable.
+        """
+        path = self.folder / name
+        data = content.encode() if isinstance(content, str) else content
+        try:
+            with path.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StableError(
+                f"{path}: cannot write: {error.strerror}; nothing measured before is lost"
+            ) from error
+
+    def finish(self, document: Mapping[str, Any]) -> None:
+        """Write run.json last and put the folder in its place."""
+        self.write(RUN_FILE, json.dumps(document, indent=1, allow_nan=False) + "\n")
+        # Snakemake makes the final folder before the job; rename(2) replaces an empty one
+        self.folder.rename(self.final)
+
+    def fail(self, reason: str) -> Path:
+        """Keep what there is as `<run>.failed-<n>`, with the reason if the disk takes it.
+
+        Returns
+        -------
+        Path
+            The folder.
+        """
+        taken = {path.name for path in self.final.parent.glob(f"{self.final.name}.failed-*")}
+        numbers = range(1, len(taken) + 2)
+        name = next(name for n in numbers if (name := f"{self.final.name}.failed-{n}") not in taken)
+        # on a full disk the folder's name still says that the run failed
+        with contextlib.suppress(StableError):
+            self.write(REASON_FILE, reason + "\n")
+        failed = self.final.with_name(name)
+        self.folder.rename(failed)
+        return failed
