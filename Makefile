@@ -1,0 +1,48 @@
+# Thin: everything here is also plain uv, fab, snakemake and pytest (see README.md).
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.ONESHELL:
+MAKEFLAGS += --no-print-directory
+
+UV_VERSION := 0.13.8
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: reproduce test bench lint format lock
+
+reproduce: .venv/ready
+	$(BIN)/fab provision
+	$(BIN)/snakemake || { $(BIN)/snakemake --config only_measured=true && echo "some runs failed: the reports name what is missing" >&2; exit 1; }
+	printf 'Open: %s\n' "$$PWD"/reports/*.html
+
+test: .venv/ready
+	$(BIN)/fab provision --tests
+	$(BIN)/pytest
+
+bench: .venv/ready
+	$(BIN)/fab provision
+	for benchmark in benchmarks/*.py; do $(BIN)/python "$$benchmark"; done
+
+lint: .venv/ready
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(MAKE) -C hardware/probe format-check
+
+format: .venv/ready
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	$(BIN)/snakefmt Snakefile workflow
+
+lock:
+	$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header --no-annotate --output-file requirements.lock
+
+.venv/ready: requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; set PYTHON to a newer one" >&2; exit 1; }
+	$(PYTHON) -c 'import ensurepip' 2> /dev/null || apt-get install -q -y --no-install-recommends python3-venv || { echo "error: Python's venv is missing; as root: apt-get install python3-venv" >&2; exit 1; }
+	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet uv==$(UV_VERSION)
+	$(BIN)/uv pip sync --quiet requirements.lock
+	$(BIN)/uv pip install --quiet --no-deps --editable .
+	touch $@

@@ -1,0 +1,53 @@
+# What the configuration asks for, checked before any rule exists. No rules in here.
+import gc
+
+from sipsched import config as settings
+from sipsched import dataset, record, summary
+from sipsched import testbed as testbeds
+
+# a third of the time to build a large DAG is garbage collection (9.4 s to 6.6 s at 18,000 jobs)
+gc.set_threshold(200_000, 50, 1000)
+
+CAMPAIGN = settings.parse_config(config)
+TESTBEDS = {name: testbeds.load_testbed(name) for name in CAMPAIGN.testbeds}
+for bed in TESTBEDS.values():
+    bed.check_cores(max(run.cores for run in CAMPAIGN.runs(bed.name)))
+
+# where the controller is the machine that measures, nothing else of ours runs beside a measurement
+MEASURE_THREADS = {
+    name: workflow.cores or 1 if bed.kind == "local" else 1
+    for name, bed in TESTBEDS.items()
+}
+SUMMARIES = {
+    (study.name, name): [
+        f"results/runs/{run.path}/summary.nc"
+        for run in study.runs(name)
+        if not CAMPAIGN.only_measured or record.is_recorded(Path("raw"), run)
+    ]
+    for study in CAMPAIGN.studies.values()
+    for name in TESTBEDS
+}
+REPORTS = [f"reports/{study}-{name}.html" for study, name in SUMMARIES]
+
+
+wildcard_constraints:
+    testbed=r"[A-Za-z0-9_-]+",
+    sut=r"[a-z0-9-]+",
+    mode=r"[^/]+",
+    cores=r"\d+",
+    threads=r"\d+",
+    cps=r"\d+",
+    rep=r"\d+",
+    study=r"[a-z][a-z0-9_]*",
+
+
+def measure_threads(wildcards):
+    return MEASURE_THREADS[wildcards.testbed]
+
+
+def study_summaries(wildcards):
+    return SUMMARIES[wildcards.study, wildcards.testbed]
+
+
+def study_notebook(wildcards):
+    return CAMPAIGN.studies[wildcards.study].notebook

@@ -1,0 +1,13 @@
+# Measuring is not computing: a rule without inputs, whose output is never removed nor made twice.
+rule measure_run:
+    output:
+        run=update(f"raw/{settings.RUN_PATTERN}/run.json"),
+    log:
+        f"logs/measure/{settings.RUN_PATTERN}.log",
+    priority: 100
+    retries: 2
+    threads: measure_threads
+    resources:
+        testbed=1,
+    script:
+        "../scripts/measure_run.py"

@@ -1,0 +1,38 @@
+rule parse_run:
+    input:
+        run=f"raw/{settings.RUN_PATTERN}/run.json",
+    output:
+        messages=f"results/runs/{settings.RUN_PATTERN}/messages.nc",
+    log:
+        f"logs/parse/{settings.RUN_PATTERN}.log",
+    params:
+        schema_version=dataset.SCHEMA_VERSION,
+    script:
+        "../scripts/parse_run.py"
+
+
+rule summarise_run:
+    input:
+        run=f"raw/{settings.RUN_PATTERN}/run.json",
+        messages=f"results/runs/{settings.RUN_PATTERN}/messages.nc",
+    output:
+        summary=f"results/runs/{settings.RUN_PATTERN}/summary.nc",
+    log:
+        f"logs/summarise/{settings.RUN_PATTERN}.log",
+    params:
+        schema_version=summary.SCHEMA_VERSION,
+    script:
+        "../scripts/summarise_run.py"
+
+
+rule combine_summaries:
+    input:
+        summaries=study_summaries,
+    output:
+        summary="results/{study}/{testbed}/summary.nc",
+    log:
+        "logs/combine/{study}-{testbed}.log",
+    params:
+        schema_version=summary.SCHEMA_VERSION,
+    script:
+        "../scripts/combine_summaries.py"

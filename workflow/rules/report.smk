@@ -1,0 +1,10 @@
+rule render_report:
+    input:
+        notebook=study_notebook,
+        summary="results/{study}/{testbed}/summary.nc",
+    output:
+        html="reports/{study}-{testbed}.html",
+    log:
+        "logs/report/{study}-{testbed}.log",
+    script:
+        "../scripts/render_report.py"

@@ -1,0 +1,13 @@
+"""Perform one run and put its record under raw/."""
+
+from pathlib import Path
+
+from sipsched import acquisition, config, record, scripting, testbed
+
+with scripting.one_line_errors(snakemake.log[0]):
+    run = config.Run.from_wildcards(snakemake.wildcards)
+    campaign = config.parse_config(snakemake.config)
+    raw = Path("raw")
+    scripting.say_progress(run, campaign, raw)
+    if not record.is_recorded(raw, run):
+        acquisition.measure(run, campaign, testbed.load_testbed(run.testbed), raw)

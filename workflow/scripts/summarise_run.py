@@ -1,0 +1,12 @@
+"""Reduce the messages of a run to its summary."""
+
+from pathlib import Path
+
+from sipsched import scripting, summary
+
+with scripting.one_line_errors(snakemake.log[0]):
+    record = Path(snakemake.input.run).parent
+    summary.write(
+        summary.summarise_run(Path(snakemake.input.messages), record),
+        Path(snakemake.output.summary),
+    )
