@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What sipprobe.bpf.c and sipprobe.c share: the records in the ring and the state in .bss.
+ *
+ * Instants are CLOCK_MONOTONIC in ns.
+ */
+#ifndef SIPSCHED_PROBE_H
+#define SIPSCHED_PROBE_H
+#ifndef __VMLINUX_H__
+#include <linux/types.h>
+#endif
+
+#define PROBE_FINGERPRINT_BYTES 256 /* of the payload, to join queue and worker; a multiple of 32 */
+#define PROBE_SNIPPET_MAX       1024
+#define PROBE_SNIPPET_DEFAULT   768
+#define PROBE_HEAD_BYTES        16 /* of a sent datagram: "SIP/2.0 100 Tryi", "INVITE sip:servi" */
+#define PROBE_SENDS             4
+#define PROBE_WORKERS           256
+#define PROBE_TID_SLOTS         65536
+#define PROBE_CPUS              256
+
+/* The values of enum trace_event and enum trace_flag (trace.h); sipprobe.c asserts that they agree. */
+enum probe_event {
+	PROBE_EVENT_MESSAGE = 0,
+	PROBE_EVENT_DROP = 1,
+};
+
+enum probe_flag {
+	PROBE_FLAG_SOCKQ_BOUND = 1 << 0,
+	PROBE_FLAG_DUPLICATE = 1 << 1,
+	PROBE_FLAG_NO_STACK = 1 << 2,
+	PROBE_FLAG_MORE_SENDS = 1 << 5,
+	PROBE_FLAG_UNMATCHED = 1 << 6,
+};
+
+/* A datagram sent while a message was in service. */
+struct probe_send {
+	__u64 t_sip_out;
+	__u64 t_dep;
+	__u64 off_cpu_ns; /* since t_sip_in */
+	__u32 switches;   /* since t_sip_in */
+	__u32 out_cost_ns;
+	char head[PROBE_HEAD_BYTES];
+};
+
+/* A message in service; in the ring, payload is cut to snippet bytes. */
+struct probe_message {
+	__u32 event;
+	__u32 tid;
+	__u64 t_arr;
+	__u64 t_stack;
+	__u64 t_sockq;
+	__u64 t_sip_in;
+	__u32 rmem;
+	__u32 flags;
+	__u32 length; /* of the datagram */
+	__u32 snippet;
+	__u32 in_cost_ns;
+	__u32 cpu;
+	__u32 n_send;
+	__u32 slot; /* in worker[] */
+	struct probe_send send[PROBE_SENDS];
+	char payload[PROBE_SNIPPET_MAX];
+};
+
+/* A datagram that the socket refused. */
+struct probe_drop {
+	__u32 event;
+	__u32 reason; /* errno value */
+	__u64 t_arr;
+	__u64 t_refused;
+	__u32 rmem;
+	__u32 cpu;
+	__u32 length;
+	__u32 snippet;
+	char payload[PROBE_SNIPPET_MAX];
+};
+
+/* One per CPU; user space sums them. */
+struct probe_counters {
+	__u64 arrived;
+	__u64 queued;
+	__u64 refused;
+	__u64 received;
+	__u64 sent;
+	__u64 lost_ring;
+	__u64 unmatched;
+	__u64 evicted;
+	__u64 duplicates;
+	__u64 padding[7]; /* two cache lines, no sharing between CPUs */
+};
+
+#define PROBE_SEGMENTS 4 /* spells on a CPU that are remembered; a power of two */
+
+struct probe_worker {
+	__u32 tid;
+	__u32 in_service;
+	__u32 service; /* counts messages, so that a late departure is not written to the next one */
+	__u32 sending; /* 1 + index of the send whose packet is awaited; 0: none */
+	__s32 fd;      /* the socket of the last message, -1: none yet */
+	__u32 taken;   /* exact mode: a datagram was taken from the queue in this recv */
+	__u64 t_recv_enter;
+	__u64 t_taken;
+	__u64 t_switched_out;
+	__u64 off_cpu_ns;
+	__u32 switches;
+	__u32 segment;
+	__u64 on[PROBE_SEGMENTS];
+	__u64 off[PROBE_SEGMENTS]; /* 0: still running */
+	/* the arrival of the datagram just taken (exact mode) */
+	__u64 taken_t_arr;
+	__u64 taken_t_stack;
+	__u32 taken_rmem;
+	__u32 taken_padding;
+	struct probe_message message;
+};
+#endif

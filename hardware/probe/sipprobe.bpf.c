@@ -1,0 +1,907 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Six time stamps for each SIP datagram that passes an unmodified kernel and proxy.
+ *
+ * t_arr      netif_rx, napi_gro_receive_entry, netif_receive_skb_entry, netif_receive_skb: the earliest wins
+ * t_stack    exact: fentry __udp_enqueue_schedule_skb; tracepoint: sk_data_ready, tail of the queue
+ * t_sockq    exact: fexit __skb_recv_udp; tracepoint: a lower bound from sched_switch
+ * t_sip_in   sys_exit of recvfrom, recvmsg
+ * t_sip_out  sys_enter of sendto, sendmsg
+ * t_dep      net_dev_queue binds the packet to the send, net_dev_start_xmit stamps it
+ *
+ * What joins them: up to the socket queue the address of the skb; from there to the worker the same in exact
+ * mode, a fingerprint of the payload in tracepoint mode; from receive to send the thread; then the address of
+ * the sent skb.
+ *
+ * State lives in arrays in .bss, not in hash maps: a lookup costs a few ns, user space reads it as memory.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include "probe.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+const volatile __u16 cfg_port = 5060;
+const volatile __u32 cfg_netns = 0; /* inode of the network namespace */
+const volatile __u32 cfg_snippet = PROBE_SNIPPET_DEFAULT;
+const volatile bool cfg_exact = false;
+
+#define ETHERTYPE_IPV4    0x0800
+#define PROTOCOL_UDP      17
+#define STALE_NS          10000000000LL /* an entry nobody asked for in that time may be overwritten */
+#define DRIVER_STALE_NS   1000000000LL  /* from the driver to the protocol layer */
+#define WAYS              4
+#define PACKET_SETS       8192
+#define PAYLOAD_SETS      8192
+#define DEPARTURES        1024
+#define QUEUE_WALK_MAX    16
+#define FINGERPRINT_WORDS (PROBE_FINGERPRINT_BYTES / 8)
+
+/* A datagram on its way from the driver to the socket queue (exact mode: to the worker). */
+struct packet {
+	__u64 skb; /* 0: free */
+	__u64 t_arr;
+	__u64 t_stack;
+	__u32 rmem;
+	__u32 payload_index; /* 1 + index in payloads; 0: none */
+	__u32 seen;          /* by the protocol layer */
+	__u32 padding;
+};
+
+/* The same datagram, found again in tracepoint mode when a worker has read it. */
+struct payload {
+	__u64 fingerprint;
+	__u64 t_arr;
+	__u64 t_stack;
+	__u32 rmem;
+	__u16 used;
+	__u16 flags;
+};
+
+/* A packet between net_dev_queue and net_dev_start_xmit. */
+struct departure {
+	__u64 skb;
+	__u32 slot;
+	__u32 service;
+	__u32 index;
+	__u32 padding;
+};
+
+struct packet_headers {
+	struct iphdr ip;
+	struct udphdr udp;
+};
+
+struct probe_counters counters[PROBE_CPUS];
+struct probe_worker workers[PROBE_WORKERS];
+__u16 slot_of_tid[PROBE_TID_SLOTS]; /* by the low bits of the thread id: 1 + index in workers */
+
+/* static: none of user space's business, so not in the skeleton */
+static struct packet packets[PACKET_SETS * WAYS];
+static struct payload payloads[PAYLOAD_SETS * WAYS];
+static struct departure departures[DEPARTURES];
+static __u64 last_skb[PROBE_CPUS]; /* the datagram that this CPU handed to the protocol layer last */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 * 1024 * 1024);
+} ring SEC(".maps");
+
+#define COUNT(what) COUNT_BY(what, 1)
+#define COUNT_BY(what, by) \
+	__sync_fetch_and_add(&counters[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)].what, by)
+
+/* The verifier forbids arithmetic on a trusted pointer: read it back as a number. */
+static __always_inline __u64 address_of(void *pointer)
+{
+	__u64 address = 0;
+
+	bpf_probe_read_kernel(&address, sizeof(address), &pointer);
+	return address;
+}
+
+/* Four independent lanes: half the time of one chain. */
+static __always_inline __u64 fingerprint_of(const __u64 *words, __u32 length)
+{
+	__u64 a = 0x9E3779B97F4A7C15ULL ^ length;
+	__u64 b = 0xC2B2AE3D27D4EB4FULL;
+	__u64 c = 0x165667B19E3779F9ULL;
+	__u64 d = 0x27D4EB2F165667C5ULL;
+
+#pragma unroll
+	for (int i = 0; i < FINGERPRINT_WORDS; i += 4) {
+		a = (a ^ words[i]) * 0xff51afd7ed558ccdULL;
+		b = (b ^ words[i + 1]) * 0xc4ceb9fe1a85ec53ULL;
+		c = (c ^ words[i + 2]) * 0x9FB21C651E98DF25ULL;
+		d = (d ^ words[i + 3]) * 0xD6E8FEB86659FD93ULL;
+		a ^= a >> 32;
+		b ^= b >> 29;
+		c ^= c >> 31;
+		d ^= d >> 30;
+	}
+	a = (a ^ (b >> 7) ^ (c << 9) ^ d) * 0xff51afd7ed558ccdULL + b + c;
+	return a ^ (a >> 33);
+}
+
+/* ---- which packets and sockets are ours ---- */
+
+static __always_inline bool packet_is_ours(struct sk_buff *skb, struct packet_headers *headers)
+{
+	if (skb->protocol != bpf_htons(ETHERTYPE_IPV4))
+		return false;
+	if (skb->dev->nd_net.net->ns.inum != cfg_netns)
+		return false;
+	if (bpf_probe_read_kernel(headers, sizeof(*headers), skb->data))
+		return false;
+	/* ASSUME SIP datagrams carry no IP options and are not fragmented */
+	return headers->ip.protocol == PROTOCOL_UDP && headers->ip.ihl == 5 &&
+	       headers->udp.dest == bpf_htons(cfg_port);
+}
+
+static __always_inline bool socket_is_ours(struct sock *sk)
+{
+	return sk->__sk_common.skc_num == cfg_port && sk->sk_protocol == PROTOCOL_UDP &&
+	       sk->__sk_common.skc_net.net->ns.inum == cfg_netns;
+}
+
+/* About 0.3 us: for the rare descriptor that is not the one of the worker's last message. */
+static __noinline bool descriptor_is_ours(int fd)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct file **table = BPF_CORE_READ(task, files, fdt, fd);
+	struct file *file = NULL;
+	struct socket *socket;
+	struct sock *sk;
+
+	if (fd < 0 || bpf_probe_read_kernel(&file, sizeof(file), table + fd) || !file)
+		return false;
+	socket = BPF_CORE_READ(file, private_data);
+	sk = BPF_CORE_READ(socket, sk);
+	return BPF_CORE_READ(sk, __sk_common.skc_num) == cfg_port &&
+	       BPF_CORE_READ(sk, sk_protocol) == PROTOCOL_UDP;
+}
+
+static __always_inline bool descriptor_is_of(const struct probe_worker *worker, int fd)
+{
+	return fd == worker->fd || descriptor_is_ours(fd);
+}
+
+/* ---- packets: from the driver to the socket ---- */
+
+/* Signed: another CPU's clock read may be a little ahead of ours. */
+static __always_inline __s64 age(__u64 now, __u64 then)
+{
+	return now - then;
+}
+
+static __always_inline __u32 packet_base(__u64 skb)
+{
+	return (((skb >> 6) * 0x9E3779B97F4A7C15ULL) >> 40 & (PACKET_SETS - 1)) * WAYS;
+}
+
+static __always_inline struct packet *find_packet(__u64 skb)
+{
+	__u32 base = packet_base(skb);
+
+	for (__u32 i = 0; i < WAYS; i++) {
+		struct packet *packet = &packets[(base + i) & (PACKET_SETS * WAYS - 1)];
+
+		if (packet->skb == skb)
+			return packet;
+	}
+	return NULL;
+}
+
+/* Start anew for this skb, also when its address is known: the buffer is used again. */
+static __always_inline struct packet *new_packet(__u64 skb, __u64 now)
+{
+	__u32 base = packet_base(skb);
+	__u32 pick = WAYS;
+	struct packet *packet;
+
+	for (__u32 i = 0; i < WAYS; i++) {
+		packet = &packets[(base + i) & (PACKET_SETS * WAYS - 1)];
+		if (packet->skb == skb) {
+			pick = i;
+			break;
+		}
+		if (pick == WAYS && (!packet->skb || age(now, packet->t_arr) > STALE_NS))
+			pick = i;
+	}
+	if (pick == WAYS) {
+		COUNT(evicted);
+		pick = now & (WAYS - 1);
+	}
+	packet = &packets[(base + pick) & (PACKET_SETS * WAYS - 1)];
+	packet->t_arr = now;
+	packet->t_stack = 0;
+	packet->rmem = 0;
+	packet->payload_index = 0;
+	packet->seen = 0;
+	packet->skb = skb;
+	return packet;
+}
+
+/* Enter the datagram under its fingerprint; returns 1 + its index, 0 if the payload cannot be read. */
+static __always_inline __u32 new_payload(struct sk_buff *skb, struct packet_headers *headers, __u64 t_arr)
+{
+	__u64 words[FINGERPRINT_WORDS] = {};
+	__u32 length = bpf_ntohs(headers->udp.len) - sizeof(headers->udp);
+	__u32 size = length < PROBE_FINGERPRINT_BYTES ? length : PROBE_FINGERPRINT_BYTES;
+	__u32 linear = skb->len - skb->data_len;
+	__u32 pick = WAYS;
+	__u16 flags = 0;
+	__u64 fingerprint;
+	__u32 base;
+	__u32 index;
+
+	/* ASSUME the driver left the first 256 payload bytes in the linear part (else: unmatched, counted) */
+	if (linear < sizeof(*headers) + size)
+		return 0;
+	size &= 2 * PROBE_FINGERPRINT_BYTES - 1;
+	if (size > PROBE_FINGERPRINT_BYTES)
+		return 0;
+	if (bpf_probe_read_kernel(words, size, skb->data + sizeof(*headers)))
+		return 0;
+	fingerprint = fingerprint_of(words, length);
+	base = (fingerprint & (PAYLOAD_SETS - 1)) * WAYS;
+	for (__u32 i = 0; i < WAYS; i++) {
+		struct payload *payload = &payloads[(base + i) & (PAYLOAD_SETS * WAYS - 1)];
+
+		if (!payload->used || age(t_arr, payload->t_arr) > STALE_NS) {
+			if (pick == WAYS)
+				pick = i;
+		} else if (payload->fingerprint == fingerprint) {
+			flags = PROBE_FLAG_DUPLICATE;
+		}
+	}
+	if (flags)
+		COUNT(duplicates);
+	if (pick == WAYS) {
+		COUNT(evicted);
+		pick = t_arr & (WAYS - 1);
+	}
+	index = (base + pick) & (PAYLOAD_SETS * WAYS - 1);
+	payloads[index].fingerprint = fingerprint;
+	payloads[index].t_arr = t_arr;
+	payloads[index].t_stack = 0;
+	payloads[index].rmem = 0;
+	payloads[index].flags = flags;
+	payloads[index].used = 1;
+	return index + 1;
+}
+
+static __always_inline void enter_packet(struct sk_buff *skb, struct packet_headers *headers)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct packet *packet = new_packet(address_of(skb), now);
+
+	COUNT(arrived);
+	if (!cfg_exact)
+		packet->payload_index = new_payload(skb, headers, now);
+}
+
+/*
+ * All that is known of an arrival is entered here, at the earliest hook. On 6.18, with receive steering to
+ * another CPU, the programs of netif_receive_skb and sk_data_ready are not run for up to 2 packets in 1,000 (the
+ * trace event of the same tracepoint is), and recursion_misses stays 0; those of netif_rx always are.
+ */
+static __always_inline int on_driver(struct sk_buff *skb)
+{
+	struct packet_headers headers;
+
+	if (packet_is_ours(skb, &headers))
+		enter_packet(skb, &headers);
+	return 0;
+}
+
+SEC("tp_btf/netif_rx")
+int BPF_PROG(on_netif_rx, struct sk_buff *skb)
+{
+	return on_driver(skb);
+}
+
+SEC("tp_btf/napi_gro_receive_entry")
+int BPF_PROG(on_napi_gro_receive, struct sk_buff *skb)
+{
+	return on_driver(skb);
+}
+
+SEC("tp_btf/netif_receive_skb_entry")
+int BPF_PROG(on_netif_receive_entry, struct sk_buff *skb)
+{
+	return on_driver(skb);
+}
+
+/* Every received packet passes here once, whatever its driver. */
+SEC("tp_btf/netif_receive_skb")
+int BPF_PROG(on_netif_receive, struct sk_buff *skb)
+{
+	struct packet_headers headers;
+	struct packet *packet;
+	__u64 address;
+
+	if (!packet_is_ours(skb, &headers))
+		return 0;
+	address = address_of(skb);
+	packet = find_packet(address);
+	if (!packet || packet->seen || age(bpf_ktime_get_ns(), packet->t_arr) > DRIVER_STALE_NS) {
+		enter_packet(skb, &headers);
+		packet = find_packet(address);
+	}
+	if (packet)
+		packet->seen = 1;
+	last_skb[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)] = address;
+	return 0;
+}
+
+/* ---- the socket queue ---- */
+
+/* The datagram is in the queue. False if it is unknown or was stamped before. */
+static __always_inline bool stamp_queued(__u64 skb, struct sock *sk, __u64 now)
+{
+	struct packet *packet = find_packet(skb);
+	struct payload *payload;
+	__u32 rmem;
+
+	if (!packet || packet->t_stack)
+		return false;
+	COUNT(queued);
+	rmem = sk->sk_backlog.rmem_alloc.counter;
+	packet->t_stack = now;
+	packet->rmem = rmem;
+	if (cfg_exact)
+		return true;
+	if (packet->payload_index) {
+		payload = &payloads[(packet->payload_index - 1) & (PAYLOAD_SETS * WAYS - 1)];
+		if (payload->used && payload->t_arr == packet->t_arr) {
+			payload->rmem = rmem;
+			payload->t_stack = now;
+		}
+	}
+	packet->skb = 0; /* the worker finds it by its payload */
+	return true;
+}
+
+/*
+ * sk_data_ready fires once for a batch of datagrams (list receive; since 6.18 the producers' queue too):
+ * walk back from the tail over all that have no stamp yet.
+ */
+SEC("tp_btf/sk_data_ready")
+int BPF_PROG(on_data_ready, struct sock *sk)
+{
+	struct sk_buff *skb;
+	bool stamped = false;
+	__u64 now;
+
+	if (!socket_is_ours(sk))
+		return 0;
+	now = bpf_ktime_get_ns();
+	skb = sk->sk_receive_queue.prev;
+	for (int i = 0; i < QUEUE_WALK_MAX; i++) {
+		if (!skb || (void *)skb == (void *)&sk->sk_receive_queue)
+			break;
+		if (!stamp_queued(address_of(skb), sk, now))
+			break;
+		stamped = true;
+		skb = skb->prev;
+	}
+	/* A reader on another CPU was faster and took it off the queue. */
+	if (!stamped)
+		stamp_queued(last_skb[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)], sk, now);
+	return 0;
+}
+
+SEC("fentry/__udp_enqueue_schedule_skb")
+int BPF_PROG(on_enqueue, struct sock *sk, struct sk_buff *skb)
+{
+	if (socket_is_ours(sk))
+		stamp_queued(address_of(skb), sk, bpf_ktime_get_ns());
+	return 0;
+}
+
+static __always_inline struct probe_worker *worker_of(__u32 tid)
+{
+	__u32 slot = slot_of_tid[tid & (PROBE_TID_SLOTS - 1)];
+	struct probe_worker *worker;
+
+	if (!slot)
+		return NULL;
+	worker = &workers[(slot - 1) &
+			  (PROBE_WORKERS - 1)]; /* a mask, not a comparison: the verifier of 5.10 */
+	return worker->tid == tid ? worker : NULL;
+}
+
+static __always_inline int on_taken(struct sock *sk, struct sk_buff *skb)
+{
+	__u64 address = address_of(skb);
+	struct probe_worker *worker;
+	struct packet *packet;
+
+	if (!address || !socket_is_ours(sk))
+		return 0;
+	worker = worker_of(bpf_get_current_pid_tgid());
+	if (!worker)
+		return 0;
+	worker->t_taken = bpf_ktime_get_ns();
+	worker->taken = 1;
+	worker->taken_t_arr = 0;
+	worker->taken_t_stack = 0;
+	packet = find_packet(address);
+	if (packet && packet->t_stack) {
+		worker->taken_t_arr = packet->t_arr;
+		worker->taken_t_stack = packet->t_stack;
+		worker->taken_rmem = packet->rmem;
+		packet->skb = 0;
+	}
+	return 0;
+}
+
+/* since 5.19 */
+SEC("fexit/__skb_recv_udp")
+int BPF_PROG(on_dequeue, struct sock *sk, unsigned int flags, int *off, int *err, struct sk_buff *skb)
+{
+	return on_taken(sk, skb);
+}
+
+SEC("fexit/__skb_recv_udp")
+int BPF_PROG(on_dequeue_noblock, struct sock *sk, unsigned int flags, int noblock, int *off, int *err,
+	     struct sk_buff *skb)
+{
+	return on_taken(sk, skb);
+}
+
+/* ---- drops ---- */
+
+static __always_inline __u64 forget_packet(__u64 skb)
+{
+	struct packet *packet = find_packet(skb);
+	struct payload *payload;
+
+	if (!packet)
+		return 0;
+	if (packet->payload_index) {
+		payload = &payloads[(packet->payload_index - 1) & (PAYLOAD_SETS * WAYS - 1)];
+		if (payload->t_arr == packet->t_arr)
+			payload->used = 0;
+	}
+	/* exact mode stamps on entry, before the queue's limit is checked */
+	if (packet->t_stack)
+		COUNT_BY(queued, -1);
+	packet->skb = 0;
+	return packet->t_arr;
+}
+
+/* Copy the start of the refused datagram: at this point the transport header is set, skb->data may not be. */
+static __always_inline void copy_refused(struct probe_drop *drop, struct sk_buff *skb)
+{
+	unsigned char *udp = skb->head + skb->transport_header;
+	__u32 ahead = skb->transport_header + sizeof(struct udphdr);
+	__u32 linear_end = skb->tail; /* an offset from head on 64 bits */
+	struct udphdr header;
+	__u32 size;
+
+	if (bpf_probe_read_kernel(&header, sizeof(header), udp) || linear_end < ahead)
+		return;
+	drop->length = bpf_ntohs(header.len) - sizeof(header);
+	size = linear_end - ahead;
+	if (size > drop->length)
+		size = drop->length;
+	if (size > cfg_snippet)
+		size = cfg_snippet;
+	size &= 2 * PROBE_SNIPPET_MAX - 1;
+	if (size > PROBE_SNIPPET_MAX)
+		return;
+	if (!bpf_probe_read_kernel(drop->payload, size, udp + sizeof(header)))
+		drop->snippet = size;
+}
+
+static __always_inline struct probe_drop *new_drop(int rc, struct sock *sk, __u64 skb)
+{
+	struct probe_drop *drop;
+	__u64 t_arr = forget_packet(skb);
+
+	COUNT(refused);
+	drop = bpf_ringbuf_reserve(&ring, sizeof(*drop), 0);
+	if (!drop) {
+		COUNT(lost_ring);
+		return NULL;
+	}
+	drop->event = PROBE_EVENT_DROP;
+	drop->reason = -rc;
+	drop->t_arr = t_arr;
+	drop->t_refused = bpf_ktime_get_ns();
+	drop->rmem = sk->sk_backlog.rmem_alloc.counter;
+	drop->cpu = bpf_get_smp_processor_id();
+	drop->length = 0;
+	drop->snippet = 0;
+	return drop;
+}
+
+/* before 6.10 */
+SEC("tp_btf/udp_fail_queue_rcv_skb")
+int BPF_PROG(on_refused_no_skb, int rc, struct sock *sk)
+{
+	struct probe_drop *drop;
+
+	if (!socket_is_ours(sk))
+		return 0;
+	drop = new_drop(rc, sk, last_skb[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)]);
+	if (drop)
+		bpf_ringbuf_submit(drop, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+SEC("tp_btf/udp_fail_queue_rcv_skb")
+int BPF_PROG(on_refused, int rc, struct sock *sk, struct sk_buff *skb)
+{
+	struct probe_drop *drop;
+
+	if (!socket_is_ours(sk))
+		return 0;
+	drop = new_drop(rc, sk, address_of(skb));
+	if (!drop)
+		return 0;
+	copy_refused(drop, skb);
+	bpf_ringbuf_submit(drop, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* ---- system calls ---- */
+
+#if defined(__TARGET_ARCH_x86)
+#define NR_SENDTO        44
+#define NR_RECVFROM      45
+#define NR_SENDMSG       46
+#define NR_RECVMSG       47
+#define SYSCALL_OF(regs) ((regs)->orig_ax)
+#define ARG_FD(regs)     ((regs)->di)
+#define ARG_BUFFER(regs) ((regs)->si)
+#elif defined(__TARGET_ARCH_arm64)
+#define NR_SENDTO        206
+#define NR_RECVFROM      207
+#define NR_SENDMSG       211
+#define NR_RECVMSG       212
+#define SYSCALL_OF(regs) ((regs)->syscallno)
+#define ARG_FD(regs)     ((regs)->orig_x0)
+#define ARG_BUFFER(regs) ((regs)->regs[1])
+#else
+#error "add the system call numbers and argument registers of this architecture"
+#endif
+
+static __always_inline bool is_receive(long id)
+{
+	return id == NR_RECVFROM || id == NR_RECVMSG;
+}
+
+static __always_inline bool is_send(long id)
+{
+	return id == NR_SENDTO || id == NR_SENDMSG;
+}
+
+/* Where the payload lies in user space; of a scattered one, its first piece. */
+static __always_inline void *user_buffer(struct pt_regs *regs, long id)
+{
+	struct user_msghdr header = {};
+	struct iovec piece = {};
+
+	if (id == NR_SENDTO || id == NR_RECVFROM)
+		return (void *)ARG_BUFFER(regs);
+	bpf_probe_read_user(&header, sizeof(header), (void *)ARG_BUFFER(regs));
+	bpf_probe_read_user(&piece, sizeof(piece), header.msg_iov);
+	return piece.iov_base;
+}
+
+/* The service of a message ends when its worker asks for the next one. No wake-up: user space polls. */
+static __always_inline void end_service(struct probe_worker *worker)
+{
+	struct probe_message *message = &worker->message;
+	__u32 size =
+		offsetof(struct probe_message, payload) + (message->snippet & (2 * PROBE_SNIPPET_MAX - 1));
+
+	worker->in_service = 0;
+	if (size > sizeof(*message))
+		size = sizeof(*message);
+	if (bpf_ringbuf_output(&ring, message, size, BPF_RB_NO_WAKEUP))
+		COUNT(lost_ring);
+}
+
+static __always_inline void enter_receive(struct probe_worker *worker, struct pt_regs *regs, __u64 now)
+{
+	if (worker->in_service) {
+		/* a read elsewhere, say of a DNS answer, belongs to the service */
+		if (!descriptor_is_of(worker, ARG_FD(regs)))
+			return;
+		end_service(worker);
+	}
+	worker->t_recv_enter = now;
+	worker->taken = 0;
+}
+
+static __always_inline void enter_send(struct probe_worker *worker, struct pt_regs *regs, long id, __u64 now)
+{
+	struct probe_message *message = &worker->message;
+	struct probe_send *send;
+	__u32 index;
+
+	/* not the log's socket, not the resolver's */
+	if (!worker->in_service || !descriptor_is_of(worker, ARG_FD(regs)))
+		return;
+	COUNT(sent);
+	index = message->n_send;
+	message->n_send = index + 1;
+	if (index >= PROBE_SENDS) {
+		message->flags |= PROBE_FLAG_MORE_SENDS;
+		return;
+	}
+	send = &message->send[index & (PROBE_SENDS - 1)];
+	send->t_sip_out = now;
+	send->t_dep = 0;
+	send->off_cpu_ns = worker->off_cpu_ns;
+	send->switches = worker->switches;
+	if (bpf_probe_read_user(send->head, sizeof(send->head), user_buffer(regs, id)))
+		__builtin_memset(send->head, 0, sizeof(send->head));
+	worker->sending = index + 1;
+	send->out_cost_ns = bpf_ktime_get_ns() - now;
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(on_sys_enter, struct pt_regs *regs, long id)
+{
+	struct probe_worker *worker;
+	__u64 now;
+
+	if (id < NR_SENDTO || id > NR_RECVMSG)
+		return 0;
+	worker = worker_of(bpf_get_current_pid_tgid());
+	if (!worker)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (is_receive(id))
+		enter_receive(worker, regs, now);
+	else if (is_send(id))
+		enter_send(worker, regs, id, now);
+	return 0;
+}
+
+/* The reader's first instant on a CPU at or after t: before it, it cannot have taken the datagram. */
+static __always_inline __u64 running_since(const struct probe_worker *worker, __u64 t)
+{
+	for (__u32 i = 1; i <= PROBE_SEGMENTS; i++) {
+		__u32 segment = (worker->segment + i) & (PROBE_SEGMENTS - 1); /* oldest first */
+		__u64 on = worker->on[segment];
+		__u64 off = worker->off[segment];
+
+		if (on && (!off || off > t))
+			return on > t ? on : t;
+	}
+	return t;
+}
+
+/* Join the message to its arrival by the payload; of identical ones, the oldest. */
+static __always_inline bool match_payload(struct probe_message *message)
+{
+	__u64 fingerprint = fingerprint_of((__u64 *)message->payload, message->length);
+	__u32 base = (fingerprint & (PAYLOAD_SETS - 1)) * WAYS;
+	__u64 oldest = ~0ULL;
+	__u32 pick = WAYS;
+	struct payload *payload;
+
+	for (__u32 i = 0; i < WAYS; i++) {
+		payload = &payloads[(base + i) & (PAYLOAD_SETS * WAYS - 1)];
+		if (payload->used && payload->fingerprint == fingerprint && payload->t_arr < oldest) {
+			oldest = payload->t_arr;
+			pick = i;
+		}
+	}
+	if (pick == WAYS)
+		return false;
+	payload = &payloads[(base + pick) & (PAYLOAD_SETS * WAYS - 1)];
+	message->t_arr = payload->t_arr;
+	message->t_stack = payload->t_stack;
+	message->rmem = payload->rmem;
+	message->flags = payload->flags;
+	payload->used = 0;
+	/* no stamp, or one made after the worker had already returned: on another CPU, the reader was faster
+	 */
+	if (!message->t_stack || message->t_stack > message->t_sip_in) {
+		message->flags |= PROBE_FLAG_NO_STACK;
+		message->t_stack = message->t_arr;
+	}
+	return true;
+}
+
+static __always_inline bool match_taken(const struct probe_worker *worker, struct probe_message *message)
+{
+	if (!worker->taken_t_arr)
+		return false;
+	message->t_arr = worker->taken_t_arr;
+	message->t_stack = worker->taken_t_stack;
+	message->t_sockq = worker->t_taken;
+	message->rmem = worker->taken_rmem;
+	return true;
+}
+
+static __always_inline void bound_sockq(const struct probe_worker *worker, struct probe_message *message)
+{
+	__u64 earliest = message->t_stack;
+
+	if (worker->t_recv_enter > earliest)
+		earliest = worker->t_recv_enter;
+	message->t_sockq = running_since(worker, earliest);
+	message->flags |= PROBE_FLAG_SOCKQ_BOUND;
+}
+
+static __always_inline bool copy_received(struct probe_message *message, struct pt_regs *regs, long id,
+					  __u32 length)
+{
+	__u32 size = length < cfg_snippet ? length : cfg_snippet;
+
+	message->length = length;
+	if (size < PROBE_FINGERPRINT_BYTES)
+		__builtin_memset(message->payload, 0, PROBE_FINGERPRINT_BYTES);
+	size &= 2 * PROBE_SNIPPET_MAX - 1;
+	if (size > PROBE_SNIPPET_MAX)
+		return false;
+	message->snippet = size;
+	return !bpf_probe_read_user(message->payload, size, user_buffer(regs, id));
+}
+
+static __always_inline void exit_receive(struct probe_worker *worker, struct pt_regs *regs, long id,
+					 long length, __u64 now)
+{
+	struct probe_message *message = &worker->message;
+	int fd = ARG_FD(regs);
+
+	/* a read elsewhere during service; in exact mode the kernel said whether it was our socket */
+	if (worker->in_service || (cfg_exact && !worker->taken))
+		return;
+	message->t_arr = 0;
+	message->t_stack = 0;
+	message->t_sockq = 0;
+	message->t_sip_in = now;
+	message->rmem = 0;
+	message->flags = 0;
+	message->n_send = 0;
+	if (!copy_received(message, regs, id, length))
+		message->snippet = 0;
+	if (cfg_exact ? match_taken(worker, message) : match_payload(message)) {
+		if (!cfg_exact)
+			bound_sockq(worker, message);
+	} else {
+		if (!cfg_exact && !descriptor_is_of(worker, fd))
+			return;
+		COUNT(unmatched);
+		message->flags = PROBE_FLAG_UNMATCHED;
+	}
+	COUNT(received);
+	worker->fd = fd;
+	worker->service++;
+	worker->sending = 0;
+	worker->off_cpu_ns = 0;
+	worker->switches = 0;
+	worker->in_service = 1;
+	message->event = PROBE_EVENT_MESSAGE;
+	message->tid = worker->tid;
+	message->cpu = bpf_get_smp_processor_id();
+	message->in_cost_ns = bpf_ktime_get_ns() - now;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(on_sys_exit, struct pt_regs *regs, long result)
+{
+	long id = SYSCALL_OF(regs);
+	struct probe_worker *worker;
+	__u64 now;
+
+	if (id < NR_SENDTO || id > NR_RECVMSG)
+		return 0;
+	worker = worker_of(bpf_get_current_pid_tgid());
+	if (!worker)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (is_send(id))
+		worker->sending = 0;
+	else if (is_receive(id) && result >= 0)
+		exit_receive(worker, regs, id, result, now);
+	return 0;
+}
+
+/* ---- departure ---- */
+
+static __always_inline struct departure *departure_of(__u64 skb)
+{
+	return &departures[(skb >> 6 ^ skb >> 18) & (DEPARTURES - 1)];
+}
+
+SEC("tp_btf/net_dev_queue")
+int BPF_PROG(on_device_queue, struct sk_buff *skb)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct probe_worker *worker = worker_of(tid);
+	struct departure *departure;
+	struct udphdr udp;
+	__u64 address;
+
+	if (!worker || !worker->sending)
+		return 0;
+	/* an interrupt's packet may pass on top of the sender: ours has our source port */
+	if (bpf_probe_read_kernel(&udp, sizeof(udp), skb->head + skb->transport_header) ||
+	    udp.source != bpf_htons(cfg_port))
+		return 0;
+	address = address_of(skb);
+	departure = departure_of(address);
+	departure->slot = slot_of_tid[tid & (PROBE_TID_SLOTS - 1)];
+	departure->service = worker->service;
+	departure->index = worker->sending - 1;
+	departure->skb = address;
+	worker->sending = 0;
+	return 0;
+}
+
+SEC("tp_btf/net_dev_start_xmit")
+int BPF_PROG(on_start_xmit, struct sk_buff *skb)
+{
+	__u64 address = address_of(skb);
+	struct departure *departure = departure_of(address);
+	struct probe_worker *worker;
+	struct probe_send *send;
+	__u32 slot;
+
+	if (departure->skb != address)
+		return 0;
+	departure->skb = 0;
+	slot = departure->slot;
+	if (!slot)
+		return 0;
+	worker = &workers[(slot - 1) & (PROBE_WORKERS - 1)];
+	/* a queueing discipline may hold a packet until the worker serves the next message */
+	if (worker->service != departure->service)
+		return 0;
+	send = &worker->message.send[departure->index & (PROBE_SENDS - 1)];
+	if (!send->t_dep)
+		send->t_dep = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* ---- time off CPU ---- */
+
+static __always_inline void switch_out(__u32 tid)
+{
+	struct probe_worker *worker = worker_of(tid);
+	__u64 now;
+
+	if (!worker)
+		return;
+	now = bpf_ktime_get_ns();
+	worker->t_switched_out = now;
+	worker->off[worker->segment & (PROBE_SEGMENTS - 1)] = now;
+}
+
+static __always_inline void switch_in(__u32 tid)
+{
+	struct probe_worker *worker = worker_of(tid);
+	__u64 now;
+
+	if (!worker)
+		return;
+	now = bpf_ktime_get_ns();
+	worker->segment++;
+	worker->on[worker->segment & (PROBE_SEGMENTS - 1)] = now;
+	worker->off[worker->segment & (PROBE_SEGMENTS - 1)] = 0;
+	if (worker->in_service && worker->t_switched_out) {
+		worker->off_cpu_ns += now - worker->t_switched_out;
+		worker->switches++;
+	}
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	switch_out(prev->pid);
+	switch_in(next->pid);
+	return 0;
+}
