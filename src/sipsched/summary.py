@@ -1,0 +1,449 @@
+"""`summary.nc`: what a run comes to, by message type, and many runs side by side."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import netCDF4
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from sipsched import counters
+from sipsched.dataset import (
+    FLAGS,
+    INTERVALS,
+    MESSAGE_TYPES,
+    check_format,
+    k_rcv,
+    nanoseconds,
+    open_messages,
+    read_record,
+    write_atomically,
+)
+from sipsched.errors import StableError
+
+SCHEMA_VERSION = 1
+
+ALL = "all"
+TYPES = (ALL, *MESSAGE_TYPES)
+QUANTITIES = ("k_rcv", "k_stack", "k_sockq", "k_copy", "t_sip", "t_sip_off", "k_snd")
+STATISTICS = ("n", "mean", "sd", "p50", "p95", "p99")
+RUN_DIMS = ("sut", "mode", "cores", "threads", "cps", "rep")
+
+# Run-level variables: units ("" for text) and definition.
+RUN_LEVEL = {
+    "pdr": ("1", "RcvbufErrors of the SPS in the run / SIP messages that reached it"),
+    "rcvbuf_errors": ("1", "RcvbufErrors of the SPS in the run"),
+    "in_datagrams": ("1", "InDatagrams of the SPS in the run"),
+    "probe_drops": ("1", "refused datagrams that the probe saw"),
+    "lost_records": ("1", "records that the probe lost"),
+    "offered_cps": ("s-1", "calls per second asked of the generator"),
+    "achieved_cps": ("s-1", "calls per second that the generator offered"),
+    "calls_created": ("1", "calls begun"),
+    "calls_completed": ("1", "calls that ended as they should"),
+    "calls_failed": ("1", "calls that did not"),
+    "so_rcvbuf": ("B", "effective SO_RCVBUF of the proxy's socket"),
+    "steal_s": ("s", "time stolen from the CPUs of the SPS during the run, summed"),
+    "valid": ("1", "1: the run counts; 0: it does not, see reasons"),
+    "reasons": ("", "why the run does not count"),
+    "probe_mode": ("", "exact, tracepoint, preload or off"),
+    "kernel": ("", "kernel release of the SPS"),
+    "started_at": ("", "UTC, ISO 8601"),
+}
+# Outcomes: what an invalid run must not contribute to any average.
+OUTCOMES = ("pdr", *(f"{name}_{stat}" for name in QUANTITIES for stat in STATISTICS))
+
+MEASURED, MISSING, INVALID, NOT_PLANNED = "measured", "missing", "invalid", "not planned"
+
+
+class Run(Protocol):
+    """What names a run; `sipsched.config.Run` is one."""
+
+    @property
+    def testbed(self) -> str:
+        """Name of the testbed."""
+
+    @property
+    def sut(self) -> str:
+        """Name of what is measured."""
+
+    @property
+    def mode(self) -> str:
+        """Name of the scheduler settings."""
+
+    @property
+    def cores(self) -> int:
+        """CPUs of the SPS."""
+
+    @property
+    def threads(self) -> int:
+        """Workers of the proxy."""
+
+    @property
+    def cps(self) -> int:
+        """Offered calls per second."""
+
+    @property
+    def rep(self) -> int:
+        """Repetition, from 1."""
+
+
+def summarise_run(messages: Path, record: Path) -> xr.Dataset:
+    """Reduce one run to its numbers.
+
+    Parameters
+    ----------
+    messages
+        The run's `messages.nc`.
+    record
+        The run's directory in raw/, for `run.json` and `counters.json`.
+
+    Returns
+    -------
+    Dataset
+        Dimension `message_type` (str: "all", then the types). `count` (int64): messages received;
+        "all" is every received message, retransmissions and `other` included. For each of K_rcv
+        (`k_rcv`), `k_stack`, `k_sockq`, `k_copy`, `t_sip`, `t_sip_off`, `k_snd`: `<name>_n`,
+        the messages that have the value, and `<name>_mean`, `_sd` (n - 1), `_p50`, `_p95`, `_p99`
+        (linear interpolation), float64 µs, NaN without messages. Scalars: see `RUN_LEVEL`;
+        scalar coordinates: the tuple.
+
+        `pdr` = ΔRcvbufErrors / (ΔInDatagrams + ΔRcvbufErrors), Udp counters of the SPS from
+        /proc/net/snmp: the packet drop rate of DESIGN.md, where a SIP message that reached the SPS
+        is one that its sockets either took or refused.
+
+    Raises
+    ------
+    StableError
+        A file is missing, damaged or of another version, or the two are not of the same run.
+    """
+    ds = open_messages(messages)
+    document = read_record(record)
+    run = document["run"]
+    for key in ("testbed", *RUN_DIMS):
+        if ds.attrs.get(key) != run[key]:
+            raise StableError(
+                f"{messages}: {key}: expected {run[key]} as in {record}/run.json, "
+                f"found {ds.attrs.get(key)}; delete it and run snakemake"
+            )
+    variables: dict[str, Any] = {"count": ("message_type", _counts(ds))}
+    variables |= _statistics(ds)
+    level = _run_level(document, _read_counters(record), ds.sizes.get("drop", 0))
+    variables |= {name: ((), value) for name, value in level.items()}
+    result = xr.Dataset(
+        variables,
+        coords={"message_type": list(TYPES)} | {key: run[key] for key in RUN_DIMS},
+        attrs={
+            "title": "summary of one run",
+            "format": "sipsched run summary",
+            "format_version": SCHEMA_VERSION,
+            **{key: ds.attrs[key] for key in ("testbed", "kind", "fidelity", "kernel")},
+            "testbed_description": document["testbed"].get("description", ""),
+            "hosts": json.dumps(document["hosts"], sort_keys=True),
+            "settings": json.dumps(document.get("settings", {}), sort_keys=True),
+            "load": json.dumps(document.get("load", {}), sort_keys=True),
+            "probe_mode_reason": str(document["probe"].get("mode_reason", "")),
+            "columns_missing": json.dumps(
+                {
+                    str(name): variable.attrs["missing_reason"]
+                    for name, variable in ds.data_vars.items()
+                    if "missing_reason" in variable.attrs
+                }
+            ),
+            "source": f"{messages} and {record}",
+        },
+    )
+    return _described(result)
+
+
+def _counts(ds: xr.Dataset) -> npt.NDArray[np.int64]:
+    by_type = np.bincount(ds["message_type"].to_numpy(), minlength=len(MESSAGE_TYPES))
+    counts = [ds.sizes["message"], *(by_type[code] for code in MESSAGE_TYPES.values())]
+    return np.array(counts, np.int64)
+
+
+def _statistics(ds: xr.Dataset) -> dict[str, tuple[str, npt.NDArray[np.float64]]]:
+    types = ds["message_type"].to_numpy()
+    order = np.argsort(types, kind="stable")
+    bounds = np.searchsorted(types[order], np.arange(len(MESSAGE_TYPES) + 1))
+    unseen = (ds["flags"].to_numpy() & FLAGS["enqueue_not_seen"]) != 0
+    statistics = {}
+    for name in QUANTITIES:
+        values = (k_rcv(ds) if name == "k_rcv" else nanoseconds(ds, name)) / 1000
+        if name in ("k_stack", "k_sockq") and unseen.any():
+            # The trace then has t_stack = t_arr: right for K_rcv, wrong for its parts.
+            values[unseen] = np.nan
+        values = values[order]
+        groups = [values] + [
+            values[bounds[code] : bounds[code + 1]] for code in MESSAGE_TYPES.values()
+        ]
+        table = np.array([_describe(group) for group in groups])
+        for column, statistic in enumerate(STATISTICS):
+            statistics[f"{name}_{statistic}"] = ("message_type", table[:, column])
+    return statistics
+
+
+def _describe(values: npt.NDArray[np.float64]) -> tuple[float, ...]:
+    values = values[~np.isnan(values)]
+    n = len(values)
+    if n == 0:
+        return (0.0, *([np.nan] * 5))
+    sd = float(values.std(ddof=1)) if n > 1 else np.nan
+    return (float(n), float(values.mean()), sd, *np.percentile(values, (50, 95, 99)).tolist())
+
+
+def _read_counters(record: Path) -> dict[str, Any]:
+    path = record / "counters.json"
+    try:
+        document = json.loads(path.read_text())
+        return {moment: document["sps"][moment] for moment in ("before", "after")}
+    except FileNotFoundError:
+        raise StableError(f"{path}: no such file; repeat the run") from None
+    except json.JSONDecodeError as error:
+        raise StableError(f"{path}: line {error.lineno}: not JSON: {error.msg}") from None
+    except KeyError as error:
+        raise StableError(f"{path}: expected sps.before and sps.after, {error} not found") from None
+
+
+def _run_level(
+    document: Mapping[str, Any], snapshots: Mapping[str, Mapping[str, str]], drops: int
+) -> dict[str, Any]:
+    udp, steal = {}, {}
+    # A namespace sees all CPUs of its machine: count those that the SPS is held to.
+    names = {f"cpu{cpu}" for cpu in document["hosts"].get("sps", {}).get("cpus") or ()}
+    for moment, files in snapshots.items():
+        where = f"counters.json: sps {moment} "
+        snmp = counters.parse_snmp(files.get("/proc/net/snmp", ""), where + "/proc/net/snmp")
+        if not {"InDatagrams", "RcvbufErrors"} <= snmp.get("Udp", {}).keys():
+            raise StableError(f"{where}/proc/net/snmp: expected Udp InDatagrams and RcvbufErrors")
+        udp[moment] = snmp["Udp"]
+        stat = counters.parse_stat(files.get("/proc/stat", ""), where + "/proc/stat")
+        steal[moment] = sum(
+            cpu["steal"] for name, cpu in stat.items() if name != "cpu" and name in (names or stat)
+        )
+    delta = counters.difference(udp["before"], udp["after"])
+    reached = delta["InDatagrams"] + delta["RcvbufErrors"]
+    generator = document.get("generator", {})
+    probe = document["probe"]
+    verdict = document.get("verdict", {})
+
+    def number(source: Mapping[str, Any], key: str) -> float:
+        value = source.get(key)
+        return np.nan if value is None else float(value)
+
+    return {
+        "pdr": delta["RcvbufErrors"] / reached if reached else np.nan,
+        "rcvbuf_errors": float(delta["RcvbufErrors"]),
+        "in_datagrams": float(delta["InDatagrams"]),
+        "probe_drops": np.nan if probe.get("mode") == "off" else float(drops),
+        "lost_records": number(probe, "lost"),
+        "offered_cps": float(document["run"]["cps"]),
+        "achieved_cps": number(generator, "achieved_cps"),
+        "calls_created": number(generator, "calls_created"),
+        "calls_completed": number(generator, "calls_completed"),
+        "calls_failed": number(generator, "calls_failed"),
+        "so_rcvbuf": number(document.get("settings", {}), "so_rcvbuf_bytes"),
+        "steal_s": steal["after"] - steal["before"],
+        "valid": float(bool(verdict.get("valid", False))),
+        "reasons": "; ".join(verdict.get("reasons", ["run.json holds no verdict"])),
+        "probe_mode": str(probe.get("mode", "unknown")),
+        "kernel": str(document["hosts"].get("sps", {}).get("kernel", "unknown")),
+        "started_at": str(document.get("started_at", "")),
+    }
+
+
+def _described(ds: xr.Dataset) -> xr.Dataset:
+    """Give every variable its units, name and definition."""
+    names = {"mean": "mean", "sd": "standard deviation", "n": "messages that have it"}
+    names |= {f"p{q}": f"{q}th percentile" for q in (50, 95, 99)}
+    for quantity in QUANTITIES:
+        definition = INTERVALS[quantity] if quantity != "k_rcv" else "t_sip_in - t_arr"
+        for statistic in STATISTICS:
+            ds[f"{quantity}_{statistic}"].attrs = {
+                "long_name": f"{quantity}: {names[statistic]}",
+                "units": "1" if statistic == "n" else "us",
+                "definition": definition,
+            }
+    for name, (units, definition) in RUN_LEVEL.items():
+        ds[name].attrs = {"long_name": definition, "definition": definition}
+        if units:
+            ds[name].attrs["units"] = units
+    ds["count"].attrs = {
+        "long_name": "messages received",
+        "units": "1",
+        "definition": "rows of messages.nc; 'all' counts retransmissions and other too",
+    }
+    ds["cps"].attrs = {"long_name": "offered calls per second", "units": "s-1"}
+    return ds
+
+
+def write(ds: xr.Dataset, path: Path) -> None:
+    """Write a `summary.nc`, netCDF-4; whole or not at all."""
+    write_atomically(ds, path, {})
+
+
+def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
+    """Put the summaries of many runs side by side.
+
+    Parameters
+    ----------
+    paths
+        `summary.nc` of the runs that there are.
+    planned
+        The runs that the study asks for, all on one testbed.
+
+    Returns
+    -------
+    Dataset
+        Dimensions (sut, mode, cores, threads, cps, rep), and message_type where it applies; the
+        variables of `summarise_run`. `status` (str) is "measured", "invalid" (diagnostics stand,
+        but pdr and all statistics are NaN so that no average takes them in), "missing" (planned,
+        not there: NaN, empty text) or "not planned". Attributes carry testbed, kind, fidelity,
+        kernels, the hosts of the first run, and per column why it is missing in how many runs.
+
+    Raises
+    ------
+    StableError
+        Nothing is planned, plans for several testbeds, or a summary is damaged, of another
+        version, of another testbed, not planned, or there twice.
+    """
+    testbeds = sorted({run.testbed for run in planned})
+    if len(testbeds) != 1:
+        raise StableError(
+            f"combine: expected runs planned on one testbed, found {testbeds or 'none'}; "
+            "combine each testbed apart"
+        )
+    axes = _axes(planned)
+    index = {dim: {value: i for i, value in enumerate(values)} for dim, values in axes.items()}
+    shape = tuple(len(values) for values in axes.values())
+
+    statistics = [f"{name}_{stat}" for name in QUANTITIES for stat in STATISTICS]
+    arrays: dict[str, npt.NDArray[Any]] = {
+        name: np.full((*shape, len(TYPES)), np.nan) for name in ("count", *statistics)
+    }
+    for name, (units, _) in RUN_LEVEL.items():
+        arrays[name] = np.full(shape, np.nan) if units else np.full(shape, "", object)
+    status = np.full(shape, NOT_PLANNED, object)
+    for run in planned:
+        status[tuple(index[dim][getattr(run, dim)] for dim in RUN_DIMS)] = MISSING
+
+    found: list[dict[str, Any]] = []
+    for path in paths:
+        values, attrs = _read_summary(path)
+        if attrs["testbed"] != testbeds[0]:
+            raise StableError(
+                f"{path}: testbed: expected {testbeds[0]}, found {attrs['testbed']}; "
+                "combine each testbed apart"
+            )
+        key = {dim: values[dim] for dim in RUN_DIMS}
+        try:
+            place = tuple(index[dim][key[dim]] for dim in RUN_DIMS)
+        except KeyError:
+            place = None
+        if place is None or status[place] != MISSING:
+            problem = "not planned" if place is None or status[place] == NOT_PLANNED else "twice"
+            raise StableError(f"{path}: expected a planned run, once; found {key}, {problem}")
+        valid = values["valid"] == 1
+        status[place] = MEASURED if valid else INVALID
+        for name, array in arrays.items():
+            if valid or name not in OUTCOMES:
+                array[place] = values[name]
+        found.append(attrs)
+
+    dims = tuple(RUN_DIMS)
+    result = xr.Dataset(
+        {
+            name: ((*dims, "message_type") if array.ndim > len(dims) else dims, array)
+            for name, array in arrays.items()
+        }
+        | {"status": (dims, status)},
+        coords={**axes, "message_type": list(TYPES)},
+        attrs=_combined_attrs(testbeds[0], found),
+    )
+    result = _described(result)
+    result["status"].attrs = {
+        "long_name": "what became of the run",
+        "definition": f"{MEASURED}, {INVALID}, {MISSING} or {NOT_PLANNED}",
+    }
+    return result
+
+
+def _axes(planned: Sequence[Run]) -> dict[str, list[Any]]:
+    axes: dict[str, list[Any]] = {}
+    for dim in RUN_DIMS:
+        values = dict.fromkeys(getattr(run, dim) for run in planned)
+        # Names stay in the order of the configuration: it puts the reference first.
+        axes[dim] = list(values) if dim in ("sut", "mode") else sorted(values)
+    return axes
+
+
+def _read_summary(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read one run's summary by netCDF4 itself: of thousands of files, xarray takes 10 ms each."""
+    try:
+        with netCDF4.Dataset(path) as file:
+            file.set_auto_mask(False)
+            attrs = {name: file.getncattr(name) for name in file.ncattrs()}
+            values = {name: variable[...] for name, variable in file.variables.items()}
+    except FileNotFoundError:
+        raise StableError(f"{path}: no such file; make it with snakemake") from None
+    except OSError as error:
+        raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None
+    check_format(attrs, path, "sipsched run summary", SCHEMA_VERSION)
+    return {
+        name: value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
+        for name, value in values.items()
+    }, attrs
+
+
+def _combined_attrs(testbed: str, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def distinct(key: str) -> list[str]:
+        return list(dict.fromkeys(str(attrs[key]) for attrs in found))
+
+    first: Mapping[str, Any] = found[0] if found else {}
+    return {
+        "title": "summaries of the runs of one study on one testbed",
+        "format": "sipsched summary",
+        "format_version": SCHEMA_VERSION,
+        "testbed": testbed,
+        "kind": "; ".join(distinct("kind")) or "unknown",
+        "fidelity": "; ".join(distinct("fidelity")) or "unknown: no run was measured",
+        "kernels": ", ".join(distinct("kernel")) or "unknown",
+        "testbed_description": "; ".join(distinct("testbed_description")),
+        "probe_mode_reasons": json.dumps([text for text in distinct("probe_mode_reason") if text]),
+        "hosts": first.get("hosts", "{}"),
+        "settings": first.get("settings", "{}"),
+        "load": first.get("load", "{}"),
+        "columns_missing": json.dumps(_tally(json.loads(a["columns_missing"]) for a in found)),
+    }
+
+
+def _tally(missing: Iterable[Mapping[str, str]]) -> list[dict[str, Any]]:
+    """Count the runs in which a column is missing for a reason."""
+    tally: dict[tuple[str, str], int] = {}
+    for columns in missing:
+        for column, reason in columns.items():
+            tally[column, reason] = tally.get((column, reason), 0) + 1
+    return [
+        {"column": column, "reason": reason, "runs": runs}
+        for (column, reason), runs in tally.items()
+    ]
+
+
+def open_summary(path: Path) -> xr.Dataset:
+    """Read a combined `summary.nc`.
+
+    Raises
+    ------
+    StableError
+        The file is missing, is not netCDF, or has another format version.
+    """
+    try:
+        ds = xr.load_dataset(path, engine="netcdf4")
+    except FileNotFoundError:
+        raise StableError(f"{path}: no such file; make it with snakemake") from None
+    except (OSError, ValueError) as error:
+        raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None
+    check_format(ds.attrs, path, "sipsched summary", SCHEMA_VERSION)
+    return ds

@@ -1,0 +1,215 @@
+"""The probe's trace of a run: its binary layout, read and checked."""
+
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import zstandard
+
+from sipsched.errors import StableError
+
+MAGIC = b"SIPTRACE"
+TRACE_VERSION = 1
+CHUNK_BYTES = 1 << 22
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+FRESH_TRACE = "repeat the run"
+
+
+class Mode(IntEnum):
+    """How the probe took its stamps (`enum trace_mode` of hardware/probe/trace.h)."""
+
+    EXACT = 1
+    TRACEPOINT = 2
+    PRELOAD = 3
+
+
+class Event(IntEnum):
+    """What a record stands for (`enum trace_event`)."""
+
+    MESSAGE = 0
+    DROP = 1
+
+
+class Kind(IntEnum):
+    """What a datagram was (`enum trace_kind`)."""
+
+    OTHER = 0
+    INVITE = 1
+    RINGING = 2
+    OK_INVITE = 3
+    ACK = 4
+    BYE = 5
+    OK_BYE = 6
+
+
+class Flag(IntFlag):
+    """What the probe says about a record (`enum trace_flag`)."""
+
+    SOCKQ_BOUND = 1 << 0
+    DUPLICATE = 1 << 1
+    NO_STACK = 1 << 2
+    NO_SEND = 1 << 3
+    NO_DEP = 1 << 4
+    MORE_SENDS = 1 << 5
+    UNMATCHED = 1 << 6
+
+
+# SEE hardware/probe/trace.h: struct trace_header and struct trace_record, packed, little-endian
+HEADER = np.dtype(
+    [
+        ("magic", "S8"),
+        ("version", "<u4"),
+        ("record_size", "<u4"),
+        ("mode", "<u4"),
+        ("reserved", "<u4"),
+    ]
+)
+RECORD = np.dtype(
+    [
+        ("t_arr", "<u8"),
+        ("t_stack", "<u8"),
+        ("t_sockq", "<u8"),
+        ("t_sip_in", "<u8"),
+        ("t_sip_out", "<u8"),
+        ("t_dep", "<u8"),
+        ("call_id_hash", "<u8"),
+        ("cseq", "<u4"),
+        ("tid", "<u4"),
+        ("off_cpu_ns", "<u4"),
+        ("rmem", "<u4"),
+        ("in_cost_ns", "<u2"),
+        ("out_cost_ns", "<u2"),
+        ("cpu", "<u2"),
+        ("length", "<u2"),
+        ("flags", "<u2"),
+        ("switches", "<u2"),
+        ("event", "u1"),
+        ("kind", "u1"),
+        ("n_send", "u1"),
+        ("drop_reason", "u1"),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A trace as the probe left it.
+
+    Attributes
+    ----------
+    mode
+        How the stamps were taken.
+    records
+        Array of dtype `RECORD`, shape (n,), in the order of emission. Instants are CLOCK_MONOTONIC
+        in ns; 0 means not seen.
+    """
+
+    mode: Mode
+    records: npt.NDArray[Any]
+
+
+def decompress(path: Path) -> bytes:
+    """Read a zstd file whole.
+
+    Raises
+    ------
+    StableError
+        The file is missing, is not zstd, is damaged, or ends inside a frame.
+    """
+    try:
+        rest = path.read_bytes()
+    except FileNotFoundError:
+        raise StableError(f"{path}: no such trace; {FRESH_TRACE} with the probe on") from None
+    if not rest.startswith(ZSTD_MAGIC):
+        found = f"it starts with {rest[:4].hex(' ')}" if rest else "it is empty"
+        raise StableError(f"{path}: not a zstd file: expected {ZSTD_MAGIC.hex(' ')}, {found}")
+    pieces = []
+    while rest:
+        # ZstdDecompressor.decompress and stream_reader give no sign of a frame that stops early
+        # when the frame does not state its size; a decompressobj does.
+        frame = zstandard.ZstdDecompressor().decompressobj(write_size=CHUNK_BYTES)
+        try:
+            pieces.append(frame.decompress(rest))
+        except zstandard.ZstdError as error:
+            raise StableError(f"{path}: damaged zstd data: {error}; {FRESH_TRACE}") from None
+        if not frame.eof:
+            raise StableError(
+                f"{path}: truncated: the zstd frame has no end after "
+                f"{sum(map(len, pieces))} bytes of trace; {FRESH_TRACE}"
+            )
+        rest = frame.unused_data
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def read_trace(path: Path, expected: int | None = None) -> Trace:
+    """Read a `trace.bin.zst`.
+
+    Parameters
+    ----------
+    path
+        The compressed trace.
+    expected
+        How many records the probe says that it wrote, messages and drops; None if unknown.
+
+    Returns
+    -------
+    Trace
+        Its records, read-only. Slots that the preload fallback reserved and never filled
+        (t_sip_in = 0) are left out.
+
+    Raises
+    ------
+    StableError
+        Not zstd, truncated, foreign magic, unknown version or mode, another record size, a partial
+        last record, or not as many records as expected. The message names the file.
+    """
+    data = decompress(path)
+    if len(data) < HEADER.itemsize:
+        raise StableError(
+            f"{path}: truncated: expected a header of {HEADER.itemsize} bytes, found {len(data)}; "
+            f"{FRESH_TRACE}"
+        )
+    header = np.frombuffer(data, HEADER, count=1)[0]
+    _check_header(path, header)
+    payload = len(data) - HEADER.itemsize
+    count, partial = divmod(payload, RECORD.itemsize)
+    if partial:
+        raise StableError(
+            f"{path}: truncated: expected whole records of {RECORD.itemsize} bytes, found "
+            f"{count} and {partial} bytes more; {FRESH_TRACE}"
+        )
+    records = np.frombuffer(data, RECORD, offset=HEADER.itemsize)
+    mode = Mode(int(header["mode"]))
+    if mode is Mode.PRELOAD:
+        records = records[(records["t_sip_in"] != 0) | (records["event"] == Event.DROP)]
+    if expected is not None and len(records) != expected:
+        verdict = "truncated" if len(records) < expected else "not of this run"
+        raise StableError(
+            f"{path}: {verdict}: expected {expected} records as run.json's probe report says, "
+            f"found {len(records)}; {FRESH_TRACE}"
+        )
+    return Trace(mode, records)
+
+
+def _check_header(path: Path, header: Any) -> None:
+    magic = bytes(header["magic"])
+    if magic != MAGIC:
+        raise StableError(f"{path}: not a trace: expected magic {MAGIC!r}, found {magic!r}")
+    if header["version"] != TRACE_VERSION:
+        raise StableError(
+            f"{path}: unknown trace version: expected {TRACE_VERSION}, found {header['version']}; "
+            "read it with the sipsched that wrote it"
+        )
+    if header["record_size"] != RECORD.itemsize:
+        raise StableError(
+            f"{path}: record size: expected {RECORD.itemsize} bytes, found "
+            f"{header['record_size']}; build the probe from this tree's hardware/probe"
+        )
+    if int(header["mode"]) not in set(Mode):
+        raise StableError(
+            f"{path}: unknown probe mode: expected 1 to 3, found {header['mode']}; "
+            "build the probe from this tree's hardware/probe"
+        )

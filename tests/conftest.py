@@ -1,0 +1,1 @@
+"""Being here, it puts this folder on the path: the tests import their helpers from it."""

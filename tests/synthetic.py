@@ -1,0 +1,270 @@
+"""Synthetic run records with a known truth, for tests and benchmarks. Nothing here was measured."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import zstandard
+
+from sipsched import trace
+
+FIDELITY = (
+    "SYNTHETIC: numbers drawn from fixed distributions to test the software; nothing measured"
+)
+DESCRIPTION = "No machine: records written by tests/synthetic.py."
+KINDS = (1, 2, 3, 4, 5, 6)
+START_NS = 3_000_000_000_000
+SNMP = """\
+Ip: Forwarding DefaultTTL
+Ip: 1 64
+Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors
+Udp: {received} 0 {dropped} {sent} {dropped} 0 0
+"""
+NETSTAT = "TcpExt: SyncookiesSent ListenDrops\nTcpExt: 0 0\n"
+SOFTNET = "{packets:08x} 00000000 00000000 00000000 00000000\n"
+UDP = (
+    "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout "
+    "inode ref pointer drops\n"
+    "  210: 0200C80A:13C4 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 "
+    "33112 2 000000000fd9c3f3 {drops}\n"
+)
+STAT = """\
+cpu  4654 0 2018 186104 405 0 59 {steal} 0 0
+cpu0 1447 0 775 94364 32 0 10 7 0 0
+cpu1 3207 0 1243 91740 373 0 49 {steal} 0 0
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The tuple of a synthetic run."""
+
+    testbed: str = "synthetic"
+    sut: str = "kamailio-udp"
+    mode: str = "default"
+    cores: int = 1
+    threads: int = 8
+    cps: int = 1000
+    rep: int = 1
+
+    @property
+    def path(self) -> Path:
+        return Path(self.testbed, self.sut, self.mode).joinpath(
+            f"cores~{self.cores}", f"threads~{self.threads}", f"cps~{self.cps}", f"rep~{self.rep}"
+        )
+
+
+def six_per_call(
+    rng: np.random.Generator, calls: int, cps: float, threads: int = 8, load: float = 0.5
+) -> npt.NDArray[Any]:
+    """Draw records of `calls` whole calls, in the order of emission (by t_sip_out).
+
+    Intervals are lognormal with wide tails (12.9 bytes of entropy a message at 8 workers), so a
+    file of them is no easier to compress than a measured one.
+    """
+    n = 6 * calls
+    records = np.zeros(n, trace.RECORD)
+    call_start = START_NS + rng.exponential(1e9 / cps, calls).cumsum()
+    offsets = np.array([0, 1e6, 11e6, 12e6, 22e6, 23e6])
+    arrival = call_start[:, None] + offsets + rng.exponential(200e3, (calls, 6)).cumsum(axis=1)
+    records["t_arr"] = arrival.ravel().astype(np.uint64)
+    records["kind"] = np.tile(np.array(KINDS, np.uint8), calls)
+    records["call_id_hash"] = np.repeat(rng.integers(1, 2**63, calls, dtype=np.uint64), 6)
+    records["cseq"] = np.tile(np.array([1, 1, 1, 1, 2, 2], np.uint32), calls)
+    records["tid"] = 4200 + rng.integers(0, threads, n)
+
+    def lognormal(median_ns: float, sigma: float) -> npt.NDArray[np.uint64]:
+        return (median_ns * np.exp(sigma * rng.standard_normal(n))).astype(np.uint64)
+
+    records["t_stack"] = records["t_arr"] + lognormal(2_000, 0.4)
+    records["t_sockq"] = records["t_stack"] + lognormal(30_000 / (1 - load), 1.2)
+    records["t_sip_in"] = records["t_sockq"] + lognormal(1_200, 0.3)
+    off = np.where(rng.random(n) < 0.3, rng.exponential(200e3, n), 0).astype(np.uint64)
+    records["in_cost_ns"] = rng.integers(250, 700, n)
+    records["out_cost_ns"] = rng.integers(250, 700, n)
+    records["t_sip_out"] = records["t_sip_in"] + records["in_cost_ns"] + lognormal(90e3, 0.5) + off
+    records["t_dep"] = records["t_sip_out"] + records["out_cost_ns"] + lognormal(8_000, 0.4)
+    records["off_cpu_ns"] = off
+    records["switches"] = off > 0
+    records["cpu"] = 1
+    records["length"] = 430
+    records["n_send"] = 1
+    records["rmem"] = 1280
+    records["flags"] = trace.Flag.SOCKQ_BOUND
+    return records[np.argsort(records["t_sip_out"], kind="stable")]
+
+
+def refuse(records: npt.NDArray[Any], count: int, rng: np.random.Generator) -> npt.NDArray[Any]:
+    """Turn `count` of the messages into drops."""
+    records = records.copy()
+    chosen = rng.choice(len(records), count, replace=False)
+    for name in ("t_stack", "t_sockq", "t_sip_in", "t_sip_out", "t_dep", "tid", "off_cpu_ns"):
+        records[name][chosen] = 0
+    records["flags"][chosen] = 0
+    records["event"][chosen] = trace.Event.DROP
+    records["drop_reason"][chosen] = 12
+    return records
+
+
+def resend(records: npt.NDArray[Any], count: int, rng: np.random.Generator) -> npt.NDArray[Any]:
+    """Append `count` later copies of messages: retransmissions, 500 ms after the first."""
+    again = records[rng.choice(len(records), count, replace=False)].copy()
+    again["event"] = trace.Event.MESSAGE
+    again["drop_reason"] = 0
+    for name in ("t_stack", "t_sockq", "t_sip_in", "t_sip_out", "t_dep"):
+        again[name] = (
+            again["t_arr"]
+            + np.uint64(500_000_000)
+            + {
+                "t_stack": np.uint64(2_000),
+                "t_sockq": np.uint64(40_000),
+                "t_sip_in": np.uint64(41_000),
+                "t_sip_out": np.uint64(99_000),
+                "t_dep": np.uint64(108_000),
+            }[name]
+        )
+    again["t_arr"] += np.uint64(500_000_000)
+    again["tid"] = 4200
+    return np.concatenate([records, again])
+
+
+def without_bpf(records: npt.NDArray[Any], tail: int = 100) -> npt.NDArray[Any]:
+    """Make it what the preload fallback would have left: three stamps, and an unused tail."""
+    records = records.copy()
+    for name in ("t_stack", "t_sockq", "t_dep", "off_cpu_ns", "flags"):
+        records[name] = 0
+    return np.concatenate([records, np.zeros(tail, trace.RECORD)])
+
+
+def encode(records: npt.NDArray[Any], mode: int = 2, **header: Any) -> bytes:
+    """Put header and records into bytes as the probe does; keywords spoil the header."""
+    values = {
+        "magic": trace.MAGIC,
+        "version": trace.TRACE_VERSION,
+        "record_size": trace.RECORD.itemsize,
+        "mode": mode,
+        "reserved": 0,
+    } | header
+    head = np.zeros(1, trace.HEADER)
+    for name, value in values.items():
+        head[name] = value
+    return head.tobytes() + records.tobytes()
+
+
+def compress(data: bytes) -> bytes:
+    """Compress as a stream of unknown length, as the zstd program does behind a pipe."""
+    compressor = zstandard.ZstdCompressor(level=3).compressobj()
+    return compressor.compress(data) + compressor.flush()
+
+
+def host(**more: Any) -> dict[str, Any]:
+    return {
+        "kernel": "0.0.0-synthetic",
+        "cpu_model": "none",
+        "cpus": [1],
+        "clocksource": "none",
+        "governor": "none",
+        "versions": {},
+        **more,
+    }
+
+
+def write_record(
+    raw: Path,
+    run: Run,
+    *,
+    calls: int = 300,
+    drops: int = 0,
+    resent: int = 0,
+    mode: int = 2,
+    load: float = 0.5,
+    valid: bool = True,
+    missing: dict[str, str] | None = None,
+    seed: int = 1,
+    records: npt.NDArray[Any] | None = None,
+) -> Path:
+    """Write a complete run record and return its directory.
+
+    `drops` of the six messages a call are refused and `resent` are sent again later. `records`
+    replaces the drawn ones.
+    """
+    rng = np.random.default_rng([seed, run.threads, run.cps, run.rep])
+    if records is None:
+        records = six_per_call(rng, calls, run.cps, run.threads, load)
+        records = refuse(records, drops, rng)
+        records = resend(records, resent, rng)
+    n_drops = int((records["event"] == trace.Event.DROP).sum())
+    n = len(records) - n_drops
+    if mode == trace.Mode.PRELOAD:
+        records = without_bpf(records)
+    directory = raw / run.path
+    directory.mkdir(parents=True)
+    (directory / "trace.bin.zst").write_bytes(compress(encode(records, mode)))
+    document = {
+        "schema_version": 1,
+        "run": dict(vars(run)),
+        "testbed": {
+            "name": run.testbed,
+            "kind": "simulated",
+            "fidelity": FIDELITY,
+            "description": DESCRIPTION,
+        },
+        "started_at": f"2026-01-01T00:{run.rep:02d}:00Z",
+        "finished_at": f"2026-01-01T00:{run.rep:02d}:10Z",
+        "load": {
+            "generator": "synthetic",
+            "calls": calls,
+            "duration_s": calls / run.cps,
+            "warmup_s": 0.0,
+            "retransmissions": resent > 0,
+            "ring_ms": 10,
+            "seed": seed,
+        },
+        "generator": {
+            "version": "none",
+            "calls_created": calls,
+            "calls_completed": calls - drops // 6,
+            "calls_failed": drops // 6,
+            "achieved_cps": run.cps * (1.0 + 1e-4 * run.rep),
+            "retransmissions": resent,
+        },
+        "probe": {
+            "mode": {1: "exact", 2: "tracepoint", 3: "preload"}[mode],
+            "mode_reason": "synthetic",
+            "records": n,
+            "drops": n_drops,
+            "lost": 0,
+        },
+        "hosts": {"uac": host(), "sps": host(versions={"kamailio": "none"}), "uas": host()},
+        "settings": {"so_rcvbuf_bytes": 425984},
+        "verdict": {
+            "valid": valid,
+            "reasons": [] if valid else ["synthetic: declared invalid for a test"],
+        },
+        "missing": missing or {},
+        "commands": [],
+    }
+    (directory / "run.json").write_text(json.dumps(document, indent=1))
+    (directory / "counters.json").write_text(json.dumps(counters(n, n_drops)))
+    return directory
+
+
+def counters(received: int, dropped: int) -> dict[str, Any]:
+    """Snapshots of all three hosts; the SPS received and dropped what is given, steal 0.05 s."""
+
+    def snapshot(n: int, lost: int, steal: int) -> dict[str, str]:
+        return {
+            "/proc/net/snmp": SNMP.format(received=1000 + n, dropped=5 + lost, sent=1000 + n),
+            "/proc/net/netstat": NETSTAT,
+            "/proc/net/softnet_stat": SOFTNET.format(packets=1000 + n + lost),
+            "/proc/net/udp": UDP.format(drops=lost),
+            "/proc/net/dev": "",
+            "/proc/stat": STAT.format(steal=24 + steal),
+        }
+
+    idle = {"before": snapshot(0, 0, 0), "after": snapshot(0, 0, 0)}
+    sps = {"before": snapshot(0, 0, 0), "after": snapshot(received, dropped, 5)}
+    return {"uac": idle, "sps": sps, "uas": idle}
