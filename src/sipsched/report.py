@@ -1,0 +1,117 @@
+"""From a notebook to a page: papermill runs it, nbconvert and a template of our own write it."""
+
+import logging
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sipsched.config import PROJECT_ROOT
+from sipsched.errors import SipschedError, StableError
+
+TEMPLATE = "report_template"
+
+
+def locate(path: str | Path) -> Path:
+    """Resolve a path of a notebook's parameters: relative ones start at the project's root.
+
+    JupyterLab starts a notebook in its own directory and papermill elsewhere, so the working
+    directory says nothing.
+    """
+    return PROJECT_ROOT / path
+
+
+def render(notebook: Path, output_html: Path, parameters: Mapping[str, Any]) -> None:
+    """Run a notebook and write it as one self-contained HTML file.
+
+    Parameters
+    ----------
+    notebook
+        An .ipynb with one cell tagged `parameters`. It is not changed.
+    output_html
+        The page; its directory is made. It asks for nothing outside itself.
+    parameters
+        Values for that cell; paths are made absolute.
+
+    Raises
+    ------
+    StableError
+        No such notebook, a parameter that it does not know, or an error in one of its cells; the
+        message names notebook and cell. No page is left half-written.
+    """
+    # Imported here: papermill and nbconvert take 2 s that users of `locate` need not spend.
+    import nbclient.exceptions
+    import nbformat
+    import papermill
+
+    if not notebook.is_file():
+        raise StableError(f"{notebook}: no such notebook; see `notebook` in config/config.yaml")
+    source = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
+    known = set(papermill.inspect_notebook(str(notebook)))
+    unknown = sorted(set(parameters) - known)
+    if unknown:
+        raise StableError(
+            f"{notebook}: unknown parameters {', '.join(unknown)}; "
+            f"its parameters cell has {', '.join(sorted(known)) or 'none'}"
+        )
+    values = {
+        name: str(value.resolve()) if isinstance(value, Path) else value
+        for name, value in parameters.items()
+    }
+    logging.getLogger("papermill").setLevel(logging.WARNING)
+    output_html.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="sipsched-report-") as scratch:
+        executed = Path(scratch) / notebook.name
+        try:
+            papermill.execute_notebook(
+                str(notebook),
+                str(executed),
+                parameters=values,
+                cwd=str(PROJECT_ROOT),
+                progress_bar=False,
+            )
+        except papermill.PapermillExecutionError as error:
+            place = _cell_of(source, error.source)
+            raise StableError(
+                f"{notebook}: {place}: {error.ename}: {_one_line(error.evalue)}"
+            ) from None
+        except nbclient.exceptions.DeadKernelError:
+            raise SipschedError(
+                f"{notebook}: the Python kernel died; is there enough memory?"
+            ) from None
+        finished = nbformat.read(executed, as_version=4)  # type: ignore[no-untyped-call]
+    page = _to_html(finished, notebook.stem)
+    partial = output_html.with_name(f".{output_html.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(page, encoding="utf-8")
+        partial.replace(output_html)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _to_html(notebook: Any, fallback_title: str) -> str:
+    from nbconvert import HTMLExporter
+
+    exporter = HTMLExporter(  # type: ignore[no-untyped-call]
+        template_name=TEMPLATE,
+        extra_template_basedirs=[str(Path(__file__).parent)],
+        exclude_anchor_links=True,
+    )
+    first = notebook.cells[0].source.splitlines() if notebook.cells else []
+    title = first[0].lstrip("# ") if first else fallback_title
+    body, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": title}})
+    return str(body)
+
+
+def _cell_of(notebook: Any, source: str) -> str:
+    """Name the cell of the stored notebook that has this source, and its first line."""
+    first = next((line for line in source.splitlines() if line.strip()), "")
+    for number, cell in enumerate(notebook.cells, start=1):
+        if cell.cell_type == "code" and cell.source.strip() == source.strip():
+            return f"cell {number} ({first})"
+    return f"cell of parameters ({first})"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

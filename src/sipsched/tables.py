@@ -1,0 +1,237 @@
+"""The tables and sentences of a report that are not figures."""
+
+import hashlib
+import html
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sipsched.figures import (
+    Table,
+    Words,
+    facets,
+    iterate_runs,
+    mean_interval,
+    number,
+    provenance,
+)
+from sipsched.summary import ALL, INVALID, MEASURED, MISSING
+
+MAX_RUNS_LISTED = 50
+PROBE_MODES = {
+    "exact": "By fentry/fexit: all six stamps are measured.",
+    "tracepoint": "Tracepoints only: t_sockq is a lower bound (the latest instant before which the "
+    "worker cannot have taken the message), so K_sockq is at least and K_copy at most what is "
+    "shown, about 1 µs apart; K_rcv is exact.",
+    "preload": "No eBPF: only t_arr, t_sip_in, t_sip_out and the drop counter; t_sockq and the "
+    "parts of K_rcv are not known.",
+    "off": "No probe: counters only.",
+}
+PACKAGES = ("sipsched", "numpy", "xarray", "netCDF4", "matplotlib", "papermill", "nbconvert")
+
+
+@dataclass(frozen=True)
+class Heading:
+    """Fidelity first, then testbed, kind and kernel; Jupyter shows it by itself."""
+
+    fidelity: str
+    testbed: str
+    description: str
+
+    def _repr_html_(self) -> str:
+        text = html.escape(self.description)
+        return (
+            f'<p class="fidelity"><strong>Fidelity:</strong> {html.escape(self.fidelity)}</p>'
+            f'<p class="testbed">{html.escape(self.testbed)} {text}</p>'
+        )
+
+
+def heading(summary: xr.Dataset, study: str) -> Heading:
+    """Say what the numbers of this report are worth, and where they come from."""
+    attrs = summary.attrs
+    return Heading(
+        fidelity=attrs["fidelity"],
+        testbed=f"Study {study} on testbed {attrs['testbed']}, kind {attrs['kind']}, "
+        f"kernel {attrs['kernels']}.",
+        description=attrs["testbed_description"],
+    )
+
+
+def points(summary: xr.Dataset) -> Table:
+    """List every point with its numbers: mean over runs and 95 % t interval."""
+    by_name = {
+        "pdr": 100 * summary["pdr"],
+        "k_rcv": summary["k_rcv_mean"].sel(message_type=ALL),
+        "p50": summary["k_rcv_p50"].sel(message_type=ALL),
+        "p99": summary["k_rcv_p99"].sel(message_type=ALL),
+        "t_sip": summary["t_sip_mean"].sel(message_type=ALL),
+        "off": 100 * (summary["t_sip_off_mean"] / summary["t_sip_mean"]).sel(message_type=ALL),
+    }
+    rows = []
+    for sut, mode, cores in facets(summary):
+        for threads in summary["threads"].to_numpy():
+            for cps in summary["cps"].to_numpy():
+                at: dict[Any, Any] = {
+                    "sut": sut,
+                    "mode": mode,
+                    "cores": cores,
+                    "threads": threads,
+                    "cps": cps,
+                }
+                n = int((summary["status"].sel(at) == MEASURED).sum())
+                if not n:
+                    continue
+                cells = [_plus_minus(values.sel(at)) for values in by_name.values()]
+                rows.append((sut, mode, *map(str, (cores, threads, cps, n)), *cells))
+    return Table(
+        identity="table-points",
+        header=(
+            *("SUT", "mode", "cores", "threads", "cps", "runs", "PDR (%)", "K_rcv mean (µs)"),
+            *("K_rcv p50 (µs)", "K_rcv p99 (µs)", "T_sip mean (µs)", "of it off CPU (%)"),
+        ),
+        rows=tuple(rows),
+        none="no run was measured",
+        caption="Every measured point: mean over runs ± half the 95 % t interval.",
+        provenance=provenance(summary),
+    )
+
+
+def _plus_minus(values: xr.DataArray) -> str:
+    mean, half, n = (array.item() for array in mean_interval(values.to_numpy()))
+    if not n:
+        return "n/a"
+    return number(mean) if np.isnan(half) else f"{number(mean)}\u00a0±\u00a0{number(half)}"
+
+
+def runs_not_counted(summary: xr.Dataset) -> Table:
+    """List the planned runs that are missing or do not count, and why."""
+    rows = []
+    for key, status in iterate_runs(summary):
+        if status == MEASURED:
+            continue
+        why = "no record in raw/"
+        if status == INVALID:
+            why = str(summary["reasons"].sel(key).item())
+        rows.append((*(str(value) for value in key.values()), status, why))
+    more = len(rows) - MAX_RUNS_LISTED
+    if more > 0:
+        rows = [*rows[:MAX_RUNS_LISTED], (f"and {more} more",)]
+    return Table(
+        identity="table-runs-not-counted",
+        header=("SUT", "mode", "cores", "threads", "cps", "rep", "status", "why"),
+        rows=tuple(rows),
+        none="none: every planned run was measured and counts",
+        caption="Planned runs that no average contains.",
+        provenance=provenance(summary),
+    )
+
+
+def coverage(summary: xr.Dataset) -> Words:
+    """Say how many runs were planned, measured, invalid, missing; and what the probe was."""
+    words = [status for _, status in iterate_runs(summary)]
+    lines = [
+        f"{len(words)} runs planned: {words.count(MEASURED)} measured, "
+        f"{words.count(INVALID)} invalid, {words.count(MISSING)} missing."
+    ]
+    modes, counts = np.unique(summary["probe_mode"].to_numpy().astype(str), return_counts=True)
+    for mode, count in zip(modes, counts, strict=True):
+        if mode:
+            lines.append(f"Probe mode {mode} in {count} runs. {PROBE_MODES.get(mode, '')}")
+    for reason in json.loads(summary.attrs["probe_mode_reasons"]):
+        lines.append(f"Why this probe mode: {reason}")
+    lost = float(np.nansum(summary["lost_records"].to_numpy()))
+    lines.append(f"Records that the probe lost, over all runs: {lost:.0f}.")
+    return Words(tuple(lines))
+
+
+def columns_missing(summary: xr.Dataset) -> Table:
+    """List the columns that some runs do not have, and why."""
+    rows = [
+        (entry["column"], str(entry["runs"]), entry["reason"])
+        for entry in json.loads(summary.attrs["columns_missing"])
+    ]
+    return Table(
+        identity="table-columns-missing",
+        header=("column", "runs", "why"),
+        rows=tuple(rows),
+        none="none: every column is there in every run",
+        caption="Columns of messages.nc that are missing.",
+        provenance=provenance(summary),
+    )
+
+
+def hosts(summary: xr.Dataset) -> Table:
+    """Describe the hosts and settings of the testbed, as the first run recorded them."""
+    facts: Mapping[str, Mapping[str, Any]] = json.loads(summary.attrs["hosts"])
+    roles = [role for role in ("uac", "sps", "uas") if role in facts]
+    keys = dict.fromkeys(key for role in roles for key in facts[role])
+    rows = [(key, *(_text(facts[role].get(key)) for role in roles)) for key in keys]
+    for title in ("settings", "load"):
+        values: Mapping[str, Any] = json.loads(summary.attrs[title])
+        for key, value in values.items():
+            if title == "load" and key in ("seed", "calls"):
+                continue
+            cells = {"settings": "sps", "load": "uac"}
+            rows.append(
+                (
+                    f"{title}: {key}",
+                    *(_text(value) if role == cells[title] else "" for role in roles),
+                )
+            )
+    return Table(
+        identity="table-hosts",
+        header=("", *roles) if roles else ("",),
+        rows=tuple(rows),
+        none="no run was measured: the hosts are not known",
+        caption="Hosts, settings and load, as the first run recorded them.",
+        provenance=provenance(summary),
+    )
+
+
+def conditions(summary: xr.Dataset) -> Words:
+    """Say what varied between runs that should not: kernel, buffer, stolen time."""
+    buffers = np.unique(summary["so_rcvbuf"].to_numpy())
+    buffers = buffers[~np.isnan(buffers)]
+    steal = summary["steal_s"].to_numpy()
+    steal = steal[~np.isnan(steal)]
+    lines = [f"Kernels of the SPS: {summary.attrs['kernels']}."]
+    if buffers.size:
+        lines.append(f"Effective SO_RCVBUF: {', '.join(f'{size:.0f}' for size in buffers)} bytes.")
+    else:
+        lines.append("Effective SO_RCVBUF: not recorded.")
+    if steal.size:
+        lines.append(
+            f"Time stolen from the SPS's CPUs in a run: median {np.median(steal):.2f} s, "
+            f"at most {steal.max():.2f} s."
+        )
+    return Words(tuple(lines))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "not recorded"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_text(item)}" for key, item in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(_text, value)) or "none"
+    return str(value)
+
+
+def versions(summary_path: Path) -> Words:
+    """Name the versions that made this page, and the hash of its data."""
+    digest = hashlib.sha256(summary_path.read_bytes()).hexdigest()
+    packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    return Words(
+        (
+            f"Python {platform.python_version()}, {packages}.",
+            f"Data: {summary_path.name}, SHA-256 {digest}.",
+        ),
+        css_class="versions",
+    )

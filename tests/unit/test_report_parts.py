@@ -1,0 +1,104 @@
+import json
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+import synthetic
+
+from sipsched import figures, report, summary, tables
+from sipsched.errors import StableError
+
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+DRAWINGS = (
+    figures.pdr,
+    figures.receive_time,
+    figures.service_time,
+    figures.receive_parts,
+    figures.load,
+)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_is_stored_without_outputs_and_has_one_parameters_cell(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(not cell.outputs and cell.execution_count is None for cell in code)
+    tags = [tag for cell in code for tag in cell.metadata.get("tags", [])]
+    assert tags.count("parameters") == 1
+    assert notebook.cells[0].source.startswith("# ")
+
+
+def test_mean_interval_is_students():
+    values = np.array([[1.0, 2.0, 3.0, np.nan], [5.0, *[np.nan] * 3], [np.nan] * 4])
+    mean, half, n = figures.mean_interval(values)
+    assert n.tolist() == [3, 1, 0]
+    assert mean[:2].tolist() == [2.0, 5.0]
+    # t(0.975, 2) = 4.3027
+    assert half[0] == pytest.approx(4.3027 / np.sqrt(3), rel=1e-4)
+    assert np.isnan(half[1:]).all()
+    assert np.isnan(mean[2])
+
+
+@pytest.mark.parametrize("draw", DRAWINGS)
+def test_figures_of_nothing_measured_still_say_so(draw):
+    ds = summary.combine([], [synthetic.Run(cps=500), synthetic.Run(cps=1000)])
+    figure = draw(ds)
+    assert "No valid run" in figure.seen[0]
+    assert "Fidelity: unknown" in figure.provenance
+    assert figure.svg.startswith("<?xml")
+
+
+def test_colours_follow_the_reader():
+    svg = figures.pdr(summary.combine([], [synthetic.Run()])).svg
+    assert "prefers-color-scheme:dark" in svg
+    assert "var(--ink)" in svg
+    assert not any(marker in svg for marker in figures.THEME)
+
+
+def test_tables_of_nothing_measured():
+    ds = summary.combine([], [synthetic.Run()])
+    for make in (tables.points, tables.runs_not_counted, tables.columns_missing, tables.hosts):
+        assert "<table" in make(ds)._repr_html_()
+    assert "1 runs planned: 0 measured, 0 invalid, 1 missing." in tables.coverage(ds).lines[0]
+
+
+def test_text_from_the_data_is_escaped():
+    ds = summary.combine([], [synthetic.Run()])
+    ds.attrs["fidelity"] = "<script>alert(1)</script>"
+    ds.attrs["hosts"] = json.dumps({"sps": {"<b>": "&"}})
+    text = tables.heading(ds, "x")._repr_html_() + tables.hosts(ds)._repr_html_()
+    text += figures.pdr(ds)._repr_html_()
+    assert "<script" not in text
+    assert "<b>" not in text
+
+
+def broken_notebook(path, source):
+    notebook = nbformat.v4.new_notebook(
+        cells=[
+            nbformat.v4.new_markdown_cell("# Broken"),
+            nbformat.v4.new_code_cell("x = 1", metadata={"tags": ["parameters"]}),
+            nbformat.v4.new_code_cell(source),
+        ],
+        metadata={"kernelspec": {"name": "python3", "display_name": "p", "language": "python"}},
+    )
+    nbformat.write(notebook, path)
+    return path
+
+
+def test_an_error_in_a_cell_names_notebook_and_cell_and_leaves_nothing(tmp_path):
+    path = broken_notebook(tmp_path / "broken.ipynb", "y = x / 0\ny")
+    page = tmp_path / "out" / "page.html"
+    with pytest.raises(StableError) as caught:
+        report.render(path, page, {"x": 2})
+    assert str(caught.value) == f"{path}: cell 3 (y = x / 0): ZeroDivisionError: division by zero"
+    assert list(page.parent.iterdir()) == []
+
+
+def test_unknown_parameters_and_notebooks_are_refused(tmp_path):
+    path = broken_notebook(tmp_path / "broken.ipynb", "")
+    with pytest.raises(StableError, match="unknown parameters nope; its parameters cell has x"):
+        report.render(path, tmp_path / "page.html", {"nope": 1})
+    with pytest.raises(StableError, match="no such notebook"):
+        report.render(tmp_path / "none.ipynb", tmp_path / "page.html", {})

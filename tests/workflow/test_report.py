@@ -1,0 +1,191 @@
+"""From synthetic records to a page, opened in a real browser."""
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+import pytest
+import synthetic
+
+from sipsched import dataset, report, summary, trace
+
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "load_sweep.ipynb"
+FIGURES = (
+    "figure-pdr",
+    "figure-k-rcv",
+    "figure-t-sip",
+    "figure-k-rcv-parts",
+    "figure-distributions",
+    "figure-load",
+)
+TABLES = ("table-points", "table-runs-not-counted", "table-columns-missing", "table-hosts")
+CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def campaign(loads=(500, 1500, 2500), repetitions=3):
+    return [
+        synthetic.Run(cps=cps, threads=threads, rep=rep)
+        for cps in loads
+        for threads in (2, 8)
+        for rep in range(1, repetitions + 1)
+    ]
+
+
+def build(folder, planned, measured, invalid=(), **options):
+    """Write records of `measured`, parse, summarise and combine them; return the summary's path."""
+    paths = []
+    for run in measured:
+        drops = 90 * run.rep if run.cps > 2000 else 0
+        settings = {"calls": 150, "drops": drops, "resent": 10, "valid": run not in invalid}
+        record = synthetic.write_record(folder / "raw", run, **(settings | options))
+        messages = folder / "runs" / run.path / "messages.nc"
+        dataset.write_messages(dataset.messages_from_record(record), messages)
+        paths.append(messages.with_name("summary.nc"))
+        summary.write(summary.summarise_run(messages, record), paths[-1])
+    combined = folder / "summary.nc"
+    summary.write(summary.combine(paths, planned), combined)
+    return combined
+
+
+def render(folder, combined):
+    page = folder / "reports" / "load_sweep-synthetic.html"
+    parameters = {"summary": combined, "messages_root": folder / "runs", "study": "load_sweep"}
+    report.render(NOTEBOOK, page, parameters)
+    return page
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    if not (CHROMIUM.exists() and DRIVER.exists()):
+        pytest.skip(f"no browser: {CHROMIUM} or {DRIVER} is missing (apt install chromium-driver)")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    yield driver
+    driver.quit()
+
+
+def check_page(browser, page):
+    """Open the page as a reader would; fail on errors, requests, missing pictures, overflow."""
+    browser.get("about:blank")
+    for log in ("browser", "performance"):
+        browser.get_log(log)
+    address = page.as_uri()
+    browser.get(address)
+    time.sleep(0.3)
+
+    console = [entry["message"] for entry in browser.get_log("browser")]
+    assert console == []
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = {
+        event["params"]["request"]["url"]
+        for event in events
+        if event["method"] == "Network.requestWillBeSent"
+    }
+    assert {url for url in asked if not url.startswith("data:")} == {address}
+
+    images = browser.execute_script(
+        "return [...document.images].map("
+        "i => [i.id, i.complete, i.naturalWidth, i.naturalHeight, i.alt])"
+    )
+    assert [image[0] for image in images] == list(FIGURES)
+    for identity, complete, width, height, alt in images:
+        assert complete, identity
+        assert width > 100, identity
+        assert height > 100, identity
+        assert len(alt) > 40, identity
+    for identity in TABLES:
+        rows = "return document.querySelectorAll(arguments[0]).length"
+        assert browser.execute_script(rows, f"#{identity} tbody tr") > 0, identity
+    assert browser.title.startswith("Load sweep")
+
+    for width in (400, 1200):
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    return browser.find_element("tag name", "main").text
+
+
+def test_report_of_a_campaign_with_holes(tmp_path, browser):
+    planned = [
+        dataclasses.replace(run, sut=sut, mode=mode, cores=cores)
+        for run in campaign()
+        for sut, mode, cores in (
+            ("kamailio-udp", "default", 1),
+            ("kamailio-udp", "enhanced+base_slice_ns=100000", 2),
+            ("opensips-udp", "default", 1),
+        )
+    ]
+    spoilt = planned[0]
+    combined = build(tmp_path, planned, planned[:-2], invalid={spoilt})
+    # The default point of the distributions: the median load, the most threads.
+    at = dataclasses.replace(spoilt, cps=1500, threads=8, rep=2)
+    (tmp_path / "runs" / at.path / "messages.nc").unlink()
+    text = check_page(browser, render(tmp_path, combined))
+    # The first words under the title say what the numbers are worth.
+    assert text.splitlines()[1] == f"Fidelity: {synthetic.FIDELITY}"
+    assert "54 runs planned: 51 measured, 1 invalid, 2 missing." in text
+    assert "no record in raw/" in text
+    assert "synthetic: declared invalid for a test" in text
+    assert "t_sockq is a lower bound" in text
+    assert "PDR is at or under 1 % up to 1500 cps" in text
+    assert "kamailio-udp, enhanced+base_slice_ns=100000, 2 cores, 8 threads:" in text
+    assert f"Not read: {at.path}." in text
+    # Six figures and four tables say where their numbers come from.
+    assert text.count("Testbed synthetic (simulated), kernel 0.0.0-synthetic") >= 10
+    assert "SHA-256" in text
+
+
+def test_report_where_the_probe_had_no_bpf(tmp_path, browser):
+    planned = campaign(loads=(500, 1000), repetitions=1)
+    combined = build(tmp_path, planned, planned, mode=trace.Mode.PRELOAD)
+    text = check_page(browser, render(tmp_path, combined))
+    assert "the preload fallback cannot see t_stack; it needs eBPF" in text
+    assert "one run a point, so no interval" in text
+
+
+def test_report_of_drops_alone(tmp_path, browser):
+    planned = campaign(loads=(500, 1000), repetitions=1)
+    combined = build(tmp_path, planned, planned, calls=20, drops=120, resent=0)
+    text = check_page(browser, render(tmp_path, combined))
+    assert "PDR is above 1 % from the lowest load on: 100" in text
+
+
+def test_report_of_nothing_measured(tmp_path, browser):
+    planned = campaign(loads=(500, 1000), repetitions=2)
+    text = check_page(browser, render(tmp_path, build(tmp_path, planned, [])))
+    assert "8 runs planned: 0 measured, 0 invalid, 8 missing." in text
+
+
+@pytest.mark.parametrize(
+    ("trouble", "message"),
+    [
+        ('<link rel="stylesheet" href="http://127.0.0.1:9/x.css">', "console|127"),
+        ("<script>console.error('trouble')</script>", "trouble"),
+        ("", "figure-pdr"),
+    ],
+)
+def test_the_check_notices_requests_errors_and_missing_figures(tmp_path, browser, trouble, message):
+    page = tmp_path / "page.html"
+    icon = '<link rel="icon" href="data:,">'
+    page.write_text(f"<!doctype html><title>Load sweep</title>{icon}{trouble}<main></main>")
+    with pytest.raises(AssertionError, match=message):
+        check_page(browser, page)
