@@ -12,7 +12,7 @@ BIN := .venv/bin
 
 reproduce: .venv/ready
 	$(BIN)/fab provision
-	$(BIN)/snakemake || { $(BIN)/snakemake --config only_measured=true && echo "some runs failed: the reports name what is missing" >&2; exit 1; }
+	$(BIN)/snakemake || { $(BIN)/snakemake --config only_measured=True && echo "some runs failed: the reports name what is missing" >&2; exit 1; }
 	printf 'Open: %s\n' "$$PWD"/reports/*.html
 
 test: .venv/ready

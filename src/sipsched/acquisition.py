@@ -3,21 +3,28 @@
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sipsched.config import Config, Load, Run, Sut
 from sipsched.errors import SipschedError, StableError, TransientError
 from sipsched.generator import CallStatistics, Generator, Sipp
 from sipsched.hoststate import COUNTER_FILES, describe, read_files
-from sipsched.probe import TRACE_BYTES_PER_CALL, native_folder, start_probe
+from sipsched.probe import (
+    TRACE_BYTES_PER_CALL,
+    BpfProbe,
+    NoProbe,
+    PreloadProbe,
+    Probe,
+    native_folder,
+)
 from sipsched.proxy import allocation_failures, find_proxy
 from sipsched.record import COUNTERS_FILE, SCHEMA_VERSION, UnfinishedRecord
-from sipsched.testbed import Host, Hosts, Testbed, open_hosts
+from sipsched.testbed import Host, Hosts, Process, Testbed, open_hosts
 
 START_TIMEOUT_S = 10
 SPARE_BYTES = 64 * 2**20
@@ -52,7 +59,7 @@ def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
         It was disturbed, or is not valid. What it left is kept as `<run>.failed-<n>` with the reason.
     """
     sut = config.sut(run.sut)
-    testbed.check_cores(run.cores)
+    testbed.check_points([run])
     _check_local_disk(raw, run, config.load)
     record = UnfinishedRecord.begin(raw, run)
     try:
@@ -111,9 +118,11 @@ class _Acquisition:
                 self.generator.offer(hosts, self.load, "warmup", warmup_calls, self.run.cps)
             probe.begin()
             before = self._each(hosts, self._counters)
+            cpu_before_ns = hosts.sps.cpu_time_ns(proxy_process)
             self._mark("load_started")
             statistics = self.generator.offer(hosts, self.load, "uac", self.calls, self.run.cps)
             self._mark("load_ended")
+            proxy_cpu_ns = hosts.sps.cpu_time_ns(proxy_process) - cpu_before_ns
             after = self._each(hosts, self._counters)
             proxy_alive = hosts.sps.is_running(proxy_process)
             probe_report = probe.end(self.record.folder)
@@ -142,6 +151,7 @@ class _Acquisition:
                 "version": descriptions["uac"]["versions"][self.load.generator],
                 **vars(statistics),
             },
+            "proxy": {"cpu_ns": proxy_cpu_ns},
             "probe": probe_report,
             "hosts": descriptions,
             "settings": settings,
@@ -160,19 +170,46 @@ class _Acquisition:
         with ExitStack() as stack:
             stack.callback(sps.stop_strays)
             stack.callback(hosts.uas.stop_strays)
-            probe = start_probe(sps, self.proxy.program, self.probe_wanted, self.limit_s)
             self.generator.start_server(hosts.uas, self.load, self.limit_s)
-            proxy_process = sps.start(
-                "proxy",
-                self.proxy.command(self.sut, config_file, sps.workdir),
-                cpus=sps.spec.cpus[: self.run.cores],
-                limit_s=self.limit_s,
-                environment=probe.environment(),
-            )
+            proxy_process, probe = self._start_probed_proxy(sps, config_file)
             self._wait_for_socket(hosts.uas, "uas.log")
-            self._wait_for_socket(sps, "proxy.log")
             self._mark("servers_ready")
             yield proxy_process, probe
+
+    def _start_probed_proxy(self, sps: Host, config_file: PurePosixPath) -> tuple[Process, Probe]:
+        """Start the proxy, then the probe, which has to find its workers.
+
+        A library that is preloaded has to be there first: where BPF is refused, the proxy starts again.
+        """
+        if self.probe_wanted == "off":
+            return self._start_proxy(sps, config_file, {}), NoProbe()
+        reason = "asked for"
+        if self.probe_wanted != "preload":
+            process = self._start_proxy(sps, config_file, {})
+            try:
+                return process, BpfProbe.start(
+                    sps, self.proxy.program, self.probe_wanted, self.limit_s
+                )
+            except StableError as error:
+                if self.probe_wanted != "auto":
+                    raise
+                reason = str(error)
+                sps.stop(process)
+        preload = PreloadProbe(sps, reason)
+        return self._start_proxy(sps, config_file, preload.environment()), preload
+
+    def _start_proxy(
+        self, sps: Host, config_file: PurePosixPath, environment: Mapping[str, str]
+    ) -> Process:
+        process = sps.start(
+            "proxy",
+            self.proxy.command(self.sut, config_file, sps.workdir),
+            cpus=sps.spec.cpus[: self.run.cores],
+            limit_s=self.limit_s,
+            environment=environment,
+        )
+        self._wait_for_socket(sps, "proxy.log")
+        return process
 
     def _wait_for_socket(self, host: Host, log_name: str) -> None:
         try:
@@ -280,6 +317,8 @@ def _reasons_against(
     reasons = []
     if probe["lost"]:
         reasons.append(f"the probe lost {probe['lost']} records")
+    if probe.get("threads_untraced"):
+        reasons.append(f"the probe had no room for {probe['threads_untraced']} threads")
     if statistics.calls_created != statistics.calls_offered:
         reasons.append(
             f"the generator started {statistics.calls_created} of {statistics.calls_offered} calls"

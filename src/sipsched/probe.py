@@ -14,6 +14,8 @@ from sipsched.testbed import Host, Process
 from sipsched.trace import HEADER, RECORD
 
 READY_TIMEOUT_S = 15
+RING_BYTES = 16 * 2**20
+"""Records on their way from the kernel to the probe's writer: 16 MiB hold about 0.1 s of 180,000 records/s."""
 TRACE_BYTES_PER_CALL = 6 * RECORD.itemsize
 ZSTD_LEVEL = 1
 
@@ -25,9 +27,6 @@ def native_folder(workdir: PurePosixPath) -> PurePosixPath:
 
 class Probe(Protocol):
     """What a run asks of a probe, in this order."""
-
-    def environment(self) -> Mapping[str, str]:
-        """Give the variables that the proxy is to be started with."""
 
     def begin(self) -> None:
         """Forget what was measured so far: the warm-up is over."""
@@ -45,7 +44,18 @@ class BpfProbe:
 
     @classmethod
     def start(cls, sps: Host, program: str, mode: str, limit_s: float) -> "BpfProbe":
-        """Start the probe and wait until it is attached.
+        """Start the probe and wait until it is attached and has found the proxy's workers.
+
+        Parameters
+        ----------
+        sps
+            The host of the proxy.
+        program
+            Name of the proxy's worker processes.
+        mode
+            `auto`, `exact` or `tracepoint`.
+        limit_s
+            Longest life of the probe.
 
         Raises
         ------
@@ -59,7 +69,7 @@ class BpfProbe:
             *(str(native_folder(sps.base) / "sipprobe"), "run", "--mode", mode),
             *("--port", str(sps.spec.sip_port), "--comm", program),
             *("--output", str(folder / "trace.bin"), "--report", str(folder / "probe.json")),
-            *("--ready", str(folder / "probe.ready")),
+            *("--ready", str(folder / "probe.ready"), "--ring-bytes", str(RING_BYTES)),
         ]
         process = sps.start("probe", argv, cpus=sps.spec.helper_cpus, limit_s=limit_s)
         probe = cls(sps, process)
@@ -70,10 +80,6 @@ class BpfProbe:
             sps.stop(process)
             raise StableError(f"host {sps.spec}: probe: {said or error}") from error
         return probe
-
-    def environment(self) -> Mapping[str, str]:
-        """Add nothing: the proxy runs unmodified."""
-        return {}
 
     def begin(self) -> None:
         """Start the trace afresh."""
@@ -122,7 +128,7 @@ class PreloadProbe:
         sps.run(["mkdir", "-p", str(self._stamps)])
 
     def environment(self) -> Mapping[str, str]:
-        """Load the library into the proxy."""
+        """Give the variables that load the library into the proxy."""
         return {
             "LD_PRELOAD": str(native_folder(self._sps.base) / "libsipstamp.so"),
             "SIPSTAMP_DIR": str(self._stamps),
@@ -169,44 +175,9 @@ class PreloadProbe:
 class NoProbe:
     """Time nothing: for control runs that show what the probe costs."""
 
-    def environment(self) -> Mapping[str, str]:
-        """Add nothing."""
-        return {}
-
     def begin(self) -> None:
         """Do nothing."""
 
     def end(self, folder: Path) -> dict[str, Any]:
         """Report that there is no trace."""
         return {"mode": "off", "mode_reason": "asked for", "records": 0, "drops": 0, "lost": 0}
-
-
-def start_probe(sps: Host, program: str, wanted: str, limit_s: float) -> Probe:
-    """Start the probe that was asked for, or with `auto` the best that this host allows.
-
-    Parameters
-    ----------
-    sps
-        The host of the proxy.
-    program
-        Name of the proxy's worker processes.
-    wanted
-        `auto`, `exact`, `tracepoint`, `preload` or `off`.
-    limit_s
-        Longest life of the probe.
-
-    Raises
-    ------
-    StableError
-        The mode that was asked for cannot run on this host.
-    """
-    if wanted == "off":
-        return NoProbe()
-    if wanted == "preload":
-        return PreloadProbe(sps, "asked for")
-    try:
-        return BpfProbe.start(sps, program, wanted, limit_s)
-    except StableError as error:
-        if wanted != "auto":
-            raise
-        return PreloadProbe(sps, str(error))

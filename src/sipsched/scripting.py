@@ -20,18 +20,20 @@ RUNS_FOR_PACE = 10
 
 
 @contextmanager
-def one_line_errors(log: str) -> Iterator[None]:
-    """Turn an error that we raise on purpose into one line, on stderr and in the log, and exit code 1.
-
-    SIGTERM is turned into an exception, so that a run in progress restores its hosts.
-    """
-    signal.signal(signal.SIGTERM, _terminated)
+def one_line_errors(log: str | None = None) -> Iterator[None]:
+    """Turn an error that we raise on purpose into one line, on stderr and in the log, and exit code 1."""
     try:
         yield
     except SipschedError as error:
         line = f"error: {error}"
-        Path(log).write_text(line + "\n")
+        if log is not None:
+            Path(log).write_text(line + "\n")
         sys.exit(line)
+
+
+def end_in_order() -> None:
+    """Turn SIGTERM into an exception, so that a run in progress stops its processes and keeps its files."""
+    signal.signal(signal.SIGTERM, _terminated)
 
 
 def _terminated(signum: int, frame: FrameType | None) -> None:

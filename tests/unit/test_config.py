@@ -86,7 +86,7 @@ def test_every_key_of_the_schemas_is_described() -> None:
 def test_every_testbed_file_loads(file: Any) -> None:
     testbed = load_testbed(file.stem)
     assert [host.role for host in testbed.hosts] == ["uac", "sps", "uas"]
-    testbed.check_cores(1)
+    testbed.check_points([config.Run(file.stem, "kamailio-udp", "default", 1, 2, 100, 1)])
 
 
 def test_unknown_testbed_names_those_there_are() -> None:
@@ -95,8 +95,12 @@ def test_unknown_testbed_names_those_there_are() -> None:
 
 
 def test_more_cores_than_the_sps_has() -> None:
-    with pytest.raises(StableError, match=r"64 cores asked, the SPS has 1 .*local\.yaml"):
-        load_testbed("local").check_cores(64)
+    runs = [
+        config.Run("local", "kamailio-udp", "default", cores, 2, 100, rep)
+        for cores, rep in ((1, 1), (64, 1), (64, 2))
+    ]
+    with pytest.raises(StableError, match=r"local\.yaml.* 1 point.* ask for more: cores=64"):
+        load_testbed("local").check_points(runs)
 
 
 def test_testbed_file_that_is_not_yaml(tmp_path: Any) -> None:

@@ -2,16 +2,17 @@
 import gc
 
 from sipsched import config as settings
-from sipsched import dataset, record, summary
+from sipsched import dataset, record, scripting, summary
 from sipsched import testbed as testbeds
 
 # a third of the time to build a large DAG is garbage collection (9.4 s to 6.6 s at 18,000 jobs)
 gc.set_threshold(200_000, 50, 1000)
 
-CAMPAIGN = settings.parse_config(config)
-TESTBEDS = {name: testbeds.load_testbed(name) for name in CAMPAIGN.testbeds}
-for bed in TESTBEDS.values():
-    bed.check_cores(max(run.cores for run in CAMPAIGN.runs(bed.name)))
+with scripting.one_line_errors():
+    CAMPAIGN = settings.parse_config(config)
+    TESTBEDS = {name: testbeds.load_testbed(name) for name in CAMPAIGN.testbeds}
+    for bed in TESTBEDS.values():
+        bed.check_points(CAMPAIGN.runs(bed.name))
 
 # where the controller is the machine that measures, nothing else of ours runs beside a measurement
 MEASURE_THREADS = {

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from sipsched import acquisition, config, record, scripting, testbed
 
+scripting.end_in_order()
 with scripting.one_line_errors(snakemake.log[0]):
     run = config.Run.from_wildcards(snakemake.wildcards)
     campaign = config.parse_config(snakemake.config)

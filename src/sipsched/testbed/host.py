@@ -299,6 +299,12 @@ class Host:
         """Send a signal to a process, past the `timeout` that supervises it."""
         self.shell(f"pkill -{name} --parent $(cat {shlex.quote(str(process.pid_file))})")
 
+    def cpu_time_ns(self, process: Process) -> int:
+        """CPU time that a process and its children have used, from /proc/PID/schedstat."""
+        group = f"pgrep --pgroup $(cat {shlex.quote(str(process.pid_file))})"
+        done = self.shell(f"{group} | sed 's|.*|/proc/&/schedstat|' | xargs cat")
+        return sum(int(line.split()[0]) for line in done.stdout.splitlines())
+
     def is_running(self, process: Process) -> bool:
         """Tell whether a process has not ended."""
         alive = f"kill -0 $(cat {shlex.quote(str(process.pid_file))})"

@@ -1,9 +1,10 @@
 """Testbed files: which hosts there are and what is known of them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from sipsched.config import TESTBEDS, read_yaml, validate
+from sipsched.config import TESTBEDS, Run, read_yaml, validate
 from sipsched.errors import StableError
 
 ROLES = ("uac", "sps", "uas")
@@ -47,18 +48,23 @@ class Testbed:
         """The hosts in the order of the signal's way: uac, sps, uas."""
         return (self.uac, self.sps, self.uas)
 
-    def check_cores(self, cores: int) -> None:
-        """Refuse a number of cores that the SPS does not have.
+    def check_points(self, runs: Iterable[Run]) -> None:
+        """Refuse runs with more cores than the SPS has.
 
         Raises
         ------
         StableError
-            More cores asked than the testbed's file gives the SPS.
+            Lists the points that cannot run, and the CPUs that the testbed's file gives the SPS.
         """
-        if cores > len(self.sps.cpus):
+        impossible = [run for run in runs if run.cores > len(self.sps.cpus)]
+        points = dict.fromkeys(
+            f"cores={run.cores} threads={run.threads} cps={run.cps}" for run in impossible
+        )
+        if points:
             raise StableError(
-                f"testbed {self.name}: {cores} cores asked, the SPS has {len(self.sps.cpus)} "
-                f"(cpus: {list(self.sps.cpus)} in hardware/testbeds/{self.name}.yaml)"
+                f"testbed {self.name}: the SPS has {len(self.sps.cpus)} CPU(s) for the proxy "
+                f"({list(self.sps.cpus)} in hardware/testbeds/{self.name}.yaml); "
+                f"{len(points)} point(s) ask for more: {'; '.join(points)}"
             )
 
 

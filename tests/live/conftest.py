@@ -1,0 +1,68 @@
+"""Tests on the embedded testbed: real proxy, real sockets, real eBPF. They need root and `fab provision`."""
+
+import dataclasses
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sipsched import acquisition, config
+from sipsched.testbed import Testbed, load_testbed, local
+
+Measure = Callable[..., Path]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "live" in item.path.parts:
+            item.add_marker(pytest.mark.live)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def live_machine() -> None:
+    if platform.system() != "Linux" or os.geteuid() != 0:
+        pytest.skip("needs root on Linux: network namespaces and eBPF")
+    missing = [name for name in ("kamailio", "sipp", "sshd") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}; run: fab provision")
+
+
+@pytest.fixture(scope="session")
+def campaign() -> config.Config:
+    """Short runs, no warm-up: what is checked here are counts, not times."""
+    whole = config.load_config()
+    return dataclasses.replace(
+        whole, load=dataclasses.replace(whole.load, duration_s=5.0, warmup_s=0.2)
+    )
+
+
+@pytest.fixture(scope="session")
+def testbed(live_machine: None) -> Iterator[Testbed]:
+    yield load_testbed("local")
+    local.take_down()
+
+
+@pytest.fixture
+def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measure:
+    """Measure a run into a folder of this test."""
+
+    def measure_one(
+        sut: str = "kamailio-udp",
+        threads: int = 4,
+        cps: int = 200,
+        rep: int = 1,
+        bed: Testbed = testbed,
+        probe: str = "auto",
+        **load: Any,
+    ) -> Path:
+        settings = dataclasses.replace(
+            campaign, probe=probe, load=dataclasses.replace(campaign.load, **load)
+        )
+        run = config.Run(bed.name, sut, "default", 1, threads, cps, rep)
+        return acquisition.measure(run, settings, bed, tmp_path / "raw")
+
+    return measure_one

@@ -1,0 +1,226 @@
+"""The embedded testbed: nothing stays behind, one user at a time, and SSH hosts are all a run knows."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sipsched import acquisition, config, record
+from sipsched.errors import SipschedError, StableError, TransientError
+from sipsched.testbed import Testbed, inventory, load_testbed, local, open_hosts
+
+Measure = Callable[..., Path]
+
+
+def leftovers() -> list[str]:
+    """Namespaces, links and processes of ours."""
+    names = [f"namespace {n.name}" for n in local.NAMESPACES if Path("/run/netns", n.name).exists()]
+    names += [f"link {n.link}" for n in local.NAMESPACES if Path("/sys/class/net", n.link).exists()]
+    names += [str(local.STATE)] if local.STATE.exists() else []
+    listing = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)
+    work = str(load_testbed("local").workdir)
+    return names + [line for line in listing.stdout.splitlines() if work in line]
+
+
+def wait_for(condition: Any, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert condition()
+
+
+def test_down_leaves_nothing(testbed: Testbed) -> None:
+    local.ensure_up()
+    assert local.is_up()
+    local.take_down()
+    assert leftovers() == []
+
+
+def test_up_and_down_twice_are_no_errors(testbed: Testbed) -> None:
+    for action in (local.ensure_up, local.ensure_up, local.take_down, local.take_down):
+        action()
+    assert not local.is_up()
+
+
+def test_half_a_testbed_is_mended(testbed: Testbed) -> None:
+    local.ensure_up()
+    subprocess.run(["ip", "netns", "delete", "sipsched-uas"], check=True)
+    local.ensure_up()
+    with open_hosts(testbed) as hosts:
+        assert hosts.uas.run(["true"]).exit_code == 0
+    local.take_down()
+
+
+def test_second_user_is_refused(testbed: Testbed, measure: Measure) -> None:
+    with open_hosts(testbed), pytest.raises(TransientError, match="in use"):
+        measure()
+
+
+def test_killed_run_leaves_nothing_and_the_next_one_works(
+    testbed: Testbed, tmp_path: Path, measure: Measure, monkeypatch: Any
+) -> None:
+    code = (
+        "import sys, dataclasses; from pathlib import Path\n"
+        "from sipsched import acquisition, config; from sipsched.testbed import load_testbed, local\n"
+        "local.IDLE_S = 1.0\n"
+        "run = config.Run('local', 'kamailio-udp', 'default', 1, 2, 100, 1)\n"
+        "acquisition.measure(run, config.load_config(), load_testbed('local'), Path(sys.argv[1]))\n"
+    )
+    local.take_down()
+    raw = tmp_path / "raw"
+    with subprocess.Popen([sys.executable, "-c", code, str(raw)]) as worker:
+        wait_for(lambda: any("uac.xml" in line for line in leftovers()), 15)
+        os.kill(worker.pid, signal.SIGKILL)
+    partial = list(raw.rglob("rep~1.partial"))
+    assert len(partial) == 1
+    assert list(raw.rglob("run.json")) == []
+    # the guardian takes everything down once the testbed was idle for a second
+    wait_for(lambda: leftovers() == [], 20)
+    kept = measure(threads=2, cps=100, duration_s=1.0)
+    assert (kept / "run.json").is_file()
+    failed = kept.with_name("rep~1.failed-1")
+    assert "interrupted" in (failed / "failure.txt").read_text()
+
+
+def test_strays_of_an_interrupted_run_are_ended_first(testbed: Testbed, measure: Measure) -> None:
+    local.ensure_up()
+    with open_hosts(testbed) as hosts:
+        argv = ["sh", "-c", "exec sleep 300"]
+        hosts.sps.start("proxy", argv, cpus=[0], limit_s=300)
+    measure(threads=2, cps=100, duration_s=1.0)
+    assert [line for line in leftovers() if "sleep 300" in line] == []
+    local.take_down()
+
+
+def test_an_inventory_of_ssh_hosts_goes_through_the_same_code(
+    testbed: Testbed, measure: Measure, monkeypatch: Any
+) -> None:
+    local.ensure_up()
+    physical = dataclasses.replace(testbed, name="three-hosts", kind="ssh")
+
+    def forbidden(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("a run on SSH hosts must know nothing of namespaces")
+
+    with monkeypatch.context() as patch:
+        for name in ("ensure_up", "take_down", "is_up", "_run", "check_machine"):
+            patch.setattr(local, name, forbidden)
+        folder = measure(bed=physical, threads=2, cps=200, duration_s=1.0)
+    run = json.loads((folder / "run.json").read_text())
+    assert run["testbed"]["kind"] == "ssh"
+    assert run["probe"]["records"] == 1200
+    local.take_down()
+
+
+def on_host(testbed: Testbed, role: str, **changes: Any) -> Testbed:
+    spec = dataclasses.replace(getattr(testbed, role), **changes)
+    return dataclasses.replace(testbed, kind="ssh", **{role: spec})
+
+
+@pytest.fixture
+def up(testbed: Testbed) -> Any:
+    local.ensure_up()
+    yield
+    local.take_down()
+
+
+def refused(measure: Measure, raw: Path, match: str, **run: Any) -> None:
+    with pytest.raises(SipschedError, match=match) as error:
+        measure(**run)
+    assert "\n" not in str(error.value)
+    assert list(raw.rglob("run.json")) == []
+    assert list(raw.rglob("*.partial")) == []
+
+
+def test_unreachable_host(up: None, testbed: Testbed, measure: Measure, tmp_path: Path) -> None:
+    bed = on_host(testbed, "uas", port=2)
+    refused(measure, tmp_path / "raw", r"host uas .*:2\) is unreachable", bed=bed)
+
+
+def test_unknown_host_key(up: None, testbed: Testbed, measure: Measure, tmp_path: Path) -> None:
+    (tmp_path / "known_hosts").write_text("")
+    bed = on_host(testbed, "sps", known_hosts=str(tmp_path / "known_hosts"))
+    refused(measure, tmp_path / "raw", r"host sps .*its key is not in", bed=bed)
+
+
+def test_missing_program(up: None, measure: Measure, tmp_path: Path) -> None:
+    refused(measure, tmp_path / "raw", "missing program: opensips", sut="opensips-udp")
+
+
+def test_port_in_use(up: None, testbed: Testbed, measure: Measure, tmp_path: Path) -> None:
+    squatter = (
+        "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
+        "s.bind(('198.18.0.1', 5060)); time.sleep(60)"
+    )
+    command = ["ip", "netns", "exec", "sipsched-sps", sys.executable, "-c", squatter]
+    with subprocess.Popen(command) as process:
+        time.sleep(0.5)
+        refused(measure, tmp_path / "raw", "UDP port 5060 is in use: .*python")
+        process.kill()
+
+
+def test_more_cores_than_there_are(
+    campaign: config.Config, testbed: Testbed, tmp_path: Path
+) -> None:
+    run = config.Run("local", "kamailio-udp", "default", 64, 2, 100, 1)
+    with pytest.raises(StableError, match="ask for more: cores=64 threads=2 cps=100"):
+        acquisition.measure(run, campaign, testbed, tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_full_disk_on_a_host_is_seen_before_the_load(
+    up: None, testbed: Testbed, measure: Measure, tmp_path: Path
+) -> None:
+    mount = tmp_path / "small"
+    mount.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(mount)], check=True)
+    try:
+        with open_hosts(testbed) as hosts:
+            native = hosts.sps.base / "native"
+            hosts.sps.run(["ln", "-s", str(native), str(mount / "native")])
+        bed = dataclasses.replace(testbed, workdir=type(testbed.workdir)(mount), kind="ssh")
+        refused(measure, tmp_path / "raw", "disk full at .*small.* MiB needed", bed=bed)
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_full_disk_here_keeps_what_was_measured_before(
+    up: None, measure: Measure, tmp_path: Path
+) -> None:
+    mount = tmp_path / "raw"
+    mount.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=70m", "none", str(mount)], check=True)
+    try:
+        kept = measure(threads=2, cps=100, duration_s=1.0)
+        content = {path.name: path.read_bytes() for path in kept.iterdir()}
+        (mount / "filler").write_bytes(bytes(16 << 20))
+        with pytest.raises(StableError, match="disk full"):
+            measure(threads=2, cps=100, duration_s=1.0, rep=2)
+        assert {path.name: path.read_bytes() for path in kept.iterdir()} == content
+        assert [path.parent.name for path in mount.rglob("run.json")] == ["rep~1"]
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_probe_that_loses_records_makes_the_run_invalid(
+    up: None, measure: Measure, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("sipsched.probe.RING_BYTES", 4096)
+    with pytest.raises(TransientError, match=r"not valid: the probe lost \d+ records"):
+        measure(threads=4, cps=1000, duration_s=2.0)
+    (failed,) = (tmp_path / "raw").rglob("rep~1.failed-1")
+    assert not json.loads((failed / "run.json").read_text())["verdict"]["valid"]
+    assert not record.is_recorded(
+        tmp_path / "raw", config.Run("local", "kamailio-udp", "default", 1, 4, 1000, 1)
+    )
+
+
+def test_roles_are_those_of_the_inventory() -> None:
+    assert [namespace.role for namespace in local.NAMESPACES] == list(inventory.ROLES)

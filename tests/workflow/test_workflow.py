@@ -1,0 +1,147 @@
+"""The workflow itself: what it would do, in which order, and what it refuses."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sipsched.config import PROJECT_ROOT, load_config
+
+WAIVED_LINTS = {
+    # one environment for the whole workflow: requirements.lock, environment.yml
+    "Specify a conda environment or container for each rule.",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of the tree without anything generated; the library stays the installed one."""
+    for name in ("Snakefile", "config", "hardware", "workflow", "profiles", "notebooks"):
+        source = PROJECT_ROOT / name
+        copy = shutil.copytree if source.is_dir() else shutil.copy
+        copy(source, tmp_path / name)
+    return tmp_path
+
+
+def snakemake(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "snakemake", *arguments],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def planned_jobs(project: Path, *arguments: str) -> dict[str, int]:
+    done = snakemake(project, "--dry-run", "--quiet", "rules", *arguments)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout + done.stderr
+    jobs = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 2 and words[1].isdigit():
+            jobs[words[0]] = int(words[1])
+    return jobs
+
+
+def change_config(project: Path, change: Any) -> None:
+    path = project / "config" / "config.yaml"
+    document = yaml.safe_load(path.read_text())
+    change(document)
+    path.write_text(yaml.safe_dump(document))
+
+
+def pretend_measured(project: Path) -> None:
+    for run in load_config(project / "config" / "config.yaml").runs():
+        folder = project / "raw" / run.path
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text("{}")
+
+
+def test_one_job_a_run(project: Path) -> None:
+    runs = len(load_config().runs())
+    jobs = planned_jobs(project)
+    assert jobs["measure_run"] == jobs["parse_run"] == jobs["summarise_run"] == runs
+
+
+def test_nothing_recorded_is_measured_again(project: Path) -> None:
+    pretend_measured(project)
+    assert "measure_run" not in planned_jobs(project)
+
+
+def test_a_new_load_measures_only_the_new_points(project: Path) -> None:
+    pretend_measured(project)
+    study = load_config().studies["load_sweep"]
+    change_config(project, lambda d: d["studies"]["load_sweep"]["cps"].append(1750))
+    expected = len(study.threads) * study.repetitions
+    assert planned_jobs(project)["measure_run"] == expected
+
+
+def test_reformatting_a_rule_repeats_no_measurement(project: Path) -> None:
+    pretend_measured(project)
+    rule = project / "workflow" / "rules" / "measure.smk"
+    rule.write_text(rule.read_text().replace("priority: 100", "priority:\n        100"))
+    script = project / "workflow" / "scripts" / "measure_run.py"
+    script.write_text(script.read_text() + "\n# another comment\n")
+    assert "measure_run" not in planned_jobs(project)
+
+
+def test_only_measured_asks_for_no_measurement(project: Path) -> None:
+    run = load_config().runs()[0]
+    folder = project / "raw" / run.path
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text("{}")
+    jobs = planned_jobs(project, "--config", "only_measured=True")
+    assert "measure_run" not in jobs
+    assert jobs["parse_run"] == 1
+
+
+def test_nothing_runs_beside_a_measurement_on_this_machine(project: Path) -> None:
+    done = snakemake(project, "--dry-run", "--cores", "2")
+    assert done.returncode == 0
+    blocks = done.stdout.split("rule ")
+    measuring = [block for block in blocks if block.startswith("measure_run")]
+    assert measuring
+    assert all("threads: 2" in block and "testbed=1" in block for block in measuring)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.update(colour="red"), "'colour' was unexpected"),
+        (lambda d: d["studies"]["load_sweep"].update(cores=[64]), "ask for more: cores=64"),
+        (lambda d: d.update(testbeds=["nowhere"]), "testbed 'nowhere'"),
+    ],
+)
+def test_bad_configuration_stops_before_any_job(project: Path, change: Any, message: str) -> None:
+    change_config(project, change)
+    done = snakemake(project)
+    assert done.returncode != 0
+    told = [line for line in (done.stdout + done.stderr).splitlines() if message in line]
+    assert len(told) == 1
+    assert not (project / "raw").exists()
+
+
+def test_lint_has_nothing_new_to_say(project: Path) -> None:
+    done = snakemake(project, "--lint")
+    said = (done.stdout + done.stderr).splitlines()
+    titles = {line.strip("* :") for line in said if line.startswith("    * ")}
+    assert titles <= WAIVED_LINTS
+
+
+def test_no_op_does_nothing(project: Path) -> None:
+    pretend_measured(project)
+    for run in load_config().runs():
+        for name in ("messages.nc", "summary.nc"):
+            path = project / "results" / "runs" / run.path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    for path in ("results/load_sweep/local/summary.nc", "reports/load_sweep-local.html"):
+        (project / path).parent.mkdir(parents=True, exist_ok=True)
+        (project / path).touch()
+    assert planned_jobs(project) == {}
