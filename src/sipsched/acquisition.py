@@ -27,6 +27,7 @@ from sipsched.record import COUNTERS_FILE, SCHEMA_VERSION, UnfinishedRecord
 from sipsched.testbed import Host, Hosts, Process, Testbed, open_hosts
 
 START_TIMEOUT_S = 10
+DRAIN_TIMEOUT_S = 5
 SPARE_BYTES = 64 * 2**20
 HOST_PROGRAMS = ("start-stop-daemon", "timeout", "taskset", "ss", "lscpu", "zstd", "pkill")
 GENERATORS: dict[str, Generator] = {"sipp": Sipp()}
@@ -110,18 +111,16 @@ class _Acquisition:
         descriptions = dict(
             zip(("uac", "sps", "uas"), self._each(hosts, self._describe), strict=True)
         )
-        with self._servers(hosts) as (proxy_process, probe):
+        with self._servers(hosts) as (server, proxy_process, probe):
             settings = self._read_settings(hosts.sps)
-            if self.load.warmup_s > 0:
-                warmup_calls = max(1, round(self.run.cps * self.load.warmup_s))
-                self._mark("warmup_started")
-                self.generator.offer(hosts, self.load, "warmup", warmup_calls, self.run.cps)
+            server = self._warm_up(hosts, server)
             probe.begin()
             before = self._each(hosts, self._counters)
             cpu_before_ns = hosts.sps.cpu_time_ns(proxy_process)
             self._mark("load_started")
             statistics = self.generator.offer(hosts, self.load, "uac", self.calls, self.run.cps)
             self._mark("load_ended")
+            self._silence(hosts, server)
             proxy_cpu_ns = hosts.sps.cpu_time_ns(proxy_process) - cpu_before_ns
             after = self._each(hosts, self._counters)
             proxy_alive = hosts.sps.is_running(proxy_process)
@@ -159,6 +158,33 @@ class _Acquisition:
             "commands": _commands(hosts),
         }
 
+    def _warm_up(self, hosts: Hosts, server: Process) -> Process:
+        """Offer calls that are not measured; the UAS that answers the measured ones comes back."""
+        self._mark("warmup_started")
+        if self.load.warmup_s == 0:
+            return server
+        calls = max(1, round(self.run.cps * self.load.warmup_s))
+        done = self.generator.offer(hosts, self.load, "warmup", calls, self.run.cps)
+        if done.calls_completed < calls:
+            # open calls would be answered, again and again, into the measurement
+            self._silence(hosts, server)
+            server = self._start_server(hosts.uas)
+        return server
+
+    def _silence(self, hosts: Hosts, server: Process) -> None:
+        """Stop the UAS, whose retransmissions outlive the UAC, and wait until the SPS's queue is empty."""
+        hosts.uas.stop(server)
+        hosts.sps.wait_until(
+            f"[ -z \"$(ss -Hlun 'sport = :{hosts.sps.spec.sip_port}' | awk '$2 > 0')\" ]",
+            what="the SPS's receive queue is not empty",
+            timeout_s=DRAIN_TIMEOUT_S,
+        )
+
+    def _start_server(self, uas: Host) -> Process:
+        server = self.generator.start_server(uas, self.load, self.limit_s)
+        self._wait_for_socket(uas, "uas.log")
+        return server
+
     @contextmanager
     def _servers(self, hosts: Hosts) -> Iterator[Any]:
         """UAS, probe and proxy, running while the block does."""
@@ -170,11 +196,10 @@ class _Acquisition:
         with ExitStack() as stack:
             stack.callback(sps.stop_strays)
             stack.callback(hosts.uas.stop_strays)
-            self.generator.start_server(hosts.uas, self.load, self.limit_s)
+            server = self._start_server(hosts.uas)
             proxy_process, probe = self._start_probed_proxy(sps, config_file)
-            self._wait_for_socket(hosts.uas, "uas.log")
             self._mark("servers_ready")
-            yield proxy_process, probe
+            yield server, proxy_process, probe
 
     def _start_probed_proxy(self, sps: Host, config_file: PurePosixPath) -> tuple[Process, Probe]:
         """Start the proxy, then the probe, which has to find its workers.
