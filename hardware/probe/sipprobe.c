@@ -969,6 +969,17 @@ static void print_count(FILE *file, const char *name, uint64_t value)
 	fprintf(file, "  \"%s\": %" PRIu64 ",\n", name, value);
 }
 
+/*
+ * Arrivals that no worker received and no drop record names: where the kernel skipped the program of the refusal
+ * (sipprobe.bpf.c, on_driver). Right once the queue is empty, as at the end of a run.
+ */
+static uint64_t refused_unseen(const struct probe_counters *counted)
+{
+	uint64_t known = counted->received - counted->unmatched + counted->refused;
+
+	return counted->arrived > known ? counted->arrived - known : 0;
+}
+
 static void print_threads(FILE *file, const struct run *run)
 {
 	const char *separator = "";
@@ -1018,6 +1029,7 @@ static void print_report(FILE *file, const struct run *run)
 	print_count(file, "received", counted.received);
 	print_count(file, "sent", counted.sent);
 	print_count(file, "refused", counted.refused);
+	print_count(file, "refused_unseen", refused_unseen(&counted));
 	print_count(file, "lost_ring", counted.lost_ring);
 	print_count(file, "lost_write", run->trace.lost);
 	print_count(file, "unmatched", counted.unmatched);

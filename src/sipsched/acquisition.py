@@ -72,7 +72,8 @@ def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
     except BaseException as error:
         kept = record.fail(str(error) or repr(error))
         if isinstance(error, SipschedError):
-            raise type(error)(f"{run}: {error} (kept in {kept})") from error
+            where = f" (kept in {kept})" if kept else ""
+            raise type(error)(f"{run}: {error}{where}") from error
         raise
     return record.final
 

@@ -124,6 +124,7 @@ class PreloadProbe:
         self._reason = reason
         self._stamps = sps.workdir / "stamps"
         self._t_begin_ns = 0
+        self._refused_before = 0
         sps.run(["rm", "-rf", str(self._stamps)])
         sps.run(["mkdir", "-p", str(self._stamps)])
 
@@ -140,9 +141,19 @@ class PreloadProbe:
         # ASSUME the host was never suspended: /proc/uptime then equals CLOCK_MONOTONIC, to 10 ms
         uptime = self._sps.run(["cat", "/proc/uptime"]).stdout.split()[0]
         self._t_begin_ns = round(float(uptime) * 1e9)
+        self._refused_before = self._refused()
+
+    def _refused(self) -> int:
+        """Datagrams that the socket refused since it was made, as the kernel told the last worker."""
+        size = HEADER["reserved"].itemsize
+        offset = HEADER.itemsize - size  # the header's last field
+        script = f'for f in {self._stamps}/*; do od -An -tu4 -j{offset} -N{size} "$f"; done'
+        told = self._sps.shell(script, check=False).stdout.split()
+        return max(map(int, told), default=0)
 
     def end(self, folder: Path) -> dict[str, Any]:
         """Fetch each worker's trace and join them into one."""
+        refused = self._refused() - self._refused_before
         names = self._sps.run(["ls", str(self._stamps)]).stdout.split()
         parts = []
         header = np.zeros(1, HEADER)
@@ -168,6 +179,7 @@ class PreloadProbe:
             "mode_reason": self._reason,
             "records": int(records.size),
             "drops": 0,
+            "refused_unseen": refused,
             "lost": 0,
         }
 

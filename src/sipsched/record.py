@@ -79,14 +79,17 @@ class UnfinishedRecord:
         # Snakemake makes the final folder before the job; rename(2) replaces an empty one
         self.folder.rename(self.final)
 
-    def fail(self, reason: str) -> Path:
+    def fail(self, reason: str) -> Path | None:
         """Keep what there is as `<run>.failed-<n>`, with the reason if the disk takes it.
 
         Returns
         -------
-        Path
-            The folder.
+        Path or None
+            The folder; None if the run ended before it left anything, and nothing is kept.
         """
+        if not any(self.folder.iterdir()):
+            self.folder.rmdir()
+            return None
         taken = {path.name for path in self.final.parent.glob(f"{self.final.name}.failed-*")}
         numbers = range(1, len(taken) + 2)
         name = next(name for n in numbers if (name := f"{self.final.name}.failed-{n}") not in taken)

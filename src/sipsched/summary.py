@@ -37,7 +37,7 @@ RUN_LEVEL = {
     "pdr": ("1", "RcvbufErrors of the SPS in the run / SIP messages that reached it"),
     "rcvbuf_errors": ("1", "RcvbufErrors of the SPS in the run"),
     "in_datagrams": ("1", "InDatagrams of the SPS in the run"),
-    "probe_drops": ("1", "refused datagrams that the probe saw"),
+    "probe_drops": ("1", "refused datagrams by the probe: seen, and arrived but never received"),
     "lost_records": ("1", "records that the probe lost"),
     "offered_cps": ("s-1", "calls per second asked of the generator"),
     "achieved_cps": ("s-1", "calls per second that the generator offered"),
@@ -237,7 +237,9 @@ def _run_level(
         "pdr": delta["RcvbufErrors"] / reached if reached else np.nan,
         "rcvbuf_errors": float(delta["RcvbufErrors"]),
         "in_datagrams": float(delta["InDatagrams"]),
-        "probe_drops": np.nan if probe.get("mode") == "off" else float(drops),
+        "probe_drops": np.nan
+        if probe.get("mode") == "off"
+        else float(drops + probe.get("refused_unseen", 0)),
         "lost_records": number(probe, "lost"),
         "offered_cps": float(document["run"]["cps"]),
         "achieved_cps": number(generator, "achieved_cps"),

@@ -34,6 +34,8 @@ PROBE_MODES = {
     "parts of K_rcv are not known.",
     "off": "No probe: counters only.",
 }
+LONG_FACTS = ("files", "lscpu")
+"""What a record says of a host at length; a reader of the report is served by the rest."""
 PACKAGES = ("sipsched", "numpy", "xarray", "netCDF4", "matplotlib", "papermill", "nbconvert")
 
 
@@ -171,7 +173,7 @@ def hosts(summary: xr.Dataset) -> Table:
     """Describe the hosts and settings of the testbed, as the first run recorded them."""
     facts: Mapping[str, Mapping[str, Any]] = json.loads(summary.attrs["hosts"])
     roles = [role for role in ("uac", "sps", "uas") if role in facts]
-    keys = dict.fromkeys(key for role in roles for key in facts[role])
+    keys = dict.fromkeys(key for role in roles for key in facts[role] if key not in LONG_FACTS)
     rows = [(key, *(_text(facts[role].get(key)) for role in roles)) for key in keys]
     for title in ("settings", "load"):
         values: Mapping[str, Any] = json.loads(summary.attrs[title])

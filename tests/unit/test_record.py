@@ -39,7 +39,9 @@ def test_a_finished_record_is_never_measured_over(tmp_path: Path) -> None:
 
 def test_failed_runs_are_numbered_and_keep_their_reason(tmp_path: Path) -> None:
     for reason in ("first", "second"):
-        UnfinishedRecord.begin(tmp_path, RUN).fail(reason)
+        record = UnfinishedRecord.begin(tmp_path, RUN)
+        record.write("proxy.cfg", "")
+        record.fail(reason)
     folder = (tmp_path / RUN.path).parent
     assert (folder / "rep~1.failed-1" / "failure.txt").read_text() == "first\n"
     assert (folder / "rep~1.failed-2" / "failure.txt").read_text() == "second\n"
@@ -64,4 +66,12 @@ def test_a_full_disk_is_one_clear_error(tmp_path: Path, monkeypatch: Any) -> Non
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(StableError, match=r"proxy\.log: cannot write: No space left on device"):
         record.write("proxy.log", "hello")
-    assert record.fail("disk full").name == "rep~1.failed-1"
+    kept = record.fail("disk full")
+    assert kept is not None
+    assert kept.name == "rep~1.failed-1"
+
+
+def test_a_run_that_left_nothing_leaves_nothing(tmp_path: Path) -> None:
+    record = UnfinishedRecord.begin(tmp_path, RUN)
+    assert record.fail("host unreachable") is None
+    assert list(record.final.parent.iterdir()) == []

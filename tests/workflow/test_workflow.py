@@ -113,7 +113,7 @@ def test_nothing_runs_beside_a_measurement_on_this_machine(project: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(colour="red"), "'colour' was unexpected"),
+        (lambda d: d.update(colour="red"), "must not contain {'colour'} properties"),
         (lambda d: d["studies"]["load_sweep"].update(cores=[64]), "ask for more: cores=64"),
         (lambda d: d.update(testbeds=["nowhere"]), "testbed 'nowhere'"),
     ],

@@ -10,7 +10,7 @@ with scripting.one_line_errors(snakemake.log[0]):
         Path(snakemake.output.html),
         {
             "study": snakemake.wildcards.study,
-            "testbed": snakemake.wildcards.testbed,
-            "summary": str(Path(snakemake.input.summary).resolve()),
+            "summary": Path(snakemake.input.summary),
+            "messages_root": Path("results/runs"),
         },
     )
