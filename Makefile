@@ -11,16 +11,16 @@ BIN := .venv/bin
 .PHONY: reproduce test bench lint format lock
 
 reproduce: .venv/ready
-	$(BIN)/fab provision
+	@$(BIN)/fab provision
 	$(BIN)/snakemake || { $(BIN)/snakemake --config only_measured=True && echo "some runs failed: the reports name what is missing" >&2; exit 1; }
 	printf 'Open: %s\n' "$$PWD"/reports/*.html
 
 test: .venv/ready
-	$(BIN)/fab provision --tests
+	@$(BIN)/fab provision --tests
 	$(BIN)/pytest
 
 bench: .venv/ready
-	$(BIN)/fab provision
+	@$(BIN)/fab provision
 	for benchmark in benchmarks/*.py; do $(BIN)/python "$$benchmark"; done
 
 lint: .venv/ready
@@ -39,8 +39,12 @@ lock:
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header --no-annotate --output-file requirements.lock
 
 .venv/ready: requirements.lock pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; set PYTHON to a newer one" >&2; exit 1; }
-	$(PYTHON) -c 'import ensurepip' 2> /dev/null || apt-get install -q -y --no-install-recommends python3-venv || { echo "error: Python's venv is missing; as root: apt-get install python3-venv" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; set PYTHON to a newer one" >&2; exit 1; }
+	if ! $(PYTHON) -c 'import ensurepip' 2> /dev/null; then
+		echo "installing: python3-venv"
+		{ apt-get update && apt-get install -y --no-install-recommends python3-venv; } > /dev/null 2>&1 ||
+			{ echo "error: Python's venv is missing on this machine; as root: apt-get install python3-venv" >&2; exit 1; }
+	fi
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet uv==$(UV_VERSION)
 	$(BIN)/uv pip sync --quiet requirements.lock
