@@ -30,7 +30,7 @@ def one_line_errors(action: Callable[..., None]) -> Callable[..., None]:
 @one_line_errors
 def up(_):
     """Bring the embedded testbed up and keep it until `fab down`."""
-    local.ensure_up()
+    local.ensure_up(load_testbed("local"))
     print("testbed local is up")
 
 

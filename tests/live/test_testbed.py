@@ -38,22 +38,24 @@ def wait_for(condition: Any, timeout_s: float) -> None:
 
 
 def test_down_leaves_nothing(testbed: Testbed) -> None:
-    local.ensure_up()
+    local.ensure_up(testbed)
     assert local.is_up()
     local.take_down()
     assert leftovers() == []
 
 
 def test_up_and_down_twice_are_no_errors(testbed: Testbed) -> None:
-    for action in (local.ensure_up, local.ensure_up, local.take_down, local.take_down):
-        action()
+    for _ in range(2):
+        local.ensure_up(testbed)
+    for _ in range(2):
+        local.take_down()
     assert not local.is_up()
 
 
 def test_half_a_testbed_is_mended(testbed: Testbed) -> None:
-    local.ensure_up()
+    local.ensure_up(testbed)
     subprocess.run(["ip", "netns", "delete", "sipsched-uas"], check=True)
-    local.ensure_up()
+    local.ensure_up(testbed)
     with open_hosts(testbed) as hosts:
         assert hosts.uas.run(["true"]).exit_code == 0
     local.take_down()
@@ -91,7 +93,7 @@ def test_killed_run_leaves_nothing_and_the_next_one_works(
 
 
 def test_strays_of_an_interrupted_run_are_ended_first(testbed: Testbed, measure: Measure) -> None:
-    local.ensure_up()
+    local.ensure_up(testbed)
     with open_hosts(testbed) as hosts:
         argv = ["sh", "-c", "exec sleep 300"]
         hosts.sps.start("proxy", argv, cpus=[0], limit_s=300)
@@ -103,7 +105,7 @@ def test_strays_of_an_interrupted_run_are_ended_first(testbed: Testbed, measure:
 def test_an_inventory_of_ssh_hosts_goes_through_the_same_code(
     testbed: Testbed, measure: Measure, monkeypatch: Any
 ) -> None:
-    local.ensure_up()
+    local.ensure_up(testbed)
     physical = dataclasses.replace(testbed, name="three-hosts", kind="ssh")
 
     def forbidden(*args: Any, **kwargs: Any) -> None:
@@ -126,7 +128,7 @@ def on_host(testbed: Testbed, role: str, **changes: Any) -> Testbed:
 
 @pytest.fixture
 def up(testbed: Testbed) -> Any:
-    local.ensure_up()
+    local.ensure_up(testbed)
     yield
     local.take_down()
 

@@ -145,3 +145,22 @@ def test_no_op_does_nothing(project: Path) -> None:
         (project / path).parent.mkdir(parents=True, exist_ok=True)
         (project / path).touch()
     assert planned_jobs(project) == {}
+
+
+def test_a_dead_host_stops_no_other_run_and_leaves_nothing_half_written(project: Path) -> None:
+    """Nothing listens on port 1 of this machine: each run fails, is tried again, and the next one goes on."""
+    testbed = project / "hardware" / "testbeds" / "local.yaml"
+    document = yaml.safe_load(testbed.read_text())
+    document["kind"] = "ssh"
+    for host in document["hosts"].values():
+        host.update(address="127.0.0.1", port=1, known_hosts="/dev/null")
+    testbed.write_text(yaml.safe_dump(document))
+    change_config(project, lambda d: d["studies"]["load_sweep"].update(cps=[100], threads=[2, 4]))
+    change_config(project, lambda d: d["studies"]["load_sweep"].update(repetitions=1))
+    done = snakemake(project, "--retries", "1")
+    text = done.stdout + done.stderr
+    assert done.returncode != 0
+    for threads in (2, 4):
+        assert text.count(f"error: kamailio-udp default cores=1 threads={threads} ") >= 2
+    assert "(root@127.0.0.1:1) is unreachable" in text
+    assert [path for path in (project / "raw").rglob("*") if path.is_file()] == []

@@ -9,6 +9,7 @@ with scripting.one_line_errors(snakemake.log[0]):
     run = config.Run.from_wildcards(snakemake.wildcards)
     campaign = config.parse_config(snakemake.config)
     raw = Path("raw")
+    bed = testbed.load_testbed(run.testbed, Path("hardware/testbeds"))
     scripting.say_progress(run, campaign, raw)
     if not record.is_recorded(raw, run):
-        acquisition.measure(run, campaign, testbed.load_testbed(run.testbed), raw)
+        acquisition.measure(run, campaign, bed, raw)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from sipsched.errors import StableError, TransientError
-from sipsched.testbed.inventory import load_testbed
+from sipsched.testbed.inventory import Testbed
 
 STATE = Path("/run/sipsched/local")
 LOCK_FILE = PurePosixPath("/run/lock/sipsched.lock")
@@ -97,7 +97,7 @@ def check_platform() -> None:
         )
 
 
-def check_machine() -> None:
+def check_machine(testbed: Testbed) -> None:
     """Refuse a machine on which the embedded testbed cannot run.
 
     Raises
@@ -111,30 +111,32 @@ def check_machine() -> None:
             raise StableError(
                 f"testbed local: program {program} is missing on this machine; run: fab provision"
             )
-    wanted = {cpu for spec in load_testbed("local").hosts for cpu in spec.cpus + spec.helper_cpus}
+    wanted = {cpu for spec in testbed.hosts for cpu in spec.cpus + spec.helper_cpus}
     missing = wanted - os.sched_getaffinity(0)
     if missing:
         raise StableError(
             f"testbed local: this machine has no CPU {sorted(missing)}; at least two CPUs are "
-            f"needed, named in hardware/testbeds/local.yaml"
+            f"needed, named in hardware/testbeds/{testbed.name}.yaml"
         )
 
 
-def ensure_up(idle_s: float | None = None) -> None:
+def ensure_up(testbed: Testbed, idle_s: float | None = None) -> None:
     """Bring the testbed up unless it is up.
 
     Parameters
     ----------
+    testbed
+        Says which CPUs are the SPS's and which are for everything else.
     idle_s
         A guardian takes the testbed down when no run has held it for this long, also after the
         controller was killed. None keeps it up until `take_down`.
     """
-    check_machine()
+    check_machine(testbed)
     with _machine_lock():
         if not is_up():
             _remove()
             try:
-                _create()
+                _create(testbed)
             except BaseException:
                 _remove()
                 raise
@@ -144,7 +146,7 @@ def ensure_up(idle_s: float | None = None) -> None:
 
 def take_down() -> None:
     """End every process in the namespaces and remove them; no error if there are none."""
-    check_machine()
+    check_platform()
     with _machine_lock():
         _remove()
 
@@ -194,7 +196,7 @@ def _machine_lock() -> Iterator[None]:
         yield
 
 
-def _create() -> None:
+def _create(testbed: Testbed) -> None:
     STATE.mkdir(parents=True, mode=0o700, exist_ok=True)
     Path("/run/sshd").mkdir(exist_ok=True)
     for key in ("id_ed25519", "host_key"):
@@ -216,7 +218,7 @@ def _create() -> None:
         _ip(role, f"route add {SPS_SIP_ADDRESS}/32 via {net}.1")
     _ip("sps", f"address add {SPS_SIP_ADDRESS}/32 dev lo")
     _in_namespace("sps", ["sh", "-c", "echo 0 > /proc/sys/net/ipv4/ip_forward"])
-    _steer_receive_work()
+    _steer_receive_work(testbed)
     _wait_for_carrier()
     public_key = (STATE / "host_key.pub").read_text().strip()
     known = [f"{namespace.management} {public_key}\n" for namespace in NAMESPACES]
@@ -227,13 +229,13 @@ def _create() -> None:
             SSHD_CONFIG.format(address=namespace.management, state=STATE, role=namespace.role)
         )
         sshd = ["/usr/sbin/sshd", "-f", str(config)]
-        cpus = ",".join(map(str, load_testbed("local").sps.helper_cpus))
+        cpus = ",".join(map(str, testbed.sps.helper_cpus))
         _in_namespace(namespace.role, ["taskset", "--cpu-list", cpus, *sshd])
 
 
-def _steer_receive_work() -> None:
+def _steer_receive_work(testbed: Testbed) -> None:
     # veth runs the receive softirq on the sender's CPU; the papers charge it to the SPS
-    mask = sum(1 << cpu for cpu in load_testbed("local").sps.cpus)
+    mask = sum(1 << cpu for cpu in testbed.sps.cpus)
     for role, _ in AGENT_LINKS:
         rps = f"/sys/class/net/{role}0/queues/rx-0/rps_cpus"
         _in_namespace("sps", ["sh", "-c", f"echo {mask:x} > {rps}"])

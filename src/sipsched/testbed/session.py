@@ -47,7 +47,7 @@ def open_hosts(testbed: Testbed) -> Iterator[Hosts]:
         A host refuses us, or the testbed cannot be brought up on this machine.
     """
     if testbed.kind == "local":
-        local.ensure_up(idle_s=local.IDLE_S)
+        local.ensure_up(testbed, idle_s=local.IDLE_S)
     with ExitStack() as stack:
         hosts = [Host(spec, testbed.workdir) for spec in testbed.hosts]
         with ThreadPoolExecutor(len(hosts)) as pool:
