@@ -183,7 +183,7 @@ class _Acquisition:
 
     def _start_server(self, uas: Host) -> Process:
         server = self.generator.start_server(uas, self.load, self.limit_s)
-        self._wait_for_socket(uas, "uas.log")
+        self._wait_for_socket(uas, server)
         return server
 
     @contextmanager
@@ -234,23 +234,27 @@ class _Acquisition:
             limit_s=self.limit_s,
             environment=environment,
         )
-        self._wait_for_socket(sps, "proxy.log")
+        self._wait_for_socket(sps, process)
         return process
 
-    def _wait_for_socket(self, host: Host, log_name: str) -> None:
-        try:
-            host.wait_until(
-                f"ss -Hlun 'sport = :{host.spec.sip_port}' | grep -q .",
-                what=f"nothing listens on UDP port {host.spec.sip_port}",
-                timeout_s=START_TIMEOUT_S,
-            )
-        except TransientError as error:
-            log = host.run(["tail", "-n", "40", str(host.workdir / log_name)], check=False).stdout
-            self.record.write(log_name, log)
+    def _wait_for_socket(self, host: Host, process: Process) -> None:
+        """Wait until a server listens; one that ends instead is an error with its own words."""
+        port = host.spec.sip_port
+        listens = f"ss -Hlun 'sport = :{port}' | grep -q ."
+        ended = f"! kill -0 $(cat {process.pid_file}) 2>/dev/null"
+        host.wait_until(
+            f"{listens} || {ended}",
+            what=f"nothing listens on UDP port {port}",
+            timeout_s=START_TIMEOUT_S,
+        )
+        if host.shell(listens, check=False).exit_code != 0:
+            log = host.run(["tail", "-n", "40", str(process.log_file)], check=False).stdout
+            self.record.write(process.log_file.name, log)
             errors = [line for line in log.splitlines() if "ERROR" in line or "CRITICAL" in line]
             raise StableError(
-                f"{error}: {(errors or log.splitlines() or ['no log'])[0]}"
-            ) from error
+                f"host {host.spec}: {process.name} ended before it listened on UDP port {port}: "
+                f"{(errors or log.splitlines() or ['it wrote no log'])[0].strip()}"
+            )
 
     def _check_host(self, host: Host) -> None:
         host.stop_strays()

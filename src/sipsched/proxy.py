@@ -67,7 +67,7 @@ PROXIES: Mapping[str, Proxy] = {
     "opensips": Proxy(
         program="opensips",
         options=(
-            *("-F", "-E", "-f", "{config}", "-m", "{shared}", "-M", "{package}"),
+            *("-F", "-f", "{config}", "-m", "{shared}", "-M", "{package}"),
             *("-a", "{manager}", "-w", "{folder}"),
         ),
         version_option="-V",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sipsched import acquisition, config, record
+from sipsched import acquisition, config, proxy, record
 from sipsched.errors import SipschedError, StableError, TransientError
 from sipsched.testbed import Testbed, inventory, load_testbed, local, open_hosts
 
@@ -152,8 +152,14 @@ def test_unknown_host_key(up: None, testbed: Testbed, measure: Measure, tmp_path
     refused(measure, tmp_path / "raw", r"host sps .*its key is not in", bed=bed)
 
 
-def test_missing_program(up: None, measure: Measure, tmp_path: Path) -> None:
-    refused(measure, tmp_path / "raw", "missing program: opensips", sut="opensips-udp")
+def test_missing_program(
+    up: None, measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    absent = dataclasses.replace(proxy.PROXIES["opensips"], program="no-such-proxy")
+    monkeypatch.setattr(proxy, "find_proxy", lambda sut: absent)
+    monkeypatch.setattr(acquisition, "find_proxy", lambda sut: absent)
+    monkeypatch.setattr(proxy.Proxy, "config_text", lambda *args: "")
+    refused(measure, tmp_path / "raw", r"missing program: no-such-proxy", sut="opensips-udp")
 
 
 def test_port_in_use(up: None, testbed: Testbed, measure: Measure, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_without_a_program(monkeypatch: Any) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setattr("platform.system", lambda: "Linux")
     monkeypatch.setattr("shutil.which", lambda name, path=None: None if name == "sshd" else name)
-    with pytest.raises(StableError, match="program sshd is missing .* run: fab provision"):
+    with pytest.raises(StableError, match=r"program sshd is missing .* run: fab provision"):
         local.check_machine(TESTBED)
 
 

@@ -102,7 +102,7 @@ def test_only_measured_asks_for_no_measurement(project: Path) -> None:
 
 
 def test_nothing_runs_beside_a_measurement_on_this_machine(project: Path) -> None:
-    done = snakemake(project, "--dry-run", "--cores", "2")
+    done = snakemake(project, "--dry-run", "--cores", "2", "--workflow-profile", "none")
     assert done.returncode == 0
     blocks = done.stdout.split("rule ")
     measuring = [block for block in blocks if block.startswith("measure_run")]

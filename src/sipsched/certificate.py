@@ -1,0 +1,128 @@
+"""The arrival certificate: whether calls arrived as the schedule's law says."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from sipsched.errors import StableError
+
+WINDOWS_MS = (1, 4, 10, 100)
+"""Windows of the counts' variance-to-mean ratio; 4 ms is SIPp's tick at HZ=250."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How calls arrived, as numbers a reader can check.
+
+    Attributes
+    ----------
+    arrivals
+        Calls that were started.
+    achieved_cps
+        Starts per second from the first to the last.
+    ks_distance, ks_p
+        Kolmogorov–Smirnov distance of the inter-arrival times to the exponential distribution with
+        the offered rate, and its p-value. For a constant law there is no distribution to test: NaN.
+    cv
+        Coefficient of variation of the inter-arrival times: 1 if exponential, 0 if constant.
+    variance_to_mean
+        Variance over mean of the number of starts in windows of `WINDOWS_MS`; 1 if Poisson.
+    lateness_p50_us, lateness_p99_us, lateness_max_us
+        Start minus intended start in µs; NaN where no intended starts are known.
+    """
+
+    arrivals: int
+    achieved_cps: float
+    ks_distance: float
+    ks_p: float
+    cv: float
+    variance_to_mean: tuple[float, ...]
+    lateness_p50_us: float
+    lateness_p99_us: float
+    lateness_max_us: float
+
+
+def certify(
+    starts_ns: npt.NDArray[np.int64],
+    rate_cps: float,
+    law: str,
+    intended_ns: npt.NDArray[np.int64] | None = None,
+) -> Certificate:
+    """Compare starts with the law of their schedule.
+
+    Parameters
+    ----------
+    starts_ns
+        Shape (n,), the instants at which calls were started, in ns on any clock; need not be sorted.
+    rate_cps
+        Offered calls per second.
+    law
+        `exponential` or `constant`.
+    intended_ns
+        Shape (n,), when each call was to start, on the same clock; None if not known.
+
+    Raises
+    ------
+    StableError
+        Fewer than two starts, or an unknown law.
+    """
+    if law not in ("exponential", "constant"):
+        raise StableError(f"certificate: unknown law '{law}'; expected exponential or constant")
+    if starts_ns.size < 2:
+        raise StableError(f"certificate: {starts_ns.size} start(s); at least two are needed")
+    ordered = np.sort(starts_ns)
+    gaps_s = np.diff(ordered) / 1e9
+    distance, p = np.nan, np.nan
+    if law == "exponential":
+        test = stats.kstest(gaps_s, stats.expon(scale=1 / rate_cps).cdf)
+        distance, p = float(test.statistic), float(test.pvalue)
+    late_us = None if intended_ns is None else (starts_ns - intended_ns) / 1e3
+    lateness = (
+        (np.nan, np.nan, np.nan)
+        if late_us is None
+        else (*np.percentile(late_us, [50, 99]), late_us.max())
+    )
+    return Certificate(
+        arrivals=int(starts_ns.size),
+        achieved_cps=float((ordered.size - 1) / gaps_s.sum()),
+        ks_distance=distance,
+        ks_p=p,
+        cv=float(gaps_s.std() / gaps_s.mean()),
+        variance_to_mean=variance_to_mean(ordered, WINDOWS_MS),
+        lateness_p50_us=float(lateness[0]),
+        lateness_p99_us=float(lateness[1]),
+        lateness_max_us=float(lateness[2]),
+    )
+
+
+def variance_to_mean(
+    ordered_ns: npt.NDArray[np.int64], windows_ms: Sequence[int]
+) -> tuple[float, ...]:
+    """Index of dispersion of counts (Cox and Lewis): variance over mean of starts a window.
+
+    Parameters
+    ----------
+    ordered_ns
+        Shape (n,), starts in ns, ascending.
+    windows_ms
+        Lengths of the windows in ms; the last, incomplete window is left out.
+
+    Returns
+    -------
+    tuple of float
+        One for each window; NaN where the load is shorter than two windows.
+    """
+    since_first = ordered_ns - ordered_ns[0]
+    ratios = []
+    for window_ms in windows_ms:
+        window_ns = window_ms * 1_000_000
+        whole = int(since_first[-1] // window_ns)
+        if whole < 2:
+            ratios.append(float("nan"))
+            continue
+        counts = np.bincount(since_first // window_ns, minlength=whole)[:whole]
+        ratios.append(float(counts.var() / counts.mean()))
+    return tuple(ratios)
