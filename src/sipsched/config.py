@@ -23,7 +23,7 @@ RUN_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}/cps~{cps}/
 
 @dataclass(frozen=True, order=True)
 class Run:
-    """One repetition of a point: the tuple of DESIGN.md on one testbed and SUT."""
+    """One repetition of a point: (cores, threads, cps, mode, repetition) on one testbed and SUT."""
 
     testbed: str
     sut: str

@@ -121,7 +121,7 @@ def messages_from_record(record_dir: Path) -> xr.Dataset:
 
     Notes
     -----
-    Stamps as in DESIGN.md, "Timing a message". Stamps out of order are clipped and flagged.
+    Stamps as in docs/methodology.md. Stamps out of order are clipped and flagged.
     """
     record = read_record(record_dir)
     probe = record["probe"]

@@ -111,7 +111,7 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
         scalar coordinates: the tuple.
 
         `pdr` = ΔRcvbufErrors / (ΔInDatagrams + ΔRcvbufErrors), Udp counters of the SPS from
-        /proc/net/snmp: the packet drop rate of DESIGN.md, where a SIP message that reached the SPS
+        /proc/net/snmp: the packet drop rate of the papers, where a SIP message that reached the SPS
         is one that its sockets either took or refused.
 
     Raises

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,41 @@ def test_probe_that_loses_records_makes_the_run_invalid(
     assert not record.is_recorded(
         tmp_path / "raw", config.Run("local", "kamailio-udp", "default", 1, 4, 1000, 1)
     )
+
+
+def test_probe_that_is_killed_fails_the_run_in_one_line(
+    up: None, testbed: Testbed, measure: Measure, tmp_path: Path
+) -> None:
+    pid_file = Path(testbed.workdir, "sps", "probe.pid")
+
+    def kill_probe() -> None:
+        wait_for(lambda: Path(testbed.workdir, "uac", "uac.pid").exists(), 15)
+        subprocess.run(["pkill", "-KILL", "--parent", pid_file.read_text().strip()], check=True)
+
+    Path(testbed.workdir, "uac", "uac.pid").unlink(missing_ok=True)
+    with ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(kill_probe)
+        refused(measure, tmp_path / "raw", "probe ended without a report", cps=100, duration_s=2.0)
+        killed.result()
+
+
+def test_without_bpf_the_preload_library_takes_over_and_says_why(
+    testbed: Testbed, measure: Measure, tmp_path: Path
+) -> None:
+    local.take_down()
+    native = tmp_path / "native"
+    native.mkdir()
+    (native / "libsipstamp.so").symlink_to(testbed.workdir / "native" / "libsipstamp.so")
+    program = native / "sipprobe"
+    program.write_text("#!/bin/sh\necho 'sipprobe: BPF is refused: EPERM' >&2\nexit 1\n")
+    program.chmod(0o755)
+    bed = dataclasses.replace(testbed, workdir=type(testbed.workdir)(tmp_path))
+    record_folder = measure(bed=bed, threads=4, cps=200, duration_s=1.0)
+    run = json.loads((record_folder / "run.json").read_text())
+    assert run["probe"]["mode"] == "preload"
+    assert "BPF is refused: EPERM" in run["probe"]["mode_reason"]
+    assert run["probe"]["records"] == 1200
+    local.take_down()
 
 
 def test_roles_are_those_of_the_inventory() -> None:
