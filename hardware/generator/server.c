@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+/*
+ * sipload uas: answers calls until it is told to end.
+ *
+ * Threads share one UDP socket, for a proxy sends everything from one address and the kernel's hash of it
+ * could not spread the load. Each thread owns the calls whose key is its own modulo the number of threads, with
+ * their timers; whoever receives a message takes the owner's lock. So a call is whole whatever the thread.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "link.h"
+#include "options.h"
+#include "report.h"
+#include "uas.h"
+
+#define BUCKETS     (1U << 20)
+#define CALLS_KEPT  (8UL << 20)
+#define WAIT_MAX_NS (20 * NS_PER_MS)
+
+struct server {
+	const struct options *options;
+	struct server *all;
+	unsigned number;
+	pthread_t thread;
+	pthread_mutex_t lock; /* of `uas` */
+	struct uas uas;
+	struct link *link;
+	uint64_t unparsable;
+};
+
+static void on_received(void *context, const char *text, size_t size, const struct peer *from,
+			uint64_t now_ns)
+{
+	struct server *server = context;
+	struct sip_message message;
+	struct server *owner;
+
+	if (!sip_parse(text, size, &message)) {
+		server->unparsable++;
+		return;
+	}
+	owner = &server->all[uas_key(&message) % server->options->threads];
+	pthread_mutex_lock(&owner->lock);
+	uas_receive(&owner->uas, link_outbox(server->link), &message, from, now_ns);
+	pthread_mutex_unlock(&owner->lock);
+}
+
+static void *server_main(void *argument)
+{
+	struct server *server = argument;
+	uint64_t spin_ns = server->options->spin_ns;
+	uint64_t busy_ns = 0; /* when something came last */
+
+	settle_thread(server->options, server->number);
+	while (!stop_asked) {
+		uint64_t now_ns = clock_ns(), next_ns, wait_ns;
+
+		pthread_mutex_lock(&server->lock);
+		uas_advance(&server->uas, link_outbox(server->link), now_ns);
+		next_ns = wheel_next_ns(&server->uas.wheel);
+		pthread_mutex_unlock(&server->lock);
+		link_flush(server->link);
+		wait_ns = next_ns > now_ns ? next_ns - now_ns : 0;
+		if (spin_ns == UINT64_MAX || now_ns < busy_ns + spin_ns)
+			wait_ns = 0;
+		if (link_poll(server->link, wait_ns < WAIT_MAX_NS ? wait_ns : WAIT_MAX_NS))
+			busy_ns = now_ns;
+		link_flush(server->link);
+	}
+	return NULL;
+}
+
+static const char *open_server(struct server *server, int socket)
+{
+	const struct options *o = server->options;
+	struct uas_setup setup = { .timing = o->timing,
+				   .ring_ns = o->ring_ns,
+				   .host = host_of(&o->local),
+				   .port = ntohs(o->local.address.sin_port),
+				   .instance = INSTANCE(),
+				   .buckets = BUCKETS,
+				   .calls_kept = CALLS_KEPT / o->threads };
+
+	pthread_mutex_init(&server->lock, NULL);
+	server->link = link_open(socket, o->timing.reliable, false, o->buffer_bytes);
+	if (!server->link || !uas_init(&server->uas, &setup, clock_ns()))
+		return strerror(errno);
+	link_set_callbacks(server->link, on_received, NULL, server);
+	return NULL;
+}
+
+static bool write_report(const struct options *o, struct server *servers, int socket,
+			 const struct usage *start)
+{
+	FILE *file = report_open(o->report);
+	struct sockets sockets = { 0 };
+	struct counts counts = { 0 };
+	uint64_t kept = 0;
+
+	if (!file)
+		return false;
+	for (unsigned i = 0; i < o->threads; i++) {
+		counts_add(&counts, link_counts(servers[i].link));
+		counts_add(&counts, &servers[i].uas.counts);
+		counts.unparsable += servers[i].unparsable;
+		kept += servers[i].uas.kept;
+	}
+	if (!o->timing.reliable)
+		sockets_add(&sockets, socket);
+	fprintf(file, "{\n  \"version\": %d,\n  \"role\": \"uas\",\n  \"transport\": \"%s\",\n",
+		REPORT_VERSION, o->timing.reliable ? "tcp" : "udp");
+	fprintf(file, "  \"retransmissions\": %s,\n  \"threads\": %u,\n  \"t_end\": %" PRIu64 ",\n",
+		o->timing.retransmissions ? "true" : "false", o->threads, clock_ns());
+	report_usage(file, start);
+	fprintf(file,
+		"  \"calls\": {\"begun\": %" PRIu64 ", \"ended\": %" PRIu64 ", \"no_ack\": %" PRIu64
+		", \"refused\": %" PRIu64 ", \"kept\": %" PRIu64 "},\n",
+		counts.calls_begun, counts.calls_ended, counts.calls_no_ack, counts.calls_refused, kept);
+	report_sockets(file, &sockets);
+	report_counts(file, &counts);
+	fprintf(file, "}\n");
+	return report_close(file, o->report);
+}
+
+static bool write_ready(const char *path)
+{
+	FILE *file = report_open(path);
+
+	if (!file)
+		return false;
+	fprintf(file, "ready %" PRIu64 "\n", clock_ns());
+	return report_close(file, path);
+}
+
+static int run_threads(const struct options *o, struct server *servers, int socket)
+{
+	struct usage usage = usage_now();
+	unsigned started = 0;
+	int error = 0;
+
+	while (started < o->threads && !error) {
+		error = pthread_create(&servers[started].thread, NULL, server_main, &servers[started]);
+		started += !error;
+	}
+	if (error || (o->ready && !write_ready(o->ready))) {
+		fail(error ? "cannot start a thread" : o->ready, strerror(error ? error : errno));
+		error = 1;
+		stop_asked = 1;
+	}
+	for (unsigned i = 0; i < started; i++)
+		pthread_join(servers[i].thread, NULL);
+	if (error)
+		return EXIT_BAD;
+	if (!write_report(o, servers, socket, &usage))
+		return fail(o->report, strerror(errno));
+	return EXIT_GOOD;
+}
+
+int run_server(const struct options *options)
+{
+	struct server *servers = calloc(options->threads, sizeof(*servers));
+	int socket = options->timing.reliable
+			     ? open_tcp_listener(&options->local.address)
+			     : open_udp(&options->local.address, NULL, options->buffer_bytes);
+	const char *wrong = socket < 0 ? strerror(errno) : servers ? NULL : "not enough memory";
+	unsigned opened = 0;
+	int result;
+
+	while (opened < options->threads && !wrong) {
+		servers[opened].options = options;
+		servers[opened].all = servers;
+		servers[opened].number = opened;
+		wrong = open_server(&servers[opened], socket);
+		opened++;
+	}
+	result = wrong ? fail("cannot open the socket", wrong) : run_threads(options, servers, socket);
+	for (unsigned i = 0; i < opened; i++) {
+		if (servers[i].link)
+			link_free(servers[i].link);
+		uas_free(&servers[i].uas);
+	}
+	if (socket >= 0 && options->timing.reliable)
+		close(socket);
+	else if (socket >= 0)
+		close_udp(socket);
+	free(servers);
+	return result;
+}

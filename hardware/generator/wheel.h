@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Timers in a hierarchical wheel: arming, disarming and firing cost the same however many there are.
+ *
+ * A tick is 16.4 us (2^14 ns). A timer never fires early, and at most one tick late when the wheel is advanced
+ * often enough. Four levels of 256 slots reach 19 hours; a later instant is brought forward to that.
+ */
+#ifndef SIPSCHED_WHEEL_H
+#define SIPSCHED_WHEEL_H
+#include <stdint.h>
+
+#define WHEEL_TICK_BITS 14
+#define WHEEL_SLOT_BITS 8
+#define WHEEL_SLOTS     (1 << WHEEL_SLOT_BITS)
+#define WHEEL_LEVELS    4
+#define WHEEL_NEVER     UINT64_MAX
+
+struct timer {
+	struct timer *next;
+	struct timer **link; /* what points to this timer; NULL: not armed */
+	uint64_t expires_ns;
+};
+
+struct wheel {
+	uint64_t tick; /* the next one to run */
+	uint64_t armed;
+	uint64_t maybe_used[WHEEL_SLOTS / 64]; /* a bit a slot of level 0; a slot without is empty */
+	struct timer *slots[WHEEL_LEVELS][WHEEL_SLOTS];
+};
+
+typedef void wheel_callback(void *context, struct timer *timer, uint64_t now_ns);
+
+void wheel_init(struct wheel *wheel, uint64_t now_ns);
+void wheel_arm(struct wheel *wheel, struct timer *timer, uint64_t expires_ns);
+void wheel_disarm(struct wheel *wheel, struct timer *timer);
+
+/* Fire what is due. The callback may arm, disarm and free any timer. */
+void wheel_advance(struct wheel *wheel, uint64_t now_ns, wheel_callback *callback, void *context);
+
+/* No timer is due before this instant; WHEEL_NEVER if none is armed. */
+uint64_t wheel_next_ns(const struct wheel *wheel);
+#endif
