@@ -9,7 +9,7 @@ from typing import Any
 from fabric import task
 
 from sipsched.errors import SipschedError
-from sipsched.testbed import load_testbed, local, open_hosts
+from sipsched.testbed import load_testbed, local, native_folder, open_hosts
 from sipsched.testbed.provision import provision as install
 
 
@@ -58,7 +58,7 @@ def check(_, testbed="local"):
         for host in hosts.all:
             kernel = host.run(["uname", "-sr"]).stdout.strip()
             print(f"{host.spec}: {kernel}, SIP on {host.spec.sip_address}:{host.spec.sip_port}")
-        program = str(hosts.sps.base / "native" / "sipprobe")
+        program = str(native_folder(hosts.sps.base, "probe") / "sipprobe")
         hosts.sps.require_programs([program])
         answer = json.loads(hosts.sps.run([program, "check"], check=False).stdout)
     for name, mode in answer["modes"].items():

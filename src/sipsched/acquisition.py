@@ -1,36 +1,44 @@
 """Performing a run: from a tuple and three hosts to a record under raw/."""
 
 import json
+import math
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
+
+from sipsched.certificate import certify
 from sipsched.config import Config, Load, Run, Sut
+from sipsched.counters import parse_stat
 from sipsched.errors import SipschedError, StableError, TransientError
-from sipsched.generator import CallStatistics, Generator, Sipp
+from sipsched.generator import CallStatistics, Generator, Sipload, Sipp
 from sipsched.hoststate import COUNTER_FILES, describe, read_files
+from sipsched.ledger import Ledger, Snapshots, balance
 from sipsched.probe import (
     TRACE_BYTES_PER_CALL,
     BpfProbe,
     NoProbe,
     PreloadProbe,
     Probe,
-    native_folder,
 )
 from sipsched.proxy import allocation_failures, find_proxy
-from sipsched.record import COUNTERS_FILE, SCHEMA_VERSION, UnfinishedRecord
-from sipsched.testbed import Host, Hosts, Process, Testbed, open_hosts
+from sipsched.record import COUNTERS_FILE, SCHEMA_VERSION, TRACE_FILE, UnfinishedRecord
+from sipsched.testbed import Host, Hosts, Process, Testbed, native_folder, open_hosts
+from sipsched.trace import Kind, read_trace
+from sipsched.verdict import INVALID, judge
 
 START_TIMEOUT_S = 10
 DRAIN_TIMEOUT_S = 5
 SPARE_BYTES = 64 * 2**20
 HOST_PROGRAMS = ("start-stop-daemon", "timeout", "taskset", "ss", "lscpu", "zstd", "pkill")
-GENERATORS: dict[str, Generator] = {"sipp": Sipp()}
+GENERATORS: dict[str, Generator] = {"sipload": Sipload(), "sipp": Sipp()}
 
 
 def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
@@ -88,11 +96,13 @@ class _Acquisition:
         self.sut = sut
         self.load = config.load
         self.probe_wanted = config.probe
+        self.validity = config.validity
         self.testbed = testbed
         self.record = record
         self.proxy = find_proxy(sut)
         self.generator = GENERATORS[config.load.generator]
         self.calls = call_count(run, config.load)
+        self.seed = arrival_seed(run)
         self.limit_s = config.load.warmup_s + config.load.duration_s + 2 * config.load.drain_s + 60
         self.timeline: dict[str, float] = {}
 
@@ -119,12 +129,17 @@ class _Acquisition:
             before = self._each(hosts, self._counters)
             cpu_before_ns = hosts.sps.cpu_time_ns(proxy_process)
             self._mark("load_started")
-            statistics = self.generator.offer(hosts, self.load, "uac", self.calls, self.run.cps)
+            statistics = self.generator.offer(
+                hosts, self.load, "uac", self.calls, self.run.cps, self.seed
+            )
             self._mark("load_ended")
             self._silence(hosts, server)
+            if not hosts.sps.is_running(proxy_process):
+                raise TransientError("the proxy ended during the run; its log is proxy.log")
             proxy_cpu_ns = hosts.sps.cpu_time_ns(proxy_process) - cpu_before_ns
+            # its retransmissions would go on between the counters of one host and those of the next
+            hosts.sps.stop(proxy_process)
             after = self._each(hosts, self._counters)
-            proxy_alive = hosts.sps.is_running(proxy_process)
             probe_report = probe.end(self.record.folder)
         counters = {
             host.spec.role: {"before": first, "after": last}
@@ -132,8 +147,13 @@ class _Acquisition:
         }
         self.record.write(COUNTERS_FILE, json.dumps(counters, indent=1))
         log = self._fetch_files(hosts)
+        certificate = self._certificate(probe_report["mode"])
         self._mark("fetched")
-        reasons = _reasons_against(statistics, probe_report, log, proxy_alive)
+        balanced = balance(counters)
+        verdict = judge(
+            _numbers(statistics, certificate, balanced, probe_report, log, counters, settings),
+            self.validity,
+        )
         return {
             "schema_version": SCHEMA_VERSION,
             "run": vars(self.run),
@@ -145,17 +165,27 @@ class _Acquisition:
             "started_at": _utc(self.timeline["started"]),
             "finished_at": _utc(time.time()),
             "timeline": self.timeline,
-            # SIPp starts calls at a fixed rate: there is nothing to seed
-            "load": {**vars(self.load), "calls": self.calls, "seed": None},
+            "load": {**vars(self.load), "calls": self.calls, "seed": self.seed},
             "generator": {
                 "version": descriptions["uac"]["versions"][self.load.generator],
                 **vars(statistics),
             },
+            "certificate": certificate,
             "proxy": {"cpu_ns": proxy_cpu_ns},
             "probe": probe_report,
             "hosts": descriptions,
             "settings": settings,
-            "verdict": {"valid": not reasons, "reasons": reasons},
+            "ledger": {
+                "to_sps": {**vars(balanced.to_sps), "residual": balanced.to_sps.residual},
+                "from_sps": {**vars(balanced.from_sps), "residual": balanced.from_sps.residual},
+                "link_drops": balanced.link_drops,
+            },
+            "verdict": {
+                "valid": verdict.grade != INVALID,
+                "grade": verdict.grade,
+                "reasons": verdict.reasons,
+                "findings": [vars(finding) for finding in verdict.findings],
+            },
             "commands": _commands(hosts),
         }
 
@@ -165,7 +195,7 @@ class _Acquisition:
         if self.load.warmup_s == 0:
             return server
         calls = max(1, round(self.run.cps * self.load.warmup_s))
-        done = self.generator.offer(hosts, self.load, "warmup", calls, self.run.cps)
+        done = self.generator.offer(hosts, self.load, "warmup", calls, self.run.cps, self.seed + 1)
         if done.calls_completed < calls:
             # open calls would be answered, again and again, into the measurement
             self._silence(hosts, server)
@@ -259,10 +289,10 @@ class _Acquisition:
     def _check_host(self, host: Host) -> None:
         host.stop_strays()
         role = host.spec.role
-        own = (self.proxy.program,) if role == "sps" else self.generator.programs
+        own = (self.proxy.program,) if role == "sps" else self.generator.programs(host)
         host.require_programs((*own, *HOST_PROGRAMS))
         if role == "sps" and self.probe_wanted != "off":
-            host.require_programs((str(native_folder(host.base) / "sipprobe"),))
+            host.require_programs((str(native_folder(host.base, "probe") / "sipprobe"),))
         port = host.spec.sip_port
         users = host.run(["ss", "-Hlunp", f"sport = :{port}"]).stdout.strip()
         if users:
@@ -282,7 +312,7 @@ class _Acquisition:
         if host.spec.role == "sps":
             versions = {self.proxy.program: [self.proxy.program, self.proxy.version_option]}
         else:
-            versions = {self.load.generator: list(self.generator.version_argv)}
+            versions = {self.load.generator: self.generator.version_argv(host)}
         return describe(host, versions)
 
     def _read_settings(self, sps: Host) -> dict[str, Any]:
@@ -307,11 +337,27 @@ class _Acquisition:
 
     def _fetch_files(self, hosts: Hosts) -> str:
         """Copy logs and generator files into the record; the proxy's log comes back."""
-        for name in self.generator.files("uac"):
-            self.record.write(name, hosts.uac.run(["cat", str(hosts.uac.workdir / name)]).stdout)
+        self.generator.fetch(hosts, "uac", self.record.folder)
         log = hosts.sps.run(["cat", str(hosts.sps.workdir / "proxy.log")], check=False).stdout
         self.record.write("proxy.log", log)
         return log
+
+    def _certificate(self, probe_mode: str) -> dict[str, Any] | None:
+        """Certify the arrivals: from the generator's calls, else from the first INVITEs at the SPS."""
+        folder = self.record.folder
+        starts = self.generator.starts(folder, "uac")
+        if starts is not None:
+            source, actual_ns, intended_ns = "calls", starts.actual_ns, starts.intended_ns
+        elif probe_mode != "off":
+            records = read_trace(folder / TRACE_FILE).records
+            invites = records[records["kind"] == Kind.INVITE]
+            _, first = np.unique(invites["call_id_hash"], return_index=True)
+            source, actual_ns, intended_ns = "trace", invites["t_arr"][first].astype("i8"), None
+        else:
+            return None
+        found = certify(actual_ns, self.run.cps, self.load.law, intended_ns)
+        numbers = vars(found) | {"variance_to_mean": list(found.variance_to_mean)}
+        return {"source": source, "law": self.load.law, **without_nan(numbers)}
 
     def _each(self, hosts: Hosts, action: Any) -> list[Any]:
         with ThreadPoolExecutor(len(hosts.all)) as pool:
@@ -336,28 +382,84 @@ def _commands(hosts: Hosts) -> list[dict[str, Any]]:
     ]
 
 
+def without_nan(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace NaN, which JSON has not, by None."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list):
+            return [plain(one) for one in value]
+        return None if isinstance(value, float) and math.isnan(value) else value
+
+    return {name: plain(value) for name, value in numbers.items()}
+
+
+def arrival_seed(run: Run) -> int:
+    """Seed of a run's arrival schedule: the same for every mode, SUT and number of threads.
+
+    Runs that differ only in those can then be compared in pairs. The low bit is free for the warm-up.
+    """
+    return zlib.crc32(f"{run.cps} cps, repetition {run.rep}".encode()) << 1
+
+
 def call_count(run: Run, load: Load) -> int:
     """Count the calls that a run offers after its warm-up."""
     return max(1, round(run.cps * load.duration_s))
 
 
-def _reasons_against(
-    statistics: CallStatistics, probe: dict[str, Any], log: str, proxy_alive: bool
-) -> list[str]:
-    reasons = []
-    if probe["lost"]:
-        reasons.append(f"the probe lost {probe['lost']} records")
-    if probe.get("threads_untraced"):
-        reasons.append(f"the probe had no room for {probe['threads_untraced']} threads")
-    if statistics.calls_created != statistics.calls_offered:
-        reasons.append(
-            f"the generator started {statistics.calls_created} of {statistics.calls_offered} calls"
-        )
-    if failures := allocation_failures(log):
-        reasons.append(f"the proxy ran out of memory: {failures[0]}")
-    if not proxy_alive:
-        reasons.append("the proxy ended during the run")
-    return reasons
+def _numbers(
+    statistics: CallStatistics,
+    certificate: Mapping[str, Any] | None,
+    balanced: Ledger,
+    probe: Mapping[str, Any],
+    log: str,
+    counters: Snapshots,
+    settings: Mapping[str, Any],
+) -> dict[str, float | None]:
+    """Give every rule of the verdict its number."""
+    agents = balanced.from_sps
+    return {
+        **_arrival_numbers(certificate or {}),
+        "generator_cpu_share": statistics.cpu_share,
+        "generator_drops": agents.refused + agents.other_errors,
+        "calls_not_started": statistics.calls_offered - statistics.calls_created,
+        "link_drops": balanced.link_drops,
+        "ledger_residual": balanced.residual,
+        "probe_lost": probe["lost"] + probe.get("threads_untraced", 0),
+        "steal_share": _steal_share(counters["sps"], settings["sps_cpus"]),
+        "allocation_failures": len(allocation_failures(log)),
+    }
+
+
+def _arrival_numbers(certificate: Mapping[str, Any]) -> dict[str, float | None]:
+    """Arrivals against their law, less what chance does to a sample of this size."""
+    found = {key: certificate.get(key) for key in ("rate_error", "ks_distance", "cv")}
+    gaps = certificate.get("arrivals", 1) - 1
+    law_cv = 1.0 if certificate.get("law") == "exponential" else 0.0
+    return {
+        "rate_error": found["rate_error"],
+        # SEE Stephens (1974): the 1 % point of a Kolmogorov-Smirnov distance is 1.63 / sqrt(n)
+        "ks_excess": _beyond(found["ks_distance"], 1.63 / math.sqrt(gaps or 1)),
+        # the coefficient of variation of n exponential variates has standard error 1 / sqrt(n)
+        "cv_error": _beyond(
+            None if found["cv"] is None else abs(found["cv"] - law_cv),
+            3 * law_cv / math.sqrt(gaps or 1),
+        ),
+        "lateness_p99_us": certificate.get("lateness_p99_us"),
+    }
+
+
+def _beyond(value: float | None, chance: float) -> float | None:
+    return None if value is None else max(0.0, value - chance)
+
+
+def _steal_share(snapshots: Mapping[str, Mapping[str, str]], cpus: Sequence[int]) -> float:
+    """Share of the time between two snapshots of /proc/stat that was stolen from some CPUs."""
+    before, after = (parse_stat(snapshots[phase]["/proc/stat"]) for phase in ("before", "after"))
+    names = [f"cpu{cpu}" for cpu in cpus]
+    # the kernel lets single states, such as iowait, go backwards: only the sum grows
+    total = sum(sum(after[name].values()) - sum(before[name].values()) for name in names)
+    stolen = sum(after[name]["steal"] - before[name]["steal"] for name in names)
+    return stolen / total if total > 0 else 0.0
 
 
 def _receive_buffer(sockets: str) -> int | None:

@@ -10,6 +10,7 @@ import fastjsonschema
 import yaml
 
 from sipsched.errors import StableError
+from sipsched.verdict import Limits
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = PROJECT_ROOT / "workflow" / "schemas"
@@ -74,6 +75,7 @@ class Load:
     """How calls are offered, the same for every run of a campaign."""
 
     generator: str
+    law: str
     duration_s: float
     warmup_s: float
     ring_time_ms: int
@@ -117,6 +119,7 @@ class Config:
     testbeds: tuple[str, ...]
     probe: str
     load: Load
+    validity: Mapping[str, Limits]
     suts: Mapping[str, Sut]
     studies: Mapping[str, Study]
     only_measured: bool
@@ -218,6 +221,7 @@ def parse_config(document: Mapping[str, Any]) -> Config:
         testbeds=tuple(document["testbeds"]),
         probe=document["probe"],
         load=Load(**document["load"]),
+        validity={rule: Limits(**limits) for rule, limits in document["validity"].items()},
         suts=suts,
         studies=studies,
         only_measured=document.get("only_measured", False),

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,7 +10,7 @@ import zstandard
 
 from sipsched.errors import SipschedError, StableError
 from sipsched.record import TRACE_FILE
-from sipsched.testbed import Host, Process
+from sipsched.testbed import Host, Process, native_folder
 from sipsched.trace import HEADER, RECORD
 
 READY_TIMEOUT_S = 15
@@ -18,11 +18,6 @@ RING_BYTES = 16 * 2**20
 """Records on their way from the kernel to the probe's writer: 16 MiB hold about 0.1 s of 180,000 records/s."""
 TRACE_BYTES_PER_CALL = 6 * RECORD.itemsize
 ZSTD_LEVEL = 1
-
-
-def native_folder(workdir: PurePosixPath) -> PurePosixPath:
-    """Folder on the SPS in which provisioning built the native parts."""
-    return workdir / "native"
 
 
 class Probe(Protocol):
@@ -66,7 +61,7 @@ class BpfProbe:
         files = ["trace.bin", "probe.json", "probe.ready", TRACE_FILE]
         sps.run(["rm", "-f", *(str(folder / name) for name in files)])
         argv = [
-            *(str(native_folder(sps.base) / "sipprobe"), "run", "--mode", mode),
+            *(str(native_folder(sps.base, "probe") / "sipprobe"), "run", "--mode", mode),
             *("--port", str(sps.spec.sip_port), "--comm", program),
             *("--output", str(folder / "trace.bin"), "--report", str(folder / "probe.json")),
             *("--ready", str(folder / "probe.ready"), "--ring-bytes", str(RING_BYTES)),
@@ -131,7 +126,7 @@ class PreloadProbe:
     def environment(self) -> Mapping[str, str]:
         """Give the variables that load the library into the proxy."""
         return {
-            "LD_PRELOAD": str(native_folder(self._sps.base) / "libsipstamp.so"),
+            "LD_PRELOAD": str(native_folder(self._sps.base, "probe") / "libsipstamp.so"),
             "SIPSTAMP_DIR": str(self._stamps),
             "SIPSTAMP_PORT": str(self._sps.spec.sip_port),
         }

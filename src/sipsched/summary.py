@@ -24,7 +24,7 @@ from sipsched.dataset import (
 )
 from sipsched.errors import StableError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 ALL = "all"
 TYPES = (ALL, *MESSAGE_TYPES)
@@ -39,13 +39,20 @@ RUN_LEVEL = {
     "in_datagrams": ("1", "InDatagrams of the SPS in the run"),
     "probe_drops": ("1", "refused datagrams by the probe: seen, and arrived but never received"),
     "lost_records": ("1", "records that the probe lost"),
-    "offered_cps": ("s-1", "calls per second asked of the generator"),
+    "offered_cps": ("s-1", "calls per second of the generator's schedule"),
     "achieved_cps": ("s-1", "calls per second that the generator offered"),
     "calls_created": ("1", "calls begun"),
     "calls_completed": ("1", "calls that ended as they should"),
     "calls_failed": ("1", "calls that did not"),
     "so_rcvbuf": ("B", "effective SO_RCVBUF of the proxy's socket"),
     "steal_s": ("s", "time stolen from the CPUs of the SPS during the run, summed"),
+    "ks_distance": ("1", "Kolmogorov-Smirnov distance of inter-arrival times to their law"),
+    "cv": ("1", "coefficient of variation of inter-arrival times; 1 if exponential"),
+    "variance_to_mean_1ms": ("1", "variance over mean of starts in 1 ms; 1 if Poisson"),
+    "lateness_p99_us": ("us", "99th percentile of start minus intended start"),
+    "generator_cpu_share": ("1", "CPU time over wall time of the generator's client"),
+    "ledger_residual": ("1", "datagrams sent and not accounted for, the larger of both directions"),
+    "grade": ("", "valid, suspect or invalid: the verdict of the run"),
     "valid": ("1", "1: the run counts; 0: it does not, see reasons"),
     "reasons": ("", "why the run does not count"),
     "probe_mode": ("", "exact, tracepoint, preload or off"),
@@ -228,6 +235,9 @@ def _run_level(
     generator = document.get("generator", {})
     probe = document["probe"]
     verdict = document.get("verdict", {})
+    certificate = document.get("certificate") or {}
+    dispersion = certificate.get("variance_to_mean", [None])
+    ledger = document.get("ledger", {})
 
     def number(source: Mapping[str, Any], key: str) -> float:
         value = source.get(key)
@@ -241,13 +251,22 @@ def _run_level(
         if probe.get("mode") == "off"
         else float(drops + probe.get("refused_unseen", 0)),
         "lost_records": number(probe, "lost"),
-        "offered_cps": float(document["run"]["cps"]),
+        "offered_cps": float(certificate.get("schedule_cps") or document["run"]["cps"]),
         "achieved_cps": number(generator, "achieved_cps"),
         "calls_created": number(generator, "calls_created"),
         "calls_completed": number(generator, "calls_completed"),
         "calls_failed": number(generator, "calls_failed"),
         "so_rcvbuf": number(document.get("settings", {}), "so_rcvbuf_bytes"),
         "steal_s": steal["after"] - steal["before"],
+        "ks_distance": number(certificate, "ks_distance"),
+        "cv": number(certificate, "cv"),
+        "variance_to_mean_1ms": np.nan if dispersion[0] is None else float(dispersion[0]),
+        "lateness_p99_us": number(certificate, "lateness_p99_us"),
+        "generator_cpu_share": number(generator, "cpu_share"),
+        "ledger_residual": np.nan
+        if not ledger
+        else float(max(abs(ledger[way]["residual"]) for way in ("to_sps", "from_sps"))),
+        "grade": str(verdict.get("grade", "unknown")),
         "valid": float(bool(verdict.get("valid", False))),
         "reasons": "; ".join(verdict.get("reasons", ["run.json holds no verdict"])),
         "probe_mode": str(probe.get("mode", "unknown")),

@@ -4,6 +4,7 @@ import hashlib
 import html
 import json
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -133,6 +134,56 @@ def runs_not_counted(summary: xr.Dataset) -> Table:
         caption="Planned runs that no average contains.",
         provenance=provenance(summary),
     )
+
+
+def arrivals(summary: xr.Dataset) -> Table:
+    """Show for each point whether the generator did its job: the certificates of its runs."""
+    worst = {
+        "KS distance": ("ks_distance", 1.0),
+        "CV": ("cv", 1.0),
+        "variance/mean at 1 ms": ("variance_to_mean_1ms", 1.0),
+        "lateness p99 (µs)": ("lateness_p99_us", 1.0),
+        "generator CPU (%)": ("generator_cpu_share", 100.0),
+        "ledger residual": ("ledger_residual", 1.0),
+    }
+    grades: dict[tuple[str, ...], list[str]] = {}
+    for key, status in iterate_runs(summary):
+        if status != MISSING:
+            point = tuple(str(value) for name, value in key.items() if name != "rep")
+            grades.setdefault(point, []).append(str(summary["grade"].sel(key).item()))
+    rows = []
+    for point, found in grades.items():
+        sut, mode, cores, threads, cps = point
+        place = {"sut": sut, "mode": mode} | {
+            "cores": int(cores),
+            "threads": int(threads),
+            "cps": int(cps),
+        }
+        cells = [
+            number(scale * float(summary[name].sel(place).max())) for name, scale in worst.values()
+        ]
+        counted = ", ".join(f"{found.count(grade)} {grade}" for grade in dict.fromkeys(found))
+        rows.append((*point, *cells, counted))
+    return Table(
+        identity="table-arrivals",
+        header=("SUT", "mode", "cores", "threads", "cps", *worst, "verdicts"),
+        rows=tuple(rows),
+        none="no run was measured",
+        caption="Arrival certificates: of each point's runs the largest value, and their verdicts.",
+        provenance=provenance(summary),
+    )
+
+
+def suspicions(summary: xr.Dataset) -> Words:
+    """Say why runs that count are suspect."""
+    told: dict[str, int] = {}
+    for key, status in iterate_runs(summary):
+        if status == MEASURED and str(summary["grade"].sel(key).item()) == "suspect":
+            for reason in str(summary["reasons"].sel(key).item()).split("; "):
+                words = re.sub(r"[0-9][0-9.]*", "…", reason)
+                told[words] = told.get(words, 0) + 1
+    lines = [f"{count} run(s): {words}" for words, count in told.items()]
+    return Words(tuple(lines or ["No run that counts is suspect."]))
 
 
 def coverage(summary: xr.Dataset) -> Words:

@@ -249,9 +249,11 @@ def test_without_bpf_the_preload_library_takes_over_and_says_why(
     testbed: Testbed, measure: Measure, tmp_path: Path
 ) -> None:
     local.take_down()
-    native = tmp_path / "native"
-    native.mkdir()
-    (native / "libsipstamp.so").symlink_to(testbed.workdir / "native" / "libsipstamp.so")
+    native = tmp_path / "native" / "probe"
+    native.mkdir(parents=True)
+    built = testbed.workdir / "native"
+    (native.parent / "generator").symlink_to(built / "generator")
+    (native / "libsipstamp.so").symlink_to(built / "probe" / "libsipstamp.so")
     program = native / "sipprobe"
     program.write_text("#!/bin/sh\necho 'sipprobe: BPF is refused: EPERM' >&2\nexit 1\n")
     program.chmod(0o755)

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from sipsched.certificate import WINDOWS_MS, certify, variance_to_mean
+from sipsched.certificate import WINDOWS_MS, certify, ks_p_value, variance_to_mean
 from sipsched.errors import StableError
 
 RATE = 2000.0
@@ -30,8 +31,17 @@ def test_poisson_arrivals_pass() -> None:
     assert found.variance_to_mean[0] == pytest.approx(1, abs=0.05)
 
 
+@pytest.mark.parametrize("starts", [poisson(4), bursts_of_a_tick()], ids=["poisson", "bursts"])
+def test_distance_and_p_value_are_those_of_scipy(starts: np.ndarray) -> None:
+    found = certify(starts, RATE, "exponential")
+    test = stats.kstest(np.diff(starts) / 1e9, stats.expon(scale=1 / RATE).cdf, method="asymp")
+    assert found.ks_distance == pytest.approx(test.statistic, abs=1e-12)
+    assert ks_p_value(found.ks_distance, starts.size - 1) == pytest.approx(test.pvalue, abs=1e-9)
+
+
 def test_the_p_value_is_uniform_under_the_law() -> None:
-    p = [certify(poisson(seed), RATE, "exponential").ks_p for seed in range(60)]
+    found = [certify(poisson(seed), RATE, "exponential") for seed in range(60)]
+    p = [ks_p_value(one.ks_distance, one.arrivals - 1) for one in found]
     assert 0.3 < np.mean(p) < 0.7
     assert np.mean(np.array(p) < 0.05) < 0.2
 

@@ -10,7 +10,10 @@ gc.set_threshold(200_000, 50, 1000)
 
 with scripting.one_line_errors():
     CAMPAIGN = settings.parse_config(config)
-    TESTBEDS = {name: testbeds.load_testbed(name, Path("hardware/testbeds")) for name in CAMPAIGN.testbeds}
+    TESTBEDS = {
+        name: testbeds.load_testbed(name, Path("hardware/testbeds"))
+        for name in CAMPAIGN.testbeds
+    }
     for bed in TESTBEDS.values():
         bed.check_points(CAMPAIGN.runs(bed.name))
 

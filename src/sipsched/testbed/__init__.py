@@ -1,7 +1,7 @@
 """The three hosts of a run and what brings them up; all SSH of the package is in here."""
 
 from sipsched.testbed.host import CommandResult, Host, Process
-from sipsched.testbed.inventory import HostSpec, Testbed, load_testbed
+from sipsched.testbed.inventory import HostSpec, Testbed, load_testbed, native_folder
 from sipsched.testbed.session import Hosts, open_hosts
 
 __all__ = [
@@ -12,5 +12,6 @@ __all__ = [
     "Process",
     "Testbed",
     "load_testbed",
+    "native_folder",
     "open_hosts",
 ]

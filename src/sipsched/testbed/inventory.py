@@ -10,6 +10,11 @@ from sipsched.errors import StableError
 ROLES = ("uac", "sps", "uas")
 
 
+def native_folder(workdir: PurePosixPath, part: str) -> PurePosixPath:
+    """Folder on a host in which provisioning built a native part: `probe` or `generator`."""
+    return workdir / "native" / part
+
+
 @dataclass(frozen=True)
 class HostSpec:
     """One host: how to reach it and what it offers a run."""

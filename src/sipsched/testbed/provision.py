@@ -9,24 +9,24 @@ from sipsched.config import PROJECT_ROOT
 from sipsched.errors import StableError
 from sipsched.testbed import local
 from sipsched.testbed.host import Host
-from sipsched.testbed.inventory import Testbed
+from sipsched.testbed.inventory import Testbed, native_folder
 from sipsched.testbed.session import Hosts, open_hosts
 
 INSTALL_TIMEOUT_S = 900
 BUILD_TIMEOUT_S = 300
 EVERY_HOST = ("iproute2", "procps", "util-linux", "zstd")
+COMPILER = ("gcc", "libc6-dev", "make")
 PACKAGES = {
-    "uac": (*EVERY_HOST, "sip-tester"),
+    "uac": (*EVERY_HOST, *COMPILER, "sip-tester"),
     "sps": (
         *EVERY_HOST,
-        *("kamailio", "bpftool", "clang", "gcc", "libbpf-dev", "libc6-dev", "libelf-dev"),
-        *("llvm", "make", "zlib1g-dev"),
+        *COMPILER,
+        *("kamailio", "bpftool", "clang", "libbpf-dev", "libelf-dev", "llvm", "zlib1g-dev"),
     ),
-    "uas": (*EVERY_HOST, "sip-tester"),
+    "uas": (*EVERY_HOST, *COMPILER, "sip-tester"),
 }
 CONTROLLER_PACKAGES = ("iproute2", "openssh-client", "openssh-server")
 TEST_PACKAGES = ("chromium", "chromium-driver", "clang-format", "libclang-rt-14-dev")
-NATIVE_SOURCES = PROJECT_ROOT / "hardware" / "probe"
 
 # Debian starts a service when it installs it: the proxy's port must stay free, and a testbed's
 # machine gets no sshd that its owner did not ask for
@@ -117,17 +117,19 @@ def _say_installed(where: str, output: str, say: Callable[[str], None]) -> None:
 
 
 def _build_native(hosts: Hosts, say: Callable[[str], None]) -> None:
-    sps = hosts.sps
-    folder = sps.base / "native"
-    sps.run(["mkdir", "-p", str(folder)])
-    there = sps.shell(f"sha256sum {folder}/* 2>/dev/null", check=False).stdout
-    for source in sorted(_sources(NATIVE_SOURCES)):
-        digest = hashlib.sha256(source.read_bytes()).hexdigest()
-        # a file that is copied again is built again
-        if f"{digest}  {folder / source.name}\n" not in there:
-            sps.put_file(source, folder / source.name)
-    sps.run(["make", "--silent", "--directory", str(folder)], timeout_s=BUILD_TIMEOUT_S)
-    say(f"{sps.spec}: native parts are built in {folder}")
+    """Build the probe on the SPS, for its kernel, and the generator on the agents."""
+    for host in hosts.all:
+        part = "probe" if host.spec.role == "sps" else "generator"
+        folder = native_folder(host.base, part)
+        host.run(["mkdir", "-p", str(folder)])
+        there = host.shell(f"sha256sum {folder}/* 2>/dev/null", check=False).stdout
+        for source in sorted(_sources(PROJECT_ROOT / "hardware" / part)):
+            digest = hashlib.sha256(source.read_bytes()).hexdigest()
+            # a file that is copied again is built again
+            if f"{digest}  {folder / source.name}\n" not in there:
+                host.put_file(source, folder / source.name)
+        host.run(["make", "--silent", "--directory", str(folder)], timeout_s=BUILD_TIMEOUT_S)
+        say(f"{host.spec}: {part} is built in {folder}")
 
 
 def _sources(folder: Path) -> list[Path]:

@@ -1,0 +1,83 @@
+"""Faults injected into a run, each found out for what it is."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sipsched import generator
+from sipsched.errors import TransientError
+from sipsched.testbed import Testbed, local
+
+Measure = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def up(testbed: Testbed) -> Any:
+    local.ensure_up(testbed)
+    yield
+    local.take_down()
+
+
+def in_uac(*argv: str) -> None:
+    subprocess.run(["ip", "netns", "exec", "sipsched-uac", *argv], check=True)
+
+
+def broken_rules(raw: Path) -> set[str]:
+    """Rules that the one failed run broke."""
+    (failed,) = raw.rglob("*.failed-1")
+    findings = json.loads((failed / "run.json").read_text())["verdict"]["findings"]
+    return {finding["rule"] for finding in findings if finding["grade"] == "invalid"}
+
+
+def test_a_clean_run_through_the_verdict(measure: Measure) -> None:
+    run = json.loads((measure(threads=4, cps=500, duration_s=4.0) / "run.json").read_text())
+    assert run["verdict"]["grade"] in ("valid", "suspect")
+    assert run["ledger"]["to_sps"] == {
+        **{"sent": 12000, "received": 12000, "refused": 0},
+        **{"other_errors": 0, "no_port": 0, "residual": 0},
+    }
+    assert run["ledger"]["from_sps"]["residual"] == 0
+    assert run["certificate"]["source"] == "calls"
+    assert run["certificate"]["rate_error"] < 0.01
+
+
+def test_a_link_that_drops_shows_in_the_ledger(measure: Measure, tmp_path: Path) -> None:
+    # a policer that lets 200 kbit/s pass: what is over is dropped before the link counts it
+    in_uac(*["tc", "qdisc", "add", "dev", "sip0", "root", "tbf", "rate", "200kbit", "burst", "4kb", "latency", "1ms"])
+    with pytest.raises(TransientError, match=r"sent and are not accounted for|interfaces dropped"):
+        measure(threads=4, cps=200, duration_s=2.0)
+    assert broken_rules(tmp_path / "raw") & {"ledger_residual", "link_drops"}
+
+
+def test_a_small_socket_at_the_uac_shows_as_the_generators_loss(
+    measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generator, "SOCKET_BUFFER_BYTES", 4096)
+    with pytest.raises(TransientError, match="sockets of UAC and UAS refused"):
+        measure(threads=4, cps=2000, duration_s=2.0)
+    assert "generator_drops" in broken_rules(tmp_path / "raw")
+
+
+def test_cpu_hogs_beside_the_uac_make_it_late(measure: Measure, tmp_path: Path) -> None:
+    hog = ["taskset", "--cpu-list", "0", "sh", "-c", "while :; do :; done"]
+    hogs = [subprocess.Popen(hog) for _ in range(6)]
+    try:
+        time.sleep(0.2)
+        with pytest.raises(TransientError, match=r"started more than|off the schedule|further from"):
+            measure(threads=4, cps=500, duration_s=3.0)
+    finally:
+        for one in hogs:
+            one.kill()
+            one.wait()
+    assert broken_rules(tmp_path / "raw") & {"lateness_p99_us", "rate_error", "ks_excess"}
+
+
+def test_sipp_fails_the_certificate(measure: Measure, tmp_path: Path) -> None:
+    with pytest.raises(TransientError, match="coefficient of variation"):
+        measure(threads=4, cps=1000, duration_s=2.0, generator="sipp", law="constant")
+    assert "cv_error" in broken_rules(tmp_path / "raw")
