@@ -46,7 +46,14 @@ class Balance:
 
 @dataclass(frozen=True)
 class Ledger:
-    """Both directions, and what the interfaces of all hosts say they dropped."""
+    """Both directions, and what the interfaces of all hosts say they dropped.
+
+    Attributes
+    ----------
+    link_drops
+        The `drop` columns of all interfaces, and SndbufErrors: what a sender's own queueing discipline
+        refused is not in its OutDatagrams.
+    """
 
     to_sps: Balance
     from_sps: Balance
@@ -77,7 +84,7 @@ def balance(snapshots: Snapshots) -> Ledger:
     return Ledger(
         to_sps=_balance(agents, [udp["sps"]]),
         from_sps=_balance([udp["sps"]], agents),
-        link_drops=sum(_link_drops(snapshots, role) for role in udp),
+        link_drops=sum(_link_drops(snapshots, role) + udp[role]["SndbufErrors"] for role in udp),
     )
 
 
