@@ -18,6 +18,8 @@ reproduce: .venv/ready
 test: .venv/ready
 	@$(BIN)/fab provision --tests
 	$(BIN)/pytest
+	$(MAKE) -C hardware/probe test
+	$(MAKE) -C hardware/generator test fuzz
 
 bench: .venv/ready
 	@$(BIN)/fab provision
@@ -29,6 +31,7 @@ lint: .venv/ready
 	$(BIN)/mypy
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(MAKE) -C hardware/probe format-check
+	$(MAKE) -C hardware/generator format-check
 
 format: .venv/ready
 	$(BIN)/ruff check --fix

@@ -162,11 +162,11 @@ def arrivals(summary: xr.Dataset) -> Table:
         cells = [
             number(scale * float(summary[name].sel(place).max())) for name, scale in worst.values()
         ]
-        counted = ", ".join(f"{found.count(grade)} {grade}" for grade in dict.fromkeys(found))
+        counted = ", ".join(f"{found.count(grade)}\u00a0{grade}" for grade in dict.fromkeys(found))
         rows.append((*point, *cells, counted))
     return Table(
         identity="table-arrivals",
-        header=("SUT", "mode", "cores", "threads", "cps", *worst, "verdicts"),
+        header=("SUT", "mode", "cores", "threads", "cps", *worst, "verdicts\u00a0of\u00a0runs"),
         rows=tuple(rows),
         none="no run was measured",
         caption="Arrival certificates: of each point's runs the largest value, and their verdicts.",

@@ -1,0 +1,123 @@
+"""How calls arrive without a proxy: sipload and SIPp, in one session on the embedded testbed.
+
+The client is on the UAC (CPU 0), the server in the SPS's place (CPU 1), one link apart. Printed: the arrival
+certificate at 2,000 cps over 20 s (exponential for sipload; SIPp knows only its own fixed rate, so it is held
+against the exponential law that the studies need), and the highest rate at which every call completes
+without a retransmission or a drop.
+"""
+
+import dataclasses
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from sipsched.certificate import Certificate, certify
+from sipsched.config import Load, load_config
+from sipsched.generator import CallStatistics, Generator, Sipload, Sipp
+from sipsched.testbed import Host, Hosts, Process, load_testbed, native_folder, open_hosts
+
+RATE_CPS = 2000
+SECONDS = 20
+CLEAN_SECONDS = 3
+CLEAN_RATES = (10_000, 12_000, 15_000, 18_000, 22_000, 26_000, 32_000, 40_000, 50_000, 60_000)
+SINK = """
+import socket, struct, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+s.setsockopt(socket.SOL_SOCKET, 35, 1)
+s.bind((sys.argv[1], int(sys.argv[2])))
+s.settimeout(5)
+with open(sys.argv[3], "wb", buffering=0) as out:
+    while True:
+        data, control, _, _ = s.recvmsg(64, 64)
+        if data.startswith(b"INVITE"):
+            seconds, ns = struct.unpack("qq", control[0][2][:16])
+            out.write(struct.pack("q", seconds * 10**9 + ns))
+"""
+"""Takes INVITEs, answers nothing, notes the kernel's receive time stamps (SO_TIMESTAMPNS = 35)."""
+
+
+def show(name: str, found: Certificate) -> None:
+    print(
+        f"{name}: KS {found.ks_distance:.4f}, CV {found.cv:.3f}, "
+        f"variance/mean at 1 ms {found.variance_to_mean[0]:.3f}, "
+        f"lateness p50 {found.lateness_p50_us:.1f} p99 {found.lateness_p99_us:.0f} µs, "
+        f"{found.arrivals} calls, {found.achieved_cps:.1f} cps",
+        flush=True,
+    )
+
+
+def sipload_server(sps: Host) -> Process:
+    program = str(native_folder(sps.base, "generator") / "sipload")
+    local = f"{sps.spec.sip_address}:{sps.spec.sip_port}"
+    report = str(sps.workdir / "bench-uas.json")
+    argv = [program, "uas", "--local", local, "--report", report, "--spin-us", "always"]
+    return sps.start("bench", argv, cpus=sps.spec.cpus, limit_s=120)
+
+
+def certificates(hosts: Hosts, load: Load, folder: Path) -> None:
+    sps = hosts.sps
+    calls = RATE_CPS * SECONDS
+    server = sipload_server(sps)
+    Sipload().offer(hosts, load, "bench", calls, RATE_CPS, seed=1)
+    sps.stop(server)
+    Sipload().fetch(hosts, "bench", folder)
+    starts = Sipload().starts(folder, "bench")
+    assert starts is not None
+    show("sipload", certify(starts.actual_ns, RATE_CPS, "exponential", starts.intended_ns))
+
+    times = sps.workdir / "bench-invites.bin"
+    address = [sps.spec.sip_address, str(sps.spec.sip_port)]
+    argv = [sys.executable, "-c", SINK, *address, str(times)]
+    sink = sps.start("bench", argv, cpus=sps.spec.cpus, limit_s=120)
+    silent = dataclasses.replace(load, retransmissions=False, drain_s=0.5)
+    Sipp().offer(hosts, silent, "bench", calls, RATE_CPS, seed=0)
+    sps.stop(sink)
+    sps.get_file(times, folder / "invites.bin")
+    arrived = np.fromfile(folder / "invites.bin", "<i8")
+    show("SIPp (INVITEs as they arrive)", certify(arrived, RATE_CPS, "exponential"))
+
+
+def is_clean(done: CallStatistics, cps: int) -> bool:
+    return (
+        done.calls_completed == done.calls_offered
+        and done.retransmissions == 0
+        and not done.socket_drops
+        and abs(done.achieved_cps / cps - 1) < 0.03
+    )
+
+
+def highest_clean_rate(hosts: Hosts, load: Load, name: str, generator: Generator) -> int:
+    best = 0
+    for cps in CLEAN_RATES:
+        server = (
+            sipload_server(hosts.sps)
+            if name == "sipload"
+            else generator.start_server(hosts.sps, load, 120)
+        )
+        done = generator.offer(hosts, load, "bench", cps * CLEAN_SECONDS, cps, seed=1)
+        hosts.sps.stop(server)
+        if not is_clean(done, cps):
+            break
+        best = cps
+    return best
+
+
+def main() -> None:
+    load = dataclasses.replace(
+        load_config().load, ring_time_ms=0, hold_time_ms=0, law="exponential", drain_s=1.5
+    )
+    with tempfile.TemporaryDirectory() as folder, open_hosts(load_testbed("local")) as hosts:
+        for host in hosts.all:
+            host.stop_strays()
+        certificates(hosts, load, Path(folder))
+        ours = highest_clean_rate(hosts, load, "sipload", Sipload())
+        theirs = highest_clean_rate(hosts, load, "sipp", Sipp())
+    ratio = f"{ours / theirs:.2f}" if theirs else "no clean rate of SIPp"
+    print(f"highest clean rate: sipload {ours} cps, SIPp {theirs} cps, ratio {ratio}")
+
+
+if __name__ == "__main__":
+    main()
