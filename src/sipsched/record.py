@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,23 @@ REASON_FILE = "failure.txt"
 def is_recorded(raw: Path, run: Run) -> bool:
     """Tell whether a run has a finished record."""
     return (raw / run.path / RUN_FILE).is_file()
+
+
+def failed_attempts(raw: Path, runs: Iterable[Run]) -> list[tuple[str, str]]:
+    """List what was kept of attempts that do not count.
+
+    Returns
+    -------
+    list of (str, str)
+        The run as a person would say it, and the reason; empty text where the disk took none.
+    """
+    found = []
+    for run in runs:
+        place = raw / run.path
+        for folder in sorted(place.parent.glob(f"{place.name}.failed-*")):
+            reason = folder / REASON_FILE
+            found.append((str(run), reason.read_text().strip() if reason.is_file() else ""))
+    return found
 
 
 @dataclass(frozen=True)

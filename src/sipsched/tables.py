@@ -159,9 +159,8 @@ def arrivals(summary: xr.Dataset) -> Table:
             "threads": int(threads),
             "cps": int(cps),
         }
-        cells = [
-            number(scale * float(summary[name].sel(place).max())) for name, scale in worst.values()
-        ]
+        largest = [scale * float(summary[name].sel(place).max()) for name, scale in worst.values()]
+        cells = ["n/a" if np.isnan(value) else number(value) for value in largest]
         counted = ", ".join(f"{found.count(grade)}\u00a0{grade}" for grade in dict.fromkeys(found))
         rows.append((*point, *cells, counted))
     return Table(
@@ -170,6 +169,22 @@ def arrivals(summary: xr.Dataset) -> Table:
         rows=tuple(rows),
         none="no run was measured",
         caption="Arrival certificates: of each point's runs the largest value, and their verdicts.",
+        provenance=provenance(summary),
+    )
+
+
+def attempts(summary: xr.Dataset) -> Table:
+    """List the attempts that were kept apart and measured again, and why."""
+    rows = [tuple(row) for row in json.loads(summary.attrs.get("failed_attempts", "[]"))]
+    more = len(rows) - MAX_RUNS_LISTED
+    if more > 0:
+        rows = [*rows[:MAX_RUNS_LISTED], (f"and {more} more", "")]
+    return Table(
+        identity="table-attempts",
+        header=("run", "why it does not count"),
+        rows=tuple(rows),
+        none="none: every attempt at a run counted",
+        caption=f"Attempts that do not count, kept beside the record: {len(rows)}.",
         provenance=provenance(summary),
     )
 

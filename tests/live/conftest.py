@@ -1,6 +1,7 @@
 """Tests on the embedded testbed: real proxy, real sockets, real eBPF. They need root and `fab provision`."""
 
 import dataclasses
+import math
 import os
 import platform
 import shutil
@@ -12,6 +13,7 @@ import pytest
 
 from sipsched import acquisition, config
 from sipsched.testbed import Testbed, load_testbed, local
+from sipsched.verdict import Limits
 
 Measure = Callable[..., Path]
 
@@ -31,9 +33,15 @@ def live_machine() -> None:
         pytest.skip(f"not installed: {', '.join(missing)}; run: fab provision")
 
 
+TIMING_RULES = (
+    *("rate_error", "ks_excess", "cv_error", "lateness_p99_us"),
+    *("generator_cpu_share", "steal_share"),
+)
+
+
 @pytest.fixture(scope="session")
 def campaign() -> config.Config:
-    """Short runs, no warm-up: what is checked here are counts, not times."""
+    """Short runs with little warm-up."""
     whole = config.load_config()
     return dataclasses.replace(
         whole, load=dataclasses.replace(whole.load, duration_s=5.0, warmup_s=0.2)
@@ -48,7 +56,11 @@ def testbed(live_machine: None) -> Iterator[Testbed]:
 
 @pytest.fixture
 def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measure:
-    """Measure a run into a folder of this test."""
+    """Measure a run into a folder of this test.
+
+    What is checked are counts; the machine of the test may be busy with something else. So the
+    verdict's rules on timing apply only where `timing` asks for them.
+    """
 
     def measure_one(
         sut: str = "kamailio-udp",
@@ -57,10 +69,15 @@ def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measur
         rep: int = 1,
         bed: Testbed = testbed,
         probe: str = "auto",
+        timing: bool = False,
         **load: Any,
     ) -> Path:
+        tolerant = dict.fromkeys(() if timing else TIMING_RULES, Limits(math.inf, math.inf))
         settings = dataclasses.replace(
-            campaign, probe=probe, load=dataclasses.replace(campaign.load, **load)
+            campaign,
+            probe=probe,
+            load=dataclasses.replace(campaign.load, **load),
+            validity={**campaign.validity, **tolerant},
         )
         run = config.Run(bed.name, sut, "default", 1, threads, cps, rep)
         return acquisition.measure(run, settings, bed, tmp_path / "raw")

@@ -43,7 +43,7 @@ def test_a_clean_run_through_the_verdict(measure: Measure) -> None:
     }
     assert run["ledger"]["from_sps"]["residual"] == 0
     assert run["certificate"]["source"] == "calls"
-    assert run["certificate"]["rate_error"] < 0.01
+    assert run["certificate"]["arrivals"] == 2000
 
 
 def test_what_a_link_loses_is_the_residual_of_the_ledger(measure: Measure, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_cpu_hogs_beside_the_uac_make_it_late(measure: Measure, tmp_path: Path) 
         with pytest.raises(
             TransientError, match=r"started more than|off the schedule|further from"
         ):
-            measure(threads=4, cps=500, duration_s=3.0)
+            measure(threads=4, cps=500, duration_s=3.0, timing=True)
     finally:
         for one in hogs:
             one.kill()
@@ -93,5 +93,5 @@ def test_cpu_hogs_beside_the_uac_make_it_late(measure: Measure, tmp_path: Path) 
 
 def test_sipp_fails_the_certificate(measure: Measure, tmp_path: Path) -> None:
     with pytest.raises(TransientError, match="coefficient of variation"):
-        measure(threads=4, cps=1000, duration_s=2.0, generator="sipp", law="constant")
+        measure(threads=4, cps=1000, duration_s=2.0, generator="sipp", law="constant", timing=True)
     assert "cv_error" in broken_rules(tmp_path / "raw")

@@ -80,7 +80,7 @@ def test_killed_run_leaves_nothing_and_the_next_one_works(
     local.take_down()
     raw = tmp_path / "raw"
     with subprocess.Popen([sys.executable, "-c", code, str(raw)]) as worker:
-        wait_for(lambda: any("uac.xml" in line for line in leftovers()), 15)
+        wait_for(lambda: any("sipload uac" in line for line in leftovers()), 15)
         os.kill(worker.pid, signal.SIGKILL)
     partial = list(raw.rglob("rep~1.partial"))
     assert len(partial) == 1

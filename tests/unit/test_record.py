@@ -9,7 +9,7 @@ import pytest
 
 from sipsched.config import Run
 from sipsched.errors import StableError
-from sipsched.record import UnfinishedRecord, is_recorded
+from sipsched.record import UnfinishedRecord, failed_attempts, is_recorded
 
 RUN = Run("local", "kamailio-udp", "default", 1, 2, 100, 1)
 
@@ -46,6 +46,16 @@ def test_failed_runs_are_numbered_and_keep_their_reason(tmp_path: Path) -> None:
     assert (folder / "rep~1.failed-1" / "failure.txt").read_text() == "first\n"
     assert (folder / "rep~1.failed-2" / "failure.txt").read_text() == "second\n"
     assert not is_recorded(tmp_path, RUN)
+
+
+def test_failed_attempts_are_listed_with_their_reasons(tmp_path: Path) -> None:
+    other = Run("local", "kamailio-udp", "default", 1, 2, 100, 11)
+    for run, reason in ((RUN, "the probe lost 3 records"), (other, "late")):
+        record = UnfinishedRecord.begin(tmp_path, run)
+        record.write("proxy.cfg", "")
+        record.fail(reason)
+    assert failed_attempts(tmp_path, [RUN]) == [(str(RUN), "the probe lost 3 records")]
+    assert failed_attempts(tmp_path, []) == []
 
 
 def test_what_a_killed_run_left_is_kept_as_failed(tmp_path: Path) -> None:

@@ -19,7 +19,14 @@ FIGURES = (
     "figure-distributions",
     "figure-load",
 )
-TABLES = ("table-points", "table-runs-not-counted", "table-columns-missing", "table-hosts")
+TABLES = (
+    "table-points",
+    "table-arrivals",
+    "table-attempts",
+    "table-runs-not-counted",
+    "table-columns-missing",
+    "table-hosts",
+)
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 FLAGS = (
     "--headless=new",

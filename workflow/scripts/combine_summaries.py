@@ -1,13 +1,14 @@
 """Join the summaries of a study's runs on one testbed."""
 
+import json
 from pathlib import Path
 
-from sipsched import config, scripting, summary
+from sipsched import config, record, scripting, summary
 
 with scripting.one_line_errors(snakemake.log[0]):
     study = config.parse_config(snakemake.config).studies[snakemake.wildcards.study]
-    combined = summary.combine(
-        [Path(path) for path in snakemake.input.summaries],
-        study.runs(snakemake.wildcards.testbed),
-    )
+    planned = study.runs(snakemake.wildcards.testbed)
+    combined = summary.combine([Path(path) for path in snakemake.input.summaries], planned)
+    attempts = record.failed_attempts(Path("raw"), planned)
+    combined.attrs["failed_attempts"] = json.dumps(attempts)
     summary.write(combined, Path(snakemake.output.summary))
