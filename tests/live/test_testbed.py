@@ -191,6 +191,7 @@ def test_full_disk_on_a_host_is_seen_before_the_load(
     mount = tmp_path / "small"
     mount.mkdir()
     native = testbed.workdir / "native"
+    (mount / "native").symlink_to(native)
     with open_hosts(testbed) as hosts:
         hosts.sps.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(mount)])
         hosts.sps.run(["ln", "-s", str(native), str(mount / "native")])
