@@ -135,6 +135,7 @@ class _Acquisition:
             self._mark("load_ended")
             self._silence(hosts, server)
             if not hosts.sps.is_running(proxy_process):
+                self._record_proxy_log(hosts.sps)
                 raise TransientError("the proxy ended during the run; its log is proxy.log")
             proxy_cpu_ns = hosts.sps.cpu_time_ns(proxy_process) - cpu_before_ns
             # its retransmissions would go on between the counters of one host and those of the next
@@ -146,7 +147,8 @@ class _Acquisition:
             for host, first, last in zip(hosts.all, before, after, strict=True)
         }
         self.record.write(COUNTERS_FILE, json.dumps(counters, indent=1))
-        log = self._fetch_files(hosts)
+        self.generator.fetch(hosts, "uac", self.record.folder)
+        log = self._record_proxy_log(hosts.sps)
         certificate = self._certificate(probe_report["mode"])
         self._mark("fetched")
         balanced = balance(counters)
@@ -335,10 +337,9 @@ class _Acquisition:
     def _counters(self, host: Host) -> dict[str, str]:
         return read_files(host, COUNTER_FILES)
 
-    def _fetch_files(self, hosts: Hosts) -> str:
-        """Copy logs and generator files into the record; the proxy's log comes back."""
-        self.generator.fetch(hosts, "uac", self.record.folder)
-        log = hosts.sps.run(["cat", str(hosts.sps.workdir / "proxy.log")], check=False).stdout
+    def _record_proxy_log(self, sps: Host) -> str:
+        """Copy the proxy's log into the record; its text comes back."""
+        log = sps.run(["cat", str(sps.workdir / "proxy.log")], check=False).stdout
         self.record.write("proxy.log", log)
         return log
 

@@ -29,7 +29,6 @@ DESCRIPTION_FILES = (
     "/sys/kernel/mm/transparent_hugepage/enabled",
     "/sys/kernel/security/lockdown",
 )
-SECTION = "==> {} <=="
 
 
 def read_files(host: Host, paths: tuple[str, ...]) -> dict[str, str]:

@@ -31,6 +31,11 @@ def leftovers() -> list[str]:
     return names + [line for line in listing.stdout.splitlines() if work in line]
 
 
+def running(pattern: str) -> bool:
+    """Tell whether a process has this in its command line."""
+    return subprocess.run(["pgrep", "-f", pattern], capture_output=True).returncode == 0
+
+
 def wait_for(condition: Any, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition() and time.monotonic() < deadline:
@@ -68,7 +73,7 @@ def test_second_user_is_refused(testbed: Testbed, measure: Measure) -> None:
 
 
 def test_killed_run_leaves_nothing_and_the_next_one_works(
-    testbed: Testbed, tmp_path: Path, measure: Measure, monkeypatch: Any
+    testbed: Testbed, tmp_path: Path, measure: Measure
 ) -> None:
     code = (
         "import sys, dataclasses; from pathlib import Path\n"
@@ -96,11 +101,29 @@ def test_killed_run_leaves_nothing_and_the_next_one_works(
 def test_strays_of_an_interrupted_run_are_ended_first(testbed: Testbed, measure: Measure) -> None:
     local.ensure_up(testbed)
     with open_hosts(testbed) as hosts:
-        argv = ["sh", "-c", "exec sleep 300"]
-        hosts.sps.start("proxy", argv, cpus=[0], limit_s=300)
+        hosts.sps.start("proxy", ["sleep", "299.25"], cpus=[0], limit_s=300)
+    assert running("sleep 299.25")
     measure(threads=2, cps=100, duration_s=1.0)
-    assert [line for line in leftovers() if "sleep 300" in line] == []
+    assert not running("sleep 299.25")
     local.take_down()
+
+
+def test_a_proxy_that_dies_fails_the_run_and_leaves_its_log(
+    up: None, testbed: Testbed, measure: Measure, tmp_path: Path
+) -> None:
+    pid_file = Path(testbed.workdir, "sps", "proxy.pid")
+
+    def kill_proxy() -> None:
+        wait_for(lambda: running("sipload uac .*uac.schedule"), 15)
+        subprocess.run(["pkill", "-KILL", "--parent", pid_file.read_text().strip()], check=True)
+
+    with ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(kill_proxy)
+        with pytest.raises(TransientError, match="the proxy ended during the run"):
+            measure(threads=2, cps=100, duration_s=2.0)
+        killed.result()
+    (failed,) = (tmp_path / "raw").rglob("rep~1.failed-1")
+    assert "Listening on" in (failed / "proxy.log").read_text()
 
 
 def test_an_inventory_of_ssh_hosts_goes_through_the_same_code(
@@ -157,7 +180,6 @@ def test_missing_program(
     up: None, measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     absent = dataclasses.replace(proxy.PROXIES["opensips"], program="no-such-proxy")
-    monkeypatch.setattr(proxy, "find_proxy", lambda sut: absent)
     monkeypatch.setattr(acquisition, "find_proxy", lambda sut: absent)
     monkeypatch.setattr(proxy.Proxy, "config_text", lambda *args: "")
     refused(measure, tmp_path / "raw", r"missing program: no-such-proxy", sut="opensips-udp")
