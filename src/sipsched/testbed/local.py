@@ -28,6 +28,7 @@ LOCK_FILE = PurePosixPath("/run/lock/sipsched.lock")
 IDLE_S = 30.0
 LOCK_PATIENCE_S = 5.0
 STOP_GRACE_S = 3.0
+START_PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -231,6 +232,12 @@ def _create(testbed: Testbed) -> None:
         sshd = ["/usr/sbin/sshd", "-f", str(config)]
         cpus = ",".join(map(str, testbed.sps.helper_cpus))
         _in_namespace(namespace.role, ["taskset", "--cpu-list", cpus, *sshd])
+    # sshd writes its process id only after its parent has returned
+    deadline = time.monotonic() + START_PATIENCE_S
+    while not is_up():
+        if time.monotonic() > deadline:
+            raise TransientError(f"testbed local: no sshd after {START_PATIENCE_S:g} s; run: fab up")
+        time.sleep(0.01)
 
 
 def _steer_receive_work(testbed: Testbed) -> None:
@@ -280,7 +287,8 @@ def _sshd_runs(role: str) -> bool:
     pid_file = STATE / f"{role}.sshd.pid"
     if not pid_file.exists():
         return False
-    comm = Path("/proc", pid_file.read_text().strip(), "comm")
+    pid = pid_file.read_text().strip()
+    comm = Path("/proc", pid or "none", "comm")
     return comm.exists() and comm.read_text().strip() == "sshd"
 
 
