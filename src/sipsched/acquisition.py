@@ -30,8 +30,9 @@ from sipsched.probe import (
 )
 from sipsched.proxy import allocation_failures, find_proxy
 from sipsched.record import COUNTERS_FILE, SCHEMA_VERSION, TRACE_FILE, UnfinishedRecord
+from sipsched.retransmissions import arrived, disagreement
 from sipsched.testbed import Host, Hosts, Process, Testbed, native_folder, open_hosts
-from sipsched.trace import Kind, read_trace
+from sipsched.trace import Kind, Mode, Trace, read_trace
 from sipsched.verdict import INVALID, judge
 
 START_TIMEOUT_S = 10
@@ -149,11 +150,14 @@ class _Acquisition:
         self.record.write(COUNTERS_FILE, json.dumps(counters, indent=1))
         self.generator.fetch(hosts, "uac", self.record.folder)
         log = self._record_proxy_log(hosts.sps)
-        certificate = self._certificate(probe_report["mode"])
+        trace = self._trace(probe_report["mode"])
+        certificate = self._certificate(trace)
+        requests = _compare_requests(statistics, trace, probe_report)
         self._mark("fetched")
         balanced = balance(counters)
         verdict = judge(
-            _numbers(statistics, certificate, balanced, probe_report, log, counters, settings),
+            _numbers(statistics, certificate, balanced, probe_report, log, counters, settings)
+            | {"retransmission_disagreement": requests["disagreement"]},
             self.validity,
         )
         return {
@@ -170,9 +174,10 @@ class _Acquisition:
             "load": {**vars(self.load), "calls": self.calls, "seed": self.seed},
             "generator": {
                 "version": descriptions["uac"]["versions"][self.load.generator],
-                **vars(statistics),
+                **without_requests(statistics),
             },
             "certificate": certificate,
+            "requests": requests,
             "proxy": {"cpu_ns": proxy_cpu_ns},
             "probe": probe_report,
             "hosts": descriptions,
@@ -343,15 +348,16 @@ class _Acquisition:
         self.record.write("proxy.log", log)
         return log
 
-    def _certificate(self, probe_mode: str) -> dict[str, Any] | None:
+    def _trace(self, probe_mode: str) -> Trace | None:
+        return None if probe_mode == "off" else read_trace(self.record.folder / TRACE_FILE)
+
+    def _certificate(self, trace: Trace | None) -> dict[str, Any] | None:
         """Certify the arrivals: from the generator's calls, else from the first INVITEs at the SPS."""
-        folder = self.record.folder
-        starts = self.generator.starts(folder, "uac")
+        starts = self.generator.starts(self.record.folder, "uac")
         if starts is not None:
             source, actual_ns, intended_ns = "calls", starts.actual_ns, starts.intended_ns
-        elif probe_mode != "off":
-            records = read_trace(folder / TRACE_FILE).records
-            invites = records[records["kind"] == Kind.INVITE]
+        elif trace is not None:
+            invites = trace.records[trace.records["kind"] == Kind.INVITE]
             _, first = np.unique(invites["call_id_hash"], return_index=True)
             source, actual_ns, intended_ns = "trace", invites["t_arr"][first].astype("i8"), None
         else:
@@ -394,6 +400,11 @@ def without_nan(numbers: Mapping[str, Any]) -> dict[str, Any]:
     return {name: plain(value) for name, value in numbers.items()}
 
 
+def without_requests(statistics: CallStatistics) -> dict[str, Any]:
+    """Give the statistics as run.json has them; requests stand beside those of the SPS."""
+    return {name: value for name, value in vars(statistics).items() if name != "requests"}
+
+
 def arrival_seed(run: Run) -> int:
     """Seed of a run's arrival schedule: the same for every mode, SUT and number of threads.
 
@@ -428,6 +439,25 @@ def _numbers(
         "probe_lost": probe["lost"] + probe.get("threads_untraced", 0),
         "steal_share": _steal_share(counters["sps"], settings["sps_cpus"]),
         "allocation_failures": len(allocation_failures(log)),
+    }
+
+
+def _compare_requests(
+    statistics: CallStatistics, trace: Trace | None, probe: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Compare first sends and retransmissions of requests, by method, at the UAC and at the SPS.
+
+    None where a side does not tell: SIPp gives one sum, and the preload library sees no refused datagram.
+    """
+    # ASSUME nothing is lost between UAC and SPS: the ledger and the links say so in the same run
+    sent = statistics.requests
+    reached = None if trace is None or trace.mode is Mode.PRELOAD else arrived(trace.records)
+    return {
+        "uac": sent and {method: vars(sends) for method, sends in sent.items()},
+        "sps": reached and {method: vars(sends) for method, sends in reached.items()},
+        "disagreement": disagreement(sent, reached, probe.get("refused_unseen", 0))
+        if sent is not None and reached is not None
+        else None,
     }
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from sipsched.config import Load
 from sipsched.errors import StableError
+from sipsched.retransmissions import REQUESTS, Sends
 from sipsched.templates import render
 from sipsched.testbed import Host, Hosts, Process, native_folder
 from sipsched.trace import decompress
@@ -71,6 +72,8 @@ class CallStatistics:
         CPU time over wall time of the client; None if it does not tell.
     socket_drops
         Datagrams that the client's full socket refused; None if it does not tell.
+    requests
+        What the client sent, by method; None if it does not tell them apart.
     """
 
     calls_offered: int
@@ -82,6 +85,7 @@ class CallStatistics:
     unexpected: int
     cpu_share: float | None = None
     socket_drops: int | None = None
+    requests: Mapping[str, Sends] | None = None
 
 
 @dataclass(frozen=True)
@@ -261,7 +265,7 @@ def read_sipload_report(text: str, source: str) -> CallStatistics:
     """
     try:
         report = json.loads(text)
-        calls, messages = report["calls"], report["messages"].values()
+        calls, messages = report["calls"], report["messages"]
         failed = ("timeout_invite", "timeout_bye", "rejected_invite", "rejected_bye")
         return CallStatistics(
             calls_offered=calls["offered"],
@@ -269,13 +273,21 @@ def read_sipload_report(text: str, source: str) -> CallStatistics:
             calls_completed=calls["completed"],
             calls_failed=sum(calls[name] for name in failed),
             achieved_cps=report["achieved_cps"],
-            retransmissions=sum(kind["sent_again"] for kind in messages),
-            unexpected=sum(kind["unexpected"] for kind in messages) + report["unparsable"],
+            retransmissions=sum(kind["sent_again"] for kind in messages.values()),
+            unexpected=sum(kind["unexpected"] for kind in messages.values()) + report["unparsable"],
             cpu_share=report["cpu_ns"] / report["wall_ns"],
             socket_drops=report["sockets"]["drops"],
+            requests={
+                kind.name: _sends(messages.get(kind.name, {"sent": 0, "sent_again": 0}))
+                for kind in REQUESTS
+            },
         )
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise StableError(f"{source}: not a complete sipload report: {error!r}") from error
+
+
+def _sends(counts: Mapping[str, int]) -> Sends:
+    return Sends(counts["sent"], counts["sent_again"])
 
 
 def read_calls(path: Path) -> npt.NDArray[Any]:

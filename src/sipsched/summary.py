@@ -11,6 +11,7 @@ import numpy.typing as npt
 import xarray as xr
 
 from sipsched import counters
+from sipsched.certificate import WINDOWS_MS, ks_p_value
 from sipsched.dataset import (
     FLAGS,
     INTERVALS,
@@ -24,7 +25,7 @@ from sipsched.dataset import (
 )
 from sipsched.errors import StableError
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 ALL = "all"
 TYPES = (ALL, *MESSAGE_TYPES)
@@ -47,11 +48,25 @@ RUN_LEVEL = {
     "so_rcvbuf": ("B", "effective SO_RCVBUF of the proxy's socket"),
     "steal_s": ("s", "time stolen from the CPUs of the SPS during the run, summed"),
     "ks_distance": ("1", "Kolmogorov-Smirnov distance of inter-arrival times to their law"),
+    "ks_p_value": ("1", "asymptotic p-value of that distance"),
     "cv": ("1", "coefficient of variation of inter-arrival times; 1 if exponential"),
-    "variance_to_mean_1ms": ("1", "variance over mean of starts in 1 ms; 1 if Poisson"),
+    **{
+        f"variance_to_mean_{window}ms": (
+            "1",
+            f"variance over mean of starts in {window} ms; 1 if Poisson",
+        )
+        for window in WINDOWS_MS
+    },
+    "lateness_p50_us": ("us", "median of start minus intended start"),
     "lateness_p99_us": ("us", "99th percentile of start minus intended start"),
+    "lateness_max_us": ("us", "largest start minus intended start"),
     "generator_cpu_share": ("1", "CPU time over wall time of the generator's client"),
+    "generator_drops": ("1", "datagrams that the sockets of UAC and UAS refused"),
+    "link_drops": ("1", "packets that the interfaces of all hosts dropped"),
     "ledger_residual": ("1", "datagrams sent and not accounted for, the larger of both directions"),
+    "requests_again_uac": ("1", "requests that the UAC sent again"),
+    "requests_again_sps": ("1", "requests that reached the SPS again, refused ones included"),
+    "clocksource": ("", "clock source of the SPS"),
     "grade": ("", "valid, suspect or invalid: the verdict of the run"),
     "valid": ("1", "1: the run counts; 0: it does not, see reasons"),
     "reasons": ("", "why the run does not count"),
@@ -236,7 +251,8 @@ def _run_level(
     probe = document["probe"]
     verdict = document.get("verdict", {})
     certificate = document.get("certificate") or {}
-    dispersion = certificate.get("variance_to_mean", [None])
+    dispersion = certificate.get("variance_to_mean", [None] * len(WINDOWS_MS))
+    requests = document.get("requests", {})
     ledger = document.get("ledger", {})
 
     def number(source: Mapping[str, Any], key: str) -> float:
@@ -259,10 +275,24 @@ def _run_level(
         "so_rcvbuf": number(document.get("settings", {}), "so_rcvbuf_bytes"),
         "steal_s": steal["after"] - steal["before"],
         "ks_distance": number(certificate, "ks_distance"),
+        "ks_p_value": _p_value(certificate),
         "cv": number(certificate, "cv"),
-        "variance_to_mean_1ms": np.nan if dispersion[0] is None else float(dispersion[0]),
-        "lateness_p99_us": number(certificate, "lateness_p99_us"),
+        **{
+            f"variance_to_mean_{window}ms": np.nan if ratio is None else float(ratio)
+            for window, ratio in zip(WINDOWS_MS, dispersion, strict=True)
+        },
+        **{
+            f"lateness_{which}_us": number(certificate, f"lateness_{which}_us")
+            for which in ("p50", "p99", "max")
+        },
         "generator_cpu_share": number(generator, "cpu_share"),
+        "generator_drops": np.nan
+        if not ledger
+        else float(ledger["from_sps"]["refused"] + ledger["from_sps"]["other_errors"]),
+        "link_drops": number(ledger, "link_drops"),
+        "requests_again_uac": _sent_again(requests.get("uac")),
+        "requests_again_sps": _sent_again(requests.get("sps")),
+        "clocksource": str(document["hosts"].get("sps", {}).get("clocksource", "unknown")),
         "ledger_residual": np.nan
         if not ledger
         else float(max(abs(ledger[way]["residual"]) for way in ("to_sps", "from_sps"))),
@@ -273,6 +303,15 @@ def _run_level(
         "kernel": str(document["hosts"].get("sps", {}).get("kernel", "unknown")),
         "started_at": str(document.get("started_at", "")),
     }
+
+
+def _p_value(certificate: Mapping[str, Any]) -> float:
+    distance = certificate.get("ks_distance")
+    return np.nan if distance is None else ks_p_value(distance, certificate["arrivals"] - 1)
+
+
+def _sent_again(requests: Mapping[str, Mapping[str, int]] | None) -> float:
+    return np.nan if requests is None else float(sum(sends["again"] for sends in requests.values()))
 
 
 def _described(ds: xr.Dataset) -> xr.Dataset:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from sipsched.certificate import WINDOWS_MS
 from sipsched.figures import (
     Table,
     Words,
@@ -35,6 +36,7 @@ PROBE_MODES = {
     "parts of K_rcv are not known.",
     "off": "No probe: counters only.",
 }
+POINT_HEADER = ("SUT", "mode", "cores", "threads", "cps")
 LONG_FACTS = ("files", "lscpu")
 """What a record says of a host at length; a reader of the report is served by the rest."""
 PACKAGES = ("sipsched", "numpy", "xarray", "netCDF4", "matplotlib", "papermill", "nbconvert")
@@ -137,40 +139,79 @@ def runs_not_counted(summary: xr.Dataset) -> Table:
 
 
 def arrivals(summary: xr.Dataset) -> Table:
-    """Show for each point whether the generator did its job: the certificates of its runs."""
-    worst = {
-        "KS distance": ("ks_distance", 1.0),
-        "CV": ("cv", 1.0),
-        "variance/mean at 1 ms": ("variance_to_mean_1ms", 1.0),
-        "lateness p99 (µs)": ("lateness_p99_us", 1.0),
-        "generator CPU (%)": ("generator_cpu_share", 100.0),
-        "ledger residual": ("ledger_residual", 1.0),
+    """Show for each point whether calls arrived on schedule: the certificates of its runs."""
+    columns = {
+        "KS distance": _largest(summary["ks_distance"]),
+        "KS p-value": _smallest(summary["ks_p_value"]),
+        "CV": _largest(summary["cv"]),
+        **{
+            f"variance/mean at {window} ms": _largest(summary[f"variance_to_mean_{window}ms"])
+            for window in WINDOWS_MS
+        },
+        **{
+            f"lateness {which} (µs)": _largest(summary[f"lateness_{which}_us"])
+            for which in ("p50", "p99", "max")
+        },
+        "generator CPU (%)": _largest(100 * summary["generator_cpu_share"]),
     }
-    grades: dict[tuple[str, ...], list[str]] = {}
+    return Table(
+        identity="table-arrivals",
+        header=(*POINT_HEADER, *columns, "verdicts\u00a0of\u00a0runs"),
+        rows=_rows_per_point(summary, columns),
+        none="no run was measured",
+        caption="Arrival certificates: of each point's runs the worst value, and their verdicts.",
+        provenance=provenance(summary),
+    )
+
+
+def accounts(summary: xr.Dataset) -> Table:
+    """Show for each point whether every datagram is accounted for."""
+    names = {
+        "drops at UAC and UAS": "generator_drops",
+        "link drops": "link_drops",
+        "records the probe lost": "lost_records",
+        "not accounted for": "ledger_residual",
+        "requests sent again by the UAC": "requests_again_uac",
+        "of these at the SPS": "requests_again_sps",
+        "stolen time (s)": "steal_s",
+    }
+    columns = {title: _largest(summary[name]) for title, name in names.items()}
+    return Table(
+        identity="table-accounts",
+        header=(*POINT_HEADER, *columns, "verdicts\u00a0of\u00a0runs"),
+        rows=_rows_per_point(summary, columns),
+        none="no run was measured",
+        caption="Drop ledgers: of each point's runs the largest value, and their verdicts. Requests "
+        "that reached the SPS again include those that its full socket refused.",
+        provenance=provenance(summary),
+    )
+
+
+def _largest(values: xr.DataArray) -> xr.DataArray:
+    return values.max("rep")
+
+
+def _smallest(values: xr.DataArray) -> xr.DataArray:
+    return values.min("rep")
+
+
+def _rows_per_point(
+    summary: xr.Dataset, columns: Mapping[str, xr.DataArray]
+) -> tuple[tuple[str, ...], ...]:
+    """Give a row for each point that has runs: the point, a cell a column, and the verdicts."""
+    grades: dict[tuple[Any, ...], list[str]] = {}
     for key, status in iterate_runs(summary):
         if status != MISSING:
-            point = tuple(str(value) for name, value in key.items() if name != "rep")
+            point = tuple(value for name, value in key.items() if name != "rep")
             grades.setdefault(point, []).append(str(summary["grade"].sel(key).item()))
     rows = []
     for point, found in grades.items():
-        sut, mode, cores, threads, cps = point
-        place = {"sut": sut, "mode": mode} | {
-            "cores": int(cores),
-            "threads": int(threads),
-            "cps": int(cps),
-        }
-        largest = [scale * float(summary[name].sel(place).max()) for name, scale in worst.values()]
-        cells = ["n/a" if np.isnan(value) else number(value) for value in largest]
+        place = dict(zip(("sut", "mode", "cores", "threads", "cps"), point, strict=True))
+        values = [float(column.sel(place)) for column in columns.values()]
+        cells = ["n/a" if np.isnan(value) else number(value) for value in values]
         counted = ", ".join(f"{found.count(grade)}\u00a0{grade}" for grade in dict.fromkeys(found))
-        rows.append((*point, *cells, counted))
-    return Table(
-        identity="table-arrivals",
-        header=("SUT", "mode", "cores", "threads", "cps", *worst, "verdicts\u00a0of\u00a0runs"),
-        rows=tuple(rows),
-        none="no run was measured",
-        caption="Arrival certificates: of each point's runs the largest value, and their verdicts.",
-        provenance=provenance(summary),
-    )
+        rows.append((*map(str, point), *cells, counted))
+    return tuple(rows)
 
 
 def attempts(summary: xr.Dataset) -> Table:

@@ -60,6 +60,8 @@ RULES: Mapping[str, str] = {
     "calls_not_started": "the generator did not start {value:.0f} of its calls",
     "link_drops": "interfaces dropped {value:.0f} packets",
     "ledger_residual": "{value:.0f} datagrams were sent and are not accounted for",
+    "retransmission_disagreement": "UAC and SPS tell first sends and retransmissions apart "
+    "differently for {value:.0f} requests",
     "probe_lost": "the probe lost {value:.0f} records",
     "steal_share": "{value:.1%} of the SPS's CPU time was stolen by the hypervisor",
     "allocation_failures": "the proxy's log tells of {value:.0f} failed allocations",

@@ -87,6 +87,25 @@ def test_overload_drops_and_the_kernel_and_the_probe_agree(measure: Measure) -> 
     assert float(reduced.pdr) > 0.01
 
 
+def test_past_the_knee_uac_and_sps_tell_the_same_retransmissions_apart(measure: Measure) -> None:
+    record = measure(threads=4, cps=3000, duration_s=4.0, drain_s=4.0)
+    run = json.loads((record / "run.json").read_text())
+    assert run["ledger"]["to_sps"]["residual"] == run["ledger"]["from_sps"]["residual"] == 0
+    requests = run["requests"]
+    assert requests["uac"]["INVITE"]["again"] > 100
+    assert requests["disagreement"] == 0
+    for method, sent in requests["uac"].items():
+        reached = requests["sps"][method]
+        assert sent["first"] + sent["again"] - run["probe"]["refused_unseen"] <= sum(
+            reached.values()
+        )
+    # messages.nc tells them apart too: those received, and those refused
+    ds = parsed(record)
+    again = dataset.MESSAGE_TYPES["retransmission"]
+    told = int((ds.message_type == again).sum() + (ds.drop_type == again).sum())
+    assert told >= sum(sends["again"] for sends in requests["sps"].values()) > 100
+
+
 def test_preload_fallback_says_what_is_missing(measure: Measure) -> None:
     record = measure(threads=4, cps=200, duration_s=2.0, probe="preload")
     ds = parsed(record)

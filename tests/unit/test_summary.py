@@ -101,7 +101,7 @@ def test_combine_refuses_what_does_not_belong(tmp_path):
         summary.combine([path, path], [run])
     with pytest.raises(StableError, match="expected runs planned on one testbed, found none"):
         summary.combine([], [])
-    with pytest.raises(StableError, match="expected 'sipsched run summary' version 2"):
+    with pytest.raises(StableError, match="expected 'sipsched run summary' version 3"):
         summary.combine([messages], [run])
     with pytest.raises(StableError, match="no such file"):
         summary.combine([tmp_path / "summary.nc"], [run])

@@ -236,7 +236,9 @@ def _create(testbed: Testbed) -> None:
     deadline = time.monotonic() + START_PATIENCE_S
     while not is_up():
         if time.monotonic() > deadline:
-            raise TransientError(f"testbed local: no sshd after {START_PATIENCE_S:g} s; run: fab up")
+            raise TransientError(
+                f"testbed local: no sshd after {START_PATIENCE_S:g} s; run: fab up"
+            )
         time.sleep(0.01)
 
 
