@@ -362,6 +362,7 @@ static bool write_report(const struct load *load, struct client *clients)
 		"  \"t0\": %" PRIu64 ",\n  \"t_first_start\": %" PRIu64 ",\n  \"t_last_start\": %" PRIu64
 		",\n  \"t_end\": %" PRIu64 ",\n",
 		load->t0_ns, starts.first_ns, starts.last_ns, load->end_ns);
+	report_scheduler(file);
 	report_usage(file, &load->usage);
 	report_calls(file, load, &starts);
 	report_sockets(file, &sockets);

@@ -40,6 +40,7 @@ struct options {
 	uint64_t linger_ns;
 	uint64_t spin_ns; /* UINT64_MAX: always */
 	int buffer_bytes;
+	int fifo; /* priority of SCHED_FIFO; 0: the policy it was started with */
 };
 
 extern volatile sig_atomic_t stop_asked; /* SIGINT or SIGTERM came */

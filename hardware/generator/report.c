@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/sock_diag.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -71,6 +72,11 @@ void report_usage(FILE *file, const struct usage *start)
 		"  \"wall_ns\": %" PRIu64 ",\n  \"cpu_ns\": %" PRIu64 ",\n  \"cpu_user_ns\": %" PRIu64
 		",\n  \"cpu_system_ns\": %" PRIu64 ",\n",
 		now.wall_ns - start->wall_ns, user_ns + system_ns, user_ns, system_ns);
+}
+
+void report_scheduler(FILE *file)
+{
+	fprintf(file, "  \"scheduler\": \"%s\",\n", sched_getscheduler(0) == SCHED_FIFO ? "fifo" : "other");
 }
 
 void report_sockets(FILE *file, const struct sockets *sockets)

@@ -37,6 +37,8 @@ void sockets_add(struct sockets *sum, int fd);
 /* Wall clock and CPU time of the process. */
 struct usage usage_now(void);
 void report_usage(FILE *file, const struct usage *start);
+/* The policy that the process runs under: "fifo" or "other". */
+void report_scheduler(FILE *file);
 void report_sockets(FILE *file, const struct sockets *sockets);
 void report_counts(FILE *file, const struct counts *counts);
 #endif

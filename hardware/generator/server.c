@@ -115,6 +115,7 @@ static bool write_report(const struct options *o, struct server *servers, int so
 		REPORT_VERSION, o->timing.reliable ? "tcp" : "udp");
 	fprintf(file, "  \"retransmissions\": %s,\n  \"threads\": %u,\n  \"t_end\": %" PRIu64 ",\n",
 		o->timing.retransmissions ? "true" : "false", o->threads, clock_ns());
+	report_scheduler(file);
 	report_usage(file, start);
 	fprintf(file,
 		"  \"calls\": {\"begun\": %" PRIu64 ", \"ended\": %" PRIu64 ", \"no_ack\": %" PRIu64

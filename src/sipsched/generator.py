@@ -22,6 +22,9 @@ SERVER_LOG = "uas"
 SOCKET_BUFFER_BYTES = 4_194_304
 """Of UAC and UAS; SIPp's default of 64 KiB drops."""
 
+FIFO_PRIORITY = 10
+"""Of sipload, where it may have one: on a shared CPU nothing else then delays a start."""
+
 SIPLOAD_SPARE_S = 5.0
 """Beyond the drain time, after which sipload ends by itself and writes its report."""
 
@@ -72,6 +75,8 @@ class CallStatistics:
         CPU time over wall time of the client; None if it does not tell.
     socket_drops
         Datagrams that the client's full socket refused; None if it does not tell.
+    scheduler
+        Policy that the client ran under: `fifo` or `other`; None if it does not tell.
     requests
         What the client sent, by method; None if it does not tell them apart.
     """
@@ -85,6 +90,7 @@ class CallStatistics:
     unexpected: int
     cpu_share: float | None = None
     socket_drops: int | None = None
+    scheduler: str | None = None
     requests: Mapping[str, Sends] | None = None
 
 
@@ -206,7 +212,7 @@ class Sipload:
         argv = [
             *(self._program(uas), "uas", "--local", f"{spec.sip_address}:{spec.sip_port}"),
             *("--report", str(uas.workdir / "uas.json"), "--ring-ms", str(load.ring_time_ms)),
-            *("--buffer-bytes", str(SOCKET_BUFFER_BYTES)),
+            *("--buffer-bytes", str(SOCKET_BUFFER_BYTES), "--fifo", str(FIFO_PRIORITY)),
             *("--retransmissions", "on" if load.retransmissions else "off"),
         ]
         return uas.start(SERVER_LOG, argv, cpus=spec.cpus, limit_s=limit_s)
@@ -230,7 +236,7 @@ class Sipload:
             *("--remote", f"{sps.sip_address}:{sps.sip_port}", "--schedule", str(schedule)),
             *("--calls-file", str(uac.workdir / f"{label}.calls"), "--report", str(report)),
             *("--hold-ms", str(load.hold_time_ms), "--drain-s", f"{load.drain_s:g}"),
-            *("--buffer-bytes", str(SOCKET_BUFFER_BYTES)),
+            *("--buffer-bytes", str(SOCKET_BUFFER_BYTES), "--fifo", str(FIFO_PRIORITY)),
             *("--retransmissions", "on" if load.retransmissions else "off"),
         ]
         longest_s = calls / cps + load.drain_s + SIPLOAD_SPARE_S
@@ -277,6 +283,7 @@ def read_sipload_report(text: str, source: str) -> CallStatistics:
             unexpected=sum(kind["unexpected"] for kind in messages.values()) + report["unparsable"],
             cpu_share=report["cpu_ns"] / report["wall_ns"],
             socket_drops=report["sockets"]["drops"],
+            scheduler=report["scheduler"],
             requests={
                 kind.name: _sends(messages.get(kind.name, {"sent": 0, "sent_again": 0}))
                 for kind in REQUESTS
