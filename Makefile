@@ -31,6 +31,7 @@ lint: .venv/ready
 	$(BIN)/mypy
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(MAKE) -C hardware/probe format-check
+	$(MAKE) -C hardware/scheduler format-check
 	$(MAKE) -C hardware/generator format-check
 
 format: .venv/ready

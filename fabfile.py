@@ -8,9 +8,11 @@ from typing import Any
 
 from fabric import task
 
+from sipsched.config import Run
 from sipsched.errors import SipschedError
 from sipsched.testbed import load_testbed, local, native_folder, open_hosts
 from sipsched.testbed.provision import provision as install
+from sipsched.tuning import modes_table
 
 
 def one_line_errors(action: Callable[..., None]) -> Callable[..., None]:
@@ -47,6 +49,17 @@ def down(_):
 def provision(_, testbed="local", tests=False):
     """Install the packages that a testbed's hosts need and build the native parts on its SPS."""
     install(load_testbed(testbed), tests=tests)
+
+
+@task
+@one_line_errors
+def modes(_, testbed="local", cores=1, threads=8):
+    """Print each mode's settings at a point, and where they go on the SPS of a testbed."""
+    bed = load_testbed(testbed)
+    bed.check_points([Run(testbed, "any", "default", int(cores), int(threads), 1, 1)])
+    with open_hosts(bed) as hosts:
+        for line in modes_table(hosts.sps, int(cores), int(threads)):
+            print(line)
 
 
 @task

@@ -5,10 +5,11 @@ import math
 import shutil
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,6 +22,7 @@ from sipsched.errors import SipschedError, StableError, TransientError
 from sipsched.generator import CallStatistics, Generator, Sipload, Sipp
 from sipsched.hoststate import COUNTER_FILES, describe, read_files
 from sipsched.ledger import Ledger, Snapshots, balance
+from sipsched.modes import find_mode, load_modes
 from sipsched.probe import (
     TRACE_BYTES_PER_CALL,
     BpfProbe,
@@ -33,6 +35,7 @@ from sipsched.record import COUNTERS_FILE, SCHEMA_VERSION, TRACE_FILE, Unfinishe
 from sipsched.retransmissions import arrived, disagreement
 from sipsched.testbed import Host, Hosts, Process, Testbed, native_folder, open_hosts
 from sipsched.trace import Kind, Mode, Trace, read_trace
+from sipsched.tuning import Tuned, read_task_slices, task_slice_prefix, tuned
 from sipsched.verdict import INVALID, judge
 
 START_TIMEOUT_S = 10
@@ -101,6 +104,7 @@ class _Acquisition:
         self.testbed = testbed
         self.record = record
         self.proxy = find_proxy(sut)
+        self.mode = find_mode(run.mode, load_modes())
         self.generator = GENERATORS[config.load.generator]
         self.calls = call_count(run, config.load)
         self.seed = arrival_seed(run)
@@ -120,10 +124,15 @@ class _Acquisition:
 
     def _perform_on(self, hosts: Hosts) -> dict[str, Any]:
         self._each(hosts, self._check_host)
-        descriptions = dict(
-            zip(("uac", "sps", "uas"), self._each(hosts, self._describe), strict=True)
-        )
-        with self._servers(hosts) as (server, proxy_process, probe):
+        with (
+            tuned(hosts.sps, self.testbed, self.mode, self.run.cores, self.run.threads) as state,
+            self._servers(hosts, state) as (server, proxy_process, probe),
+        ):
+            self._mark("servers_ready")
+            read_task_slices(state, hosts.sps, proxy_process, self.proxy.program)
+            descriptions = dict(
+                zip(("uac", "sps", "uas"), self._each(hosts, self._describe), strict=True)
+            )
             settings = self._read_settings(hosts.sps)
             server = self._warm_up(hosts, server)
             probe.begin()
@@ -157,7 +166,10 @@ class _Acquisition:
         balanced = balance(counters)
         verdict = judge(
             _numbers(statistics, certificate, balanced, probe_report, log, counters, settings)
-            | {"retransmission_disagreement": requests["disagreement"]},
+            | {
+                "retransmission_disagreement": requests["disagreement"],
+                "settings_unlike_asked": state.unlike_asked,
+            },
             self.validity,
         )
         return {
@@ -182,6 +194,8 @@ class _Acquisition:
             "probe": probe_report,
             "hosts": descriptions,
             "settings": settings,
+            "scheduler": state.describe(),
+            "layout": state.layout.describe(),
             "ledger": {
                 "to_sps": {**vars(balanced.to_sps), "residual": balanced.to_sps.residual},
                 "from_sps": {**vars(balanced.from_sps), "residual": balanced.from_sps.residual},
@@ -224,7 +238,7 @@ class _Acquisition:
         return server
 
     @contextmanager
-    def _servers(self, hosts: Hosts) -> Iterator[Any]:
+    def _servers(self, hosts: Hosts, state: Tuned) -> Iterator[Any]:
         """UAS, probe and proxy, running while the block does."""
         sps = hosts.sps
         config_file = sps.workdir / "proxy.cfg"
@@ -235,20 +249,22 @@ class _Acquisition:
             stack.callback(sps.stop_strays)
             stack.callback(hosts.uas.stop_strays)
             server = self._start_server(hosts.uas)
-            proxy_process, probe = self._start_probed_proxy(sps, config_file)
-            self._mark("servers_ready")
+            start = partial(self._start_proxy, sps, config_file, task_slice_prefix(state, sps))
+            proxy_process, probe = self._start_probed_proxy(sps, start)
             yield server, proxy_process, probe
 
-    def _start_probed_proxy(self, sps: Host, config_file: PurePosixPath) -> tuple[Process, Probe]:
+    def _start_probed_proxy(
+        self, sps: Host, start: Callable[[Mapping[str, str]], Process]
+    ) -> tuple[Process, Probe]:
         """Start the proxy, then the probe, which has to find its workers.
 
         A library that is preloaded has to be there first: where BPF is refused, the proxy starts again.
         """
         if self.probe_wanted == "off":
-            return self._start_proxy(sps, config_file, {}), NoProbe()
+            return start({}), NoProbe()
         reason = "asked for"
         if self.probe_wanted != "preload":
-            process = self._start_proxy(sps, config_file, {})
+            process = start({})
             try:
                 return process, BpfProbe.start(
                     sps, self.proxy.program, self.probe_wanted, self.limit_s
@@ -259,14 +275,18 @@ class _Acquisition:
                 reason = str(error)
                 sps.stop(process)
         preload = PreloadProbe(sps, reason)
-        return self._start_proxy(sps, config_file, preload.environment()), preload
+        return start(preload.environment()), preload
 
     def _start_proxy(
-        self, sps: Host, config_file: PurePosixPath, environment: Mapping[str, str]
+        self,
+        sps: Host,
+        config_file: PurePosixPath,
+        prefix: Sequence[str],
+        environment: Mapping[str, str],
     ) -> Process:
         process = sps.start(
             "proxy",
-            self.proxy.command(self.sut, config_file, sps.workdir),
+            [*prefix, *self.proxy.command(self.sut, config_file, sps.workdir)],
             cpus=sps.spec.cpus[: self.run.cores],
             limit_s=self.limit_s,
             environment=environment,
@@ -298,8 +318,13 @@ class _Acquisition:
         role = host.spec.role
         own = (self.proxy.program,) if role == "sps" else self.generator.programs(host)
         host.require_programs((*own, *HOST_PROGRAMS))
-        if role == "sps" and self.probe_wanted != "off":
-            host.require_programs((str(native_folder(host.base, "probe") / "sipprobe"),))
+        if role == "sps":
+            built = {"scheduler": "taskslice"}
+            if self.probe_wanted != "off":
+                built["probe"] = "sipprobe"
+            host.require_programs(
+                [str(native_folder(host.base, part) / name) for part, name in built.items()]
+            )
         port = host.spec.sip_port
         users = host.run(["ss", "-Hlunp", f"sport = :{port}"]).stdout.strip()
         if users:
@@ -330,7 +355,6 @@ class _Acquisition:
             (
                 "/proc/sys/net/core/rmem_default",
                 "/proc/sys/net/core/rmem_max",
-                "/proc/sys/kernel/sched_autogroup_enabled",
             ),
         )
         return {

@@ -70,6 +70,8 @@ RUN_LEVEL = {
     "grade": ("", "valid, suspect or invalid: the verdict of the run"),
     "valid": ("1", "1: the run counts; 0: it does not, see reasons"),
     "reasons": ("", "why the run does not count"),
+    "mode_label": ("", "name of the mode as it was on this kernel"),
+    "scheduler_family": ("", "CFS or EEVDF, and where the kernel keeps the settings"),
     "probe_mode": ("", "exact, tracepoint, preload or off"),
     "kernel": ("", "kernel release of the SPS"),
     "started_at": ("", "UTC, ISO 8601"),
@@ -253,6 +255,7 @@ def _run_level(
     certificate = document.get("certificate") or {}
     dispersion = certificate.get("variance_to_mean", [None] * len(WINDOWS_MS))
     requests = document.get("requests", {})
+    scheduler = document.get("scheduler", {})
     ledger = document.get("ledger", {})
 
     def number(source: Mapping[str, Any], key: str) -> float:
@@ -299,6 +302,8 @@ def _run_level(
         "grade": str(verdict.get("grade", "unknown")),
         "valid": float(bool(verdict.get("valid", False))),
         "reasons": "; ".join(verdict.get("reasons", ["run.json holds no verdict"])),
+        "mode_label": str(scheduler.get("label", document["run"]["mode"])),
+        "scheduler_family": str(scheduler.get("family", "unknown")),
         "probe_mode": str(probe.get("mode", "unknown")),
         "kernel": str(document["hosts"].get("sps", {}).get("kernel", "unknown")),
         "started_at": str(document.get("started_at", "")),

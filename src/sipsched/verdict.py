@@ -63,6 +63,7 @@ RULES: Mapping[str, str] = {
     "retransmission_disagreement": "UAC and SPS tell first sends and retransmissions apart "
     "differently for {value:.0f} requests",
     "probe_lost": "the probe lost {value:.0f} records",
+    "settings_unlike_asked": "{value:.0f} scheduler settings do not read back as they were written",
     "steal_share": "{value:.1%} of the SPS's CPU time was stolen by the hypervisor",
     "allocation_failures": "the proxy's log tells of {value:.0f} failed allocations",
 }

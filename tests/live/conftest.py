@@ -70,6 +70,7 @@ def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measur
         bed: Testbed = testbed,
         probe: str = "auto",
         timing: bool = False,
+        mode: str = "default",
         **load: Any,
     ) -> Path:
         tolerant = dict.fromkeys(() if timing else TIMING_RULES, Limits(math.inf, math.inf))
@@ -79,7 +80,7 @@ def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measur
             load=dataclasses.replace(campaign.load, **load),
             validity={**campaign.validity, **tolerant},
         )
-        run = config.Run(bed.name, sut, "default", 1, threads, cps, rep)
+        run = config.Run(bed.name, sut, mode, 1, threads, cps, rep)
         return acquisition.measure(run, settings, bed, tmp_path / "raw")
 
     return measure_one

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import start_run, wait_for
 
 from sipsched import acquisition, config, proxy, record
 from sipsched.errors import SipschedError, StableError, TransientError
@@ -34,13 +35,6 @@ def leftovers() -> list[str]:
 def running(pattern: str) -> bool:
     """Tell whether a process has this in its command line."""
     return subprocess.run(["pgrep", "-f", pattern], capture_output=True).returncode == 0
-
-
-def wait_for(condition: Any, timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert condition()
 
 
 def test_down_leaves_nothing(testbed: Testbed) -> None:
@@ -75,16 +69,9 @@ def test_second_user_is_refused(testbed: Testbed, measure: Measure) -> None:
 def test_killed_run_leaves_nothing_and_the_next_one_works(
     testbed: Testbed, tmp_path: Path, measure: Measure
 ) -> None:
-    code = (
-        "import sys, dataclasses; from pathlib import Path\n"
-        "from sipsched import acquisition, config; from sipsched.testbed import load_testbed, local\n"
-        "local.IDLE_S = 1.0\n"
-        "run = config.Run('local', 'kamailio-udp', 'default', 1, 2, 100, 1)\n"
-        "acquisition.measure(run, config.load_config(), load_testbed('local'), Path(sys.argv[1]))\n"
-    )
     local.take_down()
     raw = tmp_path / "raw"
-    with subprocess.Popen([sys.executable, "-c", code, str(raw)]) as worker:
+    with start_run(raw, idle_s=1.0) as worker:
         wait_for(lambda: any("sipload uac" in line for line in leftovers()), 15)
         os.kill(worker.pid, signal.SIGKILL)
     partial = list(raw.rglob("rep~1.partial"))

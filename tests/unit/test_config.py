@@ -51,7 +51,7 @@ def test_a_run_that_two_studies_ask_for_is_listed_once(document: dict[str, Any])
             r"load_sweep.cores\[0\] must be bigger than or equal to 1, found 0",
         ),
         (("studies", "load_sweep", "suts"), ["asterisk-udp"], "'asterisk-udp' is not defined"),
-        (("studies", "load_sweep", "modes"), ["turbo"], "must be one of .*found 'turbo'"),
+        (("studies", "load_sweep", "modes"), ["Turbo"], "must match pattern .*found 'Turbo'"),
         (("testbeds",), [], "testbeds must contain at least 1 items"),
     ],
 )

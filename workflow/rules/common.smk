@@ -2,7 +2,7 @@
 import gc
 
 from sipsched import config as settings
-from sipsched import dataset, record, scripting, summary
+from sipsched import dataset, modes, record, scripting, summary
 from sipsched import testbed as testbeds
 
 # a third of the time to build a large DAG is garbage collection (9.4 s to 6.6 s at 18,000 jobs)
@@ -16,6 +16,7 @@ with scripting.one_line_errors():
     }
     for bed in TESTBEDS.values():
         bed.check_points(CAMPAIGN.runs(bed.name))
+    modes.check({run.mode for run in CAMPAIGN.runs()})
 
 # where the controller is the machine that measures, nothing else of ours runs beside a measurement
 MEASURE_THREADS = {

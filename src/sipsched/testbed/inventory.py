@@ -1,12 +1,15 @@
 """Testbed files: which hosts there are and what is known of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from sipsched.config import TESTBEDS, Run, read_yaml, validate
 from sipsched.errors import StableError
 
+UNDO_FILE = PurePosixPath("/run/sipsched/undo.sh")
+"""On the SPS while its settings are changed: brings them back. What a reboot forgets, it forgets too."""
 ROLES = ("uac", "sps", "uas")
 
 
@@ -36,6 +39,35 @@ class HostSpec:
 
 
 @dataclass(frozen=True)
+class Tuning:
+    """What a run may change on the SPS, and restores when it ends.
+
+    Attributes
+    ----------
+    cores_by
+        `cpuset`: the proxy is held to its CPUs; `hotplug`: all others but the helpers go offline.
+    quiet
+        Of autogroup, governor, turbo, numa_balancing and irqbalance those that may be stilled.
+    interrupt_cpus, service_cpus
+        CPUs for interrupts and for the system's services; empty: left where they are.
+    receive_interfaces, receive_cpus
+        Interfaces whose receive work is steered (RPS), and the CPUs it goes to.
+    """
+
+    cores_by: str = "cpuset"
+    quiet: tuple[str, ...] = ()
+    interrupt_cpus: tuple[int, ...] = ()
+    service_cpus: tuple[int, ...] = ()
+    receive_interfaces: tuple[str, ...] = ()
+    receive_cpus: tuple[int, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything but the cores may be changed."""
+        return bool(self.quiet or self.interrupt_cpus or self.receive_interfaces)
+
+
+@dataclass(frozen=True)
 class Testbed:
     """Three hosts, and the words that label every figure measured on them."""
 
@@ -47,6 +79,7 @@ class Testbed:
     uac: HostSpec
     sps: HostSpec
     uas: HostSpec
+    tuning: Tuning = Tuning()
 
     @property
     def hosts(self) -> tuple[HostSpec, HostSpec, HostSpec]:
@@ -108,4 +141,12 @@ def load_testbed(name: str, folder: Path = TESTBEDS) -> Testbed:
         uac=hosts["uac"],
         sps=hosts["sps"],
         uas=hosts["uas"],
+        tuning=_tuning(document.get("tuning", {})),
     )
+
+
+def _tuning(body: Mapping[str, Any]) -> Tuning:
+    values: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in body.items()
+    }
+    return Tuning(**values)

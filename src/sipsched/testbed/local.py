@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from sipsched.errors import StableError, TransientError
-from sipsched.testbed.inventory import Testbed
+from sipsched.testbed.inventory import UNDO_FILE, Testbed
 
 STATE = Path("/run/sipsched/local")
 LOCK_FILE = PurePosixPath("/run/lock/sipsched.lock")
@@ -267,6 +267,9 @@ def _remove() -> None:
             _ip_root(f"link delete {namespace.link}")
     for namespace in present:
         _run(["ip", "netns", "delete", namespace.name])
+    if Path(UNDO_FILE).exists():
+        _run(["sh", str(UNDO_FILE)])
+        Path(UNDO_FILE).unlink()
     shutil.rmtree(STATE, ignore_errors=True)
 
 

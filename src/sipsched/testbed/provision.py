@@ -117,9 +117,14 @@ def _say_installed(where: str, output: str, say: Callable[[str], None]) -> None:
 
 
 def _build_native(hosts: Hosts, say: Callable[[str], None]) -> None:
-    """Build the probe on the SPS, for its kernel, and the generator on the agents."""
-    for host in hosts.all:
-        part = "probe" if host.spec.role == "sps" else "generator"
+    """Build what sets slices and the probe on the SPS, for its kernel, and the generator on the agents."""
+    parts = (
+        (hosts.uac, "generator"),
+        (hosts.sps, "scheduler"),
+        (hosts.sps, "probe"),
+        (hosts.uas, "generator"),
+    )
+    for host, part in parts:
         folder = native_folder(host.base, part)
         host.run(["mkdir", "-p", str(folder)])
         there = host.shell(f"sha256sum {folder}/* 2>/dev/null", check=False).stdout

@@ -1,0 +1,108 @@
+"""Which CPUs the SPS has in a run, and what they share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sipsched.errors import StableError
+
+LSCPU = ("lscpu", "--parse=CPU,CORE,SOCKET,NODE,CACHE")
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """One CPU as the kernel numbers it: core, processor (socket), NUMA node, last-level cache."""
+
+    number: int
+    core: int
+    processor: int
+    node: int | None
+    cache: int | None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """CPUs of the SPS in a run.
+
+    Attributes
+    ----------
+    cpus
+        In the order of the testbed's file.
+    """
+
+    cpus: tuple[Cpu, ...]
+
+    @property
+    def processors(self) -> int:
+        """Number of processors that have one of the CPUs: p of the capacity model."""
+        return len({cpu.processor for cpu in self.cpus})
+
+    @property
+    def cores(self) -> int:
+        """Number of cores, SMT siblings counted once: c of the capacity model."""
+        return len({(cpu.processor, cpu.core) for cpu in self.cpus})
+
+    def describe(self) -> dict[str, Any]:
+        """Give the layout as run.json has it."""
+        return {
+            "cpus": [vars(cpu) for cpu in self.cpus],
+            "processors": self.processors,
+            "cores": self.cores,
+            "smt_siblings": len(self.cpus) - self.cores,
+            "caches": len({cpu.cache for cpu in self.cpus if cpu.cache is not None}) or None,
+            "numa_nodes": len({cpu.node for cpu in self.cpus if cpu.node is not None}) or None,
+        }
+
+
+def parse_lscpu(text: str, cpus: Sequence[int]) -> Layout:
+    """Read the lines of `LSCPU`.
+
+    Parameters
+    ----------
+    text
+        What it printed: comments, then one line an online CPU, caches separated by colons from the
+        first level to the last.
+    cpus
+        Those of the SPS.
+
+    Raises
+    ------
+    StableError
+        One of them is not online.
+    """
+    rows = [line.split(",") for line in text.splitlines() if line and not line.startswith("#")]
+    found = {
+        int(row[0]): Cpu(
+            int(row[0]),
+            int(row[1] or row[0]),
+            int(row[2] or 0),
+            _number(row[3]),
+            _number(row[4].split(":")[-1]) if len(row) > 4 else None,
+        )
+        for row in rows
+    }
+    missing = [cpu for cpu in cpus if cpu not in found]
+    if missing:
+        raise StableError(f"CPU {', '.join(map(str, missing))} of the SPS is not online")
+    return Layout(tuple(found[cpu] for cpu in cpus))
+
+
+def parse_cpu_list(text: str) -> tuple[int, ...]:
+    """Read the kernel's list format, such as `0-3,8`."""
+    cpus: list[int] = []
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        cpus.extend(range(int(first), int(last or first) + 1))
+    return tuple(cpus)
+
+
+def cpu_mask(cpus: Sequence[int]) -> str:
+    """Write a set of CPUs as the kernel's hexadecimal masks are: groups of 32 bits, high ones first."""
+    digits = f"{sum(1 << cpu for cpu in set(cpus)):x}"
+    padded = digits.zfill(-(-len(digits) // 8) * 8)
+    groups = [padded[start : start + 8] for start in range(0, len(padded), 8)]
+    return ",".join((groups[0].lstrip("0") or "0", *groups[1:]))
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text else None

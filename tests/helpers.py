@@ -1,0 +1,33 @@
+"""What tests of several folders share."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+MEASURE = """\
+import sys
+from pathlib import Path
+from sipsched import acquisition, config
+from sipsched.testbed import load_testbed, local
+raw, name, mode, idle_s = sys.argv[1:]
+local.IDLE_S = float(idle_s)
+run = config.Run(name, "kamailio-udp", mode, 1, 2, 100, 1)
+acquisition.measure(run, config.load_config(), load_testbed(name), Path(raw))
+"""
+
+
+def start_run(
+    raw: Path, *, bed: str = "local", mode: str = "default", idle_s: float = 30.0
+) -> subprocess.Popen[bytes]:
+    """Start a run in a process of its own, to be killed in the middle."""
+    return subprocess.Popen([sys.executable, "-c", MEASURE, str(raw), bed, mode, str(idle_s)])
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float) -> None:
+    """Wait until something holds; fail if it does not in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert condition()

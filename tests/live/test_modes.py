@@ -1,0 +1,101 @@
+"""Scheduler modes on this machine's own kernel, read back, and undone whatever happens."""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers import start_run, wait_for
+
+from sipsched.scheduler import TASK_SLICE, Family
+from sipsched.testbed import UNDO_FILE, Testbed, local, open_hosts
+from sipsched.tuning import modes_table, read_kernel
+
+Measure = Callable[..., Path]
+AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
+
+
+@pytest.fixture
+def autogroup() -> str:
+    if not AUTOGROUP.exists():
+        pytest.skip("this kernel has no autogroup to switch off and on")
+    return AUTOGROUP.read_text()
+
+
+@pytest.mark.parametrize(
+    ("mode", "threads", "slice_ns"),
+    [
+        ("baseline", 8, 100_000),
+        ("enhanced", 8, 250_000),
+        ("enhanced", 4, 150_000),
+        ("default+min_granularity_ns=3000000", 4, 3_000_000),
+    ],
+)
+def test_a_mode_is_in_force_in_every_worker(
+    measure: Measure, testbed: Testbed, mode: str, threads: int, slice_ns: int
+) -> None:
+    with open_hosts(testbed) as hosts:
+        kernel = read_kernel(hosts.sps)
+    if kernel.family is not Family.EEVDF or not kernel.task_slices:
+        pytest.skip(f"this kernel has no slices of single tasks: {kernel.family}")
+    run = json.loads(
+        (measure(threads=threads, cps=200, duration_s=1.0, mode=mode) / "run.json").read_text()
+    )
+    scheduler = run["scheduler"]
+    (step,) = (s for s in scheduler["steps"] if s["setting"] == "min_granularity_ns")
+    if step["place"] == TASK_SLICE:
+        assert len(step["read_back"]) > threads
+        assert set(step["read_back"]) == {slice_ns}
+    else:
+        assert int(step["read_back"]) == slice_ns
+    assert scheduler["label"] == f"{mode} (EEVDF translation)"
+    for other in scheduler["steps"]:
+        assert other["read_back"] is not None or other["unavailable"]
+
+
+def test_what_a_locked_kernel_does_not_let_be_set_is_named(
+    measure: Measure, testbed: Testbed
+) -> None:
+    with open_hosts(testbed) as hosts:
+        kernel = read_kernel(hosts.sps)
+        table = "\n".join(modes_table(hosts.sps, 1, 8))
+    assert re.search(r"enhanced +sched_min_granularity_ns +250,000 ns", table)
+    if None not in kernel.files.values():
+        pytest.skip("this kernel is not locked down: its settings can be opened")
+    record = measure(threads=2, cps=100, duration_s=1.0, mode="baseline+migration_cost_ns=5000000")
+    steps = json.loads((record / "run.json").read_text())["scheduler"]["steps"]
+    (cost,) = (step for step in steps if step["setting"] == "migration_cost_ns")
+    assert cost["asked"] == 5_000_000
+    assert cost["applied"] is None
+    assert "locked down" in cost["unavailable"]
+
+
+def test_settings_are_stilled_while_a_run_lasts_and_then_as_before(
+    measure: Measure, testbed: Testbed, autogroup: str
+) -> None:
+    run = json.loads((measure(threads=2, cps=100, duration_s=1.0) / "run.json").read_text())
+    (entry,) = (e for e in run["scheduler"]["quiet"] if e["name"] == "autogroup")
+    assert (entry["asked"], entry["read_back"]) == ("0", "0")
+    assert AUTOGROUP.read_text() == autogroup
+    assert not Path(UNDO_FILE).exists()
+
+
+def test_a_killed_run_is_undone_by_the_next_contact_or_by_the_guardian(
+    testbed: Testbed, tmp_path: Path, measure: Measure, autogroup: str
+) -> None:
+    raw = tmp_path / "raw"
+    for idle in (False, True):
+        local.take_down()
+        with start_run(raw, mode="enhanced", idle_s=1.0 if idle else 30.0) as worker:
+            wait_for(lambda: Path(UNDO_FILE).exists() and AUTOGROUP.read_text().strip() == "0", 20)
+            os.kill(worker.pid, signal.SIGKILL)
+        if idle:
+            wait_for(lambda: AUTOGROUP.read_text() == autogroup, 20)
+            assert not Path(UNDO_FILE).exists()
+        else:
+            run = measure(threads=2, cps=100, duration_s=1.0)
+            assert json.loads((run / "run.json").read_text())["scheduler"]["repaired"]
+            assert AUTOGROUP.read_text() == autogroup
