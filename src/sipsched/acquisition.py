@@ -3,11 +3,13 @@
 import json
 import math
 import shutil
+import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -16,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from sipsched.certificate import certify
-from sipsched.config import Config, Load, Run, Sut
-from sipsched.counters import parse_stat
+from sipsched.config import Config, Load, Run, Sut, crossing_path
+from sipsched.counters import difference, parse_snmp, parse_stat
 from sipsched.errors import SipschedError, StableError, TransientError
 from sipsched.generator import CallStatistics, Generator, Sipload, Sipp
 from sipsched.hoststate import COUNTER_FILES, describe, read_files
-from sipsched.ledger import Ledger, Snapshots, balance
+from sipsched.ledger import SNMP, Ledger, Snapshots, balance
 from sipsched.modes import find_mode, load_modes
 from sipsched.probe import (
     TRACE_BYTES_PER_CALL,
@@ -33,6 +35,7 @@ from sipsched.probe import (
 from sipsched.proxy import allocation_failures, find_proxy
 from sipsched.record import COUNTERS_FILE, SCHEMA_VERSION, TRACE_FILE, UnfinishedRecord
 from sipsched.retransmissions import arrived, disagreement
+from sipsched.search import Trial, find_crossing
 from sipsched.testbed import Host, Hosts, Process, Testbed, native_folder, open_hosts
 from sipsched.trace import Kind, Mode, Trace, read_trace
 from sipsched.tuning import Tuned, read_task_slices, task_slice_prefix, tuned
@@ -90,6 +93,48 @@ def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
     return record.final
 
 
+def search_crossing(point: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
+    """Find where the packet drop rate crosses its limit at a point, by short trials, and record it.
+
+    Parameters
+    ----------
+    point
+        SUT, mode, cores and threads; its load and repetition say nothing here.
+    config
+        The campaign: limit, range and width of the search.
+    testbed
+        Three hosts that SSH reaches.
+    raw
+        Folder of all records.
+
+    Returns
+    -------
+    Path
+        The `crossing.json`, beside the folders of that point's loads.
+
+    Raises
+    ------
+    StableError
+        The limit is not crossed within the range of loads, or a run cannot be done here.
+    TransientError
+        It was disturbed.
+    """
+    testbed.check_points([point])
+    path = raw / crossing_path(point)
+    # nothing of a run is kept: the proxy's log would be the record of many loads
+    with tempfile.TemporaryDirectory(prefix="sipsched-search-") as scratch:
+        record = UnfinishedRecord.begin(Path(scratch), point)
+        run = _Acquisition(
+            point, config.sut(point.sut), replace(config, probe="off"), testbed, record
+        )
+        document = run.search(config)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(document, indent=1))
+    partial.replace(path)
+    return path
+
+
 class _Acquisition:
     """One run in progress."""
 
@@ -143,7 +188,7 @@ class _Acquisition:
                 hosts, self.load, "uac", self.calls, self.run.cps, self.seed
             )
             self._mark("load_ended")
-            self._silence(hosts, server)
+            self.silence(hosts, server)
             if not hosts.sps.is_running(proxy_process):
                 self._record_proxy_log(hosts.sps)
                 raise TransientError("the proxy ended during the run; its log is proxy.log")
@@ -210,6 +255,39 @@ class _Acquisition:
             "commands": _commands(hosts),
         }
 
+    def search(self, config: Config) -> dict[str, Any]:
+        """Offer short loads until the crossing of the limit is known; its document comes back."""
+        self._mark("started")
+        self.limit_s = config.search.limit_s + 60
+        with open_hosts(self.testbed) as hosts:
+            self._each(hosts, self._check_host)
+            with (
+                tuned(
+                    hosts.sps, self.testbed, self.mode, self.run.cores, self.run.threads
+                ) as state,
+                self._servers(hosts, state) as (server, *_),
+            ):
+                trials = _Trials(self, hosts, server)
+                found = find_crossing(trials.offer, config.pdr_limit, config.search)
+                kernel = self._describe(hosts.sps)["kernel"]
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "point": {
+                name: getattr(self.run, name)
+                for name in ("testbed", "sut", "mode", "cores", "threads")
+            },
+            "label": state.label,
+            "kernel": kernel,
+            "started_at": _utc(self.timeline["started"]),
+            "finished_at": _utc(time.time()),
+            "pdr_limit": config.pdr_limit,
+            "search": vars(config.search),
+            "load": vars(self.load),
+            "lower_cps": found.lower_cps,
+            "upper_cps": found.upper_cps,
+            "trials": [vars(trial) | {"pdr": trial.pdr} for trial in found.trials],
+        }
+
     def _warm_up(self, hosts: Hosts, server: Process) -> Process:
         """Offer calls that are not measured; the UAS that answers the measured ones comes back."""
         self._mark("warmup_started")
@@ -219,11 +297,11 @@ class _Acquisition:
         done = self.generator.offer(hosts, self.load, "warmup", calls, self.run.cps, self.seed + 1)
         if done.calls_completed < calls:
             # open calls would be answered, again and again, into the measurement
-            self._silence(hosts, server)
-            server = self._start_server(hosts.uas)
+            self.silence(hosts, server)
+            server = self.start_server(hosts.uas)
         return server
 
-    def _silence(self, hosts: Hosts, server: Process) -> None:
+    def silence(self, hosts: Hosts, server: Process) -> None:
         """Stop the UAS, whose retransmissions outlive the UAC, and wait until the SPS's queue is empty."""
         hosts.uas.stop(server)
         hosts.sps.wait_until(
@@ -232,7 +310,8 @@ class _Acquisition:
             timeout_s=DRAIN_TIMEOUT_S,
         )
 
-    def _start_server(self, uas: Host) -> Process:
+    def start_server(self, uas: Host) -> Process:
+        """Start the UAS and wait until it listens."""
         server = self.generator.start_server(uas, self.load, self.limit_s)
         self._wait_for_socket(uas, server)
         return server
@@ -248,7 +327,7 @@ class _Acquisition:
         with ExitStack() as stack:
             stack.callback(sps.stop_strays)
             stack.callback(hosts.uas.stop_strays)
-            server = self._start_server(hosts.uas)
+            server = self.start_server(hosts.uas)
             start = partial(self._start_proxy, sps, config_file, task_slice_prefix(state, sps))
             proxy_process, probe = self._start_probed_proxy(sps, start)
             yield server, proxy_process, probe
@@ -396,6 +475,33 @@ class _Acquisition:
 
     def _mark(self, name: str) -> None:
         self.timeline[name] = time.time()
+
+
+class _Trials:
+    """Short loads, one after the other, on servers that stay up."""
+
+    def __init__(self, run: _Acquisition, hosts: Hosts, server: Process) -> None:
+        self._run = run
+        self._hosts = hosts
+        self._server = server
+        self._count = 0
+
+    def offer(self, cps: int, duration_s: float) -> Trial:
+        """Offer a load and read what the SPS's sockets refused."""
+        run, hosts = self._run, self._hosts
+        self._count += 1
+        calls = max(1, round(cps * duration_s))
+        before = self._udp()
+        run.generator.offer(hosts, run.load, "trial", calls, cps, run.seed + 2 * self._count)
+        # open calls would be answered, again and again, into the next trial
+        run.silence(hosts, self._server)
+        after = self._udp()
+        self._server = run.start_server(hosts.uas)
+        delta = difference(before, after)
+        return Trial(cps, duration_s, delta["InDatagrams"], delta["RcvbufErrors"])
+
+    def _udp(self) -> dict[str, int]:
+        return parse_snmp(read_files(self._hosts.sps, (SNMP,))[SNMP], SNMP)["Udp"]
 
 
 def _commands(hosts: Hosts) -> list[dict[str, Any]]:

@@ -22,6 +22,9 @@ LONGEST_VALUE = 60
 RUN_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}/cps~{cps}/rep~{rep}"
 
 
+CROSSING_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}/crossing.json"
+
+
 @dataclass(frozen=True, order=True)
 class Run:
     """One repetition of a point: (cores, threads, cps, mode, repetition) on one testbed and SUT."""
@@ -57,6 +60,11 @@ class Run:
         )
 
 
+def crossing_path(point: Run) -> Path:
+    """Relative path of the record of where a point's packet drop rate crosses its limit."""
+    return Path(CROSSING_PATTERN.format(**vars(point)))
+
+
 @dataclass(frozen=True)
 class Sut:
     """What is measured: a proxy program, how it routes and how its memory is managed."""
@@ -82,6 +90,18 @@ class Load:
     hold_time_ms: int
     retransmissions: bool
     drain_s: float
+
+
+@dataclass(frozen=True)
+class Search:
+    """How the load is searched at which the packet drop rate crosses its limit."""
+
+    lowest_cps: int
+    highest_cps: int
+    relative_width: float
+    trial_s: float
+    trials_s: float
+    limit_s: float
 
 
 @dataclass(frozen=True)
@@ -119,6 +139,8 @@ class Config:
     testbeds: tuple[str, ...]
     probe: str
     load: Load
+    pdr_limit: float
+    search: Search
     validity: Mapping[str, Limits]
     suts: Mapping[str, Sut]
     studies: Mapping[str, Study]
@@ -221,6 +243,8 @@ def parse_config(document: Mapping[str, Any]) -> Config:
         testbeds=tuple(document["testbeds"]),
         probe=document["probe"],
         load=Load(**document["load"]),
+        pdr_limit=document["pdr_limit"],
+        search=Search(**document["search"]),
         validity={rule: Limits(**limits) for rule, limits in document["validity"].items()},
         suts=suts,
         studies=studies,

@@ -262,7 +262,8 @@ def test_without_bpf_the_preload_library_takes_over_and_says_why(
     native = tmp_path / "native" / "probe"
     native.mkdir(parents=True)
     built = testbed.workdir / "native"
-    (native.parent / "generator").symlink_to(built / "generator")
+    for part in ("generator", "scheduler"):
+        (native.parent / part).symlink_to(built / part)
     (native / "libsipstamp.so").symlink_to(built / "probe" / "libsipstamp.so")
     program = native / "sipprobe"
     program.write_text("#!/bin/sh\necho 'sipprobe: BPF is refused: EPERM' >&2\nexit 1\n")
