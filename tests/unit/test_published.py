@@ -1,5 +1,6 @@
-"""The published numbers: all there, read strictly."""
+"""The published numbers: all there, read strictly, and each checked against the others."""
 
+import dataclasses
 import shutil
 from pathlib import Path
 
@@ -135,8 +136,155 @@ def test_a_file_that_is_none_is_refused(folder, content, message):
         published.load_points(folder)
 
 
+@pytest.mark.parametrize("row", ["rcv_errors,3119", "pdr,0.0086"])
+def test_a_hole_in_a_table_is_refused(folder, row):
+    spoil(folder / "points.csv", f"multicore,II,2,4,enhanced,4400,{row}\n", "")
+    metric = row.partition(",")[0]
+    with pytest.raises(StableError, match=f"Table II, .* 4400 cps: expected {metric}, found no"):
+        published.load_points(folder)
+
+
 def test_a_file_without_rows_is_refused(folder):
     path = folder / "points.csv"
     path.write_text(path.read_text().splitlines()[0] + "\n")
     with pytest.raises(StableError, match="no row"):
         published.load_points(folder)
+
+
+def audit(folder=published.FOLDER, **options):
+    return published.audit(
+        published.load_points(folder),
+        published.load_comparison(folder),
+        published.load_capacity(folder),
+        published.load_ranges(folder),
+        **options,
+    )
+
+
+def disagreements(checks, cut_off=False):
+    """Name the cells that disagree, those apart whose last digit is only cut off."""
+    among = checks[~checks["agrees"]]
+    among = among[among["remark"].str.contains(published.CUT_OFF) == cut_off]
+    return list(zip(among["study"], among["table"], among["cell"], strict=True))
+
+
+def test_audit_of_the_papers():
+    checks = audit()
+    assert list(checks.columns) == [field.name for field in dataclasses.fields(published.Check)]
+    assert len(checks) > 600
+    assert disagreements(checks) == [
+        ("multicore", "I", "4 threads, 3600 cps: Call-setup drops"),
+        ("multicore", "II", "2 threads, 4000 cps: Total messages"),
+        ("multicore", "II", "2 threads, 4000 cps: Call-setup messages"),
+        ("multicore", "I", "16 threads, 2600 cps: PDR"),
+        ("multicore", "II", "16 threads, 2600 cps: K_rcv"),
+        ("singlecore", "II", "4 threads, 2000 cps: PDR"),
+        ("singlecore", "II", "6 threads, 1800 cps: PDR"),
+        ("singlecore", "II", "6 threads, 1800 cps: K_rcv"),
+        ("multicore", "II", "16 threads: last load"),
+        ("multicore", "III", "16 threads, 2600 cps: K_rcv, enhanced"),
+        ("singlecore", "III", "4 threads, 2200 cps: PDR, %Lower"),
+        ("singlecore", "III", "8 threads, 1800 cps: K_rcv, %Lower"),
+        ("multicore", "section IV", "PDR, Table VI: high"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "found"),
+    [
+        (
+            "points.csv",
+            "V,4,6,enhanced,5400,rcv_errors,2365",
+            "V,4,6,enhanced,5400,rcv_errors,2395",
+            ("multicore", "V", "6 threads, 5400 cps: PDR"),
+        ),
+        (
+            "points.csv",
+            "VII,6,8,baseline,6200,arrival_rate_pps,37200",
+            "VII,6,8,baseline,6200,arrival_rate_pps,37201",
+            ("multicore", "VII", "8 threads, 6200 cps: Arrival rate"),
+        ),
+        (
+            "points.csv",
+            "multicore,V,4,2,enhanced,4200,k_rcv_us,386.12",
+            "multicore,V,4,2,enhanced,4200,k_rcv_us,386.21",
+            ("multicore", "VI", "2 threads, 4200 cps: K_rcv, enhanced"),
+        ),
+        (
+            "comparison.csv",
+            "0.0137,0.0081,40.87",
+            "0.0137,0.0081,40.89",
+            ("singlecore", "III", "16 threads, 1400 cps: PDR, %Lower"),
+        ),
+        (
+            "capacity.csv",
+            "2,6,6,1000,6000",
+            "2,6,6,1000,6600",
+            ("multicore", "section V", "C(2,6)"),
+        ),
+        (
+            "capacity.csv",
+            "1,4,6,1000,6000",
+            "1,4,5,1000,5000",
+            ("multicore", "section V", "T(1,4)"),
+        ),
+        (
+            "ranges.csv",
+            "IX,k_rcv_lower_pct,12,45",
+            "IX,k_rcv_lower_pct,13,45",
+            ("multicore", "section IV", "K_rcv, Table IX: low"),
+        ),
+    ],
+)
+def test_audit_finds_a_planted_error(folder, name, old, new, found):
+    spoil(folder / name, old, new)
+    assert found in disagreements(audit(folder))
+    assert found not in disagreements(audit())
+
+
+def test_a_difference_is_judged_by_the_printed_digits():
+    checks = audit()
+    pdr = checks[checks["rule"] == "PDR = RCV errors / total messages"]
+    # 0.00935 is printed with five decimals, and 3406 / 364293 = 0.0093496
+    (row,) = pdr[pdr["printed"] == "0.00935"].to_dict("records")
+    assert row["agrees"]
+    assert row["difference"] == pytest.approx(0.00935 - 3406 / 364293)
+    # 4%: of 1 - 0.0096 / 0.0100 exactly
+    (row,) = checks[(checks["printed"] == "4") & checks["cell"].str.contains("%Lower")].to_dict(
+        "records"
+    )
+    assert (row["recomputed"], row["difference"], row["agrees"]) == (4.0, 0.0, True)
+
+
+def test_digits_cut_off_are_told_apart():
+    checks = audit()
+    cut = disagreements(checks, cut_off=True)
+    assert len(cut) == (~checks["agrees"]).sum() - len(disagreements(checks))
+    # 3798 / 385030 = 0.009864, printed 0.0098
+    assert ("multicore", "II", "8 threads, 3200 cps: PDR") in cut
+
+
+def test_the_row_that_the_scan_does_not_show_is_bounded():
+    bounds = published.errors_not_shown(published.load_points())
+    assert len(bounds) == 10
+    assert set(bounds["table"]) == {"I"}
+    first = bounds.iloc[0]
+    assert (first["at_least"] / 390029, first["at_most"] / 390029) == (
+        pytest.approx(0.00835, abs=3e-6),
+        pytest.approx(0.00850, abs=3e-6),
+    )
+
+
+def test_predictions_beside_the_tables():
+    table = published.predictions(published.load_points(), published.load_capacity())
+    assert table["best_threads"].tolist() == [4, 6, 6]
+    assert table["best_cps"].tolist() == [4400, 5400, 6600]
+    assert table["difference_cps"].tolist() == [-400, 600, -600]
+    assert table["difference_pct"].iloc[1] == pytest.approx(100 * 600 / 5400)
+
+
+def test_a_limit_that_nothing_keeps_leaves_the_predictions_alone():
+    checks = audit(pdr_limit=0.001)
+    assert not checks["rule"].str.contains("carries most").any()
+    table = published.predictions(published.load_points(), published.load_capacity(), 0.001)
+    assert table["best_cps"].isna().all()
