@@ -45,6 +45,7 @@ QUANTITIES = (
 COLUMN = ["study", "table", "cores", "threads", "mode", "cps"]
 """What names a column of a table of measurements."""
 PDR_LIMIT = 0.01
+"""Above it the papers call the SPS overloaded."""
 MESSAGES_PER_CALL = 6
 SETUP_MESSAGES_PER_CALL = 4
 """INVITE, 180, 200 and ACK; BYE and its 200 are the other two."""
@@ -352,7 +353,6 @@ def audit(
     comparison: pd.DataFrame,
     capacity: pd.DataFrame,
     ranges: pd.DataFrame,
-    pdr_limit: float = PDR_LIMIT,
 ) -> pd.DataFrame:
     """Check every printed number that others determine or bound.
 
@@ -360,8 +360,6 @@ def audit(
     ----------
     points, comparison, capacity, ranges
         As the loaders return them.
-    pdr_limit
-        The share of messages dropped at which capacity ends.
 
     Returns
     -------
@@ -369,16 +367,16 @@ def audit(
         A row a check, with the columns of `Check`.
     """
     parts = (
-        audit_points(points, pdr_limit),
-        audit_modes(points, pdr_limit),
+        audit_points(points),
+        audit_modes(points),
         audit_comparison(points, comparison),
         audit_ranges(comparison, ranges),
-        audit_capacity(points, capacity, pdr_limit),
+        audit_capacity(points, capacity),
     )
     return pd.concat(parts, ignore_index=True)
 
 
-def audit_points(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> pd.DataFrame:
+def audit_points(points: pd.DataFrame) -> pd.DataFrame:
     """Check each table of measurements in itself: rates, shares, counts, and where PDR passes 1 %.
 
     Parameters and the columns of the result are those of `audit`.
@@ -395,9 +393,9 @@ def audit_points(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> pd.DataF
             text = texts[study, table, cores, threads, mode, load]["pdr"]
             at = (study, table, _cell(threads, load, "PDR"))
             sign = "at or under" if compare is _at_most else "above"
-            limit = _limit(pdr_limit)
+            limit = Fraction(str(PDR_LIMIT))
             remark = "at the limit" if Fraction(text) == limit else ""
-            rule = f"{rule} {sign} {100 * pdr_limit:g} %"
+            rule = f"{rule} {sign} {100 * PDR_LIMIT:g} %"
             checks.append(compare(at, rule, text, limit, remark))
         step = Fraction(loads[-1] - loads[0])
         at = (study, table, f"{threads} threads: loads")
@@ -476,7 +474,7 @@ def _errors_allowed(cells: Mapping[str, str]) -> tuple[int, int]:
     return math.ceil((share - half) * total), math.floor((share + 2 * half) * total)
 
 
-def audit_modes(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> pd.DataFrame:
+def audit_modes(points: pd.DataFrame) -> pd.DataFrame:
     """Check what the text says of the modes: enhanced is better at each load, and carries more.
 
     Parameters and the columns of the result are those of `audit`.
@@ -493,8 +491,8 @@ def audit_modes(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> pd.DataFr
             rule = f"{name} under enhanced below that under baseline"
             bound = Fraction(there[1][metric])
             checks.append(_below(at, rule, texts[metric], bound, f"baseline: Table {there[0]}"))
-    found = crossings(points, pdr_limit).set_index(["study", "cores", "threads", "mode"])
-    rule = f"last load at or under {100 * pdr_limit:g} % higher under enhanced"
+    found = crossings(points).set_index(["study", "cores", "threads", "mode"])
+    rule = f"last load at or under {100 * PDR_LIMIT:g} % higher under enhanced"
     for (study, cores, threads, mode), row in found.iterrows():
         said = RAISED[study]
         other = (study, cores, threads, "baseline")
@@ -565,15 +563,13 @@ def audit_ranges(comparison: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame
     return _frame(checks)
 
 
-def audit_capacity(
-    points: pd.DataFrame, capacity: pd.DataFrame, pdr_limit: float = PDR_LIMIT
-) -> pd.DataFrame:
+def audit_capacity(points: pd.DataFrame, capacity: pd.DataFrame) -> pd.DataFrame:
     """Check the capacity model: its arithmetic, and whether its threads are the best ones.
 
     Parameters and the columns of the result are those of `audit`.
     """
     checks = []
-    for row in predictions(points, capacity, pdr_limit).to_dict("records"):
+    for row in predictions(points, capacity).to_dict("records"):
         study, p, c, threads = (row[name] for name in ("study", "processors", "cores", "threads"))
         place = (study, "section V")
         at = (*place, f"T({p},{c})")
@@ -658,11 +654,6 @@ def _cell(threads: int, cps: int, name: str) -> str:
 def _label(metric: str) -> str:
     """Name a metric without its unit."""
     return METRICS[metric].partition(" (")[0]
-
-
-def _limit(share: float) -> Fraction:
-    # 0.01 as a float is above 1/100, and a printed 0.0100 has to be at the limit, not below
-    return Fraction(str(share))
 
 
 def _half_unit(printed: str) -> Fraction:
