@@ -327,6 +327,8 @@ class Check:
         What has to hold.
     printed
         Its text.
+    relation
+        How printed has to stand to recomputed: =, ≤, < or >.
     recomputed
         What it should be, or the bound it has to keep.
     difference
@@ -342,6 +344,7 @@ class Check:
     cell: str
     rule: str
     printed: str
+    relation: str
     recomputed: float
     difference: float
     agrees: bool
@@ -398,7 +401,7 @@ def audit_points(points: pd.DataFrame) -> pd.DataFrame:
             rule = f"{rule} {sign} {100 * PDR_LIMIT:g} %"
             checks.append(compare(at, rule, text, limit, remark))
         step = Fraction(loads[-1] - loads[0])
-        at = (study, table, f"{threads} threads: loads")
+        at = (study, table, f"{threads} threads, loads")
         rule = f"loads {LOAD_STEP_CPS} cps apart"
         checks.append(_equal(at, rule, str(step), Fraction(LOAD_STEP_CPS)))
     return _frame(checks)
@@ -500,7 +503,7 @@ def audit_modes(points: pd.DataFrame) -> pd.DataFrame:
             continue
         last, bound = row["last_cps"], found.loc[other, "last_cps"]
         if (said is None or threads in said) and pd.notna(last) and pd.notna(bound):
-            at = (study, row["table"], f"{threads} threads: last load")
+            at = (study, row["table"], f"{threads} threads, last load")
             checks.append(_above(at, rule, str(last), Fraction(int(bound))))
     return _frame(checks)
 
@@ -538,7 +541,7 @@ def audit_comparison(points: pd.DataFrame, comparison: pd.DataFrame) -> pd.DataF
             checks.append(_equal(at, rule, row[f"{name}_lower_pct_printed"], lower))
         higher = loads.get((study, cores, threads))
         if higher is not None:
-            at = (study, table, f"{threads} threads: load")
+            at = (study, table, f"{threads} threads, load")
             rule = "compared at the higher load of baseline"
             checks.append(_equal(at, rule, str(cps), Fraction(higher)))
     return _frame(checks)
@@ -555,7 +558,11 @@ def audit_ranges(comparison: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame
         texts = comparison.loc[among, f"{row['metric']}_printed"]
         name = "PDR" if row["metric"].startswith("pdr") else "K_rcv"
         for end, pick in (("low", min), ("high", max)):
-            at = (row["study"], f"section {row['section']}", f"{name}, Table {row['table']}: {end}")
+            at = (
+                row["study"],
+                f"section {row['section']}",
+                f"{name} in Table {row['table']}, {end} end",
+            )
             rule = "range in the text = least and most %Lower of the table"
             if len(texts):
                 bound = pick(Fraction(text) for text in texts)
@@ -648,7 +655,7 @@ def _pairs(
 
 
 def _cell(threads: int, cps: int, name: str) -> str:
-    return f"{threads} threads, {cps} cps: {name}"
+    return f"{threads} threads, {cps} cps, {name}"
 
 
 def _label(metric: str) -> str:
@@ -667,32 +674,38 @@ def _equal(
     agrees = abs(Fraction(printed) - exact) <= _half_unit(printed)
     if not agrees and 0 <= exact - Fraction(printed) < 2 * _half_unit(printed):
         remark = "; ".join(filter(None, (remark, CUT_OFF)))
-    return _check(at, rule, printed, exact, agrees, remark)
+    return _check(at, rule, printed, "=", exact, agrees, remark)
 
 
 def _at_most(
     at: tuple[str, str, str], rule: str, printed: str, bound: Fraction | int, remark: str = ""
 ) -> Check:
-    return _check(at, rule, printed, Fraction(bound), Fraction(printed) <= bound, remark)
+    return _check(at, rule, printed, "≤", Fraction(bound), Fraction(printed) <= bound, remark)
 
 
 def _above(
     at: tuple[str, str, str], rule: str, printed: str, bound: Fraction, remark: str = ""
 ) -> Check:
-    return _check(at, rule, printed, bound, Fraction(printed) > bound, remark)
+    return _check(at, rule, printed, ">", bound, Fraction(printed) > bound, remark)
 
 
 def _below(
     at: tuple[str, str, str], rule: str, printed: str, bound: Fraction, remark: str = ""
 ) -> Check:
-    return _check(at, rule, printed, bound, Fraction(printed) < bound, remark)
+    return _check(at, rule, printed, "<", bound, Fraction(printed) < bound, remark)
 
 
 def _check(
-    at: tuple[str, str, str], rule: str, printed: str, to: Fraction, agrees: bool, remark: str
+    at: tuple[str, str, str],
+    rule: str,
+    printed: str,
+    relation: str,
+    to: Fraction,
+    agrees: bool,
+    remark: str,
 ) -> Check:
     difference = float(Fraction(printed) - to)
-    return Check(*at, rule, printed, float(to), difference, agrees, remark)
+    return Check(*at, rule, printed, relation, float(to), difference, agrees, remark)
 
 
 def _frame(checks: Sequence[Check]) -> pd.DataFrame:
