@@ -17,3 +17,4 @@ rule all:
     default_target: True
     input:
         REPORTS,
+        DOCUMENTS,

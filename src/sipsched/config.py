@@ -133,6 +133,15 @@ class Study:
 
 
 @dataclass(frozen=True)
+class Document:
+    """A page that rests on files of this repository and on no measurement."""
+
+    name: str
+    notebook: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Config:
     """A validated configuration."""
 
@@ -144,6 +153,7 @@ class Config:
     validity: Mapping[str, Limits]
     suts: Mapping[str, Sut]
     studies: Mapping[str, Study]
+    documents: Mapping[str, Document]
     only_measured: bool
 
     def sut(self, name: str) -> Sut:
@@ -248,6 +258,10 @@ def parse_config(document: Mapping[str, Any]) -> Config:
         validity={rule: Limits(**limits) for rule, limits in document["validity"].items()},
         suts=suts,
         studies=studies,
+        documents={
+            name: Document(name, body["notebook"], tuple(body["files"]))
+            for name, body in document.get("documents", {}).items()
+        },
         only_measured=document.get("only_measured", False),
     )
 

@@ -126,6 +126,8 @@ class Table:
         What is said if there are no rows.
     caption, provenance
         As in `Figure`.
+    groups
+        A line above the header: text, and how many columns it spans.
     """
 
     identity: str
@@ -134,6 +136,7 @@ class Table:
     caption: str
     provenance: str
     none: str
+    groups: tuple[tuple[str, int], ...] = ()
 
     def _repr_html_(self) -> str:
         def line(cells: Sequence[str], tag: str) -> str:
@@ -143,10 +146,15 @@ class Table:
         if not self.rows:
             none = html.escape(self.none)
             body = f'<tr><td colspan="{len(self.header)}">{none}</td></tr>'
+        above = "".join(
+            f'<th colspan="{span}">{html.escape(text)}</th>' for text, span in self.groups
+        )
+        head = (f"<tr>{above}</tr>" if above else "") + line(self.header, "th")
+        grouped = ' class="grouped"' if above else ""
         return (
             f'<figure class="table"><figcaption>{html.escape(self.caption)} '
             f"<small>{html.escape(self.provenance)}</small></figcaption>"
-            f'<div class="scroll"><table id="{self.identity}"><thead>{line(self.header, "th")}'
+            f'<div class="scroll"><table id="{self.identity}"{grouped}><thead>{head}'
             f"</thead><tbody>{body}</tbody></table></div></figure>"
         )
 
@@ -727,8 +735,8 @@ def _figure(
                     axis.set_xlim(loads[0] - margin, loads[-1] + margin)
         for axis in grid[-1]:
             axis.set_xlabel("time (µs)" if types else "offered load (cps)")
-        _legend(canvas, grid, "" if types else " threads")
-        svg = _themed(canvas)
+        legend(canvas, grid, "" if types else " threads")
+        svg = themed(canvas)
     seen = []
     for facet in rows:
         for threads in summary["threads"].to_numpy():
@@ -770,7 +778,8 @@ def _replicates(summary: xr.Dataset) -> str:
     return f"Points: runs ({n} a point); line: their mean; {bars}."
 
 
-def _legend(canvas: Canvas, grid: npt.NDArray[Any], unit: str) -> None:
+def legend(canvas: Canvas, grid: npt.NDArray[Any], unit: str = "") -> None:
+    """Put one legend above all panels: each label once, with its unit."""
     entries: dict[str, Any] = {}
     for axis in grid.ravel():
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -785,7 +794,7 @@ def _legend(canvas: Canvas, grid: npt.NDArray[Any], unit: str) -> None:
         )
 
 
-def _themed(canvas: Canvas) -> str:
+def themed(canvas: Canvas) -> str:
     """Write the SVG, with colours that follow the reader's light or dark setting."""
     buffer = io.StringIO()
     canvas.savefig(buffer, format="svg", metadata={"Date": None})

@@ -39,7 +39,16 @@ PROBE_MODES = {
 POINT_HEADER = ("SUT", "mode", "cores", "threads", "cps")
 LONG_FACTS = ("files", "lscpu")
 """What a record says of a host at length; a reader of the report is served by the rest."""
-PACKAGES = ("sipsched", "numpy", "xarray", "netCDF4", "matplotlib", "papermill", "nbconvert")
+PACKAGES = (
+    "sipsched",
+    "numpy",
+    "pandas",
+    "xarray",
+    "netCDF4",
+    "matplotlib",
+    "papermill",
+    "nbconvert",
+)
 
 
 @dataclass(frozen=True)
@@ -333,14 +342,16 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def versions(summary_path: Path) -> Words:
-    """Name the versions that made this page, and the hash of its data."""
-    digest = hashlib.sha256(summary_path.read_bytes()).hexdigest()
+def versions(*data: Path) -> Words:
+    """Name the versions that made this page, and the hashes of its data."""
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return Words(
         (
             f"Python {platform.python_version()}, {packages}.",
-            f"Data: {summary_path.name}, SHA-256 {digest}.",
+            *(
+                f"Data: {path.name}, SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}."
+                for path in data
+            ),
         ),
         css_class="versions",
     )

@@ -1,4 +1,4 @@
-"""From synthetic records to a page, opened in a real browser."""
+"""From synthetic records, and from published numbers, to a page, opened in a real browser."""
 
 import dataclasses
 import json
@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import synthetic
 
-from sipsched import dataset, report, summary, trace
+from sipsched import dataset, published, report, summary, trace
 
-NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "load_sweep.ipynb"
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+NOTEBOOK = NOTEBOOKS / "load_sweep.ipynb"
 FIGURES = (
     "figure-pdr",
     "figure-k-rcv",
@@ -26,6 +27,16 @@ TABLES = (
     "table-runs-not-counted",
     "table-columns-missing",
     "table-hosts",
+)
+PUBLISHED_FIGURES = ("figure-crossing", "figure-capacity")
+PUBLISHED_TABLES = (
+    "table-loads-at-limit",
+    "table-capacity",
+    "table-audit",
+    "table-disagreements",
+    "table-errors-not-shown",
+    *(f"table-multicore-{table}" for table in published.TABLES),
+    *(f"table-singlecore-{table}" for table in ("I", "II", "III")),
 )
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 FLAGS = (
@@ -89,7 +100,7 @@ def browser(tmp_path_factory):
     driver.quit()
 
 
-def check_page(browser, page):
+def check_page(browser, page, figures=FIGURES, tables=TABLES, title="Load sweep"):
     """Open the page as a reader would; fail on errors, requests, missing pictures, overflow."""
     browser.get("about:blank")
     for log in ("browser", "performance"):
@@ -112,16 +123,16 @@ def check_page(browser, page):
         "return [...document.images].map("
         "i => [i.id, i.complete, i.naturalWidth, i.naturalHeight, i.alt])"
     )
-    assert [image[0] for image in images] == list(FIGURES)
+    assert [image[0] for image in images] == list(figures)
     for identity, complete, width, height, alt in images:
         assert complete, identity
         assert width > 100, identity
         assert height > 100, identity
         assert len(alt) > 40, identity
-    for identity in TABLES:
+    for identity in tables:
         rows = "return document.querySelectorAll(arguments[0]).length"
         assert browser.execute_script(rows, f"#{identity} tbody tr") > 0, identity
-    assert browser.title.startswith("Load sweep")
+    assert browser.title.startswith(title)
 
     for width in (400, 1200):
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
@@ -180,6 +191,32 @@ def test_report_of_nothing_measured(tmp_path, browser):
     planned = campaign(loads=(500, 1000), repetitions=2)
     text = check_page(browser, render(tmp_path, build(tmp_path, planned, [])))
     assert "8 runs planned: 0 measured, 0 invalid, 8 missing." in text
+
+
+def test_page_of_published_numbers(tmp_path, browser):
+    page = tmp_path / "reports" / "published.html"
+    report.render(NOTEBOOKS / "published.ipynb", page, {"published": published.FOLDER})
+    text = check_page(browser, page, PUBLISHED_FIGURES, PUBLISHED_TABLES, "Published numbers")
+    lines = text.splitlines()
+    said = "Published numbers, not measured here"
+    assert lines[1].startswith(f"Fidelity: {said}")
+    headings = [element.text for element in browser.find_elements("tag name", "h2")]
+    assert len(headings) > 5
+    assert all(lines[lines.index(heading) + 1].startswith(said) for heading in headings)
+    # Each figure and table says so too.
+    assert text.count(f"{said}: Krishnamurthy and Rouskas") == len(
+        PUBLISHED_FIGURES + PUBLISHED_TABLES
+    )
+    checks = published.audit(
+        published.load_points(),
+        published.load_comparison(),
+        published.load_capacity(),
+        published.load_ranges(),
+    )
+    assert f"{len(checks)} checks: {checks['agrees'].sum()} hold;" in text
+    assert "16 threads, 2600 cps, K_rcv, enhanced: printed 388.73, expected 398.73" in text
+    assert "model − tables (cps)" in text
+    assert all(f"{name}, SHA-256" in text for name in published.FILES)
 
 
 @pytest.mark.parametrize(

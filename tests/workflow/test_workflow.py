@@ -1,5 +1,6 @@
 """The workflow itself: what it would do, in which order, and what it refuses."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from sipsched import published
 from sipsched.config import PROJECT_ROOT, load_config
 
 WAIVED_LINTS = {
@@ -116,6 +118,7 @@ def test_nothing_runs_beside_a_measurement_on_this_machine(project: Path) -> Non
         (lambda d: d.update(colour="red"), "must not contain {'colour'} properties"),
         (lambda d: d["studies"]["load_sweep"].update(cores=[64]), "ask for more: cores=64"),
         (lambda d: d.update(testbeds=["nowhere"]), "testbed 'nowhere'"),
+        (lambda d: d["documents"]["published"].update(files=[]), "must contain at least 1 items"),
     ],
 )
 def test_bad_configuration_stops_before_any_job(project: Path, change: Any, message: str) -> None:
@@ -141,10 +144,42 @@ def test_no_op_does_nothing(project: Path) -> None:
             path = project / "results" / "runs" / run.path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
-    for path in ("results/load_sweep/local/summary.nc", "reports/load_sweep-local.html"):
+    for path in (
+        "results/load_sweep/local/summary.nc",
+        "reports/load_sweep-local.html",
+        "reports/published.html",
+    ):
         (project / path).parent.mkdir(parents=True, exist_ok=True)
         (project / path).touch()
     assert planned_jobs(project) == {}
+
+
+def test_a_document_needs_no_measurement(project: Path) -> None:
+    target = ("--", "reports/published.html")
+    assert planned_jobs(project, *target) == {"render_document": 1, "total": 1}
+
+
+def test_a_document_is_made_again_when_a_file_of_it_changes(project: Path) -> None:
+    target = ("--", "reports/published.html")
+    page = project / "reports" / "published.html"
+    page.parent.mkdir(exist_ok=True)
+    page.touch()
+    assert planned_jobs(project, *target) == {}
+    for path in (*load_config().documents["published"].files, "notebooks/published.ipynb"):
+        os.utime(project / path, (page.stat().st_mtime + 60,) * 2)
+        assert planned_jobs(project, *target) == {"render_document": 1, "total": 1}
+        os.utime(project / path, (page.stat().st_mtime - 60,) * 2)
+
+
+def test_the_published_document_names_every_file_that_it_reads() -> None:
+    held = {f"config/published/{name}" for name in published.FILES}
+    assert set(load_config().documents["published"].files) == held
+
+
+def test_a_campaign_without_documents_is_one(project: Path) -> None:
+    pretend_measured(project)
+    change_config(project, lambda d: d.pop("documents"))
+    assert "render_document" not in planned_jobs(project)
 
 
 def test_a_dead_host_stops_no_other_run_and_leaves_nothing_half_written(project: Path) -> None:

@@ -33,6 +33,7 @@ SUMMARIES = {
     for name in TESTBEDS
 }
 REPORTS = [f"reports/{study}-{name}.html" for study, name in SUMMARIES]
+DOCUMENTS = [f"reports/{name}.html" for name in CAMPAIGN.documents]
 
 
 wildcard_constraints:
@@ -44,6 +45,7 @@ wildcard_constraints:
     cps=r"\d+",
     rep=r"\d+",
     study=r"[a-z][a-z0-9_]*",
+    document=r"[a-z][a-z0-9_]*",
 
 
 def measure_threads(wildcards):
@@ -56,3 +58,11 @@ def study_summaries(wildcards):
 
 def study_notebook(wildcards):
     return CAMPAIGN.studies[wildcards.study].notebook
+
+
+def document_notebook(wildcards):
+    return CAMPAIGN.documents[wildcards.document].notebook
+
+
+def document_files(wildcards):
+    return CAMPAIGN.documents[wildcards.document].files

@@ -8,3 +8,15 @@ rule render_report:
         "logs/report/{study}-{testbed}.log",
     script:
         "../scripts/render_report.py"
+
+
+rule render_document:
+    input:
+        notebook=document_notebook,
+        files=document_files,
+    output:
+        html="reports/{document}.html",
+    log:
+        "logs/report/{document}.log",
+    script:
+        "../scripts/render_document.py"

@@ -1,0 +1,116 @@
+"""The parts of the page of published numbers."""
+
+import pytest
+
+from sipsched import figures, published, published_report
+
+
+@pytest.fixture(scope="module")
+def points():
+    return published.load_points()
+
+
+def audit(points):
+    compared, ranges = published.load_comparison(), published.load_ranges()
+    return published.audit(points, compared, published.load_capacity(), ranges)
+
+
+def spoilt(points, metric, value, **place):
+    """Change one printed number."""
+    points = points.copy()
+    at = points["metric"] == metric
+    for name, wanted in place.items():
+        at &= points[name] == wanted
+    assert at.sum() == 1
+    points.loc[at, ["value", "printed"]] = [float(value), value]
+    return points
+
+
+@pytest.mark.parametrize("table", ["I", "II", "IV", "V", "VII", "VIII"])
+def test_a_table_of_measurements_has_the_form_of_the_paper(points, table):
+    shown = published_report.measurements(points, "multicore", table)
+    loads = 8 if table in ("VII", "VIII") else 10
+    assert len(shown.header) == 1 + loads
+    assert sum(span for _, span in shown.groups) == len(shown.header)
+    assert [text for text, _ in shown.groups][-1] == "16 threads"
+    assert all(len(row) == len(shown.header) for row in shown.rows)
+    assert all(cell for row in shown.rows for cell in row)
+    assert len(shown.rows) == (7 if table == "I" else 8)
+    assert ("does not show: RCV errors" in shown.caption) == (table == "I")
+
+
+def test_a_comparison_has_the_form_of_the_paper():
+    shown = published_report.comparison(published.load_comparison(), "multicore", "III")
+    assert sum(span for _, span in shown.groups) == len(shown.header)
+    assert shown.rows[0] == (
+        *("2 threads, 3200 cps", "0.0130", "0.0060", "53.84"),
+        *("684.87", "186.83", "72.72"),
+    )
+
+
+def test_a_table_that_no_paper_has_says_so(points):
+    compared = published.load_comparison()
+    for shown in (
+        published_report.measurements(points, "singlecore", "IX"),
+        published_report.comparison(compared, "singlecore", "IX"),
+    ):
+        assert "the paper has no such table" in shown._repr_html_()
+
+
+def test_loads_at_the_limit_as_printed(points):
+    rows = {row[0]: row[1:] for row in published_report.loads_at_limit(points).rows}
+    assert len(rows) == 19
+    assert rows["2 cores, 4 threads"] == ("3600", "3800", "4400", "4600", "+800")
+    assert rows["2 cores, 16 threads"] == ("2600", "none printed", "2600", "2800", "0")
+    assert next(iter(rows)) == "1 core, 2 threads"
+
+
+def test_figures_say_whose_numbers_they_show(points):
+    predicted = published.load_capacity()
+    for figure in (
+        published_report.crossing(points),
+        published_report.capacity(points, predicted),
+    ):
+        assert figure.provenance.startswith("Published numbers, not measured here")
+        assert "prefers-color-scheme:dark" in figure.svg
+        assert not any(marker in figure.svg for marker in figures.THEME)
+        assert all(seen in figure.alt for seen in figure.seen)
+    assert "6 cores 6600 cps with 6 threads" in figure.seen[1]
+
+
+def test_figures_of_another_limit_and_of_one_paper(points):
+    alone = points[points["study"] == "singlecore"]
+    for limit in (0.001, 0.01, 0.1):
+        crossing = published_report.crossing(alone, limit)
+        capacity = published_report.capacity(alone, published.load_capacity(), limit)
+        assert crossing.seen[0].startswith("1 core (single-core paper)")
+        assert "2016" not in crossing.provenance + capacity.provenance
+    assert "no load at or under the limit" in published_report.crossing(alone, 0.001).seen[0]
+    rows = published_report.capacity_model(alone, published.load_capacity()).rows
+    assert all(row[-1] == "n/a" for row in rows)
+
+
+def test_words_of_the_audit_follow_the_data(points):
+    before = published_report.audit_words(audit(points)).lines
+    place = {"study": "multicore", "table": "V", "threads": 6, "cps": 5400}
+    checks = audit(spoilt(points, "rcv_errors", "2465", **place))
+    after = published_report.audit_words(checks).lines
+    assert len(before) == 1 + 13
+    (new,) = set(after[1:]) - set(before[1:])
+    assert new == (
+        "Multi-core paper, Table\u00a0V, 6 threads, 5400 cps, PDR: printed 0.0066, "
+        "expected 0.006903. Rule: PDR = RCV errors / total messages."
+    )
+    table = published_report.audit_disagreements(checks)
+    assert len(table.rows) == (~checks["agrees"]).sum()
+    counts = [tuple(map(int, row[1:])) for row in published_report.audit_summary(checks).rows]
+    assert all(total == hold + cut + off for total, hold, cut, off in counts)
+    assert sum(total for total, *_ in counts) == len(checks)
+
+
+def test_an_audit_that_finds_nothing_says_so(points):
+    checks = audit(points)
+    checks = checks[checks["agrees"]]
+    table = published_report.audit_disagreements(checks)
+    assert "none: every check holds" in table._repr_html_()
+    assert published_report.audit_words(checks).lines[0].endswith("0 disagree.")
