@@ -19,13 +19,12 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
-from scipy.special import stdtrit
 
 from sipsched.config import Run
 from sipsched.dataset import MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
+from sipsched.statistics import PDR_LIMIT, grid_capacity, mean_intervals, number
 from sipsched.summary import ALL, INVALID, MEASURED, NOT_PLANNED
 
-PDR_LIMIT = 0.01
 MAX_RUNS_READ = 10
 MAX_LOADS_AS_TICKS = 5
 WIDTH_IN = 7.2
@@ -190,32 +189,6 @@ def provenance(summary: xr.Dataset) -> str:
     )
 
 
-def mean_interval(
-    values: Values, level: float = 0.95
-) -> tuple[Values, Values, npt.NDArray[np.int64]]:
-    """Average over the last axis, the repetitions, with a t interval.
-
-    Parameters
-    ----------
-    values
-        Shape (…, rep); NaN where there is no run.
-    level
-        Confidence.
-
-    Returns
-    -------
-    mean, half, n
-        Shape (…). The mean, half the width of the interval (NaN below two runs), and the runs.
-    """
-    n = np.count_nonzero(~np.isnan(values), axis=-1)
-    total = np.nansum(values, axis=-1)
-    mean = np.divide(total, n, out=np.full(n.shape, np.nan), where=n > 0)
-    squares = np.nansum((values - mean[..., None]) ** 2, axis=-1)
-    variance = np.divide(squares, n - 1, out=np.full(n.shape, np.nan), where=n > 1)
-    quantile = np.where(n > 1, stdtrit(np.maximum(n - 1, 1), (1 + level) / 2), np.nan)
-    return mean, quantile * np.sqrt(variance / np.maximum(n, 1)), n
-
-
 def facets(summary: xr.Dataset) -> list[Facet]:
     """List the (sut, mode, cores) that anything was planned for."""
     planned = (summary["status"] != NOT_PLANNED).any(("threads", "cps", "rep"))
@@ -252,12 +225,12 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
 
     def words(facet: Facet, threads: int) -> str:
         cps, mean, half, n = _series(summary, facet, threads, 100 * summary["pdr"])
-        over = np.flatnonzero(mean > 100 * limit)
-        if not over.size:
-            return f"PDR is at or under {100 * limit:g} % at every load, up to {cps[-1]:g} cps."
-        first = int(over[0])
+        carried, above = grid_capacity(cps, mean, 100 * limit)
+        if np.isinf(above):
+            return f"PDR is at or under {100 * limit:g} % at every load, up to {carried:g} cps."
+        first = int(np.searchsorted(cps, above))
         below = (
-            f"at or under {100 * limit:g} % up to {cps[first - 1]:g} cps and "
+            f"at or under {100 * limit:g} % up to {carried:g} cps and "
             if first
             else f"above {100 * limit:g} % from the lowest load on: "
         )
@@ -585,7 +558,7 @@ def _panel(
 def _decades(values: Sequence[xr.DataArray]) -> tuple[float, float] | None:
     """Find the whole decades that hold all means: the limits of a log axis; None without data."""
     means = np.concatenate(
-        [mean_interval(v.transpose(..., "rep").to_numpy())[0].ravel() for v in values]
+        [mean_intervals(v.transpose(..., "rep").to_numpy())[0].ravel() for v in values]
     )
     means = means[means > 0]
     if not means.size:
@@ -603,7 +576,7 @@ def _series(
 ) -> tuple[Values, Values, Values, npt.NDArray[np.int64]]:
     """Average one quantity over repetitions; loads without a run are left out."""
     chosen = values.sel(sut=facet[0], mode=facet[1], cores=facet[2], threads=threads)
-    mean, half, n = mean_interval(chosen.transpose("cps", "rep").to_numpy())
+    mean, half, n = mean_intervals(chosen.transpose("cps", "rep").to_numpy())
     some = n > 0
     return chosen["cps"].to_numpy()[some].astype(float), mean[some], half[some], n[some]
 
@@ -806,11 +779,6 @@ def themed(canvas: Canvas) -> str:
     style = f"<style>:root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}</style>"
     start = svg.index(">", svg.index("<svg")) + 1
     return svg[:start] + style + svg[start:]
-
-
-def number(value: float) -> str:
-    """Write a number with three significant digits, whole from 100 up."""
-    return f"{value:,.0f}".replace(",", "\u2009") if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _number(mean: Values, half: Values, n: npt.NDArray[np.int64], i: int, unit: str = "%") -> str:

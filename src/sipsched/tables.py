@@ -20,10 +20,9 @@ from sipsched.figures import (
     Words,
     facets,
     iterate_runs,
-    mean_interval,
-    number,
     provenance,
 )
+from sipsched.statistics import mean_intervals, number
 from sipsched.summary import ALL, INVALID, MEASURED, MISSING
 
 MAX_RUNS_LISTED = 50
@@ -118,7 +117,7 @@ def points(summary: xr.Dataset) -> Table:
 
 
 def _plus_minus(values: xr.DataArray) -> str:
-    mean, half, n = (array.item() for array in mean_interval(values.to_numpy()))
+    mean, half, n = (array.item() for array in mean_intervals(values.to_numpy()))
     if not n:
         return "n/a"
     return number(mean) if np.isnan(half) else f"{number(mean)}\u00a0±\u00a0{number(half)}"

@@ -2,7 +2,6 @@ import json
 from pathlib import Path
 
 import nbformat
-import numpy as np
 import pytest
 import synthetic
 
@@ -28,17 +27,6 @@ def test_notebook_is_stored_without_outputs_and_has_one_parameters_cell(path):
     tags = [tag for cell in code for tag in cell.metadata.get("tags", [])]
     assert tags.count("parameters") == 1
     assert notebook.cells[0].source.startswith("# ")
-
-
-def test_mean_interval_is_students():
-    values = np.array([[1.0, 2.0, 3.0, np.nan], [5.0, *[np.nan] * 3], [np.nan] * 4])
-    mean, half, n = figures.mean_interval(values)
-    assert n.tolist() == [3, 1, 0]
-    assert mean[:2].tolist() == [2.0, 5.0]
-    # t(0.975, 2) = 4.3027
-    assert half[0] == pytest.approx(4.3027 / np.sqrt(3), rel=1e-4)
-    assert np.isnan(half[1:]).all()
-    assert np.isnan(mean[2])
 
 
 @pytest.mark.parametrize("draw", DRAWINGS)
