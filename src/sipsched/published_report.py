@@ -20,10 +20,10 @@ from sipsched.figures import (
     Table,
     Words,
     legend,
-    number,
     themed,
 )
 from sipsched.published import CUT_OFF, METRICS, MODES, PDR_LIMIT, crossings, predictions
+from sipsched.statistics import number
 from sipsched.tables import Heading
 
 NOT_MEASURED = "Published numbers, not measured here"
