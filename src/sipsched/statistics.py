@@ -435,7 +435,7 @@ def crossing(
         interval = Interval.without(estimate, total, level)
     else:
         drawn = _draw_crossings(loads, means, errors, n, limit, resamples, seed)
-        low, high = _percentiles(drawn, level)
+        low, high = percentiles(drawn, level)
         interval = Interval(estimate, low, high, total, level, "isotonic, parametric bootstrap")
     return Crossing(interval, float(loads[0]), float(loads[-1]))
 
@@ -484,8 +484,8 @@ def crossing_ratio(
         ends.append((at_least, np.maximum(drawn, both[i].lowest_cps)))
     (reference_low, reference_high), (other_low, other_high) = ends
     with np.errstate(divide="ignore"):
-        low, _ = _percentiles(other_low / reference_high, level)
-        _, high = _percentiles(other_high / reference_low, level)
+        low, _ = percentiles(other_low / reference_high, level)
+        _, high = percentiles(other_high / reference_low, level)
     return Interval(estimate, low, high, n, level, "isotonic, parametric bootstrap")
 
 
@@ -553,6 +553,14 @@ def capacity(
     )
 
 
+def percentiles(drawn: Values, level: float) -> tuple[float, float]:
+    """Give the percentiles of a bootstrap's draws that part off the middle; draws may be infinite."""
+    # Between two draws there is nothing to interpolate where one is infinite.
+    tails = ((1 - level) / 2, (1 + level) / 2)
+    low, high = np.quantile(drawn, tails, method="inverted_cdf")
+    return float(low), float(high)
+
+
 def _runs(values: npt.ArrayLike) -> Values:
     runs = np.asarray(values, float)
     if runs.ndim != 1:
@@ -593,24 +601,17 @@ def _bootstrap(
             method="percentile",
             rng=np.random.default_rng(seed),
         ).bootstrap_distribution
-    low, high = _percentiles(drawn, _expanded(level, n))
+    low, high = percentiles(drawn, _expanded(level, n))
     return Interval(estimate, low, high, n, level, "bootstrap")
 
 
 def _expanded(level: float, n: int) -> float:
     """Widen a bootstrap's percentiles to what a t interval is of n normal values.
 
-    SEE Hesterberg, What Teachers Should Know About the Bootstrap, The American Statistician, 2015.
+    Source: Hesterberg, What Teachers Should Know About the Bootstrap, The American Statistician, 2015.
     """
     quantile = np.sqrt(n / (n - 1)) * special.stdtrit(n - 1, (1 + level) / 2)
     return float(2 * special.ndtr(quantile) - 1)
-
-
-def _percentiles(drawn: Values, level: float) -> tuple[float, float]:
-    # Between two draws there is nothing to interpolate where one is infinite.
-    tails = ((1 - level) / 2, (1 + level) / 2)
-    low, high = np.quantile(drawn, tails, method="inverted_cdf")
-    return float(low), float(high)
 
 
 def _by_load(
@@ -653,7 +654,7 @@ def _isotonic(rows: Values, weights: npt.NDArray[Any]) -> Values:
 
     scipy.optimize.isotonic_regression takes one row at a time: 0.3 s for 9999 draws, this 10 ms.
 
-    SEE Robertson, Wright and Dykstra, Order Restricted Statistical Inference, 1988, section 1.4.
+    Source: Robertson, Wright and Dykstra, Order Restricted Statistical Inference, 1988.
     """
     sums = np.cumsum(rows * weights, axis=1)
     sums = np.concatenate((np.zeros((len(rows), 1)), sums), axis=1)

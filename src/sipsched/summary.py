@@ -344,6 +344,34 @@ def _described(ds: xr.Dataset) -> xr.Dataset:
     return ds
 
 
+def overall_service_time(ds: xr.Dataset) -> xr.DataArray:
+    """Compute the single-core paper's overall service time E[x] from means of runs.
+
+    E[x] = K_stack + K_sockq^s + K_copy + T_sip + K_snd: all that is not waiting. K_sockq^s, the kernel's
+    own work on a queued message, is not stamped. What of it follows the dequeue lies in K_copy; the
+    rest, waking the worker, lies in K_sockq and is missing here: a lower bound.
+
+    Source: Krishnamurthy and Rouskas 2015, section III.
+
+    Parameters
+    ----------
+    ds
+        Summary of a run or of many.
+
+    Returns
+    -------
+    DataArray
+        The dimensions of `t_sip_mean`, µs; NaN where a part is missing.
+    """
+    parts = ("k_stack", "k_copy", "t_sip", "k_snd")
+    total: xr.DataArray = sum((ds[f"{name}_mean"] for name in parts[1:]), ds[f"{parts[0]}_mean"])
+    return total.rename("overall_service_time").assign_attrs(
+        long_name="overall service time E[x], without waking the worker",
+        units="us",
+        definition="K_stack + K_copy + T_sip + K_snd, means over messages",
+    )
+
+
 def write(ds: xr.Dataset, path: Path) -> None:
     """Write a `summary.nc`, netCDF-4; whole or not at all."""
     write_atomically(ds, path, {})

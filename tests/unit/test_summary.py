@@ -47,6 +47,17 @@ def test_pdr_comes_from_the_kernels_counters(tmp_path):
     assert float(ds["so_rcvbuf"]) == 425984
 
 
+def test_overall_service_time_is_all_but_the_queue(tmp_path):
+    ds, *_ = reduce(tmp_path, synthetic.Run(), calls=50)
+    found = summary.overall_service_time(ds).sel(message_type="all")
+    at = ds.sel(message_type="all")
+    all_means = sum(float(at[f"{name}_mean"]) for name in ("k_rcv", "t_sip", "k_snd"))
+    assert float(found) == pytest.approx(all_means - float(at["k_sockq_mean"]))
+    assert found.attrs["units"] == "us"
+    preload, *_ = reduce(tmp_path, synthetic.Run(rep=2), calls=5, mode=3)
+    assert np.isnan(summary.overall_service_time(preload).sel(message_type="all"))
+
+
 def test_every_variable_is_described(tmp_path):
     ds, *_ = reduce(tmp_path, synthetic.Run())
     for name, variable in ds.data_vars.items():
