@@ -144,7 +144,7 @@ class _Acquisition:
         self.run = run
         self.sut = sut
         self.load = config.load
-        self.probe_wanted = config.probe
+        self.probe_wanted = sut.probe or config.probe
         self.validity = config.validity
         self.testbed = testbed
         self.record = record

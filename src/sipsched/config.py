@@ -1,9 +1,11 @@
 """What is studied: the configuration, its validation and the runs it asks for."""
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import fastjsonschema
@@ -49,6 +51,11 @@ class Run:
             f"cps={self.cps} rep={self.rep} on {self.testbed}"
         )
 
+    @property
+    def point(self) -> str:
+        """Name what is measured, without load and repetition."""
+        return f"{self.sut} {self.mode} cores={self.cores} threads={self.threads} on {self.testbed}"
+
     @classmethod
     def from_wildcards(cls, wildcards: Mapping[str, str]) -> "Run":
         """Read the tuple back from the text of a path."""
@@ -65,6 +72,10 @@ def crossing_path(point: Run) -> Path:
     return Path(CROSSING_PATTERN.format(**vars(point)))
 
 
+Crossings = Mapping[Run, tuple[int, int]]
+"""Point, with load and repetition 0, to the highest load found under the limit and the lowest above it."""
+
+
 @dataclass(frozen=True)
 class Sut:
     """What is measured: a proxy program, how it routes and how its memory is managed."""
@@ -76,6 +87,8 @@ class Sut:
     shared_memory_mib: int
     package_memory_mib: int
     receive_buffer_bytes: int
+    probe: str | None = None
+    """Overrides the campaign's probe; `off` makes control runs that show what the probe costs."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +118,31 @@ class Search:
 
 
 @dataclass(frozen=True)
+class AroundCrossing:
+    """Loads of a study that are found on the testbed: those around the crossing of the drop rate's limit.
+
+    Attributes
+    ----------
+    mode
+        The mode in which the crossing is searched.
+    step_cps
+        Distance between loads; the papers have 200.
+    steps
+        Which loads: 0 is the multiple of `step_cps` just below the crossing, 1 the next above it.
+    """
+
+    mode: str
+    step_cps: int
+    steps: tuple[int, ...]
+
+    def loads(self, lower_cps: int, upper_cps: int) -> tuple[int, ...]:
+        """Give the loads around a crossing that lies between these two."""
+        below = int(math.sqrt(lower_cps * upper_cps) // self.step_cps)
+        loads = (self.step_cps * (below + step) for step in self.steps)
+        return tuple(load for load in loads if load > 0)
+
+
+@dataclass(frozen=True)
 class Study:
     """A set of points and the notebook that reads them."""
 
@@ -114,22 +152,56 @@ class Study:
     modes: tuple[str, ...]
     cores: tuple[int, ...]
     threads: tuple[int, ...]
-    cps: tuple[int, ...]
+    cps: tuple[int, ...] | AroundCrossing
     repetitions: int
 
-    def runs(self, testbed: str) -> list[Run]:
-        """List the runs in blocks: every point once before any is repeated."""
+    def searches(self, testbed: str) -> list[Run]:
+        """List the points whose crossing is to be found first; load and repetition are 0."""
+        if not isinstance(self.cps, AroundCrossing):
+            return []
         return [
-            Run(testbed, sut, mode, cores, threads, cps, rep)
-            for rep, sut, mode, cores, threads, cps in itertools.product(
-                range(1, self.repetitions + 1),
-                self.suts,
-                self.modes,
-                self.cores,
-                self.threads,
-                self.cps,
-            )
+            Run(testbed, sut, self.cps.mode, cores, threads, 0, 0)
+            for sut, cores, threads in itertools.product(self.suts, self.cores, self.threads)
         ]
+
+    def runs(self, testbed: str, crossings: Crossings = MappingProxyType({})) -> list[Run]:
+        """List the runs in the order to measure them.
+
+        In blocks: every point once before any is repeated. Runs that differ in mode or SUT only follow
+        each other, in turned order in every second block, so that what drifts hits each the same.
+
+        Parameters
+        ----------
+        testbed
+            Name of the testbed.
+        crossings
+            What the points of `searches` were found to cross between; those that are not in it have
+            no runs yet.
+        """
+        runs = []
+        for rep in range(1, self.repetitions + 1):
+            for cores, threads in itertools.product(self.cores, self.threads):
+                loads = self._loads(testbed, cores, threads, crossings)
+                arms = list(itertools.product(self.suts, self.modes))
+                for cps in sorted({load for of_sut in loads.values() for load in of_sut}):
+                    runs += [
+                        Run(testbed, sut, mode, cores, threads, cps, rep)
+                        for sut, mode in (arms if rep % 2 else reversed(arms))
+                        if cps in loads[sut]
+                    ]
+        return runs
+
+    def _loads(
+        self, testbed: str, cores: int, threads: int, crossings: Crossings
+    ) -> dict[str, tuple[int, ...]]:
+        """Give the loads of each SUT."""
+        if not isinstance(self.cps, AroundCrossing):
+            return dict.fromkeys(self.suts, self.cps)
+        points = {sut: Run(testbed, sut, self.cps.mode, cores, threads, 0, 0) for sut in self.suts}
+        return {
+            sut: self.cps.loads(*crossings[point]) if point in crossings else ()
+            for sut, point in points.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -170,11 +242,17 @@ class Config:
             )
         return self.suts[name]
 
-    def runs(self, testbed: str | None = None) -> list[Run]:
+    def searches(self) -> list[Run]:
+        """List every point whose crossing is to be found first, once."""
+        points = itertools.chain.from_iterable(
+            study.searches(name) for name in self.testbeds for study in self.studies.values()
+        )
+        return list(dict.fromkeys(points))
+
+    def runs(self, crossings: Crossings = MappingProxyType({})) -> list[Run]:
         """List every run that the studies ask for, once, in the order to measure them."""
-        testbeds = self.testbeds if testbed is None else (testbed,)
         runs = itertools.chain.from_iterable(
-            study.runs(name) for name in testbeds for study in self.studies.values()
+            study.runs(name, crossings) for name in self.testbeds for study in self.studies.values()
         )
         return list(dict.fromkeys(runs))
 
@@ -239,9 +317,13 @@ def parse_config(document: Mapping[str, Any]) -> Config:
     suts = {name: Sut(name=name, **body) for name, body in document["suts"].items()}
     studies = {}
     for name, body in document["studies"].items():
-        axes = {key: tuple(body[key]) for key in ("suts", "modes", "cores", "threads", "cps")}
+        axes = {key: tuple(body[key]) for key in ("suts", "modes", "cores", "threads")}
         studies[name] = Study(
-            name=name, notebook=body["notebook"], repetitions=body["repetitions"], **axes
+            name=name,
+            notebook=body["notebook"],
+            repetitions=body["repetitions"],
+            cps=_loads(body["cps"]),
+            **axes,
         )
         for sut in axes["suts"]:
             if sut not in suts:
@@ -263,6 +345,14 @@ def parse_config(document: Mapping[str, Any]) -> Config:
             for name, body in document.get("documents", {}).items()
         },
         only_measured=document.get("only_measured", False),
+    )
+
+
+def _loads(declared: Any) -> tuple[int, ...] | AroundCrossing:
+    if isinstance(declared, list):
+        return tuple(declared)
+    return AroundCrossing(
+        declared["around_crossing_of"], declared["step_cps"], tuple(declared["steps"])
     )
 
 

@@ -12,7 +12,7 @@ from types import FrameType
 
 from sipsched.config import Config, Run
 from sipsched.errors import SipschedError
-from sipsched.record import RUN_FILE, is_recorded
+from sipsched.record import RUN_FILE, is_recorded, read_crossings
 
 OVERHEAD_S = 4.0
 """Seconds of a run outside its load, before any run was measured."""
@@ -40,17 +40,20 @@ def _terminated(signum: int, frame: FrameType | None) -> None:
     sys.exit(128 + signum)
 
 
+def say(text: str) -> None:
+    """Print a line among those of Snakemake."""
+    print(text, file=sys.stderr, flush=True)
+
+
 def say_progress(run: Run, config: Config, raw: Path) -> None:
     """Print what is measured now, how many runs are left, and when the last should end."""
-    planned = config.runs()
+    planned = config.runs(read_crossings(raw, config.searches()))
     left = [other for other in planned if not is_recorded(raw, other)]
     done = [other for other in planned if other not in set(left)]
     end = datetime.now() + timedelta(seconds=len(left) * _seconds_per_run(done, config, raw))
-    print(
+    say(
         f"measuring {run}: run {len(done) + 1} of {len(planned)}, "
-        f"{len(left) - 1} left after it, done about {end:%H:%M:%S}",
-        file=sys.stderr,
-        flush=True,
+        f"{len(left) - 1} left after it, done about {end:%H:%M:%S}"
     )
 
 

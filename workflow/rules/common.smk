@@ -14,25 +14,23 @@ with scripting.one_line_errors():
         name: testbeds.load_testbed(name, Path("hardware/testbeds"))
         for name in CAMPAIGN.testbeds
     }
+    RAW = Path("raw")
+    SEARCHES = CAMPAIGN.searches()
+    PLANNED = [*SEARCHES, *CAMPAIGN.runs(record.read_crossings(RAW, SEARCHES))]
     for bed in TESTBEDS.values():
-        bed.check_points(CAMPAIGN.runs(bed.name))
-    modes.check({run.mode for run in CAMPAIGN.runs()})
+        bed.check_points(run for run in PLANNED if run.testbed == bed.name)
+    modes.check(
+        {mode for study in CAMPAIGN.studies.values() for mode in study.modes}
+        | {point.mode for point in SEARCHES}
+    )
 
 # where the controller is the machine that measures, nothing else of ours runs beside a measurement
 MEASURE_THREADS = {
     name: workflow.cores or 1 if bed.kind == "local" else 1
     for name, bed in TESTBEDS.items()
 }
-SUMMARIES = {
-    (study.name, name): [
-        f"results/runs/{run.path}/summary.nc"
-        for run in study.runs(name)
-        if not CAMPAIGN.only_measured or record.is_recorded(Path("raw"), run)
-    ]
-    for study in CAMPAIGN.studies.values()
-    for name in TESTBEDS
-}
-REPORTS = [f"reports/{study}-{name}.html" for study, name in SUMMARIES]
+REPORTS = [f"reports/{study}-{name}.html" for study in CAMPAIGN.studies for name in TESTBEDS]
+ORDER = {}
 DOCUMENTS = [f"reports/{name}.html" for name in CAMPAIGN.documents]
 
 
@@ -52,8 +50,34 @@ def measure_threads(wildcards):
     return MEASURE_THREADS[wildcards.testbed]
 
 
+def measure_order(wildcards):
+    run = settings.Run.from_wildcards(wildcards)
+    if run not in ORDER:
+        crossings = record.read_crossings(RAW, SEARCHES)
+        ORDER.update({run: place for place, run in enumerate(CAMPAIGN.runs(crossings), start=1)})
+    # a run that no study asks for is measured because its file was asked for
+    return ORDER.get(run, 0)
+
+
+def study_crossings(wildcards):
+    """The searches that a study's loads depend on."""
+    points = CAMPAIGN.studies[wildcards.study].searches(wildcards.testbed)
+    if CAMPAIGN.only_measured:
+        return [point for point in points if (RAW / settings.crossing_path(point)).is_file()]
+    for point in points:
+        names = {name: str(value) for name, value in vars(point).items()}
+        checkpoints.find_crossing.get(**names)
+    return points
+
+
 def study_summaries(wildcards):
-    return SUMMARIES[wildcards.study, wildcards.testbed]
+    study = CAMPAIGN.studies[wildcards.study]
+    crossings = record.read_crossings(RAW, study_crossings(wildcards))
+    return [
+        f"results/runs/{run.path}/summary.nc"
+        for run in study.runs(wildcards.testbed, crossings)
+        if not CAMPAIGN.only_measured or record.is_recorded(RAW, run)
+    ]
 
 
 def study_notebook(wildcards):

@@ -9,5 +9,20 @@ rule measure_run:
     threads: measure_threads
     resources:
         testbed=1,
+        order=measure_order,
     script:
         "../scripts/measure_run.py"
+
+
+checkpoint find_crossing:
+    output:
+        crossing=update(f"raw/{settings.CROSSING_PATTERN}"),
+    log:
+        f"logs/measure/{settings.CROSSING_PATTERN}.log",
+    priority: 101
+    retries: 2
+    threads: measure_threads
+    resources:
+        testbed=1,
+    script:
+        "../scripts/find_crossing.py"
