@@ -1,0 +1,71 @@
+"""Whether every message is accounted for: 100,000 calls at half the knee, and the same proxy 20 % past it."""
+
+import json
+import shutil
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from sipsched import acquisition, record
+from sipsched.config import Config, Run, load_config
+from sipsched.errors import SipschedError
+from sipsched.testbed import Testbed, load_testbed
+from sipsched.trace import Event, Kind, read_trace
+
+CALLS = 100_000
+THREADS = 8
+PAST_S = 10.0
+SIX = [kind for kind in Kind if kind is not Kind.OTHER]
+
+
+def main() -> None:
+    config, testbed = load_config(), load_testbed("local")
+    names = sys.argv[1:] or ["kamailio-udp", "kamailio-udp-stateless", "opensips-udp"]
+    for name in names:
+        proxy = config.sut(name).proxy
+        if shutil.which(proxy) is None:
+            print(f"{name}: not measured: no {proxy} binary on this machine")
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                check(name, config, testbed, Path(folder))
+            except SipschedError as error:
+                print(f"{name}: not measured: {error}")
+
+
+def check(sut: str, config: Config, testbed: Testbed, raw: Path) -> None:
+    point = Run("local", sut, "default", 1, THREADS, 0, 0)
+    acquisition.search_crossing(point, config, testbed, raw)
+    lower, upper = record.read_crossings(raw, [point])[point]
+    half, past = lower // 2, round(1.2 * upper)
+    print(f"{sut}: {THREADS} threads on one core, 1 % crossing between {lower} and {upper} cps")
+    for cps, duration_s in ((half, CALLS / half), (past, PAST_S)):
+        load = replace(config.load, duration_s=duration_s, drain_s=4.0)
+        run = replace(point, cps=cps, rep=1)
+        folder = acquisition.measure(run, replace(config, load=load), testbed, raw)
+        document = json.loads((folder / "run.json").read_text())
+        records = read_trace(folder / "trace.bin.zst").records
+        received = records[records["event"] == Event.MESSAGE]
+        kinds = np.bincount(received["kind"], minlength=max(SIX) + 1)[SIX]
+        calls, ledger = document["generator"], document["ledger"]
+        again = [
+            sum(sends["again"] for sends in document["requests"][side].values())
+            for side in ("uac", "sps")
+        ]
+        print(
+            f"  {cps} cps: {calls['calls_completed']} of {document['load']['calls']} calls completed, "
+            f"messages of each kind {kinds.min()} to {kinds.max()}, "
+            f"ledger residual {ledger['to_sps']['residual']} and {ledger['from_sps']['residual']}; "
+            f"requests sent again: UAC {again[0]}, SPS {again[1]}, "
+            f"told apart differently {document['requests']['disagreement']}; "
+            f"refused {ledger['to_sps']['refused']} of {ledger['to_sps']['sent']}; "
+            f"verdict {document['verdict']['grade']}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
