@@ -11,18 +11,24 @@ import sys
 from pathlib import Path
 from sipsched import acquisition, config
 from sipsched.testbed import load_testbed, local
-raw, name, mode, idle_s = sys.argv[1:]
+raw, name, mode, cores, idle_s = sys.argv[1:]
 local.IDLE_S = float(idle_s)
-run = config.Run(name, "kamailio-udp", mode, 1, 2, 100, 1)
+run = config.Run(name, "kamailio-udp", mode, int(cores), 2, 100, 1)
 acquisition.measure(run, config.load_config(), load_testbed(name), Path(raw))
 """
 
 
 def start_run(
-    raw: Path, *, bed: str = "local", mode: str = "default", idle_s: float = 30.0
+    raw: Path,
+    *,
+    bed: str = "local",
+    mode: str = "default",
+    cores: int = 1,
+    idle_s: float = 30.0,
 ) -> subprocess.Popen[bytes]:
     """Start a run in a process of its own, to be killed in the middle."""
-    return subprocess.Popen([sys.executable, "-c", MEASURE, str(raw), bed, mode, str(idle_s)])
+    arguments = map(str, (raw, bed, mode, cores, idle_s))
+    return subprocess.Popen([sys.executable, "-c", MEASURE, *arguments])
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float) -> None:

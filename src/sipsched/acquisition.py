@@ -44,7 +44,7 @@ from sipsched.verdict import INVALID, judge
 START_TIMEOUT_S = 10
 DRAIN_TIMEOUT_S = 5
 SPARE_BYTES = 64 * 2**20
-HOST_PROGRAMS = ("start-stop-daemon", "timeout", "taskset", "ss", "lscpu", "zstd", "pkill")
+HOST_PROGRAMS = ("start-stop-daemon", "timeout", "taskset", "chrt", "ss", "lscpu", "zstd", "pkill")
 GENERATORS: dict[str, Generator] = {"sipload": Sipload(), "sipp": Sipp()}
 
 

@@ -71,6 +71,7 @@ def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measur
         probe: str = "auto",
         timing: bool = False,
         mode: str = "default",
+        cores: int = 1,
         **load: Any,
     ) -> Path:
         tolerant = dict.fromkeys(() if timing else TIMING_RULES, Limits(math.inf, math.inf))
@@ -80,7 +81,7 @@ def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measur
             load=dataclasses.replace(campaign.load, **load),
             validity={**campaign.validity, **tolerant},
         )
-        run = config.Run(bed.name, sut, mode, 1, threads, cps, rep)
+        run = config.Run(bed.name, sut, mode, cores, threads, cps, rep)
         return acquisition.measure(run, settings, bed, tmp_path / "raw")
 
     return measure_one

@@ -1,0 +1,118 @@
+"""The papers' modes on a real CFS kernel, at the papers' cores: applied, read back, undone."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers import start_run, wait_for
+
+from sipsched.errors import StableError
+from sipsched.modes import Counts, Setting, find_mode, load_modes
+from sipsched.scheduler import DEBUGFS, Family
+from sipsched.testbed import Host, Testbed, open_hosts
+from sipsched.tuning import tuned
+
+Measure = Callable[..., Path]
+DECLARED = load_modes()
+ONLINE = "/sys/devices/system/cpu/online"
+ALL_CPUS = "0-7"
+COSTS_NS = (0, 500_000, 1_000_000, 5_000_000)
+
+
+def settings(sps: Host) -> dict[Setting, int]:
+    files = [DEBUGFS + setting for setting in Setting]
+    values = sps.run(["cat", *files]).stdout.split()
+    return dict(zip(Setting, map(int, values), strict=True))
+
+
+def online(sps: Host) -> str:
+    return sps.run(["cat", ONLINE]).stdout.strip()
+
+
+@pytest.mark.parametrize("cores", [2, 4, 6])
+@pytest.mark.parametrize("name", ["default", "desktop", "baseline", "enhanced"])
+def test_every_mode_at_the_papers_cores(guest: Testbed, name: str, cores: int) -> None:
+    mode = find_mode(name, DECLARED)
+    with open_hosts(guest) as hosts:
+        sps = hosts.sps
+        before = settings(sps)
+        assert online(sps) == ALL_CPUS
+        with tuned(sps, guest, mode, cores, threads=8) as state:
+            # four cores a processor
+            processors = 1 if cores <= 4 else 2
+            assert state.layout.processors == processors
+            asked = mode.settings(Counts(cores, 8, processors))
+            found = settings(sps)
+            assert {setting: found[setting] for setting in asked} == asked
+            assert state.kernel.family is Family.DEBUGFS
+            assert state.unlike_asked == 0
+            assert state.label == name
+            # the helper's CPU stays
+            assert online(sps) == f"0-{cores - 1},7"
+        assert online(sps) == ALL_CPUS
+        assert settings(sps) == before
+
+
+def test_what_fails_in_the_middle_is_undone(guest: Testbed) -> None:
+    with open_hosts(guest) as hosts:
+        before = settings(hosts.sps)
+        with (
+            pytest.raises(StableError, match="planned"),
+            tuned(hosts.sps, guest, find_mode("enhanced", DECLARED), 2, threads=2),
+        ):
+            assert settings(hosts.sps) != before
+            raise StableError("planned")
+        assert settings(hosts.sps) == before
+        assert online(hosts.sps) == ALL_CPUS
+
+
+@pytest.mark.parametrize("cost_ns", COSTS_NS)
+def test_a_sweep_of_the_migration_cost(guest: Testbed, measure: Measure, cost_ns: int) -> None:
+    record = measure(
+        bed=guest,
+        mode=f"enhanced+migration_cost_ns={cost_ns}",
+        cores=4,
+        threads=6,
+        cps=20,
+        duration_s=2.0,
+    )
+    run = json.loads((record / "run.json").read_text())
+    steps = {step["setting"]: step for step in run["scheduler"]["steps"]}
+    assert int(steps["migration_cost_ns"]["read_back"]) == cost_ns
+    assert int(steps["latency_ns"]["read_back"]) == 3_200_000
+    assert run["generator"]["calls_completed"] == 40
+    assert len(run["layout"]["cpus"]) == 4
+    if run["testbed"]["accelerator"] == "tcg":
+        assert "functional only" in run["testbed"]["fidelity"]
+
+
+def test_a_killed_workflow_is_undone_by_the_next_command(
+    guest: Testbed, measure: Measure, tmp_path: Path
+) -> None:
+    with open_hosts(guest) as hosts:
+        before = settings(hosts.sps)
+    with start_run(tmp_path / "raw", bed="vm", mode="baseline", cores=2) as worker:
+        wait_for(lambda: any("sipload uac" in line for line in processes()), 60)
+        os.kill(worker.pid, signal.SIGKILL)
+    with open_hosts(guest) as hosts:
+        assert settings(hosts.sps) != before
+        assert online(hosts.sps) == "0-1,7"
+    run = json.loads((measure(bed=guest, cps=20, duration_s=1.0) / "run.json").read_text())
+    assert run["scheduler"]["repaired"]
+    with open_hosts(guest) as hosts:
+        assert settings(hosts.sps) == before
+        assert online(hosts.sps) == ALL_CPUS
+
+
+def processes() -> list[str]:
+    """Command lines of everything on this machine."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue
+    return found
