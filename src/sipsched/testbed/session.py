@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sipsched.testbed import local
 from sipsched.testbed.host import CommandResult, Host
 from sipsched.testbed.inventory import Testbed
+from sipsched.testbed.namespaces import LOCK_FILE
 
 
 @dataclass(frozen=True)
@@ -52,5 +53,5 @@ def open_hosts(testbed: Testbed) -> Iterator[Hosts]:
         hosts = [Host(spec, testbed.workdir) for spec in testbed.hosts]
         with ThreadPoolExecutor(len(hosts)) as pool:
             list(pool.map(stack.enter_context, hosts))
-        stack.enter_context(hosts[1].exclusive_lock(local.LOCK_FILE))
+        stack.enter_context(hosts[1].exclusive_lock(LOCK_FILE))
         yield Hosts(*hosts)
