@@ -101,6 +101,10 @@ class MachineTestbed(ABC):
             for namespace in self.namespaces
         )
 
+    def _serves(self, testbed: Testbed) -> bool:
+        """Tell whether what is up is what this file describes."""
+        return self.is_up()
+
     def ensure_up(self, testbed: Testbed, idle_s: float | None = None) -> None:
         """Bring the testbed up unless it is up.
 
@@ -114,7 +118,7 @@ class MachineTestbed(ABC):
         """
         self.check_machine(testbed)
         with self._machine_lock():
-            if not self.is_up():
+            if not self._serves(testbed):
                 self._remove()
                 try:
                     self._create(testbed)

@@ -1,0 +1,114 @@
+"""The guest testbed: a CFS kernel under the same run code, and nothing left when it is down."""
+
+import itertools
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sipsched.testbed import Host, Hosts, Testbed, load_testbed, open_hosts, provision, vm
+from sipsched.trace import read_trace
+
+Measure = Callable[..., Path]
+SCHEDULER = "/sys/kernel/debug/sched"
+
+
+@pytest.fixture(scope="module")
+def guest() -> Iterator[Testbed]:
+    """Boot one guest for all tests; the first time, build its image."""
+    bed = load_testbed("vm")
+    provision.prepare_machine(bed, say=lambda line: None)
+    vm.bring_up(bed, say=lambda line: None)
+    provision.provision(bed, say=lambda line: None)
+    yield bed
+    vm.take_down()
+
+
+@pytest.fixture
+def hosts(guest: Testbed) -> Iterator[Hosts]:
+    with open_hosts(guest) as opened:
+        yield opened
+
+
+def setting(sps: Host, name: str) -> int:
+    return int(sps.run(["cat", f"{SCHEDULER}/{name}"]).stdout)
+
+
+def leftovers() -> list[str]:
+    """Namespaces, links, state and processes of ours."""
+    names = [n.name for n in vm.NAMESPACES if Path("/run/netns", n.name).exists()]
+    links = [n.link for n in vm.NAMESPACES] + [link.tap for link in vm.LINKS]
+    names += [link for link in links if Path("/sys/class/net", link).exists()]
+    names += [str(vm.STATE)] if vm.STATE.exists() else []
+    found = subprocess.run(
+        ["pgrep", "-a", "-x", "-r", "R,S,D,T", vm.COMM], capture_output=True, text=True
+    )
+    return names + found.stdout.splitlines()
+
+
+def test_three_hosts_answer_and_only_the_sps_is_a_guest(hosts: Hosts) -> None:
+    kernels = [host.run(["uname", "-r"]).stdout.strip() for host in hosts.all]
+    assert kernels[1].startswith("6.1.")
+    assert kernels[0] == kernels[2] != kernels[1]
+    assert hosts.testbed.accelerator in ("kvm", "tcg")
+    assert (hosts.testbed.fidelity == vm.EMULATED) == (hosts.testbed.accelerator == "tcg")
+
+
+def test_two_sockets_of_four_cores(hosts: Hosts) -> None:
+    listing = hosts.sps.run(["lscpu", "--parse=CPU,SOCKET"]).stdout
+    rows = [line.split(",") for line in listing.splitlines() if not line.startswith("#")]
+    assert [int(socket) for _, socket in rows] == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+def test_settings_of_cfs_can_be_read_and_written(hosts: Hosts) -> None:
+    for name in ("latency_ns", "min_granularity_ns", "wakeup_granularity_ns", "migration_cost_ns"):
+        before = setting(hosts.sps, name)
+        hosts.sps.shell(f"echo {before // 2} > {SCHEDULER}/{name}")
+        assert setting(hosts.sps, name) == before // 2
+        hosts.sps.shell(f"echo {before} > {SCHEDULER}/{name}")
+        assert setting(hosts.sps, name) == before
+
+
+def test_a_cpu_can_be_taken_offline(hosts: Hosts) -> None:
+    switch = "/sys/devices/system/cpu/cpu1/online"
+    try:
+        hosts.sps.shell(f"echo 0 > {switch}")
+        online = hosts.sps.run(["cat", "/sys/devices/system/cpu/online"]).stdout.strip()
+        assert online == "0,2-7"
+    finally:
+        hosts.sps.shell(f"echo 1 > {switch}")
+
+
+def test_the_agents_reach_each_other_only_through_the_proxy(hosts: Hosts) -> None:
+    assert hosts.sps.run(["cat", "/proc/sys/net/ipv4/ip_forward"]).stdout.strip() == "0"
+    assert hosts.uac.run(["ip", "route", "get", "198.18.2.2"], check=False).exit_code != 0
+
+
+def test_a_run_has_six_stamps_and_says_what_it_is_worth(guest: Testbed, measure: Measure) -> None:
+    folder = measure(bed=guest, threads=2, cps=20, duration_s=2.0)
+    run = json.loads((folder / "run.json").read_text())
+    assert run["generator"]["calls_completed"] == run["load"]["calls"] == 40
+    assert run["testbed"]["kind"] == "vm"
+    assert run["testbed"]["accelerator"] in ("kvm", "tcg")
+    if run["testbed"]["accelerator"] == "tcg":
+        assert run["testbed"]["fidelity"] == vm.EMULATED
+    assert run["hosts"]["sps"]["kernel"].startswith("6.1.")
+    assert run["probe"]["mode"] == "exact"
+    assert run["probe"]["lost"] == 0
+    records = read_trace(folder / "trace.bin.zst").records
+    assert len(records) == run["probe"]["records"] == 240
+    stamps = ("t_arr", "t_stack", "t_sockq", "t_sip_in", "t_sip_out", "t_dep")
+    for earlier, later in itertools.pairwise(stamps):
+        assert (records[earlier] <= records[later]).all(), (earlier, later)
+    assert not (records["flags"] != 0).any()
+
+
+def test_down_leaves_nothing(guest: Testbed) -> None:
+    vm.bring_up(guest, say=lambda line: None)
+    assert vm.is_up()
+    assert leftovers() != []
+    vm.take_down()
+    assert leftovers() == []
+    vm.take_down()
