@@ -100,5 +100,5 @@ def check(_, testbed="local"):
     print(f"probe used: {answer['best'] or 'preload (no BPF)'}")
 
 
-ns = Collection(up, down, provision, check)
+ns = Collection(up, down, provision, modes, check)
 ns.add_collection(Collection("vm", vm_up, vm_down))

@@ -105,6 +105,40 @@ def test_a_run_has_six_stamps_and_says_what_it_is_worth(guest: Testbed, measure:
     assert not (records["flags"] != 0).any()
 
 
+def test_a_mode_of_the_papers_is_in_force_and_undone(guest: Testbed, measure: Measure) -> None:
+    with open_hosts(guest) as hosts:
+        before = setting(hosts.sps, "latency_ns")
+    folder = measure(bed=guest, threads=2, cps=20, duration_s=1.0, mode="enhanced")
+    run = json.loads((folder / "run.json").read_text())
+    assert run["scheduler"]["family"].startswith("CFS")
+    steps = run["scheduler"]["steps"]
+    assert len(steps) > 3
+    for step in steps:
+        assert step["unavailable"] is None, step
+        assert int(step["read_back"]) == step["applied"], step
+    # one core and the helper: the others are offline while the run lasts
+    assert run["hosts"]["sps"]["online_cpus"] == "0,7"
+    with open_hosts(guest) as hosts:
+        assert hosts.sps.run(["cat", "/sys/devices/system/cpu/online"]).stdout.strip() == "0-7"
+        assert setting(hosts.sps, "latency_ns") == before
+
+
+def test_an_overload_is_counted_to_the_unit(guest: Testbed, measure: Measure) -> None:
+    # without receive steering the kernel delivers lists: the last one seen is not the one refused
+    with open_hosts(guest) as hosts:
+        for link in vm.AGENT_LINKS.values():
+            hosts.sps.shell(f"echo 0 > /sys/class/net/{link.name}/queues/rx-0/rps_cpus")
+    folder = measure(bed=guest, threads=4, cps=400, duration_s=3.0)
+    probe = json.loads((folder / "run.json").read_text())["probe"]
+    assert probe["queued"] == probe["received"] == probe["records"]
+    assert probe["unmatched"] == 0
+    records = read_trace(folder / "trace.bin.zst").records
+    drops = records[records["event"] == 1]
+    assert len(drops) == probe["drops"] == probe["refused"]
+    assert (drops["t_arr"] > 0).all()
+    assert (drops["kind"] > 0).all()
+
+
 def test_down_leaves_nothing(guest: Testbed) -> None:
     vm.bring_up(guest, say=lambda line: None)
     assert vm.is_up()

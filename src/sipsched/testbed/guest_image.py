@@ -1,4 +1,4 @@
-"""The guest of a testbed of kind `vm` on disk: a Debian kernel, a root file system, the probe built for them."""
+"""The guest of a testbed of kind `vm` on disk: a Debian kernel, a root file system, the native parts."""
 
 import fcntl
 import hashlib
@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from sipsched.config import PROJECT_ROOT
 from sipsched.errors import StableError
 from sipsched.testbed.inventory import native_folder
-from sipsched.testbed.requirements import PACKAGES, native_sources
+from sipsched.testbed.requirements import NATIVE_PARTS, PACKAGES, native_sources
 
 IMAGES = Path("/var/tmp/sipsched/vm")  # noqa: S108 a folder that outlives a boot, owned by root
 RECIPE_VERSION = 1
@@ -25,6 +25,7 @@ SUITE = "bookworm"
 KERNEL_SUITES = {"6.1": "bookworm", "5.10": "bullseye"}
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
 """Has the drivers of the root disk built in: the guest boots without an initial RAM disk."""
+PARTS = NATIVE_PARTS["sps"]
 GUEST_PACKAGES = ("kmod", "openssh-server")
 INIT = PROJECT_ROOT / "hardware" / "guest" / "init"
 SPARE_MIB = 1024
@@ -121,7 +122,7 @@ def image_name(kernel: str) -> str:
         "packages": _packages(),
         "files": [
             (path.name, hashlib.sha256(path.read_bytes()).hexdigest())
-            for path in (INIT, *native_sources("probe"))
+            for path in (INIT, *(file for part in PARTS for file in native_sources(part)))
         ],
     }
     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -241,7 +242,7 @@ class _Builder:
         self._install_root()
         content = self.image.kernel.read_bytes()
         self._add_modules(kernel_release(content, kernel))
-        self._build_probe(content)
+        self._build_native(content)
         self._write_packages()
         self._make_file_system()
         shutil.rmtree(self.scratch)
@@ -315,22 +316,25 @@ class _Builder:
             self._run(["cp", "-r", f"{modules}/.", str(self.root / "usr/lib/modules")])
             self._run(["chroot", str(self.root), "depmod", release])
 
-    def _build_probe(self, kernel: bytes) -> None:
-        """Build the probe with the guest's compiler and the kernel's own types, but at this machine's speed."""
-        # ASSUME the guest's work folder is that of hardware/testbeds/vm.yaml; elsewhere it is built on the guest
-        folder = native_folder(PurePosixPath("/var/tmp/sipsched"), "probe")  # noqa: S108
-        inside = self.root / str(folder).lstrip("/")
-        inside.mkdir(parents=True)
-        for source in native_sources("probe"):
-            shutil.copy(source, inside)
-        release = kernel_release(kernel, "of the guest")
+    def _build_native(self, kernel: bytes) -> None:
+        """Build the native parts with the guest's compiler and its kernel's types, at this machine's speed."""
         vmlinux = unpack_kernel(kernel)
-        target = ["libsipstamp.so"]
+        targets = {part: ["all"] for part in PARTS}
         if vmlinux is not None and b"\0.BTF\0" in vmlinux:
             (self.root / "vmlinux").write_bytes(vmlinux)
-            target = ["BTF=/vmlinux", f"BUILD=build/{release}", "all"]
-        make = ["chroot", str(self.root), "make", "--silent", "--directory", str(folder)]
-        self._run([*make, *target])
+            release = kernel_release(kernel, "of the guest")
+            targets["probe"] = ["BTF=/vmlinux", f"BUILD=build/{release}", "all"]
+        else:
+            targets["probe"] = ["libsipstamp.so"]
+        for part, target in targets.items():
+            # ASSUME the guest's work folder is that of hardware/testbeds/vm.yaml; another one is filled by provisioning
+            folder = native_folder(PurePosixPath("/var/tmp/sipsched"), part)  # noqa: S108
+            inside = self.root / str(folder).lstrip("/")
+            inside.mkdir(parents=True)
+            for source in native_sources(part):
+                shutil.copy(source, inside)
+            make = ["chroot", str(self.root), "make", "--silent", "--directory", str(folder)]
+            self._run([*make, *target])
         (self.root / "vmlinux").unlink(missing_ok=True)
 
     def _write_packages(self) -> None:

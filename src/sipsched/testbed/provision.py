@@ -11,6 +11,7 @@ from sipsched.testbed.inventory import Testbed, native_folder
 from sipsched.testbed.requirements import (
     CONTROLLER_PACKAGES,
     GUEST_BUILD_PACKAGES,
+    NATIVE_PARTS,
     PACKAGES,
     TEST_PACKAGES,
     native_sources,
@@ -118,13 +119,8 @@ def _say_installed(where: str, output: str, say: Callable[[str], None]) -> None:
 
 def _build_native(hosts: Hosts, say: Callable[[str], None]) -> None:
     """Build what sets slices and the probe on the SPS, for its kernel, and the generator on the agents."""
-    parts = (
-        (hosts.uac, "generator"),
-        (hosts.sps, "scheduler"),
-        (hosts.sps, "probe"),
-        (hosts.uas, "generator"),
-    )
-    for host, part in parts:
+    wanted = [(host, part) for host in hosts.all for part in NATIVE_PARTS[host.spec.role]]
+    for host, part in wanted:
         folder = native_folder(host.base, part)
         host.run(["mkdir", "-p", str(folder)])
         there = host.shell(f"sha256sum {folder}/* 2>/dev/null", check=False).stdout

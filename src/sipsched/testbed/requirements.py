@@ -22,10 +22,12 @@ GUEST_BUILD_PACKAGES = (
 )
 """For the machine that makes and runs the guest of a testbed of kind `vm`."""
 TEST_PACKAGES = ("chromium", "chromium-driver", "clang-format", "libclang-rt-14-dev")
+NATIVE_PARTS = {"uac": ("generator",), "sps": ("scheduler", "probe"), "uas": ("generator",)}
+"""Folders of hardware/ that are built on a host."""
 
 
 def native_sources(part: str) -> list[Path]:
-    """List the files from which a host builds a native part: `probe` or `generator`."""
+    """List the files from which a host builds a native part."""
     folder = PROJECT_ROOT / "hardware" / part
     return sorted(
         path for path in folder.iterdir() if path.suffix in {".c", ".h"} or path.name == "Makefile"
