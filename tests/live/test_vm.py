@@ -87,7 +87,8 @@ def test_the_agents_reach_each_other_only_through_the_proxy(hosts: Hosts) -> Non
 
 
 def test_a_run_has_six_stamps_and_says_what_it_is_worth(guest: Testbed, measure: Measure) -> None:
-    folder = measure(bed=guest, threads=2, cps=20, duration_s=2.0)
+    # one worker: of two, a 200 may overtake its 180, which the proxy then does not send on
+    folder = measure(bed=guest, threads=1, cps=20, duration_s=2.0)
     run = json.loads((folder / "run.json").read_text())
     assert run["generator"]["calls_completed"] == run["load"]["calls"] == 40
     assert run["testbed"]["kind"] == "vm"

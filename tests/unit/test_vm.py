@@ -49,6 +49,14 @@ def test_the_image_is_never_written_to() -> None:
     assert ["snapshot=on" in drives[0], "readonly=on" in drives[1]] == [True, True]
 
 
+def test_disks_are_those_that_the_kernel_has_a_driver_for() -> None:
+    assert "nvme,drive=root,serial=root" in after(command(), "-device")
+    argv = command(kernel="/a/bzImage")
+    assert "virtio-blk-pci,drive=root,serial=root" in after(argv, "-device")
+    line = after(argv, "-append")[0].split()
+    assert {"root=/dev/vda", "seed=/dev/vdb"} < set(line)
+
+
 def test_qemu_is_held_to_the_cpus_of_the_file() -> None:
     assert command()[0] == vm.QEMU
     held = command(host_cpus=(2, 3))

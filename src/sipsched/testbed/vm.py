@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sipsched.errors import StableError, TransientError
-from sipsched.testbed.guest_image import GuestImage, ensure_image, image_name
+from sipsched.testbed.guest_image import KERNEL_SUITES, GuestImage, ensure_image, image_name
 from sipsched.testbed.inventory import Guest, Testbed
 from sipsched.testbed.namespaces import (
     AGENT_NETS,
@@ -320,8 +320,14 @@ def network_script(sps_cpus: Sequence[int]) -> str:
 def qemu_command(guest: Guest, image: GuestImage, state: Path, accelerator: str) -> list[str]:
     """Build the command line of the guest; it goes to the background once its devices are there."""
     held = ["taskset", "--cpu-list", ",".join(map(str, guest.host_cpus))]
+    # Debian's cloud kernels have NVMe built in; one made with the kernel's kvm_guest.config, virtio
+    nvme = guest.kernel in KERNEL_SUITES
+    root, seed = ("/dev/nvme0n1", "/dev/nvme1n1") if nvme else ("/dev/vda", "/dev/vdb")
+    device = "nvme" if nvme else "virtio-blk-pci"
     kernel_line = [
-        *("root=/dev/nvme0n1", "ro", "init=/sbin/sipsched-init", "console=ttyS0", "quiet"),
+        # what the kernel does not know becomes a variable of process 1: seed
+        *(f"root={root}", "ro", "init=/sbin/sipsched-init", f"seed={seed}"),
+        *("console=ttyS0", "quiet"),
         # the papers' kernels had no mitigations; a panic ends QEMU
         *("mitigations=off", "panic=-1"),
     ]
@@ -336,8 +342,8 @@ def qemu_command(guest: Guest, image: GuestImage, state: Path, accelerator: str)
         "-smp",
         f"{guest.cpus},sockets={guest.sockets},cores={guest.cores_per_socket},threads=1",
         *("-kernel", str(image.kernel), "-append", " ".join(kernel_line)),
-        *_disk("root", image.root, "snapshot=on,cache=unsafe"),
-        *_disk("seed", state / "seed.tar", "readonly=on"),
+        *_disk("root", device, image.root, "snapshot=on,cache=unsafe"),
+        *_disk("seed", device, state / "seed.tar", "readonly=on"),
         *("-display", "none", "-serial", f"file:{state / 'console.log'}"),
         *("-daemonize", "-pidfile", str(state / "qemu.pid")),
     ]
@@ -349,10 +355,10 @@ def qemu_command(guest: Guest, image: GuestImage, state: Path, accelerator: str)
     return argv
 
 
-def _disk(name: str, path: Path, options: str) -> list[str]:
+def _disk(name: str, device: str, path: Path, options: str) -> list[str]:
     return [
         *("-drive", f"file={path},format=raw,if=none,id={name},{options}"),
-        *("-device", f"nvme,drive={name},serial={name}"),
+        *("-device", f"{device},drive={name},serial={name}"),
     ]
 
 
