@@ -7,10 +7,12 @@ from functools import wraps
 from typing import Any
 
 from fabric import task
+from invoke import Collection
 
 from sipsched.config import Run
 from sipsched.errors import SipschedError
-from sipsched.testbed import load_testbed, local, native_folder, open_hosts
+from sipsched.testbed import load_testbed, local, native_folder, open_hosts, vm
+from sipsched.testbed.provision import prepare_machine
 from sipsched.testbed.provision import provision as install
 from sipsched.tuning import modes_table
 
@@ -42,6 +44,25 @@ def down(_):
     """Take the embedded testbed down: end its processes, remove its namespaces, links and keys."""
     local.take_down()
     print("testbed local is down")
+
+
+@task(name="up")
+@one_line_errors
+def vm_up(_, testbed="vm"):
+    """Boot the guest of a testbed of kind vm, building its image if there is none, until `fab vm.down`."""
+    bed = load_testbed(testbed)
+    prepare_machine(bed)
+    vm.bring_up(bed)
+    booted = vm.as_booted(bed)
+    print(f"testbed {bed.name} is up, accelerator {booted.accelerator}: {booted.fidelity}")
+
+
+@task(name="down")
+@one_line_errors
+def vm_down(_):
+    """End the guest and remove its namespaces, links and keys; its image stays."""
+    vm.take_down()
+    print("testbed vm is down")
 
 
 @task
@@ -77,3 +98,7 @@ def check(_, testbed="local"):
     for name, mode in answer["modes"].items():
         print(f"probe, {name}: {'can run' if mode['can_run'] else mode['reason']}")
     print(f"probe used: {answer['best'] or 'preload (no BPF)'}")
+
+
+ns = Collection(up, down, provision, modes, check)
+ns.add_collection(Collection("vm", vm_up, vm_down))

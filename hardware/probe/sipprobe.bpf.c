@@ -83,7 +83,7 @@ __u16 slot_of_tid[PROBE_TID_SLOTS]; /* by the low bits of the thread id: 1 + ind
 static struct packet packets[PACKET_SETS * WAYS];
 static struct payload payloads[PAYLOAD_SETS * WAYS];
 static struct departure departures[DEPARTURES];
-static __u64 last_skb[PROBE_CPUS]; /* the datagram that this CPU handed to the protocol layer last */
+static __u64 last_skb[PROBE_CPUS]; /* the datagram that this CPU handed on last; exact mode: to our socket */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -334,7 +334,9 @@ int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 	}
 	if (packet)
 		packet->seen = 1;
-	last_skb[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)] = address;
+	/* in exact mode on_enqueue says it later and better: of a list, all pass here before the first is queued */
+	if (!cfg_exact)
+		last_skb[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)] = address;
 	return 0;
 }
 
@@ -398,8 +400,13 @@ int BPF_PROG(on_data_ready, struct sock *sk)
 SEC("fentry/__udp_enqueue_schedule_skb")
 int BPF_PROG(on_enqueue, struct sock *sk, struct sk_buff *skb)
 {
-	if (socket_is_ours(sk))
-		stamp_queued(address_of(skb), sk, bpf_ktime_get_ns());
+	__u64 address;
+
+	if (!socket_is_ours(sk))
+		return 0;
+	address = address_of(skb);
+	stamp_queued(address, sk, bpf_ktime_get_ns());
+	last_skb[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)] = address;
 	return 0;
 }
 
@@ -476,11 +483,13 @@ static __always_inline __u64 forget_packet(__u64 skb)
 }
 
 /* Copy the start of the refused datagram: at this point the transport header is set, skb->data may not be. */
-static __always_inline void copy_refused(struct probe_drop *drop, struct sk_buff *skb)
+static __always_inline void copy_refused(struct probe_drop *drop, __u64 address)
 {
-	unsigned char *udp = skb->head + skb->transport_header;
-	__u32 ahead = skb->transport_header + sizeof(struct udphdr);
-	__u32 linear_end = skb->tail; /* an offset from head on 64 bits */
+	struct sk_buff *skb = (struct sk_buff *)address;
+	__u32 transport_header = BPF_CORE_READ(skb, transport_header);
+	unsigned char *udp = BPF_CORE_READ(skb, head) + transport_header;
+	__u32 ahead = transport_header + sizeof(struct udphdr);
+	__u32 linear_end = BPF_CORE_READ(skb, tail); /* an offset from head on 64 bits */
 	struct udphdr header;
 	__u32 size;
 
@@ -526,12 +535,18 @@ SEC("tp_btf/udp_fail_queue_rcv_skb")
 int BPF_PROG(on_refused_no_skb, int rc, struct sock *sk)
 {
 	struct probe_drop *drop;
+	__u64 address;
 
 	if (!socket_is_ours(sk))
 		return 0;
-	drop = new_drop(rc, sk, last_skb[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)]);
-	if (drop)
-		bpf_ringbuf_submit(drop, BPF_RB_NO_WAKEUP);
+	address = last_skb[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)];
+	drop = new_drop(rc, sk, address);
+	if (!drop)
+		return 0;
+	/* the datagram that on_enqueue saw on this CPU, a few instructions ago */
+	if (cfg_exact)
+		copy_refused(drop, address);
+	bpf_ringbuf_submit(drop, BPF_RB_NO_WAKEUP);
 	return 0;
 }
 
@@ -545,7 +560,7 @@ int BPF_PROG(on_refused, int rc, struct sock *sk, struct sk_buff *skb)
 	drop = new_drop(rc, sk, address_of(skb));
 	if (!drop)
 		return 0;
-	copy_refused(drop, skb);
+	copy_refused(drop, address_of(skb));
 	bpf_ringbuf_submit(drop, BPF_RB_NO_WAKEUP);
 	return 0;
 }

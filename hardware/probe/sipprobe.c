@@ -40,12 +40,13 @@
  *   IPv6, IP options, fragments; recvmmsg, sendmmsg, io_uring and MSG_PEEK; proxies that hand a message to
  *   another thread; messages a new thread receives before it is found.
  *   In tracepoint mode, a datagram whose first 256 bytes the driver left in page fragments is unmatched, and
- *   so is the fifth of identical ones that wait at the same time.
+ *   so is the fifth of identical ones that wait at the same time; before 6.10, of datagrams that the kernel
+ *   delivers as a list, a drop has the arrival of the last or none.
  *   A port behind a bridge of the same namespace is counted twice as arrived. A Call-ID or CSeq past
  *   --snippet-bytes is not found: counted as `unclassified`.
  *
  * KERNELS
- *   5.10 and later with BTF. Tracepoint mode needs sk_data_ready (6.3). A drop's Call-ID needs 6.10.
+ *   5.10 and later with BTF. Tracepoint mode needs sk_data_ready (6.3) and, for a drop's Call-ID, 6.10.
  */
 #include <ctype.h>
 #include <dirent.h>

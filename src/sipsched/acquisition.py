@@ -221,8 +221,8 @@ class _Acquisition:
             "schema_version": SCHEMA_VERSION,
             "run": vars(self.run),
             "testbed": {
-                name: getattr(self.testbed, name)
-                for name in ("name", "kind", "description", "fidelity")
+                name: getattr(hosts.testbed, name)
+                for name in ("name", "kind", "description", "fidelity", "accelerator")
             },
             "sut": vars(self.sut),
             "started_at": _utc(self.timeline["started"]),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sipsched import acquisition, config
-from sipsched.testbed import Testbed, load_testbed, local
+from sipsched.testbed import Testbed, load_testbed, local, provision, vm
 from sipsched.verdict import Limits
 
 Measure = Callable[..., Path]
@@ -52,6 +52,17 @@ def campaign() -> config.Config:
 def testbed(live_machine: None) -> Iterator[Testbed]:
     yield load_testbed("local")
     local.take_down()
+
+
+@pytest.fixture(scope="session")
+def guest(live_machine: None) -> Iterator[Testbed]:
+    """Boot one guest for all tests; the first time, build its image."""
+    bed = load_testbed("vm")
+    provision.prepare_machine(bed, say=lambda line: None)
+    vm.bring_up(bed, say=lambda line: None)
+    provision.provision(bed, say=lambda line: None)
+    yield bed
+    vm.take_down()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from helpers import start_run, wait_for
 
 from sipsched import acquisition, config, proxy, record
 from sipsched.errors import SipschedError, StableError, TransientError
-from sipsched.testbed import Testbed, inventory, load_testbed, local, open_hosts
+from sipsched.testbed import Testbed, inventory, load_testbed, local, namespaces, open_hosts
 
 Measure = Callable[..., Path]
 
@@ -123,8 +123,9 @@ def test_an_inventory_of_ssh_hosts_goes_through_the_same_code(
         raise AssertionError("a run on SSH hosts must know nothing of namespaces")
 
     with monkeypatch.context() as patch:
-        for name in ("ensure_up", "take_down", "is_up", "_run", "check_machine"):
+        for name in ("ensure_up", "take_down", "is_up", "check_machine"):
             patch.setattr(local, name, forbidden)
+        patch.setattr(namespaces, "run_here", forbidden)
         folder = measure(bed=physical, threads=2, cps=200, duration_s=1.0)
     run = json.loads((folder / "run.json").read_text())
     assert run["testbed"]["kind"] == "ssh"

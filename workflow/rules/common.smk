@@ -26,7 +26,7 @@ with scripting.one_line_errors():
 
 # where the controller is the machine that measures, nothing else of ours runs beside a measurement
 MEASURE_THREADS = {
-    name: workflow.cores or 1 if bed.kind == "local" else 1
+    name: workflow.cores or 1 if bed.is_on_this_machine else 1
     for name, bed in TESTBEDS.items()
 }
 REPORTS = [f"reports/{study}-{name}.html" for study in CAMPAIGN.studies for name in TESTBEDS]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from sipsched.config import TESTBEDS, Run, read_yaml, validate
+from sipsched.config import PROJECT_ROOT, TESTBEDS, Run, read_yaml, validate
 from sipsched.errors import StableError
 
 UNDO_FILE = PurePosixPath("/run/sipsched/undo.sh")
@@ -68,6 +68,26 @@ class Tuning:
 
 
 @dataclass(frozen=True)
+class Guest:
+    """The virtual machine that is the SPS of a testbed of kind `vm`."""
+
+    kernel: str
+    """A Debian kernel (`6.1`, `5.10`) or the path of a bzImage."""
+    sockets: int
+    cores_per_socket: int
+    memory_mib: int
+    accelerator: str
+    """`kvm`, `tcg`, or `auto`: KVM where it works."""
+    host_cpus: tuple[int, ...]
+    """CPUs of this machine that QEMU is held to; empty: all."""
+
+    @property
+    def cpus(self) -> int:
+        """Number of its CPUs."""
+        return self.sockets * self.cores_per_socket
+
+
+@dataclass(frozen=True)
 class Testbed:
     """Three hosts, and the words that label every figure measured on them."""
 
@@ -80,6 +100,15 @@ class Testbed:
     sps: HostSpec
     uas: HostSpec
     tuning: Tuning = Tuning()
+    guest: Guest | None = None
+    """Of kind `vm` only."""
+    accelerator: str | None = None
+    """What runs the guest: `kvm` or `tcg`; known once it is up. None where there is no guest."""
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Whether this machine makes the hosts itself, and the load generators run on it."""
+        return self.kind in ("local", "vm")
 
     @property
     def hosts(self) -> tuple[HostSpec, HostSpec, HostSpec]:
@@ -132,6 +161,9 @@ def load_testbed(name: str, folder: Path = TESTBEDS) -> Testbed:
         for key in ("identity_file", "known_hosts"):
             body[key] = str(Path(body[key]).expanduser())
         hosts[role] = HostSpec(role=role, **body)
+    guest = _read_guest(document["vm"]) if document["kind"] == "vm" else None
+    if guest:
+        _check_guest(path, guest, hosts["sps"])
     return Testbed(
         name=document["name"],
         kind=document["kind"],
@@ -142,6 +174,7 @@ def load_testbed(name: str, folder: Path = TESTBEDS) -> Testbed:
         sps=hosts["sps"],
         uas=hosts["uas"],
         tuning=_tuning(document.get("tuning", {})),
+        guest=guest,
     )
 
 
@@ -150,3 +183,26 @@ def _tuning(body: Mapping[str, Any]) -> Tuning:
         key: tuple(value) if isinstance(value, list) else value for key, value in body.items()
     }
     return Tuning(**values)
+
+
+def _read_guest(body: Mapping[str, Any]) -> Guest:
+    kernel = body["kernel"]
+    if "/" in kernel:
+        kernel = str(PROJECT_ROOT / Path(kernel).expanduser())
+    return Guest(
+        kernel=kernel,
+        sockets=body["sockets"],
+        cores_per_socket=body["cores_per_socket"],
+        memory_mib=body["memory_mib"],
+        accelerator=body["accelerator"],
+        host_cpus=tuple(body.get("host_cpus", ())),
+    )
+
+
+def _check_guest(path: Path, guest: Guest, sps: HostSpec) -> None:
+    missing = [cpu for cpu in sps.cpus + sps.helper_cpus if cpu >= guest.cpus]
+    if missing:
+        raise StableError(
+            f"{path}: hosts.sps: the guest has CPUs 0 to {guest.cpus - 1} "
+            f"({guest.sockets} sockets of {guest.cores_per_socket}), found {missing}"
+        )

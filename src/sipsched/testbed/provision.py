@@ -2,32 +2,24 @@
 
 import hashlib
 import subprocess
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable
 
-from sipsched.config import PROJECT_ROOT
 from sipsched.errors import StableError
 from sipsched.testbed import local
 from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed, native_folder
+from sipsched.testbed.requirements import (
+    CONTROLLER_PACKAGES,
+    GUEST_BUILD_PACKAGES,
+    NATIVE_PARTS,
+    PACKAGES,
+    TEST_PACKAGES,
+    native_sources,
+)
 from sipsched.testbed.session import Hosts, open_hosts
 
 INSTALL_TIMEOUT_S = 900
 BUILD_TIMEOUT_S = 300
-EVERY_HOST = ("iproute2", "procps", "util-linux", "zstd")
-COMPILER = ("gcc", "libc6-dev", "make")
-PACKAGES = {
-    "uac": (*EVERY_HOST, *COMPILER, "sip-tester"),
-    "sps": (
-        *EVERY_HOST,
-        *COMPILER,
-        *("kamailio", "bpftool", "clang", "libbpf-dev", "libelf-dev", "llvm", "zlib1g-dev"),
-    ),
-    "uas": (*EVERY_HOST, *COMPILER, "sip-tester"),
-}
-CONTROLLER_PACKAGES = ("iproute2", "openssh-client", "openssh-server")
-TEST_PACKAGES = ("chromium", "chromium-driver", "clang-format", "libclang-rt-14-dev")
-
 # Debian starts a service when it installs it: the proxy's port must stay free, and a testbed's
 # machine gets no sshd that its owner did not ask for
 INSTALL_SCRIPT = """\
@@ -66,7 +58,7 @@ def provision(testbed: Testbed, *, tests: bool = False, say: Callable[[str], Non
     Parameters
     ----------
     testbed
-        A testbed of any kind. The hosts of kind `local` are this machine: packages are installed here.
+        A testbed of any kind. Hosts that are this machine's namespaces take its packages: those are installed here.
     tests
         Also install what only the tests need, on this machine.
     say
@@ -77,9 +69,8 @@ def provision(testbed: Testbed, *, tests: bool = False, say: Callable[[str], Non
     StableError
         No root where something must be installed, a package that cannot be had, a build that fails.
     """
-    if testbed.kind == "local":
-        packages = {name for role in PACKAGES.values() for name in role} | set(CONTROLLER_PACKAGES)
-        _install_here(packages | set(TEST_PACKAGES if tests else ()), say)
+    if testbed.is_on_this_machine:
+        prepare_machine(testbed, tests=tests, say=say)
     elif tests:
         _install_here(TEST_PACKAGES, say)
     with open_hosts(testbed) as hosts:
@@ -89,7 +80,17 @@ def provision(testbed: Testbed, *, tests: bool = False, say: Callable[[str], Non
         _build_native(hosts, say)
 
 
-def _install_here(packages: Sequence[str] | set[str], say: Callable[[str], None]) -> None:
+def prepare_machine(
+    testbed: Testbed, *, tests: bool = False, say: Callable[[str], None] = print
+) -> None:
+    """Install on this machine what a testbed that it makes itself needs before it can come up."""
+    roles = ("uac", "uas", *(("sps",) if testbed.kind == "local" else ()))
+    packages = {name for role in roles for name in PACKAGES[role]} | set(CONTROLLER_PACKAGES)
+    packages |= set(GUEST_BUILD_PACKAGES if testbed.kind == "vm" else ())
+    _install_here(packages | set(TEST_PACKAGES if tests else ()), say)
+
+
+def _install_here(packages: Iterable[str], say: Callable[[str], None]) -> None:
     local.check_platform()
     done = subprocess.run(
         ["sh", "-c", INSTALL_SCRIPT, "sh", *sorted(packages)],
@@ -118,26 +119,15 @@ def _say_installed(where: str, output: str, say: Callable[[str], None]) -> None:
 
 def _build_native(hosts: Hosts, say: Callable[[str], None]) -> None:
     """Build what sets slices and the probe on the SPS, for its kernel, and the generator on the agents."""
-    parts = (
-        (hosts.uac, "generator"),
-        (hosts.sps, "scheduler"),
-        (hosts.sps, "probe"),
-        (hosts.uas, "generator"),
-    )
-    for host, part in parts:
+    wanted = [(host, part) for host in hosts.all for part in NATIVE_PARTS[host.spec.role]]
+    for host, part in wanted:
         folder = native_folder(host.base, part)
         host.run(["mkdir", "-p", str(folder)])
         there = host.shell(f"sha256sum {folder}/* 2>/dev/null", check=False).stdout
-        for source in sorted(_sources(PROJECT_ROOT / "hardware" / part)):
+        for source in native_sources(part):
             digest = hashlib.sha256(source.read_bytes()).hexdigest()
             # a file that is copied again is built again
             if f"{digest}  {folder / source.name}\n" not in there:
                 host.put_file(source, folder / source.name)
         host.run(["make", "--silent", "--directory", str(folder)], timeout_s=BUILD_TIMEOUT_S)
         say(f"{host.spec}: {part} is built in {folder}")
-
-
-def _sources(folder: Path) -> list[Path]:
-    return [
-        path for path in folder.iterdir() if path.suffix in {".c", ".h"} or path.name == "Makefile"
-    ]

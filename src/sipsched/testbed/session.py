@@ -5,18 +5,26 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from sipsched.testbed import local
+from sipsched.testbed import local, vm
 from sipsched.testbed.host import CommandResult, Host
 from sipsched.testbed.inventory import Testbed
+from sipsched.testbed.namespaces import LOCK_FILE
 
 
 @dataclass(frozen=True)
 class Hosts:
-    """The three open hosts of a testbed."""
+    """The three open hosts of a testbed.
+
+    Attributes
+    ----------
+    testbed
+        The testbed as it was found: of kind `vm` with its accelerator, and the fidelity that goes with it.
+    """
 
     uac: Host
     sps: Host
     uas: Host
+    testbed: Testbed
 
     @property
     def all(self) -> tuple[Host, Host, Host]:
@@ -35,9 +43,9 @@ class Hosts:
 def open_hosts(testbed: Testbed) -> Iterator[Hosts]:
     """Connect to the hosts of a testbed and hold it for one user.
 
-    A testbed of kind `local` is brought up first if it is down; a guardian takes it down when it
-    has been idle. The lock is on the SPS and goes with the connection, so a killed controller
-    never leaves it held.
+    A testbed of kind `local` or `vm` is brought up first if it is down; a guardian takes it down
+    when it has been idle. The lock is on the SPS, or on this machine where that is a guest of it,
+    and goes with the connection, so a killed controller never leaves it held.
 
     Raises
     ------
@@ -48,9 +56,15 @@ def open_hosts(testbed: Testbed) -> Iterator[Hosts]:
     """
     if testbed.kind == "local":
         local.ensure_up(testbed, idle_s=local.IDLE_S)
+    elif testbed.kind == "vm":
+        vm.bring_up(testbed, idle_s=vm.IDLE_S)
+        testbed = vm.as_booted(testbed)
     with ExitStack() as stack:
         hosts = [Host(spec, testbed.workdir) for spec in testbed.hosts]
         with ThreadPoolExecutor(len(hosts)) as pool:
             list(pool.map(stack.enter_context, hosts))
-        stack.enter_context(hosts[1].exclusive_lock(local.LOCK_FILE))
-        yield Hosts(*hosts)
+        # a namespace shares this machine's lock with every testbed on it; a guest does not
+        keeper = hosts[0] if testbed.kind == "vm" else hosts[1]
+        stack.enter_context(keeper.exclusive_lock(LOCK_FILE))
+        uac, sps, uas = hosts
+        yield Hosts(uac, sps, uas, testbed)

@@ -1,0 +1,385 @@
+"""The guest of a testbed of kind `vm` on disk: a Debian kernel, a root file system, the native parts."""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from sipsched.config import PROJECT_ROOT
+from sipsched.errors import StableError
+from sipsched.testbed.inventory import native_folder
+from sipsched.testbed.requirements import NATIVE_PARTS, PACKAGES, native_sources
+
+IMAGES = Path("/var/tmp/sipsched/vm")  # noqa: S108 a folder that outlives a boot, owned by root
+RECIPE_VERSION = 1
+"""Raised when what this module does to an image changes."""
+SUITE = "bookworm"
+KERNEL_SUITES = {"6.1": "bookworm", "5.10": "bullseye"}
+KERNEL_PACKAGE = "linux-image-cloud-amd64"
+"""Has the drivers of the root disk built in: the guest boots without an initial RAM disk."""
+PARTS = NATIVE_PARTS["sps"]
+GUEST_PACKAGES = ("kmod", "openssh-server")
+INIT = PROJECT_ROOT / "hardware" / "guest" / "init"
+SPARE_MIB = 1024
+"""Room for the files of runs, on top of what is installed."""
+KEEP_IMAGES = 3
+BUILD_LOG = "build.log"
+
+# SEE Documentation/arch/x86/boot.rst: the header of a bzImage
+SETUP_SECTORS = 0x1F1
+MAGIC = 0x202
+VERSION_STRING = 0x20E
+PAYLOAD = 0x248
+DECOMPRESSORS: Mapping[bytes, tuple[str, ...]] = {
+    b"\xfd7zXZ\x00": ("xz", "-dc", "--single-stream"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "-dc"),
+    b"\x1f\x8b": ("gzip", "-dc"),
+    b"\x02\x21\x4c\x18": ("lz4", "-dc"),
+}
+
+
+@dataclass(frozen=True)
+class GuestImage:
+    """A guest on disk; never written to, a guest's own changes go when it ends.
+
+    Attributes
+    ----------
+    folder
+        Holds `vmlinuz`, `root.ext4` and `packages.txt`: every package with its version.
+    """
+
+    folder: Path
+
+    @property
+    def kernel(self) -> Path:
+        """The kernel, for QEMU's -kernel."""
+        return self.folder / "vmlinuz"
+
+    @property
+    def root(self) -> Path:
+        """The root file system."""
+        return self.folder / "root.ext4"
+
+
+def ensure_image(
+    kernel: str, say: Callable[[str], None] = print, folder: Path = IMAGES
+) -> GuestImage:
+    """Give the image for a kernel; build it if it is not there.
+
+    Parameters
+    ----------
+    kernel
+        `6.1`, `5.10`, or the path of a bzImage.
+    say
+        Takes a line when something takes long.
+    folder
+        Where images are kept.
+
+    Raises
+    ------
+    StableError
+        No such kernel, or the build failed: its last line, and where the whole log is.
+    """
+    name = image_name(kernel)
+    image = GuestImage(folder / name)
+    if image.folder.is_dir():
+        return image
+    folder.mkdir(parents=True, exist_ok=True)
+    with _build_lock(folder):
+        if not image.folder.is_dir():
+            say(f"building the guest image {image.folder} (once; about two minutes)")
+            _build(kernel, image, folder)
+            _forget_old(image, folder)
+    return image
+
+
+def image_name(kernel: str) -> str:
+    """Name an image by its kernel and a hash of everything that this project puts in.
+
+    The versions of Debian's packages are not part of it: an image stays as it is until it is removed.
+    """
+    if kernel in KERNEL_SUITES:
+        label, identity = kernel, f"{KERNEL_SUITES[kernel]} {KERNEL_PACKAGE}"
+    else:
+        path = Path(kernel)
+        if not path.is_file():
+            known = ", ".join(KERNEL_SUITES)
+            raise StableError(f"guest kernel '{kernel}': no such file; there are also: {known}")
+        content = path.read_bytes()
+        label, identity = kernel_release(content, kernel), hashlib.sha256(content).hexdigest()
+    parts = {
+        "recipe": RECIPE_VERSION,
+        "kernel": identity,
+        "suite": SUITE,
+        "packages": _packages(),
+        "files": [
+            (path.name, hashlib.sha256(path.read_bytes()).hexdigest())
+            for path in (INIT, *(file for part in PARTS for file in native_sources(part)))
+        ],
+    }
+    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    return f"{label}-{digest[:12]}"
+
+
+def kernel_release(content: bytes, name: str) -> str:
+    """Read what `uname -r` will say from a bzImage.
+
+    Raises
+    ------
+    StableError
+        It is not a bzImage.
+    """
+    if content[MAGIC : MAGIC + 4] != b"HdrS":
+        raise StableError(f"guest kernel {name}: not a bzImage (no boot header at byte {MAGIC})")
+    (offset,) = struct.unpack_from("<H", content, VERSION_STRING)
+    start = offset + 0x200
+    return content[start : content.index(b"\0", start)].split()[0].decode("ascii", "replace")
+
+
+def debian_sources(index_targets: str, suite: str) -> list[str]:
+    """Name the package sources of a Debian release, where this machine gets its own packages from.
+
+    Parameters
+    ----------
+    index_targets
+        What `apt-get indextargets` prints.
+    suite
+        Code name of the release; need not be this machine's.
+
+    Returns
+    -------
+    list of str
+        Lines of a sources.list; empty if apt knows no Debian source.
+    """
+    lines: dict[str, None] = {}
+    for stanza in index_targets.split("\n\n"):
+        fields = dict(re.findall(r"^([A-Za-z-]+): (.*)$", stanza, re.MULTILINE))
+        if fields.get("Created-By") != "Packages" or fields.get("Component") != "main":
+            continue
+        uri, signed_by = fields.get("Repo-URI", ""), fields.get("Signed-By", "")
+        options = f"[signed-by={signed_by}] " if signed_by.startswith("/") else ""
+        ending = {"Debian": "", "Debian-Security": "-security"}.get(fields.get("Label", ""))
+        # -updates and -backports bear the label Debian too
+        plain = "-" not in fields.get("Codename", "-").removesuffix("-security")
+        if fields.get("Origin") == "Debian" and ending is not None and plain:
+            lines[f"deb {options}{uri} {suite}{ending} main"] = None
+    return list(lines)
+
+
+def unpack_kernel(content: bytes) -> bytes | None:
+    """Decompress the vmlinux of a bzImage; None if it is packed in a way not known here."""
+    start, length = struct.unpack_from("<II", content, PAYLOAD)
+    start += (content[SETUP_SECTORS] + 1) * 512
+    payload = content[start : start + length]
+    for magic, argv in DECOMPRESSORS.items():
+        if payload.startswith(magic):
+            # the payload's length follows it, which some of these programs complain of
+            done = subprocess.run(argv, input=payload, capture_output=True, check=False)
+            return done.stdout if done.stdout.startswith(b"\x7fELF") else None
+    return None
+
+
+def _packages() -> list[str]:
+    return sorted({*PACKAGES["sps"], *GUEST_PACKAGES})
+
+
+@contextmanager
+def _build_lock(folder: Path) -> Iterator[None]:
+    with (folder / "build.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(kernel: str, image: GuestImage, folder: Path) -> None:
+    """Make the image beside its place; it appears whole or not at all."""
+    partial = image.folder.with_name(f"{image.folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    builder = _Builder(partial, folder / BUILD_LOG)
+    try:
+        builder.build(kernel)
+        partial.rename(image.folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _forget_old(image: GuestImage, folder: Path) -> None:
+    label = image.folder.name.rpartition("-")[0]
+    others = [
+        path
+        for path in folder.glob(f"{label}-*")
+        if path != image.folder and path.name.rpartition("-")[0] == label
+    ]
+    others.sort(key=lambda path: path.stat().st_mtime)
+    for path in others[: max(0, len(others) - KEEP_IMAGES + 1)]:
+        shutil.rmtree(path)
+
+
+class _Builder:
+    """One build in progress: from package sources to a kernel and a root file system."""
+
+    def __init__(self, partial: Path, log: Path) -> None:
+        self.image = GuestImage(partial)
+        self.scratch = partial / "scratch"
+        self.root = self.scratch / "root"
+        self.log = log
+        self.scratch.mkdir()
+        self.log.write_text("")
+
+    def build(self, kernel: str) -> None:
+        if kernel in KERNEL_SUITES:
+            self._download_kernel(KERNEL_SUITES[kernel])
+        else:
+            shutil.copyfile(kernel, self.image.kernel)
+        self._install_root()
+        content = self.image.kernel.read_bytes()
+        self._add_modules(kernel_release(content, kernel))
+        self._build_native(content)
+        self._write_packages()
+        self._make_file_system()
+        shutil.rmtree(self.scratch)
+
+    def _download_kernel(self, suite: str) -> None:
+        """Fetch and unpack a kernel's package with an apt of its own: the machine's stays as it is."""
+        apt = self.scratch / "apt"
+        for name in ("lists/partial", "cache/archives/partial"):
+            (apt / name).mkdir(parents=True)
+        (apt / "status").touch()
+        (apt / "sources.list").write_text(self._sources(suite))
+        (apt / "apt.conf").write_text(
+            f'Dir::State "{apt}";\nDir::State::status "{apt}/status";\nDir::Cache "{apt}/cache";\n'
+            f'Dir::Etc::sourcelist "{apt}/sources.list";\nDir::Etc::sourceparts "-";\n'
+            'Acquire::Languages "none";\nAPT::Sandbox::User "root";\n'
+        )
+        environment = {"APT_CONFIG": str(apt / "apt.conf")}
+        self._run(["apt-get", "-q", "update"], environment=environment)
+        depends = self._run(["apt-cache", "depends", KERNEL_PACKAGE], environment=environment)
+        names = re.findall(r"Depends: (linux-image-\S+)", depends)
+        if not names:
+            raise StableError(
+                f"image build failed: {KERNEL_PACKAGE} of {suite} names no kernel package; "
+                f"its log is {self.log}"
+            )
+        self._run(["apt-get", "-q", "download", names[0]], cwd=apt, environment=environment)
+        (package,) = apt.glob("*.deb")
+        unpacked = self.scratch / "kernel"
+        self._run(["dpkg-deb", "-x", str(package), str(unpacked)])
+        (vmlinuz,) = (unpacked / "boot").glob("vmlinuz-*")
+        shutil.move(vmlinuz, self.image.kernel)
+
+    def _install_root(self) -> None:
+        sources = self.scratch / "sources.list"
+        sources.write_text(self._sources(SUITE))
+        excluded = ("man", "locale", "doc", "info")
+        self._run(
+            [
+                *("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase"),
+                f"--include={','.join(_packages())}",
+                *('--aptopt=Apt::Install-Recommends "false"', '--aptopt=Acquire::Languages "none"'),
+                *self._network_options(),
+                *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in excluded),
+                *(SUITE, str(self.root), str(sources)),
+            ]
+        )
+        # the guest has no network: what it needs is in it
+        (self.root / "etc/apt/sources.list").unlink(missing_ok=True)
+        (self.root / "etc/apt/apt.conf.d/99mmdebstrap").unlink(missing_ok=True)
+        shutil.copy(INIT, self.root / "sbin/sipsched-init")
+        (self.root / "sbin/sipsched-init").chmod(0o755)
+
+    def _sources(self, suite: str) -> str:
+        lines = debian_sources(self._run(["apt-get", "indextargets"]), suite)
+        if not lines:
+            raise StableError(
+                "image build failed: apt on this machine knows no Debian package source; "
+                "run: apt-get update"
+            )
+        return "".join(f"{line}\n" for line in lines)
+
+    def _network_options(self) -> list[str]:
+        """How this machine's apt reaches its sources, say by a proxy: mmdebstrap does not read that."""
+        dump = self._run(["apt-config", "dump"])
+        lines = [line for line in dump.splitlines() if re.match(r"Acquire::https?::", line)]
+        return [f"--aptopt={line}" for line in lines]
+
+    def _add_modules(self, release: str) -> None:
+        modules = self.scratch / "kernel/lib/modules"
+        if modules.is_dir():
+            self._run(["cp", "-r", f"{modules}/.", str(self.root / "usr/lib/modules")])
+            self._run(["chroot", str(self.root), "depmod", release])
+
+    def _build_native(self, kernel: bytes) -> None:
+        """Build the native parts with the guest's compiler and its kernel's types, at this machine's speed."""
+        vmlinux = unpack_kernel(kernel)
+        targets = {part: ["all"] for part in PARTS}
+        if vmlinux is not None and b"\0.BTF\0" in vmlinux:
+            (self.root / "vmlinux").write_bytes(vmlinux)
+            release = kernel_release(kernel, "of the guest")
+            targets["probe"] = ["BTF=/vmlinux", f"BUILD=build/{release}", "all"]
+        else:
+            targets["probe"] = ["libsipstamp.so"]
+        for part, target in targets.items():
+            # ASSUME the guest's work folder is that of hardware/testbeds/vm.yaml; another one is filled by provisioning
+            folder = native_folder(PurePosixPath("/var/tmp/sipsched"), part)  # noqa: S108
+            inside = self.root / str(folder).lstrip("/")
+            inside.mkdir(parents=True)
+            for source in native_sources(part):
+                shutil.copy(source, inside)
+            make = ["chroot", str(self.root), "make", "--silent", "--directory", str(folder)]
+            self._run([*make, *target])
+        (self.root / "vmlinux").unlink(missing_ok=True)
+
+    def _write_packages(self) -> None:
+        query = ["dpkg-query", "-W", "-f", "${Package} ${Version}\\n"]
+        listing = self._run(["chroot", str(self.root), *query])
+        release = kernel_release(self.image.kernel.read_bytes(), "of the guest")
+        (self.image.folder / "packages.txt").write_text(f"kernel {release}\n{listing}")
+
+    def _make_file_system(self) -> None:
+        used = int(self._run(["du", "-sm", str(self.root)]).split()[0])
+        size = f"{used + used // 10 + SPARE_MIB}M"
+        self._run(["truncate", "-s", size, str(self.image.root)])
+        # no journal: nothing that a guest writes is kept
+        options = ["-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0"]
+        self._run(["mke2fs", *options, "-d", str(self.root), str(self.image.root)])
+
+    def _run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> str:
+        with self.log.open("a") as log:
+            log.write(f"$ {' '.join(argv)}\n")
+            log.flush()
+            done = subprocess.run(
+                argv,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=cwd,
+                env={**os.environ, "LC_ALL": "C", **(environment or {})},
+            )
+            log.write(done.stdout if done.returncode else "")
+        if done.returncode != 0:
+            raise StableError(
+                f"image build failed: {argv[0]}: {_last_line(self.log.read_text().splitlines())}; "
+                f"its log is {self.log}"
+            )
+        return done.stdout
+
+
+def _last_line(lines: Iterable[str]) -> str:
+    said = [line.strip() for line in lines if line.strip() and not line.startswith("$ ")]
+    return said[-1] if said else "no output"

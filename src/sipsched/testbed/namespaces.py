@@ -1,0 +1,364 @@
+"""What the testbeds on this machine share: network namespaces with an sshd each, one user, a guardian."""
+
+import fcntl
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from sipsched.errors import StableError, TransientError
+from sipsched.testbed.inventory import HostSpec, Testbed
+
+STATE_ROOT = Path("/run/sipsched")
+LOCK_FILE = PurePosixPath("/run/lock/sipsched.lock")
+LOCK_PATIENCE_S = 5.0
+STOP_GRACE_S = 3.0
+START_PATIENCE_S = 10.0
+SPS_SIP_ADDRESS = "198.18.0.1"
+AGENT_NETS = {"uac": "198.18.1", "uas": "198.18.2"}
+"""First three octets of each agent's link: .1 is the SPS's end, .2 the agent's."""
+
+# SHLVL: bash then takes no ~/.bashrc for a command, which can cost 100 ms each
+SSHD_CONFIG = """\
+ListenAddress {address}:22
+HostKey {state}/host_key
+AuthorizedKeysFile {state}/id_ed25519.pub
+PidFile {state}/{role}.sshd.pid
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+UseDNS no
+PermitRootLogin prohibit-password
+StrictModes no
+MaxSessions 64
+LogLevel ERROR
+SetEnv SHLVL=1
+Subsystem sftp internal-sftp
+"""
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """A network namespace that is one host of a testbed."""
+
+    role: str
+    name: str
+    """Name of the namespace, and of the machine's end of its management link (at most 15 characters)."""
+    management: str
+    """Address of its sshd."""
+    gateway: str
+    """The machine's end of that link."""
+
+    @property
+    def link(self) -> str:
+        """Name of the machine's end of the management link."""
+        return self.name
+
+
+class MachineTestbed(ABC):
+    """A testbed that this machine makes for itself and takes down again.
+
+    Parameters
+    ----------
+    kind
+        Names it in messages; its state (keys, sshd files) is in `/run/sipsched/<kind>`.
+    namespaces
+        The hosts of it that are namespaces.
+    module
+        Where the guardian, a process of its own, finds the `guard` of this testbed.
+    command_up
+        What a user types to bring it up and to install what it needs.
+    """
+
+    def __init__(
+        self, kind: str, namespaces: Sequence[Namespace], module: str, command_up: str
+    ) -> None:
+        self.kind = kind
+        self.namespaces = tuple(namespaces)
+        self.state = STATE_ROOT / kind
+        self.module = module
+        self.command_up = command_up
+
+    @abstractmethod
+    def check_machine(self, testbed: Testbed) -> None:
+        """Refuse a machine on which this testbed cannot run; StableError names what is missing."""
+
+    @abstractmethod
+    def _create(self, testbed: Testbed) -> None:
+        """Make it, where nothing of it is there."""
+
+    def is_up(self) -> bool:
+        """Tell whether all namespaces and their sshds are there."""
+        return all(
+            Path("/run/netns", namespace.name).exists() and self._sshd_runs(namespace.role)
+            for namespace in self.namespaces
+        )
+
+    def _serves(self, testbed: Testbed) -> bool:
+        """Tell whether what is up is what this file describes."""
+        return self.is_up()
+
+    def ensure_up(self, testbed: Testbed, idle_s: float | None = None) -> None:
+        """Bring the testbed up unless it is up.
+
+        Parameters
+        ----------
+        testbed
+            Says which CPUs are the SPS's and which are for everything else.
+        idle_s
+            A guardian takes the testbed down when no run has held it for this long, also after the
+            controller was killed. None keeps it up until `take_down`.
+        """
+        self.check_machine(testbed)
+        with self._machine_lock():
+            if not self._serves(testbed):
+                self._remove()
+                try:
+                    self._create(testbed)
+                except BaseException:
+                    self._remove()
+                    raise
+                if idle_s is not None:
+                    self._start_guardian(idle_s)
+            if idle_s is None:
+                self._kept.touch()
+
+    def take_down(self) -> None:
+        """End every process of it and remove what was made; no error if there is nothing."""
+        self.check_platform()
+        with self._machine_lock():
+            self._remove()
+
+    def guard(self, idle_s: float) -> None:
+        """Take the testbed down once it has been idle for `idle_s` seconds, unless it was asked to stay.
+
+        A run in progress is waited for.
+        """
+        lock_file = Path(LOCK_FILE)
+        while self.state.exists() and not self._kept.exists():
+            with lock_file.open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                last_used = lock_file.stat().st_mtime_ns
+            time.sleep(idle_s)
+            with lock_file.open() as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                if lock_file.stat().st_mtime_ns == last_used and not self._kept.exists():
+                    self._remove()
+
+    def check_platform(self) -> None:
+        """Refuse a system that is not Linux, or a user who is not root.
+
+        Raises
+        ------
+        StableError
+            Says which, and what to do.
+        """
+        elsewhere = "use a testbed of kind ssh (hardware/testbeds/example-physical.yaml)"
+        if platform.system() != "Linux":
+            raise StableError(
+                f"testbed {self.kind}: needs Linux, this machine runs {platform.system()}; "
+                f"{elsewhere}"
+            )
+        if os.geteuid() != 0:
+            raise StableError(
+                f"testbed {self.kind}: needs root on this machine, for network namespaces and "
+                f"eBPF; run as root, or {elsewhere}"
+            )
+
+    def check_programs(self, programs: Sequence[str]) -> None:
+        """Refuse a machine that lacks a program."""
+        for program in programs:
+            if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
+                raise StableError(
+                    f"testbed {self.kind}: program {program} is missing on this machine; "
+                    f"run: {self.command_install}"
+                )
+
+    @property
+    def command_install(self) -> str:
+        """What a user types to install what this testbed needs."""
+        return "fab provision" if self.kind == "local" else f"fab provision --testbed={self.kind}"
+
+    def check_cpus(self, testbed: Testbed, specs: Sequence[HostSpec]) -> None:
+        """Refuse a machine that lacks a CPU which the file gives one of these hosts."""
+        wanted = {cpu for spec in specs for cpu in spec.cpus + spec.helper_cpus}
+        missing = wanted - os.sched_getaffinity(0)
+        if missing:
+            raise StableError(
+                f"testbed {self.kind}: this machine has no CPU {sorted(missing)}; at least two CPUs "
+                f"are needed, named in hardware/testbeds/{testbed.name}.yaml"
+            )
+
+    @property
+    def _kept(self) -> Path:
+        return self.state / "kept"
+
+    @contextmanager
+    def _machine_lock(self) -> Iterator[None]:
+        lock_file = Path(LOCK_FILE)
+        with lock_file.open("a") as lock:
+            deadline = time.monotonic() + LOCK_PATIENCE_S
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise TransientError(
+                            f"testbed {self.kind} is in use: another run holds {lock_file}; "
+                            f"wait for it (fuser {lock_file} names it)"
+                        ) from None
+                    time.sleep(0.05)
+            os.utime(lock_file)
+            yield
+
+    def _start_guardian(self, idle_s: float) -> None:
+        code = f"from {self.module} import guard; guard({idle_s!r})"
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+        )
+
+    # ---- parts of _create ----
+
+    def _make_keys(self, addresses: Sequence[str]) -> None:
+        """Make a login key and one host key for all hosts of this testbed."""
+        self.state.mkdir(parents=True, mode=0o700, exist_ok=True)
+        for key in ("id_ed25519", "host_key"):
+            path = str(self.state / key)
+            self._run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path])
+        public_key = (self.state / "host_key.pub").read_text().strip()
+        known = "".join(f"{address} {public_key}\n" for address in addresses)
+        (self.state / "known_hosts").write_text(known)
+
+    def _create_namespaces(self) -> None:
+        for namespace in self.namespaces:
+            self._run(["ip", "netns", "add", namespace.name])
+            self._ip(namespace.role, "link set lo up")
+            self._ip_root(
+                f"link add {namespace.link} type veth peer name ssh0 netns {namespace.name}"
+            )
+            self._ip_root(f"address add {namespace.gateway}/30 dev {namespace.link}")
+            self._ip_root(f"link set {namespace.link} up")
+            self._ip(namespace.role, f"address add {namespace.management}/30 dev ssh0")
+            self._ip(namespace.role, "link set ssh0 up")
+
+    def _address_agent(self, role: str) -> None:
+        """Give an agent's end of its link, sip0, its address and the way to the SPS."""
+        net = AGENT_NETS[role]
+        self._ip(role, f"address add {net}.2/30 dev sip0")
+        self._ip(role, "link set sip0 up")
+        self._ip(role, f"route add {SPS_SIP_ADDRESS}/32 via {net}.1")
+
+    def _wait_for_carrier(self, role: str, link: str) -> None:
+        # the kernel activates a link's queue up to 1 s after its carrier; packets sent before are lost
+        state = f"/sys/class/net/{link}/operstate"
+        loop = f"until grep -q up {state}; do sleep 0.02; done"
+        self._in_namespace(role, ["timeout", "5", "sh", "-c", loop])
+
+    def _start_sshds(self, testbed: Testbed) -> None:
+        Path("/run/sshd").mkdir(exist_ok=True)
+        specs = {spec.role: spec for spec in testbed.hosts}
+        for namespace in self.namespaces:
+            config = self.state / f"{namespace.role}.sshd_config"
+            config.write_text(
+                SSHD_CONFIG.format(
+                    address=namespace.management, state=self.state, role=namespace.role
+                )
+            )
+            cpus = ",".join(map(str, specs[namespace.role].helper_cpus))
+            sshd = ["/usr/sbin/sshd", "-f", str(config)]
+            self._in_namespace(namespace.role, ["taskset", "--cpu-list", cpus, *sshd])
+        # sshd writes its process id only after its parent has returned
+        deadline = time.monotonic() + START_PATIENCE_S
+        while not all(self._sshd_runs(namespace.role) for namespace in self.namespaces):
+            if time.monotonic() > deadline:
+                raise TransientError(
+                    f"testbed {self.kind}: no sshd after {START_PATIENCE_S:g} s; "
+                    f"run: {self.command_up}"
+                )
+            time.sleep(0.01)
+
+    def _sshd_runs(self, role: str) -> bool:
+        return self._process_runs(self.state / f"{role}.sshd.pid", "sshd")
+
+    def _process_runs(self, pid_file: Path, comm: str) -> bool:
+        """Tell whether the process that a file names is there and has that name."""
+        if not pid_file.exists():
+            return False
+        pid = pid_file.read_text().strip()
+        path = Path("/proc", pid or "none", "comm")
+        return path.exists() and path.read_text().strip() == comm
+
+    # ---- taking down ----
+
+    def _remove(self) -> None:
+        present = [n for n in self.namespaces if Path("/run/netns", n.name).exists()]
+        self._end_processes(present)
+        for namespace in self.namespaces:
+            if Path("/sys/class/net", namespace.link).exists():
+                self._ip_root(f"link delete {namespace.link}")
+        for namespace in present:
+            self._run(["ip", "netns", "delete", namespace.name])
+        shutil.rmtree(self.state, ignore_errors=True)
+
+    def _end_processes(self, namespaces: Sequence[Namespace]) -> None:
+        """Everything inside these namespaces is ours: ask it to end, then make it."""
+        deadline = time.monotonic() + STOP_GRACE_S
+        signal = "-TERM"
+        while pids := [pid for namespace in namespaces for pid in self._pids(namespace)]:
+            if time.monotonic() > deadline:
+                signal = "-KILL"
+            subprocess.run(["kill", signal, *pids], check=False, capture_output=True)
+            time.sleep(0.05)
+
+    def _pids(self, namespace: Namespace) -> list[str]:
+        return self._run(["ip", "netns", "pids", namespace.name]).split()
+
+    # ---- commands ----
+
+    def _namespace(self, role: str) -> Namespace:
+        return next(namespace for namespace in self.namespaces if namespace.role == role)
+
+    def _ip_root(self, arguments: str) -> None:
+        self._run(["ip", *arguments.split()])
+
+    def _ip(self, role: str, arguments: str) -> None:
+        self._run(["ip", "-n", self._namespace(role).name, *arguments.split()])
+
+    def _in_namespace(self, role: str, argv: Sequence[str]) -> None:
+        self._run(["ip", "netns", "exec", self._namespace(role).name, *argv])
+
+    def _run(self, argv: Sequence[str]) -> str:
+        return run_here(argv, f"testbed {self.kind}")
+
+
+def run_here(argv: Sequence[str], what: str) -> str:
+    """Run a command on this machine; what it printed comes back.
+
+    Raises
+    ------
+    StableError
+        It failed: `what`, the command and its last line.
+    """
+    done = subprocess.run(
+        argv, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    if done.returncode != 0:
+        said = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+        raise StableError(f"{what}: {' '.join(argv)}: {said}")
+    return done.stdout

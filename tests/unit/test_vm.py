@@ -1,0 +1,208 @@
+"""The guest testbed without a guest: command line, names, sources, and one line for what is missing."""
+
+import dataclasses
+import gzip
+import itertools
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sipsched.config import PROJECT_ROOT
+from sipsched.errors import StableError
+from sipsched.testbed import guest_image, load_testbed, vm
+
+TESTBED = load_testbed("vm")
+IMAGE = guest_image.GuestImage(Path("/images/6.1-abc"))
+
+
+def command(accelerator: str = "tcg", **changes: Any) -> list[str]:
+    assert TESTBED.guest is not None
+    guest = dataclasses.replace(TESTBED.guest, **changes)
+    return vm.qemu_command(guest, IMAGE, Path("/state"), accelerator)
+
+
+def after(argv: list[str], option: str) -> list[str]:
+    return [value for name, value in itertools.pairwise(argv) if name == option]
+
+
+def test_command_line_has_the_papers_processors() -> None:
+    argv = command()
+    assert after(argv, "-smp") == ["8,sockets=2,cores=4,threads=1"]
+    assert after(argv, "-kernel") == ["/images/6.1-abc/vmlinuz"]
+    assert after(argv, "-accel") == ["tcg,thread=multi"]
+    assert "tsc=reliable" in after(argv, "-append")[0]
+
+
+def test_kvm_gets_the_real_cpu_and_its_clock() -> None:
+    argv = command("kvm")
+    assert after(argv, "-accel") == ["kvm"]
+    assert after(argv, "-cpu") == ["host"]
+    assert "tsc=reliable" not in after(argv, "-append")[0]
+
+
+def test_the_image_is_never_written_to() -> None:
+    drives = after(command(), "-drive")
+    assert ["snapshot=on" in drives[0], "readonly=on" in drives[1]] == [True, True]
+
+
+def test_disks_are_those_that_the_kernel_has_a_driver_for() -> None:
+    assert "nvme,drive=root,serial=root" in after(command(), "-device")
+    argv = command(kernel="/a/bzImage")
+    assert "virtio-blk-pci,drive=root,serial=root" in after(argv, "-device")
+    line = after(argv, "-append")[0].split()
+    assert {"root=/dev/vda", "seed=/dev/vdb"} < set(line)
+
+
+def test_qemu_is_held_to_the_cpus_of_the_file() -> None:
+    assert command()[0] == vm.QEMU
+    held = command(host_cpus=(2, 3))
+    assert held[:4] == ["taskset", "--cpu-list", "2,3", vm.QEMU]
+
+
+def test_every_tap_is_a_card_of_its_own_and_fits_the_kernel() -> None:
+    assert len({link.mac for link in vm.LINKS}) == len({link.tap for link in vm.LINKS}) == 3
+    names = [link.tap for link in vm.LINKS] + [namespace.link for namespace in vm.NAMESPACES]
+    assert all(len(name) <= 15 for name in names)
+
+
+def test_guest_steers_receive_work_to_the_cpus_of_the_sps() -> None:
+    script = vm.network_script((0, 1, 2, 3, 4, 5, 6))
+    assert "echo 7f > /sys/class/net/uac0/queues/rx-0/rps_cpus" in script
+    assert "ip address add 198.18.0.1/32 dev lo" in script
+
+
+def test_addresses_of_the_file_are_those_of_the_code() -> None:
+    addresses = {namespace.role: namespace.management for namespace in vm.NAMESPACES}
+    addresses["sps"] = vm.MANAGEMENT.address.removesuffix("/30")
+    assert {spec.role: spec.address for spec in TESTBED.hosts} == addresses
+    assert all(str(vm.STATE) in spec.identity_file for spec in TESTBED.hosts)
+
+
+def test_local_and_vm_can_both_be_up() -> None:
+    local = load_testbed("local")
+    assert not {spec.address for spec in local.hosts} & {spec.address for spec in TESTBED.hosts}
+
+
+def bzimage(release: str, payload: bytes) -> bytes:
+    """Build the parts of a bzImage that are read: header, version, payload."""
+    content = bytearray(3 * 512)
+    content[0x1F1] = 2
+    content[0x202:0x206] = b"HdrS"
+    struct.pack_into("<H", content, 0x20E, 0x100)
+    text = f"{release} (builder) #1 SMP\0".encode()
+    content[0x300 : 0x300 + len(text)] = text
+    struct.pack_into("<II", content, 0x248, 16, len(payload))
+    return bytes(content) + b"\x90" * 16 + payload + bytes(64)
+
+
+def test_release_and_types_are_read_from_the_kernel() -> None:
+    vmlinux = b"\x7fELF" + b"types" * 100
+    content = bzimage("6.1.99-test", gzip.compress(vmlinux) + struct.pack("<I", len(vmlinux)))
+    assert guest_image.kernel_release(content, "k") == "6.1.99-test"
+    assert guest_image.unpack_kernel(content) == vmlinux
+    assert guest_image.unpack_kernel(bzimage("6.1", b"not packed")) is None
+
+
+def test_what_is_no_kernel_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StableError, match=r"guest kernel '/no/such': no such file; .* 6.1, 5.10"):
+        guest_image.image_name("/no/such")
+    (tmp_path / "text").write_text("x" * 4096)
+    with pytest.raises(StableError, match="not a bzImage"):
+        guest_image.image_name(str(tmp_path / "text"))
+
+
+def test_an_image_is_named_by_what_goes_into_it(tmp_path: Path, monkeypatch: Any) -> None:
+    first = guest_image.image_name("6.1")
+    assert re.fullmatch(r"6\.1-[0-9a-f]{12}", first)
+    assert guest_image.image_name("5.10").split("-")[1] != first.split("-")[1]
+    assert guest_image.image_name("6.1") == first
+    changed = tmp_path / "init"
+    changed.write_text("#!/bin/sh\n")
+    monkeypatch.setattr(guest_image, "INIT", changed)
+    assert guest_image.image_name("6.1") != first
+
+
+def target(
+    uri: str, codename: str, label: str, origin: str = "Debian", of: str = "Packages"
+) -> str:
+    return (
+        f"MetaKey: main/binary-amd64/{of}\nCodename: {codename}\nLabel: {label}\n"
+        f"Origin: {origin}\nComponent: main\nCreated-By: {of}\nRepo-URI: {uri}\n"
+    )
+
+
+def test_sources_are_those_of_this_machine_for_another_release() -> None:
+    listing = "\n".join(
+        [
+            target("http://mirror.example/debian/", "bookworm", "Debian"),
+            target("http://mirror.example/debian/", "bookworm", "Debian", of="DEP-11"),
+            target("http://mirror.example/debian/", "bookworm-updates", "Debian"),
+            target("http://mirror.example/security/", "bookworm-security", "Debian-Security"),
+            target("http://vendor.example/", "bookworm", "Vendor", origin="Vendor"),
+        ]
+    )
+    assert guest_image.debian_sources(listing, "bullseye") == [
+        "deb http://mirror.example/debian/ bullseye main",
+        "deb http://mirror.example/security/ bullseye-security main",
+    ]
+    assert guest_image.debian_sources("", "bookworm") == []
+
+
+def test_a_failed_build_says_its_last_line_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    def fail(builder: Any, kernel: str) -> None:
+        builder._run(["sh", "-c", "echo E: no space left >&2; exit 1"])
+
+    monkeypatch.setattr(guest_image._Builder, "build", fail)
+    with pytest.raises(StableError, match=r"image build failed: sh: E: no space left; its log is"):
+        guest_image.ensure_image("6.1", lambda line: None, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["build.lock", "build.log"]
+
+
+def test_a_guest_without_the_cpus_that_the_file_gives_the_sps(tmp_path: Path) -> None:
+    document = yaml.safe_load((PROJECT_ROOT / "hardware/testbeds/vm.yaml").read_text())
+    document["vm"]["sockets"] = 1
+    (tmp_path / "vm.yaml").write_text(yaml.safe_dump(document))
+    with pytest.raises(StableError, match=r"guest has CPUs 0 to 3 .*found \[4, 5, 6, 7\]"):
+        load_testbed("vm", tmp_path)
+    del document["vm"]
+    (tmp_path / "vm.yaml").write_text(yaml.safe_dump(document))
+    with pytest.raises(StableError, match=r"must contain .*vm"):
+        load_testbed("vm", tmp_path)
+
+
+def test_without_root_and_without_qemu(monkeypatch: Any) -> None:
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(StableError, match="testbed vm: needs root"):
+        vm.bring_up(TESTBED)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("shutil.which", lambda name, path=None: None if name == vm.QEMU else name)
+    message = f"program {vm.QEMU} is missing on this machine; run: fab provision --testbed=vm"
+    with pytest.raises(StableError, match=message):
+        vm.bring_up(TESTBED)
+
+
+def test_under_tcg_the_label_says_that_timings_are_none(tmp_path: Path) -> None:
+    guest_testbed = vm.GuestTestbed()
+    guest_testbed.state = tmp_path
+    for accelerator, fidelity in (("tcg", vm.EMULATED), ("kvm", TESTBED.fidelity)):
+        (tmp_path / "accelerator").write_text(f"{accelerator}\n")
+        booted = guest_testbed.as_booted(TESTBED)
+        assert (booted.accelerator, booted.fidelity) == (accelerator, fidelity)
+
+
+def test_a_guest_that_does_not_come_up_shows_its_console(tmp_path: Path, monkeypatch: Any) -> None:
+    guest_testbed = vm.GuestTestbed()
+    guest_testbed.state = tmp_path
+    (tmp_path / "console.log").write_text("one\ntwo\r\n\nKernel panic: no init\nlast\n")
+    with pytest.raises(Exception, match=r"ended while booting: two \| Kernel panic: no init"):
+        guest_testbed._wait_for_guest(0.1)
+    monkeypatch.setattr(guest_testbed, "_guest_runs", lambda: True)
+    with pytest.raises(Exception, match=r"did not come up in 0.1 s: two \| .* \| last"):
+        guest_testbed._wait_for_guest(0.1)
