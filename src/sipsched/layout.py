@@ -60,8 +60,8 @@ def parse_lscpu(text: str, cpus: Sequence[int]) -> Layout:
     Parameters
     ----------
     text
-        What it printed: comments, then one line an online CPU, caches separated by colons from the
-        first level to the last.
+        What it printed: comments, then one line an online CPU, caches from the first level to the
+        last, separated by colons or, as util-linux 2.38 does, by commas after an empty column.
     cpus
         Those of the SPS.
 
@@ -77,7 +77,7 @@ def parse_lscpu(text: str, cpus: Sequence[int]) -> Layout:
             int(row[1] or row[0]),
             int(row[2] or 0),
             _number(row[3]),
-            _number(row[4].split(":")[-1]) if len(row) > 4 else None,
+            _number(":".join(row[4:]).split(":")[-1]),
         )
         for row in rows
     }
