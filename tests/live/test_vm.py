@@ -11,6 +11,7 @@ import pytest
 from sipsched.testbed import Host, Hosts, Testbed, open_hosts, vm
 from sipsched.trace import read_trace
 
+pytestmark = pytest.mark.guest
 Measure = Callable[..., Path]
 SCHEDULER = "/sys/kernel/debug/sched"
 
