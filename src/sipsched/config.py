@@ -101,6 +101,7 @@ class Load:
     warmup_s: float
     ring_time_ms: int
     hold_time_ms: int
+    hold_law: str
     retransmissions: bool
     drain_s: float
 

@@ -166,6 +166,7 @@ class Sipp:
             render(
                 Path("scenarios", "uac.xml.j2"),
                 hold_time_ms=load.hold_time_ms,
+                hold_law=load.hold_law,
                 retransmissions=load.retransmissions,
             ),
             scenario,
@@ -235,7 +236,8 @@ class Sipload:
             *(program, "uac", "--local", f"{spec.sip_address}:{spec.sip_port}"),
             *("--remote", f"{sps.sip_address}:{sps.sip_port}", "--schedule", str(schedule)),
             *("--calls-file", str(uac.workdir / f"{label}.calls"), "--report", str(report)),
-            *("--hold-ms", str(load.hold_time_ms), "--drain-s", f"{load.drain_s:g}"),
+            *("--hold-ms", _hold(load), "--drain-s", f"{load.drain_s:g}"),
+            *("--seed", str(seed)),
             *("--buffer-bytes", str(SOCKET_BUFFER_BYTES), "--fifo", str(FIFO_PRIORITY)),
             *("--retransmissions", "on" if load.retransmissions else "off"),
         ]
@@ -259,6 +261,11 @@ class Sipload:
 
     def _program(self, agent: Host) -> str:
         return str(native_folder(agent.base, "generator") / "sipload")
+
+
+def _hold(load: Load) -> str:
+    exponential = "exp:" if load.hold_law == "exponential" else ""
+    return f"{exponential}{load.hold_time_ms}"
 
 
 def read_sipload_report(text: str, source: str) -> CallStatistics:

@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 from sipsched import counters, dataset, summary
+from sipsched.generator import read_calls
 
 Measure = Callable[..., Path]
 SIX_KINDS = ("INVITE", "180", "200-INVITE", "ACK", "BYE", "200-BYE")
@@ -114,3 +115,12 @@ def test_preload_fallback_says_what_is_missing(measure: Measure) -> None:
     assert not ds.t_sip.isnull().any()
     for name in ("k_snd", "t_sip_off"):
         assert name not in ds or (ds[name].isnull().all() and ds[name].attrs["missing_reason"])
+
+
+def test_exponential_hold_times(measure: Measure) -> None:
+    record = measure(threads=4, cps=200, duration_s=4.0, hold_time_ms=50, hold_law="exponential")
+    calls = read_calls(record / "uac.calls.zst")
+    held_ms = (calls["t_bye"] - calls["t_ack"]).astype(float) / 1e6
+    # 800 draws: the mean of an exponential law is within 3.5 / sqrt(n) of the truth, and CV is near 1
+    assert held_ms.mean() == pytest.approx(50, rel=0.13)
+    assert held_ms.std() / held_ms.mean() == pytest.approx(1, abs=0.2)

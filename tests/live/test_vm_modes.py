@@ -15,6 +15,7 @@ from sipsched.scheduler import DEBUGFS, Family
 from sipsched.testbed import Host, Testbed, open_hosts
 from sipsched.tuning import tuned
 
+pytestmark = pytest.mark.guest
 Measure = Callable[..., Path]
 DECLARED = load_modes()
 ONLINE = "/sys/devices/system/cpu/online"
