@@ -109,6 +109,28 @@ def refuse(records: npt.NDArray[Any], count: int, rng: np.random.Generator) -> n
     return records
 
 
+def shorten_wait(records: npt.NDArray[Any], factor: float) -> npt.NDArray[Any]:
+    """Scale each message's wait in the queue, and move what comes after it by as much."""
+    records = records.copy()
+    wait = (records["t_sockq"] - records["t_stack"]).astype(np.float64)
+    shift = wait.astype(np.int64) - (factor * wait).astype(np.int64)
+    for name in ("t_sockq", "t_sip_in", "t_sip_out", "t_dep"):
+        records[name] = (records[name].astype(np.int64) - shift).astype(np.uint64)
+    return records
+
+
+def step(setting: str, asked: int, place: str = "", unavailable: str = "") -> dict[str, Any]:
+    """One setting of a mode, as run.json has it."""
+    return {
+        "setting": setting,
+        "asked": asked,
+        "place": place or None,
+        "applied": None if unavailable else asked,
+        "read_back": None,
+        "unavailable": unavailable or None,
+    }
+
+
 def resend(records: npt.NDArray[Any], count: int, rng: np.random.Generator) -> npt.NDArray[Any]:
     """Append `count` later copies of messages: retransmissions, 500 ms after the first."""
     again = records[rng.choice(len(records), count, replace=False)].copy()
@@ -185,15 +207,17 @@ def write_record(
     missing: dict[str, str] | None = None,
     seed: int = 1,
     records: npt.NDArray[Any] | None = None,
+    scheduler: dict[str, Any] | None = None,
+    wait: float = 1.0,
 ) -> Path:
     """Write a complete run record and return its directory.
 
     `drops` of the six messages a call are refused and `resent` are sent again later. `records`
-    replaces the drawn ones.
+    replaces the drawn ones. Modes meet the same arrivals; `wait` scales every wait in the queue.
     """
     rng = np.random.default_rng([seed, run.threads, run.cps, run.rep])
     if records is None:
-        records = six_per_call(rng, calls, run.cps, run.threads, load)
+        records = shorten_wait(six_per_call(rng, calls, run.cps, run.threads, load), wait)
         records = refuse(records, drops, rng)
         records = resend(records, resent, rng)
     n_drops = int((records["event"] == trace.Event.DROP).sum())
@@ -240,6 +264,7 @@ def write_record(
         },
         "hosts": {"uac": host(), "sps": host(versions={"kamailio": "none"}), "uas": host()},
         "settings": {"so_rcvbuf_bytes": 425984},
+        **({} if scheduler is None else {"scheduler": scheduler}),
         "verdict": {
             "valid": valid,
             "reasons": [] if valid else ["synthetic: declared invalid for a test"],
