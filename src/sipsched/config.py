@@ -25,6 +25,10 @@ RUN_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}/cps~{cps}/
 CROSSING_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}/crossing.json"
 
 
+POINT = ("cores", "threads", "cps")
+"""What an entry of a study's `points` names, in this order."""
+
+
 @dataclass(frozen=True, order=True)
 class Run:
     """One repetition of a point: (cores, threads, cps, mode, repetition) on one testbed and SUT."""
@@ -106,7 +110,13 @@ class Search:
 
 @dataclass(frozen=True)
 class Study:
-    """A set of points and the notebook that reads them."""
+    """A set of points and the notebook that reads them.
+
+    Attributes
+    ----------
+    points
+        (cores, threads, cps) to measure of all combinations; empty: all of them.
+    """
 
     name: str
     notebook: str
@@ -116,6 +126,7 @@ class Study:
     threads: tuple[int, ...]
     cps: tuple[int, ...]
     repetitions: int
+    points: frozenset[tuple[int, ...]] = frozenset()
 
     def runs(self, testbed: str) -> list[Run]:
         """List the runs in blocks: every point once before any is repeated."""
@@ -129,6 +140,7 @@ class Study:
                 self.threads,
                 self.cps,
             )
+            if not self.points or (cores, threads, cps) in self.points
         ]
 
 
@@ -240,8 +252,18 @@ def parse_config(document: Mapping[str, Any]) -> Config:
     studies = {}
     for name, body in document["studies"].items():
         axes = {key: tuple(body[key]) for key in ("suts", "modes", "cores", "threads", "cps")}
+        points = frozenset(map(tuple, body.get("points", ())))
+        for point in sorted(points):
+            if any(n not in axes[k] for n, k in zip(point, POINT, strict=True)):
+                raise StableError(
+                    f"{what}: studies.{name}.points: {list(point)} is not among its {', '.join(POINT)}"
+                )
         studies[name] = Study(
-            name=name, notebook=body["notebook"], repetitions=body["repetitions"], **axes
+            name=name,
+            notebook=body["notebook"],
+            repetitions=body["repetitions"],
+            points=points,
+            **axes,
         )
         for sut in axes["suts"]:
             if sut not in suts:
@@ -249,6 +271,12 @@ def parse_config(document: Mapping[str, Any]) -> Config:
                     f"{what}: studies.{name}.suts: '{sut}' is not defined under suts "
                     f"({', '.join(sorted(suts))})"
                 )
+    only = document.get("only", list(studies))
+    for name in only:
+        if name not in studies:
+            raise StableError(
+                f"{what}: only: '{name}' is not defined under studies ({', '.join(studies)})"
+            )
     return Config(
         testbeds=tuple(document["testbeds"]),
         probe=document["probe"],
@@ -257,7 +285,7 @@ def parse_config(document: Mapping[str, Any]) -> Config:
         search=Search(**document["search"]),
         validity={rule: Limits(**limits) for rule, limits in document["validity"].items()},
         suts=suts,
-        studies=studies,
+        studies={name: studies[name] for name in studies if name in only},
         documents={
             name: Document(name, body["notebook"], tuple(body["files"]))
             for name, body in document.get("documents", {}).items()

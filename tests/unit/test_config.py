@@ -39,6 +39,26 @@ def test_a_run_that_two_studies_ask_for_is_listed_once(document: dict[str, Any])
     assert len(runs) == len(set(runs))
 
 
+def test_points_pick_some_of_all_combinations(document: dict[str, Any]) -> None:
+    study = document["studies"]["load_sweep"]
+    study.update(threads=[2, 8], cps=[100, 200], points=[[1, 2, 100], [1, 8, 200]], repetitions=1)
+    runs = config.parse_config(document).runs()
+    assert [(run.cores, run.threads, run.cps) for run in runs] == [(1, 2, 100), (1, 8, 200)]
+    study["points"].append([1, 4, 100])
+    with pytest.raises(StableError, match=r"load_sweep.points: \[1, 4, 100\] is not among"):
+        config.parse_config(document)
+
+
+def test_only_the_studies_that_are_named_are_measured(document: dict[str, Any]) -> None:
+    document["studies"]["again"] = document["studies"]["load_sweep"]
+    assert list(config.parse_config(document).studies) == ["load_sweep", "again"]
+    document["only"] = ["again"]
+    assert list(config.parse_config(document).studies) == ["again"]
+    document["only"] = ["never"]
+    with pytest.raises(StableError, match="only: 'never' is not defined under studies"):
+        config.parse_config(document)
+
+
 @pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
