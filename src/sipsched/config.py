@@ -27,6 +27,10 @@ RUN_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}/cps~{cps}/
 CROSSING_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}/crossing.json"
 
 
+POINT = ("cores", "threads", "cps")
+"""What an entry of a study's `points` names, in this order."""
+
+
 @dataclass(frozen=True, order=True)
 class Run:
     """One repetition of a point: (cores, threads, cps, mode, repetition) on one testbed and SUT."""
@@ -145,7 +149,13 @@ class AroundCrossing:
 
 @dataclass(frozen=True)
 class Study:
-    """A set of points and the notebook that reads them."""
+    """A set of points and the notebook that reads them.
+
+    Attributes
+    ----------
+    points
+        (cores, threads, cps) to measure of all combinations; empty: all of them.
+    """
 
     name: str
     notebook: str
@@ -155,6 +165,7 @@ class Study:
     threads: tuple[int, ...]
     cps: tuple[int, ...] | AroundCrossing
     repetitions: int
+    points: frozenset[tuple[int, ...]] = frozenset()
 
     def searches(self, testbed: str) -> list[Run]:
         """List the points whose crossing is to be found first; load and repetition are 0."""
@@ -189,6 +200,7 @@ class Study:
                         Run(testbed, sut, mode, cores, threads, cps, rep)
                         for sut, mode in (arms if rep % 2 else reversed(arms))
                         if cps in loads[sut]
+                        and (not self.points or (cores, threads, cps) in self.points)
                     ]
         return runs
 
@@ -319,11 +331,20 @@ def parse_config(document: Mapping[str, Any]) -> Config:
     studies = {}
     for name, body in document["studies"].items():
         axes = {key: tuple(body[key]) for key in ("suts", "modes", "cores", "threads")}
+        cps = _loads(body["cps"])
+        points = frozenset(map(tuple, body.get("points", ())))
+        listed = {**axes, "cps": () if isinstance(cps, AroundCrossing) else cps}
+        for point in sorted(points):
+            if any(n not in listed[key] for n, key in zip(point, POINT, strict=True)):
+                raise StableError(
+                    f"{what}: studies.{name}.points: {list(point)} is not among its {', '.join(POINT)}"
+                )
         studies[name] = Study(
             name=name,
             notebook=body["notebook"],
             repetitions=body["repetitions"],
-            cps=_loads(body["cps"]),
+            cps=cps,
+            points=points,
             **axes,
         )
         for sut in axes["suts"]:
@@ -332,6 +353,12 @@ def parse_config(document: Mapping[str, Any]) -> Config:
                     f"{what}: studies.{name}.suts: '{sut}' is not defined under suts "
                     f"({', '.join(sorted(suts))})"
                 )
+    only = document.get("only", list(studies))
+    for name in only:
+        if name not in studies:
+            raise StableError(
+                f"{what}: only: '{name}' is not defined under studies ({', '.join(studies)})"
+            )
     return Config(
         testbeds=tuple(document["testbeds"]),
         probe=document["probe"],
@@ -340,7 +367,7 @@ def parse_config(document: Mapping[str, Any]) -> Config:
         search=Search(**document["search"]),
         validity={rule: Limits(**limits) for rule, limits in document["validity"].items()},
         suts=suts,
-        studies=studies,
+        studies={name: studies[name] for name in studies if name in only},
         documents={
             name: Document(name, body["notebook"], tuple(body["files"]))
             for name, body in document.get("documents", {}).items()

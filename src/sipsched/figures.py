@@ -169,6 +169,16 @@ class Words:
         return sentences(self.lines, self.css_class)
 
 
+@dataclass(frozen=True)
+class Several:
+    """Figures, tables and sentences one after the other; Jupyter shows them by itself."""
+
+    parts: tuple[Figure | Table | Words, ...]
+
+    def _repr_html_(self) -> str:
+        return "".join(part._repr_html_() for part in self.parts)
+
+
 def sentences(lines: Sequence[str], css_class: str = "seen") -> str:
     """Write sentences as an HTML list, or as nothing."""
     if not lines:
@@ -568,7 +578,7 @@ def _decades(values: Sequence[xr.DataArray]) -> tuple[float, float] | None:
 
 
 def _plain(value: float, _: Any) -> str:
-    return f"{value:,.0f}".replace(",", "\u2009") if value >= 1 else f"{value:g}"
+    return f"{value:,.0f}".replace(",", "\u202f") if value >= 1 else f"{value:g}"
 
 
 def _series(
@@ -751,7 +761,7 @@ def _replicates(summary: xr.Dataset) -> str:
     return f"Points: runs ({n} a point); line: their mean; {bars}."
 
 
-def legend(canvas: Canvas, grid: npt.NDArray[Any], unit: str = "") -> None:
+def legend(canvas: Canvas, grid: npt.NDArray[Any], unit: str = "", columns: int = 6) -> None:
     """Put one legend above all panels: each label once, with its unit."""
     entries: dict[str, Any] = {}
     for axis in grid.ravel():
@@ -762,7 +772,7 @@ def legend(canvas: Canvas, grid: npt.NDArray[Any], unit: str = "") -> None:
             list(entries.values()),
             [label + unit for label in entries],
             loc="outside upper left",
-            ncols=6,
+            ncols=columns,
             columnspacing=1.2,
         )
 

@@ -301,7 +301,7 @@ def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = P
         grid[0][0].set_ylim(0, _top(found["last_cps"], predicted["capacity_cps"]))
         grid[0][0].set_ylabel(f"last load with PDR ≤ {share} (cps)")
         grid[0][0].yaxis.set_major_formatter(
-            FuncFormatter(lambda value, _: f"{value:,.0f}".replace(",", "\u2009"))
+            FuncFormatter(lambda value, _: f"{value:,.0f}".replace(",", "\u202f"))
         )
         legend(canvas, grid)
         svg = themed(canvas)

@@ -30,7 +30,7 @@ Values = npt.NDArray[np.float64]
 
 def number(value: float) -> str:
     """Write a number with three significant digits, whole from 100 up."""
-    return f"{value:,.0f}".replace(",", "\u2009") if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 100 else f"{value:.3g}"
 
 
 @dataclass(frozen=True)
@@ -357,12 +357,20 @@ def compare(
     """
     first, second = _pairs(reference, other)
     ratio = ratio_interval(first, second, level, seed)
-    p_value = np.nan
-    if first.size > 1:
-        # Without a difference in any pair the t statistic is 0/0.
-        same = bool((first == second).all())
-        p_value = 1.0 if same else float(stats.ttest_rel(first, second).pvalue)
+    p_value = _paired_t_test(first, second)
     return Comparison(paired_difference(first, second, level), ratio, percent_lower(ratio), p_value)
+
+
+def _paired_t_test(first: Values, second: Values) -> float:
+    n, difference = first.size, second - first
+    if n < 2:
+        return np.nan
+    # Without a difference in any pair the t statistic is 0/0.
+    if not difference.any():
+        return 1.0
+    with np.errstate(divide="ignore"):
+        t = difference.mean() / (difference.std(ddof=1) / np.sqrt(n))
+    return float(2 * special.stdtr(n - 1, -abs(t)))
 
 
 def holm(p_values: npt.ArrayLike) -> Values:

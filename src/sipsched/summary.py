@@ -25,7 +25,7 @@ from sipsched.dataset import (
 )
 from sipsched.errors import StableError
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 ALL = "all"
 TYPES = (ALL, *MESSAGE_TYPES)
@@ -72,12 +72,25 @@ RUN_LEVEL = {
     "reasons": ("", "why the run does not count"),
     "mode_label": ("", "name of the mode as it was on this kernel"),
     "scheduler_family": ("", "CFS or EEVDF, and where the kernel keeps the settings"),
+    "mode_settings": (
+        "",
+        "JSON: steps (setting, asked, place, applied, unavailable), in_force (place: value)",
+    ),
+    "k_sockq_alone": (
+        "us",
+        "mean K_sockq of messages that met no other in the SPS: waking the worker and dequeuing, "
+        "without waiting for a worker",
+    ),
+    "k_sockq_alone_n": ("1", "messages that met no other in the SPS"),
     "probe_mode": ("", "exact, tracepoint, preload or off"),
     "kernel": ("", "kernel release of the SPS"),
     "started_at": ("", "UTC, ISO 8601"),
 }
 # Outcomes: what an invalid run must not contribute to any average.
-OUTCOMES = ("pdr", *(f"{name}_{stat}" for name in QUANTITIES for stat in STATISTICS))
+OUTCOMES = (
+    *("pdr", "drops", "k_sockq_alone", "k_sockq_alone_n"),
+    *(f"{name}_{stat}" for name in QUANTITIES for stat in STATISTICS),
+)
 
 MEASURED, MISSING, INVALID, NOT_PLANNED = "measured", "missing", "invalid", "not planned"
 
@@ -128,11 +141,12 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
     -------
     Dataset
         Dimension `message_type` (str: "all", then the types). `count` (int64): messages received;
-        "all" is every received message, retransmissions and `other` included. For each of K_rcv
-        (`k_rcv`), `k_stack`, `k_sockq`, `k_copy`, `t_sip`, `t_sip_off`, `k_snd`: `<name>_n`,
-        the messages that have the value, and `<name>_mean`, `_sd` (n - 1), `_p50`, `_p95`, `_p99`
-        (linear interpolation), float64 µs, NaN without messages. Scalars: see `RUN_LEVEL`;
-        scalar coordinates: the tuple.
+        "all" is every received message, retransmissions and `other` included. `drops` (float64):
+        refused datagrams that the probe saw, NaN without a probe. For each of K_rcv (`k_rcv`),
+        `k_stack`, `k_sockq`, `k_copy`, `t_sip`, `t_sip_off`, `k_snd`: `<name>_n`, the messages that
+        have the value, and `<name>_mean`, `_sd` (n - 1), `_p50`, `_p95`, `_p99` (linear
+        interpolation), float64 µs, NaN without messages. Scalars: see `RUN_LEVEL`; scalar
+        coordinates: the tuple.
 
         `pdr` = ΔRcvbufErrors / (ΔInDatagrams + ΔRcvbufErrors), Udp counters of the SPS from
         /proc/net/snmp: the packet drop rate of the papers, where a SIP message that reached the SPS
@@ -152,9 +166,12 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
                 f"{messages}: {key}: expected {run[key]} as in {record}/run.json, "
                 f"found {ds.attrs.get(key)}; delete it and run snakemake"
             )
-    variables: dict[str, Any] = {"count": ("message_type", _counts(ds))}
+    variables: dict[str, Any] = {
+        "count": ("message_type", _by_type(ds["message_type"])),
+        "drops": ("message_type", _drops(ds)),
+    }
     variables |= _statistics(ds)
-    level = _run_level(document, _read_counters(record), ds.sizes.get("drop", 0))
+    level = _run_level(document, _read_counters(record), ds.sizes.get("drop", 0)) | _alone(ds)
     variables |= {name: ((), value) for name, value in level.items()}
     result = xr.Dataset(
         variables,
@@ -182,10 +199,33 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
     return _described(result)
 
 
-def _counts(ds: xr.Dataset) -> npt.NDArray[np.int64]:
-    by_type = np.bincount(ds["message_type"].to_numpy(), minlength=len(MESSAGE_TYPES))
-    counts = [ds.sizes["message"], *(by_type[code] for code in MESSAGE_TYPES.values())]
+def _by_type(types: xr.DataArray) -> npt.NDArray[np.int64]:
+    by_type = np.bincount(types.to_numpy(), minlength=len(MESSAGE_TYPES))
+    counts = [types.size, *(by_type[code] for code in MESSAGE_TYPES.values())]
     return np.array(counts, np.int64)
+
+
+def _drops(ds: xr.Dataset) -> npt.NDArray[np.float64]:
+    if ds.attrs["probe_mode"] == "off":
+        return np.full(len(TYPES), np.nan)
+    return _by_type(ds["drop_type"]).astype(np.float64)
+
+
+def _alone(ds: xr.Dataset) -> dict[str, float]:
+    """Average K_sockq over the messages that came when every earlier one had left the SPS."""
+    intervals = (k_rcv(ds), nanoseconds(ds, "t_sip"), nanoseconds(ds, "k_snd"))
+    arrived = ds["t_arr"].to_numpy()
+    left = arrived + sum(
+        (np.nan_to_num(interval) for interval in intervals), np.zeros(len(arrived))
+    )
+    met_none = np.zeros(len(arrived), bool)
+    # what was on its way before the first message is not known
+    met_none[1:] = arrived[1:] > np.maximum.accumulate(left)[:-1]
+    waits = nanoseconds(ds, "k_sockq") / 1000
+    seen = (ds["flags"].to_numpy() & FLAGS["enqueue_not_seen"]) == 0
+    waits = waits[met_none & seen & ~np.isnan(waits)]
+    mean = float(waits.mean()) if waits.size else np.nan
+    return {"k_sockq_alone": mean, "k_sockq_alone_n": float(waits.size)}
 
 
 def _statistics(ds: xr.Dataset) -> dict[str, tuple[str, npt.NDArray[np.float64]]]:
@@ -304,10 +344,22 @@ def _run_level(
         "reasons": "; ".join(verdict.get("reasons", ["run.json holds no verdict"])),
         "mode_label": str(scheduler.get("label", document["run"]["mode"])),
         "scheduler_family": str(scheduler.get("family", "unknown")),
+        "mode_settings": json.dumps(_settings(scheduler), sort_keys=True),
         "probe_mode": str(probe.get("mode", "unknown")),
         "kernel": str(document["hosts"].get("sps", {}).get("kernel", "unknown")),
         "started_at": str(document.get("started_at", "")),
     }
+
+
+def _settings(scheduler: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what the mode came to on this kernel; nothing where the record holds nothing."""
+    if not scheduler:
+        return {}
+    keys = ("setting", "asked", "place", "applied", "unavailable")
+    steps = [{key: step.get(key) for key in keys} for step in scheduler.get("steps", ())]
+    written = {s["place"]: str(s["applied"]) for s in steps if s["unavailable"] is None}
+    found = {path: value for path, value in scheduler.get("found", {}).items() if value is not None}
+    return {"steps": steps, "in_force": found | written}
 
 
 def _p_value(certificate: Mapping[str, Any]) -> float:
@@ -339,6 +391,11 @@ def _described(ds: xr.Dataset) -> xr.Dataset:
         "long_name": "messages received",
         "units": "1",
         "definition": "rows of messages.nc; 'all' counts retransmissions and other too",
+    }
+    ds["drops"].attrs = {
+        "long_name": "datagrams refused by the full socket queue",
+        "units": "1",
+        "definition": "drops of messages.nc; a refused datagram that came again is a retransmission",
     }
     ds["cps"].attrs = {"long_name": "offered calls per second", "units": "s-1"}
     return ds
@@ -414,7 +471,7 @@ def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
 
     statistics = [f"{name}_{stat}" for name in QUANTITIES for stat in STATISTICS]
     arrays: dict[str, npt.NDArray[Any]] = {
-        name: np.full((*shape, len(TYPES)), np.nan) for name in ("count", *statistics)
+        name: np.full((*shape, len(TYPES)), np.nan) for name in ("count", "drops", *statistics)
     }
     for name, (units, _) in RUN_LEVEL.items():
         arrays[name] = np.full(shape, np.nan) if units else np.full(shape, "", object)

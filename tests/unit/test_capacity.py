@@ -218,13 +218,13 @@ def test_plan_takes_fewest_cores_then_threads_then_the_preferred_mode():
     assert found.choice == found.measured == options[3]
     assert found.margin_percent == pytest.approx(10)
     assert str(found) == (
-        "4\u2009000 cps: proxy, enhanced, 2 cores, 4 threads, measured: carries 4\u2009400 cps, "
+        "4\u202f000 cps: proxy, enhanced, 2 cores, 4 threads, measured: carries 4\u202f400 cps, "
         "10 % to spare."
     )
     nothing = capacity.plan(4000, options, 1)
     assert nothing.choice is nothing.measured is None
     assert str(nothing) == (
-        "4\u2009000 cps: nothing that is known carries it. The most is 1\u2009900 cps: "
+        "4\u202f000 cps: nothing that is known carries it. The most is 1\u202f900 cps: "
         "proxy, enhanced, 1 core, 2 threads."
     )
     assert capacity.plan(4000, [], 8).largest is None
@@ -280,7 +280,7 @@ def test_options_of_a_summary():
     assert crossing.carries_cps == crossing.interval.low < crossing.interval.estimate
     assert crossing.interval.estimate == pytest.approx(1000 + 500 * 0.008 / 0.038)
     assert (above.threads, above.carries_cps, above.grid_cps) == (8, 1500, 1500)
-    assert str(above.interval) == "1\u2009500, n = 9: no load was above the limit"
+    assert str(above.interval) == "1\u202f500, n = 9: no load was above the limit"
     assert capacity.best_by_cores([crossing, above]) == (above,)
     over = capacity.measured_option("a", "b", 1, 2, statistics.capacity([500], [0.2]))
     assert (over.carries_cps, over.interval.estimate) == (0, 0)

@@ -1,13 +1,17 @@
 """The configuration: what is asked for, and one line for what is wrong with it."""
 
 import copy
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sipsched import config
+from sipsched import config, modes
 from sipsched.errors import StableError
 from sipsched.testbed import load_testbed
+
+STUDIES = sorted((config.PROJECT_ROOT / "config" / "studies").glob("*.yaml"))
 
 
 @pytest.fixture
@@ -37,6 +41,54 @@ def test_a_run_that_two_studies_ask_for_is_listed_once(document: dict[str, Any])
     document["studies"]["again"] = document["studies"]["load_sweep"]
     runs = config.parse_config(document).runs()
     assert len(runs) == len(set(runs))
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_a_study_file_is_valid_and_fits_the_example_of_a_testbed(
+    document: dict[str, Any], path: Path
+) -> None:
+    over(document, config.read_yaml(path))
+    campaign = config.parse_config(document)
+    assert list(campaign.studies) == [path.stem]
+    bed = load_testbed(*campaign.testbeds)
+    runs = campaign.runs(bed.name)
+    bed.check_points(runs)
+    modes.check({run.mode for run in runs})
+    told = re.search(r"# (\d+) runs, about (\d+) hours", path.read_text())
+    assert told is not None
+    assert len(runs) == int(told[1])
+    # between two runs pass some 6 s
+    hours = len(runs) * (campaign.load.duration_s + campaign.load.warmup_s + 6) / 3600
+    assert round(hours) == int(told[2])
+
+
+def over(document: dict[str, Any], other: dict[str, Any]) -> None:
+    """Put one configuration over another as Snakemake does."""
+    for key, value in other.items():
+        if isinstance(value, dict) and isinstance(document.get(key), dict):
+            over(document[key], value)
+        else:
+            document[key] = value
+
+
+def test_points_pick_some_of_all_combinations(document: dict[str, Any]) -> None:
+    study = document["studies"]["load_sweep"]
+    study.update(threads=[2, 8], cps=[100, 200], points=[[1, 2, 100], [1, 8, 200]], repetitions=1)
+    runs = config.parse_config(document).runs()
+    assert [(run.cores, run.threads, run.cps) for run in runs] == [(1, 2, 100), (1, 8, 200)]
+    study["points"].append([1, 4, 100])
+    with pytest.raises(StableError, match=r"load_sweep.points: \[1, 4, 100\] is not among"):
+        config.parse_config(document)
+
+
+def test_only_the_studies_that_are_named_are_measured(document: dict[str, Any]) -> None:
+    document["studies"]["again"] = document["studies"]["load_sweep"]
+    assert list(config.parse_config(document).studies) == ["load_sweep", "again"]
+    document["only"] = ["again"]
+    assert list(config.parse_config(document).studies) == ["again"]
+    document["only"] = ["never"]
+    with pytest.raises(StableError, match="only: 'never' is not defined under studies"):
+        config.parse_config(document)
 
 
 @pytest.mark.parametrize(

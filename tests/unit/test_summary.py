@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import synthetic
 
-from sipsched import dataset, summary
+from sipsched import dataset, summary, trace
 from sipsched.errors import StableError
 
 
@@ -56,6 +56,48 @@ def test_overall_service_time_is_all_but_the_queue(tmp_path):
     assert found.attrs["units"] == "us"
     preload, *_ = reduce(tmp_path, synthetic.Run(rep=2), calls=5, mode=3)
     assert np.isnan(summary.overall_service_time(preload).sel(message_type="all"))
+
+
+def test_drops_by_type(tmp_path):
+    records = synthetic.six_per_call(np.random.default_rng(4), 100, 1000)
+    records = synthetic.refuse(records, 60, np.random.default_rng(5))
+    records = synthetic.resend(records, 10, np.random.default_rng(6))
+    ds, *_ = reduce(tmp_path, synthetic.Run(), records=records)
+    refused = records["kind"][records["event"] == trace.Event.DROP]
+    for name, kind in zip(summary.TYPES[1:7], synthetic.KINDS, strict=True):
+        at = ds.sel(message_type=name)
+        assert int(at["drops"]) == np.count_nonzero(refused == kind), name
+        assert int(at["count"] + at["drops"]) == 100, name
+    assert int(ds["drops"].sel(message_type="all")) == int(ds["probe_drops"]) == 60
+
+
+def test_a_message_that_meets_no_other_waits_for_the_kernel_alone(tmp_path):
+    # a message every ms, each 100 us in the SPS; every second one has another 20 us behind it
+    records = synthetic.six_per_call(np.random.default_rng(4), 10, 1000)
+    i = np.arange(60, dtype=np.uint64)
+    records["t_arr"] = 10**12 + i // 2 * 1_000_000 + i % 2 * 20_000
+    records["t_stack"] = records["t_arr"] + 1_000
+    records["t_sockq"] = records["t_stack"] + np.where(i % 2, 80_000, 5_000).astype(np.uint64)
+    for name, after in (("t_sip_in", 1_000), ("t_sip_out", 91_000), ("t_dep", 94_000)):
+        records[name] = records["t_sockq"] + np.uint64(after)
+    ds, *_ = reduce(tmp_path, synthetic.Run(), records=records)
+    assert float(ds["k_sockq_alone"]) == 5
+    assert int(ds["k_sockq_alone_n"]) == 29  # the first met we know not whom
+
+
+def test_settings_of_the_mode_as_they_were_on_this_kernel(tmp_path):
+    ds, *_ = reduce(tmp_path, synthetic.Run(cps=1))
+    assert json.loads(ds["mode_settings"].item()) == {}
+    steps = [
+        synthetic.step("min_granularity_ns", 100_000, place="each worker"),
+        synthetic.step("latency_ns", 800_000, unavailable="EEVDF has none"),
+    ]
+    scheduler = {"label": "m (translated)", "found": {"a": "7", "b": None}, "steps": steps}
+    ds, *_ = reduce(tmp_path, synthetic.Run(cps=2), scheduler=scheduler)
+    assert ds["mode_label"].item() == "m (translated)"
+    settings = json.loads(ds["mode_settings"].item())
+    assert settings["in_force"] == {"a": "7", "each worker": "100000"}
+    assert [step["unavailable"] for step in settings["steps"]] == [None, "EEVDF has none"]
 
 
 def test_every_variable_is_described(tmp_path):
@@ -112,7 +154,7 @@ def test_combine_refuses_what_does_not_belong(tmp_path):
         summary.combine([path, path], [run])
     with pytest.raises(StableError, match="expected runs planned on one testbed, found none"):
         summary.combine([], [])
-    with pytest.raises(StableError, match="expected 'sipsched run summary' version 3"):
+    with pytest.raises(StableError, match="expected 'sipsched run summary' version 4"):
         summary.combine([messages], [run])
     with pytest.raises(StableError, match="no such file"):
         summary.combine([tmp_path / "summary.nc"], [run])

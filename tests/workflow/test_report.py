@@ -38,6 +38,29 @@ PUBLISHED_TABLES = (
     *(f"table-multicore-{table}" for table in published.TABLES),
     *(f"table-singlecore-{table}" for table in ("I", "II", "III")),
 )
+MODES_FIGURES = (
+    "figure-load-kamailio-udp-1",
+    "figure-crossings",
+    "figure-lower",
+    "figure-parts-kamailio-udp-1",
+    "figure-types-kamailio-udp-1",
+)
+MODES_TABLES = (
+    "table-settings",
+    "table-crossings",
+    "table-comparison-kamailio-udp-1",
+    "table-both-loads",
+    "table-measurements-kamailio-udp-1-baseline",
+    "table-measurements-kamailio-udp-1-enhanced",
+    "table-parts",
+    "table-types",
+    "table-arrivals",
+    "table-accounts",
+    "table-attempts",
+    "table-runs-not-counted",
+    "table-columns-missing",
+    "table-hosts",
+)
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 FLAGS = (
     "--headless=new",
@@ -191,6 +214,117 @@ def test_report_of_nothing_measured(tmp_path, browser):
     planned = campaign(loads=(500, 1000), repetitions=2)
     text = check_page(browser, render(tmp_path, build(tmp_path, planned, [])))
     assert "8 runs planned: 0 measured, 0 invalid, 8 missing." in text
+
+
+def modes_record(folder, run, drops):
+    """Write and summarise a run: enhanced mode waits half as long, over the same arrivals."""
+    scheduler = {
+        "label": f"{run.mode} (EEVDF translation)",
+        "family": "EEVDF (Linux 6.6 and later)",
+        "found": {},
+        "steps": [synthetic.step("min_granularity_ns", 100_000, "sched_setattr of each worker")],
+    }
+    wait = 0.5 if run.mode == "enhanced" else 1.0
+    record = synthetic.write_record(
+        folder / "raw", run, calls=150, drops=drops, scheduler=scheduler, wait=wait
+    )
+    messages = folder / "runs" / run.path / "messages.nc"
+    dataset.write_messages(dataset.messages_from_record(record), messages)
+    path = messages.with_name("summary.nc")
+    summary.write(summary.summarise_run(messages, record), path)
+    return path
+
+
+def test_page_of_baseline_and_enhanced_mode(tmp_path, browser):
+    """Whole: from records. One point is missing, and the settings are the same."""
+    planned = [
+        synthetic.Run(mode=mode, cps=cps, rep=rep)
+        for mode in ("baseline", "enhanced")
+        for cps in (1800, 2000)
+        for rep in (1, 2, 3)
+    ]
+    paths = [
+        modes_record(tmp_path, run, (2 if run.cps == 1800 else 30) * (2 - (run.mode == "enhanced")))
+        for run in planned[:-1]
+    ]
+    combined = tmp_path / "summary.nc"
+    summary.write(summary.combine(paths, planned), combined)
+    page = tmp_path / "reports" / "modes-synthetic.html"
+    parameters = {"summary": combined, "messages_root": tmp_path / "runs", "study": "modes"}
+    report.render(NOTEBOOKS / "modes.ipynb", page, parameters)
+    text = check_page(browser, page, MODES_FIGURES, MODES_TABLES, "Baseline versus enhanced")
+    assert "12 runs planned: 11 measured, 0 invalid, 1 missing." in text
+    assert "come to the same settings on this kernel" in text
+    # 60 and 30 of 900 messages, in each of the two pairs
+    assert "2000 cps: PDR under enhanced (EEVDF translation) is 50 % lower" in text
+    assert "Single-core paper, Table I (baseline), beside baseline (EEVDF translation)" in text
+    assert "Table III, beside this testbed" in text
+    cells = "return [...document.querySelectorAll('td, th')].map(c => c.textContent.trim())"
+    assert not {"baseline", "enhanced"} & set(browser.execute_script(cells))
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_page_of_modes_on_several_cores(tmp_path, browser, measured):
+    planned = [
+        synthetic.Run(mode=mode, cores=cores, threads=threads, cps=cps, rep=rep)
+        for mode in ("baseline", "enhanced")
+        for cores in (2, 4, 6)
+        for threads in (4, 8)
+        for cps in (4000, 4400)
+        for rep in (1, 2, 3)
+    ]
+
+    def outcome(run):
+        there = measured and run.cores != 4 and (run.cores, run.mode) != (6, "enhanced")
+        return synthetic.two_modes(run, knee_cps=4200, translated=False) if there else None
+
+    combined = tmp_path / "summary.nc"
+    summary.write(synthetic.combined(planned, outcome), combined)
+    page = tmp_path / "modes.html"
+    report.render(NOTEBOOKS / "modes.ipynb", page, {"summary": combined})
+    sorts = ("load", *("parts", "types"))
+    figures = [f"figure-{sort}-kamailio-udp-{cores}" for sort in sorts for cores in (2, 4, 6)]
+    figures[3:3] = ["figure-crossings", "figure-lower"]
+    names = [f"table-comparison-kamailio-udp-{cores}" for cores in (2, 4, 6)]
+    text = check_page(browser, page, figures, names, "Baseline versus enhanced")
+    for table in published.TABLES:
+        assert f"Table {table}" in text
+    assert "not measured: 6 missing" in text or "not measured: 12 missing" in text
+
+
+@pytest.mark.parametrize("unavailable", ["", "the kernel is locked down"])
+def test_page_of_the_migration_cost(tmp_path, browser, unavailable):
+    costs = (0, 100_000, 500_000, 5_000_000)
+    planned = [
+        synthetic.Run(
+            mode=f"enhanced+migration_cost_ns={cost}", cores=cores, threads=4, cps=4200, rep=rep
+        )
+        for cost in costs
+        for cores in (2, 4)
+        for rep in (1, 2, 3)
+    ]
+
+    def outcome(run):
+        if (run.cores, run.rep) == (4, 3):
+            return None
+        cost = int(run.mode.partition("=")[2])
+        step = synthetic.step("migration_cost_ns", cost, "a file", unavailable)
+        settings = {"steps": [step], "in_force": {"a file": str(cost)}}
+        return synthetic.two_modes(run, knee_cps=4200 - cost / 1e4, translated=False) | {
+            "mode_settings": json.dumps(settings)
+        }
+
+    combined = tmp_path / "summary.nc"
+    summary.write(synthetic.combined(planned, outcome), combined)
+    page = tmp_path / "migration.html"
+    report.render(NOTEBOOKS / "migration_cost.ipynb", page, {"summary": combined})
+    tables = ("table-migration-cost", "table-runs-not-counted")
+    text = check_page(browser, page, ("figure-migration-cost",), tables, "Migration cost")
+    if unavailable:
+        assert "Nothing is drawn: this kernel does not let the cost be set" in text
+        assert "PDR is lowest" not in text
+    else:
+        assert "2 cores, 4 threads, 4200 cps: PDR is lowest at 0" in text
 
 
 def test_page_of_published_numbers(tmp_path, browser):

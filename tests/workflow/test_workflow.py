@@ -1,5 +1,6 @@
 """The workflow itself: what it would do, in which order, and what it refuses."""
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -17,6 +18,9 @@ WAIVED_LINTS = {
     # one environment for the whole workflow: requirements.lock, environment.yml
     "Specify a conda environment or container for each rule.",
 }
+
+
+STUDIES = sorted((PROJECT_ROOT / "config" / "studies").glob("*.yaml"))
 
 
 @pytest.fixture
@@ -128,6 +132,23 @@ def test_bad_configuration_stops_before_any_job(project: Path, change: Any, mess
     told = [line for line in (done.stdout + done.stderr).splitlines() if message in line]
     assert len(told) == 1
     assert not (project / "raw").exists()
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("named", [(), ("config/config.yaml",)], ids=["alone", "after"])
+def test_a_study_file_asks_for_its_study_alone(
+    project: Path, path: Path, named: tuple[str, ...]
+) -> None:
+    """Whether or not config.yaml is named too; only the points of that study are planned."""
+    study = yaml.safe_load(path.read_text())["studies"][path.stem]
+    cut = {"repetitions": 1, "cps": study["cps"][:3]}
+    (project / "cut.yaml").write_text(yaml.safe_dump({"studies": {path.stem: cut}}))
+    files = (*named, f"config/studies/{path.name}")
+    jobs = planned_jobs(project, "--configfile", *files, "cut.yaml")
+    points = study.get("points") or itertools.product(study["cores"], study["threads"], cut["cps"])
+    runs = len(list(points)) * len(study["modes"]) * len(study["suts"])
+    assert jobs["measure_run"] == runs
+    assert jobs["combine_summaries"] == 1
 
 
 def test_lint_has_nothing_new_to_say(project: Path) -> None:
