@@ -183,13 +183,15 @@ def write_record(
     load: float = 0.5,
     valid: bool = True,
     missing: dict[str, str] | None = None,
+    attempts: tuple[str, ...] = (),
+    cpu_ns_per_message: float | None = 70_000,
     seed: int = 1,
     records: npt.NDArray[Any] | None = None,
 ) -> Path:
     """Write a complete run record and return its directory.
 
     `drops` of the six messages a call are refused and `resent` are sent again later. `records`
-    replaces the drawn ones.
+    replaces the drawn ones. `attempts` are reasons of earlier attempts, kept beside the record.
     """
     rng = np.random.default_rng([seed, run.threads, run.cps, run.rep])
     if records is None:
@@ -202,7 +204,12 @@ def write_record(
         records = without_bpf(records)
     directory = raw / run.path
     directory.mkdir(parents=True)
-    (directory / "trace.bin.zst").write_bytes(compress(encode(records, mode)))
+    if mode:
+        (directory / "trace.bin.zst").write_bytes(compress(encode(records, mode)))
+    for number, reason in enumerate(attempts, start=1):
+        failed = directory.with_name(f"{directory.name}.failed-{number}")
+        failed.mkdir()
+        (failed / "failure.txt").write_text(reason + "\n")
     document = {
         "schema_version": 1,
         "run": dict(vars(run)),
@@ -231,8 +238,9 @@ def write_record(
             "achieved_cps": run.cps * (1.0 + 1e-4 * run.rep),
             "retransmissions": resent,
         },
+        "proxy": {"cpu_ns": cpu_ns_per_message and int(n * cpu_ns_per_message)},
         "probe": {
-            "mode": {1: "exact", 2: "tracepoint", 3: "preload"}[mode],
+            "mode": {0: "off", 1: "exact", 2: "tracepoint", 3: "preload"}[mode],
             "mode_reason": "synthetic",
             "records": n,
             "drops": n_drops,

@@ -25,7 +25,7 @@ from sipsched.dataset import (
 )
 from sipsched.errors import StableError
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 ALL = "all"
 TYPES = (ALL, *MESSAGE_TYPES)
@@ -46,6 +46,7 @@ RUN_LEVEL = {
     "calls_completed": ("1", "calls that ended as they should"),
     "calls_failed": ("1", "calls that did not"),
     "so_rcvbuf": ("B", "effective SO_RCVBUF of the proxy's socket"),
+    "proxy_cpu_ns": ("ns", "CPU time of all processes of the proxy during the load"),
     "steal_s": ("s", "time stolen from the CPUs of the SPS during the run, summed"),
     "ks_distance": ("1", "Kolmogorov-Smirnov distance of inter-arrival times to their law"),
     "ks_p_value": ("1", "asymptotic p-value of that distance"),
@@ -276,6 +277,7 @@ def _run_level(
         "calls_completed": number(generator, "calls_completed"),
         "calls_failed": number(generator, "calls_failed"),
         "so_rcvbuf": number(document.get("settings", {}), "so_rcvbuf_bytes"),
+        "proxy_cpu_ns": number(document.get("proxy", {}), "cpu_ns"),
         "steal_s": steal["after"] - steal["before"],
         "ks_distance": number(certificate, "ks_distance"),
         "ks_p_value": _p_value(certificate),
