@@ -8,12 +8,18 @@ UV_VERSION := 0.13.8
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: reproduce test bench lint format lock
+.PHONY: reproduce reports test bench lint format lock
 
 reproduce: .venv/ready
 	@$(BIN)/fab provision
 	$(BIN)/snakemake || { $(BIN)/snakemake --config only_measured=True && echo "some runs failed: the reports name what is missing" >&2; exit 1; }
-	printf 'Open: %s\n' "$$PWD"/reports/*.html
+	printf 'Open: %s\n' "$$PWD"/reports/index.html
+
+# what is recorded in the repository, without root: nothing is measured
+reports: .venv/ready
+	@test -d recorded/raw || { echo "error: no folder recorded/raw in this clone; make reproduce measures instead" >&2; exit 1; }
+	$(BIN)/snakemake --config only_measured=True records=recorded/raw
+	printf 'Open: %s\n' "$$PWD"/reports/index.html
 
 test: .venv/ready
 	@$(BIN)/fab provision --tests

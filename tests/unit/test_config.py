@@ -9,6 +9,10 @@ from sipsched import config
 from sipsched.errors import StableError
 from sipsched.testbed import load_testbed
 
+AXES = {"suts": ["a"], "modes": ["default"], "cores": [1], "threads": [1], "cps": [1]}
+STUDY = {"notebook": "n.ipynb", "repetitions": 1, **AXES}
+DOCUMENT = {"notebook": "n.ipynb", "files": ["f"]}
+
 
 @pytest.fixture
 def document() -> dict[str, Any]:
@@ -53,6 +57,9 @@ def test_a_run_that_two_studies_ask_for_is_listed_once(document: dict[str, Any])
         (("studies", "load_sweep", "suts"), ["asterisk-udp"], "'asterisk-udp' is not defined"),
         (("studies", "load_sweep", "modes"), ["Turbo"], "must match pattern .*found 'Turbo'"),
         (("testbeds",), [], "testbeds must contain at least 1 items"),
+        (("records",), "/elsewhere", "records must match pattern"),
+        (("studies", "testbed"), STUDY, "studies must be named by propertyName definition"),
+        (("documents", "index"), DOCUMENT, "documents must be named by propertyName definition"),
     ],
 )
 def test_bad_configuration_is_named_in_one_line(

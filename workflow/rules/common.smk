@@ -23,11 +23,12 @@ MEASURE_THREADS = {
     name: workflow.cores or 1 if bed.kind == "local" else 1
     for name, bed in TESTBEDS.items()
 }
+RAW = CAMPAIGN.records
 SUMMARIES = {
     (study.name, name): [
         f"results/runs/{run.path}/summary.nc"
         for run in study.runs(name)
-        if not CAMPAIGN.only_measured or record.is_recorded(Path("raw"), run)
+        if not CAMPAIGN.only_measured or record.is_recorded(RAW, run)
     ]
     for study in CAMPAIGN.studies.values()
     for name in TESTBEDS
@@ -44,8 +45,8 @@ wildcard_constraints:
     threads=r"\d+",
     cps=r"\d+",
     rep=r"\d+",
-    study=r"[a-z][a-z0-9_]*",
-    document=r"[a-z][a-z0-9_]*",
+    study="|".join(CAMPAIGN.studies),
+    document="|".join(CAMPAIGN.documents) or "none",
 
 
 def measure_threads(wildcards):
