@@ -1,6 +1,7 @@
 """Synthetic run records with a known truth, for tests and benchmarks. Nothing here was measured."""
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import zstandard
 
-from sipsched import trace
+from sipsched import config, dataset, record, summary, trace
 
 FIDELITY = (
     "SYNTHETIC: numbers drawn from fixed distributions to test the software; nothing measured"
@@ -276,3 +277,34 @@ def counters(received: int, dropped: int) -> dict[str, Any]:
     idle = {"before": snapshot(0, 0, 0), "after": snapshot(0, 0, 0)}
     sps = {"before": snapshot(0, 0, 0), "after": snapshot(received, dropped, 5)}
     return {"uac": idle, "sps": sps, "uas": idle}
+
+
+def write_study(
+    folder: Path,
+    planned: Sequence[Run],
+    options: Callable[[Run], dict[str, Any] | None] = lambda run: {},
+    study: str = "load_sweep",
+) -> Path:
+    """Write, parse, summarise and combine the runs of a study; return the combined summary.
+
+    `options` gives the keywords of `write_record` for a run, None if it is missing. Records are in
+    `raw`, the rest in `results` of the folder, as the workflow has them. A run that is there stays.
+    """
+    paths = []
+    raw = folder / "raw"
+    for run in planned:
+        messages = folder / "results" / "runs" / run.path / "messages.nc"
+        wanted = options(run)
+        if wanted is None:
+            continue
+        paths.append(messages.with_name("summary.nc"))
+        if not messages.exists():
+            directory = write_record(raw, run, **({"calls": 40} | wanted))
+            dataset.write_messages(dataset.messages_from_record(directory), messages)
+            summary.write(summary.summarise_run(messages, directory), paths[-1])
+    combined = summary.combine(paths, planned)
+    tuples = [config.Run(**vars(run)) for run in planned]
+    combined.attrs["failed_attempts"] = json.dumps(record.failed_attempts(raw, tuples))
+    path = folder / "results" / study / planned[0].testbed / "summary.nc"
+    summary.write(combined, path)
+    return path

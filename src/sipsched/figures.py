@@ -181,7 +181,7 @@ class Table:
 
 
 def _plain_spaces(text: str) -> str:
-    return text.replace("\u2009", "").replace("\u00a0", " ")
+    return text.replace("\u202f", "").replace("\u2009", "").replace("\u00a0", " ")
 
 
 @dataclass(frozen=True)

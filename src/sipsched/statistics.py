@@ -30,7 +30,7 @@ Values = npt.NDArray[np.float64]
 
 def number(value: float) -> str:
     """Write a number with three significant digits, whole from 100 up."""
-    return f"{value:,.0f}".replace(",", "\u2009") if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 100 else f"{value:.3g}"
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def test_a_table_is_downloadable_without_network():
     table = figures.Table(
         identity="table-x",
         header=("load (cps)", "mean (µs)", 'p99, "worst"'),
-        rows=(("1\u2009000", "12\u00a0±\u00a03", "a,b"),),
+        rows=(("1\u202f000", "12\u00a0±\u00a03", "a,b"),),
         caption="c",
         provenance="p",
         none="none",
