@@ -7,8 +7,9 @@ MAKEFLAGS += --no-print-directory
 UV_VERSION := 0.13.8
 PYTHON ?= python3
 BIN := .venv/bin
+RECORDS ?= raw
 
-.PHONY: reproduce reports test bench lint format lock
+.PHONY: reproduce reports publish test bench lint format lock
 
 reproduce: .venv/ready
 	@$(BIN)/fab provision
@@ -20,6 +21,11 @@ reports: .venv/ready
 	@test -d recorded/raw || { echo "error: no folder recorded/raw in this clone; make reproduce measures instead" >&2; exit 1; }
 	$(BIN)/snakemake --config only_measured=True records=recorded/raw
 	printf 'Open: %s\n' "$$PWD"/reports/index.html
+
+# RECORDS=recorded/raw publishes what comes with the repository
+publish: .venv/ready
+	@$(BIN)/snakemake publish --config only_measured=True records=$(RECORDS)
+	ls -t "$$PWD"/publish/*.zip | head -n 1
 
 test: .venv/ready
 	@$(BIN)/fab provision --tests

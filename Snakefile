@@ -12,6 +12,7 @@ include: "workflow/rules/measure.smk"
 include: "workflow/rules/parse.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/pages.smk"
+include: "workflow/rules/publish.smk"
 
 
 rule all:

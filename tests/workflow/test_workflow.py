@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,17 @@ def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
     for page in load_pages(project):
         assert page == "index.html" or f'<a href="{page}">' in text
     assert planned_jobs(project, *options) == {}
+
+    for name in ("requirements.lock", "pyproject.toml", "environment.yml", "LICENSE"):
+        shutil.copy(PROJECT_ROOT / name, project / name)
+    done = snakemake(project, "publish", *options)
+    assert done.returncode == 0, done.stderr
+    (archive,) = (project / "publish").iterdir()
+    with zipfile.ZipFile(archive) as bundle:
+        held = set(bundle.namelist())
+    assert {f"reports/{page}" for page in load_pages(project)} <= held
+    assert {"results/load_sweep/local/summary.nc", "config/config.yaml", "SHA256SUMS"} <= held
+    assert {"hardware/testbeds/local.yaml", "requirements.lock"} <= held
 
     record_campaign(project, "raw", 500)
     jobs = planned_jobs(project, "--config", "only_measured=True")

@@ -1,11 +1,12 @@
 # The page that links all others, and the names of those.
 PAGES = [*REPORTS, *DOCUMENTS]
+COMBINED = [f"results/{study}/{name}/summary.nc" for study, name in SUMMARIES]
 
 
 rule render_index:
     input:
         notebook="notebooks/index.ipynb",
-        summaries=[f"results/{study}/{name}/summary.nc" for study, name in SUMMARIES],
+        summaries=COMBINED,
         pages=PAGES,
     output:
         html="reports/index.html",
