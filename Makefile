@@ -7,13 +7,25 @@ MAKEFLAGS += --no-print-directory
 UV_VERSION := 0.13.8
 PYTHON ?= python3
 BIN := .venv/bin
+RECORDS ?= raw
 
-.PHONY: reproduce test bench lint format lock
+.PHONY: reproduce reports publish test bench lint format lock
 
 reproduce: .venv/ready
 	@$(BIN)/fab provision
 	$(BIN)/snakemake || { $(BIN)/snakemake --config only_measured=True && echo "some runs failed: the reports name what is missing" >&2; exit 1; }
-	printf 'Open: %s\n' "$$PWD"/reports/*.html
+	printf 'Open: %s\n' "$$PWD"/reports/index.html
+
+# what is recorded in the repository, without root: nothing is measured
+reports: .venv/ready
+	@test -d recorded/raw || { echo "error: no folder recorded/raw in this clone; make reproduce measures instead" >&2; exit 1; }
+	$(BIN)/snakemake --config only_measured=True records=recorded/raw
+	printf 'Open: %s\n' "$$PWD"/reports/index.html
+
+# RECORDS=recorded/raw publishes what comes with the repository
+publish: .venv/ready
+	@$(BIN)/snakemake publish --config only_measured=True records=$(RECORDS)
+	ls -t "$$PWD"/publish/*.zip | head -n 1
 
 test: .venv/ready
 	@$(BIN)/fab provision --tests

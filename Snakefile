@@ -11,10 +11,12 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/parse.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/pages.smk"
+include: "workflow/rules/publish.smk"
 
 
 rule all:
     default_target: True
     input:
-        REPORTS,
-        DOCUMENTS,
+        PAGES,
+        "reports/index.html",

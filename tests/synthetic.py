@@ -11,7 +11,7 @@ import numpy.typing as npt
 import xarray as xr
 import zstandard
 
-from sipsched import summary, trace
+from sipsched import config, dataset, record, summary, trace
 
 FIDELITY = (
     "SYNTHETIC: numbers drawn from fixed distributions to test the software; nothing measured"
@@ -207,6 +207,8 @@ def write_record(
     load: float = 0.5,
     valid: bool = True,
     missing: dict[str, str] | None = None,
+    attempts: tuple[str, ...] = (),
+    cpu_ns_per_message: float | None = 70_000,
     seed: int = 1,
     records: npt.NDArray[Any] | None = None,
     scheduler: dict[str, Any] | None = None,
@@ -216,6 +218,7 @@ def write_record(
 
     `drops` of the six messages a call are refused and `resent` are sent again later. `records`
     replaces the drawn ones. Modes meet the same arrivals; `wait` scales every wait in the queue.
+    `attempts` are reasons of earlier attempts, kept beside the record.
     """
     rng = np.random.default_rng([seed, run.threads, run.cps, run.rep])
     if records is None:
@@ -228,7 +231,12 @@ def write_record(
         records = without_bpf(records)
     directory = raw / run.path
     directory.mkdir(parents=True)
-    (directory / "trace.bin.zst").write_bytes(compress(encode(records, mode)))
+    if mode:
+        (directory / "trace.bin.zst").write_bytes(compress(encode(records, mode)))
+    for number, reason in enumerate(attempts, start=1):
+        failed = directory.with_name(f"{directory.name}.failed-{number}")
+        failed.mkdir()
+        (failed / "failure.txt").write_text(reason + "\n")
     document = {
         "schema_version": 1,
         "run": dict(vars(run)),
@@ -257,8 +265,9 @@ def write_record(
             "achieved_cps": run.cps * (1.0 + 1e-4 * run.rep),
             "retransmissions": resent,
         },
+        "proxy": {"cpu_ns": cpu_ns_per_message and int(n * cpu_ns_per_message)},
         "probe": {
-            "mode": {1: "exact", 2: "tracepoint", 3: "preload"}[mode],
+            "mode": {0: "off", 1: "exact", 2: "tracepoint", 3: "preload"}[mode],
             "mode_reason": "synthetic",
             "records": n,
             "drops": n_drops,
@@ -361,3 +370,34 @@ def two_modes(
         "scheduler_family": "EEVDF (Linux 6.6 and later)" if translated else "CFS",
         "mode_settings": json.dumps({"steps": steps, "in_force": force}),
     }
+
+
+def write_study(
+    folder: Path,
+    planned: Sequence[Run],
+    options: Callable[[Run], dict[str, Any] | None] = lambda run: {},
+    study: str = "load_sweep",
+) -> Path:
+    """Write, parse, summarise and combine the runs of a study; return the combined summary.
+
+    `options` gives the keywords of `write_record` for a run, None if it is missing. Records are in
+    `raw`, the rest in `results` of the folder, as the workflow has them. A run that is there stays.
+    """
+    paths = []
+    raw = folder / "raw"
+    for run in planned:
+        messages = folder / "results" / "runs" / run.path / "messages.nc"
+        wanted = options(run)
+        if wanted is None:
+            continue
+        paths.append(messages.with_name("summary.nc"))
+        if not messages.exists():
+            directory = write_record(raw, run, **({"calls": 40} | wanted))
+            dataset.write_messages(dataset.messages_from_record(directory), messages)
+            summary.write(summary.summarise_run(messages, directory), paths[-1])
+    combined = summary.combine(paths, planned)
+    tuples = [config.Run(**vars(run)) for run in planned]
+    combined.attrs["failed_attempts"] = json.dumps(record.failed_attempts(raw, tuples))
+    path = folder / "results" / study / planned[0].testbed / "summary.nc"
+    summary.write(combined, path)
+    return path

@@ -240,6 +240,7 @@ class Config:
     studies: Mapping[str, Study]
     documents: Mapping[str, Document]
     only_measured: bool
+    records: Path
 
     def sut(self, name: str) -> Sut:
         """Look a SUT up.
@@ -373,6 +374,7 @@ def parse_config(document: Mapping[str, Any]) -> Config:
             for name, body in document.get("documents", {}).items()
         },
         only_measured=document.get("only_measured", False),
+        records=Path(document.get("records", "raw")),
     )
 
 

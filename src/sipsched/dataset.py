@@ -55,6 +55,8 @@ STAMPS = {
     "t_dep": ("k_snd",),
     "off_cpu_ns": ("t_sip_off",),
 }
+PROBE_OFF = "the probe was off"
+"""Why a control run has no times."""
 PARTS = ("k_stack", "k_sockq", "k_copy")
 CHUNK = 1 << 16
 BLOSC: Mapping[str, Any] = {"compression": "blosc_zstd", "blosc_shuffle": 2, "complevel": 1}
@@ -128,7 +130,7 @@ def messages_from_record(record_dir: Path) -> xr.Dataset:
     path = record_dir / "trace.bin.zst"
     if probe.get("mode") == "off" and not path.exists():
         records = np.empty(0, trace.RECORD)
-        reasons = dict.fromkeys(INTERVALS, "the probe was off")
+        reasons = dict.fromkeys(INTERVALS, PROBE_OFF)
     else:
         expected = probe["records"] + probe["drops"] if {"records", "drops"} <= set(probe) else None
         found = trace.read_trace(path, expected)

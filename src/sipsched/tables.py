@@ -243,11 +243,16 @@ def suspicions(summary: xr.Dataset) -> Words:
     told: dict[str, int] = {}
     for key, status in iterate_runs(summary):
         if status == MEASURED and str(summary["grade"].sel(key).item()) == "suspect":
-            for reason in str(summary["reasons"].sel(key).item()).split("; "):
-                words = re.sub(r"[0-9][0-9.]*", "…", reason)
+            for words in kinds_of_reasons(str(summary["reasons"].sel(key).item())):
                 told[words] = told.get(words, 0) + 1
     lines = [f"{count} run(s): {words}" for words, count in told.items()]
     return Words(tuple(lines or ["No run that counts is suspect."]))
+
+
+def kinds_of_reasons(reasons: str) -> list[str]:
+    """Split the reasons of a verdict and take their numbers out, so that equal ones can be counted."""
+    told = reasons.removeprefix("run is not valid: ").split("; ")
+    return [re.sub(r"[0-9][0-9.]*", "…", reason) for reason in told]
 
 
 def coverage(summary: xr.Dataset) -> Words:
@@ -348,7 +353,7 @@ def versions(*data: Path) -> Words:
         (
             f"Python {platform.python_version()}, {packages}.",
             *(
-                f"Data: {path.name}, SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}."
+                f"Data: {'/'.join(path.parts[-3:])}, SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}."
                 for path in data
             ),
         ),

@@ -12,6 +12,9 @@ from sipsched.errors import StableError
 from sipsched.testbed import load_testbed
 
 STUDIES = sorted((config.PROJECT_ROOT / "config" / "studies").glob("*.yaml"))
+AXES = {"suts": ["a"], "modes": ["default"], "cores": [1], "threads": [1], "cps": [1]}
+STUDY = {"notebook": "n.ipynb", "repetitions": 1, **AXES}
+DOCUMENT = {"notebook": "n.ipynb", "files": ["f"]}
 
 
 @pytest.fixture
@@ -105,6 +108,9 @@ def test_only_the_studies_that_are_named_are_measured(document: dict[str, Any]) 
         (("studies", "load_sweep", "suts"), ["asterisk-udp"], "'asterisk-udp' is not defined"),
         (("studies", "load_sweep", "modes"), ["Turbo"], "must match pattern .*found 'Turbo'"),
         (("testbeds",), [], "testbeds must contain at least 1 items"),
+        (("records",), "/elsewhere", "records must match pattern"),
+        (("studies", "testbed"), STUDY, "studies must be named by propertyName definition"),
+        (("documents", "index"), DOCUMENT, "documents must be named by propertyName definition"),
     ],
 )
 def test_bad_configuration_is_named_in_one_line(

@@ -1,4 +1,7 @@
+import base64
+import csv
 import json
+import re
 from pathlib import Path
 
 import nbformat
@@ -90,3 +93,34 @@ def test_unknown_parameters_and_notebooks_are_refused(tmp_path):
         report.render(path, tmp_path / "page.html", {"nope": 1})
     with pytest.raises(StableError, match="no such notebook"):
         report.render(tmp_path / "none.ipynb", tmp_path / "page.html", {})
+
+
+def csv_link(page):
+    (link,) = re.findall(r'<a class="download" download="([^"]+)" href="([^"]+)">', page)
+    kind, data = link[1].split(";base64,")
+    assert kind == "data:text/csv;charset=utf-8"
+    text = base64.b64decode(data).decode("utf-8-sig")
+    return link[0], list(csv.reader(text.splitlines()))
+
+
+def test_a_table_is_downloadable_without_network():
+    table = figures.Table(
+        identity="table-x",
+        header=("load (cps)", "mean (µs)", 'p99, "worst"'),
+        rows=(("1\u202f000", "12\u00a0±\u00a03", "a,b"),),
+        caption="c",
+        provenance="p",
+        none="none",
+        groups=(("", 1), ("K_rcv", 2)),
+    )
+    name, lines = csv_link(table._repr_html_())
+    assert name == "table-x.csv"
+    assert lines == [
+        ["load (cps)", "K_rcv: mean (µs)", 'K_rcv: p99, "worst"'],
+        ["1000", "12 ± 3", "a,b"],
+    ]
+
+
+def test_a_table_without_rows_has_nothing_to_download():
+    table = tables.points(summary.combine([], [synthetic.Run()]))
+    assert "download" not in table._repr_html_()

@@ -45,6 +45,15 @@ def test_pdr_comes_from_the_kernels_counters(tmp_path):
     assert float(ds["rcvbuf_errors"]) == float(ds["probe_drops"]) == 30
     assert float(ds["steal_s"]) == pytest.approx(0.05)
     assert float(ds["so_rcvbuf"]) == 425984
+    assert float(ds["proxy_cpu_ns"]) == 580 * 70_000
+
+
+def test_a_run_without_the_probe_has_the_counters_and_no_times(tmp_path):
+    ds, *_ = reduce(tmp_path, synthetic.Run(), calls=100, mode=0, cpu_ns_per_message=None)
+    assert str(ds["probe_mode"].item()) == "off"
+    assert float(ds["in_datagrams"]) == 600
+    assert np.isnan(float(ds["k_rcv_mean"].sel(message_type="all")))
+    assert np.isnan(float(ds["proxy_cpu_ns"]))
 
 
 def test_overall_service_time_is_all_but_the_queue(tmp_path):
@@ -154,7 +163,8 @@ def test_combine_refuses_what_does_not_belong(tmp_path):
         summary.combine([path, path], [run])
     with pytest.raises(StableError, match="expected runs planned on one testbed, found none"):
         summary.combine([], [])
-    with pytest.raises(StableError, match="expected 'sipsched run summary' version 4"):
+    version = summary.SCHEMA_VERSION
+    with pytest.raises(StableError, match=f"expected 'sipsched run summary' version {version}"):
         summary.combine([messages], [run])
     with pytest.raises(StableError, match="no such file"):
         summary.combine([tmp_path / "summary.nc"], [run])

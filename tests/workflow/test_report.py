@@ -353,6 +353,32 @@ def test_page_of_published_numbers(tmp_path, browser):
     assert all(f"{name}, SHA-256" in text for name in published.FILES)
 
 
+def test_index_links_pages_and_answers_in_five_sentences(tmp_path, browser):
+    """Two testbeds, of which one has no run that counts."""
+    summaries = [
+        synthetic.write_study(tmp_path, campaign(), lambda run: {"drops": 12 * (run.cps > 2000)}),
+        synthetic.write_study(
+            tmp_path, [synthetic.Run(testbed="elsewhere")], lambda run: {"valid": False}
+        ),
+    ]
+    other = tmp_path / "reports" / "other.html"
+    other.parent.mkdir()
+    other.write_text("<!doctype html><title>Another: page?</title>")
+    page = other.with_name("index.html")
+    report.render(NOTEBOOKS / "index.ipynb", page, {"summaries": summaries, "pages": [other]})
+    text = check_page(browser, page, (), ("table-coverage",), "Overview")
+    assert text.splitlines()[1] == f"Fidelity: {synthetic.FIDELITY}"
+    for testbed, unknown in (("synthetic", 2), ("elsewhere", 4)):
+        sentences = browser.find_elements("css selector", f"#answers-{testbed} dd")
+        assert len(sentences) == 5
+        assert sum(each.text.startswith("Not measured") for each in sentences) == unknown
+    assert "kernel 0.0.0-synthetic" in text
+    assert "Measured 2026-01-01 00:01 to 2026-01-01 00:03 UTC." in text
+    assert text.count("SHA-256") == 2
+    browser.find_element("link text", "Another: page?").click()
+    assert browser.title == "Another: page?"
+
+
 @pytest.mark.parametrize(
     ("trouble", "message"),
     [

@@ -5,10 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+import synthetic
 import yaml
 
 from sipsched import published
@@ -169,6 +171,7 @@ def test_no_op_does_nothing(project: Path) -> None:
         "results/load_sweep/local/summary.nc",
         "reports/load_sweep-local.html",
         "reports/published.html",
+        "reports/index.html",
     ):
         (project / path).parent.mkdir(parents=True, exist_ok=True)
         (project / path).touch()
@@ -221,3 +224,47 @@ def test_a_dead_host_stops_no_other_run_and_leaves_nothing_half_written(project:
         assert f"error: kamailio-udp default cores=1 threads={threads} " in text
     assert "(root@127.0.0.1:1) is unreachable" in text
     assert [path for path in (project / "raw").rglob("*") if path.is_file()] == []
+
+
+def record_campaign(project: Path, folder: str, cps: int) -> None:
+    """Write the records of a small campaign on a testbed called local; nothing is measured."""
+    for rep in (1, 2):
+        run = synthetic.Run(testbed="local", threads=2, cps=cps, rep=rep)
+        synthetic.write_record(project / folder, run, calls=40)
+
+
+def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
+    """What `make reports` does; and the records of another folder are told from these."""
+    asked = {"cps": [500, 1000], "threads": [2], "repetitions": 2}
+    change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))
+    record_campaign(project, "recorded/raw", 500)
+    options = ("--config", "only_measured=True", "records=recorded/raw")
+    done = snakemake(project, *options)
+    assert done.returncode == 0, done.stderr
+    assert not (project / "raw").exists()
+    text = (project / "reports" / "index.html").read_text()
+    assert synthetic.FIDELITY in text
+    assert "2 of 4 planned runs count" in text
+    for page in load_pages(project):
+        assert page == "index.html" or f'<a href="{page}">' in text
+    assert planned_jobs(project, *options) == {}
+
+    for name in ("requirements.lock", "pyproject.toml", "environment.yml", "LICENSE"):
+        shutil.copy(PROJECT_ROOT / name, project / name)
+    done = snakemake(project, "publish", *options)
+    assert done.returncode == 0, done.stderr
+    (archive,) = (project / "publish").iterdir()
+    with zipfile.ZipFile(archive) as bundle:
+        held = set(bundle.namelist())
+    assert {f"reports/{page}" for page in load_pages(project)} <= held
+    assert {"results/load_sweep/local/summary.nc", "config/config.yaml", "SHA256SUMS"} <= held
+    assert {"hardware/testbeds/local.yaml", "requirements.lock"} <= held
+
+    record_campaign(project, "raw", 500)
+    jobs = planned_jobs(project, "--config", "only_measured=True")
+    assert jobs["parse_run"] == jobs["summarise_run"] == 2
+    assert jobs["render_report"] == 1
+
+
+def load_pages(project: Path) -> list[str]:
+    return sorted(path.name for path in (project / "reports").glob("*.html"))

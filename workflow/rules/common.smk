@@ -14,7 +14,7 @@ with scripting.one_line_errors():
         name: testbeds.load_testbed(name, Path("hardware/testbeds"))
         for name in CAMPAIGN.testbeds
     }
-    RAW = Path("raw")
+    RAW = CAMPAIGN.records
     SEARCHES = CAMPAIGN.searches()
     PLANNED = [*SEARCHES, *CAMPAIGN.runs(record.read_crossings(RAW, SEARCHES))]
     for bed in TESTBEDS.values():
@@ -29,7 +29,9 @@ MEASURE_THREADS = {
     name: workflow.cores or 1 if bed.is_on_this_machine else 1
     for name, bed in TESTBEDS.items()
 }
-REPORTS = [f"reports/{study}-{name}.html" for study in CAMPAIGN.studies for name in TESTBEDS]
+REPORTS = [
+    f"reports/{study}-{name}.html" for study in CAMPAIGN.studies for name in TESTBEDS
+]
 ORDER = {}
 DOCUMENTS = [f"reports/{name}.html" for name in CAMPAIGN.documents]
 
@@ -42,8 +44,8 @@ wildcard_constraints:
     threads=r"\d+",
     cps=r"\d+",
     rep=r"\d+",
-    study=r"[a-z][a-z0-9_]*",
-    document=r"[a-z][a-z0-9_]*",
+    study="|".join(CAMPAIGN.studies),
+    document="|".join(CAMPAIGN.documents) or "none",
 
 
 def measure_threads(wildcards):
@@ -54,7 +56,9 @@ def measure_order(wildcards):
     run = settings.Run.from_wildcards(wildcards)
     if run not in ORDER:
         crossings = record.read_crossings(RAW, SEARCHES)
-        ORDER.update({run: place for place, run in enumerate(CAMPAIGN.runs(crossings), start=1)})
+        ORDER.update(
+            {run: place for place, run in enumerate(CAMPAIGN.runs(crossings), start=1)}
+        )
     # a run that no study asks for is measured because its file was asked for
     return ORDER.get(run, 0)
 
@@ -63,7 +67,9 @@ def study_crossings(wildcards):
     """The searches that a study's loads depend on."""
     points = CAMPAIGN.studies[wildcards.study].searches(wildcards.testbed)
     if CAMPAIGN.only_measured:
-        return [point for point in points if (RAW / settings.crossing_path(point)).is_file()]
+        return [
+            point for point in points if (RAW / settings.crossing_path(point)).is_file()
+        ]
     for point in points:
         names = {name: str(value) for name, value in vars(point).items()}
         checkpoints.find_crossing.get(**names)

@@ -1,7 +1,7 @@
 # Measuring is not computing: a rule without inputs, whose output is never removed nor made twice.
 rule measure_run:
     output:
-        run=update(f"raw/{settings.RUN_PATTERN}/run.json"),
+        run=update(f"{RAW}/{settings.RUN_PATTERN}/run.json"),
     log:
         f"logs/measure/{settings.RUN_PATTERN}.log",
     priority: 100
@@ -16,7 +16,7 @@ rule measure_run:
 
 checkpoint find_crossing:
     output:
-        crossing=update(f"raw/{settings.CROSSING_PATTERN}"),
+        crossing=update(f"{RAW}/{settings.CROSSING_PATTERN}"),
     log:
         f"logs/measure/{settings.CROSSING_PATTERN}.log",
     priority: 101

@@ -1,6 +1,6 @@
 rule parse_run:
     input:
-        run=f"raw/{settings.RUN_PATTERN}/run.json",
+        run=f"{RAW}/{settings.RUN_PATTERN}/run.json",
     output:
         messages=f"results/runs/{settings.RUN_PATTERN}/messages.nc",
     log:
@@ -13,7 +13,7 @@ rule parse_run:
 
 rule summarise_run:
     input:
-        run=f"raw/{settings.RUN_PATTERN}/run.json",
+        run=f"{RAW}/{settings.RUN_PATTERN}/run.json",
         messages=f"results/runs/{settings.RUN_PATTERN}/messages.nc",
     output:
         summary=f"results/runs/{settings.RUN_PATTERN}/summary.nc",

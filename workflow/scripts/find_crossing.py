@@ -9,7 +9,7 @@ with scripting.one_line_errors(snakemake.log[0]):
     names = dict(snakemake.wildcards.items()) | {"cps": "0", "rep": "0"}
     point = config.Run.from_wildcards(names)
     campaign = config.parse_config(snakemake.config)
-    raw = Path("raw")
+    raw = campaign.records
     bed = testbed.load_testbed(point.testbed, Path("hardware/testbeds"))
     scripting.say(f"searching where {point.point} drops {campaign.pdr_limit:.0%}")
     if point not in record.read_crossings(raw, [point]):

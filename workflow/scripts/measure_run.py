@@ -8,8 +8,7 @@ scripting.end_in_order()
 with scripting.one_line_errors(snakemake.log[0]):
     run = config.Run.from_wildcards(snakemake.wildcards)
     campaign = config.parse_config(snakemake.config)
-    raw = Path("raw")
     bed = testbed.load_testbed(run.testbed, Path("hardware/testbeds"))
-    scripting.say_progress(run, campaign, raw)
-    if not record.is_recorded(raw, run):
-        acquisition.measure(run, campaign, bed, raw)
+    scripting.say_progress(run, campaign, campaign.records)
+    if not record.is_recorded(campaign.records, run):
+        acquisition.measure(run, campaign, bed, campaign.records)

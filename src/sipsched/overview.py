@@ -1,0 +1,331 @@
+"""The page that links all others: what was measured where, and five sentences computed from it."""
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from sipsched.campaign import (
+    STATUSES,
+    UNTRACED,
+    Campaign,
+    Carried,
+    Pair,
+    Point,
+    capacities,
+    pairs,
+    probe_cost,
+)
+from sipsched.dataset import PROBE_OFF
+from sipsched.figures import Table, Words
+from sipsched.statistics import (
+    PDR_LIMIT,
+    Comparison,
+    Interval,
+    compare,
+    holm,
+    mean_interval,
+    number,
+)
+from sipsched.summary import MEASURED
+from sipsched.tables import kinds_of_reasons
+
+REFERENCE, CHANGED = "baseline", "enhanced"
+ALPHA = 0.05
+NOT_MEASURED = "Not measured"
+BOUND = "the exact end of K_sockq, of which probe mode tracepoint gives a lower bound"
+TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Questions and their answers in a sentence each; Jupyter shows them by themselves."""
+
+    identity: str
+    pairs: tuple[tuple[str, str], ...]
+
+    def _repr_html_(self) -> str:
+        items = "".join(
+            f"<dt>{html.escape(question)}</dt><dd>{html.escape(answer)}</dd>"
+            for question, answer in self.pairs
+        )
+        return f'<dl class="answers" id="{self.identity}">{items}</dl>'
+
+
+@dataclass(frozen=True)
+class Links:
+    """Pages of the same folder, by their titles; Jupyter shows them by themselves."""
+
+    pages: tuple[tuple[str, str], ...]
+
+    def _repr_html_(self) -> str:
+        items = "".join(
+            f'<li><a href="{html.escape(name)}">{html.escape(title)}</a> '
+            f"<small>{html.escape(name)}</small></li>"
+            for name, title in self.pages
+        )
+        return f'<ul class="pages">{items}</ul>' if items else "<p>No page was made.</p>"
+
+
+@dataclass(frozen=True)
+class Headings:
+    """Fidelity first, then testbed, kind and kernel, for each testbed."""
+
+    campaigns: tuple[Campaign, ...]
+
+    def _repr_html_(self) -> str:
+        return "".join(
+            f'<p class="fidelity"><strong>Fidelity:</strong> {html.escape(campaign.fidelity)}</p>'
+            f'<p class="testbed">Testbed {html.escape(campaign.testbed)}, kind '
+            f"{html.escape(campaign.kind)}, kernel {html.escape(campaign.kernels)}. "
+            f"{html.escape(campaign.description)}. {html.escape(when(campaign))}</p>"
+            for campaign in self.campaigns
+        )
+
+
+def when(campaign: Campaign) -> str:
+    """Say when the runs that count were measured, in UTC."""
+    started = sorted(text for text in campaign.counted["started_at"] if text)
+    if not started:
+        return "Nothing was measured."
+    first, last = (text[:16].replace("T", " ") for text in (started[0], started[-1]))
+    return f"Measured {first} to {last} UTC."
+
+
+def links(pages: Iterable[Path]) -> Links:
+    """Link pages by their titles.
+
+    Parameters
+    ----------
+    pages
+        HTML files of the folder that the linking page will be in.
+    """
+    found = []
+    for page in pages:
+        title = TITLE.search(page.read_text(encoding="utf-8"))
+        found.append((page.name, html.unescape(title[1]).strip() if title else page.stem))
+    return Links(tuple(found))
+
+
+def coverage(campaigns: Sequence[Campaign]) -> Table:
+    """Count the planned runs of each testbed and SUT by what became of them."""
+    rows = []
+    for campaign in campaigns:
+        for sut, runs in campaign.runs.groupby("sut", sort=False):
+            counts = runs["status"].value_counts()
+            suspect = (runs["status"] == MEASURED) & (runs["grade"] == "suspect")
+            numbers = [len(runs), *(counts.get(status, 0) for status in STATUSES)]
+            numbers.insert(2, int(suspect.sum()))
+            rows.append((campaign.testbed, str(sut), *map(str, numbers)))
+    return Table(
+        identity="table-coverage",
+        header=("testbed", "SUT", "planned", MEASURED, "of these suspect", *STATUSES[1:]),
+        rows=tuple(rows),
+        none="no run was planned",
+        caption="Planned runs, and what became of them. Invalid: tried, and no attempt counts. "
+        "Impossible: more cores than the testbed has.",
+        provenance=" ".join(campaign.provenance for campaign in campaigns),
+    )
+
+
+def answers(campaign: Campaign, limit: float = PDR_LIMIT) -> Answers:
+    """Answer what a manager asks about a testbed, in five sentences computed from its runs.
+
+    Parameters
+    ----------
+    campaign
+        All runs of the testbed.
+    limit
+        Packet drop rate at which capacity ends, as a share.
+    """
+    best = best_configuration(campaign, limit)
+    return Answers(
+        f"answers-{campaign.testbed}",
+        (
+            ("How much load does the proxy carry?", carried(campaign, best, limit)),
+            ("What do the scheduler's settings change?", modes(campaign, limit)),
+            ("How long does a message wait at half of that load?", waiting(campaign, best)),
+            ("How much of the campaign counts?", counting(campaign)),
+            ("What does measuring cost, and what was not seen?", probing(campaign)),
+        ),
+    )
+
+
+def best_configuration(campaign: Campaign, limit: float = PDR_LIMIT) -> Carried | None:
+    """Take the first SUT of the configuration, in its first mode, with the cores and threads that carry most."""
+    traced = campaign.traced
+    if not len(traced):
+        return None
+    # Of the two names the first that has loads to tell a capacity from.
+    for sut, mode in traced[["sut", "mode"]].drop_duplicates().itertuples(index=False):
+        found = capacities(traced, limit, sut, mode)
+        if found:
+            return found[0]
+    return None
+
+
+def carried(campaign: Campaign, best: Carried | None, limit: float) -> str:
+    """Say the capacity of the proxy, with its interval."""
+    if best is None:
+        return f"{NOT_MEASURED}: no configuration has runs that count at two loads or more."
+    crossing = best.capacity.crossing
+    same = capacities(campaign.traced, limit, best.sut, best.mode)
+    among = f" (the best of {len(same)} combinations of cores and threads)" if same[1:] else ""
+    return (
+        f"{best}{among}, drops {100 * limit:g} % of its messages at {crossing} "
+        "(cps: calls started per second)."
+    )
+
+
+def modes(campaign: Campaign, limit: float) -> str:
+    """Say what the papers' enhanced mode changes against their baseline, where the baseline is full."""
+    runs = campaign.traced
+    for sut in dict.fromkeys(runs["sut"]):
+        chosen = runs[runs["sut"] == sut]
+        waits = _comparisons(pairs(chosen, "k_rcv_mean", "mode", REFERENCE, CHANGED))
+        drops = _comparisons(pairs(chosen, "pdr", "mode", REFERENCE, CHANGED))
+        common = [key for key in waits if key in drops]
+        if common:
+            break
+    else:
+        return (
+            f"{NOT_MEASURED}: no runs of the modes {REFERENCE} and {CHANGED} at the same point "
+            "with the same arrivals."
+        )
+    full = capacities(chosen, limit, sut, REFERENCE)
+    target = full[0].estimate_cps if full else max(key[-1] for key in common)
+    near = (full[0].cores, full[0].threads) if full else common[-1][1:3]
+
+    def distance(key: Point) -> tuple[bool, float]:
+        return key[1:3] != near, abs(key[3] - target)
+
+    at = min(common, key=distance)
+    wait, drop = waits[at], drops[at]
+    percent = wait.ratio.map(lambda ratio: 100 * (ratio - 1))
+    points = drop.difference.map(lambda share: 100 * share)
+    return (
+        f"{sut} at {at[3]} cps, next to the {REFERENCE} mode's capacity ({_cores(at[1])}, {at[2]} "
+        f"threads): {_label(chosen, CHANGED)} against {_label(chosen, REFERENCE)} changes the mean "
+        f"wait K_rcv by {percent.text('%', _signed)}, which {_said(waits, at)}, and the packet drop "
+        f"rate by {points.text('percentage points', _signed)}, which {_said(drops, at)}; of "
+        f"{len(common)} points compared, K_rcv stands out at {len(_standing_out(waits))} and the "
+        f"drop rate at {len(_standing_out(drops))} (paired t test, Holm, {100 * ALPHA:g} %)."
+    )
+
+
+def _comparisons(paired: dict[Point, Pair]) -> dict[Point, Comparison]:
+    return {key: compare(first, second) for key, (first, second) in paired.items()}
+
+
+def _standing_out(compared: dict[Point, Comparison]) -> list[Point]:
+    adjusted = holm([one.p_value for one in compared.values()])
+    return [point for point, p in zip(compared, adjusted, strict=True) if p <= ALPHA]
+
+
+def _said(compared: dict[Point, Comparison], at: Point) -> str:
+    return "stands out" if at in _standing_out(compared) else "does not stand out"
+
+
+def waiting(campaign: Campaign, best: Carried | None) -> str:
+    """Say what the slowest message in a hundred waits at half the capacity."""
+    if best is None:
+        return f"{NOT_MEASURED}: without a capacity there is no half of it."
+    runs = campaign.traced
+    chosen = runs[
+        (runs["sut"] == best.sut)
+        & (runs["mode"] == best.mode)
+        & (runs["cores"] == best.cores)
+        & (runs["threads"] == best.threads)
+        & runs["k_rcv_p99"].notna()
+    ]
+    if not len(chosen):
+        return f"{NOT_MEASURED}: the probe gave no K_rcv for {best}."
+    half = best.estimate_cps / 2
+    loads = chosen["cps"].to_numpy()
+    cps = loads[np.argmin(np.abs(loads - half))]
+    there = chosen[chosen["cps"] == cps]
+    p99, median = (mean_interval(there[f"k_rcv_{which}"]) for which in ("p99", "p50"))
+    return (
+        f"{best}: at {cps} cps, the measured load nearest to half of that ({number(half)}), the "
+        f"slowest message in a hundred waits {p99.text('µs')}, or longer, from network card to proxy "
+        f"(99th percentile of K_rcv), and the median one {median.text('µs')}."
+    )
+
+
+def counting(campaign: Campaign) -> str:
+    """Say how many runs count, what became of the others, and why attempts were repeated."""
+    status = campaign.runs["status"].value_counts()
+    grades = campaign.counted["grade"].value_counts()
+    others = ", ".join(f"{status.get(word, 0)} {word}" for word in STATUSES[1:])
+    text = (
+        f"{status.get(MEASURED, 0)} of {len(campaign.runs)} planned runs count, "
+        f"{grades.get('suspect', 0)} of them suspect; {others}"
+    )
+    if not campaign.attempts:
+        return f"{text}; no attempt was repeated."
+    told = pd.Series([kind for _, why in campaign.attempts for kind in kinds_of_reasons(why)])
+    (most, count), *_ = told.value_counts().items()
+    return (
+        f"{text}; {len(campaign.attempts)} attempts did not count and were made again, most often "
+        f"({count}) because: {most}."
+    )
+
+
+def probing(campaign: Campaign) -> str:
+    """Say what the probe costs the proxy, and which times it could not see."""
+    cost = probe_cost(campaign.counted).overall
+    if cost.n:
+        text = (
+            f"With the probe the proxy uses {_times(cost)}, the CPU time a message that it uses "
+            f"without it, over pairs of runs with the same arrivals"
+        )
+    else:
+        text = f"{NOT_MEASURED}: no control runs without the probe (a SUT named …{UNTRACED})"
+    missing = [
+        f"{column} ({reason})"
+        for column, reason, _ in campaign.columns_missing
+        if reason != PROBE_OFF
+    ]
+    missing += [BOUND] * ("tracepoint" in set(campaign.traced["probe_mode"]))
+    return f"{text}; not seen: {', '.join(missing) or 'nothing'}."
+
+
+def _times(ratio: Interval) -> str:
+    return ratio.text("times", lambda value: f"{value:.3f}")
+
+
+def _label(runs: pd.DataFrame, mode: str) -> str:
+    """Name a mode as it was on the kernel at hand."""
+    labels = [label for label in runs.loc[runs["mode"] == mode, "mode_label"].unique() if label]
+    return str(labels[0]) if len(labels) == 1 else mode
+
+
+def _cores(cores: object) -> str:
+    return f"{cores} core" if cores == 1 else f"{cores} cores"
+
+
+def _signed(value: float) -> str:
+    return number(value) if value <= 0 else f"+{number(value)}"
+
+
+def software(campaigns: Sequence[Campaign]) -> Words:
+    """Name for each testbed the CPU, the kernel, and the versions of what was measured and what measured it."""
+    lines = []
+    for campaign in campaigns:
+        sps = campaign.hosts.get("sps", {})
+        found = dict.fromkeys(
+            f"{name} ({said})"
+            for host in campaign.hosts.values()
+            for name, said in (host.get("versions") or {}).items()
+        )
+        versions = ", ".join(found) or "versions not recorded"
+        cpus = ", ".join(map(str, sps.get("cpus") or ())) or "not recorded"
+        lines.append(
+            f"{campaign.testbed}: CPU {sps.get('cpu_model') or 'not recorded'}, the SPS on CPUs "
+            f"{cpus}, kernel {campaign.kernels}; {versions}."
+        )
+    return Words(tuple(lines))

@@ -1,0 +1,27 @@
+# One archive with everything that a reader elsewhere needs; made when asked for.
+from sipsched import publication
+
+VERSION = publication.code_version(Path(workflow.basedir))
+
+
+rule publish:
+    input:
+        pages=PAGES,
+        index="reports/index.html",
+        summaries=COMBINED,
+        configuration=sorted(Path("config").rglob("*.*")),
+        testbeds=[f"hardware/testbeds/{name}.yaml" for name in TESTBEDS],
+        environment=[
+            "requirements.lock",
+            "pyproject.toml",
+            "environment.yml",
+            "LICENSE",
+        ],
+    output:
+        archive=f"publish/sipsched-{VERSION}.zip",
+    log:
+        "logs/publish.log",
+    params:
+        version=VERSION,
+    script:
+        "../scripts/publish.py"

@@ -1,0 +1,16 @@
+"""Run the notebook that links all pages and says what they come to."""
+
+from pathlib import Path
+
+from sipsched import report, scripting
+
+with scripting.one_line_errors(snakemake.log[0]):
+    report.render(
+        Path(snakemake.input.notebook),
+        Path(snakemake.output.html),
+        {
+            "summaries": [Path(path) for path in snakemake.input.summaries],
+            "pages": [Path(path) for path in snakemake.input.pages],
+            "pdr_limit": snakemake.params.pdr_limit,
+        },
+    )
