@@ -206,11 +206,12 @@ class Study:
 
 @dataclass(frozen=True)
 class Document:
-    """A page that rests on files of this repository and on no measurement."""
+    """A page that rests on files of this repository, and on what studies measured if it names any."""
 
     name: str
     notebook: str
     files: tuple[str, ...]
+    studies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -331,6 +332,16 @@ def parse_config(document: Mapping[str, Any]) -> Config:
                     f"{what}: studies.{name}.suts: '{sut}' is not defined under suts "
                     f"({', '.join(sorted(suts))})"
                 )
+    documents = {}
+    for name, body in document.get("documents", {}).items():
+        read = tuple(body.get("studies", ()))
+        documents[name] = Document(name, body["notebook"], tuple(body["files"]), read)
+        for study in read:
+            if study not in studies:
+                raise StableError(
+                    f"{what}: documents.{name}.studies: '{study}' is not defined under studies "
+                    f"({', '.join(sorted(studies))})"
+                )
     return Config(
         testbeds=tuple(document["testbeds"]),
         probe=document["probe"],
@@ -340,10 +351,7 @@ def parse_config(document: Mapping[str, Any]) -> Config:
         validity={rule: Limits(**limits) for rule, limits in document["validity"].items()},
         suts=suts,
         studies=studies,
-        documents={
-            name: Document(name, body["notebook"], tuple(body["files"]))
-            for name, body in document.get("documents", {}).items()
-        },
+        documents=documents,
         only_measured=document.get("only_measured", False),
     )
 

@@ -32,7 +32,7 @@ def render(notebook: Path, output_html: Path, parameters: Mapping[str, Any]) -> 
     output_html
         The page; its directory is made. It asks for nothing outside itself.
     parameters
-        Values for that cell; paths are made absolute.
+        Values for that cell; paths, and paths in lists, are made absolute.
 
     Raises
     ------
@@ -55,10 +55,7 @@ def render(notebook: Path, output_html: Path, parameters: Mapping[str, Any]) -> 
             f"{notebook}: unknown parameters {', '.join(unknown)}; "
             f"its parameters cell has {', '.join(sorted(known)) or 'none'}"
         )
-    values = {
-        name: str(value.resolve()) if isinstance(value, Path) else value
-        for name, value in parameters.items()
-    }
+    values = {name: _absolute(value) for name, value in parameters.items()}
     logging.getLogger("papermill").setLevel(logging.WARNING)
     output_html.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="sipsched-report-") as scratch:
@@ -88,6 +85,12 @@ def render(notebook: Path, output_html: Path, parameters: Mapping[str, Any]) -> 
         partial.replace(output_html)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _absolute(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_absolute(each) for each in value]
+    return str(value.resolve()) if isinstance(value, Path) else value
 
 
 def _to_html(notebook: Any, fallback_title: str) -> str:

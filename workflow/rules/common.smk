@@ -90,3 +90,8 @@ def document_notebook(wildcards):
 
 def document_files(wildcards):
     return CAMPAIGN.documents[wildcards.document].files
+
+
+def document_summaries(wildcards):
+    studies = CAMPAIGN.documents[wildcards.document].studies
+    return [f"results/{study}/{name}/summary.nc" for study in studies for name in TESTBEDS]
