@@ -35,6 +35,8 @@ MESSAGES_PER_CALL = 6
 MIN_SPARE_POINTS = 2
 """Points beyond the parameters of a fit, below which its errors say nothing."""
 
+ALL_UNDER = "no load was above the limit"
+ALL_ABOVE = "every load was above it"
 MEASURED, PREDICTED, BEYOND = "measured", "predicted", "beyond the data"
 
 Values = npt.NDArray[np.float64]
@@ -691,10 +693,10 @@ def measured_option(sut: str, mode: str, cores: int, threads: int, found: Capaci
     """
     interval = found.crossing.interval
     if np.isposinf(interval.estimate):
-        why = "no load was above the limit"
-        interval = Interval.without(found.crossing.highest_cps, interval.n, interval.level, why)
+        highest = found.crossing.highest_cps
+        interval = Interval.without(highest, interval.n, interval.level, ALL_UNDER)
     elif np.isneginf(interval.estimate):
-        interval = Interval.without(0.0, interval.n, interval.level, "every load was above it")
+        interval = Interval.without(0.0, interval.n, interval.level, ALL_ABOVE)
     return Option(
         sut, mode, cores, threads, interval, max(found.safe_cps, 0.0), found.grid_cps, MEASURED
     )

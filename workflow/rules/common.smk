@@ -94,4 +94,5 @@ def document_files(wildcards):
 
 def document_summaries(wildcards):
     studies = CAMPAIGN.documents[wildcards.document].studies
-    return [f"results/{study}/{name}/summary.nc" for study in studies for name in TESTBEDS]
+    pairs = [(study, name) for study in studies for name in TESTBEDS]
+    return [f"results/{study}/{name}/summary.nc" for study, name in pairs]
