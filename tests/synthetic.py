@@ -1,7 +1,7 @@
 """Synthetic run records with a known truth, for tests and benchmarks. Nothing here was measured."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import xarray as xr
 import zstandard
 
 from sipsched import config, dataset, record, summary, trace
+from sipsched.capacity import queue
 
 FIDELITY = (
     "SYNTHETIC: numbers drawn from fixed distributions to test the software; nothing measured"
@@ -401,3 +402,43 @@ def write_study(
     path = folder / "results" / study / planned[0].testbed / "summary.nc"
     summary.write(combined, path)
     return path
+
+
+def queue_summary(
+    cpu_us: Mapping[tuple[str, int, int], float],
+    loads: Sequence[int],
+    repetitions: int = 5,
+    testbed: str = "synthetic",
+    spread: float = 0.02,
+) -> xr.Dataset:
+    """Make the combined summary of a study whose SPS is M/M/c/K with its cores as servers.
+
+    `cpu_us` gives for (mode, cores, threads) the CPU time of a message; 227 messages fit into the
+    receive buffer. A message waits as long again as it is served where there are more threads than
+    cores. CPU times and drop rates vary by `spread` from run to run.
+    """
+    rng = np.random.default_rng(1)
+    names = {
+        Run(testbed, "kamailio-udp", *setting, cps, rep): time
+        for setting, time in cpu_us.items()
+        for cps in loads
+        for rep in range(1, repetitions + 1)
+    }
+    data = summary.combine([], list(names))
+    for run, mean_us in names.items():
+        at = {name: getattr(run, name) for name in summary.RUN_DIMS}
+        time_us = mean_us * (1 + spread * rng.standard_normal())
+        servers = min(run.cores, run.threads)
+        found = queue(6 * run.cps, mean_us, servers, 227 + servers)
+        off_us = time_us if run.threads > run.cores else 0.0
+        values = {
+            **{"k_stack_mean": 10.0, "k_copy_mean": 1.0, "k_snd_mean": 2.0},
+            **{"t_sip_mean": time_us - 13 + off_us, "t_sip_off_mean": off_us},
+            **{"t_sip_sd": time_us, "t_sip_off_sd": 0.0, "k_sockq_mean": found.waiting_us},
+        }
+        for name, value in values.items():
+            data[name].loc[at | {"message_type": summary.ALL}] = value
+        data["pdr"].loc[at] = found.blocking * (1 + 10 * spread * rng.standard_normal())
+        data["so_rcvbuf"].loc[at] = 227 * 2304
+        data["status"].loc[at] = summary.MEASURED
+    return data.assign_attrs(kind="simulated", fidelity=FIDELITY, kernels="0.0.0-synthetic")

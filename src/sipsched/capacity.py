@@ -35,6 +35,8 @@ MESSAGES_PER_CALL = 6
 MIN_SPARE_POINTS = 2
 """Points beyond the parameters of a fit, below which its errors say nothing."""
 
+ALL_UNDER = "no load was above the limit"
+ALL_ABOVE = "every load was above it"
 MEASURED, PREDICTED, BEYOND = "measured", "predicted", "beyond the data"
 
 Values = npt.NDArray[np.float64]
@@ -110,6 +112,38 @@ class Scaling:
         drawn = scaling_law(cores, *self.draws[:, :3].T) + noise
         low, high = percentiles(drawn, level)
         return Interval(self.curve(cores), low, high, n, level, "prediction")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The papers' rule, C(p,c) = T(p,c) × C(1,1), with C(1,1) fitted to capacities by cores.
+
+    Attributes
+    ----------
+    single_cps
+        C(1,1).
+    threads
+        T(p,c) by cores.
+    residual_cps
+        Standard deviation of the points about the rule; NaN without points to spare.
+    weight
+        Sum of the squares of T over the points.
+    """
+
+    single_cps: Interval
+    threads: Callable[[float], int]
+    residual_cps: float
+    weight: float
+
+    def predict(self, cores: float) -> Interval:
+        """Predict a capacity measured anew: the interval holds the measurement, not just the rule."""
+        threads, single = self.threads(cores), self.single_cps
+        estimate = threads * single.estimate
+        if single.why:
+            return Interval.without(estimate, single.n, single.level, single.why)
+        error = self.residual_cps * np.sqrt(1 + threads**2 / self.weight)
+        half = float(special.stdtrit(single.n - 1, (1 + single.level) / 2) * error)
+        return Interval(estimate, estimate - half, estimate + half, single.n, single.level, "t")
 
 
 @dataclass(frozen=True)
@@ -524,6 +558,52 @@ def _peak(single_cps: npt.ArrayLike, contention: npt.ArrayLike, coherency: npt.A
     return np.where(np.isnan(peak), np.inf, peak)
 
 
+def fit_rule(
+    cores: npt.ArrayLike,
+    cps: npt.ArrayLike,
+    processors: Mapping[int, int],
+    level: float = LEVEL,
+) -> Rule:
+    """Fit C(1,1) of the papers' rule by least squares.
+
+    Errors are taken to be alike in cps for every number of cores.
+
+    Parameters
+    ----------
+    cores, cps
+        Shape (point,): the capacity of so many cores.
+    processors
+        Cores to the processors that they lie in; 1 where it says nothing.
+    level
+        Confidence.
+
+    Raises
+    ------
+    StableError
+        No point.
+    """
+    points, rates = np.asarray(cores, float), np.asarray(cps, float)
+    n = len(points)
+    if not n:
+        raise StableError("papers' rule: expected the capacity of one number of cores, found none")
+
+    def threads(cores: float) -> int:
+        return paper_threads(processors.get(int(cores), 1), int(cores))
+
+    counts = np.array([threads(each) for each in points], float)
+    weight = float(counts @ counts)
+    single = float(counts @ rates) / weight
+    spare = n - 1
+    squares = float(((rates - single * counts) ** 2).sum())
+    residual = float(np.sqrt(squares / spare)) if spare else np.nan
+    if spare < MIN_SPARE_POINTS:
+        why = f"too few points for an interval, {spare} to spare"
+        return Rule(Interval.without(single, n, level, why), threads, residual, weight)
+    half = float(special.stdtrit(spare, (1 + level) / 2)) * residual / np.sqrt(weight)
+    interval = Interval(single, single - half, single + half, n, level, "t")
+    return Rule(interval, threads, residual, weight)
+
+
 def law_model(cores: Values, cps: Values) -> Predictor:
     """Fit the Universal Scalability Law, for `leave_one_out`."""
     return fit_scaling(cores, cps, resamples=0).curve
@@ -545,13 +625,9 @@ def paper_model(
         Cores to the processors that they lie in; 1 where it says nothing.
     """
 
-    def threads(cores: float) -> int:
-        return paper_threads(processors.get(int(cores), 1), int(cores))
-
     def fit(cores: Values, cps: Values) -> Predictor:
-        counts = np.array([threads(each) for each in cores], float)
-        single = float(counts @ cps / (counts @ counts))
-        return lambda cores: threads(cores) * single
+        rule = fit_rule(cores, cps, processors)
+        return lambda cores: rule.predict(cores).estimate
 
     return fit
 
@@ -617,10 +693,10 @@ def measured_option(sut: str, mode: str, cores: int, threads: int, found: Capaci
     """
     interval = found.crossing.interval
     if np.isposinf(interval.estimate):
-        why = "no load was above the limit"
-        interval = Interval.without(found.crossing.highest_cps, interval.n, interval.level, why)
+        highest = found.crossing.highest_cps
+        interval = Interval.without(highest, interval.n, interval.level, ALL_UNDER)
     elif np.isneginf(interval.estimate):
-        interval = Interval.without(0.0, interval.n, interval.level, "every load was above it")
+        interval = Interval.without(0.0, interval.n, interval.level, ALL_ABOVE)
     return Option(
         sut, mode, cores, threads, interval, max(found.safe_cps, 0.0), found.grid_cps, MEASURED
     )

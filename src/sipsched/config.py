@@ -219,11 +219,12 @@ class Study:
 
 @dataclass(frozen=True)
 class Document:
-    """A page that rests on files of this repository and on no measurement."""
+    """A page that rests on files of this repository, and on what studies measured if it names any."""
 
     name: str
     notebook: str
     files: tuple[str, ...]
+    studies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -360,6 +361,16 @@ def parse_config(document: Mapping[str, Any]) -> Config:
             raise StableError(
                 f"{what}: only: '{name}' is not defined under studies ({', '.join(studies)})"
             )
+    documents = {}
+    for name, body in document.get("documents", {}).items():
+        read = tuple(body.get("studies", ()))
+        documents[name] = Document(name, body["notebook"], tuple(body["files"]), read)
+        for study in read:
+            if study not in studies:
+                raise StableError(
+                    f"{what}: documents.{name}.studies: '{study}' is not defined under studies "
+                    f"({', '.join(sorted(studies))})"
+                )
     return Config(
         testbeds=tuple(document["testbeds"]),
         probe=document["probe"],
@@ -369,10 +380,7 @@ def parse_config(document: Mapping[str, Any]) -> Config:
         validity={rule: Limits(**limits) for rule, limits in document["validity"].items()},
         suts=suts,
         studies={name: studies[name] for name in studies if name in only},
-        documents={
-            name: Document(name, body["notebook"], tuple(body["files"]))
-            for name, body in document.get("documents", {}).items()
-        },
+        documents=documents,
         only_measured=document.get("only_measured", False),
         records=Path(document.get("records", "raw")),
     )

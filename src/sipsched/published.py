@@ -17,6 +17,7 @@ import pandas as pd
 
 from sipsched.config import PROJECT_ROOT
 from sipsched.errors import StableError
+from sipsched.statistics import PDR_LIMIT, grid_capacity
 
 FOLDER = PROJECT_ROOT / "config" / "published"
 FILES = ("points.csv", "comparison.csv", "capacity.csv", "ranges.csv")
@@ -44,8 +45,6 @@ QUANTITIES = (
 )
 COLUMN = ["study", "table", "cores", "threads", "mode", "cps"]
 """What names a column of a table of measurements."""
-PDR_LIMIT = 0.01
-"""Above it the papers call the SPS overloaded."""
 MESSAGES_PER_CALL = 6
 SETUP_MESSAGES_PER_CALL = 4
 """INVITE, 180, 200 and ACK; BYE and its 200 are the other two."""
@@ -296,10 +295,9 @@ def crossings(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> pd.DataFram
     """
     by = ["study", "cores", "threads", "mode"]
     rows = []
-    for place, group in wide(points).sort_values("cps").groupby(by, sort=True):
-        above = group[group["pdr"] > pdr_limit].head(1)
-        first_cps = above["cps"].min() if len(above) else group["cps"].max() + 1
-        below = group[(group["pdr"] <= pdr_limit) & (group["cps"] < first_cps)].tail(1)
+    for place, group in wide(points).groupby(by, sort=True):
+        edges = grid_capacity(group["cps"], group["pdr"], pdr_limit)
+        below, above = (group[group["cps"] == edge] for edge in edges)
         row = dict(zip(by, place, strict=True)) | {"table": group["table"].iloc[0]}
         for name, found in (("last", below), ("first", above)):
             for column in ("cps", "pdr", "k_rcv_us"):

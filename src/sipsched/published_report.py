@@ -22,8 +22,8 @@ from sipsched.figures import (
     legend,
     themed,
 )
-from sipsched.published import CUT_OFF, METRICS, MODES, PDR_LIMIT, crossings, predictions
-from sipsched.statistics import number
+from sipsched.published import CUT_OFF, METRICS, MODES, crossings, predictions
+from sipsched.statistics import PDR_LIMIT, number
 from sipsched.tables import Heading
 
 NOT_MEASURED = "Published numbers, not measured here"

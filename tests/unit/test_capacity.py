@@ -189,6 +189,31 @@ def test_scaling_law_with_few_points_says_so():
         capacity.fit_scaling([2, 2, 4], [4400, 4300, 5400])
 
 
+def test_papers_rule_fitted_to_the_papers_capacities():
+    rule = capacity.fit_rule([2, 4, 6], [4400, 5400, 6600], PROCESSORS)
+    # T = 4, 6, 6: C(1,1) = (4 · 4400 + 6 · 5400 + 6 · 6600) / 88
+    assert rule.single_cps.estimate == pytest.approx(89_600 / 88)
+    assert rule.single_cps.low < 1000 < rule.single_cps.high
+    eight = rule.predict(8)
+    assert eight.estimate == pytest.approx(10 * 89_600 / 88)
+    assert eight.low < 10 * rule.single_cps.low < 10 * rule.single_cps.high < eight.high
+    two = capacity.fit_rule([2, 4], [4400, 5400], PROCESSORS)
+    assert str(two.predict(6)).endswith("n = 2: too few points for an interval, 1 to spare")
+    with pytest.raises(StableError, match="found none"):
+        capacity.fit_rule([], [], PROCESSORS)
+
+
+def test_papers_rule_covers_what_it_predicts():
+    rng = np.random.default_rng(3)
+    cores = np.array([1, 2, 4, 6, 8])
+    threads = np.array([1, 4, 6, 8, 10])
+    held = 0
+    for _ in range(400):
+        found = capacity.fit_rule(cores, 1000 * threads + rng.normal(0, 200, 5), {}).predict(12)
+        held += found.low < 14_000 + rng.normal(0, 200) < found.high
+    assert 0.92 < held / 400 < 0.98
+
+
 def test_leave_one_out_of_the_papers_capacities():
     cores, cps = [2, 4, 6], [4400, 5400, 6600]
     papers = capacity.leave_one_out(cores, cps, capacity.paper_model(PROCESSORS))

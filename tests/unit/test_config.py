@@ -125,6 +125,15 @@ def test_bad_configuration_is_named_in_one_line(
     assert "\n" not in str(error.value)
 
 
+def test_a_document_reads_studies_that_are_there(document: dict[str, Any]) -> None:
+    pages = document["documents"]
+    pages["published"]["studies"] = ["load_sweep"]
+    assert config.parse_config(document).documents["published"].studies == ("load_sweep",)
+    pages["published"]["studies"] = ["nowhere"]
+    with pytest.raises(StableError, match=r"documents\.published\.studies: 'nowhere' is not def"):
+        config.parse_config(document)
+
+
 def test_every_key_of_the_schemas_is_described() -> None:
     def undescribed(schema: Any, where: str) -> list[str]:
         if not isinstance(schema, dict):

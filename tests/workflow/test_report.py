@@ -61,6 +61,16 @@ MODES_TABLES = (
     "table-columns-missing",
     "table-hosts",
 )
+CAPACITY_FIGURES = ("figure-plan", "figure-cores", "figure-queues")
+CAPACITY_TABLES = (
+    "table-plan",
+    "table-rule",
+    "table-laws",
+    "table-left-out",
+    "table-queues",
+    "table-published-queues",
+    "table-settings",
+)
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 FLAGS = (
     "--headless=new",
@@ -377,6 +387,44 @@ def test_index_links_pages_and_answers_in_five_sentences(tmp_path, browser):
     assert text.count("SHA-256") == 2
     browser.find_element("link text", "Another: page?").click()
     assert browser.title == "Another: page?"
+
+
+def render_capacity(folder, summaries, **parameters):
+    page = folder / "reports" / "capacity_model.html"
+    report.render(NOTEBOOKS / "capacity_model.ipynb", page, {"summaries": summaries} | parameters)
+    return page
+
+
+@pytest.mark.parametrize("summaries", [None, [Path("nowhere/local/summary.nc")]])
+def test_capacity_page_of_published_numbers_alone(tmp_path, browser, summaries):
+    page = render_capacity(tmp_path, summaries)
+    text = check_page(browser, page, CAPACITY_FIGURES, CAPACITY_TABLES, "Capacity model")
+    assert text.splitlines()[1].startswith("Fidelity: nothing measured here; published numbers")
+    named = "nowhere/local/summary.nc: not there, left out."
+    assert (named in text) == (summaries is not None)
+    assert "5\u2009000 cps: papers' OpenSIPS, enhanced, 4 cores, 4 threads, published" in text
+    assert "off by −9 to +11 % over 3 numbers of cores" in text
+    assert "This testbed: not measured, no answer of its own." in text
+    assert "nothing measured: no service times" in text
+
+
+def test_capacity_page_of_one_core(tmp_path, browser):
+    settings = {("default", 1, 2): 80.0}
+    settings |= {(mode, 1, 8): 84.0 for mode in ("default", "baseline", "enhanced")}
+    loads = (1000, 1400, 1800, 1900, 2000, 2100, 2200)
+    study = tmp_path / "single_core" / "local" / "summary.nc"
+    study.parent.mkdir(parents=True)
+    summary.write(synthetic.queue_summary(settings, loads), study)
+    page = render_capacity(tmp_path, [tmp_path / "load_sweep/local/summary.nc", study])
+    text = check_page(browser, page, CAPACITY_FIGURES, CAPACITY_TABLES, "Capacity model")
+    assert text.splitlines()[1].startswith(f"Fidelity: {synthetic.FIDELITY}")
+    assert "load_sweep/local/summary.nc: not there, left out." in text
+    assert "single_core/local/summary.nc: 140 runs that count, on 1 core." in text
+    assert "2 threads, the best measured on one core." in text
+    assert "expected capacities of at least 3 different numbers of cores, found 1" in text
+    assert "beyond the data" in text
+    assert text.count("the intervals overlap") == len(settings)
+    assert "SHA-256" in text
 
 
 @pytest.mark.parametrize(

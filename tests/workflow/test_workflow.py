@@ -125,6 +125,7 @@ def test_nothing_runs_beside_a_measurement_on_this_machine(project: Path) -> Non
         (lambda d: d["studies"]["load_sweep"].update(cores=[64]), "ask for more: cores=64"),
         (lambda d: d.update(testbeds=["nowhere"]), "testbed 'nowhere'"),
         (lambda d: d["documents"]["published"].update(files=[]), "must contain at least 1 items"),
+        (lambda d: d["documents"]["capacity_model"].update(studies=["x"]), "'x' is not defined"),
     ],
 )
 def test_bad_configuration_stops_before_any_job(project: Path, change: Any, message: str) -> None:
@@ -172,6 +173,7 @@ def test_no_op_does_nothing(project: Path) -> None:
         "reports/load_sweep-local.html",
         "reports/published.html",
         "reports/index.html",
+        "reports/capacity_model.html",
     ):
         (project / path).parent.mkdir(parents=True, exist_ok=True)
         (project / path).touch()
@@ -193,6 +195,26 @@ def test_a_document_is_made_again_when_a_file_of_it_changes(project: Path) -> No
         os.utime(project / path, (page.stat().st_mtime + 60,) * 2)
         assert planned_jobs(project, *target) == {"render_document": 1, "total": 1}
         os.utime(project / path, (page.stat().st_mtime - 60,) * 2)
+
+
+def test_a_page_of_several_studies_waits_for_their_summaries(project: Path) -> None:
+    pretend_measured(project)
+    runs = len(load_config().runs())
+    jobs = planned_jobs(project, "--", "reports/capacity_model.html")
+    assert jobs["render_document"] == jobs["combine_summaries"] == 1
+    assert jobs["summarise_run"] == runs
+    assert "render_report" not in jobs
+
+
+def test_a_page_of_several_studies_is_made_without_a_measurement(project: Path) -> None:
+    target = ("--config", "only_measured=True", "--", "reports/capacity_model.html")
+    jobs = planned_jobs(project, *target)
+    assert jobs == {"combine_summaries": 1, "render_document": 1, "total": 2}
+    done = snakemake(project, *target)
+    assert done.returncode == 0, done.stderr
+    text = (project / "reports" / "capacity_model.html").read_text()
+    assert "load_sweep/local/summary.nc: no run measured, left out." in text
+    assert "single_core" not in text.partition("The code that made this page")[0]
 
 
 def test_the_published_document_names_every_file_that_it_reads() -> None:

@@ -96,3 +96,14 @@ def document_notebook(wildcards):
 
 def document_files(wildcards):
     return CAMPAIGN.documents[wildcards.document].files
+
+
+def document_summaries(wildcards):
+    studies = CAMPAIGN.documents[wildcards.document].studies
+    pairs = [
+        (study, name)
+        for study in studies
+        if study in CAMPAIGN.studies
+        for name in TESTBEDS
+    ]
+    return [f"results/{study}/{name}/summary.nc" for study, name in pairs]

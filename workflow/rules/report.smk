@@ -14,6 +14,7 @@ rule render_document:
     input:
         notebook=document_notebook,
         files=document_files,
+        summaries=document_summaries,
     output:
         html="reports/{document}.html",
     log:
