@@ -1,6 +1,7 @@
 """The tables, figures and sentences of the page of capacity."""
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ from sipsched.capacity_evidence import (
     PAPERS_CORES,
     RULE_OF_ONE,
     Evidence,
+    Model,
     ServiceTimes,
     System,
     choose,
@@ -74,7 +76,7 @@ def heading(evidence: Evidence) -> Heading:
     """Say first what the numbers are worth: those measured here, and the published ones."""
     own = evidence.fidelity or "nothing measured here; published numbers alone"
     return Heading(
-        fidelity=f"{own}. Beside it published numbers, not measured here",
+        fidelity=f"{own}. Beside it published numbers, not measured here.",
         testbed=f"{evidence.provenance}.".replace("..", "."),
         description="What a model says is labelled predicted, or beyond the data where it leaves the "
         "numbers of cores measured.",
@@ -187,10 +189,10 @@ def rule_words(evidence: Evidence) -> Words:
             errors = [_off(evidence, single, option) for option in checked]
             best = sum(option.threads == evidence.threads(option.cores) for option in checked)
             lines.append(
-                f"{system.name}: off by {min(errors):+.0f} to {max(errors):+.0f} % over "
-                f"{len(errors)} numbers of cores; T(p,c) is the best number of threads in {best}."
+                f"{system.name}: off by {_percent(min(errors))} to {_percent(max(errors))} over "
+                f"{_count(len(errors), 'number')} of cores; T(p,c) is the best number of threads in {best}."
             )
-    return Words(tuple(line.replace("-", "−") if ": off" in line else line for line in lines))
+    return Words(tuple(lines))
 
 
 def _off(evidence: Evidence, single: Interval, option: Option) -> float:
@@ -291,9 +293,14 @@ def _draw_system(axis: Axes, evidence: Evidence, system: System, place: int, mos
             markerfacecolor=PAPER if beyond else color,
             label="T × C(1,1)" if place == 1 else None,
         )
+    spread = any(level(option).known for option in known)
     best = "; ".join(
-        f"{_cores(o.cores)} {_text(level(o), 'cps')}, {o.threads} threads" for o in known
+        f"{_cores(option.cores)} {_text(level(option), 'cps') if spread else _cps(level(option).estimate)}, "
+        f"{_count(option.threads, 'thread')}"
+        for option in known
     )
+    if known and not spread:
+        best += f" (cps, n = {level(known[0]).n} each: {level(known[0]).why})"
     law = f" {chosen.name} fits best." if chosen is not None else ""
     return f"{system.name}: {best or 'no capacity known'}.{law}"
 
@@ -308,9 +315,7 @@ def laws(evidence: Evidence) -> Table:
                 why = f"not fitted: {model.why}"
                 rows.append((system.name, model.name, str(model.points), "", "", why))
                 continue
-            said = "; ".join(
-                f"{name} = {value.text(unit, _parameter)}" for name, unit, value in model.parameters
-            )
+            said = _parameters(model)
             error = (
                 "too few points"
                 if np.isnan(model.rms_percent)
@@ -424,6 +429,7 @@ def queue_words(evidence: Evidence) -> Words:
 def queue_curves(evidence: Evidence) -> Figure:
     """Draw drop rate and wait against load, measured and as the queues with cores as servers have them."""
     facets = list(dict.fromkeys(each.facet for each in evidence.services))
+    counts = sorted({each.threads for each in evidence.services})
     seen = []
     with rc_context(STYLE):
         rows = max(len(facets), 1)
@@ -433,8 +439,8 @@ def queue_curves(evidence: Evidence) -> Figure:
             among = [each for each in evidence.services if each.facet == facet]
             axes[0].set_title(f"{facet_name(facet)}\nPDR", loc="left")
             axes[1].set_title("mean K_sockq", loc="left")
-            for i, each in enumerate(among):
-                _draw_queue(axes, each, i, evidence.limit)
+            for each in among:
+                _draw_queue(axes, each, counts.index(each.threads))
                 seen.append(_queue_words(each, evidence.limit))
             axes[0].axhline(100 * evidence.limit, color=LIMIT, linestyle="--", linewidth=1)
             axes[0].set_yscale("symlog", linthresh=0.01, linscale=0.5)
@@ -468,9 +474,9 @@ def queue_curves(evidence: Evidence) -> Figure:
     )
 
 
-def _draw_queue(axes: Sequence[Axes], each: ServiceTimes, place: int, limit: float) -> None:
+def _draw_queue(axes: Sequence[Axes], each: ServiceTimes, place: int) -> None:
     color, marker = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]
-    label = f"{each.threads} thread{'s' * (each.threads != 1)}"
+    label = _count(each.threads, "thread")
     for axis, values, scale in ((axes[0], each.pdr, 100), (axes[1], each.waits_us, 1)):
         mean, half, _ = mean_intervals(scale * values)
         lower = np.minimum(half, np.maximum(mean * (1 if scale == 100 else 0.9), 0))
@@ -655,20 +661,41 @@ def answer_words(
         text = str(found)
         if found.choice is not None:
             text += f" Its capacity: {_text(found.choice.interval, 'cps')}."
-            if found.choice.basis != MEASURED:
-                system = next(
-                    each
-                    for each in evidence.systems
-                    if (each.sut, each.mode) == (found.choice.sut, found.choice.mode)
-                )
-                by = predictor(system, evidence)
-                text += f" Predicted by: {by[0] if by else 'nothing'}."
+        elif found.largest is not None:
+            text = f"{text[:-1]}, {found.largest.basis}."
+        shown = found.choice or found.largest
+        if shown is not None and shown.basis != MEASURED:
+            text += _how(evidence, shown, cps, cores, threads)
         if any(system.published for system in evidence.systems if system.sut == name):
             text = text.replace(", measured:", ", published:").replace("measured:", "published:")
         lines.append(text)
     if not evidence.own:
         lines.append("This testbed: not measured, no answer of its own.")
     return Words(tuple(lines))
+
+
+def _how(
+    evidence: Evidence, shown: Option, cps: float, cores: int, threads: Collection[int] | None
+) -> str:
+    """Say what predicts a setting, and what would do if the prediction were exact."""
+    system = next(
+        each for each in evidence.systems if (each.sut, each.mode) == (shown.sut, shown.mode)
+    )
+    by = predictor(system, evidence)
+    exact = [
+        replace(option, carries_cps=option.interval.estimate)
+        if option.basis != MEASURED
+        else option
+        for option in known_options(system, evidence, range(1, cores + 1))
+    ]
+    choice = plan(cps, exact, cores, threads).choice
+    text = f" Predicted by: {by[0] if by else 'nothing'}."
+    if (choice is not None and choice.carries_cps > shown.carries_cps) or shown.carries_cps < cps:
+        would = (
+            f"{_cores(choice.cores)} would do" if choice is not None else "nothing would do either"
+        )
+        text += f" Were the prediction exact, {would}."
+    return text
 
 
 def options(
@@ -720,12 +747,13 @@ def carried(
             axis.set_title(name if name != NOT_MEASURED else "this testbed", loc="left")
             for system in (each for each in evidence.systems if each.sut == name):
                 most = _most(known_options(system, evidence, range(1, cores + 1)), cores, threads)
-                _draw_carried(axis, system, most, modes.index(system.mode))
+                _draw_carried(axis, system, most, cores, modes.index(system.mode))
                 seen.append(_carried_words(system, most, cps))
             axis.axhline(
                 cps, color=LIMIT, linestyle="--", linewidth=1, label=f"{_cps(cps)} cps asked for"
             )
             _core_axis(axis, cores)
+            axis.set_xlabel("cores available")
             axis.set_ylabel("load to rely on (cps)")
             if name == NOT_MEASURED:
                 _empty(axis, "not measured: no run of any study")
@@ -733,8 +761,9 @@ def carried(
         legend(canvas, grid)
         svg = themed(canvas)
     caption = (
-        "The largest load to rely on by cores, with the best of the threads allowed: filled, measured or "
-        "published; open, predicted or beyond the data. Dashed: the load asked for."
+        "The largest load to rely on by cores available, some of them idle if fewer carry more, with the "
+        "best of the threads allowed: filled, measured or published; open, predicted or beyond the data, "
+        "the lower end of its interval. Dashed: the load asked for."
     )
     return Figure(
         identity="figure-plan",
@@ -747,13 +776,13 @@ def carried(
 
 
 def _most(known: Sequence[Option], cores: int, threads: Collection[int] | None) -> list[Option]:
-    """Give for each number of cores the setting that carries most."""
+    """Give for each number of cores available the setting that carries most; it may leave some idle."""
     found = []
     for count in range(1, cores + 1):
         among = [
             option
             for option in known
-            if option.cores == count
+            if option.cores <= count
             and (threads is None or option.threads in threads)
             and np.isfinite(option.carries_cps)
         ]
@@ -762,12 +791,15 @@ def _most(known: Sequence[Option], cores: int, threads: Collection[int] | None) 
     return found
 
 
-def _draw_carried(axis: Axes, system: System, most: Sequence[Option], place: int) -> None:
+def _draw_carried(
+    axis: Axes, system: System, most: Sequence[Option], cores: int, place: int
+) -> None:
     color, marker = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]
-    shift = DODGE * (place - 1)
-    for option in most:
+    # Where the first numbers of cores have no setting, `most` is shorter.
+    available = range(cores - len(most) + 1, cores + 1)
+    for count, option in zip(available, most, strict=True):
         axis.plot(
-            option.cores + shift,
+            count + DODGE * (place - 1),
             option.carries_cps,
             linestyle="none",
             marker=marker,
@@ -784,7 +816,7 @@ def _carried_words(system: System, most: Sequence[Option], cps: float) -> str:
     enough = next((option for option in most if option.carries_cps >= cps), None)
     largest = max(most, key=lambda option: option.carries_cps)
     text = (
-        f"{_cores(enough.cores)} with {enough.threads} threads carry it ({_said(system, enough)})"
+        f"{_cores(enough.cores)} with {_count(enough.threads, 'thread')} carry it ({_said(system, enough)})"
         if enough is not None
         else "nothing carries it"
     )
@@ -836,7 +868,11 @@ def _cps(value: float) -> str:
 
 
 def _cores(count: int) -> str:
-    return f"{count} {'core' if count == 1 else 'cores'}"
+    return _count(count, "core")
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _allowed(threads: Collection[int] | None) -> str:
@@ -860,6 +896,20 @@ def _error(model: Interval, option: Option) -> str:
 def _text(interval: Interval, unit: str = "") -> str:
     """Write a number with its interval, ends beyond the loads measured in words."""
     return interval.text(unit, _bound)
+
+
+def _parameters(model: Model) -> str:
+    """Write a law's parameters; why they have no intervals stands once."""
+    values = [value for _, _, value in model.parameters]
+    if any(value.known for value in values):
+        return "; ".join(
+            f"{name} = {v.text(unit, _parameter)}" for name, unit, v in model.parameters
+        )
+    said = "; ".join(
+        f"{name} = {_parameter(value.estimate)} {unit}".strip()
+        for name, unit, value in model.parameters
+    )
+    return f"{said}; n = {values[0].n}: {values[0].why}"
 
 
 def _parameter(value: float) -> str:

@@ -109,7 +109,7 @@ def test_page_of_published_data_alone(alone):
     assert [evidence.level(option).estimate for option in enhanced.best] == [2400, 4400, 5400, 6600]
     assert [option.grid_cps for option in baseline.best] == [2200, 3600, 5000, 6000]
     assert report.rule_words(alone).lines == (
-        "papers' OpenSIPS, enhanced: off by −9 to +11 % over 3 numbers of cores; T(p,c) is the best "
+        "papers' OpenSIPS, enhanced: off by −9.1\u00a0% to +11\u00a0% over 3 numbers of cores; T(p,c) is the best "
         "number of threads in 3.",
     )
     (found,) = report.answer(alone, 5200, 8)
