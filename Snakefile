@@ -9,6 +9,7 @@ configfile: "config/config.yaml"
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/measure.smk"
+include: "workflow/rules/noise.smk"
 include: "workflow/rules/parse.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/pages.smk"

@@ -1,67 +1,22 @@
 """The five sentences, on campaigns whose truth is known."""
 
-import dataclasses
-import itertools
-
 import pytest
 import synthetic
 
 from sipsched import campaign, overview
 from sipsched.errors import StableError
 
-LOADS = (500, 1000, 1500, 2000)
-REASON = "run is not valid: one call in a hundred started more than 2100 µs late"
+LOADS = {500, 1000, 1500, 2000}
 
 
-def runs(loads=LOADS, repetitions=3, **more):
-    return [
-        synthetic.Run(cps=cps, rep=rep, **more)
-        for cps, rep in itertools.product(loads, range(1, repetitions + 1))
-    ]
-
-
-def options(run):
-    """Drop 5 % from 2000 cps on, and let the probe cost a tenth."""
-    drops = 12 + run.rep if run.cps >= 2000 else 0
-    if run.sut.endswith(campaign.UNTRACED):
-        return {"mode": 0, "cpu_ns_per_message": 70_000 + 100 * run.rep}
-    quick = run.mode == "enhanced"
-    cpu_ns = 77_000 + 100 * run.rep
-    return {
-        "drops": drops // (1 + quick),
-        "load": 0.2 if quick else 0.7,
-        "calls": 60,
-        "cpu_ns_per_message": cpu_ns,
-    }
-
-
-def read(folder, planned, given=options):
+def read(folder, planned, given=synthetic.plausible):
     (found,) = campaign.read_campaigns([synthetic.write_study(folder, planned, given)])
     return found
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Two studies that share runs; baseline and enhanced, a control, a run missing, one never valid."""
-    folder = tmp_path_factory.mktemp("whole")
-    sweep = runs(mode="default") + runs(mode="default", cores=4, loads=(500,), repetitions=1)
-    missing, failed = sweep[0], sweep[1]
-    place = folder / "raw" / failed.path
-    for number in (1, 2):
-        kept = place.with_name(f"{place.name}.failed-{number}")
-        kept.mkdir(parents=True)
-        (kept / "failure.txt").write_text(f"{REASON}\n")
-
-    def given(run):
-        return None if run in (missing, failed) or run.cores == 4 else options(run)
-
-    modes = [run for mode in ("baseline", "enhanced") for run in runs(mode=mode)]
-    control = runs(sut="kamailio-udp-untraced", loads=LOADS[:2])
-    paths = [
-        synthetic.write_study(folder, sweep, given, "load_sweep"),
-        synthetic.write_study(folder, sweep[:6] + modes, given, "modes"),
-        synthetic.write_study(folder, control, given, "control"),
-    ]
+    paths = synthetic.write_campaign(tmp_path_factory.mktemp("whole"))
     (found,) = campaign.read_campaigns(paths)
     return found
 
@@ -72,7 +27,7 @@ def test_studies_of_a_testbed_are_put_together_and_each_run_is_there_once(whole)
     tally = whole.runs["status"].value_counts()
     assert tally.to_dict() == {"measured": 40, "missing": 1, "invalid": 1, "impossible": 1}
     invalid = whole.runs[whole.runs["status"] == "invalid"].iloc[0]
-    assert (invalid["cps"], invalid["rep"], invalid["reasons"]) == (500, 2, REASON)
+    assert (invalid["cps"], invalid["rep"], invalid["reasons"]) == (500, 2, synthetic.LATE)
     impossible = whole.runs[whole.runs["status"] == "impossible"].iloc[0]
     assert impossible["reasons"] == "it asks for 4 cores, the SPS has 1"
     assert len(whole.attempts) == 2
@@ -107,7 +62,7 @@ def test_capacity_lies_between_the_loads_that_bracket_it(whole):
 
 
 def test_each_sentence_says_what_was_not_measured(tmp_path):
-    found = read(tmp_path, runs(), lambda run: None)
+    found = read(tmp_path, synthetic.repeated(), lambda run: None)
     told = [answer for _, answer in overview.answers(found).pairs]
     counts = told.pop(3)
     assert all(answer.startswith("Not measured: ") for answer in told)
@@ -117,21 +72,22 @@ def test_each_sentence_says_what_was_not_measured(tmp_path):
 
 
 def test_one_load_has_no_capacity(tmp_path):
-    found = read(tmp_path, runs(loads=(500,)))
+    found = read(tmp_path, synthetic.repeated((500,)))
     load, _, wait, *_ = (answer for _, answer in overview.answers(found).pairs)
     assert load.startswith("Not measured: no configuration has runs that count at two loads")
     assert wait.startswith("Not measured")
 
 
 def test_a_probe_without_bpf_is_said(tmp_path):
-    found = read(tmp_path, runs(repetitions=1), lambda run: {"mode": 3})
+    found = read(tmp_path, synthetic.repeated(n=1), lambda run: {"mode": 3})
     cost = overview.answers(found).pairs[-1][1]
     assert "k_sockq (the preload fallback cannot see t_stack; it needs eBPF)" in cost
 
 
 def test_testbeds_stay_apart(tmp_path):
     here, there = (
-        synthetic.write_study(tmp_path, runs(loads=(500,), testbed=name)) for name in ("a", "b")
+        synthetic.write_study(tmp_path, synthetic.repeated((500,), testbed=name))
+        for name in ("a", "b")
     )
     found = campaign.read_campaigns([here, there])
     assert [each.testbed for each in found] == ["a", "b"]
@@ -157,8 +113,7 @@ def test_links_go_by_the_title_of_a_page(tmp_path):
 
 def test_pairs_have_the_same_arrivals(whole):
     paired = campaign.pairs(whole.counted, "pdr", "mode", "baseline", "default")
-    assert {key[-1] for key in paired} == set(LOADS)
+    assert {key[-1] for key in paired} == LOADS
     # of 500 cps one repetition was missing and one never valid
     assert len(paired["kamailio-udp", 1, 8, 500][0]) == 1
-    odd = dataclasses.replace(synthetic.Run(), mode="nobody")
-    assert campaign.pairs(whole.counted, "pdr", "mode", "baseline", odd.mode) == {}
+    assert campaign.pairs(whole.counted, "pdr", "mode", "baseline", "nobody") == {}

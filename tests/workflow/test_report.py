@@ -71,6 +71,13 @@ CAPACITY_TABLES = (
     "table-published-queues",
     "table-settings",
 )
+TESTBED_TABLES = (
+    "table-runs-not-there",
+    "table-reasons",
+    "table-certificates",
+    "table-control-runs",
+    "table-hosts",
+)
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 FLAGS = (
     "--headless=new",
@@ -361,6 +368,24 @@ def test_page_of_published_numbers(tmp_path, browser):
     assert "16 threads, 2600 cps, K_rcv, enhanced: printed 388.73, expected 398.73" in text
     assert "model − tables (cps)" in text
     assert all(f"{name}, SHA-256" in text for name in published.FILES)
+
+
+def test_page_of_a_testbed(tmp_path, browser):
+    summaries = synthetic.write_campaign(tmp_path)
+    noise = tmp_path / "raw" / "synthetic" / "noise.json"
+    noise.write_text(json.dumps(synthetic.noise()))
+    page = tmp_path / "reports" / "testbed-synthetic.html"
+    parameters = {"testbed": "synthetic", "summaries": summaries, "noise": noise}
+    report.render(NOTEBOOKS / "testbed.ipynb", page, parameters)
+    figures = ("figure-coverage", "figure-noise")
+    text = check_page(browser, page, figures, TESTBED_TABLES, "This testbed")
+    assert text.splitlines()[1] == f"Fidelity: {synthetic.FIDELITY}"
+    assert "15 points planned: 13 measured" in text
+    assert "1.100 (1.099 to 1.100), n = 4" in text
+    assert "CPU 1, looked at for 2.0 s every 50 ns: 1 gaps a second" in text
+    links = browser.find_elements("css selector", "a.download")
+    assert len(links) == len(TESTBED_TABLES)
+    assert all(link.get_attribute("href").startswith("data:text/csv") for link in links)
 
 
 def test_index_links_pages_and_answers_in_five_sentences(tmp_path, browser):

@@ -99,13 +99,23 @@ def test_reformatting_a_rule_repeats_no_measurement(project: Path) -> None:
     assert "measure_run" not in planned_jobs(project)
 
 
+def test_a_testbed_is_looked_at_once(project: Path) -> None:
+    assert planned_jobs(project)["measure_noise"] == 1
+    noise = project / "raw" / "local" / "noise.json"
+    noise.parent.mkdir(parents=True)
+    noise.write_text("{}")
+    rule = project / "workflow" / "rules" / "noise.smk"
+    rule.write_text(rule.read_text().replace("priority: 101", "priority:\n        102"))
+    assert "measure_noise" not in planned_jobs(project)
+
+
 def test_only_measured_asks_for_no_measurement(project: Path) -> None:
     run = load_config().runs()[0]
     folder = project / "raw" / run.path
     folder.mkdir(parents=True)
     (folder / "run.json").write_text("{}")
     jobs = planned_jobs(project, "--config", "only_measured=True")
-    assert "measure_run" not in jobs
+    assert not {"measure_run", "measure_noise"} & set(jobs)
     assert jobs["parse_run"] == 1
 
 
@@ -171,6 +181,8 @@ def test_no_op_does_nothing(project: Path) -> None:
     for path in (
         "results/load_sweep/local/summary.nc",
         "reports/load_sweep-local.html",
+        "raw/local/noise.json",
+        "reports/testbed-local.html",
         "reports/published.html",
         "reports/index.html",
         "reports/capacity_model.html",

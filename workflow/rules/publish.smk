@@ -8,7 +8,8 @@ rule publish:
     input:
         pages=PAGES,
         index="reports/index.html",
-        summaries=COMBINED,
+        summaries=[path for paths in COMBINED.values() for path in paths],
+        noise=[path for paths in NOISE.values() for path in paths],
         configuration=sorted(Path("config").rglob("*.*")),
         testbeds=[f"hardware/testbeds/{name}.yaml" for name in TESTBEDS],
         environment=[

@@ -1,0 +1,18 @@
+"""The idle measurement on the embedded testbed."""
+
+from pathlib import Path
+
+from sipsched.noise import measure_noise, read_noise
+from sipsched.testbed import Testbed
+
+
+def test_every_cpu_of_the_sps_is_looked_at(testbed: Testbed, tmp_path: Path) -> None:
+    path = tmp_path / "raw" / "local" / "noise.json"
+    measure_noise(testbed, path, duration_s=0.5)
+    found = read_noise(path)
+    assert found.testbed == "local"
+    assert [cpu.cpu for cpu in found.cpus] == list(testbed.sps.cpus)
+    for cpu in found.cpus:
+        assert 0.5 <= cpu.duration_s < 1
+        assert cpu.gaps_us.size
+    assert list(path.parent.iterdir()) == [path]

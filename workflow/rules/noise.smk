@@ -1,0 +1,13 @@
+# How quiet the testbed is while nothing runs. As with a run: measured once, never removed, never made again.
+rule measure_noise:
+    output:
+        noise=update(f"{RAW}/{{testbed}}/noise.json"),
+    log:
+        "logs/noise/{testbed}.log",
+    priority: 101
+    retries: 2
+    threads: measure_threads
+    resources:
+        testbed=1,
+    script:
+        "../scripts/measure_noise.py"

@@ -1,0 +1,12 @@
+"""Look at the idle CPUs of a testbed's SPS and put what was seen beside its records."""
+
+from pathlib import Path
+
+from sipsched import noise, scripting, testbed
+
+scripting.end_in_order()
+with scripting.one_line_errors(snakemake.log[0]):
+    path = Path(snakemake.output.noise)
+    if not path.exists():
+        bed = testbed.load_testbed(snakemake.wildcards.testbed, Path("hardware/testbeds"))
+        noise.measure_noise(bed, path)

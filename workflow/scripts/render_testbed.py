@@ -1,0 +1,16 @@
+"""Run the notebook of a testbed on all studies that were measured on it."""
+
+from pathlib import Path
+
+from sipsched import report, scripting
+
+with scripting.one_line_errors(snakemake.log[0]):
+    report.render(
+        Path(snakemake.input.notebook),
+        Path(snakemake.output.html),
+        {
+            "testbed": snakemake.wildcards.testbed,
+            "summaries": [Path(path) for path in snakemake.input.summaries],
+            "noise": Path(snakemake.params.noise),
+        },
+    )
