@@ -153,12 +153,14 @@ class Study:
 
     Attributes
     ----------
+    notebook
+        What makes the study's own page; None if it has none.
     points
         (cores, threads, cps) to measure of all combinations; empty: all of them.
     """
 
     name: str
-    notebook: str
+    notebook: str | None
     suts: tuple[str, ...]
     modes: tuple[str, ...]
     cores: tuple[int, ...]
@@ -343,7 +345,7 @@ def parse_config(document: Mapping[str, Any]) -> Config:
                 )
         studies[name] = Study(
             name=name,
-            notebook=body["notebook"],
+            notebook=body.get("notebook"),
             repetitions=body["repetitions"],
             cps=cps,
             points=points,

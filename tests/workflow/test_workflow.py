@@ -1,6 +1,7 @@
 """The workflow itself: what it would do, in which order, and what it refuses."""
 
 import itertools
+import json
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import synthetic
 import yaml
 
 from sipsched import published
-from sipsched.config import PROJECT_ROOT, load_config
+from sipsched.config import PROJECT_ROOT, crossing_path, load_config
 
 WAIVED_LINTS = {
     # one environment for the whole workflow: requirements.lock, environment.yml
@@ -27,11 +28,12 @@ STUDIES = sorted((PROJECT_ROOT / "config" / "studies").glob("*.yaml"))
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A copy of the tree without anything generated; the library stays the installed one."""
+    """A copy of the tree without anything generated, and one study; the library stays the installed one."""
     for name in ("Snakefile", "config", "hardware", "workflow", "profiles", "notebooks"):
         source = PROJECT_ROOT / name
         copy = shutil.copytree if source.is_dir() else shutil.copy
         copy(source, tmp_path / name)
+    change_config(tmp_path, lambda document: document.update(only=["load_sweep"]))
     return tmp_path
 
 
@@ -72,7 +74,7 @@ def pretend_measured(project: Path) -> None:
 
 
 def test_one_job_a_run(project: Path) -> None:
-    runs = len(load_config().runs())
+    runs = len(load_config(project / "config" / "config.yaml").runs())
     jobs = planned_jobs(project)
     assert jobs["measure_run"] == jobs["parse_run"] == jobs["summarise_run"] == runs
 
@@ -110,7 +112,7 @@ def test_a_testbed_is_looked_at_once(project: Path) -> None:
 
 
 def test_only_measured_asks_for_no_measurement(project: Path) -> None:
-    run = load_config().runs()[0]
+    run = load_config(project / "config" / "config.yaml").runs()[0]
     folder = project / "raw" / run.path
     folder.mkdir(parents=True)
     (folder / "run.json").write_text("{}")
@@ -173,7 +175,7 @@ def test_lint_has_nothing_new_to_say(project: Path) -> None:
 
 def test_no_op_does_nothing(project: Path) -> None:
     pretend_measured(project)
-    for run in load_config().runs():
+    for run in load_config(project / "config" / "config.yaml").runs():
         for name in ("messages.nc", "summary.nc"):
             path = project / "results" / "runs" / run.path / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -211,7 +213,7 @@ def test_a_document_is_made_again_when_a_file_of_it_changes(project: Path) -> No
 
 def test_a_page_of_several_studies_waits_for_their_summaries(project: Path) -> None:
     pretend_measured(project)
-    runs = len(load_config().runs())
+    runs = len(load_config(project / "config" / "config.yaml").runs())
     jobs = planned_jobs(project, "--", "reports/capacity_model.html")
     assert jobs["render_document"] == jobs["combine_summaries"] == 1
     assert jobs["summarise_run"] == runs
@@ -227,6 +229,26 @@ def test_a_page_of_several_studies_is_made_without_a_measurement(project: Path) 
     text = (project / "reports" / "capacity_model.html").read_text()
     assert "load_sweep/local/summary.nc: no run measured, left out." in text
     assert "single_core" not in text.partition("The code that made this page")[0]
+
+
+def test_loads_around_a_crossing_are_planned_once_it_is_found(project: Path) -> None:
+    change_config(project, lambda d: d.update(only=["single_core"]))
+    study = load_config().studies["single_core"]
+    jobs = planned_jobs(project)
+    assert jobs["find_crossing"] == 1
+    assert "measure_run" not in jobs
+    (point,) = study.searches("local")
+    path = project / "raw" / crossing_path(point)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"lower_cps": 1900, "upper_cps": 2000}))
+    jobs = planned_jobs(project)
+    assert "find_crossing" not in jobs
+    runs = study.runs("local", {point: (1900, 2000)})
+    assert {run.cps for run in runs} == {1600, 1800, 2000}
+    assert jobs["measure_run"] == jobs["summarise_run"] == len(runs)
+    # without a search and without its record there is nothing to plan, and the page says so
+    path.unlink()
+    assert "measure_run" not in planned_jobs(project, "--config", "only_measured=True")
 
 
 def test_the_published_document_names_every_file_that_it_reads() -> None:

@@ -30,10 +30,28 @@ MEASURE_THREADS = {
     for name, bed in TESTBEDS.items()
 }
 REPORTS = [
-    f"reports/{study}-{name}.html" for study in CAMPAIGN.studies for name in TESTBEDS
+    f"reports/{study.name}-{name}.html"
+    for study in CAMPAIGN.studies.values()
+    if study.notebook
+    for name in TESTBEDS
 ]
 ORDER = {}
 DOCUMENTS = [f"reports/{name}.html" for name in CAMPAIGN.documents]
+
+COMBINED = {
+    name: [f"results/{study}/{name}/summary.nc" for study in CAMPAIGN.studies]
+    for name in TESTBEDS
+}
+NOISE = {
+    name: [] if CAMPAIGN.only_measured and not path.exists() else [path]
+    for name in TESTBEDS
+    for path in [RAW / name / "noise.json"]
+}
+PAGES = [
+    *REPORTS,
+    *(f"reports/testbed-{name}.html" for name in TESTBEDS),
+    *DOCUMENTS,
+]
 
 
 wildcard_constraints:
@@ -107,3 +125,11 @@ def document_summaries(wildcards):
         for name in TESTBEDS
     ]
     return [f"results/{study}/{name}/summary.nc" for study, name in pairs]
+
+
+def testbed_summaries(wildcards):
+    return COMBINED[wildcards.testbed]
+
+
+def testbed_noise(wildcards):
+    return NOISE[wildcards.testbed]
