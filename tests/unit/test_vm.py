@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import itertools
+import os
 import re
 import struct
 from pathlib import Path
@@ -162,6 +163,34 @@ def test_a_failed_build_says_its_last_line_and_leaves_nothing(
     with pytest.raises(StableError, match=r"image build failed: sh: E: no space left; its log is"):
         guest_image.ensure_image("6.1", lambda line: None, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["build.lock", "build.log"]
+
+
+def test_nothing_is_removed_through_a_mount(tmp_path: Path, monkeypatch: Any) -> None:
+    partial = tmp_path / "6.1-abc.partial"
+    (partial / "root" / "proc").mkdir(parents=True)
+    (partial / "root" / "proc" / "kept").touch()
+    mounted = f"36 25 0:4 / {partial}/root/proc rw - proc proc rw\n"
+    real = Path.read_text
+
+    def with_mount(path: Path, *args: Any, **options: Any) -> str:
+        return mounted if path.name == "mountinfo" else real(path, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", with_mount)
+        with pytest.raises(StableError, match=r"root/proc is still mounted.*unmount that"):
+            guest_image._discard(partial)
+    assert (partial / "root" / "proc" / "kept").exists()
+    guest_image._discard(partial)
+    assert not partial.exists()
+
+
+def test_old_images_go_and_builds_in_progress_stay(tmp_path: Path) -> None:
+    for number, name in enumerate(["6.1-1", "6.1-2", "6.1-3", "6.1-4", "6.1-5.partial", "5.10-1"]):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (number, number))
+    guest_image._forget_old(guest_image.GuestImage(tmp_path / "6.1-4"), tmp_path)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"6.1-2", "6.1-3", "6.1-4", "6.1-5.partial", "5.10-1"}
 
 
 def test_a_guest_without_the_cpus_that_the_file_gives_the_sps(tmp_path: Path) -> None:

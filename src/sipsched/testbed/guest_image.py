@@ -201,14 +201,32 @@ def _build_lock(folder: Path) -> Iterator[None]:
 def _build(kernel: str, image: GuestImage, folder: Path) -> None:
     """Make the image beside its place; it appears whole or not at all."""
     partial = image.folder.with_name(f"{image.folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    _discard(partial)
     partial.mkdir()
     builder = _Builder(partial, folder / BUILD_LOG)
     try:
         builder.build(kernel)
         partial.rename(image.folder)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        _discard(partial)
+
+
+def _discard(partial: Path) -> None:
+    """Remove what a build left, but nothing that is mounted in it: that would be this machine's own files.
+
+    Raises
+    ------
+    StableError
+        Something is mounted there.
+    """
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    inside = [place for place in (line.split()[4] for line in mounts) if f"{partial}/" in place]
+    if inside:
+        raise StableError(
+            f"image build failed: {inside[0]} is still mounted, by a build that goes on or was killed; "
+            f"end it or unmount that, then try again"
+        )
+    shutil.rmtree(partial, ignore_errors=True)
 
 
 def _forget_old(image: GuestImage, folder: Path) -> None:
@@ -216,7 +234,9 @@ def _forget_old(image: GuestImage, folder: Path) -> None:
     others = [
         path
         for path in folder.glob(f"{label}-*")
-        if path != image.folder and path.name.rpartition("-")[0] == label
+        if path != image.folder
+        and path.name.rpartition("-")[0] == label
+        and path.suffix != ".partial"
     ]
     others.sort(key=lambda path: path.stat().st_mtime)
     for path in others[: max(0, len(others) - KEEP_IMAGES + 1)]:
@@ -281,6 +301,8 @@ class _Builder:
         excluded = ("man", "locale", "doc", "info")
         self._run(
             [
+                # its mounts of /proc, /sys and /dev are then nobody else's, and go with it when it is killed
+                *("unshare", "--mount"),
                 *("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase"),
                 f"--include={','.join(_packages())}",
                 *('--aptopt=Apt::Install-Recommends "false"', '--aptopt=Acquire::Languages "none"'),
