@@ -55,6 +55,8 @@ SERVICE = (
     "its own: it is the mean K_sockq of messages that came when every earlier one had left the SPS."
 )
 COMPARED = ("pdr", "k_rcv")
+LARGEST_TOLD = 9999
+"""Percent; the interval of a ratio over two pairs may reach to 1e30."""
 
 Values = npt.NDArray[np.float64]
 
@@ -507,15 +509,16 @@ def relative(values: Sequence[float] | Values, printed: float) -> Interval:
 
 
 def signed(value: float) -> str:
-    """Write a number with its sign, and a real minus."""
-    if np.isinf(value):
-        return "+∞" if value > 0 else "−∞"
-    return f"{'−' if value < 0 else '+' if value > 0 else ''}{number(abs(value))}"
+    """Write a number with its sign; what is too large to mean anything as a bound."""
+    if abs(value) > LARGEST_TOLD:
+        bound = number(LARGEST_TOLD)
+        return f"below −{bound}" if value < 0 else f"above +{bound}"
+    return f"+{number(value)}" if value > 0 else number(value)
 
 
 def plain(value: float) -> str:
-    """Write a number with a real minus where it has one."""
-    return signed(value).removeprefix("+")
+    """Write a number as `signed` does, without its plus."""
+    return signed(value).replace("+", "")
 
 
 def told(interval: Interval, n: int | None = None, say: Any = number) -> str:

@@ -24,6 +24,7 @@ from sipsched.comparison import (
     identity,
     loads_met,
     places,
+    plain,
     plural,
     printed_comparison,
     printed_loads,
@@ -248,13 +249,15 @@ def percent_lower(case: Case, found: Family) -> Figure:
             lower = sum(each.estimate > 0 for each in percents)
             seen.append(
                 f"{title} is lower under {case.label(case.other)} at {lower} of {len(percents)} "
-                f"places; the interval leaves 0 out at {sure}."
+                f"places; the interval leaves 0 out at {sure} of the "
+                f"{sum(each.known for each in percents)} that have one."
             )
     first, second = (case.label(mode) for mode in (case.reference, case.other))
     caption = (
         f"By how many percent PDR and K_rcv are lower under {second} than under {first}, at the "
         f"first load with PDR > {case.share} under the latter. Filled: this testbed; open: published, "
-        f"without interval, each at the papers' own load. {found}"
+        f"without interval, each at the papers' own load. Cut off at "
+        f"{plain(DRAWN_FROM_PERCENT)} %. {found}"
     )
     cores_met = [cores for _, cores in systems(case.summary)]
     return _figure(case, "figure-lower", "Lower by percent", svg, caption, seen, cores_met)
@@ -376,7 +379,7 @@ def _dots(
     ]
     caption = (
         f"{what} {sut}, {plural(cores, 'core')}, at the compared load of each number of threads. "
-        "Small: runs; large: their mean with its 95 % t interval. Log scale."
+        "Small: runs; large: their mean with its 95 % t interval, cut off at the axis. Log scale."
     )
     return _figure(case, identity(names[0], sut, cores), names[1], svg, caption, seen)
 

@@ -30,7 +30,8 @@ Values = npt.NDArray[np.float64]
 
 def number(value: float) -> str:
     """Write a number with three significant digits, whole from 100 up."""
-    return f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 100 else f"{value:.3g}"
+    text = f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 100 else f"{value:.3g}"
+    return text.replace("-", "−")
 
 
 @dataclass(frozen=True)

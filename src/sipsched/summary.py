@@ -216,6 +216,7 @@ def _alone(ds: xr.Dataset) -> dict[str, float]:
     """Average K_sockq over the messages that came when every earlier one had left the SPS."""
     intervals = (k_rcv(ds), nanoseconds(ds, "t_sip"), nanoseconds(ds, "k_snd"))
     arrived = ds["t_arr"].to_numpy()
+    # ASSUME a message that finds the SPS empty waits for the kernel alone, not for a worker
     left = arrived + sum(
         (np.nan_to_num(interval) for interval in intervals), np.zeros(len(arrived))
     )

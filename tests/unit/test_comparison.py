@@ -228,3 +228,11 @@ def test_invalid_runs_are_named():
     assert (
         comparison.why_not_measured(ds, Place("kamailio-udp", 1, 4), "enhanced") == "not measured"
     )
+
+
+def test_numbers_without_meaning_are_told_as_bounds():
+    assert comparison.signed(-3e31) == "below −9\u202f999"
+    assert comparison.plain(np.inf) == "above 9\u202f999"
+    assert comparison.plain(12.3) == "12.3"
+    assert comparison.signed(-12.3) == "−12.3"
+    assert comparison.signed(0) == "0"
