@@ -36,6 +36,25 @@ SUMMARIES = {
 REPORTS = [f"reports/{study}-{name}.html" for study, name in SUMMARIES]
 DOCUMENTS = [f"reports/{name}.html" for name in CAMPAIGN.documents]
 
+COMBINED = {
+    name: [
+        f"results/{study}/{testbed}/summary.nc"
+        for study, testbed in SUMMARIES
+        if testbed == name
+    ]
+    for name in TESTBEDS
+}
+NOISE = {
+    name: [] if CAMPAIGN.only_measured and not path.exists() else [path]
+    for name in TESTBEDS
+    for path in [RAW / name / "noise.json"]
+}
+PAGES = [
+    *REPORTS,
+    *(f"reports/testbed-{name}.html" for name in TESTBEDS),
+    *DOCUMENTS,
+]
+
 
 wildcard_constraints:
     testbed=r"[A-Za-z0-9_-]+",
@@ -67,3 +86,11 @@ def document_notebook(wildcards):
 
 def document_files(wildcards):
     return CAMPAIGN.documents[wildcards.document].files
+
+
+def testbed_summaries(wildcards):
+    return COMBINED[wildcards.testbed]
+
+
+def testbed_noise(wildcards):
+    return NOISE[wildcards.testbed]
