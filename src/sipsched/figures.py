@@ -777,8 +777,10 @@ def _replicates(summary: xr.Dataset) -> str:
     return f"Points: runs ({n} a point); line: their mean; {bars}."
 
 
-def legend(canvas: Canvas, grid: npt.NDArray[Any], unit: str = "") -> None:
-    """Put one legend above all panels: each label once, with its unit."""
+def legend(
+    canvas: Canvas, grid: npt.NDArray[Any], unit: str = "", marker_scale: float = 1.0
+) -> None:
+    """Put one legend above all panels: each label once, with its unit; small markers larger."""
     entries: dict[str, Any] = {}
     for axis in grid.ravel():
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -790,6 +792,7 @@ def legend(canvas: Canvas, grid: npt.NDArray[Any], unit: str = "") -> None:
             loc="outside upper left",
             ncols=6,
             columnspacing=1.2,
+            markerscale=marker_scale,
         )
 
 
