@@ -4,6 +4,10 @@
 class SipschedError(Exception):
     """Root of all errors that this package raises on purpose."""
 
+    def _render_traceback_(self) -> list[str]:
+        """Show a notebook's reader what to do, in one line, in the place of a traceback."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class StableError(SipschedError):
     """Wrong configuration or a missing feature: trying again changes nothing."""

@@ -787,8 +787,14 @@ def _replicates(summary: xr.Dataset) -> str:
     return f"Points: runs ({n} a point); line: their mean; {bars}."
 
 
-def legend(canvas: Canvas, grid: npt.NDArray[Any], unit: str = "", columns: int = 6) -> None:
-    """Put one legend above all panels: each label once, with its unit."""
+def legend(
+    canvas: Canvas,
+    grid: npt.NDArray[Any],
+    unit: str = "",
+    columns: int = 6,
+    marker_scale: float = 1.0,
+) -> None:
+    """Put one legend above all panels: each label once, with its unit; small markers larger."""
     entries: dict[str, Any] = {}
     for axis in grid.ravel():
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -800,6 +806,7 @@ def legend(canvas: Canvas, grid: npt.NDArray[Any], unit: str = "", columns: int 
             loc="outside upper left",
             ncols=columns,
             columnspacing=1.2,
+            markerscale=marker_scale,
         )
 
 

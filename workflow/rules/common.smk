@@ -53,6 +53,25 @@ PAGES = [
     *DOCUMENTS,
 ]
 
+COMBINED = {
+    name: [
+        f"results/{study}/{testbed}/summary.nc"
+        for study, testbed in SUMMARIES
+        if testbed == name
+    ]
+    for name in TESTBEDS
+}
+NOISE = {
+    name: [] if CAMPAIGN.only_measured and not path.exists() else [path]
+    for name in TESTBEDS
+    for path in [RAW / name / "noise.json"]
+}
+PAGES = [
+    *REPORTS,
+    *(f"reports/testbed-{name}.html" for name in TESTBEDS),
+    *DOCUMENTS,
+]
+
 
 wildcard_constraints:
     testbed=r"[A-Za-z0-9_-]+",
