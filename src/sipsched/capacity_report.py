@@ -539,7 +539,7 @@ def published_queues(evidence: Evidence) -> Table:
     rows = []
     for system, option, found in _published_services(evidence):
         if option in system.best:
-            cells = [f"{cps:,.0f}".replace(",", "\u2009") for _, cps in found]
+            cells = [f"{cps:,.0f}".replace(",", "\u202f") for _, cps in found]
             errors = [_percent(100 * (cps / level(option).estimate - 1)) for _, cps in found]
             rows.append(
                 (
@@ -861,7 +861,7 @@ def _empty(axis: Axes, text: str) -> None:
 
 
 def _plain(value: float, _: object = None) -> str:
-    return f"{value:,.0f}".replace(",", "\u2009") if abs(value) >= 1 or value == 0 else f"{value:g}"
+    return f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 1 or value == 0 else f"{value:g}"
 
 
 def _cps(value: float) -> str:

@@ -114,11 +114,11 @@ def test_page_of_published_data_alone(alone):
     )
     (found,) = report.answer(alone, 5200, 8)
     assert (found.choice.mode, found.choice.cores, found.choice.threads) == ("enhanced", 4, 6)
-    assert "published: carries 5\u2009400 cps" in report.answer_words(alone, 5200, 8).lines[0]
+    assert "published: carries 5\u202f400 cps" in report.answer_words(alone, 5200, 8).lines[0]
     assert "not measured" in report.answer_words(alone, 5200, 8).lines[-1]
     # One core with 2 threads, enhanced: the queue of one server and 200 places
     (row,) = [r for r in report.published_queues(alone).rows if r[:3] == ("enhanced", "1", "2")]
-    assert row[3:5] == ("77.2", "2\u2009400")
+    assert row[3:5] == ("77.2", "2\u202f400")
     assert row[6].startswith(f"{capacity.queue_capacity_cps(77.21, 1, 201):,.0f}"[0])
 
 
