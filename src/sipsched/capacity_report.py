@@ -60,6 +60,7 @@ from sipsched.figures import (
 from sipsched.statistics import Interval, mean_intervals, number
 from sipsched.tables import Heading
 
+# ASSUME the papers' receive buffer holds 50 to 1000 messages.
 PLACES_ASSUMED = 200
 """Messages that the papers' receive buffer holds; their tables do not print it."""
 PLACES_RANGE = (50, 1000)
@@ -134,11 +135,11 @@ def rule(evidence: Evidence) -> Table:
             model, there = said[RULE_OF_ONE], best.get(cores)
             cells = [_text(said[name]) for name in (RULE_OF_ONE, LINEAR, BORROWED)]
             if system.published:
-                cells[1:] = ["", ""]
+                cells[2] = "this is it"
             threads = str(evidence.threads(cores))
             place = (system.name, str(cores), str(evidence.processors[cores]), threads)
             if there is None:
-                rest = (_basis(system, cores), "", NOT_MEASURED, "")
+                rest = (_basis(system, cores), NOT_MEASURED, NOT_MEASURED, "no check")
             else:
                 rest = (
                     *("published" if system.published else MEASURED, str(there.threads)),
@@ -312,8 +313,8 @@ def laws(evidence: Evidence) -> Table:
         chosen = choose(system.models)
         for model in system.models:
             if model.predict is None:
-                why = f"not fitted: {model.why}"
-                rows.append((system.name, model.name, str(model.points), "", "", why))
+                cells = ("not fitted", "not fitted", model.why)
+                rows.append((system.name, model.name, str(model.points), *cells))
                 continue
             said = _parameters(model)
             error = (
@@ -352,7 +353,7 @@ def left_out(evidence: Evidence) -> Table:
         for count in cores:
             row = said.get(count)
             if row is None:
-                cells.append("")
+                cells.append("no point")
             elif np.isnan(row.predicted_cps):
                 cells.append(f"too few others to predict {_cps(row.measured_cps)}")
             else:
@@ -538,7 +539,7 @@ def published_queues(evidence: Evidence) -> Table:
     rows = []
     for system, option, found in _published_services(evidence):
         if option in system.best:
-            cells = [f"{cps:,.0f}".replace(",", "\u2009") for _, cps in found]
+            cells = [f"{cps:,.0f}".replace(",", "\u202f") for _, cps in found]
             errors = [_percent(100 * (cps / level(option).estimate - 1)) for _, cps in found]
             rows.append(
                 (
@@ -860,7 +861,7 @@ def _empty(axis: Axes, text: str) -> None:
 
 
 def _plain(value: float, _: object = None) -> str:
-    return f"{value:,.0f}".replace(",", "\u2009") if abs(value) >= 1 or value == 0 else f"{value:g}"
+    return f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 1 or value == 0 else f"{value:g}"
 
 
 def _cps(value: float) -> str:

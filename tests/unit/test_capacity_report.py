@@ -156,7 +156,9 @@ def test_one_core_is_carried_to_several_with_a_warning(one_core):
     assert evidence.predictor(default, one_core)[0] == evidence.LEAST
     rows = [row for row in report.rule(one_core).rows if row[0] == default.name]
     assert [row[1:4] for row in rows] == [("2", "1", "4"), ("4", "1", "6"), ("6", "2", "6")]
-    assert all(row[7:] == ("beyond the data", "", "not measured", "") for row in rows)
+    assert all(
+        row[7:] == ("beyond the data", "not measured", "not measured", "no check") for row in rows
+    )
     assert all("n = 40" in row[4] for row in rows)
     assert [model.why for model in default.models][1:] == [
         "expected capacities of at least 3 different numbers of cores, found 1",

@@ -427,8 +427,8 @@ def test_capacity_page_of_published_numbers_alone(tmp_path, browser, summaries):
     assert text.splitlines()[1].startswith("Fidelity: nothing measured here; published numbers")
     named = "nowhere/local/summary.nc: not there, left out."
     assert (named in text) == (summaries is not None)
-    assert "5\u2009000 cps: papers' OpenSIPS, enhanced, 4 cores, 4 threads, published" in text
-    assert "off by −9.1\u00a0% to +11\u00a0% over 3 numbers of cores" in text
+    assert "5\u202f000 cps: papers' OpenSIPS, enhanced, 4 cores, 4 threads, published" in text
+    assert "off by −9.1 % to +11 % over 3 numbers of cores" in text
     assert "This testbed: not measured, no answer of its own." in text
     assert "nothing measured: no service times" in text
 

@@ -186,8 +186,8 @@ def test_no_op_does_nothing(project: Path) -> None:
         "raw/local/noise.json",
         "reports/testbed-local.html",
         "reports/published.html",
-        "reports/index.html",
         "reports/capacity_model.html",
+        "reports/index.html",
     ):
         (project / path).parent.mkdir(parents=True, exist_ok=True)
         (project / path).touch()
