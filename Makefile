@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 UV_VERSION := 0.13.8
 PYTHON ?= python3
 BIN := .venv/bin
-RECORDS ?= raw
+CAMPAIGN ?=
 
 .PHONY: reproduce reports publish test bench lint format lock
 
@@ -18,13 +18,12 @@ reproduce: .venv/ready
 
 # what is recorded in the repository, without root: nothing is measured
 reports: .venv/ready
-	@test -d recorded/raw || { echo "error: no folder recorded/raw in this clone; make reproduce measures instead" >&2; exit 1; }
-	$(BIN)/snakemake --config only_measured=True records=recorded/raw
+	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml recorded/config.yaml
 	printf 'Open: %s\n' "$$PWD"/reports/index.html
 
-# RECORDS=recorded/raw publishes what comes with the repository
+# CAMPAIGN=recorded/config.yaml publishes what comes with the repository
 publish: .venv/ready
-	@$(BIN)/snakemake publish --config only_measured=True records=$(RECORDS)
+	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml $(CAMPAIGN) -- publish
 	ls -t "$$PWD"/publish/*.zip | head -n 1
 
 test: .venv/ready

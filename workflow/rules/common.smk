@@ -37,28 +37,8 @@ REPORTS = [
 ]
 ORDER = {}
 DOCUMENTS = [f"reports/{name}.html" for name in CAMPAIGN.documents]
-
 COMBINED = {
     name: [f"results/{study}/{name}/summary.nc" for study in CAMPAIGN.studies]
-    for name in TESTBEDS
-}
-NOISE = {
-    name: [] if CAMPAIGN.only_measured and not path.exists() else [path]
-    for name in TESTBEDS
-    for path in [RAW / name / "noise.json"]
-}
-PAGES = [
-    *REPORTS,
-    *(f"reports/testbed-{name}.html" for name in TESTBEDS),
-    *DOCUMENTS,
-]
-
-COMBINED = {
-    name: [
-        f"results/{study}/{testbed}/summary.nc"
-        for study, testbed in SUMMARIES
-        if testbed == name
-    ]
     for name in TESTBEDS
 }
 NOISE = {
