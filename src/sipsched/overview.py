@@ -46,6 +46,7 @@ class Answers:
     """Questions and their answers in a sentence each; Jupyter shows them by themselves."""
 
     identity: str
+    heading: str
     pairs: tuple[tuple[str, str], ...]
 
     def _repr_html_(self) -> str:
@@ -53,7 +54,8 @@ class Answers:
             f"<dt>{html.escape(question)}</dt><dd>{html.escape(answer)}</dd>"
             for question, answer in self.pairs
         )
-        return f'<dl class="answers" id="{self.identity}">{items}</dl>'
+        heading = f"<h3>{html.escape(self.heading)}</h3>"
+        return f'{heading}<dl class="answers" id="{html.escape(self.identity)}">{items}</dl>'
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Headings:
             f'<p class="fidelity"><strong>Fidelity:</strong> {html.escape(campaign.fidelity)}</p>'
             f'<p class="testbed">Testbed {html.escape(campaign.testbed)}, kind '
             f"{html.escape(campaign.kind)}, kernel {html.escape(campaign.kernels)}. "
-            f"{html.escape(campaign.description)}. {html.escape(when(campaign))}</p>"
+            f"{html.escape(campaign.description.rstrip('.'))}. {html.escape(when(campaign))}</p>"
             for campaign in self.campaigns
         )
 
@@ -145,6 +147,7 @@ def answers(campaign: Campaign, limit: float = PDR_LIMIT) -> Answers:
     best = best_configuration(campaign, limit)
     return Answers(
         f"answers-{campaign.testbed}",
+        f"Testbed {campaign.testbed}, kind {campaign.kind}",
         (
             ("How much load does the proxy carry?", carried(campaign, best, limit)),
             ("What do the scheduler's settings change?", modes(campaign, limit)),

@@ -178,6 +178,12 @@ def check_page(browser, page, figures=FIGURES, tables=TABLES, title="Load sweep"
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    # On paper nothing scrolls: A4 less its margins is 186 mm, 703 px wide.
+    metrics = {"width": 703, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 703
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     return browser.find_element("tag name", "main").text
 
@@ -405,6 +411,7 @@ def test_index_links_pages_and_answers_in_five_sentences(tmp_path, browser):
     assert text.splitlines()[1] == f"Fidelity: {synthetic.FIDELITY}"
     for testbed, unknown in (("synthetic", 2), ("elsewhere", 4)):
         sentences = browser.find_elements("css selector", f"#answers-{testbed} dd")
+        assert f"Testbed {testbed}, kind simulated" in text
         assert len(sentences) == 5
         assert sum(each.text.startswith("Not measured") for each in sentences) == unknown
     assert "kernel 0.0.0-synthetic" in text
