@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -124,9 +123,7 @@ def search_crossing(point: Run, config: Config, testbed: Testbed, raw: Path) -> 
     # nothing of a run is kept: the proxy's log would be the record of many loads
     with tempfile.TemporaryDirectory(prefix="sipsched-search-") as scratch:
         record = UnfinishedRecord.begin(Path(scratch), point)
-        run = _Acquisition(
-            point, config.sut(point.sut), replace(config, probe="off"), testbed, record
-        )
+        run = _Acquisition(point, config.sut(point.sut), config, testbed, record)
         document = run.search(config)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
@@ -265,9 +262,9 @@ class _Acquisition:
                 tuned(
                     hosts.sps, self.testbed, self.mode, self.run.cores, self.run.threads
                 ) as state,
-                self._servers(hosts, state) as (server, *_),
+                self._servers(hosts, state) as (server, _, probe),
             ):
-                trials = _Trials(self, hosts, server)
+                trials = _Trials(self, hosts, server, probe)
                 found = find_crossing(trials.offer, config.pdr_limit, config.search)
                 kernel = self._describe(hosts.sps)["kernel"]
         return {
@@ -480,10 +477,11 @@ class _Acquisition:
 class _Trials:
     """Short loads, one after the other, on servers that stay up."""
 
-    def __init__(self, run: _Acquisition, hosts: Hosts, server: Process) -> None:
+    def __init__(self, run: _Acquisition, hosts: Hosts, server: Process, probe: Probe) -> None:
         self._run = run
         self._hosts = hosts
         self._server = server
+        self._probe = probe
         self._count = 0
 
     def offer(self, cps: int, duration_s: float) -> Trial:
@@ -491,6 +489,8 @@ class _Trials:
         run, hosts = self._run, self._hosts
         self._count += 1
         calls = max(1, round(cps * duration_s))
+        # it costs what it costs a run; what it writes is not kept
+        self._probe.begin()
         before = self._udp()
         run.generator.offer(hosts, run.load, "trial", calls, cps, run.seed + 2 * self._count)
         # open calls would be answered, again and again, into the next trial

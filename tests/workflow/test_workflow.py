@@ -313,7 +313,11 @@ def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
     with zipfile.ZipFile(archive) as bundle:
         held = set(bundle.namelist())
     assert {f"reports/{page}" for page in load_pages(project)} <= held
-    assert {"results/load_sweep/local/summary.nc", "config/config.yaml", "SHA256SUMS"} <= held
+    assert {
+        "results/recorded/raw/load_sweep/local/summary.nc",
+        "config/config.yaml",
+        "SHA256SUMS",
+    } <= held
     assert {"hardware/testbeds/local.yaml", "requirements.lock"} <= held
 
     record_campaign(project, "raw", 500)

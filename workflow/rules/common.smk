@@ -15,6 +15,8 @@ with scripting.one_line_errors():
         for name in CAMPAIGN.testbeds
     }
     RAW = CAMPAIGN.records
+    # what comes of other records is kept apart: Snakemake would take the one for the other
+    RESULTS = "results" if RAW == Path("raw") else f"results/{RAW}"
     SEARCHES = CAMPAIGN.searches()
     PLANNED = [*SEARCHES, *CAMPAIGN.runs(record.read_crossings(RAW, SEARCHES))]
     for bed in TESTBEDS.values():
@@ -38,7 +40,7 @@ REPORTS = [
 ORDER = {}
 DOCUMENTS = [f"reports/{name}.html" for name in CAMPAIGN.documents]
 COMBINED = {
-    name: [f"results/{study}/{name}/summary.nc" for study in CAMPAIGN.studies]
+    name: [f"{RESULTS}/{study}/{name}/summary.nc" for study in CAMPAIGN.studies]
     for name in TESTBEDS
 }
 NOISE = {
@@ -80,24 +82,32 @@ def measure_order(wildcards):
     return ORDER.get(run, 0)
 
 
-def study_crossings(wildcards):
+def searched_points(wildcards):
     """The searches that a study's loads depend on."""
     points = CAMPAIGN.studies[wildcards.study].searches(wildcards.testbed)
-    if CAMPAIGN.only_measured:
-        return [
-            point for point in points if (RAW / settings.crossing_path(point)).is_file()
-        ]
-    for point in points:
-        names = {name: str(value) for name, value in vars(point).items()}
-        checkpoints.find_crossing.get(**names)
-    return points
+    return [
+        point
+        for point in points
+        if not CAMPAIGN.only_measured or (RAW / settings.crossing_path(point)).is_file()
+    ]
+
+
+def study_crossings(wildcards):
+    return [
+        str(RAW / settings.crossing_path(point)) for point in searched_points(wildcards)
+    ]
 
 
 def study_summaries(wildcards):
     study = CAMPAIGN.studies[wildcards.study]
-    crossings = record.read_crossings(RAW, study_crossings(wildcards))
+    points = searched_points(wildcards)
+    if not CAMPAIGN.only_measured:
+        for point in points:
+            names = {name: str(value) for name, value in vars(point).items()}
+            checkpoints.find_crossing.get(**names)
+    crossings = record.read_crossings(RAW, points)
     return [
-        f"results/runs/{run.path}/summary.nc"
+        f"{RESULTS}/runs/{run.path}/summary.nc"
         for run in study.runs(wildcards.testbed, crossings)
         if not CAMPAIGN.only_measured or record.is_recorded(RAW, run)
     ]
@@ -123,7 +133,7 @@ def document_summaries(wildcards):
         if study in CAMPAIGN.studies
         for name in TESTBEDS
     ]
-    return [f"results/{study}/{name}/summary.nc" for study, name in pairs]
+    return [f"{RESULTS}/{study}/{name}/summary.nc" for study, name in pairs]
 
 
 def testbed_summaries(wildcards):

@@ -2,7 +2,7 @@ rule parse_run:
     input:
         run=f"{RAW}/{settings.RUN_PATTERN}/run.json",
     output:
-        messages=f"results/runs/{settings.RUN_PATTERN}/messages.nc",
+        messages=f"{RESULTS}/runs/{settings.RUN_PATTERN}/messages.nc",
     log:
         f"logs/parse/{settings.RUN_PATTERN}.log",
     params:
@@ -14,9 +14,9 @@ rule parse_run:
 rule summarise_run:
     input:
         run=f"{RAW}/{settings.RUN_PATTERN}/run.json",
-        messages=f"results/runs/{settings.RUN_PATTERN}/messages.nc",
+        messages=f"{RESULTS}/runs/{settings.RUN_PATTERN}/messages.nc",
     output:
-        summary=f"results/runs/{settings.RUN_PATTERN}/summary.nc",
+        summary=f"{RESULTS}/runs/{settings.RUN_PATTERN}/summary.nc",
     log:
         f"logs/summarise/{settings.RUN_PATTERN}.log",
     params:
@@ -27,9 +27,10 @@ rule summarise_run:
 
 rule combine_summaries:
     input:
+        crossings=study_crossings,
         summaries=study_summaries,
     output:
-        summary="results/{study}/{testbed}/summary.nc",
+        summary=f"{RESULTS}/{{study}}/{{testbed}}/summary.nc",
     log:
         "logs/combine/{study}-{testbed}.log",
     params:

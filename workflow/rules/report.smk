@@ -1,11 +1,13 @@
 rule render_report:
     input:
         notebook=study_notebook,
-        summary="results/{study}/{testbed}/summary.nc",
+        summary=f"{RESULTS}/{{study}}/{{testbed}}/summary.nc",
     output:
         html="reports/{study}-{testbed}.html",
     log:
         "logs/report/{study}-{testbed}.log",
+    params:
+        messages_root=f"{RESULTS}/runs",
     script:
         "../scripts/render_report.py"
 

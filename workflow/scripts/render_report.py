@@ -11,6 +11,6 @@ with scripting.one_line_errors(snakemake.log[0]):
         {
             "study": snakemake.wildcards.study,
             "summary": Path(snakemake.input.summary),
-            "messages_root": Path("results/runs"),
+            "messages_root": Path(snakemake.params.messages_root),
         },
     )
