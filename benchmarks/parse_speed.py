@@ -3,7 +3,7 @@
 Shows: messages per CPU second (user + system, all threads) from `trace.bin.zst` to a written
 `messages.nc`, median of five, and bytes per message on disk, for a synthetic trace of 600,000
 messages (100,000 calls). Imports and numba's compilation, which is cached on disk, are not counted.
-Required: 2,000,000 messages per CPU second, 16 bytes per message (issue 2).
+Required: 2,000,000 messages per CPU second, 16 bytes per message.
 """
 
 import argparse
