@@ -19,7 +19,14 @@ TIMEOUT_S = 300
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("campaign")
     summaries = synthetic.write_campaign(folder)
+    sweep = [
+        synthetic.Run(mode=f"enhanced+migration_cost_ns={cost}", cores=2, threads=4, rep=rep)
+        for cost in (0, 500_000)
+        for rep in (1, 2)
+    ]
+    migration = synthetic.write_study(folder, sweep, study="migration_cost")
     return {
+        "migration_cost": {"summary": str(migration)},
         "summary": str(summaries[1]),
         "summaries": [str(path) for path in summaries],
         "messages_root": str(folder / "results" / "runs"),
@@ -47,7 +54,7 @@ def execute(path, parameters):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_by_hand(path, results):
-    finished = execute(path, results)
+    finished = execute(path, results | results.get(path.stem, {}))
     outputs = [out for cell in finished.cells for out in cell.get("outputs", ())]
     assert any("text/html" in out.get("data", {}) for out in outputs)
     said = [out["text"] for out in outputs if out.output_type == "stream"]
@@ -73,7 +80,9 @@ def test_without_data_a_notebook_says_in_one_line_what_to_run(tmp_path):
 
 def test_every_notebook_is_a_study_a_document_or_a_page() -> None:
     rules = "".join(path.read_text() for path in Path(PROJECT_ROOT, "workflow/rules").glob("*.smk"))
-    configuration = (PROJECT_ROOT / "config" / "config.yaml").read_text()
+    configuration = "".join(
+        path.read_text() for path in Path(PROJECT_ROOT, "config").rglob("*.yaml")
+    )
     by_hand = {"explore.ipynb"}
     for path in NOTEBOOKS:
         name = f"notebooks/{path.name}"
