@@ -19,7 +19,10 @@ DOCUMENT = {"notebook": "n.ipynb", "files": ["f"]}
 
 @pytest.fixture
 def document() -> dict[str, Any]:
-    return copy.deepcopy(config.read_yaml(config.PROJECT_ROOT / "config" / "config.yaml"))
+    whole = config.read_yaml(config.PROJECT_ROOT / "config" / "config.yaml")
+    whole["studies"] = {"load_sweep": whole["studies"]["load_sweep"]}
+    whole["documents"]["capacity_model"]["studies"] = ["load_sweep"]
+    return copy.deepcopy(whole)
 
 
 def test_run_path_and_wildcards_agree() -> None:

@@ -42,7 +42,7 @@ def test_five_sentences_of_a_whole_campaign(whole):
     assert load.startswith("kamailio-udp, mode default, 1 core, 8 threads, drops 1 % of its")
     assert "n = 10" in load
     assert "kamailio-udp at 1500 cps" in modes or "kamailio-udp at 2000 cps" in modes
-    assert "changes the mean wait K_rcv by -" in modes
+    assert "changes the mean wait K_rcv by −" in modes
     assert "of 4 points compared, K_rcv stands out at" in modes
     assert "at 1000 cps, the measured load nearest to half" in wait
     assert "40 of 43 planned runs count" in counts
