@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -168,7 +169,7 @@ class _Acquisition:
         self._each(hosts, self._check_host)
         with (
             tuned(hosts.sps, self.testbed, self.mode, self.run.cores, self.run.threads) as state,
-            self._servers(hosts, state) as (server, proxy_process, probe),
+            self.servers(hosts, state) as (server, proxy_process, probe),
         ):
             self._mark("servers_ready")
             read_task_slices(state, hosts.sps, proxy_process, self.proxy.program)
@@ -176,7 +177,7 @@ class _Acquisition:
                 zip(("uac", "sps", "uas"), self._each(hosts, self._describe), strict=True)
             )
             settings = self._read_settings(hosts.sps)
-            server = self._warm_up(hosts, server)
+            server = self.warm_up(hosts, server)
             probe.begin()
             before = self._each(hosts, self._counters)
             cpu_before_ns = hosts.sps.cpu_time_ns(proxy_process)
@@ -258,13 +259,10 @@ class _Acquisition:
         self.limit_s = config.search.limit_s + 60
         with open_hosts(self.testbed) as hosts:
             self._each(hosts, self._check_host)
-            with (
-                tuned(
-                    hosts.sps, self.testbed, self.mode, self.run.cores, self.run.threads
-                ) as state,
-                self._servers(hosts, state) as (server, _, probe),
-            ):
-                trials = _Trials(self, hosts, server, probe)
+            with tuned(
+                hosts.sps, self.testbed, self.mode, self.run.cores, self.run.threads
+            ) as state:
+                trials = _Trials(self, hosts, state)
                 found = find_crossing(trials.offer, config.pdr_limit, config.search)
                 kernel = self._describe(hosts.sps)["kernel"]
         return {
@@ -285,7 +283,7 @@ class _Acquisition:
             "trials": [vars(trial) | {"pdr": trial.pdr} for trial in found.trials],
         }
 
-    def _warm_up(self, hosts: Hosts, server: Process) -> Process:
+    def warm_up(self, hosts: Hosts, server: Process) -> Process:
         """Offer calls that are not measured; the UAS that answers the measured ones comes back."""
         self._mark("warmup_started")
         if self.load.warmup_s == 0:
@@ -314,7 +312,7 @@ class _Acquisition:
         return server
 
     @contextmanager
-    def _servers(self, hosts: Hosts, state: Tuned) -> Iterator[Any]:
+    def servers(self, hosts: Hosts, state: Tuned) -> Iterator[Any]:
         """UAS, probe and proxy, running while the block does."""
         sps = hosts.sps
         config_file = sps.workdir / "proxy.cfg"
@@ -475,28 +473,26 @@ class _Acquisition:
 
 
 class _Trials:
-    """Short loads, one after the other, on servers that stay up."""
+    """Short loads, each on a proxy started for it: an overload leaves memory and transactions behind."""
 
-    def __init__(self, run: _Acquisition, hosts: Hosts, server: Process, probe: Probe) -> None:
+    def __init__(self, run: _Acquisition, hosts: Hosts, state: Tuned) -> None:
         self._run = run
         self._hosts = hosts
-        self._server = server
-        self._probe = probe
-        self._count = 0
+        self._state = state
 
     def offer(self, cps: int, duration_s: float) -> Trial:
-        """Offer a load and read what the SPS's sockets refused."""
+        """Do what a run does, and read what the SPS's sockets refused; nothing else is kept."""
         run, hosts = self._run, self._hosts
-        self._count += 1
+        run.run = replace(run.run, cps=cps)
+        run.seed = arrival_seed(run.run)
         calls = max(1, round(cps * duration_s))
-        # it costs what it costs a run; what it writes is not kept
-        self._probe.begin()
-        before = self._udp()
-        run.generator.offer(hosts, run.load, "trial", calls, cps, run.seed + 2 * self._count)
-        # open calls would be answered, again and again, into the next trial
-        run.silence(hosts, self._server)
-        after = self._udp()
-        self._server = run.start_server(hosts.uas)
+        with run.servers(hosts, self._state) as (server, _, probe):
+            server = run.warm_up(hosts, server)
+            probe.begin()
+            before = self._udp()
+            run.generator.offer(hosts, run.load, "trial", calls, cps, run.seed)
+            run.silence(hosts, server)
+            after = self._udp()
         delta = difference(before, after)
         return Trial(cps, duration_s, delta["InDatagrams"], delta["RcvbufErrors"])
 

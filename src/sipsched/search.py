@@ -100,7 +100,7 @@ def find_crossing(
     settings.min_load = search.lowest_cps
     settings.max_load = search.highest_cps
     settings.search_duration_max = search.limit_s
-    settings.warmup_duration = search.trial_s
+    settings.warmup_duration = None
     try:
         result = MultipleLossRatioSearch(settings).search(measurer, debug=lambda text: None)[goal]
     except RuntimeError as error:
