@@ -25,6 +25,7 @@ def main() -> None:
         path = project / "config" / "config.yaml"
         document = yaml.safe_load(path.read_text())
         document["load"]["duration_s"] = 2
+        document["only"] = ["load_sweep"]
         study = document["studies"]["load_sweep"]
         study.update(threads=[4], cps=[1000], repetitions=RUNS)
         path.write_text(yaml.safe_dump(document))

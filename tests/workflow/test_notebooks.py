@@ -16,7 +16,8 @@ TIMEOUT_S = 300
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def parameters_of(tmp_path_factory):
+    """What a notebook of a given name is run with: the sweep, or for the migration study its own."""
     folder = tmp_path_factory.mktemp("campaign")
     summaries = synthetic.write_campaign(folder)
     sweep = [
@@ -25,14 +26,15 @@ def results(tmp_path_factory):
         for rep in (1, 2)
     ]
     migration = synthetic.write_study(folder, sweep, study="migration_cost")
-    return {
-        "migration_cost": {"summary": str(migration)},
+    campaign = {
         "summary": str(summaries[1]),
         "summaries": [str(path) for path in summaries],
         "messages_root": str(folder / "results" / "runs"),
         "testbed": "synthetic",
         "pages": [],
     }
+    own = {"migration_cost": {"summary": str(migration)}}
+    return lambda name: campaign | own.get(name, {})
 
 
 def execute(path, parameters):
@@ -53,8 +55,8 @@ def execute(path, parameters):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_by_hand(path, results):
-    finished = execute(path, results | results.get(path.stem, {}))
+def test_a_notebook_runs_by_hand(path, parameters_of):
+    finished = execute(path, parameters_of(path.stem))
     outputs = [out for cell in finished.cells for out in cell.get("outputs", ())]
     assert any("text/html" in out.get("data", {}) for out in outputs)
     said = [out["text"] for out in outputs if out.output_type == "stream"]
