@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -145,14 +146,14 @@ def read_kernel(sps: Host) -> KernelScheduler:
     )
 
 
-def compile_for(
-    sps: Host, mode: Mode, cpus: Sequence[int], threads: int
-) -> tuple[Layout, KernelScheduler, list[Step]]:
-    """Compile a mode for a host as it is now, with these CPUs online; nothing is changed."""
-    layout = parse_lscpu(sps.run(LSCPU).stdout, cpus)
-    kernel = read_kernel(sps)
-    counts = Counts(cores=len(cpus), threads=threads, processors=layout.processors)
-    return layout, kernel, compile_mode(mode.settings(counts), kernel)
+def read_layout(sps: Host, cpus: Sequence[int]) -> Layout:
+    """Find out what these CPUs of the host, which have to be online, share."""
+    return parse_lscpu(sps.run(LSCPU).stdout, cpus)
+
+
+def _compile(mode: Mode, layout: Layout, kernel: KernelScheduler, threads: int) -> list[Step]:
+    counts = Counts(cores=len(layout.cpus), threads=threads, processors=layout.processors)
+    return compile_mode(mode.settings(counts), kernel)
 
 
 @contextmanager
@@ -222,7 +223,8 @@ def _change(
     for service in services:
         sps.run(service.still)
     quiet = _still(sps, testbed.tuning)
-    layout, kernel, steps = compile_for(sps, mode, cpus, threads)
+    layout, kernel = read_layout(sps, cpus), read_kernel(sps)
+    steps = _compile(mode, layout, kernel, threads)
     writes = [
         (step.place, str(step.value))
         for step in steps
@@ -288,11 +290,9 @@ def modes_table(sps: Host, cores: int, threads: int) -> list[str]:
     """
     declared = load_modes()
     rows = [("mode", "setting", "value", "goes to", "can be set")]
-    family = ""
+    layout, kernel = read_layout(sps, sps.spec.cpus[:cores]), read_kernel(sps)
     for name in declared:
-        mode = find_mode(name, declared)
-        layout, kernel, steps = compile_for(sps, mode, sps.spec.cpus[:cores], threads)
-        family = f"{layout.processors} processor(s); {kernel.family}"
+        steps = _compile(find_mode(name, declared), layout, kernel, threads)
         if not steps:
             rows.append((name, "none", "", "", "changes nothing"))
         for step in steps:
@@ -302,7 +302,8 @@ def modes_table(sps: Host, cores: int, threads: int) -> list[str]:
             can = "no: " + step.unavailable if step.unavailable else "yes"
             rows.append((name, step.setting.paper_name, value, step.place or "nowhere", can))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    heading = f"{sps.spec}: {cores} core(s), {threads} threads; {family}"
+    where = f"{layout.processors} processor(s); {kernel.family}"
+    heading = f"{sps.spec}: {cores} core(s), {threads} threads; {where}"
     return [
         heading,
         *("  ".join((*map(str.ljust, row[:4], widths), row[4])).rstrip() for row in rows),
@@ -402,11 +403,12 @@ def _quiet_files(tuning: Tuning) -> list[str]:
 def _still(sps: Host, tuning: Tuning) -> list[dict[str, Any]]:
     """Still what would blur a comparison, where the testbed's file allows it, and say how it stands."""
     entries: list[dict[str, Any]] = []
-    for pattern in _quiet_files(tuning):
+    patterns = _quiet_files(tuning)
+    for path, found in _read(sps, patterns).items():
+        pattern = next(pattern for pattern in patterns if fnmatchcase(path, pattern))
         name, value = _quiet_value(pattern, tuning)
-        for path, found in _read(sps, (pattern,)).items():
-            asked = value if name in tuning.quiet or name in STEERED else None
-            entries.append({"name": name, "path": path, "found": found, "asked": asked})
+        asked = value if name in tuning.quiet or name in STEERED else None
+        entries.append({"name": name, "path": path, "found": found, "asked": asked})
     _write(sps, [(e["path"], e["asked"]) for e in entries if e["asked"] and e["found"] is not None])
     now = _read(sps, [entry["path"] for entry in entries])
     # some interrupts cannot be moved: what is read back says which
