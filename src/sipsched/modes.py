@@ -12,7 +12,6 @@ from sipsched.errors import StableError
 
 MODES_FILE = PROJECT_ROOT / "config" / "modes.yaml"
 DEFAULT = "default"
-MODE_NAME = r"[a-z][a-z0-9_]*(?:\+[a-z_]+=[a-z0-9]+)*"
 
 
 class Setting(StrEnum):
