@@ -1,4 +1,4 @@
-"""Where a proxy starts to drop: short trials that close in on the load of a packet drop rate."""
+"""Where a proxy starts to drop: trials that close in on the load of a packet drop rate."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from sipsched.errors import StableError, TransientError
 
 @dataclass(frozen=True)
 class Trial:
-    """A short load and what the SPS's socket made of it.
+    """A load and what the SPS's socket made of it.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Crossing:
+class Bracket:
     """Two loads with the crossing of the limit between them.
 
     Attributes
@@ -62,7 +62,7 @@ class Crossing:
 
 def find_crossing(
     offer: Callable[[int, float], Trial], pdr_limit: float, search: Search
-) -> Crossing:
+) -> Bracket:
     """Search for the load at which the packet drop rate crosses a limit.
 
     Multiple Loss Ratio search (Polák and Konstantynowicz, draft-ietf-bmwg-mlrsearch), from the library of
@@ -116,7 +116,7 @@ def find_crossing(
             f"search for the crossing: more than {pdr_limit:.0%} is dropped {where}, {bound} cps; "
             "widen `search` in the configuration"
         )
-    return Crossing(round(float(lower)), round(float(upper)), tuple(measurer.trials))
+    return Bracket(round(float(lower)), round(float(upper)), tuple(measurer.trials))
 
 
 class _Measurer(AbstractMeasurer):  # type: ignore[misc]
