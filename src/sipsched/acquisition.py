@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 import tempfile
 import time
 import zlib
@@ -21,6 +20,7 @@ from sipsched.certificate import certify
 from sipsched.config import Config, Load, Run, Sut, crossing_path
 from sipsched.counters import difference, parse_snmp, parse_stat
 from sipsched.errors import SipschedError, StableError, TransientError
+from sipsched.files import free_bytes, whole
 from sipsched.generator import CallStatistics, Generator, Sipload, Sipp
 from sipsched.hoststate import COUNTER_FILES, describe, read_files
 from sipsched.ledger import SNMP, Ledger, Snapshots, balance
@@ -94,7 +94,7 @@ def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
 
 
 def search_crossing(point: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
-    """Find where the packet drop rate crosses its limit at a point, by short trials, and record it.
+    """Find where the packet drop rate crosses its limit at a point, and record it.
 
     Parameters
     ----------
@@ -126,10 +126,8 @@ def search_crossing(point: Run, config: Config, testbed: Testbed, raw: Path) -> 
         record = UnfinishedRecord.begin(Path(scratch), point)
         run = _Acquisition(point, config.sut(point.sut), config, testbed, record)
         document = run.search(config)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(document, indent=1))
-    partial.replace(path)
+    with whole(path) as partial:
+        partial.write_text(json.dumps(document, indent=1) + "\n")
     return path
 
 
@@ -187,9 +185,7 @@ class _Acquisition:
             )
             self._mark("load_ended")
             self.silence(hosts, server)
-            if not hosts.sps.is_running(proxy_process):
-                self._record_proxy_log(hosts.sps)
-                raise TransientError("the proxy ended during the run; its log is proxy.log")
+            self.expect_alive(hosts.sps, proxy_process)
             proxy_cpu_ns = hosts.sps.cpu_time_ns(proxy_process) - cpu_before_ns
             # its retransmissions would go on between the counters of one host and those of the next
             hosts.sps.stop(proxy_process)
@@ -218,10 +214,7 @@ class _Acquisition:
         return {
             "schema_version": SCHEMA_VERSION,
             "run": vars(self.run),
-            "testbed": {
-                name: getattr(hosts.testbed, name)
-                for name in ("name", "kind", "description", "fidelity", "accelerator")
-            },
+            "testbed": hosts.testbed.labels,
             "sut": vars(self.sut),
             "started_at": _utc(self.timeline["started"]),
             "finished_at": _utc(time.time()),
@@ -254,7 +247,7 @@ class _Acquisition:
         }
 
     def search(self, config: Config) -> dict[str, Any]:
-        """Offer short loads until the crossing of the limit is known; its document comes back."""
+        """Offer loads until the crossing of the limit is known; its document comes back."""
         self._mark("started")
         self.limit_s = config.search.limit_s + 60
         with open_hosts(self.testbed) as hosts:
@@ -267,6 +260,7 @@ class _Acquisition:
                 kernel = self._describe(hosts.sps)["kernel"]
         return {
             "schema_version": SCHEMA_VERSION,
+            "testbed": hosts.testbed.labels,
             "point": {
                 name: getattr(self.run, name)
                 for name in ("testbed", "sut", "mode", "cores", "threads")
@@ -304,6 +298,14 @@ class _Acquisition:
             what="the SPS's receive queue is not empty",
             timeout_s=DRAIN_TIMEOUT_S,
         )
+
+    def expect_alive(self, sps: Host, proxy: Process) -> None:
+        """Raise a TransientError, with the last words of the proxy, if it has ended under the load."""
+        if sps.is_running(proxy):
+            return
+        log = self._record_proxy_log(sps).strip()
+        last = log.splitlines()[-1].strip() if log else "it wrote no log"
+        raise TransientError(f"the proxy ended during the run; its log is proxy.log: {last}")
 
     def start_server(self, uas: Host) -> Process:
         """Start the UAS and wait until it listens."""
@@ -473,7 +475,7 @@ class _Acquisition:
 
 
 class _Trials:
-    """Short loads, each on a proxy started for it: an overload leaves memory and transactions behind."""
+    """Loads of a search, each on a proxy started for it: an overload leaves memory and transactions behind."""
 
     def __init__(self, run: _Acquisition, hosts: Hosts, state: Tuned) -> None:
         self._run = run
@@ -486,12 +488,13 @@ class _Trials:
         run.run = replace(run.run, cps=cps)
         run.seed = arrival_seed(run.run)
         calls = max(1, round(cps * duration_s))
-        with run.servers(hosts, self._state) as (server, _, probe):
+        with run.servers(hosts, self._state) as (server, proxy, probe):
             server = run.warm_up(hosts, server)
             probe.begin()
             before = self._udp()
             run.generator.offer(hosts, run.load, "trial", calls, cps, run.seed)
             run.silence(hosts, server)
+            run.expect_alive(hosts.sps, proxy)
             after = self._udp()
         delta = difference(before, after)
         return Trial(cps, duration_s, delta["InDatagrams"], delta["RcvbufErrors"])
@@ -628,8 +631,7 @@ def _receive_buffer(sockets: str) -> int | None:
 
 
 def _check_local_disk(raw: Path, run: Run, load: Load) -> None:
-    folder = next(path for path in (raw, *raw.absolute().parents) if path.exists())
-    free = shutil.disk_usage(folder).free
+    free = free_bytes(raw)
     needed = call_count(run, load) * TRACE_BYTES_PER_CALL + SPARE_BYTES
     if free < needed:
         raise StableError(

@@ -1,7 +1,5 @@
 """`messages.nc`: the per-message timings of one run (docs/data-format.md)."""
 
-import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from sipsched import trace
+from sipsched import record, trace
 from sipsched.errors import StableError
+from sipsched.files import read_json, whole
 
 SCHEMA_VERSION = 1
 
@@ -71,22 +70,16 @@ def read_record(record_dir: Path) -> dict[str, Any]:
     StableError
         It is missing, is not JSON, or has another schema version.
     """
-    path = record_dir / "run.json"
-    try:
-        document = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise StableError(f"{path}: no such file; expected the record of a finished run") from None
-    except json.JSONDecodeError as error:
-        raise StableError(f"{path}: line {error.lineno}: not JSON: {error.msg}") from None
-    if document.get("schema_version") != 1:
-        raise StableError(
-            f"{path}: schema_version: expected 1, found {document.get('schema_version')}; "
-            "read it with the sipsched that wrote it"
-        )
+    path = record_dir / record.RUN_FILE
+    document = read_json(
+        path,
+        record.SCHEMA_VERSION,
+        "expected the record of a finished run, by the sipsched that wrote it",
+    )
     for key in ("run", "testbed", "probe", "hosts"):
         if key not in document:
             raise StableError(f"{path}: {key}: expected, not found; repeat the run")
-    return dict(document)
+    return document
 
 
 def messages_from_record(record_dir: Path) -> xr.Dataset:
@@ -337,7 +330,8 @@ def write_messages(ds: xr.Dataset, path: Path) -> None:
         }
         if "_FillValue" not in variable.attrs:
             encoding[name]["_FillValue"] = None
-    write_atomically(ds, path, encoding)
+    with whole(path) as partial:
+        ds.to_netcdf(partial, engine="netcdf4", encoding=encoding)
 
 
 def _blosc_can_shrink(values: npt.NDArray[Any]) -> bool:
@@ -355,17 +349,6 @@ def _blosc_can_shrink(values: npt.NDArray[Any]) -> bool:
             return True
     varying = int(np.bitwise_or.reduce(values ^ values[0]))
     return varying.bit_count() <= 8 * values.itemsize - 2
-
-
-def write_atomically(ds: xr.Dataset, path: Path, encoding: Mapping[Any, Any]) -> None:
-    """Write a netCDF-4 file beside its place, then rename it into place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        ds.to_netcdf(partial, engine="netcdf4", encoding=dict(encoding))
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def open_messages(path: Path) -> xr.Dataset:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from sipsched.counters import parse_stat
 from sipsched.errors import StableError
+from sipsched.files import read_json, whole
 from sipsched.hoststate import read_files
 from sipsched.modes import DEFAULT, find_mode, load_modes
 from sipsched.testbed import Host, Testbed, native_folder, open_hosts
@@ -101,18 +102,14 @@ def measure_noise(testbed: Testbed, path: Path, duration_s: float = DURATION_S) 
         kernel = sps.run(["uname", "-r"]).stdout.strip()
     document = {
         "schema_version": SCHEMA_VERSION,
-        "testbed": {
-            name: getattr(testbed, name) for name in ("name", "kind", "description", "fidelity")
-        },
+        "testbed": hosts.testbed.labels,
         "kernel": kernel,
         "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
         "quiet": state.quiet,
         "cpus": cpus,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(document) + "\n")
-    partial.replace(path)
+    with whole(path) as partial:
+        partial.write_text(json.dumps(document) + "\n")
 
 
 def _look_at(sps: Host, program: str, cpu: int, duration_s: float) -> dict[str, Any]:
@@ -136,17 +133,7 @@ def read_noise(path: Path) -> Noise:
     StableError
         It is missing, not JSON, or of another version.
     """
-    try:
-        document = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise StableError(f"{path}: no such file; make it with snakemake") from None
-    except json.JSONDecodeError as error:
-        raise StableError(f"{path}: line {error.lineno}: not JSON: {error.msg}") from None
-    if document.get("schema_version") != SCHEMA_VERSION:
-        raise StableError(
-            f"{path}: schema_version: expected {SCHEMA_VERSION}, found "
-            f"{document.get('schema_version')}; move it away and run snakemake"
-        )
+    document = read_json(path, SCHEMA_VERSION, "move away what is there and run snakemake")
     return Noise(
         document["testbed"]["name"],
         document["kernel"],

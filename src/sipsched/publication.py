@@ -17,6 +17,7 @@ from typing import Any
 from sipsched.campaign import Campaign
 from sipsched.config import PROJECT_ROOT
 from sipsched.errors import StableError
+from sipsched.files import whole
 
 CHECKSUMS = "SHA256SUMS"
 METADATA = "ro-crate-metadata.json"
@@ -91,18 +92,12 @@ def publish(
         f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(contents.items())
     ).encode()
     moment = datetime.fromisoformat(measured[-1])
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    partial = archive.with_name(f".{archive.name}.partial")
-    try:
-        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as bundle:
-            for name, data in sorted(contents.items()):
-                entry = zipfile.ZipInfo(name, moment.timetuple()[:6])
-                entry.compress_type = zipfile.ZIP_DEFLATED
-                entry.external_attr = 0o100644 << 16
-                bundle.writestr(entry, data)
-        partial.replace(archive)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole(archive) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as bundle:
+        for name, data in sorted(contents.items()):
+            entry = zipfile.ZipInfo(name, moment.timetuple()[:6])
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o100644 << 16
+            bundle.writestr(entry, data)
 
 
 def _metadata(

@@ -10,6 +10,7 @@ from typing import Any
 
 from sipsched.config import Run, crossing_path
 from sipsched.errors import StableError
+from sipsched.files import read_json
 
 SCHEMA_VERSION = 1
 RUN_FILE = "run.json"
@@ -36,8 +37,8 @@ def read_crossings(raw: Path, points: Iterable[Run]) -> dict[Run, tuple[int, int
         path = raw / crossing_path(point)
         if not path.is_file():
             continue
+        document = read_json(path, SCHEMA_VERSION, "move away what is there and run snakemake")
         try:
-            document = json.loads(path.read_text())
             found[point] = (int(document["lower_cps"]), int(document["upper_cps"]))
         except (ValueError, KeyError, TypeError) as error:
             raise StableError(f"{path}: not the record of a crossing: {error!r}") from error

@@ -1,7 +1,6 @@
 """From a notebook to a page: papermill runs it, nbconvert and a template of our own write it."""
 
 import logging
-import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 from sipsched.config import PROJECT_ROOT
 from sipsched.errors import SipschedError, StableError
+from sipsched.files import whole
 
 TEMPLATE = "report_template"
 
@@ -57,7 +57,6 @@ def render(notebook: Path, output_html: Path, parameters: Mapping[str, Any]) -> 
         )
     values = {name: _plain(value) for name, value in parameters.items()}
     logging.getLogger("papermill").setLevel(logging.WARNING)
-    output_html.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="sipsched-report-") as scratch:
         executed = Path(scratch) / notebook.name
         try:
@@ -79,12 +78,8 @@ def render(notebook: Path, output_html: Path, parameters: Mapping[str, Any]) -> 
             ) from None
         finished = nbformat.read(executed, as_version=4)  # type: ignore[no-untyped-call]
     page = _to_html(finished, notebook.stem)
-    partial = output_html.with_name(f".{output_html.name}.{os.getpid()}.partial")
-    try:
+    with whole(output_html) as partial:
         partial.write_text(page, encoding="utf-8")
-        partial.replace(output_html)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _plain(value: Any) -> Any:

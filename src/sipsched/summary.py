@@ -21,9 +21,10 @@ from sipsched.dataset import (
     nanoseconds,
     open_messages,
     read_record,
-    write_atomically,
 )
 from sipsched.errors import StableError
+from sipsched.files import read_json, whole
+from sipsched.record import COUNTERS_FILE
 
 SCHEMA_VERSION = 4
 
@@ -261,14 +262,10 @@ def _describe(values: npt.NDArray[np.float64]) -> tuple[float, ...]:
 
 
 def _read_counters(record: Path) -> dict[str, Any]:
-    path = record / "counters.json"
+    path = record / COUNTERS_FILE
+    document = read_json(path, None, "repeat the run")
     try:
-        document = json.loads(path.read_text())
         return {moment: document["sps"][moment] for moment in ("before", "after")}
-    except FileNotFoundError:
-        raise StableError(f"{path}: no such file; repeat the run") from None
-    except json.JSONDecodeError as error:
-        raise StableError(f"{path}: line {error.lineno}: not JSON: {error.msg}") from None
     except KeyError as error:
         raise StableError(f"{path}: expected sps.before and sps.after, {error} not found") from None
 
@@ -434,7 +431,8 @@ def overall_service_time(ds: xr.Dataset) -> xr.DataArray:
 
 def write(ds: xr.Dataset, path: Path) -> None:
     """Write a `summary.nc`, netCDF-4; whole or not at all."""
-    write_atomically(ds, path, {})
+    with whole(path) as partial:
+        ds.to_netcdf(partial, engine="netcdf4")
 
 
 def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:

@@ -215,13 +215,15 @@ def test_probe_off_gives_an_empty_dataset_with_reasons(tmp_path):
     [
         ("", "not JSON"),
         ('{"schema_version": 1, "run": {', "line 1: not JSON"),
+        ("[1]", "expected a JSON object"),
+        ("\udcff", "not JSON: 'utf-8' codec"),
         ('{"schema_version": 2}', "schema_version: expected 1, found 2"),
         ('{"schema_version": 1, "run": {}}', "testbed: expected, not found"),
     ],
 )
 def test_bad_run_json(tmp_path, text, message):
     record = synthetic.write_record(tmp_path, RUN, calls=1)
-    (record / "run.json").write_text(text)
+    (record / "run.json").write_text(text, errors="surrogateescape")
     with pytest.raises(StableError, match=message):
         dataset.messages_from_record(record)
 

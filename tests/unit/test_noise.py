@@ -32,7 +32,7 @@ def test_another_version_a_broken_and_a_missing_file_are_refused(tmp_path):
     with pytest.raises(StableError, match="line 1: not JSON"):
         read_noise(path)
     path.write_text(json.dumps(synthetic.noise() | {"schema_version": 2}))
-    with pytest.raises(StableError, match="expected 1, found 2; move it away"):
+    with pytest.raises(StableError, match="expected 1, found 2; move away what is there"):
         read_noise(path)
 
 

@@ -72,12 +72,12 @@ def test_a_study_around_its_crossings_has_runs_once_they_are_found(tmp_path: Pat
     assert STUDY.runs("bed") == []
     path = tmp_path / crossing_path(points[0])
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"lower_cps": 900, "upper_cps": 1000}))
+    path.write_text(json.dumps({"schema_version": 1, "lower_cps": 900, "upper_cps": 1000}))
     found = record.read_crossings(tmp_path, points)
     assert found == {points[0]: (900, 1000)}
     assert {run.cps for run in STUDY.runs("bed", found)} == {600, 800, 1000}
     assert {(run.sut, run.threads) for run in STUDY.runs("bed", found)} == {("a", 4)}
-    path.write_text(json.dumps({"lower_cps": 900}))
+    path.write_text(json.dumps({"schema_version": 1, "lower_cps": 900}))
     with pytest.raises(StableError, match=r"crossing\.json: not the record of a crossing"):
         record.read_crossings(tmp_path, points)
 

@@ -115,6 +115,17 @@ class Testbed:
         """The hosts in the order of the signal's way: uac, sps, uas."""
         return (self.uac, self.sps, self.uas)
 
+    @property
+    def labels(self) -> dict[str, str | None]:
+        """What a record says of the testbed that it comes from."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "description": self.description,
+            "fidelity": self.fidelity,
+            "accelerator": self.accelerator,
+        }
+
     def check_points(self, runs: Iterable[Run]) -> None:
         """Refuse runs with more cores than the SPS has.
 

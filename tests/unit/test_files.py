@@ -1,0 +1,63 @@
+"""Files that appear whole or not at all."""
+
+import subprocess
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from sipsched.errors import StableError
+from sipsched.files import whole
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 64 KiB."""
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        pytest.skip(f"cannot mount a small file system: {done.stderr.strip()}")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_a_file_takes_the_old_ones_place_when_it_is_written(tmp_path):
+    path = tmp_path / "new" / "file"
+    for text in ("first", "second"):
+        with whole(path) as partial:
+            partial.write_text(text)
+        assert path.read_text() == text
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_an_error_leaves_the_old_file(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError), whole(path) as partial:
+        partial.write_text("new")
+        raise ZeroDivisionError
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def write_text(partial):
+    partial.write_text("x" * 100_000)
+
+
+def write_netcdf(partial):
+    xr.Dataset({"x": ("n", np.arange(100_000))}).to_netcdf(partial, engine="netcdf4")
+
+
+@pytest.mark.parametrize("write", [write_text, write_netcdf])
+def test_a_full_disk_is_one_clear_error_and_leaves_nothing(small_disk, write):
+    path = small_disk / "file"
+    with (
+        pytest.raises(StableError, match=f"{path}: cannot write: .*; nothing measured"),
+        whole(path) as partial,
+    ):
+        write(partial)
+    assert list(small_disk.iterdir()) == []
