@@ -33,8 +33,7 @@
  *   a whole CPU. A send to a sleeping receiver must wake its CPU, which on a virtual machine took about 13 us
  *   instead of 2: gaps shorter than that cannot leave the client, and the KS distance at 2,000 cps grows by .01.
  *   --fifo asks for SCHED_FIFO, so that nothing else on a shared CPU delays a deadline; where that is refused it
- *   runs without, and the report's `scheduler` says which. Beside UAS and probe on one CPU: lateness p99 35 to
- *   52 us with it, 0.2 to 4 ms without.
+ *   runs without, and the report's `scheduler` says which.
  *   Threads: those of `uac` bind P, P+1, ...; call i is made by thread i mod N. Those of `uas` share a socket.
  *
  * LIMITS

@@ -205,7 +205,7 @@ class Option:
         Its capacity in cps.
     carries_cps
         What one can rely on: the lower end of the interval; without an interval the papers' grid
-        load if measured, the estimate if predicted.
+        load if measured, the estimate if predicted. 0 where even the least load measured may be too much.
     grid_cps
         The papers' grid capacity; NaN if it was not measured.
     basis
@@ -259,7 +259,11 @@ class Plan:
         load = f"{number(self.cps)} cps"
         if self.choice is None:
             text = f"{load}: nothing that is known carries it."
-            if self.largest is not None:
+            if self.largest is not None and self.largest.carries_cps == 0:
+                text += (
+                    f" No load that was measured is sure to stay under the limit: {self.largest}."
+                )
+            elif self.largest is not None:
                 text += f" The most is {number(self.largest.carries_cps)} cps: {self.largest}."
             return text
         text = (

@@ -715,7 +715,11 @@ def options(
         rows.append(
             (
                 *(system.name, "yes" if found.choice else "no, at most:"),
-                *(str(shown.cores), str(shown.threads), _cps(shown.carries_cps)),
+                *(
+                    str(shown.cores),
+                    str(shown.threads),
+                    _cps(shown.carries_cps) if shown.carries_cps else "none",
+                ),
                 *(basis, _text(shown.interval)),
             )
         )
@@ -821,6 +825,8 @@ def _carried_words(system: System, most: Sequence[Option], cps: float) -> str:
         if enough is not None
         else "nothing carries it"
     )
+    if largest.carries_cps == 0:
+        return f"{system.name}: {text}; no load measured is sure to stay under the limit."
     return (
         f"{system.name}: {text}; at most {_cps(largest.carries_cps)} cps can be relied on, with "
         f"{_cores(largest.cores)} ({_said(system, largest)})."

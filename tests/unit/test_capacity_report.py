@@ -256,6 +256,18 @@ def test_a_capacity_outside_the_loads_is_no_point(points, tmp_path):
     assert report.options(known, 5000, 8).rows[-1][1] == "no, at most:"
 
 
+def test_where_every_load_was_too_much_none_can_be_relied_on(points, tmp_path):
+    path = tmp_path / "summary.nc"
+    summary.write(synthetic.queue_summary({("default", 1, 2): 200.0}, LOADS[-2:]), path)
+    known = collect(points, [path])
+    check(known)
+    (row,) = [row for row in report.options(known, 5000, 1).rows if "default" in row[0]]
+    assert row[1] == "no, at most:"
+    assert row[4] == "none"
+    assert "no load measured is sure to stay under the limit" in report.carried(known, 5000, 1).alt
+    assert "No load that was measured is sure" in report.answer_words(known, 5000, 1).lines[-1]
+
+
 def test_one_run_a_load_has_no_interval_and_says_so(points, tmp_path):
     path = tmp_path / "summary.nc"
     summary.write(synthetic.queue_summary({("default", 1, 2): 80.0}, LOADS, 1), path)
