@@ -128,6 +128,8 @@ class Table:
         As in `Figure`.
     groups
         A line above the header: text, and how many columns it spans.
+    shown
+        How many rows the page shows; the CSV has all. None for all.
     """
 
     identity: str
@@ -137,12 +139,16 @@ class Table:
     provenance: str
     none: str
     groups: tuple[tuple[str, int], ...] = ()
+    shown: int | None = None
 
     def _repr_html_(self) -> str:
         def line(cells: Sequence[str], tag: str) -> str:
             return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
 
-        body = "".join(line(row, "td") for row in self.rows)
+        body = "".join(line(row, "td") for row in self.rows[: self.shown])
+        more = len(self.rows) - (self.shown or len(self.rows))
+        if more > 0:
+            body += f'<tr><td colspan="{len(self.header)}">and {more} more: see the CSV</td></tr>'
         if not self.rows:
             none = html.escape(self.none)
             body = f'<tr><td colspan="{len(self.header)}">{none}</td></tr>'

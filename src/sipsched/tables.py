@@ -133,9 +133,6 @@ def runs_not_counted(summary: xr.Dataset) -> Table:
         if status == INVALID:
             why = str(summary["reasons"].sel(key).item())
         rows.append((*(str(value) for value in key.values()), status, why))
-    more = len(rows) - MAX_RUNS_LISTED
-    if more > 0:
-        rows = [*rows[:MAX_RUNS_LISTED], (f"and {more} more",)]
     return Table(
         identity="table-runs-not-counted",
         header=("SUT", "mode", "cores", "threads", "cps", "rep", "status", "why"),
@@ -143,6 +140,7 @@ def runs_not_counted(summary: xr.Dataset) -> Table:
         none="none: every planned run was measured and counts",
         caption="Planned runs that no average contains.",
         provenance=provenance(summary),
+        shown=MAX_RUNS_LISTED,
     )
 
 
@@ -225,9 +223,6 @@ def _rows_per_point(
 def attempts(summary: xr.Dataset) -> Table:
     """List the attempts that were kept apart and measured again, and why."""
     rows = [tuple(row) for row in json.loads(summary.attrs.get("failed_attempts", "[]"))]
-    more = len(rows) - MAX_RUNS_LISTED
-    if more > 0:
-        rows = [*rows[:MAX_RUNS_LISTED], (f"and {more} more", "")]
     return Table(
         identity="table-attempts",
         header=("run", "why it does not count"),
@@ -235,6 +230,7 @@ def attempts(summary: xr.Dataset) -> Table:
         none="none: every attempt at a run counted",
         caption=f"Attempts that do not count, kept beside the record: {len(rows)}.",
         provenance=provenance(summary),
+        shown=MAX_RUNS_LISTED,
     )
 
 

@@ -121,6 +121,14 @@ def test_a_table_is_downloadable_without_network():
     ]
 
 
+def test_a_long_table_is_whole_in_its_csv():
+    table = figures.Table("table-x", ("n",), (("1",), ("2",), ("3",)), "c", "p", "none", shown=2)
+    page = table._repr_html_()
+    assert "<td>2</td>" in page and "<td>3</td>" not in page
+    assert "and 1 more" in page
+    assert csv_link(page)[1] == [["n"], ["1"], ["2"], ["3"]]
+
+
 def test_a_table_without_rows_has_nothing_to_download():
     table = tables.points(summary.combine([], [synthetic.Run()]))
     assert "download" not in table._repr_html_()
