@@ -11,8 +11,7 @@ import xarray as xr
 from sipsched import record, trace
 from sipsched.errors import StableError
 from sipsched.files import read_json, whole
-
-SCHEMA_VERSION = 1
+from sipsched.versions import MESSAGES_VERSION
 
 MISSING = 0xFFFFFFFF
 SATURATED = 0xFFFFFFFE
@@ -215,7 +214,7 @@ def _global_attrs(record: Mapping[str, Any], record_dir: Path) -> dict[str, Any]
     return {
         "title": "SIP messages through a proxy: one run, one row a message",
         "format": "sipsched messages",
-        "format_version": SCHEMA_VERSION,
+        "format_version": MESSAGES_VERSION,
         **{key: record["run"][key] for key in ("testbed", "sut", "mode")},
         **{key: int(record["run"][key]) for key in ("cores", "threads", "cps", "rep")},
         "kind": testbed.get("kind", "unknown"),
@@ -365,7 +364,7 @@ def open_messages(path: Path) -> xr.Dataset:
         raise StableError(f"{path}: no such file; make it with snakemake") from None
     except (OSError, ValueError) as error:
         raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None
-    check_format(ds.attrs, path, "sipsched messages", SCHEMA_VERSION)
+    check_format(ds.attrs, path, "sipsched messages", MESSAGES_VERSION)
     return ds
 
 

@@ -6,16 +6,13 @@ SEE RO-Crate 1.2, https://w3id.org/ro/crate/1.2
 import hashlib
 import json
 import mimetypes
-import subprocess
 import zipfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from importlib.metadata import version as package_version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sipsched.campaign import Campaign
-from sipsched.config import PROJECT_ROOT
 from sipsched.errors import StableError
 from sipsched.files import whole
 
@@ -32,23 +29,6 @@ KINDS = {
     ".yml": ("application/yaml", "The environment, for conda"),
     ".json": ("application/json", ""),
 }
-
-
-def code_version(root: Path = PROJECT_ROOT) -> str:
-    """Name the version of the code: of the package, and what git says of the folder.
-
-    Returns
-    -------
-    str
-        Such as `0.1.0-g5898eb6`, with `-dirty` where files differ from the commit; without a git
-        repository the package's version alone.
-    """
-    package = package_version("sipsched")
-    if not (root / ".git").exists():
-        return package
-    command = ["git", "-C", str(root), "describe", "--always", "--exclude=*", "--dirty"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    return f"{package}-g{done.stdout.strip()}" if done.returncode == 0 else package
 
 
 def publish(
@@ -69,7 +49,7 @@ def publish(
     campaigns
         What was measured: testbeds, fidelity, and when.
     version
-        Of the code, as `code_version` gives it.
+        Of the code, as `versions.code_version` gives it.
     configuration
         The configuration in force, as JSON.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import special
 
 from sipsched.errors import StableError
 
@@ -599,6 +599,9 @@ def _bootstrap(
     n = len(samples[0])
     if n < MIN_BOOTSTRAP_RUNS:
         return Interval.without(estimate, n, level, "too few for a bootstrap interval")
+    # Imported here: it takes a second, which most pages and every parsing job need not spend.
+    from scipy import stats
+
     # scipy also takes a standard error, which an infinite ratio does not have.
     with np.errstate(invalid="ignore"):
         drawn = stats.bootstrap(

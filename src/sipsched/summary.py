@@ -25,8 +25,7 @@ from sipsched.dataset import (
 from sipsched.errors import StableError
 from sipsched.files import read_json, whole
 from sipsched.record import COUNTERS_FILE
-
-SCHEMA_VERSION = 4
+from sipsched.versions import SUMMARY_VERSION
 
 ALL = "all"
 TYPES = (ALL, *MESSAGE_TYPES)
@@ -181,7 +180,7 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
         attrs={
             "title": "summary of one run",
             "format": "sipsched run summary",
-            "format_version": SCHEMA_VERSION,
+            "format_version": SUMMARY_VERSION,
             **{key: ds.attrs[key] for key in ("testbed", "kind", "fidelity", "kernel")},
             "testbed_description": document["testbed"].get("description", ""),
             "hosts": json.dumps(document["hosts"], sort_keys=True),
@@ -541,7 +540,7 @@ def _read_summary(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise StableError(f"{path}: no such file; make it with snakemake") from None
     except OSError as error:
         raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None
-    check_format(attrs, path, "sipsched run summary", SCHEMA_VERSION)
+    check_format(attrs, path, "sipsched run summary", SUMMARY_VERSION)
     return {
         name: value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
         for name, value in values.items()
@@ -556,7 +555,7 @@ def _combined_attrs(testbed: str, found: Sequence[Mapping[str, Any]]) -> dict[st
     return {
         "title": "summaries of the runs of one study on one testbed",
         "format": "sipsched summary",
-        "format_version": SCHEMA_VERSION,
+        "format_version": SUMMARY_VERSION,
         "testbed": testbed,
         "kind": "; ".join(distinct("kind")) or "unknown",
         "fidelity": "; ".join(distinct("fidelity")) or "unknown: no run was measured",
@@ -596,5 +595,5 @@ def open_summary(path: Path) -> xr.Dataset:
         raise StableError(f"{path}: no such file; make it with snakemake") from None
     except (OSError, ValueError) as error:
         raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None
-    check_format(ds.attrs, path, "sipsched summary", SCHEMA_VERSION)
+    check_format(ds.attrs, path, "sipsched summary", SUMMARY_VERSION)
     return ds

@@ -7,6 +7,7 @@ import xarray as xr
 
 from sipsched import dataset, trace
 from sipsched.errors import StableError
+from sipsched.versions import MESSAGES_VERSION
 
 RUN = synthetic.Run()
 
@@ -171,7 +172,7 @@ def test_file_round_trip(tmp_path, options):
     assert [p.name for p in path.parent.iterdir()] == ["messages.nc"]
     decoded = xr.open_dataset(path)
     assert decoded.attrs["fidelity"] == synthetic.FIDELITY
-    assert decoded.attrs["format_version"] == dataset.SCHEMA_VERSION
+    assert decoded.attrs["format_version"] == MESSAGES_VERSION
     for name, variable in decoded.variables.items():
         assert {"long_name", "units", "definition"} <= set(variable.attrs), name
     if options == {"mode": 3}:

@@ -10,7 +10,7 @@ import pytest
 import synthetic
 from rocrate.rocrate import ROCrate
 
-from sipsched import campaign, publication
+from sipsched import campaign, publication, versions
 from sipsched.errors import StableError
 
 
@@ -118,14 +118,14 @@ def git(folder, *arguments):
 
 
 def test_the_version_names_the_commit_and_what_differs_from_it(tmp_path):
-    package = publication.code_version(tmp_path)
+    package = versions.code_version(tmp_path)
     assert "-g" not in package
     git(tmp_path, "init")
     file = tmp_path / "file"
     file.write_text("1")
     git(tmp_path, "add", "file")
     git(tmp_path, "commit", "--message", "one")
-    clean = publication.code_version(tmp_path)
+    clean = versions.code_version(tmp_path)
     assert clean.startswith(f"{package}-g")
     file.write_text("2")
-    assert publication.code_version(tmp_path) == f"{clean}-dirty"
+    assert versions.code_version(tmp_path) == f"{clean}-dirty"

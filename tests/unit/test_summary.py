@@ -6,6 +6,7 @@ import synthetic
 
 from sipsched import dataset, summary, trace
 from sipsched.errors import StableError
+from sipsched.versions import SUMMARY_VERSION
 
 
 def reduce(tmp_path, run, **options):
@@ -163,7 +164,7 @@ def test_combine_refuses_what_does_not_belong(tmp_path):
         summary.combine([path, path], [run])
     with pytest.raises(StableError, match="expected runs planned on one testbed, found none"):
         summary.combine([], [])
-    version = summary.SCHEMA_VERSION
+    version = SUMMARY_VERSION
     with pytest.raises(StableError, match=f"expected 'sipsched run summary' version {version}"):
         summary.combine([messages], [run])
     with pytest.raises(StableError, match="no such file"):

@@ -2,7 +2,7 @@
 import gc
 
 from sipsched import config as settings
-from sipsched import dataset, modes, record, scripting, summary
+from sipsched import modes, record, scripting, versions
 from sipsched import testbed as testbeds
 
 # a third of the time to build a large DAG is garbage collection (9.4 s to 6.6 s at 18,000 jobs)

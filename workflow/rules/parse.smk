@@ -6,7 +6,7 @@ rule parse_run:
     log:
         f"logs/parse/{settings.RUN_PATTERN}.log",
     params:
-        schema_version=dataset.SCHEMA_VERSION,
+        schema_version=versions.MESSAGES_VERSION,
     script:
         "../scripts/parse_run.py"
 
@@ -20,7 +20,7 @@ rule summarise_run:
     log:
         f"logs/summarise/{settings.RUN_PATTERN}.log",
     params:
-        schema_version=summary.SCHEMA_VERSION,
+        schema_version=versions.SUMMARY_VERSION,
     script:
         "../scripts/summarise_run.py"
 
@@ -34,6 +34,6 @@ rule combine_summaries:
     log:
         "logs/combine/{study}-{testbed}.log",
     params:
-        schema_version=summary.SCHEMA_VERSION,
+        schema_version=versions.SUMMARY_VERSION,
     script:
         "../scripts/combine_summaries.py"

@@ -1,7 +1,5 @@
 # One archive with everything that a reader elsewhere needs; made when asked for.
-from sipsched import publication
-
-VERSION = publication.code_version(Path(workflow.basedir))
+VERSION = versions.code_version(Path(workflow.basedir))
 
 
 rule publish:
