@@ -62,6 +62,7 @@ lock:
 	fi
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet uv==$(UV_VERSION)
-	$(BIN)/uv pip sync --quiet requirements.lock
+	# each job of the workflow is a Python of its own: where none may write bytecode it would compile its imports each time
+	$(BIN)/uv pip sync --quiet --compile-bytecode requirements.lock
 	$(BIN)/uv pip install --quiet --no-deps --editable .
 	touch $@

@@ -302,7 +302,7 @@ def validate(instance: Any, schema: str, what: str) -> None:
     StableError
         Names the document, the key and what was expected there, in one line.
     """
-    # fastjsonschema: importing jsonschema takes 1.5 s beside JupyterLab, in every job
+    # fastjsonschema: importing jsonschema takes 1.2 s beside JupyterLab, in every job
     check = fastjsonschema.compile(read_yaml(SCHEMAS / f"{schema}.schema.yaml"))
     try:
         check(instance)

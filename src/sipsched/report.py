@@ -41,9 +41,9 @@ def render(notebook: Path, output_html: Path, parameters: Mapping[str, Any]) -> 
         No such notebook, a parameter that it does not know, or an error in one of its cells; the
         message names notebook and cell. No page is left half-written.
     """
-    # jsonschema loads a grammar of IRIs, which no notebook has: 1.1 s of each page's 3.
+    # jsonschema loads a grammar of IRIs, which no notebook has: two thirds of what follows.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
-    # Imported here: papermill and nbconvert take 2 s that users of `locate` need not spend.
+    # Imported here: papermill and nbconvert take time that users of `locate` need not spend.
     import nbclient.exceptions
     import nbformat
     import papermill

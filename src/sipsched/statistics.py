@@ -599,7 +599,7 @@ def _bootstrap(
     n = len(samples[0])
     if n < MIN_BOOTSTRAP_RUNS:
         return Interval.without(estimate, n, level, "too few for a bootstrap interval")
-    # Imported here: it takes a second, which most pages and every parsing job need not spend.
+    # Imported here: it doubles the time that most pages take to import what they need.
     from scipy import stats
 
     # scipy also takes a standard error, which an infinite ratio does not have.

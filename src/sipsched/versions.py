@@ -1,7 +1,7 @@
 """Versions: of the datasets' formats (docs/data-format.md), and of the code.
 
 Apart from the modules that read and write the datasets: the workflow needs the numbers each time it
-starts, and xarray takes 1.5 s.
+starts, and not xarray.
 """
 
 import subprocess
