@@ -31,6 +31,7 @@ from sipsched.summary import (
     RUN_LEVEL,
     open_summary,
 )
+from sipsched.words import plural
 
 IMPOSSIBLE = "impossible"
 STATUSES = (MEASURED, INVALID, MISSING, IMPOSSIBLE)
@@ -232,7 +233,8 @@ class Carried:
 
     def __str__(self) -> str:
         """Name the configuration as a person would."""
-        return f"{self.sut}, mode {self.mode}, {_count(self.cores, 'core')}, {self.threads} threads"
+        size = f"{plural(self.cores, 'core')}, {plural(self.threads, 'thread')}"
+        return f"{self.sut}, mode {self.mode}, {size}"
 
 
 def capacities(
@@ -334,7 +336,3 @@ def probe_cost(runs: pd.DataFrame) -> ProbeCost:
         tuple(points),
         ratio_interval(np.concatenate((none, *untraced)), np.concatenate((none, *traced))),
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -22,9 +22,9 @@ from sipsched.statistics import (
     Capacity,
     Interval,
     capacity,
-    number,
     percentiles,
 )
+from sipsched.words import number, plural
 
 PAPER_SINGLE_CORE_CPS = 1000.0
 """C(1,1) of the papers' server. Source: Krishnamurthy and Rouskas 2016, section V, last paragraph."""
@@ -223,10 +223,7 @@ class Option:
 
     def __str__(self) -> str:
         """Name the setting as a person would."""
-        cores, threads = (
-            f"{count} {word if count == 1 else word + 's'}"
-            for count, word in ((self.cores, "core"), (self.threads, "thread"))
-        )
+        cores, threads = plural(self.cores, "core"), plural(self.threads, "thread")
         return f"{self.sut}, {self.mode}, {cores}, {threads}"
 
 

@@ -40,10 +40,10 @@ from sipsched.statistics import (
     grid_capacity,
     mean_interval,
     mean_intervals,
-    number,
 )
 from sipsched.summary import ALL, open_summary, overall_service_time
 from sipsched.summary import MEASURED as RUN_MEASURED
+from sipsched.words import number, plural
 
 PAPERS_SUT = "papers' OpenSIPS"
 PAPERS_RUNS = 30
@@ -181,7 +181,7 @@ class ServiceTimes:
     @property
     def name(self) -> str:
         """Name the setting as a person would."""
-        return f"{facet_name(self.facet)}, {self.threads} thread{'s' * (self.threads != 1)}"
+        return f"{facet_name(self.facet)}, {plural(self.threads, 'thread')}"
 
     def servers(self, by: str) -> int:
         """Count the servers: "cores", as far as there are threads for them, or "threads"."""

@@ -57,8 +57,9 @@ from sipsched.figures import (
     legend,
     themed,
 )
-from sipsched.statistics import Interval, mean_intervals, number
+from sipsched.statistics import Interval, mean_intervals
 from sipsched.tables import Heading
+from sipsched.words import grouped, number, plural
 
 # ASSUME the papers' receive buffer holds 50 to 1000 messages.
 PLACES_ASSUMED = 200
@@ -103,7 +104,7 @@ def settings(evidence: Evidence) -> Table:
     rows = []
     for system in evidence.systems:
         for option in sorted(system.options, key=lambda each: (each.cores, each.threads)):
-            grid = _cps(option.grid_cps) if np.isfinite(option.grid_cps) else "none"
+            grid = grouped(option.grid_cps) if np.isfinite(option.grid_cps) else "none"
             best = "best" if option in system.best else ""
             place = (system.sut, system.mode, str(option.cores), str(option.threads))
             rows.append((*place, grid, _text(option.interval), best))
@@ -191,7 +192,7 @@ def rule_words(evidence: Evidence) -> Words:
             best = sum(option.threads == evidence.threads(option.cores) for option in checked)
             lines.append(
                 f"{system.name}: off by {_percent(min(errors))} to {_percent(max(errors))} over "
-                f"{_count(len(errors), 'number')} of cores; T(p,c) is the best number of threads in {best}."
+                f"{plural(len(errors), 'number')} of cores; T(p,c) is the best number of threads in {best}."
             )
     return Words(tuple(lines))
 
@@ -296,8 +297,8 @@ def _draw_system(axis: Axes, evidence: Evidence, system: System, place: int, mos
         )
     spread = any(level(option).known for option in known)
     best = "; ".join(
-        f"{_cores(option.cores)} {_text(level(option), 'cps') if spread else _cps(level(option).estimate)}, "
-        f"{_count(option.threads, 'thread')}"
+        f"{_cores(option.cores)} {_text(level(option), 'cps') if spread else grouped(level(option).estimate)}, "
+        f"{plural(option.threads, 'thread')}"
         for option in known
     )
     if known and not spread:
@@ -355,10 +356,12 @@ def left_out(evidence: Evidence) -> Table:
             if row is None:
                 cells.append("no point")
             elif np.isnan(row.predicted_cps):
-                cells.append(f"too few others to predict {_cps(row.measured_cps)}")
+                cells.append(f"too few others to predict {grouped(row.measured_cps)}")
             else:
                 error = _percent(row.error_percent)
-                cells.append(f"{_cps(row.predicted_cps)} for {_cps(row.measured_cps)}: {error}")
+                cells.append(
+                    f"{grouped(row.predicted_cps)} for {grouped(row.measured_cps)}: {error}"
+                )
         rows.append((system.name, model.name, *cells))
     return Table(
         identity="table-left-out",
@@ -384,7 +387,7 @@ def queues(evidence: Evidence) -> Table:
             rows.append(
                 (
                     *(each.name, _text(level(each.measured)), SERVERS[by]),
-                    *(_text(service), _cps(each.at_cps), *cells),
+                    *(_text(service), grouped(each.at_cps), *cells),
                 )
             )
     return Table(
@@ -449,7 +452,7 @@ def queue_curves(evidence: Evidence) -> Figure:
             axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axes[0].set_ylabel("PDR (%)")
             axes[1].set_yscale("log")
-            axes[1].yaxis.set_major_formatter(FuncFormatter(_plain))
+            axes[1].yaxis.set_major_formatter(FuncFormatter(grouped))
             axes[1].set_ylabel("wait (µs)")
         if not facets:
             for axis in grid[0]:
@@ -477,7 +480,7 @@ def queue_curves(evidence: Evidence) -> Figure:
 
 def _draw_queue(axes: Sequence[Axes], each: ServiceTimes, place: int) -> None:
     color, marker = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]
-    label = _count(each.threads, "thread")
+    label = plural(each.threads, "thread")
     for axis, values, scale in ((axes[0], each.pdr, 100), (axes[1], each.waits_us, 1)):
         mean, half, _ = mean_intervals(scale * values)
         lower = np.minimum(half, np.maximum(mean * (1 if scale == 100 else 0.9), 0))
@@ -539,12 +542,12 @@ def published_queues(evidence: Evidence) -> Table:
     rows = []
     for system, option, found in _published_services(evidence):
         if option in system.best:
-            cells = [f"{cps:,.0f}".replace(",", "\u202f") for _, cps in found]
+            cells = [grouped(cps) for _, cps in found]
             errors = [_percent(100 * (cps / level(option).estimate - 1)) for _, cps in found]
             rows.append(
                 (
                     *(system.mode, str(option.cores), str(option.threads)),
-                    *(number(found[0][0]), _cps(level(option).estimate)),
+                    *(number(found[0][0]), grouped(level(option).estimate)),
                     *(f"{cell}; {error}" for cell, error in zip(cells, errors, strict=True)),
                 )
             )
@@ -718,7 +721,7 @@ def options(
                 *(
                     str(shown.cores),
                     str(shown.threads),
-                    _cps(shown.carries_cps) if shown.carries_cps else "none",
+                    grouped(shown.carries_cps) if shown.carries_cps else "none",
                 ),
                 *(basis, _text(shown.interval)),
             )
@@ -726,12 +729,12 @@ def options(
     return Table(
         identity="table-plan",
         header=(
-            *("system", f"carries {_cps(cps)} cps?", "cores", "threads", "to rely on (cps)"),
+            *("system", f"carries {grouped(cps)} cps?", "cores", "threads", "to rely on (cps)"),
             *("basis", "capacity (cps)"),
         ),
         rows=tuple(rows),
         none="nothing is known",
-        caption=f"The smallest setting for {_cps(cps)} cps at {100 * evidence.limit:g} %, of at most "
+        caption=f"The smallest setting for {grouped(cps)} cps at {100 * evidence.limit:g} %, of at most "
         f"{_cores(cores)}{_allowed(threads)}: fewest cores, then fewest threads. To rely on: the lower end "
         "of the interval; without one, the last load at or under the limit, or what the model says.",
         provenance=evidence.provenance,
@@ -755,7 +758,7 @@ def carried(
                 _draw_carried(axis, system, most, cores, modes.index(system.mode))
                 seen.append(_carried_words(system, most, cps))
             axis.axhline(
-                cps, color=LIMIT, linestyle="--", linewidth=1, label=f"{_cps(cps)} cps asked for"
+                cps, color=LIMIT, linestyle="--", linewidth=1, label=f"{grouped(cps)} cps asked for"
             )
             _core_axis(axis, cores)
             axis.set_xlabel("cores available")
@@ -821,14 +824,14 @@ def _carried_words(system: System, most: Sequence[Option], cps: float) -> str:
     enough = next((option for option in most if option.carries_cps >= cps), None)
     largest = max(most, key=lambda option: option.carries_cps)
     text = (
-        f"{_cores(enough.cores)} with {_count(enough.threads, 'thread')} carry it ({_said(system, enough)})"
+        f"{_cores(enough.cores)} with {plural(enough.threads, 'thread')} carry it ({_said(system, enough)})"
         if enough is not None
         else "nothing carries it"
     )
     if largest.carries_cps == 0:
         return f"{system.name}: {text}; no load measured is sure to stay under the limit."
     return (
-        f"{system.name}: {text}; at most {_cps(largest.carries_cps)} cps can be relied on, with "
+        f"{system.name}: {text}; at most {grouped(largest.carries_cps)} cps can be relied on, with "
         f"{_cores(largest.cores)} ({_said(system, largest)})."
     )
 
@@ -859,27 +862,15 @@ def _core_axis(axis: Axes, most: int) -> None:
     axis.set_ylim(bottom=0)
     axis.set_xlabel("cores")
     axis.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-    axis.yaxis.set_major_formatter(FuncFormatter(_plain))
+    axis.yaxis.set_major_formatter(FuncFormatter(grouped))
 
 
 def _empty(axis: Axes, text: str) -> None:
     axis.text(0.5, 0.5, text, transform=axis.transAxes, ha="center", va="center")
 
 
-def _plain(value: float, _: object = None) -> str:
-    return f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 1 or value == 0 else f"{value:g}"
-
-
-def _cps(value: float) -> str:
-    return _plain(value)
-
-
 def _cores(count: int) -> str:
-    return _count(count, "core")
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
+    return plural(count, "core")
 
 
 def _allowed(threads: Collection[int] | None) -> str:

@@ -30,10 +30,10 @@ from sipsched.statistics import (
     holm,
     mean_interval,
     mean_intervals,
-    number,
     simultaneous_level,
 )
 from sipsched.summary import ALL, INVALID, MEASURED, MISSING, NOT_PLANNED
+from sipsched.words import number, plural
 
 SETUP = ("INVITE", "180", "200-INVITE", "ACK")
 """The messages that set a call up; BYE and its 200 end it."""
@@ -170,11 +170,6 @@ class Family:
             f"comparisons hold together at {100 * LEVEL:g} % over {plural(self.tests, 'cell')} "
             f"(each at {100 * self.level:.3g} %, Bonferroni); p: paired t test, after Holm."
         )
-
-
-def plural(count: int, what: str) -> str:
-    """Write a count with its noun."""
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def labels(summary: xr.Dataset) -> dict[str, str]:

@@ -25,7 +25,6 @@ from sipsched.comparison import (
     loads_met,
     places,
     plain,
-    plural,
     printed_comparison,
     printed_loads,
     runs_at,
@@ -48,7 +47,8 @@ from sipsched.figures import (
     themed,
 )
 from sipsched.published_report import HEADROOM
-from sipsched.statistics import Crossing, mean_interval, mean_intervals, number
+from sipsched.statistics import Crossing, mean_interval, mean_intervals
+from sipsched.words import grouped, number, plural
 
 DRAWN_FROM_PERCENT = -150
 """What is more than so many percent higher is drawn at the edge."""
@@ -413,11 +413,7 @@ def _panel(
     low, high = 10 ** np.floor(np.log10(min(drawn))), 10 ** np.ceil(np.log10(max(drawn) * 1.01))
     axis.set_xlim(low, high)
     axis.xaxis.set_major_formatter(
-        FuncFormatter(
-            lambda value, _: (
-                number(value) if value < 100 else f"{value:,.0f}".replace(",", "\u202f")
-            )
-        )
+        FuncFormatter(lambda value, _: number(value) if value < 100 else grouped(value))
     )
     axis.xaxis.set_minor_formatter(NullFormatter())
 

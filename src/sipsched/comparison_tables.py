@@ -27,7 +27,6 @@ from sipsched.comparison import (
     p_text,
     places,
     plain,
-    plural,
     printed_comparison,
     printed_crossing,
     printed_loads,
@@ -49,7 +48,8 @@ from sipsched.figures import Several, Table, Words, provenance
 from sipsched.modes import Setting
 from sipsched.published import CALLS, METRICS
 from sipsched.published_report import PAPERS
-from sipsched.statistics import NOT_MEASURED, mean_interval, number
+from sipsched.statistics import NOT_MEASURED, mean_interval
+from sipsched.words import number, plural
 
 NOT_PRINTED = "not printed"
 NO_ENTRY = "–"

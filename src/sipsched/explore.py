@@ -27,8 +27,8 @@ from sipsched.figures import (
     legend,
     themed,
 )
-from sipsched.statistics import number
 from sipsched.tables import Heading
+from sipsched.words import number
 
 MESSAGES_FILE = "messages.nc"
 MOST_DRAWN = 3000

@@ -23,8 +23,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullForm
 
 from sipsched.config import Run
 from sipsched.dataset import MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
-from sipsched.statistics import PDR_LIMIT, grid_capacity, mean_intervals, number
+from sipsched.statistics import PDR_LIMIT, grid_capacity, mean_intervals
 from sipsched.summary import ALL, INVALID, MEASURED, NOT_PLANNED
+from sipsched.words import grouped, number, plural
 
 MAX_RUNS_READ = 10
 MAX_LOADS_AS_TICKS = 5
@@ -509,7 +510,8 @@ def distributions(
         return f"At {points[facet][0]} cps (n\u00a0=\u00a0{runs}): {'; '.join(parts)}."
 
     where = "; ".join(
-        f"{facet_name(facet)}: {at} cps, {count} threads" for facet, (at, count) in points.items()
+        f"{facet_name(facet)}: {at} cps, {plural(count, 'thread')}"
+        for facet, (at, count) in points.items()
     )
     return _figure(
         summary,
@@ -609,10 +611,6 @@ def _decades(values: Sequence[xr.DataArray]) -> tuple[float, float] | None:
     return float(10**low), float(10 ** max(high, low + 1))
 
 
-def _plain(value: float, _: Any) -> str:
-    return f"{value:,.0f}".replace(",", "\u202f") if value >= 1 else f"{value:g}"
-
-
 def _series(
     summary: xr.Dataset, facet: Facet, threads: int, values: xr.DataArray
 ) -> tuple[Values, Values, Values, npt.NDArray[np.int64]]:
@@ -664,11 +662,16 @@ def _lines(axis: Axes, summary: xr.Dataset, facet: Facet, values: xr.DataArray) 
             markersize=4,
             elinewidth=1,
             capsize=2.5,
-            label=f"{threads}",
+            label=_name_of(threads),
         )
     if not drawn:
         _empty(axis)
     return drawn
+
+
+def _name_of(series: Any) -> str:
+    """Name a series: of a number of threads, or of a message type that stands in its place."""
+    return series if isinstance(series, str) else plural(int(series), "thread")
 
 
 def _invalid(axis: Axes, summary: xr.Dataset, facet: Facet, values: xr.DataArray) -> None:
@@ -737,7 +740,7 @@ def _figure(
                 if limits:
                     axis.set_yscale("log", nonpositive="clip")
                     axis.set_ylim(limits)
-                    axis.yaxis.set_major_formatter(FuncFormatter(_plain))
+                    axis.yaxis.set_major_formatter(FuncFormatter(grouped))
                     axis.yaxis.set_minor_formatter(NullFormatter())
                 if axis is not axes[0] and (types or limits):
                     axis.set_ylabel("")
@@ -750,7 +753,7 @@ def _figure(
                     axis.set_xlim(loads[0] - margin, loads[-1] + margin)
         for axis in grid[-1]:
             axis.set_xlabel("time (µs)" if types else "offered load (cps)")
-        legend(canvas, grid, "" if types else " threads")
+        legend(canvas, grid)
         svg = themed(canvas)
     seen = []
     for facet in rows:
@@ -759,8 +762,7 @@ def _figure(
                 continue
             text = words(facet, int(threads))
             if text:
-                plural = "thread" if threads == 1 else "threads"
-                seen.append(f"{facet_name(facet)}, {threads} {plural}: {text}")
+                seen.append(f"{facet_name(facet)}, {_name_of(threads)}: {text}")
     return Figure(
         identity=identity,
         svg=svg,
@@ -796,11 +798,10 @@ def _replicates(summary: xr.Dataset) -> str:
 def legend(
     canvas: Canvas,
     grid: npt.NDArray[Any],
-    unit: str = "",
     columns: int = 6,
     marker_scale: float = 1.0,
 ) -> None:
-    """Put one legend above all panels: each label once, with its unit; small markers larger."""
+    """Put one legend above all panels: each label once; small markers larger."""
     entries: dict[str, Any] = {}
     for axis in grid.ravel():
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -808,7 +809,7 @@ def legend(
     if entries:
         canvas.legend(
             list(entries.values()),
-            [label + unit for label in entries],
+            list(entries),
             loc="outside upper left",
             ncols=columns,
             columnspacing=1.2,

@@ -21,7 +21,6 @@ from sipsched.comparison import (
     labels,
     p_text,
     plain,
-    plural,
     quantities,
     runs_at,
     settings_of,
@@ -53,6 +52,7 @@ from sipsched.statistics import (
     simultaneous_level,
 )
 from sipsched.summary import NOT_PLANNED
+from sipsched.words import plural
 
 DEFAULT_COST_NS = 500_000
 """The kernel's own."""

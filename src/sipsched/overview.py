@@ -29,10 +29,11 @@ from sipsched.statistics import (
     compare,
     holm,
     mean_interval,
-    number,
+    simultaneous_level,
 )
 from sipsched.summary import MEASURED
 from sipsched.tables import kinds_of_reasons
+from sipsched.words import number, plural
 
 REFERENCE, CHANGED = "baseline", "enhanced"
 ALPHA = 0.05
@@ -175,12 +176,17 @@ def carried(campaign: Campaign, best: Carried | None, limit: float) -> str:
     """Say the capacity of the proxy, with its interval."""
     if best is None:
         return f"{NOT_MEASURED}: no configuration has runs that count at two loads or more."
-    crossing = best.capacity.crossing
+    capacity = best.capacity
+    between = (
+        f", interpolated between {capacity.grid_cps:g} and {capacity.next_cps:g} cps"
+        if np.isfinite([capacity.grid_cps, capacity.next_cps]).all()
+        else ""
+    )
     same = capacities(campaign.traced, limit, best.sut, best.mode)
     among = f" (the best of {len(same)} combinations of cores and threads)" if same[1:] else ""
     return (
-        f"{best}{among}, drops {100 * limit:g} % of its messages at {crossing} "
-        "(cps: calls started per second)."
+        f"{best}{among}, drops {100 * limit:g} % of its messages at {capacity.crossing}"
+        f"{between} (cps: calls started per second)."
     )
 
 
@@ -211,17 +217,19 @@ def modes(campaign: Campaign, limit: float) -> str:
     percent = wait.ratio.map(lambda ratio: 100 * (ratio - 1))
     points = drop.difference.map(lambda share: 100 * share)
     return (
-        f"{sut} at {at[3]} cps, next to the {REFERENCE} mode's capacity ({_cores(at[1])}, {at[2]} "
-        f"threads): {_label(chosen, CHANGED)} against {_label(chosen, REFERENCE)} changes the mean "
+        f"{sut} at {at[3]} cps, next to the {REFERENCE} mode's capacity ({plural(at[1], 'core')}, "
+        f"{plural(at[2], 'thread')}): {_label(chosen, CHANGED)} against {_label(chosen, REFERENCE)} changes the mean "
         f"wait K_rcv by {percent.text('%', _signed)}, which {_said(waits, at)}, and the packet drop "
         f"rate by {points.text('percentage points', _signed)}, which {_said(drops, at)}; of "
         f"{len(common)} points compared, K_rcv stands out at {len(_standing_out(waits))} and the "
-        f"drop rate at {len(_standing_out(drops))} (paired t test, Holm, {100 * ALPHA:g} %)."
+        f"drop rate at {len(_standing_out(drops))} (paired t test, Holm, {100 * ALPHA:g} %; the "
+        "intervals hold together at 95 %)."
     )
 
 
 def _comparisons(paired: dict[Point, Pair]) -> dict[Point, Comparison]:
-    return {key: compare(first, second) for key, (first, second) in paired.items()}
+    level = simultaneous_level(len(paired))
+    return {key: compare(first, second, level) for key, (first, second) in paired.items()}
 
 
 def _standing_out(compared: dict[Point, Comparison]) -> list[Point]:
@@ -273,8 +281,8 @@ def counting(campaign: Campaign) -> str:
     told = pd.Series([kind for _, why in campaign.attempts for kind in kinds_of_reasons(why)])
     (most, count), *_ = told.value_counts().items()
     return (
-        f"{text}; {len(campaign.attempts)} attempts did not count and were made again, most often "
-        f"({count}) because: {most}."
+        f"{text}; attempts that did not count and were made again: {len(campaign.attempts)}, most "
+        f"often ({count}) because {most}."
     )
 
 
@@ -305,10 +313,6 @@ def _label(runs: pd.DataFrame, mode: str) -> str:
     """Name a mode as it was on the kernel at hand."""
     labels = [label for label in runs.loc[runs["mode"] == mode, "mode_label"].unique() if label]
     return str(labels[0]) if len(labels) == 1 else mode
-
-
-def _cores(cores: object) -> str:
-    return f"{cores} core" if cores == 1 else f"{cores} cores"
 
 
 def _signed(value: float) -> str:

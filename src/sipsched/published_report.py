@@ -23,8 +23,9 @@ from sipsched.figures import (
     themed,
 )
 from sipsched.published import CUT_OFF, METRICS, MODES, crossings, predictions
-from sipsched.statistics import PDR_LIMIT, number
+from sipsched.statistics import PDR_LIMIT
 from sipsched.tables import Heading
+from sipsched.words import grouped, number, plural
 
 NOT_MEASURED = "Published numbers, not measured here"
 PAPERS = {"multicore": "Multi-core paper", "singlecore": "Single-core paper"}
@@ -300,9 +301,7 @@ def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = P
             _categories(axis, threads)
         grid[0][0].set_ylim(0, _top(found["last_cps"], predicted["capacity_cps"]))
         grid[0][0].set_ylabel(f"last load with PDR ≤ {share} (cps)")
-        grid[0][0].yaxis.set_major_formatter(
-            FuncFormatter(lambda value, _: f"{value:,.0f}".replace(",", "\u202f"))
-        )
+        grid[0][0].yaxis.set_major_formatter(FuncFormatter(grouped))
         legend(canvas, grid)
         svg = themed(canvas)
     seen = tuple(_capacity_words(found, mode) for mode in MODES)
@@ -517,7 +516,7 @@ def _system(study: str, cores: int) -> str:
 
 
 def _cores(cores: int) -> str:
-    return f"{cores} {'core' if cores == 1 else 'cores'}"
+    return plural(cores, "core")
 
 
 def _categories(axis: Axes, threads: Sequence[int]) -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from scipy import special
 
 from sipsched.errors import StableError
+from sipsched.words import number
 
 PDR_LIMIT = 0.01
 LEVEL = 0.95
@@ -26,12 +27,6 @@ TOO_FEW = "too few for an interval"
 NOT_MEASURED = "not measured"
 
 Values = npt.NDArray[np.float64]
-
-
-def number(value: float) -> str:
-    """Write a number with three significant digits, whole from 100 up."""
-    text = f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 100 else f"{value:.3g}"
-    return text.replace("-", "−")
 
 
 @dataclass(frozen=True)

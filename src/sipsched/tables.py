@@ -22,8 +22,9 @@ from sipsched.figures import (
     iterate_runs,
     provenance,
 )
-from sipsched.statistics import mean_intervals, number
+from sipsched.statistics import mean_intervals
 from sipsched.summary import ALL, INVALID, MEASURED, MISSING
+from sipsched.words import number, plural
 
 MAX_RUNS_LISTED = 50
 PROBE_MODES = {
@@ -241,7 +242,7 @@ def suspicions(summary: xr.Dataset) -> Words:
         if status == MEASURED and str(summary["grade"].sel(key).item()) == "suspect":
             for words in kinds_of_reasons(str(summary["reasons"].sel(key).item())):
                 told[words] = told.get(words, 0) + 1
-    lines = [f"{count} run(s): {words}" for words, count in told.items()]
+    lines = [f"{plural(count, 'run')}: {words}" for words, count in told.items()]
     return Words(tuple(lines or ["No run that counts is suspect."]))
 
 

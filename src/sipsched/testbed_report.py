@@ -33,9 +33,9 @@ from sipsched.figures import (
     themed,
 )
 from sipsched.noise import CpuNoise, Noise, read_noise
-from sipsched.statistics import number
 from sipsched.summary import INVALID, MEASURED, MISSING
 from sipsched.tables import Heading, kinds_of_reasons
+from sipsched.words import number, plural
 
 MOST_LABELLED_LOADS = 14
 MOST_POINTS_LISTED = 50
@@ -165,7 +165,7 @@ def _grid(points: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _configuration(mode: str, cores: int, threads: int) -> str:
-    return f"{mode}, {cores} {'core' if cores == 1 else 'cores'}, {threads} threads"
+    return f"{mode}, {plural(cores, 'core')}, {plural(threads, 'thread')}"
 
 
 def _listed(points: pd.DataFrame) -> str:
@@ -333,8 +333,8 @@ def reasons(campaign: Campaign) -> Table:
         header=("why", "suspect\u00a0runs", "refused\u00a0attempts"),
         rows=tuple(rows),
         none="none: no run is suspect, and every attempt counted",
-        caption=f"Reasons of verdicts, without their numbers; {len(suspect)} runs that count are "
-        f"suspect, {len(campaign.attempts)} attempts were refused and do not count. One may have "
+        caption=f"Reasons of verdicts, without their numbers. Suspect runs, which count: {len(suspect)}; "
+        f"refused attempts, which do not: {len(campaign.attempts)}. One may have "
         "several.",
         provenance=campaign.provenance,
     )

@@ -48,7 +48,8 @@ def test_five_sentences_of_a_whole_campaign(whole):
     assert "40 of 43 planned runs count" in counts
     assert "1 invalid, 1 missing, 1 impossible" in counts
     assert (
-        "2 attempts did not count and were made again, most often (2) because: one call" in counts
+        "attempts that did not count and were made again: 2, most often (2) because one call"
+        in counts
     )
     assert "more than … µs late" in counts
     assert "uses 1.100 times (1.099 to 1.100), n = 4, the CPU time a message" in cost

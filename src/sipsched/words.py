@@ -1,0 +1,17 @@
+"""Numbers and counts as reports write them."""
+
+
+def number(value: float) -> str:
+    """Write a number with three significant digits, whole from 100 up."""
+    text = grouped(value) if abs(value) >= 100 else f"{value:.3g}"
+    return text.replace("-", "−")
+
+
+def grouped(value: float, _: object = None) -> str:
+    """Write a whole number in groups of three digits, a smaller one as it is; also for an axis's ticks."""
+    return f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 1 or value == 0 else f"{value:g}"
+
+
+def plural(count: int, noun: str) -> str:
+    """Write a count with its noun."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
