@@ -11,14 +11,16 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from sipsched.config import PROJECT_ROOT, Run
+from sipsched.config import Run
 from sipsched.errors import StableError
+from sipsched.report import locate
 from sipsched.statistics import (
     PDR_LIMIT,
     Capacity,
     Interval,
     Values,
     capacity,
+    mean_interval,
     ratio_interval,
 )
 from sipsched.summary import (
@@ -106,9 +108,9 @@ class Campaign:
         return counted[counted["probe_mode"] != "off"]
 
 
-def find_summaries(testbed: str | None = None, root: Path = PROJECT_ROOT / "results") -> list[Path]:
-    """List the combined summaries that there are, of one testbed or of all."""
-    return sorted(root.glob(f"*/{testbed or '*'}/summary.nc"))
+def find_summaries(testbed: str | None = None, root: Path | None = None) -> list[Path]:
+    """List the combined summaries that there are under results/, of one testbed or of all."""
+    return sorted((root or locate("results")).glob(f"*/{testbed or '*'}/summary.nc"))
 
 
 def read_campaigns(summaries: Iterable[str | Path]) -> list[Campaign]:
@@ -302,12 +304,12 @@ class ProbeCost:
     Attributes
     ----------
     points
-        Point (mode, cores, threads, cps) of each SUT, the mean without the probe in µs, and the ratio.
+        Point (mode, cores, threads, cps) of each SUT, the time without the probe in µs, and the ratio.
     overall
         Traced over untraced, over all pairs of runs with the same arrivals.
     """
 
-    points: tuple[tuple[str, Point, float, Interval], ...]
+    points: tuple[tuple[str, Point, Interval, Interval], ...]
     overall: Interval
 
 
@@ -328,7 +330,8 @@ def probe_cost(runs: pd.DataFrame) -> ProbeCost:
     for control in dict.fromkeys(controls["sut"]):
         sut = control.removesuffix(UNTRACED)
         for key, (without, with_probe) in pairs(cost, "cost", "sut", control, sut).items():
-            points.append((sut, key, float(without.mean()), ratio_interval(without, with_probe)))
+            time_us = mean_interval(without, least=0)
+            points.append((sut, key, time_us, ratio_interval(without, with_probe)))
             untraced.append(without)
             traced.append(with_probe)
     none = np.empty(0)

@@ -754,9 +754,10 @@ def carried(
         for axis, name in zip(grid.ravel(), panels, strict=False):
             axis.set_title(name if name != NOT_MEASURED else "this testbed", loc="left")
             for system in (each for each in evidence.systems if each.sut == name):
-                most = _most(known_options(system, evidence, range(1, cores + 1)), cores, threads)
+                known = known_options(system, evidence, range(1, cores + 1))
+                most = _most(known, cores, threads)
                 _draw_carried(axis, system, most, cores, modes.index(system.mode))
-                seen.append(_carried_words(system, most, cps))
+                seen.append(_carried_words(system, most, plan(cps, known, cores, threads).choice))
             axis.axhline(
                 cps, color=LIMIT, linestyle="--", linewidth=1, label=f"{grouped(cps)} cps asked for"
             )
@@ -818,10 +819,9 @@ def _draw_carried(
         )
 
 
-def _carried_words(system: System, most: Sequence[Option], cps: float) -> str:
+def _carried_words(system: System, most: Sequence[Option], enough: Option | None) -> str:
     if not most:
         return f"{system.name}: nothing is known."
-    enough = next((option for option in most if option.carries_cps >= cps), None)
     largest = max(most, key=lambda option: option.carries_cps)
     text = (
         f"{_cores(enough.cores)} with {plural(enough.threads, 'thread')} carry it ({_said(system, enough)})"

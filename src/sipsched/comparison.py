@@ -327,7 +327,7 @@ def why_not_measured(summary: xr.Dataset, place: Place, mode: str) -> str:
     at: dict[Any, Any] = dict(zip(("sut", "cores", "threads"), place, strict=True))
     at |= {"mode": mode}
     if any(value not in status[dim].to_numpy() for dim, value in at.items()):
-        return NOT_MEASURED
+        return NOT_PLANNED
     words = status.sel(at).to_numpy().ravel().tolist()
     counts = [f"{words.count(word)} {word}" for word in (INVALID, MISSING) if word in words]
     return f"{NOT_MEASURED}: {', '.join(counts)}" if counts else NOT_MEASURED
@@ -389,7 +389,13 @@ def _family(case: Case, asked: Iterable[tuple[Place, int, str, xr.DataArray]]) -
     comparisons = [compare(first, second, level) for first, second in pairs]
     adjusted = holm([comparison.p_value for comparison in comparisons])
     cells = tuple(
-        Cell(*key, mean_interval(first), mean_interval(second), comparison, float(p_value))
+        Cell(
+            *key,
+            mean_interval(first, least=0),
+            mean_interval(second, least=0),
+            comparison,
+            float(p_value),
+        )
         for key, (first, second), comparison, p_value in zip(
             keys, pairs, comparisons, adjusted, strict=True
         )
@@ -500,7 +506,7 @@ def same_settings(case: Case, place: Place) -> bool | None:
 
 def relative(values: Sequence[float] | Values, printed: float) -> Interval:
     """Compare runs with a printed number, which has no interval: their mean is so many % more."""
-    return mean_interval(values).map(lambda value: 100 * (value / printed - 1))
+    return mean_interval(values, least=0).map(lambda value: 100 * (value / printed - 1))
 
 
 def signed(value: float) -> str:

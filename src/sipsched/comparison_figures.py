@@ -129,7 +129,7 @@ def _curve_words(case: Case, place: Place) -> list[str]:
     for mode in case.modes:
         met = loads_met(case, place, mode)
         ends = [
-            mean_interval(runs_at(case.values["k_rcv"], place, mode, cps)).text("µs")
+            mean_interval(runs_at(case.values["k_rcv"], place, mode, cps), least=0).text("µs")
             + f", at {cps} cps"
             for cps in dict.fromkeys((*met[:1], *met[-1:]))
         ]
@@ -392,7 +392,7 @@ def _panel(
     for i, mode in enumerate(case.modes):
         for row, name in enumerate(wanted):
             values = runs(mode, name)
-            mean = mean_interval(values)
+            mean = mean_interval(values, least=0)
             if np.isnan(mean.estimate):
                 continue
             drawn.append(mean.estimate)
@@ -422,7 +422,7 @@ def _part_words(case: Case, place: Place, cps: int) -> str:
     said = []
     for name in ("k_sockq", "t_sip_off", "service"):
         means = {
-            case.label(mode): mean_interval(runs_at(case.values[name], place, mode, cps))
+            case.label(mode): mean_interval(runs_at(case.values[name], place, mode, cps), least=0)
             for mode in (case.reference, case.other)
         }
         texts = [
@@ -441,7 +441,9 @@ def _type_words(case: Case, place: Place, cps: int) -> str:
         values = by_type(case.summary, f"{name}_mean")
         for mode in (case.reference, case.other):
             means = {
-                kind: mean_interval(runs_at(values.sel(message_type=kind), place, mode, cps))
+                kind: mean_interval(
+                    runs_at(values.sel(message_type=kind), place, mode, cps), least=0
+                )
                 for kind in KINDS
             }
             means = {kind: mean for kind, mean in means.items() if not np.isnan(mean.estimate)}

@@ -1,11 +1,13 @@
 """The tables and sentences of the report on baseline and enhanced mode."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from sipsched import record
 from sipsched.comparison import (
     KINDS,
     PARTS,
@@ -45,6 +47,7 @@ from sipsched.comparison import (
     with_papers,
 )
 from sipsched.figures import Several, Table, Words, provenance
+from sipsched.files import read_json
 from sipsched.modes import Setting
 from sipsched.published import CALLS, METRICS
 from sipsched.published_report import PAPERS
@@ -110,7 +113,8 @@ def _measurements(case: Case, sut: str, cores: int, mode: str) -> Table:
         caption=f"{beside}{case.label(mode)} on this testbed: {sut}, {plural(cores, 'core')}, at the "
         f"last load with PDR ≤ {case.share} and the first above it, each of its own. Mean over "
         "runs (95 % t interval); a difference of counts is one of counts per call, since "
-        f"{_calls(case, sut, cores, mode)}. The papers print no intervals. {SERVICE}",
+        f"{_calls(case, sut, cores, mode)}. Call setup counts first sends; what came again is in RCV "
+        "errors and total messages. The papers print no intervals. {SERVICE}",
         provenance=with_papers(case, *([study] if len(printed) else [])),
     )
 
@@ -169,7 +173,7 @@ def _row(
     """Give published, this testbed, difference; `per_call` scales the runs to the paper's calls."""
     if runs is None:
         return printed, absent, NO_ENTRY
-    mean = mean_interval(runs)
+    mean = mean_interval(runs, least=0)
     if np.isnan(mean.estimate):
         return printed, "not seen by the probe", NO_ENTRY
     try:
@@ -399,13 +403,43 @@ def crossing_loads(case: Case) -> Table:
         ),
         rows=tuple(rows),
         none="nothing was planned",
-        caption=f"Loads at which PDR passes {case.share}. Crossing: interpolated between loads (95 % "
+        caption=f"Loads at which PDR passes {case.share}. Crossing: on a straight line between "
+        "loads, whose own error the interval leaves out (95 % "
         "parametric bootstrap, n: runs at all loads; the published one from two printed PDRs, without "
         f"an interval). More than {reference}: each at {100 * level:.3g} %, so that all hold together "
         f"at 95 %.{PUBLISHED_MODES}",
         provenance=with_papers(
             case, *dict.fromkeys(study_of(cores) for _, cores in systems(case.summary))
         ),
+    )
+
+
+def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
+    """Show the trials by which the loads around a crossing were chosen, from `crossing.json` files."""
+    rows, found = [], []
+    for path in map(Path, crossings):
+        document = read_json(path, record.SCHEMA_VERSION, "move it away and run snakemake")
+        point = document["point"]
+        name = f"{document['label']}, {plural(point['cores'], 'core')}, {plural(point['threads'], 'thread')}"
+        found.append(f"{name}: between {document['lower_cps']} and {document['upper_cps']} cps")
+        rows += [
+            (
+                name,
+                str(place),
+                str(trial["cps"]),
+                f"{trial['duration_s']:g}",
+                number(100 * trial["pdr"]),
+            )
+            for place, trial in enumerate(document["trials"], start=1)
+        ]
+    return Table(
+        identity="table-searches",
+        header=("", "trial", "cps", "seconds", "PDR (%)"),
+        rows=tuple(rows),
+        none="none: the loads of this study are those of the configuration",
+        caption="How the loads were chosen: trials of a search (MLRsearch) for the crossing, each one run "
+        f"and in no average. Found: {'; '.join(found) or 'nothing searched'}.",
+        provenance=provenance(case.summary),
     )
 
 
@@ -466,7 +500,11 @@ def types(case: Case, found: Family) -> Table:
         for kind in KINDS if cps is not None else ():
             cells = [found.at(place, cps or 0, f"{kind} {name}") for name in ("k_rcv", "t_sip")]
             shares = [
-                told(mean_interval(runs_at(refused.sel(message_type=kind), place, mode, cps)))
+                told(
+                    mean_interval(
+                        runs_at(refused.sel(message_type=kind), place, mode, cps), least=0
+                    )
+                )
                 for mode in (case.reference, case.other)
             ]
             texts: list[str] = []

@@ -166,13 +166,13 @@ class Table:
         )
 
     def to_csv(self) -> str:
-        """Write the table as CSV (RFC 4180): one header line, and no typographic spaces."""
+        """Write the table as CSV (RFC 4180): one header line, no typographic spaces or minus."""
         spans = [text for text, span in self.groups for _ in range(span)]
         spans += [""] * (len(self.header) - len(spans))
         header = [": ".join(filter(None, pair)) for pair in zip(spans, self.header, strict=True)]
         buffer = io.StringIO()
         writer = csv.writer(buffer)
-        writer.writerows([_plain_spaces(cell) for cell in line] for line in (header, *self.rows))
+        writer.writerows([_plain(cell) for cell in line] for line in (header, *self.rows))
         return buffer.getvalue()
 
     def _download(self) -> str:
@@ -187,8 +187,10 @@ class Table:
         )
 
 
-def _plain_spaces(text: str) -> str:
-    return text.replace("\u202f", "").replace("\u2009", "").replace("\u00a0", " ")
+def _plain(text: str) -> str:
+    """Take out what a spreadsheet does not read as part of a number: thin spaces, the real minus."""
+    thin = text.replace("\u202f", "").replace("\u2009", "")
+    return thin.replace("\u00a0", " ").replace("−", "-")
 
 
 @dataclass(frozen=True)

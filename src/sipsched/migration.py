@@ -308,7 +308,7 @@ def _line(axis: Axes, found: Study, spot: Spot, name: str, i: int, costs: list[i
             color=color,
             alpha=0.45,
         )
-    means = [mean_interval(point.values[name]) for point in points]
+    means = [mean_interval(point.values[name], least=0) for point in points]
     ends = [[m.estimate - max(m.low, 0), m.high - m.estimate] if m.known else [0, 0] for m in means]
     axis.errorbar(
         at,
@@ -332,7 +332,7 @@ def best(found: Study) -> Words:
         if not points:
             continue
         for name, title in (("pdr", "PDR"), ("k_rcv", "K_rcv")):
-            means = {p.cost_ns: mean_interval(p.values[name]) for p in points}
+            means = {p.cost_ns: mean_interval(p.values[name], least=0) for p in points}
             known = {cost: m for cost, m in means.items() if not np.isnan(m.estimate)}
             if known:
                 lines.append(f"{found.name(spot)}: {_best(found, spot, name, title, known)}")
@@ -403,7 +403,7 @@ def costs(found: Study) -> Table:
             if point.why:
                 rows.append((*where, "0", point.why, *["–"] * 3))
                 continue
-            means = {name: mean_interval(point.values[name]) for name in TITLES}
+            means = {name: mean_interval(point.values[name], least=0) for name in TITLES}
             n = means["pdr"].n
             cells: list[str] = []
             for name, mean in means.items():

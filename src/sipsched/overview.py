@@ -177,9 +177,10 @@ def carried(campaign: Campaign, best: Carried | None, limit: float) -> str:
     if best is None:
         return f"{NOT_MEASURED}: no configuration has runs that count at two loads or more."
     capacity = best.capacity
+    last, first = capacity.grid_cps, capacity.next_cps
     between = (
-        f", interpolated between {capacity.grid_cps:g} and {capacity.next_cps:g} cps"
-        if np.isfinite([capacity.grid_cps, capacity.next_cps]).all()
+        f", on a straight line between {last:g} and {first:g} cps, whose own error the interval leaves out"
+        if np.isfinite([last, first]).all()
         else ""
     )
     same = capacities(campaign.traced, limit, best.sut, best.mode)
@@ -195,10 +196,11 @@ def modes(campaign: Campaign, limit: float) -> str:
     runs = campaign.traced
     for sut in dict.fromkeys(runs["sut"]):
         chosen = runs[runs["sut"] == sut]
-        waits = _comparisons(pairs(chosen, "k_rcv_mean", "mode", REFERENCE, CHANGED))
-        drops = _comparisons(pairs(chosen, "pdr", "mode", REFERENCE, CHANGED))
+        waits = pairs(chosen, "k_rcv_mean", "mode", REFERENCE, CHANGED)
+        drops = pairs(chosen, "pdr", "mode", REFERENCE, CHANGED)
         common = [key for key in waits if key in drops]
         if common:
+            compared = _compare([(waits[key], drops[key]) for key in common])
             break
     else:
         return (
@@ -213,32 +215,30 @@ def modes(campaign: Campaign, limit: float) -> str:
         return key[1:3] != near, abs(key[3] - target)
 
     at = min(common, key=distance)
-    wait, drop = waits[at], drops[at]
+    (wait, wait_stands), (drop, drop_stands) = compared[common.index(at)]
+    standing = [sum(stands for _, stands in column) for column in zip(*compared, strict=True)]
     percent = wait.ratio.map(lambda ratio: 100 * (ratio - 1))
     points = drop.difference.map(lambda share: 100 * share)
     return (
         f"{sut} at {at[3]} cps, next to the {REFERENCE} mode's capacity ({plural(at[1], 'core')}, "
         f"{plural(at[2], 'thread')}): {_label(chosen, CHANGED)} against {_label(chosen, REFERENCE)} changes the mean "
-        f"wait K_rcv by {percent.text('%', _signed)}, which {_said(waits, at)}, and the packet drop "
-        f"rate by {points.text('percentage points', _signed)}, which {_said(drops, at)}; of "
-        f"{len(common)} points compared, K_rcv stands out at {len(_standing_out(waits))} and the "
-        f"drop rate at {len(_standing_out(drops))} (paired t test, Holm, {100 * ALPHA:g} %; the "
-        "intervals hold together at 95 %)."
+        f"wait K_rcv by {percent.text('%', _signed)}, which {_said(wait_stands)}, and the packet drop "
+        f"rate by {points.text('percentage points', _signed)}, which {_said(drop_stands)}; of "
+        f"{plural(len(common), 'point')} compared, K_rcv stands out at {standing[0]} and the drop rate at "
+        f"{standing[1]} (paired t test, Holm, {100 * ALPHA:g} %; these intervals hold together at 95 %)."
     )
 
 
-def _comparisons(paired: dict[Point, Pair]) -> dict[Point, Comparison]:
-    level = simultaneous_level(len(paired))
-    return {key: compare(first, second, level) for key, (first, second) in paired.items()}
+def _compare(places: Sequence[tuple[Pair, Pair]]) -> list[list[tuple[Comparison, bool]]]:
+    """Compare the pairs of all places as one family, and tell which stand out."""
+    level = simultaneous_level(2 * len(places))
+    found = [[compare(*pair, level) for pair in each] for each in places]
+    adjusted = iter(holm([one.p_value for each in found for one in each]))
+    return [[(one, bool(next(adjusted) <= ALPHA)) for one in each] for each in found]
 
 
-def _standing_out(compared: dict[Point, Comparison]) -> list[Point]:
-    adjusted = holm([one.p_value for one in compared.values()])
-    return [point for point, p in zip(compared, adjusted, strict=True) if p <= ALPHA]
-
-
-def _said(compared: dict[Point, Comparison], at: Point) -> str:
-    return "stands out" if at in _standing_out(compared) else "does not stand out"
+def _said(stands: bool) -> str:
+    return "stands out" if stands else "is within chance"
 
 
 def waiting(campaign: Campaign, best: Carried | None) -> str:
@@ -259,7 +259,7 @@ def waiting(campaign: Campaign, best: Carried | None) -> str:
     loads = chosen["cps"].to_numpy()
     cps = loads[np.argmin(np.abs(loads - half))]
     there = chosen[chosen["cps"] == cps]
-    p99, median = (mean_interval(there[f"k_rcv_{which}"]) for which in ("p99", "p50"))
+    p99, median = (mean_interval(there[f"k_rcv_{which}"], least=0) for which in ("p99", "p50"))
     return (
         f"{best}: at {cps} cps, the measured load nearest to half of that ({number(half)}), the "
         f"slowest message in a hundred waits {p99.text('µs')}, or longer, from network card to proxy "
@@ -293,6 +293,7 @@ def probing(campaign: Campaign) -> str:
         text = (
             f"With the probe the proxy uses {_times(cost)}, the CPU time a message that it uses "
             f"without it, over pairs of runs with the same arrivals"
+            + (": within chance of no cost" if cost.low <= 1 <= cost.high else "")
         )
     else:
         text = f"{NOT_MEASURED}: no control runs without the probe (a SUT named …{UNTRACED})"

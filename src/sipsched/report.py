@@ -12,18 +12,30 @@ from sipsched.errors import SipschedError, StableError
 from sipsched.files import whole
 
 TEMPLATE = "report_template"
+RECORDED = {"results": "results/recorded/raw", "raw": "recorded/raw"}
 
 
 def locate(path: str | Path) -> Path:
     """Resolve a path of a notebook's parameters: relative ones start at the project's root.
 
     JupyterLab starts a notebook in its own directory and papermill elsewhere, so the working
-    directory says nothing.
+    directory says nothing. Where no study of this project was summarised, `results/` and `raw/` are
+    those of the campaign that comes with it, as `make reports` leaves them.
     """
+    path = Path(path)
+    first, *rest = path.parts or ("",)
+    measured = any((PROJECT_ROOT / "results").glob("*/*/summary.nc"))
+    if first in RECORDED and not measured:
+        path = Path(RECORDED[first], *rest)
     return PROJECT_ROOT / path
 
 
-def render(notebook: Path, output_html: Path, parameters: Mapping[str, Any]) -> None:
+def render(
+    notebook: Path,
+    output_html: Path,
+    parameters: Mapping[str, Any],
+    offered: Mapping[str, Any] | None = None,
+) -> None:
     """Run a notebook and write it as one self-contained HTML file.
 
     Parameters
@@ -34,6 +46,8 @@ def render(notebook: Path, output_html: Path, parameters: Mapping[str, Any]) -> 
         The page; its directory is made. It asks for nothing outside itself.
     parameters
         Values for that cell; paths, also in lists, are made absolute.
+    offered
+        The same, of which a notebook gets those that it has a parameter for.
 
     Raises
     ------
@@ -58,7 +72,8 @@ def render(notebook: Path, output_html: Path, parameters: Mapping[str, Any]) -> 
             f"{notebook}: unknown parameters {', '.join(unknown)}; "
             f"its parameters cell has {', '.join(sorted(known)) or 'none'}"
         )
-    values = {name: _plain(value) for name, value in parameters.items()}
+    known_of_offered = {name: (offered or {})[name] for name in known & set(offered or {})}
+    values = {name: _plain(value) for name, value in {**known_of_offered, **parameters}.items()}
     logging.getLogger("papermill").setLevel(logging.WARNING)
     with tempfile.TemporaryDirectory(prefix="sipsched-report-") as scratch:
         executed = Path(scratch) / notebook.name

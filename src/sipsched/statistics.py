@@ -24,6 +24,7 @@ MIN_BOOTSTRAP_RUNS = 8
 MIN_CROSSING_RUNS = 3
 """Runs at a load that brackets a crossing; with two the interval spans the whole sweep."""
 TOO_FEW = "too few for an interval"
+TOO_FEW_TO_RESAMPLE = f"too few for a bootstrap interval, which needs {MIN_BOOTSTRAP_RUNS}"
 NOT_MEASURED = "not measured"
 
 Values = npt.NDArray[np.float64]
@@ -197,7 +198,7 @@ def mean_intervals(
     return mean, quantile * np.sqrt(variance / np.maximum(n, 1)), n
 
 
-def mean_interval(values: npt.ArrayLike, level: float = LEVEL) -> Interval:
+def mean_interval(values: npt.ArrayLike, level: float = LEVEL, least: float = -np.inf) -> Interval:
     """Average runs, with Student's t interval.
 
     Parameters
@@ -206,12 +207,14 @@ def mean_interval(values: npt.ArrayLike, level: float = LEVEL) -> Interval:
         Shape (rep,), a number a run; NaN where there is none.
     level
         Confidence.
+    least
+        What no value can be below, and so no end of the interval: 0 of times, counts and shares.
     """
     means, halves, counts = mean_intervals(_runs(values), level)
     mean, half, n = float(means), float(halves), int(counts)
     if n < 2:
         return Interval.without(mean, n, level, TOO_FEW if n else NOT_MEASURED)
-    return Interval(mean, mean - half, mean + half, n, level, "t")
+    return Interval(mean, max(mean - half, least), mean + half, n, level, "t")
 
 
 def bootstrap_interval(
@@ -593,7 +596,7 @@ def _bootstrap(
 ) -> Interval:
     n = len(samples[0])
     if n < MIN_BOOTSTRAP_RUNS:
-        return Interval.without(estimate, n, level, "too few for a bootstrap interval")
+        return Interval.without(estimate, n, level, TOO_FEW_TO_RESAMPLE)
     # Imported here: it doubles the time that most pages take to import what they need.
     from scipy import stats
 

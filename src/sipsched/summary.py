@@ -592,7 +592,9 @@ def open_summary(path: Path) -> xr.Dataset:
     try:
         ds = xr.load_dataset(path, engine="netcdf4")
     except FileNotFoundError:
-        raise StableError(f"{path}: no such file; make it with snakemake") from None
+        raise StableError(
+            f"{path}: no such file; make reports renders what is recorded, snakemake measures what is missing"
+        ) from None
     except (OSError, ValueError) as error:
         raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None
     check_format(ds.attrs, path, "sipsched summary", SUMMARY_VERSION)

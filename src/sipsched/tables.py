@@ -24,7 +24,8 @@ from sipsched.figures import (
 )
 from sipsched.statistics import mean_intervals
 from sipsched.summary import ALL, INVALID, MEASURED, MISSING
-from sipsched.words import number, plural
+from sipsched.versions import code_version
+from sipsched.words import number
 
 MAX_RUNS_LISTED = 50
 PROBE_MODES = {
@@ -40,7 +41,6 @@ POINT_HEADER = ("SUT", "mode", "cores", "threads", "cps")
 LONG_FACTS = ("files", "lscpu")
 """What a record says of a host at length; a reader of the report is served by the rest."""
 PACKAGES = (
-    "sipsched",
     "numpy",
     "pandas",
     "xarray",
@@ -236,20 +236,19 @@ def attempts(summary: xr.Dataset) -> Table:
 
 
 def suspicions(summary: xr.Dataset) -> Words:
-    """Say why runs that count are suspect."""
-    told: dict[str, int] = {}
+    """Name the runs that count and are suspect, and say why."""
+    lines = []
     for key, status in iterate_runs(summary):
         if status == MEASURED and str(summary["grade"].sel(key).item()) == "suspect":
-            for words in kinds_of_reasons(str(summary["reasons"].sel(key).item())):
-                told[words] = told.get(words, 0) + 1
-    lines = [f"{plural(count, 'run')}: {words}" for words, count in told.items()]
+            name = ", ".join(f"{dim} {value}" for dim, value in key.items())
+            lines.append(f"Suspect: {name}: {summary['reasons'].sel(key).item()}.")
     return Words(tuple(lines or ["No run that counts is suspect."]))
 
 
 def kinds_of_reasons(reasons: str) -> list[str]:
     """Split the reasons of a verdict and take their numbers out, so that equal ones can be counted."""
     told = reasons.removeprefix("run is not valid: ").split("; ")
-    return [re.sub(r"[0-9][0-9.]*", "…", reason) for reason in told]
+    return [re.sub(r"[0-9][0-9.]*", "N", reason) for reason in told]
 
 
 def coverage(summary: xr.Dataset) -> Words:
@@ -314,21 +313,23 @@ def hosts(summary: xr.Dataset) -> Table:
     )
 
 
-def conditions(summary: xr.Dataset) -> Words:
-    """Say what varied between runs that should not: kernel, buffer, stolen time."""
-    buffers = np.unique(summary["so_rcvbuf"].to_numpy())
-    buffers = buffers[~np.isnan(buffers)]
-    steal = summary["steal_s"].to_numpy()
-    steal = steal[~np.isnan(steal)]
-    lines = [f"Kernels of the SPS: {summary.attrs['kernels']}."]
-    if buffers.size:
-        lines.append(f"Effective SO_RCVBUF: {', '.join(f'{size:.0f}' for size in buffers)} bytes.")
-    else:
-        lines.append("Effective SO_RCVBUF: not recorded.")
+def conditions(*summaries: xr.Dataset) -> Words:
+    """Say what varied between the runs of some studies that should not: kernel, buffer, stolen time."""
+    kernels = dict.fromkeys(summary.attrs["kernels"] for summary in summaries)
+    buffers, steal = (
+        values[~np.isnan(values)]
+        for name in ("so_rcvbuf", "steal_s")
+        for values in [np.concatenate([summary[name].to_numpy().ravel() for summary in summaries])]
+    )
+    sizes = ", ".join(f"{size:.0f}" for size in np.unique(buffers))
+    lines = [
+        f"Kernels of the SPS: {'; '.join(kernels)}.",
+        f"Effective SO_RCVBUF: {sizes} bytes." if sizes else "Effective SO_RCVBUF: not recorded.",
+    ]
     if steal.size:
         lines.append(
             f"Time stolen from the SPS's CPUs in a run: median {np.median(steal):.2f} s, "
-            f"at most {steal.max():.2f} s."
+            f"at most {steal.max():.2f} s, n = {steal.size}."
         )
     return Words(tuple(lines))
 
@@ -348,7 +349,7 @@ def versions(*data: Path) -> Words:
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return Words(
         (
-            f"Python {platform.python_version()}, {packages}.",
+            f"sipsched {code_version()}; Python {platform.python_version()}, {packages}.",
             *(
                 f"Data: {'/'.join(path.parts[-3:])}, SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}."
                 for path in data

@@ -262,7 +262,7 @@ def control_runs(campaign: Campaign) -> Table:
     rows = []
     for sut, (mode, cores, threads, cps), without_us, ratio in cost.points:
         text = ratio.text("", _three)
-        rows.append((sut, *map(str, (mode, cores, threads, cps)), number(without_us), text))
+        rows.append((sut, *map(str, (mode, cores, threads, cps)), without_us.text(), text))
     if rows:
         rows.append(("all", "", "", "", "", "", cost.overall.text("", _three)))
     return Table(

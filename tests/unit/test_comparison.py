@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -142,7 +143,7 @@ def test_crossing_loads_beside_the_papers():
     # log-linear: 0.6 of the drops are reached where the load is log(1/0.6)/log(6)/10 = 2.9 % more
     more = comparison.more_load(case, EIGHT, "enhanced", 0.95)
     assert more.low < 2.9 < more.high + 1
-    assert rows["1 core, 2 threads", "enhanced (EEVDF translation)"][3] == "not measured"
+    assert rows["1 core, 2 threads", "enhanced (EEVDF translation)"][3] == "not planned"
 
 
 def test_tables_are_chosen_by_cores():
@@ -225,9 +226,25 @@ def test_invalid_runs_are_named():
     assert (
         comparison.why_not_measured(ds, EIGHT, "enhanced") == "not measured: 6 invalid, 9 missing"
     )
-    assert (
-        comparison.why_not_measured(ds, Place("kamailio-udp", 1, 4), "enhanced") == "not measured"
+    assert comparison.why_not_measured(ds, Place("kamailio-udp", 1, 4), "enhanced") == "not planned"
+
+
+def test_the_search_behind_the_loads_is_shown(tmp_path):
+    path = tmp_path / "crossing.json"
+    trials = [
+        {"cps": 4000, "duration_s": 6.0, "pdr": 0.5},
+        {"cps": 900, "duration_s": 6.0, "pdr": 0.0},
+    ]
+    document = {"point": {"cores": 1, "threads": 8}, "label": "baseline", "trials": trials}
+    document |= {"schema_version": 1, "lower_cps": 900, "upper_cps": 1000}
+    path.write_text(json.dumps(document))
+    table = comparison_tables.searches(case_of(plan()), [path])
+    assert table.rows == (
+        ("baseline, 1 core, 8 threads", "1", "4000", "6", "50"),
+        ("baseline, 1 core, 8 threads", "2", "900", "6", "0"),
     )
+    assert "baseline, 1 core, 8 threads: between 900 and 1000 cps" in table.caption
+    assert comparison_tables.searches(case_of(plan()), []).rows == ()
 
 
 def test_numbers_without_meaning_are_told_as_bounds():

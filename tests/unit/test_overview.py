@@ -51,7 +51,7 @@ def test_five_sentences_of_a_whole_campaign(whole):
         "attempts that did not count and were made again: 2, most often (2) because one call"
         in counts
     )
-    assert "more than … µs late" in counts
+    assert "more than N µs late" in counts
     assert "uses 1.100 times (1.099 to 1.100), n = 4, the CPU time a message" in cost
     assert "the probe was off" not in cost
 

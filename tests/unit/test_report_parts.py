@@ -9,6 +9,7 @@ import pytest
 import synthetic
 
 from sipsched import figures, report, summary, tables
+from sipsched.campaign import find_summaries
 from sipsched.errors import StableError
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
@@ -95,6 +96,32 @@ def test_unknown_parameters_and_notebooks_are_refused(tmp_path):
         report.render(tmp_path / "none.ipynb", tmp_path / "page.html", {})
 
 
+def test_without_studies_of_ones_own_paths_are_those_of_the_recorded_campaign(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(report, "PROJECT_ROOT", tmp_path)
+    sweep = Path("results/load_sweep/local/summary.nc")
+    recorded = tmp_path / "results/recorded/raw/load_sweep/local/summary.nc"
+    for path in (tmp_path / "recorded/raw/local/noise.json", recorded):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    assert report.locate("raw/local/noise.json").is_file()
+    assert report.locate(str(sweep)) == recorded
+    assert report.locate("config") == tmp_path / "config"
+    assert find_summaries("local") == [recorded]
+    (tmp_path / sweep).parent.mkdir(parents=True)
+    (tmp_path / sweep).touch()
+    assert report.locate(sweep) == tmp_path / sweep
+    assert not report.locate("raw/local/noise.json").exists()
+    assert find_summaries() == [tmp_path / sweep]
+
+
+def test_a_notebook_gets_what_it_has_a_parameter_for(tmp_path):
+    path = broken_notebook(tmp_path / "broken.ipynb", "assert x == 5")
+    report.render(path, tmp_path / "page.html", {}, {"x": 5, "nope": 1})
+    assert (tmp_path / "page.html").is_file()
+
+
 def csv_link(page):
     (link,) = re.findall(r'<a class="download" download="([^"]+)" href="([^"]+)">', page)
     kind, data = link[1].split(";base64,")
@@ -107,7 +134,7 @@ def test_a_table_is_downloadable_without_network():
     table = figures.Table(
         identity="table-x",
         header=("load (cps)", "mean (µs)", 'p99, "worst"'),
-        rows=(("1\u202f000", "12\u00a0±\u00a03", "a,b"),),
+        rows=(("1\u202f000", "12\u00a0±\u00a03", "−1,5"),),
         caption="c",
         provenance="p",
         none="none",
@@ -117,7 +144,7 @@ def test_a_table_is_downloadable_without_network():
     assert name == "table-x.csv"
     assert lines == [
         ["load (cps)", "K_rcv: mean (µs)", 'K_rcv: p99, "worst"'],
-        ["1000", "12 ± 3", "a,b"],
+        ["1000", "12 ± 3", "-1,5"],
     ]
 
 

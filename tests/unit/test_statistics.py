@@ -69,6 +69,13 @@ def test_mean_interval_covers_the_truth(n):
     assert 0.93 <= np.mean(np.abs(mean - 100) <= half) <= 0.97
 
 
+def test_an_interval_ends_at_what_no_value_can_be_below():
+    values = [0.0, 0.0, 0.3]
+    free, cut = statistics.mean_interval(values), statistics.mean_interval(values, least=0)
+    assert free.low < 0 == cut.low
+    assert (free.estimate, free.high) == (cut.estimate, cut.high)
+
+
 def test_paired_difference_is_scipys_and_drops_incomplete_pairs():
     rng = np.random.default_rng(3)
     seeds = rng.normal(300, 80, 7)
@@ -128,7 +135,7 @@ def test_ratio_with_zeros_is_a_ratio_of_means():
     assert found.low < found.estimate < found.high
     assert found == statistics.ratio_interval(reference, other)
     few = statistics.ratio_interval(reference[:5], other[:5])
-    assert few.why == "too few for a bootstrap interval"
+    assert few.why == statistics.TOO_FEW_TO_RESAMPLE
     assert few.estimate == pytest.approx(other[:5].sum() / reference[:5].sum())
     none = statistics.percent_lower(statistics.ratio_interval(np.zeros(9), other))
     assert str(none) == "undefined: the reference is 0 in every run, n = 9"
@@ -174,7 +181,7 @@ def test_bootstrap_agrees_with_t_and_takes_other_statistics():
     assert boot == statistics.bootstrap_interval([*values, np.nan])
     median = statistics.bootstrap_interval(values, np.median)
     assert median.low < median.estimate == np.median(values) < median.high
-    assert statistics.bootstrap_interval(values[:7]).why == "too few for a bootstrap interval"
+    assert statistics.bootstrap_interval(values[:7]).why == statistics.TOO_FEW_TO_RESAMPLE
     assert str(statistics.bootstrap_interval([])) == "not measured, n = 0"
 
 

@@ -2,12 +2,14 @@ rule render_report:
     input:
         notebook=study_notebook,
         summary=f"{RESULTS}/{{study}}/{{testbed}}/summary.nc",
+        crossings=study_crossings,
     output:
         html="reports/{study}-{testbed}.html",
     log:
         "logs/report/{study}-{testbed}.log",
     params:
         messages_root=f"{RESULTS}/runs",
+        pdr_limit=CAMPAIGN.pdr_limit,
     script:
         "../scripts/render_report.py"
 
@@ -21,5 +23,7 @@ rule render_document:
         html="reports/{document}.html",
     log:
         "logs/report/{document}.log",
+    params:
+        pdr_limit=CAMPAIGN.pdr_limit,
     script:
         "../scripts/render_document.py"

@@ -8,9 +8,11 @@ with scripting.one_line_errors(snakemake.log[0]):
     report.render(
         Path(snakemake.input.notebook),
         Path(snakemake.output.html),
+        {"summary": Path(snakemake.input.summary)},
         {
             "study": snakemake.wildcards.study,
-            "summary": Path(snakemake.input.summary),
             "messages_root": Path(snakemake.params.messages_root),
+            "crossings": [Path(path) for path in snakemake.input.crossings],
+            "pdr_limit": snakemake.params.pdr_limit,
         },
     )
