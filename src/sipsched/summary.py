@@ -593,7 +593,8 @@ def open_summary(path: Path) -> xr.Dataset:
         ds = xr.load_dataset(path, engine="netcdf4")
     except FileNotFoundError:
         raise StableError(
-            f"{path}: no such file; make reports renders what is recorded, snakemake measures what is missing"
+            f"{path}: no such file; make reports makes those of the recorded campaign, snakemake measures "
+            "what is missing, with --configfile a study of config/studies"
         ) from None
     except (OSError, ValueError) as error:
         raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None

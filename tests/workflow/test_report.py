@@ -273,7 +273,7 @@ def test_page_of_baseline_and_enhanced_mode(tmp_path, browser):
     combined = tmp_path / "summary.nc"
     summary.write(summary.combine(paths, planned), combined)
     page = tmp_path / "reports" / "modes-synthetic.html"
-    parameters = {"summary": combined, "messages_root": tmp_path / "runs", "study": "modes"}
+    parameters = {"summary": combined, "study": "modes", "crossings": []}
     report.render(NOTEBOOKS / "modes.ipynb", page, parameters)
     text = check_page(browser, page, MODES_FIGURES, MODES_TABLES, "Baseline versus enhanced")
     assert "12 runs planned: 11 measured, 0 invalid, 1 missing." in text
