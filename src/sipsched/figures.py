@@ -23,7 +23,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullForm
 
 from sipsched.config import Run
 from sipsched.dataset import MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
-from sipsched.statistics import PDR_LIMIT, grid_capacity, mean_intervals
+from sipsched.statistics import PDR_LIMIT, grid_capacity, mean_interval, mean_intervals
 from sipsched.summary import ALL, INVALID, MEASURED, NOT_PLANNED
 from sipsched.words import grouped, number, plural
 
@@ -355,16 +355,15 @@ def receive_parts(summary: xr.Dataset) -> Figure:
     )
 
     def words(facet: Facet, threads: int) -> str:
-        found = {}
+        texts = []
         for title, values in means.items():
-            cps, mean, _, _ = _series(summary, facet, threads, values)
-            if len(cps):
-                found[title] = (cps[-1], mean[-1])
-        if len(found) < len(parts):
-            return ""
-        total = sum(mean for _, mean in found.values())
-        shares = ", ".join(f"{title} {100 * m / total:.1f} %" for title, (_, m) in found.items())
-        return f"Of mean K_rcv at {found['queue'][0]:g} cps: {shares}."
+            loads, *_ = _series(summary, facet, threads, values)
+            if not len(loads):
+                return ""
+            at = dict(zip(("sut", "mode", "cores"), facet, strict=True))
+            runs = values.sel(at | {"threads": threads, "cps": loads[-1]}).to_numpy()
+            texts.append(f"{title} {mean_interval(runs, least=0).text('µs')}")
+        return f"Of mean K_rcv at {loads[-1]:g} cps: {'; '.join(texts)}."
 
     bound = "tracepoint" in set(summary["probe_mode"].to_numpy().ravel().tolist())
     return _figure(
@@ -495,21 +494,20 @@ def distributions(
         parts = []
         for name, symbol in (("k_rcv", "K_rcv"), ("t_sip", "T_sip")):
             medians = {
-                kind: float(grid[_first_at(by_name[name].mean(axis=0), 0.5)])
+                kind: mean_interval([grid[_first_at(run, 0.5)] for run in by_name[name]], least=0)
                 for kind, by_name in curves[facet].items()
                 if len(by_name[name])
             }
-            if medians:
-                slow = max(medians, key=lambda kind: medians[kind])
-                quick = min(medians, key=lambda kind: medians[kind])
+            ordered = sorted(medians, key=lambda kind: medians[kind].estimate)
+            if ordered:
+                quick, slow = ordered[0], ordered[-1]
                 parts.append(
-                    f"median {symbol} from {number(medians[quick])} µs ({quick}) "
-                    f"to {number(medians[slow])} µs ({slow})"
+                    f"median {symbol} from {medians[quick].text('µs')}, of {quick} to "
+                    f"{medians[slow].text('µs')}, of {slow}"
                 )
-        runs = max((len(v["k_rcv"]) for v in curves[facet].values()), default=0)
         if not parts:
             return f"nothing to draw at {points[facet][0]} cps."
-        return f"At {points[facet][0]} cps (n\u00a0=\u00a0{runs}): {'; '.join(parts)}."
+        return f"At {points[facet][0]} cps: {'; '.join(parts)}."
 
     where = "; ".join(
         f"{facet_name(facet)}: {at} cps, {plural(count, 'thread')}"

@@ -22,7 +22,15 @@ from sipsched.figures import (
     legend,
     themed,
 )
-from sipsched.published import CUT_OFF, METRICS, MODES, crossings, predictions
+from sipsched.published import (
+    CALLS,
+    CUT_OFF,
+    MESSAGES_PER_CALL,
+    METRICS,
+    MODES,
+    crossings,
+    predictions,
+)
 from sipsched.statistics import PDR_LIMIT
 from sipsched.tables import Heading
 from sipsched.words import grouped, number, plural
@@ -473,6 +481,26 @@ def audit_disagreements(checks: pd.DataFrame) -> Table:
         caption="Every check that does not hold; the numbers are held as printed.",
         provenance=provenance(*checks["study"]),
     )
+
+
+def messages_per_call(points: pd.DataFrame) -> Words:
+    """Say how many messages a call the papers count, where a call has six.
+
+    Parameters
+    ----------
+    points
+        As `sipsched.published.load_points` returns it.
+    """
+    lines = []
+    totals = points[points["metric"] == "total_messages"]
+    for study, rows in totals.groupby("study", sort=False):
+        share = rows["value"].astype(float) / CALLS[str(study)]
+        lines.append(
+            f"{PAPERS[str(study)]}: total messages are {share.min():.1f} to {share.max():.1f} times the "
+            f"{grouped(CALLS[str(study)])} calls that each experiment started, in {len(share)} columns; a "
+            f"call has {MESSAGES_PER_CALL}. The paper does not say which messages it counts."
+        )
+    return Words(tuple(lines))
 
 
 def errors_not_shown(bounds: pd.DataFrame) -> Table:

@@ -227,7 +227,7 @@ def draw_noise(found: Noise, campaign: Campaign) -> Figure:
     caption = (
         "Gaps in the time of a program that reads the clock on an idle CPU of the SPS: how many a "
         f"second are longer than a time. Both scales are logarithmic. Measured {found.started_at}, "
-        f"kernel {found.kernel}."
+        f"kernel {found.kernel}; one look, n = 1, so no number has an interval."
     )
     return Figure(
         identity="figure-noise",

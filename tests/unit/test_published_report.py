@@ -114,3 +114,9 @@ def test_an_audit_that_finds_nothing_says_so(points):
     table = published_report.audit_disagreements(checks)
     assert "none: every check holds" in table._repr_html_()
     assert published_report.audit_words(checks).lines[0].endswith("0 disagree.")
+
+
+def test_messages_a_call_as_the_papers_count_them(points):
+    multi, single = published_report.messages_per_call(points).lines
+    assert "Multi-core paper: total messages are 3.5 to 7.3 times the 100\u202f000 calls" in multi
+    assert "Single-core paper: total messages are 1.8 to 3.2 times the 200\u202f000 calls" in single
