@@ -1,7 +1,6 @@
 """What is studied: the configuration, its validation and the runs it asks for."""
 
 import itertools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,7 +132,7 @@ class AroundCrossing:
     step_cps
         Distance between loads; the papers have 200.
     steps
-        Which loads: 0 is the multiple of `step_cps` just below the crossing, 1 the next above it.
+        Which loads: 0 is the highest multiple of `step_cps` known to stay under the limit, 1 the next.
     """
 
     mode: str
@@ -141,8 +140,10 @@ class AroundCrossing:
     steps: tuple[int, ...]
 
     def loads(self, lower_cps: int, upper_cps: int) -> tuple[int, ...]:
-        """Give the loads around a crossing that lies between these two."""
-        below = int(math.sqrt(lower_cps * upper_cps) // self.step_cps)
+        """Give the loads around a crossing that a search has put between these two."""
+        # near the knee drops vary from run to run, and a search stops at a load that went well once:
+        # the mean of runs passes the limit nearer to the lower load, or under it
+        below = lower_cps // self.step_cps
         loads = (self.step_cps * (below + step) for step in self.steps)
         return tuple(load for load in loads if load > 0)
 

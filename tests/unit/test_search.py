@@ -60,6 +60,7 @@ STUDY = Study(
 
 def test_loads_around_a_crossing() -> None:
     assert AROUND.loads(2200, 2390) == (2000, 2200, 2400)
+    assert AROUND.loads(2390, 2610) == (2000, 2200, 2400)
     assert AROUND.loads(150, 250) == (200,)
 
 
