@@ -55,6 +55,8 @@ SERVICE = (
     "its own: it is the mean K_sockq of messages that came when every earlier one had left the SPS."
 )
 COMPARED = ("pdr", "k_rcv")
+SIGNIFICANT = 0.05
+"""A p-value, adjusted for the family, at or under which a difference is more than chance."""
 LARGEST_TOLD = 9999
 """Percent; the interval of a ratio over two pairs may reach to 1e30."""
 

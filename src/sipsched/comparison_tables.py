@@ -13,6 +13,7 @@ from sipsched.comparison import (
     PARTS,
     SERVICE,
     SETUP,
+    SIGNIFICANT,
     Case,
     Cell,
     Family,
@@ -58,7 +59,6 @@ NOT_PRINTED = "not printed"
 NO_ENTRY = "–"
 PAPERS_RUNS = 30
 """Experiments that a column of the papers' tables averages. SEE section IV of both."""
-SIGNIFICANT = 0.05
 PUBLISHED_MODES = " Published numbers are of the papers' own modes of that name, on CFS."
 COUNTS = ("rcv_errors", "call_setup_drops", "call_setup_messages", "total_messages")
 OFF_CPU = "t_sip_off_share"

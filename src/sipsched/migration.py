@@ -16,6 +16,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator
 
 from sipsched.comparison import (
+    SIGNIFICANT,
     Place,
     Values,
     labels,
@@ -368,13 +369,12 @@ def _best(found: Study, spot: Spot, name: str, title: str, means: dict[int, Inte
     if against is None:
         return f"{text}; the default, {_cost(found.default_ns)}, was not measured."
     lower = against.comparison.percent_lower
-    percent = told(lower, None, plain).replace(" (", "\u00a0% (", 1)
-    if not lower.known:
-        return f"{text}; lower than at {_cost(found.default_ns)} by (%) {told(lower, None, plain)}."
-    sure = lower.low > 0 or lower.high < 0
-    return (
-        f"{text}; lower than at {_cost(found.default_ns)} by {percent}, {p_text(against.p_value)}: "
-        + ("more than chance." if sure else "not to be told from the default.")
+    text += f"; lower than at {_cost(found.default_ns)} by (%) {told(lower, None, plain)}"
+    if np.isnan(against.p_value):
+        return f"{text}."
+    sure = against.p_value <= SIGNIFICANT
+    return f"{text}; {p_text(against.p_value)}: " + (
+        "more than chance." if sure else "not to be told from the default."
     )
 
 

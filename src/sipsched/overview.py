@@ -20,6 +20,7 @@ from sipsched.campaign import (
     pairs,
     probe_cost,
 )
+from sipsched.comparison import SIGNIFICANT
 from sipsched.dataset import PROBE_OFF
 from sipsched.figures import Table, Words
 from sipsched.statistics import (
@@ -36,7 +37,6 @@ from sipsched.tables import kinds_of_reasons
 from sipsched.words import number, plural
 
 REFERENCE, CHANGED = "baseline", "enhanced"
-ALPHA = 0.05
 NOT_MEASURED = "Not measured"
 BOUND = "the exact end of K_sockq, of which probe mode tracepoint gives a lower bound"
 TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
@@ -225,7 +225,7 @@ def modes(campaign: Campaign, limit: float) -> str:
         f"wait K_rcv by {percent.text('%', _signed)}, which {_said(wait_stands)}, and the packet drop "
         f"rate by {points.text('percentage points', _signed)}, which {_said(drop_stands)}; of "
         f"{plural(len(common), 'point')} compared, K_rcv stands out at {standing[0]} and the drop rate at "
-        f"{standing[1]} (paired t test, Holm, {100 * ALPHA:g} %; these intervals hold together at 95 %)."
+        f"{standing[1]} (paired t test, Holm, {100 * SIGNIFICANT:g} %; these intervals hold together at 95 %)."
     )
 
 
@@ -234,7 +234,7 @@ def _compare(places: Sequence[tuple[Pair, Pair]]) -> list[list[tuple[Comparison,
     level = simultaneous_level(2 * len(places))
     found = [[compare(*pair, level) for pair in each] for each in places]
     adjusted = iter(holm([one.p_value for each in found for one in each]))
-    return [[(one, bool(next(adjusted) <= ALPHA)) for one in each] for each in found]
+    return [[(one, bool(next(adjusted) <= SIGNIFICANT)) for one in each] for each in found]
 
 
 def _said(stands: bool) -> str:

@@ -4,7 +4,7 @@ The replicate is the run. Messages of one run follow each other through one queu
 them weigh no more than the run they are from. docs/methodology.md gives sources and measured coverage.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ MIN_BOOTSTRAP_RUNS = 8
 MIN_CROSSING_RUNS = 3
 """Runs at a load that brackets a crossing; with two the interval spans the whole sweep."""
 TOO_FEW = "too few for an interval"
+UNBOUNDED = "no bounds, since the reference is not told from 0"
 TOO_FEW_TO_RESAMPLE = f"too few for a bootstrap interval, which needs {MIN_BOOTSTRAP_RUNS}"
 NOT_MEASURED = "not measured"
 
@@ -241,8 +242,22 @@ def bootstrap_interval(
     runs = runs[~np.isnan(runs)]
     if not runs.size:
         return Interval.without(np.nan, 0, level, NOT_MEASURED)
-    estimate = float(statistic(runs, axis=-1))
-    return _bootstrap((runs,), statistic, estimate, level, resamples, seed)
+    estimate, n = float(statistic(runs, axis=-1)), runs.size
+    if n < MIN_BOOTSTRAP_RUNS:
+        return Interval.without(estimate, n, level, TOO_FEW_TO_RESAMPLE)
+    # Imported here: it doubles the time that a page takes to import what it needs, and none needs it.
+    from scipy import stats
+
+    drawn = stats.bootstrap(
+        (runs,),
+        statistic,
+        n_resamples=resamples,
+        vectorized=True,
+        method="percentile",
+        rng=np.random.default_rng(seed),
+    ).bootstrap_distribution
+    low, high = percentiles(drawn, _expanded(level, n))
+    return Interval(estimate, low, high, n, level, "bootstrap")
 
 
 def paired_difference(
@@ -262,12 +277,13 @@ def paired_difference(
 
 
 def ratio_interval(
-    reference: npt.ArrayLike, other: npt.ArrayLike, level: float = LEVEL, seed: int = SEED
+    reference: npt.ArrayLike, other: npt.ArrayLike, level: float = LEVEL
 ) -> Interval:
-    """Compare other with reference as a ratio, over pairs of runs with the same arrivals.
+    """Divide the mean of other by the mean of reference, over pairs of runs with the same arrivals.
 
-    Where all values are positive: the geometric mean of the pairs' ratios, with the t interval of
-    their logarithms. Where a value is 0, as a PDR may be: `ratio_of_means`. `method` names which.
+    The ratio that the papers' "% lower" is made of. Its interval is Fieller's: the ratios r for which the
+    paired t test does not tell other from r × reference, so it leaves out 1 exactly where that test
+    tells the two apart. SEE Fieller, Some Problems in Interval Estimation (JRSS B 16, 1954)
 
     Parameters
     ----------
@@ -275,37 +291,6 @@ def ratio_interval(
         Shape (rep,), not negative, in the same order; a pair that lacks one (NaN) is left out.
     level
         Confidence.
-    seed
-        Of the bootstrap.
-
-    Raises
-    ------
-    StableError
-        A value is negative, or the shapes differ.
-    """
-    first, second = _pairs(reference, other)
-    if (first > 0).all() and (second > 0).all():
-        logs = mean_interval(np.log(second / first), level)
-        return replace(logs.map(lambda value: float(np.exp(value))), method="t of log ratios")
-    return ratio_of_means(first, second, level, seed)
-
-
-def ratio_of_means(
-    reference: npt.ArrayLike, other: npt.ArrayLike, level: float = LEVEL, seed: int = SEED
-) -> Interval:
-    """Divide the mean of other by the mean of reference, with a bootstrap interval over pairs.
-
-    The ratio that the papers' "% lower" is made of. Resamples in which the reference's mean is 0 count
-    as infinite.
-
-    Parameters
-    ----------
-    reference, other
-        Shape (rep,), not negative, in the same order; a pair that lacks one (NaN) is left out.
-    level
-        Confidence.
-    seed
-        Of the bootstrap.
 
     Raises
     ------
@@ -315,19 +300,22 @@ def ratio_of_means(
     first, second = _pairs(reference, other)
     if (first < 0).any() or (second < 0).any():
         raise StableError("ratio: expected values of 0 or more, found a negative one")
-    if not first.size:
+    n = first.size
+    if not n:
         return Interval.without(np.nan, 0, level, NOT_MEASURED)
     if not first.any():
-        why = "undefined: the reference is 0 in every run"
-        return Interval.without(np.nan, first.size, level, why)
-
-    def ratio(numerator: Values, denominator: Values, axis: int) -> Any:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            quotient = np.mean(numerator, axis=axis) / np.mean(denominator, axis=axis)
-        return np.where(np.isnan(quotient), np.inf, quotient)
-
-    estimate = float(second.mean() / first.mean())
-    return _bootstrap((second, first), ratio, estimate, level, RESAMPLES, seed)
+        return Interval.without(np.nan, n, level, "undefined: the reference is 0 in every run")
+    x, y = float(first.mean()), float(second.mean())
+    if n < 2:
+        return Interval.without(y / x, n, level)
+    (xx, xy), (_, yy) = special.stdtrit(n - 1, (1 + level) / 2) ** 2 / n * np.cov(first, second)
+    if x**2 <= xx:
+        return Interval.without(y / x, n, level, UNBOUNDED)
+    middle, spread = x * y - xy, (x * y - xy) ** 2 - (x**2 - xx) * (y**2 - yy)
+    half = np.sqrt(max(spread, 0.0))
+    low, high = ((middle + end) / (x**2 - xx) for end in (-half, half))
+    # where all pairs have the same ratio the ends are it, up to rounding
+    return Interval(y / x, max(min(low, y / x), 0.0), max(high, y / x), n, level, "Fieller")
 
 
 def percent_lower(ratio: Interval) -> Interval:
@@ -335,9 +323,7 @@ def percent_lower(ratio: Interval) -> Interval:
     return ratio.map(lambda value: 100 * (1 - value))
 
 
-def compare(
-    reference: npt.ArrayLike, other: npt.ArrayLike, level: float = LEVEL, seed: int = SEED
-) -> Comparison:
+def compare(reference: npt.ArrayLike, other: npt.ArrayLike, level: float = LEVEL) -> Comparison:
     """Compare a mode with the reference over runs with the same arrivals.
 
     Parameters
@@ -346,8 +332,6 @@ def compare(
         Shape (rep,), not negative, in the same order; a pair that lacks one (NaN) is left out.
     level
         Confidence; `simultaneous_level` for one cell of many.
-    seed
-        Of the bootstrap.
 
     Raises
     ------
@@ -355,7 +339,7 @@ def compare(
         A value is negative, or the shapes differ.
     """
     first, second = _pairs(reference, other)
-    ratio = ratio_interval(first, second, level, seed)
+    ratio = ratio_interval(first, second, level)
     p_value = _paired_t_test(first, second)
     return Comparison(paired_difference(first, second, level), ratio, percent_lower(ratio), p_value)
 
@@ -584,35 +568,6 @@ def _pairs(reference: npt.ArrayLike, other: npt.ArrayLike) -> tuple[Values, Valu
         )
     both = ~(np.isnan(first) | np.isnan(second))
     return first[both], second[both]
-
-
-def _bootstrap(
-    samples: Sequence[Values],
-    statistic: Callable[..., Any],
-    estimate: float,
-    level: float,
-    resamples: int,
-    seed: int,
-) -> Interval:
-    n = len(samples[0])
-    if n < MIN_BOOTSTRAP_RUNS:
-        return Interval.without(estimate, n, level, TOO_FEW_TO_RESAMPLE)
-    # Imported here: it doubles the time that most pages take to import what they need.
-    from scipy import stats
-
-    # scipy also takes a standard error, which an infinite ratio does not have.
-    with np.errstate(invalid="ignore"):
-        drawn = stats.bootstrap(
-            samples,
-            statistic,
-            n_resamples=resamples,
-            paired=True,
-            vectorized=True,
-            method="percentile",
-            rng=np.random.default_rng(seed),
-        ).bootstrap_distribution
-    low, high = percentiles(drawn, _expanded(level, n))
-    return Interval(estimate, low, high, n, level, "bootstrap")
 
 
 def _expanded(level: float, n: int) -> float:

@@ -52,8 +52,7 @@ def test_the_best_cost_is_found_and_compared_with_the_default():
     text = " ".join(migration.best(found).lines)
     assert "2 cores, 4 threads, 4200 cps: PDR is lowest at 0, 0.824 % (" in text
     assert (
-        "lower than at 500\u00a0µs by 63.1\u00a0% (63.1 to 63.1), n = 5, p\u00a0<\u00a00.001"
-        in text
+        "lower than at 500\u00a0µs by (%) 63.1 (63.1 to 63.1), n = 5; p\u00a0<\u00a00.001" in text
     )
     assert "6 cores, 8 threads, 6200 cps: K_rcv is lowest at 500\u00a0µs" in text
     assert "at the default." in text
