@@ -114,8 +114,8 @@ def _measurements(case: Case, sut: str, cores: int, mode: str) -> Table:
         f"last load with PDR ≤ {case.share} and the first above it, each of its own. Mean over "
         "runs (95 % t interval); a difference of counts is one of counts per call, since "
         f"{_calls(case, sut, cores, mode)}. Call setup counts first sends; what came again is in RCV "
-        "errors and total messages; the papers count fewer messages than six a call (page of the published "
-        "numbers). The papers print no intervals. {SERVICE}",
+        "errors and total messages; the papers mostly count fewer than six messages a call (page of the "
+        f"published numbers). The papers print no intervals. {SERVICE}",
         provenance=with_papers(case, *([study] if len(printed) else [])),
     )
 

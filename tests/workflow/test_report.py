@@ -169,6 +169,10 @@ def check_page(browser, page, figures=FIGURES, tables=TABLES, title="Load sweep"
         assert width > 100, identity
         assert height > 100, identity
         assert len(alt) > 40, identity
+    captions = "return [...document.querySelectorAll('figcaption')].map(c => c.textContent)"
+    for caption in browser.execute_script(captions):
+        # a template that nothing filled in
+        assert "{" not in caption, caption
     for identity in tables:
         rows = "return document.querySelectorAll(arguments[0]).length"
         assert browser.execute_script(rows, f"#{identity} tbody tr") > 0, identity
