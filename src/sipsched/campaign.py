@@ -108,9 +108,9 @@ class Campaign:
         return counted[counted["probe_mode"] != "off"]
 
 
-def find_summaries(testbed: str | None = None, root: Path | None = None) -> list[Path]:
+def find_summaries(testbed: str | None = None) -> list[Path]:
     """List the combined summaries that there are under results/, of one testbed or of all."""
-    return sorted((root or locate("results")).glob(f"*/{testbed or '*'}/summary.nc"))
+    return sorted(locate("results").glob(f"*/{testbed or '*'}/summary.nc"))
 
 
 def read_campaigns(summaries: Iterable[str | Path]) -> list[Campaign]:

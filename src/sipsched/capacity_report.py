@@ -297,7 +297,7 @@ def _draw_system(axis: Axes, evidence: Evidence, system: System, place: int, mos
         )
     spread = any(level(option).known for option in known)
     best = "; ".join(
-        f"{_cores(option.cores)} {_text(level(option), 'cps') if spread else grouped(level(option).estimate)}, "
+        f"{plural(option.cores, 'core')} {_text(level(option), 'cps') if spread else grouped(level(option).estimate)}, "
         f"{plural(option.threads, 'thread')}"
         for option in known
     )
@@ -365,7 +365,7 @@ def left_out(evidence: Evidence) -> Table:
         rows.append((system.name, model.name, *cells))
     return Table(
         identity="table-left-out",
-        header=("system", "law", *(_cores(int(count)) for count in cores)),
+        header=("system", "law", *(plural(int(count), "core") for count in cores)),
         rows=tuple(rows),
         none="no system is known on several numbers of cores",
         caption="Leave-one-out, in cps: each capacity as the law fitted to the other ones predicts it, the "
@@ -696,7 +696,9 @@ def _how(
     text = f" Predicted by: {by[0] if by else 'nothing'}."
     if (choice is not None and choice.carries_cps > shown.carries_cps) or shown.carries_cps < cps:
         would = (
-            f"{_cores(choice.cores)} would do" if choice is not None else "nothing would do either"
+            f"{plural(choice.cores, 'core')} would do"
+            if choice is not None
+            else "nothing would do either"
         )
         text += f" Were the prediction exact, {would}."
     return text
@@ -735,7 +737,7 @@ def options(
         rows=tuple(rows),
         none="nothing is known",
         caption=f"The smallest setting for {grouped(cps)} cps at {100 * evidence.limit:g} %, of at most "
-        f"{_cores(cores)}{_allowed(threads)}: fewest cores, then fewest threads. To rely on: the lower end "
+        f"{plural(cores, 'core')}{_allowed(threads)}: fewest cores, then fewest threads. To rely on: the lower end "
         "of the interval; without one, the last load at or under the limit, or what the model says.",
         provenance=evidence.provenance,
     )
@@ -824,7 +826,7 @@ def _carried_words(system: System, most: Sequence[Option], enough: Option | None
         return f"{system.name}: nothing is known."
     largest = max(most, key=lambda option: option.carries_cps)
     text = (
-        f"{_cores(enough.cores)} with {plural(enough.threads, 'thread')} carry it ({_said(system, enough)})"
+        f"{plural(enough.cores, 'core')} with {plural(enough.threads, 'thread')} carry it ({_said(system, enough)})"
         if enough is not None
         else "nothing carries it"
     )
@@ -832,7 +834,7 @@ def _carried_words(system: System, most: Sequence[Option], enough: Option | None
         return f"{system.name}: {text}; no load measured is sure to stay under the limit."
     return (
         f"{system.name}: {text}; at most {grouped(largest.carries_cps)} cps can be relied on, with "
-        f"{_cores(largest.cores)} ({_said(system, largest)})."
+        f"{plural(largest.cores, 'core')} ({_said(system, largest)})."
     )
 
 
@@ -867,10 +869,6 @@ def _core_axis(axis: Axes, most: int) -> None:
 
 def _empty(axis: Axes, text: str) -> None:
     axis.text(0.5, 0.5, text, transform=axis.transAxes, ha="center", va="center")
-
-
-def _cores(count: int) -> str:
-    return plural(count, "core")
 
 
 def _allowed(threads: Collection[int] | None) -> str:

@@ -139,10 +139,10 @@ class AroundCrossing:
     step_cps: int
     steps: tuple[int, ...]
 
-    def loads(self, lower_cps: int, upper_cps: int) -> tuple[int, ...]:
-        """Give the loads around a crossing that a search has put between these two."""
-        # near the knee drops vary from run to run, and a search stops at a load that went well once:
-        # the mean of runs passes the limit nearer to the lower load, or under it
+    def loads(self, lower_cps: int) -> tuple[int, ...]:
+        """Give the loads around a crossing, from the highest load that its search found under the limit."""
+        # not from the middle of what the search left: near the knee drops vary from run to run, a search
+        # stops at a load that went well once, and the mean of runs passes the limit nearer to it, or under it
         below = lower_cps // self.step_cps
         loads = (self.step_cps * (below + step) for step in self.steps)
         return tuple(load for load in loads if load > 0)
@@ -215,7 +215,7 @@ class Study:
             return dict.fromkeys(self.suts, self.cps)
         points = {sut: Run(testbed, sut, self.cps.mode, cores, threads, 0, 0) for sut in self.suts}
         return {
-            sut: self.cps.loads(*crossings[point]) if point in crossings else ()
+            sut: self.cps.loads(crossings[point][0]) if point in crossings else ()
             for sut, point in points.items()
         }
 

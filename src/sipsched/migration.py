@@ -310,7 +310,7 @@ def _line(axis: Axes, found: Study, spot: Spot, name: str, i: int, costs: list[i
             alpha=0.45,
         )
     means = [mean_interval(point.values[name], least=0) for point in points]
-    ends = [[m.estimate - max(m.low, 0), m.high - m.estimate] if m.known else [0, 0] for m in means]
+    ends = [[m.estimate - m.low, m.high - m.estimate] if m.known else [0, 0] for m in means]
     axis.errorbar(
         at,
         [mean.estimate for mean in means],

@@ -97,7 +97,11 @@ def measurements(points: pd.DataFrame, study: str, table: str) -> Table:
     missing = [METRICS[metric] for metric in METRICS if metric in elsewhere]
     left = f" A row that the scan does not show: {', '.join(missing)}." if missing else ""
     first = among.iloc[0] if len(among) else None
-    what = f"{first['mode']} mode, {_cores(first['cores'])}" if first is not None else "nothing"
+    what = (
+        f"{first['mode']} mode, {plural(first['cores'], 'core')}"
+        if first is not None
+        else "nothing"
+    )
     return Table(
         identity=f"table-{study}-{table}",
         groups=tuple(groups),
@@ -126,7 +130,7 @@ def comparison(compared: pd.DataFrame, study: str, table: str) -> Table:
         names = (*(f"{mode}_us" for mode in MODES), "lower_pct")
         k_rcv = (row[f"k_rcv_{name}_printed"] for name in names)
         rows.append((f"{row['threads']} threads, {row['cps']} cps", *pdr, *k_rcv))
-    cores = _cores(among["cores"].iloc[0]) if len(among) else "nothing"
+    cores = plural(among["cores"].iloc[0], "core") if len(among) else "nothing"
     return Table(
         identity=f"table-{study}-{table}",
         groups=(("", 1), ("PDR", 3), ("K_rcv (µs)", 3)),
@@ -163,7 +167,7 @@ def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
             if row is not None and pd.notna(row["last_cps"]):
                 last[mode] = int(row["last_cps"])
         more = _signed(last["enhanced"] - last["baseline"]) if len(last) == len(MODES) else "n/a"
-        place = f"{_cores(cores)}, {threads} threads"
+        place = f"{plural(cores, 'core')}, {threads} threads"
         rows.append((0 if study == "singlecore" else 1, (place, *cells, more)))
     share = f"{100 * pdr_limit:g}\u00a0%"
     return Table(
@@ -300,7 +304,7 @@ def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = P
                     marker=MARKERS[i],
                     markersize=5,
                     color=SERIES[i],
-                    label=_cores(cores),
+                    label=plural(cores, "core"),
                 )
             if mode == "enhanced":
                 _stars(axis, predicted, systems, threads)
@@ -356,11 +360,13 @@ def _capacity_words(found: pd.DataFrame, mode: str) -> str:
         rows = found[(found["study"] == study) & (found["cores"] == cores)]
         rows = rows[rows["mode"] == mode].dropna(subset="last_cps")
         if rows.empty:
-            parts.append(f"{_cores(cores)} nothing at or under the limit")
+            parts.append(f"{plural(cores, 'core')} nothing at or under the limit")
             continue
         most = rows[rows["last_cps"] == rows["last_cps"].max()]
         counts = " or ".join(map(str, most["threads"]))
-        parts.append(f"{_cores(cores)} {most['last_cps'].iloc[0]} cps with {counts} threads")
+        parts.append(
+            f"{plural(cores, 'core')} {most['last_cps'].iloc[0]} cps with {counts} threads"
+        )
     return f"Most under {mode}: {'; '.join(parts)}."
 
 
@@ -540,11 +546,7 @@ def _systems(found: pd.DataFrame) -> list[tuple[str, int]]:
 
 
 def _system(study: str, cores: int) -> str:
-    return f"{_cores(cores)} ({PAPERS[study].lower()})"
-
-
-def _cores(cores: int) -> str:
-    return plural(cores, "core")
+    return f"{plural(cores, 'core')} ({PAPERS[study].lower()})"
 
 
 def _categories(axis: Axes, threads: Sequence[int]) -> None:

@@ -5,6 +5,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sipsched.config import PROJECT_ROOT
@@ -34,7 +35,7 @@ def render(
     notebook: Path,
     output_html: Path,
     parameters: Mapping[str, Any],
-    offered: Mapping[str, Any] | None = None,
+    offered: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Run a notebook and write it as one self-contained HTML file.
 
@@ -72,8 +73,8 @@ def render(
             f"{notebook}: unknown parameters {', '.join(unknown)}; "
             f"its parameters cell has {', '.join(sorted(known)) or 'none'}"
         )
-    known_of_offered = {name: (offered or {})[name] for name in known & set(offered or {})}
-    values = {name: _plain(value) for name, value in {**known_of_offered, **parameters}.items()}
+    given = {name: value for name, value in offered.items() if name in known} | dict(parameters)
+    values = {name: _plain(value) for name, value in given.items()}
     logging.getLogger("papermill").setLevel(logging.WARNING)
     with tempfile.TemporaryDirectory(prefix="sipsched-report-") as scratch:
         executed = Path(scratch) / notebook.name

@@ -22,7 +22,7 @@ from sipsched.figures import (
     iterate_runs,
     provenance,
 )
-from sipsched.statistics import mean_intervals
+from sipsched.statistics import Values, mean_intervals
 from sipsched.summary import ALL, INVALID, MEASURED, MISSING
 from sipsched.versions import code_version
 from sipsched.words import number
@@ -313,17 +313,26 @@ def hosts(summary: xr.Dataset) -> Table:
     )
 
 
-def conditions(*summaries: xr.Dataset) -> Words:
-    """Say what varied between the runs of some studies that should not: kernel, buffer, stolen time."""
-    kernels = dict.fromkeys(summary.attrs["kernels"] for summary in summaries)
-    buffers, steal = (
-        values[~np.isnan(values)]
-        for name in ("so_rcvbuf", "steal_s")
-        for values in [np.concatenate([summary[name].to_numpy().ravel() for summary in summaries])]
-    )
+def conditions(summary: xr.Dataset) -> Words:
+    """Say what varied between runs that should not: kernel, buffer, stolen time."""
+    buffers, steal = (summary[name].to_numpy().ravel() for name in ("so_rcvbuf", "steal_s"))
+    return conditions_of(summary.attrs["kernels"], buffers, steal)
+
+
+def conditions_of(kernels: str, buffers: Values, steal: Values) -> Words:
+    """Say the same of runs from anywhere.
+
+    Parameters
+    ----------
+    kernels
+        Their names.
+    buffers, steal
+        Shape (run,): effective SO_RCVBUF in bytes, and time stolen in s; NaN where not recorded.
+    """
+    buffers, steal = (values[~np.isnan(values)] for values in (buffers, steal))
     sizes = ", ".join(f"{size:.0f}" for size in np.unique(buffers))
     lines = [
-        f"Kernels of the SPS: {'; '.join(kernels)}.",
+        f"Kernels of the SPS: {kernels}.",
         f"Effective SO_RCVBUF: {sizes} bytes." if sizes else "Effective SO_RCVBUF: not recorded.",
     ]
     if steal.size:

@@ -34,7 +34,7 @@ from sipsched.figures import (
 )
 from sipsched.noise import CpuNoise, Noise, read_noise
 from sipsched.summary import INVALID, MEASURED, MISSING
-from sipsched.tables import Heading, kinds_of_reasons
+from sipsched.tables import Heading, conditions_of, kinds_of_reasons
 from sipsched.words import number, plural
 
 MOST_LABELLED_LOADS = 14
@@ -254,6 +254,12 @@ def _noise_words(cpu: CpuNoise) -> str:
         f"{number(float(slow))} µs, the longest {number(float(cpu.gaps_us.max()))} µs; stolen by "
         f"the hypervisor: {cpu.steal_s:.2f} s."
     )
+
+
+def conditions(campaign: Campaign) -> Words:
+    """Say what varied between the runs of all studies that should not."""
+    buffers, steal = (campaign.runs[name].to_numpy(float) for name in ("so_rcvbuf", "steal_s"))
+    return conditions_of(campaign.kernels, buffers, steal)
 
 
 def control_runs(campaign: Campaign) -> Table:

@@ -170,7 +170,10 @@ def test_bootstrap_agrees_with_t_and_takes_other_statistics():
     assert boot == statistics.bootstrap_interval([*values, np.nan])
     median = statistics.bootstrap_interval(values, np.median)
     assert median.low < median.estimate == np.median(values) < median.high
-    assert statistics.bootstrap_interval(values[:7]).why == statistics.TOO_FEW_TO_RESAMPLE
+    assert (
+        statistics.bootstrap_interval(values[:7]).why
+        == "too few for a bootstrap interval, which needs 8"
+    )
     assert str(statistics.bootstrap_interval([])) == "not measured, n = 0"
 
 

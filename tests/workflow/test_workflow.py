@@ -205,7 +205,7 @@ def test_a_document_is_made_again_when_a_file_of_it_changes(project: Path) -> No
     page.parent.mkdir(exist_ok=True)
     page.touch()
     assert planned_jobs(project, *target) == {}
-    for path in (load_config().documents["published"].files[-1], "notebooks/published.ipynb"):
+    for path in (*load_config().documents["published"].files, "notebooks/published.ipynb"):
         os.utime(project / path, (page.stat().st_mtime + 60,) * 2)
         assert planned_jobs(project, *target) == {"render_document": 1, "total": 1}
         os.utime(project / path, (page.stat().st_mtime - 60,) * 2)
