@@ -41,7 +41,7 @@ from sipsched.statistics import (
     mean_interval,
     mean_intervals,
 )
-from sipsched.summary import ALL, open_summary, overall_service_time
+from sipsched.summary import ALL, cpu_time, open_summary
 from sipsched.summary import MEASURED as RUN_MEASURED
 from sipsched.words import number, plural
 
@@ -440,7 +440,7 @@ def _service(at: xr.Dataset, option: Option, limit: float, message_bytes: float)
     carried, _ = grid_capacity(loads, means, limit)
     at_cps = carried if np.isfinite(carried) else loads[0]
     times = {name: at[name].to_numpy() for name in (*MESSAGE_PARTS, "so_rcvbuf")}
-    cpu = (overall_service_time(at) - at["t_sip_off_mean"]).to_numpy()
+    cpu = cpu_time(at).to_numpy()
     there = int(np.flatnonzero(loads == at_cps)[0])
     # ASSUME time on and off CPU are independent within T_sip, and CPU time varies alike at every load:
     # its variation is taken where the least of T_sip is off CPU.

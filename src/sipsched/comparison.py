@@ -32,7 +32,14 @@ from sipsched.statistics import (
     mean_intervals,
     simultaneous_level,
 )
-from sipsched.summary import ALL, INVALID, MEASURED, MISSING, NOT_PLANNED
+from sipsched.summary import (
+    ALL,
+    INVALID,
+    MEASURED,
+    MISSING,
+    NOT_PLANNED,
+    overall_service_time,
+)
 from sipsched.words import number, plural
 
 SETUP = ("INVITE", "180", "200-INVITE", "ACK")
@@ -257,17 +264,13 @@ def quantities(summary: xr.Dataset) -> dict[str, xr.DataArray]:
         "k_rcv": every["k_rcv_mean"],
         "t_sip_off_share": 100 * every["t_sip_off_mean"] / every["t_sip_mean"],
         "k_sockq_alone": summary["k_sockq_alone"],
+        "service": overall_service_time(summary),
         "calls": summary["calls_created"],
         **{
             name: every[f"{name}_mean"]
             for name in ("k_stack", "k_sockq", "k_copy", "t_sip", "t_sip_off", "k_snd")
         },
     }
-    parts = ("k_stack", "k_sockq_alone", "k_copy", "t_sip", "k_snd")
-    service = found[parts[0]]
-    for name in parts[1:]:
-        service = service + found[name]
-    found["service"] = service
     counts = summary["status"] == MEASURED
     return {name: values.where(counts) for name, values in found.items()}
 

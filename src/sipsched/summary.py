@@ -1,7 +1,9 @@
 """`summary.nc`: what a run comes to, by message type, and many runs side by side."""
 
 import json
+import operator
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -401,31 +403,60 @@ def _described(ds: xr.Dataset) -> xr.Dataset:
 
 
 def overall_service_time(ds: xr.Dataset) -> xr.DataArray:
-    """Compute the single-core paper's overall service time E[x] from means of runs.
+    """Compute the single-core paper's overall service time E[x] from means over all messages of runs.
 
-    E[x] = K_stack + K_sockq^s + K_copy + T_sip + K_snd: all that is not waiting. K_sockq^s, the kernel's
-    own work on a queued message, is not stamped. What of it follows the dequeue lies in K_copy; the
-    rest, waking the worker, lies in K_sockq and is missing here: a lower bound.
+    E[x] = K_stack + K_sockq^s + K_copy + T_sip + K_snd: all that is not waiting. K_sockq^s, waking the
+    worker and dequeuing, is `k_sockq_alone`.
 
     Source: Krishnamurthy and Rouskas 2015, section III.
 
     Parameters
     ----------
     ds
-        Summary of a run or of many.
+        Summary of a run or of many; where it is that of one message type, of `all`.
 
     Returns
     -------
     DataArray
-        The dimensions of `t_sip_mean`, µs; NaN where a part is missing.
+        The dimensions of the runs, µs; NaN where a part is missing.
     """
-    parts = ("k_stack", "k_copy", "t_sip", "k_snd")
-    total: xr.DataArray = sum((ds[f"{name}_mean"] for name in parts[1:]), ds[f"{parts[0]}_mean"])
-    return total.rename("overall_service_time").assign_attrs(
-        long_name="overall service time E[x], without waking the worker",
+    total = _sum_of_means(ds, "k_stack", "k_copy", "t_sip", "k_snd") + ds["k_sockq_alone"]
+    return total.assign_attrs(
+        long_name="overall service time E[x]",
         units="us",
-        definition="K_stack + K_copy + T_sip + K_snd, means over messages",
+        definition="K_stack + K_sockq^s + K_copy + T_sip + K_snd, means over messages",
     )
+
+
+def cpu_time(ds: xr.Dataset) -> xr.DataArray:
+    """Compute the CPU time of a message that the stamps enclose, from means over all messages of runs.
+
+    K_stack + K_copy + (T_sip - its time off CPU) + K_snd. What waking the worker costs lies in K_sockq
+    and is missing here: a lower bound.
+
+    Parameters
+    ----------
+    ds
+        Summary of a run or of many; where it is that of one message type, of `all`.
+
+    Returns
+    -------
+    DataArray
+        The dimensions of the runs, µs; NaN where a part is missing.
+    """
+    on_and_off = _sum_of_means(ds, "k_stack", "k_copy", "t_sip", "k_snd")
+    total = on_and_off - _sum_of_means(ds, "t_sip_off")
+    return total.assign_attrs(
+        long_name="CPU time of a message, without waking the worker",
+        units="us",
+        definition="K_stack + K_copy + T_sip - T_sip off CPU + K_snd, means over messages",
+    )
+
+
+def _sum_of_means(ds: xr.Dataset, *parts: str) -> xr.DataArray:
+    every = ds.sel(message_type=ALL, drop=True) if "message_type" in ds.dims else ds
+    means = (every[f"{name}_mean"] for name in parts)
+    return reduce(operator.add, means)
 
 
 def write(ds: xr.Dataset, path: Path) -> None:

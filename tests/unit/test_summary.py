@@ -57,15 +57,18 @@ def test_a_run_without_the_probe_has_the_counters_and_no_times(tmp_path):
     assert np.isnan(float(ds["proxy_cpu_ns"]))
 
 
-def test_overall_service_time_is_all_but_the_queue(tmp_path):
+def test_overall_service_time_is_all_but_waiting(tmp_path):
     ds, *_ = reduce(tmp_path, synthetic.Run(), calls=50)
-    found = summary.overall_service_time(ds).sel(message_type="all")
+    found = summary.overall_service_time(ds)
     at = ds.sel(message_type="all")
     all_means = sum(float(at[f"{name}_mean"]) for name in ("k_rcv", "t_sip", "k_snd"))
-    assert float(found) == pytest.approx(all_means - float(at["k_sockq_mean"]))
+    without_queue = all_means - float(at["k_sockq_mean"])
+    assert float(found) == pytest.approx(without_queue + float(ds["k_sockq_alone"]))
     assert found.attrs["units"] == "us"
+    assert float(summary.cpu_time(ds)) == pytest.approx(without_queue - float(at["t_sip_off_mean"]))
     preload, *_ = reduce(tmp_path, synthetic.Run(rep=2), calls=5, mode=3)
-    assert np.isnan(summary.overall_service_time(preload).sel(message_type="all"))
+    assert np.isnan(summary.overall_service_time(preload))
+    assert np.isnan(summary.cpu_time(preload))
 
 
 def test_drops_by_type(tmp_path):
