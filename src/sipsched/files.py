@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and JSON that says what is wrong with it."""
+"""Files that appear whole or not at all; JSON and zstd files that say what is wrong with them."""
 
 import json
 import os
@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sipsched.errors import StableError
+
+CHUNK_BYTES = 1 << 22
 
 
 @contextmanager
@@ -79,3 +81,49 @@ def read_json(path: Path, schema_version: int | None, remedy: str) -> dict[str, 
             f"{path}: schema_version: expected {schema_version}, found {found}; {remedy}"
         )
     return document
+
+
+def read_zstd(path: Path, what: str, remedy: str) -> bytes:
+    """Read a zstd file whole.
+
+    Parameters
+    ----------
+    path
+        The file.
+    what
+        Such as `trace`, for the error's text.
+    remedy
+        What to do about a file that is not as expected, likewise.
+
+    Raises
+    ------
+    StableError
+        The file is missing, is not zstd, is damaged, or ends inside a frame.
+    """
+    # Imported here: 35 ms that the workflow's start need not spend.
+    import zstandard
+
+    try:
+        rest = path.read_bytes()
+    except FileNotFoundError:
+        raise StableError(f"{path}: no such {what}; {remedy}") from None
+    if not rest.startswith(zstandard.FRAME_HEADER):
+        expected = zstandard.FRAME_HEADER.hex(" ")
+        found = f"it starts with {rest[:4].hex(' ')}" if rest else "it is empty"
+        raise StableError(f"{path}: not a zstd file: expected {expected}, {found}; {remedy}")
+    pieces = []
+    while rest:
+        # ZstdDecompressor.decompress and stream_reader give no sign of a frame that stops early
+        # when the frame does not state its size; a decompressobj does.
+        frame = zstandard.ZstdDecompressor().decompressobj(write_size=CHUNK_BYTES)
+        try:
+            pieces.append(frame.decompress(rest))
+        except zstandard.ZstdError as error:
+            raise StableError(f"{path}: damaged zstd data: {error}; {remedy}") from None
+        if not frame.eof:
+            raise StableError(
+                f"{path}: truncated: the zstd frame has no end after "
+                f"{sum(map(len, pieces))} bytes of {what}; {remedy}"
+            )
+        rest = frame.unused_data
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

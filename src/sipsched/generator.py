@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from sipsched.config import Load
 from sipsched.errors import StableError
+from sipsched.files import read_zstd
 from sipsched.retransmissions import REQUESTS, Sends
 from sipsched.templates import render
 from sipsched.testbed import Host, Hosts, Process, native_folder
-from sipsched.trace import decompress
 
 SERVER_LOG = "uas"
 SOCKET_BUFFER_BYTES = 4_194_304
@@ -318,7 +318,7 @@ def read_calls(path: Path) -> npt.NDArray[Any]:
     StableError
         The file is missing, truncated, or of another version.
     """
-    data = decompress(path)
+    data = read_zstd(path, "calls file", "repeat the run")
     header = (
         np.frombuffer(data, CALLS_HEADER, count=1)[0]
         if len(data) >= CALLS_HEADER.itemsize

@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import zstandard
 
 from sipsched.errors import StableError
+from sipsched.files import read_zstd
 
 MAGIC = b"SIPTRACE"
 TRACE_VERSION = 1
-CHUNK_BYTES = 1 << 22
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 FRESH_TRACE = "repeat the run"
 
 
@@ -111,39 +109,6 @@ class Trace:
     records: npt.NDArray[Any]
 
 
-def decompress(path: Path) -> bytes:
-    """Read a zstd file whole.
-
-    Raises
-    ------
-    StableError
-        The file is missing, is not zstd, is damaged, or ends inside a frame.
-    """
-    try:
-        rest = path.read_bytes()
-    except FileNotFoundError:
-        raise StableError(f"{path}: no such trace; {FRESH_TRACE} with the probe on") from None
-    if not rest.startswith(ZSTD_MAGIC):
-        found = f"it starts with {rest[:4].hex(' ')}" if rest else "it is empty"
-        raise StableError(f"{path}: not a zstd file: expected {ZSTD_MAGIC.hex(' ')}, {found}")
-    pieces = []
-    while rest:
-        # ZstdDecompressor.decompress and stream_reader give no sign of a frame that stops early
-        # when the frame does not state its size; a decompressobj does.
-        frame = zstandard.ZstdDecompressor().decompressobj(write_size=CHUNK_BYTES)
-        try:
-            pieces.append(frame.decompress(rest))
-        except zstandard.ZstdError as error:
-            raise StableError(f"{path}: damaged zstd data: {error}; {FRESH_TRACE}") from None
-        if not frame.eof:
-            raise StableError(
-                f"{path}: truncated: the zstd frame has no end after "
-                f"{sum(map(len, pieces))} bytes of trace; {FRESH_TRACE}"
-            )
-        rest = frame.unused_data
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
 def read_trace(path: Path, expected: int | None = None) -> Trace:
     """Read a `trace.bin.zst`.
 
@@ -166,7 +131,7 @@ def read_trace(path: Path, expected: int | None = None) -> Trace:
         Not zstd, truncated, foreign magic, unknown version or mode, another record size, a partial
         last record, or not as many records as expected. The message names the file.
     """
-    data = decompress(path)
+    data = read_zstd(path, "trace", f"{FRESH_TRACE} with the probe on")
     if len(data) < HEADER.itemsize:
         raise StableError(
             f"{path}: truncated: expected a header of {HEADER.itemsize} bytes, found {len(data)}; "

@@ -94,3 +94,8 @@ def test_bad_calls_file_is_one_clear_error(tmp_path: Path, data: bytes, message:
 def test_sipload_report_that_is_cut() -> None:
     with pytest.raises(StableError, match=r"^uac\.json: not a complete sipload report"):
         read_sipload_report('{"calls": {"offered": 3', "uac.json")
+
+
+def test_a_missing_calls_file_is_called_one(tmp_path: Path) -> None:
+    with pytest.raises(StableError, match=r"uac.calls.zst: no such calls file; repeat the run"):
+        read_calls(tmp_path / "uac.calls.zst")
