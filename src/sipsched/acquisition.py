@@ -250,6 +250,8 @@ class _Acquisition:
         """Offer loads until the crossing of the limit is known; its document comes back."""
         self._mark("started")
         self.limit_s = config.search.limit_s + 60
+        # each trial's files take the place of the last one's
+        self.calls = round(config.search.highest_cps * config.search.trial_s)
         with open_hosts(self.testbed) as hosts:
             self._each(hosts, self._check_host)
             with tuned(

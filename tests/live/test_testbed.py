@@ -194,19 +194,40 @@ def test_more_cores_than_there_are(
     assert not any(tmp_path.iterdir())
 
 
+@pytest.fixture
+def small_disk(testbed: Testbed, tmp_path: Path) -> Callable[[str], Testbed]:
+    """Give the SPS a work folder on a file system of its own, of a size such as `4m`."""
+
+    def make(size: str) -> Testbed:
+        # each host has mounts of its own, as its sshd was started in a mount namespace
+        mount = tmp_path / "small"
+        mount.mkdir()
+        native = testbed.workdir / "native"
+        (mount / "native").symlink_to(native)
+        with open_hosts(testbed) as hosts:
+            hosts.sps.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(mount)])
+            hosts.sps.run(["ln", "-s", str(native), str(mount / "native")])
+        return dataclasses.replace(testbed, workdir=type(testbed.workdir)(mount), kind="ssh")
+
+    return make
+
+
 def test_full_disk_on_a_host_is_seen_before_the_load(
-    up: None, testbed: Testbed, measure: Measure, tmp_path: Path
+    up: None, small_disk: Callable[[str], Testbed], measure: Measure, tmp_path: Path
 ) -> None:
-    # each host has mounts of its own, as its sshd was started in a mount namespace
-    mount = tmp_path / "small"
-    mount.mkdir()
-    native = testbed.workdir / "native"
-    (mount / "native").symlink_to(native)
-    with open_hosts(testbed) as hosts:
-        hosts.sps.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(mount)])
-        hosts.sps.run(["ln", "-s", str(native), str(mount / "native")])
-    bed = dataclasses.replace(testbed, workdir=type(testbed.workdir)(mount), kind="ssh")
-    refused(measure, tmp_path / "raw", "host sps .*disk full at .* MiB needed", bed=bed)
+    full = "host sps .*disk full at .* MiB needed"
+    refused(measure, tmp_path / "raw", full, bed=small_disk("4m"))
+
+
+def test_a_search_needs_room_for_its_largest_trial(
+    up: None, small_disk: Callable[[str], Testbed], campaign: config.Config, tmp_path: Path
+) -> None:
+    point = config.Run("local", "kamailio-udp", "default", 1, 2, 0, 0)
+    search = campaign.search
+    calls = search.highest_cps * search.trial_s
+    with pytest.raises(StableError, match=f"disk full at .* needed for {calls:g} calls"):
+        acquisition.search_crossing(point, campaign, small_disk("70m"), tmp_path)
+    assert not any(tmp_path.rglob("crossing.json"))
 
 
 def test_full_disk_here_keeps_what_was_measured_before(

@@ -92,10 +92,16 @@ def test_a_new_load_measures_only_the_new_points(project: Path) -> None:
     assert planned_jobs(project)["measure_run"] == expected
 
 
+def reformat(rules: Path, line: str) -> None:
+    """Break a line of a rule in two, as a formatter may."""
+    text = rules.read_text()
+    assert line in text
+    rules.write_text(text.replace(line, line.replace(": ", ":\n        ")))
+
+
 def test_reformatting_a_rule_repeats_no_measurement(project: Path) -> None:
     pretend_measured(project)
-    rule = project / "workflow" / "rules" / "measure.smk"
-    rule.write_text(rule.read_text().replace("priority: 100", "priority:\n        100"))
+    reformat(project / "workflow" / "rules" / "measure.smk", "priority: 100")
     script = project / "workflow" / "scripts" / "measure_run.py"
     script.write_text(script.read_text() + "\n# another comment\n")
     assert "measure_run" not in planned_jobs(project)
@@ -106,8 +112,7 @@ def test_a_testbed_is_looked_at_once(project: Path) -> None:
     noise = project / "raw" / "local" / "noise.json"
     noise.parent.mkdir(parents=True)
     noise.write_text("{}")
-    rule = project / "workflow" / "rules" / "noise.smk"
-    rule.write_text(rule.read_text().replace("priority: 101", "priority:\n        102"))
+    reformat(project / "workflow" / "rules" / "noise.smk", "priority: 101")
     assert "measure_noise" not in planned_jobs(project)
 
 
