@@ -11,9 +11,11 @@ from invoke import Collection
 
 from sipsched.config import Run
 from sipsched.errors import SipschedError
-from sipsched.testbed import load_testbed, local, native_folder, open_hosts, vm
+from sipsched.testbed import local, vm
+from sipsched.testbed.inventory import load_testbed, native_folder
 from sipsched.testbed.provision import prepare_machine
 from sipsched.testbed.provision import provision as install
+from sipsched.testbed.session import open_hosts
 from sipsched.tuning import modes_table
 
 

@@ -18,7 +18,9 @@ import numpy as np
 from sipsched.certificate import Certificate, certify
 from sipsched.config import Load, load_config
 from sipsched.generator import CallStatistics, Generator, Sipload, Sipp
-from sipsched.testbed import Host, Hosts, Process, load_testbed, native_folder, open_hosts
+from sipsched.testbed.host import Host, Process
+from sipsched.testbed.inventory import load_testbed, native_folder
+from sipsched.testbed.session import Hosts, open_hosts
 
 RATE_CPS = 2000
 SECONDS = 20

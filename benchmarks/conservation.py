@@ -12,7 +12,7 @@ import numpy as np
 from sipsched import acquisition, record
 from sipsched.config import Config, Run, load_config
 from sipsched.errors import SipschedError
-from sipsched.testbed import Testbed, load_testbed
+from sipsched.testbed.inventory import Testbed, load_testbed
 from sipsched.trace import Event, Kind, read_trace
 
 CALLS = 100_000

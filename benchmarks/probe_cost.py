@@ -11,7 +11,8 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from sipsched import acquisition, config, testbed
+from sipsched import acquisition, config
+from sipsched.testbed import inventory
 
 PAIRS = 7
 CPS = 1000
@@ -22,7 +23,7 @@ DURATION_S = 5.0
 def cpu_us_a_message(campaign: config.Config, probe: str, rep: int, raw: Path) -> float:
     run = config.Run("local", "kamailio-udp", "default", 1, THREADS, CPS, rep)
     settings = dataclasses.replace(campaign, probe=probe)
-    record = acquisition.measure(run, settings, testbed.load_testbed("local"), raw / probe)
+    record = acquisition.measure(run, settings, inventory.load_testbed("local"), raw / probe)
     document = json.loads((record / "run.json").read_text())
     return float(document["proxy"]["cpu_ns"] / (6 * document["load"]["calls"]) / 1e3)
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import yaml
 
-from sipsched.config import PROJECT_ROOT, load_config
+from sipsched.config import load_config
+from sipsched.paths import PROJECT_ROOT
 
 RUNS = 6
 

@@ -10,7 +10,8 @@ MEASURE = """\
 import sys
 from pathlib import Path
 from sipsched import acquisition, config
-from sipsched.testbed import load_testbed, local
+from sipsched.testbed import local
+from sipsched.testbed.inventory import load_testbed
 raw, name, mode, cores, idle_s = sys.argv[1:]
 local.IDLE_S = float(idle_s)
 run = config.Run(name, "kamailio-udp", mode, int(cores), 2, 100, 1)

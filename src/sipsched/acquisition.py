@@ -36,7 +36,9 @@ from sipsched.proxy import allocation_failures, find_proxy
 from sipsched.record import COUNTERS_FILE, SCHEMA_VERSION, TRACE_FILE, UnfinishedRecord
 from sipsched.retransmissions import arrived, disagreement
 from sipsched.search import Trial, find_crossing
-from sipsched.testbed import Host, Hosts, Process, Testbed, native_folder, open_hosts
+from sipsched.testbed.host import Host, Process
+from sipsched.testbed.inventory import Testbed, native_folder
+from sipsched.testbed.session import Hosts, open_hosts
 from sipsched.trace import Kind, Mode, Trace, read_trace
 from sipsched.tuning import Tuned, read_task_slices, task_slice_prefix, tuned
 from sipsched.verdict import INVALID, judge

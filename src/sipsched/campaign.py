@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import xarray as xr
 
 from sipsched.config import Run
 from sipsched.errors import StableError
-from sipsched.report import locate
+from sipsched.paths import locate
 from sipsched.statistics import (
     PDR_LIMIT,
     Capacity,
@@ -40,9 +40,51 @@ STATUSES = (MEASURED, INVALID, MISSING, IMPOSSIBLE)
 UNTRACED = "-untraced"
 """What the name of a SUT ends in that is another one without the probe."""
 Point = tuple[Any, ...]
+Facet = tuple[str, str, int]
+"""SUT, mode, cores: what a row of panels shows."""
 Pair = tuple[Values, Values]
 POINT = ("sut", "mode", "cores", "threads", "cps")
 OF_ALL_MESSAGES = ("k_rcv_mean", "k_rcv_p50", "k_rcv_p99", "t_sip_mean")
+
+
+def provenance(summary: xr.Dataset) -> str:
+    """Say where the numbers come from: testbed, kind, fidelity, kernel."""
+    attrs = summary.attrs
+    return (
+        f"Testbed {attrs['testbed']} ({attrs['kind']}), kernel {attrs['kernels']}. "
+        f"Fidelity: {attrs['fidelity']}"
+    )
+
+
+def facets(summary: xr.Dataset) -> list[Facet]:
+    """List the (sut, mode, cores) that anything was planned for."""
+    planned = (summary["status"] != NOT_PLANNED).any(("threads", "cps", "rep"))
+    return [
+        (str(sut), str(mode), int(cores))
+        for sut in summary["sut"].to_numpy()
+        for mode in summary["mode"].to_numpy()
+        for cores in summary["cores"].to_numpy()
+        if bool(planned.sel(sut=sut, mode=mode, cores=cores))
+    ]
+
+
+def facet_name(facet: Facet) -> str:
+    """Name a facet as a person would."""
+    sut, mode, cores = facet
+    return f"{sut}, {mode}, {cores} {'core' if cores == 1 else 'cores'}"
+
+
+def iterate_runs(summary: xr.Dataset) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the tuple of each planned run and what became of it."""
+    status = summary["status"]
+    for place in np.ndindex(status.shape):
+        word = str(status.to_numpy()[place])
+        if word != NOT_PLANNED:
+            key = {
+                str(dim): status[dim].to_numpy()[i].item()
+                for dim, i in zip(status.dims, place, strict=True)
+            }
+            yield key, word
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from sipsched import published, published_report
+from sipsched import published
+from sipsched.campaign import Facet, facet_name, provenance
 from sipsched.capacity import (
     ALL_ABOVE,
     ALL_UNDER,
@@ -32,7 +33,6 @@ from sipsched.capacity import (
     system_places,
 )
 from sipsched.errors import StableError
-from sipsched.figures import Facet, facet_name, provenance
 from sipsched.statistics import (
     PDR_LIMIT,
     Interval,
@@ -401,7 +401,7 @@ def _published(wide: pd.DataFrame, limit: float) -> list[System]:
                 PAPERS_SUT,
                 mode,
                 tuple(options),
-                published_report.provenance("multicore", "singlecore"),
+                published.provenance("multicore", "singlecore"),
                 # The rule is for enhanced mode.
                 stated if mode == "enhanced" else None,
                 published=True,

@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from sipsched import published_report
+from sipsched import published
+from sipsched.campaign import facet_name
 from sipsched.capacity import (
     BEYOND,
     MEASURED,
@@ -53,7 +54,6 @@ from sipsched.figures import (
     Figure,
     Table,
     Words,
-    facet_name,
     legend,
     themed,
 )
@@ -562,7 +562,7 @@ def published_queues(evidence: Evidence) -> Table:
         caption="Capacity by M/M/c/K with the T_sip that the papers print for the last load at or under the "
         "limit, at the best number of threads, and by how much it is off; n = 30 experiments, whose spread "
         f"is not printed. The receive buffer is not printed either: {PLACES_ASSUMED} messages are assumed.",
-        provenance=published_report.provenance("multicore", "singlecore"),
+        provenance=published.provenance("multicore", "singlecore"),
     )
 
 

@@ -12,9 +12,8 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from sipsched.figures import provenance
-from sipsched.published import MESSAGES_PER_CALL, crossings
-from sipsched.published_report import SHORT
+from sipsched.campaign import provenance
+from sipsched.published import MESSAGES_PER_CALL, SHORT, crossings
 from sipsched.statistics import (
     LEVEL,
     NOT_MEASURED,

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from sipsched import record
+from sipsched.campaign import provenance
 from sipsched.comparison import (
     KINDS,
     PARTS,
@@ -47,11 +48,10 @@ from sipsched.comparison import (
     why_not_measured,
     with_papers,
 )
-from sipsched.figures import Several, Table, Words, provenance
+from sipsched.figures import Several, Table, Words
 from sipsched.files import read_json
 from sipsched.modes import Setting
-from sipsched.published import CALLS, METRICS
-from sipsched.published_report import PAPERS
+from sipsched.published import CALLS, METRICS, PAPERS
 from sipsched.statistics import NOT_MEASURED, mean_interval
 from sipsched.words import number, plural
 

@@ -11,11 +11,7 @@ import fastjsonschema
 import yaml
 
 from sipsched.errors import StableError
-from sipsched.verdict import Limits
-
-PROJECT_ROOT = Path(__file__).resolve().parents[2]
-SCHEMAS = PROJECT_ROOT / "workflow" / "schemas"
-TESTBEDS = PROJECT_ROOT / "hardware" / "testbeds"
+from sipsched.paths import PROJECT_ROOT, SCHEMAS
 
 LONGEST_VALUE = 60
 """Characters of a wrong value that a message shows."""
@@ -107,6 +103,14 @@ class Load:
     hold_law: str
     retransmissions: bool
     drain_s: float
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of a rule of the verdict: above `suspect` a run is to be looked at, above `invalid` it does not count."""
+
+    suspect: float
+    invalid: float
 
 
 @dataclass(frozen=True)

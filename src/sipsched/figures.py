@@ -8,7 +8,7 @@ import base64
 import csv
 import html
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
 
+from sipsched.campaign import Facet, facet_name, facets, provenance
 from sipsched.config import Run
 from sipsched.dataset import MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
 from sipsched.statistics import PDR_LIMIT, grid_capacity, mean_interval, mean_intervals
-from sipsched.summary import ALL, INVALID, MEASURED, NOT_PLANNED
+from sipsched.summary import ALL, INVALID, MEASURED
 from sipsched.words import grouped, number, plural
 
 MAX_RUNS_READ = 10
@@ -72,7 +73,6 @@ STYLE: Any = {
 }
 
 Values = npt.NDArray[np.float64]
-Facet = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
@@ -223,33 +223,6 @@ def sentences(lines: Sequence[str], css_class: str = "seen") -> str:
         + "".join(f"<li>{html.escape(line)}</li>" for line in lines)
         + "</ul>"
     )
-
-
-def provenance(summary: xr.Dataset) -> str:
-    """Say where the numbers come from: testbed, kind, fidelity, kernel."""
-    attrs = summary.attrs
-    return (
-        f"Testbed {attrs['testbed']} ({attrs['kind']}), kernel {attrs['kernels']}. "
-        f"Fidelity: {attrs['fidelity']}"
-    )
-
-
-def facets(summary: xr.Dataset) -> list[Facet]:
-    """List the (sut, mode, cores) that anything was planned for."""
-    planned = (summary["status"] != NOT_PLANNED).any(("threads", "cps", "rep"))
-    return [
-        (str(sut), str(mode), int(cores))
-        for sut in summary["sut"].to_numpy()
-        for mode in summary["mode"].to_numpy()
-        for cores in summary["cores"].to_numpy()
-        if bool(planned.sel(sut=sut, mode=mode, cores=cores))
-    ]
-
-
-def facet_name(facet: Facet) -> str:
-    """Name a facet as a person would."""
-    sut, mode, cores = facet
-    return f"{sut}, {mode}, {cores} {'core' if cores == 1 else 'cores'}"
 
 
 def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
@@ -847,16 +820,3 @@ def _from_to(series: tuple[Values, Values, Values, npt.NDArray[np.int64]], unit:
         last = len(cps) - 1
         text += f", {_number(mean, half, n, last, unit)} at {cps[last]:g} cps"
     return text
-
-
-def iterate_runs(summary: xr.Dataset) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the tuple of each planned run and what became of it."""
-    status = summary["status"]
-    for place in np.ndindex(status.shape):
-        word = str(status.to_numpy()[place])
-        if word != NOT_PLANNED:
-            key = {
-                str(dim): status[dim].to_numpy()[i].item()
-                for dim, i in zip(status.dims, place, strict=True)
-            }
-            yield key, word

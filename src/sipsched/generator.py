@@ -16,7 +16,9 @@ from sipsched.errors import StableError
 from sipsched.files import read_zstd
 from sipsched.retransmissions import REQUESTS, Sends
 from sipsched.templates import render
-from sipsched.testbed import Host, Hosts, Process, native_folder
+from sipsched.testbed.host import Host, Process
+from sipsched.testbed.inventory import native_folder
+from sipsched.testbed.session import Hosts
 
 SERVER_LOG = "uas"
 SOCKET_BUFFER_BYTES = 4_194_304

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from sipsched.testbed import Host
+from sipsched.testbed.host import Host
 
 COUNTER_FILES = (
     "/proc/net/snmp",

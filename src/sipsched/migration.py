@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator
 
+from sipsched.campaign import provenance
 from sipsched.comparison import (
     SIGNIFICANT,
     Place,
@@ -39,7 +40,6 @@ from sipsched.figures import (
     Table,
     Words,
     legend,
-    provenance,
     themed,
 )
 from sipsched.modes import Setting, find_mode, load_modes

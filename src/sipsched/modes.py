@@ -7,8 +7,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from sipsched.config import PROJECT_ROOT, read_yaml, validate
+from sipsched.config import read_yaml, validate
 from sipsched.errors import StableError
+from sipsched.paths import PROJECT_ROOT
 
 MODES_FILE = PROJECT_ROOT / "config" / "modes.yaml"
 DEFAULT = "default"

@@ -2,73 +2,24 @@
 
 import json
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from sipsched.counters import parse_stat
 from sipsched.errors import StableError
-from sipsched.files import read_json, whole
+from sipsched.files import whole
 from sipsched.hoststate import read_files
 from sipsched.modes import DEFAULT, find_mode, load_modes
-from sipsched.testbed import Host, Testbed, native_folder, open_hosts
+from sipsched.noise_record import SCHEMA_VERSION
+from sipsched.testbed.host import Host
+from sipsched.testbed.inventory import Testbed, native_folder
+from sipsched.testbed.session import open_hosts
 from sipsched.tuning import tuned
 
-SCHEMA_VERSION = 1
 DURATION_S = 2.0
 LIMIT_S = 30
 STAT = "/proc/stat"
-
-
-@dataclass(frozen=True)
-class CpuNoise:
-    """What interrupted a program on one idle CPU.
-
-    Attributes
-    ----------
-    cpu
-        Its number.
-    duration_s
-        Time looked at.
-    resolution_ns
-        Mean time between two looks: shorter gaps are not seen.
-    threshold_ns
-        Gaps longer than this are listed.
-    at_s, gaps_us
-        Shape (gap,): start since the beginning, and length. Ascending in time.
-    gaps_unlisted
-        How many more there were.
-    steal_s
-        Of that time, stolen by the hypervisor, as the kernel counts it.
-    """
-
-    cpu: int
-    duration_s: float
-    resolution_ns: float
-    threshold_ns: float
-    at_s: npt.NDArray[np.float64]
-    gaps_us: npt.NDArray[np.float64]
-    gaps_unlisted: int
-    steal_s: float
-
-    @property
-    def lost_share(self) -> float:
-        """Share of the time that the gaps took."""
-        return float(self.gaps_us.sum()) / 1e6 / self.duration_s
-
-
-@dataclass(frozen=True)
-class Noise:
-    """The CPUs of the SPS of a testbed, one after the other, while nothing else of ours ran."""
-
-    testbed: str
-    kernel: str
-    started_at: str
-    cpus: tuple[CpuNoise, ...]
 
 
 def measure_noise(testbed: Testbed, path: Path, duration_s: float = DURATION_S) -> None:
@@ -123,32 +74,3 @@ def _look_at(sps: Host, program: str, cpu: int, duration_s: float) -> dict[str, 
 
 def _stolen(sps: Host, cpu: int) -> float:
     return float(parse_stat(read_files(sps, (STAT,))[STAT])[f"cpu{cpu}"]["steal"])
-
-
-def read_noise(path: Path) -> Noise:
-    """Read a `noise.json`.
-
-    Raises
-    ------
-    StableError
-        It is missing, not JSON, or of another version.
-    """
-    document = read_json(path, SCHEMA_VERSION, "move away what is there and run snakemake")
-    return Noise(
-        document["testbed"]["name"],
-        document["kernel"],
-        document["started_at"],
-        tuple(
-            CpuNoise(
-                cpu=entry["cpu"],
-                duration_s=entry["duration_ns"] / 1e9,
-                resolution_ns=entry["duration_ns"] / max(entry["reads"], 1),
-                threshold_ns=entry["threshold_ns"],
-                at_s=np.array(entry["gaps_at_ns"], float) / 1e9,
-                gaps_us=np.array(entry["gaps_ns"], float) / 1e3,
-                gaps_unlisted=entry["gaps_unlisted"],
-                steal_s=entry["steal_s"],
-            )
-            for entry in document["cpus"]
-        ),
-    )

@@ -10,7 +10,8 @@ import zstandard
 
 from sipsched.errors import SipschedError, StableError
 from sipsched.record import TRACE_FILE
-from sipsched.testbed import Host, Process, native_folder
+from sipsched.testbed.host import Host, Process
+from sipsched.testbed.inventory import native_folder
 from sipsched.trace import HEADER, RECORD
 
 READY_TIMEOUT_S = 15

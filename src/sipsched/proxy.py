@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from sipsched.config import Sut
 from sipsched.errors import StableError
 from sipsched.templates import render
-from sipsched.testbed import Testbed
+from sipsched.testbed.inventory import Testbed
 
 ALLOCATION_FAILURE = re.compile(
     r"no more (?:shm|shared|share|pkg|private)?\s*mem|could not allocate|out of (?:\w+ )?mem"

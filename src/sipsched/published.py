@@ -15,8 +15,8 @@ from typing import Any
 
 import pandas as pd
 
-from sipsched.config import PROJECT_ROOT
 from sipsched.errors import StableError
+from sipsched.paths import PROJECT_ROOT
 from sipsched.statistics import PDR_LIMIT, grid_capacity
 
 FOLDER = PROJECT_ROOT / "config" / "published"
@@ -54,9 +54,26 @@ LOAD_STEP_CPS = 200
 RAISED = {"multicore": None, "singlecore": (2, 16)}
 """Threads for which the text says that enhanced mode carries more load; None: for all."""
 CUT_OFF = "cut off, not rounded"
+NOT_MEASURED = "Published numbers, not measured here"
+PAPERS = {"multicore": "Multi-core paper", "singlecore": "Single-core paper"}
+CITATIONS = {
+    "multicore": "R. Krishnamurthy and G. N. Rouskas, Performance Evaluation of Multi-Core, "
+    "Multi-Threaded SIP Proxy Servers (SPS), IEEE ICC 2016",
+    "singlecore": "R. Krishnamurthy and G. N. Rouskas, On the Impact of Scheduler Settings on the "
+    "Performance of Multi-Threaded SIP Servers, IEEE ICC 2015",
+}
+SHORT = {
+    "multicore": "Krishnamurthy and Rouskas, IEEE ICC 2016",
+    "singlecore": "Krishnamurthy and Rouskas, IEEE ICC 2015",
+}
 
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 _COUNT = re.compile(r"[1-9][0-9]*")
+
+
+def provenance(*studies: str) -> str:
+    """Say where published numbers come from."""
+    return f"{NOT_MEASURED}: {' and '.join(SHORT[study] for study in dict.fromkeys(studies))}."
 
 
 def _one_of(choices: Iterable[str]) -> Callable[[str], str]:

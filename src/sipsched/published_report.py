@@ -24,29 +24,21 @@ from sipsched.figures import (
 )
 from sipsched.published import (
     CALLS,
+    CITATIONS,
     CUT_OFF,
     MESSAGES_PER_CALL,
     METRICS,
     MODES,
+    NOT_MEASURED,
+    PAPERS,
     crossings,
     predictions,
+    provenance,
 )
 from sipsched.statistics import PDR_LIMIT
 from sipsched.tables import Heading
 from sipsched.words import grouped, number, plural
 
-NOT_MEASURED = "Published numbers, not measured here"
-PAPERS = {"multicore": "Multi-core paper", "singlecore": "Single-core paper"}
-CITATIONS = {
-    "multicore": "R. Krishnamurthy and G. N. Rouskas, Performance Evaluation of Multi-Core, "
-    "Multi-Threaded SIP Proxy Servers (SPS), IEEE ICC 2016",
-    "singlecore": "R. Krishnamurthy and G. N. Rouskas, On the Impact of Scheduler Settings on the "
-    "Performance of Multi-Threaded SIP Servers, IEEE ICC 2015",
-}
-SHORT = {
-    "multicore": "Krishnamurthy and Rouskas, IEEE ICC 2016",
-    "singlecore": "Krishnamurthy and Rouskas, IEEE ICC 2015",
-}
 RELATIONS = {"=": "", "≤": "at most ", "<": "less than ", ">": "more than "}
 COLORS = dict(zip(MODES, SERIES, strict=False))
 DODGE = {"baseline": -0.14, "enhanced": 0.14}
@@ -64,11 +56,6 @@ def heading(points: pd.DataFrame) -> Heading:
         description="OpenSIPS, on Linux 3.2.51 and 2.6.32, on Intel Xeon E5540; a column of a "
         "table is the average of thirty experiments.",
     )
-
-
-def provenance(*studies: str) -> str:
-    """Say where published numbers come from."""
-    return f"{NOT_MEASURED}: {' and '.join(SHORT[study] for study in dict.fromkeys(studies))}."
 
 
 def measurements(points: pd.DataFrame, study: str, table: str) -> Table:

@@ -8,27 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from sipsched.config import PROJECT_ROOT
 from sipsched.errors import SipschedError, StableError
 from sipsched.files import whole
+from sipsched.paths import PROJECT_ROOT
 
 TEMPLATE = "report_template"
-RECORDED = {"results": "results/recorded/raw", "raw": "recorded/raw"}
-
-
-def locate(path: str | Path) -> Path:
-    """Resolve a path of a notebook's parameters: relative ones start at the project's root.
-
-    JupyterLab starts a notebook in its own directory and papermill elsewhere, so the working
-    directory says nothing. Where no study of this project was summarised, `results/` and `raw/` are
-    those of the campaign that comes with it, as `make reports` leaves them.
-    """
-    path = Path(path)
-    first, *rest = path.parts or ("",)
-    measured = any((PROJECT_ROOT / "results").glob("*/*/summary.nc"))
-    if first in RECORDED and not measured:
-        path = Path(RECORDED[first], *rest)
-    return PROJECT_ROOT / path
 
 
 def render(
@@ -58,7 +42,7 @@ def render(
     """
     # jsonschema loads a grammar of IRIs, which no notebook has: two thirds of what follows.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
-    # Imported here: papermill and nbconvert take time that users of `locate` need not spend.
+    # Imported here: papermill and nbconvert take time that a wrong path need not cost.
     import nbclient.exceptions
     import nbformat
     import papermill

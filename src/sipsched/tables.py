@@ -14,14 +14,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from sipsched.campaign import facets, iterate_runs, provenance
 from sipsched.certificate import WINDOWS_MS
-from sipsched.figures import (
-    Table,
-    Words,
-    facets,
-    iterate_runs,
-    provenance,
-)
+from sipsched.figures import Table, Words
 from sipsched.statistics import Values, mean_intervals
 from sipsched.summary import ALL, INVALID, MEASURED, MISSING
 from sipsched.versions import code_version

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import jinja2
 
-from sipsched.config import PROJECT_ROOT
+from sipsched.paths import PROJECT_ROOT
 
 HARDWARE = PROJECT_ROOT / "hardware"
 

@@ -32,7 +32,7 @@ from sipsched.figures import (
     legend,
     themed,
 )
-from sipsched.noise import CpuNoise, Noise, read_noise
+from sipsched.noise_record import CpuNoise, Noise, read_noise
 from sipsched.summary import INVALID, MEASURED, MISSING
 from sipsched.tables import Heading, conditions_of, kinds_of_reasons
 from sipsched.words import number, plural

@@ -13,7 +13,8 @@ from sipsched.errors import SipschedError, StableError
 from sipsched.layout import LSCPU, Layout, cpu_mask, parse_cpu_list, parse_lscpu
 from sipsched.modes import Counts, Mode, Scaling, Setting, find_mode, load_modes
 from sipsched.scheduler import TASK_SLICE, KernelScheduler, Step, compile_mode, label
-from sipsched.testbed import UNDO_FILE, Host, Process, Testbed, Tuning, native_folder
+from sipsched.testbed.host import Host, Process
+from sipsched.testbed.inventory import UNDO_FILE, Testbed, Tuning, native_folder
 
 CPU_FOLDER = "/sys/devices/system/cpu/"
 HOTPLUG_TIMEOUT_S = 60

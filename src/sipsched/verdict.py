@@ -3,15 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from sipsched.config import Limits
+
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Above `suspect` a run is to be looked at, above `invalid` it does not count."""
-
-    suspect: float
-    invalid: float
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import subprocess
 from importlib.metadata import version as package_version
 from pathlib import Path
 
-from sipsched.config import PROJECT_ROOT
+from sipsched.paths import PROJECT_ROOT
 
 MESSAGES_VERSION = 1
 """Of `messages.nc`, raised when its numbers change: then every run is parsed anew."""

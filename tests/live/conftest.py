@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from sipsched import acquisition, config
-from sipsched.testbed import Testbed, load_testbed, local, provision, vm
-from sipsched.verdict import Limits
+from sipsched.testbed import local, provision, vm
+from sipsched.testbed.inventory import Testbed, load_testbed
 
 Measure = Callable[..., Path]
 
@@ -85,7 +85,7 @@ def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measur
         cores: int = 1,
         **load: Any,
     ) -> Path:
-        tolerant = dict.fromkeys(() if timing else TIMING_RULES, Limits(math.inf, math.inf))
+        tolerant = dict.fromkeys(() if timing else TIMING_RULES, config.Limits(math.inf, math.inf))
         settings = dataclasses.replace(
             campaign,
             probe=probe,

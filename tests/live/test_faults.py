@@ -12,7 +12,8 @@ import pytest
 
 from sipsched import generator
 from sipsched.errors import TransientError
-from sipsched.testbed import Testbed, local
+from sipsched.testbed import local
+from sipsched.testbed.inventory import Testbed
 
 Measure = Callable[..., Path]
 

@@ -11,7 +11,9 @@ import pytest
 from helpers import start_run, wait_for
 
 from sipsched.scheduler import TASK_SLICE, Family
-from sipsched.testbed import UNDO_FILE, Testbed, local, open_hosts
+from sipsched.testbed import local
+from sipsched.testbed.inventory import UNDO_FILE, Testbed
+from sipsched.testbed.session import open_hosts
 from sipsched.tuning import modes_table, read_kernel
 
 Measure = Callable[..., Path]

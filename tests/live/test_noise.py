@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from sipsched.noise import measure_noise, read_noise
-from sipsched.testbed import Testbed
+from sipsched.noise import measure_noise
+from sipsched.noise_record import read_noise
+from sipsched.testbed.inventory import Testbed
 
 
 def test_every_cpu_of_the_sps_is_looked_at(testbed: Testbed, tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ from helpers import start_run, wait_for
 
 from sipsched import acquisition, config, proxy, record
 from sipsched.errors import SipschedError, StableError, TransientError
-from sipsched.testbed import Testbed, inventory, load_testbed, local, namespaces, open_hosts
+from sipsched.testbed import inventory, local, namespaces
+from sipsched.testbed.inventory import Testbed, load_testbed
+from sipsched.testbed.session import open_hosts
 
 Measure = Callable[..., Path]
 

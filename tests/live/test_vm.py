@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sipsched.testbed import Host, Hosts, Testbed, open_hosts, vm
+from sipsched.testbed import vm
+from sipsched.testbed.host import Host
+from sipsched.testbed.inventory import Testbed
+from sipsched.testbed.session import Hosts, open_hosts
 from sipsched.trace import read_trace
 
 pytestmark = pytest.mark.guest

@@ -12,7 +12,9 @@ from helpers import start_run, wait_for
 from sipsched.errors import StableError
 from sipsched.modes import Counts, Setting, find_mode, load_modes
 from sipsched.scheduler import DEBUGFS, Family
-from sipsched.testbed import Host, Testbed, open_hosts
+from sipsched.testbed.host import Host
+from sipsched.testbed.inventory import Testbed
+from sipsched.testbed.session import open_hosts
 from sipsched.tuning import tuned
 
 pytestmark = pytest.mark.guest

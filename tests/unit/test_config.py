@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from sipsched import config, modes
+from sipsched import config, modes, paths
 from sipsched.errors import StableError
-from sipsched.testbed import load_testbed
+from sipsched.testbed.inventory import load_testbed
 
-STUDIES = sorted((config.PROJECT_ROOT / "config" / "studies").glob("*.yaml"))
+STUDIES = sorted((paths.PROJECT_ROOT / "config" / "studies").glob("*.yaml"))
 AXES = {"suts": ["a"], "modes": ["default"], "cores": [1], "threads": [1], "cps": [1]}
 STUDY = {"notebook": "n.ipynb", "repetitions": 1, **AXES}
 DOCUMENT = {"notebook": "n.ipynb", "files": ["f"]}
@@ -19,7 +19,7 @@ DOCUMENT = {"notebook": "n.ipynb", "files": ["f"]}
 
 @pytest.fixture
 def document() -> dict[str, Any]:
-    whole = config.read_yaml(config.PROJECT_ROOT / "config" / "config.yaml")
+    whole = config.read_yaml(paths.PROJECT_ROOT / "config" / "config.yaml")
     whole["studies"] = {"load_sweep": whole["studies"]["load_sweep"]}
     whole["documents"]["capacity_model"]["studies"] = ["load_sweep"]
     return copy.deepcopy(whole)
@@ -149,14 +149,14 @@ def test_every_key_of_the_schemas_is_described() -> None:
         found += undescribed(schema.get("additionalProperties"), f"{where}.*")
         return found
 
-    for file in config.SCHEMAS.glob("*.yaml"):
+    for file in paths.SCHEMAS.glob("*.yaml"):
         schema = config.read_yaml(file)
         assert undescribed(schema, file.stem) == []
         for name, body in schema.get("$defs", {}).items():
             assert undescribed(body, f"{file.stem}.{name}") == []
 
 
-@pytest.mark.parametrize("file", sorted(config.TESTBEDS.glob("*.yaml")), ids=lambda f: f.stem)
+@pytest.mark.parametrize("file", sorted(paths.TESTBEDS.glob("*.yaml")), ids=lambda f: f.stem)
 def test_every_testbed_file_loads(file: Any) -> None:
     testbed = load_testbed(file.stem)
     assert [host.role for host in testbed.hosts] == ["uac", "sps", "uas"]

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import zstandard
 
-from sipsched.config import PROJECT_ROOT
 from sipsched.errors import StableError
 from sipsched.generator import (
     CALL,
@@ -17,6 +16,7 @@ from sipsched.generator import (
     read_sipload_report,
     read_sipp_statistics,
 )
+from sipsched.paths import PROJECT_ROOT
 
 DATA = Path(__file__).parents[1] / "data" / "sipp"
 VERBATIM = (DATA / "sipp-3.6.1-1000cps.csv").read_text()

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from sipsched.errors import StableError
-from sipsched.testbed import load_testbed, local
+from sipsched.testbed import local
+from sipsched.testbed.inventory import load_testbed
 
 TESTBED = load_testbed("local")
 

@@ -7,9 +7,9 @@ import subprocess
 import pytest
 import synthetic
 
-from sipsched.config import PROJECT_ROOT
 from sipsched.errors import StableError
-from sipsched.noise import read_noise
+from sipsched.noise_record import read_noise
+from sipsched.paths import PROJECT_ROOT
 
 SOURCE = PROJECT_ROOT / "hardware" / "scheduler" / "jitter.c"
 

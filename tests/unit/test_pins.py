@@ -5,7 +5,7 @@ import tomllib
 
 import yaml
 
-from sipsched.config import PROJECT_ROOT
+from sipsched.paths import PROJECT_ROOT
 
 NOT_ON_CONDA_FORGE = ("mlrsearch",)
 PIN = re.compile(r"^([A-Za-z0-9_.-]+)==?([0-9][^ ;\\]*)")

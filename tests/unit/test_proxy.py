@@ -9,7 +9,7 @@ from sipsched import templates
 from sipsched.config import Sut, load_config
 from sipsched.errors import StableError
 from sipsched.proxy import PROXIES, allocation_failures, find_proxy
-from sipsched.testbed import load_testbed
+from sipsched.testbed.inventory import load_testbed
 
 CAMPAIGN = load_config()
 # Kamailio 5.6.3 with too little shared memory

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 import synthetic
 
-from sipsched import figures, report, summary, tables
+from sipsched import figures, paths, report, summary, tables
 from sipsched.campaign import find_summaries
 from sipsched.errors import StableError
 
@@ -99,20 +99,20 @@ def test_unknown_parameters_and_notebooks_are_refused(tmp_path):
 def test_without_studies_of_ones_own_paths_are_those_of_the_recorded_campaign(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(report, "PROJECT_ROOT", tmp_path)
+    monkeypatch.setattr(paths, "PROJECT_ROOT", tmp_path)
     sweep = Path("results/load_sweep/local/summary.nc")
     recorded = tmp_path / "results/recorded/raw/load_sweep/local/summary.nc"
     for path in (tmp_path / "recorded/raw/local/noise.json", recorded):
         path.parent.mkdir(parents=True)
         path.touch()
-    assert report.locate("raw/local/noise.json").is_file()
-    assert report.locate(str(sweep)) == recorded
-    assert report.locate("config") == tmp_path / "config"
+    assert paths.locate("raw/local/noise.json").is_file()
+    assert paths.locate(str(sweep)) == recorded
+    assert paths.locate("config") == tmp_path / "config"
     assert find_summaries("local") == [recorded]
     (tmp_path / sweep).parent.mkdir(parents=True)
     (tmp_path / sweep).touch()
-    assert report.locate(sweep) == tmp_path / sweep
-    assert not report.locate("raw/local/noise.json").exists()
+    assert paths.locate(sweep) == tmp_path / sweep
+    assert not paths.locate("raw/local/noise.json").exists()
     assert find_summaries() == [tmp_path / sweep]
 
 

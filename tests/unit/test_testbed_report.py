@@ -6,7 +6,7 @@ import pytest
 import synthetic
 
 from sipsched import campaign, testbed_report
-from sipsched.noise import read_noise
+from sipsched.noise_record import read_noise
 
 
 def read(paths):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sipsched.config import load_config
-from sipsched.verdict import INVALID, RULES, SUSPECT, VALID, Limits, judge
+from sipsched.config import Limits, load_config
+from sipsched.verdict import INVALID, RULES, SUSPECT, VALID, judge
 
 GOOD: dict[str, float | None] = dict.fromkeys(RULES, 0.0)
 LIMITS = dict.fromkeys(RULES, Limits(suspect=1, invalid=2))

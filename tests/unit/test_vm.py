@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from sipsched.config import PROJECT_ROOT
 from sipsched.errors import StableError
-from sipsched.testbed import guest_image, load_testbed, vm
+from sipsched.paths import PROJECT_ROOT
+from sipsched.testbed import guest_image, vm
+from sipsched.testbed.inventory import load_testbed
 
 TESTBED = load_testbed("vm")
 IMAGE = guest_image.GuestImage(Path("/images/6.1-abc"))

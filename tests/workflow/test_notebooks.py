@@ -9,7 +9,7 @@ import synthetic
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
-from sipsched.config import PROJECT_ROOT
+from sipsched.paths import PROJECT_ROOT
 
 NOTEBOOKS = sorted((PROJECT_ROOT / "notebooks").glob("*.ipynb"))
 TIMEOUT_S = 300

@@ -15,7 +15,8 @@ import synthetic
 import yaml
 
 from sipsched import published
-from sipsched.config import PROJECT_ROOT, crossing_path, load_config
+from sipsched.config import crossing_path, load_config
+from sipsched.paths import PROJECT_ROOT
 
 WAIVED_LINTS = {
     # one environment for the whole workflow: requirements.lock, environment.yml

@@ -3,7 +3,7 @@ import gc
 
 from sipsched import config as settings
 from sipsched import modes, record, scripting, versions
-from sipsched import testbed as testbeds
+from sipsched.testbed import inventory
 
 # a third of the time to build a large DAG is garbage collection (9.4 s to 6.6 s at 18,000 jobs)
 gc.set_threshold(200_000, 50, 1000)
@@ -11,7 +11,7 @@ gc.set_threshold(200_000, 50, 1000)
 with scripting.one_line_errors():
     CAMPAIGN = settings.parse_config(config)
     TESTBEDS = {
-        name: testbeds.load_testbed(name, Path("hardware/testbeds"))
+        name: inventory.load_testbed(name, Path("hardware/testbeds"))
         for name in CAMPAIGN.testbeds
     }
     RAW = CAMPAIGN.records

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from sipsched import acquisition, config, record, scripting, testbed
+from sipsched import acquisition, config, record, scripting
+from sipsched.testbed import inventory
 
 scripting.end_in_order()
 with scripting.one_line_errors(snakemake.log[0]):
@@ -10,7 +11,7 @@ with scripting.one_line_errors(snakemake.log[0]):
     point = config.Run.from_wildcards(names)
     campaign = config.parse_config(snakemake.config)
     raw = campaign.records
-    bed = testbed.load_testbed(point.testbed, Path("hardware/testbeds"))
+    bed = inventory.load_testbed(point.testbed, Path("hardware/testbeds"))
     scripting.say(f"searching where {point.point} drops {campaign.pdr_limit:.0%}")
     if point not in record.read_crossings(raw, [point]):
         acquisition.search_crossing(point, campaign, bed, raw)

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from sipsched import noise, scripting, testbed
+from sipsched import noise, scripting
+from sipsched.testbed import inventory
 
 scripting.end_in_order()
 with scripting.one_line_errors(snakemake.log[0]):
     path = Path(snakemake.output.noise)
     if not path.exists():
-        bed = testbed.load_testbed(snakemake.wildcards.testbed, Path("hardware/testbeds"))
+        bed = inventory.load_testbed(snakemake.wildcards.testbed, Path("hardware/testbeds"))
         noise.measure_noise(bed, path)

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from sipsched import acquisition, config, record, scripting, testbed
+from sipsched import acquisition, config, progress, record, scripting
+from sipsched.testbed import inventory
 
 scripting.end_in_order()
 with scripting.one_line_errors(snakemake.log[0]):
     run = config.Run.from_wildcards(snakemake.wildcards)
     campaign = config.parse_config(snakemake.config)
-    bed = testbed.load_testbed(run.testbed, Path("hardware/testbeds"))
-    scripting.say_progress(run, campaign, campaign.records)
+    bed = inventory.load_testbed(run.testbed, Path("hardware/testbeds"))
+    progress.say_progress(run, campaign, campaign.records)
     if not record.is_recorded(campaign.records, run):
         acquisition.measure(run, campaign, bed, campaign.records)

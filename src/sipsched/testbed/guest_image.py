@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from sipsched.config import PROJECT_ROOT
 from sipsched.errors import StableError
+from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed.inventory import native_folder
 from sipsched.testbed.requirements import NATIVE_PARTS, PACKAGES, native_sources
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sipsched.config import PROJECT_ROOT
+from sipsched.paths import PROJECT_ROOT
 
 EVERY_HOST = ("iproute2", "procps", "util-linux", "zstd")
 COMPILER = ("gcc", "libc6-dev", "make")

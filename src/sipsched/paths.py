@@ -1,0 +1,23 @@
+"""Where the parts of the project are."""
+
+from pathlib import Path
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+SCHEMAS = PROJECT_ROOT / "workflow" / "schemas"
+TESTBEDS = PROJECT_ROOT / "hardware" / "testbeds"
+RECORDED = {"results": "results/recorded/raw", "raw": "recorded/raw"}
+
+
+def locate(path: str | Path) -> Path:
+    """Resolve a path of a notebook's parameters: relative ones start at the project's root.
+
+    JupyterLab starts a notebook in its own directory and papermill elsewhere, so the working
+    directory says nothing. Where no study of this project was summarised, `results/` and `raw/` are
+    those of the campaign that comes with it, as `make reports` leaves them.
+    """
+    path = Path(path)
+    first, *rest = path.parts or ("",)
+    measured = any((PROJECT_ROOT / "results").glob("*/*/summary.nc"))
+    if first in RECORDED and not measured:
+        path = Path(RECORDED[first], *rest)
+    return PROJECT_ROOT / path
