@@ -9,14 +9,14 @@ from typing import Any
 from fabric import task
 from invoke import Collection
 
-from sipsched.config import Run
 from sipsched.errors import SipschedError
+from sipsched.measure.tuning import modes_table
+from sipsched.plan.config import Run
 from sipsched.testbed import local, vm
 from sipsched.testbed.inventory import load_testbed, native_folder
 from sipsched.testbed.provision import prepare_machine
 from sipsched.testbed.provision import provision as install
 from sipsched.testbed.session import open_hosts
-from sipsched.tuning import modes_table
 
 
 def one_line_errors(action: Callable[..., None]) -> Callable[..., None]:

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from sipsched.certificate import Certificate, certify
-from sipsched.config import Load, load_config
-from sipsched.generator import CallStatistics, Generator, Sipload, Sipp
+from sipsched.measure.generator import CallStatistics, Generator, Sipload, Sipp
+from sipsched.plan.config import Load, load_config
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import load_testbed, native_folder
 from sipsched.testbed.session import Hosts, open_hosts
+from sipsched.validity.certificate import Certificate, certify
 
 RATE_CPS = 2000
 SECONDS = 20

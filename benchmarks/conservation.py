@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from sipsched import acquisition, record
-from sipsched.config import Config, Run, load_config
 from sipsched.errors import SipschedError
+from sipsched.measure import acquisition
+from sipsched.plan.config import Config, Run, load_config
+from sipsched.records import record
+from sipsched.records.trace import Event, Kind, read_trace
 from sipsched.testbed.inventory import Testbed, load_testbed
-from sipsched.trace import Event, Kind, read_trace
 
 CALLS = 100_000
 THREADS = 8

@@ -17,13 +17,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import synthetic
 
-from sipsched import dataset
+from sipsched.records.messages import messages_from_record, write_messages
 
 
 def cpu_seconds(record: Path, output: Path) -> float:
     """Parse once and return the CPU time it took, in seconds."""
     before = time.process_time()
-    dataset.write_messages(dataset.messages_from_record(record), output)
+    write_messages(messages_from_record(record), output)
     return time.process_time() - before
 
 

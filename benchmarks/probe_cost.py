@@ -11,7 +11,8 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from sipsched import acquisition, config
+from sipsched.measure import acquisition
+from sipsched.plan import config
 from sipsched.testbed import inventory
 
 PAIRS = 7

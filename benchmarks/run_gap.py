@@ -11,8 +11,8 @@ from pathlib import Path
 
 import yaml
 
-from sipsched.config import load_config
 from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.config import load_config
 
 RUNS = 6
 

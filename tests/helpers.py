@@ -9,7 +9,8 @@ from pathlib import Path
 MEASURE = """\
 import sys
 from pathlib import Path
-from sipsched import acquisition, config
+from sipsched.measure import acquisition
+from sipsched.plan import config
 from sipsched.testbed import local
 from sipsched.testbed.inventory import load_testbed
 raw, name, mode, cores, idle_s = sys.argv[1:]

@@ -11,8 +11,10 @@ import numpy.typing as npt
 import xarray as xr
 import zstandard
 
-from sipsched import config, dataset, record, summary, trace
-from sipsched.capacity import queue
+from sipsched.analysis.capacity_models import queue
+from sipsched.plan import config
+from sipsched.records import record, summary, trace
+from sipsched.records.messages import messages_from_record, write_messages
 
 FIDELITY = (
     "SYNTHETIC: numbers drawn from fixed distributions to test the software; nothing measured"
@@ -395,7 +397,7 @@ def write_study(
         paths.append(messages.with_name("summary.nc"))
         if not messages.exists():
             directory = write_record(raw, run, **({"calls": 40} | wanted))
-            dataset.write_messages(dataset.messages_from_record(directory), messages)
+            write_messages(messages_from_record(directory), messages)
             summary.write(summary.summarise_run(messages, directory), paths[-1])
     combined = summary.combine(paths, planned)
     tuples = [config.Run(**vars(run)) for run in planned]

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The trace of a run, as the probe writes it and sipsched.trace reads it.
+ * The trace of a run, as the probe writes it and sipsched.records.trace reads it.
  *
  * One header, then fixed-size records in the order the probe emitted them, all little-endian and without
  * padding. Instants are CLOCK_MONOTONIC in ns; 0 means that the instant was not seen.
  * A trace of mode PRELOAD may end in zeros: cut it at the first record with t_sip_in = 0.
- * Raise TRACE_VERSION when a field changes, here and in src/sipsched/trace.py.
+ * Raise TRACE_VERSION when a field changes, here and in src/sipsched/records/trace.py.
  */
 #ifndef SIPSCHED_TRACE_H
 #define SIPSCHED_TRACE_H

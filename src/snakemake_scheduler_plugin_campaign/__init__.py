@@ -1,7 +1,7 @@
 """Snakemake's greedy scheduler, with one thing more: measurements start in the order of their plan.
 
 By itself Snakemake starts equal jobs in any order. A comparison wants the runs of a pair next to each
-other and in turned order in every second block; `sipsched.config.Study.runs` says which. A job's place
+other and in turned order in every second block; `sipsched.plan.config.Study.runs` says which. A job's place
 in that order is its resource `order`.
 """
 

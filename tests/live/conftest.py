@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from sipsched import acquisition, config
+from sipsched.measure import acquisition
+from sipsched.plan import config
 from sipsched.testbed import local, provision, vm
 from sipsched.testbed.inventory import Testbed, load_testbed
 

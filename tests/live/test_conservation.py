@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sipsched import counters, dataset, summary
-from sipsched.generator import read_calls
+from sipsched.measure.generator import read_calls
+from sipsched.records import messages, summary
+from sipsched.validity import counters
 
 Measure = Callable[..., Path]
 SIX_KINDS = ("INVITE", "180", "200-INVITE", "ACK", "BYE", "200-BYE")
@@ -27,7 +28,7 @@ def messages_by_type(ds: Any) -> dict[str, int]:
 def parsed(record: Path) -> Any:
     """The messages as anybody reads them: written to messages.nc and opened again."""
     path = record.parent / "messages.nc"
-    dataset.write_messages(dataset.messages_from_record(record), path)
+    messages.write_messages(messages.messages_from_record(record), path)
     return xr.load_dataset(path)
 
 
@@ -102,7 +103,7 @@ def test_past_the_knee_uac_and_sps_tell_the_same_retransmissions_apart(measure: 
         )
     # messages.nc tells them apart too: those received, and those refused
     ds = parsed(record)
-    again = dataset.MESSAGE_TYPES["retransmission"]
+    again = messages.MESSAGE_TYPES["retransmission"]
     told = int((ds.message_type == again).sum() + (ds.drop_type == again).sum())
     assert told >= sum(sends["again"] for sends in requests["sps"].values()) > 100
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from sipsched import generator
 from sipsched.errors import TransientError
+from sipsched.measure import generator
 from sipsched.testbed import local
 from sipsched.testbed.inventory import Testbed
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from helpers import start_run, wait_for
 
-from sipsched.scheduler import TASK_SLICE, Family
+from sipsched.measure.scheduler import TASK_SLICE, Family
+from sipsched.measure.tuning import modes_table, read_kernel
 from sipsched.testbed import local
 from sipsched.testbed.inventory import UNDO_FILE, Testbed
 from sipsched.testbed.session import open_hosts
-from sipsched.tuning import modes_table, read_kernel
 
 Measure = Callable[..., Path]
 AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")

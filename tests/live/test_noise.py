@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from sipsched.noise import measure_noise
-from sipsched.noise_record import read_noise
+from sipsched.measure.noise import measure_noise
+from sipsched.records.noise_record import read_noise
 from sipsched.testbed.inventory import Testbed
 
 

@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 from helpers import start_run, wait_for
 
-from sipsched import acquisition, config, proxy, record
 from sipsched.errors import SipschedError, StableError, TransientError
+from sipsched.measure import acquisition, proxy
+from sipsched.plan import config
+from sipsched.records import record
 from sipsched.testbed import inventory, local, namespaces
 from sipsched.testbed.inventory import Testbed, load_testbed
 from sipsched.testbed.session import open_hosts
@@ -253,7 +255,7 @@ def test_full_disk_here_keeps_what_was_measured_before(
 def test_probe_that_loses_records_makes_the_run_invalid(
     up: None, measure: Measure, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("sipsched.probe.RING_BYTES", 4096)
+    monkeypatch.setattr("sipsched.measure.probe.RING_BYTES", 4096)
     with pytest.raises(TransientError, match=r"not valid: .*the probe lost \d+ records"):
         measure(threads=4, cps=1000, duration_s=2.0)
     (failed,) = (tmp_path / "raw").rglob("rep~1.failed-1")

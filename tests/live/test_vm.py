@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from sipsched.records.trace import read_trace
 from sipsched.testbed import vm
 from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import Hosts, open_hosts
-from sipsched.trace import read_trace
 
 pytestmark = pytest.mark.guest
 Measure = Callable[..., Path]

@@ -10,12 +10,12 @@ import pytest
 from helpers import start_run, wait_for
 
 from sipsched.errors import StableError
-from sipsched.modes import Counts, Setting, find_mode, load_modes
-from sipsched.scheduler import DEBUGFS, Family
+from sipsched.measure.scheduler import DEBUGFS, Family
+from sipsched.measure.tuning import tuned
+from sipsched.plan.modes import Counts, Setting, find_mode, load_modes
 from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import open_hosts
-from sipsched.tuning import tuned
 
 pytestmark = pytest.mark.guest
 Measure = Callable[..., Path]

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 import synthetic
 
-from sipsched import dataset, published, report, summary, trace
+from sipsched.analysis import papers
+from sipsched.pages import render as pages
+from sipsched.records import summary, trace
+from sipsched.records.messages import messages_from_record, write_messages
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 NOTEBOOK = NOTEBOOKS / "load_sweep.ipynb"
@@ -35,7 +38,7 @@ PUBLISHED_TABLES = (
     "table-audit",
     "table-disagreements",
     "table-errors-not-shown",
-    *(f"table-multicore-{table}" for table in published.TABLES),
+    *(f"table-multicore-{table}" for table in papers.TABLES),
     *(f"table-singlecore-{table}" for table in ("I", "II", "III")),
 )
 MODES_FIGURES = (
@@ -108,7 +111,7 @@ def build(folder, planned, measured, invalid=(), **options):
         settings = {"calls": 150, "drops": drops, "resent": 10, "valid": run not in invalid}
         record = synthetic.write_record(folder / "raw", run, **(settings | options))
         messages = folder / "runs" / run.path / "messages.nc"
-        dataset.write_messages(dataset.messages_from_record(record), messages)
+        write_messages(messages_from_record(record), messages)
         paths.append(messages.with_name("summary.nc"))
         summary.write(summary.summarise_run(messages, record), paths[-1])
     combined = folder / "summary.nc"
@@ -119,7 +122,7 @@ def build(folder, planned, measured, invalid=(), **options):
 def render(folder, combined):
     page = folder / "reports" / "load_sweep-synthetic.html"
     parameters = {"summary": combined, "messages_root": folder / "runs", "study": "load_sweep"}
-    report.render(NOTEBOOK, page, parameters)
+    pages.render(NOTEBOOK, page, parameters)
     return page
 
 
@@ -256,7 +259,7 @@ def modes_record(folder, run, drops):
         folder / "raw", run, calls=150, drops=drops, scheduler=scheduler, wait=wait
     )
     messages = folder / "runs" / run.path / "messages.nc"
-    dataset.write_messages(dataset.messages_from_record(record), messages)
+    write_messages(messages_from_record(record), messages)
     path = messages.with_name("summary.nc")
     summary.write(summary.summarise_run(messages, record), path)
     return path
@@ -278,7 +281,7 @@ def test_page_of_baseline_and_enhanced_mode(tmp_path, browser):
     summary.write(summary.combine(paths, planned), combined)
     page = tmp_path / "reports" / "modes-synthetic.html"
     parameters = {"summary": combined, "study": "modes", "crossings": []}
-    report.render(NOTEBOOKS / "modes.ipynb", page, parameters)
+    pages.render(NOTEBOOKS / "modes.ipynb", page, parameters)
     text = check_page(browser, page, MODES_FIGURES, MODES_TABLES, "Baseline versus enhanced")
     assert "12 runs planned: 11 measured, 0 invalid, 1 missing." in text
     assert "come to the same settings on this kernel" in text
@@ -308,13 +311,13 @@ def test_page_of_modes_on_several_cores(tmp_path, browser, measured):
     combined = tmp_path / "summary.nc"
     summary.write(synthetic.combined(planned, outcome), combined)
     page = tmp_path / "modes.html"
-    report.render(NOTEBOOKS / "modes.ipynb", page, {"summary": combined})
+    pages.render(NOTEBOOKS / "modes.ipynb", page, {"summary": combined})
     sorts = ("load", *("parts", "types"))
     figures = [f"figure-{sort}-kamailio-udp-{cores}" for sort in sorts for cores in (2, 4, 6)]
     figures[3:3] = ["figure-crossings", "figure-lower"]
     names = [f"table-comparison-kamailio-udp-{cores}" for cores in (2, 4, 6)]
     text = check_page(browser, page, figures, names, "Baseline versus enhanced")
-    for table in published.TABLES:
+    for table in papers.TABLES:
         assert f"Table {table}" in text
     assert "not measured: 6 missing" in text or "not measured: 12 missing" in text
 
@@ -344,7 +347,7 @@ def test_page_of_the_migration_cost(tmp_path, browser, unavailable):
     combined = tmp_path / "summary.nc"
     summary.write(synthetic.combined(planned, outcome), combined)
     page = tmp_path / "migration.html"
-    report.render(NOTEBOOKS / "migration_cost.ipynb", page, {"summary": combined})
+    pages.render(NOTEBOOKS / "migration_cost.ipynb", page, {"summary": combined})
     tables = ("table-migration-cost", "table-runs-not-counted")
     text = check_page(browser, page, ("figure-migration-cost",), tables, "Migration cost")
     if unavailable:
@@ -356,7 +359,7 @@ def test_page_of_the_migration_cost(tmp_path, browser, unavailable):
 
 def test_page_of_published_numbers(tmp_path, browser):
     page = tmp_path / "reports" / "published.html"
-    report.render(NOTEBOOKS / "published.ipynb", page, {"published": published.FOLDER})
+    pages.render(NOTEBOOKS / "published.ipynb", page, {"published": papers.FOLDER})
     text = check_page(browser, page, PUBLISHED_FIGURES, PUBLISHED_TABLES, "Published numbers")
     lines = text.splitlines()
     said = "Published numbers, not measured here"
@@ -368,16 +371,16 @@ def test_page_of_published_numbers(tmp_path, browser):
     assert text.count(f"{said}: Krishnamurthy and Rouskas") == len(
         PUBLISHED_FIGURES + PUBLISHED_TABLES
     )
-    checks = published.audit(
-        published.load_points(),
-        published.load_comparison(),
-        published.load_capacity(),
-        published.load_ranges(),
+    checks = papers.audit(
+        papers.load_points(),
+        papers.load_comparison(),
+        papers.load_capacity(),
+        papers.load_ranges(),
     )
     assert f"{len(checks)} checks: {checks['agrees'].sum()} hold;" in text
     assert "16 threads, 2600 cps, K_rcv, enhanced: printed 388.73, expected 398.73" in text
     assert "model − tables (cps)" in text
-    assert all(f"{name}, SHA-256" in text for name in published.FILES)
+    assert all(f"{name}, SHA-256" in text for name in papers.FILES)
 
 
 def test_page_of_a_testbed(tmp_path, browser):
@@ -386,7 +389,7 @@ def test_page_of_a_testbed(tmp_path, browser):
     noise.write_text(json.dumps(synthetic.noise()))
     page = tmp_path / "reports" / "testbed-synthetic.html"
     parameters = {"testbed": "synthetic", "summaries": summaries, "noise": noise}
-    report.render(NOTEBOOKS / "testbed.ipynb", page, parameters)
+    pages.render(NOTEBOOKS / "testbed.ipynb", page, parameters)
     figures = ("figure-coverage", "figure-noise")
     text = check_page(browser, page, figures, TESTBED_TABLES, "This testbed")
     assert text.splitlines()[1] == f"Fidelity: {synthetic.FIDELITY}"
@@ -410,7 +413,7 @@ def test_index_links_pages_and_answers_in_five_sentences(tmp_path, browser):
     other.parent.mkdir()
     other.write_text("<!doctype html><title>Another: page?</title>")
     page = other.with_name("index.html")
-    report.render(NOTEBOOKS / "index.ipynb", page, {"summaries": summaries, "pages": [other]})
+    pages.render(NOTEBOOKS / "index.ipynb", page, {"summaries": summaries, "pages": [other]})
     text = check_page(browser, page, (), ("table-coverage",), "Overview")
     assert text.splitlines()[1] == f"Fidelity: {synthetic.FIDELITY}"
     for testbed, unknown in (("synthetic", 2), ("elsewhere", 4)):
@@ -427,7 +430,7 @@ def test_index_links_pages_and_answers_in_five_sentences(tmp_path, browser):
 
 def render_capacity(folder, summaries, **parameters):
     page = folder / "reports" / "capacity_model.html"
-    report.render(NOTEBOOKS / "capacity_model.ipynb", page, {"summaries": summaries} | parameters)
+    pages.render(NOTEBOOKS / "capacity_model.ipynb", page, {"summaries": summaries} | parameters)
     return page
 
 

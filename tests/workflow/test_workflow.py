@@ -14,9 +14,9 @@ import pytest
 import synthetic
 import yaml
 
-from sipsched import published
-from sipsched.config import crossing_path, load_config
+from sipsched.analysis import papers
 from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.config import crossing_path, load_config
 
 WAIVED_LINTS = {
     # one environment for the whole workflow: requirements.lock, environment.yml
@@ -258,7 +258,7 @@ def test_loads_around_a_crossing_are_planned_once_it_is_found(project: Path) -> 
 
 
 def test_the_published_document_names_every_file_that_it_reads() -> None:
-    held = {f"config/published/{name}" for name in published.FILES}
+    held = {f"config/published/{name}" for name in papers.FILES}
     assert set(load_config().documents["published"].files) == held
 
 

@@ -1,8 +1,10 @@
 # What the configuration asks for, checked before any rule exists. No rules in here.
 import gc
 
-from sipsched import config as settings
-from sipsched import modes, record, scripting, versions
+from sipsched.plan import config as settings
+from sipsched import scripting, versions
+from sipsched.plan import modes
+from sipsched.records import record
 from sipsched.testbed import inventory
 
 # a third of the time to build a large DAG is garbage collection (9.4 s to 6.6 s at 18,000 jobs)

@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
-from sipsched import config, record, scripting, summary
+from sipsched import scripting
+from sipsched.plan import config
+from sipsched.records import record, summary
 
 with scripting.one_line_errors(snakemake.log[0]):
     campaign = config.parse_config(snakemake.config)

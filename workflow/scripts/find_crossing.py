@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-from sipsched import acquisition, config, record, scripting
+from sipsched import scripting
+from sipsched.measure import acquisition
+from sipsched.plan import config
+from sipsched.records import record
 from sipsched.testbed import inventory
 
 scripting.end_in_order()

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from sipsched import noise, scripting
+from sipsched import scripting
+from sipsched.measure import noise
 from sipsched.testbed import inventory
 
 scripting.end_in_order()

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from sipsched import dataset, scripting
+from sipsched import scripting
+from sipsched.records.messages import messages_from_record, write_messages
 
 with scripting.one_line_errors(snakemake.log[0]):
-    messages = dataset.messages_from_record(Path(snakemake.input.run).parent)
-    dataset.write_messages(messages, Path(snakemake.output.messages))
+    messages = messages_from_record(Path(snakemake.input.run).parent)
+    write_messages(messages, Path(snakemake.output.messages))

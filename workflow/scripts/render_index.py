@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from sipsched import report, scripting
+from sipsched import scripting
+from sipsched.pages import render
 
 with scripting.one_line_errors(snakemake.log[0]):
-    report.render(
+    render.render(
         Path(snakemake.input.notebook),
         Path(snakemake.output.html),
         {

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from sipsched import scripting, summary
+from sipsched import scripting
+from sipsched.records import summary
 
 with scripting.one_line_errors(snakemake.log[0]):
     record = Path(snakemake.input.run).parent

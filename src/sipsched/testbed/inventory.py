@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from sipsched.config import Run, read_yaml, validate
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT, TESTBEDS
+from sipsched.plan.config import Run, read_yaml, validate
 
 UNDO_FILE = PurePosixPath("/run/sipsched/undo.sh")
 """On the SPS while its settings are changed: brings them back. What a reboot forgets, it forgets too."""

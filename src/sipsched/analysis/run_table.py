@@ -1,0 +1,383 @@
+"""Every run of a testbed in one table, whichever studies asked for it, and what it says together."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from sipsched.analysis.statistics import (
+    PDR_LIMIT,
+    Capacity,
+    Interval,
+    Values,
+    capacity,
+    mean_interval,
+    ratio_interval,
+)
+from sipsched.errors import StableError
+from sipsched.paths import locate
+from sipsched.plan.config import Run
+from sipsched.records.summary import (
+    ALL,
+    INVALID,
+    MEASURED,
+    MISSING,
+    NOT_PLANNED,
+    RUN_DIMS,
+    RUN_LEVEL,
+    open_summary,
+)
+from sipsched.words import plural
+
+IMPOSSIBLE = "impossible"
+STATUSES = (MEASURED, INVALID, MISSING, IMPOSSIBLE)
+UNTRACED = "-untraced"
+"""What the name of a SUT ends in that is another one without the probe."""
+Point = tuple[Any, ...]
+Facet = tuple[str, str, int]
+"""SUT, mode, cores: what a row of panels shows."""
+Pair = tuple[Values, Values]
+POINT = ("sut", "mode", "cores", "threads", "cps")
+OF_ALL_MESSAGES = ("k_rcv_mean", "k_rcv_p50", "k_rcv_p99", "t_sip_mean")
+
+
+def provenance(summary: xr.Dataset) -> str:
+    """Say where the numbers come from: testbed, kind, fidelity, kernel."""
+    attrs = summary.attrs
+    return (
+        f"Testbed {attrs['testbed']} ({attrs['kind']}), kernel {attrs['kernels']}. "
+        f"Fidelity: {attrs['fidelity']}"
+    )
+
+
+def facets(summary: xr.Dataset) -> list[Facet]:
+    """List the (sut, mode, cores) that anything was planned for."""
+    planned = (summary["status"] != NOT_PLANNED).any(("threads", "cps", "rep"))
+    return [
+        (str(sut), str(mode), int(cores))
+        for sut in summary["sut"].to_numpy()
+        for mode in summary["mode"].to_numpy()
+        for cores in summary["cores"].to_numpy()
+        if bool(planned.sel(sut=sut, mode=mode, cores=cores))
+    ]
+
+
+def facet_name(facet: Facet) -> str:
+    """Name a facet as a person would."""
+    sut, mode, cores = facet
+    return f"{sut}, {mode}, {cores} {'core' if cores == 1 else 'cores'}"
+
+
+def iterate_runs(summary: xr.Dataset) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the tuple of each planned run and what became of it."""
+    status = summary["status"]
+    for place in np.ndindex(status.shape):
+        word = str(status.to_numpy()[place])
+        if word != NOT_PLANNED:
+            key = {
+                str(dim): status[dim].to_numpy()[i].item()
+                for dim, i in zip(status.dims, place, strict=True)
+            }
+            yield key, word
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What the studies of one testbed come to.
+
+    Attributes
+    ----------
+    testbed, kind, fidelity, description, kernels
+        As the records have them; several are joined by semicolons.
+    studies
+        Their names, or where that is not known the folders of their summaries.
+    runs
+        One row a planned run, in the order of the configuration, a run that several studies share once.
+        Columns: the tuple, `status` (`STATUSES`), the run-level variables of a summary, and
+        `OF_ALL_MESSAGES` in µs; NaN where a run does not count. A run is `invalid` also where attempts
+        were made and none counts; `reasons` then has the last one's. It is `impossible` where it needs
+        more cores than the SPS has.
+    attempts
+        Attempts that do not count: the run in words, and why.
+    columns_missing
+        Column of messages.nc, reason, number of runs.
+    probe_mode_reasons
+        Why the probe works as it does.
+    hosts, settings, load
+        Of the first run that has them.
+    first
+        The summary of the first study that has runs, for tables that show one run's host.
+    """
+
+    testbed: str
+    kind: str
+    fidelity: str
+    description: str
+    kernels: str
+    studies: tuple[str, ...]
+    runs: pd.DataFrame
+    attempts: tuple[tuple[str, str], ...]
+    columns_missing: tuple[tuple[str, str, int], ...]
+    probe_mode_reasons: tuple[str, ...]
+    hosts: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    load: Mapping[str, Any]
+    first: xr.Dataset
+
+    @property
+    def provenance(self) -> str:
+        """Say where the numbers come from, as figures do."""
+        return (
+            f"Testbed {self.testbed} ({self.kind}), kernel {self.kernels}. "
+            f"Fidelity: {self.fidelity}"
+        )
+
+    @property
+    def counted(self) -> pd.DataFrame:
+        """The runs that count."""
+        return self.runs[self.runs["status"] == MEASURED]
+
+    @property
+    def traced(self) -> pd.DataFrame:
+        """The runs that count and are not control runs."""
+        counted = self.counted
+        return counted[counted["probe_mode"] != "off"]
+
+
+def find_summaries(testbed: str | None = None) -> list[Path]:
+    """List the combined summaries that there are under results/, of one testbed or of all."""
+    return sorted(locate("results").glob(f"*/{testbed or '*'}/summary.nc"))
+
+
+def read_campaigns(summaries: Iterable[str | Path]) -> list[Campaign]:
+    """Read the combined summaries of all studies, and put those of a testbed together.
+
+    Parameters
+    ----------
+    summaries
+        Files `results/<study>/<testbed>/summary.nc`.
+
+    Raises
+    ------
+    StableError
+        There is none, or one is missing or of another version.
+    """
+    by_testbed: dict[str, list[tuple[str, xr.Dataset]]] = {}
+    for path in map(Path, summaries):
+        ds = open_summary(path)
+        by_testbed.setdefault(ds.attrs["testbed"], []).append((path.parent.parent.name, ds))
+    if not by_testbed:
+        raise StableError(
+            "no summary under results/; make them with: make reports (what is recorded), "
+            "or snakemake (measures what is missing)"
+        )
+    return [_campaign(name, studies) for name, studies in by_testbed.items()]
+
+
+def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campaign:
+    data = [ds for _, ds in studies]
+    with_runs = [ds for ds in data if ds.attrs["hosts"] != "{}"]
+    first = (with_runs or data)[0]
+
+    def said(key: str) -> str:
+        return "; ".join(dict.fromkeys(ds.attrs[key] for ds in with_runs or data))
+
+    hosts = json.loads(first.attrs["hosts"])
+    # Studies that share a run list the same attempts at it, and equal attempts are several.
+    tallies: Counter[tuple[str, str]] = Counter()
+    for ds in data:
+        tallies |= Counter(map(tuple, json.loads(ds.attrs.get("failed_attempts", "[]"))))
+    attempts = tuple(tallies.elements())
+    runs = pd.concat([_rows(ds) for ds in data], ignore_index=True)
+    # Missing in one study's summary and there in another's: made at different times.
+    runs = runs.iloc[(runs["status"] == MISSING).to_numpy().argsort(kind="stable")]
+    runs = runs.drop_duplicates(list(RUN_DIMS)).sort_index().reset_index(drop=True)
+    reasons: dict[tuple[str, str], int] = {}
+    for ds in data:
+        for entry in json.loads(ds.attrs["columns_missing"]):
+            key = (entry["column"], entry["reason"])
+            reasons[key] = max(reasons.get(key, 0), entry["runs"])
+    return Campaign(
+        testbed=testbed,
+        kind=said("kind"),
+        fidelity=said("fidelity"),
+        description=said("testbed_description"),
+        kernels=said("kernels"),
+        studies=tuple(name for name, _ in studies),
+        runs=_refined(runs, testbed, dict(attempts), hosts),
+        attempts=attempts,
+        columns_missing=tuple((*key, count) for key, count in reasons.items()),
+        probe_mode_reasons=tuple(
+            dict.fromkeys(
+                reason for ds in data for reason in json.loads(ds.attrs["probe_mode_reasons"])
+            )
+        ),
+        hosts=hosts,
+        settings=json.loads(first.attrs["settings"]),
+        load=json.loads(first.attrs["load"]),
+        first=first,
+    )
+
+
+def _rows(ds: xr.Dataset) -> pd.DataFrame:
+    """Give a study's planned runs as rows."""
+    planned = ds["status"].to_numpy().ravel() != NOT_PLANNED
+    columns: dict[str, Any] = {}
+    for dim, values in zip(
+        RUN_DIMS, np.meshgrid(*(ds[dim].to_numpy() for dim in RUN_DIMS), indexing="ij"), strict=True
+    ):
+        columns[dim] = values.ravel()[planned]
+    for name in ("status", *RUN_LEVEL):
+        columns[name] = ds[name].transpose(*RUN_DIMS).to_numpy().ravel()[planned]
+    for name in OF_ALL_MESSAGES:
+        values = ds[name].sel(message_type=ALL).transpose(*RUN_DIMS)
+        columns[name] = values.to_numpy().ravel()[planned]
+    return pd.DataFrame(columns)
+
+
+def _refined(
+    runs: pd.DataFrame, testbed: str, attempts: Mapping[str, str], hosts: Mapping[str, Any]
+) -> pd.DataFrame:
+    """Tell apart what is missing: tried and never valid, more than the testbed has, or not yet tried."""
+    cpus = hosts.get("sps", {}).get("cpus")
+    status, reasons = runs["status"].to_numpy(object), runs["reasons"].to_numpy(object)
+    for place in np.flatnonzero(status == MISSING):
+        row = runs.loc[place]
+        numbers = (int(row[name]) for name in ("cores", "threads", "cps", "rep"))
+        run = str(Run(testbed, row["sut"], row["mode"], *numbers))
+        if cpus is not None and row["cores"] > len(cpus):
+            status[place] = IMPOSSIBLE
+            reasons[place] = f"it asks for {row['cores']} cores, the SPS has {len(cpus)}"
+        elif run in attempts:
+            status[place], reasons[place] = INVALID, attempts[run]
+    return runs.assign(status=status, reasons=reasons)
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Where the packet drop rate of one configuration passes its limit."""
+
+    sut: str
+    mode: str
+    cores: int
+    threads: int
+    capacity: Capacity
+
+    @property
+    def estimate_cps(self) -> float:
+        """The capacity, not more than the highest and not less than the lowest load measured."""
+        crossing = self.capacity.crossing
+        return float(np.clip(crossing.interval.estimate, crossing.lowest_cps, crossing.highest_cps))
+
+    def __str__(self) -> str:
+        """Name the configuration as a person would."""
+        size = f"{plural(self.cores, 'core')}, {plural(self.threads, 'thread')}"
+        return f"{self.sut}, mode {self.mode}, {size}"
+
+
+def capacities(
+    runs: pd.DataFrame, limit: float = PDR_LIMIT, sut: str | None = None, mode: str | None = None
+) -> list[Carried]:
+    """Find the capacity of each configuration with at least two loads, the largest first.
+
+    Parameters
+    ----------
+    runs
+        Rows of a campaign that count.
+    limit
+        Packet drop rate, as a share.
+    sut, mode
+        Which; None for all.
+    """
+    found = []
+    chosen = runs[(runs["sut"] == (sut or runs["sut"])) & (runs["mode"] == (mode or runs["mode"]))]
+    for (name, setting, cores, threads), group in chosen.groupby(list(POINT[:-1]), sort=False):
+        table = group.pivot_table(index="cps", columns="rep", values="pdr")
+        if len(table) > 1:
+            one = capacity(table.index.to_numpy(float), table.to_numpy(float), limit)
+            found.append(Carried(name, setting, cores, threads, one))
+    return sorted(found, key=lambda one: -one.estimate_cps)
+
+
+def pairs(
+    runs: pd.DataFrame, column: str, by: str, reference: str, other: str
+) -> dict[Point, Pair]:
+    """Put runs with the same arrivals side by side: two modes, or a SUT and its control.
+
+    Parameters
+    ----------
+    runs
+        Rows of a campaign that count.
+    column
+        The number to compare.
+    by
+        `sut` or `mode`: what the two differ in.
+    reference, other
+        Its two values.
+
+    Returns
+    -------
+    dict
+        Point without `by`, in the order of `POINT`, to two arrays of shape (pair,). What lacks its
+        other half is left out.
+    """
+    rest = [name for name in POINT if name != by]
+    chosen = runs[runs[by].isin((reference, other))]
+    table = chosen.pivot_table(index=[*rest, "rep"], columns=by, values=column)
+    if not {reference, other} <= set(table.columns):
+        return {}
+    table = table.dropna()
+    return {
+        key: (group[reference].to_numpy(float), group[other].to_numpy(float))
+        for key, group in table.groupby(level=rest, sort=False)
+    }
+
+
+@dataclass(frozen=True)
+class ProbeCost:
+    """The proxy's CPU time a message, with the probe and without.
+
+    Attributes
+    ----------
+    points
+        Point (mode, cores, threads, cps) of each SUT, the time without the probe in µs, and the ratio.
+    overall
+        Traced over untraced, over all pairs of runs with the same arrivals.
+    """
+
+    points: tuple[tuple[str, Point, Interval, Interval], ...]
+    overall: Interval
+
+
+def probe_cost(runs: pd.DataFrame) -> ProbeCost:
+    """Compare traced runs with their untraced control runs.
+
+    A control is a SUT of the same name and `UNTRACED`, measured with the probe off.
+
+    Parameters
+    ----------
+    runs
+        Rows of a campaign that count.
+    """
+    # ASSUME in_datagrams, what the sockets took, is what the proxy worked on; both of a pair have it.
+    cost = runs.assign(cost=runs["proxy_cpu_ns"] / runs["in_datagrams"] / 1000)
+    points, traced, untraced = [], [], []
+    controls = cost[(cost["probe_mode"] == "off") & cost["sut"].str.endswith(UNTRACED)]
+    for control in dict.fromkeys(controls["sut"]):
+        sut = control.removesuffix(UNTRACED)
+        for key, (without, with_probe) in pairs(cost, "cost", "sut", control, sut).items():
+            time_us = mean_interval(without, least=0)
+            points.append((sut, key, time_us, ratio_interval(without, with_probe)))
+            untraced.append(without)
+            traced.append(with_probe)
+    none = np.empty(0)
+    return ProbeCost(
+        tuple(points),
+        ratio_interval(np.concatenate((none, *untraced)), np.concatenate((none, *traced))),
+    )

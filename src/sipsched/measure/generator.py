@@ -1,0 +1,385 @@
+"""Load generators: programs that make calls on the UAC and answer them on the UAS."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sipsched.errors import StableError
+from sipsched.files import read_zstd
+from sipsched.measure.templates import render
+from sipsched.plan.config import Load
+from sipsched.records.retransmissions import REQUESTS, Sends
+from sipsched.testbed.host import Host, Process
+from sipsched.testbed.inventory import native_folder
+from sipsched.testbed.session import Hosts
+
+SERVER_LOG = "uas"
+SOCKET_BUFFER_BYTES = 4_194_304
+"""Of UAC and UAS; SIPp's default of 64 KiB drops."""
+
+FIFO_PRIORITY = 10
+"""Of sipload, where it may have one: on a shared CPU nothing else then delays a start."""
+
+SIPLOAD_SPARE_S = 5.0
+"""Beyond the drain time, after which sipload ends by itself and writes its report."""
+
+CALLS_MAGIC = b"SIPCALLS"
+CALLS_VERSION = 1
+# SEE hardware/generator/calls.h: struct calls_header and struct call_record, packed, little-endian
+CALLS_HEADER = np.dtype(
+    [("magic", "S8"), ("version", "<u4"), ("record_size", "<u4"), ("count", "<u8"), ("t0", "<u8")]
+)
+CALL = np.dtype(
+    [
+        ("t_intended", "<u8"),
+        ("t_invite", "<u8"),
+        ("t_first_response", "<u8"),
+        ("t_ringing", "<u8"),
+        ("t_ok_invite", "<u8"),
+        ("t_ack", "<u8"),
+        ("t_bye", "<u8"),
+        ("t_ok_bye", "<u8"),
+        ("call_id_hash", "<u8"),
+        ("status", "<u2"),
+        ("invite_again", "<u2"),
+        ("bye_again", "<u2"),
+        ("ok_again", "<u2"),
+        ("outcome", "u1"),
+        ("thread", "u1"),
+        ("reserved", "<u2", 3),
+    ]
+)
+
+SIPP_EXIT_CODES = (0, 1, 124)
+"""All calls succeeded; some failed; open calls at the end of the drain time. Anything else is SIPp's failure."""
+
+
+@dataclass(frozen=True)
+class CallStatistics:
+    """What a generator says of one load.
+
+    Attributes
+    ----------
+    achieved_cps
+        Calls started per second from the first to the last start.
+    retransmissions
+        Requests and responses that the client sent again.
+    unexpected
+        Messages that did not fit the call's state.
+    cpu_share
+        CPU time over wall time of the client; None if it does not tell.
+    socket_drops
+        Datagrams that the client's full socket refused; None if it does not tell.
+    scheduler
+        Policy that the client ran under: `fifo` or `other`; None if it does not tell.
+    requests
+        What the client sent, by method; None if it does not tell them apart.
+    """
+
+    calls_offered: int
+    calls_created: int
+    calls_completed: int
+    calls_failed: int
+    achieved_cps: float
+    retransmissions: int
+    unexpected: int
+    cpu_share: float | None = None
+    socket_drops: int | None = None
+    scheduler: str | None = None
+    requests: Mapping[str, Sends] | None = None
+
+
+@dataclass(frozen=True)
+class Starts:
+    """When calls started and when they were to start: int64 ns, shape (n,), CLOCK_MONOTONIC of the UAC."""
+
+    actual_ns: npt.NDArray[np.int64]
+    intended_ns: npt.NDArray[np.int64]
+
+
+class Generator(Protocol):
+    """A client and a server that drive the six-message call through the SPS."""
+
+    def programs(self, agent: Host) -> tuple[str, ...]:
+        """Name the programs that an agent's host needs."""
+
+    def version_argv(self, agent: Host) -> list[str]:
+        """Give the command that prints the generator's version."""
+
+    def start_server(self, uas: Host, load: Load, limit_s: float) -> Process:
+        """Start answering calls on the UAS."""
+
+    def offer(
+        self, hosts: Hosts, load: Load, label: str, calls: int, cps: int, seed: int
+    ) -> CallStatistics:
+        """Offer calls from the UAC to the SPS and wait for their end."""
+
+    def fetch(self, hosts: Hosts, label: str, folder: Path) -> None:
+        """Copy the files that `offer` left on the UAC into the record."""
+
+    def starts(self, folder: Path, label: str) -> Starts | None:
+        """Read from a record when calls started; None if the generator does not tell."""
+
+
+class Sipp:
+    """SIPp, with its traps disarmed: socket buffers, call cap, statistics period, 180 after 200."""
+
+    def programs(self, agent: Host) -> tuple[str, ...]:
+        """Name SIPp: Debian's package sip-tester."""
+        return ("sipp",)
+
+    def version_argv(self, agent: Host) -> list[str]:
+        """Give the command that prints SIPp's version."""
+        return ["sipp", "-v"]
+
+    def start_server(self, uas: Host, load: Load, limit_s: float) -> Process:
+        """Start SIPp as UAS; it is ready when its socket is bound."""
+        scenario = uas.workdir / "uas.xml"
+        uas.put_text(
+            render(
+                Path("scenarios", "uas.xml.j2"),
+                ring_time_ms=load.ring_time_ms,
+                retransmissions=load.retransmissions,
+            ),
+            scenario,
+        )
+        spec = uas.spec
+        argv = [
+            *("sipp", "-sf", str(scenario), "-i", spec.sip_address, "-p", str(spec.sip_port)),
+            *("-buff_size", str(SOCKET_BUFFER_BYTES), "-nostdin", "-timer_resol", "1"),
+            *(() if load.retransmissions else ("-nr",)),
+        ]
+        return uas.start(SERVER_LOG, argv, cpus=spec.cpus, limit_s=limit_s)
+
+    def offer(
+        self, hosts: Hosts, load: Load, label: str, calls: int, cps: int, seed: int
+    ) -> CallStatistics:
+        """Run SIPp as UAC until all calls ended or the drain time is over; it draws nothing from a seed."""
+        uac = hosts.uac
+        scenario = uac.workdir / "uac.xml"
+        uac.put_text(
+            render(
+                Path("scenarios", "uac.xml.j2"),
+                hold_time_ms=load.hold_time_ms,
+                hold_law=load.hold_law,
+                retransmissions=load.retransmissions,
+            ),
+            scenario,
+        )
+        statistics = uac.workdir / f"{label}.csv"
+        longest_s = calls / cps + load.drain_s
+        spec, sps = uac.spec, hosts.sps.spec
+        argv = [
+            *("sipp", f"{sps.sip_address}:{sps.sip_port}", "-sf", str(scenario)),
+            *("-i", spec.sip_address, "-p", str(spec.sip_port)),
+            *("-r", str(cps), "-m", str(calls), "-l", str(calls)),
+            *("-buff_size", str(SOCKET_BUFFER_BYTES), "-nostdin", "-timer_resol", "1"),
+            *("-trace_stat", "-stf", str(statistics), "-fd", "100ms"),
+            *(() if load.retransmissions else ("-nr",)),
+        ]
+        uac.run(["rm", "-f", str(statistics)])
+        uac.run_limited(label, argv, cpus=spec.cpus, limit_s=longest_s, accept=SIPP_EXIT_CODES)
+        text = uac.run(["cat", str(statistics)]).stdout
+        return read_sipp_statistics(text, calls, str(statistics))
+
+    def fetch(self, hosts: Hosts, label: str, folder: Path) -> None:
+        """Copy the statistics file."""
+        hosts.uac.get_file(hosts.uac.workdir / f"{label}.csv", folder / f"{label}.csv")
+
+    def starts(self, folder: Path, label: str) -> Starts | None:
+        """Give None: SIPp does not tell when it started a call."""
+        return None
+
+
+class Sipload:
+    """`sipload`: arrivals on a seeded schedule, at absolute deadlines, each call's start recorded."""
+
+    def programs(self, agent: Host) -> tuple[str, ...]:
+        """Name the program that provisioning builds on the agents."""
+        return (self._program(agent),)
+
+    def version_argv(self, agent: Host) -> list[str]:
+        """Give the command that prints the generator's version."""
+        return [self._program(agent), "version"]
+
+    def start_server(self, uas: Host, load: Load, limit_s: float) -> Process:
+        """Start `sipload uas`."""
+        spec = uas.spec
+        argv = [
+            *(self._program(uas), "uas", "--local", f"{spec.sip_address}:{spec.sip_port}"),
+            *("--report", str(uas.workdir / "uas.json"), "--ring-ms", str(load.ring_time_ms)),
+            *("--buffer-bytes", str(SOCKET_BUFFER_BYTES), "--fifo", str(FIFO_PRIORITY)),
+            *("--retransmissions", "on" if load.retransmissions else "off"),
+        ]
+        return uas.start(SERVER_LOG, argv, cpus=spec.cpus, limit_s=limit_s)
+
+    def offer(
+        self, hosts: Hosts, load: Load, label: str, calls: int, cps: int, seed: int
+    ) -> CallStatistics:
+        """Draw the schedule on the UAC, then make its calls."""
+        uac, spec, sps = hosts.uac, hosts.uac.spec, hosts.sps.spec
+        program = self._program(uac)
+        schedule, report = uac.workdir / f"{label}.schedule", uac.workdir / f"{label}.json"
+        uac.run(["rm", "-f", str(report)])
+        uac.run(
+            [
+                *(program, "schedule", "--output", str(schedule), "--law", load.law),
+                *("--rate", str(cps), "--calls", str(calls), "--seed", str(seed)),
+            ]
+        )
+        argv = [
+            *(program, "uac", "--local", f"{spec.sip_address}:{spec.sip_port}"),
+            *("--remote", f"{sps.sip_address}:{sps.sip_port}", "--schedule", str(schedule)),
+            *("--calls-file", str(uac.workdir / f"{label}.calls"), "--report", str(report)),
+            *("--hold-ms", _hold(load), "--drain-s", f"{load.drain_s:g}"),
+            *("--seed", str(seed)),
+            *("--buffer-bytes", str(SOCKET_BUFFER_BYTES), "--fifo", str(FIFO_PRIORITY)),
+            *("--retransmissions", "on" if load.retransmissions else "off"),
+        ]
+        longest_s = calls / cps + load.drain_s + SIPLOAD_SPARE_S
+        uac.run_limited(label, argv, cpus=spec.cpus, limit_s=longest_s)
+        return read_sipload_report(uac.run(["cat", str(report)]).stdout, str(report))
+
+    def fetch(self, hosts: Hosts, label: str, folder: Path) -> None:
+        """Copy the report and, compressed, the calls."""
+        uac = hosts.uac
+        calls = uac.workdir / f"{label}.calls"
+        uac.run(["zstd", "-q", "-f", "-1", "--rm", str(calls)])
+        for name in (f"{label}.calls.zst", f"{label}.json"):
+            uac.get_file(uac.workdir / name, folder / name)
+
+    def starts(self, folder: Path, label: str) -> Starts | None:
+        """Read the calls that were started."""
+        calls = read_calls(folder / f"{label}.calls.zst")
+        started = calls[calls["t_invite"] > 0]
+        return Starts(started["t_invite"].astype("i8"), started["t_intended"].astype("i8"))
+
+    def _program(self, agent: Host) -> str:
+        return str(native_folder(agent.base, "generator") / "sipload")
+
+
+def _hold(load: Load) -> str:
+    exponential = "exp:" if load.hold_law == "exponential" else ""
+    return f"{exponential}{load.hold_time_ms}"
+
+
+def read_sipload_report(text: str, source: str) -> CallStatistics:
+    """Read the report of `sipload uac` (hardware/generator/report.h).
+
+    Raises
+    ------
+    StableError
+        It is not JSON or lacks a key.
+    """
+    try:
+        report = json.loads(text)
+        calls, messages = report["calls"], report["messages"]
+        failed = ("timeout_invite", "timeout_bye", "rejected_invite", "rejected_bye")
+        return CallStatistics(
+            calls_offered=calls["offered"],
+            calls_created=calls["started"],
+            calls_completed=calls["completed"],
+            calls_failed=sum(calls[name] for name in failed),
+            achieved_cps=report["achieved_cps"],
+            retransmissions=sum(kind["sent_again"] for kind in messages.values()),
+            unexpected=sum(kind["unexpected"] for kind in messages.values()) + report["unparsable"],
+            cpu_share=report["cpu_ns"] / report["wall_ns"],
+            socket_drops=report["sockets"]["drops"],
+            scheduler=report["scheduler"],
+            requests={
+                kind.name: _sends(messages.get(kind.name, {"sent": 0, "sent_again": 0}))
+                for kind in REQUESTS
+            },
+        )
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise StableError(f"{source}: not a complete sipload report: {error!r}") from error
+
+
+def _sends(counts: Mapping[str, int]) -> Sends:
+    return Sends(counts["sent"], counts["sent_again"])
+
+
+def read_calls(path: Path) -> npt.NDArray[Any]:
+    """Read what became of each call.
+
+    Returns
+    -------
+    ndarray
+        Shape (calls,), dtype `CALL`, in the order of the schedule; instants are CLOCK_MONOTONIC of
+        the UAC in ns, 0 where it did not happen.
+
+    Raises
+    ------
+    StableError
+        The file is missing, truncated, or of another version.
+    """
+    data = read_zstd(path, "calls file", "repeat the run")
+    header = (
+        np.frombuffer(data, CALLS_HEADER, count=1)[0]
+        if len(data) >= CALLS_HEADER.itemsize
+        else None
+    )
+    if header is None or header["magic"] != CALLS_MAGIC or header["version"] != CALLS_VERSION:
+        raise StableError(f"{path}: not a calls file of version {CALLS_VERSION}; repeat the run")
+    expected = CALLS_HEADER.itemsize + int(header["count"]) * CALL.itemsize
+    if header["record_size"] != CALL.itemsize or len(data) != expected:
+        raise StableError(
+            f"{path}: truncated: expected {expected} bytes for {header['count']} calls, "
+            f"found {len(data)}; repeat the run"
+        )
+    return np.frombuffer(data, CALL, offset=CALLS_HEADER.itemsize)
+
+
+def read_sipp_statistics(text: str, calls_offered: int, source: str) -> CallStatistics:
+    """Read the CSV file that SIPp writes with -trace_stat.
+
+    Parameters
+    ----------
+    text
+        The file's text: a header line and one line a period, separated by semicolons.
+    calls_offered
+        Calls that SIPp was told to make.
+    source
+        Name of the file for messages.
+
+    Raises
+    ------
+    StableError
+        The file is empty or lacks a column.
+    """
+    # SIPp that is ended at the drain time may leave half a line
+    whole_lines = text[: text.rfind("\n") + 1]
+    rows = list(csv.DictReader(io.StringIO(whole_lines), delimiter=";"))
+    try:
+        last = rows[-1]
+        created = int(last["TotalCallCreated"])
+        return CallStatistics(
+            calls_offered=calls_offered,
+            calls_created=created,
+            calls_completed=int(last["SuccessfulCall(C)"]),
+            calls_failed=int(last["FailedCall(C)"]),
+            achieved_cps=_achieved_cps(rows, created),
+            retransmissions=int(last["Retransmissions(C)"]),
+            unexpected=int(last["FailedUnexpectedMessage(C)"]),
+        )
+    except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise StableError(f"{source}: not a complete SIPp statistics file: {error!r}") from error
+
+
+def _achieved_cps(rows: Sequence[Mapping[str, str]], created: int) -> float:
+    """Rate from the start to the last period that ended while calls were still being started."""
+    start = _epoch_s(rows[0]["StartTime"])
+    running = [row for row in rows if 0 < int(row["TotalCallCreated"]) < created] or rows[:1]
+    return int(running[-1]["TotalCallCreated"]) / (_epoch_s(running[-1]["CurrentTime"]) - start)
+
+
+def _epoch_s(stamp: str) -> float:
+    # date, time and seconds since the epoch, separated by tabs
+    return float(stamp.split("\t")[2])

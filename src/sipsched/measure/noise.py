@@ -1,0 +1,76 @@
+"""How quiet the SPS is when nothing runs on it: gaps in the time of each of its CPUs."""
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sipsched.errors import StableError
+from sipsched.files import whole
+from sipsched.measure.hoststate import read_files
+from sipsched.measure.tuning import tuned
+from sipsched.plan.modes import DEFAULT, find_mode, load_modes
+from sipsched.records.noise_record import SCHEMA_VERSION
+from sipsched.testbed.host import Host
+from sipsched.testbed.inventory import Testbed, native_folder
+from sipsched.testbed.session import open_hosts
+from sipsched.validity.counters import parse_stat
+
+DURATION_S = 2.0
+LIMIT_S = 30
+STAT = "/proc/stat"
+
+
+def measure_noise(testbed: Testbed, path: Path, duration_s: float = DURATION_S) -> None:
+    """Look at each CPU of the SPS for a while, with the host set as a run has it, and record the gaps.
+
+    Parameters
+    ----------
+    testbed
+        Three hosts that SSH reaches; only the SPS is looked at.
+    path
+        The `noise.json`; its folder is made. It appears whole or not at all.
+    duration_s
+        Seconds for each CPU.
+
+    Raises
+    ------
+    StableError
+        `jitter` is not built on the SPS, or a setting is refused.
+    TransientError
+        A host is unreachable, or the testbed is in use.
+    """
+    started = time.time()
+    with open_hosts(testbed) as hosts:
+        sps = hosts.sps
+        sps.stop_strays()
+        program = str(native_folder(sps.base, "scheduler") / "jitter")
+        sps.require_programs([program])
+        mode = find_mode(DEFAULT, load_modes())
+        with tuned(sps, testbed, mode, cores=len(sps.spec.cpus), threads=1) as state:
+            cpus = [_look_at(sps, program, cpu, duration_s) for cpu in sps.spec.cpus]
+        kernel = sps.run(["uname", "-r"]).stdout.strip()
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "testbed": hosts.testbed.labels,
+        "kernel": kernel,
+        "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
+        "quiet": state.quiet,
+        "cpus": cpus,
+    }
+    with whole(path) as partial:
+        partial.write_text(json.dumps(document) + "\n")
+
+
+def _look_at(sps: Host, program: str, cpu: int, duration_s: float) -> dict[str, Any]:
+    before = _stolen(sps, cpu)
+    done = sps.run_limited("jitter", [program, f"{duration_s:g}"], cpus=[cpu], limit_s=LIMIT_S)
+    found: dict[str, Any] = json.loads(done.stdout)
+    if found["cpu"] != cpu or found["cpu_changes"]:
+        raise StableError(f"host {sps.spec}: jitter was not held to CPU {cpu}")
+    return found | {"steal_s": round(_stolen(sps, cpu) - before, 6)}
+
+
+def _stolen(sps: Host, cpu: int) -> float:
+    return float(parse_stat(read_files(sps, (STAT,))[STAT])[f"cpu{cpu}"]["steal"])

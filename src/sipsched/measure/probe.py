@@ -1,0 +1,195 @@
+"""The probe on the SPS: which one, its life beside the proxy, and the trace it leaves."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import zstandard
+
+from sipsched.errors import SipschedError, StableError
+from sipsched.records.record import TRACE_FILE
+from sipsched.records.trace import HEADER, RECORD
+from sipsched.testbed.host import Host, Process
+from sipsched.testbed.inventory import native_folder
+
+READY_TIMEOUT_S = 15
+RING_BYTES = 16 * 2**20
+"""Records on their way from the kernel to the probe's writer: 16 MiB hold about 0.1 s of 180,000 records/s."""
+FIFO_PRIORITY = 11
+"""Of the probe's writer: above that of the generators; it takes 1 to 3 % of a CPU."""
+TRACE_BYTES_PER_CALL = 6 * RECORD.itemsize
+ZSTD_LEVEL = 1
+
+
+class Probe(Protocol):
+    """What a run asks of a probe, in this order."""
+
+    def begin(self) -> None:
+        """Forget what was measured so far: the warm-up is over."""
+
+    def end(self, folder: Path) -> dict[str, Any]:
+        """Stop, leave the compressed trace in `folder` and give the probe's report."""
+
+
+class BpfProbe:
+    """`sipprobe`: six stamps a message by eBPF."""
+
+    def __init__(self, sps: Host, process: Process) -> None:
+        self._sps = sps
+        self._process = process
+
+    @classmethod
+    def start(cls, sps: Host, program: str, mode: str, limit_s: float) -> "BpfProbe":
+        """Start the probe and wait until it is attached and has found the proxy's workers.
+
+        Parameters
+        ----------
+        sps
+            The host of the proxy.
+        program
+            Name of the proxy's worker processes.
+        mode
+            `auto`, `exact` or `tracepoint`.
+        limit_s
+            Longest life of the probe.
+
+        Raises
+        ------
+        StableError
+            It cannot run on this kernel; the message is the probe's own.
+        """
+        folder = sps.workdir
+        files = ["trace.bin", "probe.json", "probe.ready", TRACE_FILE]
+        sps.run(["rm", "-f", *(str(folder / name) for name in files)])
+        argv = [
+            *(str(native_folder(sps.base, "probe") / "sipprobe"), "run", "--mode", mode),
+            *("--port", str(sps.spec.sip_port), "--comm", program),
+            *("--output", str(folder / "trace.bin"), "--report", str(folder / "probe.json")),
+            *("--ready", str(folder / "probe.ready"), "--ring-bytes", str(RING_BYTES)),
+        ]
+        # on a CPU shared with generators that may not wait, the ring would run over
+        priority = ["chrt", "--fifo", str(FIFO_PRIORITY)]
+        process = sps.start("probe", [*priority, *argv], cpus=sps.spec.helper_cpus, limit_s=limit_s)
+        probe = cls(sps, process)
+        try:
+            probe._wait_for("ready")
+        except SipschedError as error:
+            said = sps.run(["cat", str(process.log_file)], check=False).stdout.strip()
+            sps.stop(process)
+            raise StableError(f"host {sps.spec}: probe: {said or error}") from error
+        return probe
+
+    def begin(self) -> None:
+        """Start the trace afresh."""
+        self._sps.signal(self._process, "USR1")
+        self._wait_for("fresh")
+
+    def end(self, folder: Path) -> dict[str, Any]:
+        """Stop the probe, compress the trace on the host and fetch it."""
+        sps = self._sps
+        sps.stop(self._process)
+        log = sps.run(["cat", str(self._process.log_file)], check=False).stdout.strip()
+        text = sps.run(["cat", str(sps.workdir / "probe.json")], check=False).stdout
+        try:
+            report: dict[str, Any] = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise StableError(
+                f"host {sps.spec}: probe ended without a report: {log or 'no message'}"
+            ) from error
+        compressed = sps.workdir / TRACE_FILE
+        zstd = ["zstd", "-q", "-f", f"-{ZSTD_LEVEL}", "--rm", str(sps.workdir / "trace.bin")]
+        sps.run([*zstd, "-o", str(compressed)], timeout_s=120)
+        sps.get_file(compressed, folder / TRACE_FILE)
+        sps.run(["rm", "-f", str(compressed)])
+        return report
+
+    def _wait_for(self, word: str) -> None:
+        ready = self._sps.workdir / "probe.ready"
+        alive = f"kill -0 $(cat {self._process.pid_file}) 2>/dev/null"
+        self._sps.wait_until(
+            f"grep -qs {word} {ready} || ! {alive}",
+            what=f"probe does not say '{word}'",
+            timeout_s=READY_TIMEOUT_S,
+        )
+        self._sps.run(["grep", "-qs", word, str(ready)])
+
+
+class PreloadProbe:
+    """`libsipstamp.so`: three stamps a message and the drop counter, where BPF is not allowed."""
+
+    def __init__(self, sps: Host, reason: str) -> None:
+        self._sps = sps
+        self._reason = reason
+        self._stamps = sps.workdir / "stamps"
+        self._t_begin_ns = 0
+        self._refused_before = 0
+        sps.run(["rm", "-rf", str(self._stamps)])
+        sps.run(["mkdir", "-p", str(self._stamps)])
+
+    def environment(self) -> Mapping[str, str]:
+        """Give the variables that load the library into the proxy."""
+        return {
+            "LD_PRELOAD": str(native_folder(self._sps.base, "probe") / "libsipstamp.so"),
+            "SIPSTAMP_DIR": str(self._stamps),
+            "SIPSTAMP_PORT": str(self._sps.spec.sip_port),
+        }
+
+    def begin(self) -> None:
+        """Note the instant: the warm-up's messages are cut off by it."""
+        # ASSUME the host was never suspended: /proc/uptime then equals CLOCK_MONOTONIC, to 10 ms
+        uptime = self._sps.run(["cat", "/proc/uptime"]).stdout.split()[0]
+        self._t_begin_ns = round(float(uptime) * 1e9)
+        self._refused_before = self._refused()
+
+    def _refused(self) -> int:
+        """Datagrams that the socket refused since it was made, as the kernel told the last worker."""
+        size = HEADER["reserved"].itemsize
+        offset = HEADER.itemsize - size  # the header's last field
+        script = f'for f in {self._stamps}/*; do od -An -tu4 -j{offset} -N{size} "$f"; done'
+        told = self._sps.shell(script, check=False).stdout.split()
+        return max(map(int, told), default=0)
+
+    def end(self, folder: Path) -> dict[str, Any]:
+        """Fetch each worker's trace and join them into one."""
+        refused = self._refused() - self._refused_before
+        names = self._sps.run(["ls", str(self._stamps)]).stdout.split()
+        parts = []
+        header = np.zeros(1, HEADER)
+        for name in names:
+            local = folder / name
+            self._sps.get_file(self._stamps / name, local)
+            data = local.read_bytes()
+            local.unlink()
+            header = np.frombuffer(data, HEADER, count=1)
+            size = RECORD.itemsize
+            count = (len(data) - HEADER.itemsize) // size
+            records = np.frombuffer(data, RECORD, count, HEADER.itemsize)
+            parts.append(records[records["t_sip_in"] >= max(self._t_begin_ns, 1)])
+        if not parts:
+            raise StableError(
+                f"host {self._sps.spec}: the preload library wrote no trace to {self._stamps}"
+            )
+        records = np.sort(np.concatenate(parts), order="t_sip_in")
+        trace = header.tobytes() + records.tobytes()
+        (folder / TRACE_FILE).write_bytes(zstandard.compress(trace, ZSTD_LEVEL))
+        return {
+            "mode": "preload",
+            "mode_reason": self._reason,
+            "records": int(records.size),
+            "drops": 0,
+            "refused_unseen": refused,
+            "lost": 0,
+        }
+
+
+class NoProbe:
+    """Time nothing: for control runs that show what the probe costs."""
+
+    def begin(self) -> None:
+        """Do nothing."""
+
+    def end(self, folder: Path) -> dict[str, Any]:
+        """Report that there is no trace."""
+        return {"mode": "off", "mode_reason": "asked for", "records": 0, "drops": 0, "lost": 0}

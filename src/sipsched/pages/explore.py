@@ -1,0 +1,413 @@
+"""Single messages of a run over time: what waited, what was dropped, and two runs side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+
+from sipsched.errors import StableError
+from sipsched.pages.figures import (
+    LIMIT,
+    MARKERS,
+    SERIES,
+    STYLE,
+    WIDTH_IN,
+    Figure,
+    Values,
+    legend,
+    themed,
+)
+from sipsched.pages.tables import Heading
+from sipsched.plan.config import Run
+from sipsched.records.messages import FLAGS, MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
+from sipsched.words import number
+
+MESSAGES_FILE = "messages.nc"
+MOST_DRAWN = 3000
+"""Messages drawn one by one; of more, so many are taken evenly. The numbers in words are of all."""
+STEPS = 400
+"""Steps of time in which the longest queue is drawn; drops are counted in fewer."""
+DROP_STEPS = 60
+NS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Messages:
+    """The messages of one run on a time axis that starts with its first arrival.
+
+    Attributes
+    ----------
+    run
+        The tuple.
+    fidelity, kernel
+        As the record has them.
+    at_s
+        Shape (message,), ascending: arrival.
+    wait_us, service_us
+        Shape (message,): K_rcv and T_sip in µs, NaN where it is missing.
+    kind
+        Shape (message,): code of `MESSAGE_TYPES`.
+    queued_s, taken_s
+        Shape (message,), each ascending: instants at which a message joined and left what waits for
+        the proxy. In the socket queue, from t_stack to t_sockq; where a run lacks these, from t_arr
+        to t_sip_in, and `queue_is_whole_way` says so.
+    drop_at_s
+        Shape (drop,), ascending: arrival of datagrams that the full socket refused.
+    """
+
+    run: Run
+    fidelity: str
+    kernel: str
+    at_s: Values
+    wait_us: Values
+    service_us: Values
+    kind: npt.NDArray[np.uint8]
+    queued_s: Values
+    taken_s: Values
+    queue_is_whole_way: bool
+    drop_at_s: Values
+
+    @property
+    def length_s(self) -> float:
+        """Time from the first arrival to the last."""
+        last = [times[-1] for times in (self.at_s, self.drop_at_s) if len(times)]
+        return float(max(last, default=0.0))
+
+    def queue_length(self, at_s: Values) -> npt.NDArray[np.int64]:
+        """Count the messages that wait for the proxy at some instants."""
+        joined = np.searchsorted(self.queued_s, at_s, side="right")
+        return np.asarray(joined - np.searchsorted(self.taken_s, at_s, side="right"))
+
+    def longest_queue(
+        self, start_s: float, end_s: float, steps: int = STEPS
+    ) -> tuple[Values, npt.NDArray[np.int64]]:
+        """Find in each step of a stretch the most messages that waited at once.
+
+        Returns
+        -------
+        edges, longest
+            Shapes (step + 1,) and (step,): s, and messages.
+        """
+        edges = np.linspace(start_s, end_s, steps + 1)
+        longest = self.queue_length(edges[:-1])
+        # The queue is longest right after a message joined it.
+        joins = self.queued_s[(self.queued_s >= start_s) & (self.queued_s < end_s)]
+        place = np.searchsorted(edges, joins, side="right") - 1
+        np.maximum.at(longest, place, self.queue_length(joins))
+        return edges, longest
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs that have messages, to choose from."""
+
+    root: Path
+    runs: tuple[Run, ...]
+
+    def named(self, name: str | None, place: int = 0) -> Run:
+        """Take a run by the path that names it, or the one in this place of the default pair.
+
+        Raises
+        ------
+        StableError
+            There is no such run, or none at all.
+        """
+        if not self.runs:
+            raise StableError(
+                f"no {MESSAGES_FILE} under {self.root}; make them with: make reports (what is "
+                "recorded), or snakemake (measures what is missing)"
+            )
+        if name is None:
+            return self.default_pair[place]
+        for run in self.runs:
+            if str(run.path) == name:
+                return run
+        raise StableError(f"{name}: no such run under {self.root}; there is {self.runs[0].path}")
+
+    @property
+    def default_pair(self) -> tuple[Run, Run]:
+        """The runs of one configuration with the lowest and the highest load, first repetition first."""
+        first = self.runs[0]
+        alike = [run for run in self.runs if _configuration(run) == _configuration(first)]
+        alike.sort(key=lambda run: (run.cps, run.rep))
+        high = min((run for run in alike if run.cps == alike[-1].cps), key=lambda run: run.rep)
+        return alike[0], high
+
+
+def _configuration(run: Run) -> tuple[Any, ...]:
+    return run.testbed, run.sut, run.mode, run.cores, run.threads
+
+
+def find_runs(root: Path) -> Runs:
+    """List the runs under a folder that have a `messages.nc`, in order of their tuples."""
+    found = []
+    for path in root.glob(f"*/*/*/cores~*/threads~*/cps~*/rep~*/{MESSAGES_FILE}"):
+        testbed, sut, mode, *numbers = path.parent.relative_to(root).parts
+        cores, threads, cps, rep = (int(part.partition("~")[2]) for part in numbers)
+        found.append(Run(testbed, sut, mode, cores, threads, cps, rep))
+    return Runs(root, tuple(sorted(found)))
+
+
+def read_messages(root: Path, run: Run) -> Messages:
+    """Read the messages of a run.
+
+    Raises
+    ------
+    StableError
+        Its `messages.nc` is missing, damaged or of another version.
+    """
+    return place_in_time(open_messages(root / run.path / MESSAGES_FILE), run)
+
+
+def place_in_time(ds: xr.Dataset, run: Run) -> Messages:
+    """Put the messages of a run on a time axis.
+
+    Parameters
+    ----------
+    ds
+        What `sipsched.records.messages.open_messages` gives.
+    run
+        The tuple.
+    """
+    arrival, drops = ds["t_arr"].to_numpy(), ds["drop_t_arr"].to_numpy()
+    start = min((times[0] for times in (arrival, drops) if len(times)), default=0)
+    t_arr = (arrival - start).astype(np.float64)
+    wait = k_rcv(ds)
+    queued = t_arr + nanoseconds(ds, "k_stack")
+    taken = queued + nanoseconds(ds, "k_sockq")
+    # Where the queueing was not seen the stamps have t_stack = t_arr: the message waits from there.
+    known = ~np.isnan(taken)
+    whole_way = bool(len(known)) and not bool(known.any())
+    if whole_way:
+        queued, taken = t_arr, t_arr + wait
+        # A flagged row has t_sip_in in the place of t_arr: it never waits.
+        known = ~np.isnan(taken) & ((ds["flags"].to_numpy() & FLAGS["arrival_not_found"]) == 0)
+    return Messages(
+        run=run,
+        fidelity=str(ds.attrs["fidelity"]),
+        kernel=str(ds.attrs["kernel"]),
+        at_s=t_arr / NS,
+        wait_us=wait / 1000,
+        service_us=nanoseconds(ds, "t_sip") / 1000,
+        kind=ds["message_type"].to_numpy(),
+        queued_s=np.sort(queued[known]) / NS,
+        taken_s=np.sort(taken[known]) / NS,
+        queue_is_whole_way=whole_way,
+        drop_at_s=(drops - start) / NS,
+    )
+
+
+def timeline(
+    messages: Sequence[Messages], start_s: float = 0.0, length_s: float | None = None
+) -> Figure:
+    """Draw one or two runs over the same stretch of time: waits, the queue, and drops.
+
+    Parameters
+    ----------
+    messages
+        The runs, a column each.
+    start_s
+        Beginning of the stretch, from the first arrival of each run.
+    length_s
+        Its length; None: to the end of the longest run.
+    """
+    end_s = start_s + length_s if length_s else max(each.length_s for each in messages)
+    end_s = max(end_s, start_s + 1e-3)
+    with rc_context(STYLE):
+        canvas = Canvas(figsize=(WIDTH_IN, 6.4), layout="constrained")
+        grid = canvas.subplots(3, len(messages), squeeze=False, sharex="all", sharey="row")
+        for column, each in zip(grid.T, messages, strict=True):
+            _draw_waits(column[0], each, start_s, end_s)
+            _draw_queue(column[1], each, start_s, end_s)
+            _draw_drops(column[2], each, start_s, end_s)
+            column[0].set_title(_title(each.run), loc="left")
+            column[2].set_xlabel("time since the first arrival (s)")
+            column[2].set_xlim(start_s, end_s)
+        # Shared limits, once everything is drawn: a limit set earlier would cut the other run off.
+        for row in (grid[1], grid[2]):
+            highest = max(float(axis.dataLim.y1) for axis in row if axis.has_data())
+            row[0].set_ylim(0, max(1.0, 1.05 * highest))
+            for axis in row:
+                axis.set_axisbelow(True)
+        for axis, label in zip(
+            grid[:, 0],
+            (
+                "K_rcv of a message (µs)",
+                "most messages waiting",
+                f"dropped in {(end_s - start_s) / DROP_STEPS:.2g} s",
+            ),
+            strict=True,
+        ):
+            axis.set_ylabel(label)
+        legend(canvas, grid, marker_scale=3)
+        svg = themed(canvas)
+    seen = tuple(_words(each, start_s, end_s) for each in messages)
+    whole = any(each.queue_is_whole_way for each in messages)
+    caption = (
+        "Each message at its arrival with the time it waits from driver to proxy (log scale), how "
+        f"many wait {'between driver and proxy' if whole else 'in the socket queue'}, and the "
+        f"datagrams that the full socket refused. Of more than {MOST_DRAWN} messages so many are "
+        "drawn, evenly taken."
+    )
+    return Figure(
+        identity="figure-timeline",
+        svg=svg,
+        alt=f"Messages over time. {caption} {' '.join(seen)}",
+        caption=caption,
+        seen=seen,
+        provenance=" | ".join(
+            dict.fromkeys(
+                f"Testbed {each.run.testbed}, kernel {each.kernel}. Fidelity: {each.fidelity}"
+                for each in messages
+            )
+        ),
+    )
+
+
+def heading(messages: Sequence[Messages]) -> Heading:
+    """Say what the runs are worth, and where they come from."""
+    first = messages[0]
+    names = " and ".join(dict.fromkeys(str(each.run) for each in messages))
+    return Heading(
+        fidelity="; ".join(dict.fromkeys(each.fidelity for each in messages)),
+        testbed=f"{names}, kernel {first.kernel}.",
+        description="",
+    )
+
+
+def _title(run: Run) -> str:
+    cores = "core" if run.cores == 1 else "cores"
+    return (
+        f"{run.sut}, {run.mode}, {run.cores} {cores},\n"
+        f"{run.threads} threads, {run.cps} cps, repetition {run.rep}"
+    )
+
+
+def _within(times: Values, start_s: float, end_s: float) -> slice:
+    first = np.searchsorted(times, start_s, side="left")
+    return slice(int(first), int(np.searchsorted(times, end_s, side="right")))
+
+
+def _draw_waits(axis: Axes, messages: Messages, start_s: float, end_s: float) -> None:
+    stretch = _within(messages.at_s, start_s, end_s)
+    at, wait, kind = (
+        values[stretch] for values in (messages.at_s, messages.wait_us, messages.kind)
+    )
+    step = max(1, -(-len(at) // MOST_DRAWN))
+    at, wait, kind = at[::step], wait[::step], kind[::step]
+    axis.set_yscale("log", nonpositive="clip")
+    groups = {
+        "request": ("INVITE", "ACK", "BYE"),
+        "response": ("180", "200-INVITE", "200-BYE"),
+        "retransmission": ("retransmission",),
+    }
+    for i, (name, kinds) in enumerate(groups.items()):
+        chosen = np.isin(kind, [MESSAGE_TYPES[word] for word in kinds])
+        axis.plot(
+            at[chosen],
+            wait[chosen],
+            linestyle="none",
+            marker=MARKERS[i],
+            markersize=2,
+            markeredgewidth=0,
+            color=SERIES[i],
+            alpha=0.6,
+            label=name,
+        )
+
+
+def _draw_queue(axis: Axes, messages: Messages, start_s: float, end_s: float) -> None:
+    edges, longest = messages.longest_queue(start_s, end_s)
+    axis.stairs(longest, edges, fill=True, color=SERIES[3])
+
+
+def _draw_drops(axis: Axes, messages: Messages, start_s: float, end_s: float) -> None:
+    counts, edges = np.histogram(messages.drop_at_s, bins=DROP_STEPS, range=(start_s, end_s))
+    axis.bar(edges[:-1], counts, width=np.diff(edges), align="edge", color=LIMIT)
+    if not counts.any():
+        axis.text(0.5, 0.5, "no drops", transform=axis.transAxes, ha="center", va="center")
+
+
+def _words(messages: Messages, start_s: float, end_s: float) -> str:
+    stretch = _within(messages.at_s, start_s, end_s)
+    wait = messages.wait_us[stretch]
+    wait = wait[~np.isnan(wait)]
+    drops = messages.drop_at_s[_within(messages.drop_at_s, start_s, end_s)]
+    _, waiting = messages.longest_queue(start_s, end_s)
+    name = " ".join(_title(messages.run).split())
+    text = f"{name}, {start_s:g} to {end_s:.3g} s: {stretch.stop - stretch.start} messages"
+    if len(wait):
+        middle, slow = np.percentile(wait, (50, 99))
+        text += (
+            f", median K_rcv {number(float(middle))} µs, 99th percentile "
+            f"{number(float(slow))} µs, longest {number(float(wait.max()))} µs"
+        )
+    return f"{text}; at most {waiting.max()} waiting; {len(drops)} dropped" + (
+        f", the first at {drops[0]:.3f} s." if len(drops) else "."
+    )
+
+
+def controls(runs: Runs, first: Run, second: Run | None) -> Any:
+    """Make controls for JupyterLab: two runs and a stretch of time, drawn anew at each change.
+
+    Parameters
+    ----------
+    runs
+        To choose from.
+    first, second
+        What is shown at the beginning.
+
+    Returns
+    -------
+    ipywidgets.VBox
+    """
+    # Imported here: only a notebook that a person looks at needs it.
+    import ipywidgets
+
+    names = [(str(run), run) for run in runs.runs]
+    layout = ipywidgets.Layout(width="40em")
+    style = {"description_width": "7em"}
+    kept = lru_cache(maxsize=4)(lambda run: read_messages(runs.root, run))
+    left = ipywidgets.Dropdown(
+        options=names, value=first, description="run", layout=layout, style=style
+    )
+    right = ipywidgets.Dropdown(
+        options=[("none", None), *names],
+        value=second,
+        description="beside it",
+        layout=layout,
+        style=style,
+    )
+    longest = max(kept(run).length_s for run in (first, second or first))
+    stretch = ipywidgets.FloatRangeSlider(
+        value=(0.0, longest),
+        min=0.0,
+        max=longest,
+        step=longest / 500 or 0.001,
+        description="seconds",
+        readout_format=".3f",
+        continuous_update=False,
+        layout=layout,
+        style=style,
+    )
+
+    # Not an Output widget: run without a person, nbclient waits for its end and sees none.
+    shown = ipywidgets.HTML()
+
+    def draw(change: Any = None) -> None:
+        begin, end = stretch.value
+        chosen = [kept(run) for run in (left.value, right.value) if run is not None]
+        shown.value = timeline(chosen, begin, end - begin)._repr_html_()
+
+    for control in (left, right, stretch):
+        control.observe(draw, names="value")
+    draw()
+    return ipywidgets.VBox([left, right, stretch, shown])

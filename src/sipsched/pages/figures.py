@@ -1,0 +1,822 @@
+"""The figures of a report: one function a figure, each saying in words what it shows.
+
+The replicate is the run: a point is one run, a line the mean over repetitions with its 95 % t
+interval. Every figure prints testbed, kind, fidelity and kernel.
+"""
+
+import base64
+import csv
+import html
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
+
+from sipsched.analysis.run_table import Facet, facet_name, facets, provenance
+from sipsched.analysis.statistics import PDR_LIMIT, grid_capacity, mean_interval, mean_intervals
+from sipsched.plan.config import Run
+from sipsched.records.messages import MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
+from sipsched.records.summary import ALL, INVALID, MEASURED
+from sipsched.words import grouped, number, plural
+
+MAX_RUNS_READ = 10
+MAX_LOADS_AS_TICKS = 5
+WIDTH_IN = 7.2
+
+# Colours that follow the reader's light or dark setting. matplotlib draws with the marker colour on
+# the left, the SVG gets a variable in its place. The series have the hues of Okabe and Ito (2008),
+# told apart with any colour vision, darker on white and lighter on black; markers differ too.
+THEME = {
+    "#010101": ("ink", "#24292f", "#d6dbe1"),
+    "#020202": ("paper", "#ffffff", "#14181d"),
+    "#030303": ("grid", "#d9dee3", "#343b44"),
+    "#040404": ("limit", "#b3261e", "#ff8a80"),
+    "#050501": ("series0", "#0072b2", "#56b4e9"),
+    "#050502": ("series1", "#d55e00", "#ff9248"),
+    "#050503": ("series2", "#008060", "#2fcf9f"),
+    "#050504": ("series3", "#a64d87", "#eba4d0"),
+    "#050505": ("series4", "#a87400", "#f0c04a"),
+    "#050506": ("series5", "#5b6670", "#a9b4bf"),
+}
+INK, PAPER, GRID, LIMIT, *SERIES = THEME
+MARKERS = "osD^vP"
+STYLE: Any = {
+    "font.size": 9.0,
+    "axes.titlesize": 9.5,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.facecolor": PAPER,
+    "axes.grid": True,
+    "axes.grid.which": "major",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "svg.hashsalt": "sipsched",
+}
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture with its words; Jupyter shows it by itself.
+
+    Attributes
+    ----------
+    identity
+        The id of the element in the page.
+    svg
+        The picture.
+    alt
+        What a person who cannot see it is told.
+    caption
+        What is drawn, and from what.
+    seen
+        Sentences computed from the data.
+    provenance
+        Testbed, kind, fidelity, kernel.
+    """
+
+    identity: str
+    svg: str
+    alt: str
+    caption: str
+    seen: tuple[str, ...]
+    provenance: str
+
+    def _repr_html_(self) -> str:
+        data = base64.b64encode(self.svg.encode()).decode()
+        return (
+            f'<figure><div class="scroll"><img id="{self.identity}" '
+            f'alt="{html.escape(self.alt)}" src="data:image/svg+xml;base64,{data}"></div>'
+            f"<figcaption>{html.escape(self.caption)} "
+            f"<small>{html.escape(self.provenance)}</small></figcaption></figure>"
+            + sentences(self.seen)
+        )
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with its words; Jupyter shows it by itself.
+
+    Attributes
+    ----------
+    identity
+        The id of the element in the page.
+    header, rows
+        Text of the cells.
+    none
+        What is said if there are no rows.
+    caption, provenance
+        As in `Figure`.
+    groups
+        A line above the header: text, and how many columns it spans.
+    shown
+        How many rows the page shows; the CSV has all. None for all.
+    """
+
+    identity: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str
+    provenance: str
+    none: str
+    groups: tuple[tuple[str, int], ...] = ()
+    shown: int | None = None
+
+    def _repr_html_(self) -> str:
+        def line(cells: Sequence[str], tag: str) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
+
+        body = "".join(line(row, "td") for row in self.rows[: self.shown])
+        more = len(self.rows) - (self.shown or len(self.rows))
+        if more > 0:
+            body += f'<tr><td colspan="{len(self.header)}">and {more} more: see the CSV</td></tr>'
+        if not self.rows:
+            none = html.escape(self.none)
+            body = f'<tr><td colspan="{len(self.header)}">{none}</td></tr>'
+        above = "".join(
+            f'<th colspan="{span}">{html.escape(text)}</th>' for text, span in self.groups
+        )
+        head = (f"<tr>{above}</tr>" if above else "") + line(self.header, "th")
+        grouped = ' class="grouped"' if above else ""
+        return (
+            f'<figure class="table"><figcaption>{html.escape(self.caption)} {self._download()}'
+            f"<small>{html.escape(self.provenance)}</small></figcaption>"
+            f'<div class="scroll"><table id="{self.identity}"{grouped}><thead>{head}'
+            f"</thead><tbody>{body}</tbody></table></div></figure>"
+        )
+
+    def to_csv(self) -> str:
+        """Write the table as CSV (RFC 4180): one header line, no typographic spaces or minus."""
+        spans = [text for text, span in self.groups for _ in range(span)]
+        spans += [""] * (len(self.header) - len(spans))
+        header = [": ".join(filter(None, pair)) for pair in zip(spans, self.header, strict=True)]
+        buffer = io.StringIO()
+        writer = csv.writer(buffer)
+        writer.writerows([_plain(cell) for cell in line] for line in (header, *self.rows))
+        return buffer.getvalue()
+
+    def _download(self) -> str:
+        """Make a link that needs no network: the file is in the address."""
+        if not self.rows:
+            return ""
+        # The mark tells spreadsheets that it is UTF-8.
+        data = base64.b64encode(self.to_csv().encode("utf-8-sig")).decode()
+        return (
+            f'<a class="download" download="{html.escape(self.identity)}.csv" '
+            f'href="data:text/csv;charset=utf-8;base64,{data}">CSV</a> '
+        )
+
+
+def _plain(text: str) -> str:
+    """Take out what a spreadsheet does not read as part of a number: thin spaces, the real minus."""
+    thin = text.replace("\u202f", "").replace("\u2009", "")
+    return thin.replace("\u00a0", " ").replace("−", "-")
+
+
+@dataclass(frozen=True)
+class Words:
+    """Sentences computed from the data; Jupyter shows them as a list."""
+
+    lines: tuple[str, ...]
+    css_class: str = "seen"
+
+    def _repr_html_(self) -> str:
+        return sentences(self.lines, self.css_class)
+
+
+@dataclass(frozen=True)
+class Several:
+    """Figures, tables and sentences one after the other; Jupyter shows them by itself."""
+
+    parts: tuple[Figure | Table | Words, ...]
+
+    def _repr_html_(self) -> str:
+        return "".join(part._repr_html_() for part in self.parts)
+
+
+def sentences(lines: Sequence[str], css_class: str = "seen") -> str:
+    """Write sentences as an HTML list, or as nothing."""
+    if not lines:
+        return ""
+    return (
+        f'<ul class="{css_class}">'
+        + "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+        + "</ul>"
+    )
+
+
+def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
+    """Draw the packet drop rate against the offered load."""
+
+    def draw(axis: Axes, facet: Facet) -> None:
+        axis.axhline(100 * limit, color=LIMIT, linestyle="--", linewidth=1)
+        axis.annotate(
+            f"{100 * limit:g} %",
+            (0, 100 * limit),
+            xycoords=("axes fraction", "data"),
+            xytext=(3, 2),
+            textcoords="offset points",
+            color=LIMIT,
+        )
+        _lines(axis, summary, facet, 100 * summary["pdr"])
+        _symlog(axis, 0.01, ("PDR (%)", "{:g}"))
+
+    def words(facet: Facet, threads: int) -> str:
+        cps, mean, half, n = _series(summary, facet, threads, 100 * summary["pdr"])
+        carried, above = grid_capacity(cps, mean, 100 * limit)
+        if np.isinf(above):
+            return f"PDR is at or under {100 * limit:g} % at every load, up to {carried:g} cps."
+        first = int(np.searchsorted(cps, above))
+        below = (
+            f"at or under {100 * limit:g} % up to {carried:g} cps and "
+            if first
+            else f"above {100 * limit:g} % from the lowest load on: "
+        )
+        return f"PDR is {below}{_number(mean, half, n, first)} at {cps[first]:g} cps."
+
+    return _figure(
+        summary,
+        "figure-pdr",
+        "Packet drop rate",
+        (("", draw),),
+        f"Packet drop rate (RcvbufErrors / messages that reached the SPS) against offered load, by "
+        f"worker threads; dashed: {100 * limit:g} %. Symmetric log scale, linear under 0.01 %.",
+        words,
+    )
+
+
+def receive_time(summary: xr.Dataset) -> Figure:
+    """Draw K_rcv, from driver to proxy, against the offered load."""
+    values = {
+        name: summary[f"k_rcv_{name}"].sel(message_type=ALL) for name in ("mean", "p50", "p99")
+    }
+    columns = tuple((name, _panel(summary, each, "K_rcv (µs)")) for name, each in values.items())
+
+    def words(facet: Facet, threads: int) -> str:
+        parts = [
+            f"{name} {_from_to(_series(summary, facet, threads, each))}"
+            for name, each in values.items()
+        ]
+        return "K_rcv: " + "; ".join(parts) + "."
+
+    return _figure(
+        summary,
+        "figure-k-rcv",
+        "K_rcv, the time from driver to proxy",
+        columns,
+        "K_rcv (t_sip_in - t_arr) of all received messages against offered load: per-run mean, "
+        "median and 99th percentile. Log scale.",
+        words,
+        log_values=tuple(values.values()),
+    )
+
+
+def service_time(summary: xr.Dataset) -> Figure:
+    """Draw T_sip, the service in the proxy, and how much of it is off CPU."""
+    mean = summary["t_sip_mean"].sel(message_type=ALL)
+    share = 100 * summary["t_sip_off_mean"].sel(message_type=ALL) / mean
+    columns = (
+        ("mean", _panel(summary, mean, "T_sip (µs)", from_zero=True)),
+        ("share off CPU", _panel(summary, share, "of T_sip off CPU (%)", from_zero=True)),
+    )
+
+    def words(facet: Facet, threads: int) -> str:
+        text = f"T_sip: mean {_from_to(_series(summary, facet, threads, mean))}"
+        off = _series(summary, facet, threads, share)
+        if len(off[0]):
+            text += f"; of it off CPU {_from_to(off, '%')}"
+        return text + "."
+
+    return _figure(
+        summary,
+        "figure-t-sip",
+        "T_sip, the service time in the proxy",
+        columns,
+        "T_sip (t_sip_out - t_sip_in) of all messages that were sent on, against offered load, and "
+        "the share of it that the worker spent off CPU (mean of the one / mean of the other).",
+        words,
+    )
+
+
+def receive_parts(summary: xr.Dataset) -> Figure:
+    """Draw K_rcv split into stack, queue and copy."""
+    parts = {"stack": "k_stack", "queue": "k_sockq", "copy": "k_copy"}
+    means = {title: summary[f"{name}_mean"].sel(message_type=ALL) for title, name in parts.items()}
+    columns = tuple(
+        (f"K_{title}" if title != "queue" else "K_sockq", _panel(summary, values, "mean (µs)"))
+        for title, values in means.items()
+    )
+
+    def words(facet: Facet, threads: int) -> str:
+        texts = []
+        for title, values in means.items():
+            loads, *_ = _series(summary, facet, threads, values)
+            if not len(loads):
+                return ""
+            at = dict(zip(("sut", "mode", "cores"), facet, strict=True))
+            runs = values.sel(at | {"threads": threads, "cps": loads[-1]}).to_numpy()
+            texts.append(f"{title} {mean_interval(runs, least=0).text('µs')}")
+        return f"Of mean K_rcv at {loads[-1]:g} cps: {'; '.join(texts)}."
+
+    bound = "tracepoint" in set(summary["probe_mode"].to_numpy().ravel().tolist())
+    return _figure(
+        summary,
+        "figure-k-rcv-parts",
+        "K_rcv split into stack, queue and copy",
+        columns,
+        "Means of K_stack (driver to socket queue), K_sockq (waiting in it) and K_copy (taken from "
+        "it until recv returns); their sum is K_rcv. Log scale."
+        + (
+            " Tracepoint probe: t_sockq is a lower bound, so K_sockq is at least and K_copy at "
+            "most what is drawn, about 1 µs apart."
+            if bound
+            else ""
+        ),
+        words,
+        log_values=tuple(means.values()),
+    )
+
+
+def load(summary: xr.Dataset) -> Figure:
+    """Draw what the generator achieved and what was refused."""
+    achieved = 100 * (summary["achieved_cps"] / summary["offered_cps"])
+    kernel, probe = summary["rcvbuf_errors"], summary["probe_drops"]
+
+    def draw_rate(axis: Axes, facet: Facet) -> None:
+        for edge in (99, 101):
+            axis.axhline(edge, color=LIMIT, linestyle="--", linewidth=1)
+        _lines(axis, summary, facet, achieved.where(summary["status"] == MEASURED))
+        _invalid(axis, summary, facet, achieved)
+        axis.set_ylabel("achieved / offered (%)")
+
+    def draw_drops(axis: Axes, facet: Facet) -> None:
+        _lines(axis, summary, facet, kernel.where(summary["status"] == MEASURED))
+        _invalid(axis, summary, facet, kernel)
+        _symlog(axis, 1, ("datagrams refused in a run", "{:g}"))
+        axis.set_ylim(bottom=0)
+
+    def words(facet: Facet, threads: int) -> str:
+        cps, mean, half, n = _series(
+            summary, facet, threads, achieved.where(summary["status"] == MEASURED)
+        )
+        if not len(cps):
+            return "no valid run."
+        worst = int(np.argmax(np.abs(mean - 100)))
+        return (
+            f"the achieved rate is furthest from the offered one at {cps[worst]:g} cps, by "
+            f"{_number(mean - 100, half, n, worst)}."
+        )
+
+    figure = _figure(
+        summary,
+        "figure-load",
+        "Achieved load and refused datagrams",
+        (("achieved rate", draw_rate), ("RcvbufErrors of the SPS", draw_drops)),
+        "Calls per second that the generator offered, in % of what was asked (dashed: ±1 %), and "
+        "datagrams that the full socket queue refused, per run. Crosses: runs that do not count.",
+        words,
+    )
+    both = np.isfinite(kernel.to_numpy()) & np.isfinite(probe.to_numpy())
+    agree = int((kernel.to_numpy() == probe.to_numpy())[both].sum())
+    line = f"Kernel and probe count the same drops in {agree} of {int(both.sum())} runs."
+    return Figure(**{**vars(figure), "seen": (*figure.seen, line)})
+
+
+def distributions(
+    summary: xr.Dataset,
+    messages_root: Path,
+    cps: int | None = None,
+    threads: int | None = None,
+) -> Figure:
+    """Draw the distributions of K_rcv and T_sip by message type at one point of each facet.
+
+    Parameters
+    ----------
+    summary
+        Combined summary.
+    messages_root
+        Directory of the runs' `messages.nc`.
+    cps, threads
+        The point; by default the median of the loads measured, and the most threads measured there.
+    """
+    points = {
+        facet: point
+        for facet in facets(summary)
+        if (point := _choose_point(summary, facet, cps, threads)) is not None
+    }
+    grid = np.geomspace(0.1, 1e7, 641)
+    curves: dict[Facet, dict[str, dict[str, Values]]] = {}
+    unread: list[str] = []
+    for facet, (at_cps, at_threads) in points.items():
+        curves[facet], problems = _shares_below(
+            summary, messages_root, facet, at_cps, at_threads, grid
+        )
+        unread += problems
+
+    def panel(name: str) -> Callable[[Axes, Facet], None]:
+        def draw(axis: Axes, facet: Facet) -> None:
+            axis.set_xscale("log")
+            axis.set_ylabel("messages at or below (%)")
+            low, high = [], []
+            for i, (kind, by_name) in enumerate(curves.get(facet, {}).items()):
+                runs = by_name[name]
+                if not len(runs):
+                    continue
+                mean = runs.mean(axis=0)
+                for run in runs:
+                    axis.plot(grid, 100 * run, color=SERIES[i], linewidth=0.6, alpha=0.35)
+                axis.plot(
+                    grid,
+                    100 * mean,
+                    color=SERIES[i],
+                    label=kind,
+                    linestyle=("-", "--", "-.")[i % 3],
+                )
+                low.append(grid[_first_at(mean, 0.002)])
+                high.append(grid[_first_at(mean, 0.998)])
+            if low:
+                axis.set_xlim(min(low), max(high))
+            else:
+                _empty(axis)
+
+        return draw
+
+    def words(facet: Facet, threads: int) -> str:
+        if facet not in points or points[facet][1] != threads:
+            return ""
+        parts = []
+        for name, symbol in (("k_rcv", "K_rcv"), ("t_sip", "T_sip")):
+            medians = {
+                kind: mean_interval([grid[_first_at(run, 0.5)] for run in by_name[name]], least=0)
+                for kind, by_name in curves[facet].items()
+                if len(by_name[name])
+            }
+            ordered = sorted(medians, key=lambda kind: medians[kind].estimate)
+            if ordered:
+                quick, slow = ordered[0], ordered[-1]
+                parts.append(
+                    f"median {symbol} from {medians[quick].text('µs')}, of {quick} to "
+                    f"{medians[slow].text('µs')}, of {slow}"
+                )
+        if not parts:
+            return f"nothing to draw at {points[facet][0]} cps."
+        return f"At {points[facet][0]} cps: {'; '.join(parts)}."
+
+    where = "; ".join(
+        f"{facet_name(facet)}: {at} cps, {plural(count, 'thread')}"
+        for facet, (at, count) in points.items()
+    )
+    return _figure(
+        summary,
+        "figure-distributions",
+        "Distributions of K_rcv and T_sip by message type",
+        (("K_rcv", panel("k_rcv")), ("T_sip", panel("t_sip"))),
+        f"Share of messages at or below a time, by message type; thin: one run, thick: mean of the "
+        f"runs (at most {MAX_RUNS_READ}). {where or 'No run to draw'}."
+        + (f" Not read: {'; '.join(unread)}." if unread else ""),
+        words,
+        types=True,
+    )
+
+
+def _first_at(shares: Values, share: float) -> int:
+    """Find where a growing curve reaches a share; its last element if nowhere."""
+    return min(int(np.searchsorted(shares, share)), len(shares) - 1)
+
+
+def _choose_point(
+    summary: xr.Dataset, facet: Facet, cps: int | None, threads: int | None
+) -> tuple[int, int] | None:
+    sut, mode, cores = facet
+    there = (summary["status"].sel(sut=sut, mode=mode, cores=cores) == MEASURED).any("rep")
+    loads = [int(c) for c in there["cps"].to_numpy() if bool(there.sel(cps=c).any())]
+    if cps is None:
+        if not loads:
+            return None
+        cps = loads[(len(loads) - 1) // 2]
+    elif cps not in loads:
+        return None
+    counts = [int(t) for t in there["threads"].to_numpy() if bool(there.sel(cps=cps, threads=t))]
+    if threads is None:
+        return cps, counts[-1]
+    return (cps, threads) if threads in counts else None
+
+
+def _shares_below(
+    summary: xr.Dataset, root: Path, facet: Facet, cps: int, threads: int, grid: Values
+) -> tuple[dict[str, dict[str, Values]], list[str]]:
+    """Compute, for each type and run, the share of messages at or below each time of the grid.
+
+    Returns
+    -------
+    curves, unread
+        Type to "k_rcv" and "t_sip" to shape (run, grid); and the files that are not there.
+    """
+    sut, mode, cores = facet
+    status = summary["status"].sel(sut=sut, mode=mode, cores=cores, cps=cps, threads=threads)
+    reps = [int(rep) for rep in status["rep"].to_numpy() if status.sel(rep=rep) == MEASURED]
+    kinds = {kind: code for kind, code in MESSAGE_TYPES.items() if 1 <= code <= 6}
+    found: dict[str, dict[str, list[Values]]] = {kind: {"k_rcv": [], "t_sip": []} for kind in kinds}
+    unread = []
+    for rep in reps[:MAX_RUNS_READ]:
+        run = Run(summary.attrs["testbed"], sut, mode, cores, threads, cps, rep)
+        path = root / run.path / "messages.nc"
+        if not path.exists():
+            unread.append(str(run.path))
+            continue
+        ds = open_messages(path)
+        types = ds["message_type"].to_numpy()
+        for name, values in (("k_rcv", k_rcv(ds)), ("t_sip", nanoseconds(ds, "t_sip"))):
+            for kind, code in kinds.items():
+                times = np.sort(values[(types == code) & ~np.isnan(values)]) / 1000
+                if times.size:
+                    below = np.searchsorted(times, grid, side="right") / times.size
+                    found[kind][name].append(below)
+    return {
+        kind: {name: np.array(runs) for name, runs in by_name.items()}
+        for kind, by_name in found.items()
+    }, unread
+
+
+def _panel(
+    summary: xr.Dataset, values: xr.DataArray, label: str, from_zero: bool = False
+) -> Callable[[Axes, Facet], None]:
+    """Make the drawing of one quantity against the offered load."""
+
+    def draw(axis: Axes, facet: Facet) -> None:
+        _lines(axis, summary, facet, values)
+        axis.set_ylabel(label)
+        if from_zero:
+            axis.set_ylim(bottom=0)
+
+    return draw
+
+
+def _decades(values: Sequence[xr.DataArray]) -> tuple[float, float] | None:
+    """Find the whole decades that hold all means: the limits of a log axis; None without data."""
+    means = np.concatenate(
+        [mean_intervals(v.transpose(..., "rep").to_numpy())[0].ravel() for v in values]
+    )
+    means = means[means > 0]
+    if not means.size:
+        return None
+    low, high = np.floor(np.log10(means.min())), np.ceil(np.log10(means.max()))
+    return float(10**low), float(10 ** max(high, low + 1))
+
+
+def _series(
+    summary: xr.Dataset, facet: Facet, threads: int, values: xr.DataArray
+) -> tuple[Values, Values, Values, npt.NDArray[np.int64]]:
+    """Average one quantity over repetitions; loads without a run are left out."""
+    chosen = values.sel(sut=facet[0], mode=facet[1], cores=facet[2], threads=threads)
+    mean, half, n = mean_intervals(chosen.transpose("cps", "rep").to_numpy())
+    some = n > 0
+    return chosen["cps"].to_numpy()[some].astype(float), mean[some], half[some], n[some]
+
+
+def _dodge(summary: xr.Dataset, i: int) -> float:
+    """Move the series apart sideways, so that their intervals do not hide each other."""
+    loads = summary["cps"].to_numpy()
+    step = float(np.diff(loads).min()) if len(loads) > 1 else 0.0
+    count = summary.sizes["threads"]
+    return 0.0 if count < 2 else step * 0.08 * (i / (count - 1) - 0.5)
+
+
+def _lines(axis: Axes, summary: xr.Dataset, facet: Facet, values: xr.DataArray) -> bool:
+    """Draw points (runs), means and intervals, a series for each number of threads."""
+    drawn = False
+    for i, threads in enumerate(summary["threads"].to_numpy()):
+        cps, mean, half, _ = _series(summary, facet, threads, values)
+        if not len(cps):
+            continue
+        drawn = True
+        color, marker = SERIES[i % len(SERIES)], MARKERS[(i + i // len(SERIES)) % len(MARKERS)]
+        shift = _dodge(summary, i)
+        runs = values.sel(sut=facet[0], mode=facet[1], cores=facet[2], threads=threads)
+        for rep in runs["rep"].to_numpy():
+            axis.plot(
+                runs["cps"].to_numpy() + shift,
+                runs.sel(rep=rep).to_numpy(),
+                linestyle="none",
+                marker=marker,
+                markersize=3,
+                markeredgewidth=0,
+                color=color,
+                alpha=0.45,
+            )
+        # A t interval of a share may reach under 0: what is drawn stops there.
+        lower = np.minimum(half, np.maximum(mean, 0)) if (mean >= 0).all() else half
+        axis.errorbar(
+            cps + shift,
+            mean,
+            yerr=np.nan_to_num(np.array([lower, half])),
+            color=color,
+            marker=marker,
+            markersize=4,
+            elinewidth=1,
+            capsize=2.5,
+            label=_name_of(threads),
+        )
+    if not drawn:
+        _empty(axis)
+    return drawn
+
+
+def _name_of(series: Any) -> str:
+    """Name a series: of a number of threads, or of a message type that stands in its place."""
+    return series if isinstance(series, str) else plural(int(series), "thread")
+
+
+def _invalid(axis: Axes, summary: xr.Dataset, facet: Facet, values: xr.DataArray) -> None:
+    """Mark the runs that do not count with crosses."""
+    chosen = values.where(summary["status"] == INVALID)
+    chosen = chosen.sel(sut=facet[0], mode=facet[1], cores=facet[2])
+    for i, threads in enumerate(chosen["threads"].to_numpy()):
+        runs = chosen.sel(threads=threads)
+        for rep in runs["rep"].to_numpy():
+            axis.plot(
+                runs["cps"].to_numpy() + _dodge(summary, i),
+                runs.sel(rep=rep).to_numpy(),
+                linestyle="none",
+                marker="x",
+                color=SERIES[i % len(SERIES)],
+            )
+
+
+def _empty(axis: Axes) -> None:
+    axis.text(0.5, 0.5, "not measured", transform=axis.transAxes, ha="center", va="center")
+    axis.tick_params(left=False, labelleft=False)
+
+
+def _symlog(axis: Axes, threshold: float, label: tuple[str, str]) -> None:
+    name, form = label
+    axis.set_yscale("symlog", linthresh=threshold, linscale=0.5)
+    _, high = axis.get_ylim()
+    axis.set_ylim(0, max(high, 3 * threshold))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: form.format(value)))
+    axis.set_ylabel(name)
+
+
+def _figure(
+    summary: xr.Dataset,
+    identity: str,
+    title: str,
+    columns: Sequence[tuple[str, Callable[[Axes, Facet], None]]],
+    caption: str,
+    words: Callable[[Facet, int], str],
+    log_values: Sequence[xr.DataArray] = (),
+    types: bool = False,
+) -> Figure:
+    """Draw a grid of panels, a row a facet, and put the words together.
+
+    `log_values` puts all panels on one log axis that holds their means; `types` makes the series
+    message types and the x axis time, in the place of threads and load.
+    """
+    rows = facets(summary)
+    limits = _decades(log_values) if log_values else None
+    loads = summary["cps"].to_numpy().astype(float)
+    margin = 0.08 * (loads[-1] - loads[0]) or 0.5 * loads[0]
+    with rc_context(STYLE):
+        canvas = Canvas(figsize=(WIDTH_IN, 0.6 + 2.4 * len(rows)), layout="constrained")
+        grid = canvas.subplots(
+            len(rows),
+            len(columns),
+            squeeze=False,
+            sharex="col" if types else "all",
+            sharey="all" if types or limits else "col",
+        )
+        for axes, facet in zip(grid, rows, strict=True):
+            for axis, (name, draw) in zip(axes, columns, strict=True):
+                draw(axis, facet)
+                above = facet_name(facet) if axis is axes[0] else ""
+                axis.set_title("\n".join(filter(None, (above, name))), loc="left")
+                if limits:
+                    axis.set_yscale("log", nonpositive="clip")
+                    axis.set_ylim(limits)
+                    axis.yaxis.set_major_formatter(FuncFormatter(grouped))
+                    axis.yaxis.set_minor_formatter(NullFormatter())
+                if axis is not axes[0] and (types or limits):
+                    axis.set_ylabel("")
+                if not types:
+                    axis.xaxis.set_major_locator(
+                        FixedLocator(loads.tolist())
+                        if len(loads) <= MAX_LOADS_AS_TICKS
+                        else MaxNLocator(5, steps=[1, 2, 5, 10])
+                    )
+                    axis.set_xlim(loads[0] - margin, loads[-1] + margin)
+        for axis in grid[-1]:
+            axis.set_xlabel("time (µs)" if types else "offered load (cps)")
+        legend(canvas, grid)
+        svg = themed(canvas)
+    seen = []
+    for facet in rows:
+        for threads in summary["threads"].to_numpy():
+            if not _any_run(summary, facet, int(threads)):
+                continue
+            text = words(facet, int(threads))
+            if text:
+                seen.append(f"{facet_name(facet)}, {_name_of(threads)}: {text}")
+    return Figure(
+        identity=identity,
+        svg=svg,
+        alt=f"{title}. {caption} {' '.join(seen)}".strip(),
+        caption=caption if types else f"{caption} {_replicates(summary)}",
+        seen=tuple(seen) or (_why_nothing(summary),),
+        provenance=provenance(summary),
+    )
+
+
+def _why_nothing(summary: xr.Dataset) -> str:
+    if bool((summary["status"] == MEASURED).any()):
+        return "The probe of these runs cannot give it; the columns missing are listed below."
+    return "No valid run: nothing to see yet."
+
+
+def _any_run(summary: xr.Dataset, facet: Facet, threads: int) -> bool:
+    status = summary["status"].sel(sut=facet[0], mode=facet[1], cores=facet[2], threads=threads)
+    return bool((status == MEASURED).any())
+
+
+def _replicates(summary: xr.Dataset) -> str:
+    counts = (summary["status"] == MEASURED).sum("rep").to_numpy().ravel()
+    counts = counts[counts > 0]
+    if not counts.size:
+        return "n = 0 runs."
+    low, high = int(counts.min()), int(counts.max())
+    n = f"n = {low}" if low == high else f"n = {low} to {high}"
+    bars = "bars: 95 % t interval" if high > 1 else "one run a point, so no interval"
+    return f"Points: runs ({n} a point); line: their mean; {bars}."
+
+
+def legend(
+    canvas: Canvas,
+    grid: npt.NDArray[Any],
+    columns: int = 6,
+    marker_scale: float = 1.0,
+) -> None:
+    """Put one legend above all panels: each label once; small markers larger."""
+    entries: dict[str, Any] = {}
+    for axis in grid.ravel():
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    if entries:
+        canvas.legend(
+            list(entries.values()),
+            list(entries),
+            loc="outside upper left",
+            ncols=columns,
+            columnspacing=1.2,
+            markerscale=marker_scale,
+        )
+
+
+def themed(canvas: Canvas) -> str:
+    """Write the SVG, with colours that follow the reader's light or dark setting."""
+    buffer = io.StringIO()
+    canvas.savefig(buffer, format="svg", metadata={"Date": None})
+    svg = buffer.getvalue()
+    for marker, (name, _, _) in THEME.items():
+        svg = svg.replace(marker, f"var(--{name})")
+    light = "".join(f"--{name}:{color};" for name, color, _ in THEME.values())
+    dark = "".join(f"--{name}:{color};" for name, _, color in THEME.values())
+    style = f"<style>:root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}</style>"
+    start = svg.index(">", svg.index("<svg")) + 1
+    return svg[:start] + style + svg[start:]
+
+
+def _number(mean: Values, half: Values, n: npt.NDArray[np.int64], i: int, unit: str = "%") -> str:
+    """Write a mean with its interval."""
+    if np.isnan(half[i]):
+        return f"{number(mean[i])}\u00a0{unit} (n\u00a0=\u00a0{n[i]}, no interval)"
+    return f"{number(mean[i])}\u00a0±\u00a0{number(half[i])}\u00a0{unit} (n\u00a0=\u00a0{n[i]})"
+
+
+def _from_to(series: tuple[Values, Values, Values, npt.NDArray[np.int64]], unit: str = "µs") -> str:
+    cps, mean, half, n = series
+    if not len(cps):
+        return "not measured"
+    text = f"{_number(mean, half, n, 0, unit)} at {cps[0]:g} cps"
+    if len(cps) > 1:
+        last = len(cps) - 1
+        text += f", {_number(mean, half, n, last, unit)} at {cps[last]:g} cps"
+    return text

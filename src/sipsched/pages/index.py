@@ -1,0 +1,339 @@
+"""The page that links all others: what was measured where, and five sentences computed from it."""
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from sipsched.analysis.comparison import SIGNIFICANT
+from sipsched.analysis.run_table import (
+    STATUSES,
+    UNTRACED,
+    Campaign,
+    Carried,
+    Pair,
+    Point,
+    capacities,
+    pairs,
+    probe_cost,
+)
+from sipsched.analysis.statistics import (
+    PDR_LIMIT,
+    Comparison,
+    Interval,
+    compare,
+    holm,
+    mean_interval,
+    simultaneous_level,
+)
+from sipsched.pages.figures import Table, Words
+from sipsched.pages.tables import kinds_of_reasons
+from sipsched.records.messages import PROBE_OFF
+from sipsched.records.summary import MEASURED
+from sipsched.words import number, plural
+
+REFERENCE, CHANGED = "baseline", "enhanced"
+NOT_MEASURED = "Not measured"
+BOUND = "the exact end of K_sockq, of which probe mode tracepoint gives a lower bound"
+TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Questions and their answers in a sentence each; Jupyter shows them by themselves."""
+
+    identity: str
+    heading: str
+    pairs: tuple[tuple[str, str], ...]
+
+    def _repr_html_(self) -> str:
+        items = "".join(
+            f"<dt>{html.escape(question)}</dt><dd>{html.escape(answer)}</dd>"
+            for question, answer in self.pairs
+        )
+        heading = f"<h3>{html.escape(self.heading)}</h3>"
+        return f'{heading}<dl class="answers" id="{html.escape(self.identity)}">{items}</dl>'
+
+
+@dataclass(frozen=True)
+class Links:
+    """Pages of the same folder, by their titles; Jupyter shows them by themselves."""
+
+    pages: tuple[tuple[str, str], ...]
+
+    def _repr_html_(self) -> str:
+        items = "".join(
+            f'<li><a href="{html.escape(name)}">{html.escape(title)}</a> '
+            f"<small>{html.escape(name)}</small></li>"
+            for name, title in self.pages
+        )
+        return f'<ul class="pages">{items}</ul>' if items else "<p>No page was made.</p>"
+
+
+@dataclass(frozen=True)
+class Headings:
+    """Fidelity first, then testbed, kind and kernel, for each testbed."""
+
+    campaigns: tuple[Campaign, ...]
+
+    def _repr_html_(self) -> str:
+        return "".join(
+            f'<p class="fidelity"><strong>Fidelity:</strong> {html.escape(campaign.fidelity)}</p>'
+            f'<p class="testbed">Testbed {html.escape(campaign.testbed)}, kind '
+            f"{html.escape(campaign.kind)}, kernel {html.escape(campaign.kernels)}. "
+            f"{html.escape(campaign.description.rstrip('.'))}. {html.escape(when(campaign))}</p>"
+            for campaign in self.campaigns
+        )
+
+
+def when(campaign: Campaign) -> str:
+    """Say when the runs that count were measured, in UTC."""
+    started = sorted(text for text in campaign.counted["started_at"] if text)
+    if not started:
+        return "Nothing was measured."
+    first, last = (text[:16].replace("T", " ") for text in (started[0], started[-1]))
+    return f"Measured {first} to {last} UTC."
+
+
+def links(pages: Iterable[Path]) -> Links:
+    """Link pages by their titles.
+
+    Parameters
+    ----------
+    pages
+        HTML files of the folder that the linking page will be in.
+    """
+    found = []
+    for page in pages:
+        title = TITLE.search(page.read_text(encoding="utf-8"))
+        found.append((page.name, html.unescape(title[1]).strip() if title else page.stem))
+    return Links(tuple(found))
+
+
+def coverage(campaigns: Sequence[Campaign]) -> Table:
+    """Count the planned runs of each testbed and SUT by what became of them."""
+    rows = []
+    for campaign in campaigns:
+        for sut, runs in campaign.runs.groupby("sut", sort=False):
+            counts = runs["status"].value_counts()
+            suspect = (runs["status"] == MEASURED) & (runs["grade"] == "suspect")
+            numbers = [len(runs), *(counts.get(status, 0) for status in STATUSES)]
+            numbers.insert(2, int(suspect.sum()))
+            rows.append((campaign.testbed, str(sut), *map(str, numbers)))
+    return Table(
+        identity="table-coverage",
+        header=("testbed", "SUT", "planned", MEASURED, "of these suspect", *STATUSES[1:]),
+        rows=tuple(rows),
+        none="no run was planned",
+        caption="Planned runs, and what became of them. Invalid: tried, and no attempt counts. "
+        "Impossible: more cores than the testbed has.",
+        provenance=" ".join(campaign.provenance for campaign in campaigns),
+    )
+
+
+def answers(campaign: Campaign, limit: float = PDR_LIMIT) -> Answers:
+    """Answer what a manager asks about a testbed, in five sentences computed from its runs.
+
+    Parameters
+    ----------
+    campaign
+        All runs of the testbed.
+    limit
+        Packet drop rate at which capacity ends, as a share.
+    """
+    best = best_configuration(campaign, limit)
+    return Answers(
+        f"answers-{campaign.testbed}",
+        f"Testbed {campaign.testbed}, kind {campaign.kind}",
+        (
+            ("How much load does the proxy carry?", carried(campaign, best, limit)),
+            ("What do the scheduler's settings change?", modes(campaign, limit)),
+            ("How long does a message wait at half of that load?", waiting(campaign, best)),
+            ("How much of the campaign counts?", counting(campaign)),
+            ("What does measuring cost, and what was not seen?", probing(campaign)),
+        ),
+    )
+
+
+def best_configuration(campaign: Campaign, limit: float = PDR_LIMIT) -> Carried | None:
+    """Take the first SUT of the configuration, in its first mode, with the cores and threads that carry most."""
+    traced = campaign.traced
+    if not len(traced):
+        return None
+    # Of the two names the first that has loads to tell a capacity from.
+    for sut, mode in traced[["sut", "mode"]].drop_duplicates().itertuples(index=False):
+        found = capacities(traced, limit, sut, mode)
+        if found:
+            return found[0]
+    return None
+
+
+def carried(campaign: Campaign, best: Carried | None, limit: float) -> str:
+    """Say the capacity of the proxy, with its interval."""
+    if best is None:
+        return f"{NOT_MEASURED}: no configuration has runs that count at two loads or more."
+    capacity = best.capacity
+    last, first = capacity.grid_cps, capacity.next_cps
+    between = (
+        f", on a straight line between {last:g} and {first:g} cps, whose own error the interval leaves out"
+        if np.isfinite([last, first]).all()
+        else ""
+    )
+    same = capacities(campaign.traced, limit, best.sut, best.mode)
+    among = f" (the best of {len(same)} combinations of cores and threads)" if same[1:] else ""
+    return (
+        f"{best}{among}, drops {100 * limit:g} % of its messages at {capacity.crossing}"
+        f"{between} (cps: calls started per second)."
+    )
+
+
+def modes(campaign: Campaign, limit: float) -> str:
+    """Say what the papers' enhanced mode changes against their baseline, where the baseline is full."""
+    runs = campaign.traced
+    for sut in dict.fromkeys(runs["sut"]):
+        chosen = runs[runs["sut"] == sut]
+        waits = pairs(chosen, "k_rcv_mean", "mode", REFERENCE, CHANGED)
+        drops = pairs(chosen, "pdr", "mode", REFERENCE, CHANGED)
+        common = [key for key in waits if key in drops]
+        if common:
+            compared = _compare([(waits[key], drops[key]) for key in common])
+            break
+    else:
+        return (
+            f"{NOT_MEASURED}: no runs of the modes {REFERENCE} and {CHANGED} at the same point "
+            "with the same arrivals."
+        )
+    full = capacities(chosen, limit, sut, REFERENCE)
+    target = full[0].estimate_cps if full else max(key[-1] for key in common)
+    near = (full[0].cores, full[0].threads) if full else common[-1][1:3]
+
+    def distance(key: Point) -> tuple[bool, float]:
+        return key[1:3] != near, abs(key[3] - target)
+
+    at = min(common, key=distance)
+    (wait, wait_stands), (drop, drop_stands) = compared[common.index(at)]
+    standing = [sum(stands for _, stands in column) for column in zip(*compared, strict=True)]
+    percent = wait.ratio.map(lambda ratio: 100 * (ratio - 1))
+    points = drop.difference.map(lambda share: 100 * share)
+    return (
+        f"{sut} at {at[3]} cps, next to the {REFERENCE} mode's capacity ({plural(at[1], 'core')}, "
+        f"{plural(at[2], 'thread')}): {_label(chosen, CHANGED)} against {_label(chosen, REFERENCE)} changes the mean "
+        f"wait K_rcv by {percent.text('%', _signed)}, which {_said(wait_stands)}, and the packet drop "
+        f"rate by {points.text('percentage points', _signed)}, which {_said(drop_stands)}; of "
+        f"{plural(len(common), 'point')} compared, K_rcv stands out at {standing[0]} and the drop rate at "
+        f"{standing[1]} (paired t test, Holm, {100 * SIGNIFICANT:g} %; these intervals hold together at 95 %)."
+    )
+
+
+def _compare(places: Sequence[tuple[Pair, Pair]]) -> list[list[tuple[Comparison, bool]]]:
+    """Compare the pairs of all places as one family, and tell which stand out."""
+    level = simultaneous_level(2 * len(places))
+    found = [[compare(*pair, level) for pair in each] for each in places]
+    adjusted = iter(holm([one.p_value for each in found for one in each]))
+    return [[(one, bool(next(adjusted) <= SIGNIFICANT)) for one in each] for each in found]
+
+
+def _said(stands: bool) -> str:
+    return "stands out" if stands else "is within chance"
+
+
+def waiting(campaign: Campaign, best: Carried | None) -> str:
+    """Say what the slowest message in a hundred waits at half the capacity."""
+    if best is None:
+        return f"{NOT_MEASURED}: without a capacity there is no half of it."
+    runs = campaign.traced
+    chosen = runs[
+        (runs["sut"] == best.sut)
+        & (runs["mode"] == best.mode)
+        & (runs["cores"] == best.cores)
+        & (runs["threads"] == best.threads)
+        & runs["k_rcv_p99"].notna()
+    ]
+    if not len(chosen):
+        return f"{NOT_MEASURED}: the probe gave no K_rcv for {best}."
+    half = best.estimate_cps / 2
+    loads = chosen["cps"].to_numpy()
+    cps = loads[np.argmin(np.abs(loads - half))]
+    there = chosen[chosen["cps"] == cps]
+    p99, median = (mean_interval(there[f"k_rcv_{which}"], least=0) for which in ("p99", "p50"))
+    return (
+        f"{best}: at {cps} cps, the measured load nearest to half of that ({number(half)}), the "
+        f"slowest message in a hundred waits {p99.text('µs')}, or longer, from network card to proxy "
+        f"(99th percentile of K_rcv), and the median one {median.text('µs')}."
+    )
+
+
+def counting(campaign: Campaign) -> str:
+    """Say how many runs count, what became of the others, and why attempts were repeated."""
+    status = campaign.runs["status"].value_counts()
+    grades = campaign.counted["grade"].value_counts()
+    others = ", ".join(f"{status.get(word, 0)} {word}" for word in STATUSES[1:])
+    text = (
+        f"{status.get(MEASURED, 0)} of {len(campaign.runs)} planned runs count, "
+        f"{grades.get('suspect', 0)} of them suspect; {others}"
+    )
+    if not campaign.attempts:
+        return f"{text}; no attempt was repeated."
+    told = pd.Series([kind for _, why in campaign.attempts for kind in kinds_of_reasons(why)])
+    (most, count), *_ = told.value_counts().items()
+    return (
+        f"{text}; attempts that did not count and were made again: {len(campaign.attempts)}, most "
+        f"often ({count}) because {most}."
+    )
+
+
+def probing(campaign: Campaign) -> str:
+    """Say what the probe costs the proxy, and which times it could not see."""
+    cost = probe_cost(campaign.counted).overall
+    if cost.n:
+        text = (
+            f"With the probe the proxy uses {_times(cost)}, the CPU time a message that it uses "
+            f"without it, over pairs of runs with the same arrivals"
+            + (": within chance of no cost" if cost.low <= 1 <= cost.high else "")
+        )
+    else:
+        text = f"{NOT_MEASURED}: no control runs without the probe (a SUT named …{UNTRACED})"
+    missing = [
+        f"{column} ({reason})"
+        for column, reason, _ in campaign.columns_missing
+        if reason != PROBE_OFF
+    ]
+    missing += [BOUND] * ("tracepoint" in set(campaign.traced["probe_mode"]))
+    return f"{text}; not seen: {', '.join(missing) or 'nothing'}."
+
+
+def _times(ratio: Interval) -> str:
+    return ratio.text("times", lambda value: f"{value:.3f}")
+
+
+def _label(runs: pd.DataFrame, mode: str) -> str:
+    """Name a mode as it was on the kernel at hand."""
+    labels = [label for label in runs.loc[runs["mode"] == mode, "mode_label"].unique() if label]
+    return str(labels[0]) if len(labels) == 1 else mode
+
+
+def _signed(value: float) -> str:
+    return number(value) if value <= 0 else f"+{number(value)}"
+
+
+def software(campaigns: Sequence[Campaign]) -> Words:
+    """Name for each testbed the CPU, the kernel, and the versions of what was measured and what measured it."""
+    lines = []
+    for campaign in campaigns:
+        sps = campaign.hosts.get("sps", {})
+        found = dict.fromkeys(
+            f"{name} ({said})"
+            for host in campaign.hosts.values()
+            for name, said in (host.get("versions") or {}).items()
+        )
+        versions = ", ".join(found) or "versions not recorded"
+        cpus = ", ".join(map(str, sps.get("cpus") or ())) or "not recorded"
+        lines.append(
+            f"{campaign.testbed}: CPU {sps.get('cpu_model') or 'not recorded'}, the SPS on CPUs "
+            f"{cpus}, kernel {campaign.kernels}; {versions}."
+        )
+    return Words(tuple(lines))

@@ -1,0 +1,454 @@
+"""What the cost of migration does: figure 2 of the multi-core paper, on this testbed.
+
+SEE Krishnamurthy and Rouskas, Performance Evaluation of Multi-Core, Multi-Threaded SIP Proxy Servers,
+IEEE ICC 2016, section IV-A.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import FixedLocator
+
+from sipsched.analysis.comparison import (
+    SIGNIFICANT,
+    Place,
+    Values,
+    labels,
+    p_text,
+    plain,
+    quantities,
+    runs_at,
+    settings_of,
+    told,
+    why_not_measured,
+)
+from sipsched.analysis.run_table import provenance
+from sipsched.analysis.statistics import (
+    PDR_LIMIT,
+    Comparison,
+    Interval,
+    compare,
+    holm,
+    mean_interval,
+    simultaneous_level,
+)
+from sipsched.errors import StableError
+from sipsched.pages.figures import (
+    LIMIT,
+    MARKERS,
+    SERIES,
+    STYLE,
+    WIDTH_IN,
+    Figure,
+    Table,
+    Words,
+    legend,
+    themed,
+)
+from sipsched.plan.modes import Setting, find_mode, load_modes
+from sipsched.records.summary import NOT_PLANNED
+from sipsched.words import plural
+
+DEFAULT_COST_NS = 500_000
+"""The kernel's own."""
+PUBLISHED_BEST = {2: 0, 4: 0, 6: 500_000}
+"""The best cost by cores, ns, as the paper's text has it. SEE its sections III-A and IV-A."""
+TITLES = {"pdr": "PDR (%)", "k_rcv": "K_rcv (µs)"}
+SCALES = {"pdr": 100.0, "k_rcv": 1.0}
+
+
+class Spot(NamedTuple):
+    """A place and a load: one line of the figure."""
+
+    place: Place
+    cps: int
+
+    def __str__(self) -> str:
+        """Name it as a person would."""
+        return f"{self.place}, {self.cps} cps"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One cost at one spot.
+
+    Attributes
+    ----------
+    why
+        Why nothing is drawn: not measured, or the cost was not in force; empty if it is.
+    values
+        PDR (%) and K_rcv (µs), a number a run, shape (rep,).
+    """
+
+    spot: Spot
+    mode: str
+    cost_ns: int
+    why: str
+    values: dict[str, Values]
+
+
+@dataclass(frozen=True)
+class Against:
+    """A cost compared with the default, over runs with the same arrivals.
+
+    Attributes
+    ----------
+    p_value
+        After Holm over all comparisons of the report.
+    """
+
+    point: Point
+    quantity: str
+    comparison: Comparison
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Study:
+    """Everything that the report shows.
+
+    Attributes
+    ----------
+    default_ns
+        The cost that others are compared with.
+    level
+        Of each interval of `against`, so that all hold together at 95 %.
+    """
+
+    summary: xr.Dataset
+    points: tuple[Point, ...]
+    against: tuple[Against, ...]
+    default_ns: int
+    level: float
+    limit: float
+
+    @property
+    def spots(self) -> list[Spot]:
+        """The lines of the figure."""
+        return list(dict.fromkeys(point.spot for point in self.points))
+
+    def at(self, spot: Spot) -> list[Point]:
+        """Give a spot's points by rising cost."""
+        return sorted((p for p in self.points if p.spot == spot), key=lambda p: p.cost_ns)
+
+    def name(self, spot: Spot) -> str:
+        """Name a spot; the SUT only where there are several."""
+        return str(spot) if self.summary.sizes["sut"] == 1 else f"{spot.place.sut}, {spot}"
+
+
+def cost_of(mode: str) -> int | None:
+    """Read the cost of migration from a mode's name, ns; None where it overrides none.
+
+    Raises
+    ------
+    StableError
+        The mode is not declared in config/modes.yaml.
+    """
+    return find_mode(mode, load_modes()).overrides.get(Setting.MIGRATION_COST)
+
+
+def study(
+    summary: xr.Dataset, default_ns: int = DEFAULT_COST_NS, limit: float = PDR_LIMIT
+) -> Study:
+    """Gather the points of a study whose modes override the cost of migration.
+
+    Parameters
+    ----------
+    summary
+        Combined summary of a study on one testbed.
+    default_ns
+        The cost that others are compared with.
+    limit
+        Packet drop rate at which capacity ends, as a share.
+
+    Raises
+    ------
+    StableError
+        No mode of the study overrides the cost.
+    """
+    costs = {str(mode): cost_of(str(mode)) for mode in summary["mode"].to_numpy()}
+    costs = {mode: cost for mode, cost in costs.items() if cost is not None}
+    if not costs:
+        raise StableError(
+            "migration cost: no mode of this study overrides it; expected modes such as "
+            f"enhanced+{Setting.MIGRATION_COST}={DEFAULT_COST_NS}"
+        )
+    values = quantities(summary)
+    points = []
+    for spot, mode in _planned(summary):
+        cost = costs.get(mode)
+        if cost is None:
+            continue
+        runs = {
+            name: SCALES[name] * runs_at(values[name], spot.place, mode, spot.cps)
+            for name in TITLES
+        }
+        why = _why_not_in_force(summary, spot.place, mode, cost)
+        if np.isnan(runs["pdr"]).all():
+            why = why_not_measured(summary, spot.place, mode)
+        points.append(Point(spot, mode, cost, why, runs))
+    return _compared(summary, tuple(points), default_ns, limit)
+
+
+def _planned(summary: xr.Dataset) -> Iterator[tuple[Spot, str]]:
+    planned = (summary["status"] != NOT_PLANNED).any("rep")
+    for place in np.argwhere(
+        planned.transpose("sut", "cores", "threads", "cps", "mode").to_numpy()
+    ):
+        sut, cores, threads, cps, mode = (
+            summary[dim].to_numpy()[i]
+            for dim, i in zip(("sut", "cores", "threads", "cps", "mode"), place, strict=True)
+        )
+        yield Spot(Place(str(sut), int(cores), int(threads)), int(cps)), str(mode)
+
+
+def _why_not_in_force(summary: xr.Dataset, place: Place, mode: str, cost: int) -> str:
+    """Say why a run under a mode's name did not have its cost; nothing where it had."""
+    found = settings_of(summary, place, mode)
+    if not found:
+        return "the record does not say whether the cost was in force"
+    for settings in found:
+        steps = {step["setting"]: step for step in settings["steps"]}
+        step = steps.get(str(Setting.MIGRATION_COST))
+        if step is None:
+            return "the cost was not asked for"
+        if step["unavailable"]:
+            return f"this kernel does not let the cost be set: {step['unavailable']}"
+        if step["applied"] != cost:
+            return f"the cost in force was {_cost(int(step['applied']))}"
+    return ""
+
+
+def _compared(
+    summary: xr.Dataset, points: tuple[Point, ...], default_ns: int, limit: float
+) -> Study:
+    pairs: list[tuple[Point, str, Values]] = []
+    for point in points:
+        reference = next(
+            (p for p in points if p.spot == point.spot and p.cost_ns == default_ns and not p.why),
+            None,
+        )
+        if point.why or reference is None or point is reference:
+            continue
+        pairs += [(point, name, reference.values[name]) for name in TITLES]
+    level = simultaneous_level(len(pairs))
+    comparisons = [compare(first, point.values[name], level) for point, name, first in pairs]
+    adjusted = holm([each.p_value for each in comparisons])
+    against = tuple(
+        Against(point, name, comparison, float(p_value))
+        for (point, name, _), comparison, p_value in zip(pairs, comparisons, adjusted, strict=True)
+    )
+    return Study(summary, points, against, default_ns, level, limit)
+
+
+def curves(found: Study) -> Figure:
+    """Draw K_rcv and PDR against the cost of migration, a line for each number of cores."""
+    costs = sorted({point.cost_ns for point in found.points})
+    with rc_context(STYLE):
+        canvas = Canvas(figsize=(WIDTH_IN, 3.6), layout="constrained")
+        grid = canvas.subplots(1, 2, squeeze=False)
+        for axis, name in zip(grid[0], ("k_rcv", "pdr"), strict=True):
+            drawn = [_line(axis, found, spot, name, i, costs) for i, spot in enumerate(found.spots)]
+            axis.set_title(TITLES[name], loc="left")
+            axis.set_xlabel("sched_migration_cost")
+            axis.xaxis.set_major_locator(FixedLocator(list(range(len(costs)))))
+            axis.set_xticklabels([_cost(cost) for cost in costs], rotation=45, ha="right")
+            axis.set_xlim(-0.4, len(costs) - 0.6)
+            if any(drawn):
+                axis.set_ylim(bottom=0)
+                if name == "pdr":
+                    axis.axhline(100 * found.limit, color=LIMIT, linestyle="--", linewidth=1)
+            else:
+                axis.text(
+                    *(0.5, 0.5, "nothing to draw"),
+                    transform=axis.transAxes,
+                    ha="center",
+                    va="center",
+                )
+                axis.tick_params(left=False, labelleft=False)
+        legend(canvas, grid, columns=2)
+        svg = themed(canvas)
+    caption = (
+        f"Mean K_rcv and PDR against sched_migration_cost, {_others(found)}, by cores. Small: runs; "
+        "line: their mean; bars: 95 % t interval; costs are spaced evenly, not to scale. Dashed: "
+        f"{100 * found.limit:g} %. Only runs in which the cost was in force."
+    )
+    seen = best(found).lines
+    return Figure(
+        identity="figure-migration-cost",
+        svg=svg,
+        alt=f"K_rcv and PDR against the cost of migration. {caption} {' '.join(seen)}",
+        caption=caption,
+        seen=seen,
+        provenance=provenance(found.summary),
+    )
+
+
+def _line(axis: Axes, found: Study, spot: Spot, name: str, i: int, costs: list[int]) -> bool:
+    points = [point for point in found.at(spot) if not point.why]
+    if not points:
+        return False
+    color, marker = SERIES[i % len(SERIES)], MARKERS[i % len(MARKERS)]
+    shift = 0.08 * (i - (len(found.spots) - 1) / 2)
+    at = [costs.index(point.cost_ns) + shift for point in points]
+    for x, point in zip(at, points, strict=True):
+        runs = point.values[name]
+        axis.plot(
+            np.full(len(runs), x),
+            runs,
+            linestyle="none",
+            marker=marker,
+            markersize=3,
+            markeredgewidth=0,
+            color=color,
+            alpha=0.45,
+        )
+    means = [mean_interval(point.values[name], least=0) for point in points]
+    ends = [[m.estimate - m.low, m.high - m.estimate] if m.known else [0, 0] for m in means]
+    axis.errorbar(
+        at,
+        [mean.estimate for mean in means],
+        yerr=np.maximum(np.array(ends).T, 0),
+        color=color,
+        marker=marker,
+        markersize=4.5,
+        elinewidth=1,
+        capsize=2.5,
+        label=found.name(spot),
+    )
+    return True
+
+
+def best(found: Study) -> Words:
+    """Name the best cost of each spot, compare it with the default, and say what the paper says."""
+    lines = list(_obstacles(found))
+    for spot in found.spots:
+        points = [point for point in found.at(spot) if not point.why]
+        if not points:
+            continue
+        for name, title in (("pdr", "PDR"), ("k_rcv", "K_rcv")):
+            means = {p.cost_ns: mean_interval(p.values[name], least=0) for p in points}
+            known = {cost: m for cost, m in means.items() if not np.isnan(m.estimate)}
+            if known:
+                lines.append(f"{found.name(spot)}: {_best(found, spot, name, title, known)}")
+        told_by_paper = PUBLISHED_BEST.get(spot.place.cores)
+        if told_by_paper is not None:
+            lines.append(
+                f"The multi-core paper found {_cost(told_by_paper)} best on "
+                f"{plural(spot.place.cores, 'core')}."
+            )
+    return Words(tuple(lines or ["No run counts: nothing to see yet."]))
+
+
+def _best(found: Study, spot: Spot, name: str, title: str, means: dict[int, Interval]) -> str:
+    least = min(means.values(), key=lambda mean: mean.estimate).estimate
+    winners = [cost for cost, mean in means.items() if mean.estimate == least]
+    if len(winners) > 1:
+        which = ", ".join(map(_cost, winners))
+        return f"{title} is the same, {_unit(means[winners[0]], name)}, at {which}."
+    cost = winners[0]
+    text = f"{title} is lowest at {_cost(cost)}, {_unit(means[cost], name)}"
+    if len(means) == 1:
+        return f"{text}; no other cost was measured."
+    if cost == found.default_ns:
+        return f"{text}: at the default."
+    against = next(
+        (
+            each
+            for each in found.against
+            if (each.point.spot, each.point.cost_ns, each.quantity) == (spot, cost, name)
+        ),
+        None,
+    )
+    if against is None:
+        return f"{text}; the default, {_cost(found.default_ns)}, was not measured."
+    lower = against.comparison.percent_lower
+    text += f"; lower than at {_cost(found.default_ns)} by (%) {told(lower, None, plain)}"
+    if np.isnan(against.p_value):
+        return f"{text}."
+    sure = against.p_value <= SIGNIFICANT
+    return f"{text}; {p_text(against.p_value)}: " + (
+        "more than chance." if sure else "not to be told from the default."
+    )
+
+
+def _obstacles(found: Study) -> Iterator[str]:
+    """Say which costs are not drawn, and why."""
+    reasons: dict[str, list[str]] = {}
+    for point in found.points:
+        if point.why:
+            where = f"{found.name(point.spot)} at {_cost(point.cost_ns)}"
+            reasons.setdefault(point.why, []).append(where)
+    for why, places in reasons.items():
+        if len(places) == len(found.points):
+            yield f"Nothing is drawn: {why}."
+        else:
+            yield f"Not drawn, {why}: {'; '.join(places)}."
+    if any(spot.place.cores == 1 for spot in found.spots):
+        yield "With one core no worker can migrate: the cost can change nothing there."
+
+
+def costs(found: Study) -> Table:
+    """List every cost with PDR and K_rcv, and both against the default."""
+    rows = []
+    for spot in found.spots:
+        for point in found.at(spot):
+            where = (found.name(spot), _cost(point.cost_ns))
+            if point.why:
+                rows.append((*where, "0", point.why, *["–"] * 3))
+                continue
+            means = {name: mean_interval(point.values[name], least=0) for name in TITLES}
+            n = means["pdr"].n
+            cells: list[str] = []
+            for name, mean in means.items():
+                cells += [told(mean, n), _against(found, point, name, n)]
+            rows.append((*where, str(n), *cells))
+    lower = f"lower than at {_cost(found.default_ns)} (%)"
+    return Table(
+        identity="table-migration-cost",
+        header=("", "cost", "runs", "PDR (%)", lower, "K_rcv (µs)", lower),
+        rows=tuple(rows),
+        none="no run is planned",
+        caption=f"PDR and mean K_rcv by sched_migration_cost, {_others(found)}: means with 95 % t "
+        f"intervals. Against {_cost(found.default_ns)}: over pairs of runs with the same arrivals, "
+        f"each interval at {100 * found.level:.3g} %, so that all {len(found.against)} hold together "
+        "at 95 % (Bonferroni); p: paired t test, after Holm.",
+        provenance=provenance(found.summary),
+    )
+
+
+def _against(found: Study, point: Point, name: str, n: int) -> str:
+    if point.cost_ns == found.default_ns:
+        return "the default"
+    for each in found.against:
+        if each.point is point and each.quantity == name:
+            text = told(each.comparison.percent_lower, n, plain)
+            return ", ".join(filter(None, (text, p_text(each.p_value))))
+    return "default not measured"
+
+
+def _others(found: Study) -> str:
+    """Name the mode that gives all other settings, as it was on this kernel."""
+    names = labels(found.summary)
+    part = f"+{Setting.MIGRATION_COST}="
+    bases = {names[point.mode].replace(f"{part}{point.cost_ns}", "") for point in found.points}
+    return f"all else as in {' or '.join(sorted(bases))}"
+
+
+def _unit(mean: Interval, name: str) -> str:
+    return mean.text("%" if name == "pdr" else "µs")
+
+
+def _cost(cost_ns: int) -> str:
+    """Write a cost with the unit that suits it."""
+    if cost_ns == 0:
+        return "0"
+    if cost_ns >= 1_000_000:
+        return f"{cost_ns / 1e6:g}\u00a0ms"
+    return f"{cost_ns / 1e3:g}\u00a0µs" if cost_ns >= 1000 else f"{cost_ns}\u00a0ns"

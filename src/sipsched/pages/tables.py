@@ -1,0 +1,363 @@
+"""The tables and sentences of a report that are not figures."""
+
+import hashlib
+import html
+import json
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sipsched.analysis.run_table import facets, iterate_runs, provenance
+from sipsched.analysis.statistics import Values, mean_intervals
+from sipsched.pages.figures import Table, Words
+from sipsched.records.summary import ALL, INVALID, MEASURED, MISSING
+from sipsched.validity.certificate import WINDOWS_MS
+from sipsched.versions import code_version
+from sipsched.words import number
+
+MAX_RUNS_LISTED = 50
+PROBE_MODES = {
+    "exact": "By fentry/fexit: all six stamps are measured.",
+    "tracepoint": "Tracepoints only: t_sockq is a lower bound (the latest instant before which the "
+    "worker cannot have taken the message), so K_sockq is at least and K_copy at most what is "
+    "shown, about 1 µs apart; K_rcv is exact.",
+    "preload": "No eBPF: only t_arr, t_sip_in, t_sip_out and the drop counter; t_sockq and the "
+    "parts of K_rcv are not known.",
+    "off": "No probe: counters only.",
+}
+POINT_HEADER = ("SUT", "mode", "cores", "threads", "cps")
+LONG_FACTS = ("files", "lscpu")
+"""What a record says of a host at length; a reader of the report is served by the rest."""
+PACKAGES = (
+    "numpy",
+    "pandas",
+    "xarray",
+    "netCDF4",
+    "matplotlib",
+    "papermill",
+    "nbconvert",
+)
+
+
+@dataclass(frozen=True)
+class Heading:
+    """Fidelity first, then testbed, kind and kernel; Jupyter shows it by itself."""
+
+    fidelity: str
+    testbed: str
+    description: str
+
+    def _repr_html_(self) -> str:
+        text = html.escape(self.description)
+        return (
+            f'<p class="fidelity"><strong>Fidelity:</strong> {html.escape(self.fidelity)}</p>'
+            f'<p class="testbed">{html.escape(self.testbed)} {text}</p>'
+        )
+
+
+def heading(summary: xr.Dataset, study: str) -> Heading:
+    """Say what the numbers of this report are worth, and where they come from."""
+    attrs = summary.attrs
+    return Heading(
+        fidelity=attrs["fidelity"],
+        testbed=f"Study {study} on testbed {attrs['testbed']}, kind {attrs['kind']}, "
+        f"kernel {attrs['kernels']}.",
+        description=attrs["testbed_description"],
+    )
+
+
+def points(summary: xr.Dataset) -> Table:
+    """List every point with its numbers: mean over runs and 95 % t interval."""
+    by_name = {
+        "pdr": 100 * summary["pdr"],
+        "k_rcv": summary["k_rcv_mean"].sel(message_type=ALL),
+        "p50": summary["k_rcv_p50"].sel(message_type=ALL),
+        "p99": summary["k_rcv_p99"].sel(message_type=ALL),
+        "t_sip": summary["t_sip_mean"].sel(message_type=ALL),
+        "off": 100 * (summary["t_sip_off_mean"] / summary["t_sip_mean"]).sel(message_type=ALL),
+    }
+    rows = []
+    for sut, mode, cores in facets(summary):
+        for threads in summary["threads"].to_numpy():
+            for cps in summary["cps"].to_numpy():
+                at: dict[Any, Any] = {
+                    "sut": sut,
+                    "mode": mode,
+                    "cores": cores,
+                    "threads": threads,
+                    "cps": cps,
+                }
+                n = int((summary["status"].sel(at) == MEASURED).sum())
+                if not n:
+                    continue
+                cells = [_plus_minus(values.sel(at)) for values in by_name.values()]
+                rows.append((sut, mode, *map(str, (cores, threads, cps, n)), *cells))
+    return Table(
+        identity="table-points",
+        header=(
+            *("SUT", "mode", "cores", "threads", "cps", "runs", "PDR (%)", "K_rcv mean (µs)"),
+            *("K_rcv p50 (µs)", "K_rcv p99 (µs)", "T_sip mean (µs)", "of it off CPU (%)"),
+        ),
+        rows=tuple(rows),
+        none="no run was measured",
+        caption="Every measured point: mean over runs ± half the 95 % t interval.",
+        provenance=provenance(summary),
+    )
+
+
+def _plus_minus(values: xr.DataArray) -> str:
+    mean, half, n = (array.item() for array in mean_intervals(values.to_numpy()))
+    if not n:
+        return "n/a"
+    return number(mean) if np.isnan(half) else f"{number(mean)}\u00a0±\u00a0{number(half)}"
+
+
+def runs_not_counted(summary: xr.Dataset) -> Table:
+    """List the planned runs that are missing or do not count, and why."""
+    rows = []
+    for key, status in iterate_runs(summary):
+        if status == MEASURED:
+            continue
+        why = "no record in raw/"
+        if status == INVALID:
+            why = str(summary["reasons"].sel(key).item())
+        rows.append((*(str(value) for value in key.values()), status, why))
+    return Table(
+        identity="table-runs-not-counted",
+        header=("SUT", "mode", "cores", "threads", "cps", "rep", "status", "why"),
+        rows=tuple(rows),
+        none="none: every planned run was measured and counts",
+        caption="Planned runs that no average contains.",
+        provenance=provenance(summary),
+        shown=MAX_RUNS_LISTED,
+    )
+
+
+def arrivals(summary: xr.Dataset) -> Table:
+    """Show for each point whether calls arrived on schedule: the certificates of its runs."""
+    columns = {
+        "KS distance": _largest(summary["ks_distance"]),
+        "KS p-value": _smallest(summary["ks_p_value"]),
+        "CV": _largest(summary["cv"]),
+        **{
+            f"variance/mean at {window} ms": _largest(summary[f"variance_to_mean_{window}ms"])
+            for window in WINDOWS_MS
+        },
+        **{
+            f"lateness {which} (µs)": _largest(summary[f"lateness_{which}_us"])
+            for which in ("p50", "p99", "max")
+        },
+        "generator CPU (%)": _largest(100 * summary["generator_cpu_share"]),
+    }
+    return Table(
+        identity="table-arrivals",
+        header=(*POINT_HEADER, *columns, "verdicts\u00a0of\u00a0runs"),
+        rows=_rows_per_point(summary, columns),
+        none="no run was measured",
+        caption="Arrival certificates: of each point's runs the worst value, and their verdicts.",
+        provenance=provenance(summary),
+    )
+
+
+def accounts(summary: xr.Dataset) -> Table:
+    """Show for each point whether every datagram is accounted for."""
+    names = {
+        "drops at UAC and UAS": "generator_drops",
+        "link drops": "link_drops",
+        "records the probe lost": "lost_records",
+        "not accounted for": "ledger_residual",
+        "requests sent again by the UAC": "requests_again_uac",
+        "of these at the SPS": "requests_again_sps",
+        "stolen time (s)": "steal_s",
+    }
+    columns = {title: _largest(summary[name]) for title, name in names.items()}
+    return Table(
+        identity="table-accounts",
+        header=(*POINT_HEADER, *columns, "verdicts\u00a0of\u00a0runs"),
+        rows=_rows_per_point(summary, columns),
+        none="no run was measured",
+        caption="Drop ledgers: of each point's runs the largest value, and their verdicts. Requests "
+        "that reached the SPS again include those that its full socket refused.",
+        provenance=provenance(summary),
+    )
+
+
+def _largest(values: xr.DataArray) -> xr.DataArray:
+    return values.max("rep")
+
+
+def _smallest(values: xr.DataArray) -> xr.DataArray:
+    return values.min("rep")
+
+
+def _rows_per_point(
+    summary: xr.Dataset, columns: Mapping[str, xr.DataArray]
+) -> tuple[tuple[str, ...], ...]:
+    """Give a row for each point that has runs: the point, a cell a column, and the verdicts."""
+    grades: dict[tuple[Any, ...], list[str]] = {}
+    for key, status in iterate_runs(summary):
+        if status != MISSING:
+            point = tuple(value for name, value in key.items() if name != "rep")
+            grades.setdefault(point, []).append(str(summary["grade"].sel(key).item()))
+    rows = []
+    for point, found in grades.items():
+        place = dict(zip(("sut", "mode", "cores", "threads", "cps"), point, strict=True))
+        values = [float(column.sel(place)) for column in columns.values()]
+        cells = ["n/a" if np.isnan(value) else number(value) for value in values]
+        counted = ", ".join(f"{found.count(grade)}\u00a0{grade}" for grade in dict.fromkeys(found))
+        rows.append((*map(str, point), *cells, counted))
+    return tuple(rows)
+
+
+def attempts(summary: xr.Dataset) -> Table:
+    """List the attempts that were kept apart and measured again, and why."""
+    rows = [tuple(row) for row in json.loads(summary.attrs.get("failed_attempts", "[]"))]
+    return Table(
+        identity="table-attempts",
+        header=("run", "why it does not count"),
+        rows=tuple(rows),
+        none="none: every attempt at a run counted",
+        caption=f"Attempts that do not count, kept beside the record: {len(rows)}.",
+        provenance=provenance(summary),
+        shown=MAX_RUNS_LISTED,
+    )
+
+
+def suspicions(summary: xr.Dataset) -> Words:
+    """Name the runs that count and are suspect, and say why."""
+    lines = []
+    for key, status in iterate_runs(summary):
+        if status == MEASURED and str(summary["grade"].sel(key).item()) == "suspect":
+            name = ", ".join(f"{dim} {value}" for dim, value in key.items())
+            lines.append(f"Suspect: {name}: {summary['reasons'].sel(key).item()}.")
+    return Words(tuple(lines or ["No run that counts is suspect."]))
+
+
+def kinds_of_reasons(reasons: str) -> list[str]:
+    """Split the reasons of a verdict and take their numbers out, so that equal ones can be counted."""
+    told = reasons.removeprefix("run is not valid: ").split("; ")
+    return [re.sub(r"[0-9][0-9.]*", "N", reason) for reason in told]
+
+
+def coverage(summary: xr.Dataset) -> Words:
+    """Say how many runs were planned, measured, invalid, missing; and what the probe was."""
+    words = [status for _, status in iterate_runs(summary)]
+    lines = [
+        f"{len(words)} runs planned: {words.count(MEASURED)} measured, "
+        f"{words.count(INVALID)} invalid, {words.count(MISSING)} missing."
+    ]
+    modes, counts = np.unique(summary["probe_mode"].to_numpy().astype(str), return_counts=True)
+    for mode, count in zip(modes, counts, strict=True):
+        if mode:
+            lines.append(f"Probe mode {mode} in {count} runs. {PROBE_MODES.get(mode, '')}")
+    for reason in json.loads(summary.attrs["probe_mode_reasons"]):
+        lines.append(f"Why this probe mode: {reason}")
+    lost = float(np.nansum(summary["lost_records"].to_numpy()))
+    lines.append(f"Records that the probe lost, over all runs: {lost:.0f}.")
+    return Words(tuple(lines))
+
+
+def columns_missing(summary: xr.Dataset) -> Table:
+    """List the columns that some runs do not have, and why."""
+    rows = [
+        (entry["column"], str(entry["runs"]), entry["reason"])
+        for entry in json.loads(summary.attrs["columns_missing"])
+    ]
+    return Table(
+        identity="table-columns-missing",
+        header=("column", "runs", "why"),
+        rows=tuple(rows),
+        none="none: every column is there in every run",
+        caption="Columns of messages.nc that are missing.",
+        provenance=provenance(summary),
+    )
+
+
+def hosts(summary: xr.Dataset) -> Table:
+    """Describe the hosts and settings of the testbed, as the first run recorded them."""
+    facts: Mapping[str, Mapping[str, Any]] = json.loads(summary.attrs["hosts"])
+    roles = [role for role in ("uac", "sps", "uas") if role in facts]
+    keys = dict.fromkeys(key for role in roles for key in facts[role] if key not in LONG_FACTS)
+    rows = [(key, *(_text(facts[role].get(key)) for role in roles)) for key in keys]
+    for title in ("settings", "load"):
+        values: Mapping[str, Any] = json.loads(summary.attrs[title])
+        for key, value in values.items():
+            if title == "load" and key in ("seed", "calls"):
+                continue
+            cells = {"settings": "sps", "load": "uac"}
+            rows.append(
+                (
+                    f"{title}: {key}",
+                    *(_text(value) if role == cells[title] else "" for role in roles),
+                )
+            )
+    return Table(
+        identity="table-hosts",
+        header=("", *roles) if roles else ("",),
+        rows=tuple(rows),
+        none="no run was measured: the hosts are not known",
+        caption="Hosts, settings and load, as the first run recorded them.",
+        provenance=provenance(summary),
+    )
+
+
+def conditions(summary: xr.Dataset) -> Words:
+    """Say what varied between runs that should not: kernel, buffer, stolen time."""
+    buffers, steal = (summary[name].to_numpy().ravel() for name in ("so_rcvbuf", "steal_s"))
+    return conditions_of(summary.attrs["kernels"], buffers, steal)
+
+
+def conditions_of(kernels: str, buffers: Values, steal: Values) -> Words:
+    """Say the same of runs from anywhere.
+
+    Parameters
+    ----------
+    kernels
+        Their names.
+    buffers, steal
+        Shape (run,): effective SO_RCVBUF in bytes, and time stolen in s; NaN where not recorded.
+    """
+    buffers, steal = (values[~np.isnan(values)] for values in (buffers, steal))
+    sizes = ", ".join(f"{size:.0f}" for size in np.unique(buffers))
+    lines = [
+        f"Kernels of the SPS: {kernels}.",
+        f"Effective SO_RCVBUF: {sizes} bytes." if sizes else "Effective SO_RCVBUF: not recorded.",
+    ]
+    if steal.size:
+        lines.append(
+            f"Time stolen from the SPS's CPUs in a run: median {np.median(steal):.2f} s, "
+            f"at most {steal.max():.2f} s, n = {steal.size}."
+        )
+    return Words(tuple(lines))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "not recorded"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_text(item)}" for key, item in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(_text, value)) or "none"
+    return str(value)
+
+
+def versions(*data: Path) -> Words:
+    """Name the versions that made this page, and the hashes of its data."""
+    packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    return Words(
+        (
+            f"sipsched {code_version()}; Python {platform.python_version()}, {packages}.",
+            *(
+                f"Data: {'/'.join(path.parts[-3:])}, SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}."
+                for path in data
+            ),
+        ),
+        css_class="versions",
+    )

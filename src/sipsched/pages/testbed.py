@@ -1,0 +1,370 @@
+"""The figures, tables and sentences of the page of a testbed: what it is, how quiet, how far to be trusted."""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure as Canvas
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter
+
+from sipsched.analysis.run_table import (
+    IMPOSSIBLE,
+    POINT,
+    UNTRACED,
+    Campaign,
+    probe_cost,
+)
+from sipsched.pages.figures import (
+    MARKERS,
+    PAPER,
+    SERIES,
+    STYLE,
+    WIDTH_IN,
+    Figure,
+    Table,
+    Words,
+    legend,
+    themed,
+)
+from sipsched.pages.tables import Heading, conditions_of, kinds_of_reasons
+from sipsched.records.noise_record import CpuNoise, Noise, read_noise
+from sipsched.records.summary import INVALID, MEASURED, MISSING
+from sipsched.words import number, plural
+
+MOST_LABELLED_LOADS = 14
+MOST_POINTS_LISTED = 50
+# What a point is, from the best to the worst: colour, sign in its cell, and words.
+KINDS = {
+    MEASURED: (SERIES[0], "", "every planned run counts"),
+    MISSING: (SERIES[4], "–", "some are not measured yet"),
+    INVALID: (SERIES[1], "×", "some were tried, and no attempt counts"),
+    IMPOSSIBLE: (SERIES[5], "∅", "more cores than the testbed has"),
+}
+
+
+def heading(campaign: Campaign) -> Heading:
+    """Say what the numbers of this testbed are worth, and where they come from."""
+    return Heading(
+        fidelity=campaign.fidelity,
+        testbed=f"Testbed {campaign.testbed}, kind {campaign.kind}, kernel {campaign.kernels}; "
+        f"studies: {', '.join(campaign.studies)}.",
+        description=campaign.description,
+    )
+
+
+def coverage(campaign: Campaign) -> Figure:
+    """Draw every planned point by what became of its runs: measured, missing, invalid, impossible."""
+    # Imported here: with pyplot it takes a second that other pages need not spend.
+    import seaborn
+
+    points = _points(campaign.runs)
+    suts = list(dict.fromkeys(points["sut"]))
+    grids = {sut: _grid(points[points["sut"] == sut]) for sut in suts}
+    heights = [len(codes) for codes, _ in grids.values()]
+    colours = ListedColormap([colour for colour, _, _ in KINDS.values()])
+    with rc_context({**STYLE, "axes.grid": False}):
+        height = 0.9 + 0.9 * len(suts) + 0.26 * sum(heights)
+        canvas = Canvas(figsize=(WIDTH_IN, height), layout="constrained")
+        axes = canvas.subplots(
+            max(len(suts), 1), 1, squeeze=False, gridspec_kw={"height_ratios": heights or [1]}
+        )[:, 0]
+        for axis, (sut, (codes, labels)) in zip(axes, grids.items(), strict=False):
+            seaborn.heatmap(
+                codes,
+                annot=labels if codes.shape[1] <= MOST_LABELLED_LOADS else None,
+                fmt="",
+                cmap=colours,
+                vmin=-0.5,
+                vmax=len(KINDS) - 0.5,
+                mask=codes.isna(),
+                cbar=False,
+                linewidths=1,
+                linecolor=PAPER,
+                annot_kws={"color": PAPER, "fontsize": 7.5},
+                ax=axis,
+            )
+            axis.set_title(sut, loc="left")
+            axis.set_ylabel("")
+            axis.set_xlabel("offered load (cps)" if axis is axes[-1] else "")
+            axis.tick_params(length=0)
+            axis.tick_params(axis="y", rotation=0)
+        canvas.legend(
+            [Patch(color=colour) for colour, _, _ in KINDS.values()],
+            [f"{kind} {sign}".strip() for kind, (_, sign, _) in KINDS.items()],
+            loc="outside upper left",
+            ncols=len(KINDS),
+        )
+        svg = themed(canvas)
+    tally = points["kind"].value_counts()
+    seen = [
+        f"{len(points)} points planned: "
+        + ", ".join(
+            f"{tally.get(kind, 0)} {kind} ({words})" for kind, (_, _, words) in KINDS.items()
+        )
+        + "."
+    ]
+    for sut in suts:
+        words = [
+            f"{kind} at {_listed(here)}"
+            for kind in (INVALID, MISSING, IMPOSSIBLE)
+            if len(here := points[(points["sut"] == sut) & (points["kind"] == kind)])
+        ]
+        if words:
+            seen.append(f"{sut}: {'; '.join(words)}.")
+    caption = (
+        "Planned points by what became of their runs: colour and sign say the worst of them, the "
+        "number how many count of how many planned. No colour: not planned."
+    )
+    return Figure(
+        identity="figure-coverage",
+        svg=svg,
+        alt=f"Coverage of the campaign. {caption} {' '.join(seen)}",
+        caption=caption,
+        seen=tuple(seen),
+        provenance=campaign.provenance,
+    )
+
+
+def _points(runs: pd.DataFrame) -> pd.DataFrame:
+    """Give one row a point: the worst of its runs, how many count, how many were planned."""
+    kinds = list(KINDS)
+    ranked = runs.assign(rank=[kinds.index(status) for status in runs["status"]])
+    found = ranked.groupby(list(POINT), sort=False).agg(
+        rank=("rank", "max"),
+        counted=("rank", lambda ranks: int((ranks == 0).sum())),
+        planned=("rank", "size"),
+    )
+    return found.assign(kind=[kinds[rank] for rank in found["rank"]]).reset_index()
+
+
+def _grid(points: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Give kinds as numbers and the texts of the cells, a row a configuration, a column a load."""
+    names = points[["mode", "cores", "threads"]].itertuples(index=False)
+    row = [_configuration(*name) for name in names]
+    label = [
+        f"{counted}/{planned}{KINDS[kind][1]}"
+        for counted, planned, kind in zip(
+            points["counted"], points["planned"], points["kind"], strict=True
+        )
+    ]
+    table = points.assign(row=row, label=label)
+    order, loads = list(dict.fromkeys(row)), sorted(set(points["cps"]))
+
+    def wide(column: str) -> pd.DataFrame:
+        return table.pivot(index="row", columns="cps", values=column).reindex(
+            index=order, columns=loads
+        )
+
+    return wide("rank").astype(float), wide("label").fillna("")
+
+
+def _configuration(mode: str, cores: int, threads: int) -> str:
+    return f"{mode}, {plural(cores, 'core')}, {plural(threads, 'thread')}"
+
+
+def _listed(points: pd.DataFrame) -> str:
+    """Name points in words, the first few of them."""
+    few = 4
+    words = [
+        f"{_configuration(mode, cores, threads)}, {cps} cps"
+        for _, mode, cores, threads, cps in points[list(POINT)].itertuples(index=False)
+    ]
+    more = f" and {len(words) - few} more" if len(words) > few else ""
+    return " | ".join(words[:few]) + more
+
+
+def noise(path: Path, campaign: Campaign) -> Figure | Words:
+    """Draw how often an idle CPU of the SPS is interrupted, and for how long.
+
+    Parameters
+    ----------
+    path
+        The testbed's `noise.json`; where it is not there, one sentence says so.
+    campaign
+        For the label of the figure.
+    """
+    if not path.is_file():
+        return Words(
+            (f"Not measured: no file {path.name} among the records; snakemake measures it.",)
+        )
+    return draw_noise(read_noise(path), campaign)
+
+
+def draw_noise(found: Noise, campaign: Campaign) -> Figure:
+    """Draw the gaps of each CPU: how many a second are longer than a time."""
+    with rc_context(STYLE):
+        canvas = Canvas(figsize=(WIDTH_IN, 3.0), layout="constrained")
+        axis = canvas.subplots()
+        for i, cpu in enumerate(found.cpus):
+            lengths = np.sort(cpu.gaps_us)[::-1]
+            rate = np.arange(1, len(lengths) + 1) / cpu.duration_s
+            axis.step(
+                lengths,
+                rate,
+                where="post",
+                color=SERIES[i % len(SERIES)],
+                marker=MARKERS[i % len(MARKERS)],
+                markevery=max(1, len(lengths) // 12),
+                markersize=3.5,
+                label=f"CPU {cpu.cpu}",
+            )
+        if any(cpu.gaps_us.size for cpu in found.cpus):
+            axis.set_xscale("log")
+            axis.set_yscale("log")
+        axis.set_xlabel("length of a gap (µs)")
+        axis.set_ylabel("longer gaps a second")
+        for scale in (axis.xaxis, axis.yaxis):
+            scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        legend(canvas, np.array([axis]))
+        svg = themed(canvas)
+    seen = tuple(_noise_words(cpu) for cpu in found.cpus)
+    caption = (
+        "Gaps in the time of a program that reads the clock on an idle CPU of the SPS: how many a "
+        f"second are longer than a time. Both scales are logarithmic. Measured {found.started_at}, "
+        f"kernel {found.kernel}; one look, n = 1, so no number has an interval."
+    )
+    return Figure(
+        identity="figure-noise",
+        svg=svg,
+        alt=f"Noise of the idle testbed. {caption} {' '.join(seen)}",
+        caption=caption,
+        seen=seen,
+        provenance=campaign.provenance,
+    )
+
+
+def _noise_words(cpu: CpuNoise) -> str:
+    start = (
+        f"CPU {cpu.cpu}, looked at for {cpu.duration_s:.1f} s every {cpu.resolution_ns:.0f} ns: "
+    )
+    if not cpu.gaps_us.size:
+        return f"{start}no gap longer than {cpu.threshold_ns / 1000:g} µs."
+    middle, slow = np.percentile(cpu.gaps_us, (50, 99))
+    unlisted = f" ({cpu.gaps_unlisted} more not listed)" if cpu.gaps_unlisted else ""
+    return (
+        f"{start}{number(cpu.gaps_us.size / cpu.duration_s)} gaps a second longer than "
+        f"{cpu.threshold_ns / 1000:g} µs{unlisted}, together {100 * cpu.lost_share:.2g} % of the "
+        f"time; half of them longer than {number(float(middle))} µs, one in a hundred longer than "
+        f"{number(float(slow))} µs, the longest {number(float(cpu.gaps_us.max()))} µs; stolen by "
+        f"the hypervisor: {cpu.steal_s:.2f} s."
+    )
+
+
+def conditions(campaign: Campaign) -> Words:
+    """Say what varied between the runs of all studies that should not."""
+    buffers, steal = (campaign.runs[name].to_numpy(float) for name in ("so_rcvbuf", "steal_s"))
+    return conditions_of(campaign.kernels, buffers, steal)
+
+
+def control_runs(campaign: Campaign) -> Table:
+    """Compare the proxy's CPU time a message with the probe and without, point by point."""
+    cost = probe_cost(campaign.counted)
+    rows = []
+    for sut, (mode, cores, threads, cps), without_us, ratio in cost.points:
+        text = ratio.text("", _three)
+        rows.append((sut, *map(str, (mode, cores, threads, cps)), without_us.text(), text))
+    if rows:
+        rows.append(("all", "", "", "", "", "", cost.overall.text("", _three)))
+    return Table(
+        identity="table-control-runs",
+        header=("SUT", "mode", "cores", "threads", "cps", "without (µs)", "with / without"),
+        rows=tuple(rows),
+        none=f"no control runs: no SUT …{UNTRACED} was measured with the probe off",
+        caption="CPU time of the proxy a message, without the probe, and the ratio of with to "
+        "without over pairs of runs with the same arrivals (95 % interval).",
+        provenance=campaign.provenance,
+    )
+
+
+def _three(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def certificates(campaign: Campaign) -> Table:
+    """Show for each SUT and load whether calls arrived on schedule: the certificates of its runs."""
+    rows = []
+    for (sut, cps), runs in campaign.counted.groupby(["sut", "cps"], sort=True):
+        grades = runs["grade"].value_counts()
+        rate_error = 100 * (runs["achieved_cps"] / runs["offered_cps"] - 1).abs()
+        rows.append(
+            (
+                *(str(sut), str(cps), str(len(runs))),
+                _range(runs["ks_distance"]),
+                _range(runs["cv"]),
+                _range(runs["lateness_p99_us"]),
+                _range(100 * runs["generator_cpu_share"]),
+                f"{rate_error.max():.1g}",
+                ", ".join(f"{count}\u00a0{grade}" for grade, count in grades.items()),
+            )
+        )
+    return Table(
+        identity="table-certificates",
+        header=(
+            *("SUT", "cps", "runs", "KS distance", "CV", "lateness p99 (µs)"),
+            *("generator CPU (%)", "worst rate error (%)", "verdicts"),
+        ),
+        rows=tuple(rows),
+        none="no run counts",
+        caption="Arrival certificates of the runs that count: smallest to largest value of the runs "
+        "at a load, and their verdicts.",
+        provenance=campaign.provenance,
+    )
+
+
+def _range(values: pd.Series) -> str:
+    there = values.dropna()
+    if not len(there):
+        return "n/a"
+    low, high = number(float(there.min())), number(float(there.max()))
+    return low if low == high else f"{low} to {high}"
+
+
+def reasons(campaign: Campaign) -> Table:
+    """Count the reasons of verdicts: of runs that count and are suspect, and of attempts that do not."""
+    suspect = campaign.counted[campaign.counted["grade"] == "suspect"]["reasons"]
+    told = _tally(suspect)
+    refused = _tally(why for _, why in campaign.attempts)
+    rows = [
+        (reason, str(told[reason] or ""), str(refused[reason] or ""))
+        for reason, _ in (told + refused).most_common()
+    ]
+    return Table(
+        identity="table-reasons",
+        header=("why", "suspect\u00a0runs", "refused\u00a0attempts"),
+        rows=tuple(rows),
+        none="none: no run is suspect, and every attempt counted",
+        caption=f"Reasons of verdicts, without their numbers. Suspect runs, which count: {len(suspect)}; "
+        f"refused attempts, which do not: {len(campaign.attempts)}. One may have "
+        "several.",
+        provenance=campaign.provenance,
+    )
+
+
+def _tally(reasons: Iterable[Any]) -> Counter[str]:
+    return Counter(kind for why in reasons for kind in kinds_of_reasons(str(why)))
+
+
+def runs_that_are_not_there(campaign: Campaign) -> Table:
+    """List the planned runs that do not count, and why."""
+    absent = campaign.runs[campaign.runs["status"] != MEASURED]
+    rows = [
+        (*map(str, row[:-1]), str(row[-1]) or "no record")
+        for row in absent[[*POINT, "rep", "status", "reasons"]].itertuples(index=False)
+    ]
+    more = len(rows) - MOST_POINTS_LISTED
+    if more > 0:
+        rows = [*rows[:MOST_POINTS_LISTED], (f"and {more} more",)]
+    return Table(
+        identity="table-runs-not-there",
+        header=(*POINT, "rep", "status", "why"),
+        rows=tuple(rows),
+        none="none: every planned run was measured and counts",
+        caption="Planned runs that no average contains.",
+        provenance=campaign.provenance,
+    )

@@ -1,0 +1,411 @@
+"""`messages.nc`: the per-message timings of one run (docs/data-format.md)."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from sipsched.errors import StableError
+from sipsched.files import read_json, whole
+from sipsched.records import record, trace
+from sipsched.versions import MESSAGES_VERSION
+
+MISSING = 0xFFFFFFFF
+SATURATED = 0xFFFFFFFE
+MESSAGE_TYPES = {
+    "INVITE": 1,
+    "180": 2,
+    "200-INVITE": 3,
+    "ACK": 4,
+    "BYE": 5,
+    "200-BYE": 6,
+    "retransmission": 7,
+    "other": 0,
+}
+FLAGS = {
+    "sockq_is_lower_bound": 1 << 0,
+    "matched_oldest_first": 1 << 1,
+    "enqueue_not_seen": 1 << 2,
+    "nothing_sent": 1 << 3,
+    "departure_not_seen": 1 << 4,
+    "more_sends_than_kept": 1 << 5,
+    "arrival_not_found": 1 << 6,
+    "saturated": 1 << 7,
+    "clipped": 1 << 8,
+}
+INTERVALS = {
+    "k_stack": "t_stack - t_arr: network stack, from the driver to the socket queue",
+    "k_sockq": "t_sockq - t_stack: waiting in the socket queue",
+    "k_copy": "t_sip_in - t_sockq: taken from the queue until recv returns",
+    "t_sip": "t_sip_out - t_sip_in: service in the proxy, without the probe's own work",
+    "t_sip_off": "the part of t_sip that the worker spent off CPU",
+    "k_snd": "t_dep - t_sip_out: from send to the driver, without the probe's own work",
+    "k_rcv": "t_sip_in - t_arr; present only where its three parts are not",
+}
+STAMPS = {
+    "t_arr": ("k_stack", "k_sockq", "k_copy", "k_rcv"),
+    "t_stack": ("k_stack", "k_sockq"),
+    "t_sockq": ("k_sockq", "k_copy"),
+    "t_sip_out": ("t_sip", "t_sip_off", "k_snd"),
+    "t_dep": ("k_snd",),
+    "off_cpu_ns": ("t_sip_off",),
+}
+PROBE_OFF = "the probe was off"
+"""Why a control run has no times."""
+PARTS = ("k_stack", "k_sockq", "k_copy")
+CHUNK = 1 << 16
+BLOSC: Mapping[str, Any] = {"compression": "blosc_zstd", "blosc_shuffle": 2, "complevel": 1}
+ZLIB: Mapping[str, Any] = {"compression": "zlib", "shuffle": True, "complevel": 4}
+
+
+def read_record(record_dir: Path) -> dict[str, Any]:
+    """Read the `run.json` of a run record.
+
+    Raises
+    ------
+    StableError
+        It is missing, is not JSON, or has another schema version.
+    """
+    path = record_dir / record.RUN_FILE
+    document = read_json(
+        path,
+        record.SCHEMA_VERSION,
+        "expected the record of a finished run, by the sipsched that wrote it",
+    )
+    for key in ("run", "testbed", "probe", "hosts"):
+        if key not in document:
+            raise StableError(f"{path}: {key}: expected, not found; repeat the run")
+    return document
+
+
+def messages_from_record(record_dir: Path) -> xr.Dataset:
+    """Turn the trace of a run into columns.
+
+    Parameters
+    ----------
+    record_dir
+        A directory of raw/ with `run.json` and, unless the probe was off, `trace.bin.zst`.
+
+    Returns
+    -------
+    Dataset
+        Dimension `message`, sorted by `t_arr`:
+
+        - `t_arr`: int64, ns, CLOCK_MONOTONIC of the SPS. Where the flag `arrival_not_found` is
+          set, t_sip_in instead.
+        - `k_stack`, `k_sockq`, `k_copy`, `t_sip`, `t_sip_off`, `k_snd`: uint32, ns. 0xFFFFFFFF
+          (_FillValue) is missing, 0xFFFFFFFE is 4.29 s or more and sets the flag `saturated`.
+          K_rcv is k_stack + k_sockq + k_copy. Where a probe cannot give one of the three, that
+          column is all missing, its attribute `missing_reason` says why, and `k_rcv` is stored.
+        - `message_type`, `worker`, `cpu`: uint8 (uint16 above 256 workers or CPUs). A
+          retransmission is a later datagram of the same Call-ID, CSeq and kind; the first may
+          have been dropped. Datagrams of kind `other` are not told apart.
+        - `flags`: uint16, see `FLAGS`.
+
+        Dimension `drop`, sorted by `drop_t_arr`: datagrams that the full socket queue refused;
+        `drop_t_arr` int64 ns, `drop_type` uint8, `drop_reason` uint8 (errno).
+
+    Raises
+    ------
+    StableError
+        The record is incomplete, the trace is damaged or holds fewer records than the probe wrote.
+
+    Notes
+    -----
+    Stamps as in docs/methodology.md. Stamps out of order are clipped and flagged.
+    """
+    record = read_record(record_dir)
+    probe = record["probe"]
+    path = record_dir / "trace.bin.zst"
+    if probe.get("mode") == "off" and not path.exists():
+        records = np.empty(0, trace.RECORD)
+        reasons = dict.fromkeys(INTERVALS, PROBE_OFF)
+    else:
+        expected = probe["records"] + probe["drops"] if {"records", "drops"} <= set(probe) else None
+        found = trace.read_trace(path, expected)
+        records = found.records
+        reasons = _missing_reasons(found.mode, record.get("missing") or {})
+    columns, drops, tids = _columns(records)
+    return _assemble(columns, drops, tids, reasons, _global_attrs(record, record_dir))
+
+
+def _columns(
+    records: npt.NDArray[Any],
+) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]], list[int]]:
+    """Sort the records by arrival and take them apart into columns of messages and of drops."""
+    # Imported here: numba takes 0.4 s, which readers of finished datasets need not spend.
+    from sipsched.records.message_loop import arrivals, fill
+
+    t_arr = np.empty(len(records), np.int64)
+    n_drops = arrivals(records, t_arr)
+    order = np.argsort(t_arr, kind="stable")
+    n = len(records) - n_drops
+    table = np.zeros(1 << max(4, (3 * len(records) // 2).bit_length()), np.uint64)
+    intervals = np.empty((len(INTERVALS), n), np.uint32)
+    message_t_arr = np.empty(n, np.int64)
+    message_type = np.empty(n, np.uint8)
+    tid = np.empty(n, np.uint32)
+    cpu = np.empty(n, np.uint16)
+    flags = np.empty(n, np.uint16)
+    drops: dict[str, npt.NDArray[Any]] = {
+        "drop_t_arr": np.empty(n_drops, np.int64),
+        "drop_type": np.empty(n_drops, np.uint8),
+        "drop_reason": np.empty(n_drops, np.uint8),
+    }
+    fill(
+        records,
+        t_arr,
+        order,
+        table,
+        message_t_arr,
+        intervals,
+        message_type,
+        tid,
+        cpu,
+        flags,
+        drops["drop_t_arr"],
+        drops["drop_type"],
+        drops["drop_reason"],
+    )
+    tids = np.unique(tid)
+    columns = {
+        "t_arr": message_t_arr,
+        **dict(zip(INTERVALS, intervals, strict=True)),
+        "message_type": message_type,
+        "worker": _workers(tid, tids),
+        "cpu": cpu if cpu.size and cpu.max() > 255 else cpu.astype(np.uint8),
+        "flags": flags,
+    }
+    return columns, drops, [int(value) for value in tids]
+
+
+def _workers(tid: npt.NDArray[np.uint32], tids: npt.NDArray[np.uint32]) -> npt.NDArray[Any]:
+    """Give each message the number of its worker, in ascending order of thread ids."""
+    dtype = np.uint8 if len(tids) <= 256 else np.uint16
+    if not len(tids):
+        return np.empty(0, dtype)
+    # Thread ids lie within 2²² (pid_max): a table is five times as fast as a search.
+    numbers: npt.NDArray[Any] = np.zeros(int(tids[-1] - tids[0]) + 1, dtype)
+    numbers[tids - tids[0]] = np.arange(len(tids))
+    worker: npt.NDArray[Any] = numbers[tid - tids[0]]
+    return worker
+
+
+def _missing_reasons(mode: trace.Mode, declared: Mapping[str, str]) -> dict[str, str]:
+    """Say for each column that this run cannot have why not."""
+    reasons: dict[str, str] = {}
+    if mode is trace.Mode.PRELOAD:
+        declared = {
+            stamp: f"the preload fallback cannot see {stamp}; it needs eBPF"
+            for stamp in ("t_stack", "t_sockq", "t_dep", "off_cpu_ns")
+        } | dict(declared)
+    for name, reason in declared.items():
+        for column in STAMPS.get(name, (name,)):
+            if column in INTERVALS:
+                reasons.setdefault(column, reason)
+    return reasons
+
+
+def _global_attrs(record: Mapping[str, Any], record_dir: Path) -> dict[str, Any]:
+    testbed = record["testbed"]
+    return {
+        "title": "SIP messages through a proxy: one run, one row a message",
+        "format": "sipsched messages",
+        "format_version": MESSAGES_VERSION,
+        **{key: record["run"][key] for key in ("testbed", "sut", "mode")},
+        **{key: int(record["run"][key]) for key in ("cores", "threads", "cps", "rep")},
+        "kind": testbed.get("kind", "unknown"),
+        "fidelity": testbed.get("fidelity", "unknown"),
+        "probe_mode": record["probe"].get("mode", "unknown"),
+        "kernel": record["hosts"].get("sps", {}).get("kernel", "unknown"),
+        "clock": "CLOCK_MONOTONIC of the SPS",
+        "source": str(record_dir),
+    }
+
+
+def _assemble(
+    columns: dict[str, npt.NDArray[Any]],
+    drops: Mapping[str, npt.NDArray[Any]],
+    tids: list[int],
+    reasons: dict[str, str],
+    attrs: dict[str, Any],
+) -> xr.Dataset:
+    n = len(columns["t_arr"])
+    for name in INTERVALS:
+        if name in reasons:
+            columns[name].fill(MISSING)
+        elif n and bool((columns[name] == MISSING).all()):
+            reasons[name] = f"not seen for any of the {n} messages"
+    if not set(PARTS) & set(reasons):
+        del columns["k_rcv"]
+    types = {
+        "flag_values": np.array(list(MESSAGE_TYPES.values()), np.uint8),
+        "flag_meanings": " ".join(MESSAGE_TYPES),
+    }
+    described: dict[str, dict[str, Any]] = {
+        "t_arr": {
+            "long_name": "arrival: the driver hands the packet up",
+            "units": "ns",
+            "definition": "CLOCK_MONOTONIC; t_sip_in where flag arrival_not_found is set",
+        },
+        "message_type": {
+            "long_name": "kind of message; request by method, response by status and CSeq method",
+            "units": "1",
+            "definition": "RFC 3261; retransmission: a later datagram of same Call-ID, CSeq, kind",
+            **types,
+        },
+        "worker": {
+            "long_name": "worker that received the message",
+            "units": "1",
+            "definition": "index into thread_ids, ascending",
+            "thread_ids": np.array(tids, np.int64),
+        },
+        "cpu": {
+            "long_name": "CPU at t_sip_in",
+            "units": "1",
+            "definition": "smp_processor_id() when recv returned",
+        },
+        "flags": {
+            "long_name": "what the probe and the parser say about the row",
+            "units": "1",
+            "definition": "bits 0-6 from hardware/probe/trace.h, 7 and up from sipsched.records.messages",
+            "flag_masks": np.array(list(FLAGS.values()), np.uint16),
+            "flag_meanings": " ".join(FLAGS),
+        },
+        "drop_t_arr": {
+            "long_name": "arrival of a datagram that the full socket queue refused",
+            "units": "ns",
+            "definition": "CLOCK_MONOTONIC",
+        },
+        "drop_type": {
+            "long_name": "kind of the refused datagram",
+            "units": "1",
+            "definition": "as message_type",
+            **types,
+        },
+        "drop_reason": {
+            "long_name": "errno the kernel gave",
+            "units": "1",
+            "definition": "12: counted in RcvbufErrors, 105: counted in MemErrors",
+        },
+    }
+    for name, definition in INTERVALS.items():
+        described[name] = {
+            "long_name": definition.split(": ")[-1],
+            "units": "ns",
+            "definition": definition,
+            "_FillValue": np.uint32(MISSING),
+            "saturation": np.uint32(SATURATED),
+        }
+        if name in reasons:
+            described[name]["missing_reason"] = reasons[name]
+    variables = {
+        name: ("drop" if name in drops else "message", values, described[name])
+        for name, values in {**columns, **drops}.items()
+    }
+    return xr.Dataset(variables, attrs=attrs)
+
+
+def write_messages(ds: xr.Dataset, path: Path) -> None:
+    """Write `messages.nc`: netCDF-4, blosc-zstd with bitshuffle, or zlib where that cannot shrink.
+
+    The file appears whole or not at all.
+
+    Parameters
+    ----------
+    ds
+        What `messages_from_record` returns.
+    path
+        The file; its directory is made.
+    """
+    encoding = {}
+    for name, variable in ds.variables.items():
+        encoding[name] = {
+            **(BLOSC if _blosc_can_shrink(variable.to_numpy()) else ZLIB),
+            "chunksizes": (min(CHUNK, max(1, variable.size)),),
+        }
+        if "_FillValue" not in variable.attrs:
+            encoding[name]["_FillValue"] = None
+    with whole(path) as partial:
+        ds.to_netcdf(partial, engine="netcdf4", encoding=encoding)
+
+
+def _blosc_can_shrink(values: npt.NDArray[Any]) -> bool:
+    """Tell whether every chunk is sure to get smaller.
+
+    HDF5's blosc filter fails ("Buffer is uncompressible") where zlib would store the chunk as it
+    is. Seen with 30 drops, and with uniform 32-bit values. Two bits that never change, apart from the
+    two reserved values, are enough for bitshuffle.
+    """
+    if values.size < CHUNK // 16:
+        return False
+    if values.dtype == np.uint32:
+        values = values[values < SATURATED]
+        if not values.size:
+            return True
+    varying = int(np.bitwise_or.reduce(values ^ values[0]))
+    return varying.bit_count() <= 8 * values.itemsize - 2
+
+
+def open_messages(path: Path) -> xr.Dataset:
+    """Read a `messages.nc` with its integers as stored (missing is 0xFFFFFFFF, not NaN).
+
+    Raises
+    ------
+    StableError
+        The file is missing, is not netCDF, or has another format version.
+    """
+    try:
+        ds = xr.load_dataset(path, engine="netcdf4", mask_and_scale=False, decode_times=False)
+    except FileNotFoundError:
+        raise StableError(f"{path}: no such file; make it with snakemake") from None
+    except (OSError, ValueError) as error:
+        raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None
+    check_format(ds.attrs, path, "sipsched messages", MESSAGES_VERSION)
+    return ds
+
+
+def check_format(attrs: Mapping[str, Any], path: Path, name: str, version: int) -> None:
+    """Refuse a file that is of another format or version.
+
+    Raises
+    ------
+    StableError
+        Says what was expected and found.
+    """
+    found = (attrs.get("format"), attrs.get("format_version"))
+    if found != (name, version):
+        raise StableError(
+            f"{path}: expected '{name}' version {version}, found '{found[0]}' version {found[1]}; "
+            "delete it and run snakemake"
+        )
+
+
+def k_rcv(ds: xr.Dataset) -> npt.NDArray[np.float64]:
+    """Compute K_rcv of each message.
+
+    Parameters
+    ----------
+    ds
+        Messages with integers as stored.
+
+    Returns
+    -------
+    ndarray
+        float64, shape (message,), ns; NaN where it is missing. Whole nanoseconds, exact.
+    """
+    if "k_rcv" in ds:
+        return nanoseconds(ds, "k_rcv")
+    total: npt.NDArray[np.float64] = sum(
+        (nanoseconds(ds, part) for part in PARTS), np.zeros(ds.sizes["message"])
+    )
+    return total
+
+
+def nanoseconds(ds: xr.Dataset, name: str) -> npt.NDArray[np.float64]:
+    """Take one interval column as float64 ns, shape (message,), NaN where it is missing."""
+    values = ds[name].to_numpy()
+    return np.where(values == MISSING, np.nan, values.astype(np.float64))

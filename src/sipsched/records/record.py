@@ -1,0 +1,140 @@
+"""The record of a run: a folder under raw/ that appears whole or not at all, and is never changed again."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sipsched.errors import StableError
+from sipsched.files import read_json
+from sipsched.plan.config import Run, crossing_path
+
+SCHEMA_VERSION = 1
+RUN_FILE = "run.json"
+COUNTERS_FILE = "counters.json"
+TRACE_FILE = "trace.bin.zst"
+REASON_FILE = "failure.txt"
+
+
+def is_recorded(raw: Path, run: Run) -> bool:
+    """Tell whether a run has a finished record."""
+    return (raw / run.path / RUN_FILE).is_file()
+
+
+def read_crossings(raw: Path, points: Iterable[Run]) -> dict[Run, tuple[int, int]]:
+    """Read the crossings that were found, of these points.
+
+    Raises
+    ------
+    StableError
+        A record is not one of a crossing.
+    """
+    found = {}
+    for point in points:
+        path = raw / crossing_path(point)
+        if not path.is_file():
+            continue
+        document = read_json(path, SCHEMA_VERSION, "move away what is there and run snakemake")
+        try:
+            found[point] = (int(document["lower_cps"]), int(document["upper_cps"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise StableError(f"{path}: not the record of a crossing: {error!r}") from error
+    return found
+
+
+def failed_attempts(raw: Path, runs: Iterable[Run]) -> list[tuple[str, str]]:
+    """List what was kept of attempts that do not count.
+
+    Returns
+    -------
+    list of (str, str)
+        The run as a person would say it, and the reason; empty text where the disk took none.
+    """
+    found = []
+    for run in runs:
+        place = raw / run.path
+        for folder in sorted(place.parent.glob(f"{place.name}.failed-*")):
+            reason = folder / REASON_FILE
+            found.append((str(run), reason.read_text().strip() if reason.is_file() else ""))
+    return found
+
+
+@dataclass(frozen=True)
+class UnfinishedRecord:
+    """The folder in which a run collects its files before it counts."""
+
+    folder: Path
+    final: Path
+
+    @classmethod
+    def begin(cls, raw: Path, run: Run) -> "UnfinishedRecord":
+        """Make the folder `<run>.partial`.
+
+        What an interrupted run left there is kept as `<run>.failed-<n>`.
+
+        Raises
+        ------
+        StableError
+            The run has a finished record, or the folder cannot be made.
+        """
+        final = raw / run.path
+        if is_recorded(raw, run):
+            raise StableError(f"{final}: already recorded; a finished run is never measured over")
+        record = cls(folder=final.with_name(f"{final.name}.partial"), final=final)
+        if record.folder.exists():
+            record.fail("interrupted: the program that measured this run did not come to its end")
+        try:
+            record.folder.mkdir(parents=True)
+        except OSError as error:
+            raise StableError(f"{record.folder}: {error.strerror}") from error
+        return record
+
+    def write(self, name: str, content: str | bytes) -> None:
+        """Write a file of the record and see it on the disk.
+
+        Raises
+        ------
+        StableError
+            The disk is full or not writable.
+        """
+        path = self.folder / name
+        data = content.encode() if isinstance(content, str) else content
+        try:
+            with path.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StableError(
+                f"{path}: cannot write: {error.strerror}; nothing measured before is lost"
+            ) from error
+
+    def finish(self, document: Mapping[str, Any]) -> None:
+        """Write run.json last and put the folder in its place."""
+        self.write(RUN_FILE, json.dumps(document, indent=1, allow_nan=False) + "\n")
+        # Snakemake makes the final folder before the job; rename(2) replaces an empty one
+        self.folder.rename(self.final)
+
+    def fail(self, reason: str) -> Path | None:
+        """Keep what there is as `<run>.failed-<n>`, with the reason if the disk takes it.
+
+        Returns
+        -------
+        Path or None
+            The folder; None if the run ended before it left anything, and nothing is kept.
+        """
+        if not any(self.folder.iterdir()):
+            self.folder.rmdir()
+            return None
+        taken = {path.name for path in self.final.parent.glob(f"{self.final.name}.failed-*")}
+        numbers = range(1, len(taken) + 2)
+        name = next(name for n in numbers if (name := f"{self.final.name}.failed-{n}") not in taken)
+        # on a full disk the folder's name still says that the run failed
+        with contextlib.suppress(StableError):
+            self.write(REASON_FILE, reason + "\n")
+        failed = self.final.with_name(name)
+        self.folder.rename(failed)
+        return failed

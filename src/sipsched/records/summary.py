@@ -1,0 +1,633 @@
+"""`summary.nc`: what a run comes to, by message type, and many runs side by side."""
+
+import json
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any, Protocol
+
+import netCDF4
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from sipsched.errors import StableError
+from sipsched.files import read_json, whole
+from sipsched.records.messages import (
+    FLAGS,
+    INTERVALS,
+    MESSAGE_TYPES,
+    check_format,
+    k_rcv,
+    nanoseconds,
+    open_messages,
+    read_record,
+)
+from sipsched.records.record import COUNTERS_FILE
+from sipsched.validity import counters
+from sipsched.validity.certificate import WINDOWS_MS, ks_p_value
+from sipsched.versions import SUMMARY_VERSION
+
+ALL = "all"
+TYPES = (ALL, *MESSAGE_TYPES)
+QUANTITIES = ("k_rcv", "k_stack", "k_sockq", "k_copy", "t_sip", "t_sip_off", "k_snd")
+STATISTICS = ("n", "mean", "sd", "p50", "p95", "p99")
+RUN_DIMS = ("sut", "mode", "cores", "threads", "cps", "rep")
+
+# Run-level variables: units ("" for text) and definition.
+RUN_LEVEL = {
+    "pdr": ("1", "RcvbufErrors of the SPS in the run / SIP messages that reached it"),
+    "rcvbuf_errors": ("1", "RcvbufErrors of the SPS in the run"),
+    "in_datagrams": ("1", "InDatagrams of the SPS in the run"),
+    "probe_drops": ("1", "refused datagrams by the probe: seen, and arrived but never received"),
+    "lost_records": ("1", "records that the probe lost"),
+    "offered_cps": ("s-1", "calls per second of the generator's schedule"),
+    "achieved_cps": ("s-1", "calls per second that the generator offered"),
+    "calls_created": ("1", "calls begun"),
+    "calls_completed": ("1", "calls that ended as they should"),
+    "calls_failed": ("1", "calls that did not"),
+    "so_rcvbuf": ("B", "effective SO_RCVBUF of the proxy's socket"),
+    "proxy_cpu_ns": ("ns", "CPU time of all processes of the proxy during the load"),
+    "steal_s": ("s", "time stolen from the CPUs of the SPS during the run, summed"),
+    "ks_distance": ("1", "Kolmogorov-Smirnov distance of inter-arrival times to their law"),
+    "ks_p_value": ("1", "asymptotic p-value of that distance"),
+    "cv": ("1", "coefficient of variation of inter-arrival times; 1 if exponential"),
+    **{
+        f"variance_to_mean_{window}ms": (
+            "1",
+            f"variance over mean of starts in {window} ms; 1 if Poisson",
+        )
+        for window in WINDOWS_MS
+    },
+    "lateness_p50_us": ("us", "median of start minus intended start"),
+    "lateness_p99_us": ("us", "99th percentile of start minus intended start"),
+    "lateness_max_us": ("us", "largest start minus intended start"),
+    "generator_cpu_share": ("1", "CPU time over wall time of the generator's client"),
+    "generator_drops": ("1", "datagrams that the sockets of UAC and UAS refused"),
+    "link_drops": ("1", "packets that the interfaces of all hosts dropped"),
+    "ledger_residual": ("1", "datagrams sent and not accounted for, the larger of both directions"),
+    "requests_again_uac": ("1", "requests that the UAC sent again"),
+    "requests_again_sps": ("1", "requests that reached the SPS again, refused ones included"),
+    "clocksource": ("", "clock source of the SPS"),
+    "grade": ("", "valid, suspect or invalid: the verdict of the run"),
+    "valid": ("1", "1: the run counts; 0: it does not, see reasons"),
+    "reasons": ("", "why the run does not count"),
+    "mode_label": ("", "name of the mode as it was on this kernel"),
+    "scheduler_family": ("", "CFS or EEVDF, and where the kernel keeps the settings"),
+    "mode_settings": (
+        "",
+        "JSON: steps (setting, asked, place, applied, unavailable), in_force (place: value)",
+    ),
+    "k_sockq_alone": (
+        "us",
+        "mean K_sockq of messages that met no other in the SPS: waking the worker and dequeuing, "
+        "without waiting for a worker",
+    ),
+    "k_sockq_alone_n": ("1", "messages that met no other in the SPS"),
+    "probe_mode": ("", "exact, tracepoint, preload or off"),
+    "kernel": ("", "kernel release of the SPS"),
+    "started_at": ("", "UTC, ISO 8601"),
+}
+# Outcomes: what an invalid run must not contribute to any average.
+OUTCOMES = (
+    *("pdr", "drops", "k_sockq_alone", "k_sockq_alone_n"),
+    *(f"{name}_{stat}" for name in QUANTITIES for stat in STATISTICS),
+)
+
+MEASURED, MISSING, INVALID, NOT_PLANNED = "measured", "missing", "invalid", "not planned"
+
+
+class Run(Protocol):
+    """What names a run; `sipsched.plan.config.Run` is one."""
+
+    @property
+    def testbed(self) -> str:
+        """Name of the testbed."""
+
+    @property
+    def sut(self) -> str:
+        """Name of what is measured."""
+
+    @property
+    def mode(self) -> str:
+        """Name of the scheduler settings."""
+
+    @property
+    def cores(self) -> int:
+        """CPUs of the SPS."""
+
+    @property
+    def threads(self) -> int:
+        """Workers of the proxy."""
+
+    @property
+    def cps(self) -> int:
+        """Offered calls per second."""
+
+    @property
+    def rep(self) -> int:
+        """Repetition, from 1."""
+
+
+def summarise_run(messages: Path, record: Path) -> xr.Dataset:
+    """Reduce one run to its numbers.
+
+    Parameters
+    ----------
+    messages
+        The run's `messages.nc`.
+    record
+        The run's directory in raw/, for `run.json` and `counters.json`.
+
+    Returns
+    -------
+    Dataset
+        Dimension `message_type` (str: "all", then the types). `count` (int64): messages received;
+        "all" is every received message, retransmissions and `other` included. `drops` (float64):
+        refused datagrams that the probe saw, NaN without a probe. For each of K_rcv (`k_rcv`),
+        `k_stack`, `k_sockq`, `k_copy`, `t_sip`, `t_sip_off`, `k_snd`: `<name>_n`, the messages that
+        have the value, and `<name>_mean`, `_sd` (n - 1), `_p50`, `_p95`, `_p99` (linear
+        interpolation), float64 µs, NaN without messages. Scalars: see `RUN_LEVEL`; scalar
+        coordinates: the tuple.
+
+        `pdr` = ΔRcvbufErrors / (ΔInDatagrams + ΔRcvbufErrors), Udp counters of the SPS from
+        /proc/net/snmp: the packet drop rate of the papers, where a SIP message that reached the SPS
+        is one that its sockets either took or refused.
+
+    Raises
+    ------
+    StableError
+        A file is missing, damaged or of another version, or the two are not of the same run.
+    """
+    ds = open_messages(messages)
+    document = read_record(record)
+    run = document["run"]
+    for key in ("testbed", *RUN_DIMS):
+        if ds.attrs.get(key) != run[key]:
+            raise StableError(
+                f"{messages}: {key}: expected {run[key]} as in {record}/run.json, "
+                f"found {ds.attrs.get(key)}; delete it and run snakemake"
+            )
+    variables: dict[str, Any] = {
+        "count": ("message_type", _by_type(ds["message_type"])),
+        "drops": ("message_type", _drops(ds)),
+    }
+    variables |= _statistics(ds)
+    level = _run_level(document, _read_counters(record), ds.sizes.get("drop", 0)) | _alone(ds)
+    variables |= {name: ((), value) for name, value in level.items()}
+    result = xr.Dataset(
+        variables,
+        coords={"message_type": list(TYPES)} | {key: run[key] for key in RUN_DIMS},
+        attrs={
+            "title": "summary of one run",
+            "format": "sipsched run summary",
+            "format_version": SUMMARY_VERSION,
+            **{key: ds.attrs[key] for key in ("testbed", "kind", "fidelity", "kernel")},
+            "testbed_description": document["testbed"].get("description", ""),
+            "hosts": json.dumps(document["hosts"], sort_keys=True),
+            "settings": json.dumps(document.get("settings", {}), sort_keys=True),
+            "load": json.dumps(document.get("load", {}), sort_keys=True),
+            "probe_mode_reason": str(document["probe"].get("mode_reason", "")),
+            "columns_missing": json.dumps(
+                {
+                    str(name): variable.attrs["missing_reason"]
+                    for name, variable in ds.data_vars.items()
+                    if "missing_reason" in variable.attrs
+                }
+            ),
+            "source": f"{messages} and {record}",
+        },
+    )
+    return _described(result)
+
+
+def _by_type(types: xr.DataArray) -> npt.NDArray[np.int64]:
+    by_type = np.bincount(types.to_numpy(), minlength=len(MESSAGE_TYPES))
+    counts = [types.size, *(by_type[code] for code in MESSAGE_TYPES.values())]
+    return np.array(counts, np.int64)
+
+
+def _drops(ds: xr.Dataset) -> npt.NDArray[np.float64]:
+    if ds.attrs["probe_mode"] == "off":
+        return np.full(len(TYPES), np.nan)
+    return _by_type(ds["drop_type"]).astype(np.float64)
+
+
+def _alone(ds: xr.Dataset) -> dict[str, float]:
+    """Average K_sockq over the messages that came when every earlier one had left the SPS."""
+    intervals = (k_rcv(ds), nanoseconds(ds, "t_sip"), nanoseconds(ds, "k_snd"))
+    arrived = ds["t_arr"].to_numpy()
+    # ASSUME a message that finds the SPS empty waits for the kernel alone, not for a worker
+    left = arrived + sum(
+        (np.nan_to_num(interval) for interval in intervals), np.zeros(len(arrived))
+    )
+    met_none = np.zeros(len(arrived), bool)
+    # what was on its way before the first message is not known
+    met_none[1:] = arrived[1:] > np.maximum.accumulate(left)[:-1]
+    waits = nanoseconds(ds, "k_sockq") / 1000
+    seen = (ds["flags"].to_numpy() & FLAGS["enqueue_not_seen"]) == 0
+    waits = waits[met_none & seen & ~np.isnan(waits)]
+    mean = float(waits.mean()) if waits.size else np.nan
+    return {"k_sockq_alone": mean, "k_sockq_alone_n": float(waits.size)}
+
+
+def _statistics(ds: xr.Dataset) -> dict[str, tuple[str, npt.NDArray[np.float64]]]:
+    types = ds["message_type"].to_numpy()
+    order = np.argsort(types, kind="stable")
+    bounds = np.searchsorted(types[order], np.arange(len(MESSAGE_TYPES) + 1))
+    unseen = (ds["flags"].to_numpy() & FLAGS["enqueue_not_seen"]) != 0
+    statistics = {}
+    for name in QUANTITIES:
+        values = (k_rcv(ds) if name == "k_rcv" else nanoseconds(ds, name)) / 1000
+        if name in ("k_stack", "k_sockq") and unseen.any():
+            # The trace then has t_stack = t_arr: right for K_rcv, wrong for its parts.
+            values[unseen] = np.nan
+        values = values[order]
+        groups = [values] + [
+            values[bounds[code] : bounds[code + 1]] for code in MESSAGE_TYPES.values()
+        ]
+        table = np.array([_describe(group) for group in groups])
+        for column, statistic in enumerate(STATISTICS):
+            statistics[f"{name}_{statistic}"] = ("message_type", table[:, column])
+    return statistics
+
+
+def _describe(values: npt.NDArray[np.float64]) -> tuple[float, ...]:
+    values = values[~np.isnan(values)]
+    n = len(values)
+    if n == 0:
+        return (0.0, *([np.nan] * 5))
+    sd = float(values.std(ddof=1)) if n > 1 else np.nan
+    return (float(n), float(values.mean()), sd, *np.percentile(values, (50, 95, 99)).tolist())
+
+
+def _read_counters(record: Path) -> dict[str, Any]:
+    path = record / COUNTERS_FILE
+    document = read_json(path, None, "repeat the run")
+    try:
+        return {moment: document["sps"][moment] for moment in ("before", "after")}
+    except KeyError as error:
+        raise StableError(f"{path}: expected sps.before and sps.after, {error} not found") from None
+
+
+def _run_level(
+    document: Mapping[str, Any], snapshots: Mapping[str, Mapping[str, str]], drops: int
+) -> dict[str, Any]:
+    udp, steal = {}, {}
+    # A namespace sees all CPUs of its machine: count those that the SPS is held to.
+    names = {f"cpu{cpu}" for cpu in document["hosts"].get("sps", {}).get("cpus") or ()}
+    for moment, files in snapshots.items():
+        where = f"counters.json: sps {moment} "
+        snmp = counters.parse_snmp(files.get("/proc/net/snmp", ""), where + "/proc/net/snmp")
+        if not {"InDatagrams", "RcvbufErrors"} <= snmp.get("Udp", {}).keys():
+            raise StableError(f"{where}/proc/net/snmp: expected Udp InDatagrams and RcvbufErrors")
+        udp[moment] = snmp["Udp"]
+        stat = counters.parse_stat(files.get("/proc/stat", ""), where + "/proc/stat")
+        steal[moment] = sum(
+            cpu["steal"] for name, cpu in stat.items() if name != "cpu" and name in (names or stat)
+        )
+    delta = counters.difference(udp["before"], udp["after"])
+    reached = delta["InDatagrams"] + delta["RcvbufErrors"]
+    generator = document.get("generator", {})
+    probe = document["probe"]
+    verdict = document.get("verdict", {})
+    certificate = document.get("certificate") or {}
+    dispersion = certificate.get("variance_to_mean", [None] * len(WINDOWS_MS))
+    requests = document.get("requests", {})
+    scheduler = document.get("scheduler", {})
+    ledger = document.get("ledger", {})
+
+    def number(source: Mapping[str, Any], key: str) -> float:
+        value = source.get(key)
+        return np.nan if value is None else float(value)
+
+    return {
+        "pdr": delta["RcvbufErrors"] / reached if reached else np.nan,
+        "rcvbuf_errors": float(delta["RcvbufErrors"]),
+        "in_datagrams": float(delta["InDatagrams"]),
+        "probe_drops": np.nan
+        if probe.get("mode") == "off"
+        else float(drops + probe.get("refused_unseen", 0)),
+        "lost_records": number(probe, "lost"),
+        "offered_cps": float(certificate.get("schedule_cps") or document["run"]["cps"]),
+        "achieved_cps": number(generator, "achieved_cps"),
+        "calls_created": number(generator, "calls_created"),
+        "calls_completed": number(generator, "calls_completed"),
+        "calls_failed": number(generator, "calls_failed"),
+        "so_rcvbuf": number(document.get("settings", {}), "so_rcvbuf_bytes"),
+        "proxy_cpu_ns": number(document.get("proxy", {}), "cpu_ns"),
+        "steal_s": steal["after"] - steal["before"],
+        "ks_distance": number(certificate, "ks_distance"),
+        "ks_p_value": _p_value(certificate),
+        "cv": number(certificate, "cv"),
+        **{
+            f"variance_to_mean_{window}ms": np.nan if ratio is None else float(ratio)
+            for window, ratio in zip(WINDOWS_MS, dispersion, strict=True)
+        },
+        **{
+            f"lateness_{which}_us": number(certificate, f"lateness_{which}_us")
+            for which in ("p50", "p99", "max")
+        },
+        "generator_cpu_share": number(generator, "cpu_share"),
+        "generator_drops": np.nan
+        if not ledger
+        else float(ledger["from_sps"]["refused"] + ledger["from_sps"]["other_errors"]),
+        "link_drops": number(ledger, "link_drops"),
+        "requests_again_uac": _sent_again(requests.get("uac")),
+        "requests_again_sps": _sent_again(requests.get("sps")),
+        "clocksource": str(document["hosts"].get("sps", {}).get("clocksource", "unknown")),
+        "ledger_residual": np.nan
+        if not ledger
+        else float(max(abs(ledger[way]["residual"]) for way in ("to_sps", "from_sps"))),
+        "grade": str(verdict.get("grade", "unknown")),
+        "valid": float(bool(verdict.get("valid", False))),
+        "reasons": "; ".join(verdict.get("reasons", ["run.json holds no verdict"])),
+        "mode_label": str(scheduler.get("label", document["run"]["mode"])),
+        "scheduler_family": str(scheduler.get("family", "unknown")),
+        "mode_settings": json.dumps(_settings(scheduler), sort_keys=True),
+        "probe_mode": str(probe.get("mode", "unknown")),
+        "kernel": str(document["hosts"].get("sps", {}).get("kernel", "unknown")),
+        "started_at": str(document.get("started_at", "")),
+    }
+
+
+def _settings(scheduler: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what the mode came to on this kernel; nothing where the record holds nothing."""
+    if not scheduler:
+        return {}
+    keys = ("setting", "asked", "place", "applied", "unavailable")
+    steps = [{key: step.get(key) for key in keys} for step in scheduler.get("steps", ())]
+    written = {s["place"]: str(s["applied"]) for s in steps if s["unavailable"] is None}
+    found = {path: value for path, value in scheduler.get("found", {}).items() if value is not None}
+    return {"steps": steps, "in_force": found | written}
+
+
+def _p_value(certificate: Mapping[str, Any]) -> float:
+    distance = certificate.get("ks_distance")
+    return np.nan if distance is None else ks_p_value(distance, certificate["arrivals"] - 1)
+
+
+def _sent_again(requests: Mapping[str, Mapping[str, int]] | None) -> float:
+    return np.nan if requests is None else float(sum(sends["again"] for sends in requests.values()))
+
+
+def _described(ds: xr.Dataset) -> xr.Dataset:
+    """Give every variable its units, name and definition."""
+    names = {"mean": "mean", "sd": "standard deviation", "n": "messages that have it"}
+    names |= {f"p{q}": f"{q}th percentile" for q in (50, 95, 99)}
+    for quantity in QUANTITIES:
+        definition = INTERVALS[quantity] if quantity != "k_rcv" else "t_sip_in - t_arr"
+        for statistic in STATISTICS:
+            ds[f"{quantity}_{statistic}"].attrs = {
+                "long_name": f"{quantity}: {names[statistic]}",
+                "units": "1" if statistic == "n" else "us",
+                "definition": definition,
+            }
+    for name, (units, definition) in RUN_LEVEL.items():
+        ds[name].attrs = {"long_name": definition, "definition": definition}
+        if units:
+            ds[name].attrs["units"] = units
+    ds["count"].attrs = {
+        "long_name": "messages received",
+        "units": "1",
+        "definition": "rows of messages.nc; 'all' counts retransmissions and other too",
+    }
+    ds["drops"].attrs = {
+        "long_name": "datagrams refused by the full socket queue",
+        "units": "1",
+        "definition": "drops of messages.nc; a refused datagram that came again is a retransmission",
+    }
+    ds["cps"].attrs = {"long_name": "offered calls per second", "units": "s-1"}
+    return ds
+
+
+def overall_service_time(ds: xr.Dataset) -> xr.DataArray:
+    """Compute the single-core paper's overall service time E[x] from means over all messages of runs.
+
+    E[x] = K_stack + K_sockq^s + K_copy + T_sip + K_snd: all that is not waiting. K_sockq^s, waking the
+    worker and dequeuing, is `k_sockq_alone`.
+
+    Source: Krishnamurthy and Rouskas 2015, section III.
+
+    Parameters
+    ----------
+    ds
+        Summary of a run or of many; where it is that of one message type, of `all`.
+
+    Returns
+    -------
+    DataArray
+        The dimensions of the runs, µs; NaN where a part is missing.
+    """
+    total = _sum_of_means(ds, "k_stack", "k_copy", "t_sip", "k_snd") + ds["k_sockq_alone"]
+    return total.assign_attrs(
+        long_name="overall service time E[x]",
+        units="us",
+        definition="K_stack + K_sockq^s + K_copy + T_sip + K_snd, means over messages",
+    )
+
+
+def cpu_time(ds: xr.Dataset) -> xr.DataArray:
+    """Compute the CPU time of a message that the stamps enclose, from means over all messages of runs.
+
+    K_stack + K_copy + (T_sip - its time off CPU) + K_snd. What waking the worker costs lies in K_sockq
+    and is missing here: a lower bound.
+
+    Parameters
+    ----------
+    ds
+        Summary of a run or of many; where it is that of one message type, of `all`.
+
+    Returns
+    -------
+    DataArray
+        The dimensions of the runs, µs; NaN where a part is missing.
+    """
+    on_and_off = _sum_of_means(ds, "k_stack", "k_copy", "t_sip", "k_snd")
+    total = on_and_off - _sum_of_means(ds, "t_sip_off")
+    return total.assign_attrs(
+        long_name="CPU time of a message, without waking the worker",
+        units="us",
+        definition="K_stack + K_copy + T_sip - T_sip off CPU + K_snd, means over messages",
+    )
+
+
+def _sum_of_means(ds: xr.Dataset, *parts: str) -> xr.DataArray:
+    every = ds.sel(message_type=ALL, drop=True) if "message_type" in ds.dims else ds
+    means = (every[f"{name}_mean"] for name in parts)
+    return reduce(operator.add, means)
+
+
+def write(ds: xr.Dataset, path: Path) -> None:
+    """Write a `summary.nc`, netCDF-4; whole or not at all."""
+    with whole(path) as partial:
+        ds.to_netcdf(partial, engine="netcdf4")
+
+
+def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
+    """Put the summaries of many runs side by side.
+
+    Parameters
+    ----------
+    paths
+        `summary.nc` of the runs that there are.
+    planned
+        The runs that the study asks for, all on one testbed.
+
+    Returns
+    -------
+    Dataset
+        Dimensions (sut, mode, cores, threads, cps, rep), and message_type where it applies; the
+        variables of `summarise_run`. `status` (str) is "measured", "invalid" (diagnostics stand,
+        but pdr and all statistics are NaN so that no average takes them in), "missing" (planned,
+        not there: NaN, empty text) or "not planned". Attributes carry testbed, kind, fidelity,
+        kernels, the hosts of the first run, and per column why it is missing in how many runs.
+
+    Raises
+    ------
+    StableError
+        Nothing is planned, plans for several testbeds, or a summary is damaged, of another
+        version, of another testbed, not planned, or there twice.
+    """
+    testbeds = sorted({run.testbed for run in planned})
+    if len(testbeds) != 1:
+        raise StableError(
+            f"combine: expected runs planned on one testbed, found {testbeds or 'none'}; "
+            "combine each testbed apart"
+        )
+    axes = _axes(planned)
+    index = {dim: {value: i for i, value in enumerate(values)} for dim, values in axes.items()}
+    shape = tuple(len(values) for values in axes.values())
+
+    statistics = [f"{name}_{stat}" for name in QUANTITIES for stat in STATISTICS]
+    arrays: dict[str, npt.NDArray[Any]] = {
+        name: np.full((*shape, len(TYPES)), np.nan) for name in ("count", "drops", *statistics)
+    }
+    for name, (units, _) in RUN_LEVEL.items():
+        arrays[name] = np.full(shape, np.nan) if units else np.full(shape, "", object)
+    status = np.full(shape, NOT_PLANNED, object)
+    for run in planned:
+        status[tuple(index[dim][getattr(run, dim)] for dim in RUN_DIMS)] = MISSING
+
+    found: list[dict[str, Any]] = []
+    for path in paths:
+        values, attrs = _read_summary(path)
+        if attrs["testbed"] != testbeds[0]:
+            raise StableError(
+                f"{path}: testbed: expected {testbeds[0]}, found {attrs['testbed']}; "
+                "combine each testbed apart"
+            )
+        key = {dim: values[dim] for dim in RUN_DIMS}
+        try:
+            place = tuple(index[dim][key[dim]] for dim in RUN_DIMS)
+        except KeyError:
+            place = None
+        if place is None or status[place] != MISSING:
+            problem = "not planned" if place is None or status[place] == NOT_PLANNED else "twice"
+            raise StableError(f"{path}: expected a planned run, once; found {key}, {problem}")
+        valid = values["valid"] == 1
+        status[place] = MEASURED if valid else INVALID
+        for name, array in arrays.items():
+            if valid or name not in OUTCOMES:
+                array[place] = values[name]
+        found.append(attrs)
+
+    dims = tuple(RUN_DIMS)
+    result = xr.Dataset(
+        {
+            name: ((*dims, "message_type") if array.ndim > len(dims) else dims, array)
+            for name, array in arrays.items()
+        }
+        | {"status": (dims, status)},
+        coords={**axes, "message_type": list(TYPES)},
+        attrs=_combined_attrs(testbeds[0], found),
+    )
+    result = _described(result)
+    result["status"].attrs = {
+        "long_name": "what became of the run",
+        "definition": f"{MEASURED}, {INVALID}, {MISSING} or {NOT_PLANNED}",
+    }
+    return result
+
+
+def _axes(planned: Sequence[Run]) -> dict[str, list[Any]]:
+    axes: dict[str, list[Any]] = {}
+    for dim in RUN_DIMS:
+        values = dict.fromkeys(getattr(run, dim) for run in planned)
+        # Names stay in the order of the configuration: it puts the reference first.
+        axes[dim] = list(values) if dim in ("sut", "mode") else sorted(values)
+    return axes
+
+
+def _read_summary(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read one run's summary by netCDF4 itself: of thousands of files, xarray takes 10 ms each."""
+    try:
+        with netCDF4.Dataset(path) as file:
+            file.set_auto_mask(False)
+            attrs = {name: file.getncattr(name) for name in file.ncattrs()}
+            values = {name: variable[...] for name, variable in file.variables.items()}
+    except FileNotFoundError:
+        raise StableError(f"{path}: no such file; make it with snakemake") from None
+    except OSError as error:
+        raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None
+    check_format(attrs, path, "sipsched run summary", SUMMARY_VERSION)
+    return {
+        name: value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
+        for name, value in values.items()
+    }, attrs
+
+
+def _combined_attrs(testbed: str, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def distinct(key: str) -> list[str]:
+        return list(dict.fromkeys(str(attrs[key]) for attrs in found))
+
+    first: Mapping[str, Any] = found[0] if found else {}
+    return {
+        "title": "summaries of the runs of one study on one testbed",
+        "format": "sipsched summary",
+        "format_version": SUMMARY_VERSION,
+        "testbed": testbed,
+        "kind": "; ".join(distinct("kind")) or "unknown",
+        "fidelity": "; ".join(distinct("fidelity")) or "unknown: no run was measured",
+        "kernels": ", ".join(distinct("kernel")) or "unknown",
+        "testbed_description": "; ".join(distinct("testbed_description")),
+        "probe_mode_reasons": json.dumps([text for text in distinct("probe_mode_reason") if text]),
+        "hosts": first.get("hosts", "{}"),
+        "settings": first.get("settings", "{}"),
+        "load": first.get("load", "{}"),
+        "columns_missing": json.dumps(_tally(json.loads(a["columns_missing"]) for a in found)),
+    }
+
+
+def _tally(missing: Iterable[Mapping[str, str]]) -> list[dict[str, Any]]:
+    """Count the runs in which a column is missing for a reason."""
+    tally: dict[tuple[str, str], int] = {}
+    for columns in missing:
+        for column, reason in columns.items():
+            tally[column, reason] = tally.get((column, reason), 0) + 1
+    return [
+        {"column": column, "reason": reason, "runs": runs}
+        for (column, reason), runs in tally.items()
+    ]
+
+
+def open_summary(path: Path) -> xr.Dataset:
+    """Read a combined `summary.nc`.
+
+    Raises
+    ------
+    StableError
+        The file is missing, is not netCDF, or has another format version.
+    """
+    try:
+        ds = xr.load_dataset(path, engine="netcdf4")
+    except FileNotFoundError:
+        raise StableError(
+            f"{path}: no such file; make reports makes those of the recorded campaign, snakemake measures "
+            "what is missing, with --configfile a study of config/studies"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None
+    check_format(ds.attrs, path, "sipsched summary", SUMMARY_VERSION)
+    return ds

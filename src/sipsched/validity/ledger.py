@@ -1,0 +1,123 @@
+"""The drop ledger: every message that was sent is received, counted as dropped, or missing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sipsched.validity import counters
+
+SNMP = "/proc/net/snmp"
+DEV = "/proc/net/dev"
+Snapshots = Mapping[str, Mapping[str, Mapping[str, str]]]
+"""Role, then `before` or `after`, then path: the verbatim text of `counters.json`."""
+
+
+@dataclass(frozen=True)
+class Balance:
+    """One direction of the signal's way, in datagrams.
+
+    Attributes
+    ----------
+    sent
+        OutDatagrams of the senders.
+    received
+        InDatagrams of the receivers.
+    refused
+        RcvbufErrors of the receivers: the socket's queue was full.
+    other_errors
+        InErrors that are not RcvbufErrors: checksum, memory.
+    no_port
+        NoPorts of the receivers: nobody listened.
+    residual
+        What is left: sent, and neither received nor counted as dropped at its destination. Dropped
+        on the way, by a link, a queueing discipline or a packet filter, or sent by somebody else.
+    """
+
+    sent: int
+    received: int
+    refused: int
+    other_errors: int
+    no_port: int
+
+    @property
+    def residual(self) -> int:
+        """Datagrams that nobody accounts for; 0 when the ledger balances."""
+        return self.sent - self.received - self.refused - self.other_errors - self.no_port
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Both directions, and what the interfaces of all hosts say they dropped.
+
+    Attributes
+    ----------
+    link_drops
+        The `drop` columns of all interfaces, and SndbufErrors: what a sender's own queueing discipline
+        refused is not in its OutDatagrams.
+    """
+
+    to_sps: Balance
+    from_sps: Balance
+    link_drops: int
+
+    @property
+    def residual(self) -> int:
+        """Largest number of datagrams that a direction cannot account for."""
+        return max(abs(self.to_sps.residual), abs(self.from_sps.residual))
+
+
+def balance(snapshots: Snapshots) -> Ledger:
+    """Balance the counters of a run.
+
+    Parameters
+    ----------
+    snapshots
+        Counters of uac, sps and uas before and after the load, when no message was on its way.
+
+    Raises
+    ------
+    StableError
+        A counter file is missing or cut off.
+    """
+    # ASSUME nothing but SIP uses UDP on the three hosts while a run lasts
+    udp = {role: _delta(snapshots, role) for role in ("uac", "sps", "uas")}
+    agents = [udp["uac"], udp["uas"]]
+    return Ledger(
+        to_sps=_balance(agents, [udp["sps"]]),
+        from_sps=_balance([udp["sps"]], agents),
+        link_drops=sum(_link_drops(snapshots, role) + udp[role]["SndbufErrors"] for role in udp),
+    )
+
+
+def _balance(senders: list[dict[str, int]], receivers: list[dict[str, int]]) -> Balance:
+    def total(name: str) -> int:
+        return sum(one[name] for one in receivers)
+
+    return Balance(
+        sent=sum(one["OutDatagrams"] for one in senders),
+        received=total("InDatagrams"),
+        refused=total("RcvbufErrors"),
+        other_errors=total("InErrors") - total("RcvbufErrors"),
+        no_port=total("NoPorts"),
+    )
+
+
+def _delta(snapshots: Snapshots, role: str) -> dict[str, int]:
+    before, after = (
+        counters.parse_snmp(snapshots[role][phase][SNMP], f"{role}, {phase}: {SNMP}")["Udp"]
+        for phase in ("before", "after")
+    )
+    return counters.difference(before, after)
+
+
+def _link_drops(snapshots: Snapshots, role: str) -> int:
+    before, after = (_dropped(snapshots[role][phase][DEV]) for phase in ("before", "after"))
+    return after - before
+
+
+def _dropped(text: str) -> int:
+    """Sum of the receive and transmit `drop` columns of all interfaces."""
+    total = 0
+    for line in text.splitlines()[2:]:
+        fields = line.partition(":")[2].split()
+        total += int(fields[3]) + int(fields[11])
+    return total

@@ -1,0 +1,95 @@
+"""Whether a run counts: a table of rules, each with its number, its limits and its reason in words."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sipsched.plan.config import Limits
+
+VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One rule applied to one run.
+
+    Attributes
+    ----------
+    rule
+        Name of the rule, as in the configuration.
+    value
+        What was found; None if it could not be known.
+    grade
+        `valid`, `suspect` or `invalid`.
+    words
+        What a reader is told.
+    """
+
+    rule: str
+    value: float | None
+    grade: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """All findings of a run, and the worst of their grades."""
+
+    grade: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Words of every finding that is not valid, the worst first."""
+        ordered = sorted(self.findings, key=lambda finding: finding.grade != INVALID)
+        return [finding.words for finding in ordered if finding.grade != VALID]
+
+
+RULES: Mapping[str, str] = {
+    "rate_error": "the achieved rate is {value:.2%} off the schedule's",
+    "ks_excess": "inter-arrival times are {value:.3f} further from their law than chance explains",
+    "cv_error": "the coefficient of variation of inter-arrival times is {value:.2f} off its law's",
+    "lateness_p99_us": "one call in a hundred started more than {value:.0f} µs late",
+    "generator_cpu_share": "the generator used {value:.0%} of a CPU",
+    "generator_drops": "sockets of UAC and UAS refused {value:.0f} datagrams",
+    "calls_not_started": "the generator did not start {value:.0f} of its calls",
+    "link_drops": "interfaces dropped {value:.0f} packets",
+    "ledger_residual": "{value:.0f} datagrams were sent and are not accounted for",
+    "retransmission_disagreement": "UAC and SPS tell first sends and retransmissions apart "
+    "differently for {value:.0f} requests",
+    "probe_lost": "the probe lost {value:.0f} records",
+    "settings_unlike_asked": "{value:.0f} scheduler settings do not read back as they were written",
+    "steal_share": "{value:.1%} of the SPS's CPU time was stolen by the hypervisor",
+    "allocation_failures": "the proxy's log tells of {value:.0f} failed allocations",
+}
+"""Every rule: its name, and its words when it is broken."""
+
+
+def judge(numbers: Mapping[str, float | None], limits: Mapping[str, Limits]) -> Verdict:
+    """Apply the rules.
+
+    Parameters
+    ----------
+    numbers
+        A number for each rule; None where it could not be measured, which breaks no rule.
+    limits
+        Limits for each rule, from the configuration.
+
+    Raises
+    ------
+    KeyError
+        A rule has no number: a mistake in the program, not in a run.
+    """
+    findings = [_apply(rule, numbers[rule], limits[rule]) for rule in RULES]
+    return Verdict(_worst(finding.grade for finding in findings), tuple(findings))
+
+
+def _apply(rule: str, value: float | None, limits: Limits) -> Finding:
+    if value is None:
+        return Finding(rule, None, VALID, f"{rule}: not known")
+    grade = INVALID if value > limits.invalid else SUSPECT if value > limits.suspect else VALID
+    return Finding(rule, value, grade, RULES[rule].format(value=value))
+
+
+def _worst(grades: Iterable[str]) -> str:
+    found = set(grades)
+    return next((grade for grade in (INVALID, SUSPECT) if grade in found), VALID)

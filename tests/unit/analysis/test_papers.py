@@ -1,0 +1,287 @@
+"""The published numbers: all there, read strictly, and each checked against the others."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sipsched.analysis import papers
+from sipsched.errors import StableError
+
+# Loads × metrics: five numbers of threads (six cores: four), two loads each. Table I of the
+# multi-core paper lacks a row, and the single-core paper does not count call set-up apart.
+CELLS = {
+    ("multicore", "I"): 10 * 7,
+    ("multicore", "II"): 10 * 8,
+    ("multicore", "IV"): 10 * 8,
+    ("multicore", "V"): 10 * 8,
+    ("multicore", "VII"): 8 * 8,
+    ("multicore", "VIII"): 8 * 8,
+    ("singlecore", "I"): 10 * 6,
+    ("singlecore", "II"): 10 * 6,
+}
+ROWS_COMPARED = {
+    ("multicore", "III"): 5,
+    ("multicore", "VI"): 5,
+    ("multicore", "IX"): 4,
+    ("singlecore", "III"): 5,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the published numbers to spoil."""
+    return Path(shutil.copytree(papers.FOLDER, tmp_path / "published"))
+
+
+def spoil(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert text.count(old) == 1, old
+    path.write_text(text.replace(old, new))
+
+
+def test_every_cell_of_the_tables_is_there():
+    points = papers.load_points()
+    assert points.groupby(["study", "table"]).size().to_dict() == CELLS
+    compared = papers.load_comparison()
+    assert compared.groupby(["study", "table"]).size().to_dict() == ROWS_COMPARED
+
+
+def test_a_table_is_of_one_mode_and_one_number_of_cores():
+    by_table = papers.load_points().groupby(["study", "table"])
+    assert (by_table[["mode", "cores"]].nunique() == 1).all(axis=None)
+    columns = papers.wide(papers.load_points())
+    assert (columns.groupby(["study", "table", "threads"]).size() == 2).all()
+
+
+def test_arrival_rate_is_six_messages_a_call():
+    columns = papers.wide(papers.load_points())
+    assert (columns["arrival_rate_pps"] == 6 * columns["cps"]).all()
+
+
+def test_values_keep_their_printed_digits():
+    points = papers.load_points()
+    at = points.query("study == 'multicore' and table == 'I' and threads == 2 and cps == 3200")
+    (pdr,) = at[at["metric"] == "pdr"].to_dict("records")
+    assert (pdr["value"], pdr["printed"]) == (0.013, "0.0130")
+    compared = papers.load_comparison().iloc[0]
+    assert (compared["pdr_enhanced"], compared["pdr_enhanced_printed"]) == (0.006, "0.0060")
+
+
+def test_columns_side_by_side_keep_holes():
+    columns = papers.wide(papers.load_points())
+    without = columns[columns["rcv_errors"].isna()]
+    assert set(zip(without["study"], without["table"], strict=True)) == {("multicore", "I")}
+    assert columns["call_setup_drops"].isna().sum() == 20  # the single-core paper's
+
+
+def test_crossings_as_printed():
+    found = papers.crossings(papers.load_points())
+    assert len(found) == 38
+    at = found.set_index(["study", "cores", "threads", "mode"])
+    row = at.loc[("multicore", 2, 4, "enhanced")]
+    assert (row["last_cps"], row["first_cps"]) == (4400, 4600)
+    assert (row["last_pdr"], row["first_k_rcv_us"]) == (0.0086, 591.99)
+    # printed as 0.0100: not above the limit
+    row = at.loc[("multicore", 2, 16, "baseline")]
+    assert row["last_cps"] == 2600
+    assert row.isna()["first_cps"]
+
+
+def test_crossings_of_another_limit():
+    found = papers.crossings(papers.load_points(), pdr_limit=0.005)
+    at = found.set_index(["study", "cores", "threads", "mode"])
+    assert at.loc[("singlecore", 1, 8, "enhanced"), "last_cps"] == 1600
+    assert at["last_cps"].notna().sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("points.csv", "metric,value", "metric,number", "line 1: expected the columns study, "),
+        ("points.csv", "3000,t_sip_us,58.05", "3000,t_sip_us,", "line 3: value: .* found nothing"),
+        ("points.csv", "3000,t_sip_us,58.05", "3000,t_sip_us,nan", "line 3: value: .* 'nan'"),
+        ("points.csv", "3000,t_sip_us,58.05", "3000,t_sip_ms,58.05", "line 3: metric: expected"),
+        ("points.csv", ",3000,t_sip_us,58.05", ",3000", "line 3: expected 8 values, found 6"),
+        ("points.csv", "3000,t_sip_us,58.05", "3000,arrival_rate_pps,1", "line 3: .* in line 2"),
+        ("comparison.csv", "multicore,III,2,2,", "multicore,X,2,2,", "line 2: table: .* 'X'"),
+        ("comparison.csv", "III,2,4,3800", "III,2,2,3200", "line 3: .* in line 2"),
+        ("capacity.csv", "V,1,2,4", "V,1,2,0", "line 2: threads: expected a whole number"),
+        ("ranges.csv", "III,pdr_lower_pct,4", "III,pdr,4", "line 2: metric: expected one of"),
+    ],
+)
+def test_a_damaged_file_names_file_and_line(folder, name, old, new, message):
+    spoil(folder / name, old, new)
+    load = getattr(papers, f"load_{name.removesuffix('.csv')}")
+    with pytest.raises(StableError, match=f"{name}: {message}"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "no such file"),
+        (b"", "found none"),
+        (b"\xff\xfe", "not a CSV file in UTF-8"),
+        (b'"study', "not a CSV file"),
+    ],
+)
+def test_a_file_that_is_none_is_refused(folder, content, message):
+    path = folder / "points.csv"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(StableError, match=f"points.csv: .*{message}"):
+        papers.load_points(folder)
+
+
+@pytest.mark.parametrize("row", ["rcv_errors,3119", "pdr,0.0086"])
+def test_a_hole_in_a_table_is_refused(folder, row):
+    spoil(folder / "points.csv", f"multicore,II,2,4,enhanced,4400,{row}\n", "")
+    metric = row.partition(",")[0]
+    with pytest.raises(StableError, match=f"Table II, .* 4400 cps: expected {metric}, found no"):
+        papers.load_points(folder)
+
+
+def test_a_file_without_rows_is_refused(folder):
+    path = folder / "points.csv"
+    path.write_text(path.read_text().splitlines()[0] + "\n")
+    with pytest.raises(StableError, match="no row"):
+        papers.load_points(folder)
+
+
+def audit(folder=papers.FOLDER):
+    return papers.audit(
+        papers.load_points(folder),
+        papers.load_comparison(folder),
+        papers.load_capacity(folder),
+        papers.load_ranges(folder),
+    )
+
+
+def disagreements(checks, cut_off=False):
+    """Name the cells that disagree, those apart whose last digit is only cut off."""
+    among = checks[~checks["agrees"]]
+    among = among[among["remark"].str.contains(papers.CUT_OFF) == cut_off]
+    return list(zip(among["study"], among["table"], among["cell"], strict=True))
+
+
+def test_audit_of_the_papers():
+    checks = audit()
+    assert list(checks.columns) == [field.name for field in dataclasses.fields(papers.Check)]
+    assert len(checks) > 600
+    assert disagreements(checks) == [
+        ("multicore", "I", "4 threads, 3600 cps, Call-setup drops"),
+        ("multicore", "II", "2 threads, 4000 cps, Total messages"),
+        ("multicore", "II", "2 threads, 4000 cps, Call-setup messages"),
+        ("multicore", "I", "16 threads, 2600 cps, PDR"),
+        ("multicore", "II", "16 threads, 2600 cps, K_rcv"),
+        ("singlecore", "II", "4 threads, 2000 cps, PDR"),
+        ("singlecore", "II", "6 threads, 1800 cps, PDR"),
+        ("singlecore", "II", "6 threads, 1800 cps, K_rcv"),
+        ("multicore", "II", "16 threads, last load"),
+        ("multicore", "III", "16 threads, 2600 cps, K_rcv, enhanced"),
+        ("singlecore", "III", "4 threads, 2200 cps, PDR, %Lower"),
+        ("singlecore", "III", "8 threads, 1800 cps, K_rcv, %Lower"),
+        ("multicore", "section IV", "PDR in Table VI, high end"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "found"),
+    [
+        (
+            "points.csv",
+            "V,4,6,enhanced,5400,rcv_errors,2365",
+            "V,4,6,enhanced,5400,rcv_errors,2395",
+            ("multicore", "V", "6 threads, 5400 cps, PDR"),
+        ),
+        (
+            "points.csv",
+            "VII,6,8,baseline,6200,arrival_rate_pps,37200",
+            "VII,6,8,baseline,6200,arrival_rate_pps,37201",
+            ("multicore", "VII", "8 threads, 6200 cps, Arrival rate"),
+        ),
+        (
+            "points.csv",
+            "multicore,V,4,2,enhanced,4200,k_rcv_us,386.12",
+            "multicore,V,4,2,enhanced,4200,k_rcv_us,386.21",
+            ("multicore", "VI", "2 threads, 4200 cps, K_rcv, enhanced"),
+        ),
+        (
+            "comparison.csv",
+            "0.0137,0.0081,40.87",
+            "0.0137,0.0081,40.89",
+            ("singlecore", "III", "16 threads, 1400 cps, PDR, %Lower"),
+        ),
+        (
+            "capacity.csv",
+            "2,6,6,1000,6000",
+            "2,6,6,1000,6600",
+            ("multicore", "section V", "C(2,6)"),
+        ),
+        (
+            "capacity.csv",
+            "1,4,6,1000,6000",
+            "1,4,5,1000,5000",
+            ("multicore", "section V", "T(1,4)"),
+        ),
+        (
+            "ranges.csv",
+            "IX,k_rcv_lower_pct,12,45",
+            "IX,k_rcv_lower_pct,13,45",
+            ("multicore", "section IV", "K_rcv in Table IX, low end"),
+        ),
+    ],
+)
+def test_audit_finds_a_planted_error(folder, name, old, new, found):
+    spoil(folder / name, old, new)
+    assert found in disagreements(audit(folder))
+    assert found not in disagreements(audit())
+
+
+def test_a_difference_is_judged_by_the_printed_digits():
+    checks = audit()
+    pdr = checks[checks["rule"] == "PDR = RCV errors / total messages"]
+    # 0.00935 is printed with five decimals, and 3406 / 364293 = 0.0093496
+    (row,) = pdr[pdr["printed"] == "0.00935"].to_dict("records")
+    assert row["agrees"]
+    assert row["difference"] == pytest.approx(0.00935 - 3406 / 364293)
+    # 4%: of 1 - 0.0096 / 0.0100 exactly
+    (row,) = checks[(checks["printed"] == "4") & checks["cell"].str.contains("%Lower")].to_dict(
+        "records"
+    )
+    assert (row["recomputed"], row["difference"], row["agrees"]) == (4.0, 0.0, True)
+
+
+def test_digits_cut_off_are_told_apart():
+    checks = audit()
+    cut = disagreements(checks, cut_off=True)
+    assert len(cut) == (~checks["agrees"]).sum() - len(disagreements(checks))
+    # 3798 / 385030 = 0.009864, printed 0.0098
+    assert ("multicore", "II", "8 threads, 3200 cps, PDR") in cut
+
+
+def test_the_row_that_the_scan_does_not_show_is_bounded():
+    bounds = papers.errors_not_shown(papers.load_points())
+    assert len(bounds) == 10
+    assert set(bounds["table"]) == {"I"}
+    first = bounds.iloc[0]
+    assert (first["at_least"] / 390029, first["at_most"] / 390029) == (
+        pytest.approx(0.00835, abs=3e-6),
+        pytest.approx(0.00850, abs=3e-6),
+    )
+
+
+def test_predictions_beside_the_tables():
+    table = papers.predictions(papers.load_points(), papers.load_capacity())
+    assert table["best_threads"].tolist() == [4, 6, 6]
+    assert table["best_cps"].tolist() == [4400, 5400, 6600]
+    assert table["difference_cps"].tolist() == [-400, 600, -600]
+    assert table["difference_pct"].iloc[1] == pytest.approx(100 * 600 / 5400)
+
+
+def test_predictions_beside_a_limit_that_nothing_keeps():
+    table = papers.predictions(papers.load_points(), papers.load_capacity(), 0.001)
+    assert table["best_cps"].isna().all()

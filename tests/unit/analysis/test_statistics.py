@@ -1,0 +1,307 @@
+"""Against known truth (coverage over 2,000 draws), scipy and statsmodels."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.optimize import isotonic_regression
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.weightstats import DescrStatsW
+
+from sipsched.analysis import statistics
+from sipsched.analysis.statistics import Interval
+from sipsched.errors import StableError
+
+DRAWS = 2000
+LOADS = np.arange(1000, 2600, 200.0)
+KNEE = 0.0002 + 0.05 / (1 + np.exp(-(LOADS - 2200) / 150))
+AROUND = np.arange(3, 7)
+KNEE_CPS = 1800 + 200 * (0.01 - KNEE[4]) / (KNEE[5] - KNEE[4])
+
+
+def covers(intervals, truth):
+    """Share of the intervals that hold the truth."""
+    return np.mean([each.low <= truth <= each.high for each in intervals])
+
+
+def lognormal(rng, mean, cv, shape):
+    """Draw positive values with this mean and coefficient of variation."""
+    sigma = np.sqrt(np.log(1 + cv**2))
+    return mean * rng.lognormal(-(sigma**2) / 2, sigma, shape)
+
+
+def test_an_interval_says_its_number_ends_and_n():
+    assert str(Interval(131.2, 108.4, 156.6, 5)) == "131 (108 to 157), n = 5"
+    assert Interval(131.2, 108.4, 156.6, 5).text("µs") == "131 µs (108 to 157), n = 5"
+    assert str(Interval.without(131.0, 1)) == "131, n = 1: too few for an interval"
+    assert str(statistics.mean_interval([])) == "not measured, n = 0"
+    assert str(statistics.mean_interval([131.0, np.nan])) == "131, n = 1: too few for an interval"
+    assert not Interval.without(131.0, 1).known
+
+
+def test_mean_intervals_are_students_and_leave_missing_runs_out():
+    values = np.array([[1.0, 2.0, 3.0, np.nan], [5.0, *[np.nan] * 3], [np.nan] * 4])
+    mean, half, n = statistics.mean_intervals(values)
+    assert n.tolist() == [3, 1, 0]
+    assert mean[:2].tolist() == [2.0, 5.0]
+    # t(0.975, 2) = 4.3027
+    assert half[0] == pytest.approx(4.3027 / np.sqrt(3), rel=1e-4)
+    assert np.isnan(half[1:]).all()
+    assert np.isnan(mean[2])
+
+
+@pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
+@pytest.mark.parametrize("n", [2, 5, 30])
+def test_mean_interval_is_that_of_scipy_and_statsmodels(n, level):
+    values = np.random.default_rng(n).normal(100, 10, n)
+    found = statistics.mean_interval(values, level)
+    t = stats.t.interval(level, n - 1, values.mean(), stats.sem(values))
+    assert (found.low, found.high) == pytest.approx(t)
+    assert (found.low, found.high) == pytest.approx(
+        DescrStatsW(values).tconfint_mean(alpha=1 - level)
+    )
+    assert (found.estimate, found.n, found.level) == (pytest.approx(values.mean()), n, level)
+
+
+@pytest.mark.parametrize("n", [2, 5, 30])
+def test_mean_interval_covers_the_truth(n):
+    values = np.random.default_rng(n).normal(100, 10, (DRAWS, n))
+    mean, half, _ = statistics.mean_intervals(values)
+    assert 0.93 <= np.mean(np.abs(mean - 100) <= half) <= 0.97
+
+
+def test_an_interval_ends_at_what_no_value_can_be_below():
+    values = [0.0, 0.0, 0.3]
+    free, cut = statistics.mean_interval(values), statistics.mean_interval(values, least=0)
+    assert free.low < 0 == cut.low
+    assert (free.estimate, free.high) == (cut.estimate, cut.high)
+
+
+def test_paired_difference_is_scipys_and_drops_incomplete_pairs():
+    rng = np.random.default_rng(3)
+    seeds = rng.normal(300, 80, 7)
+    reference, other = seeds + rng.normal(0, 5, 7), seeds - 20 + rng.normal(0, 5, 7)
+    reference[1] = other[4] = np.nan
+    both = [0, 2, 3, 5, 6]
+    found = statistics.paired_difference(reference, other)
+    test = stats.ttest_rel(other[both], reference[both])
+    assert found.n == 5
+    assert (found.low, found.high) == pytest.approx(tuple(test.confidence_interval()))
+    assert statistics.compare(reference, other).p_value == pytest.approx(test.pvalue)
+    unpaired = statistics.mean_interval(reference)
+    assert found.high - found.low < (unpaired.high - unpaired.low) / 3
+    with pytest.raises(StableError, match="expected pairs of runs, found 2 and 3"):
+        statistics.paired_difference([1, 2], [1, 2, 3])
+
+
+def test_paired_difference_covers_the_truth():
+    rng = np.random.default_rng(4)
+    seeds = rng.normal(300, 80, (DRAWS, 5))
+    reference, other = (seeds + shift + rng.normal(0, 5, seeds.shape) for shift in (0, -20))
+    intervals = map(statistics.paired_difference, reference, other)
+    assert 0.93 <= covers(intervals, -20) <= 0.97
+
+
+def test_ratio_is_that_of_the_means_and_its_ends_are_where_the_paired_t_test_turns():
+    reference, other = np.array([1.0, 2, 3, 4, 5]), np.array([0.8, 1.5, 2.4, 3, 4.1])
+    found = statistics.ratio_interval(reference, other)
+    assert found.estimate == pytest.approx(other.mean() / reference.mean())
+    assert found.method == "Fieller"
+    for end in (found.low, found.high):
+        assert stats.ttest_rel(other, end * reference).pvalue == pytest.approx(0.05)
+    lower = statistics.percent_lower(found)
+    assert lower.estimate == pytest.approx(100 * (1 - found.estimate))
+    assert (lower.low, lower.high) == pytest.approx((100 - 100 * found.high, 100 - 100 * found.low))
+    alone = statistics.percent_lower(statistics.ratio_interval([4.0], [3.0]))
+    assert str(alone) == "25, n = 1: too few for an interval"
+
+
+def test_ratio_covers_the_truth():
+    rng = np.random.default_rng(5)
+    seeds = lognormal(rng, 300, 0.3, (DRAWS, 5))
+    reference = seeds * rng.lognormal(0, 0.1, seeds.shape)
+    other = 0.7 * seeds * rng.lognormal(0, 0.1, seeds.shape)
+    intervals = list(map(statistics.ratio_interval, reference, other))
+    assert 0.93 <= covers(intervals, 0.7) <= 0.97
+    assert 0.93 <= covers(map(statistics.percent_lower, intervals), 30) <= 0.97
+
+
+def test_ratio_with_zeros():
+    reference, other = np.arange(9.0), np.arange(9.0) / 2
+    other[2] = 0
+    found = statistics.ratio_interval(reference, other)
+    assert found.estimate == pytest.approx(other.sum() / reference.sum())
+    assert 0 <= found.low < found.estimate < found.high
+    none = statistics.percent_lower(statistics.ratio_interval(np.zeros(9), other))
+    assert str(none) == "undefined: the reference is 0 in every run, n = 9"
+    assert str(statistics.ratio_interval([np.nan], [1])) == "not measured, n = 0"
+    assert statistics.ratio_interval(reference, np.zeros(9)).estimate == 0
+    with pytest.raises(StableError, match="found a negative one"):
+        statistics.ratio_interval([1, -1], [1, 1])
+
+
+def test_ratio_is_unbounded_where_the_reference_may_be_zero():
+    reference = np.array([1.0, *np.zeros(9)])
+    found = statistics.ratio_interval(reference, np.ones(10))
+    assert str(found) == "10, n = 10: no bounds, since the reference is not told from 0"
+
+
+@pytest.mark.parametrize("n", [5, 12])
+def test_ratio_of_drop_rates_covers_the_truth(n):
+    rng = np.random.default_rng(6)
+    reference = lognormal(rng, 0.013, 0.3, (DRAWS, n))
+    other = 0.6 * reference * lognormal(rng, 1, 0.2, reference.shape)
+    assert 0.93 <= covers(map(statistics.ratio_interval, reference, other), 0.6) <= 0.97
+
+
+@pytest.mark.parametrize("n", [statistics.MIN_BOOTSTRAP_RUNS, 20])
+def test_bootstrap_covers_the_truth(n):
+    values = np.random.default_rng(10 + n).normal(100, 10, (DRAWS, n))
+    intervals = [
+        statistics.bootstrap_interval(runs, resamples=999, seed=draw)
+        for draw, runs in enumerate(values)
+    ]
+    assert 0.93 <= covers(intervals, 100) <= 0.97
+
+
+def test_bootstrap_agrees_with_t_and_takes_other_statistics():
+    values = np.random.default_rng(8).normal(100, 10, 40)
+    t, boot = statistics.mean_interval(values), statistics.bootstrap_interval(values)
+    assert (boot.low, boot.high) == pytest.approx((t.low, t.high), abs=0.3)
+    assert boot == statistics.bootstrap_interval([*values, np.nan])
+    median = statistics.bootstrap_interval(values, np.median)
+    assert median.low < median.estimate == np.median(values) < median.high
+    assert (
+        statistics.bootstrap_interval(values[:7]).why
+        == "too few for a bootstrap interval, which needs 8"
+    )
+    assert str(statistics.bootstrap_interval([])) == "not measured, n = 0"
+
+
+def test_equal_runs_are_not_different():
+    found = statistics.compare([1, 2, 3.0], [1, 2, 3.0])
+    assert (found.p_value, found.difference.estimate, found.ratio.estimate) == (1, 0, 1)
+    assert np.isnan(statistics.compare([1.0], [2.0]).p_value)
+
+
+def test_holm_is_that_of_statsmodels_and_leaves_untested_cells_out():
+    p_values = np.random.default_rng(9).uniform(0, 0.2, 12)
+    adjusted = multipletests(p_values, method="holm")[1]
+    assert statistics.holm(p_values) == pytest.approx(adjusted)
+    with_gap = np.insert(p_values, 5, np.nan)
+    assert np.isnan(statistics.holm(with_gap)[5])
+    assert np.delete(statistics.holm(with_gap), 5) == pytest.approx(adjusted)
+    assert statistics.holm([]).size == 0
+
+
+def test_simultaneous_intervals_hold_together():
+    cells = 15
+    values = np.random.default_rng(11).normal(0, 1, (DRAWS, cells, 6))
+    mean, half, _ = statistics.mean_intervals(values, statistics.simultaneous_level(cells))
+    assert 0.93 <= np.mean((np.abs(mean) <= half).all(axis=1)) <= 0.97
+    assert statistics.simultaneous_level(1) == pytest.approx(0.95)
+
+
+def test_isotonic_is_scipys():
+    rng = np.random.default_rng(12)
+    rows, weights = rng.normal(size=(100, 7)), rng.integers(1, 6, 7)
+    expected = [isotonic_regression(row, weights=weights).x for row in rows]
+    assert statistics._isotonic(rows, weights) == pytest.approx(np.array(expected))
+
+
+def test_crossing_without_noise_is_interpolated():
+    found = statistics.crossing(LOADS[::-1], np.tile(KNEE[::-1, None], 3))
+    assert found.interval.estimate == pytest.approx(KNEE_CPS)
+    assert (found.interval.low, found.interval.high) == pytest.approx((KNEE_CPS, KNEE_CPS))
+    assert statistics.crossing(LOADS, KNEE).interval.estimate == pytest.approx(KNEE_CPS)
+    at_limit = statistics.crossing([100, 200, 300], [0, 0.01, 0.02])
+    assert at_limit.interval.estimate == 200
+
+
+def test_crossing_smooths_a_dip_over_the_limit():
+    pdr = [0, 0.012, 0.004, 0.03]
+    found = statistics.crossing([100, 200, 300, 400], pdr).interval.estimate
+    # Pooled: 0.008 at 200 and at 300.
+    assert found == pytest.approx(300 + 100 * 0.002 / 0.022)
+    assert statistics.grid_capacity([100, 200, 300, 400], pdr) == (100, 200)
+
+
+@pytest.mark.parametrize("reps", [statistics.MIN_CROSSING_RUNS, 10])
+def test_crossing_covers_the_truth(reps):
+    pdr = lognormal(np.random.default_rng(13), KNEE[AROUND, None], 0.3, (DRAWS, 4, reps))
+    found = [
+        statistics.crossing(LOADS[AROUND], runs, resamples=499, seed=draw).interval
+        for draw, runs in enumerate(pdr)
+    ]
+    assert 0.93 <= covers(found, KNEE_CPS) <= 0.97
+
+
+def test_crossing_outside_the_loads_says_so():
+    pdr = np.tile(KNEE[:, None], 3)
+    assert str(statistics.crossing(LOADS[:4], pdr[:4])) == "above 1\u202f600 cps, n = 12"
+    assert str(statistics.crossing(LOADS[6:], pdr[6:])) == "below 2\u202f200 cps, n = 6"
+    assert str(statistics.crossing(LOADS[:1], pdr[:1])) == "above 1\u202f000 cps, n = 3"
+    assert str(statistics.crossing(LOADS, np.full(8, np.nan))) == "not measured, n = 0"
+    noisy = np.array([[0, 0, 0], [0.009, 0.001, 0.013]])
+    text = str(statistics.crossing([800, 900], noisy))
+    assert text.startswith("above 900 cps (8")
+    assert text.endswith("to above 900), n = 6")
+
+
+def test_crossing_with_few_runs_at_its_loads_has_no_interval():
+    pdr = np.tile(KNEE[:, None], 5)
+    pdr[5, 2:] = np.nan
+    found = statistics.crossing(LOADS, pdr).interval
+    assert found.estimate == pytest.approx(KNEE_CPS)
+    assert found.why == "too few for an interval"
+    pdr[5], pdr[0, 1:] = KNEE[5], np.nan
+    assert statistics.crossing(LOADS, pdr).interval.known
+    with pytest.raises(StableError, match="a row of runs for each load"):
+        statistics.crossing(LOADS, pdr[:3])
+
+
+def test_capacity_is_the_papers_on_their_grid():
+    # Krishnamurthy and Rouskas 2016, table II: 4 threads on 2 cores, means of thirty runs
+    found = statistics.capacity([4400, 4600], [0.0086, 0.0118])
+    assert (found.grid_cps, found.next_cps) == (4400, 4600)
+    assert found.crossing.interval.estimate == pytest.approx(4487.5)
+    assert found.safe_cps == 4400
+    # Table I, 16 threads: 0.0100 at 2600 cps is at the limit
+    assert statistics.grid_capacity([2400, 2600], [0.0083, 0.0100]) == (2600, np.inf)
+    assert statistics.grid_capacity([200, 400], [0.02, 0.03]) == (-np.inf, 200)
+    assert all(np.isnan(statistics.grid_capacity([200], [np.nan])))
+
+
+def test_capacity_one_can_rely_on():
+    pdr = lognormal(np.random.default_rng(14), KNEE[:, None], 0.2, (8, 5))
+    known = statistics.capacity(LOADS, pdr)
+    assert known.safe_cps == known.crossing.interval.low < KNEE_CPS
+    above = statistics.capacity(LOADS[:3], pdr[:3])
+    assert (above.grid_cps, above.next_cps, above.safe_cps) == (1400, np.inf, 1400)
+    assert statistics.capacity(LOADS[6:], pdr[6:]).safe_cps == -np.inf
+    assert np.isnan(statistics.capacity(LOADS, np.full((8, 2), np.nan)).safe_cps)
+
+
+def test_ratio_of_crossings():
+    rng = np.random.default_rng(15)
+    reference = lognormal(rng, KNEE[:, None], 0.1, (8, 10))
+    shifted = np.interp(LOADS / 1.1, LOADS, KNEE, left=KNEE[0])
+    other = lognormal(rng, shifted[:, None], 0.1, (8, 10))
+    found = statistics.crossing_ratio(LOADS, reference, other)
+    truth = statistics.crossing(LOADS, shifted).interval.estimate / KNEE_CPS
+    assert found.low < truth < found.high
+    assert found.high - found.low < 0.1
+    outside = statistics.crossing_ratio(LOADS, reference, other / 100)
+    assert str(outside) == "undefined: a crossing lies outside the loads, n = 160"
+    single = statistics.crossing_ratio(LOADS, reference[:, :1], other[:, :1])
+    assert single.why == "too few for an interval"
+
+
+def test_ratio_of_crossings_covers_the_truth():
+    rng = np.random.default_rng(16)
+    shape = (DRAWS, len(AROUND), 10)
+    reference, other = (lognormal(rng, KNEE[AROUND, None], 0.2, shape) for _ in range(2))
+    found = [
+        statistics.crossing_ratio(LOADS[AROUND], *pair, resamples=299, seed=draw)
+        for draw, pair in enumerate(zip(reference, other, strict=True))
+    ]
+    assert 0.93 <= covers(found, 1) <= 0.97

@@ -1,0 +1,120 @@
+"""The crossing of the drop rate's limit, found on proxies whose knee is known, and the loads around it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sipsched.errors import StableError
+from sipsched.measure.crossing_search import Trial, find_crossing
+from sipsched.plan.config import AroundCrossing, Run, Search, Study, crossing_path, load_config
+from sipsched.records import record
+
+SEARCH = Search(
+    lowest_cps=200, highest_cps=8000, relative_width=0.05, trial_s=2, trials_s=4, limit_s=60
+)
+
+
+def proxy_with_knee(knee_cps: float, asked: list[int] | None = None):
+    """Give a proxy that serves so many calls a second and drops the messages of the rest."""
+
+    def offer(cps: int, duration_s: float) -> Trial:
+        if asked is not None:
+            asked.append(cps)
+        messages = round(6 * cps * duration_s)
+        refused = round(messages * max(0.0, 1 - knee_cps / cps))
+        return Trial(cps, duration_s, messages - refused, refused)
+
+    return offer
+
+
+@pytest.mark.parametrize("knee_cps", [300, 1234, 2000, 7000])
+def test_the_crossing_lies_in_the_interval_found(knee_cps: int) -> None:
+    asked: list[int] = []
+    found = find_crossing(proxy_with_knee(knee_cps, asked), 0.01, SEARCH)
+    crossing = knee_cps / 0.99
+    assert found.lower_cps <= crossing * 1.001
+    assert found.upper_cps >= crossing * 0.999
+    assert found.upper_cps - found.lower_cps <= 0.06 * found.upper_cps
+    assert [trial.cps for trial in found.trials] == asked
+    assert len(asked) < 30
+
+
+@pytest.mark.parametrize(
+    ("knee_cps", "message"), [(50, "at the lowest load, 200"), (9000, "at the highest load, 8000")]
+)
+def test_a_knee_outside_the_range_is_one_clear_error(knee_cps: int, message: str) -> None:
+    with pytest.raises(StableError, match=f"{message} cps; widen `search`"):
+        find_crossing(proxy_with_knee(knee_cps), 0.01, SEARCH)
+
+
+def test_nothing_reached_is_no_drop_rate() -> None:
+    assert Trial(100, 1.0, 0, 0).pdr == 0.0
+
+
+AROUND = AroundCrossing("baseline", 200, (-1, 0, 1))
+STUDY = Study(
+    "single_core", "x.ipynb", ("a", "b"), ("baseline", "enhanced"), (1,), (4, 8), AROUND, 2
+)
+
+
+def test_loads_around_a_crossing() -> None:
+    assert AROUND.loads(2200) == (2000, 2200, 2400)
+    assert AROUND.loads(2390) == (2000, 2200, 2400)
+    assert AROUND.loads(150) == (200,)
+
+
+def test_a_study_around_its_crossings_has_runs_once_they_are_found(tmp_path: Path) -> None:
+    points = STUDY.searches("bed")
+    assert [(p.sut, p.mode, p.threads) for p in points] == [
+        *(("a", "baseline", threads) for threads in (4, 8)),
+        *(("b", "baseline", threads) for threads in (4, 8)),
+    ]
+    assert STUDY.runs("bed") == []
+    path = tmp_path / crossing_path(points[0])
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"schema_version": 1, "lower_cps": 900, "upper_cps": 1000}))
+    found = record.read_crossings(tmp_path, points)
+    assert found == {points[0]: (900, 1000)}
+    assert {run.cps for run in STUDY.runs("bed", found)} == {600, 800, 1000}
+    assert {(run.sut, run.threads) for run in STUDY.runs("bed", found)} == {("a", 4)}
+    path.write_text(json.dumps({"schema_version": 1, "lower_cps": 900}))
+    with pytest.raises(StableError, match=r"crossing\.json: not the record of a crossing"):
+        record.read_crossings(tmp_path, points)
+
+
+def test_pairs_follow_each_other_and_turn_round_in_every_second_block() -> None:
+    study = Study("s", "x.ipynb", ("a",), ("baseline", "enhanced"), (1,), (8,), (100, 200), 2)
+    assert [(run.rep, run.cps, run.mode) for run in study.runs("bed")] == [
+        *((1, cps, mode) for cps in (100, 200) for mode in ("baseline", "enhanced")),
+        *((2, cps, mode) for cps in (100, 200) for mode in ("enhanced", "baseline")),
+    ]
+
+
+def test_measurements_start_in_the_order_of_their_plan() -> None:
+    from types import SimpleNamespace
+
+    from snakemake_scheduler_plugin_campaign import Scheduler, SchedulerSettings
+
+    def job(order: int | None, priority: int = 100) -> SimpleNamespace:
+        limited = {"testbed": 1, "_cores": 1, "_nodes": 1}
+        resources = limited if order is None else limited | {"order": order}
+        return SimpleNamespace(
+            priority=priority, resources=resources, scheduler_resources=limited, input=[]
+        )
+
+    jobs = [job(3), job(None), job(1), job(2), job(None, priority=101)]
+    scheduler = Scheduler(None, SchedulerSettings(), None)
+    started = []
+    while jobs:
+        chosen = scheduler.select_jobs(jobs, jobs, {"testbed": 1, "_cores": 9, "_nodes": 99}, {})
+        assert len(chosen) == 1
+        started.append(chosen[0].resources.get("order", chosen[0].priority))
+        jobs.remove(chosen[0])
+    assert started == [101, 1, 2, 3, 100]
+
+
+def test_a_run_is_named_by_its_tuple_and_a_crossing_by_its_point() -> None:
+    point = Run("bed", "a", "baseline", 1, 8, 0, 0)
+    assert str(crossing_path(point)) == "bed/a/baseline/cores~1/threads~8/crossing.json"
+    assert load_config().search.lowest_cps < load_config().search.highest_cps

@@ -1,0 +1,155 @@
+"""Modes compiled to kernels, from listings of the scheduler's files as those kernels show them."""
+
+import pytest
+
+from sipsched.measure.scheduler import (
+    BASE_SLICE,
+    DEBUGFS,
+    FILES,
+    SYSCTL,
+    TASK_SLICE,
+    Family,
+    KernelScheduler,
+    Step,
+    compile_mode,
+    label,
+)
+from sipsched.plan.modes import Counts, Setting, find_mode, load_modes
+
+DECLARED = load_modes()
+# Debian's kernels, 8 CPUs: `grep . /proc/sys/kernel/sched_* /sys/kernel/debug/sched/*`, less what is no setting
+LINUX_5_10 = """\
+/proc/sys/kernel/sched_latency_ns:24000000
+/proc/sys/kernel/sched_migration_cost_ns:500000
+/proc/sys/kernel/sched_min_granularity_ns:3000000
+/proc/sys/kernel/sched_tunable_scaling:1
+/proc/sys/kernel/sched_wakeup_granularity_ns:4000000
+"""
+LINUX_6_1 = """\
+/sys/kernel/debug/sched/latency_ns:24000000
+/sys/kernel/debug/sched/migration_cost_ns:500000
+/sys/kernel/debug/sched/min_granularity_ns:3000000
+/sys/kernel/debug/sched/tunable_scaling:1
+/sys/kernel/debug/sched/wakeup_granularity_ns:4000000
+"""
+LINUX_6_12 = """\
+/sys/kernel/debug/sched/base_slice_ns:2800000
+/sys/kernel/debug/sched/migration_cost_ns:500000
+/sys/kernel/debug/sched/tunable_scaling:1
+"""
+# the papers' kernels: 2.6.32 of the first (no scaling file, another name), 3.2 of the second
+LINUX_2_6_32 = """\
+/proc/sys/kernel/sched_latency_ns:10000000
+/proc/sys/kernel/sched_migration_cost:500000
+/proc/sys/kernel/sched_min_granularity_ns:2000000
+/proc/sys/kernel/sched_wakeup_granularity_ns:2000000
+"""
+LINUX_3_2 = LINUX_2_6_32 + "/proc/sys/kernel/sched_tunable_scaling:1\n"
+
+
+def kernel(listing: str, *, locked: bool = False, slices: bool = False) -> KernelScheduler:
+    lines = dict(line.split(":") for line in listing.splitlines())
+    assert set(lines) <= set(FILES)
+    return KernelScheduler({path: None if locked else text for path, text in lines.items()}, slices)
+
+
+def compiled(name: str, on: KernelScheduler, cores: int = 4, threads: int = 8) -> list[Step]:
+    mode = find_mode(name, DECLARED)
+    return compile_mode(mode.settings(Counts(cores, threads, 1 if cores <= 4 else 2)), on)
+
+
+@pytest.mark.parametrize(
+    ("listing", "family"),
+    [
+        (LINUX_2_6_32, Family.SYSCTL),
+        (LINUX_3_2, Family.SYSCTL),
+        (LINUX_5_10, Family.SYSCTL),
+        (LINUX_6_1, Family.DEBUGFS),
+        (LINUX_6_12, Family.EEVDF),
+        ("", Family.EEVDF),
+    ],
+)
+def test_a_kernel_is_known_by_its_files(listing: str, family: Family) -> None:
+    assert kernel(listing).family is family
+
+
+@pytest.mark.parametrize("name", ["baseline", "enhanced"])
+@pytest.mark.parametrize("cores", [1, 2, 4, 6])
+@pytest.mark.parametrize(
+    ("listing", "folder"), [(LINUX_5_10, SYSCTL + "sched_"), (LINUX_6_1, DEBUGFS)]
+)
+def test_cfs_takes_every_setting_as_it_is(name: str, cores: int, listing: str, folder: str) -> None:
+    on = kernel(listing)
+    steps = compiled(name, on, cores)
+    asked = find_mode(name, DECLARED).settings(Counts(cores, 8, 1 if cores <= 4 else 2))
+    assert {step.setting: step.value for step in steps if step.asked is not None} == asked
+    assert all(step.place == folder + step.setting for step in steps)
+    assert all(step.unavailable is None for step in steps)
+    assert label(find_mode(name, DECLARED), on, steps) == name
+
+
+def test_debugfs_kernels_get_the_scaling_last_and_always() -> None:
+    on = kernel(LINUX_6_1)
+    last = compiled("baseline", on, cores=1)[-1]
+    assert last == Step(Setting.TUNABLE_SCALING, None, DEBUGFS + "tunable_scaling", 1)
+    assert compiled("enhanced", on)[-1] == Step(
+        Setting.TUNABLE_SCALING, 0, DEBUGFS + "tunable_scaling", 0
+    )
+    assert compiled("default", on) == []
+    # before 5.13 every write of a value computes the ratio anew
+    assert compiled("baseline", kernel(LINUX_5_10), cores=1)[-1].setting is not (
+        Setting.TUNABLE_SCALING
+    )
+
+
+def test_the_papers_own_kernels() -> None:
+    multi = compiled("enhanced", kernel(LINUX_3_2))
+    assert [step.place for step in multi if step.setting is Setting.MIGRATION_COST] == [
+        SYSCTL + "sched_migration_cost"
+    ]
+    assert all(step.unavailable is None for step in multi)
+    on = kernel(LINUX_2_6_32)
+    steps = compiled("enhanced", on)
+    assert steps[-1].unavailable == "this kernel has no file for tunable_scaling"
+    assert label(find_mode("enhanced", DECLARED), on, steps) == "enhanced (without tunable_scaling)"
+
+
+def test_a_value_below_the_kernels_minimum_is_said_to_be() -> None:
+    name = "enhanced+min_granularity_ns=50000"
+    (step,) = (s for s in compiled(name, kernel(LINUX_5_10)) if s.value is None)
+    assert step.unavailable == "this kernel takes 100000 to 1000000000 only"
+    assert all(s.unavailable is None for s in compiled(name, kernel(LINUX_6_1)))
+
+
+def test_eevdf_translates_and_says_what_has_no_equivalent() -> None:
+    on = kernel(LINUX_6_12, slices=True)
+    steps = {step.setting: step for step in compiled("enhanced", on)}
+    assert steps[Setting.MIN_GRANULARITY].place == BASE_SLICE
+    assert steps[Setting.MIN_GRANULARITY].value == 100_000
+    assert steps[Setting.MIGRATION_COST].value == 0
+    assert steps[Setting.TUNABLE_SCALING].value == 0
+    for setting in (Setting.LATENCY, Setting.WAKEUP_GRANULARITY):
+        assert steps[setting].place is None
+        assert "EEVDF" in str(steps[setting].unavailable)
+    mode = find_mode("enhanced", DECLARED)
+    assert label(mode, on, list(steps.values())) == "enhanced (EEVDF translation)"
+    assert label(find_mode("default", DECLARED), on, []) == "default"
+
+
+def test_a_locked_kernel_gets_slices_of_single_tasks() -> None:
+    on = kernel(LINUX_6_12, locked=True, slices=True)
+    steps = {step.setting: step for step in compiled("enhanced", on, cores=1)}
+    assert steps[Setting.MIN_GRANULARITY].place == TASK_SLICE
+    assert steps[Setting.MIN_GRANULARITY].value == 250_000
+    multi = {step.setting: step for step in compiled("enhanced", on)}
+    assert "locked down" in str(multi[Setting.MIGRATION_COST].unavailable)
+    assert "not scaled" in str(multi[Setting.TUNABLE_SCALING].unavailable)
+    (shortest,) = compiled("default+min_granularity_ns=1", on)
+    assert (shortest.asked, shortest.value) == (1, 100_000)
+
+
+def test_a_locked_kernel_without_slices_of_tasks_can_do_nothing() -> None:
+    on = kernel(LINUX_6_12, locked=True)
+    steps = compiled("enhanced", on)
+    assert all(step.unavailable for step in steps)
+    assert "locked down" in str(steps[1].unavailable)

@@ -1,0 +1,133 @@
+"""The published archive: what is in it, that it checks, and that it is the same each time."""
+
+import hashlib
+import json
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+import synthetic
+from rocrate.rocrate import ROCrate
+
+from sipsched import versions
+from sipsched.analysis import run_table
+from sipsched.errors import StableError
+from sipsched.pages import archive
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """A working directory with a summary, a page and a configuration."""
+    monkeypatch.chdir(tmp_path)
+    summary = synthetic.write_study(tmp_path, [synthetic.Run(rep=rep) for rep in (1, 2)])
+    for name in ("reports/index.html", "config/config.yaml", "requirements.lock", "LICENSE"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{name}: é\n", encoding="utf-8")
+    files = [Path(name) for name in ("reports/index.html", "config/config.yaml")]
+    files += [Path("requirements.lock"), Path("LICENSE"), summary.relative_to(tmp_path)]
+    return files, run_table.read_campaigns([summary])
+
+
+def publish(name, tree, files=()):
+    path = Path("publish") / name
+    archive.publish(path, [*tree[0], *files], tree[1], "0.1.0-gabc", '{"a": 1}')
+    return path
+
+
+def test_the_archive_holds_every_file_and_its_checksum(tree):
+    path = publish("a.zip", tree)
+    with zipfile.ZipFile(path) as bundle:
+        assert bundle.testzip() is None
+        names = bundle.namelist()
+        contents = {name: bundle.read(name) for name in names}
+    held = {str(path) for path in tree[0]}
+    made = {archive.CONFIGURATION, archive.METADATA, archive.CHECKSUMS}
+    assert set(names) == held | made
+    assert len(names) == len(set(names))
+    for name in held:
+        assert contents[name] == Path(name).read_bytes()
+    assert json.loads(contents[archive.CONFIGURATION]) == {"a": 1}
+    told = dict(
+        reversed(line.split("  ")) for line in contents[archive.CHECKSUMS].decode().splitlines()
+    )
+    expected = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
+    del expected[archive.CHECKSUMS]
+    assert told == expected
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_sha256sum_takes_the_checksums(tree, tmp_path):
+    with zipfile.ZipFile(publish("a.zip", tree)) as bundle:
+        bundle.extractall(tmp_path / "out")
+    command = ["sha256sum", "--check", "--strict", archive.CHECKSUMS]
+    done = subprocess.run(command, cwd=tmp_path / "out", capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_it_is_an_ro_crate(tree):
+    crate = ROCrate(str(publish("a.zip", tree)))
+    root = crate.root_dataset
+    assert root["datePublished"] == "2026-01-01"
+    assert root["license"].id == archive.LICENSE
+    assert synthetic.FIDELITY in root["description"]
+    assert "2 of 2 planned runs count" in root["description"]
+    parts = {part.id: part for part in root["hasPart"]}
+    assert set(parts) == {
+        *(str(path) for path in tree[0]),
+        archive.CONFIGURATION,
+        archive.CHECKSUMS,
+    }
+    for name, part in parts.items():
+        if name in map(str, tree[0]):
+            assert part["sha256"] == hashlib.sha256(Path(name).read_bytes()).hexdigest()
+            assert part["encodingFormat"]
+    measurement = crate.get("#measurement")
+    assert measurement["instrument"]["version"] == "0.1.0-gabc"
+    assert measurement["startTime"] <= measurement["endTime"]
+    assert {result.id for result in measurement["result"]} == {
+        "reports/index.html",
+        "results/load_sweep/synthetic/summary.nc",
+    }
+    assert crate.metadata["conformsTo"] == "https://w3id.org/ro/crate/1.2"
+
+
+def test_the_same_files_give_the_same_bytes(tree):
+    first = publish("a.zip", tree).read_bytes()
+    for path in tree[0]:
+        path.touch()
+    assert publish("b.zip", tree).read_bytes() == first
+
+
+def test_a_file_that_is_not_there_or_not_ours_is_refused(tree):
+    for path in (Path("missing.html"), Path("/etc/hostname"), Path("../x")):
+        with pytest.raises(StableError, match="expected a file under the working directory"):
+            publish("a.zip", tree, [path])
+    assert not Path("publish").exists()
+
+
+def test_nothing_measured_is_not_published(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    summary = synthetic.write_study(tmp_path, [synthetic.Run()], lambda run: None)
+    with pytest.raises(StableError, match="nothing to publish"):
+        publish("a.zip", ([], run_table.read_campaigns([summary])))
+
+
+def git(folder, *arguments):
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+    subprocess.run(["git", "-C", folder, *identity, *arguments], check=True, capture_output=True)
+
+
+def test_the_version_names_the_commit_and_what_differs_from_it(tmp_path):
+    package = versions.code_version(tmp_path)
+    assert "-g" not in package
+    git(tmp_path, "init")
+    file = tmp_path / "file"
+    file.write_text("1")
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "--message", "one")
+    clean = versions.code_version(tmp_path)
+    assert clean.startswith(f"{package}-g")
+    file.write_text("2")
+    assert versions.code_version(tmp_path) == f"{clean}-dirty"

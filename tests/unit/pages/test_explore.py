@@ -1,0 +1,116 @@
+"""Messages over time, on runs whose truth is known."""
+
+import numpy as np
+import pytest
+import synthetic
+
+from sipsched.errors import StableError
+from sipsched.pages import explore
+from sipsched.plan import config
+from sipsched.records.messages import messages_from_record
+
+RUN = config.Run("synthetic", "kamailio-udp", "default", 1, 8, 1000, 1)
+
+
+def messages(tmp_path, records, **options):
+    record = synthetic.write_record(tmp_path / "raw", synthetic.Run(), records=records, **options)
+    return explore.place_in_time(messages_from_record(record), RUN)
+
+
+def burst(waits_us):
+    """Make messages that arrive 1 ms apart and wait so long in the queue, after 2 µs in the stack."""
+    records = synthetic.six_per_call(np.random.default_rng(1), 1, 1000)
+    records = np.repeat(records[:1], len(waits_us))
+    records["call_id_hash"] = np.arange(1, len(waits_us) + 1)
+    start = synthetic.START_NS + 1_000_000 * np.arange(len(waits_us), dtype=np.uint64)
+    records["t_arr"] = start
+    records["t_stack"] = start + np.uint64(2_000)
+    records["t_sockq"] = records["t_stack"] + np.array(waits_us, np.uint64) * np.uint64(1000)
+    records["t_sip_in"] = records["t_sockq"] + np.uint64(1_000)
+    records["t_sip_out"] = records["t_sip_in"] + np.uint64(100_000)
+    records["t_dep"] = records["t_sip_out"] + np.uint64(10_000)
+    return records
+
+
+def test_the_queue_is_who_joined_and_has_not_left(tmp_path):
+    # The first waits until 3.5 ms; the second and third are gone before the next arrives.
+    found = messages(tmp_path, burst([3500, 500, 500, 100]))
+    assert found.at_s.tolist() == pytest.approx([0, 0.001, 0.002, 0.003])
+    at = np.array([0.0, 0.0001, 0.0012, 0.0018, 0.0022, 0.00305, 0.0034, 0.004])
+    assert found.queue_length(at).tolist() == [0, 1, 2, 1, 2, 2, 1, 0]
+    edges, longest = found.longest_queue(0.0, 0.005, steps=5)
+    assert edges.tolist() == pytest.approx([0, 0.001, 0.002, 0.003, 0.004, 0.005])
+    assert longest.tolist() == [1, 2, 2, 2, 0]
+    assert not found.queue_is_whole_way
+    assert found.wait_us.tolist() == pytest.approx([3503, 503, 503, 103])
+
+
+def test_without_bpf_the_queue_is_the_whole_way(tmp_path):
+    found = messages(tmp_path, burst([3500, 500, 500, 100]), mode=3)
+    assert found.queue_is_whole_way
+    assert found.queue_length(np.array([0.0012, 0.004])).tolist() == [2, 0]
+    figure = explore.timeline([found])
+    assert "between driver and proxy" in figure.caption
+
+
+def test_a_run_in_words_and_its_drops(tmp_path):
+    rng = np.random.default_rng(2)
+    records = synthetic.refuse(synthetic.six_per_call(rng, 200, 1000), 40, rng)
+    found = messages(tmp_path, records)
+    figure = explore.timeline([found, found])
+    assert len(figure.seen) == 2
+    assert "1160 messages" in figure.seen[0]
+    assert "40 dropped, the first at" in figure.seen[0]
+    half = explore.timeline([found], 0.0, found.length_s / 2).seen[0]
+    dropped = int(half.split("; ")[-1].split()[0])
+    assert 0 < dropped < 40
+    assert synthetic.FIDELITY in figure.provenance
+
+
+def test_runs_without_messages_can_be_drawn(tmp_path):
+    rng = np.random.default_rng(2)
+    records = synthetic.six_per_call(rng, 5, 1000)
+    only_drops = messages(tmp_path, synthetic.refuse(records, 30, rng))
+    untraced = synthetic.write_record(tmp_path / "off", synthetic.Run(), mode=0)
+    nothing = explore.place_in_time(messages_from_record(untraced), RUN)
+    figure = explore.timeline([only_drops, nothing])
+    assert "0 messages; at most 0 waiting; 30 dropped" in figure.seen[0]
+    assert figure.seen[1].endswith("0 messages; at most 0 waiting; 0 dropped.")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    planned = [*synthetic.repeated((500, 2000), 2), synthetic.Run(mode="enhanced", cps=3000)]
+    synthetic.write_study(folder, planned)
+    return explore.find_runs(folder / "results" / "runs")
+
+
+def test_runs_are_found_and_the_default_pair_is_one_configuration(runs):
+    assert len(runs.runs) == 5
+    low, high = runs.default_pair
+    assert (low.mode, low.cps, low.rep) == ("default", 500, 1)
+    assert (high.mode, high.cps, high.rep) == ("default", 2000, 1)
+    assert runs.named(None, 1) == high
+    assert runs.named(str(high.path)) == high
+
+
+def test_no_such_run_is_said_in_one_line(runs, tmp_path):
+    with pytest.raises(StableError, match="there is synthetic/kamailio-udp/default"):
+        runs.named("nowhere")
+    with pytest.raises(StableError, match="make reports"):
+        explore.find_runs(tmp_path).named(None)
+
+
+def test_a_change_of_the_controls_draws_anew(runs):
+    box = explore.controls(runs, *runs.default_pair)
+    left, right, stretch, shown = box.children
+    assert "500 cps" in shown.value
+    assert "2000 cps" in shown.value
+    right.value = None
+    assert "2000 cps" not in shown.value
+    left.value = next(run for run in runs.runs if run.mode == "enhanced")
+    assert "3000 cps" in shown.value
+    before = shown.value
+    stretch.value = (0.0, stretch.max / 4)
+    assert shown.value != before

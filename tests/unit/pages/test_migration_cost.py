@@ -1,0 +1,128 @@
+"""The cost of migration, on data whose best cost is known."""
+
+import json
+
+import numpy as np
+import pytest
+import synthetic
+
+from sipsched.errors import StableError
+from sipsched.pages import migration_cost
+
+COSTS = (0, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000)
+BEST = {2: 0, 4: 0, 6: 500_000}
+SPOTS = ((2, 4, 4200), (4, 6, 5400), (6, 8, 6200))
+
+
+def plan(costs=COSTS, reps=5, spots=SPOTS):
+    return [
+        synthetic.Run(
+            mode=f"enhanced+migration_cost_ns={cost}", cores=c, threads=t, cps=cps, rep=rep
+        )
+        for cost in costs
+        for c, t, cps in spots
+        for rep in range(1, reps + 1)
+    ]
+
+
+def outcome(run, unavailable="", applied=None):
+    cost = int(run.mode.partition("=")[2])
+    distance = abs(np.log10(cost + 1e4) - np.log10(BEST[run.cores] + 1e4))
+    values = synthetic.two_modes(run, translated=False)
+    step = synthetic.step("migration_cost_ns", cost, place="file", unavailable=unavailable)
+    step["applied"] = step["applied"] if applied is None else applied
+    luck = 1 + 0.01 * run.rep
+    settings = {"steps": [step], "in_force": {"file": str(step["applied"])}}
+    return values | {
+        "pdr": 0.008 * luck * (1 + distance),
+        "k_rcv_mean": 200 * luck * (1 + distance),
+        "mode_settings": json.dumps(settings),
+    }
+
+
+def test_the_cost_is_read_from_the_modes_name():
+    assert migration_cost.cost_of("enhanced+migration_cost_ns=250000") == 250_000
+    assert migration_cost.cost_of("enhanced") is None
+
+
+def test_the_best_cost_is_found_and_compared_with_the_default():
+    found = migration_cost.study(synthetic.combined(plan(), outcome))
+    assert len(found.points) == 21
+    assert len(found.against) == 2 * 3 * 6
+    text = " ".join(migration_cost.best(found).lines)
+    assert "2 cores, 4 threads, 4200 cps: PDR is lowest at 0, 0.824 % (" in text
+    assert (
+        "lower than at 500\u00a0µs by (%) 63.1 (63.1 to 63.1), n = 5; p\u00a0<\u00a00.001" in text
+    )
+    assert "6 cores, 8 threads, 6200 cps: K_rcv is lowest at 500\u00a0µs" in text
+    assert "at the default." in text
+    assert "The multi-core paper found 0 best on 2 cores." in text
+    table = migration_cost.costs(found)
+    assert len(table.rows) == 21
+    assert len(table.rows[0]) == len(table.header)
+    assert "all else as in enhanced" in migration_cost.curves(found).caption
+
+
+def test_noise_is_not_taken_for_a_best_cost():
+    def noise(run):
+        rng = np.random.default_rng([run.cores, run.rep, int(run.mode.partition("=")[2])])
+        return outcome(run) | {"pdr": 0.01 * np.exp(0.3 * rng.standard_normal())}
+
+    lines = migration_cost.best(migration_cost.study(synthetic.combined(plan(), noise))).lines
+    said = [line for line in lines if "PDR is lowest" in line]
+    assert len(said) == 3
+    assert all(
+        "not to be told from the default" in line or "at the default" in line for line in said
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"unavailable": "locked down"}, "this kernel does not let the cost be set: locked down"),
+        ({"applied": 7}, "the cost in force was 7\u00a0ns"),
+    ],
+)
+def test_what_was_not_in_force_is_not_drawn(options, why):
+    found = migration_cost.study(synthetic.combined(plan(), lambda run: outcome(run, **options)))
+    assert all(point.why == why for point in found.points)
+    figure = migration_cost.curves(found)
+    assert f"Nothing is drawn: {why}." in figure.seen
+    assert found.against == ()
+    assert all(row[3] == why for row in migration_cost.costs(found).rows)
+
+
+def test_records_that_do_not_say_are_not_drawn():
+    def silent(run):
+        return outcome(run) | {"mode_settings": "{}"}
+
+    found = migration_cost.study(synthetic.combined(plan(), silent))
+    assert "Nothing is drawn: the record does not say" in migration_cost.curves(found).seen[0]
+
+
+def test_half_measured_and_nothing_measured():
+    def half(run):
+        return outcome(run) if run.cores == 2 and not run.mode.endswith("=500000") else None
+
+    found = migration_cost.study(synthetic.combined(plan(), half))
+    text = " ".join(migration_cost.best(found).lines)
+    assert "Not drawn, not measured: 5 missing: " in text
+    assert "the default, 500\u00a0µs, was not measured" in text
+    assert "default not measured" in migration_cost.costs(found)._repr_html_()
+    nothing = migration_cost.study(synthetic.combined(plan(), lambda run: None))
+    assert "Nothing is drawn: not measured: 5 missing." in migration_cost.curves(nothing).seen
+
+
+def test_one_core_and_one_run_are_named():
+    found = migration_cost.study(synthetic.combined(plan(reps=1, spots=SPOTS[:1]), outcome))
+    assert "too few for an interval" in " ".join(migration_cost.best(found).lines)
+    alone = [synthetic.Run(mode="enhanced+migration_cost_ns=0", cores=1)]
+    lines = migration_cost.best(
+        migration_cost.study(synthetic.combined(alone, lambda run: None))
+    ).lines
+    assert any("With one core no worker can migrate" in line for line in lines)
+
+
+def test_a_study_without_costs_is_refused():
+    with pytest.raises(StableError, match="no mode of this study overrides it"):
+        migration_cost.study(synthetic.combined([synthetic.Run()], lambda run: None))

@@ -1,0 +1,123 @@
+"""The parts of the page of published numbers."""
+
+import pytest
+
+from sipsched.analysis import papers
+from sipsched.pages import figures, published
+
+
+@pytest.fixture(scope="module")
+def points():
+    return papers.load_points()
+
+
+def audit(points):
+    compared, ranges = papers.load_comparison(), papers.load_ranges()
+    return papers.audit(points, compared, papers.load_capacity(), ranges)
+
+
+def spoilt(points, metric, value, **place):
+    """Change one printed number."""
+    points = points.copy()
+    at = points["metric"] == metric
+    for name, wanted in place.items():
+        at &= points[name] == wanted
+    assert at.sum() == 1
+    points.loc[at, ["value", "printed"]] = [float(value), value]
+    return points
+
+
+@pytest.mark.parametrize("table", ["I", "II", "IV", "V", "VII", "VIII"])
+def test_a_table_of_measurements_has_the_form_of_the_paper(points, table):
+    shown = published.measurements(points, "multicore", table)
+    loads = 8 if table in ("VII", "VIII") else 10
+    assert len(shown.header) == 1 + loads
+    assert sum(span for _, span in shown.groups) == len(shown.header)
+    assert [text for text, _ in shown.groups][-1] == "16 threads"
+    assert all(len(row) == len(shown.header) for row in shown.rows)
+    assert all(cell for row in shown.rows for cell in row)
+    assert len(shown.rows) == (7 if table == "I" else 8)
+    assert ("does not show: RCV errors" in shown.caption) == (table == "I")
+
+
+def test_a_comparison_has_the_form_of_the_paper():
+    shown = published.comparison(papers.load_comparison(), "multicore", "III")
+    assert sum(span for _, span in shown.groups) == len(shown.header)
+    assert shown.rows[0] == (
+        *("2 threads, 3200 cps", "0.0130", "0.0060", "53.84"),
+        *("684.87", "186.83", "72.72"),
+    )
+
+
+def test_a_table_that_no_paper_has_says_so(points):
+    compared = papers.load_comparison()
+    for shown in (
+        published.measurements(points, "singlecore", "IX"),
+        published.comparison(compared, "singlecore", "IX"),
+    ):
+        assert "the paper has no such table" in shown._repr_html_()
+
+
+def test_loads_at_the_limit_as_printed(points):
+    rows = {row[0]: row[1:] for row in published.loads_at_limit(points).rows}
+    assert len(rows) == 19
+    assert rows["2 cores, 4 threads"] == ("3600", "3800", "4400", "4600", "+800")
+    assert rows["2 cores, 16 threads"] == ("2600", "none printed", "2600", "2800", "0")
+    assert next(iter(rows)) == "1 core, 2 threads"
+
+
+def test_figures_say_whose_numbers_they_show(points):
+    predicted = papers.load_capacity()
+    for figure in (
+        published.crossing(points),
+        published.capacity(points, predicted),
+    ):
+        assert figure.provenance.startswith("Published numbers, not measured here")
+        assert "prefers-color-scheme:dark" in figure.svg
+        assert not any(marker in figure.svg for marker in figures.THEME)
+        assert all(seen in figure.alt for seen in figure.seen)
+    assert "6 cores 6600 cps with 6 threads" in figure.seen[1]
+
+
+def test_figures_of_another_limit_and_of_one_paper(points):
+    alone = points[points["study"] == "singlecore"]
+    for limit in (0.001, 0.01, 0.1):
+        crossing = published.crossing(alone, limit)
+        capacity = published.capacity(alone, papers.load_capacity(), limit)
+        assert crossing.seen[0].startswith("1 core (single-core paper)")
+        assert "2016" not in crossing.provenance + capacity.provenance
+    assert "no load at or under the limit" in published.crossing(alone, 0.001).seen[0]
+    rows = published.capacity_model(alone, papers.load_capacity()).rows
+    assert all(row[-1] == "n/a" for row in rows)
+
+
+def test_words_of_the_audit_follow_the_data(points):
+    before = published.audit_words(audit(points)).lines
+    place = {"study": "multicore", "table": "V", "threads": 6, "cps": 5400}
+    checks = audit(spoilt(points, "rcv_errors", "2465", **place))
+    after = published.audit_words(checks).lines
+    assert len(before) == 1 + 13
+    (new,) = set(after[1:]) - set(before[1:])
+    assert new == (
+        "Multi-core paper, Table\u00a0V, 6 threads, 5400 cps, PDR: printed 0.0066, "
+        "expected 0.006903. Rule: PDR = RCV errors / total messages."
+    )
+    table = published.audit_disagreements(checks)
+    assert len(table.rows) == (~checks["agrees"]).sum()
+    counts = [tuple(map(int, row[1:])) for row in published.audit_summary(checks).rows]
+    assert all(total == hold + cut + off for total, hold, cut, off in counts)
+    assert sum(total for total, *_ in counts) == len(checks)
+
+
+def test_an_audit_that_finds_nothing_says_so(points):
+    checks = audit(points)
+    checks = checks[checks["agrees"]]
+    table = published.audit_disagreements(checks)
+    assert "none: every check holds" in table._repr_html_()
+    assert published.audit_words(checks).lines[0].endswith("0 disagree.")
+
+
+def test_messages_a_call_as_the_papers_count_them(points):
+    multi, single = published.messages_per_call(points).lines
+    assert "Multi-core paper: total messages are 3.5 to 7.3 times the 100\u202f000 calls" in multi
+    assert "Single-core paper: total messages are 1.8 to 3.2 times the 200\u202f000 calls" in single

@@ -1,0 +1,81 @@
+"""The parts of a testbed's page, on a campaign with every kind of point."""
+
+import json
+
+import pytest
+import synthetic
+
+from sipsched.analysis import run_table
+from sipsched.pages import testbed
+from sipsched.records.noise_record import read_noise
+
+
+def read(paths):
+    (found,) = run_table.read_campaigns(paths)
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return read(synthetic.write_campaign(tmp_path_factory.mktemp("whole")))
+
+
+@pytest.fixture
+def nothing(tmp_path):
+    return read([synthetic.write_study(tmp_path, [synthetic.Run()], lambda run: None)])
+
+
+def test_coverage_tells_what_became_of_each_point(whole):
+    figure = testbed.coverage(whole)
+    assert figure.seen[0].startswith(
+        "15 points planned: 13 measured (every planned run counts), 0 missing (some are not measured "
+        "yet), 1 invalid"
+    )
+    assert "invalid at default, 1 core, 8 threads, 500 cps" in figure.seen[1]
+    assert "impossible at default, 4 cores, 8 threads, 500 cps" in figure.seen[1]
+    assert figure.svg.count("var(--series0)") >= 13
+    assert len(figure.alt) > 100
+    absent = testbed.runs_that_are_not_there(whole)
+    assert [row[6] for row in absent.rows] == ["missing", "invalid", "impossible"]
+
+
+def test_reasons_of_attempts_are_counted(whole):
+    assert testbed.reasons(whole).rows == (
+        ("one call in a hundred started more than N µs late", "", "2"),
+    )
+
+
+def test_control_runs_are_compared_in_pairs(whole):
+    rows = testbed.control_runs(whole).rows
+    assert [row[:5] for row in rows[:-1]] == [
+        ("kamailio-udp", "default", "1", "8", "500"),
+        ("kamailio-udp", "default", "1", "8", "1000"),
+    ]
+    assert rows[0][-1].startswith("1.100, n = 1: too few")
+    assert rows[-1][-1] == "1.100 (1.099 to 1.100), n = 4"
+
+
+def test_what_was_not_measured_is_said(nothing, tmp_path):
+    for make in (
+        testbed.control_runs,
+        testbed.certificates,
+        testbed.reasons,
+    ):
+        assert make(nothing).rows == ()
+    assert "1 missing" in testbed.coverage(nothing).seen[0]
+    (line,) = testbed.noise(tmp_path / "noise.json", nothing).lines
+    assert line.startswith("Not measured: no file noise.json")
+
+
+def test_noise_in_words(nothing, tmp_path):
+    path = tmp_path / "noise.json"
+    path.write_text(json.dumps(synthetic.noise()))
+    figure = testbed.noise(path, nothing)
+    assert figure.seen == (
+        "CPU 1, looked at for 2.0 s every 50 ns: 1 gaps a second longer than 1 µs, together 0.05 % of "
+        "the time; half of them longer than 502 µs, one in a hundred longer than 990 µs, the longest "
+        "1\u202f000 µs; stolen by the hypervisor: 0.01 s.",
+    )
+    path.write_text(json.dumps(synthetic.noise(gaps_ns=[], gaps_at_ns=[])))
+    (line,) = testbed.draw_noise(read_noise(path), nothing).seen
+    assert line.endswith("no gap longer than 1 µs.")

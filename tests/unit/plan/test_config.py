@@ -1,0 +1,184 @@
+"""The configuration: what is asked for, and one line for what is wrong with it."""
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sipsched import paths
+from sipsched.errors import StableError
+from sipsched.plan import config, modes
+from sipsched.testbed.inventory import load_testbed
+
+STUDIES = sorted((paths.PROJECT_ROOT / "config" / "studies").glob("*.yaml"))
+AXES = {"suts": ["a"], "modes": ["default"], "cores": [1], "threads": [1], "cps": [1]}
+STUDY = {"notebook": "n.ipynb", "repetitions": 1, **AXES}
+DOCUMENT = {"notebook": "n.ipynb", "files": ["f"]}
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    whole = config.read_yaml(paths.PROJECT_ROOT / "config" / "config.yaml")
+    whole["studies"] = {"load_sweep": whole["studies"]["load_sweep"]}
+    whole["documents"]["capacity_model"]["studies"] = ["load_sweep"]
+    return copy.deepcopy(whole)
+
+
+def test_run_path_and_wildcards_agree() -> None:
+    run = config.Run("local", "kamailio-udp", "enhanced+migration_cost_ns=500000", 2, 4, 4200, 7)
+    assert str(run.path) == (
+        "local/kamailio-udp/enhanced+migration_cost_ns=500000/cores~2/threads~4/cps~4200/rep~7"
+    )
+    wildcards = {name: str(value) for name, value in vars(run).items()}
+    assert config.Run.from_wildcards(wildcards) == run
+
+
+def test_runs_come_in_blocks_of_one_repetition(document: dict[str, Any]) -> None:
+    study = document["studies"]["load_sweep"]
+    study.update(threads=[2, 8], cps=[100, 200], repetitions=3)
+    runs = config.parse_config(document).runs()
+    assert len(runs) == 12
+    assert [run.rep for run in runs] == [1] * 4 + [2] * 4 + [3] * 4
+    assert len({(run.threads, run.cps) for run in runs[:4]}) == 4
+
+
+def test_a_run_that_two_studies_ask_for_is_listed_once(document: dict[str, Any]) -> None:
+    document["studies"]["again"] = document["studies"]["load_sweep"]
+    runs = config.parse_config(document).runs()
+    assert len(runs) == len(set(runs))
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_a_study_file_is_valid_and_fits_the_example_of_a_testbed(
+    document: dict[str, Any], path: Path
+) -> None:
+    over(document, config.read_yaml(path))
+    campaign = config.parse_config(document)
+    assert list(campaign.studies) == [path.stem]
+    bed = load_testbed(*campaign.testbeds)
+    runs = campaign.runs(bed.name)
+    bed.check_points(runs)
+    modes.check({run.mode for run in runs})
+    told = re.search(r"# (\d+) runs, about (\d+) hours", path.read_text())
+    assert told is not None
+    assert len(runs) == int(told[1])
+    # between two runs pass some 6 s
+    hours = len(runs) * (campaign.load.duration_s + campaign.load.warmup_s + 6) / 3600
+    assert round(hours) == int(told[2])
+
+
+def over(document: dict[str, Any], other: dict[str, Any]) -> None:
+    """Put one configuration over another as Snakemake does."""
+    for key, value in other.items():
+        if isinstance(value, dict) and isinstance(document.get(key), dict):
+            over(document[key], value)
+        else:
+            document[key] = value
+
+
+def test_points_pick_some_of_all_combinations(document: dict[str, Any]) -> None:
+    study = document["studies"]["load_sweep"]
+    study.update(threads=[2, 8], cps=[100, 200], points=[[1, 2, 100], [1, 8, 200]], repetitions=1)
+    runs = config.parse_config(document).runs()
+    assert [(run.cores, run.threads, run.cps) for run in runs] == [(1, 2, 100), (1, 8, 200)]
+    study["points"].append([1, 4, 100])
+    with pytest.raises(StableError, match=r"load_sweep.points: \[1, 4, 100\] is not among"):
+        config.parse_config(document)
+
+
+def test_only_the_studies_that_are_named_are_measured(document: dict[str, Any]) -> None:
+    document["studies"]["again"] = document["studies"]["load_sweep"]
+    assert list(config.parse_config(document).studies) == ["load_sweep", "again"]
+    document["only"] = ["again"]
+    assert list(config.parse_config(document).studies) == ["again"]
+    document["only"] = ["never"]
+    with pytest.raises(StableError, match="only: 'never' is not defined under studies"):
+        config.parse_config(document)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        (("load", "durations_s"), 1, "load must not contain {'durations_s'} properties"),
+        (("load", "duration_s"), 0, "load.duration_s must be bigger than 0, found 0"),
+        (("probe",), "kprobe", "probe must be one of .*found 'kprobe'"),
+        (
+            ("studies", "load_sweep", "cores"),
+            [0],
+            r"load_sweep.cores\[0\] must be bigger than or equal to 1, found 0",
+        ),
+        (("studies", "load_sweep", "suts"), ["asterisk-udp"], "'asterisk-udp' is not defined"),
+        (("studies", "load_sweep", "modes"), ["Turbo"], "must match pattern .*found 'Turbo'"),
+        (("testbeds",), [], "testbeds must contain at least 1 items"),
+        (("records",), "/elsewhere", "records must match pattern"),
+        (("studies", "testbed"), STUDY, "studies must be named by propertyName definition"),
+        (("documents", "index"), DOCUMENT, "documents must be named by propertyName definition"),
+    ],
+)
+def test_bad_configuration_is_named_in_one_line(
+    document: dict[str, Any], path: tuple[str, ...], value: object, expected: str
+) -> None:
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    with pytest.raises(StableError, match=expected) as error:
+        config.parse_config(document)
+    assert "\n" not in str(error.value)
+
+
+def test_a_document_reads_studies_that_are_there(document: dict[str, Any]) -> None:
+    pages = document["documents"]
+    pages["published"]["studies"] = ["load_sweep"]
+    assert config.parse_config(document).documents["published"].studies == ("load_sweep",)
+    pages["published"]["studies"] = ["nowhere"]
+    with pytest.raises(StableError, match=r"documents\.published\.studies: 'nowhere' is not def"):
+        config.parse_config(document)
+
+
+def test_every_key_of_the_schemas_is_described() -> None:
+    def undescribed(schema: Any, where: str) -> list[str]:
+        if not isinstance(schema, dict):
+            return []
+        found = []
+        for key, body in schema.get("properties", {}).items():
+            if "description" not in body and "$ref" not in body:
+                found.append(f"{where}.{key}")
+            found += undescribed(body, f"{where}.{key}")
+        found += undescribed(schema.get("additionalProperties"), f"{where}.*")
+        return found
+
+    for file in paths.SCHEMAS.glob("*.yaml"):
+        schema = config.read_yaml(file)
+        assert undescribed(schema, file.stem) == []
+        for name, body in schema.get("$defs", {}).items():
+            assert undescribed(body, f"{file.stem}.{name}") == []
+
+
+@pytest.mark.parametrize("file", sorted(paths.TESTBEDS.glob("*.yaml")), ids=lambda f: f.stem)
+def test_every_testbed_file_loads(file: Any) -> None:
+    testbed = load_testbed(file.stem)
+    assert [host.role for host in testbed.hosts] == ["uac", "sps", "uas"]
+    testbed.check_points([config.Run(file.stem, "kamailio-udp", "default", 1, 2, 100, 1)])
+
+
+def test_unknown_testbed_names_those_there_are() -> None:
+    with pytest.raises(StableError, match=r"testbed 'nowhere'.*example-physical, local"):
+        load_testbed("nowhere")
+
+
+def test_more_cores_than_the_sps_has() -> None:
+    runs = [
+        config.Run("local", "kamailio-udp", "default", cores, 2, 100, rep)
+        for cores, rep in ((1, 1), (64, 1), (64, 2))
+    ]
+    with pytest.raises(StableError, match=r"local\.yaml.* 1 point.* ask for more: cores=64"):
+        load_testbed("local").check_points(runs)
+
+
+def test_testbed_file_that_is_not_yaml(tmp_path: Any) -> None:
+    (tmp_path / "bad.yaml").write_text("name: bad\nhosts: [")
+    with pytest.raises(StableError, match=r"bad\.yaml: line \d+ is not YAML"):
+        load_testbed("bad", tmp_path)

@@ -1,0 +1,130 @@
+"""The papers' modes at every point of both papers, and the language they are written in."""
+
+from typing import Any
+
+import pytest
+
+from sipsched.errors import StableError
+from sipsched.plan import modes
+from sipsched.plan.modes import Counts, Setting, find_mode, load_modes
+
+DECLARED = load_modes()
+THREADS = (2, 4, 6, 8, 16)
+# Krishnamurthy and Rouskas 2015, sections III-A and III-B: latency, min granularity, wake-up granularity
+SINGLE_CORE = {
+    ("baseline", 2): (1_000_000, 100_000, 25_000),
+    ("baseline", 4): (1_000_000, 100_000, 25_000),
+    ("baseline", 6): (1_000_000, 100_000, 25_000),
+    ("baseline", 8): (1_000_000, 100_000, 25_000),
+    ("baseline", 16): (1_000_000, 100_000, 25_000),
+    ("enhanced", 2): (800_000, 100_000, 0),
+    ("enhanced", 4): (800_000, 150_000, 0),
+    ("enhanced", 6): (800_000, 200_000, 0),
+    ("enhanced", 8): (800_000, 250_000, 0),
+    ("enhanced", 16): (800_000, 400_000, 0),
+    **{("desktop", threads): (10_000_000, 2_000_000, 2_000_000) for threads in THREADS},
+}
+# Krishnamurthy and Rouskas 2016, sections III and III-A: cores and threads, then latency, min granularity,
+# migration cost; wake-up granularity is 0 and there is no scaling. Its processors have four cores.
+MULTI_CORE_ENHANCED = {
+    (2, 2): (1_600_000, 100_000, 0),
+    (2, 4): (1_600_000, 100_000, 0),
+    (2, 6): (1_600_000, 100_000, 0),
+    (2, 8): (1_600_000, 150_000, 0),
+    (2, 16): (1_600_000, 200_000, 0),
+    (4, 2): (3_200_000, 100_000, 0),
+    (4, 4): (3_200_000, 100_000, 0),
+    (4, 6): (3_200_000, 100_000, 0),
+    (4, 8): (3_200_000, 100_000, 0),
+    (4, 16): (3_200_000, 200_000, 0),
+    (6, 2): (4_800_000, 100_000, 500_000),
+    (6, 4): (4_800_000, 100_000, 500_000),
+    (6, 6): (4_800_000, 100_000, 500_000),
+    (6, 8): (4_800_000, 100_000, 500_000),
+    (6, 16): (4_800_000, 200_000, 500_000),
+}
+
+
+def at(name: str, cores: int, threads: int, declared: Any = DECLARED) -> dict[Setting, int]:
+    processors = 1 if cores <= 4 else 2
+    return find_mode(name, declared).settings(Counts(cores, threads, processors))
+
+
+@pytest.mark.parametrize(("mode", "threads"), SINGLE_CORE)
+def test_single_core_modes(mode: str, threads: int) -> None:
+    latency, min_granularity, wakeup_granularity = SINGLE_CORE[mode, threads]
+    assert at(mode, 1, threads) == {
+        Setting.LATENCY: latency,
+        Setting.MIN_GRANULARITY: min_granularity,
+        Setting.WAKEUP_GRANULARITY: wakeup_granularity,
+    }
+
+
+@pytest.mark.parametrize("cores", [2, 4, 6])
+@pytest.mark.parametrize("threads", THREADS)
+def test_multi_core_baseline(cores: int, threads: int) -> None:
+    assert at("baseline", cores, threads) == {
+        Setting.LATENCY: 1_000_000,
+        Setting.MIN_GRANULARITY: 100_000,
+        Setting.WAKEUP_GRANULARITY: 25_000,
+        Setting.MIGRATION_COST: 5_000_000,
+        Setting.TUNABLE_SCALING: 1,
+    }
+
+
+@pytest.mark.parametrize(("cores", "threads"), MULTI_CORE_ENHANCED)
+def test_multi_core_enhanced(cores: int, threads: int) -> None:
+    latency, min_granularity, migration_cost = MULTI_CORE_ENHANCED[cores, threads]
+    assert at("enhanced", cores, threads) == {
+        Setting.LATENCY: latency,
+        Setting.MIN_GRANULARITY: min_granularity,
+        Setting.WAKEUP_GRANULARITY: 0,
+        Setting.MIGRATION_COST: migration_cost,
+        Setting.TUNABLE_SCALING: 0,
+    }
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4, 6])
+def test_default_changes_nothing(cores: int) -> None:
+    assert at("default", cores, 8) == {}
+
+
+def test_between_two_listed_counts_the_smaller_ones_value_holds() -> None:
+    assert at("enhanced", 1, 12)[Setting.MIN_GRANULARITY] == 250_000
+    assert at("enhanced", 1, 1)[Setting.MIN_GRANULARITY] == 100_000
+    assert at("enhanced", 3, 8)[Setting.MIN_GRANULARITY] == 150_000
+
+
+def test_overrides_replace_and_add() -> None:
+    found = at("enhanced+migration_cost_ns=250000+tunable_scaling=linear", 4, 6)
+    assert found[Setting.MIGRATION_COST] == 250_000
+    assert found[Setting.TUNABLE_SCALING] == 2
+    assert found[Setting.LATENCY] == 3_200_000
+    assert at("default+min_granularity_ns=100000", 1, 8) == {Setting.MIN_GRANULARITY: 100_000}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("fast", r"mode 'fast': 'fast' is not declared .*baseline, default"),
+        ("enhanced+migration_cost=0", "expected SETTING=VALUE with one of latency_ns"),
+        ("enhanced+latency_ns", "expected SETTING=VALUE"),
+        ("enhanced+latency_ns=1ms", "latency_ns: expected nanoseconds .*found '1ms'"),
+        ("enhanced+latency_ns=007", "without leading zeros"),
+        ("enhanced+latency_ns=1+latency_ns=2", "latency_ns is overridden twice"),
+        ("enhanced+tunable_scaling=log", "expected none, logarithmic, linear"),
+    ],
+)
+def test_a_wrong_name_is_one_clear_error(name: str, message: str) -> None:
+    with pytest.raises(StableError, match=message):
+        modes.check([name])
+
+
+def test_a_wrong_file_names_the_key(tmp_path: Any) -> None:
+    path = tmp_path / "modes.yaml"
+    path.write_text("default: {source: x, variants: [{cores: '1+', sched_latency: 5}]}")
+    with pytest.raises(StableError, match=r"modes\.yaml: .*sched_latency"):
+        load_modes(path)
+    path.write_text("default: {source: x, variants: [{cores: '2', sched_latency_ns: 5}]}")
+    with pytest.raises(StableError, match="no variant for 1 core"):
+        at("default", 1, 2, load_modes(path))

@@ -1,0 +1,53 @@
+"""First sends and retransmissions, told apart on both sides."""
+
+import numpy as np
+import pytest
+
+from sipsched.records import trace
+from sipsched.records.retransmissions import Sends, arrived, disagreement
+
+
+def records(*datagrams: tuple[int, int, int, int]) -> np.ndarray:
+    """Make a trace of (call, cseq, kind, event)."""
+    found = np.zeros(len(datagrams), trace.RECORD)
+    for row, (call, cseq, kind, event) in zip(found, datagrams, strict=True):
+        row["call_id_hash"], row["cseq"], row["kind"], row["event"] = call, cseq, kind, event
+    return found
+
+
+INVITE, RINGING, ACK, BYE = 1, 2, 4, 5
+MESSAGE, DROP = 0, 1
+TRACE = records(
+    (7, 1, INVITE, DROP),
+    (8, 1, INVITE, MESSAGE),
+    (7, 1, INVITE, DROP),
+    (7, 1, INVITE, MESSAGE),
+    (7, 1, RINGING, MESSAGE),
+    (7, 1, RINGING, MESSAGE),
+    (7, 1, ACK, MESSAGE),
+    (7, 2, BYE, MESSAGE),
+    (8, 2, BYE, MESSAGE),
+    (7, 2, BYE, MESSAGE),
+)
+SENT = {"INVITE": Sends(2, 2), "ACK": Sends(1, 0), "BYE": Sends(2, 1)}
+
+
+def test_a_refused_first_send_is_still_the_first() -> None:
+    assert arrived(TRACE) == SENT
+
+
+def test_nothing_arrived() -> None:
+    assert arrived(records()) == dict.fromkeys(SENT, Sends(0, 0))
+
+
+@pytest.mark.parametrize(
+    ("sent", "unseen", "expected"),
+    [
+        (SENT, 0, 0),
+        (SENT | {"BYE": Sends(2, 2)}, 0, 1),
+        (SENT | {"BYE": Sends(2, 2)}, 1, 0),
+        (SENT | {"INVITE": Sends(3, 1)}, 1, 1),
+    ],
+)
+def test_disagreement(sent: dict[str, Sends], unseen: int, expected: int) -> None:
+    assert disagreement(sent, arrived(TRACE), unseen) == expected

@@ -1,0 +1,193 @@
+import json
+
+import numpy as np
+import pytest
+import synthetic
+
+from sipsched.errors import StableError
+from sipsched.records import summary, trace
+from sipsched.records.messages import messages_from_record, write_messages
+from sipsched.versions import SUMMARY_VERSION
+
+
+def reduce(tmp_path, run, **options):
+    record = synthetic.write_record(tmp_path / "raw", run, **options)
+    messages = tmp_path / "runs" / run.path / "messages.nc"
+    write_messages(messages_from_record(record), messages)
+    ds = summary.summarise_run(messages, record)
+    path = messages.with_name("summary.nc")
+    summary.write(ds, path)
+    return ds, path, messages, record
+
+
+def test_numbers_of_a_run(tmp_path):
+    records = synthetic.six_per_call(np.random.default_rng(4), 200, 1000)
+    ds, *_ = reduce(tmp_path, synthetic.Run(), records=records)
+    k_rcv = (records["t_sip_in"] - records["t_arr"]) / 1000
+    at = ds.sel(message_type="all")
+    assert int(at["count"]) == 1200
+    assert float(at["k_rcv_mean"]) == pytest.approx(k_rcv.mean())
+    assert float(at["k_rcv_sd"]) == pytest.approx(k_rcv.std(ddof=1))
+    for q in (50, 95, 99):
+        assert float(at[f"k_rcv_p{q}"]) == pytest.approx(np.percentile(k_rcv, q))
+    bye = records[records["kind"] == 5]
+    service = (bye["t_sip_out"] - bye["t_sip_in"] - bye["in_cost_ns"]) / 1000
+    assert float(ds["t_sip_mean"].sel(message_type="BYE")) == pytest.approx(service.mean())
+    assert int(ds["count"].sel(message_type="other")) == 0
+    assert np.isnan(float(ds["t_sip_mean"].sel(message_type="other")))
+    parts = sum(float(at[f"{name}_mean"]) for name in ("k_stack", "k_sockq", "k_copy"))
+    assert parts == pytest.approx(float(at["k_rcv_mean"]))
+
+
+def test_pdr_comes_from_the_kernels_counters(tmp_path):
+    ds, *_ = reduce(tmp_path, synthetic.Run(), calls=100, drops=30, resent=10)
+    assert int(ds["count"].sel(message_type="all")) == 580
+    assert int(ds["count"].sel(message_type="retransmission")) == 10
+    assert float(ds["pdr"]) == pytest.approx(30 / 610)
+    assert float(ds["rcvbuf_errors"]) == float(ds["probe_drops"]) == 30
+    assert float(ds["steal_s"]) == pytest.approx(0.05)
+    assert float(ds["so_rcvbuf"]) == 425984
+    assert float(ds["proxy_cpu_ns"]) == 580 * 70_000
+
+
+def test_a_run_without_the_probe_has_the_counters_and_no_times(tmp_path):
+    ds, *_ = reduce(tmp_path, synthetic.Run(), calls=100, mode=0, cpu_ns_per_message=None)
+    assert str(ds["probe_mode"].item()) == "off"
+    assert float(ds["in_datagrams"]) == 600
+    assert np.isnan(float(ds["k_rcv_mean"].sel(message_type="all")))
+    assert np.isnan(float(ds["proxy_cpu_ns"]))
+
+
+def test_overall_service_time_is_all_but_waiting(tmp_path):
+    ds, *_ = reduce(tmp_path, synthetic.Run(), calls=50)
+    found = summary.overall_service_time(ds)
+    at = ds.sel(message_type="all")
+    all_means = sum(float(at[f"{name}_mean"]) for name in ("k_rcv", "t_sip", "k_snd"))
+    without_queue = all_means - float(at["k_sockq_mean"])
+    assert float(found) == pytest.approx(without_queue + float(ds["k_sockq_alone"]))
+    assert found.attrs["units"] == "us"
+    assert float(summary.cpu_time(ds)) == pytest.approx(without_queue - float(at["t_sip_off_mean"]))
+    preload, *_ = reduce(tmp_path, synthetic.Run(rep=2), calls=5, mode=3)
+    assert np.isnan(summary.overall_service_time(preload))
+    assert np.isnan(summary.cpu_time(preload))
+
+
+def test_drops_by_type(tmp_path):
+    records = synthetic.six_per_call(np.random.default_rng(4), 100, 1000)
+    records = synthetic.refuse(records, 60, np.random.default_rng(5))
+    records = synthetic.resend(records, 10, np.random.default_rng(6))
+    ds, *_ = reduce(tmp_path, synthetic.Run(), records=records)
+    refused = records["kind"][records["event"] == trace.Event.DROP]
+    for name, kind in zip(summary.TYPES[1:7], synthetic.KINDS, strict=True):
+        at = ds.sel(message_type=name)
+        assert int(at["drops"]) == np.count_nonzero(refused == kind), name
+        assert int(at["count"] + at["drops"]) == 100, name
+    assert int(ds["drops"].sel(message_type="all")) == int(ds["probe_drops"]) == 60
+
+
+def test_a_message_that_meets_no_other_waits_for_the_kernel_alone(tmp_path):
+    # a message every ms, each 100 us in the SPS; every second one has another 20 us behind it
+    records = synthetic.six_per_call(np.random.default_rng(4), 10, 1000)
+    i = np.arange(60, dtype=np.uint64)
+    records["t_arr"] = 10**12 + i // 2 * 1_000_000 + i % 2 * 20_000
+    records["t_stack"] = records["t_arr"] + 1_000
+    records["t_sockq"] = records["t_stack"] + np.where(i % 2, 80_000, 5_000).astype(np.uint64)
+    for name, after in (("t_sip_in", 1_000), ("t_sip_out", 91_000), ("t_dep", 94_000)):
+        records[name] = records["t_sockq"] + np.uint64(after)
+    ds, *_ = reduce(tmp_path, synthetic.Run(), records=records)
+    assert float(ds["k_sockq_alone"]) == 5
+    assert int(ds["k_sockq_alone_n"]) == 29  # the first met we know not whom
+
+
+def test_settings_of_the_mode_as_they_were_on_this_kernel(tmp_path):
+    ds, *_ = reduce(tmp_path, synthetic.Run(cps=1))
+    assert json.loads(ds["mode_settings"].item()) == {}
+    steps = [
+        synthetic.step("min_granularity_ns", 100_000, place="each worker"),
+        synthetic.step("latency_ns", 800_000, unavailable="EEVDF has none"),
+    ]
+    scheduler = {"label": "m (translated)", "found": {"a": "7", "b": None}, "steps": steps}
+    ds, *_ = reduce(tmp_path, synthetic.Run(cps=2), scheduler=scheduler)
+    assert ds["mode_label"].item() == "m (translated)"
+    settings = json.loads(ds["mode_settings"].item())
+    assert settings["in_force"] == {"a": "7", "each worker": "100000"}
+    assert [step["unavailable"] for step in settings["steps"]] == [None, "EEVDF has none"]
+
+
+def test_every_variable_is_described(tmp_path):
+    ds, *_ = reduce(tmp_path, synthetic.Run())
+    for name, variable in ds.data_vars.items():
+        assert {"long_name", "definition"} <= set(variable.attrs), name
+        assert variable.dtype.kind == "U" or "units" in variable.attrs, name
+
+
+def test_combined_has_planned_but_missing_and_invalid_runs(tmp_path):
+    planned = [
+        synthetic.Run(threads=threads, cps=cps, rep=rep)
+        for threads in (2, 8)
+        for cps in (500, 1000)
+        for rep in (1, 2)
+    ]
+    paths = [reduce(tmp_path, run, calls=50, valid=run != planned[1])[1] for run in planned[:-1]]
+    ds = summary.combine(paths, planned)
+    assert tuple(ds["k_rcv_mean"].dims) == (*summary.RUN_DIMS, "message_type")
+    status = ds["status"].squeeze()
+    assert status.to_numpy().ravel().tolist() == [
+        "measured", "invalid", *["measured"] * 5, "missing"
+    ]  # fmt: skip
+    point = {"threads": 2, "cps": 500, "rep": 2}
+    invalid = ds.sel(point).squeeze()
+    assert np.isnan(float(invalid["pdr"]))
+    assert np.isnan(invalid["k_rcv_mean"]).all()
+    assert "declared invalid" in invalid["reasons"].item()
+    assert np.isfinite(float(invalid["achieved_cps"]))
+    missing = ds.sel(threads=8, cps=1000, rep=2).squeeze()
+    assert np.isnan(float(missing["pdr"]))
+    assert missing["probe_mode"].item() == ""
+    assert ds.attrs["kernels"] == "0.0.0-synthetic"
+    summary.write(ds, tmp_path / "summary.nc")
+    again = summary.open_summary(tmp_path / "summary.nc")
+    assert again.equals(ds)
+    assert again.attrs["fidelity"] == synthetic.FIDELITY
+
+
+def test_combined_of_a_grid_with_holes_and_of_nothing(tmp_path):
+    planned = [synthetic.Run(threads=2, cps=500), synthetic.Run(threads=8, cps=1000)]
+    ds = summary.combine([], planned)
+    found = sorted(ds["status"].to_numpy().ravel().tolist())
+    assert found == ["missing", "missing", "not planned", "not planned"]
+    assert ds.attrs["fidelity"].startswith("unknown")
+
+
+def test_combine_refuses_what_does_not_belong(tmp_path):
+    run, other = synthetic.Run(cps=500), synthetic.Run(cps=1000)
+    _, path, messages, _ = reduce(tmp_path, run, calls=5)
+    with pytest.raises(StableError, match="not planned"):
+        summary.combine([path], [other])
+    with pytest.raises(StableError, match="twice"):
+        summary.combine([path, path], [run])
+    with pytest.raises(StableError, match="expected runs planned on one testbed, found none"):
+        summary.combine([], [])
+    version = SUMMARY_VERSION
+    with pytest.raises(StableError, match=f"expected 'sipsched run summary' version {version}"):
+        summary.combine([messages], [run])
+    with pytest.raises(StableError, match="no such file"):
+        summary.combine([tmp_path / "summary.nc"], [run])
+    with pytest.raises(StableError, match="testbed: expected elsewhere, found synthetic"):
+        summary.combine([path], [synthetic.Run(testbed="elsewhere", cps=500)])
+
+
+def test_summary_refuses_another_runs_messages_and_cut_counters(tmp_path):
+    _, _, messages, record = reduce(tmp_path, synthetic.Run(cps=500), calls=5)
+    *_, other = reduce(tmp_path, synthetic.Run(cps=1000), calls=5)
+    with pytest.raises(StableError, match=r"cps: expected 1000 .* found 500"):
+        summary.summarise_run(messages, other)
+    path = record / "counters.json"
+    document = json.loads(path.read_text())
+    document["sps"]["after"]["/proc/net/snmp"] = ""
+    path.write_text(json.dumps(document))
+    with pytest.raises(StableError, match=r"sps after /proc/net/snmp: expected counters"):
+        summary.summarise_run(messages, record)
+    path.write_text(path.read_text()[:100])
+    with pytest.raises(StableError, match="not JSON"):
+        summary.summarise_run(messages, record)

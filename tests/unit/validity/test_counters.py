@@ -1,0 +1,96 @@
+import pytest
+
+from sipsched.errors import StableError
+from sipsched.validity import counters
+
+# Verbatim from Linux 6.18.
+SNMP = """\
+Ip: Forwarding DefaultTTL InReceives InHdrErrors InAddrErrors ForwDatagrams InUnknownProtos
+Ip: 2 64 28076 0 0 0 0
+Tcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens
+Tcp: 1 200 120000 -1 114
+Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors \
+IgnoredMulti MemErrors
+Udp: 231 0 7 376 7 0 0 0 0
+"""
+SOFTNET = """\
+0000000e 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 \
+00000000 00000000 00000000 00000000 00000000
+00006da1 00000002 00000003 00000000 00000000 00000000 00000000 00000000 00000000 00000000 \
+00000000 00000000 00000001 00000000 00000000
+"""
+UDP = (
+    "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout "
+    "inode ref pointer drops             \n"
+    "  210: 0200C80A:13C4 00000000:0000 07 00000000:00000A00 00:00000000 00000000     0        0 "
+    "33112 2 000000000fd9c3f3 3661      \n"
+)
+STAT = """\
+cpu  4654 0 2018 186104 405 0 59 24 0 0
+cpu0 1446 0 775 94364 32 0 9 9 0 0
+cpu1 3207 0 1243 91740 373 0 49 14 0 0
+intr 214464 0 0
+ctxt 1024
+"""
+
+
+def test_snmp():
+    found = counters.parse_snmp(SNMP)
+    assert found["Udp"]["InDatagrams"] == 231
+    assert found["Udp"]["RcvbufErrors"] == 7
+    assert found["Tcp"]["MaxConn"] == -1
+
+
+def test_softnet_stat():
+    assert counters.parse_softnet_stat(SOFTNET) == [
+        counters.Softnet(14, 0, 0),
+        counters.Softnet(0x6DA1, 2, 3),
+    ]
+
+
+def test_udp_sockets():
+    assert counters.parse_udp(UDP) == [counters.UdpSocket("10.200.0.2", 5060, 2560, 33112, 3661)]
+    assert counters.parse_udp(UDP.splitlines()[0]) == []
+
+
+def test_stat():
+    found = counters.parse_stat(STAT)
+    assert set(found) == {"cpu", "cpu0", "cpu1"}
+    assert found["cpu1"]["steal"] == pytest.approx(0.14)
+    assert found["cpu0"]["user"] == pytest.approx(14.46)
+
+
+def test_difference():
+    after = {"InDatagrams": 300, "RcvbufErrors": 7, "New": 1}
+    assert counters.difference({"InDatagrams": 231, "RcvbufErrors": 7, "Old": 2}, after) == {
+        "InDatagrams": 69,
+        "RcvbufErrors": 0,
+    }
+
+
+def test_difference_refuses_a_counter_that_went_back():
+    with pytest.raises(StableError, match="InDatagrams: expected at least 231, found 5"):
+        counters.difference({"InDatagrams": 231}, {"InDatagrams": 5})
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "message"),
+    [
+        (counters.parse_snmp, "", "expected counters, found nothing"),
+        (counters.parse_snmp, SNMP[: SNMP.index("Udp: 231") + 9], "Udp: expected 9 values"),
+        (counters.parse_snmp, SNMP[: SNMP.index("Udp: 231")], "Udp: expected 9 values, found 0"),
+        (counters.parse_snmp, "Udp: A\nUdp: x\n", "expected integers"),
+        (counters.parse_softnet_stat, "", "found nothing"),
+        (counters.parse_softnet_stat, SOFTNET[:12], "line 1: expected hexadecimal"),
+        (counters.parse_udp, "", "expected a header"),
+        (counters.parse_udp, UDP[:-60], "line 2: expected 13 columns"),
+        (counters.parse_stat, "", "expected cpu lines"),
+        (counters.parse_stat, STAT[:20], "cpu: expected at least 8 states, found 4"),
+        (counters.parse_stat, STAT.replace("4654", "x"), "cpu: expected integers"),
+    ],
+)
+def test_bad_text_is_one_line_naming_the_file(parse, text, message):
+    with pytest.raises(StableError, match=message) as caught:
+        parse(text, "sps before /proc/x")
+    assert str(caught.value).startswith("sps before /proc/x: ")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,82 @@
+"""The drop ledger on counters whose balance is known."""
+
+from typing import Any
+
+import pytest
+
+from sipsched.errors import StableError
+from sipsched.validity.ledger import balance
+
+NAMES = "InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors"
+DEV = """\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0
+  sip0: 1180332    2412    0    {received}    0     0          0         0  1234567    2412    0    {sent}    0     0       0          0
+"""  # noqa: E501
+
+
+def host(after: tuple[int, ...], drops: tuple[int, int] = (0, 0)) -> dict[str, dict[str, str]]:
+    """Counters that start at 10 and grow by `after`, in the order of NAMES."""
+
+    def snapshot(values: list[int], received: int, sent: int) -> dict[str, str]:
+        snmp = f"Udp: {NAMES}\nUdp: {' '.join(map(str, values))}\n"
+        return {"/proc/net/snmp": snmp, "/proc/net/dev": DEV.format(received=received, sent=sent)}
+
+    return {
+        "before": snapshot([10] * 7, 3, 4),
+        "after": snapshot([10 + value for value in after], 3 + drops[0], 4 + drops[1]),
+    }
+
+
+def run(**changes: Any) -> dict[str, Any]:
+    """1,000 calls through a stateful SPS: 6,000 in, 7,000 out (100 Trying is the SPS's own)."""
+    hosts = {
+        "uac": host((4000, 0, 0, 3000, 0, 0, 0)),
+        "sps": host((6000, 0, 0, 7000, 0, 0, 0)),
+        "uas": host((3000, 0, 0, 3000, 0, 0, 0)),
+    }
+    return hosts | changes
+
+
+def test_a_clean_run_balances() -> None:
+    ledger = balance(run())
+    assert (ledger.to_sps.sent, ledger.to_sps.received) == (6000, 6000)
+    assert (ledger.from_sps.sent, ledger.from_sps.received) == (7000, 7000)
+    assert ledger.residual == ledger.link_drops == 0
+
+
+def test_refused_datagrams_are_accounted_for() -> None:
+    ledger = balance(run(sps=host((5900, 0, 100, 7000, 100, 0, 0))))
+    assert ledger.to_sps.refused == 100
+    assert ledger.to_sps.other_errors == 0
+    assert ledger.residual == 0
+
+
+def test_other_errors_and_closed_ports_are_told_apart() -> None:
+    ledger = balance(run(uas=host((2980, 15, 5, 3000, 0, 0, 5))))
+    assert (ledger.from_sps.no_port, ledger.from_sps.other_errors) == (15, 5)
+    assert ledger.residual == 0
+
+
+def test_what_is_lost_on_the_way_is_the_residual() -> None:
+    ledger = balance(run(sps=host((5960, 0, 0, 7000, 0, 0, 0))))
+    assert ledger.to_sps.residual == ledger.residual == 40
+
+
+def test_what_somebody_else_sent_is_a_residual_too() -> None:
+    ledger = balance(run(sps=host((6003, 0, 0, 7000, 0, 0, 0))))
+    assert ledger.to_sps.residual == -3
+    assert ledger.residual == 3
+
+
+def test_drops_of_interfaces_are_summed_over_hosts_and_directions() -> None:
+    clean = (3000, 0, 0, 3000, 0, 0, 0)
+    assert balance(run(uas=host(clean, drops=(2, 5)))).link_drops == 7
+
+
+def test_cut_counters_are_one_clear_error() -> None:
+    hosts = run()
+    hosts["sps"]["after"]["/proc/net/snmp"] = hosts["sps"]["after"]["/proc/net/snmp"][:60]
+    with pytest.raises(StableError, match="sps, after: /proc/net/snmp"):
+        balance(hosts)

@@ -1,0 +1,42 @@
+"""The verdict: each rule grades by its own limits, and the worst decides."""
+
+import pytest
+
+from sipsched.plan.config import Limits, load_config
+from sipsched.validity.verdict import INVALID, RULES, SUSPECT, VALID, judge
+
+GOOD: dict[str, float | None] = dict.fromkeys(RULES, 0.0)
+LIMITS = dict.fromkeys(RULES, Limits(suspect=1, invalid=2))
+
+
+def test_a_clean_run_is_valid_without_a_word() -> None:
+    verdict = judge(GOOD, LIMITS)
+    assert verdict.grade == VALID
+    assert verdict.reasons == []
+    assert [finding.rule for finding in verdict.findings] == list(RULES)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_rule_alone_flips_the_verdict_in_its_own_words(rule: str) -> None:
+    for value, grade in ((1.0, VALID), (1.5, SUSPECT), (2.0, SUSPECT), (2.5, INVALID)):
+        verdict = judge(GOOD | {rule: value}, LIMITS)
+        assert verdict.grade == grade
+        assert len(verdict.reasons) == (grade != VALID)
+    assert verdict.reasons == [RULES[rule].format(value=2.5)]
+
+
+def test_the_worst_comes_first() -> None:
+    first, *_, last = RULES
+    verdict = judge(GOOD | {first: 1.5, last: 3.0}, LIMITS)
+    assert verdict.grade == INVALID
+    assert verdict.reasons == [RULES[last].format(value=3.0), RULES[first].format(value=1.5)]
+
+
+def test_what_could_not_be_measured_breaks_no_rule() -> None:
+    assert judge(dict.fromkeys(RULES), LIMITS).grade == VALID
+
+
+def test_the_configuration_has_limits_for_every_rule_in_order() -> None:
+    limits = load_config().validity
+    assert set(limits) == set(RULES)
+    assert all(one.suspect <= one.invalid for one in limits.values())
