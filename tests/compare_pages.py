@@ -1,0 +1,86 @@
+"""Compare two folders of pages word for word: `python tests/compare_pages.py before after`.
+
+For changes that are to leave every page as it is: make the pages before and after with `make reports`,
+keep a copy of each folder. What is compared is what a reader gets: the text, alternative texts, CSV
+files and pictures. The code that made the page, and lines that
+name versions, commits and hashes of data, are left out.
+"""
+
+import base64
+import difflib
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+VERSIONS = re.compile(r"sipsched [0-9]|SHA-256|[0-9a-f]{40}|-g[0-9a-f]{7}")
+SILENT = {"script", "style", "pre"}
+"""Elements that are not read: `pre` holds the code that made the page."""
+
+
+class Reader(HTMLParser):
+    """Collects a page's lines: text, alternative texts, and the files that it holds as data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self._inside: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Take alternative texts and data."""
+        if tag in SILENT:
+            self._inside.append(tag)
+        for name, value in attrs:
+            if name in ("alt", "id", "title"):
+                self._take(f"{tag} {name}: {value}")
+            if name in ("src", "href") and value and value.startswith("data:"):
+                head, _, body = value.partition(",")
+                data = base64.b64decode(body) if head.endswith("base64") else unquote(body).encode()
+                self._take(data.decode("utf-8", "replace"))
+
+    def handle_endtag(self, tag: str) -> None:
+        """Leave scripts and styles."""
+        if self._inside and self._inside[-1] == tag:
+            self._inside.pop()
+
+    def handle_data(self, data: str) -> None:
+        """Take text."""
+        if not self._inside:
+            self._take(data)
+
+    def _take(self, text: str) -> None:
+        lines = (" ".join(line.split()) for line in text.splitlines())
+        self.lines += [line for line in lines if line and not VERSIONS.search(line)]
+
+
+def lines_of(page: Path) -> list[str]:
+    """Read what a page says."""
+    reader = Reader()
+    reader.feed(page.read_text(encoding="utf-8"))
+    return reader.lines
+
+
+def main(before: Path, after: Path) -> int:
+    """Print what differs; the number of pages that do comes back."""
+    names = sorted({page.name for folder in (before, after) for page in folder.glob("*.html")})
+    differ = 0
+    for name in names:
+        pages = [folder / name for folder in (before, after)]
+        missing = [str(page) for page in pages if not page.is_file()]
+        if missing:
+            print(f"{name}: only one of the folders has it: no {missing[0]}")
+            differ += 1
+            continue
+        old, new = map(lines_of, pages)
+        difference = list(difflib.unified_diff(old, new, "before", "after", lineterm="", n=0))
+        print(f"{name}: {len(old)} lines, {'the same' if not difference else 'different'}")
+        print("\n".join(line[:300] for line in difference[:60]))
+        differ += bool(difference)
+    if not names:
+        print(f"no pages in {before} and {after}")
+    return differ or not names
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
