@@ -917,15 +917,9 @@ static struct probe_counters sum_counters(const struct sipprobe *object)
 	for (size_t cpu = 0; cpu < PROBE_CPUS; cpu++) {
 		const struct probe_counters *of_cpu = &object->bss->counters[cpu];
 
-		sum.arrived += of_cpu->arrived;
-		sum.queued += of_cpu->queued;
-		sum.refused += of_cpu->refused;
-		sum.received += of_cpu->received;
-		sum.sent += of_cpu->sent;
-		sum.lost_ring += of_cpu->lost_ring;
-		sum.unmatched += of_cpu->unmatched;
-		sum.evicted += of_cpu->evicted;
-		sum.duplicates += of_cpu->duplicates;
+#define ADD(name) sum.name += of_cpu->name;
+		PROBE_COUNTERS(ADD, PROBE_NO_COUNTER)
+#undef ADD
 	}
 	return sum;
 }
@@ -935,15 +929,9 @@ static struct probe_counters since_fresh(const struct run *run)
 	const struct probe_counters *before = &run->at_fresh;
 	struct probe_counters now = run->at_end;
 
-	now.arrived -= before->arrived;
-	now.queued -= before->queued;
-	now.refused -= before->refused;
-	now.received -= before->received;
-	now.sent -= before->sent;
-	now.lost_ring -= before->lost_ring;
-	now.unmatched -= before->unmatched;
-	now.evicted -= before->evicted;
-	now.duplicates -= before->duplicates;
+#define SUBTRACT(name) now.name -= before->name;
+	PROBE_COUNTERS(SUBTRACT, PROBE_NO_COUNTER)
+#undef SUBTRACT
 	return now;
 }
 
@@ -974,7 +962,7 @@ static void print_count(FILE *file, const char *name, uint64_t value)
  * Arrivals that no worker received and no drop record names: where the kernel skipped the program of the refusal
  * (sipprobe.bpf.c, on_driver). Right once the queue is empty, as at the end of a run.
  */
-static uint64_t refused_unseen(const struct probe_counters *counted)
+static uint64_t count_refused_unseen(const struct probe_counters *counted)
 {
 	uint64_t known = counted->received - counted->unmatched + counted->refused;
 
@@ -1014,6 +1002,18 @@ static void print_attached(FILE *file, const struct sipprobe *object)
 	fputs("]\n", file);
 }
 
+/* Those of the BPF programs, and those that the user side adds. */
+static void print_counters(FILE *file, const struct probe_counters *counted, uint64_t lost_write)
+{
+	uint64_t refused_unseen = count_refused_unseen(counted);
+
+#define PRINT_BPF(name)  print_count(file, #name, counted->name);
+#define PRINT_USER(name) print_count(file, #name, name);
+	PROBE_COUNTERS(PRINT_BPF, PRINT_USER)
+#undef PRINT_BPF
+#undef PRINT_USER
+}
+
 static void print_report(FILE *file, const struct run *run)
 {
 	struct probe_counters counted = since_fresh(run);
@@ -1025,17 +1025,7 @@ static void print_report(FILE *file, const struct run *run)
 	fputs(",\n", file);
 	print_count(file, "records", run->trace.messages);
 	print_count(file, "drops", run->trace.drops);
-	print_count(file, "arrived", counted.arrived);
-	print_count(file, "queued", counted.queued);
-	print_count(file, "received", counted.received);
-	print_count(file, "sent", counted.sent);
-	print_count(file, "refused", counted.refused);
-	print_count(file, "refused_unseen", refused_unseen(&counted));
-	print_count(file, "lost_ring", counted.lost_ring);
-	print_count(file, "lost_write", run->trace.lost);
-	print_count(file, "unmatched", counted.unmatched);
-	print_count(file, "evicted", counted.evicted);
-	print_count(file, "duplicates", counted.duplicates);
+	print_counters(file, &counted, run->trace.lost);
 	print_count(file, "unclassified", run->unclassified);
 	print_count(file, "recursion_misses", misses);
 	/* an entry evicted before its time turns up as unmatched: not counted again */
