@@ -48,47 +48,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <unistd.h>
+#include "client.h"
 #include "options.h"
+#include "process.h"
 #include "report.h"
 #include "schedule.h"
+#include "server.h"
 
 #define VERSION        "sipload 1"
 #define CLIENT_SPIN_NS (100 * NS_PER_US)
-
-volatile sig_atomic_t stop_asked;
-
-static void on_signal(int number)
-{
-	(void)number;
-	stop_asked = 1;
-}
-
-int fail(const char *what, const char *why)
-{
-	fprintf(stderr, "sipload: %s: %s\n", what, why);
-	return EXIT_BAD;
-}
-
-struct span host_of(const struct endpoint *endpoint)
-{
-	return (struct span){ endpoint->host, endpoint->host + strlen(endpoint->host) };
-}
-
-void settle_thread(const struct options *options, unsigned thread)
-{
-	cpu_set_t set;
-
-	prctl(PR_SET_TIMERSLACK, 1UL);
-	if (!options->n_cpus)
-		return;
-	CPU_ZERO(&set);
-	CPU_SET(options->cpus[thread % options->n_cpus], &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		fail("--cpus", strerror(errno));
-}
 
 static _Noreturn void usage(const char *option, const char *expected)
 {
@@ -347,21 +315,6 @@ static void parse_options(struct options *o, const struct option *known, uint64_
 		usage(NULL, "--local and --report are needed");
 }
 
-static void prepare_process(const struct options *o)
-{
-	struct sigaction action = { .sa_handler = on_signal };
-	struct rlimit files;
-
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-		files.rlim_cur = files.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &files);
-	}
-	if (o->fifo) /* threads inherit it; refused: see the report */
-		sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){ .sched_priority = o->fifo });
-}
-
 /* Found out before the run rather than after it. */
 static bool can_write(const char *path)
 {
@@ -385,7 +338,7 @@ static int client_command(int argc, char **argv)
 		usage("threads", "a port for each, from --local's on");
 	if (o.tcp_connections && o.tcp_connections < o.threads)
 		usage("tcp-connections", "at least one for each thread");
-	prepare_process(&o);
+	prepare_process(o.fifo);
 	return can_write(o.report) && can_write(o.calls_file) ? run_client(&o) : EXIT_BAD;
 }
 
@@ -396,7 +349,7 @@ static int server_command(int argc, char **argv)
 	parse_options(&o, SERVER_OPTIONS, 0, argc, argv);
 	if (o.timing.reliable && o.threads > 1)
 		usage("threads", "1 with --transport tcp: a connection belongs to one thread");
-	prepare_process(&o);
+	prepare_process(o.fifo);
 	return can_write(o.report) && can_write(o.ready) ? run_server(&o) : EXIT_BAD;
 }
 
