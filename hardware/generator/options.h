@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* What the command line says, checked. */
+/* What the command line says, checked; sipload.c has the text of the usage. */
 #ifndef SIPSCHED_OPTIONS_H
 #define SIPSCHED_OPTIONS_H
 #include <string.h>
 #include "agent.h"
+#include "schedule.h"
 
 #define CPUS_MAX    256
 #define THREADS_MAX 64
@@ -35,6 +36,23 @@ struct options {
 	int buffer_bytes;
 	int fifo; /* priority of SCHED_FIFO; 0: the policy it was started with */
 };
+
+/* Of `sipload schedule`: drawn by rate, number and law, or read from a text. */
+struct schedule_options {
+	const char *output;
+	const char *text; /* NULL: drawn */
+	double rate_cps;
+	uint64_t calls;
+	enum schedule_law law;
+	uint64_t seed;
+};
+
+/* Wrong usage ends the process: one line on stderr, EXIT_USAGE. `argv` starts with the command. */
+void parse_client_options(struct options *o, int argc, char **argv);
+void parse_server_options(struct options *o, int argc, char **argv);
+void parse_schedule_options(struct schedule_options *o, int argc, char **argv);
+/* What was expected of an option; of the command line as a whole, if `option` is NULL. */
+_Noreturn void usage(const char *option, const char *expected);
 
 static inline struct span host_of(const struct endpoint *endpoint)
 {
