@@ -52,11 +52,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,26 +67,26 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include "classify.h"
+#include "json.h"
+#include "options.h"
 #include "probe.h"
 #include "sipprobe.skel.h"
+#include "system.h"
 #include "trace.h"
 
-#define REPORT_VERSION 1
-#define EXIT_USAGE     2
-#define POLL_NS        20000000L /* the ring holds far more than 20 ms of records */
-#define SCAN_NS        1000000000ULL
+#define POLL_NS 20000000L /* the ring holds far more than 20 ms of records */
+#define SCAN_NS 1000000000ULL
 #define START_SETTLE_NS \
-	100000000L                   /* what was queued before all hooks were attached has been read by then \
+	100000000L                  /* what was queued before all hooks were attached has been read by then \
 				      */
-#define SERVICE_SETTLE_NS  20000000L /* the last messages are sent on by then */
-#define DETACH_SETTLE_NS   10000000L /* programs that still run when detached end within microseconds */
-#define RING_BYTES_DEFAULT (16 * 1024 * 1024)
-#define WRITE_BATCH        2048
-#define REASON_SIZE        256
-#define BTF_PATH           "/sys/kernel/btf/vmlinux"
-#define LOCKDOWN_PATH      "/sys/kernel/security/lockdown"
-#define COMM_SIZE          16          /* TASK_COMM_LEN: the kernel keeps 15 characters of a name */
-#define INITIAL_PID_NS     0xEFFFFFFCU /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
+#define SERVICE_SETTLE_NS 20000000L /* the last messages are sent on by then */
+#define DETACH_SETTLE_NS  10000000L /* programs that still run when detached end within microseconds */
+#define WRITE_BATCH       2048
+#define REASON_SIZE       256
+#define BTF_PATH          "/sys/kernel/btf/vmlinux"
+#define LOCKDOWN_PATH     "/sys/kernel/security/lockdown"
+#define COMM_SIZE         16          /* TASK_COMM_LEN: the kernel keeps 15 characters of a name */
+#define INITIAL_PID_NS    0xEFFFFFFCU /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
 
 #define ASSERT_SAME(probe, trace) \
 	_Static_assert((int)(probe) == (int)(trace), #probe " and " #trace " differ")
@@ -100,56 +98,7 @@ ASSERT_SAME(PROBE_FLAG_NO_STACK, TRACE_FLAG_NO_STACK);
 ASSERT_SAME(PROBE_FLAG_MORE_SENDS, TRACE_FLAG_MORE_SENDS);
 ASSERT_SAME(PROBE_FLAG_UNMATCHED, TRACE_FLAG_UNMATCHED);
 
-enum mode_choice {
-	MODE_AUTO = 0,
-	MODE_EXACT = TRACE_MODE_EXACT,
-	MODE_TRACEPOINT = TRACE_MODE_TRACEPOINT
-};
-
-struct options {
-	const char *comm;
-	const char *output;
-	const char *report;
-	const char *ready;
-	enum mode_choice mode;
-	unsigned long port;
-	unsigned long ring_bytes;
-	unsigned long snippet_bytes;
-	bool verbose;
-};
-
 static bool verbose;
-
-/* ---- small helpers ---- */
-
-static void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* One clear line on stderr. */
-static void complain(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	fputs("sipprobe: ", stderr);
-	vfprintf(stderr, format, arguments);
-	fputc('\n', stderr);
-	va_end(arguments);
-}
-
-static void pause_ns(long ns)
-{
-	struct timespec interval = { .tv_nsec = ns };
-
-	nanosleep(&interval, NULL);
-}
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
-}
 
 static uint16_t saturate_u16(uint64_t value)
 {
@@ -159,50 +108,6 @@ static uint16_t saturate_u16(uint64_t value)
 static uint32_t saturate_u32(uint64_t value)
 {
 	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
-}
-
-static void print_json_string(FILE *file, const char *text)
-{
-	fputc('"', file);
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
-
-		if (c == '"' || c == '\\')
-			fprintf(file, "\\%c", c);
-		else if (c < 0x20 || c > 0x7e)
-			fprintf(file, "\\u%04x", c);
-		else
-			fputc(c, file);
-	}
-	fputc('"', file);
-}
-
-/* The first line of a small file; false if it cannot be read. */
-static bool read_line(const char *path, char *line, size_t size)
-{
-	FILE *file = fopen(path, "re");
-	bool found;
-
-	if (!file)
-		return false;
-	found = fgets(line, (int)size, file) != NULL;
-	fclose(file);
-	if (found)
-		line[strcspn(line, "\n")] = 0;
-	return found;
-}
-
-/* The inode of a namespace file; 0 if it cannot be read. */
-static uint32_t namespace_of(const char *path)
-{
-	struct stat status;
-
-	return stat(path, &status) ? 0 : (uint32_t)status.st_ino;
-}
-
-static uint32_t own_network_namespace(void)
-{
-	return namespace_of("/proc/self/ns/net");
 }
 
 static int print_libbpf(enum libbpf_print_level level, const char *format, va_list arguments)
@@ -286,11 +191,6 @@ static const char *hook_type_name(enum hook_type type)
 	static const char *const names[] = { "tp_btf", "fentry", "fexit" };
 
 	return names[type];
-}
-
-static const char *mode_name(enum mode_choice mode)
-{
-	return mode == MODE_EXACT ? "exact" : "tracepoint";
 }
 
 static bool hook_in_mode(const struct hook *hook, enum mode_choice mode)
@@ -1216,126 +1116,9 @@ static int run_probe(const struct options *options)
 	return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* ---- command line ---- */
-
-static int usage(void)
-{
-	fputs("usage: sipprobe check [--port N]\n"
-	      "       sipprobe run --port N --comm NAME --output TRACE --report JSON --ready FILE\n"
-	      "                    [--mode auto|exact|tracepoint] [--ring-bytes N] [--snippet-bytes N] "
-	      "[--verbose]\n",
-	      stderr);
-	return EXIT_USAGE;
-}
-
-static bool parse_number(const char *name, const char *text, unsigned long least, unsigned long most,
-			 unsigned long *value)
-{
-	char *end;
-
-	errno = 0;
-	*value = strtoul(text, &end, 10);
-	if (isdigit((unsigned char)text[0]) && !*end && !errno && *value >= least && *value <= most)
-		return true;
-	complain("--%s: expected a number from %lu to %lu, found \"%s\"", name, least, most, text);
-	return false;
-}
-
-static bool parse_mode(const char *text, enum mode_choice *mode)
-{
-	if (!strcmp(text, "auto"))
-		*mode = MODE_AUTO;
-	else if (!strcmp(text, "exact"))
-		*mode = MODE_EXACT;
-	else if (!strcmp(text, "tracepoint"))
-		*mode = MODE_TRACEPOINT;
-	else {
-		complain("--mode: expected auto, exact or tracepoint, found \"%s\"", text);
-		return false;
-	}
-	return true;
-}
-
-static bool parse_ring_bytes(const char *text, unsigned long *bytes)
-{
-	unsigned long page = (unsigned long)sysconf(_SC_PAGESIZE);
-
-	if (!parse_number("ring-bytes", text, page, 1UL << 30, bytes))
-		return false;
-	if (*bytes & (*bytes - 1)) {
-		complain("--ring-bytes: expected a power of 2 and a multiple of the page size (%lu), found "
-			 "\"%s\"",
-			 page, text);
-		return false;
-	}
-	return true;
-}
-
-static bool parse_options(int argc, char **argv, struct options *options)
-{
-	static const struct option names[] = {
-		{ "port", required_argument, NULL, 'p' },
-		{ "comm", required_argument, NULL, 'c' },
-		{ "output", required_argument, NULL, 'o' },
-		{ "report", required_argument, NULL, 'r' },
-		{ "ready", required_argument, NULL, 'y' },
-		{ "mode", required_argument, NULL, 'm' },
-		{ "ring-bytes", required_argument, NULL, 'b' },
-		{ "snippet-bytes", required_argument, NULL, 's' },
-		{ "verbose", no_argument, NULL, 'v' },
-		{ 0 },
-	};
-	bool good = true;
-	int option;
-
-	while (good && (option = getopt_long(argc, argv, "", names, NULL)) != -1) {
-		switch (option) {
-		case 'p':
-			good = parse_number("port", optarg, 1, UINT16_MAX, &options->port);
-			break;
-		case 'c':
-			options->comm = optarg;
-			break;
-		case 'o':
-			options->output = optarg;
-			break;
-		case 'r':
-			options->report = optarg;
-			break;
-		case 'y':
-			options->ready = optarg;
-			break;
-		case 'm':
-			good = parse_mode(optarg, &options->mode);
-			break;
-		case 'b':
-			good = parse_ring_bytes(optarg, &options->ring_bytes);
-			break;
-		case 's':
-			good = parse_number("snippet-bytes", optarg, PROBE_FINGERPRINT_BYTES,
-					    PROBE_SNIPPET_MAX, &options->snippet_bytes);
-			break;
-		case 'v':
-			options->verbose = true;
-			break;
-		default:
-			good = false;
-		}
-	}
-	if (good && optind < argc) {
-		complain("unexpected argument \"%s\"", argv[optind]);
-		return false;
-	}
-	return good;
-}
-
 int main(int argc, char **argv)
 {
-	struct options options = {
-		.port = 5060,
-		.ring_bytes = RING_BYTES_DEFAULT,
-		.snippet_bytes = PROBE_SNIPPET_DEFAULT,
-	};
+	struct options options;
 
 	if (argc < 2 || (strcmp(argv[1], "check") != 0 && strcmp(argv[1], "run") != 0))
 		return usage();
