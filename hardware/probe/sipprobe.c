@@ -59,18 +59,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
+#include "attach.h"
+#include "check.h"
 #include "classify.h"
 #include "json.h"
 #include "options.h"
 #include "probe.h"
-#include "sipprobe.skel.h"
 #include "system.h"
 #include "trace.h"
 
@@ -82,11 +80,7 @@
 #define SERVICE_SETTLE_NS 20000000L /* the last messages are sent on by then */
 #define DETACH_SETTLE_NS  10000000L /* programs that still run when detached end within microseconds */
 #define WRITE_BATCH       2048
-#define REASON_SIZE       256
-#define BTF_PATH          "/sys/kernel/btf/vmlinux"
-#define LOCKDOWN_PATH     "/sys/kernel/security/lockdown"
-#define COMM_SIZE         16          /* TASK_COMM_LEN: the kernel keeps 15 characters of a name */
-#define INITIAL_PID_NS    0xEFFFFFFCU /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
+#define COMM_SIZE         16 /* TASK_COMM_LEN: the kernel keeps 15 characters of a name */
 
 #define ASSERT_SAME(probe, trace) \
 	_Static_assert((int)(probe) == (int)(trace), #probe " and " #trace " differ")
@@ -98,8 +92,6 @@ ASSERT_SAME(PROBE_FLAG_NO_STACK, TRACE_FLAG_NO_STACK);
 ASSERT_SAME(PROBE_FLAG_MORE_SENDS, TRACE_FLAG_MORE_SENDS);
 ASSERT_SAME(PROBE_FLAG_UNMATCHED, TRACE_FLAG_UNMATCHED);
 
-static bool verbose;
-
 static uint16_t saturate_u16(uint64_t value)
 {
 	return value > UINT16_MAX ? UINT16_MAX : (uint16_t)value;
@@ -108,366 +100,6 @@ static uint16_t saturate_u16(uint64_t value)
 static uint32_t saturate_u32(uint64_t value)
 {
 	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
-}
-
-static int print_libbpf(enum libbpf_print_level level, const char *format, va_list arguments)
-{
-	if (!verbose || level == LIBBPF_DEBUG)
-		return 0;
-	return vfprintf(stderr, format, arguments);
-}
-
-/* ---- hooks: what this kernel offers ---- */
-
-enum hook_type {
-	HOOK_TRACEPOINT,
-	HOOK_FENTRY,
-	HOOK_FEXIT
-};
-
-/* In which modes a hook is used, and whether the mode can do without it. */
-enum hook_use {
-	USE_BOTH,
-	USE_BOTH_OPTIONAL,
-	USE_EXACT,
-	USE_TRACEPOINT
-};
-
-/* Older kernels may give the target another number of arguments: then another program serves. */
-struct hook {
-	enum hook_type type;
-	const char *target;
-	enum hook_use use;
-	const char *program;
-	int arguments; /* ANY: not looked at */
-	const char *other_program;
-	int other_arguments;
-	const char *needed_for;
-	const char *since;
-};
-
-#define ANY (-1)
-/* clang-format off */
-static const struct hook hooks[] = {
-	{ HOOK_TRACEPOINT, "netif_rx", USE_BOTH_OPTIONAL,
-	  "on_netif_rx", ANY, NULL, 0, "t_arr (veth, loopback)", NULL },
-	{ HOOK_TRACEPOINT, "napi_gro_receive_entry", USE_BOTH_OPTIONAL,
-	  "on_napi_gro_receive", ANY, NULL, 0, "t_arr (NAPI drivers)", NULL },
-	{ HOOK_TRACEPOINT, "netif_receive_skb_entry", USE_BOTH_OPTIONAL,
-	  "on_netif_receive_entry", ANY, NULL, 0, "t_arr (drivers without GRO)", NULL },
-	{ HOOK_TRACEPOINT, "netif_receive_skb", USE_BOTH,
-	  "on_netif_receive", ANY, NULL, 0, "counting arrivals; t_arr (other drivers)", NULL },
-	{ HOOK_TRACEPOINT, "sk_data_ready", USE_TRACEPOINT,
-	  "on_data_ready", ANY, NULL, 0, "t_stack", "6.3" },
-	{ HOOK_FENTRY, "__udp_enqueue_schedule_skb", USE_EXACT,
-	  "on_enqueue", 2, NULL, 0, "t_stack", NULL },
-	{ HOOK_FEXIT, "__skb_recv_udp", USE_EXACT,
-	  "on_dequeue", 4, "on_dequeue_noblock", 5, "t_sockq", NULL },
-	{ HOOK_TRACEPOINT, "udp_fail_queue_rcv_skb", USE_BOTH,
-	  "on_refused", 3, "on_refused_no_skb", 2, "drops", NULL },
-	{ HOOK_TRACEPOINT, "sys_exit", USE_BOTH,
-	  "on_sys_exit", ANY, NULL, 0, "t_sip_in", NULL },
-	{ HOOK_TRACEPOINT, "sys_enter", USE_BOTH,
-	  "on_sys_enter", ANY, NULL, 0, "t_sip_out", NULL },
-	{ HOOK_TRACEPOINT, "net_dev_queue", USE_BOTH,
-	  "on_device_queue", ANY, NULL, 0, "t_dep", NULL },
-	{ HOOK_TRACEPOINT, "net_dev_start_xmit", USE_BOTH,
-	  "on_start_xmit", ANY, NULL, 0, "t_dep", NULL },
-	{ HOOK_TRACEPOINT, "sched_switch", USE_BOTH,
-	  "on_switch", ANY, NULL, 0, "off_cpu_ns, bound of t_sockq", NULL },
-};
-/* clang-format on */
-#define N_HOOKS (sizeof(hooks) / sizeof(hooks[0]))
-
-/* What became of a hook on this kernel. */
-struct hook_state {
-	const char *program; /* NULL: nothing to attach */
-	bool available;
-	char reason[REASON_SIZE];
-};
-
-static const char *hook_type_name(enum hook_type type)
-{
-	static const char *const names[] = { "tp_btf", "fentry", "fexit" };
-
-	return names[type];
-}
-
-static bool hook_in_mode(const struct hook *hook, enum mode_choice mode)
-{
-	if (hook->use == USE_EXACT)
-		return mode == MODE_EXACT;
-	if (hook->use == USE_TRACEPOINT)
-		return mode == MODE_TRACEPOINT;
-	return true;
-}
-
-static bool hook_is_optional(const struct hook *hook)
-{
-	return hook->use == USE_BOTH_OPTIONAL;
-}
-
-/* Number of arguments of the hook's target according to BTF; -1 if this kernel lacks it. */
-static int target_arguments(const struct btf *btf, const struct hook *hook)
-{
-	const struct btf_type *type;
-	char name[128];
-	int id;
-
-	if (hook->type == HOOK_TRACEPOINT) {
-		/* typedef of a pointer to a function whose first argument is not the tracepoint's */
-		snprintf(name, sizeof(name), "btf_trace_%s", hook->target);
-		id = btf__find_by_name_kind(btf, name, BTF_KIND_TYPEDEF);
-		if (id < 0)
-			return -1;
-		type = btf__type_by_id(btf, btf__type_by_id(btf, (__u32)id)->type);
-		return btf_vlen(btf__type_by_id(btf, type->type)) - 1;
-	}
-	id = btf__find_by_name_kind(btf, hook->target, BTF_KIND_FUNC);
-	if (id < 0)
-		return -1;
-	return btf_vlen(btf__type_by_id(btf, btf__type_by_id(btf, (__u32)id)->type));
-}
-
-/* Choose the hook's program for this kernel; without BTF or target, say why there is none. */
-static void choose_program(const struct btf *btf, const struct hook *hook, struct hook_state *state)
-{
-	const char *kind = hook->type == HOOK_TRACEPOINT ? "tracepoint" : "function";
-	int arguments = target_arguments(btf, hook);
-
-	memset(state, 0, sizeof(*state));
-	if (arguments < 0)
-		snprintf(state->reason, sizeof(state->reason), "%s %s is not in this kernel's BTF%s%s%s",
-			 kind, hook->target, hook->since ? " (added in " : "", hook->since ? hook->since : "",
-			 hook->since ? ")" : "");
-	else if (hook->arguments == ANY || hook->arguments == arguments)
-		state->program = hook->program;
-	else if (hook->other_program && hook->other_arguments == arguments)
-		state->program = hook->other_program;
-	else
-		snprintf(state->reason, sizeof(state->reason),
-			 "%s %s has %d arguments here, which this probe does not know", kind, hook->target,
-			 arguments);
-}
-
-/* False, with the reason, where no program can be loaded at all. */
-static bool choose_programs(struct hook_state *states, char *reason, size_t size)
-{
-	struct btf *btf;
-
-	reason[0] = 0;
-	memset(states, 0, N_HOOKS * sizeof(*states));
-	if (geteuid() != 0)
-		snprintf(reason, size, "not root: loading BPF programs needs root");
-	else if (namespace_of("/proc/self/ns/pid") != INITIAL_PID_NS)
-		snprintf(reason, size,
-			 "not in the initial pid namespace: its thread ids are not the kernel's");
-	else if (access(BTF_PATH, R_OK))
-		snprintf(reason, size, "no kernel BTF: %s: %s (CONFIG_DEBUG_INFO_BTF)", BTF_PATH,
-			 strerror(errno));
-	if (!reason[0]) {
-		btf = btf__load_vmlinux_btf();
-		if (btf) {
-			for (size_t i = 0; i < N_HOOKS; i++)
-				choose_program(btf, &hooks[i], &states[i]);
-			btf__free(btf);
-			return true;
-		}
-		snprintf(reason, size, "cannot read kernel BTF %s: %s", BTF_PATH, strerror(errno));
-	}
-	for (size_t i = 0; i < N_HOOKS; i++)
-		snprintf(states[i].reason, sizeof(states[i].reason), "%s", reason);
-	return false;
-}
-
-/* ---- loading ---- */
-
-static struct sipprobe *open_object(const struct options *options, enum mode_choice mode)
-{
-	struct sipprobe *object = sipprobe__open();
-	struct bpf_program *program;
-
-	if (!object)
-		return NULL;
-	object->rodata->cfg_port = (__u16)options->port;
-	object->rodata->cfg_netns = own_network_namespace();
-	object->rodata->cfg_snippet = (__u32)options->snippet_bytes;
-	object->rodata->cfg_exact = mode == MODE_EXACT;
-	bpf_map__set_max_entries(object->maps.ring, (__u32)options->ring_bytes);
-	bpf_object__for_each_program(program, object->obj) bpf_program__set_autoload(program, false);
-	return object;
-}
-
-static void select_program(struct sipprobe *object, const char *name)
-{
-	struct bpf_program *program = bpf_object__find_program_by_name(object->obj, name);
-
-	bpf_program__set_autoload(program, true);
-}
-
-static void explain_refusal(char *reason, size_t size, const struct hook *hook, const char *step, int error)
-{
-	const char *name = hook_type_name(hook->type);
-
-	if (error == EPERM)
-		snprintf(reason, size, "%s refused at %s: EPERM (kernel lockdown, LSM or missing capability)",
-			 name, step);
-	else if (error == EACCES)
-		snprintf(reason, size, "%s refused at %s by the verifier (--verbose shows its log)", name,
-			 step);
-	else
-		snprintf(reason, size, "%s failed at %s: %s", name, step, strerror(error));
-}
-
-/* Load and attach this hook alone; then let go of it. */
-static void try_hook(const struct options *options, const struct hook *hook, struct hook_state *state)
-{
-	enum mode_choice mode = hook->use == USE_EXACT ? MODE_EXACT : MODE_TRACEPOINT;
-	struct sipprobe *object;
-	int error;
-
-	if (!state->program)
-		return;
-	object = open_object(options, mode);
-	if (!object) {
-		explain_refusal(state->reason, sizeof(state->reason), hook, "open", errno);
-		return;
-	}
-	select_program(object, state->program);
-	error = sipprobe__load(object);
-	if (error) {
-		explain_refusal(state->reason, sizeof(state->reason), hook, "load", -error);
-	} else {
-		error = sipprobe__attach(object);
-		if (error)
-			explain_refusal(state->reason, sizeof(state->reason), hook, "attach", -error);
-		else
-			state->available = true;
-	}
-	sipprobe__destroy(object);
-}
-
-/* Whether a mode can run; if not, the reason names the first hook that is missing. */
-static bool mode_can_run(const struct hook_state *states, enum mode_choice mode, char *reason, size_t size)
-{
-	reason[0] = 0;
-	for (size_t i = 0; i < N_HOOKS; i++) {
-		if (!hook_in_mode(&hooks[i], mode) || hook_is_optional(&hooks[i]) || states[i].available)
-			continue;
-		snprintf(reason, size, "%s: %.200s", hooks[i].target, states[i].reason);
-		return false;
-	}
-	return true;
-}
-
-/* Everything of a mode, loaded and attached; NULL if the kernel refuses some of it. */
-static struct sipprobe *load_mode(const struct options *options, enum mode_choice mode,
-				  const struct hook_state *states, int *error)
-{
-	struct sipprobe *object = open_object(options, mode);
-
-	if (!object) {
-		*error = errno;
-		return NULL;
-	}
-	for (size_t i = 0; i < N_HOOKS; i++) {
-		if (hook_in_mode(&hooks[i], mode) && states[i].program)
-			select_program(object, states[i].program);
-	}
-	*error = -sipprobe__load(object);
-	if (!*error)
-		*error = -sipprobe__attach(object);
-	if (!*error)
-		return object;
-	sipprobe__destroy(object);
-	return NULL;
-}
-
-/* Load a mode or find out, hook by hook, why it cannot be. */
-static struct sipprobe *load_or_explain(const struct options *options, enum mode_choice mode,
-					struct hook_state *states, char *reason, size_t size)
-{
-	struct sipprobe *object;
-	int error = 0;
-
-	for (size_t i = 0; i < N_HOOKS; i++) {
-		if (hook_in_mode(&hooks[i], mode) && !hook_is_optional(&hooks[i]) && !states[i].program) {
-			snprintf(reason, size, "%s", states[i].reason);
-			return NULL;
-		}
-	}
-	object = load_mode(options, mode, states, &error);
-	if (object)
-		return object;
-	for (size_t i = 0; i < N_HOOKS; i++) {
-		if (hook_in_mode(&hooks[i], mode))
-			try_hook(options, &hooks[i], &states[i]);
-	}
-	if (mode_can_run(states, mode, reason, size))
-		snprintf(reason, size, "each hook loads alone, but not together: %s", strerror(error));
-	return NULL;
-}
-
-/* ---- check ---- */
-
-static void print_hook(const struct hook *hook, const struct hook_state *state, bool last)
-{
-	printf("    {\"name\": \"%s/%s\", \"available\": %s, \"required\": %s, \"needed_for\": ",
-	       hook_type_name(hook->type), hook->target, state->available ? "true" : "false",
-	       hook_is_optional(hook) ? "false" : "true");
-	print_json_string(stdout, hook->needed_for);
-	fputs(", \"reason\": ", stdout);
-	print_json_string(stdout, state->reason);
-	puts(last ? "}" : "},");
-}
-
-static void print_mode(const char *name, bool can_run, const char *reason, bool last)
-{
-	printf("    \"%s\": {\"can_run\": %s, \"reason\": ", name, can_run ? "true" : "false");
-	print_json_string(stdout, reason);
-	puts(last ? "}" : "},");
-}
-
-static int check(const struct options *options)
-{
-	struct hook_state states[N_HOOKS];
-	char exact_reason[REASON_SIZE];
-	char tracepoint_reason[REASON_SIZE];
-	char reason[REASON_SIZE];
-	char lockdown[64];
-	struct utsname kernel;
-	bool exact;
-	bool tracepoint;
-
-	if (choose_programs(states, reason, sizeof(reason))) {
-		for (size_t i = 0; i < N_HOOKS; i++)
-			try_hook(options, &hooks[i], &states[i]);
-	}
-	exact = mode_can_run(states, MODE_EXACT, exact_reason, sizeof(exact_reason));
-	tracepoint = mode_can_run(states, MODE_TRACEPOINT, tracepoint_reason, sizeof(tracepoint_reason));
-	if (reason[0]) {
-		/* it is nothing about a hook */
-		memcpy(exact_reason, reason, sizeof(reason));
-		memcpy(tracepoint_reason, reason, sizeof(reason));
-	}
-	uname(&kernel);
-	printf("{\n  \"version\": %d,\n  \"kernel\": ", REPORT_VERSION);
-	print_json_string(stdout, kernel.release);
-	fputs(",\n  \"lockdown\": ", stdout);
-	if (read_line(LOCKDOWN_PATH, lockdown, sizeof(lockdown)))
-		print_json_string(stdout, lockdown);
-	else
-		fputs("null", stdout);
-	printf(",\n  \"btf\": %s,\n  \"root\": %s,\n  \"port\": %lu,\n  \"hooks\": [\n",
-	       access(BTF_PATH, R_OK) ? "false" : "true", geteuid() ? "false" : "true", options->port);
-	for (size_t i = 0; i < N_HOOKS; i++)
-		print_hook(&hooks[i], &states[i], i + 1 == N_HOOKS);
-	puts("  ],\n  \"modes\": {");
-	print_mode("exact", exact, exact_reason, false);
-	print_mode("tracepoint", tracepoint, tracepoint_reason, true);
-	fputs("  },\n  \"best\": ", stdout);
-	puts(exact ? "\"exact\"\n}" : tracepoint ? "\"tracepoint\"\n}" : "null\n}");
-	return exact || tracepoint ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 /* ---- a run ---- */
@@ -492,10 +124,8 @@ struct trace_file {
 
 struct run {
 	const struct options *options;
-	struct sipprobe *object;
+	struct probe probe;
 	struct ring_buffer *ring;
-	enum mode_choice mode;
-	char mode_reason[REASON_SIZE];
 	struct trace_file trace;
 	struct thread threads[PROBE_WORKERS];
 	size_t n_threads;
@@ -714,7 +344,7 @@ static size_t free_slot(const struct run *run)
 /* The last message of a thread that asked for no other. */
 static void record_pending(struct run *run, size_t slot)
 {
-	struct probe_worker *worker = &run->object->bss->workers[slot];
+	struct probe_worker *worker = &run->probe.object->bss->workers[slot];
 
 	if (worker->in_service)
 		record_message(run, &worker->message);
@@ -724,7 +354,7 @@ static void record_pending(struct run *run, size_t slot)
 /* False if the thread cannot be traced. */
 static bool trace_thread(struct run *run, uint32_t tid, const char *comm)
 {
-	__u16 *place = &run->object->bss->slot_of_tid[tid % PROBE_TID_SLOTS];
+	__u16 *place = &run->probe.object->bss->slot_of_tid[tid % PROBE_TID_SLOTS];
 	struct probe_worker *worker;
 	struct thread *thread;
 	size_t slot;
@@ -737,12 +367,12 @@ static bool trace_thread(struct run *run, uint32_t tid, const char *comm)
 	if (slot == PROBE_WORKERS)
 		return false;
 	thread = &run->threads[slot];
-	worker = &run->object->bss->workers[slot];
+	worker = &run->probe.object->bss->workers[slot];
 	if (slot == run->n_threads) {
 		run->n_threads++;
 	} else {
 		record_pending(run, slot);
-		run->object->bss->slot_of_tid[thread->tid % PROBE_TID_SLOTS] = 0;
+		run->probe.object->bss->slot_of_tid[thread->tid % PROBE_TID_SLOTS] = 0;
 	}
 	memset(worker, 0, sizeof(*worker));
 	memset(thread, 0, sizeof(*thread));
@@ -917,11 +547,11 @@ static void print_counters(FILE *file, const struct probe_counters *counted, uin
 static void print_report(FILE *file, const struct run *run)
 {
 	struct probe_counters counted = since_fresh(run);
-	uint64_t misses = recursion_misses(run->object) - run->misses_at_fresh;
+	uint64_t misses = recursion_misses(run->probe.object) - run->misses_at_fresh;
 
 	fprintf(file, "{\n  \"version\": %d,\n  \"mode\": \"%s\",\n  \"mode_reason\": ", REPORT_VERSION,
-		mode_name(run->mode));
-	print_json_string(file, run->mode_reason);
+		mode_name(run->probe.mode));
+	print_json_string(file, run->probe.mode_reason);
 	fputs(",\n", file);
 	print_count(file, "records", run->trace.messages);
 	print_count(file, "drops", run->trace.drops);
@@ -935,7 +565,7 @@ static void print_report(FILE *file, const struct run *run)
 	print_count(file, "writer_cpu_ns", clock_ns(CLOCK_PROCESS_CPUTIME_ID) - run->cpu_at_fresh_ns);
 	print_count(file, "t_fresh_ns", run->t_fresh_ns);
 	print_count(file, "t_end_ns", run->t_end_ns);
-	print_attached(file, run->object);
+	print_attached(file, run->probe.object);
 	fputs("}\n", file);
 }
 
@@ -983,14 +613,14 @@ static bool say(const struct run *run, const char *word, uint64_t t_ns)
 static bool start_afresh(struct run *run)
 {
 	run->t_fresh_ns = clock_ns(CLOCK_MONOTONIC);
-	run->at_fresh = sum_counters(run->object);
-	run->misses_at_fresh = recursion_misses(run->object);
+	run->at_fresh = sum_counters(run->probe.object);
+	run->misses_at_fresh = recursion_misses(run->probe.object);
 	run->cpu_at_fresh_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	run->unclassified = 0;
 	run->untraced = 0;
 	for (size_t slot = 0; slot < run->n_threads; slot++)
 		run->threads[slot].messages = 0;
-	return start_trace(&run->trace, run->mode);
+	return start_trace(&run->trace, run->probe.mode);
 }
 
 /*
@@ -1000,14 +630,14 @@ static bool start_afresh(struct run *run)
 static void end_run(struct run *run)
 {
 	run->t_end_ns = clock_ns(CLOCK_MONOTONIC);
-	run->at_end = sum_counters(run->object);
+	run->at_end = sum_counters(run->probe.object);
 	pause_ns(SERVICE_SETTLE_NS);
-	sipprobe__detach(run->object);
+	sipprobe__detach(run->probe.object);
 	pause_ns(DETACH_SETTLE_NS);
 	ring_buffer__consume(run->ring);
 	for (size_t slot = 0; slot < run->n_threads; slot++)
 		record_pending(run, slot);
-	run->at_end.lost_ring = sum_counters(run->object).lost_ring;
+	run->at_end.lost_ring = sum_counters(run->probe.object).lost_ring;
 	flush_trace(&run->trace);
 }
 
@@ -1035,31 +665,6 @@ static bool collect(struct run *run, const sigset_t *signals)
 			flush_trace(&run->trace);
 		}
 	}
-}
-
-/* The mode asked for, or the better one that loads. */
-static bool load_probe(struct run *run)
-{
-	const struct options *options = run->options;
-	struct hook_state states[N_HOOKS];
-	char reason[REASON_SIZE];
-
-	if (!choose_programs(states, reason, sizeof(reason))) {
-		complain("%s", reason);
-		return false;
-	}
-	run->mode = options->mode == MODE_TRACEPOINT ? MODE_TRACEPOINT : MODE_EXACT;
-	run->object = load_or_explain(options, run->mode, states, reason, sizeof(reason));
-	if (!run->object && options->mode == MODE_AUTO) {
-		memcpy(run->mode_reason, reason, sizeof(reason));
-		run->mode = MODE_TRACEPOINT;
-		run->object = load_or_explain(options, run->mode, states, reason, sizeof(reason));
-	} else if (run->object && options->mode == MODE_TRACEPOINT) {
-		snprintf(run->mode_reason, sizeof(run->mode_reason), "tracepoint mode was asked for");
-	}
-	if (!run->object)
-		complain("%s mode cannot run: %s", mode_name(run->mode), reason);
-	return run->object;
 }
 
 static bool open_outputs(struct run *run)
@@ -1095,9 +700,9 @@ static int run_probe(const struct options *options)
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
-	if (!open_outputs(&run) || !load_probe(&run))
+	if (!open_outputs(&run) || !load_probe(options, &run.probe))
 		return EXIT_FAILURE;
-	run.ring = ring_buffer__new(bpf_map__fd(run.object->maps.ring), on_ring_record, &run, NULL);
+	run.ring = ring_buffer__new(bpf_map__fd(run.probe.object->maps.ring), on_ring_record, &run, NULL);
 	if (!run.ring) {
 		complain("cannot map the ring: %s", strerror(errno));
 		return EXIT_FAILURE;
@@ -1112,7 +717,7 @@ static int run_probe(const struct options *options)
 		good = false;
 	}
 	ring_buffer__free(run.ring);
-	sipprobe__destroy(run.object);
+	sipprobe__destroy(run.probe.object);
 	return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
@@ -1124,8 +729,7 @@ int main(int argc, char **argv)
 		return usage();
 	if (!parse_options(argc - 1, argv + 1, &options))
 		return EXIT_USAGE;
-	verbose = options.verbose;
-	libbpf_set_print(print_libbpf);
+	set_libbpf_messages(options.verbose);
 	if (!strcmp(argv[1], "check"))
 		return check(&options);
 	if (!options.comm || !options.output || !options.report || !options.ready) {
