@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What sipprobe.bpf.c and sipprobe.c share: the records in the ring and the state in .bss.
+ * What sipprobe.bpf.c and user space share: the records in the ring and the state in .bss.
  *
  * Instants are CLOCK_MONOTONIC in ns.
  */
@@ -19,7 +19,7 @@
 #define PROBE_TID_SLOTS         65536
 #define PROBE_CPUS              256
 
-/* The values of enum trace_event and enum trace_flag (trace.h); sipprobe.c asserts that they agree. */
+/* The values of enum trace_event and enum trace_flag (trace.h); records.c asserts that they agree. */
 enum probe_event {
 	PROBE_EVENT_MESSAGE = 0,
 	PROBE_EVENT_DROP = 1,

@@ -51,7 +51,6 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
@@ -65,12 +64,10 @@
 #include <bpf/libbpf.h>
 #include "attach.h"
 #include "check.h"
-#include "classify.h"
 #include "json.h"
 #include "options.h"
-#include "probe.h"
+#include "records.h"
 #include "system.h"
-#include "trace.h"
 
 #define POLL_NS 20000000L /* the ring holds far more than 20 ms of records */
 #define SCAN_NS 1000000000ULL
@@ -79,245 +76,27 @@
 				      */
 #define SERVICE_SETTLE_NS 20000000L /* the last messages are sent on by then */
 #define DETACH_SETTLE_NS  10000000L /* programs that still run when detached end within microseconds */
-#define WRITE_BATCH       2048
-#define COMM_SIZE         16 /* TASK_COMM_LEN: the kernel keeps 15 characters of a name */
-
-#define ASSERT_SAME(probe, trace) \
-	_Static_assert((int)(probe) == (int)(trace), #probe " and " #trace " differ")
-ASSERT_SAME(PROBE_EVENT_MESSAGE, TRACE_EVENT_MESSAGE);
-ASSERT_SAME(PROBE_EVENT_DROP, TRACE_EVENT_DROP);
-ASSERT_SAME(PROBE_FLAG_SOCKQ_BOUND, TRACE_FLAG_SOCKQ_BOUND);
-ASSERT_SAME(PROBE_FLAG_DUPLICATE, TRACE_FLAG_DUPLICATE);
-ASSERT_SAME(PROBE_FLAG_NO_STACK, TRACE_FLAG_NO_STACK);
-ASSERT_SAME(PROBE_FLAG_MORE_SENDS, TRACE_FLAG_MORE_SENDS);
-ASSERT_SAME(PROBE_FLAG_UNMATCHED, TRACE_FLAG_UNMATCHED);
-
-static uint16_t saturate_u16(uint64_t value)
-{
-	return value > UINT16_MAX ? UINT16_MAX : (uint16_t)value;
-}
-
-static uint32_t saturate_u32(uint64_t value)
-{
-	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
-}
-
-/* ---- a run ---- */
+#define COMM_SIZE         16        /* TASK_COMM_LEN: the kernel keeps 15 characters of a name */
 
 /* A thread that is traced; its place is that of its state in the BPF program. */
 struct thread {
 	uint32_t tid;
-	uint64_t messages;
 	char comm[COMM_SIZE];
-};
-
-struct trace_file {
-	const char *path;
-	int fd;
-	uint64_t messages; /* written, as are drops */
-	uint64_t drops;
-	uint64_t lost;
-	bool failed;
-	size_t waiting; /* records in batch */
-	struct trace_record batch[WRITE_BATCH];
 };
 
 struct run {
 	const struct options *options;
 	struct probe probe;
 	struct ring_buffer *ring;
-	struct trace_file trace;
+	struct records records;
 	struct thread threads[PROBE_WORKERS];
 	size_t n_threads;
 	uint64_t untraced;
-	uint64_t t_fresh_ns;
-	uint64_t t_end_ns; /* UINT64_MAX while the run goes on */
 	uint64_t cpu_at_fresh_ns;
-	uint64_t unclassified;
 	struct probe_counters at_fresh;
 	struct probe_counters at_end;
 	uint64_t misses_at_fresh;
 };
-
-static bool write_all(int fd, const void *data, size_t size)
-{
-	const char *at = data;
-
-	while (size) {
-		ssize_t written = write(fd, at, size);
-
-		if (written < 0 && errno == EINTR)
-			continue;
-		if (written <= 0) {
-			errno = written ? errno : ENOSPC;
-			return false;
-		}
-		at += written;
-		size -= (size_t)written;
-	}
-	return true;
-}
-
-/* Complain once; go on, since the counters are still worth having. */
-static void trace_failed(struct trace_file *trace, const char *what)
-{
-	if (!trace->failed)
-		complain("cannot %s the trace %s: %s", what, trace->path, strerror(errno));
-	trace->failed = true;
-}
-
-static void count_batch(struct trace_file *trace)
-{
-	for (size_t i = 0; i < trace->waiting; i++) {
-		if (trace->batch[i].event == TRACE_EVENT_DROP)
-			trace->drops++;
-		else
-			trace->messages++;
-	}
-}
-
-static void flush_trace(struct trace_file *trace)
-{
-	off_t end = lseek(trace->fd, 0, SEEK_CUR);
-
-	if (write_all(trace->fd, trace->batch, trace->waiting * sizeof(trace->batch[0]))) {
-		count_batch(trace);
-	} else {
-		trace_failed(trace, "write");
-		trace->lost += trace->waiting;
-		/* leave no half record behind */
-		if (ftruncate(trace->fd, end) || lseek(trace->fd, end, SEEK_SET) < 0)
-			trace_failed(trace, "truncate");
-	}
-	trace->waiting = 0;
-}
-
-static void append_record(struct trace_file *trace, const struct trace_record *record)
-{
-	trace->batch[trace->waiting] = *record;
-	trace->waiting++;
-	if (trace->waiting == WRITE_BATCH)
-		flush_trace(trace);
-}
-
-/* Empty the trace to its header. */
-static bool start_trace(struct trace_file *trace, enum mode_choice mode)
-{
-	struct trace_header header = {
-		.version = TRACE_VERSION,
-		.record_size = sizeof(struct trace_record),
-		.mode = mode,
-	};
-
-	memcpy(header.magic, TRACE_MAGIC, sizeof(header.magic));
-	trace->waiting = 0;
-	trace->messages = 0;
-	trace->drops = 0;
-	trace->lost = 0;
-	trace->failed = false;
-	if (ftruncate(trace->fd, 0) || lseek(trace->fd, 0, SEEK_SET) < 0 ||
-	    !write_all(trace->fd, &header, sizeof(header))) {
-		trace_failed(trace, "start");
-		return false;
-	}
-	return true;
-}
-
-/* The first datagram sent on of what was received; NULL if there is none. */
-static const struct probe_send *forwarded(const struct probe_message *message)
-{
-	uint32_t kept = message->n_send < PROBE_SENDS ? message->n_send : PROBE_SENDS;
-
-	for (uint32_t i = 0; i < kept; i++) {
-		if (sip_same_start(message->payload, message->snippet, message->send[i].head,
-				   PROBE_HEAD_BYTES))
-			return &message->send[i];
-	}
-	return NULL;
-}
-
-static bool in_run(const struct run *run, uint64_t t_ns)
-{
-	return t_ns >= run->t_fresh_ns && t_ns <= run->t_end_ns;
-}
-
-static void classify_record(struct run *run, struct trace_record *record, const char *payload,
-			    uint32_t snippet, uint32_t length)
-{
-	struct sip_class class = sip_classify(payload, snippet);
-
-	record->kind = class.kind;
-	record->call_id_hash = class.call_id_hash;
-	record->cseq = class.cseq;
-	record->length = saturate_u16(length);
-	if (!class.complete && snippet < length)
-		run->unclassified++;
-}
-
-static void record_message(struct run *run, const struct probe_message *message)
-{
-	const struct probe_send *send = forwarded(message);
-	struct trace_record record = {
-		.t_arr = message->t_arr,
-		.t_stack = message->t_stack,
-		.t_sockq = message->t_sockq,
-		.t_sip_in = message->t_sip_in,
-		.tid = message->tid,
-		.rmem = message->rmem,
-		.in_cost_ns = saturate_u16(message->in_cost_ns),
-		.cpu = saturate_u16(message->cpu),
-		.flags = (uint16_t)message->flags,
-		.event = TRACE_EVENT_MESSAGE,
-		.n_send = message->n_send > UINT8_MAX ? UINT8_MAX : (uint8_t)message->n_send,
-	};
-
-	if (!in_run(run, message->t_sip_in))
-		return;
-	if (send) {
-		record.t_sip_out = send->t_sip_out;
-		record.t_dep = send->t_dep;
-		record.off_cpu_ns = saturate_u32(send->off_cpu_ns);
-		record.switches = saturate_u16(send->switches);
-		record.out_cost_ns = saturate_u16(send->out_cost_ns);
-		if (!send->t_dep)
-			record.flags |= TRACE_FLAG_NO_DEP;
-	} else {
-		record.flags |= TRACE_FLAG_NO_SEND;
-	}
-	classify_record(run, &record, message->payload, message->snippet, message->length);
-	append_record(&run->trace, &record);
-	if (message->slot < PROBE_WORKERS)
-		run->threads[message->slot].messages++;
-}
-
-static void record_drop(struct run *run, const struct probe_drop *drop)
-{
-	struct trace_record record = {
-		.t_arr = drop->t_arr,
-		.t_stack = drop->t_refused,
-		.rmem = drop->rmem,
-		.cpu = saturate_u16(drop->cpu),
-		.event = TRACE_EVENT_DROP,
-		.drop_reason = (uint8_t)drop->reason,
-	};
-
-	if (!in_run(run, drop->t_refused))
-		return;
-	classify_record(run, &record, drop->payload, drop->snippet, drop->length);
-	append_record(&run->trace, &record);
-}
-
-static int on_ring_record(void *context, void *data, size_t size)
-{
-	const uint32_t *event = data;
-
-	(void)size;
-	if (*event == PROBE_EVENT_DROP)
-		record_drop(context, data);
-	else
-		record_message(context, data);
-	return 0;
-}
 
 /* ---- the threads to trace ---- */
 
@@ -347,7 +126,7 @@ static void record_pending(struct run *run, size_t slot)
 	struct probe_worker *worker = &run->probe.object->bss->workers[slot];
 
 	if (worker->in_service)
-		record_message(run, &worker->message);
+		record_message(&run->records, &worker->message);
 	worker->in_service = 0;
 }
 
@@ -376,6 +155,7 @@ static bool trace_thread(struct run *run, uint32_t tid, const char *comm)
 	}
 	memset(worker, 0, sizeof(*worker));
 	memset(thread, 0, sizeof(*thread));
+	run->records.messages[slot] = 0;
 	worker->fd = -1;
 	worker->message.slot = (__u32)slot;
 	worker->tid = tid;
@@ -509,7 +289,7 @@ static void print_threads(FILE *file, const struct run *run)
 
 		fprintf(file, "%s\n    {\"tid\": %u, \"comm\": ", separator, thread->tid);
 		print_json_string(file, thread->comm);
-		fprintf(file, ", \"messages\": %" PRIu64 "}", thread->messages);
+		fprintf(file, ", \"messages\": %" PRIu64 "}", run->records.messages[slot]);
 		separator = ",";
 	}
 	fputs("\n  ],\n", file);
@@ -553,18 +333,18 @@ static void print_report(FILE *file, const struct run *run)
 		mode_name(run->probe.mode));
 	print_json_string(file, run->probe.mode_reason);
 	fputs(",\n", file);
-	print_count(file, "records", run->trace.messages);
-	print_count(file, "drops", run->trace.drops);
-	print_counters(file, &counted, run->trace.lost);
-	print_count(file, "unclassified", run->unclassified);
+	print_count(file, "records", run->records.trace.messages);
+	print_count(file, "drops", run->records.trace.drops);
+	print_counters(file, &counted, run->records.trace.lost);
+	print_count(file, "unclassified", run->records.unclassified);
 	print_count(file, "recursion_misses", misses);
 	/* an entry evicted before its time turns up as unmatched: not counted again */
-	print_count(file, "lost", counted.lost_ring + run->trace.lost + counted.unmatched + misses);
+	print_count(file, "lost", counted.lost_ring + run->records.trace.lost + counted.unmatched + misses);
 	print_threads(file, run);
 	print_count(file, "threads_untraced", run->untraced);
 	print_count(file, "writer_cpu_ns", clock_ns(CLOCK_PROCESS_CPUTIME_ID) - run->cpu_at_fresh_ns);
-	print_count(file, "t_fresh_ns", run->t_fresh_ns);
-	print_count(file, "t_end_ns", run->t_end_ns);
+	print_count(file, "t_fresh_ns", run->records.t_fresh_ns);
+	print_count(file, "t_end_ns", run->records.t_end_ns);
 	print_attached(file, run->probe.object);
 	fputs("}\n", file);
 }
@@ -612,15 +392,14 @@ static bool say(const struct run *run, const char *word, uint64_t t_ns)
  */
 static bool start_afresh(struct run *run)
 {
-	run->t_fresh_ns = clock_ns(CLOCK_MONOTONIC);
+	run->records.t_fresh_ns = clock_ns(CLOCK_MONOTONIC);
 	run->at_fresh = sum_counters(run->probe.object);
 	run->misses_at_fresh = recursion_misses(run->probe.object);
 	run->cpu_at_fresh_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-	run->unclassified = 0;
+	run->records.unclassified = 0;
 	run->untraced = 0;
-	for (size_t slot = 0; slot < run->n_threads; slot++)
-		run->threads[slot].messages = 0;
-	return start_trace(&run->trace, run->probe.mode);
+	memset(run->records.messages, 0, sizeof(run->records.messages));
+	return start_trace(&run->records.trace, (enum trace_mode)run->probe.mode);
 }
 
 /*
@@ -629,7 +408,7 @@ static bool start_afresh(struct run *run)
  */
 static void end_run(struct run *run)
 {
-	run->t_end_ns = clock_ns(CLOCK_MONOTONIC);
+	run->records.t_end_ns = clock_ns(CLOCK_MONOTONIC);
 	run->at_end = sum_counters(run->probe.object);
 	pause_ns(SERVICE_SETTLE_NS);
 	sipprobe__detach(run->probe.object);
@@ -638,7 +417,7 @@ static void end_run(struct run *run)
 	for (size_t slot = 0; slot < run->n_threads; slot++)
 		record_pending(run, slot);
 	run->at_end.lost_ring = sum_counters(run->probe.object).lost_ring;
-	flush_trace(&run->trace);
+	flush_trace(&run->records.trace);
 }
 
 /* Collect until a signal ends the run; false if it must end for another reason. */
@@ -657,27 +436,22 @@ static bool collect(struct run *run, const sigset_t *signals)
 		}
 		if (signal == SIGTERM || signal == SIGINT)
 			return true;
-		if (signal == SIGUSR1 && (!start_afresh(run) || !say(run, "fresh", run->t_fresh_ns)))
+		if (signal == SIGUSR1 && (!start_afresh(run) || !say(run, "fresh", run->records.t_fresh_ns)))
 			return false;
 		if (clock_ns(CLOCK_MONOTONIC) - t_scan >= SCAN_NS) {
 			t_scan += SCAN_NS;
 			scan_threads(run);
-			flush_trace(&run->trace);
+			flush_trace(&run->records.trace);
 		}
 	}
 }
 
 static bool open_outputs(struct run *run)
 {
-	struct trace_file *trace = &run->trace;
 	FILE *ready;
 
-	trace->path = run->options->output;
-	trace->fd = open(trace->path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0644);
-	if (trace->fd < 0) {
-		trace_failed(trace, "open");
+	if (!open_trace(&run->records.trace, run->options->output))
 		return false;
-	}
 	ready = fopen(run->options->ready, "we");
 	if (!ready) {
 		complain("cannot write %s: %s", run->options->ready, strerror(errno));
@@ -694,7 +468,7 @@ static int run_probe(const struct options *options)
 	bool good;
 
 	run.options = options;
-	run.t_end_ns = UINT64_MAX;
+	run.records.t_end_ns = UINT64_MAX;
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGUSR1);
 	sigaddset(&signals, SIGTERM);
@@ -702,20 +476,19 @@ static int run_probe(const struct options *options)
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	if (!open_outputs(&run) || !load_probe(options, &run.probe))
 		return EXIT_FAILURE;
-	run.ring = ring_buffer__new(bpf_map__fd(run.probe.object->maps.ring), on_ring_record, &run, NULL);
+	run.ring = ring_buffer__new(bpf_map__fd(run.probe.object->maps.ring), on_ring_record, &run.records,
+				    NULL);
 	if (!run.ring) {
 		complain("cannot map the ring: %s", strerror(errno));
 		return EXIT_FAILURE;
 	}
 	scan_threads(&run);
 	pause_ns(START_SETTLE_NS);
-	good = start_afresh(&run) && say(&run, "ready", run.t_fresh_ns) && collect(&run, &signals);
+	good = start_afresh(&run) && say(&run, "ready", run.records.t_fresh_ns) && collect(&run, &signals);
 	end_run(&run);
-	good = write_report(&run) && good && !run.trace.failed;
-	if (close(run.trace.fd)) {
-		trace_failed(&run.trace, "close");
+	good = write_report(&run) && good && !run.records.trace.failed;
+	if (!close_trace(&run.records.trace))
 		good = false;
-	}
 	ring_buffer__free(run.ring);
 	sipprobe__destroy(run.probe.object);
 	return good ? EXIT_SUCCESS : EXIT_FAILURE;
