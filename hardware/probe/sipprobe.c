@@ -48,8 +48,6 @@
  * KERNELS
  *   5.10 and later with BTF. Tracepoint mode needs sk_data_ready (6.3) and, for a drop's Call-ID, 6.10.
  */
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -68,6 +66,7 @@
 #include "options.h"
 #include "records.h"
 #include "system.h"
+#include "workers.h"
 
 #define POLL_NS 20000000L /* the ring holds far more than 20 ms of records */
 #define SCAN_NS 1000000000ULL
@@ -76,147 +75,17 @@
 				      */
 #define SERVICE_SETTLE_NS 20000000L /* the last messages are sent on by then */
 #define DETACH_SETTLE_NS  10000000L /* programs that still run when detached end within microseconds */
-#define COMM_SIZE         16        /* TASK_COMM_LEN: the kernel keeps 15 characters of a name */
-
-/* A thread that is traced; its place is that of its state in the BPF program. */
-struct thread {
-	uint32_t tid;
-	char comm[COMM_SIZE];
-};
-
 struct run {
 	const struct options *options;
 	struct probe probe;
 	struct ring_buffer *ring;
 	struct records records;
-	struct thread threads[PROBE_WORKERS];
-	size_t n_threads;
-	uint64_t untraced;
+	struct workers workers;
 	uint64_t cpu_at_fresh_ns;
 	struct probe_counters at_fresh;
 	struct probe_counters at_end;
 	uint64_t misses_at_fresh;
 };
-
-/* ---- the threads to trace ---- */
-
-static bool thread_exists(uint32_t tid)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%u", tid);
-	return access(path, F_OK) == 0;
-}
-
-/* A free place, else that of a thread which is gone; PROBE_WORKERS if there is none. */
-static size_t free_slot(const struct run *run)
-{
-	if (run->n_threads < PROBE_WORKERS)
-		return run->n_threads;
-	for (size_t slot = 0; slot < PROBE_WORKERS; slot++) {
-		if (!thread_exists(run->threads[slot].tid))
-			return slot;
-	}
-	return PROBE_WORKERS;
-}
-
-/* The last message of a thread that asked for no other. */
-static void record_pending(struct run *run, size_t slot)
-{
-	struct probe_worker *worker = &run->probe.object->bss->workers[slot];
-
-	if (worker->in_service)
-		record_message(&run->records, &worker->message);
-	worker->in_service = 0;
-}
-
-/* False if the thread cannot be traced. */
-static bool trace_thread(struct run *run, uint32_t tid, const char *comm)
-{
-	__u16 *place = &run->probe.object->bss->slot_of_tid[tid % PROBE_TID_SLOTS];
-	struct probe_worker *worker;
-	struct thread *thread;
-	size_t slot;
-
-	if (*place && run->threads[*place - 1].tid == tid)
-		return true;
-	if (*place && thread_exists(run->threads[*place - 1].tid))
-		return false; /* two living threads share the low 16 bits of their ids */
-	slot = *place ? *place - 1U : free_slot(run);
-	if (slot == PROBE_WORKERS)
-		return false;
-	thread = &run->threads[slot];
-	worker = &run->probe.object->bss->workers[slot];
-	if (slot == run->n_threads) {
-		run->n_threads++;
-	} else {
-		record_pending(run, slot);
-		run->probe.object->bss->slot_of_tid[thread->tid % PROBE_TID_SLOTS] = 0;
-	}
-	memset(worker, 0, sizeof(*worker));
-	memset(thread, 0, sizeof(*thread));
-	run->records.messages[slot] = 0;
-	worker->fd = -1;
-	worker->message.slot = (__u32)slot;
-	worker->tid = tid;
-	thread->tid = tid;
-	snprintf(thread->comm, sizeof(thread->comm), "%s", comm);
-	__sync_synchronize(); /* the place is published last */
-	*place = (__u16)(slot + 1);
-	return true;
-}
-
-static uint64_t trace_process(struct run *run, const char *pid, const char *comm)
-{
-	char path[PATH_MAX];
-	uint64_t untraced = 0;
-	struct dirent *entry;
-	DIR *tasks;
-
-	snprintf(path, sizeof(path), "/proc/%s/task", pid);
-	tasks = opendir(path);
-	if (!tasks)
-		return 0;
-	while ((entry = readdir(tasks))) {
-		if (isdigit((unsigned char)entry->d_name[0]) &&
-		    !trace_thread(run, (uint32_t)strtoul(entry->d_name, NULL, 10), comm))
-			untraced++;
-	}
-	closedir(tasks);
-	return untraced;
-}
-
-static bool process_is_ours(const char *pid, const char *comm, uint32_t namespace)
-{
-	char path[PATH_MAX];
-	char found[64];
-
-	snprintf(path, sizeof(path), "/proc/%s/comm", pid);
-	if (!read_line(path, found, sizeof(found)) || strncmp(found, comm, COMM_SIZE - 1) != 0)
-		return false;
-	snprintf(path, sizeof(path), "/proc/%s/ns/net", pid);
-	return namespace_of(path) == namespace;
-}
-
-/* Find the proxy's threads and trace those that are new. */
-static void scan_threads(struct run *run)
-{
-	uint32_t namespace = own_network_namespace();
-	DIR *processes = opendir("/proc");
-	uint64_t untraced = 0;
-	struct dirent *entry;
-
-	if (!processes)
-		return;
-	while ((entry = readdir(processes))) {
-		if (isdigit((unsigned char)entry->d_name[0]) &&
-		    process_is_ours(entry->d_name, run->options->comm, namespace))
-			untraced += trace_process(run, entry->d_name, run->options->comm);
-	}
-	closedir(processes);
-	if (untraced > run->untraced)
-		run->untraced = untraced;
-}
 
 /* ---- counters and report ---- */
 
@@ -284,8 +153,8 @@ static void print_threads(FILE *file, const struct run *run)
 	const char *separator = "";
 
 	fputs("  \"threads\": [", file);
-	for (size_t slot = 0; slot < run->n_threads; slot++) {
-		const struct thread *thread = &run->threads[slot];
+	for (size_t slot = 0; slot < run->workers.n_threads; slot++) {
+		const struct thread *thread = &run->workers.threads[slot];
 
 		fprintf(file, "%s\n    {\"tid\": %u, \"comm\": ", separator, thread->tid);
 		print_json_string(file, thread->comm);
@@ -341,7 +210,7 @@ static void print_report(FILE *file, const struct run *run)
 	/* an entry evicted before its time turns up as unmatched: not counted again */
 	print_count(file, "lost", counted.lost_ring + run->records.trace.lost + counted.unmatched + misses);
 	print_threads(file, run);
-	print_count(file, "threads_untraced", run->untraced);
+	print_count(file, "threads_untraced", run->workers.untraced);
 	print_count(file, "writer_cpu_ns", clock_ns(CLOCK_PROCESS_CPUTIME_ID) - run->cpu_at_fresh_ns);
 	print_count(file, "t_fresh_ns", run->records.t_fresh_ns);
 	print_count(file, "t_end_ns", run->records.t_end_ns);
@@ -397,7 +266,7 @@ static bool start_afresh(struct run *run)
 	run->misses_at_fresh = recursion_misses(run->probe.object);
 	run->cpu_at_fresh_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	run->records.unclassified = 0;
-	run->untraced = 0;
+	run->workers.untraced = 0;
 	memset(run->records.messages, 0, sizeof(run->records.messages));
 	return start_trace(&run->records.trace, (enum trace_mode)run->probe.mode);
 }
@@ -414,8 +283,7 @@ static void end_run(struct run *run)
 	sipprobe__detach(run->probe.object);
 	pause_ns(DETACH_SETTLE_NS);
 	ring_buffer__consume(run->ring);
-	for (size_t slot = 0; slot < run->n_threads; slot++)
-		record_pending(run, slot);
+	record_last_messages(&run->workers);
 	run->at_end.lost_ring = sum_counters(run->probe.object).lost_ring;
 	flush_trace(&run->records.trace);
 }
@@ -440,7 +308,7 @@ static bool collect(struct run *run, const sigset_t *signals)
 			return false;
 		if (clock_ns(CLOCK_MONOTONIC) - t_scan >= SCAN_NS) {
 			t_scan += SCAN_NS;
-			scan_threads(run);
+			scan_workers(&run->workers);
 			flush_trace(&run->records.trace);
 		}
 	}
@@ -468,6 +336,8 @@ static int run_probe(const struct options *options)
 	bool good;
 
 	run.options = options;
+	run.workers.comm = options->comm;
+	run.workers.records = &run.records;
 	run.records.t_end_ns = UINT64_MAX;
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGUSR1);
@@ -476,13 +346,14 @@ static int run_probe(const struct options *options)
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	if (!open_outputs(&run) || !load_probe(options, &run.probe))
 		return EXIT_FAILURE;
+	run.workers.object = run.probe.object;
 	run.ring = ring_buffer__new(bpf_map__fd(run.probe.object->maps.ring), on_ring_record, &run.records,
 				    NULL);
 	if (!run.ring) {
 		complain("cannot map the ring: %s", strerror(errno));
 		return EXIT_FAILURE;
 	}
-	scan_threads(&run);
+	scan_workers(&run.workers);
 	pause_ns(START_SETTLE_NS);
 	good = start_afresh(&run) && say(&run, "ready", run.records.t_fresh_ns) && collect(&run, &signals);
 	end_run(&run);
