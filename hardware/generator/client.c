@@ -5,10 +5,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "calls.h"
+#include "client.h"
 #include "link.h"
 #include "options.h"
+#include "process.h"
 #include "report.h"
 #include "schedule.h"
 #include "uac.h"
@@ -176,7 +177,7 @@ static void *client_main(void *argument)
 {
 	struct client *client = argument;
 
-	settle_thread(client->load->options, client->number);
+	settle_thread(client->load->options->cpus, client->load->options->n_cpus, client->number);
 	make_calls(client);
 	return NULL;
 }
@@ -191,7 +192,7 @@ static const char *open_client(struct client *client, struct load *load, unsigne
 				   .port = (uint16_t)(ntohs(local.sin_port) + number),
 				   .remote_host = host_of(&o->remote),
 				   .remote_port = ntohs(o->remote.address.sin_port),
-				   .instance = INSTANCE() + number,
+				   .instance = new_instance() + number,
 				   .thread = number,
 				   .threads = o->threads };
 

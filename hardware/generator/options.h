@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* What the command line says, checked; and the two roles that run on it. */
+/* What the command line says, checked; sipload.c has the text of the usage. */
 #ifndef SIPSCHED_OPTIONS_H
 #define SIPSCHED_OPTIONS_H
-#include <signal.h>
+#include <string.h>
 #include "agent.h"
+#include "schedule.h"
 
 #define CPUS_MAX    256
 #define THREADS_MAX 64
-#define INSTANCE()  ((uint32_t)(clock_ns() ^ (uint64_t)getpid() << 16))
-
-enum {
-	EXIT_GOOD = 0,
-	EXIT_BAD = 1,   /* a line on stderr says why */
-	EXIT_USAGE = 2, /* wrong usage */
-};
 
 struct endpoint {
 	char host[INET_ADDRSTRLEN];
@@ -43,14 +37,25 @@ struct options {
 	int fifo; /* priority of SCHED_FIFO; 0: the policy it was started with */
 };
 
-extern volatile sig_atomic_t stop_asked; /* SIGINT or SIGTERM came */
+/* Of `sipload schedule`: drawn by rate, number and law, or read from a text. */
+struct schedule_options {
+	const char *output;
+	const char *text; /* NULL: drawn */
+	double rate_cps;
+	uint64_t calls;
+	enum schedule_law law;
+	uint64_t seed;
+};
 
-int run_client(const struct options *options);
-int run_server(const struct options *options);
+/* Wrong usage ends the process: one line on stderr, EXIT_USAGE. `argv` starts with the command. */
+void parse_client_options(struct options *o, int argc, char **argv);
+void parse_server_options(struct options *o, int argc, char **argv);
+void parse_schedule_options(struct schedule_options *o, int argc, char **argv);
+/* What was expected of an option; of the command line as a whole, if `option` is NULL. */
+_Noreturn void usage(const char *option, const char *expected);
 
-/* One line on stderr; gives EXIT_BAD. */
-int fail(const char *what, const char *why);
-/* Pin the calling thread to the CPU that the options give it, and let its sleeps end on time. */
-void settle_thread(const struct options *options, unsigned thread);
-struct span host_of(const struct endpoint *endpoint);
+static inline struct span host_of(const struct endpoint *endpoint)
+{
+	return (struct span){ endpoint->host, endpoint->host + strlen(endpoint->host) };
+}
 #endif

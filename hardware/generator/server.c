@@ -14,7 +14,9 @@
 #include <unistd.h>
 #include "link.h"
 #include "options.h"
+#include "process.h"
 #include "report.h"
+#include "server.h"
 #include "uas.h"
 
 #define BUCKETS     (1U << 20)
@@ -55,7 +57,7 @@ static void *server_main(void *argument)
 	uint64_t spin_ns = server->options->spin_ns;
 	uint64_t busy_ns = 0; /* when something came last */
 
-	settle_thread(server->options, server->number);
+	settle_thread(server->options->cpus, server->options->n_cpus, server->number);
 	while (!stop_asked) {
 		uint64_t now_ns = clock_ns(), next_ns, wait_ns;
 
@@ -81,7 +83,7 @@ static const char *open_server(struct server *server, int socket)
 				   .ring_ns = o->ring_ns,
 				   .host = host_of(&o->local),
 				   .port = ntohs(o->local.address.sin_port),
-				   .instance = INSTANCE(),
+				   .instance = new_instance(),
 				   .buckets = BUCKETS,
 				   .calls_kept = CALLS_KEPT / o->threads };
 

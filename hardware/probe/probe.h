@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What sipprobe.bpf.c and sipprobe.c share: the records in the ring and the state in .bss.
+ * What sipprobe.bpf.c and user space share: the records in the ring and the state in .bss.
  *
  * Instants are CLOCK_MONOTONIC in ns.
  */
@@ -19,7 +19,7 @@
 #define PROBE_TID_SLOTS         65536
 #define PROBE_CPUS              256
 
-/* The values of enum trace_event and enum trace_flag (trace.h); sipprobe.c asserts that they agree. */
+/* The values of enum trace_event and enum trace_flag (trace.h); records.c asserts that they agree. */
 enum probe_event {
 	PROBE_EVENT_MESSAGE = 0,
 	PROBE_EVENT_DROP = 1,
@@ -76,18 +76,35 @@ struct probe_drop {
 	char payload[PROBE_SNIPPET_MAX];
 };
 
+/*
+ * What is counted in a run, in the order of the report.
+ * BPF(name): by the programs. USER(name): by user space, when it writes the report.
+ */
+#define PROBE_COUNTERS(BPF, USER)                                                 \
+	BPF(arrived)         /* datagrams to the port, at the earliest hook */    \
+	BPF(queued)          /* at the socket */                                  \
+	BPF(received)        /* by a worker */                                    \
+	BPF(sent)            /* by a worker, while a message was in service */    \
+	BPF(refused)         /* by the socket */                                  \
+	USER(refused_unseen) /* arrived, neither received nor in refused */       \
+	BPF(lost_ring)       /* records that found the ring full */               \
+	USER(lost_write)     /* records that could not be written to the trace */ \
+	BPF(unmatched)       /* received, but no arrival was found */             \
+	BPF(evicted)         /* arrivals overwritten before a worker had them */  \
+	BPF(duplicates)      /* arrivals while an identical datagram was waiting */
+
+#define PROBE_NO_COUNTER(name)
+#define PROBE_COUNTER_ONE(name)   +1
+#define PROBE_COUNTER_FIELD(name) __u64 name;
+
+enum {
+	PROBE_N_COUNTERS = 0 PROBE_COUNTERS(PROBE_COUNTER_ONE, PROBE_NO_COUNTER)
+};
+
 /* One per CPU; user space sums them. */
 struct probe_counters {
-	__u64 arrived;
-	__u64 queued;
-	__u64 refused;
-	__u64 received;
-	__u64 sent;
-	__u64 lost_ring;
-	__u64 unmatched;
-	__u64 evicted;
-	__u64 duplicates;
-	__u64 padding[7]; /* two cache lines, no sharing between CPUs */
+	PROBE_COUNTERS(PROBE_COUNTER_FIELD, PROBE_NO_COUNTER)
+	__u64 padding[16 - PROBE_N_COUNTERS]; /* two cache lines, no sharing between CPUs */
 };
 
 #define PROBE_SEGMENTS 4 /* spells on a CPU that are remembered; a power of two */

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <bpf/libbpf.h>
+#include "attach.h"
+#include "system.h"
+
+static bool verbose;
+
+static int print_libbpf(enum libbpf_print_level level, const char *format, va_list arguments)
+{
+	if (!verbose || level == LIBBPF_DEBUG)
+		return 0;
+	return vfprintf(stderr, format, arguments);
+}
+
+void set_libbpf_messages(bool wanted)
+{
+	verbose = wanted;
+	libbpf_set_print(print_libbpf);
+}
+
+static struct sipprobe *open_object(const struct options *options, enum mode_choice mode)
+{
+	struct sipprobe *object = sipprobe__open();
+	struct bpf_program *program;
+
+	if (!object)
+		return NULL;
+	object->rodata->cfg_port = (__u16)options->port;
+	object->rodata->cfg_netns = own_network_namespace();
+	object->rodata->cfg_snippet = (__u32)options->snippet_bytes;
+	object->rodata->cfg_exact = mode == MODE_EXACT;
+	bpf_map__set_max_entries(object->maps.ring, (__u32)options->ring_bytes);
+	bpf_object__for_each_program(program, object->obj) bpf_program__set_autoload(program, false);
+	return object;
+}
+
+static void select_program(struct sipprobe *object, const char *name)
+{
+	struct bpf_program *program = bpf_object__find_program_by_name(object->obj, name);
+
+	bpf_program__set_autoload(program, true);
+}
+
+static void explain_refusal(char *reason, size_t size, const struct hook *hook, const char *step, int error)
+{
+	const char *name = hook_type_name(hook->type);
+
+	if (error == EPERM)
+		snprintf(reason, size, "%s refused at %s: EPERM (kernel lockdown, LSM or missing capability)",
+			 name, step);
+	else if (error == EACCES)
+		snprintf(reason, size, "%s refused at %s by the verifier (--verbose shows its log)", name,
+			 step);
+	else
+		snprintf(reason, size, "%s failed at %s: %s", name, step, strerror(error));
+}
+
+void try_hook(const struct options *options, const struct hook *hook, struct hook_state *state)
+{
+	enum mode_choice mode = hook->use == USE_EXACT ? MODE_EXACT : MODE_TRACEPOINT;
+	struct sipprobe *object;
+	int error;
+
+	if (!state->program)
+		return;
+	object = open_object(options, mode);
+	if (!object) {
+		explain_refusal(state->reason, sizeof(state->reason), hook, "open", errno);
+		return;
+	}
+	select_program(object, state->program);
+	error = sipprobe__load(object);
+	if (error) {
+		explain_refusal(state->reason, sizeof(state->reason), hook, "load", -error);
+	} else {
+		error = sipprobe__attach(object);
+		if (error)
+			explain_refusal(state->reason, sizeof(state->reason), hook, "attach", -error);
+		else
+			state->available = true;
+	}
+	sipprobe__destroy(object);
+}
+
+/* Everything of a mode, loaded and attached; NULL if the kernel refuses some of it. */
+static struct sipprobe *load_mode(const struct options *options, enum mode_choice mode,
+				  const struct hook_state *states, int *error)
+{
+	struct sipprobe *object = open_object(options, mode);
+
+	if (!object) {
+		*error = errno;
+		return NULL;
+	}
+	for (size_t i = 0; i < N_HOOKS; i++) {
+		if (hook_in_mode(&hooks[i], mode) && states[i].program)
+			select_program(object, states[i].program);
+	}
+	*error = -sipprobe__load(object);
+	if (!*error)
+		*error = -sipprobe__attach(object);
+	if (!*error)
+		return object;
+	sipprobe__destroy(object);
+	return NULL;
+}
+
+/* Load a mode or find out, hook by hook, why it cannot be. */
+static struct sipprobe *load_or_explain(const struct options *options, enum mode_choice mode,
+					struct hook_state *states, char *reason, size_t size)
+{
+	struct sipprobe *object;
+	int error = 0;
+
+	for (size_t i = 0; i < N_HOOKS; i++) {
+		if (hook_in_mode(&hooks[i], mode) && !hook_is_optional(&hooks[i]) && !states[i].program) {
+			snprintf(reason, size, "%s", states[i].reason);
+			return NULL;
+		}
+	}
+	object = load_mode(options, mode, states, &error);
+	if (object)
+		return object;
+	for (size_t i = 0; i < N_HOOKS; i++) {
+		if (hook_in_mode(&hooks[i], mode))
+			try_hook(options, &hooks[i], &states[i]);
+	}
+	if (mode_can_run(states, mode, reason, size))
+		snprintf(reason, size, "each hook loads alone, but not together: %s", strerror(error));
+	return NULL;
+}
+
+bool load_probe(const struct options *options, struct probe *probe)
+{
+	struct hook_state states[N_HOOKS];
+	char reason[REASON_SIZE];
+
+	if (!choose_programs(states, reason, sizeof(reason))) {
+		complain("%s", reason);
+		return false;
+	}
+	probe->mode = options->mode == MODE_TRACEPOINT ? MODE_TRACEPOINT : MODE_EXACT;
+	probe->object = load_or_explain(options, probe->mode, states, reason, sizeof(reason));
+	if (!probe->object && options->mode == MODE_AUTO) {
+		memcpy(probe->mode_reason, reason, sizeof(reason));
+		probe->mode = MODE_TRACEPOINT;
+		probe->object = load_or_explain(options, probe->mode, states, reason, sizeof(reason));
+	} else if (probe->object && options->mode == MODE_TRACEPOINT) {
+		snprintf(probe->mode_reason, sizeof(probe->mode_reason), "tracepoint mode was asked for");
+	}
+	if (!probe->object)
+		complain("%s mode cannot run: %s", mode_name(probe->mode), reason);
+	return probe->object;
+}

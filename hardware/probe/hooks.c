@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <bpf/btf.h>
+#include "hooks.h"
+#include "system.h"
+
+#define INITIAL_PID_NS 0xEFFFFFFCU /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
+
+#define ANY (-1)
+/* clang-format off */
+const struct hook hooks[] = {
+	{ HOOK_TRACEPOINT, "netif_rx", USE_BOTH_OPTIONAL,
+	  "on_netif_rx", ANY, NULL, 0, "t_arr (veth, loopback)", NULL },
+	{ HOOK_TRACEPOINT, "napi_gro_receive_entry", USE_BOTH_OPTIONAL,
+	  "on_napi_gro_receive", ANY, NULL, 0, "t_arr (NAPI drivers)", NULL },
+	{ HOOK_TRACEPOINT, "netif_receive_skb_entry", USE_BOTH_OPTIONAL,
+	  "on_netif_receive_entry", ANY, NULL, 0, "t_arr (drivers without GRO)", NULL },
+	{ HOOK_TRACEPOINT, "netif_receive_skb", USE_BOTH,
+	  "on_netif_receive", ANY, NULL, 0, "counting arrivals; t_arr (other drivers)", NULL },
+	{ HOOK_TRACEPOINT, "sk_data_ready", USE_TRACEPOINT,
+	  "on_data_ready", ANY, NULL, 0, "t_stack", "6.3" },
+	{ HOOK_FENTRY, "__udp_enqueue_schedule_skb", USE_EXACT,
+	  "on_enqueue", 2, NULL, 0, "t_stack", NULL },
+	{ HOOK_FEXIT, "__skb_recv_udp", USE_EXACT,
+	  "on_dequeue", 4, "on_dequeue_noblock", 5, "t_sockq", NULL },
+	{ HOOK_TRACEPOINT, "udp_fail_queue_rcv_skb", USE_BOTH,
+	  "on_refused", 3, "on_refused_no_skb", 2, "drops", NULL },
+	{ HOOK_TRACEPOINT, "sys_exit", USE_BOTH,
+	  "on_sys_exit", ANY, NULL, 0, "t_sip_in", NULL },
+	{ HOOK_TRACEPOINT, "sys_enter", USE_BOTH,
+	  "on_sys_enter", ANY, NULL, 0, "t_sip_out", NULL },
+	{ HOOK_TRACEPOINT, "net_dev_queue", USE_BOTH,
+	  "on_device_queue", ANY, NULL, 0, "t_dep", NULL },
+	{ HOOK_TRACEPOINT, "net_dev_start_xmit", USE_BOTH,
+	  "on_start_xmit", ANY, NULL, 0, "t_dep", NULL },
+	{ HOOK_TRACEPOINT, "sched_switch", USE_BOTH,
+	  "on_switch", ANY, NULL, 0, "off_cpu_ns, bound of t_sockq", NULL },
+};
+/* clang-format on */
+
+const char *hook_type_name(enum hook_type type)
+{
+	static const char *const names[] = { "tp_btf", "fentry", "fexit" };
+
+	return names[type];
+}
+
+bool hook_in_mode(const struct hook *hook, enum mode_choice mode)
+{
+	if (hook->use == USE_EXACT)
+		return mode == MODE_EXACT;
+	if (hook->use == USE_TRACEPOINT)
+		return mode == MODE_TRACEPOINT;
+	return true;
+}
+
+bool hook_is_optional(const struct hook *hook)
+{
+	return hook->use == USE_BOTH_OPTIONAL;
+}
+
+/* Number of arguments of the hook's target according to BTF; -1 if this kernel lacks it. */
+static int target_arguments(const struct btf *btf, const struct hook *hook)
+{
+	const struct btf_type *type;
+	char name[128];
+	int id;
+
+	if (hook->type == HOOK_TRACEPOINT) {
+		/* typedef of a pointer to a function whose first argument is not the tracepoint's */
+		snprintf(name, sizeof(name), "btf_trace_%s", hook->target);
+		id = btf__find_by_name_kind(btf, name, BTF_KIND_TYPEDEF);
+		if (id < 0)
+			return -1;
+		type = btf__type_by_id(btf, btf__type_by_id(btf, (__u32)id)->type);
+		return btf_vlen(btf__type_by_id(btf, type->type)) - 1;
+	}
+	id = btf__find_by_name_kind(btf, hook->target, BTF_KIND_FUNC);
+	if (id < 0)
+		return -1;
+	return btf_vlen(btf__type_by_id(btf, btf__type_by_id(btf, (__u32)id)->type));
+}
+
+/* Choose the hook's program for this kernel; without BTF or target, say why there is none. */
+static void choose_program(const struct btf *btf, const struct hook *hook, struct hook_state *state)
+{
+	const char *kind = hook->type == HOOK_TRACEPOINT ? "tracepoint" : "function";
+	int arguments = target_arguments(btf, hook);
+
+	memset(state, 0, sizeof(*state));
+	if (arguments < 0)
+		snprintf(state->reason, sizeof(state->reason), "%s %s is not in this kernel's BTF%s%s%s",
+			 kind, hook->target, hook->since ? " (added in " : "", hook->since ? hook->since : "",
+			 hook->since ? ")" : "");
+	else if (hook->arguments == ANY || hook->arguments == arguments)
+		state->program = hook->program;
+	else if (hook->other_program && hook->other_arguments == arguments)
+		state->program = hook->other_program;
+	else
+		snprintf(state->reason, sizeof(state->reason),
+			 "%s %s has %d arguments here, which this probe does not know", kind, hook->target,
+			 arguments);
+}
+
+bool choose_programs(struct hook_state *states, char *reason, size_t size)
+{
+	struct btf *btf;
+
+	reason[0] = 0;
+	memset(states, 0, N_HOOKS * sizeof(*states));
+	if (geteuid() != 0)
+		snprintf(reason, size, "not root: loading BPF programs needs root");
+	else if (namespace_of("/proc/self/ns/pid") != INITIAL_PID_NS)
+		snprintf(reason, size,
+			 "not in the initial pid namespace: its thread ids are not the kernel's");
+	else if (access(BTF_PATH, R_OK))
+		snprintf(reason, size, "no kernel BTF: %s: %s (CONFIG_DEBUG_INFO_BTF)", BTF_PATH,
+			 strerror(errno));
+	if (!reason[0]) {
+		btf = btf__load_vmlinux_btf();
+		if (btf) {
+			for (size_t i = 0; i < N_HOOKS; i++)
+				choose_program(btf, &hooks[i], &states[i]);
+			btf__free(btf);
+			return true;
+		}
+		snprintf(reason, size, "cannot read kernel BTF %s: %s", BTF_PATH, strerror(errno));
+	}
+	for (size_t i = 0; i < N_HOOKS; i++)
+		snprintf(states[i].reason, sizeof(states[i].reason), "%s", reason);
+	return false;
+}
+
+bool mode_can_run(const struct hook_state *states, enum mode_choice mode, char *reason, size_t size)
+{
+	reason[0] = 0;
+	for (size_t i = 0; i < N_HOOKS; i++) {
+		if (!hook_in_mode(&hooks[i], mode) || hook_is_optional(&hooks[i]) || states[i].available)
+			continue;
+		snprintf(reason, size, "%s: %.200s", hooks[i].target, states[i].reason);
+		return false;
+	}
+	return true;
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "options.h"
+#include "probe.h"
+#include "system.h"
+
+#define RING_BYTES_DEFAULT (16 * 1024 * 1024)
+
+const char *mode_name(enum mode_choice mode)
+{
+	return mode == MODE_EXACT ? "exact" : "tracepoint";
+}
+
+int usage(void)
+{
+	fputs("usage: sipprobe check [--port N]\n"
+	      "       sipprobe run --port N --comm NAME --output TRACE --report JSON --ready FILE\n"
+	      "                    [--mode auto|exact|tracepoint] [--ring-bytes N] [--snippet-bytes N] "
+	      "[--verbose]\n",
+	      stderr);
+	return EXIT_USAGE;
+}
+
+static bool parse_number(const char *name, const char *text, unsigned long least, unsigned long most,
+			 unsigned long *value)
+{
+	char *end;
+
+	errno = 0;
+	*value = strtoul(text, &end, 10);
+	if (isdigit((unsigned char)text[0]) && !*end && !errno && *value >= least && *value <= most)
+		return true;
+	complain("--%s: expected a number from %lu to %lu, found \"%s\"", name, least, most, text);
+	return false;
+}
+
+static bool parse_mode(const char *text, enum mode_choice *mode)
+{
+	if (!strcmp(text, "auto"))
+		*mode = MODE_AUTO;
+	else if (!strcmp(text, "exact"))
+		*mode = MODE_EXACT;
+	else if (!strcmp(text, "tracepoint"))
+		*mode = MODE_TRACEPOINT;
+	else {
+		complain("--mode: expected auto, exact or tracepoint, found \"%s\"", text);
+		return false;
+	}
+	return true;
+}
+
+static bool parse_ring_bytes(const char *text, unsigned long *bytes)
+{
+	unsigned long page = (unsigned long)sysconf(_SC_PAGESIZE);
+
+	if (!parse_number("ring-bytes", text, page, 1UL << 30, bytes))
+		return false;
+	if (*bytes & (*bytes - 1)) {
+		complain("--ring-bytes: expected a power of 2 and a multiple of the page size (%lu), found "
+			 "\"%s\"",
+			 page, text);
+		return false;
+	}
+	return true;
+}
+
+bool parse_options(int argc, char **argv, struct options *options)
+{
+	static const struct option names[] = {
+		{ "port", required_argument, NULL, 'p' },
+		{ "comm", required_argument, NULL, 'c' },
+		{ "output", required_argument, NULL, 'o' },
+		{ "report", required_argument, NULL, 'r' },
+		{ "ready", required_argument, NULL, 'y' },
+		{ "mode", required_argument, NULL, 'm' },
+		{ "ring-bytes", required_argument, NULL, 'b' },
+		{ "snippet-bytes", required_argument, NULL, 's' },
+		{ "verbose", no_argument, NULL, 'v' },
+		{ 0 },
+	};
+	bool good = true;
+	int option;
+
+	*options = (struct options){
+		.port = 5060,
+		.ring_bytes = RING_BYTES_DEFAULT,
+		.snippet_bytes = PROBE_SNIPPET_DEFAULT,
+	};
+	while (good && (option = getopt_long(argc, argv, "", names, NULL)) != -1) {
+		switch (option) {
+		case 'p':
+			good = parse_number("port", optarg, 1, UINT16_MAX, &options->port);
+			break;
+		case 'c':
+			options->comm = optarg;
+			break;
+		case 'o':
+			options->output = optarg;
+			break;
+		case 'r':
+			options->report = optarg;
+			break;
+		case 'y':
+			options->ready = optarg;
+			break;
+		case 'm':
+			good = parse_mode(optarg, &options->mode);
+			break;
+		case 'b':
+			good = parse_ring_bytes(optarg, &options->ring_bytes);
+			break;
+		case 's':
+			good = parse_number("snippet-bytes", optarg, PROBE_FINGERPRINT_BYTES,
+					    PROBE_SNIPPET_MAX, &options->snippet_bytes);
+			break;
+		case 'v':
+			options->verbose = true;
+			break;
+		default:
+			good = false;
+		}
+	}
+	if (good && optind < argc) {
+		complain("unexpected argument \"%s\"", argv[optind]);
+		return false;
+	}
+	return good;
+}

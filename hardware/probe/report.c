@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <bpf/libbpf.h>
+#include "json.h"
+#include "report.h"
+#include "system.h"
+
+static void print_count(FILE *file, const char *name, uint64_t value)
+{
+	fprintf(file, "  \"%s\": %" PRIu64 ",\n", name, value);
+}
+
+/*
+ * Arrivals that no worker received and no drop record names: where the kernel skipped the program of the refusal
+ * (sipprobe.bpf.c, on_driver). Right once the queue is empty, as at the end of a run.
+ */
+static uint64_t count_refused_unseen(const struct probe_counters *counted)
+{
+	uint64_t known = counted->received - counted->unmatched + counted->refused;
+
+	return counted->arrived > known ? counted->arrived - known : 0;
+}
+
+static void print_threads(FILE *file, const struct report *report)
+{
+	const char *separator = "";
+
+	fputs("  \"threads\": [", file);
+	for (size_t slot = 0; slot < report->workers->n_threads; slot++) {
+		const struct thread *thread = &report->workers->threads[slot];
+
+		fprintf(file, "%s\n    {\"tid\": %u, \"comm\": ", separator, thread->tid);
+		print_json_string(file, thread->comm);
+		fprintf(file, ", \"messages\": %" PRIu64 "}", report->records->messages[slot]);
+		separator = ",";
+	}
+	fputs("\n  ],\n", file);
+}
+
+static void print_attached(FILE *file, const struct sipprobe *object)
+{
+	const char *separator = "";
+	struct bpf_program *program;
+
+	fputs("  \"hooks\": [", file);
+	bpf_object__for_each_program(program, object->obj)
+	{
+		if (!bpf_program__autoload(program))
+			continue;
+		fputs(separator, file);
+		print_json_string(file, bpf_program__section_name(program));
+		separator = ", ";
+	}
+	fputs("]\n", file);
+}
+
+/* Those of the BPF programs, and those that user space adds. */
+static void print_counters(FILE *file, const struct probe_counters *counted, uint64_t lost_write)
+{
+	uint64_t refused_unseen = count_refused_unseen(counted);
+
+#define PRINT_BPF(name)  print_count(file, #name, counted->name);
+#define PRINT_USER(name) print_count(file, #name, name);
+	PROBE_COUNTERS(PRINT_BPF, PRINT_USER)
+#undef PRINT_BPF
+#undef PRINT_USER
+}
+
+static void print_report(FILE *file, const struct report *report)
+{
+	const struct probe_counters *counted = &report->counted;
+	const struct records *records = report->records;
+	const struct trace_file *trace = &records->trace;
+
+	fprintf(file, "{\n  \"version\": %d,\n  \"mode\": \"%s\",\n  \"mode_reason\": ", REPORT_VERSION,
+		mode_name(report->probe->mode));
+	print_json_string(file, report->probe->mode_reason);
+	fputs(",\n", file);
+	print_count(file, "records", trace->messages);
+	print_count(file, "drops", trace->drops);
+	print_counters(file, counted, trace->lost);
+	print_count(file, "unclassified", records->unclassified);
+	print_count(file, "recursion_misses", report->recursion_misses);
+	/* an entry evicted before its time turns up as unmatched: not counted again */
+	print_count(file, "lost",
+		    counted->lost_ring + trace->lost + counted->unmatched + report->recursion_misses);
+	print_threads(file, report);
+	print_count(file, "threads_untraced", report->workers->untraced);
+	print_count(file, "writer_cpu_ns", clock_ns(CLOCK_PROCESS_CPUTIME_ID) - report->cpu_at_fresh_ns);
+	print_count(file, "t_fresh_ns", records->t_fresh_ns);
+	print_count(file, "t_end_ns", records->t_end_ns);
+	print_attached(file, report->probe->object);
+	fputs("}\n", file);
+}
+
+bool write_report(const char *path, const struct report *report)
+{
+	char partial[PATH_MAX];
+	bool written;
+	FILE *file;
+
+	snprintf(partial, sizeof(partial), "%s.tmp", path);
+	file = fopen(partial, "we");
+	if (file) {
+		print_report(file, report);
+		written = !fflush(file) && !ferror(file);
+		written = !fclose(file) && written;
+		if (written && !rename(partial, path))
+			return true;
+	}
+	complain("cannot write the report %s: %s", path, strerror(errno));
+	unlink(partial);
+	return false;
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <bpf/libbpf.h>
+#include "attach.h"
+#include "counters.h"
+#include "records.h"
+#include "report.h"
+#include "run.h"
+#include "system.h"
+#include "workers.h"
+
+#define POLL_NS           20000000L /* the ring holds far more than 20 ms of records */
+#define SCAN_NS           1000000000ULL
+#define START_SETTLE_NS   100000000L /* what was queued before all were attached has been read by then */
+#define SERVICE_SETTLE_NS 20000000L  /* the last messages are sent on by then */
+#define DETACH_SETTLE_NS  10000000L  /* programs that still run when detached end within microseconds */
+
+struct run {
+	const struct options *options;
+	struct probe probe;
+	struct ring_buffer *ring;
+	struct records records;
+	struct workers workers;
+	uint64_t cpu_at_fresh_ns;
+	struct probe_counters at_fresh;
+	struct probe_counters at_end;
+	uint64_t misses_at_fresh;
+};
+
+static bool say(const struct run *run, const char *word, uint64_t t_ns)
+{
+	FILE *file = fopen(run->options->ready, "ae");
+	bool written = false;
+
+	if (file) {
+		written = fprintf(file, "%s %" PRIu64 "\n", word, t_ns) > 0;
+		written = !fclose(file) && written;
+	}
+	if (!written)
+		complain("cannot write %s: %s", run->options->ready, strerror(errno));
+	return written;
+}
+
+/*
+ * Count from here on. What is still in the ring or in service is recognised by its stamps and left out, so
+ * nothing has to stop; with traffic running, a counter may be one or two messages off the records.
+ */
+static bool start_afresh(struct run *run)
+{
+	run->records.t_fresh_ns = clock_ns(CLOCK_MONOTONIC);
+	run->at_fresh = sum_counters(run->probe.object);
+	run->misses_at_fresh = recursion_misses(run->probe.object);
+	run->cpu_at_fresh_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+	run->records.unclassified = 0;
+	run->workers.untraced = 0;
+	memset(run->records.messages, 0, sizeof(run->records.messages));
+	return start_trace(&run->records.trace, (enum trace_mode)run->probe.mode);
+}
+
+/*
+ * The hooks do not let go all at once: what is received after t_end_ns is left out, records and counters
+ * alike, and what was received before it is given time to be sent on.
+ */
+static void end_run(struct run *run)
+{
+	run->records.t_end_ns = clock_ns(CLOCK_MONOTONIC);
+	run->at_end = sum_counters(run->probe.object);
+	pause_ns(SERVICE_SETTLE_NS);
+	sipprobe__detach(run->probe.object);
+	pause_ns(DETACH_SETTLE_NS);
+	ring_buffer__consume(run->ring);
+	record_last_messages(&run->workers);
+	run->at_end.lost_ring = sum_counters(run->probe.object).lost_ring;
+	flush_trace(&run->records.trace);
+}
+
+/* Collect until a signal ends the run; false if it must end for another reason. */
+static bool collect(struct run *run, const sigset_t *signals)
+{
+	struct timespec interval = { .tv_nsec = POLL_NS };
+	uint64_t t_scan = clock_ns(CLOCK_MONOTONIC);
+
+	for (;;) {
+		int signal = sigtimedwait(signals, NULL, &interval);
+		int consumed = ring_buffer__consume(run->ring);
+
+		if (consumed < 0) {
+			complain("cannot read the ring: %s", strerror(-consumed));
+			return false;
+		}
+		if (signal == SIGTERM || signal == SIGINT)
+			return true;
+		if (signal == SIGUSR1 && (!start_afresh(run) || !say(run, "fresh", run->records.t_fresh_ns)))
+			return false;
+		if (clock_ns(CLOCK_MONOTONIC) - t_scan >= SCAN_NS) {
+			t_scan += SCAN_NS;
+			scan_workers(&run->workers);
+			flush_trace(&run->records.trace);
+		}
+	}
+}
+
+static bool open_outputs(struct run *run)
+{
+	FILE *ready;
+
+	if (!open_trace(&run->records.trace, run->options->output))
+		return false;
+	ready = fopen(run->options->ready, "we");
+	if (!ready) {
+		complain("cannot write %s: %s", run->options->ready, strerror(errno));
+		return false;
+	}
+	fclose(ready);
+	return true;
+}
+
+static bool report_run(const struct run *run)
+{
+	const struct report report = {
+		.probe = &run->probe,
+		.records = &run->records,
+		.workers = &run->workers,
+		.counted = counters_between(&run->at_fresh, &run->at_end),
+		.recursion_misses = recursion_misses(run->probe.object) - run->misses_at_fresh,
+		.cpu_at_fresh_ns = run->cpu_at_fresh_ns,
+	};
+
+	return write_report(run->options->report, &report);
+}
+
+int run_probe(const struct options *options)
+{
+	static struct run run;
+	sigset_t signals;
+	bool good;
+
+	run.options = options;
+	run.workers.comm = options->comm;
+	run.workers.records = &run.records;
+	run.records.t_end_ns = UINT64_MAX;
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGUSR1);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	if (!open_outputs(&run) || !load_probe(options, &run.probe))
+		return EXIT_FAILURE;
+	run.workers.object = run.probe.object;
+	run.ring = ring_buffer__new(bpf_map__fd(run.probe.object->maps.ring), on_ring_record, &run.records,
+				    NULL);
+	if (!run.ring) {
+		complain("cannot map the ring: %s", strerror(errno));
+		return EXIT_FAILURE;
+	}
+	scan_workers(&run.workers);
+	pause_ns(START_SETTLE_NS);
+	good = start_afresh(&run) && say(&run, "ready", run.records.t_fresh_ns) && collect(&run, &signals);
+	end_run(&run);
+	good = report_run(&run) && good && !run.records.trace.failed;
+	if (!close_trace(&run.records.trace))
+		good = false;
+	ring_buffer__free(run.ring);
+	sipprobe__destroy(run.probe.object);
+	return good ? EXIT_SUCCESS : EXIT_FAILURE;
+}

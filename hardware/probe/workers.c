@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+#include <ctype.h>
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "system.h"
+#include "workers.h"
+
+static bool thread_exists(uint32_t tid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%u", tid);
+	return access(path, F_OK) == 0;
+}
+
+/* A free place, else that of a thread which is gone; PROBE_WORKERS if there is none. */
+static size_t free_slot(const struct workers *workers)
+{
+	if (workers->n_threads < PROBE_WORKERS)
+		return workers->n_threads;
+	for (size_t slot = 0; slot < PROBE_WORKERS; slot++) {
+		if (!thread_exists(workers->threads[slot].tid))
+			return slot;
+	}
+	return PROBE_WORKERS;
+}
+
+/* The last message of a thread that asked for no other. */
+static void record_pending(struct workers *workers, size_t slot)
+{
+	struct probe_worker *worker = &workers->object->bss->workers[slot];
+
+	if (worker->in_service)
+		record_message(workers->records, &worker->message);
+	worker->in_service = 0;
+}
+
+/* False if the thread cannot be traced. */
+static bool trace_thread(struct workers *workers, uint32_t tid)
+{
+	__u16 *place = &workers->object->bss->slot_of_tid[tid % PROBE_TID_SLOTS];
+	struct probe_worker *worker;
+	struct thread *thread;
+	size_t slot;
+
+	if (*place && workers->threads[*place - 1].tid == tid)
+		return true;
+	if (*place && thread_exists(workers->threads[*place - 1].tid))
+		return false; /* two living threads share the low 16 bits of their ids */
+	slot = *place ? *place - 1U : free_slot(workers);
+	if (slot == PROBE_WORKERS)
+		return false;
+	thread = &workers->threads[slot];
+	worker = &workers->object->bss->workers[slot];
+	if (slot == workers->n_threads) {
+		workers->n_threads++;
+	} else {
+		record_pending(workers, slot);
+		workers->object->bss->slot_of_tid[thread->tid % PROBE_TID_SLOTS] = 0;
+	}
+	memset(worker, 0, sizeof(*worker));
+	memset(thread, 0, sizeof(*thread));
+	workers->records->messages[slot] = 0;
+	worker->fd = -1;
+	worker->message.slot = (__u32)slot;
+	worker->tid = tid;
+	thread->tid = tid;
+	snprintf(thread->comm, sizeof(thread->comm), "%s", workers->comm);
+	__sync_synchronize(); /* the place is published last */
+	*place = (__u16)(slot + 1);
+	return true;
+}
+
+static uint64_t trace_process(struct workers *workers, const char *pid)
+{
+	char path[PATH_MAX];
+	uint64_t untraced = 0;
+	struct dirent *entry;
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%s/task", pid);
+	tasks = opendir(path);
+	if (!tasks)
+		return 0;
+	while ((entry = readdir(tasks))) {
+		if (isdigit((unsigned char)entry->d_name[0]) &&
+		    !trace_thread(workers, (uint32_t)strtoul(entry->d_name, NULL, 10)))
+			untraced++;
+	}
+	closedir(tasks);
+	return untraced;
+}
+
+static bool process_is_ours(const char *pid, const char *comm, uint32_t namespace)
+{
+	char path[PATH_MAX];
+	char found[64];
+
+	snprintf(path, sizeof(path), "/proc/%s/comm", pid);
+	if (!read_line(path, found, sizeof(found)) || strncmp(found, comm, COMM_SIZE - 1) != 0)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%s/ns/net", pid);
+	return namespace_of(path) == namespace;
+}
+
+void scan_workers(struct workers *workers)
+{
+	uint32_t namespace = own_network_namespace();
+	DIR *processes = opendir("/proc");
+	uint64_t untraced = 0;
+	struct dirent *entry;
+
+	if (!processes)
+		return;
+	while ((entry = readdir(processes))) {
+		if (isdigit((unsigned char)entry->d_name[0]) &&
+		    process_is_ours(entry->d_name, workers->comm, namespace))
+			untraced += trace_process(workers, entry->d_name);
+	}
+	closedir(processes);
+	if (untraced > workers->untraced)
+		workers->untraced = untraced;
+}
+
+void record_last_messages(struct workers *workers)
+{
+	for (size_t slot = 0; slot < workers->n_threads; slot++)
+		record_pending(workers, slot);
+}
