@@ -12,6 +12,7 @@ import xarray as xr
 
 from sipsched.measure.generator import read_calls
 from sipsched.records import messages, summary
+from sipsched.records.messages import messages_from_record, write_messages
 from sipsched.validity import counters
 
 Measure = Callable[..., Path]
@@ -28,7 +29,7 @@ def messages_by_type(ds: Any) -> dict[str, int]:
 def parsed(record: Path) -> Any:
     """The messages as anybody reads them: written to messages.nc and opened again."""
     path = record.parent / "messages.nc"
-    messages.write_messages(messages.messages_from_record(record), path)
+    write_messages(messages_from_record(record), path)
     return xr.load_dataset(path)
 
 
