@@ -44,7 +44,7 @@ from sipsched.analysis.capacity_models import (
 from sipsched.analysis.run_table import facet_name
 from sipsched.analysis.statistics import Interval, mean_intervals
 from sipsched.errors import StableError
-from sipsched.pages.figures import (
+from sipsched.pages.drawing import (
     INK,
     LIMIT,
     MARKERS,
@@ -52,12 +52,10 @@ from sipsched.pages.figures import (
     SERIES,
     STYLE,
     WIDTH_IN,
-    Figure,
-    Table,
-    Words,
     legend,
     themed,
 )
+from sipsched.pages.parts import Figure, Table, Words
 from sipsched.pages.tables import Heading
 from sipsched.words import grouped, number, plural
 

@@ -30,7 +30,7 @@ from sipsched.analysis.statistics import (
     mean_interval,
     simultaneous_level,
 )
-from sipsched.pages.figures import Table, Words
+from sipsched.pages.parts import Table, Words
 from sipsched.pages.tables import kinds_of_reasons
 from sipsched.records.messages import PROBE_OFF
 from sipsched.records.summary import MEASURED

@@ -20,18 +20,8 @@ from sipsched.analysis.run_table import (
     Campaign,
     probe_cost,
 )
-from sipsched.pages.figures import (
-    MARKERS,
-    PAPER,
-    SERIES,
-    STYLE,
-    WIDTH_IN,
-    Figure,
-    Table,
-    Words,
-    legend,
-    themed,
-)
+from sipsched.pages.drawing import MARKERS, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.parts import Figure, Table, Words
 from sipsched.pages.tables import Heading, conditions_of, kinds_of_reasons
 from sipsched.records.noise_record import CpuNoise, Noise, read_noise
 from sipsched.records.summary import INVALID, MEASURED, MISSING
