@@ -1,8 +1,6 @@
 """Find the load at which a point's packet drop rate crosses its limit, and record it under raw/."""
 
-from pathlib import Path
-
-from sipsched import scripting
+from sipsched import paths, scripting
 from sipsched.measure import acquisition
 from sipsched.plan import config
 from sipsched.records import record
@@ -14,7 +12,7 @@ with scripting.one_line_errors(snakemake.log[0]):
     point = config.Run.from_wildcards(names)
     campaign = config.parse_config(snakemake.config)
     raw = campaign.records
-    bed = inventory.load_testbed(point.testbed, Path("hardware/testbeds"))
+    bed = inventory.load_testbed(point.testbed, paths.TESTBEDS)
     scripting.say(f"searching where {point.point} drops {campaign.pdr_limit:.0%}")
     if point not in record.read_crossings(raw, [point]):
         acquisition.search_crossing(point, campaign, bed, raw)

@@ -142,12 +142,12 @@ class Testbed:
         if points:
             raise StableError(
                 f"testbed {self.name}: the SPS has {len(self.sps.cpus)} CPU(s) for the proxy "
-                f"({list(self.sps.cpus)} in hardware/testbeds/{self.name}.yaml); "
+                f"({list(self.sps.cpus)} in {TESTBEDS / self.name}.yaml); "
                 f"{len(points)} point(s) ask for more: {'; '.join(points)}"
             )
 
 
-def load_testbed(name: str, folder: Path = TESTBEDS) -> Testbed:
+def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
     """Read `<folder>/<name>.yaml`.
 
     Raises

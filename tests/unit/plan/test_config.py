@@ -157,7 +157,9 @@ def test_every_key_of_the_schemas_is_described() -> None:
             assert undescribed(body, f"{file.stem}.{name}") == []
 
 
-@pytest.mark.parametrize("file", sorted(paths.TESTBEDS.glob("*.yaml")), ids=lambda f: f.stem)
+@pytest.mark.parametrize(
+    "file", sorted((paths.PROJECT_ROOT / paths.TESTBEDS).glob("*.yaml")), ids=lambda f: f.stem
+)
 def test_every_testbed_file_loads(file: Any) -> None:
     testbed = load_testbed(file.stem)
     assert [host.role for host in testbed.hosts] == ["uac", "sps", "uas"]
