@@ -22,7 +22,7 @@ with scripting.one_line_errors():
     SEARCHES = CAMPAIGN.searches()
     PLANNED = [*SEARCHES, *CAMPAIGN.runs(record.read_crossings(RAW, SEARCHES))]
     for bed in TESTBEDS.values():
-        bed.check_points(run for run in PLANNED if run.testbed == bed.name)
+        bed.check_cores(each for each in PLANNED if each.testbed == bed.name)
     modes.check(
         {mode for study in CAMPAIGN.studies.values() for mode in study.modes}
         | {point.mode for point in SEARCHES}
@@ -90,13 +90,13 @@ def searched_points(wildcards):
     return [
         point
         for point in points
-        if not CAMPAIGN.only_measured or (RAW / settings.crossing_path(point)).is_file()
+        if not CAMPAIGN.only_measured or (RAW / point.crossing_path).is_file()
     ]
 
 
 def study_crossings(wildcards):
     return [
-        str(RAW / settings.crossing_path(point)) for point in searched_points(wildcards)
+        str(RAW / point.crossing_path) for point in searched_points(wildcards)
     ]
 
 
