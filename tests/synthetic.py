@@ -11,7 +11,7 @@ import numpy.typing as npt
 import xarray as xr
 import zstandard
 
-from sipsched.analysis.capacity_models import queue
+from sipsched.analysis.capacity.queues import queue
 from sipsched.plan import config
 from sipsched.records import record, summary, trace
 from sipsched.records.messages import messages_from_record, write_messages

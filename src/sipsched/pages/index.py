@@ -31,7 +31,7 @@ from sipsched.analysis.statistics import (
     mean_interval,
     simultaneous_level,
 )
-from sipsched.pages.figures import Table, Words
+from sipsched.pages.parts import Table, Words
 from sipsched.records.messages import PROBE_OFF
 from sipsched.records.summary import MEASURED
 from sipsched.validity.verdict import in_general

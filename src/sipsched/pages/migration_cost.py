@@ -39,18 +39,8 @@ from sipsched.analysis.statistics import (
     simultaneous_level,
 )
 from sipsched.errors import StableError
-from sipsched.pages.figures import (
-    LIMIT,
-    MARKERS,
-    SERIES,
-    STYLE,
-    WIDTH_IN,
-    Figure,
-    Table,
-    Words,
-    legend,
-    themed,
-)
+from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.parts import Figure, Table, Words
 from sipsched.plan.modes import Setting, find_mode, load_modes
 from sipsched.records.summary import NOT_PLANNED
 from sipsched.words import plural

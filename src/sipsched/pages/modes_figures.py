@@ -34,7 +34,7 @@ from sipsched.analysis.comparison import (
     with_papers,
 )
 from sipsched.analysis.statistics import Crossing, mean_interval, mean_intervals
-from sipsched.pages.figures import (
+from sipsched.pages.drawing import (
     INK,
     LIMIT,
     MARKERS,
@@ -42,11 +42,10 @@ from sipsched.pages.figures import (
     SERIES,
     STYLE,
     WIDTH_IN,
-    Figure,
-    Several,
     legend,
     themed,
 )
+from sipsched.pages.parts import Figure, Several
 from sipsched.pages.published import HEADROOM
 from sipsched.words import grouped, number, plural
 

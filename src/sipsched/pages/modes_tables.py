@@ -50,7 +50,7 @@ from sipsched.analysis.papers import CALLS, METRICS, PAPERS
 from sipsched.analysis.run_table import provenance
 from sipsched.analysis.statistics import NOT_MEASURED, mean_interval
 from sipsched.files import read_json
-from sipsched.pages.figures import Several, Table, Words
+from sipsched.pages.parts import Several, Table, Words
 from sipsched.plan.modes import Setting
 from sipsched.records import record
 from sipsched.words import number, plural

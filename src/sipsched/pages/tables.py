@@ -15,7 +15,7 @@ import xarray as xr
 
 from sipsched.analysis.run_table import attempts_of, facets, findings_of, iterate_runs, provenance
 from sipsched.analysis.statistics import Values, mean_intervals
-from sipsched.pages.figures import Table, Words
+from sipsched.pages.parts import Table, Words
 from sipsched.records.summary import ALL, INVALID, MEASURED, MISSING
 from sipsched.validity.certificate import WINDOWS_MS
 from sipsched.validity.verdict import in_words

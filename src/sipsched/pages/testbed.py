@@ -19,18 +19,8 @@ from sipsched.analysis.run_table import (
     findings_of,
     probe_cost,
 )
-from sipsched.pages.figures import (
-    MARKERS,
-    PAPER,
-    SERIES,
-    STYLE,
-    WIDTH_IN,
-    Figure,
-    Table,
-    Words,
-    legend,
-    themed,
-)
+from sipsched.pages.drawing import MARKERS, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.parts import Figure, Table, Words
 from sipsched.pages.tables import Heading, conditions_of
 from sipsched.records.noise_record import CpuNoise, Noise, read_noise
 from sipsched.records.summary import INVALID, MEASURED, MISSING
