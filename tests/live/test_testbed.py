@@ -16,7 +16,7 @@ import pytest
 from helpers import start_run, wait_for
 
 from sipsched.errors import SipschedError, StableError, TransientError
-from sipsched.measure import acquisition, proxy
+from sipsched.measure import acquisition, crossing_search, proxy
 from sipsched.plan import config
 from sipsched.records import record
 from sipsched.testbed import inventory, local, namespaces
@@ -226,11 +226,11 @@ def test_full_disk_on_a_host_is_seen_before_the_load(
 def test_a_search_needs_room_for_its_largest_trial(
     up: None, small_disk: Callable[[str], Testbed], campaign: config.Config, tmp_path: Path
 ) -> None:
-    point = config.Run("local", "kamailio-udp", "default", 1, 2, 0, 0)
+    point = config.Point("local", "kamailio-udp", "default", 1, 2)
     search = campaign.search
     calls = search.highest_cps * search.trial_s
     with pytest.raises(StableError, match=f"disk full at .* needed for {calls:g} calls"):
-        acquisition.search_crossing(point, campaign, small_disk("70m"), tmp_path)
+        crossing_search.search_crossing(point, campaign, small_disk("70m"), tmp_path)
     assert not any(tmp_path.rglob("crossing.json"))
 
 

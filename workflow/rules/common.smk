@@ -22,7 +22,7 @@ with scripting.one_line_errors():
     SEARCHES = CAMPAIGN.searches()
     PLANNED = [*SEARCHES, *CAMPAIGN.runs(record.read_crossings(RAW, SEARCHES))]
     for bed in TESTBEDS.values():
-        bed.check_points(run for run in PLANNED if run.testbed == bed.name)
+        bed.check_cores(each for each in PLANNED if each.testbed == bed.name)
     modes.check(
         {mode for study in CAMPAIGN.studies.values() for mode in study.modes}
         | {point.mode for point in SEARCHES}
@@ -73,7 +73,7 @@ def measure_threads(wildcards):
 
 
 def crossing_is_found(point):
-    return (RAW / settings.crossing_path(point)).is_file()
+    return (RAW / point.crossing_path).is_file()
 
 
 @functools.cache
@@ -101,9 +101,7 @@ def searched_points(wildcards):
 
 
 def study_crossings(wildcards):
-    return [
-        str(RAW / settings.crossing_path(point)) for point in searched_points(wildcards)
-    ]
+    return [str(RAW / point.crossing_path) for point in searched_points(wildcards)]
 
 
 def study_summaries(wildcards):

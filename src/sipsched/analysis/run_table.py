@@ -23,6 +23,8 @@ from sipsched.analysis.statistics import (
 from sipsched.errors import StableError
 from sipsched.paths import locate
 from sipsched.plan.config import Run
+from sipsched.records.record import Attempt
+from sipsched.records.run_document import as_part
 from sipsched.records.summary import (
     ALL,
     INVALID,
@@ -33,6 +35,7 @@ from sipsched.records.summary import (
     RUN_LEVEL,
     open_summary,
 )
+from sipsched.validity.verdict import Finding, in_words
 from sipsched.words import plural
 
 IMPOSSIBLE = "impossible"
@@ -104,7 +107,7 @@ class Campaign:
         were made and none counts; `reasons` then has the last one's. It is `impossible` where it needs
         more cores than the SPS has.
     attempts
-        Attempts that do not count: the run in words, and why.
+        Attempts that do not count.
     columns_missing
         Column of messages.nc, reason, number of runs.
     probe_mode_reasons
@@ -122,7 +125,7 @@ class Campaign:
     kernels: str
     studies: tuple[str, ...]
     runs: pd.DataFrame
-    attempts: tuple[tuple[str, str], ...]
+    attempts: tuple[Attempt, ...]
     columns_missing: tuple[tuple[str, str, int], ...]
     probe_mode_reasons: tuple[str, ...]
     hosts: Mapping[str, Any]
@@ -190,9 +193,9 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
 
     hosts = json.loads(first.attrs["hosts"])
     # Studies that share a run list the same attempts at it, and equal attempts are several.
-    tallies: Counter[tuple[str, str]] = Counter()
+    tallies: Counter[Attempt] = Counter()
     for ds in data:
-        tallies |= Counter(map(tuple, json.loads(ds.attrs.get("failed_attempts", "[]"))))
+        tallies |= Counter(attempts_of(ds))
     attempts = tuple(tallies.elements())
     runs = pd.concat([_rows(ds) for ds in data], ignore_index=True)
     # Missing in one study's summary and there in another's: made at different times.
@@ -210,7 +213,7 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
         description=said("testbed_description"),
         kernels=said("kernels"),
         studies=tuple(name for name, _ in studies),
-        runs=_refined(runs, testbed, dict(attempts), hosts),
+        runs=_refined(runs, testbed, attempts, hosts),
         attempts=attempts,
         columns_missing=tuple((*key, count) for key, count in reasons.items()),
         probe_mode_reasons=tuple(
@@ -223,6 +226,17 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
         load=json.loads(first.attrs["load"]),
         first=first,
     )
+
+
+def attempts_of(ds: xr.Dataset) -> list[Attempt]:
+    """List the attempts at a study's runs that do not count, as its summary has them."""
+    listed = json.loads(ds.attrs.get("failed_attempts", "[]"))
+    return as_part(list[Attempt], listed, "summary: failed_attempts")
+
+
+def findings_of(text: str) -> list[Finding]:
+    """Read the rules that a run broke, as a summary has them; empty text is none."""
+    return as_part(list[Finding], json.loads(text or "[]"), "summary: findings")
 
 
 def _rows(ds: xr.Dataset) -> pd.DataFrame:
@@ -242,20 +256,22 @@ def _rows(ds: xr.Dataset) -> pd.DataFrame:
 
 
 def _refined(
-    runs: pd.DataFrame, testbed: str, attempts: Mapping[str, str], hosts: Mapping[str, Any]
+    runs: pd.DataFrame, testbed: str, attempts: Sequence[Attempt], hosts: Mapping[str, Any]
 ) -> pd.DataFrame:
     """Tell apart what is missing: tried and never valid, more than the testbed has, or not yet tried."""
     cpus = hosts.get("sps", {}).get("cpus")
-    status, reasons = runs["status"].to_numpy(object), runs["reasons"].to_numpy(object)
+    status = runs["status"].to_numpy(object)
+    reasons = np.array([in_words(findings_of(text)) for text in runs["findings"]], object)
+    tried = {attempt.run: attempt for attempt in attempts}
     for place in np.flatnonzero(status == MISSING):
         row = runs.loc[place]
         numbers = (int(row[name]) for name in ("cores", "threads", "cps", "rep"))
-        run = str(Run(testbed, row["sut"], row["mode"], *numbers))
+        run = Run(testbed, row["sut"], row["mode"], *numbers)
         if cpus is not None and row["cores"] > len(cpus):
             status[place] = IMPOSSIBLE
             reasons[place] = f"it asks for {row['cores']} cores, the SPS has {len(cpus)}"
-        elif run in attempts:
-            status[place], reasons[place] = INVALID, attempts[run]
+        elif run in tried:
+            status[place], reasons[place] = INVALID, str(tried[run])
     return runs.assign(status=status, reasons=reasons)
 
 

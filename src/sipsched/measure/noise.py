@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ def measure_noise(testbed: Testbed, path: Path, duration_s: float = DURATION_S) 
         kernel = sps.run(["uname", "-r"]).stdout.strip()
     document = {
         "schema_version": SCHEMA_VERSION,
-        "testbed": hosts.testbed.labels,
+        "testbed": asdict(hosts.testbed.labels),
         "kernel": kernel,
         "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
         "quiet": state.quiet,

@@ -13,6 +13,7 @@ from sipsched.measure import scheduler
 from sipsched.measure.cpu_layout import LSCPU, Layout, cpu_mask, parse_cpu_list, parse_lscpu
 from sipsched.measure.scheduler import TASK_SLICE, KernelScheduler, Step, compile_mode, label
 from sipsched.plan.modes import Counts, Mode, Scaling, Setting, find_mode, load_modes
+from sipsched.records.run_document import SchedulerReport, SettingReport
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import UNDO_FILE, Testbed, Tuning, native_folder
 
@@ -104,32 +105,32 @@ class Tuned:
         written = [step for step in self.steps if step.unavailable is None]
         return sum(not _reads_back(step, self.read_back.get(step.place or "")) for step in written)
 
-    def describe(self) -> dict[str, Any]:
+    def report(self) -> SchedulerReport:
         """Give asked, applied, read back and unavailable-because, as run.json has them."""
         current = {
             path: text.strip() if text is not None else None
             for path, text in self.kernel.files.items()
         }
-        return {
-            "mode": self.mode.name,
-            "label": self.label,
-            "source": self.mode.source,
-            "family": str(self.kernel.family),
-            "found": current,
-            "steps": [
-                {
-                    "setting": str(step.setting),
-                    "asked": step.asked,
-                    "place": step.place,
-                    "applied": step.value,
-                    "read_back": self.read_back.get(step.place or ""),
-                    "unavailable": step.unavailable,
-                }
+        return SchedulerReport(
+            mode=self.mode.name,
+            label=self.label,
+            source=self.mode.source,
+            family=str(self.kernel.family),
+            found=current,
+            steps=tuple(
+                SettingReport(
+                    setting=str(step.setting),
+                    asked=step.asked,
+                    place=step.place,
+                    applied=step.value,
+                    read_back=self.read_back.get(step.place or ""),
+                    unavailable=step.unavailable,
+                )
                 for step in self.steps
-            ],
-            "quiet": self.quiet,
-            "repaired": self.repaired,
-        }
+            ),
+            quiet=tuple(self.quiet),
+            repaired=self.repaired,
+        )
 
 
 def _reads_back(step: Step, found: Any) -> bool:

@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,9 +32,9 @@ from sipsched.analysis.statistics import (
     simultaneous_level,
 )
 from sipsched.pages.parts import Table, Words
-from sipsched.pages.tables import kinds_of_reasons
 from sipsched.records.messages import PROBE_OFF
 from sipsched.records.summary import MEASURED
+from sipsched.validity.verdict import in_general
 from sipsched.words import number, plural
 
 REFERENCE, CHANGED = "baseline", "enhanced"
@@ -278,11 +279,11 @@ def counting(campaign: Campaign) -> str:
     )
     if not campaign.attempts:
         return f"{text}; no attempt was repeated."
-    told = pd.Series([kind for _, why in campaign.attempts for kind in kinds_of_reasons(why)])
-    (most, count), *_ = told.value_counts().items()
+    causes = Counter(cause for attempt in campaign.attempts for cause in attempt.causes)
+    ((most, count),) = causes.most_common(1)
     return (
         f"{text}; attempts that did not count and were made again: {len(campaign.attempts)}, most "
-        f"often ({count}) because {most}."
+        f"often ({count}) because {in_general(most)}."
     )
 
 

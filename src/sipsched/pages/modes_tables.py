@@ -419,7 +419,7 @@ def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
     """Show the trials by which the loads around a crossing were chosen, from `crossing.json` files."""
     rows, found = [], []
     for path in map(Path, crossings):
-        document = read_json(path, record.SCHEMA_VERSION, "move it away and run snakemake")
+        document = read_json(path, record.CROSSING_VERSION, "move it away and run snakemake")
         point = document["point"]
         name = f"{document['label']}, {plural(point['cores'], 'core')}, {plural(point['threads'], 'thread')}"
         found.append(f"{name}: between {document['lower_cps']} and {document['upper_cps']} cps")

@@ -7,7 +7,7 @@ from typing import Any
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT, TESTBEDS
-from sipsched.plan.config import Run, read_yaml, validate
+from sipsched.plan.config import Point, Run, read_yaml, validate
 
 UNDO_FILE = PurePosixPath("/run/sipsched/undo.sh")
 """On the SPS while its settings are changed: brings them back. What a reboot forgets, it forgets too."""
@@ -89,6 +89,17 @@ class Guest:
 
 
 @dataclass(frozen=True)
+class Labels:
+    """What a record says of the testbed that it comes from; it labels every figure."""
+
+    name: str
+    kind: str
+    description: str
+    fidelity: str
+    accelerator: str | None = None
+
+
+@dataclass(frozen=True)
 class Testbed:
     """Three hosts, and the words that label every figure measured on them."""
 
@@ -117,27 +128,23 @@ class Testbed:
         return (self.uac, self.sps, self.uas)
 
     @property
-    def labels(self) -> dict[str, str | None]:
+    def labels(self) -> Labels:
         """What a record says of the testbed that it comes from."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "description": self.description,
-            "fidelity": self.fidelity,
-            "accelerator": self.accelerator,
-        }
+        return Labels(self.name, self.kind, self.description, self.fidelity, self.accelerator)
 
-    def check_points(self, runs: Iterable[Run]) -> None:
-        """Refuse runs with more cores than the SPS has.
+    def check_cores(self, asked: Iterable[Point | Run]) -> None:
+        """Refuse what needs more cores than the SPS has.
 
         Raises
         ------
         StableError
             Lists the points that cannot run, and the CPUs that the testbed's file gives the SPS.
         """
-        impossible = [run for run in runs if run.cores > len(self.sps.cpus)]
         points = dict.fromkeys(
-            f"cores={run.cores} threads={run.threads} cps={run.cps}" for run in impossible
+            f"cores={each.cores} threads={each.threads}"
+            + (f" cps={each.cps}" if isinstance(each, Run) else "")
+            for each in asked
+            if each.cores > len(self.sps.cpus)
         )
         if points:
             raise StableError(
