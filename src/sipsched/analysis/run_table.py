@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from sipsched.analysis.families import Pair
 from sipsched.analysis.statistics import (
     PDR_LIMIT,
     Capacity,
     Interval,
-    Values,
     capacity,
     mean_interval,
     ratio_interval,
@@ -42,7 +42,6 @@ UNTRACED = "-untraced"
 Point = tuple[Any, ...]
 Facet = tuple[str, str, int]
 """SUT, mode, cores: what a row of panels shows."""
-Pair = tuple[Values, Values]
 POINT = ("sut", "mode", "cores", "threads", "cps")
 OF_ALL_MESSAGES = ("k_rcv_mean", "k_rcv_p50", "k_rcv_p99", "t_sip_mean")
 

@@ -14,13 +14,15 @@ from sipsched.analysis.comparison import (
     KINDS,
     PARTS,
     SERVICE,
+    Asked,
     Case,
-    Family,
+    Comparisons,
     Place,
     Values,
     by_type,
     capacity_of,
     compared_load,
+    corrected,
     identity,
     loads_met,
     places,
@@ -210,7 +212,7 @@ def _crossing(axis: Axes, x: float, found: Crossing, i: int, label: str) -> None
     axis.errorbar([x], [y], yerr=ends, **style, label=f"{label}, this testbed")
 
 
-def percent_lower(case: Case, found: Family) -> Figure:
+def percent_lower(case: Case, found: Comparisons) -> Figure:
     """Draw by how many percent PDR and K_rcv are lower under the other mode, here and as published."""
     among = [
         place
@@ -237,12 +239,16 @@ def percent_lower(case: Case, found: Family) -> Figure:
         legend(canvas, grid)
         svg = themed(canvas)
     seen = []
-    cells = [cell for cell in found.cells if cell.cps == compared_load(case, cell.place)]
+    compared = {
+        asked: cell.comparison.percent_lower
+        for asked, cell in found.cells.items()
+        if asked.cps == compared_load(case, asked.place)
+    }
     for name, title in columns:
         percents = [
-            cell.comparison.percent_lower
-            for cell in cells
-            if cell.quantity == name and not np.isnan(cell.comparison.percent_lower.estimate)
+            lower
+            for asked, lower in compared.items()
+            if asked.quantity == name and not np.isnan(lower.estimate)
         ]
         if percents:
             sure = sum(each.known and (each.low > 0 or each.high < 0) for each in percents)
@@ -257,7 +263,7 @@ def percent_lower(case: Case, found: Family) -> Figure:
         f"By how many percent PDR and K_rcv are lower under {second} than under {first}, at the "
         f"first load with PDR > {case.share} under the latter. Filled: this testbed; open: published, "
         f"without interval, each at the papers' own load. Cut off at "
-        f"{plain(DRAWN_FROM_PERCENT)} %. {found}"
+        f"{plain(DRAWN_FROM_PERCENT)} %. {corrected(found)}"
     )
     cores_met = [cores for _, cores in systems(case.summary)]
     return _figure(case, "figure-lower", "Lower by percent", svg, caption, seen, cores_met)
@@ -268,12 +274,12 @@ def _tick(case: Case, place: Place) -> str:
     return f"{where(case, place)}\n" + ("not measured" if cps is None else f"{cps} cps")
 
 
-def _lower(axis: Axes, case: Case, found: Family, place: Place, name: str, y: float) -> None:
+def _lower(axis: Axes, case: Case, found: Comparisons, place: Place, name: str, y: float) -> None:
     printed = printed_comparison(case, place)
     if printed is not None:
         axis.plot([printed[f"{name}_lower_pct"]], [y + 0.15], **_open(1), label="published")
     cps = compared_load(case, place)
-    cell = None if cps is None else found.at(place, cps, name)
+    cell = None if cps is None else found.cells.get(Asked(place, cps, name))
     if cell is None or np.isnan(cell.comparison.percent_lower.estimate):
         return
     lower = cell.comparison.percent_lower

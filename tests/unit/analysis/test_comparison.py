@@ -9,7 +9,7 @@ import pytest
 import synthetic
 
 from sipsched.analysis import comparison, papers
-from sipsched.analysis.comparison import Place
+from sipsched.analysis.comparison import Asked, Place
 from sipsched.pages import modes_figures, modes_tables
 
 MODES = ("baseline", "enhanced")
@@ -60,7 +60,7 @@ def test_percent_lower_is_what_the_mode_does():
     assert family.tests == 4  # two loads around the crossings, two quantities
     assert family.level == pytest.approx(1 - 0.05 / 4)
     for name, percent in (("pdr", 40), ("k_rcv", 30)):
-        cell = family.at(EIGHT, 2000, name)
+        cell = family.cells[Asked(EIGHT, 2000, name)]
         assert cell.comparison.percent_lower.estimate == pytest.approx(percent)
         assert cell.comparison.percent_lower.n == 5
         assert cell.p_value < 0.05
@@ -87,7 +87,7 @@ def test_what_other_loads_and_modes_bring_changes_no_comparison():
         plan(modes=("default", *MODES), cps=(500, 1800, 1900, 2000, 2400)),
     )
     for name in ("pdr", "k_rcv"):
-        cells = [comparison.family(each).at(EIGHT, 2000, name) for each in (case, more)]
+        cells = [comparison.family(each).cells[Asked(EIGHT, 2000, name)] for each in (case, more)]
         assert cells[0] == cells[1]
 
 
