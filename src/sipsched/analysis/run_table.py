@@ -39,6 +39,8 @@ IMPOSSIBLE = "impossible"
 STATUSES = (MEASURED, INVALID, MISSING, IMPOSSIBLE)
 UNTRACED = "-untraced"
 """What the name of a SUT ends in that is another one without the probe."""
+RunKey = tuple[str, str, int, int, int, int]
+"""A run within its testbed, in the order of `RUN_DIMS`."""
 Point = tuple[Any, ...]
 Facet = tuple[str, str, int]
 """SUT, mode, cores: what a row of panels shows."""
@@ -87,6 +89,26 @@ def iterate_runs(summary: xr.Dataset) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 @dataclass(frozen=True)
+class Attempt:
+    """An attempt at a run that does not count, and why."""
+
+    run: RunKey
+    why: str
+
+
+def failed_attempts(summary: xr.Dataset) -> tuple[Attempt, ...]:
+    """Read the attempts that do not count of a study's planned runs, in the order they were made."""
+    told = json.loads(summary.attrs.get("failed_attempts", "[]"))
+    if not told:
+        return ()
+    # The summary names a run in words.
+    testbed = summary.attrs["testbed"]
+    keys = [tuple(key[dim] for dim in RUN_DIMS) for key, _ in iterate_runs(summary)]
+    by_name = {str(Run(testbed, *key)): key for key in keys}
+    return tuple(Attempt(by_name[name], why) for name, why in told)
+
+
+@dataclass(frozen=True)
 class Campaign:
     """What the studies of one testbed come to.
 
@@ -103,7 +125,7 @@ class Campaign:
         were made and none counts; `reasons` then has the last one's. It is `impossible` where it needs
         more cores than the SPS has.
     attempts
-        Attempts that do not count: the run in words, and why.
+        Attempts that do not count.
     columns_missing
         Column of messages.nc, reason, number of runs.
     probe_mode_reasons
@@ -121,7 +143,7 @@ class Campaign:
     kernels: str
     studies: tuple[str, ...]
     runs: pd.DataFrame
-    attempts: tuple[tuple[str, str], ...]
+    attempts: tuple[Attempt, ...]
     columns_missing: tuple[tuple[str, str, int], ...]
     probe_mode_reasons: tuple[str, ...]
     hosts: Mapping[str, Any]
@@ -189,9 +211,9 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
 
     hosts = json.loads(first.attrs["hosts"])
     # Studies that share a run list the same attempts at it, and equal attempts are several.
-    tallies: Counter[tuple[str, str]] = Counter()
+    tallies: Counter[Attempt] = Counter()
     for ds in data:
-        tallies |= Counter(map(tuple, json.loads(ds.attrs.get("failed_attempts", "[]"))))
+        tallies |= Counter(failed_attempts(ds))
     attempts = tuple(tallies.elements())
     runs = pd.concat([_rows(ds) for ds in data], ignore_index=True)
     # Missing in one study's summary and there in another's: made at different times.
@@ -209,7 +231,7 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
         description=said("testbed_description"),
         kernels=said("kernels"),
         studies=tuple(name for name, _ in studies),
-        runs=_refined(runs, testbed, dict(attempts), hosts),
+        runs=_refined(runs, {each.run: each.why for each in attempts}, hosts),
         attempts=attempts,
         columns_missing=tuple((*key, count) for key, count in reasons.items()),
         probe_mode_reasons=tuple(
@@ -241,20 +263,20 @@ def _rows(ds: xr.Dataset) -> pd.DataFrame:
 
 
 def _refined(
-    runs: pd.DataFrame, testbed: str, attempts: Mapping[str, str], hosts: Mapping[str, Any]
+    runs: pd.DataFrame, attempts: Mapping[RunKey, str], hosts: Mapping[str, Any]
 ) -> pd.DataFrame:
     """Tell apart what is missing: tried and never valid, more than the testbed has, or not yet tried."""
     cpus = hosts.get("sps", {}).get("cpus")
     status, reasons = runs["status"].to_numpy(object), runs["reasons"].to_numpy(object)
+    keys = list(runs[list(RUN_DIMS)].itertuples(index=False, name=None))
     for place in np.flatnonzero(status == MISSING):
-        row = runs.loc[place]
-        numbers = (int(row[name]) for name in ("cores", "threads", "cps", "rep"))
-        run = str(Run(testbed, row["sut"], row["mode"], *numbers))
-        if cpus is not None and row["cores"] > len(cpus):
+        key = keys[place]
+        cores = key[RUN_DIMS.index("cores")]
+        if cpus is not None and cores > len(cpus):
             status[place] = IMPOSSIBLE
-            reasons[place] = f"it asks for {row['cores']} cores, the SPS has {len(cpus)}"
-        elif run in attempts:
-            status[place], reasons[place] = INVALID, attempts[run]
+            reasons[place] = f"it asks for {cores} cores, the SPS has {len(cpus)}"
+        elif key in attempts:
+            status[place], reasons[place] = INVALID, attempts[key]
     return runs.assign(status=status, reasons=reasons)
 
 

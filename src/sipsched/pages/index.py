@@ -272,7 +272,7 @@ def counting(campaign: Campaign) -> str:
     )
     if not campaign.attempts:
         return f"{text}; no attempt was repeated."
-    told = pd.Series([kind for _, why in campaign.attempts for kind in kinds_of_reasons(why)])
+    told = pd.Series([kind for each in campaign.attempts for kind in kinds_of_reasons(each.why)])
     (most, count), *_ = told.value_counts().items()
     return (
         f"{text}; attempts that did not count and were made again: {len(campaign.attempts)}, most "

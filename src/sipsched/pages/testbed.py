@@ -329,7 +329,7 @@ def reasons(campaign: Campaign) -> Table:
     """Count the reasons of verdicts: of runs that count and are suspect, and of attempts that do not."""
     suspect = campaign.counted[campaign.counted["grade"] == "suspect"]["reasons"]
     told = _tally(suspect)
-    refused = _tally(why for _, why in campaign.attempts)
+    refused = _tally(each.why for each in campaign.attempts)
     rows = [
         (reason, str(told[reason] or ""), str(refused[reason] or ""))
         for reason, _ in (told + refused).most_common()
