@@ -31,7 +31,7 @@ from sipsched.analysis.capacity_models import (
     queue_capacity_cps,
     system_places,
 )
-from sipsched.analysis.run_table import Facet, facet_name, provenance
+from sipsched.analysis.run_table import Facet, counted, facet_name, provenance
 from sipsched.analysis.statistics import (
     PDR_LIMIT,
     Interval,
@@ -365,9 +365,8 @@ def _any_run(data: xr.Dataset, dim: str) -> npt.NDArray[np.bool_]:
 
 def _joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     """Put studies of one testbed side by side; a run of several is the same in each."""
-    kept = [part[[*KEPT, "status"]].sel(message_type=ALL) for part in parts]
     # What one study did not plan another may have measured.
-    kept = [part[[*KEPT]].where(part["status"] == RUN_MEASURED) for part in kept]
+    kept = [counted(part[[*KEPT, "status"]].sel(message_type=ALL))[[*KEPT]] for part in parts]
     joined = kept[0]
     for part in kept[1:]:
         joined = joined.combine_first(part)

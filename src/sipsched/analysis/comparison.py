@@ -14,7 +14,7 @@ import xarray as xr
 
 from sipsched.analysis.families import Family, Pair, compare_together
 from sipsched.analysis.papers import MESSAGES_PER_CALL, SHORT, crossings
-from sipsched.analysis.run_table import provenance
+from sipsched.analysis.run_table import counted, provenance
 from sipsched.analysis.statistics import (
     LEVEL,
     NOT_MEASURED,
@@ -32,7 +32,6 @@ from sipsched.analysis.statistics import (
 from sipsched.records.summary import (
     ALL,
     INVALID,
-    MEASURED,
     MISSING,
     NOT_PLANNED,
     overall_service_time,
@@ -112,9 +111,14 @@ class Case:
     limit: float = PDR_LIMIT
 
     @cached_property
+    def counted(self) -> xr.Dataset:
+        """The runs that count."""
+        return counted(self.summary)
+
+    @cached_property
     def values(self) -> dict[str, xr.DataArray]:
         """What `quantities` gives."""
-        return quantities(self.summary)
+        return quantities(self.counted)
 
     @property
     def modes(self) -> tuple[str, ...]:
@@ -190,8 +194,13 @@ def runs_at(values: xr.DataArray, place: Place, mode: str, cps: float | None = N
     return np.asarray(values.sel(at).transpose(*dims).to_numpy(), float)
 
 
-def quantities(summary: xr.Dataset) -> dict[str, xr.DataArray]:
-    """Compute everything that is compared, of the runs that count.
+def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
+    """Compute everything that is compared.
+
+    Parameters
+    ----------
+    runs
+        Those that count, as `sipsched.analysis.run_table.counted` gives them.
 
     Returns
     -------
@@ -200,41 +209,33 @@ def quantities(summary: xr.Dataset) -> dict[str, xr.DataArray]:
         The papers' metrics by their names in `sipsched.analysis.papers.METRICS`; `pdr` (share), `k_rcv`
         and those of `PARTS` (µs, means over all messages), `t_sip_off_share` (%), `calls`.
     """
-    every = summary.sel(message_type=ALL)
-    setup = summary.sel(message_type=list(SETUP))
+    every = runs.sel(message_type=ALL)
+    setup = runs.sel(message_type=list(SETUP))
     drops = setup["drops"].sum("message_type", skipna=False)
-    found = {
-        "arrival_rate_pps": MESSAGES_PER_CALL * summary["achieved_cps"],
+    return {
+        "arrival_rate_pps": MESSAGES_PER_CALL * runs["achieved_cps"],
         "t_sip_us": every["t_sip_mean"],
         "k_rcv_us": every["k_rcv_mean"],
-        "rcv_errors": summary["rcvbuf_errors"],
+        "rcv_errors": runs["rcvbuf_errors"],
         "call_setup_drops": drops,
         "call_setup_messages": setup["count"].sum("message_type", skipna=False) + drops,
-        "total_messages": summary["in_datagrams"] + summary["rcvbuf_errors"],
-        "pdr": summary["pdr"],
+        "total_messages": runs["in_datagrams"] + runs["rcvbuf_errors"],
+        "pdr": runs["pdr"],
         "k_rcv": every["k_rcv_mean"],
         "t_sip_off_share": 100 * every["t_sip_off_mean"] / every["t_sip_mean"],
-        "k_sockq_alone": summary["k_sockq_alone"],
-        "service": overall_service_time(summary),
-        "calls": summary["calls_created"],
+        "k_sockq_alone": runs["k_sockq_alone"],
+        "service": overall_service_time(runs),
+        "calls": runs["calls_created"],
         **{
             name: every[f"{name}_mean"]
             for name in ("k_stack", "k_sockq", "k_copy", "t_sip", "t_sip_off", "k_snd")
         },
     }
-    counts = summary["status"] == MEASURED
-    return {name: values.where(counts) for name, values in found.items()}
 
 
-def by_type(summary: xr.Dataset, name: str) -> xr.DataArray:
-    """Take a variable that depends on the message type, of the runs that count."""
-    return summary[name].where(summary["status"] == MEASURED)
-
-
-def refused_share(summary: xr.Dataset) -> xr.DataArray:
-    """Compute the share of datagrams of each type that was refused, in %."""
-    drops = by_type(summary, "drops")
-    return 100 * drops / (by_type(summary, "count") + drops)
+def refused_share(runs: xr.Dataset) -> xr.DataArray:
+    """Compute the share of datagrams of each type that was refused, in %; of the runs that count."""
+    return 100 * runs["drops"] / (runs["count"] + runs["drops"])
 
 
 def loads_met(case: Case, place: Place, mode: str) -> list[int]:
@@ -316,7 +317,7 @@ def family_of_parts(case: Case) -> Comparisons:
 def family_of_types(case: Case) -> Comparisons:
     """Compare K_rcv and T_sip of each message type; quantities are `<type> <name>`."""
     values = {
-        f"{kind} {name}": by_type(case.summary, f"{name}_mean").sel(message_type=kind)
+        f"{kind} {name}": case.counted[f"{name}_mean"].sel(message_type=kind)
         for kind in KINDS
         for name in ("k_rcv", "t_sip")
     }

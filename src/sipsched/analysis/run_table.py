@@ -75,6 +75,20 @@ def facet_name(facet: Facet) -> str:
     return f"{sut}, {mode}, {cores} {'core' if cores == 1 else 'cores'}"
 
 
+def counted(summary: xr.Dataset) -> xr.Dataset:
+    """Give the runs that count: a summary in which every number of another run is NaN.
+
+    What a page shows of results comes from here, or of several studies from `Campaign.counted`. Texts
+    stay: what a mode came to is known of a run that does not count, too.
+    """
+    numbers = [
+        name
+        for name, values in summary.data_vars.items()
+        if values.dtype.kind in "fiu" and set(RUN_DIMS) <= set(values.dims)
+    ]
+    return summary.assign(summary[numbers].where(summary["status"] == MEASURED))
+
+
 def iterate_runs(summary: xr.Dataset) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield the tuple of each planned run and what became of it."""
     status = summary["status"]

@@ -28,7 +28,7 @@ from sipsched.analysis.comparison import (
     why_not_measured,
 )
 from sipsched.analysis.families import Family, Pair, compare_together
-from sipsched.analysis.run_table import provenance
+from sipsched.analysis.run_table import counted, provenance
 from sipsched.analysis.statistics import (
     PDR_LIMIT,
     Interval,
@@ -166,7 +166,7 @@ def study(
             "migration cost: no mode of this study overrides it; expected modes such as "
             f"enhanced+{Setting.MIGRATION_COST}={DEFAULT_COST_NS}"
         )
-    values = quantities(summary)
+    values = quantities(counted(summary))
     points = []
     for spot, mode in _planned(summary):
         cost = costs.get(mode)

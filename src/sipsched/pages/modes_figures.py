@@ -19,7 +19,6 @@ from sipsched.analysis.comparison import (
     Comparisons,
     Place,
     Values,
-    by_type,
     capacity_of,
     compared_load,
     corrected,
@@ -316,7 +315,7 @@ def types(case: Case) -> Several:
     """Draw K_rcv and T_sip by message type under every mode at the compared load, a figure a system."""
 
     def runs_of(quantity: str) -> Callable[[Place, int, str, str], Values]:
-        values = by_type(case.summary, f"{quantity}_mean")
+        values = case.counted[f"{quantity}_mean"]
 
         def runs(place: Place, cps: int, mode: str, kind: str) -> Values:
             return runs_at(values.sel(message_type=kind), place, mode, cps)
@@ -444,7 +443,7 @@ def _part_words(case: Case, place: Place, cps: int) -> str:
 def _type_words(case: Case, place: Place, cps: int) -> str:
     said = []
     for name, title in (("k_rcv", "K_rcv"), ("t_sip", "T_sip")):
-        values = by_type(case.summary, f"{name}_mean")
+        values = case.counted[f"{name}_mean"]
         for mode in (case.reference, case.other):
             means = {
                 kind: mean_interval(

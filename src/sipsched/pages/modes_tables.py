@@ -496,7 +496,7 @@ def _compared(cell: Cell) -> tuple[str, str, str, str, str]:
 def types(case: Case, found: Comparisons) -> Table:
     """Show K_rcv, T_sip and refusals by message type under both modes at the compared load."""
     rows = []
-    refused = refused_share(case.summary)
+    refused = refused_share(case.counted)
     for place in places(case):
         cps = compared_load(case, place)
         for kind in KINDS if cps is not None else ():

@@ -121,14 +121,14 @@ def test_the_papers_table_beside_this_testbed():
 
 
 def test_the_parts_add_up():
-    values = comparison.quantities(case_of(plan()).summary)
+    values = case_of(plan()).values
     run = next(run for run in plan() if run.mode == "baseline")
     truth = synthetic.two_modes(run)
     at = {"mode": "baseline", "cps": run.cps, "rep": run.rep}
     expected = 3 + 6 + 2 + truth["t_sip_mean"] + 8
     assert values["service"].sel(at).item() == pytest.approx(expected)
     assert values["t_sip_off_share"].sel(at).item() == pytest.approx(100 / 3)
-    refused = comparison.refused_share(case_of(plan()).summary)
+    refused = comparison.refused_share(case_of(plan()).counted)
     assert refused.sel(at | {"message_type": "ACK"}).item() == pytest.approx(100 * truth["pdr"])
 
 
