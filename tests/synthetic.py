@@ -30,7 +30,6 @@ from sipsched.records.run_document import (
     Timeline,
     as_part,
 )
-from sipsched.testbed.inventory import Labels
 from sipsched.validity.ledger import Balance, Ledger
 from sipsched.validity.verdict import INVALID, Finding, Verdict
 
@@ -274,7 +273,7 @@ def write_record(
     requests = {"INVITE": Sends(calls, resent)}
     document = RunDocument(
         run=run,
-        testbed=Labels(run.testbed, "simulated", DESCRIPTION, FIDELITY),
+        testbed=config.TestbedLabels(run.testbed, "simulated", DESCRIPTION, FIDELITY),
         sut=config.Sut(run.sut, "kamailio", "stateful", "qm", 64, 8, 212_992),
         started_at=f"2026-01-01T00:{run.rep:02d}:00Z",
         finished_at=f"2026-01-01T00:{run.rep:02d}:10Z",

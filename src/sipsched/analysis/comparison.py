@@ -12,21 +12,19 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
+from sipsched.analysis.families import Family, Pair, compare_together
 from sipsched.analysis.papers import MESSAGES_PER_CALL, SHORT, crossings
-from sipsched.analysis.run_table import provenance
+from sipsched.analysis.run_table import counted, provenance
 from sipsched.analysis.statistics import (
     LEVEL,
     NOT_MEASURED,
     PDR_LIMIT,
     Capacity,
-    Comparison,
     Interval,
     capacity,
-    compare,
     crossing,
     crossing_ratio,
     grid_capacity,
-    holm,
     mean_interval,
     mean_intervals,
     simultaneous_level,
@@ -34,7 +32,6 @@ from sipsched.analysis.statistics import (
 from sipsched.records.summary import (
     ALL,
     INVALID,
-    MEASURED,
     MISSING,
     NOT_PLANNED,
     overall_service_time,
@@ -61,8 +58,6 @@ SERVICE = (
     "its own: it is the mean K_sockq of messages that came when every earlier one had left the SPS."
 )
 COMPARED = ("pdr", "k_rcv")
-SIGNIFICANT = 0.05
-"""A p-value, adjusted for the family, at or under which a difference is more than chance."""
 LARGEST_TOLD = 9999
 """Percent; the interval of a ratio over two pairs may reach to 1e30."""
 
@@ -79,6 +74,17 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         """Name it as a person would."""
         return f"{plural(self.cores, 'core')}, {plural(self.threads, 'thread')}"
+
+
+class Asked(NamedTuple):
+    """What is compared: a quantity at a load of a place."""
+
+    place: Place
+    cps: int
+    quantity: str
+
+
+Comparisons = Family[Asked]
 
 
 @dataclass(frozen=True)
@@ -105,9 +111,14 @@ class Case:
     limit: float = PDR_LIMIT
 
     @cached_property
+    def counted(self) -> xr.Dataset:
+        """The runs that count."""
+        return counted(self.summary)
+
+    @cached_property
     def values(self) -> dict[str, xr.DataArray]:
         """What `quantities` gives."""
-        return quantities(self.summary)
+        return quantities(self.counted)
 
     @property
     def modes(self) -> tuple[str, ...]:
@@ -123,61 +134,6 @@ class Case:
     def label(self, mode: str) -> str:
         """Name a mode as it was on this kernel."""
         return labels(self.summary).get(mode, mode)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One quantity at one load under two modes.
-
-    Attributes
-    ----------
-    reference, other
-        Means over runs, each with its own interval at `statistics.LEVEL`.
-    comparison
-        Over pairs of runs with the same arrivals, at the simultaneous level of its family.
-    p_value
-        Of the paired t test, after Holm over the family.
-    """
-
-    place: Place
-    cps: int
-    quantity: str
-    reference: Interval
-    other: Interval
-    comparison: Comparison
-    p_value: float
-
-
-@dataclass(frozen=True)
-class Family:
-    """Comparisons that are read together, so that all of them hold together.
-
-    Attributes
-    ----------
-    tests
-        Cells with two pairs or more.
-    level
-        Of each interval.
-    """
-
-    cells: tuple[Cell, ...]
-    tests: int
-    level: float
-
-    def at(self, place: Place, cps: int, quantity: str) -> Cell | None:
-        """Find a cell."""
-        key = (place, cps, quantity)
-        return next((c for c in self.cells if (c.place, c.cps, c.quantity) == key), None)
-
-    def __str__(self) -> str:
-        """Say how the cells are corrected for their number."""
-        if not self.tests:
-            return "No pair of runs to compare."
-        return (
-            "Pairs: runs of one load and repetition, which meet the same arrivals. Intervals of "
-            f"comparisons hold together at {100 * LEVEL:g} % over {plural(self.tests, 'cell')} "
-            f"(each at {100 * self.level:.3g} %, Bonferroni); p: paired t test, after Holm."
-        )
 
 
 def labels(summary: xr.Dataset) -> dict[str, str]:
@@ -238,8 +194,13 @@ def runs_at(values: xr.DataArray, place: Place, mode: str, cps: float | None = N
     return np.asarray(values.sel(at).transpose(*dims).to_numpy(), float)
 
 
-def quantities(summary: xr.Dataset) -> dict[str, xr.DataArray]:
-    """Compute everything that is compared, of the runs that count.
+def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
+    """Compute everything that is compared.
+
+    Parameters
+    ----------
+    runs
+        Those that count, as `sipsched.analysis.run_table.counted` gives them.
 
     Returns
     -------
@@ -248,41 +209,33 @@ def quantities(summary: xr.Dataset) -> dict[str, xr.DataArray]:
         The papers' metrics by their names in `sipsched.analysis.papers.METRICS`; `pdr` (share), `k_rcv`
         and those of `PARTS` (µs, means over all messages), `t_sip_off_share` (%), `calls`.
     """
-    every = summary.sel(message_type=ALL)
-    setup = summary.sel(message_type=list(SETUP))
+    every = runs.sel(message_type=ALL)
+    setup = runs.sel(message_type=list(SETUP))
     drops = setup["drops"].sum("message_type", skipna=False)
-    found = {
-        "arrival_rate_pps": MESSAGES_PER_CALL * summary["achieved_cps"],
+    return {
+        "arrival_rate_pps": MESSAGES_PER_CALL * runs["achieved_cps"],
         "t_sip_us": every["t_sip_mean"],
         "k_rcv_us": every["k_rcv_mean"],
-        "rcv_errors": summary["rcvbuf_errors"],
+        "rcv_errors": runs["rcvbuf_errors"],
         "call_setup_drops": drops,
         "call_setup_messages": setup["count"].sum("message_type", skipna=False) + drops,
-        "total_messages": summary["in_datagrams"] + summary["rcvbuf_errors"],
-        "pdr": summary["pdr"],
+        "total_messages": runs["in_datagrams"] + runs["rcvbuf_errors"],
+        "pdr": runs["pdr"],
         "k_rcv": every["k_rcv_mean"],
         "t_sip_off_share": 100 * every["t_sip_off_mean"] / every["t_sip_mean"],
-        "k_sockq_alone": summary["k_sockq_alone"],
-        "service": overall_service_time(summary),
-        "calls": summary["calls_created"],
+        "k_sockq_alone": runs["k_sockq_alone"],
+        "service": overall_service_time(runs),
+        "calls": runs["calls_created"],
         **{
             name: every[f"{name}_mean"]
             for name in ("k_stack", "k_sockq", "k_copy", "t_sip", "t_sip_off", "k_snd")
         },
     }
-    counts = summary["status"] == MEASURED
-    return {name: values.where(counts) for name, values in found.items()}
 
 
-def by_type(summary: xr.Dataset, name: str) -> xr.DataArray:
-    """Take a variable that depends on the message type, of the runs that count."""
-    return summary[name].where(summary["status"] == MEASURED)
-
-
-def refused_share(summary: xr.Dataset) -> xr.DataArray:
-    """Compute the share of datagrams of each type that was refused, in %."""
-    drops = by_type(summary, "drops")
-    return 100 * drops / (by_type(summary, "count") + drops)
+def refused_share(runs: xr.Dataset) -> xr.DataArray:
+    """Compute the share of datagrams of each type that was refused, in %; of the runs that count."""
+    return 100 * runs["drops"] / (runs["count"] + runs["drops"])
 
 
 def loads_met(case: Case, place: Place, mode: str) -> list[int]:
@@ -337,74 +290,52 @@ def why_not_measured(summary: xr.Dataset, place: Place, mode: str) -> str:
     return f"{NOT_MEASURED}: {', '.join(counts)}" if counts else NOT_MEASURED
 
 
-def family(case: Case) -> Family:
+def family(case: Case) -> Comparisons:
     """Compare PDR and K_rcv under the two modes at the loads around their crossings."""
-    values = case.values
-    return _family(
-        case,
-        (
-            (place, cps, name, values[name])
+    return compare_together(
+        {
+            Asked(place, cps, name): _pair(case, case.values[name], place, cps)
             for place in places(case)
             for cps in loads_compared(case, place)
             for name in COMPARED
-        ),
+        }
     )
 
 
-def family_of_parts(case: Case) -> Family:
+def family_of_parts(case: Case) -> Comparisons:
     """Compare the parts of a message's time under the two modes at the compared load."""
-    values = case.values
-    return _family(
-        case,
-        (
-            (place, cps, name, values[name])
+    return compare_together(
+        {
+            Asked(place, cps, name): _pair(case, case.values[name], place, cps)
             for place in places(case)
             if (cps := compared_load(case, place)) is not None
             for name in PARTS
-        ),
+        }
     )
 
 
-def family_of_types(case: Case) -> Family:
+def family_of_types(case: Case) -> Comparisons:
     """Compare K_rcv and T_sip of each message type; quantities are `<type> <name>`."""
     values = {
-        f"{kind} {name}": by_type(case.summary, f"{name}_mean").sel(message_type=kind)
+        f"{kind} {name}": case.counted[f"{name}_mean"].sel(message_type=kind)
         for kind in KINDS
         for name in ("k_rcv", "t_sip")
     }
-    return _family(
-        case,
-        (
-            (place, cps, name, each)
+    return compare_together(
+        {
+            Asked(place, cps, name): _pair(case, each, place, cps)
             for place in places(case)
             if (cps := compared_load(case, place)) is not None
             for name, each in values.items()
-        ),
+        }
     )
 
 
-def _family(case: Case, asked: Iterable[tuple[Place, int, str, xr.DataArray]]) -> Family:
-    keys, pairs = [], []
-    for place, cps, name, values in asked:
-        keys.append((place, cps, name))
-        pairs.append([runs_at(values, place, m, cps) for m in (case.reference, case.other)])
-    tests = sum(int(np.count_nonzero(~np.isnan(first + second)) > 1) for first, second in pairs)
-    level = simultaneous_level(tests)
-    comparisons = [compare(first, second, level) for first, second in pairs]
-    adjusted = holm([comparison.p_value for comparison in comparisons])
-    cells = tuple(
-        Cell(
-            *key,
-            mean_interval(first, least=0),
-            mean_interval(second, least=0),
-            comparison,
-            float(p_value),
-        )
-        for key, (first, second), comparison, p_value in zip(
-            keys, pairs, comparisons, adjusted, strict=True
-        )
+def _pair(case: Case, values: xr.DataArray, place: Place, cps: int) -> Pair:
+    return (
+        runs_at(values, place, case.reference, cps),
+        runs_at(values, place, case.other, cps),
     )
-    return Family(cells, tests, level)
 
 
 def capacity_of(case: Case, place: Place, mode: str) -> Capacity:
@@ -535,6 +466,17 @@ def told(interval: Interval, n: int | None = None, say: Any = number) -> str:
         return f"{say(interval.estimate)}{count}: {interval.why}"
     text = f"{say(interval.estimate)} ({say(interval.low)} to {say(interval.high)})"
     return text if interval.n == n else f"{text}, n = {interval.n}"
+
+
+def corrected(found: Family[Any]) -> str:
+    """Say how the cells of a family are corrected for their number."""
+    if not found.tests:
+        return "No pair of runs to compare."
+    return (
+        "Pairs: runs of one load and repetition, which meet the same arrivals. Intervals of "
+        f"comparisons hold together at {100 * LEVEL:g} % over {plural(found.tests, 'cell')} "
+        f"(each at {100 * found.level:.3g} %, Bonferroni); p: paired t test, after Holm."
+    )
 
 
 def p_text(value: float) -> str:

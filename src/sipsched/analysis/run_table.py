@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from sipsched.analysis.families import Pair
 from sipsched.analysis.statistics import (
     PDR_LIMIT,
     Capacity,
     Interval,
-    Values,
     capacity,
     mean_interval,
     ratio_interval,
@@ -45,7 +45,6 @@ UNTRACED = "-untraced"
 Point = tuple[Any, ...]
 Facet = tuple[str, str, int]
 """SUT, mode, cores: what a row of panels shows."""
-Pair = tuple[Values, Values]
 POINT = ("sut", "mode", "cores", "threads", "cps")
 OF_ALL_MESSAGES = ("k_rcv_mean", "k_rcv_p50", "k_rcv_p99", "t_sip_mean")
 
@@ -75,6 +74,20 @@ def facet_name(facet: Facet) -> str:
     """Name a facet as a person would."""
     sut, mode, cores = facet
     return f"{sut}, {mode}, {cores} {'core' if cores == 1 else 'cores'}"
+
+
+def counted(summary: xr.Dataset) -> xr.Dataset:
+    """Give the runs that count: a summary in which every number of another run is NaN.
+
+    What a page shows of results comes from here, or of several studies from `Campaign.counted`. Texts
+    stay: what a mode came to is known of a run that does not count, too.
+    """
+    numbers = [
+        name
+        for name, values in summary.data_vars.items()
+        if values.dtype.kind in "fiu" and set(RUN_DIMS) <= set(values.dims)
+    ]
+    return summary.assign(summary[numbers].where(summary["status"] == MEASURED))
 
 
 def iterate_runs(summary: xr.Dataset) -> Iterator[tuple[dict[str, Any], str]]:

@@ -14,13 +14,14 @@ from sipsched.analysis.comparison import (
     KINDS,
     PARTS,
     SERVICE,
+    Asked,
     Case,
-    Family,
+    Comparisons,
     Place,
     Values,
-    by_type,
     capacity_of,
     compared_load,
+    corrected,
     identity,
     loads_met,
     places,
@@ -209,7 +210,7 @@ def _crossing(axis: Axes, x: float, found: Crossing, i: int, label: str) -> None
     axis.errorbar([x], [y], yerr=ends, **style, label=f"{label}, this testbed")
 
 
-def percent_lower(case: Case, found: Family) -> Figure:
+def percent_lower(case: Case, found: Comparisons) -> Figure:
     """Draw by how many percent PDR and K_rcv are lower under the other mode, here and as published."""
     among = [
         place
@@ -236,12 +237,16 @@ def percent_lower(case: Case, found: Family) -> Figure:
         legend(canvas, grid)
         svg = themed(canvas)
     seen = []
-    cells = [cell for cell in found.cells if cell.cps == compared_load(case, cell.place)]
+    compared = {
+        asked: cell.comparison.percent_lower
+        for asked, cell in found.cells.items()
+        if asked.cps == compared_load(case, asked.place)
+    }
     for name, title in columns:
         percents = [
-            cell.comparison.percent_lower
-            for cell in cells
-            if cell.quantity == name and not np.isnan(cell.comparison.percent_lower.estimate)
+            lower
+            for asked, lower in compared.items()
+            if asked.quantity == name and not np.isnan(lower.estimate)
         ]
         if percents:
             sure = sum(each.known and (each.low > 0 or each.high < 0) for each in percents)
@@ -256,7 +261,7 @@ def percent_lower(case: Case, found: Family) -> Figure:
         f"By how many percent PDR and K_rcv are lower under {second} than under {first}, at the "
         f"first load with PDR > {case.share} under the latter. Filled: this testbed; open: published, "
         f"without interval, each at the papers' own load. Cut off at "
-        f"{plain(DRAWN_FROM_PERCENT)} %. {found}"
+        f"{plain(DRAWN_FROM_PERCENT)} %. {corrected(found)}"
     )
     cores_met = [cores for _, cores in systems(case.summary)]
     return _figure(case, "figure-lower", "Lower by percent", svg, caption, seen, cores_met)
@@ -267,12 +272,12 @@ def _tick(case: Case, place: Place) -> str:
     return f"{where(case, place)}\n" + ("not measured" if cps is None else f"{cps} cps")
 
 
-def _lower(axis: Axes, case: Case, found: Family, place: Place, name: str, y: float) -> None:
+def _lower(axis: Axes, case: Case, found: Comparisons, place: Place, name: str, y: float) -> None:
     printed = printed_comparison(case, place)
     if printed is not None:
         axis.plot([printed[f"{name}_lower_pct"]], [y + 0.15], **_open(1), label="published")
     cps = compared_load(case, place)
-    cell = None if cps is None else found.at(place, cps, name)
+    cell = None if cps is None else found.cells.get(Asked(place, cps, name))
     if cell is None or np.isnan(cell.comparison.percent_lower.estimate):
         return
     lower = cell.comparison.percent_lower
@@ -309,7 +314,7 @@ def types(case: Case) -> Several:
     """Draw K_rcv and T_sip by message type under every mode at the compared load, a figure a system."""
 
     def runs_of(quantity: str) -> Callable[[Place, int, str, str], Values]:
-        values = by_type(case.summary, f"{quantity}_mean")
+        values = case.counted[f"{quantity}_mean"]
 
         def runs(place: Place, cps: int, mode: str, kind: str) -> Values:
             return runs_at(values.sel(message_type=kind), place, mode, cps)
@@ -437,7 +442,7 @@ def _part_words(case: Case, place: Place, cps: int) -> str:
 def _type_words(case: Case, place: Place, cps: int) -> str:
     said = []
     for name, title in (("k_rcv", "K_rcv"), ("t_sip", "T_sip")):
-        values = by_type(case.summary, f"{name}_mean")
+        values = case.counted[f"{name}_mean"]
         for mode in (case.reference, case.other):
             means = {
                 kind: mean_interval(

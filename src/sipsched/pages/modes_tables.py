@@ -12,13 +12,13 @@ from sipsched.analysis.comparison import (
     PARTS,
     SERVICE,
     SETUP,
-    SIGNIFICANT,
+    Asked,
     Case,
-    Cell,
-    Family,
+    Comparisons,
     Place,
     capacity_of,
     compared_load,
+    corrected,
     identity,
     loads_around,
     loads_compared,
@@ -46,6 +46,7 @@ from sipsched.analysis.comparison import (
     why_not_measured,
     with_papers,
 )
+from sipsched.analysis.families import Cell
 from sipsched.analysis.papers import CALLS, METRICS, PAPERS
 from sipsched.analysis.run_table import provenance
 from sipsched.analysis.statistics import NOT_MEASURED, mean_interval
@@ -200,14 +201,14 @@ def _calls(case: Case, sut: str, cores: int, mode: str) -> str:
     return f"a run here has {low if low == high else f'{low} to {high}'} calls and {paper}"
 
 
-def comparisons(case: Case, found: Family) -> Several:
+def comparisons(case: Case, found: Comparisons) -> Several:
     """Show, for each system, the papers' comparison of the modes beside this testbed's."""
     return Several(
         tuple(_comparisons(case, found, sut, cores) for sut, cores in systems(case.summary))
     )
 
 
-def _comparisons(case: Case, found: Family, sut: str, cores: int) -> Table:
+def _comparisons(case: Case, found: Comparisons, sut: str, cores: int) -> Table:
     among = measured_first(
         case,
         (place for place in places(case, published=True) if place[:2] == (sut, cores)),
@@ -232,7 +233,7 @@ def _comparisons(case: Case, found: Family, sut: str, cores: int) -> Table:
         if cps is None:
             rows.append((threads, "this testbed", _why_not_compared(case, place), *[NO_ENTRY] * 6))
             continue
-        cells = [found.at(place, cps, name) for name in ("pdr", "k_rcv")]
+        cells = [found.cells.get(Asked(place, cps, name)) for name in ("pdr", "k_rcv")]
         n = cells[0].comparison.difference.n if cells[0] else 0
         here = [text for cell in cells for text in _cell(cell, n)]
         rows.append((threads, f"this testbed, n = {n}", _load(case, place, cps), *here))
@@ -247,7 +248,7 @@ def _comparisons(case: Case, found: Family, sut: str, cores: int) -> Table:
         rows=tuple(rows),
         none="nothing was planned",
         caption=f"{beside}: {sut}, {plural(cores, 'core')}, {first} against {second}, at the first "
-        f"load with PDR > {case.share} under {first}. Means with 95 % t intervals. {found} The "
+        f"load with PDR > {case.share} under {first}. Means with 95 % t intervals. {corrected(found)} The "
         "row difference: means in % of the published, percentages in points."
         f"{PUBLISHED_MODES}",
         provenance=with_papers(case, *([study_of(cores)] if table else [])),
@@ -305,13 +306,13 @@ def _less(value: float) -> Any:
     return lambda mean: mean - value
 
 
-def both_loads(case: Case, found: Family) -> Table:
+def both_loads(case: Case, found: Comparisons) -> Table:
     """Show both modes at every load next to a crossing that both have met."""
     rows = []
     for place in places(case):
         for cps in loads_compared(case, place):
             for name, title, scale in (("pdr", "PDR (%)", 100.0), ("k_rcv", "K_rcv (µs)", 1.0)):
-                cell = found.at(place, cps, name)
+                cell = found.cells.get(Asked(place, cps, name))
                 if cell is None:
                     continue
                 n = cell.comparison.difference.n
@@ -335,7 +336,7 @@ def both_loads(case: Case, found: Family) -> Table:
         rows=tuple(rows),
         none=f"no load at which runs of both {first} and {second} count",
         caption=f"{second} against {first} at every load next to the crossing of either that both "
-        f"met; difference: {second} minus {first}, over pairs. {found}",
+        f"met; difference: {second} minus {first}, over pairs. {corrected(found)}",
         provenance=provenance(case.summary),
     )
 
@@ -457,13 +458,13 @@ def _more(case: Case, place: Place, mode: str, estimate: float, level: float) ->
     return NO_ENTRY if np.isnan(more) else signed(more), told(interval, None, signed)
 
 
-def parts(case: Case, found: Family) -> Table:
+def parts(case: Case, found: Comparisons) -> Table:
     """Show the parts of a message's time under both modes at the compared load."""
     rows = []
     for place in places(case):
         cps = compared_load(case, place)
         for name, title in PARTS.items() if cps is not None else ():
-            cell = found.at(place, cps or 0, name)
+            cell = found.cells.get(Asked(place, cps or 0, name))
             if cell is None:
                 continue
             rows.append((where(case, place), str(cps), title, *_compared(cell)))
@@ -474,7 +475,7 @@ def parts(case: Case, found: Family) -> Table:
         rows=tuple(rows),
         none=f"no load at which runs of both {first} and {second} count",
         caption=f"Where a message's time goes, means over all messages, at the compared load. "
-        f"{SERVICE} {found}",
+        f"{SERVICE} {corrected(found)}",
         provenance=provenance(case.summary),
     )
 
@@ -492,14 +493,17 @@ def _compared(cell: Cell) -> tuple[str, str, str, str, str]:
     )
 
 
-def types(case: Case, found: Family) -> Table:
+def types(case: Case, found: Comparisons) -> Table:
     """Show K_rcv, T_sip and refusals by message type under both modes at the compared load."""
     rows = []
-    refused = refused_share(case.summary)
+    refused = refused_share(case.counted)
     for place in places(case):
         cps = compared_load(case, place)
         for kind in KINDS if cps is not None else ():
-            cells = [found.at(place, cps or 0, f"{kind} {name}") for name in ("k_rcv", "t_sip")]
+            cells = [
+                found.cells.get(Asked(place, cps or 0, f"{kind} {name}"))
+                for name in ("k_rcv", "t_sip")
+            ]
             shares = [
                 told(
                     mean_interval(
@@ -525,7 +529,7 @@ def types(case: Case, found: Family) -> Table:
         none=f"no load at which runs of both {first} and {second} count",
         caption="By message type at the compared load; refused: datagrams of the type that the full "
         "socket queue refused, of all that came. What came again is a retransmission and in no row. "
-        f"Call setup: {', '.join(SETUP)}. {found}",
+        f"Call setup: {', '.join(SETUP)}. {corrected(found)}",
         provenance=provenance(case.summary),
     )
 
@@ -601,7 +605,7 @@ def settings_words(case: Case) -> Words:
     return Words(tuple(lines))
 
 
-def verdict(case: Case, found: Family) -> Words:
+def verdict(case: Case, found: Comparisons) -> Words:
     """Say in words what the modes do at the compared loads."""
     first, second = (case.label(mode) for mode in (case.reference, case.other))
     lines = []
@@ -613,7 +617,7 @@ def verdict(case: Case, found: Family) -> Words:
             )
             continue
         for name, title in (("pdr", "PDR"), ("k_rcv", "K_rcv")):
-            cell = found.at(place, cps, name)
+            cell = found.cells.get(Asked(place, cps, name))
             if cell is not None:
                 same = " Both have the same settings there." if same_settings(case, place) else ""
                 said = _said(cell, title, second, first)
@@ -634,7 +638,6 @@ def _said(cell: Cell, title: str, second: str, first: str) -> str:
         return f"{text}, n = {difference.n}: {difference.why}."
     if lower.known:
         text += f" (lower by {plain(lower.low)} to {plain(lower.high)}\u00a0%)"
-    sure = cell.p_value <= SIGNIFICANT
     return f"{text}, n = {difference.n}, {p_text(cell.p_value)}: " + (
-        "more than chance." if sure else "within chance."
+        "more than chance." if cell.stands_out else "within chance."
     )

@@ -98,6 +98,17 @@ class Run:
         return point.run(int(wildcards["cps"]), int(wildcards["rep"]))
 
 
+@dataclass(frozen=True)
+class TestbedLabels:
+    """What a record says of the testbed that it comes from; it labels every figure."""
+
+    name: str
+    kind: str
+    description: str
+    fidelity: str
+    accelerator: str | None = None
+
+
 Crossings = Mapping[Point, tuple[int, int]]
 """Point to the highest load found under the limit and the lowest above it."""
 

@@ -14,9 +14,8 @@ import msgspec
 
 from sipsched.errors import StableError
 from sipsched.files import read_json
-from sipsched.plan.config import Load, Run, Sut
+from sipsched.plan.config import Load, Run, Sut, TestbedLabels
 from sipsched.records.retransmissions import Sends
-from sipsched.testbed.inventory import Labels
 from sipsched.validity.ledger import Ledger
 from sipsched.validity.verdict import Verdict
 
@@ -228,7 +227,7 @@ class RunDocument:
     """The content of `run.json`."""
 
     run: Run
-    testbed: Labels
+    testbed: TestbedLabels
     sut: Sut
     started_at: str
     finished_at: str

@@ -7,7 +7,7 @@ from typing import Any
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT, TESTBEDS
-from sipsched.plan.config import Point, Run, read_yaml, validate
+from sipsched.plan.config import Point, Run, TestbedLabels, read_yaml, validate
 
 UNDO_FILE = PurePosixPath("/run/sipsched/undo.sh")
 """On the SPS while its settings are changed: brings them back. What a reboot forgets, it forgets too."""
@@ -89,17 +89,6 @@ class Guest:
 
 
 @dataclass(frozen=True)
-class Labels:
-    """What a record says of the testbed that it comes from; it labels every figure."""
-
-    name: str
-    kind: str
-    description: str
-    fidelity: str
-    accelerator: str | None = None
-
-
-@dataclass(frozen=True)
 class Testbed:
     """Three hosts, and the words that label every figure measured on them."""
 
@@ -128,9 +117,11 @@ class Testbed:
         return (self.uac, self.sps, self.uas)
 
     @property
-    def labels(self) -> Labels:
+    def labels(self) -> TestbedLabels:
         """What a record says of the testbed that it comes from."""
-        return Labels(self.name, self.kind, self.description, self.fidelity, self.accelerator)
+        return TestbedLabels(
+            self.name, self.kind, self.description, self.fidelity, self.accelerator
+        )
 
     def check_cores(self, asked: Iterable[Point | Run]) -> None:
         """Refuse what needs more cores than the SPS has.

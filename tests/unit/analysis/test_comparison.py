@@ -9,7 +9,7 @@ import pytest
 import synthetic
 
 from sipsched.analysis import comparison, papers
-from sipsched.analysis.comparison import Place
+from sipsched.analysis.comparison import Asked, Place
 from sipsched.pages import modes_figures, modes_tables
 
 MODES = ("baseline", "enhanced")
@@ -60,7 +60,7 @@ def test_percent_lower_is_what_the_mode_does():
     assert family.tests == 4  # two loads around the crossings, two quantities
     assert family.level == pytest.approx(1 - 0.05 / 4)
     for name, percent in (("pdr", 40), ("k_rcv", 30)):
-        cell = family.at(EIGHT, 2000, name)
+        cell = family.cells[Asked(EIGHT, 2000, name)]
         assert cell.comparison.percent_lower.estimate == pytest.approx(percent)
         assert cell.comparison.percent_lower.n == 5
         assert cell.p_value < 0.05
@@ -87,7 +87,7 @@ def test_what_other_loads_and_modes_bring_changes_no_comparison():
         plan(modes=("default", *MODES), cps=(500, 1800, 1900, 2000, 2400)),
     )
     for name in ("pdr", "k_rcv"):
-        cells = [comparison.family(each).at(EIGHT, 2000, name) for each in (case, more)]
+        cells = [comparison.family(each).cells[Asked(EIGHT, 2000, name)] for each in (case, more)]
         assert cells[0] == cells[1]
 
 
@@ -121,14 +121,14 @@ def test_the_papers_table_beside_this_testbed():
 
 
 def test_the_parts_add_up():
-    values = comparison.quantities(case_of(plan()).summary)
+    values = case_of(plan()).values
     run = next(run for run in plan() if run.mode == "baseline")
     truth = synthetic.two_modes(run)
     at = {"mode": "baseline", "cps": run.cps, "rep": run.rep}
     expected = 3 + 6 + 2 + truth["t_sip_mean"] + 8
     assert values["service"].sel(at).item() == pytest.approx(expected)
     assert values["t_sip_off_share"].sel(at).item() == pytest.approx(100 / 3)
-    refused = comparison.refused_share(case_of(plan()).summary)
+    refused = comparison.refused_share(case_of(plan()).counted)
     assert refused.sel(at | {"message_type": "ACK"}).item() == pytest.approx(100 * truth["pdr"])
 
 

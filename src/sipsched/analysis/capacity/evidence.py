@@ -15,7 +15,7 @@ from sipsched.analysis.capacity.predictions import RESAMPLES, fit_models
 from sipsched.analysis.capacity.scaling import PAPER_SINGLE_CORE_CPS
 from sipsched.analysis.capacity.service_times import KEPT, ServiceTimes, service_times
 from sipsched.analysis.capacity.systems import Evidence, Source, System
-from sipsched.analysis.run_table import provenance
+from sipsched.analysis.run_table import counted, provenance
 from sipsched.analysis.statistics import PDR_LIMIT, Interval, capacity
 from sipsched.records.summary import ALL, open_summary
 from sipsched.records.summary import MEASURED as RUN_MEASURED
@@ -108,9 +108,8 @@ def _any_run(data: xr.Dataset, dim: str) -> npt.NDArray[np.bool_]:
 
 def _joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     """Put studies of one testbed side by side; a run of several is the same in each."""
-    kept = [part[[*KEPT, "status"]].sel(message_type=ALL) for part in parts]
     # What one study did not plan another may have measured.
-    kept = [part[[*KEPT]].where(part["status"] == RUN_MEASURED) for part in kept]
+    kept = [counted(part[[*KEPT, "status"]].sel(message_type=ALL))[[*KEPT]] for part in parts]
     joined = kept[0]
     for part in kept[1:]:
         joined = joined.combine_first(part)
