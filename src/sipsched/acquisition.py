@@ -294,7 +294,8 @@ class _Acquisition:
         """Stop the UAS, whose retransmissions outlive the UAC, and wait until the SPS's queue is empty."""
         hosts.uas.stop(server)
         hosts.sps.wait_until(
-            f"[ -z \"$(ss -Hlun 'sport = :{hosts.sps.spec.sip_port}' | awk '$2 > 0')\" ]",
+            """[ -z "$(ss -Hlun "sport = :$1" | awk '$2 > 0')" ]""",
+            hosts.sps.spec.sip_port,
             what="the SPS's receive queue is not empty",
             timeout_s=DRAIN_TIMEOUT_S,
         )
@@ -373,14 +374,14 @@ class _Acquisition:
     def _wait_for_socket(self, host: Host, process: Process) -> None:
         """Wait until a server listens; one that ends instead is an error with its own words."""
         port = host.spec.sip_port
-        listens = f"ss -Hlun 'sport = :{port}' | grep -q ."
-        ended = f"! kill -0 $(cat {process.pid_file}) 2>/dev/null"
         host.wait_until(
-            f"{listens} || {ended}",
+            'ss -Hlun "sport = :$1" | grep -q . || ! kill -0 "$(cat "$2")" 2>/dev/null',
+            port,
+            process.pid_file,
             what=f"nothing listens on UDP port {port}",
             timeout_s=START_TIMEOUT_S,
         )
-        if host.shell(listens, check=False).exit_code != 0:
+        if host.shell('ss -Hlun "sport = :$1" | grep -q .', port, check=False).exit_code != 0:
             log = host.run(["tail", "-n", "40", str(process.log_file)], check=False).stdout
             self.record.write(process.log_file.name, log)
             errors = [line for line in log.splitlines() if "ERROR" in line or "CRITICAL" in line]

@@ -43,6 +43,12 @@ class Process:
     log_file: PurePosixPath
 
 
+def remote_command(argv: Sequence[str]) -> str:
+    """Build the text that a host's login shell runs: the one place where values become shell text."""
+    # sshd's own PATH lacks the folders of start-stop-daemon and of the proxies
+    return f'PATH="$PATH:/usr/sbin:/sbin" {shlex.join(argv)}'
+
+
 class Host:
     """A host of a testbed, open for the time of a `with` block.
 
@@ -140,11 +146,9 @@ class Host:
         """
         started = time.time()
         command = shlex.join(argv)
-        # sshd's own PATH lacks the folders of start-stop-daemon and of the proxies
-        full_command = f'PATH="$PATH:/usr/sbin:/sbin" {command}'
         try:
             result = self._connection.run(
-                full_command,
+                remote_command(argv),
                 hide=True,
                 warn=True,
                 timeout=timeout_s,
@@ -158,23 +162,40 @@ class Host:
             raise TransientError(
                 f"host {self.spec}: connection lost in: {command}: {error}"
             ) from error
+        done = self._note(argv, started, result.return_code, result.stdout, result.stderr)
+        if check and done.exit_code != 0:
+            raise self._failed(done)
+        return done
+
+    def _note(
+        self, argv: Sequence[str], started: float, exit_code: int, stdout: str, stderr: str
+    ) -> CommandResult:
         done = CommandResult(
             host=self.spec.role,
             argv=tuple(argv),
             started=started,
             duration_s=time.time() - started,
-            exit_code=result.return_code,
-            stdout=result.stdout,
-            stderr=result.stderr,
+            exit_code=exit_code,
+            stdout=stdout,
+            stderr=stderr,
         )
         self.history.append(done)
-        if check and done.exit_code != 0:
-            raise self._failed(done)
         return done
 
-    def shell(self, script: str, *, timeout_s: float = 20, check: bool = True) -> CommandResult:
-        """Run a few lines of POSIX shell."""
-        return self.run(["sh", "-c", script], timeout_s=timeout_s, check=check)
+    def shell(
+        self, script: str, *arguments: object, timeout_s: float = 20, check: bool = True
+    ) -> CommandResult:
+        """Run a few lines of POSIX shell.
+
+        Parameters
+        ----------
+        script
+            A literal: no value is ever part of it.
+        arguments
+            Values, which the script has as "$1", "$2" and so on.
+        """
+        argv = ["sh", "-c", script, "sh", *map(str, arguments)]
+        return self.run(argv, timeout_s=timeout_s, check=check)
 
     def put_text(self, text: str, path: PurePosixPath) -> None:
         """Write a text file."""
@@ -288,27 +309,30 @@ class Host:
         self._stop(process.pid_file)
 
     def _stop(self, pid_file: PurePosixPath) -> None:
-        pid = shlex.quote(str(pid_file))
         self.shell(
-            f"start-stop-daemon --stop --quiet --oknodo --pidfile {pid} --exec /usr/bin/timeout "
-            f"--retry TERM/{STOP_GRACE_S} || kill -KILL -- -$(cat {pid}); rm -f {pid}",
+            'start-stop-daemon --stop --quiet --oknodo --pidfile "$1" --exec /usr/bin/timeout '
+            '--retry "TERM/$2" || kill -KILL -- "-$(cat "$1")"; rm -f "$1"',
+            pid_file,
+            STOP_GRACE_S,
             timeout_s=3 * STOP_GRACE_S,
         )
 
     def signal(self, process: Process, name: str) -> None:
         """Send a signal to a process, past the `timeout` that supervises it."""
-        self.shell(f"pkill -{name} --parent $(cat {shlex.quote(str(process.pid_file))})")
+        self.shell('pkill "-$1" --parent "$(cat "$2")"', name, process.pid_file)
 
     def cpu_time_ns(self, process: Process) -> int:
         """CPU time that a process and its children have used, from /proc/PID/schedstat."""
-        group = f"pgrep --pgroup $(cat {shlex.quote(str(process.pid_file))})"
-        done = self.shell(f"{group} | sed 's|.*|/proc/&/schedstat|' | xargs cat")
+        done = self.shell(
+            """pgrep --pgroup "$(cat "$1")" | sed 's|.*|/proc/&/schedstat|' | xargs cat""",
+            process.pid_file,
+        )
         return sum(int(line.split()[0]) for line in done.stdout.splitlines())
 
     def is_running(self, process: Process) -> bool:
         """Tell whether a process has not ended."""
-        alive = f"kill -0 $(cat {shlex.quote(str(process.pid_file))})"
-        return self.shell(alive, check=False).exit_code == 0
+        alive = self.shell('kill -0 "$(cat "$1")"', process.pid_file, check=False)
+        return alive.exit_code == 0
 
     def stop_strays(self) -> list[str]:
         """End what an earlier, interrupted run left on this host.
@@ -318,14 +342,14 @@ class Host:
         list of str
             Names of the processes whose pid files were found.
         """
-        found = self.shell(f"ls {shlex.quote(str(self.workdir))}/*.pid 2>/dev/null", check=False)
+        found = self.shell('ls "$1"/*.pid 2>/dev/null', self.workdir, check=False)
         pid_files = [PurePosixPath(line) for line in found.stdout.split()]
         for pid_file in pid_files:
             self._stop(pid_file)
         return [pid_file.stem for pid_file in pid_files]
 
-    def wait_until(self, condition: str, *, what: str, timeout_s: float) -> None:
-        """Wait on the host until a shell condition holds.
+    def wait_until(self, condition: str, *arguments: object, what: str, timeout_s: float) -> None:
+        """Wait on the host until a shell condition, a literal as in `shell`, holds.
 
         Raises
         ------
@@ -333,9 +357,8 @@ class Host:
             It did not hold in time; `what` names the thing waited for.
         """
         loop = f"until {condition}; do sleep 0.02; done"
-        done = self.run(
-            ["timeout", f"{timeout_s:g}", "sh", "-c", loop], timeout_s=timeout_s + 5, check=False
-        )
+        argv = ["timeout", f"{timeout_s:g}", "sh", "-c", loop, "sh", *map(str, arguments)]
+        done = self.run(argv, timeout_s=timeout_s + 5, check=False)
         if done.exit_code != 0:
             raise TransientError(f"host {self.spec}: {what} after {timeout_s:g} s")
 
@@ -348,13 +371,18 @@ class Host:
         TransientError
             Somebody else holds it.
         """
-        inner = f"touch {lock_file}; echo held; cat"
-        command = ["flock", "--nonblock", str(lock_file), "sh", "-c", inner]
+        inner = 'touch "$1"; echo held; cat'
+        lock = str(lock_file)
+        argv = ["flock", "--nonblock", lock, "sh", "-c", inner, "sh", lock]
         channel = self._connection.transport.open_session(timeout=CONNECT_TIMEOUT_S)
         channel.settimeout(CONNECT_TIMEOUT_S)
         try:
-            channel.exec_command(shlex.join(command))
-            if channel.recv(16) != b"held\n":
+            started = time.time()
+            channel.exec_command(remote_command(argv))
+            said = channel.recv(16).decode()
+            held = said == "held\n"
+            self._note(argv, started, 0 if held else 1, said, "")
+            if not held:
                 raise TransientError(
                     f"host {self.spec}: the testbed is in use: another run holds {lock_file}"
                 )
@@ -370,8 +398,9 @@ class Host:
         StableError
             Names all that are missing and how to install them.
         """
-        script = 'for p; do command -v -- "$p" >/dev/null || echo "$p"; done'
-        missing = self.run(["sh", "-c", script, "sh", *programs]).stdout.split()
+        missing = self.shell(
+            'for p; do command -v -- "$p" >/dev/null || echo "$p"; done', *programs
+        ).stdout.splitlines()
         if missing:
             raise StableError(
                 f"host {self.spec}: missing program: {', '.join(missing)}; run: fab provision"

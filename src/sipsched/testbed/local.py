@@ -68,7 +68,7 @@ class LocalTestbed(MachineTestbed):
         mask = sum(1 << cpu for cpu in testbed.sps.cpus)
         for role in AGENT_NETS:
             rps = f"/sys/class/net/{role}0/queues/rx-0/rps_cpus"
-            self._in_namespace("sps", ["sh", "-c", f"echo {mask:x} > {rps}"])
+            self._in_namespace("sps", ["sh", "-c", 'echo "$1" > "$2"', "sh", f"{mask:x}", rps])
 
 
 _LOCAL = LocalTestbed()

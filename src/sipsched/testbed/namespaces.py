@@ -266,9 +266,9 @@ class MachineTestbed(ABC):
 
     def _wait_for_carrier(self, role: str, link: str) -> None:
         # the kernel activates a link's queue up to 1 s after its carrier; packets sent before are lost
+        loop = 'until grep -q up "$1"; do sleep 0.02; done'
         state = f"/sys/class/net/{link}/operstate"
-        loop = f"until grep -q up {state}; do sleep 0.02; done"
-        self._in_namespace(role, ["timeout", "5", "sh", "-c", loop])
+        self._in_namespace(role, ["timeout", "5", "sh", "-c", loop, "sh", state])
 
     def _start_sshds(self, testbed: Testbed) -> None:
         Path("/run/sshd").mkdir(exist_ok=True)

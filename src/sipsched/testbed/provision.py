@@ -107,7 +107,7 @@ def _install_here(packages: Iterable[str], say: Callable[[str], None]) -> None:
 
 def _install_there(host: Host, say: Callable[[str], None]) -> None:
     packages = PACKAGES[host.spec.role]
-    done = host.run(["sh", "-c", INSTALL_SCRIPT, "sh", *packages], timeout_s=INSTALL_TIMEOUT_S)
+    done = host.shell(INSTALL_SCRIPT, *packages, timeout_s=INSTALL_TIMEOUT_S)
     _say_installed(str(host.spec), done.stdout, say)
 
 
@@ -123,7 +123,7 @@ def _build_native(hosts: Hosts, say: Callable[[str], None]) -> None:
     for host, part in wanted:
         folder = native_folder(host.base, part)
         host.run(["mkdir", "-p", str(folder)])
-        there = host.shell(f"sha256sum {folder}/* 2>/dev/null", check=False).stdout
+        there = host.shell('sha256sum "$1"/* 2>/dev/null', folder, check=False).stdout
         for source in native_sources(part):
             digest = hashlib.sha256(source.read_bytes()).hexdigest()
             # a file that is copied again is built again
