@@ -36,7 +36,7 @@ from sipsched.proxy import allocation_failures, find_proxy
 from sipsched.record import COUNTERS_FILE, SCHEMA_VERSION, TRACE_FILE, UnfinishedRecord
 from sipsched.retransmissions import arrived, disagreement
 from sipsched.search import Trial, find_crossing
-from sipsched.testbed import Host, Hosts, Process, Testbed, native_folder, open_hosts
+from sipsched.testbed import Host, Hosts, Process, Testbed, open_hosts
 from sipsched.trace import Kind, Mode, Trace, read_trace
 from sipsched.tuning import Tuned, read_task_slices, task_slice_prefix, tuned
 from sipsched.verdict import INVALID, judge
@@ -155,7 +155,7 @@ class _Acquisition:
     def perform(self) -> dict[str, Any]:
         """Do the run; files go to the record, the content of run.json comes back."""
         self._mark("started")
-        with open_hosts(self.testbed) as hosts:
+        with open_hosts(self.testbed, str(self.run)) as hosts:
             self._mark("connected")
             try:
                 return self._perform_on(hosts)
@@ -250,7 +250,7 @@ class _Acquisition:
         """Offer loads until the crossing of the limit is known; its document comes back."""
         self._mark("started")
         self.limit_s = config.search.limit_s + 60
-        with open_hosts(self.testbed) as hosts:
+        with open_hosts(self.testbed, f"a search at {self.run}") as hosts:
             self._each(hosts, self._check_host)
             with tuned(
                 hosts.sps, self.testbed, self.mode, self.run.cores, self.run.threads
@@ -393,15 +393,15 @@ class _Acquisition:
     def _check_host(self, host: Host) -> None:
         host.stop_strays()
         role = host.spec.role
-        own = (self.proxy.program,) if role == "sps" else self.generator.programs(host)
+        own = (self.proxy.program,) if role == "sps" else self.generator.installed
         host.require_programs((*own, *HOST_PROGRAMS))
+        built = dict(self.generator.built)
         if role == "sps":
             built = {"scheduler": "taskslice"}
             if self.probe_wanted != "off":
                 built["probe"] = "sipprobe"
-            host.require_programs(
-                [str(native_folder(host.base, part) / name) for part, name in built.items()]
-            )
+        for part, name in built.items():
+            host.require_built(part, [name])
         port = host.spec.sip_port
         users = host.run(["ss", "-Hlunp", f"sport = :{port}"]).stdout.strip()
         if users:

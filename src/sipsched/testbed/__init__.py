@@ -2,13 +2,13 @@
 
 from sipsched.testbed.host import CommandResult, Host, Process
 from sipsched.testbed.inventory import (
-    UNDO_FILE,
     HostSpec,
     Testbed,
     Tuning,
     load_testbed,
     native_folder,
 )
+from sipsched.testbed.places import UNDO_FILE
 from sipsched.testbed.session import Hosts, open_hosts
 
 __all__ = [

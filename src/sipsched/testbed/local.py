@@ -10,8 +10,9 @@ and one more veth a namespace, to the machine itself, for SSH.
 
 from pathlib import Path
 
-from sipsched.testbed.inventory import UNDO_FILE, Testbed
+from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.namespaces import AGENT_NETS, SPS_SIP_ADDRESS, MachineTestbed, Namespace
+from sipsched.testbed.places import UNDO_FILE
 
 IDLE_S = 30.0
 NAMESPACES = (
