@@ -10,57 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from helpers import start_run, wait_for
+from helpers import LOAD, leftovers, pids, start_run, wait_for
 
 from sipsched.errors import TransientError
 from sipsched.testbed import Host, Testbed, groups, local, namespaces, open_hosts
 
 Measure = Callable[..., Path]
 PROXY_PID = namespaces.STATE_ROOT / "sps" / "proxy.pid"
-LOAD = r"^[^ ]*/sipload uac --local .*/uac\.schedule"
-"""Command line of the UAC of the measured calls."""
 SERVERS = r"^[^ ]*(kamailio|sipload|sipprobe) "
-
-
-def pids(pattern: str) -> list[int]:
-    """Processes, no zombies, whose command line matches."""
-    found = subprocess.run(
-        ["pgrep", "-f", "--runstates", "D,R,S,T", pattern], capture_output=True, text=True
-    )
-    return [int(line) for line in found.stdout.split()]
-
-
-def cgroups() -> list[Path]:
-    """Control groups of ours, wherever on this machine."""
-    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
-    roots = [Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"]
-    return [path for root in roots for path in root.rglob("sipsched-*") if path.is_dir()]
-
-
-def leftovers() -> list[str]:
-    """Everything of ours on this machine but what is on disk."""
-    listing = subprocess.run(["ps", "-eo", "stat,pid,args"], capture_output=True, text=True)
-    ours = re.compile(
-        r"/run/sipsched|/var/lib/sipsched|sipsched\.testbed|kamailio|opensips|sipp|sipload"
-    )
-    shown = [
-        line
-        for line in listing.stdout.splitlines()
-        if line[0] != "Z" and ours.search(line) and f" {os.getpid()} " not in line
-    ]
-    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-    programs = subprocess.run(["bpftool", "prog", "show"], capture_output=True, text=True)
-    pinned = list(Path("/sys/fs/bpf").rglob("*sip*")) if Path("/sys/fs/bpf").exists() else []
-    return [
-        *shown,
-        *(str(path) for path in Path("/run/netns").glob("sipsched*")),
-        *(str(path) for path in Path("/sys/class/net").glob("sipsched*")),
-        *(line for line in mounts if "sipsched" in line),
-        *map(str, cgroups()),
-        *map(str, pinned),
-        *(line for line in programs.stdout.splitlines() if re.search(r"name sip", line)),
-        *(str(path) for path in namespaces.STATE_ROOT.glob("*") if path.name != "kvm-works"),
-    ]
 
 
 @pytest.fixture
@@ -104,8 +61,8 @@ def start_killer() -> "subprocess.Popen[bytes]":
     """Kill the proxy's main process once the load runs, from a process of its own."""
     code = (
         "import sys; sys.path[:0] = ['tests', 'tests/live'];"
-        "from helpers import wait_for; import test_left_behind as t;"
-        "wait_for(lambda: bool(t.pids(t.LOAD)), 20);"
+        "from helpers import LOAD, pids, wait_for; import test_left_behind as t;"
+        "wait_for(lambda: bool(pids(LOAD)), 20);"
         "t.kill_main_process_of_the_proxy()"
     )
     return subprocess.Popen([sys.executable, "-c", code])
