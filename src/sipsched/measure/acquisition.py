@@ -104,7 +104,7 @@ class _Acquisition:
         self._mark("started")
         load = self.load
         limit_s = load.warmup_s + load.duration_s + 2 * load.drain_s + 60
-        with open_hosts(self.testbed) as hosts:
+        with open_hosts(self.testbed, str(self.run)) as hosts:
             self._mark("connected")
             serving = Serving(hosts, self.run.point, self.config, self.record, limit_s)
             try:

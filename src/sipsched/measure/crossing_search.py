@@ -106,7 +106,7 @@ def search_crossing(point: Point, config: Config, testbed: Testbed, raw: Path) -
     with tempfile.TemporaryDirectory(prefix="sipsched-search-") as scratch:
         # nothing of a run is kept: the proxy's log would be the record of many loads
         record = UnfinishedRecord.begin(Path(scratch), point.run(0, 0))
-        with open_hosts(testbed) as hosts:
+        with open_hosts(testbed, f"a search at {point}") as hosts:
             serving = Serving(hosts, point, config, record, search.limit_s + 60)
             serving.check_hosts(calls)
             with tuned(hosts.sps, testbed, mode, point.cores, point.threads) as state:

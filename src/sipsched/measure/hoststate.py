@@ -41,7 +41,7 @@ def read_files(host: Host, paths: tuple[str, ...]) -> dict[str, str]:
         Path to verbatim text.
     """
     script = 'for f; do [ -r "$f" ] && echo "==> $f <==" && cat "$f"; done; true'
-    return split_sections(host.run(["sh", "-c", script, "sh", *paths]).stdout)
+    return split_sections(host.shell(script, *paths).stdout)
 
 
 def split_sections(text: str) -> dict[str, str]:

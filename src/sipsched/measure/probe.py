@@ -108,9 +108,11 @@ class BpfProbe:
 
     def _wait_for(self, word: str) -> None:
         ready = self._sps.workdir / "probe.ready"
-        alive = f"kill -0 $(cat {self._process.pid_file}) 2>/dev/null"
         self._sps.wait_until(
-            f"grep -qs {word} {ready} || ! {alive}",
+            'grep -qs "$1" "$2" || ! kill -0 "$(cat "$3")" 2>/dev/null',
+            word,
+            ready,
+            self._process.pid_file,
             what=f"probe does not say '{word}'",
             timeout_s=READY_TIMEOUT_S,
         )
@@ -148,8 +150,8 @@ class PreloadProbe:
         """Datagrams that the socket refused since it was made, as the kernel told the last worker."""
         size = HEADER["reserved"].itemsize
         offset = HEADER.itemsize - size  # the header's last field
-        script = f'for f in {self._stamps}/*; do od -An -tu4 -j{offset} -N{size} "$f"; done'
-        told = self._sps.shell(script, check=False).stdout.split()
+        script = 'for f in "$1"/*; do od -An -tu4 "-j$2" "-N$3" "$f"; done'
+        told = self._sps.shell(script, self._stamps, offset, size, check=False).stdout.split()
         return max(map(int, told), default=0)
 
     def end(self, folder: Path) -> ProbeReport:

@@ -23,7 +23,6 @@ from sipsched.plan.config import Config, Point
 from sipsched.records.record import UnfinishedRecord
 from sipsched.records.run_document import HostReport, HostReports, Settings
 from sipsched.testbed.host import Host, Process
-from sipsched.testbed.inventory import native_folder
 from sipsched.testbed.session import Hosts
 
 START_TIMEOUT_S = 10
@@ -128,7 +127,8 @@ class Serving:
         sps = self.hosts.sps
         self.hosts.uas.stop(self._server)
         sps.wait_until(
-            f"[ -z \"$(ss -Hlun 'sport = :{sps.spec.sip_port}' | awk '$2 > 0')\" ]",
+            """[ -z "$(ss -Hlun "sport = :$1" | awk '$2 > 0')" ]""",
+            sps.spec.sip_port,
             what="the SPS's receive queue is not empty",
             timeout_s=DRAIN_TIMEOUT_S,
         )
@@ -228,14 +228,14 @@ class Serving:
     def _wait_for_socket(self, host: Host, process: Process) -> None:
         """Wait until a server listens; one that ends instead is an error with its own words."""
         port = host.spec.sip_port
-        listens = f"ss -Hlun 'sport = :{port}' | grep -q ."
-        ended = f"! kill -0 $(cat {process.pid_file}) 2>/dev/null"
         host.wait_until(
-            f"{listens} || {ended}",
+            'ss -Hlun "sport = :$1" | grep -q . || ! kill -0 "$(cat "$2")" 2>/dev/null',
+            port,
+            process.pid_file,
             what=f"nothing listens on UDP port {port}",
             timeout_s=START_TIMEOUT_S,
         )
-        if host.shell(listens, check=False).exit_code != 0:
+        if host.shell('ss -Hlun "sport = :$1" | grep -q .', port, check=False).exit_code != 0:
             log = host.run(["tail", "-n", "40", str(process.log_file)], check=False).stdout
             self._record.write(process.log_file.name, log)
             errors = [line for line in log.splitlines() if "ERROR" in line or "CRITICAL" in line]
@@ -247,15 +247,15 @@ class Serving:
     def _check_host(self, host: Host, calls: int) -> None:
         host.stop_strays()
         role = host.spec.role
-        own = (self.proxy.program,) if role == "sps" else self.generator.programs(host)
+        own = (self.proxy.program,) if role == "sps" else self.generator.installed
         host.require_programs((*own, *HOST_PROGRAMS))
+        built = dict(self.generator.built)
         if role == "sps":
             built = {"scheduler": "taskslice"}
             if self._probe_wanted != "off":
                 built["probe"] = "sipprobe"
-            host.require_programs(
-                [str(native_folder(host.base, part) / name) for part, name in built.items()]
-            )
+        for part, name in built.items():
+            host.require_built(part, [name])
         port = host.spec.sip_port
         users = host.run(["ss", "-Hlunp", f"sport = :{port}"]).stdout.strip()
         if users:

@@ -9,13 +9,12 @@ from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT, TESTBEDS
 from sipsched.plan.config import Point, Run, TestbedLabels, read_yaml, validate
 
-UNDO_FILE = PurePosixPath("/run/sipsched/undo.sh")
-"""On the SPS while its settings are changed: brings them back. What a reboot forgets, it forgets too."""
+LOCK_WAIT_S = 600.0
 ROLES = ("uac", "sps", "uas")
 
 
 def native_folder(workdir: PurePosixPath, part: str) -> PurePosixPath:
-    """Folder on a host in which provisioning built a native part: `probe` or `generator`."""
+    """Folder on a host in which provisioning built a native part: `probe`, `generator` or `scheduler`."""
     return workdir / "native" / part
 
 
@@ -97,10 +96,13 @@ class Testbed:
     description: str
     fidelity: str
     workdir: PurePosixPath
+    """Folder on each host; its user's alone."""
     uac: HostSpec
     sps: HostSpec
     uas: HostSpec
     tuning: Tuning = Tuning()
+    lock_wait_s: float = LOCK_WAIT_S
+    """How long a run waits while somebody else uses the testbed."""
     guest: Guest | None = None
     """Of kind `vm` only."""
     accelerator: str | None = None
@@ -185,6 +187,7 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
         uas=hosts["uas"],
         tuning=_tuning(document.get("tuning", {})),
         guest=guest,
+        lock_wait_s=float(document.get("lock_wait_s", LOCK_WAIT_S)),
     )
 
 
