@@ -18,7 +18,7 @@ import pytest
 from helpers import start_run, wait_for
 
 from sipsched.errors import SipschedError, StableError, TransientError
-from sipsched.measure import acquisition, crossing_search, proxy
+from sipsched.measure import acquisition, crossing_search, proxy, serving
 from sipsched.plan import config
 from sipsched.records import record
 from sipsched.testbed import inventory, local, namespaces, places
@@ -217,7 +217,7 @@ def test_missing_program(
     up: None, measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     absent = dataclasses.replace(proxy.PROXIES["opensips"], program="no-such-proxy")
-    monkeypatch.setattr(acquisition, "find_proxy", lambda sut: absent)
+    monkeypatch.setattr(serving, "find_proxy", lambda sut: absent)
     monkeypatch.setattr(proxy.Proxy, "config_text", lambda *args: "")
     refused(measure, tmp_path / "raw", r"missing program: no-such-proxy", sut="opensips-udp")
 
