@@ -36,7 +36,7 @@ from sipsched.proxy import allocation_failures, find_proxy
 from sipsched.record import COUNTERS_FILE, SCHEMA_VERSION, TRACE_FILE, UnfinishedRecord
 from sipsched.retransmissions import arrived, disagreement
 from sipsched.search import Trial, find_crossing
-from sipsched.testbed import Host, Hosts, Process, Testbed, open_hosts
+from sipsched.testbed import Host, Hosts, Process, Testbed, check_paths, open_hosts
 from sipsched.trace import Kind, Mode, Trace, read_trace
 from sipsched.tuning import Tuned, read_task_slices, task_slice_prefix, tuned
 from sipsched.verdict import INVALID, judge
@@ -165,6 +165,7 @@ class _Acquisition:
 
     def _perform_on(self, hosts: Hosts) -> dict[str, Any]:
         self._each(hosts, self._check_host)
+        check_paths(hosts)
         with (
             tuned(hosts.sps, self.testbed, self.mode, self.run.cores, self.run.threads) as state,
             self.servers(hosts, state) as (server, proxy_process, probe),
@@ -252,6 +253,7 @@ class _Acquisition:
         self.limit_s = config.search.limit_s + 60
         with open_hosts(self.testbed, f"a search at {self.run}") as hosts:
             self._each(hosts, self._check_host)
+            check_paths(hosts)
             with tuned(
                 hosts.sps, self.testbed, self.mode, self.run.cores, self.run.threads
             ) as state:

@@ -8,6 +8,7 @@ from sipsched.testbed.inventory import (
     load_testbed,
     native_folder,
 )
+from sipsched.testbed.paths import check_paths
 from sipsched.testbed.places import UNDO_FILE
 from sipsched.testbed.session import Hosts, open_hosts
 
@@ -20,6 +21,7 @@ __all__ = [
     "Process",
     "Testbed",
     "Tuning",
+    "check_paths",
     "load_testbed",
     "native_folder",
     "open_hosts",
