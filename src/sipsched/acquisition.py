@@ -44,7 +44,10 @@ from sipsched.verdict import INVALID, judge
 START_TIMEOUT_S = 10
 DRAIN_TIMEOUT_S = 5
 SPARE_BYTES = 64 * 2**20
-HOST_PROGRAMS = ("start-stop-daemon", "timeout", "taskset", "chrt", "ss", "lscpu", "zstd", "pkill")
+HOST_PROGRAMS = (
+    *("start-stop-daemon", "timeout", "taskset", "chrt", "flock", "pgrep", "pkill"),
+    *("ip", "ss", "lscpu", "zstd", "perl"),
+)
 GENERATORS: dict[str, Generator] = {"sipload": Sipload(), "sipp": Sipp()}
 
 

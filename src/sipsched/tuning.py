@@ -13,7 +13,7 @@ from sipsched.errors import SipschedError, StableError
 from sipsched.layout import LSCPU, Layout, cpu_mask, parse_cpu_list, parse_lscpu
 from sipsched.modes import Counts, Mode, Scaling, Setting, find_mode, load_modes
 from sipsched.scheduler import TASK_SLICE, KernelScheduler, Step, compile_mode, label
-from sipsched.testbed import UNDO_FILE, Host, Process, Testbed, Tuning, native_folder
+from sipsched.testbed import Host, Process, Testbed, Tuning, native_folder
 
 CPU_FOLDER = "/sys/devices/system/cpu/"
 HOTPLUG_TIMEOUT_S = 60
@@ -269,16 +269,16 @@ def repair(sps: Host) -> bool:
     StableError
         Something does not read back as it was; the script that undoes it stays on the host.
     """
-    if not _succeeds(sps, ["test", "-e", str(UNDO_FILE)]):
+    if not _succeeds(sps, ["test", "-e", str(sps.undo_file)]):
         return False
-    done = sps.run(["sh", str(UNDO_FILE)], check=False, timeout_s=HOTPLUG_TIMEOUT_S)
+    done = sps.run(["sh", str(sps.undo_file)], check=False, timeout_s=HOTPLUG_TIMEOUT_S)
     if done.exit_code != 0:
         raise StableError(
             f"host {sps.spec}: settings could not be restored: "
             f"{'; '.join((done.stdout + done.stderr).split(chr(10))).strip('; ')}; "
-            f"look at {UNDO_FILE} there, set them by hand and remove it"
+            f"look at {sps.undo_file} there, set them by hand and remove it"
         )
-    sps.run(["rm", "-f", str(UNDO_FILE)])
+    sps.run(["rm", "-f", str(sps.undo_file)])
     return True
 
 
@@ -340,10 +340,9 @@ def _write(sps: Host, writes: Sequence[tuple[str, str]], timeout_s: float = 20) 
 
 
 def _write_undo(sps: Host, text: str) -> None:
-    partial = UNDO_FILE.with_suffix(".partial")
-    sps.run(["mkdir", "-p", str(UNDO_FILE.parent)])
+    partial = sps.undo_file.with_suffix(".partial")
     sps.put_text(text, partial)
-    sps.run(["mv", str(partial), str(UNDO_FILE)])
+    sps.run(["mv", str(partial), str(sps.undo_file)])
 
 
 def _undo_script(

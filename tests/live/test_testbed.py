@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import start_run, wait_for
+from helpers import leftovers, start_run, wait_for
 
 from sipsched import acquisition, config, proxy, record
 from sipsched.errors import SipschedError, StableError, TransientError
@@ -23,7 +23,6 @@ from sipsched.testbed import (
     Host,
     Testbed,
     inventory,
-    load_testbed,
     local,
     namespaces,
     open_hosts,
@@ -31,16 +30,6 @@ from sipsched.testbed import (
 )
 
 Measure = Callable[..., Path]
-
-
-def leftovers() -> list[str]:
-    """Namespaces, links and processes of ours."""
-    names = [f"namespace {n.name}" for n in local.NAMESPACES if Path("/run/netns", n.name).exists()]
-    names += [f"link {n.link}" for n in local.NAMESPACES if Path("/sys/class/net", n.link).exists()]
-    names += [str(local.STATE)] if local.STATE.exists() else []
-    listing = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)
-    work = str(load_testbed("local").workdir)
-    return names + [line for line in listing.stdout.splitlines() if work in line]
 
 
 def running(pattern: str) -> bool:

@@ -122,6 +122,11 @@ class Host:
         self._connection.close()
 
     @property
+    def undo_file(self) -> PurePosixPath:
+        """On the SPS while its settings are changed: the script that brings them back."""
+        return self.run_folder / places.UNDO_FILE.name
+
+    @property
     def _group_name(self) -> str:
         return f"sipsched-{self.spec.role}"
 
