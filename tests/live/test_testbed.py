@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import start_run, wait_for
+from helpers import leftovers, start_run, wait_for
 
 from sipsched.errors import SipschedError, StableError, TransientError
 from sipsched.measure import acquisition, crossing_search, proxy, serving
@@ -23,20 +23,10 @@ from sipsched.plan import config
 from sipsched.records import record
 from sipsched.testbed import inventory, local, namespaces, places
 from sipsched.testbed.host import Host
-from sipsched.testbed.inventory import Testbed, load_testbed
+from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import open_hosts
 
 Measure = Callable[..., Path]
-
-
-def leftovers() -> list[str]:
-    """Namespaces, links and processes of ours."""
-    names = [f"namespace {n.name}" for n in local.NAMESPACES if Path("/run/netns", n.name).exists()]
-    names += [f"link {n.link}" for n in local.NAMESPACES if Path("/sys/class/net", n.link).exists()]
-    names += [str(local.STATE)] if local.STATE.exists() else []
-    listing = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)
-    work = str(load_testbed("local").workdir)
-    return names + [line for line in listing.stdout.splitlines() if work in line]
 
 
 def running(pattern: str) -> bool:
