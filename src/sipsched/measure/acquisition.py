@@ -11,6 +11,7 @@ from sipsched.errors import SipschedError, StableError, TransientError
 from sipsched.files import free_bytes
 from sipsched.measure.findings import (
     arrival_numbers,
+    buffer_shortfall,
     certificate,
     compare_requests,
     load_numbers,
@@ -35,7 +36,6 @@ from sipsched.records.run_document import (
 from sipsched.records.trace import read_trace
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import Hosts, open_hosts
-from sipsched.validity.ledger import balance
 from sipsched.validity.verdict import in_words, judge
 
 
@@ -121,47 +121,31 @@ class _Acquisition:
             tuned(hosts.sps, self.testbed, self.mode, run.cores, run.threads) as state,
             serving.started(state),
         ):
-            proxy = serving.proxy_process
             self._mark("servers_ready")
-            read_task_slices(state, hosts.sps, proxy, serving.proxy.program)
+            read_task_slices(state, hosts.sps, serving.proxy_process, serving.proxy.program)
             described = serving.describe()
             settings = serving.settings()
             self._mark("warmup_started")
             serving.warm_up(run.cps, self.seed + 1)
-            serving.probe.begin()
-            before = serving.counters()
-            cpu_before_ns = hosts.sps.cpu_time_ns(proxy)
-            self._mark("load_started")
-            statistics = serving.offer("uac", self.calls, run.cps, self.seed)
-            self._mark("load_ended")
-            serving.silence()
-            serving.expect_alive()
-            proxy_cpu_ns = hosts.sps.cpu_time_ns(proxy) - cpu_before_ns
-            # its retransmissions would go on between the counters of one host and those of the next
-            hosts.sps.stop(proxy)
-            after = serving.counters()
+            observed = serving.observe("uac", self.calls, run.cps, self.seed)
+            self.timeline |= {"load_started": observed.started, "load_ended": observed.ended}
             probe = serving.probe.end(folder)
-        counters = {
-            host.spec.role: {"before": first, "after": last}
-            for host, first, last in zip(hosts.all, before, after, strict=True)
-        }
-        self.record.write(COUNTERS_FILE, json.dumps(counters, indent=1))
+        self.record.write(COUNTERS_FILE, json.dumps(observed.counters, indent=1))
         serving.generator.fetch(hosts, "uac", folder)
         log = serving.record_proxy_log()
         trace = None if probe.mode == "off" else read_trace(folder / TRACE_FILE)
         certified = certificate(serving.generator, folder, trace, run.cps, load.law)
-        requests = compare_requests(statistics.requests, trace, probe)
+        requests = compare_requests(observed.statistics.requests, trace, probe)
         self._mark("fetched")
-        balanced = balance(counters)
-        stat = {phase: files["/proc/stat"] for phase, files in counters["sps"].items()}
         verdict = judge(
             {
                 **arrival_numbers(certified),
-                **load_numbers(statistics, balanced, stat, settings.sps_cpus),
+                **load_numbers(observed, settings.sps_cpus),
                 "probe_lost": probe.lost + probe.threads_untraced,
                 "allocation_failures": len(allocation_failures(log)),
                 "retransmission_disagreement": requests.disagreement,
                 "settings_unlike_asked": state.unlike_asked,
+                "receive_buffer_shortfall": buffer_shortfall(settings, serving.sut),
             },
             self.config.validity,
         )
@@ -173,16 +157,18 @@ class _Acquisition:
             finished_at=utc(time.time()),
             timeline=Timeline(**self.timeline),
             load=OfferedLoad(**vars(load), calls=self.calls, seed=self.seed),
-            generator=_generator_report(described.uac.versions[load.generator], statistics),
+            generator=_generator_report(
+                described.uac.versions[load.generator], observed.statistics
+            ),
             certificate=certified,
             requests=requests,
-            proxy=ProxyReport(proxy_cpu_ns),
+            proxy=ProxyReport(observed.proxy_cpu_ns),
             probe=probe,
             hosts=described,
             settings=settings,
             scheduler=state.report(),
             layout=state.layout.describe(),
-            ledger=balanced,
+            ledger=observed.ledger,
             verdict=verdict,
             commands=_commands(hosts),
         )

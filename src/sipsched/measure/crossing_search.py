@@ -3,7 +3,7 @@
 import json
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -14,16 +14,17 @@ from MLRsearch import AbstractMeasurer, MeasurementResult, MultipleLossRatioSear
 from sipsched.errors import StableError, TransientError
 from sipsched.files import whole
 from sipsched.measure.acquisition import arrival_seed, utc
-from sipsched.measure.hoststate import read_files
+from sipsched.measure.findings import load_numbers
 from sipsched.measure.serving import Serving
 from sipsched.measure.tuning import Tuned, tuned
-from sipsched.plan.config import Config, Point, Search
+from sipsched.plan.config import Config, Limits, Point, Search
 from sipsched.plan.modes import find_mode, load_modes
 from sipsched.records.record import CROSSING_VERSION, UnfinishedRecord
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import open_hosts
-from sipsched.validity.counters import difference, parse_snmp
-from sipsched.validity.ledger import SNMP
+from sipsched.validity.verdict import RULES, in_words, judge
+
+TRIAL_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,15 @@ class Trial:
         For how long.
     received, refused
         SIP messages that the socket took, and that it refused (RcvbufErrors).
+    attempts
+        How often it was made until it was not disturbed.
     """
 
     cps: int
     duration_s: float
     received: int
     refused: int
+    attempts: int = 1
 
     @property
     def pdr(self) -> float:
@@ -110,7 +114,9 @@ def search_crossing(point: Point, config: Config, testbed: Testbed, raw: Path) -
             serving = Serving(hosts, point, config, record, search.limit_s + 60)
             serving.check_hosts(calls)
             with tuned(hosts.sps, testbed, mode, point.cores, point.threads) as state:
-                found = find_crossing(partial(_offer, serving, state), config.pdr_limit, search)
+                found = find_crossing(
+                    partial(_offer, serving, state, config.validity), config.pdr_limit, search
+                )
                 kernel = serving.describe().sps.kernel
     document = {
         "schema_version": CROSSING_VERSION,
@@ -132,26 +138,32 @@ def search_crossing(point: Point, config: Config, testbed: Testbed, raw: Path) -
     return path
 
 
-def _offer(serving: Serving, state: Tuned, cps: int, duration_s: float) -> Trial:
+def _offer(
+    serving: Serving,
+    state: Tuned,
+    validity: Mapping[str, Limits],
+    cps: int,
+    duration_s: float,
+) -> Trial:
     """Offer a load as a run does, and read what the SPS's sockets refused; nothing else is kept.
 
-    On a proxy started for it: an overload leaves memory and transactions behind.
+    On a proxy started for it: an overload leaves memory and transactions behind. A trial that would
+    not count as a run is made again.
     """
     seed = arrival_seed(cps, rep=0)
-    with serving.started(state):
-        serving.warm_up(cps, seed + 1)
-        serving.probe.begin()
-        before = _udp(serving)
-        serving.offer("trial", max(1, round(cps * duration_s)), cps, seed)
-        serving.silence()
-        serving.expect_alive()
-        after = _udp(serving)
-    delta = difference(before, after)
-    return Trial(cps, duration_s, delta["InDatagrams"], delta["RcvbufErrors"])
-
-
-def _udp(serving: Serving) -> dict[str, int]:
-    return parse_snmp(read_files(serving.hosts.sps, (SNMP,))[SNMP], SNMP)["Udp"]
+    for attempt in range(1, TRIAL_ATTEMPTS + 1):
+        with serving.started(state):
+            serving.warm_up(cps, seed + 1)
+            calls = max(1, round(cps * duration_s))
+            observed = serving.observe("trial", calls, cps, seed)
+        numbers = dict.fromkeys(RULES) | load_numbers(observed, serving.cpus)
+        verdict = judge(numbers, validity)
+        if verdict.valid:
+            reached = observed.ledger.to_sps
+            return Trial(cps, duration_s, reached.received, reached.refused, attempt)
+    raise TransientError(
+        f"the trial at {cps} cps was disturbed {TRIAL_ATTEMPTS} times: {in_words(verdict.broken)}"
+    )
 
 
 def find_crossing(

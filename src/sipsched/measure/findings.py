@@ -8,17 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from sipsched.measure.generator import CallStatistics, Generator
+from sipsched.measure.generator import Generator
+from sipsched.measure.serving import Observed
+from sipsched.plan.config import Sut
 from sipsched.records.retransmissions import Sends, arrived, disagreement
 from sipsched.records.run_document import (
     CertificateReport,
     ProbeReport,
     Requests,
+    Settings,
 )
 from sipsched.records.trace import Kind, Mode, Trace
 from sipsched.validity.certificate import certify
 from sipsched.validity.counters import parse_stat
-from sipsched.validity.ledger import Ledger
 
 
 def certificate(
@@ -100,30 +102,32 @@ def arrival_numbers(certificate: CertificateReport | None) -> dict[str, float | 
     }
 
 
-def load_numbers(
-    statistics: CallStatistics, balanced: Ledger, sps_stat: Mapping[str, str], cpus: Sequence[int]
-) -> dict[str, float | None]:
-    """Whether a load reached the SPS as offered, and the SPS had its CPUs to itself.
+def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | None]:
+    """Whether a load reached the SPS as offered and came back, and the SPS had its CPUs to itself.
 
     Parameters
     ----------
-    statistics
-        What the generator says.
-    balanced
-        The ledger of the load.
-    sps_stat
-        `before` and `after`, to the text of /proc/stat of the SPS.
+    observed
+        What became of the load.
     cpus
         CPUs of the SPS.
     """
-    agents = balanced.from_sps
+    statistics, balanced = observed.statistics, observed.ledger
+    agents, created = balanced.from_sps, statistics.calls_created
+    stat = {phase: files["/proc/stat"] for phase, files in observed.counters["sps"].items()}
+    # ASSUME a datagram that the SPS's full socket refuses ends one call at most
+    unexplained = created - statistics.calls_completed - balanced.to_sps.refused
     return {
+        "calls_failed_unexplained": max(0, unexplained) / created if created else 1.0,
+        "unexpected_messages": statistics.unexpected / created if created else None,
+        "datagrams_without_port": observed.no_ports,
+        "clock_step_s": observed.clock_step_s,
         "generator_cpu_share": statistics.cpu_share,
         "generator_drops": agents.refused + agents.other_errors,
         "calls_not_started": statistics.calls_offered - statistics.calls_created,
         "link_drops": balanced.link_drops,
         "ledger_residual": balanced.residual,
-        "steal_share": _steal_share(sps_stat, cpus),
+        "steal_share": _steal_share(stat, cpus),
     }
 
 
@@ -139,3 +143,11 @@ def _steal_share(stat: Mapping[str, str], cpus: Sequence[int]) -> float:
     total = sum(sum(after[name].values()) - sum(before[name].values()) for name in names)
     stolen = sum(after[name]["steal"] - before[name]["steal"] for name in names)
     return stolen / total if total > 0 else 0.0
+
+
+def buffer_shortfall(settings: Settings, sut: Sut) -> float | None:
+    """Share of the SUT's receive buffer that the kernel did not grant; None if it is not known."""
+    if settings.so_rcvbuf_bytes is None:
+        return None
+    # SEE socket(7): the kernel doubles what is asked, for its own bookkeeping
+    return max(0.0, 1 - settings.so_rcvbuf_bytes / (2 * sut.receive_buffer_bytes))

@@ -80,6 +80,9 @@ class CallStatistics:
         Datagrams that the client's full socket refused; None if it does not tell.
     scheduler
         Policy that the client ran under: `fifo` or `other`; None if it does not tell.
+    no_ports
+        Datagrams to the UAC's host that met no open port while the client's were open (NoPorts); None if
+        it does not tell.
     requests
         What the client sent, by method; None if it does not tell them apart.
     """
@@ -94,6 +97,7 @@ class CallStatistics:
     cpu_share: float | None = None
     socket_drops: int | None = None
     scheduler: str | None = None
+    no_ports: int | None = None
     requests: Mapping[str, Sends] | None = None
 
 
@@ -298,6 +302,7 @@ def read_sipload_report(text: str, source: str) -> CallStatistics:
             cpu_share=report["cpu_ns"] / report["wall_ns"],
             socket_drops=report["sockets"]["drops"],
             scheduler=report["scheduler"],
+            no_ports=report.get("no_ports"),
             requests={
                 kind.name: _sends(messages.get(kind.name, {"sent": 0, "sent_again": 0}))
                 for kind in REQUESTS

@@ -1,15 +1,17 @@
 """A point being served: UAS, proxy and probe on the hosts of an open testbed, and loads offered to them."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 from typing import TypeVar
 
 from sipsched.errors import StableError, TransientError
 from sipsched.measure.generator import CallStatistics, Generator, Sipload, Sipp
-from sipsched.measure.hoststate import COUNTER_FILES, describe, read_files
+from sipsched.measure.hoststate import COUNTER_FILES, clock_offset_s, describe, read_files
 from sipsched.measure.probe import (
     TRACE_BYTES_PER_CALL,
     BpfProbe,
@@ -25,6 +27,7 @@ from sipsched.records.run_document import HostReport, HostReports, Settings
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.links import check_links
 from sipsched.testbed.session import Hosts
+from sipsched.validity.ledger import SNMP, Ledger, Snapshots, balance, no_ports
 
 START_TIMEOUT_S = 10
 DRAIN_TIMEOUT_S = 5
@@ -32,6 +35,38 @@ SPARE_BYTES = 64 * 2**20
 HOST_PROGRAMS = ("start-stop-daemon", "timeout", "taskset", "chrt", "ss", "lscpu", "zstd", "pkill")
 GENERATORS: dict[str, Generator] = {"sipload": Sipload(), "sipp": Sipp()}
 Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What became of a load.
+
+    Attributes
+    ----------
+    started, ended
+        CLOCK_REALTIME of the controller, seconds since the epoch.
+    statistics
+        What the generator says.
+    counters
+        Of the three hosts before and after, the text of `counters.json`.
+    ledger
+        The same, balanced.
+    no_ports
+        Datagrams that met no open port on a host whose agent or proxy was up.
+    clock_step_s
+        Largest step of CLOCK_REALTIME against CLOCK_MONOTONIC on any host, in seconds; at least 0.
+    proxy_cpu_ns
+        CPU time of all processes of the proxy.
+    """
+
+    started: float
+    ended: float
+    statistics: CallStatistics
+    counters: Snapshots
+    ledger: Ledger
+    no_ports: int
+    clock_step_s: float
+    proxy_cpu_ns: int
 
 
 class Serving:
@@ -78,6 +113,11 @@ class Serving:
         self._record = record
         self._limit_s = limit_s
 
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """CPUs of the SPS that the proxy is held to."""
+        return self.hosts.sps.spec.cpus[: self.point.cores]
+
     def check_hosts(self, calls: int) -> None:
         """End strays, and see that each host has what the run needs.
 
@@ -113,31 +153,89 @@ class Serving:
             yield
 
     def warm_up(self, cps: int, seed: int) -> None:
-        """Offer calls that are not measured."""
-        if self.load.warmup_s == 0:
-            return
+        """Offer calls that are not measured, one at least: a call gets through from end to end.
+
+        Raises
+        ------
+        TransientError
+            Not one of them completed.
+        """
         calls = max(1, round(cps * self.load.warmup_s))
-        if self.offer("warmup", calls, cps, seed).calls_completed < calls:
+        completed = self._offer("warmup", calls, cps, seed).calls_completed
+        if not completed:
+            raise TransientError(
+                f"no call gets through from UAC by SPS to UAS: {calls} offered, none completed; "
+                "see proxy.log"
+            )
+        if completed < calls:
             # open calls would be answered, again and again, into the measurement
-            self.silence()
+            self._silence()
             self._start_server()
 
-    def offer(self, label: str, calls: int, cps: int, seed: int) -> CallStatistics:
+    def observe(self, label: str, calls: int, cps: int, seed: int) -> Observed:
+        """Offer calls and count what became of them; UAS and proxy have ended when it returns.
+
+        Raises
+        ------
+        TransientError
+            The proxy or the UAS ended by itself.
+        """
+        sps = self.hosts.sps
+        self.probe.begin()
+        before, clocks = self._counters(), self.on_each(clock_offset_s)
+        cpu_before_ns = sps.cpu_time_ns(self.proxy_process)
+        started = time.time()
+        statistics = self._offer(label, calls, cps, seed)
+        ended = time.time()
+        uas_no_ports = self._silence()
+        self._expect_alive()
+        cpu_ns = sps.cpu_time_ns(self.proxy_process) - cpu_before_ns
+        # its retransmissions would go on between the counters of one host and those of the next
+        sps.stop(self.proxy_process)
+        after, clocks_after = self._counters(), self.on_each(clock_offset_s)
+        roles = [host.spec.role for host in self.hosts.all]
+        counters = {
+            role: {"before": first, "after": last}
+            for role, first, last in zip(roles, before, after, strict=True)
+        }
+        return Observed(
+            started=started,
+            ended=ended,
+            statistics=statistics,
+            counters=counters,
+            ledger=balance(counters),
+            no_ports=(statistics.no_ports or 0)
+            + no_ports(counters["sps"]["before"], counters["sps"]["after"])
+            + no_ports(counters["uas"]["before"], uas_no_ports),
+            clock_step_s=max(
+                abs(last - first) for first, last in zip(clocks, clocks_after, strict=True)
+            ),
+            proxy_cpu_ns=cpu_ns,
+        )
+
+    def _offer(self, label: str, calls: int, cps: int, seed: int) -> CallStatistics:
         """Offer calls and wait for their end."""
         return self.generator.offer(self.hosts, self.load, label, calls, cps, seed)
 
-    def silence(self) -> None:
-        """Stop the UAS, whose retransmissions outlive the UAC, and wait until the SPS's queue is empty."""
-        sps = self.hosts.sps
-        self.hosts.uas.stop(self._server)
+    def _silence(self) -> dict[str, str]:
+        """Stop the UAS, whose retransmissions outlive the UAC, and wait until the SPS's queue is empty.
+
+        What the UAS's host had counted until then comes back.
+        """
+        sps, uas = self.hosts.sps, self.hosts.uas
+        counted = read_files(uas, (SNMP,))
+        if not uas.is_running(self._server):
+            raise TransientError("the UAS ended by itself, before it was told to")
+        uas.stop(self._server)
         sps.wait_until(
             """[ -z "$(ss -Hlun "sport = :$1" | awk '$2 > 0')" ]""",
             sps.spec.sip_port,
             what="the SPS's receive queue is not empty",
             timeout_s=DRAIN_TIMEOUT_S,
         )
+        return counted
 
-    def expect_alive(self) -> None:
+    def _expect_alive(self) -> None:
         """Raise a TransientError, with the last words of the proxy, if it has ended under the load."""
         if self.hosts.sps.is_running(self.proxy_process):
             return
@@ -145,7 +243,7 @@ class Serving:
         last = log.splitlines()[-1].strip() if log else "it wrote no log"
         raise TransientError(f"the proxy ended during the run; its log is proxy.log: {last}")
 
-    def counters(self) -> list[dict[str, str]]:
+    def _counters(self) -> list[dict[str, str]]:
         """Read the counters of each host: path to text."""
         return self.on_each(lambda host: read_files(host, COUNTER_FILES))
 
@@ -162,7 +260,7 @@ class Serving:
         values = read_files(sps, tuple(paths.values()))
         return Settings(
             so_rcvbuf_bytes=_receive_buffer(sockets),
-            sps_cpus=sps.spec.cpus[: self.point.cores],
+            sps_cpus=self.cpus,
             **{
                 name: values[path].strip() if path in values else None
                 for name, path in paths.items()
@@ -222,7 +320,7 @@ class Serving:
         process = sps.start(
             "proxy",
             [*prefix, *self.proxy.command(self.sut, config_file, sps.workdir)],
-            cpus=sps.spec.cpus[: self.point.cores],
+            cpus=self.cpus,
             limit_s=self._limit_s,
             environment=environment,
         )

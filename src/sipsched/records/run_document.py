@@ -60,6 +60,7 @@ class GeneratorReport:
     cpu_share: float | None = None
     socket_drops: int | None = None
     scheduler: str | None = None
+    no_ports: int | None = None
 
 
 @dataclass(frozen=True)

@@ -75,12 +75,18 @@ RULES: Mapping[str, str] = {
     "generator_cpu_share": "the generator used {value:.0%} of a CPU",
     "generator_drops": "sockets of UAC and UAS refused {value:.0f} datagrams",
     "calls_not_started": "the generator did not start {value:.0f} of its calls",
+    "calls_failed_unexplained": "{value:.2%} of the calls did not complete, and no drop at the SPS "
+    "explains it",
+    "unexpected_messages": "{value:.3f} messages a call did not fit the call's state",
+    "datagrams_without_port": "{value:.0f} datagrams met no open port while UAC, SPS and UAS were up",
     "link_drops": "interfaces dropped {value:.0f} packets",
     "ledger_residual": "{value:.0f} datagrams were sent and are not accounted for",
     "retransmission_disagreement": "UAC and SPS tell first sends and retransmissions apart "
     "differently for {value:.0f} requests",
     "probe_lost": "the probe lost {value:.0f} records",
     "settings_unlike_asked": "{value:.0f} scheduler settings do not read back as they were written",
+    "receive_buffer_shortfall": "the kernel granted {value:.0%} less receive buffer than the SUT asks for",
+    "clock_step_s": "the wall clock of a host stepped by {value:.2f} s",
     "steal_share": "{value:.1%} of the SPS's CPU time was stolen by the hypervisor",
     "allocation_failures": "the proxy's log tells of {value:.0f} failed allocations",
 }
