@@ -130,10 +130,14 @@ class Crossing:
 
     def __str__(self) -> str:
         """Write it out: "1840 cps (1790 to above 2000), n = 15"."""
+        return self.text("cps")
+
+    def text(self, unit: str = "") -> str:
+        """Write it out with a unit or without."""
         interval = self.interval
         if np.isinf(interval.estimate) and interval.low == interval.high:
-            return f"{self._say(interval.estimate)} cps, n = {interval.n}"
-        return interval.text("cps", self._say)
+            return f"{self._say(interval.estimate)} {unit}".strip() + f", n = {interval.n}"
+        return interval.text(unit, self._say)
 
     def _say(self, cps: float) -> str:
         if np.isfinite(cps):
