@@ -1,10 +1,16 @@
 """What tests of several folders share."""
 
+import itertools
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+import synthetic
+
+from sipsched.analysis import comparison, papers
 
 MEASURE = """\
 import sys
@@ -39,3 +45,28 @@ def wait_for(condition: Callable[[], bool], timeout_s: float) -> None:
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.1)
     assert condition()
+
+
+def modes_plan(
+    cores: Sequence[int] = (1,),
+    threads: Sequence[int] = (8,),
+    cps: Sequence[int] = (1800, 1900, 2000),
+    reps: int = 5,
+    modes: Sequence[str] = ("baseline", "enhanced"),
+) -> list[synthetic.Run]:
+    """Runs of a study of modes."""
+    axes = itertools.product(modes, cores, threads, cps, range(1, reps + 1))
+    return [
+        synthetic.Run(mode=mode, cores=c, threads=t, cps=load, rep=rep)
+        for mode, c, t, load, rep in axes
+    ]
+
+
+def modes_case(
+    planned: Sequence[synthetic.Run],
+    outcome: Callable[[synthetic.Run], dict[str, Any] | None] = synthetic.two_modes,
+) -> comparison.Case:
+    """What these runs come to, baseline against enhanced, beside what the papers print."""
+    ds = synthetic.combined(planned, outcome)
+    points, printed = papers.load_points(), papers.load_comparison()
+    return comparison.Case(ds, points, printed, "baseline", "enhanced")

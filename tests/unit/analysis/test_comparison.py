@@ -1,0 +1,45 @@
+"""Baseline beside enhanced: the numbers, on data whose truth is known."""
+
+import pytest
+import synthetic
+from helpers import modes_case as case_of
+from helpers import modes_plan as plan
+
+from sipsched.analysis import comparison
+from sipsched.analysis.comparison import Asked, Place, of_type
+
+MODES = ("baseline", "enhanced")
+EIGHT = Place("kamailio-udp", 1, 8)
+
+
+def test_what_other_loads_and_modes_bring_changes_no_comparison():
+    case = case_of(plan())
+    more = case_of(
+        plan(modes=("default", *MODES), cps=(500, 1800, 1900, 2000, 2400)),
+    )
+    for name in ("pdr", "k_rcv"):
+        cells = [each.family().cells[Asked(EIGHT, 2000, name)] for each in (case, more)]
+        assert cells[0] == cells[1]
+
+
+def test_the_parts_add_up():
+    values = case_of(plan()).values
+    run = next(run for run in plan() if run.mode == "baseline")
+    truth = synthetic.two_modes(run)
+    at = {"mode": "baseline", "cps": run.cps, "rep": run.rep}
+    expected = 3 + 6 + 2 + truth["t_sip_mean"] + 8
+    assert values["service"].sel(at).item() == pytest.approx(expected)
+    assert values["t_sip_off_share"].sel(at).item() == pytest.approx(100 / 3)
+    refused = values[of_type("ACK", "refused")].sel(at).item()
+    assert refused == pytest.approx(100 * truth["pdr"])
+
+
+def test_invalid_runs_are_named():
+    ds = synthetic.combined(
+        plan(), lambda run: None if run.mode == "enhanced" else synthetic.two_modes(run)
+    )
+    ds["status"].loc[{"mode": "enhanced", "rep": [1, 2]}] = "invalid"
+    assert (
+        comparison.why_not_measured(ds, EIGHT, "enhanced") == "not measured: 6 invalid, 9 missing"
+    )
+    assert comparison.why_not_measured(ds, Place("kamailio-udp", 1, 4), "enhanced") == "not planned"
