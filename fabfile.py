@@ -95,7 +95,7 @@ def check(_, testbed="local"):
             kernel = host.run(["uname", "-sr"]).stdout.strip()
             print(f"{host.spec}: {kernel}, SIP on {host.spec.sip_address}:{host.spec.sip_port}")
         program = str(native_folder(hosts.sps.base, "probe") / "sipprobe")
-        hosts.sps.require_programs([program])
+        hosts.sps.require_built("probe", ["sipprobe"])
         answer = json.loads(hosts.sps.run([program, "check"], check=False).stdout)
     for name, mode in answer["modes"].items():
         print(f"probe, {name}: {'can run' if mode['can_run'] else mode['reason']}")

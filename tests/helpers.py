@@ -1,17 +1,17 @@
 """What tests of several folders share."""
 
-import itertools
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import synthetic
+from sipsched.paths import PROJECT_ROOT
+from sipsched.testbed import namespaces
 
-from sipsched.analysis import comparison, papers
-
+LOAD = r"^[^ ]*/sipload uac --local .*/uac\.schedule"
+"""Command line of the UAC of the measured calls."""
 MEASURE = """\
 import sys
 from pathlib import Path
@@ -47,26 +47,45 @@ def wait_for(condition: Callable[[], bool], timeout_s: float) -> None:
     assert condition()
 
 
-def modes_plan(
-    cores: Sequence[int] = (1,),
-    threads: Sequence[int] = (8,),
-    cps: Sequence[int] = (1800, 1900, 2000),
-    reps: int = 5,
-    modes: Sequence[str] = ("baseline", "enhanced"),
-) -> list[synthetic.Run]:
-    """Runs of a study of modes."""
-    axes = itertools.product(modes, cores, threads, cps, range(1, reps + 1))
-    return [
-        synthetic.Run(mode=mode, cores=c, threads=t, cps=load, rep=rep)
-        for mode, c, t, load, rep in axes
+def pids(pattern: str) -> list[int]:
+    """Processes, no zombies, whose command line matches."""
+    found = subprocess.run(
+        ["pgrep", "-f", "--runstates", "D,R,S,T", pattern], capture_output=True, text=True
+    )
+    return [int(line) for line in found.stdout.split()]
+
+
+def cgroups() -> list[Path]:
+    """Control groups of ours, wherever on this machine."""
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    roots = [Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"]
+    return [path for root in roots for path in root.rglob("sipsched-*") if path.is_dir()]
+
+
+def leftovers() -> list[str]:
+    """Everything of ours on this machine but what is on disk."""
+    listing = subprocess.run(["ps", "-eo", "stat,pid,args"], capture_output=True, text=True)
+    program = re.compile(r"([^ ]*/)?(kamailio|opensips|sipp|sipload|sipprobe|sipsched-vm) ")
+    other = re.compile(
+        r"sshd.*/run/sipsched/|/var/lib/sipsched|sipsched\.testbed\.\w+ import guard"
+    )
+    running = [line.split(maxsplit=2) for line in listing.stdout.splitlines()]
+    shown = [
+        f"{pid} {arguments}"
+        for state, pid, arguments in running
+        if state[0] != "Z" and (program.match(arguments) or other.search(arguments))
     ]
-
-
-def modes_case(
-    planned: Sequence[synthetic.Run],
-    outcome: Callable[[synthetic.Run], dict[str, Any] | None] = synthetic.two_modes,
-) -> comparison.Case:
-    """What these runs come to, baseline against enhanced, beside what the papers print."""
-    ds = synthetic.combined(planned, outcome)
-    points, printed = papers.load_points(), papers.load_comparison()
-    return comparison.Case(ds, points, printed, "baseline", "enhanced")
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    loaded = subprocess.run(["bpftool", "prog", "show"], capture_output=True, text=True)
+    source = (PROJECT_ROOT / "hardware/probe/sipprobe.bpf.c").read_text()
+    # the kernel keeps 15 characters of a name
+    programs = {name[:15] for name in re.findall(r"BPF_PROG\((\w+)", source)}
+    return [
+        *shown,
+        *(str(path) for path in Path("/run/netns").glob("sipsched*")),
+        *(str(path) for path in Path("/sys/class/net").glob("sipsched*")),
+        *(line for line in mounts if "sipsched" in line),
+        *map(str, cgroups()),
+        *(line for line in loaded.stdout.splitlines() if programs & set(line.split())),
+        *(str(path) for path in namespaces.STATE_ROOT.glob("*") if path.name != "kvm-works"),
+    ]

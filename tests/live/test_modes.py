@@ -13,7 +13,7 @@ from helpers import start_run, wait_for
 from sipsched.measure.scheduler import TASK_SLICE, Family
 from sipsched.measure.tuning import modes_table, read_kernel
 from sipsched.testbed import local
-from sipsched.testbed.inventory import UNDO_FILE, Testbed
+from sipsched.testbed.places import UNDO_FILE, Testbed
 from sipsched.testbed.session import open_hosts
 
 Measure = Callable[..., Path]

@@ -16,7 +16,7 @@ import yaml
 
 from sipsched.analysis import papers
 from sipsched.paths import PROJECT_ROOT
-from sipsched.plan.config import crossing_path, load_config
+from sipsched.plan.config import load_config
 
 WAIVED_LINTS = {
     # one environment for the whole workflow: requirements.lock, environment.yml
@@ -244,7 +244,7 @@ def test_loads_around_a_crossing_are_planned_once_it_is_found(project: Path) -> 
     assert jobs["find_crossing"] == 1
     assert "measure_run" not in jobs
     (point,) = study.searches("local")
-    path = project / "raw" / crossing_path(point)
+    path = project / "raw" / point.crossing_path
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"schema_version": 1, "lower_cps": 1900, "upper_cps": 2000}))
     jobs = planned_jobs(project)

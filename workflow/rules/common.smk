@@ -1,8 +1,9 @@
 # What the configuration asks for, checked before any rule exists. No rules in here.
+import functools
 import gc
 
 from sipsched.plan import config as settings
-from sipsched import scripting, versions
+from sipsched import paths, scripting, versions
 from sipsched.plan import modes
 from sipsched.records import record
 from sipsched.testbed import inventory
@@ -13,8 +14,7 @@ gc.set_threshold(200_000, 50, 1000)
 with scripting.one_line_errors():
     CAMPAIGN = settings.parse_config(config)
     TESTBEDS = {
-        name: inventory.load_testbed(name, Path("hardware/testbeds"))
-        for name in CAMPAIGN.testbeds
+        name: inventory.load_testbed(name, paths.TESTBEDS) for name in CAMPAIGN.testbeds
     }
     RAW = CAMPAIGN.records
     # what comes of other records is kept apart: Snakemake would take the one for the other
@@ -22,7 +22,7 @@ with scripting.one_line_errors():
     SEARCHES = CAMPAIGN.searches()
     PLANNED = [*SEARCHES, *CAMPAIGN.runs(record.read_crossings(RAW, SEARCHES))]
     for bed in TESTBEDS.values():
-        bed.check_points(run for run in PLANNED if run.testbed == bed.name)
+        bed.check_cores(each for each in PLANNED if each.testbed == bed.name)
     modes.check(
         {mode for study in CAMPAIGN.studies.values() for mode in study.modes}
         | {point.mode for point in SEARCHES}
@@ -39,7 +39,6 @@ REPORTS = [
     if study.notebook
     for name in TESTBEDS
 ]
-ORDER = {}
 DOCUMENTS = [f"reports/{name}.html" for name in CAMPAIGN.documents]
 COMBINED = {
     name: [f"{RESULTS}/{study}/{name}/summary.nc" for study in CAMPAIGN.studies]
@@ -73,15 +72,22 @@ def measure_threads(wildcards):
     return MEASURE_THREADS[wildcards.testbed]
 
 
+def crossing_is_found(point):
+    return (RAW / point.crossing_path).is_file()
+
+
+@functools.cache
+def places(found):
+    """The place of each run in the order of measuring, by the searches that have found a crossing."""
+    crossings = record.read_crossings(RAW, found)
+    return {run: place for place, run in enumerate(CAMPAIGN.runs(crossings), start=1)}
+
+
 def measure_order(wildcards):
-    run = settings.Run.from_wildcards(wildcards)
-    if run not in ORDER:
-        crossings = record.read_crossings(RAW, SEARCHES)
-        ORDER.update(
-            {run: place for place, run in enumerate(CAMPAIGN.runs(crossings), start=1)}
-        )
+    # a search may have ended since the last job was asked for
+    found = tuple(filter(crossing_is_found, SEARCHES))
     # a run that no study asks for is measured because its file was asked for
-    return ORDER.get(run, 0)
+    return places(found).get(settings.Run.from_wildcards(wildcards), 0)
 
 
 def searched_points(wildcards):
@@ -90,14 +96,12 @@ def searched_points(wildcards):
     return [
         point
         for point in points
-        if not CAMPAIGN.only_measured or (RAW / settings.crossing_path(point)).is_file()
+        if not CAMPAIGN.only_measured or crossing_is_found(point)
     ]
 
 
 def study_crossings(wildcards):
-    return [
-        str(RAW / settings.crossing_path(point)) for point in searched_points(wildcards)
-    ]
+    return [str(RAW / point.crossing_path) for point in searched_points(wildcards)]
 
 
 def study_summaries(wildcards):

@@ -1,6 +1,7 @@
 """Join the summaries of a study's runs on one testbed."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from sipsched import scripting
@@ -13,5 +14,5 @@ with scripting.one_line_errors(snakemake.log[0]):
     planned = study.runs(name, record.read_crossings(campaign.records, study.searches(name)))
     combined = summary.combine([Path(path) for path in snakemake.input.summaries], planned)
     attempts = record.failed_attempts(campaign.records, planned)
-    combined.attrs["failed_attempts"] = json.dumps(attempts)
+    combined.attrs["failed_attempts"] = json.dumps([asdict(each) for each in attempts])
     summary.write(combined, Path(snakemake.output.summary))

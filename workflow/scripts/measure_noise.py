@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sipsched import scripting
+from sipsched import paths, scripting
 from sipsched.measure import noise
 from sipsched.testbed import inventory
 
@@ -10,5 +10,5 @@ scripting.end_in_order()
 with scripting.one_line_errors(snakemake.log[0]):
     path = Path(snakemake.output.noise)
     if not path.exists():
-        bed = inventory.load_testbed(snakemake.wildcards.testbed, Path("hardware/testbeds"))
+        bed = inventory.load_testbed(snakemake.wildcards.testbed, paths.TESTBEDS)
         noise.measure_noise(bed, path)

@@ -23,6 +23,8 @@ from sipsched.analysis.statistics import (
 from sipsched.errors import StableError
 from sipsched.paths import locate
 from sipsched.plan.config import Run
+from sipsched.records.record import Attempt
+from sipsched.records.run_document import as_part
 from sipsched.records.summary import (
     ALL,
     INVALID,
@@ -33,14 +35,13 @@ from sipsched.records.summary import (
     RUN_LEVEL,
     open_summary,
 )
+from sipsched.validity.verdict import Finding, in_words
 from sipsched.words import plural
 
 IMPOSSIBLE = "impossible"
 STATUSES = (MEASURED, INVALID, MISSING, IMPOSSIBLE)
 UNTRACED = "-untraced"
 """What the name of a SUT ends in that is another one without the probe."""
-RunKey = tuple[str, str, int, int, int, int]
-"""A run within its testbed, in the order of `RUN_DIMS`."""
 Point = tuple[Any, ...]
 Facet = tuple[str, str, int]
 """SUT, mode, cores: what a row of panels shows."""
@@ -100,26 +101,6 @@ def iterate_runs(summary: xr.Dataset) -> Iterator[tuple[dict[str, Any], str]]:
                 for dim, i in zip(status.dims, place, strict=True)
             }
             yield key, word
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """An attempt at a run that does not count, and why."""
-
-    run: RunKey
-    why: str
-
-
-def failed_attempts(summary: xr.Dataset) -> tuple[Attempt, ...]:
-    """Read the attempts that do not count of a study's planned runs, in the order they were made."""
-    told = json.loads(summary.attrs.get("failed_attempts", "[]"))
-    if not told:
-        return ()
-    # The summary names a run in words.
-    testbed = summary.attrs["testbed"]
-    keys = [tuple(key[dim] for dim in RUN_DIMS) for key, _ in iterate_runs(summary)]
-    by_name = {str(Run(testbed, *key)): key for key in keys}
-    return tuple(Attempt(by_name[name], why) for name, why in told)
 
 
 @dataclass(frozen=True)
@@ -227,7 +208,7 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
     # Studies that share a run list the same attempts at it, and equal attempts are several.
     tallies: Counter[Attempt] = Counter()
     for ds in data:
-        tallies |= Counter(failed_attempts(ds))
+        tallies |= Counter(attempts_of(ds))
     attempts = tuple(tallies.elements())
     runs = pd.concat([_rows(ds) for ds in data], ignore_index=True)
     # Missing in one study's summary and there in another's: made at different times.
@@ -245,7 +226,7 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
         description=said("testbed_description"),
         kernels=said("kernels"),
         studies=tuple(name for name, _ in studies),
-        runs=_refined(runs, {each.run: each.why for each in attempts}, hosts),
+        runs=_refined(runs, testbed, attempts, hosts),
         attempts=attempts,
         columns_missing=tuple((*key, count) for key, count in reasons.items()),
         probe_mode_reasons=tuple(
@@ -258,6 +239,17 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
         load=json.loads(first.attrs["load"]),
         first=first,
     )
+
+
+def attempts_of(ds: xr.Dataset) -> list[Attempt]:
+    """List the attempts at a study's runs that do not count, as its summary has them."""
+    listed = json.loads(ds.attrs.get("failed_attempts", "[]"))
+    return as_part(list[Attempt], listed, "summary: failed_attempts")
+
+
+def findings_of(text: str) -> list[Finding]:
+    """Read the rules that a run broke, as a summary has them; empty text is none."""
+    return as_part(list[Finding], json.loads(text or "[]"), "summary: findings")
 
 
 def _rows(ds: xr.Dataset) -> pd.DataFrame:
@@ -277,20 +269,22 @@ def _rows(ds: xr.Dataset) -> pd.DataFrame:
 
 
 def _refined(
-    runs: pd.DataFrame, attempts: Mapping[RunKey, str], hosts: Mapping[str, Any]
+    runs: pd.DataFrame, testbed: str, attempts: Sequence[Attempt], hosts: Mapping[str, Any]
 ) -> pd.DataFrame:
     """Tell apart what is missing: tried and never valid, more than the testbed has, or not yet tried."""
     cpus = hosts.get("sps", {}).get("cpus")
-    status, reasons = runs["status"].to_numpy(object), runs["reasons"].to_numpy(object)
-    keys = list(runs[list(RUN_DIMS)].itertuples(index=False, name=None))
+    status = runs["status"].to_numpy(object)
+    reasons = np.array([in_words(findings_of(text)) for text in runs["findings"]], object)
+    tried = {attempt.run: attempt for attempt in attempts}
     for place in np.flatnonzero(status == MISSING):
-        key = keys[place]
-        cores = key[RUN_DIMS.index("cores")]
-        if cpus is not None and cores > len(cpus):
+        row = runs.loc[place]
+        numbers = (int(row[name]) for name in ("cores", "threads", "cps", "rep"))
+        run = Run(testbed, row["sut"], row["mode"], *numbers)
+        if cpus is not None and row["cores"] > len(cpus):
             status[place] = IMPOSSIBLE
-            reasons[place] = f"it asks for {cores} cores, the SPS has {len(cpus)}"
-        elif key in attempts:
-            status[place], reasons[place] = INVALID, attempts[key]
+            reasons[place] = f"it asks for {row['cores']} cores, the SPS has {len(cpus)}"
+        elif run in tried:
+            status[place], reasons[place] = INVALID, str(tried[run])
     return runs.assign(status=status, reasons=reasons)
 
 

@@ -1,18 +1,29 @@
 """Where a proxy starts to drop: trials that close in on the load of a packet drop rate."""
 
+import json
+import tempfile
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 
-from MLRsearch import (
-    AbstractMeasurer,
-    Config,
-    MeasurementResult,
-    MultipleLossRatioSearch,
-    SearchGoal,
-)
+import MLRsearch
+from MLRsearch import AbstractMeasurer, MeasurementResult, MultipleLossRatioSearch, SearchGoal
 
 from sipsched.errors import StableError, TransientError
-from sipsched.plan.config import Search
+from sipsched.files import whole
+from sipsched.measure.acquisition import arrival_seed, utc
+from sipsched.measure.hoststate import read_files
+from sipsched.measure.serving import Serving
+from sipsched.measure.tuning import Tuned, tuned
+from sipsched.plan.config import Config, Point, Search
+from sipsched.plan.modes import find_mode, load_modes
+from sipsched.records.record import CROSSING_VERSION, UnfinishedRecord
+from sipsched.testbed.inventory import Testbed
+from sipsched.testbed.session import open_hosts
+from sipsched.validity.counters import difference, parse_snmp
+from sipsched.validity.ledger import SNMP
 
 
 @dataclass(frozen=True)
@@ -60,6 +71,89 @@ class Bracket:
     trials: tuple[Trial, ...]
 
 
+def search_crossing(point: Point, config: Config, testbed: Testbed, raw: Path) -> Path:
+    """Find where the packet drop rate crosses its limit at a point, and record it.
+
+    Parameters
+    ----------
+    point
+        What is measured.
+    config
+        The campaign: limit, range and width of the search.
+    testbed
+        Three hosts that SSH reaches.
+    raw
+        Folder of all records.
+
+    Returns
+    -------
+    Path
+        The `crossing.json`, beside the folders of that point's loads.
+
+    Raises
+    ------
+    StableError
+        The limit is not crossed within the range of loads, or a run cannot be done here.
+    TransientError
+        It was disturbed.
+    """
+    testbed.check_cores([point])
+    path = raw / point.crossing_path
+    search, started = config.search, time.time()
+    # each trial's files take the place of the last one's
+    calls = round(search.highest_cps * search.trial_s)
+    mode = find_mode(point.mode, load_modes())
+    with tempfile.TemporaryDirectory(prefix="sipsched-search-") as scratch:
+        # nothing of a run is kept: the proxy's log would be the record of many loads
+        record = UnfinishedRecord.begin(Path(scratch), point.run(0, 0))
+        with open_hosts(testbed, f"a search at {point}") as hosts:
+            serving = Serving(hosts, point, config, record, search.limit_s + 60)
+            serving.check_hosts(calls)
+            with tuned(hosts.sps, testbed, mode, point.cores, point.threads) as state:
+                found = find_crossing(partial(_offer, serving, state), config.pdr_limit, search)
+                kernel = serving.describe().sps.kernel
+    document = {
+        "schema_version": CROSSING_VERSION,
+        "testbed": asdict(hosts.testbed.labels),
+        "point": asdict(point),
+        "label": state.label,
+        "kernel": kernel,
+        "started_at": utc(started),
+        "finished_at": utc(time.time()),
+        "pdr_limit": config.pdr_limit,
+        "search": asdict(search),
+        "load": asdict(config.load),
+        "lower_cps": found.lower_cps,
+        "upper_cps": found.upper_cps,
+        "trials": [asdict(trial) | {"pdr": trial.pdr} for trial in found.trials],
+    }
+    with whole(path) as partial_file:
+        partial_file.write_text(json.dumps(document, indent=1) + "\n")
+    return path
+
+
+def _offer(serving: Serving, state: Tuned, cps: int, duration_s: float) -> Trial:
+    """Offer a load as a run does, and read what the SPS's sockets refused; nothing else is kept.
+
+    On a proxy started for it: an overload leaves memory and transactions behind.
+    """
+    seed = arrival_seed(cps, rep=0)
+    with serving.started(state):
+        serving.warm_up(cps, seed + 1)
+        serving.probe.begin()
+        before = _udp(serving)
+        serving.offer("trial", max(1, round(cps * duration_s)), cps, seed)
+        serving.silence()
+        serving.expect_alive()
+        after = _udp(serving)
+    delta = difference(before, after)
+    return Trial(cps, duration_s, delta["InDatagrams"], delta["RcvbufErrors"])
+
+
+def _udp(serving: Serving) -> dict[str, int]:
+    return parse_snmp(read_files(serving.hosts.sps, (SNMP,))[SNMP], SNMP)["Udp"]
+
+
 def find_crossing(
     offer: Callable[[int, float], Trial], pdr_limit: float, search: Search
 ) -> Bracket:
@@ -95,7 +189,7 @@ def find_crossing(
         preceding_targets=2,
         fail_fast=False,
     )
-    settings = Config()
+    settings = MLRsearch.Config()
     settings.goals = [goal]
     settings.min_load = search.lowest_cps
     settings.max_load = search.highest_cps

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -107,8 +108,13 @@ class Starts:
 class Generator(Protocol):
     """A client and a server that drive the six-message call through the SPS."""
 
-    def programs(self, agent: Host) -> tuple[str, ...]:
-        """Name the programs that an agent's host needs."""
+    @property
+    def installed(self) -> tuple[str, ...]:
+        """Programs that an agent's host needs from a package."""
+
+    @property
+    def built(self) -> Mapping[str, str]:
+        """Native parts that provisioning built on an agent's host, each with its program."""
 
     def version_argv(self, agent: Host) -> list[str]:
         """Give the command that prints the generator's version."""
@@ -131,9 +137,9 @@ class Generator(Protocol):
 class Sipp:
     """SIPp, with its traps disarmed: socket buffers, call cap, statistics period, 180 after 200."""
 
-    def programs(self, agent: Host) -> tuple[str, ...]:
-        """Name SIPp: Debian's package sip-tester."""
-        return ("sipp",)
+    installed = ("sipp",)
+    """Debian's package sip-tester."""
+    built: Mapping[str, str] = MappingProxyType({})
 
     def version_argv(self, agent: Host) -> list[str]:
         """Give the command that prints SIPp's version."""
@@ -201,9 +207,8 @@ class Sipp:
 class Sipload:
     """`sipload`: arrivals on a seeded schedule, at absolute deadlines, each call's start recorded."""
 
-    def programs(self, agent: Host) -> tuple[str, ...]:
-        """Name the program that provisioning builds on the agents."""
-        return (self._program(agent),)
+    installed: tuple[str, ...] = ()
+    built: Mapping[str, str] = MappingProxyType({"generator": "sipload"})
 
     def version_argv(self, agent: Host) -> list[str]:
         """Give the command that prints the generator's version."""

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from sipsched.records.run_document import HostReport
 from sipsched.testbed.host import Host
 
 COUNTER_FILES = (
@@ -40,7 +41,7 @@ def read_files(host: Host, paths: tuple[str, ...]) -> dict[str, str]:
         Path to verbatim text.
     """
     script = 'for f; do [ -r "$f" ] && echo "==> $f <==" && cat "$f"; done; true'
-    return split_sections(host.run(["sh", "-c", script, "sh", *paths]).stdout)
+    return split_sections(host.shell(script, *paths).stdout)
 
 
 def split_sections(text: str) -> dict[str, str]:
@@ -55,7 +56,7 @@ def split_sections(text: str) -> dict[str, str]:
     return {path: "".join(lines) for path, lines in sections.items()}
 
 
-def describe(host: Host, versions: dict[str, list[str]]) -> dict[str, Any]:
+def describe(host: Host, versions: dict[str, list[str]]) -> HostReport:
     """Say what a host is.
 
     Parameters
@@ -67,9 +68,8 @@ def describe(host: Host, versions: dict[str, list[str]]) -> dict[str, Any]:
 
     Returns
     -------
-    dict
-        For run.json: kernel, cpu_model, cpus, helper_cpus, clocksource, governor (None where the kernel has no
-        frequency scaling), versions, lscpu and the verbatim files.
+    HostReport
+        As run.json has it; None where the kernel does not say.
     """
     files = read_files(host, DESCRIPTION_FILES)
     lscpu = json.loads(host.run(["lscpu", "-J"]).stdout)["lscpu"]
@@ -78,19 +78,19 @@ def describe(host: Host, versions: dict[str, list[str]]) -> dict[str, Any]:
     def value(path: str) -> str | None:
         return files[path].strip() if path in files else None
 
-    return {
-        "address": host.spec.address,
-        "kernel": value("/proc/sys/kernel/osrelease"),
-        "cpu_model": fields.get("Model name"),
-        "cpus": list(host.spec.cpus),
-        "helper_cpus": list(host.spec.helper_cpus),
-        "online_cpus": value("/sys/devices/system/cpu/online"),
-        "clocksource": value("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        "governor": value("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        "versions": {name: _first_line(host, argv) for name, argv in versions.items()},
-        "lscpu": fields,
-        "files": files,
-    }
+    return HostReport(
+        address=host.spec.address,
+        kernel=value("/proc/sys/kernel/osrelease"),
+        cpu_model=fields.get("Model name"),
+        cpus=host.spec.cpus,
+        helper_cpus=host.spec.helper_cpus,
+        online_cpus=value("/sys/devices/system/cpu/online"),
+        clocksource=value("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        governor=value("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        versions={name: _first_line(host, argv) for name, argv in versions.items()},
+        lscpu=fields,
+        files=files,
+    )
 
 
 def _flatten(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

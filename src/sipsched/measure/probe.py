@@ -3,13 +3,14 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import zstandard
 
 from sipsched.errors import SipschedError, StableError
 from sipsched.records.record import TRACE_FILE
+from sipsched.records.run_document import ProbeReport, as_part
 from sipsched.records.trace import HEADER, RECORD
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import native_folder
@@ -29,7 +30,7 @@ class Probe(Protocol):
     def begin(self) -> None:
         """Forget what was measured so far: the warm-up is over."""
 
-    def end(self, folder: Path) -> dict[str, Any]:
+    def end(self, folder: Path) -> ProbeReport:
         """Stop, leave the compressed trace in `folder` and give the probe's report."""
 
 
@@ -86,14 +87,14 @@ class BpfProbe:
         self._sps.signal(self._process, "USR1")
         self._wait_for("fresh")
 
-    def end(self, folder: Path) -> dict[str, Any]:
+    def end(self, folder: Path) -> ProbeReport:
         """Stop the probe, compress the trace on the host and fetch it."""
         sps = self._sps
         sps.stop(self._process)
         log = sps.run(["cat", str(self._process.log_file)], check=False).stdout.strip()
         text = sps.run(["cat", str(sps.workdir / "probe.json")], check=False).stdout
         try:
-            report: dict[str, Any] = json.loads(text)
+            report = json.loads(text)
         except json.JSONDecodeError as error:
             raise StableError(
                 f"host {sps.spec}: probe ended without a report: {log or 'no message'}"
@@ -103,13 +104,15 @@ class BpfProbe:
         sps.run([*zstd, "-o", str(compressed)], timeout_s=120)
         sps.get_file(compressed, folder / TRACE_FILE)
         sps.run(["rm", "-f", str(compressed)])
-        return report
+        return as_part(ProbeReport, report, f"host {sps.spec}: probe.json")
 
     def _wait_for(self, word: str) -> None:
         ready = self._sps.workdir / "probe.ready"
-        alive = f"kill -0 $(cat {self._process.pid_file}) 2>/dev/null"
         self._sps.wait_until(
-            f"grep -qs {word} {ready} || ! {alive}",
+            'grep -qs "$1" "$2" || ! kill -0 "$(cat "$3")" 2>/dev/null',
+            word,
+            ready,
+            self._process.pid_file,
             what=f"probe does not say '{word}'",
             timeout_s=READY_TIMEOUT_S,
         )
@@ -147,11 +150,11 @@ class PreloadProbe:
         """Datagrams that the socket refused since it was made, as the kernel told the last worker."""
         size = HEADER["reserved"].itemsize
         offset = HEADER.itemsize - size  # the header's last field
-        script = f'for f in {self._stamps}/*; do od -An -tu4 -j{offset} -N{size} "$f"; done'
-        told = self._sps.shell(script, check=False).stdout.split()
+        script = 'for f in "$1"/*; do od -An -tu4 "-j$2" "-N$3" "$f"; done'
+        told = self._sps.shell(script, self._stamps, offset, size, check=False).stdout.split()
         return max(map(int, told), default=0)
 
-    def end(self, folder: Path) -> dict[str, Any]:
+    def end(self, folder: Path) -> ProbeReport:
         """Fetch each worker's trace and join them into one."""
         refused = self._refused() - self._refused_before
         names = self._sps.run(["ls", str(self._stamps)]).stdout.split()
@@ -174,14 +177,14 @@ class PreloadProbe:
         records = np.sort(np.concatenate(parts), order="t_sip_in")
         trace = header.tobytes() + records.tobytes()
         (folder / TRACE_FILE).write_bytes(zstandard.compress(trace, ZSTD_LEVEL))
-        return {
-            "mode": "preload",
-            "mode_reason": self._reason,
-            "records": int(records.size),
-            "drops": 0,
-            "refused_unseen": refused,
-            "lost": 0,
-        }
+        return ProbeReport(
+            mode="preload",
+            mode_reason=self._reason,
+            records=int(records.size),
+            drops=0,
+            lost=0,
+            refused_unseen=refused,
+        )
 
 
 class NoProbe:
@@ -190,6 +193,6 @@ class NoProbe:
     def begin(self) -> None:
         """Do nothing."""
 
-    def end(self, folder: Path) -> dict[str, Any]:
+    def end(self, folder: Path) -> ProbeReport:
         """Report that there is no trace."""
-        return {"mode": "off", "mode_reason": "asked for", "records": 0, "drops": 0, "lost": 0}
+        return ProbeReport(mode="off", mode_reason="asked for", records=0, drops=0, lost=0)

@@ -1,12 +1,12 @@
 """How far a campaign has come: what is measured now, and when the last run should end."""
 
-import json
 import statistics
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from sipsched.plan.config import Config, Run
-from sipsched.records.record import RUN_FILE, is_recorded, read_crossings
+from sipsched.records.record import is_recorded, read_crossings
+from sipsched.records.run_document import read_run
 from sipsched.scripting import say
 
 OVERHEAD_S = 4.0
@@ -29,8 +29,8 @@ def say_progress(run: Run, config: Config, raw: Path) -> None:
 def _seconds_per_run(done: list[Run], config: Config, raw: Path) -> float:
     times: list[float] = []
     for run in done[-RUNS_FOR_PACE:]:
-        timeline = json.loads((raw / run.path / RUN_FILE).read_text())["timeline"]
-        times.append(timeline["fetched"] - timeline["started"])
+        timeline = read_run(raw / run.path).timeline
+        times.append(timeline.fetched - timeline.started)
     if times:
         return statistics.median(times) + 1.0
     return config.load.warmup_s + config.load.duration_s + OVERHEAD_S

@@ -14,17 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from sipsched.errors import StableError
-from sipsched.pages.figures import (
-    LIMIT,
-    MARKERS,
-    SERIES,
-    STYLE,
-    WIDTH_IN,
-    Figure,
-    Values,
-    legend,
-    themed,
-)
+from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.parts import Figure
 from sipsched.pages.tables import Heading
 from sipsched.plan.config import Run
 from sipsched.records.messages import FLAGS, MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
@@ -37,6 +28,8 @@ STEPS = 400
 """Steps of time in which the longest queue is drawn; drops are counted in fewer."""
 DROP_STEPS = 60
 NS = 1_000_000_000
+
+Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ from sipsched.analysis.statistics import (
     Interval,
     mean_interval,
 )
-from sipsched.pages.figures import Table, Words
-from sipsched.pages.tables import kinds_of_reasons
+from sipsched.pages.parts import Table, Words
 from sipsched.records.messages import PROBE_OFF
 from sipsched.records.summary import MEASURED
+from sipsched.validity.verdict import in_general
 from sipsched.words import number, plural
 
 REFERENCE, CHANGED = "baseline", "enhanced"
@@ -272,11 +272,11 @@ def counting(campaign: Campaign) -> str:
     )
     if not campaign.attempts:
         return f"{text}; no attempt was repeated."
-    told = pd.Series([kind for each in campaign.attempts for kind in kinds_of_reasons(each.why)])
-    (most, count), *_ = told.value_counts().items()
+    causes = Counter(cause for attempt in campaign.attempts for cause in attempt.causes)
+    ((most, count),) = causes.most_common(1)
     return (
         f"{text}; attempts that did not count and were made again: {len(campaign.attempts)}, most "
-        f"often ({count}) because {most}."
+        f"often ({count}) because {in_general(most)}."
     )
 
 

@@ -32,19 +32,9 @@ from sipsched.analysis.statistics import (
     mean_interval,
 )
 from sipsched.errors import StableError
-from sipsched.pages.figures import (
-    LIMIT,
-    MARKERS,
-    SERIES,
-    STYLE,
-    WIDTH_IN,
-    Figure,
-    Table,
-    Words,
-    legend,
-    themed,
-)
+from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.numbers import p_text, plain, told, with_p
+from sipsched.pages.parts import Figure, Table, Words
 from sipsched.plan.modes import Setting, find_mode, load_modes
 from sipsched.records.summary import NOT_PLANNED
 from sipsched.words import plural

@@ -1,5 +1,6 @@
-"""Whether a run counts: a table of rules, each with its number, its limits and its reason in words."""
+"""Whether a run counts: a table of rules, each with its number, its limits and its words."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -20,14 +21,21 @@ class Finding:
         What was found; None if it could not be known.
     grade
         `valid`, `suspect` or `invalid`.
-    words
-        What a reader is told.
+    limit
+        What the value is above: the limit of its grade. None where it is valid.
     """
 
     rule: str
     value: float | None
     grade: str
-    words: str
+    limit: float | None = None
+
+    def __str__(self) -> str:
+        """Say it to a reader."""
+        if self.value is None:
+            return f"{self.rule}: not known"
+        # a rule of another version of the program has no words here
+        return RULES.get(self.rule, f"{self.rule} is {{value:g}}").format(value=self.value)
 
 
 @dataclass(frozen=True)
@@ -38,10 +46,25 @@ class Verdict:
     findings: tuple[Finding, ...]
 
     @property
-    def reasons(self) -> list[str]:
-        """Words of every finding that is not valid, the worst first."""
+    def valid(self) -> bool:
+        """Whether the run counts."""
+        return self.grade != INVALID
+
+    @property
+    def broken(self) -> tuple[Finding, ...]:
+        """Every finding that is not valid, the worst first."""
         ordered = sorted(self.findings, key=lambda finding: finding.grade != INVALID)
-        return [finding.words for finding in ordered if finding.grade != VALID]
+        return tuple(finding for finding in ordered if finding.grade != VALID)
+
+
+def in_general(rule: str) -> str:
+    """Say what it is to break a rule, with N in the place of the number; an unknown rule by its name."""
+    return re.sub(r"\{value:[^}%]*(%?)\}", r"N\1", RULES.get(rule, rule))
+
+
+def in_words(findings: Iterable[Finding]) -> str:
+    """Say several findings to a reader."""
+    return "; ".join(map(str, findings))
 
 
 RULES: Mapping[str, str] = {
@@ -84,10 +107,11 @@ def judge(numbers: Mapping[str, float | None], limits: Mapping[str, Limits]) -> 
 
 
 def _apply(rule: str, value: float | None, limits: Limits) -> Finding:
-    if value is None:
-        return Finding(rule, None, VALID, f"{rule}: not known")
-    grade = INVALID if value > limits.invalid else SUSPECT if value > limits.suspect else VALID
-    return Finding(rule, value, grade, RULES[rule].format(value=value))
+    if value is not None:
+        for grade, limit in ((INVALID, limits.invalid), (SUSPECT, limits.suspect)):
+            if value > limit:
+                return Finding(rule, value, grade, limit)
+    return Finding(rule, value, VALID)
 
 
 def _worst(grades: Iterable[str]) -> str:

@@ -2,8 +2,8 @@
 
 import pytest
 import synthetic
-from helpers import modes_case as case_of
-from helpers import modes_plan as plan
+from synthetic import modes_case as case_of
+from synthetic import modes_plan as plan
 
 from sipsched.analysis import comparison
 from sipsched.analysis.comparison import Asked, Place, of_type

@@ -59,7 +59,7 @@ def test_a_study_file_is_valid_and_fits_the_example_of_a_testbed(
     assert list(campaign.studies) == [path.stem]
     bed = load_testbed(*campaign.testbeds)
     runs = campaign.runs(bed.name)
-    bed.check_points(runs)
+    bed.check_cores(runs)
     modes.check({run.mode for run in runs})
     told = re.search(r"# (\d+) runs, about (\d+) hours", path.read_text())
     assert told is not None
@@ -157,11 +157,13 @@ def test_every_key_of_the_schemas_is_described() -> None:
             assert undescribed(body, f"{file.stem}.{name}") == []
 
 
-@pytest.mark.parametrize("file", sorted(paths.TESTBEDS.glob("*.yaml")), ids=lambda f: f.stem)
+@pytest.mark.parametrize(
+    "file", sorted((paths.PROJECT_ROOT / paths.TESTBEDS).glob("*.yaml")), ids=lambda f: f.stem
+)
 def test_every_testbed_file_loads(file: Any) -> None:
     testbed = load_testbed(file.stem)
     assert [host.role for host in testbed.hosts] == ["uac", "sps", "uas"]
-    testbed.check_points([config.Run(file.stem, "kamailio-udp", "default", 1, 2, 100, 1)])
+    testbed.check_cores([config.Run(file.stem, "kamailio-udp", "default", 1, 2, 100, 1)])
 
 
 def test_unknown_testbed_names_those_there_are() -> None:
@@ -175,7 +177,7 @@ def test_more_cores_than_the_sps_has() -> None:
         for cores, rep in ((1, 1), (64, 1), (64, 2))
     ]
     with pytest.raises(StableError, match=r"local\.yaml.* 1 point.* ask for more: cores=64"):
-        load_testbed("local").check_points(runs)
+        load_testbed("local").check_cores(runs)
 
 
 def test_testbed_file_that_is_not_yaml(tmp_path: Any) -> None:

@@ -13,7 +13,7 @@ from sipsched.analysis.comparison import Case, Place, Side
 from sipsched.analysis.run_table import provenance
 from sipsched.analysis.statistics import Crossing
 from sipsched.files import read_json
-from sipsched.pages.figures import STYLE, WIDTH_IN, Figure, Table, legend, themed
+from sipsched.pages.drawing import STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.modes.panels import hollow, large, nothing, picture
 from sipsched.pages.modes.wording import (
     NO_ENTRY,
@@ -24,6 +24,7 @@ from sipsched.pages.modes.wording import (
     with_papers,
 )
 from sipsched.pages.numbers import signed, told
+from sipsched.pages.parts import Figure, Table
 from sipsched.pages.published import HEADROOM
 from sipsched.records import record
 from sipsched.words import number, plural
@@ -173,7 +174,7 @@ def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
     """Show the trials by which the loads around a crossing were chosen, from `crossing.json` files."""
     rows, found = [], []
     for path in map(Path, crossings):
-        document = read_json(path, record.SCHEMA_VERSION, "move it away and run snakemake")
+        document = read_json(path, record.CROSSING_VERSION, "move it away and run snakemake")
         point = document["point"]
         name = f"{document['label']}, {plural(point['cores'], 'core')}, {plural(point['threads'], 'thread')}"
         found.append(f"{name}: between {document['lower_cps']} and {document['upper_cps']} cps")

@@ -8,9 +8,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from sipsched.analysis.comparison import Case, Place, Side, System
 from sipsched.analysis.statistics import mean_intervals
-from sipsched.pages.figures import LIMIT, STYLE, WIDTH_IN, Figure, Several, legend, themed
+from sipsched.pages.drawing import LIMIT, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.modes.panels import large, nothing, picture, small
 from sipsched.pages.modes.wording import identity, with_papers
+from sipsched.pages.parts import Figure, Several
 from sipsched.words import plural
 
 SYMLOG_FROM_PERCENT = 0.01

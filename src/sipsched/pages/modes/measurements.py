@@ -7,7 +7,6 @@ import numpy as np
 from sipsched.analysis.comparison import PARTS, Case, Side, System, relative
 from sipsched.analysis.papers import CALLS, METRICS, PAPERS
 from sipsched.analysis.statistics import NOT_MEASURED, Values, mean_interval
-from sipsched.pages.figures import Several, Table
 from sipsched.pages.modes.wording import (
     NO_ENTRY,
     NOT_PRINTED,
@@ -18,6 +17,7 @@ from sipsched.pages.modes.wording import (
     with_papers,
 )
 from sipsched.pages.numbers import signed, told
+from sipsched.pages.parts import Several, Table
 from sipsched.words import number, plural
 
 PAPERS_RUNS = 30

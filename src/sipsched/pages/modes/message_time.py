@@ -22,10 +22,11 @@ from sipsched.analysis.comparison import (
     of_type,
 )
 from sipsched.analysis.run_table import provenance
-from sipsched.pages.figures import STYLE, WIDTH_IN, Figure, Several, Table, legend, themed
+from sipsched.pages.drawing import STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.modes.panels import large, nothing, picture, small
 from sipsched.pages.modes.wording import SERVICE, compared, corrected, identity, with_papers
 from sipsched.pages.numbers import told, with_p
+from sipsched.pages.parts import Figure, Several, Table
 from sipsched.words import grouped, number, plural
 
 Labelled = Mapping[str, str]

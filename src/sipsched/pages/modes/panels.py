@@ -5,7 +5,8 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from sipsched.pages.figures import MARKERS, PAPER, SERIES, Figure
+from sipsched.pages.drawing import MARKERS, PAPER, SERIES
+from sipsched.pages.parts import Figure
 
 
 def picture(

@@ -13,17 +13,7 @@ from sipsched.analysis.comparison import Asked, Case, Comparisons, Place, System
 from sipsched.analysis.families import Cell
 from sipsched.analysis.papers import PAPERS
 from sipsched.analysis.run_table import provenance
-from sipsched.pages.figures import (
-    INK,
-    STYLE,
-    WIDTH_IN,
-    Figure,
-    Several,
-    Table,
-    Words,
-    legend,
-    themed,
-)
+from sipsched.pages.drawing import INK, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.modes.panels import hollow, large, nothing, picture
 from sipsched.pages.modes.wording import (
     NO_ENTRY,
@@ -36,6 +26,7 @@ from sipsched.pages.modes.wording import (
     with_papers,
 )
 from sipsched.pages.numbers import p_text, plain, signed, told, with_p
+from sipsched.pages.parts import Figure, Several, Table, Words
 from sipsched.words import number, plural
 
 DRAWN_FROM_PERCENT = -150

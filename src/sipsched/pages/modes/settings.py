@@ -6,8 +6,8 @@ import xarray as xr
 
 from sipsched.analysis.comparison import Case
 from sipsched.analysis.run_table import provenance
-from sipsched.pages.figures import Table, Words
 from sipsched.pages.modes.wording import NO_ENTRY
+from sipsched.pages.parts import Table, Words
 from sipsched.plan.modes import Setting
 from sipsched.words import plural
 

@@ -1,15 +1,10 @@
-"""The figures of a report: one function a figure, each saying in words what it shows.
+"""The figures of the page of a load sweep: one function a figure, each saying in words what it shows.
 
 The replicate is the run: a point is one run, a line the mean over repetitions with its 95 % t
 interval. Every figure prints testbed, kind, fidelity and kernel.
 """
 
-import base64
-import csv
-import html
-import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +18,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullForm
 
 from sipsched.analysis.run_table import Facet, facet_name, facets, provenance
 from sipsched.analysis.statistics import PDR_LIMIT, grid_capacity, mean_interval, mean_intervals
+from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.parts import Figure
 from sipsched.plan.config import Run
 from sipsched.records.messages import MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
 from sipsched.records.summary import ALL, INVALID, MEASURED
@@ -30,199 +27,8 @@ from sipsched.words import grouped, number, plural
 
 MAX_RUNS_READ = 10
 MAX_LOADS_AS_TICKS = 5
-WIDTH_IN = 7.2
-
-# Colours that follow the reader's light or dark setting. matplotlib draws with the marker colour on
-# the left, the SVG gets a variable in its place. The series have the hues of Okabe and Ito (2008),
-# told apart with any colour vision, darker on white and lighter on black; markers differ too.
-THEME = {
-    "#010101": ("ink", "#24292f", "#d6dbe1"),
-    "#020202": ("paper", "#ffffff", "#14181d"),
-    "#030303": ("grid", "#d9dee3", "#343b44"),
-    "#040404": ("limit", "#b3261e", "#ff8a80"),
-    "#050501": ("series0", "#0072b2", "#56b4e9"),
-    "#050502": ("series1", "#d55e00", "#ff9248"),
-    "#050503": ("series2", "#008060", "#2fcf9f"),
-    "#050504": ("series3", "#a64d87", "#eba4d0"),
-    "#050505": ("series4", "#a87400", "#f0c04a"),
-    "#050506": ("series5", "#5b6670", "#a9b4bf"),
-}
-INK, PAPER, GRID, LIMIT, *SERIES = THEME
-MARKERS = "osD^vP"
-STYLE: Any = {
-    "font.size": 9.0,
-    "axes.titlesize": 9.5,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
-    "axes.facecolor": PAPER,
-    "axes.grid": True,
-    "axes.grid.which": "major",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "figure.facecolor": PAPER,
-    "savefig.facecolor": PAPER,
-    "grid.color": GRID,
-    "grid.linewidth": 0.7,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-    "svg.hashsalt": "sipsched",
-}
 
 Values = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A picture with its words; Jupyter shows it by itself.
-
-    Attributes
-    ----------
-    identity
-        The id of the element in the page.
-    svg
-        The picture.
-    alt
-        What a person who cannot see it is told.
-    caption
-        What is drawn, and from what.
-    seen
-        Sentences computed from the data.
-    provenance
-        Testbed, kind, fidelity, kernel.
-    """
-
-    identity: str
-    svg: str
-    alt: str
-    caption: str
-    seen: tuple[str, ...]
-    provenance: str
-
-    def _repr_html_(self) -> str:
-        data = base64.b64encode(self.svg.encode()).decode()
-        return (
-            f'<figure><div class="scroll"><img id="{self.identity}" '
-            f'alt="{html.escape(self.alt)}" src="data:image/svg+xml;base64,{data}"></div>'
-            f"<figcaption>{html.escape(self.caption)} "
-            f"<small>{html.escape(self.provenance)}</small></figcaption></figure>"
-            + sentences(self.seen)
-        )
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table with its words; Jupyter shows it by itself.
-
-    Attributes
-    ----------
-    identity
-        The id of the element in the page.
-    header, rows
-        Text of the cells.
-    none
-        What is said if there are no rows.
-    caption, provenance
-        As in `Figure`.
-    groups
-        A line above the header: text, and how many columns it spans.
-    shown
-        How many rows the page shows; the CSV has all. None for all.
-    """
-
-    identity: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    caption: str
-    provenance: str
-    none: str
-    groups: tuple[tuple[str, int], ...] = ()
-    shown: int | None = None
-
-    def _repr_html_(self) -> str:
-        def line(cells: Sequence[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
-
-        body = "".join(line(row, "td") for row in self.rows[: self.shown])
-        more = len(self.rows) - (self.shown or len(self.rows))
-        if more > 0:
-            body += f'<tr><td colspan="{len(self.header)}">and {more} more: see the CSV</td></tr>'
-        if not self.rows:
-            none = html.escape(self.none)
-            body = f'<tr><td colspan="{len(self.header)}">{none}</td></tr>'
-        above = "".join(
-            f'<th colspan="{span}">{html.escape(text)}</th>' for text, span in self.groups
-        )
-        head = (f"<tr>{above}</tr>" if above else "") + line(self.header, "th")
-        grouped = ' class="grouped"' if above else ""
-        return (
-            f'<figure class="table"><figcaption>{html.escape(self.caption)} {self._download()}'
-            f"<small>{html.escape(self.provenance)}</small></figcaption>"
-            f'<div class="scroll"><table id="{self.identity}"{grouped}><thead>{head}'
-            f"</thead><tbody>{body}</tbody></table></div></figure>"
-        )
-
-    def to_csv(self) -> str:
-        """Write the table as CSV (RFC 4180): one header line, no typographic spaces or minus."""
-        spans = [text for text, span in self.groups for _ in range(span)]
-        spans += [""] * (len(self.header) - len(spans))
-        header = [": ".join(filter(None, pair)) for pair in zip(spans, self.header, strict=True)]
-        buffer = io.StringIO()
-        writer = csv.writer(buffer)
-        writer.writerows([_plain(cell) for cell in line] for line in (header, *self.rows))
-        return buffer.getvalue()
-
-    def _download(self) -> str:
-        """Make a link that needs no network: the file is in the address."""
-        if not self.rows:
-            return ""
-        # The mark tells spreadsheets that it is UTF-8.
-        data = base64.b64encode(self.to_csv().encode("utf-8-sig")).decode()
-        return (
-            f'<a class="download" download="{html.escape(self.identity)}.csv" '
-            f'href="data:text/csv;charset=utf-8;base64,{data}">CSV</a> '
-        )
-
-
-def _plain(text: str) -> str:
-    """Take out what a spreadsheet does not read as part of a number: thin spaces, the real minus."""
-    thin = text.replace("\u202f", "").replace("\u2009", "")
-    return thin.replace("\u00a0", " ").replace("−", "-")
-
-
-@dataclass(frozen=True)
-class Words:
-    """Sentences computed from the data; Jupyter shows them as a list."""
-
-    lines: tuple[str, ...]
-    css_class: str = "seen"
-
-    def _repr_html_(self) -> str:
-        return sentences(self.lines, self.css_class)
-
-
-@dataclass(frozen=True)
-class Several:
-    """Figures, tables and sentences one after the other; Jupyter shows them by itself."""
-
-    parts: tuple[Figure | Table | Words, ...]
-
-    def _repr_html_(self) -> str:
-        return "".join(part._repr_html_() for part in self.parts)
-
-
-def sentences(lines: Sequence[str], css_class: str = "seen") -> str:
-    """Write sentences as an HTML list, or as nothing."""
-    if not lines:
-        return ""
-    return (
-        f'<ul class="{css_class}">'
-        + "".join(f"<li>{html.escape(line)}</li>" for line in lines)
-        + "</ul>"
-    )
 
 
 def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
@@ -766,42 +572,6 @@ def _replicates(summary: xr.Dataset) -> str:
     n = f"n = {low}" if low == high else f"n = {low} to {high}"
     bars = "bars: 95 % t interval" if high > 1 else "one run a point, so no interval"
     return f"Points: runs ({n} a point); line: their mean; {bars}."
-
-
-def legend(
-    canvas: Canvas,
-    grid: npt.NDArray[Any],
-    columns: int = 6,
-    marker_scale: float = 1.0,
-) -> None:
-    """Put one legend above all panels: each label once; small markers larger."""
-    entries: dict[str, Any] = {}
-    for axis in grid.ravel():
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            entries.setdefault(label, handle)
-    if entries:
-        canvas.legend(
-            list(entries.values()),
-            list(entries),
-            loc="outside upper left",
-            ncols=columns,
-            columnspacing=1.2,
-            markerscale=marker_scale,
-        )
-
-
-def themed(canvas: Canvas) -> str:
-    """Write the SVG, with colours that follow the reader's light or dark setting."""
-    buffer = io.StringIO()
-    canvas.savefig(buffer, format="svg", metadata={"Date": None})
-    svg = buffer.getvalue()
-    for marker, (name, _, _) in THEME.items():
-        svg = svg.replace(marker, f"var(--{name})")
-    light = "".join(f"--{name}:{color};" for name, color, _ in THEME.values())
-    dark = "".join(f"--{name}:{color};" for name, _, color in THEME.values())
-    style = f"<style>:root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}</style>"
-    start = svg.index(">", svg.index("<svg")) + 1
-    return svg[:start] + style + svg[start:]
 
 
 def _number(mean: Values, half: Values, n: npt.NDArray[np.int64], i: int, unit: str = "%") -> str:
