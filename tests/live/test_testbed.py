@@ -15,28 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import start_run, wait_for
+from helpers import leftovers, start_run, wait_for
 
 from sipsched.errors import SipschedError, StableError, TransientError
-from sipsched.measure import acquisition, crossing_search, proxy
+from sipsched.measure import acquisition, crossing_search, proxy, serving
 from sipsched.plan import config
 from sipsched.records import record
 from sipsched.testbed import inventory, local, namespaces, places
 from sipsched.testbed.host import Host
-from sipsched.testbed.inventory import Testbed, load_testbed
+from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import open_hosts
 
 Measure = Callable[..., Path]
-
-
-def leftovers() -> list[str]:
-    """Namespaces, links and processes of ours."""
-    names = [f"namespace {n.name}" for n in local.NAMESPACES if Path("/run/netns", n.name).exists()]
-    names += [f"link {n.link}" for n in local.NAMESPACES if Path("/sys/class/net", n.link).exists()]
-    names += [str(local.STATE)] if local.STATE.exists() else []
-    listing = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)
-    work = str(load_testbed("local").workdir)
-    return names + [line for line in listing.stdout.splitlines() if work in line]
 
 
 def running(pattern: str) -> bool:
@@ -217,7 +207,7 @@ def test_missing_program(
     up: None, measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     absent = dataclasses.replace(proxy.PROXIES["opensips"], program="no-such-proxy")
-    monkeypatch.setattr(acquisition, "find_proxy", lambda sut: absent)
+    monkeypatch.setattr(serving, "find_proxy", lambda sut: absent)
     monkeypatch.setattr(proxy.Proxy, "config_text", lambda *args: "")
     refused(measure, tmp_path / "raw", r"missing program: no-such-proxy", sut="opensips-udp")
 

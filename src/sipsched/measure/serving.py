@@ -23,6 +23,7 @@ from sipsched.plan.config import Config, Point
 from sipsched.records.record import UnfinishedRecord
 from sipsched.records.run_document import HostReport, HostReports, Settings
 from sipsched.testbed.host import Host, Process
+from sipsched.testbed.links import check_links
 from sipsched.testbed.session import Hosts
 
 START_TIMEOUT_S = 10
@@ -89,8 +90,11 @@ class Serving:
         ------
         StableError
             A program is missing, a port is in use, a disk is full.
+        TransientError
+            A link has no carrier, or no datagram passes.
         """
         self.on_each(partial(self._check_host, calls=calls))
+        check_links(self.hosts)
 
     @contextmanager
     def started(self, state: Tuned) -> Iterator[None]:

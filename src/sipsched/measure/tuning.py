@@ -16,7 +16,6 @@ from sipsched.plan.modes import Counts, Mode, Scaling, Setting, find_mode, load_
 from sipsched.records.run_document import SchedulerReport, SettingReport
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import Testbed, Tuning, native_folder
-from sipsched.testbed.places import UNDO_FILE
 
 CPU_FOLDER = "/sys/devices/system/cpu/"
 HOTPLUG_TIMEOUT_S = 60
@@ -272,16 +271,16 @@ def repair(sps: Host) -> bool:
     StableError
         Something does not read back as it was; the script that undoes it stays on the host.
     """
-    if not _succeeds(sps, ["test", "-e", str(UNDO_FILE)]):
+    if not _succeeds(sps, ["test", "-e", str(sps.undo_file)]):
         return False
-    done = sps.run(["sh", str(UNDO_FILE)], check=False, timeout_s=HOTPLUG_TIMEOUT_S)
+    done = sps.run(["sh", str(sps.undo_file)], check=False, timeout_s=HOTPLUG_TIMEOUT_S)
     if done.exit_code != 0:
         raise StableError(
             f"host {sps.spec}: settings could not be restored: "
             f"{'; '.join((done.stdout + done.stderr).split(chr(10))).strip('; ')}; "
-            f"look at {UNDO_FILE} there, set them by hand and remove it"
+            f"look at {sps.undo_file} there, set them by hand and remove it"
         )
-    sps.run(["rm", "-f", str(UNDO_FILE)])
+    sps.run(["rm", "-f", str(sps.undo_file)])
     return True
 
 
@@ -343,10 +342,9 @@ def _write(sps: Host, writes: Sequence[tuple[str, str]], timeout_s: float = 20) 
 
 
 def _write_undo(sps: Host, text: str) -> None:
-    partial = UNDO_FILE.with_suffix(".partial")
-    sps.run(["mkdir", "-p", str(UNDO_FILE.parent)])
+    partial = sps.undo_file.with_suffix(".partial")
     sps.put_text(text, partial)
-    sps.run(["mv", str(partial), str(UNDO_FILE)])
+    sps.run(["mv", str(partial), str(sps.undo_file)])
 
 
 def _undo_script(

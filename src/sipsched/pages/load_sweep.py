@@ -5,8 +5,9 @@ interval. Every figure prints testbed, kind, fidelity and kernel.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,17 @@ MAX_RUNS_READ = 10
 MAX_LOADS_AS_TICKS = 5
 
 Values = npt.NDArray[np.float64]
+Share = Literal["col", "all"]
+Column = tuple[str, Callable[[Axes, Facet], None]]
+"""A column of panels: its title, and what draws a panel."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Panels as SVG, and what their points and bars are; empty where the caption says it."""
+
+    svg: str
+    points: str
 
 
 def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
@@ -64,7 +76,7 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
         summary,
         "figure-pdr",
         "Packet drop rate",
-        (("", draw),),
+        _load_panels(summary, (("", draw),)),
         f"Packet drop rate (RcvbufErrors / messages that reached the SPS) against offered load, by "
         f"worker threads; dashed: {100 * limit:g} %. Symmetric log scale, linear under 0.01 %.",
         words,
@@ -89,11 +101,10 @@ def receive_time(summary: xr.Dataset) -> Figure:
         summary,
         "figure-k-rcv",
         "K_rcv, the time from driver to proxy",
-        columns,
+        _load_panels(summary, columns, log_values=tuple(values.values())),
         "K_rcv (t_sip_in - t_arr) of all received messages against offered load: per-run mean, "
         "median and 99th percentile. Log scale.",
         words,
-        log_values=tuple(values.values()),
     )
 
 
@@ -117,7 +128,7 @@ def service_time(summary: xr.Dataset) -> Figure:
         summary,
         "figure-t-sip",
         "T_sip, the service time in the proxy",
-        columns,
+        _load_panels(summary, columns),
         "T_sip (t_sip_out - t_sip_in) of all messages that were sent on, against offered load, and "
         "the share of it that the worker spent off CPU (mean of the one / mean of the other).",
         words,
@@ -149,7 +160,7 @@ def receive_parts(summary: xr.Dataset) -> Figure:
         summary,
         "figure-k-rcv-parts",
         "K_rcv split into stack, queue and copy",
-        columns,
+        _load_panels(summary, columns, log_values=tuple(means.values())),
         "Means of K_stack (driver to socket queue), K_sockq (waiting in it) and K_copy (taken from "
         "it until recv returns); their sum is K_rcv. Log scale."
         + (
@@ -159,7 +170,6 @@ def receive_parts(summary: xr.Dataset) -> Figure:
             else ""
         ),
         words,
-        log_values=tuple(means.values()),
     )
 
 
@@ -198,7 +208,9 @@ def load(summary: xr.Dataset) -> Figure:
         summary,
         "figure-load",
         "Achieved load and refused datagrams",
-        (("achieved rate", draw_rate), ("RcvbufErrors of the SPS", draw_drops)),
+        _load_panels(
+            summary, (("achieved rate", draw_rate), ("RcvbufErrors of the SPS", draw_drops))
+        ),
         "Calls per second that the generator offered, in % of what was asked (dashed: ±1 %), and "
         "datagrams that the full socket queue refused, per run. Crosses: runs that do not count.",
         words,
@@ -206,7 +218,7 @@ def load(summary: xr.Dataset) -> Figure:
     both = np.isfinite(kernel.to_numpy()) & np.isfinite(probe.to_numpy())
     agree = int((kernel.to_numpy() == probe.to_numpy())[both].sum())
     line = f"Kernel and probe count the same drops in {agree} of {int(both.sum())} runs."
-    return Figure(**{**vars(figure), "seen": (*figure.seen, line)})
+    return replace(figure, seen=(*figure.seen, line))
 
 
 def distributions(
@@ -297,12 +309,11 @@ def distributions(
         summary,
         "figure-distributions",
         "Distributions of K_rcv and T_sip by message type",
-        (("K_rcv", panel("k_rcv")), ("T_sip", panel("t_sip"))),
+        _time_panels(summary, (("K_rcv", panel("k_rcv")), ("T_sip", panel("t_sip")))),
         f"Share of messages at or below a time, by message type; thin: one run, thick: mean of the "
         f"runs (at most {MAX_RUNS_READ}). {where or 'No run to draw'}."
         + (f" Not read: {'; '.join(unread)}." if unread else ""),
         words,
-        types=True,
     )
 
 
@@ -484,59 +495,75 @@ def _symlog(axis: Axes, threshold: float, label: tuple[str, str]) -> None:
     axis.set_ylabel(name)
 
 
-def _figure(
-    summary: xr.Dataset,
-    identity: str,
-    title: str,
-    columns: Sequence[tuple[str, Callable[[Axes, Facet], None]]],
-    caption: str,
-    words: Callable[[Facet, int], str],
-    log_values: Sequence[xr.DataArray] = (),
-    types: bool = False,
-) -> Figure:
-    """Draw a grid of panels, a row a facet, and put the words together.
-
-    `log_values` puts all panels on one log axis that holds their means; `types` makes the series
-    message types and the x axis time, in the place of threads and load.
-    """
-    rows = facets(summary)
+def _load_panels(
+    summary: xr.Dataset, columns: Sequence[Column], log_values: Sequence[xr.DataArray] = ()
+) -> Picture:
+    """Draw panels against the offered load; `log_values` puts all on one log axis that holds their means."""
     limits = _decades(log_values) if log_values else None
     loads = summary["cps"].to_numpy().astype(float)
     margin = 0.08 * (loads[-1] - loads[0]) or 0.5 * loads[0]
     with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 0.6 + 2.4 * len(rows)), layout="constrained")
-        grid = canvas.subplots(
-            len(rows),
-            len(columns),
-            squeeze=False,
-            sharex="col" if types else "all",
-            sharey="all" if types or limits else "col",
-        )
-        for axes, facet in zip(grid, rows, strict=True):
-            for axis, (name, draw) in zip(axes, columns, strict=True):
-                draw(axis, facet)
-                above = facet_name(facet) if axis is axes[0] else ""
-                axis.set_title("\n".join(filter(None, (above, name))), loc="left")
-                if limits:
-                    axis.set_yscale("log", nonpositive="clip")
-                    axis.set_ylim(limits)
-                    axis.yaxis.set_major_formatter(FuncFormatter(grouped))
-                    axis.yaxis.set_minor_formatter(NullFormatter())
-                if axis is not axes[0] and (types or limits):
-                    axis.set_ylabel("")
-                if not types:
-                    axis.xaxis.set_major_locator(
-                        FixedLocator(loads.tolist())
-                        if len(loads) <= MAX_LOADS_AS_TICKS
-                        else MaxNLocator(5, steps=[1, 2, 5, 10])
-                    )
-                    axis.set_xlim(loads[0] - margin, loads[-1] + margin)
-        for axis in grid[-1]:
-            axis.set_xlabel("time (µs)" if types else "offered load (cps)")
-        legend(canvas, grid)
-        svg = themed(canvas)
+        canvas, grid = _panels(summary, columns, sharex="all", sharey="all" if limits else "col")
+        for axis in grid.ravel():
+            if limits:
+                axis.set_yscale("log", nonpositive="clip")
+                axis.set_ylim(limits)
+                axis.yaxis.set_major_formatter(FuncFormatter(grouped))
+                axis.yaxis.set_minor_formatter(NullFormatter())
+            axis.xaxis.set_major_locator(
+                FixedLocator(loads.tolist())
+                if len(loads) <= MAX_LOADS_AS_TICKS
+                else MaxNLocator(5, steps=[1, 2, 5, 10])
+            )
+            axis.set_xlim(loads[0] - margin, loads[-1] + margin)
+        svg = _finish(canvas, grid, "offered load (cps)", one_scale=limits is not None)
+    return Picture(svg, _replicates(summary))
+
+
+def _time_panels(summary: xr.Dataset, columns: Sequence[Column]) -> Picture:
+    """Draw panels against time."""
+    with rc_context(STYLE):
+        canvas, grid = _panels(summary, columns, sharex="col", sharey="all")
+        return Picture(_finish(canvas, grid, "time (µs)", one_scale=True), "")
+
+
+def _panels(
+    summary: xr.Dataset, columns: Sequence[Column], sharex: Share, sharey: Share
+) -> tuple[Canvas, npt.NDArray[Any]]:
+    """Draw a grid of panels, a row a facet."""
+    rows = facets(summary)
+    canvas = Canvas(figsize=(WIDTH_IN, 0.6 + 2.4 * len(rows)), layout="constrained")
+    grid = canvas.subplots(len(rows), len(columns), squeeze=False, sharex=sharex, sharey=sharey)
+    for axes, facet in zip(grid, rows, strict=True):
+        for axis, (name, draw) in zip(axes, columns, strict=True):
+            draw(axis, facet)
+            above = facet_name(facet) if axis is axes[0] else ""
+            axis.set_title("\n".join(filter(None, (above, name))), loc="left")
+    return canvas, grid
+
+
+def _finish(canvas: Canvas, grid: npt.NDArray[Any], below: str, one_scale: bool) -> str:
+    """Label the axes and write the SVG; on one scale the first column names it for all."""
+    for axes in grid:
+        for axis in axes[1:] if one_scale else ():
+            axis.set_ylabel("")
+    for axis in grid[-1]:
+        axis.set_xlabel(below)
+    legend(canvas, grid)
+    return themed(canvas)
+
+
+def _figure(
+    summary: xr.Dataset,
+    identity: str,
+    title: str,
+    picture: Picture,
+    caption: str,
+    words: Callable[[Facet, int], str],
+) -> Figure:
+    """Put the words to a picture, those of each facet and number of threads that was measured."""
     seen = []
-    for facet in rows:
+    for facet in facets(summary):
         for threads in summary["threads"].to_numpy():
             if not _any_run(summary, facet, int(threads)):
                 continue
@@ -545,9 +572,9 @@ def _figure(
                 seen.append(f"{facet_name(facet)}, {_name_of(threads)}: {text}")
     return Figure(
         identity=identity,
-        svg=svg,
+        svg=picture.svg,
         alt=f"{title}. {caption} {' '.join(seen)}".strip(),
-        caption=caption if types else f"{caption} {_replicates(summary)}",
+        caption=f"{caption} {picture.points}".strip(),
         seen=tuple(seen) or (_why_nothing(summary),),
         provenance=provenance(summary),
     )

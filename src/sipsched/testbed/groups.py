@@ -78,7 +78,9 @@ for file in "$2"/${3:-*}.pid; do
     case "$(cat "/proc/$pid/comm" 2>/dev/null)" in
     '' | timeout)
         tries=0
-        while [ "$pid" ] && kill -s KILL -- "-$pid" 2>/dev/null; do
+        # a zombie has ended; when it is collected is not ours to say
+        while [ "$pid" ] && pgrep --pgroup "$pid" --runstates D,R,S,T > /dev/null; do
+            kill -s KILL -- "-$pid" 2>/dev/null
             late "$pid"
         done
         ;;

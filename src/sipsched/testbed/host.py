@@ -55,6 +55,11 @@ def remote_command(argv: Sequence[str]) -> str:
     return f'PATH="$PATH:/usr/sbin:/sbin" {shlex.join(argv)}'
 
 
+def _shown(argv: Sequence[str]) -> str:
+    """Show a command in a line: of a script of several lines the first."""
+    return shlex.join(arg if "\n" not in arg else f"{arg.splitlines()[0]} ..." for arg in argv)
+
+
 def _lines(answers: Iterable[str], said: list[str]) -> Iterator[str]:
     for line in answers:
         said.append(line.rstrip("\n"))
@@ -117,12 +122,17 @@ class Host:
         self._connection.close()
 
     @property
+    def undo_file(self) -> PurePosixPath:
+        """On the SPS while its settings are changed: the script that brings them back."""
+        return self.run_folder / places.UNDO_FILE.name
+
+    @property
     def _group_name(self) -> str:
         return f"sipsched-{self.spec.role}"
 
     def _claim(self) -> None:
-        folders = (self.base, self.workdir, self.run_folder, self._pids)
-        done = self.shell(places.CLAIM, *folders, check=False)
+        arguments = (self.spec.role, self.base, self.run_folder)
+        done = self.shell(places.CLAIM, *arguments, check=False)
         if done.exit_code == places.NOT_OURS:
             raise StableError(places.not_ours(f"host {self.spec}", self.spec.user, done.stdout))
         if done.exit_code != 0:
@@ -175,7 +185,7 @@ class Host:
             Whether an exit code other than 0 is an error.
         """
         started = time.time()
-        command = shlex.join(argv)
+        command = _shown(argv)
         try:
             exit_code, stdout, stderr = self._exchange(argv, timeout_s)
         except TimeoutError as error:
@@ -378,7 +388,7 @@ class Host:
     def _failed(self, done: CommandResult) -> StableError:
         said = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
         return StableError(
-            f"host {self.spec}: exit code {done.exit_code} from: {shlex.join(done.argv)}: {said}"
+            f"host {self.spec}: exit code {done.exit_code} from: {_shown(done.argv)}: {said}"
         )
 
     def stop(self, process: Process) -> None:
@@ -505,11 +515,15 @@ class Host:
                 raise
         except (paramiko.SSHException, EOFError, StopIteration, OSError) as error:
             raise TransientError(
-                f"host {self.spec}: connection lost in: {shlex.join(argv)}: {error}"
+                f"host {self.spec}: connection lost in: {_shown(argv)}: {error}"
             ) from error
         try:
             yield
         finally:
+            # it ends what it has to end, or lets go, before the next one is told that it may
+            channel.shutdown_write()
+            if self._connection.transport.is_active():
+                channel.status_event.wait(CONNECT_TIMEOUT_S)
             channel.close()
 
     def require_programs(self, programs: Sequence[str]) -> None:

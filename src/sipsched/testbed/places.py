@@ -20,30 +20,38 @@ NOT_OURS = 77
 """Exit code of `CLAIM` where something is not its user's alone."""
 CLAIM = """\
 umask 077
+inside=$1
+shift
 me=$(id -u)
 refuse() {
     [ -z "$1" ] || { echo "$1"; exit 77; }
 }
 for folder; do
-    above=$folder
-    while [ "$above" != / ]; do
-        above=$(dirname "$above")
-        [ -e "$above" ] || continue
-        # who may rename a folder above ours can put another one in its place; in a sticky one only its owner can
-        for follow in -P -L; do
-            refuse "$(find $follow "$above" -maxdepth 0 \\( ! -uid 0 ! -uid "$me" \\
-                -o ! -type l -perm /022 ! -perm -1000 \\) -printf '%p is %M of %u')"
-        done
+    set -- /
+    above=${folder%/*}
+    while [ "$above" ]; do
+        [ ! -e "$above" ] || set -- "$@" "$above"
+        above=${above%/*}
     done
-    refuse "$(find "$folder" -maxdepth 0 ! -type d -printf '%p is %M of %u' 2>/dev/null)"
+    # who may rename a folder above ours can put another one in its place; in a sticky one only its owner can
+    for follow in -P -L; do
+        refuse "$(find $follow "$@" -maxdepth 0 \\( ! -uid 0 ! -uid "$me" \\
+            -o ! -type l -perm /022 ! -perm -1000 \\) -printf '%p is %M of %u' -quit)"
+    done
+    if [ -h "$folder" ] || [ -e "$folder" -a ! -d "$folder" ]; then
+        refuse "$(find "$folder" -maxdepth 0 -printf '%p is %M of %u')"
+    fi
     mkdir -p "$folder" || exit
     # an image that is being built holds a whole system; nothing is run from it
     refuse "$(find "$folder" -xdev -name '*.partial' -prune -o \\
         \\( -type l -o ! -uid "$me" -o -perm /022 \\) -printf '%p is %M of %u' -quit)"
-    chmod 700 "$folder" || exit
+    mkdir -p "$folder/$inside" && chmod 700 "$folder" "$folder/$inside" || exit
 done
 """
-"""Makes folders with mode 0700; exit code 77 and a line if anything there, or above, is not its user's alone."""
+"""Makes folders with mode 0700, and a folder "$1" in each of them.
+
+Exit code 77 and a line if anything there, or above, is not its user's alone.
+"""
 
 RECORD_BUILD = """\
 cd "$1" && find . -type f ! -name built.sha256 -exec sha256sum {} + | sort -k 2 > built.sha256
@@ -102,7 +110,7 @@ def claim_here(folders: Sequence[Path | PurePosixPath]) -> None:
     StableError
         Names what is not.
     """
-    argv = ["sh", "-c", CLAIM, "sh", *map(str, folders)]
+    argv = ["sh", "-c", CLAIM, "sh", "", *map(str, folders)]
     done = subprocess.run(
         argv, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
     )

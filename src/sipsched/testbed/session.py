@@ -76,11 +76,8 @@ def open_hosts(
         uac, sps, uas = hosts
         # a namespace shares this machine's lock with every testbed on it; a guest does not
         keeper = uac if testbed.kind == "vm" else sps
-        # the others are left in peace while we wait: a run of somebody else may be going on there
-        stack.enter_context(keeper)
-        stack.enter_context(keeper.exclusive_lock(purpose, testbed.lock_wait_s, say))
         with ThreadPoolExecutor(len(hosts)) as pool:
-            list(pool.map(stack.enter_context, (host for host in hosts if host is not keeper)))
-        for host in hosts:
-            stack.enter_context(host.ended_with_connection())
+            list(pool.map(stack.enter_context, hosts))
+            stack.enter_context(keeper.exclusive_lock(purpose, testbed.lock_wait_s, say))
+            list(pool.map(lambda host: stack.enter_context(host.ended_with_connection()), hosts))
         yield Hosts(uac, sps, uas, testbed)

@@ -166,6 +166,17 @@ def test_every_testbed_file_loads(file: Any) -> None:
     testbed.check_cores([config.Run(file.stem, "kamailio-udp", "default", 1, 2, 100, 1)])
 
 
+def test_a_testbed_says_how_long_to_wait_for_it(tmp_path: Any) -> None:
+    text = (paths.TESTBEDS / "local.yaml").read_text()
+    assert load_testbed("local").lock_wait_s == 600
+    (tmp_path / "local.yaml").write_text(f"{text}lock_wait_s: 7200\n")
+    assert load_testbed("local", tmp_path).lock_wait_s == 7200
+    for wrong in ("-1", ".inf", "soon"):
+        (tmp_path / "local.yaml").write_text(f"{text}lock_wait_s: {wrong}\n")
+        with pytest.raises(StableError, match="lock_wait_s"):
+            load_testbed("local", tmp_path)
+
+
 def test_unknown_testbed_names_those_there_are() -> None:
     with pytest.raises(StableError, match=r"testbed 'nowhere'.*example-physical, local"):
         load_testbed("nowhere")

@@ -11,7 +11,7 @@ from sipsched.errors import StableError
 from sipsched.measure.tuning import _undo_script
 from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed import groups, places
-from sipsched.testbed.host import remote_command
+from sipsched.testbed.host import _shown, remote_command
 from sipsched.testbed.inventory import load_testbed
 
 FOLDERS = ("src", "benchmarks", "workflow", "tests/live")
@@ -138,3 +138,8 @@ def test_a_testbed_file_with_shell_in_it_is_refused(where: str, value: str, tmp_
     with pytest.raises(StableError) as refused:
         load_testbed("local", tmp_path)
     assert "\n" not in str(refused.value).rstrip("\n")
+
+
+def test_a_command_is_shown_in_one_line() -> None:
+    shown = _shown(["sh", "-c", "first\nsecond\n", "sh", "/a b"])
+    assert shown == "sh -c 'first ...' sh '/a b'"
