@@ -54,10 +54,11 @@ OF_ALL_MESSAGES = tuple(f"{name}_{statistic}" for name in QUANTITIES for statist
 def provenance(summary: xr.Dataset) -> str:
     """Say where the numbers come from: testbed, kind, fidelity, kernel."""
     attrs = summary.attrs
-    return (
-        f"Testbed {attrs['testbed']} ({attrs['kind']}), kernel {attrs['kernels']}. "
-        f"Fidelity: {attrs['fidelity']}"
-    )
+    return _provenance(*(attrs[key] for key in ("testbed", "kind", "kernels", "fidelity")))
+
+
+def _provenance(testbed: str, kind: str, kernels: str, fidelity: str) -> str:
+    return f"Testbed {testbed} ({kind}), kernel {kernels}. Fidelity: {fidelity}"
 
 
 def facets(summary: xr.Dataset) -> list[Facet]:
@@ -151,10 +152,7 @@ class Campaign:
     @property
     def provenance(self) -> str:
         """Say where the numbers come from, as figures do."""
-        return (
-            f"Testbed {self.testbed} ({self.kind}), kernel {self.kernels}. "
-            f"Fidelity: {self.fidelity}"
-        )
+        return _provenance(self.testbed, self.kind, self.kernels, self.fidelity)
 
     @property
     def counted(self) -> pd.DataFrame:
