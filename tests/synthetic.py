@@ -1,6 +1,7 @@
 """Synthetic run records with a known truth, for tests and benchmarks. Nothing here was measured."""
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import xarray as xr
 import zstandard
 
+from sipsched.analysis import comparison, papers
 from sipsched.analysis.capacity.queues import queue
 from sipsched.plan import config
 from sipsched.records import record, summary, trace
@@ -407,6 +409,28 @@ def two_modes(
         "scheduler_family": "EEVDF (Linux 6.6 and later)" if translated else "CFS",
         "mode_settings": json.dumps({"steps": steps, "in_force": force}),
     }
+
+
+def modes_plan(
+    cores: Sequence[int] = (1,),
+    threads: Sequence[int] = (8,),
+    cps: Sequence[int] = (1800, 1900, 2000),
+    reps: int = 5,
+    modes: Sequence[str] = ("baseline", "enhanced"),
+) -> list[Run]:
+    """Runs of a study of modes."""
+    axes = itertools.product(modes, cores, threads, cps, range(1, reps + 1))
+    return [Run(mode=mode, cores=c, threads=t, cps=load, rep=rep) for mode, c, t, load, rep in axes]
+
+
+def modes_case(
+    planned: Sequence[Run],
+    outcome: Callable[[Run], dict[str, Any] | None] = two_modes,
+) -> comparison.Case:
+    """What these runs come to, baseline against enhanced, beside what the papers print."""
+    ds = combined(planned, outcome)
+    points, printed = papers.load_points(), papers.load_comparison()
+    return comparison.Case(ds, points, printed, "baseline", "enhanced")
 
 
 def write_study(

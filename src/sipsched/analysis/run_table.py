@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -31,8 +31,10 @@ from sipsched.records.summary import (
     MEASURED,
     MISSING,
     NOT_PLANNED,
+    QUANTITIES,
     RUN_DIMS,
     RUN_LEVEL,
+    STATISTICS,
     open_summary,
 )
 from sipsched.validity.verdict import Finding, in_words
@@ -46,16 +48,17 @@ Point = tuple[Any, ...]
 Facet = tuple[str, str, int]
 """SUT, mode, cores: what a row of panels shows."""
 POINT = ("sut", "mode", "cores", "threads", "cps")
-OF_ALL_MESSAGES = ("k_rcv_mean", "k_rcv_p50", "k_rcv_p99", "t_sip_mean")
+OF_ALL_MESSAGES = tuple(f"{name}_{statistic}" for name in QUANTITIES for statistic in STATISTICS)
 
 
 def provenance(summary: xr.Dataset) -> str:
     """Say where the numbers come from: testbed, kind, fidelity, kernel."""
     attrs = summary.attrs
-    return (
-        f"Testbed {attrs['testbed']} ({attrs['kind']}), kernel {attrs['kernels']}. "
-        f"Fidelity: {attrs['fidelity']}"
-    )
+    return _provenance(*(attrs[key] for key in ("testbed", "kind", "kernels", "fidelity")))
+
+
+def _provenance(testbed: str, kind: str, kernels: str, fidelity: str) -> str:
+    return f"Testbed {testbed} ({kind}), kernel {kernels}. Fidelity: {fidelity}"
 
 
 def facets(summary: xr.Dataset) -> list[Facet]:
@@ -149,10 +152,7 @@ class Campaign:
     @property
     def provenance(self) -> str:
         """Say where the numbers come from, as figures do."""
-        return (
-            f"Testbed {self.testbed} ({self.kind}), kernel {self.kernels}. "
-            f"Fidelity: {self.fidelity}"
-        )
+        return _provenance(self.testbed, self.kind, self.kernels, self.fidelity)
 
     @property
     def counted(self) -> pd.DataFrame:
@@ -184,16 +184,23 @@ def read_campaigns(summaries: Iterable[str | Path]) -> list[Campaign]:
     StableError
         There is none, or one is missing or of another version.
     """
-    by_testbed: dict[str, list[tuple[str, xr.Dataset]]] = {}
-    for path in map(Path, summaries):
-        ds = open_summary(path)
-        by_testbed.setdefault(ds.attrs["testbed"], []).append((path.parent.parent.name, ds))
-    if not by_testbed:
+    found = campaigns_of(
+        (path.parent.parent.name, open_summary(path)) for path in map(Path, summaries)
+    )
+    if not found:
         raise StableError(
             "no summary under results/; make them with: make reports (what is recorded), "
             "or snakemake (measures what is missing)"
         )
-    return [_campaign(name, studies) for name, studies in by_testbed.items()]
+    return found
+
+
+def campaigns_of(studies: Iterable[tuple[str, xr.Dataset]]) -> list[Campaign]:
+    """Put the studies of a testbed together: names and combined summaries, in any order."""
+    by_testbed: dict[str, list[tuple[str, xr.Dataset]]] = {}
+    for name, ds in studies:
+        by_testbed.setdefault(ds.attrs["testbed"], []).append((name, ds))
+    return [_campaign(testbed, of_one) for testbed, of_one in by_testbed.items()]
 
 
 def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campaign:
@@ -211,8 +218,9 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
         tallies |= Counter(attempts_of(ds))
     attempts = tuple(tallies.elements())
     runs = pd.concat([_rows(ds) for ds in data], ignore_index=True)
-    # Missing in one study's summary and there in another's: made at different times.
-    runs = runs.iloc[(runs["status"] == MISSING).to_numpy().argsort(kind="stable")]
+    # Missing or invalid in one study's summary, measured in another's: made at different times.
+    ranks = runs["status"].map(STATUSES.index).to_numpy()
+    runs = runs.iloc[ranks.argsort(kind="stable")]
     runs = runs.drop_duplicates(list(RUN_DIMS)).sort_index().reset_index(drop=True)
     reasons: dict[tuple[str, str], int] = {}
     for ds in data:
@@ -288,6 +296,46 @@ def _refined(
     return runs.assign(status=status, reasons=reasons)
 
 
+class Configuration(NamedTuple):
+    """What carries a load: a point without it."""
+
+    sut: str
+    mode: str
+    cores: int
+    threads: int
+
+
+def configurations(runs: pd.DataFrame) -> dict[Configuration, pd.DataFrame]:
+    """Group runs by what carries their load.
+
+    Parameters
+    ----------
+    runs
+        Rows of a campaign.
+
+    Returns
+    -------
+    dict
+        To rows. SUTs and modes in the order of the rows, then cores and threads ascending.
+    """
+    groups = {
+        Configuration(str(sut), str(mode), int(cores), int(threads)): group
+        for (sut, mode, cores, threads), group in runs.groupby(list(POINT[:-1]), sort=False)
+    }
+    suts, modes = (list(dict.fromkeys(runs[name])) for name in ("sut", "mode"))
+
+    def place(key: Configuration) -> tuple[int, int, int, int]:
+        return suts.index(key.sut), modes.index(key.mode), key.cores, key.threads
+
+    return {key: groups[key] for key in sorted(groups, key=place)}
+
+
+def by_load(runs: pd.DataFrame, columns: Iterable[str]) -> xr.Dataset:
+    """Lay the runs of one configuration out over (cps, rep), both ascending; NaN where there is none."""
+    found: xr.Dataset = runs.set_index(["cps", "rep"])[list(columns)].to_xarray()
+    return found.sortby(["cps", "rep"])
+
+
 @dataclass(frozen=True)
 class Carried:
     """Where the packet drop rate of one configuration passes its limit."""
@@ -326,11 +374,10 @@ def capacities(
     """
     found = []
     chosen = runs[(runs["sut"] == (sut or runs["sut"])) & (runs["mode"] == (mode or runs["mode"]))]
-    for (name, setting, cores, threads), group in chosen.groupby(list(POINT[:-1]), sort=False):
-        table = group.pivot_table(index="cps", columns="rep", values="pdr")
-        if len(table) > 1:
-            one = capacity(table.index.to_numpy(float), table.to_numpy(float), limit)
-            found.append(Carried(name, setting, cores, threads, one))
+    for configuration, group in configurations(chosen).items():
+        pdr = by_load(group, ["pdr"])["pdr"]
+        if pdr.sizes["cps"] > 1:
+            found.append(Carried(*configuration, capacity(pdr["cps"], pdr, limit)))
     return sorted(found, key=lambda one: -one.estimate_cps)
 
 

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -91,7 +92,9 @@ def when(campaign: Campaign) -> str:
     started = sorted(text for text in campaign.counted["started_at"] if text)
     if not started:
         return "Nothing was measured."
-    first, last = (text[:16].replace("T", " ") for text in (started[0], started[-1]))
+    first, last = (
+        f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M}" for text in (started[0], started[-1])
+    )
     return f"Measured {first} to {last} UTC."
 
 

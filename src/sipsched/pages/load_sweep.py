@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
 
-from sipsched.analysis.run_table import Facet, facet_name, facets, provenance
+from sipsched.analysis.run_table import Facet, counted, facet_name, facets, provenance
 from sipsched.analysis.statistics import PDR_LIMIT, grid_capacity, mean_interval, mean_intervals
 from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.parts import Figure
@@ -175,26 +175,27 @@ def receive_parts(summary: xr.Dataset) -> Figure:
 
 def load(summary: xr.Dataset) -> Figure:
     """Draw what the generator achieved and what was refused."""
-    achieved = 100 * (summary["achieved_cps"] / summary["offered_cps"])
+    every, runs = (
+        each.assign(achieved=100 * each["achieved_cps"] / each["offered_cps"])
+        for each in (summary, counted(summary))
+    )
     kernel, probe = summary["rcvbuf_errors"], summary["probe_drops"]
 
     def draw_rate(axis: Axes, facet: Facet) -> None:
         for edge in (99, 101):
             axis.axhline(edge, color=LIMIT, linestyle="--", linewidth=1)
-        _lines(axis, summary, facet, achieved.where(summary["status"] == MEASURED))
-        _invalid(axis, summary, facet, achieved)
+        _lines(axis, summary, facet, runs["achieved"])
+        _invalid(axis, summary, facet, every["achieved"])
         axis.set_ylabel("achieved / offered (%)")
 
     def draw_drops(axis: Axes, facet: Facet) -> None:
-        _lines(axis, summary, facet, kernel.where(summary["status"] == MEASURED))
+        _lines(axis, summary, facet, runs["rcvbuf_errors"])
         _invalid(axis, summary, facet, kernel)
         _symlog(axis, 1, ("datagrams refused in a run", "{:g}"))
         axis.set_ylim(bottom=0)
 
     def words(facet: Facet, threads: int) -> str:
-        cps, mean, half, n = _series(
-            summary, facet, threads, achieved.where(summary["status"] == MEASURED)
-        )
+        cps, mean, half, n = _series(summary, facet, threads, runs["achieved"])
         if not len(cps):
             return "no valid run."
         worst = int(np.argmax(np.abs(mean - 100)))

@@ -17,14 +17,10 @@ from matplotlib.ticker import FixedLocator
 
 from sipsched.analysis.comparison import (
     Place,
-    Values,
     labels,
-    p_text,
-    plain,
     quantities,
     runs_at,
     settings_of,
-    told,
     why_not_measured,
 )
 from sipsched.analysis.families import Family, Pair, compare_together
@@ -32,10 +28,12 @@ from sipsched.analysis.run_table import counted, provenance
 from sipsched.analysis.statistics import (
     PDR_LIMIT,
     Interval,
+    Values,
     mean_interval,
 )
 from sipsched.errors import StableError
 from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.numbers import p_text, plain, told, with_p
 from sipsched.pages.parts import Figure, Table, Words
 from sipsched.plan.modes import Setting, find_mode, load_modes
 from sipsched.records.summary import NOT_PLANNED
@@ -394,8 +392,7 @@ def _against(found: Study, point: Point, name: str, n: int) -> str:
     against = found.against.cells.get(Asked(point.spot, point.mode, name))
     if against is None:
         return "default not measured"
-    text = told(against.comparison.percent_lower, n, plain)
-    return ", ".join(filter(None, (text, p_text(against.p_value))))
+    return with_p(told(against.comparison.percent_lower, n, plain), against.p_value)
 
 
 def _others(found: Study) -> str:

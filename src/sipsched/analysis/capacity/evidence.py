@@ -13,12 +13,12 @@ from sipsched.analysis import papers
 from sipsched.analysis.capacity.options import PUBLISHED, measured_option, measured_options
 from sipsched.analysis.capacity.predictions import RESAMPLES, fit_models
 from sipsched.analysis.capacity.scaling import PAPER_SINGLE_CORE_CPS
-from sipsched.analysis.capacity.service_times import KEPT, ServiceTimes, service_times
+from sipsched.analysis.capacity.service_times import ServiceTimes, service_times
 from sipsched.analysis.capacity.systems import Evidence, Source, System
-from sipsched.analysis.run_table import counted, provenance
+from sipsched.analysis.run_table import Campaign, campaigns_of
 from sipsched.analysis.statistics import PDR_LIMIT, Interval, capacity
-from sipsched.records.summary import ALL, open_summary
 from sipsched.records.summary import MEASURED as RUN_MEASURED
+from sipsched.records.summary import open_summary
 
 PAPERS_SUT = "papers' OpenSIPS"
 PAPERS_RUNS = 30
@@ -59,18 +59,19 @@ def collect(
         A file is damaged or of another version.
     """
     given = [summaries] if isinstance(summaries, (str, Path)) else summaries or []
-    read, testbeds = _read([Path(path) for path in given if path])
+    read, campaigns = _read([Path(path) for path in given if path])
     wide = papers.wide(points)
     systems = _published(wide, limit)
     services: list[ServiceTimes] = []
-    for testbed, data in testbeds.items():
-        if len(testbeds) > 1:
-            data = data.assign_coords(sut=[f"{sut} on {testbed}" for sut in data["sut"].values])
-        systems += _measured(data, limit)
-        services += service_times(data, limit, message_bytes)
+    for campaign in campaigns:
+        runs = campaign.counted
+        if len(campaigns) > 1:
+            runs = runs.assign(sut=[f"{sut} on {campaign.testbed}" for sut in runs["sut"]])
+        systems += _measured(runs, campaign.provenance, limit)
+        services += service_times(runs, limit, message_bytes)
     processors = {c: -(-c // cores_per_processor) for c in range(1, MOST_CORES + 1)}
     systems = [replace(each, models=fit_models(each, processors, resamples)) for each in systems]
-    fidelity = "; ".join(dict.fromkeys(data.attrs["fidelity"] for data in testbeds.values()))
+    fidelity = "; ".join(dict.fromkeys(campaign.fidelity for campaign in campaigns))
     return Evidence(
         systems=tuple(systems),
         services=tuple(services),
@@ -82,10 +83,10 @@ def collect(
     )
 
 
-def _read(paths: Sequence[Path]) -> tuple[list[Source], dict[str, xr.Dataset]]:
-    """Open what there is, a dataset a testbed, and list what was found."""
+def _read(paths: Sequence[Path]) -> tuple[list[Source], list[Campaign]]:
+    """Open what there is, a campaign a testbed, and list what was found."""
     sources: list[Source] = []
-    found: dict[str, list[xr.Dataset]] = {}
+    found: list[tuple[str, xr.Dataset]] = []
     for path in paths:
         # results/STUDY/TESTBED/summary.nc
         name = "/".join(path.parts[-3:])
@@ -97,32 +98,13 @@ def _read(paths: Sequence[Path]) -> tuple[list[Source], dict[str, xr.Dataset]]:
         cores = np.unique(data["cores"].to_numpy()[_any_run(data, "cores")])
         sources.append(Source(name, True, runs, tuple(cores.tolist())))
         if runs:
-            found.setdefault(data.attrs["testbed"], []).append(data)
-    return sources, {testbed: _joined(parts) for testbed, parts in found.items()}
+            found.append((path.parent.parent.name, data))
+    return sources, campaigns_of(found)
 
 
 def _any_run(data: xr.Dataset, dim: str) -> npt.NDArray[np.bool_]:
     others = [other for other in data["status"].dims if other != dim]
     return (data["status"] == RUN_MEASURED).any(others).to_numpy()
-
-
-def _joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
-    """Put studies of one testbed side by side; a run of several is the same in each."""
-    # What one study did not plan another may have measured.
-    kept = [counted(part[[*KEPT, "status"]].sel(message_type=ALL))[[*KEPT]] for part in parts]
-    joined = kept[0]
-    for part in kept[1:]:
-        joined = joined.combine_first(part)
-    # combine_first sorts; names stay in the order of the configuration.
-    order = {
-        dim: list(dict.fromkeys(name for part in parts for name in part[dim].to_numpy().tolist()))
-        for dim in ("sut", "mode")
-    }
-    joined = joined.sel(order)
-    attrs = dict(parts[0].attrs)
-    for key in ("kind", "fidelity", "kernels"):
-        attrs[key] = "; ".join(dict.fromkeys(str(part.attrs[key]) for part in parts))
-    return joined.assign_attrs(attrs)
 
 
 def _published(wide: pd.DataFrame, limit: float) -> list[System]:
@@ -152,14 +134,14 @@ def _published(wide: pd.DataFrame, limit: float) -> list[System]:
     return systems
 
 
-def _measured(data: xr.Dataset, limit: float) -> list[System]:
-    options = measured_options(data, limit)
+def _measured(runs: pd.DataFrame, provenance: str, limit: float) -> list[System]:
+    options = measured_options(runs, limit)
     names = dict.fromkeys((option.sut, option.mode) for option in options)
     return [
         System(
             *name,
             tuple(each for each in options if (each.sut, each.mode) == name),
-            provenance(data),
+            provenance,
         )
         for name in names
     ]

@@ -4,8 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import xarray as xr
+import pandas as pd
 
+from sipsched.analysis.run_table import by_load, configurations
 from sipsched.analysis.statistics import LEVEL, PDR_LIMIT, Capacity, Interval, capacity
 
 ALL_UNDER = "no load was above the limit"
@@ -85,30 +86,24 @@ class Plan:
 
 
 def measured_options(
-    summary: xr.Dataset, limit: float = PDR_LIMIT, level: float = LEVEL
+    runs: pd.DataFrame, limit: float = PDR_LIMIT, level: float = LEVEL
 ) -> tuple[Option, ...]:
-    """List every measured setting of a study with its capacity.
+    """List every measured setting with its capacity.
 
     Parameters
     ----------
-    summary
-        Combined summary: `pdr` over (sut, mode, cores, threads, cps, rep).
+    runs
+        Rows of a campaign that count.
     limit
         Packet drop rate, as a share.
     level
         Confidence.
     """
-    pdr = summary["pdr"].transpose("sut", "mode", "cores", "threads", "cps", "rep")
-    values = pdr.to_numpy()
     options = []
-    for place in np.ndindex(values.shape[:4]):
-        if np.isnan(values[place]).all():
-            continue
-        sut, mode, cores, threads = (
-            pdr[name].to_numpy()[i] for name, i in zip(pdr.dims[:4], place, strict=True)
-        )
-        found = capacity(pdr["cps"].to_numpy(), values[place], limit, level)
-        options.append(measured_option(str(sut), str(mode), int(cores), int(threads), found))
+    for configuration, group in configurations(runs).items():
+        pdr = by_load(group, ["pdr"])["pdr"]
+        found = capacity(pdr["cps"], pdr, limit, level)
+        options.append(measured_option(*configuration, found))
     return tuple(options)
 
 

@@ -4,11 +4,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import xarray as xr
 
 from sipsched.analysis.capacity.options import Option, measured_options
 from sipsched.analysis.capacity.queues import queue_capacity_cps, system_places
-from sipsched.analysis.run_table import Facet, facet_name
+from sipsched.analysis.run_table import Facet, by_load, configurations, facet_name
 from sipsched.analysis.statistics import (
     PDR_LIMIT,
     Interval,
@@ -22,7 +23,7 @@ from sipsched.words import plural
 MESSAGE_PARTS = ("t_sip_mean", "t_sip_sd", "t_sip_off_mean", "t_sip_off_sd", "k_sockq_mean")
 KERNEL_PARTS = ("k_stack_mean", "k_copy_mean", "k_snd_mean")
 KEPT = ("pdr", "so_rcvbuf", *MESSAGE_PARTS, *KERNEL_PARTS)
-"""Variables of a summary that the models need."""
+"""Columns of a campaign that the models need."""
 
 Values = npt.NDArray[np.float64]
 
@@ -102,26 +103,24 @@ class ServiceTimes:
         return service.map(cps)
 
 
-def service_times(data: xr.Dataset, limit: float, message_bytes: float) -> list[ServiceTimes]:
-    """Take the service times of every setting that a study measured.
+def service_times(runs: pd.DataFrame, limit: float, message_bytes: float) -> list[ServiceTimes]:
+    """Take the service times of every setting that was measured.
 
     Parameters
     ----------
-    data
-        The variables `KEPT` of a combined summary, of all messages together.
+    runs
+        Rows of a campaign that count.
     limit
         Packet drop rate at which capacity ends.
     message_bytes
         What the kernel charges a message with.
     """
-    found = []
-    for option in measured_options(data, limit):
-        at = data.sel(
-            sut=option.sut, mode=option.mode, cores=option.cores, threads=option.threads
-        ).transpose("cps", "rep")
-        at = at.isel(cps=np.flatnonzero(~np.isnan(at["pdr"].to_numpy()).all(axis=1)))
-        found.append(_service(at, option, limit, message_bytes))
-    return found
+    return [
+        _service(by_load(group, KEPT), option, limit, message_bytes)
+        for option, group in zip(
+            measured_options(runs, limit), configurations(runs).values(), strict=True
+        )
+    ]
 
 
 def _service(at: xr.Dataset, option: Option, limit: float, message_bytes: float) -> ServiceTimes:

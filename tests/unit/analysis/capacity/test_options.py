@@ -1,9 +1,9 @@
 """Settings and plans: the papers' tables, and made-up ones."""
 
-import numpy as np
+import itertools
+
 import pytest
 import synthetic
-import xarray as xr
 
 from sipsched.analysis import statistics
 from sipsched.analysis.capacity import scaling
@@ -18,6 +18,7 @@ from sipsched.analysis.capacity.options import (
     plan,
     predicted_options,
 )
+from sipsched.analysis.run_table import campaigns_of
 from sipsched.analysis.statistics import Interval
 from sipsched.records import summary
 
@@ -122,15 +123,19 @@ def test_plan_says_what_is_predicted_and_what_lies_beyond_the_data():
 
 def test_options_of_a_summary():
     loads, reps = [500, 1000, 1500], [1, 2, 3]
-    pdr = np.full((1, 1, 1, 3, 3, 3), np.nan)
-    pdr[0, 0, 0, 0] = [[0, 0, 0], [0.001, 0.002, 0.003], [0.03, 0.04, 0.05]]
-    pdr[0, 0, 0, 1] = 0
-    data = xr.Dataset(
-        {"pdr": (summary.RUN_DIMS, pdr)},
-        coords={"sut": ["kamailio-udp"], "mode": ["default"], "cores": [1]}
-        | {"threads": [2, 8, 16], "cps": loads, "rep": reps},
-    )
-    crossing, above = measured_options(data)
+    pdr = {(2, 500): [0, 0, 0], (2, 1000): [0.001, 0.002, 0.003], (2, 1500): [0.03, 0.04, 0.05]}
+    planned = [
+        synthetic.Run(threads=threads, cps=cps, rep=rep)
+        for threads, cps, rep in itertools.product((8, 2, 16), loads, reps)
+    ]
+
+    def outcome(run):
+        if run.threads == 16:
+            return None
+        return {"pdr": pdr[2, run.cps][run.rep - 1] if run.threads == 2 else 0}
+
+    (campaign,) = campaigns_of([("study", synthetic.combined(planned, outcome))])
+    crossing, above = measured_options(campaign.counted)
     assert (crossing.cores, crossing.threads, crossing.grid_cps) == (1, 2, 1000)
     assert crossing.carries_cps == crossing.interval.low < crossing.interval.estimate
     assert crossing.interval.estimate == pytest.approx(1000 + 500 * 0.008 / 0.038)
@@ -144,4 +149,5 @@ def test_options_of_a_summary():
 
 
 def test_options_of_nothing_measured():
-    assert measured_options(summary.combine([], [synthetic.Run()])) == ()
+    (campaign,) = campaigns_of([("study", summary.combine([], [synthetic.Run()]))])
+    assert measured_options(campaign.counted) == ()
