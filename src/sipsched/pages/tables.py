@@ -169,6 +169,7 @@ def arrivals(summary: xr.Dataset) -> Table:
 def accounts(summary: xr.Dataset) -> Table:
     """Show for each point whether every datagram is accounted for."""
     names = {
+        "calls that did not complete": "calls_failed",
         "drops at UAC and UAS": "generator_drops",
         "link drops": "link_drops",
         "records the probe lost": "lost_records",
