@@ -17,7 +17,6 @@ from sipsched.analysis.capacity.queues import queue
 from sipsched.plan import config
 from sipsched.records import record, summary, trace
 from sipsched.records.messages import messages_from_record, write_messages
-from sipsched.records.retransmissions import Sends
 from sipsched.records.run_document import (
     GeneratorReport,
     HostReport,
@@ -28,6 +27,7 @@ from sipsched.records.run_document import (
     Requests,
     RunDocument,
     SchedulerReport,
+    Sends,
     Settings,
     Timeline,
     as_part,

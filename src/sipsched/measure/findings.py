@@ -11,11 +11,12 @@ import numpy as np
 from sipsched.measure.generator import Generator
 from sipsched.measure.serving import Observed
 from sipsched.plan.config import Sut
-from sipsched.records.retransmissions import Sends, arrived, disagreement
+from sipsched.records.retransmissions import arrived, disagreement
 from sipsched.records.run_document import (
     CertificateReport,
     ProbeReport,
     Requests,
+    Sends,
     Settings,
 )
 from sipsched.records.trace import Kind, Mode, Trace

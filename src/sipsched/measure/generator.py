@@ -16,7 +16,8 @@ from sipsched.errors import StableError
 from sipsched.files import read_zstd
 from sipsched.measure.templates import render
 from sipsched.plan.config import Load
-from sipsched.records.retransmissions import REQUESTS, Sends
+from sipsched.records.retransmissions import REQUESTS
+from sipsched.records.run_document import Sends
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import native_folder
 from sipsched.testbed.session import Hosts

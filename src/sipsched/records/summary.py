@@ -27,8 +27,7 @@ from sipsched.records.messages import (
     open_messages,
 )
 from sipsched.records.record import COUNTERS_FILE
-from sipsched.records.retransmissions import Sends
-from sipsched.records.run_document import RunDocument, SchedulerReport, read_run
+from sipsched.records.run_document import RunDocument, SchedulerReport, Sends, read_run
 from sipsched.validity import counters
 from sipsched.validity.certificate import WINDOWS_MS, ks_p_value
 from sipsched.versions import SUMMARY_VERSION

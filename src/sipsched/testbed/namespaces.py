@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sipsched.errors import StableError, TransientError
+from sipsched.paths import TESTBEDS
 from sipsched.testbed import groups, places
 from sipsched.testbed.inventory import ROLES, HostSpec, Testbed
 from sipsched.testbed.lock import locked_here, say_here
@@ -185,7 +186,7 @@ class MachineTestbed(ABC):
         StableError
             Says which, and what to do.
         """
-        elsewhere = "use a testbed of kind ssh (hardware/testbeds/example-physical.yaml)"
+        elsewhere = f"use a testbed of kind ssh ({TESTBEDS / 'example-physical.yaml'})"
         if platform.system() != "Linux":
             raise StableError(
                 f"testbed {self.kind}: needs Linux, this machine runs {platform.system()}; "
@@ -218,7 +219,7 @@ class MachineTestbed(ABC):
         if missing:
             raise StableError(
                 f"testbed {self.kind}: this machine has no CPU {sorted(missing)}; at least two CPUs "
-                f"are needed, named in hardware/testbeds/{testbed.name}.yaml"
+                f"are needed, named in {TESTBEDS / testbed.name}.yaml"
             )
 
     @property
