@@ -472,9 +472,17 @@ class Host:
             yield
 
     @contextmanager
-    def ended_with_connection(self) -> Iterator[None]:
-        """See to it that the host ends what was started there once the block, or the controller, is gone."""
-        arguments = (groups.END, self._group_name, self._pids)
+    def ended_with_connection(self, *, undone: bool = False) -> Iterator[None]:
+        """See to it that the host ends what was started there once the block, or the controller, is gone.
+
+        Parameters
+        ----------
+        undone
+            Whether it then brings back settings that are still changed; for the host that has the lock.
+        """
+        undo = self.undo_file if undone else ""
+        lock = self.run_folder / places.LOCK_FILE
+        arguments = (groups.END, self._group_name, self._pids, undo, lock)
         with self._opened(groups.WATCH, *arguments, ready=next, timeout_s=CONNECT_TIMEOUT_S):
             yield
 
