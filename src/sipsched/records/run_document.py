@@ -224,8 +224,16 @@ class CommandReport:
 
 
 @dataclass(frozen=True)
+class FileReport:
+    """A file of the record as it was when the record was closed; `sha256` in hexadecimal."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
 class RunDocument:
-    """The content of `run.json`."""
+    """The content of `run.json`; `files` is None in records before November 2026, which name none."""
 
     run: Run
     testbed: TestbedLabels
@@ -246,6 +254,7 @@ class RunDocument:
     ledger: Ledger
     verdict: Verdict
     commands: tuple[CommandReport, ...] = ()
+    files: Mapping[str, FileReport] | None = None
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> str:

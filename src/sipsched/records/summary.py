@@ -26,9 +26,9 @@ from sipsched.records.messages import (
     nanoseconds,
     open_messages,
 )
-from sipsched.records.record import COUNTERS_FILE
+from sipsched.records.record import COUNTERS_FILE, read_record
 from sipsched.records.retransmissions import Sends
-from sipsched.records.run_document import RunDocument, SchedulerReport, read_run
+from sipsched.records.run_document import RunDocument, SchedulerReport
 from sipsched.validity import counters
 from sipsched.validity.certificate import WINDOWS_MS, ks_p_value
 from sipsched.versions import SUMMARY_VERSION
@@ -133,7 +133,7 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
         A file is missing, damaged or of another version, or the two are not of the same run.
     """
     ds = open_messages(messages)
-    document = read_run(record)
+    document = read_record(record)
     run = asdict(document.run)
     for key in ("testbed", *RUN_DIMS):
         if ds.attrs.get(key) != run[key]:
