@@ -137,6 +137,14 @@ class Case:
         """Name a mode as it was on this kernel."""
         return self.labels.get(mode, mode)
 
+    def translated(self, mode: str) -> bool:
+        """Tell whether a mode was a translation on a kernel of the runs."""
+        return any(
+            settings["translated"]
+            for place in self.places()
+            for settings in self.side(place, mode).settings
+        )
+
     @property
     def both(self) -> tuple[str, str]:
         """The labels of the two modes compared."""

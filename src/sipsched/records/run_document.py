@@ -14,6 +14,7 @@ import msgspec
 
 from sipsched.errors import StableError
 from sipsched.files import read_json
+from sipsched.plan import modes
 from sipsched.plan.config import Load, Run, Sut, TestbedLabels
 from sipsched.records.retransmissions import Sends
 from sipsched.validity.ledger import Ledger
@@ -190,7 +191,7 @@ class SettingReport:
 
 @dataclass(frozen=True)
 class SchedulerReport:
-    """The mode as it was on this kernel."""
+    """The mode as it was on this kernel; `translated` is None in records before November 2026."""
 
     mode: str
     label: str
@@ -200,6 +201,14 @@ class SchedulerReport:
     steps: tuple[SettingReport, ...]
     quiet: tuple[Mapping[str, Any], ...]
     repaired: bool
+    translated: bool | None = None
+
+    @property
+    def is_translation(self) -> bool:
+        """Whether the kernel's scheduler has the mode's settings in another form at most."""
+        if self.translated is None:
+            return self.label == modes.label(self.mode, True, ())
+        return self.translated
 
     @property
     def in_force(self) -> dict[str, str]:

@@ -81,7 +81,8 @@ RUN_LEVEL = {
     "scheduler_family": ("", "CFS or EEVDF, and where the kernel keeps the settings"),
     "mode_settings": (
         "",
-        "JSON: steps (setting, asked, place, applied, unavailable), in_force (place: value)",
+        "JSON: translated (whether the kernel's scheduler is not the papers'), steps (setting, "
+        "asked, place, applied, unavailable), in_force (place: value)",
     ),
     "k_sockq_alone": (
         "us",
@@ -322,7 +323,11 @@ def _settings(scheduler: SchedulerReport) -> dict[str, Any]:
     steps = [asdict(step) for step in scheduler.steps]
     for step in steps:
         del step["read_back"]
-    return {"steps": steps, "in_force": scheduler.in_force}
+    return {
+        "translated": scheduler.is_translation,
+        "steps": steps,
+        "in_force": scheduler.in_force,
+    }
 
 
 def _sent_again(requests: Mapping[str, Sends] | None) -> float:

@@ -246,3 +246,22 @@ def test_a_run_that_left_nothing_leaves_nothing(tmp_path: Path) -> None:
     record = UnfinishedRecord.begin(tmp_path, RUN)
     assert record.fail("host unreachable") is None
     assert list(record.final.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("translated", "label", "expected"),
+    [
+        (None, "enhanced (EEVDF translation)", True),
+        (None, "enhanced (without latency_ns)", False),
+        (None, "enhanced", False),
+        (True, "enhanced", True),
+        (False, "enhanced (EEVDF translation)", False),
+    ],
+)
+def test_a_translation_is_recorded_and_told_from_the_label_in_older_records(
+    translated: bool | None, label: str, expected: bool
+) -> None:
+    report = dataclasses.replace(
+        DOCUMENT.scheduler, mode="enhanced", translated=translated, label=label
+    )
+    assert report.is_translation is expected

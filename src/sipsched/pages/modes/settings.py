@@ -68,7 +68,7 @@ def words(case: Case) -> Words:
     first, second = case.both
     lines = []
     for mode in (case.reference, case.other):
-        if case.label(mode) != mode and "translation" in case.label(mode):
+        if case.translated(mode):
             lines.append(
                 f"{case.label(mode)}: the kernel's scheduler is not the papers'. Settings without "
                 "an equivalent are left out, so a figure under this name is not one of the papers' "
