@@ -26,7 +26,7 @@ def test_the_probe_that_is_killed_leaves_no_program_in_the_kernel(
             os.kill(probe, signal.SIGKILL)
         worker.kill()
     local.take_down()
-    # the kernel frees a program a moment after its last user is gone
+    # the kernel frees a program a moment after its last user
     wait_for(lambda: not any("name on_" in line for line in leftovers()), 5)
 
 

@@ -64,6 +64,14 @@ def test_settings_of_cfs_can_be_read_and_written(hosts: Hosts) -> None:
         assert setting(hosts.sps, name) == before
 
 
+def test_a_guest_has_control_groups_too(hosts: Hosts) -> None:
+    process = hosts.sps.start("x", ["sleep", "60"], cpus=[0], limit_s=60)
+    assert process.group == "/sys/fs/cgroup/sipsched-sps/x"
+    hosts.sps.stop(process)
+    assert not hosts.sps.is_running(process)
+    assert hosts.sps.run(["ls", process.group], check=False).exit_code != 0
+
+
 def test_a_cpu_can_be_taken_offline(hosts: Hosts) -> None:
     switch = "/sys/devices/system/cpu/cpu1/online"
     try:

@@ -1,6 +1,7 @@
 # What the configuration asks for, checked before any rule exists. No rules in here.
 import functools
 import gc
+import signal
 
 from sipsched.plan import config as settings
 from sipsched import paths, scripting, versions
@@ -10,6 +11,10 @@ from sipsched.testbed import inventory
 
 # a third of the time to build a large DAG is garbage collection (9.4 s to 6.6 s at 18,000 jobs)
 gc.set_threshold(200_000, 50, 1000)
+
+ALIVE = scripting.clear_dead_locks()
+# a second Ctrl-C would take Snakemake's own end for an error, with 90 lines of traceback; SIGTERM is its own
+scripting.end_in_order(signal.SIGINT)
 
 with scripting.one_line_errors():
     CAMPAIGN = settings.parse_config(config)

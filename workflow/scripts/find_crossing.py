@@ -1,5 +1,7 @@
 """Find the load at which a point's packet drop rate crosses its limit, and record it under raw/."""
 
+from functools import partial
+
 from sipsched import paths, scripting
 from sipsched.measure import crossing_search
 from sipsched.plan import config
@@ -14,4 +16,4 @@ with scripting.one_line_errors(snakemake.log[0]):
     bed = inventory.load_testbed(point.testbed, paths.TESTBEDS)
     scripting.say(f"searching where {point} drops {campaign.pdr_limit:.0%}")
     if point not in record.read_crossings(raw, [point]):
-        crossing_search.search_crossing(point, campaign, bed, raw)
+        scripting.attempted(partial(crossing_search.search_crossing, point, campaign, bed, raw))

@@ -1,5 +1,6 @@
 """Look at the idle CPUs of a testbed's SPS and put what was seen beside its records."""
 
+from functools import partial
 from pathlib import Path
 
 from sipsched import paths, scripting
@@ -11,4 +12,4 @@ with scripting.one_line_errors(snakemake.log[0]):
     path = Path(snakemake.output.noise)
     if not path.exists():
         bed = inventory.load_testbed(snakemake.wildcards.testbed, paths.TESTBEDS)
-        noise.measure_noise(bed, path)
+        scripting.attempted(partial(noise.measure_noise, bed, path))

@@ -1,5 +1,7 @@
 """Perform one run and put its record under raw/."""
 
+from functools import partial
+
 from sipsched import paths, scripting
 from sipsched.measure import acquisition, progress
 from sipsched.plan import config
@@ -13,4 +15,4 @@ with scripting.one_line_errors(snakemake.log[0]):
     bed = inventory.load_testbed(run.testbed, paths.TESTBEDS)
     progress.say_progress(run, campaign, campaign.records)
     if not record.is_recorded(campaign.records, run):
-        acquisition.measure(run, campaign, bed, campaign.records)
+        scripting.attempted(partial(acquisition.measure, run, campaign, bed, campaign.records))

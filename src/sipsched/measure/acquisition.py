@@ -73,11 +73,15 @@ def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
             record.close(document)
             raise TransientError(f"run is not valid: {in_words(document.verdict.broken)}")
         record.finish(document)
+    except SipschedError as error:
+        kept = record.fail(str(error))
+        where = f" (kept in {kept})" if kept else ""
+        raise type(error)(f"{run}: {error}{where}") from error
+    except KeyboardInterrupt:
+        record.fail("interrupted by a signal")
+        raise
     except BaseException as error:
-        kept = record.fail(str(error) or repr(error))
-        if isinstance(error, SipschedError):
-            where = f" (kept in {kept})" if kept else ""
-            raise type(error)(f"{run}: {error}{where}") from error
+        record.fail(repr(error))
         raise
     return record.final
 

@@ -19,7 +19,7 @@ from sipsched.measure.probe import (
     PreloadProbe,
     Probe,
 )
-from sipsched.measure.proxy import find_proxy
+from sipsched.measure.proxy import ALLOCATION_FAILURE, find_proxy
 from sipsched.measure.tuning import Tuned, task_slice_prefix
 from sipsched.plan.config import Config, Point
 from sipsched.records.record import UnfinishedRecord
@@ -34,6 +34,20 @@ DRAIN_TIMEOUT_S = 5
 SPARE_BYTES = 64 * 2**20
 HOST_PROGRAMS = ("start-stop-daemon", "timeout", "taskset", "chrt", "ss", "lscpu", "zstd", "pkill")
 GENERATORS: dict[str, Generator] = {"sipload": Sipload(), "sipp": Sipp()}
+LOG_BYTES = 512 * 1024
+SHORTENED = """\
+size=$(stat -c %s "$1") || exit 0
+if [ "$size" -le $((2 * $2)) ]; then
+    cat "$1"
+else
+    head -c "$2" "$1"
+    printf '\\n[%s bytes left out but for failed allocations]\\n' $((size - 2 * $2))
+    tail -c +$(($2 + 1)) "$1" | head -c $((size - 2 * $2)) | grep -aEim 100 "$3"
+    printf '[the last %s bytes]\\n' "$2"
+    tail -c "$2" "$1"
+fi
+"""
+"""Of a file, at most so many bytes at each end, and lines of a pattern between them."""
 Found = TypeVar("Found")
 
 
@@ -268,9 +282,14 @@ class Serving:
         )
 
     def record_proxy_log(self) -> str:
-        """Copy the proxy's log into the record; its text comes back."""
+        """Copy the proxy's log into the record; its text comes back.
+
+        Of a long one, as a flood of datagrams that are no SIP leaves it, the beginning, the end, and what
+        tells of failed allocations in between.
+        """
         sps = self.hosts.sps
-        log = sps.run(["cat", str(sps.workdir / "proxy.log")], check=False).stdout
+        arguments = (sps.workdir / "proxy.log", LOG_BYTES, ALLOCATION_FAILURE)
+        log = sps.shell(SHORTENED, *arguments, timeout_s=60, check=False).stdout
         self._record.write("proxy.log", log)
         return log
 

@@ -9,11 +9,14 @@ from sipsched.errors import TransientError
 from sipsched.testbed.host import Host
 from sipsched.testbed.session import Hosts
 
-PATIENCE_S = 20
+PATIENCE_S = 3
+EMULATED_PATIENCE_S = 30
+"""For a guest: under TCG the first program of a kind takes seconds to start."""
+SPARE_S = 20
 
 LOOK = """\
-talk=$1 own=$2 port=$3 nonce=$4
-shift 4
+talk=$1 own=$2 port=$3 nonce=$4 patience=$5
+shift 5
 fault=
 for peer; do
     link=$(ip -o route get "${peer%:*}" 2>/dev/null | sed -n 's/.* dev \\([^ ]*\\).*/\\1/p')
@@ -21,26 +24,26 @@ for peer; do
     # reading it fails while the link is set down
     [ "$(cat "/sys/class/net/$link/carrier" 2>/dev/null)" = 1 ] || { echo "down $link"; fault=1; }
 done
-[ "$fault" ] || exec perl -e "$talk" "$own" "$port" "$nonce" "$@"
+[ "$fault" ] || exec perl -e "$talk" "$own" "$port" "$nonce" "$patience" "$@"
 for path in /sys/class/net/*; do
     [ "$(cat "$path/carrier" 2>/dev/null)" = 1 ] || echo "down ${path##*/}"
 done
 """
 """Prints `way PEER LINK` for each peer, `down LINK` for links without a carrier, then what TALK says.
 
-"$1" is TALK, "$2" and "$3" this host's address and port for SIP, "$4" a word that nobody else knows, then the
-peers, each as address:port.
+"$1" is TALK, "$2" and "$3" this host's address and port for SIP, "$4" a word that nobody else knows,
+"$5" for how many seconds to talk, then the peers, each as address:port.
 """
 
 # a host need not have Python; perl-base is essential on Debian
 TALK = """\
 use strict; use warnings; use Socket;
-my ($own, $port, $nonce, @peers) = @ARGV;
+my ($own, $port, $nonce, $patience, @peers) = @ARGV;
 socket(my $socket, PF_INET, SOCK_DGRAM, 0) or die "no socket: $!\\n";
 bind($socket, pack_sockaddr_in($port, inet_aton($own))) or die "cannot use UDP $own:$port: $!\\n";
 my %peer = map { my ($address, $port) = split /:/; ($address => pack_sockaddr_in($port, inet_aton($address))) } @peers;
 my (%heard, %answer, %enough, %done);
-my $end = time + 2;
+my $end = time + $patience;
 while (time < $end and keys %done < keys %peer) {
     # both ends ask and answer: each asks until it was answered, and goes when the other one was, too
     for my $address (grep { !$answer{$_} } keys %peer) { send($socket, "$nonce ask", 0, $peer{$address}); }
@@ -86,10 +89,11 @@ def check_links(hosts: Hosts) -> None:
         A host's address or port for SIP cannot be used.
     """
     nonce = secrets.token_hex(8)
+    patience_s = EMULATED_PATIENCE_S if hosts.testbed.kind == "vm" else PATIENCE_S
     sps, agents = hosts.sps, [hosts.uac, hosts.uas]
     ways: list[tuple[Host, list[Host]]] = [(hosts.uac, [sps]), (sps, agents), (hosts.uas, [sps])]
     with ThreadPoolExecutor(len(ways)) as pool:
-        seen = list(pool.map(lambda way: _look(way[0], way[1], nonce), ways))
+        seen = list(pool.map(lambda way: _look(way[0], way[1], nonce, patience_s), ways))
     looked = [(host, peers, found) for (host, peers), found in zip(ways, seen, strict=True)]
     # where a link is down no datagram was tried
     faults = [fault for one in looked for fault in _link_faults(*one)]
@@ -99,12 +103,11 @@ def check_links(hosts: Hosts) -> None:
         raise TransientError(f"SIP does not get through: {'; '.join(faults)}{again}")
 
 
-def _look(host: Host, peers: Sequence[Host], nonce: str) -> _Seen:
+def _look(host: Host, peers: Sequence[Host], nonce: str, patience_s: int) -> _Seen:
     spec = host.spec
     addresses = [f"{peer.spec.sip_address}:{peer.spec.sip_port}" for peer in peers]
-    said = host.shell(
-        LOOK, TALK, spec.sip_address, spec.sip_port, nonce, *addresses, timeout_s=PATIENCE_S
-    ).stdout
+    arguments = (spec.sip_address, spec.sip_port, nonce, patience_s, *addresses)
+    said = host.shell(LOOK, TALK, *arguments, timeout_s=patience_s + SPARE_S).stdout
     words = [line.split() for line in said.splitlines()]
     return _Seen(
         links={word[1]: " ".join(word[2:]) for word in words if word[0] == "way"},

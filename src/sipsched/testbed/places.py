@@ -64,9 +64,9 @@ for program; do
     [ "$program" = "$1" ] || cut -c67- built.sha256 | grep -qxF "./$program" || echo "missing $1/$program"
 done
 sha256sum --check --quiet --strict built.sha256 2>/dev/null | sed -n "s|^\\./\\(.*\\): FAILED.*|changed \\1|p"
-find . -type f ! -name built.sha256 | while IFS= read -r file; do
-    cut -c67- built.sha256 | grep -qxF "$file" || echo "changed ${file#./}"
-done
+# listed twice what was built: only what was not is there once
+{ cut -c67- built.sha256; cut -c67- built.sha256; find . -type f ! -name built.sha256; } |
+    sort | uniq -u | sed 's|^\\./|changed |'
 """
 """Prints `missing NAME` for programs that were not built, `changed NAME` for files unlike what was built."""
 
