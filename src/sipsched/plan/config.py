@@ -7,14 +7,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import fastjsonschema
-import yaml
-
 from sipsched.errors import StableError
-from sipsched.paths import PROJECT_ROOT, SCHEMAS
-
-LONGEST_VALUE = 60
-"""Characters of a wrong value that a message shows."""
+from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.documents import read_yaml, validate
 
 RUN_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}/cps~{cps}/rep~{rep}"
 
@@ -277,48 +272,6 @@ class Config:
             study.runs(name, crossings) for name in self.testbeds for study in self.studies.values()
         )
         return list(dict.fromkeys(runs))
-
-
-def read_yaml(path: Path) -> Any:
-    """Read a YAML file.
-
-    Raises
-    ------
-    StableError
-        The file is missing or is not YAML; the message names file and line.
-    """
-    try:
-        return yaml.safe_load(path.read_text())
-    except FileNotFoundError:
-        raise StableError(f"{path}: no such file") from None
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f" line {where.line + 1}" if where else ""
-        raise StableError(
-            f"{path}:{line} is not YAML: {getattr(error, 'problem', error)}"
-        ) from None
-
-
-def validate(instance: Any, schema: str, what: str) -> None:
-    """Check a document against `workflow/schemas/<schema>.schema.yaml`.
-
-    Raises
-    ------
-    StableError
-        Names the document, the key and what was expected there, in one line.
-    """
-    # fastjsonschema: importing jsonschema takes 1.2 s beside JupyterLab, in every job
-    check = fastjsonschema.compile(read_yaml(SCHEMAS / f"{schema}.schema.yaml"))
-    try:
-        check(instance)
-    except fastjsonschema.JsonSchemaValueException as error:
-        message = error.message.removeprefix("data").lstrip(". ")
-        raise StableError(f"{what}: {message}, found {_shorten(error.value)}") from None
-
-
-def _shorten(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
 
 
 def parse_config(document: Mapping[str, Any]) -> Config:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
-from sipsched.plan.config import read_yaml, validate
+from sipsched.plan.documents import read_yaml, validate
 
 MODES_FILE = PROJECT_ROOT / "config" / "modes.yaml"
 DEFAULT = "default"
@@ -107,8 +107,7 @@ def load_modes(path: Path = MODES_FILE) -> Mapping[str, Any]:
     StableError
         It is missing, or a key is missing, unknown or out of range.
     """
-    # YAML reads the counts of a table as numbers, a schema knows text only
-    document: Mapping[str, Any] = _text_keys(read_yaml(path))
+    document: Mapping[str, Any] = read_yaml(path)
     validate(document, "modes", str(path))
     return document
 
@@ -174,12 +173,6 @@ def _override(name: str, setting: Setting, text: str) -> int:
             f"mode '{name}': {setting}: expected nanoseconds without leading zeros, found '{text}'"
         )
     return int(text)
-
-
-def _text_keys(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _text_keys(item) for key, item in value.items()}
-    return [_text_keys(item) for item in value] if isinstance(value, list) else value
 
 
 def _fits(cores: str, count: int) -> bool:

@@ -7,7 +7,8 @@ from typing import Any
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT, TESTBEDS
-from sipsched.plan.config import Run, read_yaml, validate
+from sipsched.plan.config import Run
+from sipsched.plan.documents import read_yaml, validate
 
 UNDO_FILE = PurePosixPath("/run/sipsched/undo.sh")
 """On the SPS while its settings are changed: brings them back. What a reboot forgets, it forgets too."""

@@ -9,7 +9,7 @@ import pytest
 
 from sipsched import paths
 from sipsched.errors import StableError
-from sipsched.plan import config, modes
+from sipsched.plan import config, documents, modes
 from sipsched.testbed.inventory import load_testbed
 
 STUDIES = sorted((paths.PROJECT_ROOT / "config" / "studies").glob("*.yaml"))
@@ -20,7 +20,7 @@ DOCUMENT = {"notebook": "n.ipynb", "files": ["f"]}
 
 @pytest.fixture
 def document() -> dict[str, Any]:
-    whole = config.read_yaml(paths.PROJECT_ROOT / "config" / "config.yaml")
+    whole = documents.read_yaml(paths.PROJECT_ROOT / "config" / "config.yaml")
     whole["studies"] = {"load_sweep": whole["studies"]["load_sweep"]}
     whole["documents"]["capacity_model"]["studies"] = ["load_sweep"]
     return copy.deepcopy(whole)
@@ -54,7 +54,7 @@ def test_a_run_that_two_studies_ask_for_is_listed_once(document: dict[str, Any])
 def test_a_study_file_is_valid_and_fits_the_example_of_a_testbed(
     document: dict[str, Any], path: Path
 ) -> None:
-    over(document, config.read_yaml(path))
+    over(document, documents.read_yaml(path))
     campaign = config.parse_config(document)
     assert list(campaign.studies) == [path.stem]
     bed = load_testbed(*campaign.testbeds)
@@ -151,7 +151,7 @@ def test_every_key_of_the_schemas_is_described() -> None:
         return found
 
     for file in paths.SCHEMAS.glob("*.yaml"):
-        schema = config.read_yaml(file)
+        schema = documents.read_yaml(file)
         assert undescribed(schema, file.stem) == []
         for name, body in schema.get("$defs", {}).items():
             assert undescribed(body, f"{file.stem}.{name}") == []
