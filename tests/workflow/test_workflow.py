@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -139,7 +140,7 @@ def test_nothing_runs_beside_a_measurement_on_this_machine(project: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(colour="red"), "must not contain {'colour'} properties"),
+        (lambda d: d.update(colour="red"), "config/config.yaml: unknown key 'colour'"),
         (lambda d: d["studies"]["load_sweep"].update(cores=[64]), "ask for more: cores=64"),
         (lambda d: d.update(testbeds=["nowhere"]), "testbed 'nowhere'"),
         (lambda d: d["documents"]["published"].update(files=[]), "must contain at least 1 items"),
@@ -153,6 +154,53 @@ def test_bad_configuration_stops_before_any_job(project: Path, change: Any, mess
     told = [line for line in (done.stdout + done.stderr).splitlines() if message in line]
     assert len(told) == 1
     assert not (project / "raw").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"pdr_limit: 0.02\n", "config/config.yaml: line 125 is not YAML: the key 'pdr_limit' is"),
+        (b"# \x91\n", "config/config.yaml: line 125 is not UTF-8 text"),
+        (b"more: [\n", "config/config.yaml: line 126 is not YAML"),
+        (b"__use_yte__: true\n", "config/config.yaml: unknown key '__use_yte__'"),
+    ],
+)
+def test_a_file_that_snakemake_would_take_or_break_on_is_refused(
+    project: Path, content: bytes, message: str
+) -> None:
+    path = project / "config" / "config.yaml"
+    head = b"\n".join(path.read_bytes().splitlines()[:124]) + b"\n"
+    path.write_bytes(head + content)
+    done = snakemake(project, "--dry-run")
+    assert done.returncode != 0
+    (line,) = (line for line in (done.stdout + done.stderr).splitlines() if "error: " in line)
+    assert line.startswith(f"error: {message}")
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("raw/local/{sut}/threads~0/cps~100/rep~1/run.json", "MissingRuleException"),
+        ("raw/local/{sut}/threads~08/cps~100/rep~1/run.json", "MissingRuleException"),
+        ("raw/local/{sut}/threads~251/cps~100/rep~1/run.json", "error: local/.*: threads must be"),
+        ("results/runs/local/{sut}/threads~251/cps~9/rep~1/summary.nc", "threads must be smaller"),
+        ("raw/local/{sut}/threads~251/crossing.json", "error: local/.*: threads must be smaller"),
+        ("raw/vm/{sut}/threads~2/cps~100/rep~1/run.json", "testbed 'vm' is not among testbeds"),
+    ],
+)
+def test_a_file_that_is_asked_for_obeys_the_schema(
+    project: Path, target: str, message: str
+) -> None:
+    name = target.format(sut="kamailio-udp/default/cores~1")
+    done = snakemake(project, "--dry-run", name)
+    assert done.returncode != 0
+    assert re.search(message, done.stdout + done.stderr)
+
+
+def test_a_run_that_no_study_asks_for_is_measured_when_its_file_is(project: Path) -> None:
+    target = "raw/local/kamailio-udp/default/cores~1/threads~250/cps~40000/rep~1000/run.json"
+    assert planned_jobs(project, "--", target) == {"measure_run": 1, "total": 1}
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)

@@ -1,8 +1,7 @@
 # What the configuration asks for, checked before any rule exists. No rules in here.
 import gc
 
-from sipsched.plan import config as settings
-from sipsched import scripting, versions
+from sipsched import versions
 from sipsched.plan import modes
 from sipsched.records import record
 from sipsched.testbed import inventory
@@ -11,7 +10,7 @@ from sipsched.testbed import inventory
 gc.set_threshold(200_000, 50, 1000)
 
 with scripting.one_line_errors():
-    CAMPAIGN = settings.parse_config(config)
+    CAMPAIGN = settings.parse_config(config, settings.name_files(CONFIG_FILES))
     TESTBEDS = {
         name: inventory.load_testbed(name, Path("hardware/testbeds"))
         for name in CAMPAIGN.testbeds
@@ -23,9 +22,11 @@ with scripting.one_line_errors():
     PLANNED = [*SEARCHES, *CAMPAIGN.runs(record.read_crossings(RAW, SEARCHES))]
     for bed in TESTBEDS.values():
         bed.check_points(run for run in PLANNED if run.testbed == bed.name)
+    MODES = modes.load_modes()
     modes.check(
         {mode for study in CAMPAIGN.studies.values() for mode in study.modes}
-        | {point.mode for point in SEARCHES}
+        | {point.mode for point in SEARCHES},
+        MODES,
     )
 
 # where the controller is the machine that measures, nothing else of ours runs beside a measurement
@@ -61,16 +62,37 @@ wildcard_constraints:
     testbed=r"[A-Za-z0-9_-]+",
     sut=r"[a-z0-9-]+",
     mode=r"[^/]+",
-    cores=r"\d+",
-    threads=r"\d+",
-    cps=r"\d+",
-    rep=r"\d+",
+    # one way to write a number: threads~08 would be another file of the run of threads~8
+    cores=r"[1-9][0-9]*",
+    threads=r"[1-9][0-9]*",
+    cps=r"[1-9][0-9]*",
+    rep=r"[1-9][0-9]*",
     study="|".join(CAMPAIGN.studies),
     document="|".join(CAMPAIGN.documents) or "none",
 
 
 def measure_threads(wildcards):
     return MEASURE_THREADS[wildcards.testbed]
+
+
+def check_run(wildcards):
+    """Ask for no file, and refuse a run that the configuration could not ask for."""
+    with scripting.one_line_errors():
+        run = settings.Run.from_wildcards(wildcards)
+        CAMPAIGN.check_run(run)
+        TESTBEDS[run.testbed].check_points([run])
+        modes.check([run.mode], MODES)
+    return []
+
+
+def check_search(wildcards):
+    """The same for a search."""
+    with scripting.one_line_errors():
+        point = settings.Run.from_wildcards({**wildcards, "cps": "0", "rep": "0"})
+        CAMPAIGN.check_search(point)
+        TESTBEDS[point.testbed].check_points([point])
+        modes.check([point.mode], MODES)
+    return []
 
 
 def measure_order(wildcards):

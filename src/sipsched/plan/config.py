@@ -1,15 +1,15 @@
 """What is studied: the configuration, its validation and the runs it asks for."""
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from sipsched.errors import StableError
-from sipsched.paths import PROJECT_ROOT
-from sipsched.plan.documents import read_yaml, validate
+from sipsched.paths import PROJECT_ROOT, SCHEMAS
+from sipsched.plan.documents import read_yaml, shorten, validate
 
 RUN_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}/cps~{cps}/rep~{rep}"
 
@@ -259,6 +259,39 @@ class Config:
             )
         return self.suts[name]
 
+    def check_run(self, run: Run) -> None:
+        """Refuse a run that no study could ask for.
+
+        Raises
+        ------
+        StableError
+            Its testbed or SUT is not part of this configuration, or one of its numbers or its mode is
+            not what a study may have.
+        """
+        self._check(run, str(run.path))
+
+    def check_search(self, point: Run) -> None:
+        """Refuse a point at which no study could have a crossing searched.
+
+        Raises
+        ------
+        StableError
+            As `check_run`.
+        """
+        first = replace(point, cps=self.search.lowest_cps, rep=1)
+        self._check(first, str(crossing_path(point)))
+
+    def _check(self, run: Run, what: str) -> None:
+        validate(vars(run), "config", what, part="run")
+        if run.testbed not in self.testbeds:
+            raise StableError(
+                f"{what}: testbed '{run.testbed}' is not among testbeds ({', '.join(self.testbeds)})"
+            )
+        if run.sut not in self.suts:
+            raise StableError(
+                f"{what}: '{run.sut}' is not defined under suts ({', '.join(sorted(self.suts))})"
+            )
+
     def searches(self) -> list[Run]:
         """List every point whose crossing is to be found first, once."""
         points = itertools.chain.from_iterable(
@@ -274,21 +307,65 @@ class Config:
         return list(dict.fromkeys(runs))
 
 
-def parse_config(document: Mapping[str, Any]) -> Config:
+def name_files(files: Sequence[str | Path]) -> str:
+    """Name files of the configuration, and the command line, for messages."""
+    here = Path.cwd()
+    names = (
+        path.relative_to(here) if path.is_relative_to(here) else path for path in map(Path, files)
+    )
+    return f"{', '.join(dict.fromkeys(map(str, names)))} (or --config)"
+
+
+def check_files(files: Iterable[str | Path]) -> None:
+    """Read files of the configuration that are there, and refuse what Snakemake would take.
+
+    Of a key that is there twice Snakemake keeps the last, and `__use_yte__` runs the file as a program.
+
+    Raises
+    ------
+    StableError
+        A file is not strict YAML, or has an unknown key at its top; one line with file and place.
+    """
+    known = read_yaml(SCHEMAS / "config.schema.yaml")["properties"]
+    for path in map(Path, files):
+        document = read_yaml(path) if path.exists() else {}
+        if not isinstance(document, dict):
+            raise StableError(f"{path}: expected keys and values, found {shorten(document)}")
+        for key in document:
+            if key not in known:
+                raise StableError(f"{path}: unknown key '{key}'; there are: {', '.join(known)}")
+
+
+def parse_config(
+    document: Mapping[str, Any], what: str = "config/config.yaml (or --config)"
+) -> Config:
     """Turn a loaded configuration into values.
 
     Parameters
     ----------
     document
         The mapping that `config/config.yaml` holds, with any overrides applied.
+    what
+        Where it comes from, for the error's text.
 
     Raises
     ------
     StableError
-        An unknown key, a value out of range, a SUT or mode that is not defined.
+        An unknown key, a value out of range, a SUT or mode that is not defined, a law that the
+        generator does not know.
     """
-    what = "config/config.yaml (or --config)"
     validate(document, "config", what)
+    load, search = Load(**document["load"]), Search(**document["search"])
+    if load.generator == "sipp" and load.law != "constant":
+        raise StableError(
+            f"{what}: load.law: SIPp starts calls at a constant rate and nothing else: expected "
+            f"constant, found {load.law}"
+        )
+    if search.lowest_cps >= search.highest_cps:
+        raise StableError(
+            f"{what}: search: lowest_cps ({search.lowest_cps}) must be less than highest_cps "
+            f"({search.highest_cps})"
+        )
     suts = {name: Sut(name=name, **body) for name, body in document["suts"].items()}
     studies = {}
     for name, body in document["studies"].items():
@@ -334,9 +411,9 @@ def parse_config(document: Mapping[str, Any]) -> Config:
     return Config(
         testbeds=tuple(document["testbeds"]),
         probe=document["probe"],
-        load=Load(**document["load"]),
+        load=load,
         pdr_limit=document["pdr_limit"],
-        search=Search(**document["search"]),
+        search=search,
         validity={rule: Limits(**limits) for rule, limits in document["validity"].items()},
         suts=suts,
         studies={name: studies[name] for name in studies if name in only},

@@ -148,15 +148,21 @@ def find_mode(name: str, declared: Mapping[str, Any]) -> Mode:
     return Mode(name, body["source"], tuple(body["variants"]), overrides)
 
 
-def check(names: Iterable[str]) -> None:
+def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:
     """Refuse names of modes that are not declared or have a wrong override.
+
+    Parameters
+    ----------
+    names
+        As in a run's tuple.
+    declared
+        What `load_modes` gives.
 
     Raises
     ------
     StableError
         The first of them, and what is expected.
     """
-    declared = load_modes()
     for name in names:
         find_mode(name, declared)
 

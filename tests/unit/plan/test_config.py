@@ -2,6 +2,7 @@
 
 import copy
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def test_a_study_file_is_valid_and_fits_the_example_of_a_testbed(
     bed = load_testbed(*campaign.testbeds)
     runs = campaign.runs(bed.name)
     bed.check_points(runs)
-    modes.check({run.mode for run in runs})
+    modes.check({run.mode for run in runs}, modes.load_modes())
     told = re.search(r"# (\d+) runs, about (\d+) hours", path.read_text())
     assert told is not None
     assert len(runs) == int(told[1])
@@ -102,6 +103,10 @@ def test_only_the_studies_that_are_named_are_measured(document: dict[str, Any]) 
     ("path", "value", "expected"),
     [
         (("load", "durations_s"), 1, "load must not contain {'durations_s'} properties"),
+        (("load", "generator"), "sipp", "load.law: SIPp .*: expected constant, found exponential"),
+        (("search", "highest_cps"), 200, r"lowest_cps \(200\) must be less than highest_cps"),
+        (("studies", "load_sweep", "cps"), [0], r"cps\[0\] must be bigger than or equal to 1"),
+        (("studies", "load_sweep", "cps"), [10**6], r"cps\[0\] must be smaller than .* 40000"),
         (("load", "duration_s"), 0, "load.duration_s must be bigger than 0, found 0"),
         (("probe",), "kprobe", "probe must be one of .*found 'kprobe'"),
         (
@@ -127,6 +132,46 @@ def test_bad_configuration_is_named_in_one_line(
     with pytest.raises(StableError, match=expected) as error:
         config.parse_config(document)
     assert "\n" not in str(error.value)
+
+
+def asked(**other: Any) -> config.Run:
+    return replace(config.Run("local", "kamailio-udp", "default", 1, 8, 1000, 1), **other)
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (asked(threads=0), "threads~0/.*: threads must be bigger than or equal to 1, found 0"),
+        (asked(threads=100000), "threads must be smaller than or equal to 250, found 100000"),
+        (asked(cores=0), "cores must be bigger than or equal to 1, found 0"),
+        (asked(cps=0), "cps must be bigger than or equal to 1, found 0"),
+        (asked(cps=10**6), "cps must be smaller than or equal to 40000, found 1000000"),
+        (asked(rep=1001), "rep must be smaller than or equal to 1000, found 1001"),
+        (asked(mode="Turbo"), "mode must match pattern"),
+        (asked(sut="asterisk-udp"), "'asterisk-udp' is not defined under suts"),
+        (asked(testbed="vm"), r"testbed 'vm' is not among testbeds \(local\)"),
+    ],
+)
+def test_a_run_that_is_asked_for_directly_obeys_the_schema(
+    document: dict[str, Any], run: config.Run, expected: str
+) -> None:
+    campaign = config.parse_config(document)
+    campaign.check_run(asked())
+    with pytest.raises(StableError, match=expected) as error:
+        campaign.check_run(run)
+    assert "\n" not in str(error.value)
+
+
+def test_a_search_that_is_asked_for_directly_obeys_the_schema(document: dict[str, Any]) -> None:
+    campaign = config.parse_config(document)
+    campaign.check_search(asked(cps=0, rep=0))
+    with pytest.raises(StableError, match=r"threads~251/crossing\.json: threads must be smaller"):
+        campaign.check_search(asked(cps=0, rep=0, threads=251))
+
+
+def test_a_name_of_a_mode_that_goes_on_in_the_next_line(document: dict[str, Any]) -> None:
+    with pytest.raises(StableError, match="mode must match pattern"):
+        config.parse_config(document).check_run(asked(mode="default\n"))
 
 
 def test_a_document_reads_studies_that_are_there(document: dict[str, Any]) -> None:
