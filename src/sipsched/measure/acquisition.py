@@ -21,6 +21,7 @@ from sipsched.files import free_bytes, whole
 from sipsched.measure.crossing_search import Trial, find_crossing
 from sipsched.measure.generator import CallStatistics, Generator, Sipload, Sipp
 from sipsched.measure.hoststate import COUNTER_FILES, describe, read_files
+from sipsched.measure.memory import check_memory
 from sipsched.measure.probe import (
     TRACE_BYTES_PER_CALL,
     BpfProbe,
@@ -405,6 +406,7 @@ class _Acquisition:
             host.require_programs(
                 [str(native_folder(host.base, part) / name) for part, name in built.items()]
             )
+            check_memory(host, self.sut, self.run.threads)
         port = host.spec.sip_port
         users = host.run(["ss", "-Hlunp", f"sport = :{port}"]).stdout.strip()
         if users:
