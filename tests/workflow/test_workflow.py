@@ -294,7 +294,7 @@ def test_loads_around_a_crossing_are_planned_once_it_is_found(project: Path) -> 
     (point,) = study.searches("local")
     path = project / "raw" / crossing_path(point)
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"schema_version": 1, "lower_cps": 1900, "upper_cps": 2000}))
+    path.write_text(json.dumps(synthetic.crossing(point, 1900, 2000)))
     jobs = planned_jobs(project)
     assert "find_crossing" not in jobs
     runs = study.runs("local", {point: (1900, 2000)})

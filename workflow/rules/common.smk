@@ -3,7 +3,7 @@ import gc
 
 from sipsched import versions
 from sipsched.plan import modes
-from sipsched.records import record
+from sipsched.records import crossing, record
 from sipsched.testbed import inventory
 
 # a third of the time to build a large DAG is garbage collection (9.4 s to 6.6 s at 18,000 jobs)
@@ -19,7 +19,7 @@ with scripting.one_line_errors():
     # what comes of other records is kept apart: Snakemake would take the one for the other
     RESULTS = "results" if RAW == Path("raw") else f"results/{RAW}"
     SEARCHES = CAMPAIGN.searches()
-    PLANNED = [*SEARCHES, *CAMPAIGN.runs(record.read_crossings(RAW, SEARCHES))]
+    PLANNED = [*SEARCHES, *CAMPAIGN.runs(crossing.read_crossings(RAW, SEARCHES))]
     for bed in TESTBEDS.values():
         bed.check_points(run for run in PLANNED if run.testbed == bed.name)
     MODES = modes.load_modes()
@@ -98,7 +98,7 @@ def check_search(wildcards):
 def measure_order(wildcards):
     run = settings.Run.from_wildcards(wildcards)
     if run not in ORDER:
-        crossings = record.read_crossings(RAW, SEARCHES)
+        crossings = crossing.read_crossings(RAW, SEARCHES)
         ORDER.update(
             {run: place for place, run in enumerate(CAMPAIGN.runs(crossings), start=1)}
         )
@@ -129,7 +129,7 @@ def study_summaries(wildcards):
         for point in points:
             names = {name: str(value) for name, value in vars(point).items()}
             checkpoints.find_crossing.get(**names)
-    crossings = record.read_crossings(RAW, points)
+    crossings = crossing.read_crossings(RAW, points)
     return [
         f"{RESULTS}/runs/{run.path}/summary.nc"
         for run in study.runs(wildcards.testbed, crossings)

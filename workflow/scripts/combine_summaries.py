@@ -5,12 +5,12 @@ from pathlib import Path
 
 from sipsched import scripting
 from sipsched.plan import config
-from sipsched.records import record, summary
+from sipsched.records import crossing, record, summary
 
 with scripting.one_line_errors(snakemake.log[0]):
     campaign = config.parse_config(snakemake.config)
     study, name = campaign.studies[snakemake.wildcards.study], snakemake.wildcards.testbed
-    planned = study.runs(name, record.read_crossings(campaign.records, study.searches(name)))
+    planned = study.runs(name, crossing.read_crossings(campaign.records, study.searches(name)))
     combined = summary.combine([Path(path) for path in snakemake.input.summaries], planned)
     attempts = record.failed_attempts(campaign.records, planned)
     combined.attrs["failed_attempts"] = json.dumps(attempts)

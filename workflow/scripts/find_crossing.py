@@ -5,7 +5,7 @@ from pathlib import Path
 from sipsched import scripting
 from sipsched.measure import acquisition
 from sipsched.plan import config
-from sipsched.records import record
+from sipsched.records import crossing
 from sipsched.testbed import inventory
 
 scripting.end_in_order()
@@ -16,5 +16,5 @@ with scripting.one_line_errors(snakemake.log[0]):
     raw = campaign.records
     bed = inventory.load_testbed(point.testbed, Path("hardware/testbeds"))
     scripting.say(f"searching where {point.point} drops {campaign.pdr_limit:.0%}")
-    if point not in record.read_crossings(raw, [point]):
+    if point not in crossing.read_crossings(raw, [point]):
         acquisition.search_crossing(point, campaign, bed, raw)

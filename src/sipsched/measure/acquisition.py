@@ -33,6 +33,7 @@ from sipsched.measure.proxy import allocation_failures, find_proxy
 from sipsched.measure.tuning import Tuned, read_task_slices, task_slice_prefix, tuned
 from sipsched.plan.config import Config, Load, Run, Sut, crossing_path
 from sipsched.plan.modes import find_mode, load_modes
+from sipsched.records.crossing import SCHEMA_VERSION as CROSSING_VERSION
 from sipsched.records.record import COUNTERS_FILE, SCHEMA_VERSION, TRACE_FILE, UnfinishedRecord
 from sipsched.records.retransmissions import arrived, disagreement
 from sipsched.records.trace import Kind, Mode, Trace, read_trace
@@ -130,7 +131,7 @@ def search_crossing(point: Run, config: Config, testbed: Testbed, raw: Path) -> 
         run = _Acquisition(point, config.sut(point.sut), config, testbed, record)
         document = run.search(config)
     with whole(path) as partial:
-        partial.write_text(json.dumps(document, indent=1) + "\n")
+        partial.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
     return path
 
 
@@ -264,7 +265,7 @@ class _Acquisition:
                 found = find_crossing(trials.offer, config.pdr_limit, config.search)
                 kernel = self._describe(hosts.sps)["kernel"]
         return {
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": CROSSING_VERSION,
             "testbed": hosts.testbed.labels,
             "point": {
                 name: getattr(self.run, name)

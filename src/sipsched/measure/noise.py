@@ -60,7 +60,7 @@ def measure_noise(testbed: Testbed, path: Path, duration_s: float = DURATION_S) 
         "cpus": cpus,
     }
     with whole(path) as partial:
-        partial.write_text(json.dumps(document) + "\n")
+        partial.write_text(json.dumps(document, allow_nan=False) + "\n")
 
 
 def _look_at(sps: Host, program: str, cpu: int, duration_s: float) -> dict[str, Any]:

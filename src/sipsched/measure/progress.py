@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from sipsched.plan.config import Config, Run
-from sipsched.records.record import RUN_FILE, is_recorded, read_crossings
+from sipsched.records.crossing import read_crossings
+from sipsched.records.record import RUN_FILE, is_recorded
 from sipsched.scripting import say
 
 OVERHEAD_S = 4.0

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sipsched.errors import StableError
-from sipsched.files import read_json
-from sipsched.plan.config import Run, crossing_path
+from sipsched.plan.config import Run
 
 SCHEMA_VERSION = 1
 RUN_FILE = "run.json"
@@ -22,27 +21,6 @@ REASON_FILE = "failure.txt"
 def is_recorded(raw: Path, run: Run) -> bool:
     """Tell whether a run has a finished record."""
     return (raw / run.path / RUN_FILE).is_file()
-
-
-def read_crossings(raw: Path, points: Iterable[Run]) -> dict[Run, tuple[int, int]]:
-    """Read the crossings that were found, of these points.
-
-    Raises
-    ------
-    StableError
-        A record is not one of a crossing.
-    """
-    found = {}
-    for point in points:
-        path = raw / crossing_path(point)
-        if not path.is_file():
-            continue
-        document = read_json(path, SCHEMA_VERSION, "move away what is there and run snakemake")
-        try:
-            found[point] = (int(document["lower_cps"]), int(document["upper_cps"]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise StableError(f"{path}: not the record of a crossing: {error!r}") from error
-    return found
 
 
 def failed_attempts(raw: Path, runs: Iterable[Run]) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ import xarray as xr
 
 from sipsched.errors import StableError
 from sipsched.files import read_json, whole
+from sipsched.plan.documents import validate
 from sipsched.records.messages import (
     FLAGS,
     INTERVALS,
@@ -265,10 +266,8 @@ def _describe(values: npt.NDArray[np.float64]) -> tuple[float, ...]:
 def _read_counters(record: Path) -> dict[str, Any]:
     path = record / COUNTERS_FILE
     document = read_json(path, None, "repeat the run")
-    try:
-        return {moment: document["sps"][moment] for moment in ("before", "after")}
-    except KeyError as error:
-        raise StableError(f"{path}: expected sps.before and sps.after, {error} not found") from None
+    validate(document, "counters", str(path))
+    return {moment: document["sps"][moment] for moment in ("before", "after")}
 
 
 def _run_level(

@@ -11,6 +11,7 @@ import synthetic
 from sipsched.analysis import comparison, papers
 from sipsched.analysis.comparison import Place
 from sipsched.pages import modes_figures, modes_tables
+from sipsched.plan import config
 
 MODES = ("baseline", "enhanced")
 EIGHT = Place("kamailio-udp", 1, 8)
@@ -232,13 +233,8 @@ def test_invalid_runs_are_named():
 
 def test_the_search_behind_the_loads_is_shown(tmp_path):
     path = tmp_path / "crossing.json"
-    trials = [
-        {"cps": 4000, "duration_s": 6.0, "pdr": 0.5},
-        {"cps": 900, "duration_s": 6.0, "pdr": 0.0},
-    ]
-    document = {"point": {"cores": 1, "threads": 8}, "label": "baseline", "trials": trials}
-    document |= {"schema_version": 1, "lower_cps": 900, "upper_cps": 1000}
-    path.write_text(json.dumps(document))
+    point = config.Run("bed", "a", "baseline", 1, 8, 0, 0)
+    path.write_text(json.dumps(synthetic.crossing(point, 900, 1000)))
     table = modes_tables.searches(case_of(plan()), [path])
     assert table.rows == (
         ("baseline, 1 core, 8 threads", "1", "4000", "6", "50"),
