@@ -9,6 +9,9 @@ from types import FrameType
 
 from sipsched.errors import SipschedError
 
+RUN_PLACE = "SIPSCHED_RUN_PLACE"
+"""Environment variable in which the scheduler gives a measurement its place, `<place>/<all>`, such as 3/21."""
+
 
 @contextmanager
 def one_line_errors(log: str | None = None) -> Iterator[None]:
@@ -18,7 +21,7 @@ def one_line_errors(log: str | None = None) -> Iterator[None]:
     except SipschedError as error:
         line = f"error: {error}"
         if log is not None:
-            Path(log).write_text(line + "\n")
+            Path(log).write_text(line + "\n", errors="backslashreplace")
         sys.exit(line)
 
 

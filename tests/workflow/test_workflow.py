@@ -332,7 +332,13 @@ def test_a_dead_host_stops_no_other_run_and_leaves_nothing_half_written(project:
     for threads in (2, 4):
         assert text.count(f"measuring kamailio-udp default cores=1 threads={threads} ") == 3
         assert f"error: kamailio-udp default cores=1 threads={threads} " in text
+    # each of three attempts has the place of its run, and what is left of these two
+    assert text.count(": run 1 of 2, 1 left after it, done about ") == 3
+    assert text.count(": run 2 of 2, 0 left after it, done about ") == 3
     assert "(root@127.0.0.1:1) is unreachable" in text
+    target = "raw/local/kamailio-udp/default/cores~1/threads~3/cps~100/rep~1/run.json"
+    alone = snakemake(project, target, "--retries", "0")
+    assert ": run 1 of 1, 0 left after it, done about " in alone.stdout + alone.stderr
     assert [path for path in (project / "raw").rglob("*") if path.is_file()] == []
 
 
