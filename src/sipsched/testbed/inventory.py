@@ -1,6 +1,6 @@
 """Testbed files: which hosts there are and what is known of them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -9,6 +9,7 @@ from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT, TESTBEDS
 from sipsched.plan.config import Run
 from sipsched.plan.documents import read_yaml, validate
+from sipsched.words import plural
 
 UNDO_FILE = PurePosixPath("/run/sipsched/undo.sh")
 """On the SPS while its settings are changed: brings them back. What a reboot forgets, it forgets too."""
@@ -84,6 +85,12 @@ class Guest:
     """CPUs of this machine that QEMU is held to; empty: all."""
 
     @property
+    def kernel_name(self) -> str:
+        """Name the kernel without saying where its file is; both of Debian's are older than EEVDF."""
+        own = "/" in self.kernel
+        return Path(self.kernel).name if own else f"Debian's {self.kernel} kernel (CFS)"
+
+    @property
     def cpus(self) -> int:
         """Number of its CPUs."""
         return self.sockets * self.cores_per_socket
@@ -95,13 +102,14 @@ class Testbed:
 
     name: str
     kind: str
-    description: str
     fidelity: str
     workdir: PurePosixPath
     uac: HostSpec
     sps: HostSpec
     uas: HostSpec
     tuning: Tuning = Tuning()
+    remark: str = ""
+    """What the file says beside what this class knows: switches, links, machines."""
     guest: Guest | None = None
     """Of kind `vm` only."""
     accelerator: str | None = None
@@ -116,6 +124,26 @@ class Testbed:
     def hosts(self) -> tuple[HostSpec, HostSpec, HostSpec]:
         """The hosts in the order of the signal's way: uac, sps, uas."""
         return (self.uac, self.sps, self.uas)
+
+    @property
+    def description(self) -> str:
+        """Say what it is, from what its file makes it: a file that was copied and changed says so."""
+        hosts = "; ".join(f"{host.role.upper()} on {_name_cpus(host.cpus)}" for host in self.hosts)
+        helpers = f"what watches the SPS on its {_name_cpus(self.sps.helper_cpus)}"
+        remark = f". {self.remark}" if self.remark else ""
+        return f"{self._setting}: {hosts}, {helpers}{remark}"
+
+    @property
+    def _setting(self) -> str:
+        if self.kind == "local":
+            return "Three network namespaces on one machine, joined by veth"
+        if self.guest is not None:
+            return (
+                f"SPS in a QEMU guest ({plural(self.guest.sockets, 'socket')} of "
+                f"{plural(self.guest.cores_per_socket, 'core')}, {self.guest.kernel_name}), UAC and "
+                "UAS in network namespaces outside it"
+            )
+        return "Three hosts reached by SSH"
 
     @property
     def labels(self) -> dict[str, str | None]:
@@ -180,15 +208,27 @@ def load_testbed(name: str, folder: Path = TESTBEDS) -> Testbed:
     return Testbed(
         name=document["name"],
         kind=document["kind"],
-        description=document["description"],
         fidelity=document["fidelity"],
         workdir=PurePosixPath(document["workdir"]),
         uac=hosts["uac"],
         sps=hosts["sps"],
         uas=hosts["uas"],
         tuning=_tuning(document.get("tuning", {})),
+        remark=document.get("description", ""),
         guest=guest,
     )
+
+
+def _name_cpus(cpus: Sequence[int]) -> str:
+    """Name CPUs in their order, the runs among them by their ends."""
+    parts: list[list[int]] = []
+    for cpu in cpus:
+        if parts and cpu == parts[-1][-1] + 1:
+            parts[-1].append(cpu)
+        else:
+            parts.append([cpu])
+    ends = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in parts)
+    return f"CPU{'s' if len(cpus) > 1 else ''} {ends}"
 
 
 def _tuning(body: Mapping[str, Any]) -> Tuning:

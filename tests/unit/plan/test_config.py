@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from sipsched import paths
 from sipsched.errors import StableError
@@ -207,6 +208,40 @@ def test_every_testbed_file_loads(file: Any) -> None:
     testbed = load_testbed(file.stem)
     assert [host.role for host in testbed.hosts] == ["uac", "sps", "uas"]
     testbed.check_points([config.Run(file.stem, "kamailio-udp", "default", 1, 2, 100, 1)])
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "local",
+            "Three network namespaces on one machine, joined by veth: UAC on CPU 0; SPS on CPU 1; "
+            "UAS on CPU 0, what watches the SPS on its CPU 0",
+        ),
+        (
+            "vm",
+            "SPS in a QEMU guest (2 sockets of 4 cores, Debian's 6.1 kernel (CFS)), UAC and UAS in "
+            "network namespaces outside it: UAC on CPU 0; SPS on CPUs 0–6; UAS on CPU 0, what "
+            "watches the SPS on its CPU 7",
+        ),
+        (
+            "example-physical",
+            "Three hosts reached by SSH: UAC on CPUs 0–3; SPS on CPUs 0–5; UAS on CPUs 0–3, what "
+            "watches the SPS on its CPU 7. One switch, 10 Gbit/s",
+        ),
+    ],
+)
+def test_a_testbed_is_described_by_its_file(name: str, expected: str) -> None:
+    assert load_testbed(name).labels["description"] == expected
+
+
+def test_a_copied_testbed_is_described_by_what_was_changed_in_it(tmp_path: Path) -> None:
+    document = yaml.safe_load((paths.TESTBEDS / "local.yaml").read_text())
+    document["name"] = "copy"
+    document["hosts"]["sps"] |= {"cpus": [1, 3, 4, 5], "helper_cpus": [2]}
+    (tmp_path / "copy.yaml").write_text(yaml.safe_dump(document))
+    bed = load_testbed("copy", tmp_path)
+    assert "SPS on CPUs 1, 3–5; UAS on CPU 0, what watches the SPS on its CPU 2" in bed.description
 
 
 def test_unknown_testbed_names_those_there_are() -> None:
