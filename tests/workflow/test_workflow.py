@@ -386,5 +386,37 @@ def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
     assert jobs["render_report"] == 1
 
 
+def test_an_archive_is_the_same_from_any_folder(project: Path) -> None:
+    """Published from two folders, it has the same bytes, and names neither folder, machine nor user."""
+    asked = {"cps": [500], "threads": [2], "repetitions": 2}
+    change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))
+    change_config(project, lambda d: d.pop("documents"))
+    record_campaign(project, "raw", 500)
+    place = project / "raw" / "local/kamailio-udp/default/cores~1/threads~2/cps~500/rep~1.failed-1"
+    place.mkdir()
+    (place / "failure.txt").write_text("host sps (jane@lab7:22) is unreachable: /home/jane/key\n")
+    for name in ("requirements.lock", "pyproject.toml", "environment.yml", "LICENSE"):
+        shutil.copy(PROJECT_ROOT / name, project / name)
+    folders = [project / "one", project / "of" / "another-name"]
+    archives = []
+    for folder in folders:
+        shutil.copytree(project, folder, ignore=shutil.ignore_patterns("one", "of"))
+        done = snakemake(folder, "publish", "--config", "only_measured=True")
+        assert done.returncode == 0, done.stderr
+        archives += (folder / "publish").iterdir()
+    held = [read_archive(archive) for archive in archives]
+    for name in held[0]:
+        assert held[0][name] == held[1][name], name
+    assert archives[0].read_bytes() == archives[1].read_bytes()
+    told = [str(project), str(PROJECT_ROOT), str(Path.home()) + "/", "jane", "lab7"]
+    for name, data in held[0].items():
+        assert [text for text in told if text.encode() in data] == [], name
+
+
+def read_archive(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as bundle:
+        return {name: bundle.read(name) for name in bundle.namelist()}
+
+
 def load_pages(project: Path) -> list[str]:
     return sorted(path.name for path in (project / "reports").glob("*.html"))

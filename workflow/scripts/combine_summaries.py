@@ -5,13 +5,16 @@ from pathlib import Path
 
 from sipsched import scripting
 from sipsched.plan import config
-from sipsched.records import crossing, record, summary
+from sipsched.records import crossing, publishable, record, summary
 
 with scripting.one_line_errors(snakemake.log[0]):
     campaign = config.parse_config(snakemake.config)
     study, name = campaign.studies[snakemake.wildcards.study], snakemake.wildcards.testbed
     planned = study.runs(name, crossing.read_crossings(campaign.records, study.searches(name)))
     combined = summary.combine([Path(path) for path in snakemake.input.summaries], planned)
-    attempts = record.failed_attempts(campaign.records, planned)
+    attempts = [
+        (run, publishable.publishable_text(reason))
+        for run, reason in record.failed_attempts(campaign.records, planned)
+    ]
     combined.attrs["failed_attempts"] = json.dumps(attempts)
     summary.write(combined, Path(snakemake.output.summary))

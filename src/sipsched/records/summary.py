@@ -25,6 +25,7 @@ from sipsched.records.messages import (
     open_messages,
     read_record,
 )
+from sipsched.records.publishable import publishable_hosts, publishable_text
 from sipsched.records.record import COUNTERS_FILE
 from sipsched.validity import counters
 from sipsched.validity.certificate import WINDOWS_MS, ks_p_value
@@ -186,10 +187,10 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
             "format_version": SUMMARY_VERSION,
             **{key: ds.attrs[key] for key in ("testbed", "kind", "fidelity", "kernel")},
             "testbed_description": document["testbed"].get("description", ""),
-            "hosts": json.dumps(document["hosts"], sort_keys=True),
+            "hosts": json.dumps(publishable_hosts(document["hosts"]), sort_keys=True),
             "settings": json.dumps(document.get("settings", {}), sort_keys=True),
             "load": json.dumps(document.get("load", {}), sort_keys=True),
-            "probe_mode_reason": str(document["probe"].get("mode_reason", "")),
+            "probe_mode_reason": publishable_text(str(document["probe"].get("mode_reason", ""))),
             "columns_missing": json.dumps(
                 {
                     str(name): variable.attrs["missing_reason"]
