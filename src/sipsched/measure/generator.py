@@ -81,6 +81,12 @@ class CallStatistics:
         Policy that the client ran under: `fifo` or `other`; None if it does not tell.
     requests
         What the client sent, by method; None if it does not tell them apart.
+    overtaken
+        180 that came after the final answer of their calls: overtaken in the SPS. They are no
+        unexpected messages. None if it does not tell.
+    no_ringing
+        Calls that were answered and of which no 180 ever came: refused by the SPS's full socket, or
+        overtaken in a stateful SPS, which then does not send it on. None if it does not tell.
     """
 
     calls_offered: int
@@ -94,6 +100,8 @@ class CallStatistics:
     socket_drops: int | None = None
     scheduler: str | None = None
     requests: Mapping[str, Sends] | None = None
+    overtaken: int | None = None
+    no_ringing: int | None = None
 
 
 @dataclass(frozen=True)
@@ -297,6 +305,8 @@ def read_sipload_report(text: str, source: str) -> CallStatistics:
                 kind.name: _sends(messages.get(kind.name, {"sent": 0, "sent_again": 0}))
                 for kind in REQUESTS
             },
+            overtaken=report["overtaken"],
+            no_ringing=calls["no_ringing"],
         )
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise StableError(f"{source}: not a complete sipload report: {error!r}") from error
