@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sipsched.errors import StableError
-from sipsched.files import read_zstd
+from sipsched.files import parse_json, read_zstd
 from sipsched.measure.templates import render
 from sipsched.plan.config import Load
+from sipsched.plan.documents import validate
 from sipsched.records.retransmissions import REQUESTS, Sends
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import native_folder
@@ -284,32 +284,33 @@ def read_sipload_report(text: str, source: str) -> CallStatistics:
     Raises
     ------
     StableError
-        It is not JSON or lacks a key.
+        It is not JSON, or not like workflow/schemas/sipload.schema.yaml.
     """
+    what = f"{source}: not a complete sipload report"
     try:
-        report = json.loads(text)
-        calls, messages = report["calls"], report["messages"]
-        failed = ("timeout_invite", "timeout_bye", "rejected_invite", "rejected_bye")
-        return CallStatistics(
-            calls_offered=calls["offered"],
-            calls_created=calls["started"],
-            calls_completed=calls["completed"],
-            calls_failed=sum(calls[name] for name in failed),
-            achieved_cps=report["achieved_cps"],
-            retransmissions=sum(kind["sent_again"] for kind in messages.values()),
-            unexpected=sum(kind["unexpected"] for kind in messages.values()) + report["unparsable"],
-            cpu_share=report["cpu_ns"] / report["wall_ns"],
-            socket_drops=report["sockets"]["drops"],
-            scheduler=report["scheduler"],
-            requests={
-                kind.name: _sends(messages.get(kind.name, {"sent": 0, "sent_again": 0}))
-                for kind in REQUESTS
-            },
-            overtaken=report["overtaken"],
-            no_ringing=calls["no_ringing"],
-        )
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise StableError(f"{source}: not a complete sipload report: {error!r}") from error
+        report = validate(parse_json(text), "sipload", what)
+    except ValueError as error:
+        raise StableError(f"{what}: {error}") from None
+    calls, messages = report["calls"], report["messages"]
+    failed = ("timeout_invite", "timeout_bye", "rejected_invite", "rejected_bye")
+    return CallStatistics(
+        calls_offered=calls["offered"],
+        calls_created=calls["started"],
+        calls_completed=calls["completed"],
+        calls_failed=sum(calls[name] for name in failed),
+        achieved_cps=report["achieved_cps"],
+        retransmissions=sum(kind["sent_again"] for kind in messages.values()),
+        unexpected=sum(kind["unexpected"] for kind in messages.values()) + report["unparsable"],
+        cpu_share=report["cpu_ns"] / report["wall_ns"],
+        socket_drops=report["sockets"]["drops"],
+        scheduler=report["scheduler"],
+        requests={
+            kind.name: _sends(messages.get(kind.name, {"sent": 0, "sent_again": 0}))
+            for kind in REQUESTS
+        },
+        overtaken=report["overtaken"],
+        no_ringing=calls["no_ringing"],
+    )
 
 
 def _sends(counts: Mapping[str, int]) -> Sends:
@@ -366,8 +367,8 @@ def read_sipp_statistics(text: str, calls_offered: int, source: str) -> CallStat
     """
     # SIPp that is ended at the drain time may leave half a line
     whole_lines = text[: text.rfind("\n") + 1]
-    rows = list(csv.DictReader(io.StringIO(whole_lines), delimiter=";"))
     try:
+        rows = list(csv.DictReader(io.StringIO(whole_lines), delimiter=";"))
         last = rows[-1]
         created = int(last["TotalCallCreated"])
         return CallStatistics(
@@ -379,8 +380,13 @@ def read_sipp_statistics(text: str, calls_offered: int, source: str) -> CallStat
             retransmissions=int(last["Retransmissions(C)"]),
             unexpected=int(last["FailedUnexpectedMessage(C)"]),
         )
-    except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise StableError(f"{source}: not a complete SIPp statistics file: {error!r}") from error
+    except (
+        *(IndexError, KeyError, TypeError, ValueError, ZeroDivisionError),
+        *(AttributeError, OverflowError, csv.Error),
+    ) as error:
+        raise StableError(
+            f"{source}: not a complete SIPp statistics file: {error!r:.200}"
+        ) from error
 
 
 def _achieved_cps(rows: Sequence[Mapping[str, str]], created: int) -> float:

@@ -1,6 +1,5 @@
 """The probe on the SPS: which one, its life beside the proxy, and the trace it leaves."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,6 +8,7 @@ import numpy as np
 import zstandard
 
 from sipsched.errors import SipschedError, StableError
+from sipsched.files import parse_json
 from sipsched.records.record import TRACE_FILE
 from sipsched.records.trace import HEADER, RECORD
 from sipsched.testbed.host import Host, Process
@@ -92,12 +92,11 @@ class BpfProbe:
         sps.stop(self._process)
         log = sps.run(["cat", str(self._process.log_file)], check=False).stdout.strip()
         text = sps.run(["cat", str(sps.workdir / "probe.json")], check=False).stdout
-        try:
-            report: dict[str, Any] = json.loads(text)
-        except json.JSONDecodeError as error:
+        if not text:
             raise StableError(
                 f"host {sps.spec}: probe ended without a report: {log or 'no message'}"
-            ) from error
+            )
+        report = parse_report(text, f"host {sps.spec}")
         compressed = sps.workdir / TRACE_FILE
         zstd = ["zstd", "-q", "-f", f"-{ZSTD_LEVEL}", "--rm", str(sps.workdir / "trace.bin")]
         sps.run([*zstd, "-o", str(compressed)], timeout_s=120)
@@ -114,6 +113,26 @@ class BpfProbe:
             timeout_s=READY_TIMEOUT_S,
         )
         self._sps.run(["grep", "-qs", word, str(ready)])
+
+
+def parse_report(text: str, where: str) -> dict[str, Any]:
+    """Read the report of `sipprobe` (hardware/probe/report.c).
+
+    Raises
+    ------
+    StableError
+        It is not JSON, or lacks what a run's record needs.
+    """
+    try:
+        report: dict[str, Any] = parse_json(text)
+        counts = [report["records"], report["drops"], report["lost"]]
+        counts += [report.get(name, 0) for name in ("threads_untraced", "refused_unseen")]
+        whole = all(type(count) is int and count >= 0 for count in counts)
+        if not whole or report["mode"] not in ("exact", "tracepoint"):
+            raise ValueError("mode or counts are not those of a probe")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StableError(f"{where}: not a report of the probe: {error!r:.200}") from None
+    return report
 
 
 class PreloadProbe:

@@ -354,7 +354,7 @@ def parse_config(
         An unknown key, a value out of range, a SUT or mode that is not defined, a law that the
         generator does not know.
     """
-    validate(document, "config", what)
+    document = validate(document, "config", what)
     load, search = Load(**document["load"]), Search(**document["search"])
     if load.generator == "sipp" and load.law != "constant":
         raise StableError(

@@ -99,7 +99,7 @@ def _line(problem: object) -> str:
     return " ".join(str(problem).split())
 
 
-def validate(instance: Any, schema: str, what: str, part: str | None = None) -> None:
+def validate(instance: Any, schema: str, what: str, part: str | None = None) -> Any:
     """Check a document against `workflow/schemas/<schema>.schema.yaml`.
 
     Parameters
@@ -113,17 +113,42 @@ def validate(instance: Any, schema: str, what: str, part: str | None = None) -> 
     part
         Of the schema's `$defs` the one that the document has to be like; None: the schema itself.
 
+    Returns
+    -------
+    Any
+        The document, whole numbers as int: to JSON Schema 8.0 is an integer, and to the name of a file not.
+
     Raises
     ------
     StableError
         Names the document, the key and what was expected there, in one line.
     """
+    what = _line(what)
     _check_numbers_and_keys(instance, what)
     try:
         _compiled(schema, part)(instance)
     except fastjsonschema.JsonSchemaValueException as error:
         message = _line(error.message.removeprefix("data").lstrip(". "))
         raise StableError(f"{what}: {message}, found {shorten(error.value)}") from None
+    try:
+        return _with_integers(instance, {})
+    except RecursionError:
+        raise StableError(f"{what}: nested too deeply") from None
+
+
+def _with_integers(value: Any, done: dict[int, Any]) -> Any:
+    """Copy a document; what stands in several places is copied once."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    if not isinstance(value, (dict, list)):
+        return value
+    if id(value) not in done:
+        done[id(value)] = (
+            {key: _with_integers(item, done) for key, item in value.items()}
+            if isinstance(value, dict)
+            else [_with_integers(item, done) for item in value]
+        )
+    return done[id(value)]
 
 
 @functools.cache
@@ -143,7 +168,9 @@ def _check_numbers_and_keys(instance: Any, what: str) -> None:
     while rest:
         value, place = rest.pop()
         if isinstance(value, float) and not math.isfinite(value):
-            raise StableError(f"{what}: {place or 'it'} must be a finite number, found {value}")
+            raise StableError(
+                f"{what}: {_line(place) or 'it'} must be a finite number, found {value}"
+            )
         if not isinstance(value, (dict, list)) or id(value) in seen:
             continue
         seen.add(id(value))
@@ -152,7 +179,9 @@ def _check_numbers_and_keys(instance: Any, what: str) -> None:
             continue
         for key, item in value.items():
             if not isinstance(key, str):
-                raise StableError(f"{what}: {place or 'it'} has a key that is not text: {key!r}")
+                raise StableError(
+                    f"{what}: {_line(place) or 'it'} has a key that is not text: {shorten(key)}"
+                )
             rest.append((item, f"{place}.{key}" if place else key))
 
 

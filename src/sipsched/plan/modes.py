@@ -107,8 +107,7 @@ def load_modes(path: Path = MODES_FILE) -> Mapping[str, Any]:
     StableError
         It is missing, or a key is missing, unknown or out of range.
     """
-    document: Mapping[str, Any] = read_yaml(path)
-    validate(document, "modes", str(path))
+    document: Mapping[str, Any] = validate(read_yaml(path), "modes", str(path))
     return document
 
 

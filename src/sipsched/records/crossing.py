@@ -54,8 +54,7 @@ def read_crossing(path: Path) -> Crossing:
         It is missing, not JSON, of another version, or not the record of a crossing
         (workflow/schemas/crossing.schema.yaml).
     """
-    document = read_json(path, SCHEMA_VERSION, REMEDY)
-    validate(document, "crossing", str(path))
+    document = validate(read_json(path, SCHEMA_VERSION, REMEDY), "crossing", str(path))
     lower, upper = document["lower_cps"], document["upper_cps"]
     if lower >= upper:
         raise StableError(f"{path}: lower_cps ({lower}) must be less than upper_cps ({upper})")

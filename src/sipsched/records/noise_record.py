@@ -69,8 +69,7 @@ def read_noise(path: Path) -> Noise:
     StableError
         It is missing, not JSON, of another version, or not like workflow/schemas/noise.schema.yaml.
     """
-    document = read_json(path, SCHEMA_VERSION, REMEDY)
-    validate(document, "noise", str(path))
+    document = validate(read_json(path, SCHEMA_VERSION, REMEDY), "noise", str(path))
     for entry in document["cpus"]:
         at, gaps = len(entry["gaps_at_ns"]), len(entry["gaps_ns"])
         if at != gaps:

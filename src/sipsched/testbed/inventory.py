@@ -188,8 +188,7 @@ def load_testbed(name: str, folder: Path = TESTBEDS) -> Testbed:
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
         raise StableError(f"testbed '{name}': no file {path}; there are: {known}")
-    document = read_yaml(path)
-    validate(document, "testbed", str(path))
+    document = validate(read_yaml(path), "testbed", str(path))
     if document["name"] != name:
         raise StableError(
             f"{path}: name: expected '{name}' as the file, found '{document['name']}'"
