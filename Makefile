@@ -40,6 +40,7 @@ lint: .venv/ready
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(MAKE) -C hardware/probe format-check
 	$(MAKE) -C hardware/scheduler format-check

@@ -14,6 +14,7 @@ from sipsched.measure.tuning import modes_table
 from sipsched.plan.config import Run
 from sipsched.testbed import local, vm
 from sipsched.testbed.inventory import load_testbed, native_folder
+from sipsched.testbed.links import check_links
 from sipsched.testbed.provision import prepare_machine
 from sipsched.testbed.provision import provision as install
 from sipsched.testbed.session import open_hosts
@@ -36,7 +37,10 @@ def one_line_errors(action: Callable[..., None]) -> Callable[..., None]:
 @one_line_errors
 def up(_):
     """Bring the embedded testbed up and keep it until `fab down`."""
-    local.ensure_up(load_testbed("local"))
+    bed = load_testbed("local")
+    local.ensure_up(bed)
+    with open_hosts(bed, "fab up") as hosts:
+        check_links(hosts)
     print("testbed local is up")
 
 
@@ -56,6 +60,8 @@ def vm_up(_, testbed="vm"):
     prepare_machine(bed)
     vm.bring_up(bed)
     booted = vm.as_booted(bed)
+    with open_hosts(bed, "fab vm.up") as hosts:
+        check_links(hosts)
     print(f"testbed {bed.name} is up, accelerator {booted.accelerator}: {booted.fidelity}")
 
 
@@ -80,7 +86,7 @@ def modes(_, testbed="local", cores=1, threads=8):
     """Print each mode's settings at a point, and where they go on the SPS of a testbed."""
     bed = load_testbed(testbed)
     bed.check_points([Run(testbed, "any", "default", int(cores), int(threads), 1, 1)])
-    with open_hosts(bed) as hosts:
+    with open_hosts(bed, "fab modes") as hosts:
         for line in modes_table(hosts.sps, int(cores), int(threads)):
             print(line)
 
@@ -88,14 +94,16 @@ def modes(_, testbed="local", cores=1, threads=8):
 @task
 @one_line_errors
 def check(_, testbed="local"):
-    """Reach every host of a testbed and say what its kernel lets the probe see."""
+    """Reach every host of a testbed, pass a datagram each way, say what its kernel lets the probe see."""
     bed = load_testbed(testbed)
-    with open_hosts(bed) as hosts:
+    with open_hosts(bed, "fab check") as hosts:
         for host in hosts.all:
             kernel = host.run(["uname", "-sr"]).stdout.strip()
             print(f"{host.spec}: {kernel}, SIP on {host.spec.sip_address}:{host.spec.sip_port}")
+        check_links(hosts)
+        print("SIP: every link has a carrier, a datagram passes each way")
         program = str(native_folder(hosts.sps.base, "probe") / "sipprobe")
-        hosts.sps.require_programs([program])
+        hosts.sps.require_built("probe", ["sipprobe"])
         answer = json.loads(hosts.sps.run([program, "check"], check=False).stdout)
     for name, mode in answer["modes"].items():
         print(f"probe, {name}: {'can run' if mode['can_run'] else mode['reason']}")

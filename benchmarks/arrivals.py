@@ -89,11 +89,11 @@ def without_receive_steering(sps: Host) -> Iterator[None]:
     """Let the link's receive work run on the sender's CPU: an interrupt to another one costs 13 µs a send."""
     steering = "/sys/class/net/uac0/queues/rx-0/rps_cpus"
     before = sps.run(["cat", steering]).stdout.strip()
-    sps.shell(f"echo 0 > {steering}")
+    sps.shell('echo 0 > "$1"', steering)
     try:
         yield
     finally:
-        sps.shell(f"echo {before} > {steering}")
+        sps.shell('echo "$1" > "$2"', before, steering)
 
 
 def is_clean(done: CallStatistics, cps: int) -> bool:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from sipsched.errors import SipschedError
-from sipsched.measure import acquisition
-from sipsched.plan.config import Config, Run, load_config
+from sipsched.measure import acquisition, crossing_search
+from sipsched.plan.config import Config, Point, load_config
 from sipsched.records import crossing
 from sipsched.records.trace import Event, Kind, read_trace
 from sipsched.testbed.inventory import Testbed, load_testbed
@@ -41,15 +41,16 @@ def main() -> None:
 
 
 def check(sut: str, config: Config, testbed: Testbed, raw: Path) -> None:
-    point = Run("local", sut, "default", 1, THREADS, 0, 0)
-    acquisition.search_crossing(point, config, testbed, raw)
+    point = Point("local", sut, "default", 1, THREADS)
+    crossing_search.search_crossing(point, config, testbed, raw)
     lower, upper = crossing.read_crossings(raw, [point])[point]
     half, past = lower // 2, round(1.2 * upper)
     print(f"{sut}: {THREADS} threads on one core, 1 % crossing between {lower} and {upper} cps")
     for cps, duration_s in ((half, CALLS / half), (past, PAST_S)):
         load = replace(config.load, duration_s=duration_s, drain_s=4.0)
-        run = replace(point, cps=cps, rep=1)
-        folder = acquisition.measure(run, replace(config, load=load), testbed, raw)
+        folder = acquisition.measure(
+            point.run(cps, rep=1), replace(config, load=load), testbed, raw
+        )
         document = json.loads((folder / "run.json").read_text())
         records = read_trace(folder / "trace.bin.zst").records
         received = records[records["event"] == Event.MESSAGE]

@@ -12,7 +12,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from sipsched.analysis import capacity_models, statistics
+from sipsched.analysis import statistics
+from sipsched.analysis.capacity import queues, scaling
 from sipsched.analysis.statistics import LEVEL, PDR_LIMIT
 
 SEED = 1
@@ -75,7 +76,7 @@ def queue_error(rng: np.random.Generator, scv: float, rho: float, servers: int) 
     rate = rho * servers
     arrivals = rng.exponential(1 / rate, MESSAGES).cumsum()
     full = refused(arrivals, lognormal(rng, np.sqrt(scv), MESSAGES), servers, WAITING_PLACES)
-    model = capacity_models.queue(rate, 1e6, servers, servers + WAITING_PLACES, scv).blocking
+    model = queues.queue(rate, 1e6, servers, servers + WAITING_PLACES, scv).blocking
     simulated = statistics.mean_interval(full.reshape(PARTS, -1).mean(axis=1))
     error = simulated.map(lambda blocking: 100 * (model / blocking - 1))
     return f"c = {servers} {error.estimate:+.1f} ({error.low:+.1f} to {error.high:+.1f})"
@@ -95,14 +96,12 @@ def show_queue() -> None:
 
 def show_scaling(cores: tuple[int, ...], alike: bool) -> None:
     rng = np.random.default_rng(SEED)
-    cps, later = (
-        capacity_models.scaling_law(np.array(at), *LAW) for at in (cores, PREDICTED_CORES)
-    )
+    cps, later = (scaling.scaling_law(np.array(at), *LAW) for at in (cores, PREDICTED_CORES))
     errors, later_errors = (ALIKE_CPS if alike else SHARE * each for each in (cps, later))
     held = []
     for draw in range(LAW_DRAWS):
         drawn = rng.normal(cps, errors)
-        found = capacity_models.fit_scaling(cores, drawn, resamples=LAW_RESAMPLES, seed=draw)
+        found = scaling.fit_scaling(cores, drawn, resamples=LAW_RESAMPLES, seed=draw)
         predicted = (found.predict(each, seed=draw) for each in PREDICTED_CORES)
         intervals = (found.single_cps, found.contention, found.coherency, *predicted)
         truths = (*LAW, *rng.normal(later, later_errors))

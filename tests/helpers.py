@@ -1,11 +1,17 @@
 """What tests of several folders share."""
 
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from sipsched.paths import PROJECT_ROOT
+from sipsched.testbed import namespaces
+
+LOAD = r"^[^ ]*/sipload uac --local .*/uac\.schedule"
+"""Command line of the UAC of the measured calls."""
 MEASURE = """\
 import sys
 from pathlib import Path
@@ -39,3 +45,47 @@ def wait_for(condition: Callable[[], bool], timeout_s: float) -> None:
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.1)
     assert condition()
+
+
+def pids(pattern: str) -> list[int]:
+    """Processes, no zombies, whose command line matches."""
+    found = subprocess.run(
+        ["pgrep", "-f", "--runstates", "D,R,S,T", pattern], capture_output=True, text=True
+    )
+    return [int(line) for line in found.stdout.split()]
+
+
+def cgroups() -> list[Path]:
+    """Control groups of ours, wherever on this machine."""
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    roots = [Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"]
+    return [path for root in roots for path in root.rglob("sipsched-*") if path.is_dir()]
+
+
+def leftovers() -> list[str]:
+    """Everything of ours on this machine but what is on disk."""
+    listing = subprocess.run(["ps", "-eo", "stat,pid,args"], capture_output=True, text=True)
+    program = re.compile(r"([^ ]*/)?(kamailio|opensips|sipp|sipload|sipprobe|sipsched-vm) ")
+    other = re.compile(
+        r"sshd.*/run/sipsched/|/var/lib/sipsched|sipsched\.testbed\.\w+ import guard"
+    )
+    running = [line.split(maxsplit=2) for line in listing.stdout.splitlines()]
+    shown = [
+        f"{pid} {arguments}"
+        for state, pid, arguments in running
+        if state[0] != "Z" and (program.match(arguments) or other.search(arguments))
+    ]
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    loaded = subprocess.run(["bpftool", "prog", "show"], capture_output=True, text=True)
+    source = (PROJECT_ROOT / "hardware/probe/sipprobe.bpf.c").read_text()
+    # the kernel keeps 15 characters of a name
+    programs = {name[:15] for name in re.findall(r"BPF_PROG\((\w+)", source)}
+    return [
+        *shown,
+        *(str(path) for path in Path("/run/netns").glob("sipsched*")),
+        *(str(path) for path in Path("/sys/class/net").glob("sipsched*")),
+        *(line for line in mounts if "sipsched" in line),
+        *map(str, cgroups()),
+        *(line for line in loaded.stdout.splitlines() if programs & set(line.split())),
+        *(str(path) for path in namespaces.STATE_ROOT.glob("*") if path.name != "kvm-works"),
+    ]

@@ -1,8 +1,9 @@
 """Synthetic run records with a known truth, for tests and benchmarks. Nothing here was measured."""
 
+import dataclasses
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,28 @@ import numpy.typing as npt
 import xarray as xr
 import zstandard
 
-from sipsched.analysis.capacity_models import queue
+from sipsched.analysis import comparison, papers
+from sipsched.analysis.capacity.queues import queue
 from sipsched.plan import config
 from sipsched.records import record, summary, trace
 from sipsched.records.messages import messages_from_record, write_messages
+from sipsched.records.run_document import (
+    GeneratorReport,
+    HostReport,
+    HostReports,
+    OfferedLoad,
+    ProbeReport,
+    ProxyReport,
+    Requests,
+    RunDocument,
+    SchedulerReport,
+    Sends,
+    Settings,
+    Timeline,
+    as_part,
+)
+from sipsched.validity.ledger import Balance, Ledger
+from sipsched.validity.verdict import INVALID, Finding, Verdict
 
 FIDELITY = (
     "SYNTHETIC: numbers drawn from fixed distributions to test the software; nothing measured"
@@ -28,7 +47,8 @@ Ip: 1 64
 Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors
 Udp: {received} 0 {dropped} {sent} {dropped} 0 0
 """
-LATE = "run is not valid: one call in a hundred started more than 2100 µs late"
+LATE = Finding("lateness_p99_us", 2100.0, INVALID, 2000.0)
+SPOILT = Verdict(INVALID, (LATE,))
 NETSTAT = "TcpExt: SyncookiesSent ListenDrops\nTcpExt: 0 0\n"
 SOFTNET = "{packets:08x} 00000000 00000000 00000000 00000000\n"
 UDP = (
@@ -44,23 +64,17 @@ cpu1 3207 0 1243 91740 373 0 49 {steal} 0 0
 """
 
 
-@dataclass(frozen=True)
-class Run:
-    """The tuple of a synthetic run."""
-
-    testbed: str = "synthetic"
-    sut: str = "kamailio-udp"
-    mode: str = "default"
-    cores: int = 1
-    threads: int = 8
-    cps: int = 1000
-    rep: int = 1
-
-    @property
-    def path(self) -> Path:
-        return Path(self.testbed, self.sut, self.mode).joinpath(
-            f"cores~{self.cores}", f"threads~{self.threads}", f"cps~{self.cps}", f"rep~{self.rep}"
-        )
+def Run(  # noqa: N802
+    testbed: str = "synthetic",
+    sut: str = "kamailio-udp",
+    mode: str = "default",
+    cores: int = 1,
+    threads: int = 8,
+    cps: int = 1000,
+    rep: int = 1,
+) -> config.Run:
+    """Name a run of the synthetic testbed."""
+    return config.Run(testbed, sut, mode, cores, threads, cps, rep)
 
 
 def six_per_call(
@@ -188,21 +202,45 @@ def compress(data: bytes) -> bytes:
     return compressor.compress(data) + compressor.flush()
 
 
-def host(**more: Any) -> dict[str, Any]:
-    return {
-        "kernel": "0.0.0-synthetic",
-        "cpu_model": "none",
-        "cpus": [1],
-        "clocksource": "none",
-        "governor": "none",
-        "versions": {},
-        **more,
-    }
+def host(**more: Any) -> HostReport:
+    """Describe a host that is none."""
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("cpu_model", "clocksource", "governor", "address"), "none"
+    )
+    return HostReport(
+        **nothing,
+        kernel="0.0.0-synthetic",
+        cpus=(1,),
+        helper_cpus=(0,),
+        online_cpus="0-1",
+        versions=more.get("versions", {}),
+        lscpu={},
+        files={},
+    )
+
+
+def mode_report(run: config.Run, **chosen: Any) -> SchedulerReport:
+    """Say what a mode came to where there is no kernel."""
+    return as_part(
+        SchedulerReport,
+        {
+            "mode": run.mode,
+            "label": run.mode,
+            "source": "none",
+            "family": "unknown",
+            "found": {},
+            "steps": [],
+            "quiet": [],
+            "repaired": False,
+        }
+        | chosen,
+        "synthetic",
+    )
 
 
 def write_record(
     raw: Path,
-    run: Run,
+    run: config.Run,
     *,
     calls: int = 300,
     drops: int = 0,
@@ -210,9 +248,7 @@ def write_record(
     mode: int = 2,
     load: float = 0.5,
     valid: bool = True,
-    missing: dict[str, str] | None = None,
-    attempts: tuple[str, ...] = (),
-    cpu_ns_per_message: float | None = 70_000,
+    cpu_ns_per_message: float = 70_000,
     seed: int = 1,
     records: npt.NDArray[Any] | None = None,
     scheduler: dict[str, Any] | None = None,
@@ -222,7 +258,6 @@ def write_record(
 
     `drops` of the six messages a call are refused and `resent` are sent again later. `records`
     replaces the drawn ones. Modes meet the same arrivals; `wait` scales every wait in the queue.
-    `attempts` are reasons of earlier attempts, kept beside the record.
     """
     rng = np.random.default_rng([seed, run.threads, run.cps, run.rep])
     if records is None:
@@ -237,57 +272,55 @@ def write_record(
     directory.mkdir(parents=True)
     if mode:
         (directory / "trace.bin.zst").write_bytes(compress(encode(records, mode)))
-    for number, reason in enumerate(attempts, start=1):
-        failed = directory.with_name(f"{directory.name}.failed-{number}")
-        failed.mkdir()
-        (failed / "failure.txt").write_text(reason + "\n")
-    document = {
-        "schema_version": 1,
-        "run": dict(vars(run)),
-        "testbed": {
-            "name": run.testbed,
-            "kind": "simulated",
-            "fidelity": FIDELITY,
-            "description": DESCRIPTION,
-        },
-        "started_at": f"2026-01-01T00:{run.rep:02d}:00Z",
-        "finished_at": f"2026-01-01T00:{run.rep:02d}:10Z",
-        "load": {
-            "generator": "synthetic",
-            "calls": calls,
-            "duration_s": calls / run.cps,
-            "warmup_s": 0.0,
-            "retransmissions": resent > 0,
-            "ring_ms": 10,
-            "seed": seed,
-        },
-        "generator": {
-            "version": "none",
-            "calls_created": calls,
-            "calls_completed": calls - drops // 6,
-            "calls_failed": drops // 6,
-            "achieved_cps": run.cps * (1.0 + 1e-4 * run.rep),
-            "retransmissions": resent,
-        },
-        "proxy": {"cpu_ns": cpu_ns_per_message and int(n * cpu_ns_per_message)},
-        "probe": {
-            "mode": {0: "off", 1: "exact", 2: "tracepoint", 3: "preload"}[mode],
-            "mode_reason": "synthetic",
-            "records": n,
-            "drops": n_drops,
-            "lost": 0,
-        },
-        "hosts": {"uac": host(), "sps": host(versions={"kamailio": "none"}), "uas": host()},
-        "settings": {"so_rcvbuf_bytes": 425984},
-        **({} if scheduler is None else {"scheduler": scheduler}),
-        "verdict": {
-            "valid": valid,
-            "reasons": [] if valid else ["synthetic: declared invalid for a test"],
-        },
-        "missing": missing or {},
-        "commands": [],
-    }
-    (directory / "run.json").write_text(json.dumps(document, indent=1))
+    requests = {"INVITE": Sends(calls, resent)}
+    document = RunDocument(
+        run=run,
+        testbed=config.TestbedLabels(run.testbed, "simulated", DESCRIPTION, FIDELITY),
+        sut=config.Sut(run.sut, "kamailio", "stateful", "qm", 64, 8, 212_992),
+        started_at=f"2026-01-01T00:{run.rep:02d}:00Z",
+        finished_at=f"2026-01-01T00:{run.rep:02d}:10Z",
+        timeline=Timeline(*(float(second) for second in range(7))),
+        load=OfferedLoad(
+            generator="synthetic",
+            law="exponential",
+            duration_s=calls / run.cps,
+            warmup_s=0.0,
+            ring_time_ms=10,
+            hold_time_ms=10,
+            hold_law="fixed",
+            retransmissions=resent > 0,
+            drain_s=1.0,
+            calls=calls,
+            seed=seed,
+        ),
+        generator=GeneratorReport(
+            version="none",
+            calls_offered=calls,
+            calls_created=calls,
+            calls_completed=calls - drops // 6,
+            calls_failed=drops // 6,
+            achieved_cps=run.cps * (1.0 + 1e-4 * run.rep),
+            retransmissions=resent,
+            unexpected=0,
+        ),
+        certificate=None,
+        requests=Requests(uac=requests, sps=requests, disagreement=0),
+        proxy=ProxyReport(int(n * cpu_ns_per_message)),
+        probe=ProbeReport(
+            mode={0: "off", 1: "exact", 2: "tracepoint", 3: "preload"}[mode],
+            mode_reason="synthetic",
+            records=n,
+            drops=n_drops,
+            lost=0,
+        ),
+        hosts=HostReports(host(), host(versions={"kamailio": "none"}), host()),
+        settings=Settings(so_rcvbuf_bytes=425984, sps_cpus=(1,)),
+        scheduler=mode_report(run, **(scheduler or {})),
+        layout={},
+        ledger=Ledger(Balance(n + n_drops, n, n_drops, 0, 0), Balance(n, n, 0, 0, 0), 0),
+        verdict=Verdict("valid", ()) if valid else SPOILT,
+    )
+    (directory / "run.json").write_text(document.to_json())
     (directory / "counters.json").write_text(json.dumps(counters(n, n_drops)))
     return directory
 
@@ -310,7 +343,9 @@ def counters(received: int, dropped: int) -> dict[str, Any]:
     return {"uac": idle, "sps": sps, "uas": idle}
 
 
-def combined(planned: Sequence[Run], outcome: Callable[[Run], dict[str, Any] | None]) -> xr.Dataset:
+def combined(
+    planned: Sequence[config.Run], outcome: Callable[[config.Run], dict[str, Any] | None]
+) -> xr.Dataset:
     """A combined summary without records: what `outcome` gives of a run, None: it is missing.
 
     A value of a variable that depends on the message type holds for all types.
@@ -330,7 +365,7 @@ def combined(planned: Sequence[Run], outcome: Callable[[Run], dict[str, Any] | N
 
 
 def two_modes(
-    run: Run,
+    run: config.Run,
     knee_cps: float = 1900,
     pdr_ratio: float = 0.6,
     k_rcv_ratio: float = 0.7,
@@ -376,10 +411,32 @@ def two_modes(
     }
 
 
+def modes_plan(
+    cores: Sequence[int] = (1,),
+    threads: Sequence[int] = (8,),
+    cps: Sequence[int] = (1800, 1900, 2000),
+    reps: int = 5,
+    modes: Sequence[str] = ("baseline", "enhanced"),
+) -> list[Run]:
+    """Runs of a study of modes."""
+    axes = itertools.product(modes, cores, threads, cps, range(1, reps + 1))
+    return [Run(mode=mode, cores=c, threads=t, cps=load, rep=rep) for mode, c, t, load, rep in axes]
+
+
+def modes_case(
+    planned: Sequence[Run],
+    outcome: Callable[[Run], dict[str, Any] | None] = two_modes,
+) -> comparison.Case:
+    """What these runs come to, baseline against enhanced, beside what the papers print."""
+    ds = combined(planned, outcome)
+    points, printed = papers.load_points(), papers.load_comparison()
+    return comparison.Case(ds, points, printed, "baseline", "enhanced")
+
+
 def write_study(
     folder: Path,
-    planned: Sequence[Run],
-    options: Callable[[Run], dict[str, Any] | None] = lambda run: {},
+    planned: Sequence[config.Run],
+    options: Callable[[config.Run], dict[str, Any] | None] = lambda run: {},
     study: str = "load_sweep",
 ) -> Path:
     """Write, parse, summarise and combine the runs of a study; return the combined summary.
@@ -400,8 +457,9 @@ def write_study(
             write_messages(messages_from_record(directory), messages)
             summary.write(summary.summarise_run(messages, directory), paths[-1])
     combined = summary.combine(paths, planned)
-    tuples = [config.Run(**vars(run)) for run in planned]
-    combined.attrs["failed_attempts"] = json.dumps(record.failed_attempts(raw, tuples))
+    combined.attrs["failed_attempts"] = json.dumps(
+        [dataclasses.asdict(each) for each in record.failed_attempts(raw, planned)]
+    )
     path = folder / "results" / study / planned[0].testbed / "summary.nc"
     summary.write(combined, path)
     return path
@@ -447,12 +505,14 @@ def queue_summary(
     return data.assign_attrs(kind="simulated", fidelity=FIDELITY, kernels="0.0.0-synthetic")
 
 
-def repeated(loads: Sequence[int] = (500, 1000, 1500, 2000), n: int = 3, **more: Any) -> list[Run]:
+def repeated(
+    loads: Sequence[int] = (500, 1000, 1500, 2000), n: int = 3, **more: Any
+) -> list[config.Run]:
     """List runs of so many loads and repetitions."""
     return [Run(cps=cps, rep=rep, **more) for cps in loads for rep in range(1, n + 1)]
 
 
-def plausible(run: Run) -> dict[str, Any]:
+def plausible(run: config.Run) -> dict[str, Any]:
     """Drop some 5 % from 2000 cps on, half of that in mode enhanced; the probe costs a tenth."""
     if run.sut.endswith("-untraced"):
         return {"mode": 0, "cpu_ns_per_message": 70_000 + 100 * run.rep}
@@ -474,13 +534,11 @@ def write_campaign(folder: Path) -> list[Path]:
     """
     sweep = [*repeated(), *repeated((500,), 1, cores=4)]
     missing, failed = sweep[:2]
-    place = folder / "raw" / failed.path
     for number in (1, 2):
-        kept = place.with_name(f"{place.name}.failed-{number}")
-        kept.mkdir(parents=True)
-        (kept / "failure.txt").write_text(f"{LATE}\n")
+        kept = write_record(folder / "raw", failed, calls=10, valid=False)
+        kept.rename(kept.with_name(f"{kept.name}.failed-{number}"))
 
-    def given(run: Run) -> dict[str, Any] | None:
+    def given(run: config.Run) -> dict[str, Any] | None:
         return None if run in (missing, failed) or run.cores == 4 else plausible(run)
 
     modes = [run for mode in ("baseline", "enhanced") for run in repeated(mode=mode)]
@@ -491,7 +549,7 @@ def write_campaign(folder: Path) -> list[Path]:
     ]
 
 
-def crossing(point: config.Run, lower_cps: int, upper_cps: int) -> dict[str, Any]:
+def crossing(point: config.Point, lower_cps: int, upper_cps: int) -> dict[str, Any]:
     """Make a `crossing.json`, its search of two trials."""
     trials = [
         {"cps": 4000, "duration_s": 6.0, "received": 10_000, "refused": 10_000, "pdr": 0.5},

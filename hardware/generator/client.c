@@ -28,6 +28,7 @@ struct load {
 	uint64_t give_up_ns; /* last intended start + drain */
 	uint64_t end_ns;
 	struct usage usage;
+	int64_t no_ports; /* of the host when all sockets were open */
 };
 
 struct client {
@@ -370,6 +371,9 @@ static bool write_report(const struct load *load, struct client *clients)
 	report_usage(file, &load->usage);
 	report_calls(file, load, &starts);
 	report_sockets(file, &sockets);
+	/* the sockets are open still: nothing of this load has met a closed port */
+	if (load->no_ports >= 0)
+		fprintf(file, "  \"no_ports\": %" PRId64 ",\n", udp_no_ports() - load->no_ports);
 	report_counts(file, &counts);
 	fprintf(file, "}\n");
 	free(starts.lateness_ns);
@@ -400,6 +404,7 @@ static int run_threads(struct load *load, struct client *clients)
 
 	set_deadlines(load);
 	load->usage = usage_now();
+	load->no_ports = udp_no_ports();
 	while (started < o->threads && !error) {
 		error = pthread_create(&clients[started].thread, NULL, client_main, &clients[started]);
 		started += !error;

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include "link.h"
 #include "report.h"
@@ -47,6 +48,21 @@ void sockets_add(struct sockets *sum, int fd)
 		sum->receive_buffer_bytes = (int)memory[SK_MEMINFO_RCVBUF];
 		sum->send_buffer_bytes = (int)memory[SK_MEMINFO_SNDBUF];
 	}
+}
+
+int64_t udp_no_ports(void)
+{
+	FILE *file = fopen("/proc/net/snmp", "r");
+	char line[512];
+	int64_t found = -1;
+
+	/* the line of names comes first: its second word is no number, so the scan fails on it */
+	while (file && found < 0 && fgets(line, sizeof(line), file))
+		if (sscanf(line, "Udp: %*u %" SCNd64, &found) != 1)
+			found = -1;
+	if (file)
+		fclose(file);
+	return found;
 }
 
 static uint64_t timeval_ns(struct timeval t)

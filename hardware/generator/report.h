@@ -34,6 +34,9 @@ FILE *report_open(const char *path);
 /* False: it could not be written; see errno. */
 bool report_close(FILE *file, const char *path);
 
+/* NoPorts of /proc/net/snmp: datagrams to this host that met no open port, ever; -1 if it is not shown. */
+int64_t udp_no_ports(void);
+
 void sockets_add(struct sockets *sum, int fd);
 /* Wall clock and CPU time of the process. */
 struct usage usage_now(void);

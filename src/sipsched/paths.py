@@ -4,7 +4,8 @@ from pathlib import Path
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = PROJECT_ROOT / "workflow" / "schemas"
-TESTBEDS = PROJECT_ROOT / "hardware" / "testbeds"
+TESTBEDS = Path("hardware", "testbeds")
+"""In a project: the workflow reads those of the folder that it runs in, which may be a copy."""
 RECORDED = {"results": "results/recorded/raw", "raw": "recorded/raw"}
 
 

@@ -23,6 +23,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "live" in item.path.parts:
             item.add_marker(pytest.mark.live)
+    # what is left is looked at when all others have run
+    items.sort(key=lambda item: item.path.stem == "test_nothing_left")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,7 +13,8 @@ from helpers import start_run, wait_for
 from sipsched.measure.scheduler import TASK_SLICE, Family
 from sipsched.measure.tuning import modes_table, read_kernel
 from sipsched.testbed import local
-from sipsched.testbed.inventory import UNDO_FILE, Testbed
+from sipsched.testbed.inventory import Testbed
+from sipsched.testbed.places import UNDO_FILE
 from sipsched.testbed.session import open_hosts
 
 Measure = Callable[..., Path]
@@ -95,8 +96,9 @@ def test_a_killed_run_is_undone_by_the_next_contact_or_by_the_guardian(
             wait_for(lambda: Path(UNDO_FILE).exists() and AUTOGROUP.read_text().strip() == "0", 20)
             os.kill(worker.pid, signal.SIGKILL)
         if idle:
-            wait_for(lambda: AUTOGROUP.read_text() == autogroup, 20)
-            assert not Path(UNDO_FILE).exists()
+            wait_for(
+                lambda: AUTOGROUP.read_text() == autogroup and not Path(UNDO_FILE).exists(), 20
+            )
         else:
             run = measure(threads=2, cps=100, duration_s=1.0)
             assert json.loads((run / "run.json").read_text())["scheduler"]["repaired"]

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,27 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import start_run, wait_for
+from helpers import leftovers, start_run, wait_for
 
 from sipsched.errors import SipschedError, StableError, TransientError
-from sipsched.measure import acquisition, proxy
+from sipsched.measure import acquisition, crossing_search, proxy, serving
 from sipsched.plan import config
 from sipsched.records import record
-from sipsched.testbed import inventory, local, namespaces
-from sipsched.testbed.inventory import Testbed, load_testbed
+from sipsched.testbed import inventory, local, namespaces, places
+from sipsched.testbed.host import Host
+from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import open_hosts
 
 Measure = Callable[..., Path]
-
-
-def leftovers() -> list[str]:
-    """Namespaces, links and processes of ours."""
-    names = [f"namespace {n.name}" for n in local.NAMESPACES if Path("/run/netns", n.name).exists()]
-    names += [f"link {n.link}" for n in local.NAMESPACES if Path("/sys/class/net", n.link).exists()]
-    names += [str(local.STATE)] if local.STATE.exists() else []
-    listing = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)
-    work = str(load_testbed("local").workdir)
-    return names + [line for line in listing.stdout.splitlines() if work in line]
 
 
 def running(pattern: str) -> bool:
@@ -65,9 +58,50 @@ def test_half_a_testbed_is_mended(testbed: Testbed) -> None:
     local.take_down()
 
 
-def test_second_user_is_refused(testbed: Testbed, measure: Measure) -> None:
-    with open_hosts(testbed), pytest.raises(TransientError, match="in use"):
-        measure()
+def test_a_second_user_waits_and_is_told_for_whom(testbed: Testbed, measure: Measure) -> None:
+    said: list[str] = []
+    with ThreadPoolExecutor(1) as pool:
+        with open_hosts(testbed, "the first"):
+
+            def second() -> float:
+                with open_hosts(testbed, "the second", said.append):
+                    return time.monotonic()
+
+            asked = pool.submit(second)
+            wait_for(lambda: bool(said), 10)
+            time.sleep(0.5)
+            let_go = time.monotonic()
+        assert let_go < asked.result() < let_go + 3
+    (line,) = said
+    assert re.search(rf"in use by the first \(pid {os.getpid()} of root .*since 20\d\d-", line)
+    assert "up to 600 s" in line
+
+
+def test_a_second_user_who_cannot_wait_is_told_who_holds_it(
+    testbed: Testbed, tmp_path: Path, measure: Measure
+) -> None:
+    bed = dataclasses.replace(testbed, lock_wait_s=1)
+    with (
+        open_hosts(testbed, "the first"),
+        pytest.raises(TransientError, match=r"in use by the first \(pid .*waited 1 s"),
+    ):
+        measure(bed=bed)
+    # of kind ssh, the lock is taken on the host only
+    with (
+        open_hosts(testbed, "the first"),
+        pytest.raises(TransientError, match=r"host sps .*in use by the first .*waited 1 s"),
+    ):
+        measure(bed=dataclasses.replace(bed, kind="ssh"))
+
+
+def test_a_lock_that_is_no_file_is_one_clear_error(up: None, measure: Measure) -> None:
+    namespaces.LOCK_FILE.unlink()
+    namespaces.LOCK_FILE.mkdir(mode=0o700)
+    try:
+        with pytest.raises(StableError, match=r"its lock /run/sipsched/lock is not a file"):
+            measure()
+    finally:
+        namespaces.LOCK_FILE.rmdir()
 
 
 def test_killed_run_leaves_nothing_and_the_next_one_works(
@@ -91,8 +125,9 @@ def test_killed_run_leaves_nothing_and_the_next_one_works(
 
 def test_strays_of_an_interrupted_run_are_ended_first(testbed: Testbed, measure: Measure) -> None:
     local.ensure_up(testbed)
-    with open_hosts(testbed) as hosts:
-        hosts.sps.start("proxy", ["sleep", "299.25"], cpus=[0], limit_s=300)
+    # past open_hosts: what is left when a machine goes without a word
+    with Host(testbed.sps, testbed.workdir) as sps:
+        sps.start("proxy", ["sleep", "299.25"], cpus=[0], limit_s=300)
     assert running("sleep 299.25")
     measure(threads=2, cps=100, duration_s=1.0)
     assert not running("sleep 299.25")
@@ -102,7 +137,7 @@ def test_strays_of_an_interrupted_run_are_ended_first(testbed: Testbed, measure:
 def test_a_proxy_that_dies_fails_the_run_and_leaves_its_log(
     up: None, testbed: Testbed, measure: Measure, tmp_path: Path
 ) -> None:
-    pid_file = Path(testbed.workdir, "sps", "proxy.pid")
+    pid_file = namespaces.STATE_ROOT / "sps" / "proxy.pid"
 
     def kill_proxy() -> None:
         wait_for(lambda: running("sipload uac .*uac.schedule"), 15)
@@ -172,7 +207,7 @@ def test_missing_program(
     up: None, measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     absent = dataclasses.replace(proxy.PROXIES["opensips"], program="no-such-proxy")
-    monkeypatch.setattr(acquisition, "find_proxy", lambda sut: absent)
+    monkeypatch.setattr(serving, "find_proxy", lambda sut: absent)
     monkeypatch.setattr(proxy.Proxy, "config_text", lambda *args: "")
     refused(measure, tmp_path / "raw", r"missing program: no-such-proxy", sut="opensips-udp")
 
@@ -207,10 +242,12 @@ def small_disk(testbed: Testbed, tmp_path: Path) -> Callable[[str], Testbed]:
         mount = tmp_path / "small"
         mount.mkdir()
         native = testbed.workdir / "native"
-        (mount / "native").symlink_to(native)
+        shutil.copytree(native, mount / "native")
         with open_hosts(testbed) as hosts:
-            hosts.sps.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(mount)])
-            hosts.sps.run(["ln", "-s", str(native), str(mount / "native")])
+            options = f"size={size},mode=700"
+            hosts.sps.run(["mount", "-t", "tmpfs", "-o", options, "none", str(mount)])
+            hosts.sps.run(["mkdir", str(mount / "native")])
+            hosts.sps.run(["mount", "--bind", str(native), str(mount / "native")])
         return dataclasses.replace(testbed, workdir=type(testbed.workdir)(mount), kind="ssh")
 
     return make
@@ -226,11 +263,11 @@ def test_full_disk_on_a_host_is_seen_before_the_load(
 def test_a_search_needs_room_for_its_largest_trial(
     up: None, small_disk: Callable[[str], Testbed], campaign: config.Config, tmp_path: Path
 ) -> None:
-    point = config.Run("local", "kamailio-udp", "default", 1, 2, 0, 0)
+    point = config.Point("local", "kamailio-udp", "default", 1, 2)
     search = campaign.search
     calls = search.highest_cps * search.trial_s
     with pytest.raises(StableError, match=f"disk full at .* needed for {calls:g} calls"):
-        acquisition.search_crossing(point, campaign, small_disk("70m"), tmp_path)
+        crossing_search.search_crossing(point, campaign, small_disk("70m"), tmp_path)
     assert not any(tmp_path.rglob("crossing.json"))
 
 
@@ -268,13 +305,14 @@ def test_probe_that_loses_records_makes_the_run_invalid(
 def test_probe_that_is_killed_fails_the_run_in_one_line(
     up: None, testbed: Testbed, measure: Measure, tmp_path: Path
 ) -> None:
-    pid_file = Path(testbed.workdir, "sps", "probe.pid")
+    pid_file = namespaces.STATE_ROOT / "sps" / "probe.pid"
+    load = namespaces.STATE_ROOT / "uac" / "uac.pid"
 
     def kill_probe() -> None:
-        wait_for(lambda: Path(testbed.workdir, "uac", "uac.pid").exists(), 15)
+        wait_for(load.exists, 15)
         subprocess.run(["pkill", "-KILL", "--parent", pid_file.read_text().strip()], check=True)
 
-    Path(testbed.workdir, "uac", "uac.pid").unlink(missing_ok=True)
+    load.unlink(missing_ok=True)
     with ThreadPoolExecutor(1) as pool:
         killed = pool.submit(kill_probe)
         refused(measure, tmp_path / "raw", "probe ended without a report", cps=100, duration_s=2.0)
@@ -285,15 +323,11 @@ def test_without_bpf_the_preload_library_takes_over_and_says_why(
     testbed: Testbed, measure: Measure, tmp_path: Path
 ) -> None:
     local.take_down()
+    shutil.copytree(testbed.workdir / "native", tmp_path / "native")
     native = tmp_path / "native" / "probe"
-    native.mkdir(parents=True)
-    built = testbed.workdir / "native"
-    for part in ("generator", "scheduler"):
-        (native.parent / part).symlink_to(built / part)
-    (native / "libsipstamp.so").symlink_to(built / "probe" / "libsipstamp.so")
     program = native / "sipprobe"
     program.write_text("#!/bin/sh\necho 'sipprobe: BPF is refused: EPERM' >&2\nexit 1\n")
-    program.chmod(0o755)
+    subprocess.run(["sh", "-c", places.RECORD_BUILD, "sh", str(native)], check=True)
     bed = dataclasses.replace(testbed, workdir=type(testbed.workdir)(tmp_path))
     record_folder = measure(bed=bed, threads=4, cps=200, duration_s=1.0)
     run = json.loads((record_folder / "run.json").read_text())

@@ -58,20 +58,28 @@ def test_two_sockets_of_four_cores(hosts: Hosts) -> None:
 def test_settings_of_cfs_can_be_read_and_written(hosts: Hosts) -> None:
     for name in ("latency_ns", "min_granularity_ns", "wakeup_granularity_ns", "migration_cost_ns"):
         before = setting(hosts.sps, name)
-        hosts.sps.shell(f"echo {before // 2} > {SCHEDULER}/{name}")
+        hosts.sps.shell('echo "$1" > "$2"', before // 2, f"{SCHEDULER}/{name}")
         assert setting(hosts.sps, name) == before // 2
-        hosts.sps.shell(f"echo {before} > {SCHEDULER}/{name}")
+        hosts.sps.shell('echo "$1" > "$2"', before, f"{SCHEDULER}/{name}")
         assert setting(hosts.sps, name) == before
+
+
+def test_a_guest_has_control_groups_too(hosts: Hosts) -> None:
+    process = hosts.sps.start("x", ["sleep", "60"], cpus=[0], limit_s=60)
+    assert process.group == "/sys/fs/cgroup/sipsched-sps/x"
+    hosts.sps.stop(process)
+    assert not hosts.sps.is_running(process)
+    assert hosts.sps.run(["ls", process.group], check=False).exit_code != 0
 
 
 def test_a_cpu_can_be_taken_offline(hosts: Hosts) -> None:
     switch = "/sys/devices/system/cpu/cpu1/online"
     try:
-        hosts.sps.shell(f"echo 0 > {switch}")
+        hosts.sps.shell('echo 0 > "$1"', switch)
         online = hosts.sps.run(["cat", "/sys/devices/system/cpu/online"]).stdout.strip()
         assert online == "0,2-7"
     finally:
-        hosts.sps.shell(f"echo 1 > {switch}")
+        hosts.sps.shell('echo 1 > "$1"', switch)
 
 
 def test_the_agents_reach_each_other_only_through_the_proxy(hosts: Hosts) -> None:
@@ -121,7 +129,8 @@ def test_an_overload_is_counted_to_the_unit(guest: Testbed, measure: Measure) ->
     # without receive steering the kernel delivers lists: the last one seen is not the one refused
     with open_hosts(guest) as hosts:
         for link in vm.AGENT_LINKS.values():
-            hosts.sps.shell(f"echo 0 > /sys/class/net/{link.name}/queues/rx-0/rps_cpus")
+            steering = f"/sys/class/net/{link.name}/queues/rx-0/rps_cpus"
+            hosts.sps.shell('echo 0 > "$1"', steering)
     folder = measure(bed=guest, threads=4, cps=400, duration_s=3.0)
     probe = json.loads((folder / "run.json").read_text())["probe"]
     assert probe["queued"] == probe["received"] == probe["records"]

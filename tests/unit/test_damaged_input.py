@@ -35,6 +35,7 @@ from sipsched.plan import config, documents, modes
 from sipsched.records import messages, summary
 from sipsched.records.crossing import read_crossing
 from sipsched.records.noise_record import read_noise
+from sipsched.records.run_document import read_run
 from sipsched.records.trace import read_trace
 from sipsched.testbed.inventory import load_testbed
 from sipsched.validity import counters
@@ -206,7 +207,7 @@ def test_messages_of_a_damaged_trace(record: Path, data: st.DataObject) -> None:
 @few
 def test_run_json(place: Path, data: bytes) -> None:
     written(place / "run.json", data)
-    good_or_one_line(lambda: messages.read_record(place))
+    good_or_one_line(lambda: read_run(place))
 
 
 @given(data=damaged_json(json.loads(CROSSING.read_text())))

@@ -215,7 +215,7 @@ def test_report_of_a_campaign_with_holes(tmp_path, browser):
     assert text.splitlines()[1] == f"Fidelity: {synthetic.FIDELITY}"
     assert "54 runs planned: 51 measured, 1 invalid, 2 missing." in text
     assert "no record in raw/" in text
-    assert "synthetic: declared invalid for a test" in text
+    assert "one call in a hundred started more than 2100 µs late" in text
     assert "t_sockq is a lower bound" in text
     assert "PDR is at or under 1 % up to 1500 cps" in text
     assert "kamailio-udp, enhanced+base_slice_ns=100000, 2 cores, 8 threads:" in text

@@ -1,7 +1,9 @@
 # What the configuration asks for, checked before any rule exists. No rules in here.
+import functools
 import gc
+import signal
 
-from sipsched import versions
+from sipsched import paths, versions
 from sipsched.plan import modes
 from sipsched.records import crossing, record
 from sipsched.testbed import inventory
@@ -9,11 +11,14 @@ from sipsched.testbed import inventory
 # a third of the time to build a large DAG is garbage collection (9.4 s to 6.6 s at 18,000 jobs)
 gc.set_threshold(200_000, 50, 1000)
 
+ALIVE = scripting.clear_dead_locks()
+# a second Ctrl-C would take Snakemake's own end for an error, with 90 lines of traceback; SIGTERM is its own
+scripting.end_in_order(signal.SIGINT)
+
 with scripting.one_line_errors():
     CAMPAIGN = settings.parse_config(config, settings.name_files(CONFIG_FILES))
     TESTBEDS = {
-        name: inventory.load_testbed(name, Path("hardware/testbeds"))
-        for name in CAMPAIGN.testbeds
+        name: inventory.load_testbed(name, paths.TESTBEDS) for name in CAMPAIGN.testbeds
     }
     RAW = CAMPAIGN.records
     # what comes of other records is kept apart: Snakemake would take the one for the other
@@ -21,7 +26,7 @@ with scripting.one_line_errors():
     SEARCHES = CAMPAIGN.searches()
     PLANNED = [*SEARCHES, *CAMPAIGN.runs(crossing.read_crossings(RAW, SEARCHES))]
     for bed in TESTBEDS.values():
-        bed.check_points(run for run in PLANNED if run.testbed == bed.name)
+        bed.check_cores(each for each in PLANNED if each.testbed == bed.name)
     MODES = modes.load_modes()
     modes.check(
         {mode for study in CAMPAIGN.studies.values() for mode in study.modes}
@@ -40,7 +45,6 @@ REPORTS = [
     if study.notebook
     for name in TESTBEDS
 ]
-ORDER = {}
 DOCUMENTS = [f"reports/{name}.html" for name in CAMPAIGN.documents]
 COMBINED = {
     name: [f"{RESULTS}/{study}/{name}/summary.nc" for study in CAMPAIGN.studies]
@@ -80,7 +84,7 @@ def check_run(wildcards):
     with scripting.one_line_errors():
         run = settings.Run.from_wildcards(wildcards)
         CAMPAIGN.check_run(run)
-        TESTBEDS[run.testbed].check_points([run])
+        TESTBEDS[run.testbed].check_cores([run])
         modes.check([run.mode], MODES)
     return []
 
@@ -88,22 +92,29 @@ def check_run(wildcards):
 def check_search(wildcards):
     """The same for a search."""
     with scripting.one_line_errors():
-        point = settings.Run.from_wildcards({**wildcards, "cps": "0", "rep": "0"})
+        point = settings.Point.from_wildcards(wildcards)
         CAMPAIGN.check_search(point)
-        TESTBEDS[point.testbed].check_points([point])
+        TESTBEDS[point.testbed].check_cores([point])
         modes.check([point.mode], MODES)
     return []
 
 
+def crossing_is_found(point):
+    return (RAW / point.crossing_path).is_file()
+
+
+@functools.cache
+def places(found):
+    """The place of each run in the order of measuring, by the searches that have found a crossing."""
+    crossings = crossing.read_crossings(RAW, found)
+    return {run: place for place, run in enumerate(CAMPAIGN.runs(crossings), start=1)}
+
+
 def measure_order(wildcards):
-    run = settings.Run.from_wildcards(wildcards)
-    if run not in ORDER:
-        crossings = crossing.read_crossings(RAW, SEARCHES)
-        ORDER.update(
-            {run: place for place, run in enumerate(CAMPAIGN.runs(crossings), start=1)}
-        )
+    # a search may have ended since the last job was asked for
+    found = tuple(filter(crossing_is_found, SEARCHES))
     # a run that no study asks for is measured because its file was asked for
-    return ORDER.get(run, 0)
+    return places(found).get(settings.Run.from_wildcards(wildcards), 0)
 
 
 def searched_points(wildcards):
@@ -112,14 +123,12 @@ def searched_points(wildcards):
     return [
         point
         for point in points
-        if not CAMPAIGN.only_measured or (RAW / settings.crossing_path(point)).is_file()
+        if not CAMPAIGN.only_measured or crossing_is_found(point)
     ]
 
 
 def study_crossings(wildcards):
-    return [
-        str(RAW / settings.crossing_path(point)) for point in searched_points(wildcards)
-    ]
+    return [str(RAW / point.crossing_path) for point in searched_points(wildcards)]
 
 
 def study_summaries(wildcards):

@@ -7,7 +7,6 @@ rule measure_run:
     log:
         f"logs/measure/{settings.RUN_PATTERN}.log",
     priority: 100
-    retries: 2
     threads: measure_threads
     resources:
         testbed=1,
@@ -24,7 +23,6 @@ checkpoint find_crossing:
     log:
         f"logs/measure/{settings.CROSSING_PATTERN}.log",
     priority: 101
-    retries: 2
     threads: measure_threads
     resources:
         testbed=1,

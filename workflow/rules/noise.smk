@@ -5,7 +5,6 @@ rule measure_noise:
     log:
         "logs/noise/{testbed}.log",
     priority: 101
-    retries: 2
     threads: measure_threads
     resources:
         testbed=1,

@@ -6,10 +6,10 @@ rule publish:
     input:
         pages=PAGES,
         index="reports/index.html",
-        summaries=[path for paths in COMBINED.values() for path in paths],
-        noise=[path for paths in NOISE.values() for path in paths],
+        summaries=[path for group in COMBINED.values() for path in group],
+        noise=[path for group in NOISE.values() for path in group],
         configuration=sorted(Path("config").rglob("*.*")),
-        testbeds=[f"hardware/testbeds/{name}.yaml" for name in TESTBEDS],
+        testbeds=[paths.TESTBEDS / f"{name}.yaml" for name in TESTBEDS],
         environment=[
             "requirements.lock",
             "pyproject.toml",

@@ -1,6 +1,7 @@
 """Join the summaries of a study's runs on one testbed."""
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from sipsched import scripting
@@ -13,8 +14,8 @@ with scripting.one_line_errors(snakemake.log[0]):
     planned = study.runs(name, crossing.read_crossings(campaign.records, study.searches(name)))
     combined = summary.combine([Path(path) for path in snakemake.input.summaries], planned)
     attempts = [
-        (run, publishable.publishable_text(reason))
-        for run, reason in record.failed_attempts(campaign.records, planned)
+        replace(each, error=publishable.publishable_text(each.error))
+        for each in record.failed_attempts(campaign.records, planned)
     ]
-    combined.attrs["failed_attempts"] = json.dumps(attempts)
+    combined.attrs["failed_attempts"] = json.dumps([asdict(each) for each in attempts])
     summary.write(combined, Path(snakemake.output.summary))

@@ -1,8 +1,9 @@
 """Look at the idle CPUs of a testbed's SPS and put what was seen beside its records."""
 
+from functools import partial
 from pathlib import Path
 
-from sipsched import scripting
+from sipsched import paths, scripting
 from sipsched.measure import noise
 from sipsched.testbed import inventory
 
@@ -10,5 +11,5 @@ scripting.end_in_order()
 with scripting.one_line_errors(snakemake.log[0]):
     path = Path(snakemake.output.noise)
     if not path.exists():
-        bed = inventory.load_testbed(snakemake.wildcards.testbed, Path("hardware/testbeds"))
-        noise.measure_noise(bed, path)
+        bed = inventory.load_testbed(snakemake.wildcards.testbed, paths.TESTBEDS)
+        scripting.attempted(partial(noise.measure_noise, bed, path))

@@ -1,8 +1,8 @@
 """Perform one run and put its record under raw/."""
 
-from pathlib import Path
+from functools import partial
 
-from sipsched import scripting
+from sipsched import paths, scripting
 from sipsched.measure import acquisition, progress
 from sipsched.plan import config
 from sipsched.records import record
@@ -12,7 +12,7 @@ scripting.end_in_order()
 with scripting.one_line_errors(snakemake.log[0]):
     run = config.Run.from_wildcards(snakemake.wildcards)
     campaign = config.parse_config(snakemake.config)
-    bed = inventory.load_testbed(run.testbed, Path("hardware/testbeds"))
+    bed = inventory.load_testbed(run.testbed, paths.TESTBEDS)
     progress.say_progress(run, campaign, campaign.records)
     if not record.is_recorded(campaign.records, run):
-        acquisition.measure(run, campaign, bed, campaign.records)
+        scripting.attempted(partial(acquisition.measure, run, campaign, bed, campaign.records))

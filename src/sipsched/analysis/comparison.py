@@ -1,32 +1,28 @@
 """Scheduler modes side by side, and beside what the papers print of the same ones: the numbers."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from sipsched.analysis.papers import MESSAGES_PER_CALL, SHORT, crossings
-from sipsched.analysis.run_table import provenance
+from sipsched.analysis.families import Family, compare_together
+from sipsched.analysis.papers import MESSAGES_PER_CALL, crossings
+from sipsched.analysis.run_table import counted
 from sipsched.analysis.statistics import (
-    LEVEL,
     NOT_MEASURED,
     PDR_LIMIT,
     Capacity,
-    Comparison,
     Interval,
+    Values,
     capacity,
-    compare,
     crossing,
     crossing_ratio,
     grid_capacity,
-    holm,
     mean_interval,
     mean_intervals,
     simultaneous_level,
@@ -34,39 +30,30 @@ from sipsched.analysis.statistics import (
 from sipsched.records.summary import (
     ALL,
     INVALID,
-    MEASURED,
     MISSING,
     NOT_PLANNED,
     overall_service_time,
 )
-from sipsched.words import number, plural
+from sipsched.words import plural
 
 SETUP = ("INVITE", "180", "200-INVITE", "ACK")
 """The messages that set a call up; BYE and its 200 end it."""
 KINDS = (*SETUP, "BYE", "200-BYE")
 PARTS = {
-    "k_stack": "K_stack (µs)",
-    "k_sockq": "K_sockq (µs)",
-    "k_copy": "K_copy (µs)",
-    "t_sip": "T_sip (µs)",
-    "t_sip_off": "T_sip, of it off CPU (µs)",
-    "k_snd": "K_snd (µs)",
-    "k_sockq_alone": "K_sockq^s (µs)",
-    "service": "E[x] (µs)",
+    "k_stack": "K_stack",
+    "k_sockq": "K_sockq",
+    "k_copy": "K_copy",
+    "t_sip": "T_sip",
+    "t_sip_off": "T_sip, of it off CPU",
+    "k_snd": "K_snd",
+    "k_sockq_alone": "K_sockq^s",
+    "service": "E[x]",
 }
-"""What a message's time in the SPS is made of, and the overall service time."""
-SERVICE = (
-    "E[x] = K_stack + K_sockq^s + K_copy + T_sip + K_snd, the overall service time of the "
-    "single-core paper (section III). K_sockq^s, waking the worker and dequeuing, has no stamp of "
-    "its own: it is the mean K_sockq of messages that came when every earlier one had left the SPS."
-)
+"""What a message's time in the SPS is made of, and the overall service time; all in µs."""
 COMPARED = ("pdr", "k_rcv")
-SIGNIFICANT = 0.05
-"""A p-value, adjusted for the family, at or under which a difference is more than chance."""
-LARGEST_TOLD = 9999
-"""Percent; the interval of a ratio over two pairs may reach to 1e30."""
-
-Values = npt.NDArray[np.float64]
+COMPARED_BY_TYPE = ("k_rcv", "t_sip")
+System = tuple[str, int]
+"""SUT and cores: what has a figure or a table of its own."""
 
 
 class Place(NamedTuple):
@@ -76,9 +63,25 @@ class Place(NamedTuple):
     cores: int
     threads: int
 
+    @property
+    def system(self) -> System:
+        """Its SUT and cores."""
+        return self.sut, self.cores
+
     def __str__(self) -> str:
         """Name it as a person would."""
         return f"{plural(self.cores, 'core')}, {plural(self.threads, 'thread')}"
+
+
+class Asked(NamedTuple):
+    """What is compared: a quantity at a load of a place."""
+
+    place: Place
+    cps: int
+    quantity: str
+
+
+Comparisons = Family[Asked]
 
 
 @dataclass(frozen=True)
@@ -106,8 +109,13 @@ class Case:
 
     @cached_property
     def values(self) -> dict[str, xr.DataArray]:
-        """What `quantities` gives."""
-        return quantities(self.summary)
+        """What `quantities` gives, of the runs that count."""
+        return quantities(counted(self.summary))
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """What `labels` gives."""
+        return labels(self.summary)
 
     @property
     def modes(self) -> tuple[str, ...]:
@@ -116,68 +124,312 @@ class Case:
         return tuple(dict.fromkeys((self.reference, self.other, *rest)))
 
     @property
+    def loads_cps(self) -> Values:
+        """The loads of the study, ascending."""
+        return np.asarray(self.summary["cps"].to_numpy(), float)
+
+    @property
     def share(self) -> str:
         """The limit, written out."""
         return f"{100 * self.limit:g}\u00a0%"
 
     def label(self, mode: str) -> str:
         """Name a mode as it was on this kernel."""
-        return labels(self.summary).get(mode, mode)
+        return self.labels.get(mode, mode)
 
+    @property
+    def both(self) -> tuple[str, str]:
+        """The labels of the two modes compared."""
+        return self.label(self.reference), self.label(self.other)
 
-@dataclass(frozen=True)
-class Cell:
-    """One quantity at one load under two modes.
+    def name(self, place: Place) -> str:
+        """Name a place; the SUT only where there are several."""
+        return str(place) if self.summary.sizes["sut"] == 1 else f"{place.sut}, {place}"
 
-    Attributes
-    ----------
-    reference, other
-        Means over runs, each with its own interval at `statistics.LEVEL`.
-    comparison
-        Over pairs of runs with the same arrivals, at the simultaneous level of its family.
-    p_value
-        Of the paired t test, after Holm over the family.
-    """
+    @property
+    def systems(self) -> list[System]:
+        """The (sut, cores) that anything was planned for."""
+        planned = (self.summary["status"] != NOT_PLANNED).any(("mode", "threads", "cps", "rep"))
+        return [
+            (str(sut), int(cores))
+            for sut in self.summary["sut"].to_numpy()
+            for cores in self.summary["cores"].to_numpy()
+            if bool(planned.sel(sut=sut, cores=cores))
+        ]
 
-    place: Place
-    cps: int
-    quantity: str
-    reference: Interval
-    other: Interval
-    comparison: Comparison
-    p_value: float
+    def places(self, system: System | None = None, published: bool = False) -> list[Place]:
+        """List the places that anything was planned for, with `published` those of the papers too.
 
+        Parameters
+        ----------
+        system
+            Only its places; None for all.
+        published
+            Whether the papers' numbers of threads are among them.
+        """
+        planned = (self.summary["status"] != NOT_PLANNED).any(("mode", "cps", "rep"))
+        found = []
+        for sut, cores in self.systems if system is None else [system]:
+            threads = {
+                int(count)
+                for count in self.summary["threads"].to_numpy()
+                if bool(planned.sel(sut=sut, cores=cores, threads=count))
+            }
+            if published:
+                threads |= set(self.points.loc[self.points["cores"] == cores, "threads"])
+            found += [Place(sut, cores, int(count)) for count in sorted(threads)]
+        return found
 
-@dataclass(frozen=True)
-class Family:
-    """Comparisons that are read together, so that all of them hold together.
+    def measured_first(self, system: System | None, *modes: str) -> list[Place]:
+        """List places and those of the papers, first the ones with a run of one of the modes."""
 
-    Attributes
-    ----------
-    tests
-        Cells with two pairs or more.
-    level
-        Of each interval.
-    """
+        def unmeasured(place: Place) -> bool:
+            return not any(self.side(place, mode).loads_met for mode in modes)
 
-    cells: tuple[Cell, ...]
-    tests: int
-    level: float
+        return sorted(self.places(system, published=True), key=unmeasured)
 
-    def at(self, place: Place, cps: int, quantity: str) -> Cell | None:
-        """Find a cell."""
-        key = (place, cps, quantity)
-        return next((c for c in self.cells if (c.place, c.cps, c.quantity) == key), None)
+    def side(self, place: Place, mode: str) -> "Side":
+        """Take one mode at one place."""
+        return Side(self, place, mode)
 
-    def __str__(self) -> str:
-        """Say how the cells are corrected for their number."""
-        if not self.tests:
-            return "No pair of runs to compare."
-        return (
-            "Pairs: runs of one load and repetition, which meet the same arrivals. Intervals of "
-            f"comparisons hold together at {100 * LEVEL:g} % over {plural(self.tests, 'cell')} "
-            f"(each at {100 * self.level:.3g} %, Bonferroni); p: paired t test, after Holm."
+    def sides(self, place: Place) -> tuple["Side", "Side"]:
+        """Take the two modes compared at a place."""
+        return self.side(place, self.reference), self.side(place, self.other)
+
+    def compared_load(self, place: Place) -> int | None:
+        """Choose the load of the papers' comparison: the first above the limit under the reference.
+
+        Where the other mode has no run there, or no load is above: the highest that both have met.
+        """
+        reference, other = self.sides(place)
+        met = set(reference.loads_met) & set(other.loads_met)
+        _, first = reference.loads_around
+        return int(first) if first in met else max(met, default=None)
+
+    def loads_compared(self, place: Place) -> list[int]:
+        """List the loads next to the crossing of either mode that both have met, and the compared one."""
+        sides = self.sides(place)
+        met = set(sides[0].loads_met) & set(sides[1].loads_met)
+        around = {load for side in sides for load in side.loads_around}
+        chosen = self.compared_load(place)
+        return sorted(cps for cps in met if cps in around or cps == chosen)
+
+    def family(self) -> Comparisons:
+        """Compare PDR and K_rcv under the two modes at the loads around their crossings."""
+        return self._together(
+            Asked(place, cps, name)
+            for place in self.places()
+            for cps in self.loads_compared(place)
+            for name in COMPARED
         )
+
+    def family_of_parts(self) -> Comparisons:
+        """Compare the parts of a message's time under the two modes at the compared load."""
+        return self._together(self._at_compared_load(PARTS))
+
+    def family_of_types(self) -> Comparisons:
+        """Compare K_rcv and T_sip of each message type; quantities are those of `of_type`."""
+        return self._together(
+            self._at_compared_load(
+                [of_type(kind, name) for kind in KINDS for name in COMPARED_BY_TYPE]
+            )
+        )
+
+    def _at_compared_load(self, names: Iterable[str]) -> list[Asked]:
+        return [
+            Asked(place, cps, name)
+            for place in self.places()
+            if (cps := self.compared_load(place)) is not None
+            for name in names
+        ]
+
+    def _together(self, asked: Iterable[Asked]) -> Comparisons:
+        pairs = {}
+        for each in asked:
+            reference, other = self.sides(each.place)
+            pairs[each] = (
+                reference.runs(each.quantity, each.cps),
+                other.runs(each.quantity, each.cps),
+            )
+        return compare_together(pairs)
+
+    def more_load(self, place: Place, mode: str, level: float) -> Interval:
+        """Say how many percent more load a mode carries to the limit than the reference."""
+        first, second = (self.side(place, each).runs("pdr") for each in (self.reference, mode))
+        if np.isnan(first).all() or np.isnan(second).all():
+            return Interval.without(np.nan, 0, level, NOT_MEASURED)
+        ratio = crossing_ratio(self.loads_cps, first, second, self.limit, level)
+        return ratio.map(lambda value: 100 * (value - 1))
+
+    @property
+    def more_load_level(self) -> float:
+        """Level of each interval of `more_load` that makes all of a report hold together."""
+        met = [
+            (place, mode)
+            for place in self.places()
+            if self.side(place, self.reference).loads_met
+            for mode in self.modes
+            if mode != self.reference and self.side(place, mode).loads_met
+        ]
+        return simultaneous_level(len(met))
+
+    def printed_comparison(self, place: Place) -> Mapping[Any, Any] | None:
+        """Give the row of a paper's comparison of the modes; None where it has none."""
+        if (self.reference, self.other) != ("baseline", "enhanced"):
+            return None
+        rows = self.printed[
+            (self.printed["cores"] == place.cores) & (self.printed["threads"] == place.threads)
+        ]
+        return None if rows.empty else rows.iloc[0].to_dict()
+
+    def same_settings(self, place: Place) -> bool | None:
+        """Tell whether both modes came to the same settings at a place; None where it is not known."""
+        found = [side.settings for side in self.sides(place)]
+        if not all(found):
+            return None
+        in_force = [
+            {json.dumps(each["in_force"], sort_keys=True) for each in settings}
+            for settings in found
+        ]
+        return in_force[0] == in_force[1] and len(in_force[0]) == 1
+
+
+@dataclass(frozen=True)
+class Side:
+    """One mode at one place: what was measured of it, and what a paper prints of it."""
+
+    case: Case
+    place: Place
+    mode: str
+
+    @property
+    def label(self) -> str:
+        """The mode as it was on this kernel."""
+        return self.case.label(self.mode)
+
+    def runs(self, quantity: str, cps: float | None = None) -> Values:
+        """Take its runs, as `runs_at`: shape (rep,) at a load, (load, rep) without one."""
+        return runs_at(self.case.values[quantity], self.place, self.mode, cps)
+
+    def mean(self, quantity: str, cps: float) -> Interval:
+        """Average its runs at a load."""
+        return mean_interval(self.runs(quantity, cps), least=0)
+
+    @property
+    def loads_met(self) -> list[int]:
+        """The loads at which a run counts."""
+        there = ~np.isnan(self.runs("pdr")).all(axis=1)
+        return [int(cps) for cps in self.case.loads_cps[there]]
+
+    @property
+    def loads_around(self) -> tuple[float, float]:
+        """The last load before the first one whose mean PDR is above the limit, and that one.
+
+        As `statistics.grid_capacity`: -inf and inf where there is none, NaN without a run.
+        """
+        mean, _, _ = mean_intervals(self.runs("pdr"))
+        return grid_capacity(self.case.loads_cps, mean, self.case.limit)
+
+    @property
+    def capacity(self) -> Capacity:
+        """Where its PDR passes the limit."""
+        return capacity(self.case.loads_cps, self.runs("pdr"), self.case.limit)
+
+    @property
+    def why_not_measured(self) -> str:
+        """Why there is no run."""
+        return why_not_measured(self.case.summary, self.place, self.mode)
+
+    @property
+    def settings(self) -> list[dict[str, Any]]:
+        """What the mode came to here: one entry for each that the records know of."""
+        return settings_of(self.case.summary, self.place, self.mode)
+
+    @property
+    def _printed(self) -> pd.DataFrame:
+        points = self.case.points
+        return points[
+            (points["cores"] == self.place.cores)
+            & (points["threads"] == self.place.threads)
+            & (points["mode"] == self.mode)
+        ]
+
+    @property
+    def printed_loads(self) -> tuple[int | None, int | None]:
+        """The two loads around the limit that a paper prints; None where it prints none such."""
+        if self._printed.empty:
+            return None, None
+        row = crossings(self._printed, self.case.limit).iloc[0]
+        last, first = (row[name] for name in ("last_cps", "first_cps"))
+        return (
+            None if pd.isna(last) else int(last),
+            None if pd.isna(first) else int(first),
+        )
+
+    def printed_values(self, cps: int | None) -> Mapping[str, str]:
+        """Give what a paper prints at a load: metric to text; empty where it prints nothing."""
+        among = self._printed[self._printed["cps"] == (-1 if cps is None else cps)]
+        return dict(zip(among["metric"], among["printed"], strict=True))
+
+    @property
+    def printed_crossing(self) -> float:
+        """The load of the limit, between the two that a paper prints; NaN without both."""
+        loads = [cps for cps in self.printed_loads if cps is not None]
+        if len(loads) < 2:
+            return np.nan
+        rates = [float(self.printed_values(cps)["pdr"]) for cps in loads]
+        return crossing(loads, rates, self.case.limit).interval.estimate
+
+
+def of_type(kind: str, name: str) -> str:
+    """Name a quantity of one message type, as `quantities` does."""
+    return f"{kind} {name}"
+
+
+def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
+    """Compute everything that is compared.
+
+    Parameters
+    ----------
+    runs
+        Those that count, as `sipsched.analysis.run_table.counted` gives them.
+
+    Returns
+    -------
+    dict
+        Over the dimensions of the runs, NaN where a run does not count or its probe cannot give it.
+        The papers' metrics by their names in `sipsched.analysis.papers.METRICS`; `pdr` (share), `k_rcv`
+        and those of `PARTS` (µs, means over all messages), `t_sip_off_share` (%), `calls`; and by
+        `of_type` of each message type `k_rcv`, `t_sip` (µs, means) and `refused`, the share of its
+        datagrams that were refused (%).
+    """
+    every = runs.sel(message_type=ALL)
+    setup = runs.sel(message_type=list(SETUP))
+    drops = setup["drops"].sum("message_type", skipna=False)
+    found = {
+        "arrival_rate_pps": MESSAGES_PER_CALL * runs["achieved_cps"],
+        "t_sip_us": every["t_sip_mean"],
+        "k_rcv_us": every["k_rcv_mean"],
+        "rcv_errors": runs["rcvbuf_errors"],
+        "call_setup_drops": drops,
+        "call_setup_messages": setup["count"].sum("message_type", skipna=False) + drops,
+        "total_messages": runs["in_datagrams"] + runs["rcvbuf_errors"],
+        "pdr": runs["pdr"],
+        "k_rcv": every["k_rcv_mean"],
+        "t_sip_off_share": 100 * every["t_sip_off_mean"] / every["t_sip_mean"],
+        "k_sockq_alone": runs["k_sockq_alone"],
+        "service": overall_service_time(runs),
+        "calls": runs["calls_created"],
+        **{
+            name: every[f"{name}_mean"]
+            for name in ("k_stack", "k_sockq", "k_copy", "t_sip", "t_sip_off", "k_snd")
+        },
+    }
+    for kind in KINDS:
+        each = runs.sel(message_type=kind)
+        found |= {of_type(kind, name): each[f"{name}_mean"] for name in COMPARED_BY_TYPE}
+        found[of_type(kind, "refused")] = 100 * each["drops"] / (each["count"] + each["drops"])
+    return found
 
 
 def labels(summary: xr.Dataset) -> dict[str, str]:
@@ -194,34 +446,6 @@ def labelled(summary: xr.Dataset) -> xr.Dataset:
     return summary.assign_coords(mode=list(labels(summary).values()))
 
 
-def systems(summary: xr.Dataset) -> list[tuple[str, int]]:
-    """List the (sut, cores) that anything was planned for."""
-    planned = (summary["status"] != NOT_PLANNED).any(("mode", "threads", "cps", "rep"))
-    return [
-        (str(sut), int(cores))
-        for sut in summary["sut"].to_numpy()
-        for cores in summary["cores"].to_numpy()
-        if bool(planned.sel(sut=sut, cores=cores))
-    ]
-
-
-def places(case: Case, published: bool = False) -> list[Place]:
-    """List the places that anything was planned for, with `published` those of the papers too."""
-    summary = case.summary
-    planned = (summary["status"] != NOT_PLANNED).any(("mode", "cps", "rep"))
-    found = []
-    for sut, cores in systems(summary):
-        threads = {
-            int(count)
-            for count in summary["threads"].to_numpy()
-            if bool(planned.sel(sut=sut, cores=cores, threads=count))
-        }
-        if published:
-            threads |= set(case.points.loc[case.points["cores"] == cores, "threads"])
-        found += [Place(sut, cores, int(count)) for count in sorted(threads)]
-    return found
-
-
 def runs_at(values: xr.DataArray, place: Place, mode: str, cps: float | None = None) -> Values:
     """Take the runs of a place under a mode.
 
@@ -230,342 +454,40 @@ def runs_at(values: xr.DataArray, place: Place, mode: str, cps: float | None = N
     ndarray
         Shape (rep,) at a load, (load, rep) without one; NaN where there is no run.
     """
-    at: dict[Any, Any] = dict(zip(("sut", "cores", "threads"), place, strict=True))
-    at |= {"mode": mode} | ({} if cps is None else {"cps": cps})
-    dims = [dim for dim in ("cps", "rep") if dim not in at]
-    if any(value not in values[dim].to_numpy() for dim, value in at.items()):
+    dims = ("cps", "rep") if cps is None else ("rep",)
+    at = _at(values, place, mode, **({} if cps is None else {"cps": cps}))
+    if at is None:
         return np.full([values.sizes[dim] for dim in dims], np.nan)
     return np.asarray(values.sel(at).transpose(*dims).to_numpy(), float)
-
-
-def quantities(summary: xr.Dataset) -> dict[str, xr.DataArray]:
-    """Compute everything that is compared, of the runs that count.
-
-    Returns
-    -------
-    dict
-        Over the dimensions of the runs, NaN where a run does not count or its probe cannot give it.
-        The papers' metrics by their names in `sipsched.analysis.papers.METRICS`; `pdr` (share), `k_rcv`
-        and those of `PARTS` (µs, means over all messages), `t_sip_off_share` (%), `calls`.
-    """
-    every = summary.sel(message_type=ALL)
-    setup = summary.sel(message_type=list(SETUP))
-    drops = setup["drops"].sum("message_type", skipna=False)
-    found = {
-        "arrival_rate_pps": MESSAGES_PER_CALL * summary["achieved_cps"],
-        "t_sip_us": every["t_sip_mean"],
-        "k_rcv_us": every["k_rcv_mean"],
-        "rcv_errors": summary["rcvbuf_errors"],
-        "call_setup_drops": drops,
-        "call_setup_messages": setup["count"].sum("message_type", skipna=False) + drops,
-        "total_messages": summary["in_datagrams"] + summary["rcvbuf_errors"],
-        "pdr": summary["pdr"],
-        "k_rcv": every["k_rcv_mean"],
-        "t_sip_off_share": 100 * every["t_sip_off_mean"] / every["t_sip_mean"],
-        "k_sockq_alone": summary["k_sockq_alone"],
-        "service": overall_service_time(summary),
-        "calls": summary["calls_created"],
-        **{
-            name: every[f"{name}_mean"]
-            for name in ("k_stack", "k_sockq", "k_copy", "t_sip", "t_sip_off", "k_snd")
-        },
-    }
-    counts = summary["status"] == MEASURED
-    return {name: values.where(counts) for name, values in found.items()}
-
-
-def by_type(summary: xr.Dataset, name: str) -> xr.DataArray:
-    """Take a variable that depends on the message type, of the runs that count."""
-    return summary[name].where(summary["status"] == MEASURED)
-
-
-def refused_share(summary: xr.Dataset) -> xr.DataArray:
-    """Compute the share of datagrams of each type that was refused, in %."""
-    drops = by_type(summary, "drops")
-    return 100 * drops / (by_type(summary, "count") + drops)
-
-
-def loads_met(case: Case, place: Place, mode: str) -> list[int]:
-    """List the loads at which a run of a mode counts."""
-    there = ~np.isnan(runs_at(case.values["pdr"], place, mode)).all(axis=1)
-    return [int(cps) for cps in case.summary["cps"].to_numpy()[there]]
-
-
-def loads_around(case: Case, place: Place, mode: str) -> tuple[float, float]:
-    """Find the last load before the first one whose mean PDR is above the limit, and that one.
-
-    Returns
-    -------
-    last, first
-        As `statistics.grid_capacity`: -inf and inf where there is none, NaN without a run.
-    """
-    mean, _, _ = mean_intervals(runs_at(case.values["pdr"], place, mode))
-    return grid_capacity(case.summary["cps"].to_numpy(), mean, case.limit)
-
-
-def compared_load(case: Case, place: Place) -> int | None:
-    """Choose the load of the papers' comparison: the first above the limit under the reference.
-
-    Where the other mode has no run there, or no load is above: the highest that both have met.
-    """
-    both = set(loads_met(case, place, case.reference)) & set(loads_met(case, place, case.other))
-    _, first = loads_around(case, place, case.reference)
-    if first in both:
-        return int(first)
-    return max(both, default=None)
-
-
-def loads_compared(case: Case, place: Place) -> list[int]:
-    """List the loads next to the crossing of either mode that both have met, and the compared one."""
-    both = set(loads_met(case, place, case.reference)) & set(loads_met(case, place, case.other))
-    around = {
-        load for mode in (case.reference, case.other) for load in loads_around(case, place, mode)
-    }
-    chosen = compared_load(case, place)
-    return sorted(cps for cps in both if cps in around or cps == chosen)
 
 
 def why_not_measured(summary: xr.Dataset, place: Place, mode: str) -> str:
     """Say why there is no run of a mode at a place."""
     status = summary["status"]
-    at: dict[Any, Any] = dict(zip(("sut", "cores", "threads"), place, strict=True))
-    at |= {"mode": mode}
-    if any(value not in status[dim].to_numpy() for dim, value in at.items()):
+    at = _at(status, place, mode)
+    if at is None:
         return NOT_PLANNED
     words = status.sel(at).to_numpy().ravel().tolist()
     counts = [f"{words.count(word)} {word}" for word in (INVALID, MISSING) if word in words]
     return f"{NOT_MEASURED}: {', '.join(counts)}" if counts else NOT_MEASURED
 
 
-def family(case: Case) -> Family:
-    """Compare PDR and K_rcv under the two modes at the loads around their crossings."""
-    values = case.values
-    return _family(
-        case,
-        (
-            (place, cps, name, values[name])
-            for place in places(case)
-            for cps in loads_compared(case, place)
-            for name in COMPARED
-        ),
-    )
-
-
-def family_of_parts(case: Case) -> Family:
-    """Compare the parts of a message's time under the two modes at the compared load."""
-    values = case.values
-    return _family(
-        case,
-        (
-            (place, cps, name, values[name])
-            for place in places(case)
-            if (cps := compared_load(case, place)) is not None
-            for name in PARTS
-        ),
-    )
-
-
-def family_of_types(case: Case) -> Family:
-    """Compare K_rcv and T_sip of each message type; quantities are `<type> <name>`."""
-    values = {
-        f"{kind} {name}": by_type(case.summary, f"{name}_mean").sel(message_type=kind)
-        for kind in KINDS
-        for name in ("k_rcv", "t_sip")
-    }
-    return _family(
-        case,
-        (
-            (place, cps, name, each)
-            for place in places(case)
-            if (cps := compared_load(case, place)) is not None
-            for name, each in values.items()
-        ),
-    )
-
-
-def _family(case: Case, asked: Iterable[tuple[Place, int, str, xr.DataArray]]) -> Family:
-    keys, pairs = [], []
-    for place, cps, name, values in asked:
-        keys.append((place, cps, name))
-        pairs.append([runs_at(values, place, m, cps) for m in (case.reference, case.other)])
-    tests = sum(int(np.count_nonzero(~np.isnan(first + second)) > 1) for first, second in pairs)
-    level = simultaneous_level(tests)
-    comparisons = [compare(first, second, level) for first, second in pairs]
-    adjusted = holm([comparison.p_value for comparison in comparisons])
-    cells = tuple(
-        Cell(
-            *key,
-            mean_interval(first, least=0),
-            mean_interval(second, least=0),
-            comparison,
-            float(p_value),
-        )
-        for key, (first, second), comparison, p_value in zip(
-            keys, pairs, comparisons, adjusted, strict=True
-        )
-    )
-    return Family(cells, tests, level)
-
-
-def capacity_of(case: Case, place: Place, mode: str) -> Capacity:
-    """Find where the PDR of a mode passes the limit."""
-    return capacity(
-        case.summary["cps"].to_numpy(), runs_at(case.values["pdr"], place, mode), case.limit
-    )
-
-
-def more_load(case: Case, place: Place, mode: str, level: float) -> Interval:
-    """Say how many percent more load a mode carries to the limit than the reference."""
-    first, second = (runs_at(case.values["pdr"], place, each) for each in (case.reference, mode))
-    if np.isnan(first).all() or np.isnan(second).all():
-        return Interval.without(np.nan, 0, level, NOT_MEASURED)
-    cps = case.summary["cps"].to_numpy()
-    ratio = crossing_ratio(cps, first, second, case.limit, level)
-    return ratio.map(lambda value: 100 * (value - 1))
-
-
-def more_load_level(case: Case) -> float:
-    """Give the level of each interval of `more_load` that makes all of a report hold together."""
-    met = [
-        (place, mode)
-        for place in places(case)
-        for mode in case.modes
-        if mode != case.reference
-        and loads_met(case, place, mode)
-        and loads_met(case, place, case.reference)
-    ]
-    return simultaneous_level(len(met))
-
-
-def printed_loads(case: Case, place: Place, mode: str) -> tuple[int | None, int | None]:
-    """Give the two loads around the limit that a paper prints; None where it prints none such."""
-    points = case.points
-    among = points[
-        (points["cores"] == place.cores)
-        & (points["threads"] == place.threads)
-        & (points["mode"] == mode)
-    ]
-    if among.empty:
-        return None, None
-    row = crossings(among, case.limit).iloc[0]
-    last, first = (row[name] for name in ("last_cps", "first_cps"))
-    return (
-        None if pd.isna(last) else int(last),
-        None if pd.isna(first) else int(first),
-    )
-
-
-def printed_values(case: Case, place: Place, mode: str, cps: int | None) -> Mapping[str, str]:
-    """Give what a paper prints at a load: metric to text; empty where it prints nothing."""
-    points = case.points
-    among = points[
-        (points["cores"] == place.cores)
-        & (points["threads"] == place.threads)
-        & (points["mode"] == mode)
-        & (points["cps"] == (-1 if cps is None else cps))
-    ]
-    return dict(zip(among["metric"], among["printed"], strict=True))
-
-
-def printed_crossing(case: Case, place: Place, mode: str) -> float:
-    """Interpolate the load of the limit between the two that a paper prints; NaN without both."""
-    loads = [cps for cps in printed_loads(case, place, mode) if cps is not None]
-    if len(loads) < 2:
-        return np.nan
-    rates = [float(printed_values(case, place, mode, cps)["pdr"]) for cps in loads]
-    return crossing(loads, rates, case.limit).interval.estimate
-
-
-def printed_comparison(case: Case, place: Place) -> Mapping[Any, Any] | None:
-    """Give the row of a paper's comparison of the modes; None where it has none."""
-    if (case.reference, case.other) != ("baseline", "enhanced"):
-        return None
-    rows = case.printed[
-        (case.printed["cores"] == place.cores) & (case.printed["threads"] == place.threads)
-    ]
-    return None if rows.empty else rows.iloc[0].to_dict()
-
-
 def settings_of(summary: xr.Dataset, place: Place, mode: str) -> list[dict[str, Any]]:
     """Give what a mode came to at a place: one entry for each that the records know of."""
     texts = summary["mode_settings"]
-    at: dict[Any, Any] = dict(zip(("sut", "cores", "threads"), place, strict=True))
-    at |= {"mode": mode}
-    if any(value not in texts[dim].to_numpy() for dim, value in at.items()):
+    at = _at(texts, place, mode)
+    if at is None:
         return []
     known = dict.fromkeys(str(text) for text in texts.sel(at).to_numpy().ravel())
     return [settings for text in known if text and (settings := json.loads(text))]
 
 
-def same_settings(case: Case, place: Place) -> bool | None:
-    """Tell whether both modes came to the same settings at a place; None where it is not known."""
-    found = [settings_of(case.summary, place, mode) for mode in (case.reference, case.other)]
-    if not all(found):
-        return None
-    in_force = [
-        {json.dumps(each["in_force"], sort_keys=True) for each in settings} for settings in found
-    ]
-    return in_force[0] == in_force[1] and len(in_force[0]) == 1
+def _at(values: xr.DataArray, place: Place, mode: str, **more: float) -> dict[Any, Any] | None:
+    """Give the coordinates of a mode at a place; None where one of them is not in the study."""
+    at: dict[Any, Any] = place._asdict() | {"mode": mode} | more
+    return None if any(value not in values[dim].to_numpy() for dim, value in at.items()) else at
 
 
 def relative(values: Sequence[float] | Values, printed: float) -> Interval:
     """Compare runs with a printed number, which has no interval: their mean is so many % more."""
     return mean_interval(values, least=0).map(lambda value: 100 * (value / printed - 1))
-
-
-def signed(value: float) -> str:
-    """Write a number with its sign; what is too large to mean anything as a bound."""
-    if abs(value) > LARGEST_TOLD:
-        bound = number(LARGEST_TOLD)
-        return f"below −{bound}" if value < 0 else f"above +{bound}"
-    return f"+{number(value)}" if value > 0 else number(value)
-
-
-def plain(value: float) -> str:
-    """Write a number as `signed` does, without its plus."""
-    return signed(value).replace("+", "")
-
-
-def told(interval: Interval, n: int | None = None, say: Any = number) -> str:
-    """Write a number with its interval for a cell; its n where that is not the `n` of its row."""
-    if np.isnan(interval.estimate):
-        return interval.why
-    if not interval.known:
-        count = "" if interval.n == n else f", n = {interval.n}"
-        return f"{say(interval.estimate)}{count}: {interval.why}"
-    text = f"{say(interval.estimate)} ({say(interval.low)} to {say(interval.high)})"
-    return text if interval.n == n else f"{text}, n = {interval.n}"
-
-
-def p_text(value: float) -> str:
-    """Write a p-value; nothing where there was no test."""
-    if np.isnan(value):
-        return ""
-    text = "p < 0.001" if value < 0.001 else f"p = {value:.2g}"
-    return text.replace(" ", "\u00a0")
-
-
-def where(case: Case, place: Place) -> str:
-    """Name a place; the SUT only where there are several."""
-    return str(place) if case.summary.sizes["sut"] == 1 else f"{place.sut}, {place}"
-
-
-def study_of(cores: int) -> str:
-    """Name the paper that has tables of this number of cores."""
-    return "singlecore" if cores == 1 else "multicore"
-
-
-def with_papers(case: Case, *studies: str) -> str:
-    """Say where the numbers come from, the published ones too."""
-    papers = f" Published: {'; '.join(SHORT[study] for study in studies)}." if studies else ""
-    return provenance(case.summary).removesuffix(".") + "." + papers
-
-
-def measured_first(case: Case, among: Iterable[Place], *modes: str) -> list[Place]:
-    """Put the places with a run of one of the modes before those that are published only."""
-    return sorted(among, key=lambda place: not any(loads_met(case, place, mode) for mode in modes))
-
-
-def identity(*parts: object) -> str:
-    """Make an id of an element that CSS can name."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", "-".join(map(str, parts)))

@@ -24,17 +24,21 @@ FILES = ("points.csv", "comparison.csv", "capacity.csv", "ranges.csv")
 STUDIES = ("multicore", "singlecore")
 TABLES = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
 MODES = ("baseline", "enhanced")
-METRICS = {
-    "arrival_rate_pps": "Arrival rate (packets/s)",
-    "t_sip_us": "T_sip (µs)",
-    "k_rcv_us": "K_rcv (µs)",
-    "rcv_errors": "RCV errors",
-    "call_setup_drops": "Call-setup drops",
-    "call_setup_messages": "Call-setup messages",
-    "total_messages": "Total messages",
-    "pdr": "PDR",
+METRIC_NAMES = {
+    "arrival_rate_pps": ("Arrival rate", "packets/s"),
+    "t_sip_us": ("T_sip", "µs"),
+    "k_rcv_us": ("K_rcv", "µs"),
+    "rcv_errors": ("RCV errors", ""),
+    "call_setup_drops": ("Call-setup drops", ""),
+    "call_setup_messages": ("Call-setup messages", ""),
+    "total_messages": ("Total messages", ""),
+    "pdr": ("PDR", ""),
 }
-"""The metrics in the order of the tables, and what the papers call them."""
+"""The metrics in the order of the tables: what the papers call them, and their units."""
+METRICS = {
+    metric: f"{name} ({unit})" if unit else name for metric, (name, unit) in METRIC_NAMES.items()
+}
+"""The same, name and unit as one."""
 NEEDED = {"arrival_rate_pps", "t_sip_us", "k_rcv_us", "total_messages", "pdr"}
 """The rows that every table of measurements has."""
 COMPARED = ("pdr", "k_rcv")
@@ -428,7 +432,7 @@ def _check_column(place: tuple[Any, ...], cells: Mapping[str, str]) -> Iterator[
     total = exact["total_messages"]
 
     def at(metric: str) -> tuple[str, str, str]:
-        return study, table, _cell(threads, cps, _label(metric))
+        return study, table, _cell(threads, cps, METRIC_NAMES[metric][0])
 
     yield _equal(
         at("arrival_rate_pps"),
@@ -504,7 +508,7 @@ def audit_modes(points: pd.DataFrame) -> pd.DataFrame:
         if mode != "enhanced" or there is None:
             continue
         for metric in ("pdr", "k_rcv_us"):
-            name = _label(metric)
+            name = METRIC_NAMES[metric][0]
             at = (study, table, _cell(threads, cps, name))
             rule = f"{name} under enhanced below that under baseline"
             bound = Fraction(there[1][metric])
@@ -539,7 +543,7 @@ def audit_comparison(points: pd.DataFrame, comparison: pd.DataFrame) -> pd.DataF
         study, table, cores, threads, cps = (row[name] for name in COLUMN if name != "mode")
         for name in COMPARED:
             unit = "_us" if name == "k_rcv" else ""
-            label = _label(f"{name}{unit}")
+            label, _ = METRIC_NAMES[f"{name}{unit}"]
             texts = {mode: row[f"{name}_{mode}{unit}_printed"] for mode in MODES}
             for mode, text in texts.items():
                 there = points_held.get((study, cores, threads, mode, cps))
@@ -671,11 +675,6 @@ def _pairs(
 
 def _cell(threads: int, cps: int, name: str) -> str:
     return f"{threads} threads, {cps} cps, {name}"
-
-
-def _label(metric: str) -> str:
-    """Name a metric without its unit."""
-    return METRICS[metric].partition(" (")[0]
 
 
 def _half_unit(printed: str) -> Fraction:

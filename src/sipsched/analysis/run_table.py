@@ -5,17 +5,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
+from sipsched.analysis.families import Pair
 from sipsched.analysis.statistics import (
     PDR_LIMIT,
     Capacity,
     Interval,
-    Values,
     capacity,
     mean_interval,
     ratio_interval,
@@ -23,16 +23,21 @@ from sipsched.analysis.statistics import (
 from sipsched.errors import StableError
 from sipsched.paths import locate
 from sipsched.plan.config import Run
+from sipsched.records.record import Attempt
+from sipsched.records.run_document import as_part
 from sipsched.records.summary import (
     ALL,
     INVALID,
     MEASURED,
     MISSING,
     NOT_PLANNED,
+    QUANTITIES,
     RUN_DIMS,
     RUN_LEVEL,
+    STATISTICS,
     open_summary,
 )
+from sipsched.validity.verdict import Finding, in_words
 from sipsched.words import plural
 
 IMPOSSIBLE = "impossible"
@@ -42,18 +47,18 @@ UNTRACED = "-untraced"
 Point = tuple[Any, ...]
 Facet = tuple[str, str, int]
 """SUT, mode, cores: what a row of panels shows."""
-Pair = tuple[Values, Values]
 POINT = ("sut", "mode", "cores", "threads", "cps")
-OF_ALL_MESSAGES = ("k_rcv_mean", "k_rcv_p50", "k_rcv_p99", "t_sip_mean")
+OF_ALL_MESSAGES = tuple(f"{name}_{statistic}" for name in QUANTITIES for statistic in STATISTICS)
 
 
 def provenance(summary: xr.Dataset) -> str:
     """Say where the numbers come from: testbed, kind, fidelity, kernel."""
     attrs = summary.attrs
-    return (
-        f"Testbed {attrs['testbed']} ({attrs['kind']}), kernel {attrs['kernels']}. "
-        f"Fidelity: {attrs['fidelity']}"
-    )
+    return _provenance(*(attrs[key] for key in ("testbed", "kind", "kernels", "fidelity")))
+
+
+def _provenance(testbed: str, kind: str, kernels: str, fidelity: str) -> str:
+    return f"Testbed {testbed} ({kind}), kernel {kernels}. Fidelity: {fidelity}"
 
 
 def facets(summary: xr.Dataset) -> list[Facet]:
@@ -72,6 +77,20 @@ def facet_name(facet: Facet) -> str:
     """Name a facet as a person would."""
     sut, mode, cores = facet
     return f"{sut}, {mode}, {cores} {'core' if cores == 1 else 'cores'}"
+
+
+def counted(summary: xr.Dataset) -> xr.Dataset:
+    """Give the runs that count: a summary in which every number of another run is NaN.
+
+    What a page shows of results comes from here, or of several studies from `Campaign.counted`. Texts
+    stay: what a mode came to is known of a run that does not count, too.
+    """
+    numbers = [
+        name
+        for name, values in summary.data_vars.items()
+        if values.dtype.kind in "fiu" and set(RUN_DIMS) <= set(values.dims)
+    ]
+    return summary.assign(summary[numbers].where(summary["status"] == MEASURED))
 
 
 def iterate_runs(summary: xr.Dataset) -> Iterator[tuple[dict[str, Any], str]]:
@@ -104,7 +123,7 @@ class Campaign:
         were made and none counts; `reasons` then has the last one's. It is `impossible` where it needs
         more cores than the SPS has.
     attempts
-        Attempts that do not count: the run in words, and why.
+        Attempts that do not count.
     columns_missing
         Column of messages.nc, reason, number of runs.
     probe_mode_reasons
@@ -122,7 +141,7 @@ class Campaign:
     kernels: str
     studies: tuple[str, ...]
     runs: pd.DataFrame
-    attempts: tuple[tuple[str, str], ...]
+    attempts: tuple[Attempt, ...]
     columns_missing: tuple[tuple[str, str, int], ...]
     probe_mode_reasons: tuple[str, ...]
     hosts: Mapping[str, Any]
@@ -133,10 +152,7 @@ class Campaign:
     @property
     def provenance(self) -> str:
         """Say where the numbers come from, as figures do."""
-        return (
-            f"Testbed {self.testbed} ({self.kind}), kernel {self.kernels}. "
-            f"Fidelity: {self.fidelity}"
-        )
+        return _provenance(self.testbed, self.kind, self.kernels, self.fidelity)
 
     @property
     def counted(self) -> pd.DataFrame:
@@ -168,16 +184,23 @@ def read_campaigns(summaries: Iterable[str | Path]) -> list[Campaign]:
     StableError
         There is none, or one is missing or of another version.
     """
-    by_testbed: dict[str, list[tuple[str, xr.Dataset]]] = {}
-    for path in map(Path, summaries):
-        ds = open_summary(path)
-        by_testbed.setdefault(ds.attrs["testbed"], []).append((path.parent.parent.name, ds))
-    if not by_testbed:
+    found = campaigns_of(
+        (path.parent.parent.name, open_summary(path)) for path in map(Path, summaries)
+    )
+    if not found:
         raise StableError(
             "no summary under results/; make them with: make reports (what is recorded), "
             "or snakemake (measures what is missing)"
         )
-    return [_campaign(name, studies) for name, studies in by_testbed.items()]
+    return found
+
+
+def campaigns_of(studies: Iterable[tuple[str, xr.Dataset]]) -> list[Campaign]:
+    """Put the studies of a testbed together: names and combined summaries, in any order."""
+    by_testbed: dict[str, list[tuple[str, xr.Dataset]]] = {}
+    for name, ds in studies:
+        by_testbed.setdefault(ds.attrs["testbed"], []).append((name, ds))
+    return [_campaign(testbed, of_one) for testbed, of_one in by_testbed.items()]
 
 
 def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campaign:
@@ -190,13 +213,14 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
 
     hosts = json.loads(first.attrs["hosts"])
     # Studies that share a run list the same attempts at it, and equal attempts are several.
-    tallies: Counter[tuple[str, str]] = Counter()
+    tallies: Counter[Attempt] = Counter()
     for ds in data:
-        tallies |= Counter(map(tuple, json.loads(ds.attrs.get("failed_attempts", "[]"))))
+        tallies |= Counter(attempts_of(ds))
     attempts = tuple(tallies.elements())
     runs = pd.concat([_rows(ds) for ds in data], ignore_index=True)
-    # Missing in one study's summary and there in another's: made at different times.
-    runs = runs.iloc[(runs["status"] == MISSING).to_numpy().argsort(kind="stable")]
+    # Missing or invalid in one study's summary, measured in another's: made at different times.
+    ranks = runs["status"].map(STATUSES.index).to_numpy()
+    runs = runs.iloc[ranks.argsort(kind="stable")]
     runs = runs.drop_duplicates(list(RUN_DIMS)).sort_index().reset_index(drop=True)
     reasons: dict[tuple[str, str], int] = {}
     for ds in data:
@@ -210,7 +234,7 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
         description=said("testbed_description"),
         kernels=said("kernels"),
         studies=tuple(name for name, _ in studies),
-        runs=_refined(runs, testbed, dict(attempts), hosts),
+        runs=_refined(runs, testbed, attempts, hosts),
         attempts=attempts,
         columns_missing=tuple((*key, count) for key, count in reasons.items()),
         probe_mode_reasons=tuple(
@@ -223,6 +247,17 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
         load=json.loads(first.attrs["load"]),
         first=first,
     )
+
+
+def attempts_of(ds: xr.Dataset) -> list[Attempt]:
+    """List the attempts at a study's runs that do not count, as its summary has them."""
+    listed = json.loads(ds.attrs.get("failed_attempts", "[]"))
+    return as_part(list[Attempt], listed, "summary: failed_attempts")
+
+
+def findings_of(text: str) -> list[Finding]:
+    """Read the rules that a run broke, as a summary has them; empty text is none."""
+    return as_part(list[Finding], json.loads(text or "[]"), "summary: findings")
 
 
 def _rows(ds: xr.Dataset) -> pd.DataFrame:
@@ -242,21 +277,63 @@ def _rows(ds: xr.Dataset) -> pd.DataFrame:
 
 
 def _refined(
-    runs: pd.DataFrame, testbed: str, attempts: Mapping[str, str], hosts: Mapping[str, Any]
+    runs: pd.DataFrame, testbed: str, attempts: Sequence[Attempt], hosts: Mapping[str, Any]
 ) -> pd.DataFrame:
     """Tell apart what is missing: tried and never valid, more than the testbed has, or not yet tried."""
     cpus = hosts.get("sps", {}).get("cpus")
-    status, reasons = runs["status"].to_numpy(object), runs["reasons"].to_numpy(object)
+    status = runs["status"].to_numpy(object)
+    reasons = np.array([in_words(findings_of(text)) for text in runs["findings"]], object)
+    tried = {attempt.run: attempt for attempt in attempts}
     for place in np.flatnonzero(status == MISSING):
         row = runs.loc[place]
         numbers = (int(row[name]) for name in ("cores", "threads", "cps", "rep"))
-        run = str(Run(testbed, row["sut"], row["mode"], *numbers))
+        run = Run(testbed, row["sut"], row["mode"], *numbers)
         if cpus is not None and row["cores"] > len(cpus):
             status[place] = IMPOSSIBLE
             reasons[place] = f"it asks for {row['cores']} cores, the SPS has {len(cpus)}"
-        elif run in attempts:
-            status[place], reasons[place] = INVALID, attempts[run]
+        elif run in tried:
+            status[place], reasons[place] = INVALID, str(tried[run])
     return runs.assign(status=status, reasons=reasons)
+
+
+class Configuration(NamedTuple):
+    """What carries a load: a point without it."""
+
+    sut: str
+    mode: str
+    cores: int
+    threads: int
+
+
+def configurations(runs: pd.DataFrame) -> dict[Configuration, pd.DataFrame]:
+    """Group runs by what carries their load.
+
+    Parameters
+    ----------
+    runs
+        Rows of a campaign.
+
+    Returns
+    -------
+    dict
+        To rows. SUTs and modes in the order of the rows, then cores and threads ascending.
+    """
+    groups = {
+        Configuration(str(sut), str(mode), int(cores), int(threads)): group
+        for (sut, mode, cores, threads), group in runs.groupby(list(POINT[:-1]), sort=False)
+    }
+    suts, modes = (list(dict.fromkeys(runs[name])) for name in ("sut", "mode"))
+
+    def place(key: Configuration) -> tuple[int, int, int, int]:
+        return suts.index(key.sut), modes.index(key.mode), key.cores, key.threads
+
+    return {key: groups[key] for key in sorted(groups, key=place)}
+
+
+def by_load(runs: pd.DataFrame, columns: Iterable[str]) -> xr.Dataset:
+    """Lay the runs of one configuration out over (cps, rep), both ascending; NaN where there is none."""
+    found: xr.Dataset = runs.set_index(["cps", "rep"])[list(columns)].to_xarray()
+    return found.sortby(["cps", "rep"])
 
 
 @dataclass(frozen=True)
@@ -297,11 +374,10 @@ def capacities(
     """
     found = []
     chosen = runs[(runs["sut"] == (sut or runs["sut"])) & (runs["mode"] == (mode or runs["mode"]))]
-    for (name, setting, cores, threads), group in chosen.groupby(list(POINT[:-1]), sort=False):
-        table = group.pivot_table(index="cps", columns="rep", values="pdr")
-        if len(table) > 1:
-            one = capacity(table.index.to_numpy(float), table.to_numpy(float), limit)
-            found.append(Carried(name, setting, cores, threads, one))
+    for configuration, group in configurations(chosen).items():
+        pdr = by_load(group, ["pdr"])["pdr"]
+        if pdr.sizes["cps"] > 1:
+            found.append(Carried(*configuration, capacity(pdr["cps"], pdr, limit)))
     return sorted(found, key=lambda one: -one.estimate_cps)
 
 

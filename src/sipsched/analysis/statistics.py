@@ -6,7 +6,7 @@ them weigh no more than the run they are from. docs/methodology.md gives sources
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -130,10 +130,14 @@ class Crossing:
 
     def __str__(self) -> str:
         """Write it out: "1840 cps (1790 to above 2000), n = 15"."""
+        return self.text("cps")
+
+    def text(self, unit: str = "") -> str:
+        """Write it out with a unit or without."""
         interval = self.interval
         if np.isinf(interval.estimate) and interval.low == interval.high:
-            return f"{self._say(interval.estimate)} cps, n = {interval.n}"
-        return interval.text("cps", self._say)
+            return f"{self._say(interval.estimate)} {unit}".strip() + f", n = {interval.n}"
+        return interval.text(unit, self._say)
 
     def _say(self, cps: float) -> str:
         if np.isfinite(cps):
@@ -415,7 +419,8 @@ def crossing(
     StableError
         The shapes do not fit.
     """
-    loads, means, errors, n = _by_load(cps, pdr)
+    rates = _by_load(cps, pdr)
+    loads, means, _, n = rates
     total = int(n.sum())
     if not total:
         return Crossing(Interval.without(np.nan, 0, level, NOT_MEASURED), np.nan, np.nan)
@@ -425,7 +430,7 @@ def crossing(
     if around.min() < MIN_CROSSING_RUNS:
         interval = Interval.without(estimate, total, level)
     else:
-        drawn = _draw_crossings(loads, means, errors, n, limit, resamples, seed)
+        drawn = _draw_crossings(rates, limit, resamples, seed)
         low, high = percentiles(drawn, level)
         interval = Interval(estimate, low, high, total, level, "isotonic, parametric bootstrap")
     return Crossing(interval, float(loads[0]), float(loads[-1]))
@@ -470,7 +475,7 @@ def crossing_ratio(
     # A draw outside the loads is known by one bound only: the ratio takes the worse end of each.
     ends = []
     for i, pdr in enumerate((reference_pdr, other_pdr)):
-        drawn = _draw_crossings(*_by_load(cps, pdr), limit, resamples, seed + i)
+        drawn = _draw_crossings(_by_load(cps, pdr), limit, resamples, seed + i)
         at_least = np.where(np.isneginf(drawn), 0, np.minimum(drawn, both[i].highest_cps))
         ends.append((at_least, np.maximum(drawn, both[i].lowest_cps)))
     (reference_low, reference_high), (other_low, other_high) = ends
@@ -579,10 +584,17 @@ def _expanded(level: float, n: int) -> float:
     return float(2 * special.ndtr(quantile) - 1)
 
 
-def _by_load(
-    cps: npt.ArrayLike, pdr: npt.ArrayLike
-) -> tuple[Values, Values, Values, npt.NDArray[np.int64]]:
-    """Give loads in ascending order that have runs, with mean, standard error (0: one run) and n."""
+class _Rates(NamedTuple):
+    """Drop rates by load, loads ascending: mean, standard error (0: one run) and runs; shape (load,)."""
+
+    loads: Values
+    means: Values
+    errors: Values
+    n: npt.NDArray[np.int64]
+
+
+def _by_load(cps: npt.ArrayLike, pdr: npt.ArrayLike) -> _Rates:
+    """Average the runs of each load that has any."""
     loads, rates = np.asarray(cps, float), np.asarray(pdr, float)
     if rates.ndim == 1:
         rates = rates[:, None]
@@ -597,21 +609,14 @@ def _by_load(
     means, _, n = mean_intervals(rates)
     squares = np.nansum((rates - means[:, None]) ** 2, axis=1)
     errors = np.sqrt(squares / np.maximum(n - 1, 1) / np.maximum(n, 1))
-    return loads, means, errors, n
+    return _Rates(loads, means, errors, n)
 
 
-def _draw_crossings(
-    loads: Values,
-    means: Values,
-    errors: Values,
-    n: npt.NDArray[np.int64],
-    limit: float,
-    resamples: int,
-    seed: int,
-) -> Values:
+def _draw_crossings(rates: _Rates, limit: float, resamples: int, seed: int) -> Values:
     rng = np.random.default_rng(seed)
-    drawn = means + errors * rng.standard_t(np.maximum(n - 1, 1), (resamples, len(loads)))
-    return _cross(loads, _isotonic(drawn, n), limit)
+    shape = (resamples, len(rates.loads))
+    drawn = rates.means + rates.errors * rng.standard_t(np.maximum(rates.n - 1, 1), shape)
+    return _cross(rates.loads, _isotonic(drawn, rates.n), limit)
 
 
 def _isotonic(rows: Values, weights: npt.NDArray[Any]) -> Values:

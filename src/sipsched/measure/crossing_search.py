@@ -1,18 +1,31 @@
 """Where a proxy starts to drop: trials that close in on the load of a packet drop rate."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import json
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 
-from MLRsearch import (
-    AbstractMeasurer,
-    Config,
-    MeasurementResult,
-    MultipleLossRatioSearch,
-    SearchGoal,
-)
+import MLRsearch
+from MLRsearch import AbstractMeasurer, MeasurementResult, MultipleLossRatioSearch, SearchGoal
 
 from sipsched.errors import StableError, TransientError
-from sipsched.plan.config import Search
+from sipsched.files import whole
+from sipsched.measure.acquisition import arrival_seed, utc
+from sipsched.measure.findings import load_numbers
+from sipsched.measure.serving import Serving
+from sipsched.measure.tuning import Tuned, tuned
+from sipsched.plan.config import Config, Limits, Point, Search
+from sipsched.plan.modes import find_mode, load_modes
+from sipsched.records.crossing import SCHEMA_VERSION as CROSSING_VERSION
+from sipsched.records.record import UnfinishedRecord
+from sipsched.testbed.inventory import Testbed
+from sipsched.testbed.session import open_hosts
+from sipsched.validity.verdict import RULES, in_words, judge
+
+TRIAL_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -27,12 +40,15 @@ class Trial:
         For how long.
     received, refused
         SIP messages that the socket took, and that it refused (RcvbufErrors).
+    attempts
+        How often it was made until it was not disturbed.
     """
 
     cps: int
     duration_s: float
     received: int
     refused: int
+    attempts: int = 1
 
     @property
     def pdr(self) -> float:
@@ -58,6 +74,97 @@ class Bracket:
     lower_cps: int
     upper_cps: int
     trials: tuple[Trial, ...]
+
+
+def search_crossing(point: Point, config: Config, testbed: Testbed, raw: Path) -> Path:
+    """Find where the packet drop rate crosses its limit at a point, and record it.
+
+    Parameters
+    ----------
+    point
+        What is measured.
+    config
+        The campaign: limit, range and width of the search.
+    testbed
+        Three hosts that SSH reaches.
+    raw
+        Folder of all records.
+
+    Returns
+    -------
+    Path
+        The `crossing.json`, beside the folders of that point's loads.
+
+    Raises
+    ------
+    StableError
+        The limit is not crossed within the range of loads, or a run cannot be done here.
+    TransientError
+        It was disturbed.
+    """
+    testbed.check_cores([point])
+    path = raw / point.crossing_path
+    search, started = config.search, time.time()
+    # each trial's files take the place of the last one's
+    calls = round(search.highest_cps * search.trial_s)
+    mode = find_mode(point.mode, load_modes())
+    with tempfile.TemporaryDirectory(prefix="sipsched-search-") as scratch:
+        # nothing of a run is kept: the proxy's log would be the record of many loads
+        record = UnfinishedRecord.begin(Path(scratch), point.run(0, 0))
+        with open_hosts(testbed, f"a search at {point}") as hosts:
+            serving = Serving(hosts, point, config, record, search.limit_s + 60)
+            serving.check_hosts(calls)
+            with tuned(hosts.sps, testbed, mode, point.cores, point.threads) as state:
+                found = find_crossing(
+                    partial(_offer, serving, state, config.validity), config.pdr_limit, search
+                )
+                kernel = serving.describe().sps.kernel
+    document = {
+        "schema_version": CROSSING_VERSION,
+        "testbed": asdict(hosts.testbed.labels),
+        "point": asdict(point),
+        "label": state.label,
+        "kernel": kernel,
+        "started_at": utc(started),
+        "finished_at": utc(time.time()),
+        "pdr_limit": config.pdr_limit,
+        "search": asdict(search),
+        "load": asdict(config.load),
+        "lower_cps": found.lower_cps,
+        "upper_cps": found.upper_cps,
+        "trials": [asdict(trial) | {"pdr": trial.pdr} for trial in found.trials],
+    }
+    with whole(path) as partial_file:
+        partial_file.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
+    return path
+
+
+def _offer(
+    serving: Serving,
+    state: Tuned,
+    validity: Mapping[str, Limits],
+    cps: int,
+    duration_s: float,
+) -> Trial:
+    """Offer a load as a run does, and read what the SPS's sockets refused; nothing else is kept.
+
+    On a proxy started for it: an overload leaves memory and transactions behind. A trial that would
+    not count as a run is made again.
+    """
+    seed = arrival_seed(cps, rep=0)
+    for attempt in range(1, TRIAL_ATTEMPTS + 1):
+        with serving.started(state):
+            serving.warm_up(cps, seed + 1)
+            calls = max(1, round(cps * duration_s))
+            observed = serving.observe("trial", calls, cps, seed)
+        numbers = dict.fromkeys(RULES) | load_numbers(observed, serving.cpus)
+        verdict = judge(numbers, validity)
+        if verdict.valid:
+            reached = observed.ledger.to_sps
+            return Trial(cps, duration_s, reached.received, reached.refused, attempt)
+    raise TransientError(
+        f"the trial at {cps} cps was disturbed {TRIAL_ATTEMPTS} times: {in_words(verdict.broken)}"
+    )
 
 
 def find_crossing(
@@ -95,7 +202,7 @@ def find_crossing(
         preceding_targets=2,
         fail_fast=False,
     )
-    settings = Config()
+    settings = MLRsearch.Config()
     settings.goals = [goal]
     settings.min_load = search.lowest_cps
     settings.max_load = search.highest_cps

@@ -5,6 +5,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +16,8 @@ from sipsched.files import parse_json, read_zstd
 from sipsched.measure.templates import render
 from sipsched.plan.config import Load
 from sipsched.plan.documents import validate
-from sipsched.records.retransmissions import REQUESTS, Sends
+from sipsched.records.retransmissions import REQUESTS
+from sipsched.records.run_document import Sends
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import native_folder
 from sipsched.testbed.session import Hosts
@@ -79,6 +81,9 @@ class CallStatistics:
         Datagrams that the client's full socket refused; None if it does not tell.
     scheduler
         Policy that the client ran under: `fifo` or `other`; None if it does not tell.
+    no_ports
+        Datagrams to the UAC's host that met no open port while the client's were open (NoPorts); None if
+        it does not tell.
     requests
         What the client sent, by method; None if it does not tell them apart.
     overtaken
@@ -99,6 +104,7 @@ class CallStatistics:
     cpu_share: float | None = None
     socket_drops: int | None = None
     scheduler: str | None = None
+    no_ports: int | None = None
     requests: Mapping[str, Sends] | None = None
     overtaken: int | None = None
     no_ringing: int | None = None
@@ -115,8 +121,13 @@ class Starts:
 class Generator(Protocol):
     """A client and a server that drive the six-message call through the SPS."""
 
-    def programs(self, agent: Host) -> tuple[str, ...]:
-        """Name the programs that an agent's host needs."""
+    @property
+    def installed(self) -> tuple[str, ...]:
+        """Programs that an agent's host needs from a package."""
+
+    @property
+    def built(self) -> Mapping[str, str]:
+        """Native parts that provisioning built on an agent's host, each with its program."""
 
     def version_argv(self, agent: Host) -> list[str]:
         """Give the command that prints the generator's version."""
@@ -139,9 +150,9 @@ class Generator(Protocol):
 class Sipp:
     """SIPp, with its traps disarmed: socket buffers, call cap, statistics period, 180 after 200."""
 
-    def programs(self, agent: Host) -> tuple[str, ...]:
-        """Name SIPp: Debian's package sip-tester."""
-        return ("sipp",)
+    installed = ("sipp",)
+    """Debian's package sip-tester."""
+    built: Mapping[str, str] = MappingProxyType({})
 
     def version_argv(self, agent: Host) -> list[str]:
         """Give the command that prints SIPp's version."""
@@ -209,9 +220,8 @@ class Sipp:
 class Sipload:
     """`sipload`: arrivals on a seeded schedule, at absolute deadlines, each call's start recorded."""
 
-    def programs(self, agent: Host) -> tuple[str, ...]:
-        """Name the program that provisioning builds on the agents."""
-        return (self._program(agent),)
+    installed: tuple[str, ...] = ()
+    built: Mapping[str, str] = MappingProxyType({"generator": "sipload"})
 
     def version_argv(self, agent: Host) -> list[str]:
         """Give the command that prints the generator's version."""
@@ -304,6 +314,7 @@ def read_sipload_report(text: str, source: str) -> CallStatistics:
         cpu_share=report["cpu_ns"] / report["wall_ns"],
         socket_drops=report["sockets"]["drops"],
         scheduler=report["scheduler"],
+        no_ports=report.get("no_ports"),
         requests={
             kind.name: _sends(messages.get(kind.name, {"sent": 0, "sent_again": 0}))
             for kind in REQUESTS

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,18 +43,18 @@ def measure_noise(testbed: Testbed, path: Path, duration_s: float = DURATION_S) 
         A host is unreachable, or the testbed is in use.
     """
     started = time.time()
-    with open_hosts(testbed) as hosts:
+    with open_hosts(testbed, f"the noise of {testbed.name}") as hosts:
         sps = hosts.sps
         sps.stop_strays()
         program = str(native_folder(sps.base, "scheduler") / "jitter")
-        sps.require_programs([program])
+        sps.require_built("scheduler", ["jitter"])
         mode = find_mode(DEFAULT, load_modes())
         with tuned(sps, testbed, mode, cores=len(sps.spec.cpus), threads=1) as state:
             cpus = [_look_at(sps, program, cpu, duration_s) for cpu in sps.spec.cpus]
         kernel = sps.run(["uname", "-r"]).stdout.strip()
     document = {
         "schema_version": SCHEMA_VERSION,
-        "testbed": hosts.testbed.labels,
+        "testbed": asdict(hosts.testbed.labels),
         "kernel": kernel,
         "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
         "quiet": state.quiet,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import zstandard
@@ -10,6 +10,7 @@ import zstandard
 from sipsched.errors import SipschedError, StableError
 from sipsched.files import parse_json
 from sipsched.records.record import TRACE_FILE
+from sipsched.records.run_document import ProbeReport, as_part
 from sipsched.records.trace import HEADER, RECORD
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import native_folder
@@ -29,7 +30,7 @@ class Probe(Protocol):
     def begin(self) -> None:
         """Forget what was measured so far: the warm-up is over."""
 
-    def end(self, folder: Path) -> dict[str, Any]:
+    def end(self, folder: Path) -> ProbeReport:
         """Stop, leave the compressed trace in `folder` and give the probe's report."""
 
 
@@ -86,7 +87,7 @@ class BpfProbe:
         self._sps.signal(self._process, "USR1")
         self._wait_for("fresh")
 
-    def end(self, folder: Path) -> dict[str, Any]:
+    def end(self, folder: Path) -> ProbeReport:
         """Stop the probe, compress the trace on the host and fetch it."""
         sps = self._sps
         sps.stop(self._process)
@@ -96,7 +97,7 @@ class BpfProbe:
             raise StableError(
                 f"host {sps.spec}: probe ended without a report: {log or 'no message'}"
             )
-        report = parse_report(text, f"host {sps.spec}")
+        report = parse_report(text, f"host {sps.spec}: probe.json")
         compressed = sps.workdir / TRACE_FILE
         zstd = ["zstd", "-q", "-f", f"-{ZSTD_LEVEL}", "--rm", str(sps.workdir / "trace.bin")]
         sps.run([*zstd, "-o", str(compressed)], timeout_s=120)
@@ -106,16 +107,18 @@ class BpfProbe:
 
     def _wait_for(self, word: str) -> None:
         ready = self._sps.workdir / "probe.ready"
-        alive = f"kill -0 $(cat {self._process.pid_file}) 2>/dev/null"
         self._sps.wait_until(
-            f"grep -qs {word} {ready} || ! {alive}",
+            'grep -qs "$1" "$2" || ! kill -0 "$(cat "$3")" 2>/dev/null',
+            word,
+            ready,
+            self._process.pid_file,
             what=f"probe does not say '{word}'",
             timeout_s=READY_TIMEOUT_S,
         )
         self._sps.run(["grep", "-qs", word, str(ready)])
 
 
-def parse_report(text: str, where: str) -> dict[str, Any]:
+def parse_report(text: str, where: str) -> ProbeReport:
     """Read the report of `sipprobe` (hardware/probe/report.c).
 
     Raises
@@ -124,15 +127,9 @@ def parse_report(text: str, where: str) -> dict[str, Any]:
         It is not JSON, or lacks what a run's record needs.
     """
     try:
-        report: dict[str, Any] = parse_json(text)
-        counts = [report["records"], report["drops"], report["lost"]]
-        counts += [report.get(name, 0) for name in ("threads_untraced", "refused_unseen")]
-        whole = all(type(count) is int and count >= 0 for count in counts)
-        if not whole or report["mode"] not in ("exact", "tracepoint"):
-            raise ValueError("mode or counts are not those of a probe")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StableError(f"{where}: not a report of the probe: {error!r:.200}") from None
-    return report
+        return as_part(ProbeReport, parse_json(text), where)
+    except ValueError as error:
+        raise StableError(f"{where}: {error}") from None
 
 
 class PreloadProbe:
@@ -166,11 +163,11 @@ class PreloadProbe:
         """Datagrams that the socket refused since it was made, as the kernel told the last worker."""
         size = HEADER["reserved"].itemsize
         offset = HEADER.itemsize - size  # the header's last field
-        script = f'for f in {self._stamps}/*; do od -An -tu4 -j{offset} -N{size} "$f"; done'
-        told = self._sps.shell(script, check=False).stdout.split()
+        script = 'for f in "$1"/*; do od -An -tu4 "-j$2" "-N$3" "$f"; done'
+        told = self._sps.shell(script, self._stamps, offset, size, check=False).stdout.split()
         return max(map(int, told), default=0)
 
-    def end(self, folder: Path) -> dict[str, Any]:
+    def end(self, folder: Path) -> ProbeReport:
         """Fetch each worker's trace and join them into one."""
         refused = self._refused() - self._refused_before
         names = self._sps.run(["ls", str(self._stamps)]).stdout.split()
@@ -193,14 +190,14 @@ class PreloadProbe:
         records = np.sort(np.concatenate(parts), order="t_sip_in")
         trace = header.tobytes() + records.tobytes()
         (folder / TRACE_FILE).write_bytes(zstandard.compress(trace, ZSTD_LEVEL))
-        return {
-            "mode": "preload",
-            "mode_reason": self._reason,
-            "records": int(records.size),
-            "drops": 0,
-            "refused_unseen": refused,
-            "lost": 0,
-        }
+        return ProbeReport(
+            mode="preload",
+            mode_reason=self._reason,
+            records=int(records.size),
+            drops=0,
+            lost=0,
+            refused_unseen=refused,
+        )
 
 
 class NoProbe:
@@ -209,6 +206,6 @@ class NoProbe:
     def begin(self) -> None:
         """Do nothing."""
 
-    def end(self, folder: Path) -> dict[str, Any]:
+    def end(self, folder: Path) -> ProbeReport:
         """Report that there is no trace."""
-        return {"mode": "off", "mode_reason": "asked for", "records": 0, "drops": 0, "lost": 0}
+        return ProbeReport(mode="off", mode_reason="asked for", records=0, drops=0, lost=0)

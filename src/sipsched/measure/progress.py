@@ -1,6 +1,5 @@
 """How far an invocation has come: what is measured now, and when the last run should end."""
 
-import json
 import os
 import re
 import statistics
@@ -9,7 +8,8 @@ from pathlib import Path
 
 from sipsched.plan.config import Config, Run
 from sipsched.records.crossing import read_crossings
-from sipsched.records.record import RUN_FILE, is_recorded
+from sipsched.records.record import is_recorded
+from sipsched.records.run_document import read_run
 from sipsched.scripting import RUN_PLACE, say
 
 OVERHEAD_S = 4.0
@@ -40,8 +40,8 @@ def say_progress(run: Run, config: Config, raw: Path) -> None:
 def _seconds_per_run(done: list[Run], config: Config, raw: Path) -> float:
     times: list[float] = []
     for run in done[-RUNS_FOR_PACE:]:
-        timeline = json.loads((raw / run.path / RUN_FILE).read_text())["timeline"]
-        times.append(timeline["fetched"] - timeline["started"])
+        timeline = read_run(raw / run.path).timeline
+        times.append(timeline.fetched - timeline.started)
     if times:
         return statistics.median(times) + 1.0
     return config.load.warmup_s + config.load.duration_s + OVERHEAD_S

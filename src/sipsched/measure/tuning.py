@@ -13,8 +13,9 @@ from sipsched.measure import scheduler
 from sipsched.measure.cpu_layout import LSCPU, Layout, cpu_mask, parse_cpu_list, parse_lscpu
 from sipsched.measure.scheduler import TASK_SLICE, KernelScheduler, Step, compile_mode, label
 from sipsched.plan.modes import Counts, Mode, Scaling, Setting, find_mode, load_modes
+from sipsched.records.run_document import SchedulerReport, SettingReport
 from sipsched.testbed.host import Host, Process
-from sipsched.testbed.inventory import UNDO_FILE, Testbed, Tuning, native_folder
+from sipsched.testbed.inventory import Testbed, Tuning, native_folder
 
 CPU_FOLDER = "/sys/devices/system/cpu/"
 HOTPLUG_TIMEOUT_S = 60
@@ -104,32 +105,32 @@ class Tuned:
         written = [step for step in self.steps if step.unavailable is None]
         return sum(not _reads_back(step, self.read_back.get(step.place or "")) for step in written)
 
-    def describe(self) -> dict[str, Any]:
+    def report(self) -> SchedulerReport:
         """Give asked, applied, read back and unavailable-because, as run.json has them."""
         current = {
             path: text.strip() if text is not None else None
             for path, text in self.kernel.files.items()
         }
-        return {
-            "mode": self.mode.name,
-            "label": self.label,
-            "source": self.mode.source,
-            "family": str(self.kernel.family),
-            "found": current,
-            "steps": [
-                {
-                    "setting": str(step.setting),
-                    "asked": step.asked,
-                    "place": step.place,
-                    "applied": step.value,
-                    "read_back": self.read_back.get(step.place or ""),
-                    "unavailable": step.unavailable,
-                }
+        return SchedulerReport(
+            mode=self.mode.name,
+            label=self.label,
+            source=self.mode.source,
+            family=str(self.kernel.family),
+            found=current,
+            steps=tuple(
+                SettingReport(
+                    setting=str(step.setting),
+                    asked=step.asked,
+                    place=step.place,
+                    applied=step.value,
+                    read_back=self.read_back.get(step.place or ""),
+                    unavailable=step.unavailable,
+                )
                 for step in self.steps
-            ],
-            "quiet": self.quiet,
-            "repaired": self.repaired,
-        }
+            ),
+            quiet=tuple(self.quiet),
+            repaired=self.repaired,
+        )
 
 
 def _reads_back(step: Step, found: Any) -> bool:
@@ -183,6 +184,7 @@ def tuned(sps: Host, testbed: Testbed, mode: Mode, cores: int, threads: int) -> 
         The kernel refuses a setting that it has, or does not take a CPU offline.
     """
     repaired = repair(sps)
+    _check_interfaces(sps, testbed.tuning)
     cpus = sps.spec.cpus[:cores]
     hotplug = _hotplug(sps, testbed, cpus)
     services = _service_commands(sps, testbed.tuning)
@@ -249,8 +251,9 @@ def read_task_slices(state: Tuned, sps: Host, proxy: Process, program: str) -> N
     """Read the slice of each of the proxy's processes back."""
     if not task_slice_prefix(state, sps):
         return
-    group = f"$(cat {proxy.pid_file})"
-    done = sps.shell(f"{_taskslice(sps)} read $(pgrep --pgroup {group} {program})")
+    done = sps.shell(
+        '"$1" read $(pgrep --pgroup "$(cat "$2")" "$3")', _taskslice(sps), proxy.pid_file, program
+    )
     slices = [int(line.split()[1]) for line in done.stdout.splitlines()]
     state.read_back[TASK_SLICE] = slices
 
@@ -268,16 +271,16 @@ def repair(sps: Host) -> bool:
     StableError
         Something does not read back as it was; the script that undoes it stays on the host.
     """
-    if not _succeeds(sps, ["test", "-e", str(UNDO_FILE)]):
+    if not _succeeds(sps, ["test", "-e", str(sps.undo_file)]):
         return False
-    done = sps.run(["sh", str(UNDO_FILE)], check=False, timeout_s=HOTPLUG_TIMEOUT_S)
+    done = sps.run(["sh", str(sps.undo_file)], check=False, timeout_s=HOTPLUG_TIMEOUT_S)
     if done.exit_code != 0:
         raise StableError(
             f"host {sps.spec}: settings could not be restored: "
             f"{'; '.join((done.stdout + done.stderr).split(chr(10))).strip('; ')}; "
-            f"look at {UNDO_FILE} there, set them by hand and remove it"
+            f"look at {sps.undo_file} there, set them by hand and remove it"
         )
-    sps.run(["rm", "-f", str(UNDO_FILE)])
+    sps.run(["rm", "-f", str(sps.undo_file)])
     return True
 
 
@@ -324,7 +327,7 @@ def _taskslice(sps: Host) -> PurePosixPath:
 def _read(sps: Host, patterns: Sequence[str]) -> dict[str, str | None]:
     """Read files of one line; those that are not there are left out, None where reading is refused."""
     found: dict[str, str | None] = {}
-    for line in sps.run(["sh", "-c", READ_SCRIPT, "sh", *patterns]).stdout.splitlines():
+    for line in sps.shell(READ_SCRIPT, *patterns).stdout.splitlines():
         path, separator, value = line.partition("\t")
         found[path] = value if separator else None
     return found
@@ -335,15 +338,13 @@ def _write(sps: Host, writes: Sequence[tuple[str, str]], timeout_s: float = 20) 
     if not writes:
         return []
     arguments = [text for write in writes for text in write]
-    done = sps.run(["sh", "-c", WRITE_SCRIPT, "sh", *arguments], timeout_s=timeout_s)
-    return done.stdout.split()
+    return sps.shell(WRITE_SCRIPT, *arguments, timeout_s=timeout_s).stdout.splitlines()
 
 
 def _write_undo(sps: Host, text: str) -> None:
-    partial = UNDO_FILE.with_suffix(".partial")
-    sps.run(["mkdir", "-p", str(UNDO_FILE.parent)])
+    partial = sps.undo_file.with_suffix(".partial")
     sps.put_text(text, partial)
-    sps.run(["mv", str(partial), str(UNDO_FILE)])
+    sps.run(["mv", str(partial), str(sps.undo_file)])
 
 
 def _undo_script(
@@ -361,17 +362,20 @@ def _undo_script(
     others = sorted((path for path in known if path not in cpus), key=lambda p: p.endswith(scaling))
     lines = [
         "# Brings the settings of this host back to what they were before a run of sipsched.",
+        "put() {",
+        '    printf %s "$2" > "$1"',
+        "}",
         "restore() {",
-        '    [ "$(cat "$1")" = "$2" ] || printf %s "$2" > "$1"',
+        '    [ "$(cat "$1")" = "$2" ] || put "$1" "$2"',
         "}",
         "check() {",
         '    [ "$(cat "$1")" = "$2" ] || { echo "$1: expected $2, found $(cat "$1")"; failed=1; }',
         "}",
-        *(f"restore {path} '{known[path]}'" for path in (*cpus, *others)),
+        *(shlex.join(("restore", path, known[path])) for path in (*cpus, *others)),
         # written even where it already has its value
-        *(f"printf %s '{known[path]}' > {path}" for path in others if path.endswith(scaling)),
+        *(shlex.join(("put", path, known[path])) for path in others if path.endswith(scaling)),
         *(shlex.join(service.undo) for service in services),
-        *(f"check {path} '{known[path]}'" for path in (*cpus, *others)),
+        *(shlex.join(("check", path, known[path])) for path in (*cpus, *others)),
         'exit "${failed:-0}"',
     ]
     return "\n".join(lines) + "\n"
@@ -391,6 +395,25 @@ def _hotplug(sps: Host, testbed: Testbed, cpus: Sequence[int]) -> list[tuple[str
         *((f"{CPU_FOLDER}cpu{cpu}/online", "1") for cpu in up),
         *((f"{CPU_FOLDER}cpu{cpu}/online", "0") for cpu in down),
     ]
+
+
+def _check_interfaces(sps: Host, tuning: Tuning) -> None:
+    """Refuse interfaces to steer that the host has not.
+
+    Raises
+    ------
+    StableError
+        Names them, and those that there are.
+    """
+    if not tuning.receive_interfaces:
+        return
+    there = sps.run(["ls", "/sys/class/net"]).stdout.split()
+    missing = [name for name in tuning.receive_interfaces if name not in there]
+    if missing:
+        raise StableError(
+            f"host {sps.spec}: tuning.receive_interfaces: no interface {', '.join(missing)}; "
+            f"there are: {', '.join(there)}"
+        )
 
 
 def _quiet_files(tuning: Tuning) -> list[str]:

@@ -14,21 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from sipsched.errors import StableError
-from sipsched.pages.figures import (
-    LIMIT,
-    MARKERS,
-    SERIES,
-    STYLE,
-    WIDTH_IN,
-    Figure,
-    Values,
-    legend,
-    themed,
-)
+from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.parts import Figure
 from sipsched.pages.tables import Heading
 from sipsched.plan.config import Run
 from sipsched.records.messages import FLAGS, MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
-from sipsched.words import number
+from sipsched.words import number, plural
 
 MESSAGES_FILE = "messages.nc"
 MOST_DRAWN = 3000
@@ -37,6 +28,8 @@ STEPS = 400
 """Steps of time in which the longest queue is drawn; drops are counted in fewer."""
 DROP_STEPS = 60
 NS = 1_000_000_000
+
+Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -228,7 +221,7 @@ def timeline(
             _draw_waits(column[0], each, start_s, end_s)
             _draw_queue(column[1], each, start_s, end_s)
             _draw_drops(column[2], each, start_s, end_s)
-            column[0].set_title(_title(each.run), loc="left")
+            column[0].set_title(",\n".join(_name(each.run)), loc="left")
             column[2].set_xlabel("time since the first arrival (s)")
             column[2].set_xlim(start_s, end_s)
         # Shared limits, once everything is drawn: a limit set earlier would cut the other run off.
@@ -283,11 +276,11 @@ def heading(messages: Sequence[Messages]) -> Heading:
     )
 
 
-def _title(run: Run) -> str:
-    cores = "core" if run.cores == 1 else "cores"
+def _name(run: Run) -> tuple[str, str]:
+    """Name a run in two halves, for two lines or one."""
     return (
-        f"{run.sut}, {run.mode}, {run.cores} {cores},\n"
-        f"{run.threads} threads, {run.cps} cps, repetition {run.rep}"
+        f"{run.sut}, {run.mode}, {plural(run.cores, 'core')}",
+        f"{run.threads} threads, {run.cps} cps, repetition {run.rep}",
     )
 
 
@@ -342,7 +335,7 @@ def _words(messages: Messages, start_s: float, end_s: float) -> str:
     wait = wait[~np.isnan(wait)]
     drops = messages.drop_at_s[_within(messages.drop_at_s, start_s, end_s)]
     _, waiting = messages.longest_queue(start_s, end_s)
-    name = " ".join(_title(messages.run).split())
+    name = ", ".join(_name(messages.run))
     text = f"{name}, {start_s:g} to {end_s:.3g} s: {stretch.stop - stretch.start} messages"
     if len(wait):
         middle, slow = np.percentile(wait, (50, 99))

@@ -2,20 +2,21 @@
 
 import html
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from sipsched.analysis.comparison import SIGNIFICANT
+from sipsched.analysis.families import SIGNIFICANT, Cell, compare_together
 from sipsched.analysis.run_table import (
     STATUSES,
     UNTRACED,
     Campaign,
     Carried,
-    Pair,
     Point,
     capacities,
     pairs,
@@ -23,17 +24,13 @@ from sipsched.analysis.run_table import (
 )
 from sipsched.analysis.statistics import (
     PDR_LIMIT,
-    Comparison,
     Interval,
-    compare,
-    holm,
     mean_interval,
-    simultaneous_level,
 )
-from sipsched.pages.figures import Table, Words
-from sipsched.pages.tables import kinds_of_reasons
+from sipsched.pages.parts import Table, Words
 from sipsched.records.messages import PROBE_OFF
 from sipsched.records.summary import MEASURED
+from sipsched.validity.verdict import in_general
 from sipsched.words import number, plural
 
 REFERENCE, CHANGED = "baseline", "enhanced"
@@ -95,7 +92,9 @@ def when(campaign: Campaign) -> str:
     started = sorted(text for text in campaign.counted["started_at"] if text)
     if not started:
         return "Nothing was measured."
-    first, last = (text[:16].replace("T", " ") for text in (started[0], started[-1]))
+    first, last = (
+        f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M}" for text in (started[0], started[-1])
+    )
     return f"Measured {first} to {last} UTC."
 
 
@@ -200,7 +199,13 @@ def modes(campaign: Campaign, limit: float) -> str:
         drops = pairs(chosen, "pdr", "mode", REFERENCE, CHANGED)
         common = [key for key in waits if key in drops]
         if common:
-            compared = _compare([(waits[key], drops[key]) for key in common])
+            compared = compare_together(
+                {
+                    (key, name): by_key[key]
+                    for key in common
+                    for name, by_key in (("k_rcv", waits), ("pdr", drops))
+                }
+            )
             break
     else:
         return (
@@ -215,30 +220,22 @@ def modes(campaign: Campaign, limit: float) -> str:
         return key[1:3] != near, abs(key[3] - target)
 
     at = min(common, key=distance)
-    (wait, wait_stands), (drop, drop_stands) = compared[common.index(at)]
-    standing = [sum(stands for _, stands in column) for column in zip(*compared, strict=True)]
-    percent = wait.ratio.map(lambda ratio: 100 * (ratio - 1))
-    points = drop.difference.map(lambda share: 100 * share)
+    wait, drop = compared.cells[at, "k_rcv"], compared.cells[at, "pdr"]
+    standing = Counter(name for (_, name), cell in compared.cells.items() if cell.stands_out)
+    percent = wait.comparison.ratio.map(lambda ratio: 100 * (ratio - 1))
+    points = drop.comparison.difference.map(lambda share: 100 * share)
     return (
         f"{sut} at {at[3]} cps, next to the {REFERENCE} mode's capacity ({plural(at[1], 'core')}, "
         f"{plural(at[2], 'thread')}): {_label(chosen, CHANGED)} against {_label(chosen, REFERENCE)} changes the mean "
-        f"wait K_rcv by {percent.text('%', _signed)}, which {_said(wait_stands)}, and the packet drop "
-        f"rate by {points.text('percentage points', _signed)}, which {_said(drop_stands)}; of "
-        f"{plural(len(common), 'point')} compared, K_rcv stands out at {standing[0]} and the drop rate at "
-        f"{standing[1]} (paired t test, Holm, {100 * SIGNIFICANT:g} %; these intervals hold together at 95 %)."
+        f"wait K_rcv by {percent.text('%', _signed)}, which {_said(wait)}, and the packet drop "
+        f"rate by {points.text('percentage points', _signed)}, which {_said(drop)}; of "
+        f"{plural(len(common), 'point')} compared, K_rcv stands out at {standing['k_rcv']} and the drop rate at "
+        f"{standing['pdr']} (paired t test, Holm, {100 * SIGNIFICANT:g} %; these intervals hold together at 95 %)."
     )
 
 
-def _compare(places: Sequence[tuple[Pair, Pair]]) -> list[list[tuple[Comparison, bool]]]:
-    """Compare the pairs of all places as one family, and tell which stand out."""
-    level = simultaneous_level(2 * len(places))
-    found = [[compare(*pair, level) for pair in each] for each in places]
-    adjusted = iter(holm([one.p_value for each in found for one in each]))
-    return [[(one, bool(next(adjusted) <= SIGNIFICANT)) for one in each] for each in found]
-
-
-def _said(stands: bool) -> str:
-    return "stands out" if stands else "is within chance"
+def _said(cell: Cell) -> str:
+    return "stands out" if cell.stands_out else "is within chance"
 
 
 def waiting(campaign: Campaign, best: Carried | None) -> str:
@@ -278,11 +275,11 @@ def counting(campaign: Campaign) -> str:
     )
     if not campaign.attempts:
         return f"{text}; no attempt was repeated."
-    told = pd.Series([kind for _, why in campaign.attempts for kind in kinds_of_reasons(why)])
-    (most, count), *_ = told.value_counts().items()
+    causes = Counter(cause for attempt in campaign.attempts for cause in attempt.causes)
+    ((most, count),) = causes.most_common(1)
     return (
         f"{text}; attempts that did not count and were made again: {len(campaign.attempts)}, most "
-        f"often ({count}) because {most}."
+        f"often ({count}) because {in_general(most)}."
     )
 
 

@@ -4,7 +4,7 @@ SEE Krishnamurthy and Rouskas, Performance Evaluation of Multi-Core, Multi-Threa
 IEEE ICC 2016, section IV-A.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,41 +16,25 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator
 
 from sipsched.analysis.comparison import (
-    SIGNIFICANT,
     Place,
-    Values,
     labels,
-    p_text,
-    plain,
     quantities,
     runs_at,
     settings_of,
-    told,
     why_not_measured,
 )
-from sipsched.analysis.run_table import provenance
+from sipsched.analysis.families import Family, Pair, compare_together
+from sipsched.analysis.run_table import counted, provenance
 from sipsched.analysis.statistics import (
     PDR_LIMIT,
-    Comparison,
     Interval,
-    compare,
-    holm,
+    Values,
     mean_interval,
-    simultaneous_level,
 )
 from sipsched.errors import StableError
-from sipsched.pages.figures import (
-    LIMIT,
-    MARKERS,
-    SERIES,
-    STYLE,
-    WIDTH_IN,
-    Figure,
-    Table,
-    Words,
-    legend,
-    themed,
-)
+from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.numbers import p_text, plain, told, with_p
+from sipsched.pages.parts import Figure, Table, Words
 from sipsched.plan.modes import Setting, find_mode, load_modes
 from sipsched.records.summary import NOT_PLANNED
 from sipsched.words import plural
@@ -93,20 +77,12 @@ class Point:
     values: dict[str, Values]
 
 
-@dataclass(frozen=True)
-class Against:
-    """A cost compared with the default, over runs with the same arrivals.
+class Asked(NamedTuple):
+    """What is compared with the default: a quantity of a cost, by its mode, at a spot."""
 
-    Attributes
-    ----------
-    p_value
-        After Holm over all comparisons of the report.
-    """
-
-    point: Point
+    spot: Spot
+    mode: str
     quantity: str
-    comparison: Comparison
-    p_value: float
 
 
 @dataclass(frozen=True)
@@ -115,17 +91,16 @@ class Study:
 
     Attributes
     ----------
+    against
+        Each cost compared with the default, over runs with the same arrivals.
     default_ns
         The cost that others are compared with.
-    level
-        Of each interval of `against`, so that all hold together at 95 %.
     """
 
     summary: xr.Dataset
     points: tuple[Point, ...]
-    against: tuple[Against, ...]
+    against: Family[Asked]
     default_ns: int
-    level: float
     limit: float
 
     @property
@@ -179,7 +154,7 @@ def study(
             "migration cost: no mode of this study overrides it; expected modes such as "
             f"enhanced+{Setting.MIGRATION_COST}={DEFAULT_COST_NS}"
         )
-    values = quantities(summary)
+    values = quantities(counted(summary))
     points = []
     for spot, mode in _planned(summary):
         cost = costs.get(mode)
@@ -193,7 +168,8 @@ def study(
         if np.isnan(runs["pdr"]).all():
             why = why_not_measured(summary, spot.place, mode)
         points.append(Point(spot, mode, cost, why, runs))
-    return _compared(summary, tuple(points), default_ns, limit)
+    against = compare_together(_pairs(points, default_ns))
+    return Study(summary, tuple(points), against, default_ns, limit)
 
 
 def _planned(summary: xr.Dataset) -> Iterator[tuple[Spot, str]]:
@@ -225,10 +201,9 @@ def _why_not_in_force(summary: xr.Dataset, place: Place, mode: str, cost: int) -
     return ""
 
 
-def _compared(
-    summary: xr.Dataset, points: tuple[Point, ...], default_ns: int, limit: float
-) -> Study:
-    pairs: list[tuple[Point, str, Values]] = []
+def _pairs(points: Sequence[Point], default_ns: int) -> dict[Asked, Pair]:
+    """Put the runs of each cost beside those of the default."""
+    pairs: dict[Asked, Pair] = {}
     for point in points:
         reference = next(
             (p for p in points if p.spot == point.spot and p.cost_ns == default_ns and not p.why),
@@ -236,15 +211,10 @@ def _compared(
         )
         if point.why or reference is None or point is reference:
             continue
-        pairs += [(point, name, reference.values[name]) for name in TITLES]
-    level = simultaneous_level(len(pairs))
-    comparisons = [compare(first, point.values[name], level) for point, name, first in pairs]
-    adjusted = holm([each.p_value for each in comparisons])
-    against = tuple(
-        Against(point, name, comparison, float(p_value))
-        for (point, name, _), comparison, p_value in zip(pairs, comparisons, adjusted, strict=True)
-    )
-    return Study(summary, points, against, default_ns, level, limit)
+        for name in TITLES:
+            asked = Asked(point.spot, point.mode, name)
+            pairs[asked] = (reference.values[name], point.values[name])
+    return pairs
 
 
 def curves(found: Study) -> Figure:
@@ -333,10 +303,10 @@ def best(found: Study) -> Words:
         if not points:
             continue
         for name, title in (("pdr", "PDR"), ("k_rcv", "K_rcv")):
-            means = {p.cost_ns: mean_interval(p.values[name], least=0) for p in points}
-            known = {cost: m for cost, m in means.items() if not np.isnan(m.estimate)}
+            means = {p.cost_ns: (p, mean_interval(p.values[name], least=0)) for p in points}
+            known = {cost: m for cost, m in means.items() if not np.isnan(m[1].estimate)}
             if known:
-                lines.append(f"{found.name(spot)}: {_best(found, spot, name, title, known)}")
+                lines.append(f"{found.name(spot)}: {_best(found, name, title, known)}")
         told_by_paper = PUBLISHED_BEST.get(spot.place.cores)
         if told_by_paper is not None:
             lines.append(
@@ -346,35 +316,28 @@ def best(found: Study) -> Words:
     return Words(tuple(lines or ["No run counts: nothing to see yet."]))
 
 
-def _best(found: Study, spot: Spot, name: str, title: str, means: dict[int, Interval]) -> str:
-    least = min(means.values(), key=lambda mean: mean.estimate).estimate
-    winners = [cost for cost, mean in means.items() if mean.estimate == least]
+def _best(found: Study, name: str, title: str, means: Mapping[int, tuple[Point, Interval]]) -> str:
+    least = min(mean.estimate for _, mean in means.values())
+    winners = [cost for cost, (_, mean) in means.items() if mean.estimate == least]
+    cost = winners[0]
+    point, mean = means[cost]
     if len(winners) > 1:
         which = ", ".join(map(_cost, winners))
-        return f"{title} is the same, {_unit(means[winners[0]], name)}, at {which}."
-    cost = winners[0]
-    text = f"{title} is lowest at {_cost(cost)}, {_unit(means[cost], name)}"
+        return f"{title} is the same, {_unit(mean, name)}, at {which}."
+    text = f"{title} is lowest at {_cost(cost)}, {_unit(mean, name)}"
     if len(means) == 1:
         return f"{text}; no other cost was measured."
     if cost == found.default_ns:
         return f"{text}: at the default."
-    against = next(
-        (
-            each
-            for each in found.against
-            if (each.point.spot, each.point.cost_ns, each.quantity) == (spot, cost, name)
-        ),
-        None,
-    )
+    against = found.against.cells.get(Asked(point.spot, point.mode, name))
     if against is None:
         return f"{text}; the default, {_cost(found.default_ns)}, was not measured."
     lower = against.comparison.percent_lower
     text += f"; lower than at {_cost(found.default_ns)} by (%) {told(lower, None, plain)}"
     if np.isnan(against.p_value):
         return f"{text}."
-    sure = against.p_value <= SIGNIFICANT
     return f"{text}; {p_text(against.p_value)}: " + (
-        "more than chance." if sure else "not to be told from the default."
+        "more than chance." if against.stands_out else "not to be told from the default."
     )
 
 
@@ -417,7 +380,7 @@ def costs(found: Study) -> Table:
         none="no run is planned",
         caption=f"PDR and mean K_rcv by sched_migration_cost, {_others(found)}: means with 95 % t "
         f"intervals. Against {_cost(found.default_ns)}: over pairs of runs with the same arrivals, "
-        f"each interval at {100 * found.level:.3g} %, so that all {len(found.against)} hold together "
+        f"each interval at {100 * found.against.level:.3g} %, so that all {found.against.tests} hold together "
         "at 95 % (Bonferroni); p: paired t test, after Holm.",
         provenance=provenance(found.summary),
     )
@@ -426,11 +389,10 @@ def costs(found: Study) -> Table:
 def _against(found: Study, point: Point, name: str, n: int) -> str:
     if point.cost_ns == found.default_ns:
         return "the default"
-    for each in found.against:
-        if each.point is point and each.quantity == name:
-            text = told(each.comparison.percent_lower, n, plain)
-            return ", ".join(filter(None, (text, p_text(each.p_value))))
-    return "default not measured"
+    against = found.against.cells.get(Asked(point.spot, point.mode, name))
+    if against is None:
+        return "default not measured"
+    return with_p(told(against.comparison.percent_lower, n, plain), against.p_value)
 
 
 def _others(found: Study) -> str:

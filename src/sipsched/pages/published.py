@@ -23,19 +23,8 @@ from sipsched.analysis.papers import (
     provenance,
 )
 from sipsched.analysis.statistics import PDR_LIMIT
-from sipsched.pages.figures import (
-    LIMIT,
-    MARKERS,
-    PAPER,
-    SERIES,
-    STYLE,
-    WIDTH_IN,
-    Figure,
-    Table,
-    Words,
-    legend,
-    themed,
-)
+from sipsched.pages.drawing import LIMIT, MARKERS, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.parts import Figure, Table, Words
 from sipsched.pages.tables import Heading
 from sipsched.words import grouped, number, plural
 

@@ -4,7 +4,6 @@ import hashlib
 import html
 import json
 import platform
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -14,11 +13,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sipsched.analysis.run_table import facets, iterate_runs, provenance
+from sipsched.analysis.run_table import attempts_of, facets, findings_of, iterate_runs, provenance
 from sipsched.analysis.statistics import Values, mean_intervals
-from sipsched.pages.figures import Table, Words
+from sipsched.pages.parts import Table, Words
 from sipsched.records.summary import ALL, INVALID, MEASURED, MISSING
 from sipsched.validity.certificate import WINDOWS_MS
+from sipsched.validity.verdict import in_words
 from sipsched.versions import code_version
 from sipsched.words import number
 
@@ -127,7 +127,7 @@ def runs_not_counted(summary: xr.Dataset) -> Table:
             continue
         why = "no record in raw/"
         if status == INVALID:
-            why = str(summary["reasons"].sel(key).item())
+            why = in_words(findings_of(summary["findings"].sel(key).item()))
         rows.append((*(str(value) for value in key.values()), status, why))
     return Table(
         identity="table-runs-not-counted",
@@ -169,6 +169,7 @@ def arrivals(summary: xr.Dataset) -> Table:
 def accounts(summary: xr.Dataset) -> Table:
     """Show for each point whether every datagram is accounted for."""
     names = {
+        "calls that did not complete": "calls_failed",
         "drops at UAC and UAS": "generator_drops",
         "link drops": "link_drops",
         "records the probe lost": "lost_records",
@@ -218,7 +219,7 @@ def _rows_per_point(
 
 def attempts(summary: xr.Dataset) -> Table:
     """List the attempts that were kept apart and measured again, and why."""
-    rows = [tuple(row) for row in json.loads(summary.attrs.get("failed_attempts", "[]"))]
+    rows = [(str(attempt.run), str(attempt)) for attempt in attempts_of(summary)]
     return Table(
         identity="table-attempts",
         header=("run", "why it does not count"),
@@ -236,14 +237,9 @@ def suspicions(summary: xr.Dataset) -> Words:
     for key, status in iterate_runs(summary):
         if status == MEASURED and str(summary["grade"].sel(key).item()) == "suspect":
             name = ", ".join(f"{dim} {value}" for dim, value in key.items())
-            lines.append(f"Suspect: {name}: {summary['reasons'].sel(key).item()}.")
+            why = in_words(findings_of(summary["findings"].sel(key).item()))
+            lines.append(f"Suspect: {name}: {why}.")
     return Words(tuple(lines or ["No run that counts is suspect."]))
-
-
-def kinds_of_reasons(reasons: str) -> list[str]:
-    """Split the reasons of a verdict and take their numbers out, so that equal ones can be counted."""
-    told = reasons.removeprefix("run is not valid: ").split("; ")
-    return [re.sub(r"[0-9][0-9.]*", "N", reason) for reason in told]
 
 
 def coverage(summary: xr.Dataset) -> Words:
@@ -345,7 +341,7 @@ def _text(value: Any) -> str:
         return ", ".join(f"{key} {_text(item)}" for key, item in value.items()) or "none"
     if isinstance(value, list):
         return ", ".join(map(_text, value)) or "none"
-    return str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def versions(*data: Path) -> Words:

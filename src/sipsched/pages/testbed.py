@@ -1,9 +1,7 @@
 """The figures, tables and sentences of the page of a testbed: what it is, how quiet, how far to be trusted."""
 
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,23 +16,15 @@ from sipsched.analysis.run_table import (
     POINT,
     UNTRACED,
     Campaign,
+    findings_of,
     probe_cost,
 )
-from sipsched.pages.figures import (
-    MARKERS,
-    PAPER,
-    SERIES,
-    STYLE,
-    WIDTH_IN,
-    Figure,
-    Table,
-    Words,
-    legend,
-    themed,
-)
-from sipsched.pages.tables import Heading, conditions_of, kinds_of_reasons
+from sipsched.pages.drawing import MARKERS, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.parts import Figure, Table, Words
+from sipsched.pages.tables import Heading, conditions_of
 from sipsched.records.noise_record import CpuNoise, Noise, read_noise
 from sipsched.records.summary import INVALID, MEASURED, MISSING
+from sipsched.validity.verdict import in_general
 from sipsched.words import number, plural
 
 MOST_LABELLED_LOADS = 14
@@ -327,12 +317,12 @@ def _range(values: pd.Series) -> str:
 
 def reasons(campaign: Campaign) -> Table:
     """Count the reasons of verdicts: of runs that count and are suspect, and of attempts that do not."""
-    suspect = campaign.counted[campaign.counted["grade"] == "suspect"]["reasons"]
-    told = _tally(suspect)
-    refused = _tally(why for _, why in campaign.attempts)
+    suspect = campaign.counted[campaign.counted["grade"] == "suspect"]["findings"]
+    told = Counter(finding.rule for text in suspect for finding in findings_of(text))
+    refused = Counter(cause for attempt in campaign.attempts for cause in attempt.causes)
     rows = [
-        (reason, str(told[reason] or ""), str(refused[reason] or ""))
-        for reason, _ in (told + refused).most_common()
+        (in_general(cause), str(told[cause] or ""), str(refused[cause] or ""))
+        for cause, _ in (told + refused).most_common()
     ]
     return Table(
         identity="table-reasons",
@@ -344,10 +334,6 @@ def reasons(campaign: Campaign) -> Table:
         "several.",
         provenance=campaign.provenance,
     )
-
-
-def _tally(reasons: Iterable[Any]) -> Counter[str]:
-    return Counter(kind for why in reasons for kind in kinds_of_reasons(str(why)))
 
 
 def runs_that_are_not_there(campaign: Campaign) -> Table:

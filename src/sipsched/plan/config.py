@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -11,19 +11,55 @@ from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT, SCHEMAS
 from sipsched.plan.documents import read_yaml, shorten, validate
 
-RUN_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}/cps~{cps}/rep~{rep}"
+POINT_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}"
+RUN_PATTERN = f"{POINT_PATTERN}/cps~{{cps}}/rep~{{rep}}"
+CROSSING_PATTERN = f"{POINT_PATTERN}/crossing.json"
 
-
-CROSSING_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}/crossing.json"
-
-
-POINT = ("cores", "threads", "cps")
+LISTED = ("cores", "threads", "cps")
 """What an entry of a study's `points` names, in this order."""
 
 
 @dataclass(frozen=True, order=True)
+class Point:
+    """What is measured, and where: a SUT in a mode on so many cores with so many threads, on one testbed.
+
+    A load and a repetition of it is a `Run`.
+    """
+
+    testbed: str
+    sut: str
+    mode: str
+    cores: int
+    threads: int
+
+    @property
+    def crossing_path(self) -> Path:
+        """Relative path of the record of where its packet drop rate crosses the limit."""
+        return Path(CROSSING_PATTERN.format(**vars(self)))
+
+    def run(self, cps: int, rep: int) -> "Run":
+        """Give a repetition of it at a load."""
+        return Run(self.testbed, self.sut, self.mode, self.cores, self.threads, cps, rep)
+
+    def __str__(self) -> str:
+        """Name it as a person would say it."""
+        return f"{self.sut} {self.mode} cores={self.cores} threads={self.threads} on {self.testbed}"
+
+    @classmethod
+    def from_wildcards(cls, wildcards: Mapping[str, str]) -> "Point":
+        """Read it back from the text of a path."""
+        return cls(
+            testbed=wildcards["testbed"],
+            sut=wildcards["sut"],
+            mode=wildcards["mode"],
+            cores=int(wildcards["cores"]),
+            threads=int(wildcards["threads"]),
+        )
+
+
+@dataclass(frozen=True, order=True)
 class Run:
-    """One repetition of a point: (cores, threads, cps, mode, repetition) on one testbed and SUT."""
+    """One repetition of a point at a load: the tuple (cores, threads, cps, mode, repetition)."""
 
     testbed: str
     sut: str
@@ -32,6 +68,11 @@ class Run:
     threads: int
     cps: int
     rep: int
+
+    @property
+    def point(self) -> Point:
+        """What is measured, without load and repetition."""
+        return Point(self.testbed, self.sut, self.mode, self.cores, self.threads)
 
     @property
     def path(self) -> Path:
@@ -45,29 +86,26 @@ class Run:
             f"cps={self.cps} rep={self.rep} on {self.testbed}"
         )
 
-    @property
-    def point(self) -> str:
-        """Name what is measured, without load and repetition."""
-        return f"{self.sut} {self.mode} cores={self.cores} threads={self.threads} on {self.testbed}"
-
     @classmethod
     def from_wildcards(cls, wildcards: Mapping[str, str]) -> "Run":
         """Read the tuple back from the text of a path."""
-        return cls(
-            testbed=wildcards["testbed"],
-            sut=wildcards["sut"],
-            mode=wildcards["mode"],
-            **{name: int(wildcards[name]) for name in ("cores", "threads", "cps", "rep")},
-        )
+        point = Point.from_wildcards(wildcards)
+        return point.run(int(wildcards["cps"]), int(wildcards["rep"]))
 
 
-def crossing_path(point: Run) -> Path:
-    """Relative path of the record of where a point's packet drop rate crosses its limit."""
-    return Path(CROSSING_PATTERN.format(**vars(point)))
+@dataclass(frozen=True)
+class TestbedLabels:
+    """What a record says of the testbed that it comes from; it labels every figure."""
+
+    name: str
+    kind: str
+    description: str
+    fidelity: str
+    accelerator: str | None = None
 
 
-Crossings = Mapping[Run, tuple[int, int]]
-"""Point, with load and repetition 0, to the highest load found under the limit and the lowest above it."""
+Crossings = Mapping[Point, tuple[int, int]]
+"""Point to the highest load found under the limit and the lowest above it."""
 
 
 @dataclass(frozen=True)
@@ -169,12 +207,12 @@ class Study:
     repetitions: int
     points: frozenset[tuple[int, ...]] = frozenset()
 
-    def searches(self, testbed: str) -> list[Run]:
-        """List the points whose crossing is to be found first; load and repetition are 0."""
+    def searches(self, testbed: str) -> list[Point]:
+        """List the points whose crossing is to be found first."""
         if not isinstance(self.cps, AroundCrossing):
             return []
         return [
-            Run(testbed, sut, self.cps.mode, cores, threads, 0, 0)
+            Point(testbed, sut, self.cps.mode, cores, threads)
             for sut, cores, threads in itertools.product(self.suts, self.cores, self.threads)
         ]
 
@@ -212,7 +250,7 @@ class Study:
         """Give the loads of each SUT."""
         if not isinstance(self.cps, AroundCrossing):
             return dict.fromkeys(self.suts, self.cps)
-        points = {sut: Run(testbed, sut, self.cps.mode, cores, threads, 0, 0) for sut in self.suts}
+        points = {sut: Point(testbed, sut, self.cps.mode, cores, threads) for sut in self.suts}
         return {
             sut: self.cps.loads(crossings[point][0]) if point in crossings else ()
             for sut, point in points.items()
@@ -270,7 +308,7 @@ class Config:
         """
         self._check(run, str(run.path))
 
-    def check_search(self, point: Run) -> None:
+    def check_search(self, point: Point) -> None:
         """Refuse a point at which no study could have a crossing searched.
 
         Raises
@@ -278,8 +316,7 @@ class Config:
         StableError
             As `check_run`.
         """
-        first = replace(point, cps=self.search.lowest_cps, rep=1)
-        self._check(first, str(crossing_path(point)))
+        self._check(point.run(self.search.lowest_cps, 1), str(point.crossing_path))
 
     def _check(self, run: Run, what: str) -> None:
         validate(vars(run), "config", what, part="run")
@@ -292,7 +329,7 @@ class Config:
                 f"{what}: '{run.sut}' is not defined under suts ({', '.join(sorted(self.suts))})"
             )
 
-    def searches(self) -> list[Run]:
+    def searches(self) -> list[Point]:
         """List every point whose crossing is to be found first, once."""
         points = itertools.chain.from_iterable(
             study.searches(name) for name in self.testbeds for study in self.studies.values()
@@ -374,9 +411,9 @@ def parse_config(
         points = frozenset(map(tuple, body.get("points", ())))
         listed = {**axes, "cps": () if isinstance(cps, AroundCrossing) else cps}
         for point in sorted(points):
-            if any(n not in listed[key] for n, key in zip(point, POINT, strict=True)):
+            if any(n not in listed[key] for n, key in zip(point, LISTED, strict=True)):
                 raise StableError(
-                    f"{what}: studies.{name}.points: {list(point)} is not among its {', '.join(POINT)}"
+                    f"{what}: studies.{name}.points: {list(point)} is not among its {', '.join(LISTED)}"
                 )
         studies[name] = Study(
             name=name,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sipsched.errors import StableError
 from sipsched.files import read_json
-from sipsched.plan.config import Run, crossing_path
+from sipsched.plan.config import Point
 from sipsched.plan.documents import validate
 
 SCHEMA_VERSION = 1
@@ -29,7 +29,7 @@ class Crossing:
     Attributes
     ----------
     point
-        Where, with load and repetition 0.
+        Where.
     label
         The mode, and how this kernel stands in for it.
     lower_cps, upper_cps
@@ -38,7 +38,7 @@ class Crossing:
         In their order.
     """
 
-    point: Run
+    point: Point
     label: str
     lower_cps: int
     upper_cps: int
@@ -59,7 +59,7 @@ def read_crossing(path: Path) -> Crossing:
     if lower >= upper:
         raise StableError(f"{path}: lower_cps ({lower}) must be less than upper_cps ({upper})")
     return Crossing(
-        point=Run(**document["point"], cps=0, rep=0),
+        point=Point(**document["point"]),
         label=document["label"],
         lower_cps=lower,
         upper_cps=upper,
@@ -69,7 +69,7 @@ def read_crossing(path: Path) -> Crossing:
     )
 
 
-def read_crossings(raw: Path, points: Iterable[Run]) -> dict[Run, tuple[int, int]]:
+def read_crossings(raw: Path, points: Iterable[Point]) -> dict[Point, tuple[int, int]]:
     """Read the crossings that were found, of these points.
 
     Raises
@@ -79,11 +79,11 @@ def read_crossings(raw: Path, points: Iterable[Run]) -> dict[Run, tuple[int, int
     """
     found = {}
     for point in points:
-        path = raw / crossing_path(point)
+        path = raw / point.crossing_path
         if not path.is_file():
             continue
         crossing = read_crossing(path)
         if crossing.point != point:
-            raise StableError(f"{path}: this is of {crossing.point.point}; {REMEDY}")
+            raise StableError(f"{path}: this is of {crossing.point}; {REMEDY}")
         found[point] = (crossing.lower_cps, crossing.upper_cps)
     return found

@@ -1,6 +1,7 @@
 """`messages.nc`: the per-message timings of one run (docs/data-format.md)."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy.typing as npt
 import xarray as xr
 
 from sipsched.errors import StableError
-from sipsched.files import read_json, whole
+from sipsched.files import whole
 from sipsched.records import record, trace
+from sipsched.records.run_document import RunDocument, read_run
 from sipsched.versions import MESSAGES_VERSION
 
 MISSING = 0xFFFFFFFF
@@ -46,39 +48,20 @@ INTERVALS = {
     "k_rcv": "t_sip_in - t_arr; present only where its three parts are not",
 }
 STAMPS = {
-    "t_arr": ("k_stack", "k_sockq", "k_copy", "k_rcv"),
     "t_stack": ("k_stack", "k_sockq"),
     "t_sockq": ("k_sockq", "k_copy"),
-    "t_sip_out": ("t_sip", "t_sip_off", "k_snd"),
     "t_dep": ("k_snd",),
     "off_cpu_ns": ("t_sip_off",),
 }
+"""What the preload fallback cannot see, and the columns that are missing with it."""
+UNKNOWN = "unknown"
+"""What the kernel of a host did not say."""
 PROBE_OFF = "the probe was off"
 """Why a control run has no times."""
 PARTS = ("k_stack", "k_sockq", "k_copy")
 CHUNK = 1 << 16
 BLOSC: Mapping[str, Any] = {"compression": "blosc_zstd", "blosc_shuffle": 2, "complevel": 1}
 ZLIB: Mapping[str, Any] = {"compression": "zlib", "shuffle": True, "complevel": 4}
-
-
-def read_record(record_dir: Path) -> dict[str, Any]:
-    """Read the `run.json` of a run record.
-
-    Raises
-    ------
-    StableError
-        It is missing, is not JSON, or has another schema version.
-    """
-    path = record_dir / record.RUN_FILE
-    document = read_json(
-        path,
-        record.SCHEMA_VERSION,
-        "expected the record of a finished run, by the sipsched that wrote it",
-    )
-    for key in ("run", "testbed", "probe", "hosts"):
-        if key not in document:
-            raise StableError(f"{path}: {key}: expected, not found; repeat the run")
-    return document
 
 
 def messages_from_record(record_dir: Path) -> xr.Dataset:
@@ -117,19 +100,18 @@ def messages_from_record(record_dir: Path) -> xr.Dataset:
     -----
     Stamps as in docs/methodology.md. Stamps out of order are clipped and flagged.
     """
-    record = read_record(record_dir)
-    probe = record["probe"]
-    path = record_dir / "trace.bin.zst"
-    if probe.get("mode") == "off" and not path.exists():
+    document = read_run(record_dir)
+    probe = document.probe
+    path = record_dir / record.TRACE_FILE
+    if probe.mode == "off" and not path.exists():
         records = np.empty(0, trace.RECORD)
         reasons = dict.fromkeys(INTERVALS, PROBE_OFF)
     else:
-        expected = probe["records"] + probe["drops"] if {"records", "drops"} <= set(probe) else None
-        found = trace.read_trace(path, expected)
+        found = trace.read_trace(path, probe.records + probe.drops)
         records = found.records
-        reasons = _missing_reasons(found.mode, record.get("missing") or {})
+        reasons = _missing_reasons(found.mode)
     columns, drops, tids = _columns(records)
-    return _assemble(columns, drops, tids, reasons, _global_attrs(record, record_dir))
+    return _assemble(columns, drops, tids, reasons, _global_attrs(document, record_dir))
 
 
 def _columns(
@@ -194,33 +176,27 @@ def _workers(tid: npt.NDArray[np.uint32], tids: npt.NDArray[np.uint32]) -> npt.N
     return worker
 
 
-def _missing_reasons(mode: trace.Mode, declared: Mapping[str, str]) -> dict[str, str]:
-    """Say for each column that this run cannot have why not."""
+def _missing_reasons(mode: trace.Mode) -> dict[str, str]:
+    """Say for each column that this probe cannot give why not."""
+    if mode is not trace.Mode.PRELOAD:
+        return {}
     reasons: dict[str, str] = {}
-    if mode is trace.Mode.PRELOAD:
-        declared = {
-            stamp: f"the preload fallback cannot see {stamp}; it needs eBPF"
-            for stamp in ("t_stack", "t_sockq", "t_dep", "off_cpu_ns")
-        } | dict(declared)
-    for name, reason in declared.items():
-        for column in STAMPS.get(name, (name,)):
-            if column in INTERVALS:
-                reasons.setdefault(column, reason)
+    for stamp, columns in STAMPS.items():
+        for column in columns:
+            reasons.setdefault(column, f"the preload fallback cannot see {stamp}; it needs eBPF")
     return reasons
 
 
-def _global_attrs(record: Mapping[str, Any], record_dir: Path) -> dict[str, Any]:
-    testbed = record["testbed"]
+def _global_attrs(document: RunDocument, record_dir: Path) -> dict[str, Any]:
     return {
         "title": "SIP messages through a proxy: one run, one row a message",
         "format": "sipsched messages",
         "format_version": MESSAGES_VERSION,
-        **{key: record["run"][key] for key in ("testbed", "sut", "mode")},
-        **{key: int(record["run"][key]) for key in ("cores", "threads", "cps", "rep")},
-        "kind": testbed.get("kind", "unknown"),
-        "fidelity": testbed.get("fidelity", "unknown"),
-        "probe_mode": record["probe"].get("mode", "unknown"),
-        "kernel": record["hosts"].get("sps", {}).get("kernel", "unknown"),
+        **asdict(document.run),
+        "kind": document.testbed.kind,
+        "fidelity": document.testbed.fidelity,
+        "probe_mode": document.probe.mode,
+        "kernel": document.hosts.sps.kernel or UNKNOWN,
         "clock": "CLOCK_MONOTONIC of the SPS",
         "source": str(record_dir),
     }

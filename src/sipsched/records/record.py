@@ -1,18 +1,16 @@
 """The record of a run: a folder under raw/ that appears whole or not at all, and is never changed again."""
 
 import contextlib
-import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sipsched.errors import StableError
 from sipsched.plan.config import Run
+from sipsched.records.run_document import RUN_FILE, RunDocument, read_run
+from sipsched.validity.verdict import INVALID, Finding, in_words
 
-SCHEMA_VERSION = 1
-RUN_FILE = "run.json"
 COUNTERS_FILE = "counters.json"
 TRACE_FILE = "trace.bin.zst"
 REASON_FILE = "failure.txt"
@@ -23,20 +21,49 @@ def is_recorded(raw: Path, run: Run) -> bool:
     return (raw / run.path / RUN_FILE).is_file()
 
 
-def failed_attempts(raw: Path, runs: Iterable[Run]) -> list[tuple[str, str]]:
-    """List what was kept of attempts that do not count.
+@dataclass(frozen=True)
+class Attempt:
+    """An attempt at a run that does not count.
 
-    Returns
-    -------
-    list of (str, str)
-        The run as a person would say it, and the reason; empty text where the disk took none.
+    Attributes
+    ----------
+    run
+        The run.
+    findings
+        The rules that it broke; empty where it did not come to a verdict.
+    error
+        Why it did not, in the words of its error; empty where the disk took none.
     """
+
+    run: Run
+    findings: tuple[Finding, ...]
+    error: str
+
+    def __str__(self) -> str:
+        """Say why it does not count."""
+        return in_words(self.findings) or self.error
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """Name each cause, so that equal ones can be counted: rules, or else the error."""
+        return tuple(finding.rule for finding in self.findings) or (self.error,)
+
+
+def failed_attempts(raw: Path, runs: Iterable[Run]) -> list[Attempt]:
+    """List what was kept of attempts that do not count."""
     found = []
     for run in runs:
         place = raw / run.path
         for folder in sorted(place.parent.glob(f"{place.name}.failed-*")):
             reason = folder / REASON_FILE
-            found.append((str(run), reason.read_text().strip() if reason.is_file() else ""))
+            error = reason.read_text().strip() if reason.is_file() else ""
+            try:
+                findings = read_run(folder).verdict.broken
+            except StableError:
+                # it ended before its verdict, or on a full disk
+                findings = ()
+            refused = tuple(each for each in findings if each.grade == INVALID)
+            found.append(Attempt(run, refused, error))
     return found
 
 
@@ -90,9 +117,9 @@ class UnfinishedRecord:
                 f"{path}: cannot write: {error.strerror}; nothing measured before is lost"
             ) from error
 
-    def finish(self, document: Mapping[str, Any]) -> None:
+    def finish(self, document: RunDocument) -> None:
         """Write run.json last and put the folder in its place."""
-        self.write(RUN_FILE, json.dumps(document, indent=1, allow_nan=False) + "\n")
+        self.write(RUN_FILE, document.to_json())
         # Snakemake makes the final folder before the job; rename(2) replaces an empty one
         self.folder.rename(self.final)
 

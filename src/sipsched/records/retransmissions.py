@@ -1,23 +1,15 @@
 """Requests that were sent again: as the UAC counts them and as they reached the SPS."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sipsched.records.run_document import Sends
 from sipsched.records.trace import Kind
 
 REQUESTS = (Kind.INVITE, Kind.ACK, Kind.BYE)
-
-
-@dataclass(frozen=True)
-class Sends:
-    """Datagrams of one kind of request: those sent for the first time, and those sent again."""
-
-    first: int
-    again: int
 
 
 def arrived(records: npt.NDArray[Any]) -> dict[str, Sends]:

@@ -3,9 +3,10 @@
 import json
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import reduce
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import netCDF4
 import numpy as np
@@ -14,19 +15,21 @@ import xarray as xr
 
 from sipsched.errors import StableError
 from sipsched.files import read_json, whole
+from sipsched.plan.config import Run
 from sipsched.plan.documents import validate
 from sipsched.records.messages import (
     FLAGS,
     INTERVALS,
     MESSAGE_TYPES,
+    UNKNOWN,
     check_format,
     k_rcv,
     nanoseconds,
     open_messages,
-    read_record,
 )
 from sipsched.records.publishable import publishable_hosts, publishable_text
 from sipsched.records.record import COUNTERS_FILE
+from sipsched.records.run_document import RunDocument, SchedulerReport, Sends, read_run
 from sipsched.validity import counters
 from sipsched.validity.certificate import WINDOWS_MS, ks_p_value
 from sipsched.versions import SUMMARY_VERSION
@@ -48,7 +51,7 @@ RUN_LEVEL = {
     "achieved_cps": ("s-1", "calls per second that the generator offered"),
     "calls_created": ("1", "calls begun"),
     "calls_completed": ("1", "calls that ended as they should"),
-    "calls_failed": ("1", "calls that did not"),
+    "calls_failed": ("1", "calls that did not: failed, or open at the end of the drain time"),
     "so_rcvbuf": ("B", "effective SO_RCVBUF of the proxy's socket"),
     "proxy_cpu_ns": ("ns", "CPU time of all processes of the proxy during the load"),
     "steal_s": ("s", "time stolen from the CPUs of the SPS during the run, summed"),
@@ -73,8 +76,8 @@ RUN_LEVEL = {
     "requests_again_sps": ("1", "requests that reached the SPS again, refused ones included"),
     "clocksource": ("", "clock source of the SPS"),
     "grade": ("", "valid, suspect or invalid: the verdict of the run"),
-    "valid": ("1", "1: the run counts; 0: it does not, see reasons"),
-    "reasons": ("", "why the run does not count"),
+    "valid": ("1", "1: the run counts; 0: it does not, see findings"),
+    "findings": ("", "JSON: rules that the run broke, each with value, grade and limit"),
     "mode_label": ("", "name of the mode as it was on this kernel"),
     "scheduler_family": ("", "CFS or EEVDF, and where the kernel keeps the settings"),
     "mode_settings": (
@@ -98,38 +101,6 @@ OUTCOMES = (
 )
 
 MEASURED, MISSING, INVALID, NOT_PLANNED = "measured", "missing", "invalid", "not planned"
-
-
-class Run(Protocol):
-    """What names a run; `sipsched.plan.config.Run` is one."""
-
-    @property
-    def testbed(self) -> str:
-        """Name of the testbed."""
-
-    @property
-    def sut(self) -> str:
-        """Name of what is measured."""
-
-    @property
-    def mode(self) -> str:
-        """Name of the scheduler settings."""
-
-    @property
-    def cores(self) -> int:
-        """CPUs of the SPS."""
-
-    @property
-    def threads(self) -> int:
-        """Workers of the proxy."""
-
-    @property
-    def cps(self) -> int:
-        """Offered calls per second."""
-
-    @property
-    def rep(self) -> int:
-        """Repetition, from 1."""
 
 
 def summarise_run(messages: Path, record: Path) -> xr.Dataset:
@@ -163,8 +134,8 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
         A file is missing, damaged or of another version, or the two are not of the same run.
     """
     ds = open_messages(messages)
-    document = read_record(record)
-    run = document["run"]
+    document = read_run(record)
+    run = asdict(document.run)
     for key in ("testbed", *RUN_DIMS):
         if ds.attrs.get(key) != run[key]:
             raise StableError(
@@ -186,11 +157,11 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
             "format": "sipsched run summary",
             "format_version": SUMMARY_VERSION,
             **{key: ds.attrs[key] for key in ("testbed", "kind", "fidelity", "kernel")},
-            "testbed_description": document["testbed"].get("description", ""),
-            "hosts": json.dumps(publishable_hosts(document["hosts"]), sort_keys=True),
-            "settings": json.dumps(document.get("settings", {}), sort_keys=True),
-            "load": json.dumps(document.get("load", {}), sort_keys=True),
-            "probe_mode_reason": publishable_text(str(document["probe"].get("mode_reason", ""))),
+            "testbed_description": document.testbed.description,
+            "hosts": json.dumps(publishable_hosts(asdict(document.hosts)), sort_keys=True),
+            "settings": json.dumps(asdict(document.settings), sort_keys=True),
+            "load": json.dumps(asdict(document.load), sort_keys=True),
+            "probe_mode_reason": publishable_text(document.probe.mode_reason),
             "columns_missing": json.dumps(
                 {
                     str(name): variable.attrs["missing_reason"]
@@ -272,11 +243,11 @@ def _read_counters(record: Path) -> dict[str, Any]:
 
 
 def _run_level(
-    document: Mapping[str, Any], snapshots: Mapping[str, Mapping[str, str]], drops: int
+    document: RunDocument, snapshots: Mapping[str, Mapping[str, str]], drops: int
 ) -> dict[str, Any]:
     udp, steal = {}, {}
     # A namespace sees all CPUs of its machine: count those that the SPS is held to.
-    names = {f"cpu{cpu}" for cpu in document["hosts"].get("sps", {}).get("cpus") or ()}
+    names = {f"cpu{cpu}" for cpu in document.hosts.sps.cpus}
     for moment, files in snapshots.items():
         where = f"counters.json: sps {moment} "
         snmp = counters.parse_snmp(files.get("/proc/net/snmp", ""), where + "/proc/net/snmp")
@@ -284,92 +255,77 @@ def _run_level(
             raise StableError(f"{where}/proc/net/snmp: expected Udp InDatagrams and RcvbufErrors")
         udp[moment] = snmp["Udp"]
         stat = counters.parse_stat(files.get("/proc/stat", ""), where + "/proc/stat")
-        steal[moment] = sum(
-            cpu["steal"] for name, cpu in stat.items() if name != "cpu" and name in (names or stat)
-        )
+        steal[moment] = sum(cpu["steal"] for name, cpu in stat.items() if name in names)
     delta = counters.difference(udp["before"], udp["after"])
     reached = delta["InDatagrams"] + delta["RcvbufErrors"]
-    generator = document.get("generator", {})
-    probe = document["probe"]
-    verdict = document.get("verdict", {})
-    certificate = document.get("certificate") or {}
-    dispersion = certificate.get("variance_to_mean", [None] * len(WINDOWS_MS))
-    requests = document.get("requests", {})
-    scheduler = document.get("scheduler", {})
-    ledger = document.get("ledger", {})
-
-    def number(source: Mapping[str, Any], key: str) -> float:
-        value = source.get(key)
-        return np.nan if value is None else float(value)
-
+    generator, probe, ledger = document.generator, document.probe, document.ledger
+    agents, scheduler, verdict = ledger.from_sps, document.scheduler, document.verdict
     return {
         "pdr": delta["RcvbufErrors"] / reached if reached else np.nan,
         "rcvbuf_errors": float(delta["RcvbufErrors"]),
         "in_datagrams": float(delta["InDatagrams"]),
-        "probe_drops": np.nan
-        if probe.get("mode") == "off"
-        else float(drops + probe.get("refused_unseen", 0)),
-        "lost_records": number(probe, "lost"),
-        "offered_cps": float(certificate.get("schedule_cps") or document["run"]["cps"]),
-        "achieved_cps": number(generator, "achieved_cps"),
-        "calls_created": number(generator, "calls_created"),
-        "calls_completed": number(generator, "calls_completed"),
-        "calls_failed": number(generator, "calls_failed"),
-        "so_rcvbuf": number(document.get("settings", {}), "so_rcvbuf_bytes"),
-        "proxy_cpu_ns": number(document.get("proxy", {}), "cpu_ns"),
+        "probe_drops": np.nan if probe.mode == "off" else float(drops + probe.refused_unseen),
+        "lost_records": float(probe.lost),
+        "achieved_cps": generator.achieved_cps,
+        "calls_created": float(generator.calls_created),
+        "calls_completed": float(generator.calls_completed),
+        "calls_failed": float(generator.calls_created - generator.calls_completed),
+        "so_rcvbuf": _number(document.settings.so_rcvbuf_bytes),
+        "proxy_cpu_ns": float(document.proxy.cpu_ns),
         "steal_s": steal["after"] - steal["before"],
-        "ks_distance": number(certificate, "ks_distance"),
-        "ks_p_value": _p_value(certificate),
-        "cv": number(certificate, "cv"),
-        **{
-            f"variance_to_mean_{window}ms": np.nan if ratio is None else float(ratio)
-            for window, ratio in zip(WINDOWS_MS, dispersion, strict=True)
-        },
-        **{
-            f"lateness_{which}_us": number(certificate, f"lateness_{which}_us")
-            for which in ("p50", "p99", "max")
-        },
-        "generator_cpu_share": number(generator, "cpu_share"),
-        "generator_drops": np.nan
-        if not ledger
-        else float(ledger["from_sps"]["refused"] + ledger["from_sps"]["other_errors"]),
-        "link_drops": number(ledger, "link_drops"),
-        "requests_again_uac": _sent_again(requests.get("uac")),
-        "requests_again_sps": _sent_again(requests.get("sps")),
-        "clocksource": str(document["hosts"].get("sps", {}).get("clocksource", "unknown")),
-        "ledger_residual": np.nan
-        if not ledger
-        else float(max(abs(ledger[way]["residual"]) for way in ("to_sps", "from_sps"))),
-        "grade": str(verdict.get("grade", "unknown")),
-        "valid": float(bool(verdict.get("valid", False))),
-        "reasons": "; ".join(verdict.get("reasons", ["run.json holds no verdict"])),
-        "mode_label": str(scheduler.get("label", document["run"]["mode"])),
-        "scheduler_family": str(scheduler.get("family", "unknown")),
+        **_arrivals(document),
+        "generator_cpu_share": _number(generator.cpu_share),
+        "generator_drops": float(agents.refused + agents.other_errors),
+        "link_drops": float(ledger.link_drops),
+        "requests_again_uac": _sent_again(document.requests.uac),
+        "requests_again_sps": _sent_again(document.requests.sps),
+        "clocksource": document.hosts.sps.clocksource or UNKNOWN,
+        "ledger_residual": float(ledger.residual),
+        "grade": verdict.grade,
+        "valid": float(verdict.valid),
+        "findings": json.dumps([asdict(finding) for finding in verdict.broken]),
+        "mode_label": scheduler.label,
+        "scheduler_family": scheduler.family,
         "mode_settings": json.dumps(_settings(scheduler), sort_keys=True),
-        "probe_mode": str(probe.get("mode", "unknown")),
-        "kernel": str(document["hosts"].get("sps", {}).get("kernel", "unknown")),
-        "started_at": str(document.get("started_at", "")),
+        "probe_mode": probe.mode,
+        "kernel": document.hosts.sps.kernel or UNKNOWN,
+        "started_at": document.started_at,
     }
 
 
-def _settings(scheduler: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what the mode came to on this kernel; nothing where the record holds nothing."""
-    if not scheduler:
-        return {}
-    keys = ("setting", "asked", "place", "applied", "unavailable")
-    steps = [{key: step.get(key) for key in keys} for step in scheduler.get("steps", ())]
-    written = {s["place"]: str(s["applied"]) for s in steps if s["unavailable"] is None}
-    found = {path: value for path, value in scheduler.get("found", {}).items() if value is not None}
-    return {"steps": steps, "in_force": found | written}
+def _arrivals(document: RunDocument) -> dict[str, float]:
+    """Give the numbers of the arrival certificate; NaN where there is none."""
+    found = document.certificate
+    named = [f"variance_to_mean_{window}ms" for window in WINDOWS_MS]
+    late = [f"lateness_{which}_us" for which in ("p50", "p99", "max")]
+    if found is None:
+        names = ("ks_distance", "ks_p_value", "cv", *named, *late)
+        return {"offered_cps": float(document.run.cps), **dict.fromkeys(names, np.nan)}
+    distance = found.ks_distance
+    return {
+        "offered_cps": found.schedule_cps,
+        "ks_distance": _number(distance),
+        "ks_p_value": np.nan if distance is None else ks_p_value(distance, found.arrivals - 1),
+        "cv": found.cv,
+        **dict(zip(named, map(_number, found.variance_to_mean), strict=True)),
+        **{name: _number(getattr(found, name)) for name in late},
+    }
 
 
-def _p_value(certificate: Mapping[str, Any]) -> float:
-    distance = certificate.get("ks_distance")
-    return np.nan if distance is None else ks_p_value(distance, certificate["arrivals"] - 1)
+def _number(value: float | None) -> float:
+    return np.nan if value is None else float(value)
 
 
-def _sent_again(requests: Mapping[str, Mapping[str, int]] | None) -> float:
-    return np.nan if requests is None else float(sum(sends["again"] for sends in requests.values()))
+def _settings(scheduler: SchedulerReport) -> dict[str, Any]:
+    """Give what the mode came to on this kernel."""
+    steps = [asdict(step) for step in scheduler.steps]
+    for step in steps:
+        del step["read_back"]
+    return {"steps": steps, "in_force": scheduler.in_force}
+
+
+def _sent_again(requests: Mapping[str, Sends] | None) -> float:
+    return np.nan if requests is None else float(sum(sends.again for sends in requests.values()))
 
 
 def _described(ds: xr.Dataset) -> xr.Dataset:

@@ -11,15 +11,16 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
+from sipsched.testbed import places
 from sipsched.testbed.inventory import native_folder
 from sipsched.testbed.requirements import NATIVE_PARTS, PACKAGES, native_sources
 
-IMAGES = Path("/var/tmp/sipsched/vm")  # noqa: S108 a folder that outlives a boot, owned by root
-RECIPE_VERSION = 1
+IMAGES = Path(places.DATA_FOLDER / "vm")
+RECIPE_VERSION = 2
 """Raised when what this module does to an image changes."""
 SUITE = "bookworm"
 KERNEL_SUITES = {"6.1": "bookworm", "5.10": "bullseye"}
@@ -90,9 +91,9 @@ def ensure_image(
     """
     name = image_name(kernel)
     image = GuestImage(folder / name)
+    places.claim_here([folder])
     if image.folder.is_dir():
         return image
-    folder.mkdir(parents=True, exist_ok=True)
     with _build_lock(folder):
         if not image.folder.is_dir():
             say(f"building the guest image {image.folder} (once; about two minutes)")
@@ -350,13 +351,15 @@ class _Builder:
             targets["probe"] = ["libsipstamp.so"]
         for part, target in targets.items():
             # ASSUME the guest's work folder is that of hardware/testbeds/vm.yaml; another one is filled by provisioning
-            folder = native_folder(PurePosixPath("/var/tmp/sipsched"), part)  # noqa: S108
+            folder = native_folder(places.DATA_FOLDER, part)
             inside = self.root / str(folder).lstrip("/")
             inside.mkdir(parents=True)
             for source in native_sources(part):
                 shutil.copy(source, inside)
-            make = ["chroot", str(self.root), "make", "--silent", "--directory", str(folder)]
-            self._run([*make, *target])
+            inside_root = ["chroot", str(self.root)]
+            make = ["make", "--file=Makefile", "--silent", "--directory", str(folder)]
+            self._run([*inside_root, *make, *target])
+            self._run([*inside_root, "sh", "-c", places.RECORD_BUILD, "sh", str(folder)])
         (self.root / "vmlinux").unlink(missing_ok=True)
 
     def _write_packages(self) -> None:

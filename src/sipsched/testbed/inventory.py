@@ -7,17 +7,16 @@ from typing import Any
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT, TESTBEDS
-from sipsched.plan.config import Run
+from sipsched.plan.config import Point, Run, TestbedLabels
 from sipsched.plan.documents import read_yaml, validate
 from sipsched.words import plural
 
-UNDO_FILE = PurePosixPath("/run/sipsched/undo.sh")
-"""On the SPS while its settings are changed: brings them back. What a reboot forgets, it forgets too."""
+LOCK_WAIT_S = 600.0
 ROLES = ("uac", "sps", "uas")
 
 
 def native_folder(workdir: PurePosixPath, part: str) -> PurePosixPath:
-    """Folder on a host in which provisioning built a native part: `probe` or `generator`."""
+    """Folder on a host in which provisioning built a native part: `probe`, `generator` or `scheduler`."""
     return workdir / "native" / part
 
 
@@ -104,12 +103,15 @@ class Testbed:
     kind: str
     fidelity: str
     workdir: PurePosixPath
+    """Folder on each host; its user's alone."""
     uac: HostSpec
     sps: HostSpec
     uas: HostSpec
     tuning: Tuning = Tuning()
     remark: str = ""
     """What the file says beside what this class knows: switches, links, machines."""
+    lock_wait_s: float = LOCK_WAIT_S
+    """How long a run waits while somebody else uses the testbed."""
     guest: Guest | None = None
     """Of kind `vm` only."""
     accelerator: str | None = None
@@ -146,37 +148,35 @@ class Testbed:
         return "Three hosts reached by SSH"
 
     @property
-    def labels(self) -> dict[str, str | None]:
+    def labels(self) -> TestbedLabels:
         """What a record says of the testbed that it comes from."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "description": self.description,
-            "fidelity": self.fidelity,
-            "accelerator": self.accelerator,
-        }
+        return TestbedLabels(
+            self.name, self.kind, self.description, self.fidelity, self.accelerator
+        )
 
-    def check_points(self, runs: Iterable[Run]) -> None:
-        """Refuse runs with more cores than the SPS has.
+    def check_cores(self, asked: Iterable[Point | Run]) -> None:
+        """Refuse what needs more cores than the SPS has.
 
         Raises
         ------
         StableError
             Lists the points that cannot run, and the CPUs that the testbed's file gives the SPS.
         """
-        impossible = [run for run in runs if run.cores > len(self.sps.cpus)]
         points = dict.fromkeys(
-            f"cores={run.cores} threads={run.threads} cps={run.cps}" for run in impossible
+            f"cores={each.cores} threads={each.threads}"
+            + (f" cps={each.cps}" if isinstance(each, Run) else "")
+            for each in asked
+            if each.cores > len(self.sps.cpus)
         )
         if points:
             raise StableError(
                 f"testbed {self.name}: the SPS has {len(self.sps.cpus)} CPU(s) for the proxy "
-                f"({list(self.sps.cpus)} in hardware/testbeds/{self.name}.yaml); "
+                f"({list(self.sps.cpus)} in {TESTBEDS / self.name}.yaml); "
                 f"{len(points)} point(s) ask for more: {'; '.join(points)}"
             )
 
 
-def load_testbed(name: str, folder: Path = TESTBEDS) -> Testbed:
+def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
     """Read `<folder>/<name>.yaml`.
 
     Raises
@@ -215,6 +215,7 @@ def load_testbed(name: str, folder: Path = TESTBEDS) -> Testbed:
         tuning=_tuning(document.get("tuning", {})),
         remark=document.get("description", ""),
         guest=guest,
+        lock_wait_s=float(document.get("lock_wait_s", LOCK_WAIT_S)),
     )
 
 

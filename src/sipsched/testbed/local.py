@@ -10,8 +10,9 @@ and one more veth a namespace, to the machine itself, for SSH.
 
 from pathlib import Path
 
-from sipsched.testbed.inventory import UNDO_FILE, Testbed
+from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.namespaces import AGENT_NETS, SPS_SIP_ADDRESS, MachineTestbed, Namespace
+from sipsched.testbed.places import UNDO_FILE
 
 IDLE_S = 30.0
 NAMESPACES = (
@@ -68,7 +69,7 @@ class LocalTestbed(MachineTestbed):
         mask = sum(1 << cpu for cpu in testbed.sps.cpus)
         for role in AGENT_NETS:
             rps = f"/sys/class/net/{role}0/queues/rx-0/rps_cpus"
-            self._in_namespace("sps", ["sh", "-c", f"echo {mask:x} > {rps}"])
+            self._in_namespace("sps", ["sh", "-c", 'echo "$1" > "$2"', "sh", f"{mask:x}", rps])
 
 
 _LOCAL = LocalTestbed()

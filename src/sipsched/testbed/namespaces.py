@@ -4,21 +4,26 @@ import fcntl
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from sipsched.errors import StableError, TransientError
-from sipsched.testbed.inventory import HostSpec, Testbed
+from sipsched.paths import TESTBEDS
+from sipsched.testbed import groups, places
+from sipsched.testbed.inventory import ROLES, HostSpec, Testbed
+from sipsched.testbed.lock import locked_here, say_here
 
-STATE_ROOT = Path("/run/sipsched")
-LOCK_FILE = PurePosixPath("/run/lock/sipsched.lock")
+STATE_ROOT = Path(places.RUN_FOLDER)
+LOCK_FILE = STATE_ROOT / places.LOCK_FILE
 LOCK_PATIENCE_S = 5.0
+"""Of who takes a testbed down: a run is not waited for."""
 STOP_GRACE_S = 3.0
 START_PATIENCE_S = 10.0
 SPS_SIP_ADDRESS = "198.18.0.1"
@@ -105,8 +110,13 @@ class MachineTestbed(ABC):
         """Tell whether what is up is what this file describes."""
         return self.is_up()
 
-    def ensure_up(self, testbed: Testbed, idle_s: float | None = None) -> None:
-        """Bring the testbed up unless it is up.
+    def ensure_up(
+        self,
+        testbed: Testbed,
+        idle_s: float | None = None,
+        say: Callable[[str], None] = say_here,
+    ) -> None:
+        """Bring the testbed up unless it is up; whoever holds it is waited for, up to its `lock_wait_s`.
 
         Parameters
         ----------
@@ -115,9 +125,11 @@ class MachineTestbed(ABC):
         idle_s
             A guardian takes the testbed down when no run has held it for this long, also after the
             controller was killed. None keeps it up until `take_down`.
+        say
+            Takes a line when somebody is waited for.
         """
         self.check_machine(testbed)
-        with self._machine_lock():
+        with self._machine_lock(f"bringing up testbed {testbed.name}", testbed.lock_wait_s, say):
             if not self._serves(testbed):
                 self._remove()
                 try:
@@ -133,27 +145,38 @@ class MachineTestbed(ABC):
     def take_down(self) -> None:
         """End every process of it and remove what was made; no error if there is nothing."""
         self.check_platform()
-        with self._machine_lock():
+        with self._machine_lock(f"taking down testbed {self.kind}", LOCK_PATIENCE_S, say_here):
             self._remove()
+            self._end_guardian()
+            self._forget_machine()
 
     def guard(self, idle_s: float) -> None:
         """Take the testbed down once it has been idle for `idle_s` seconds, unless it was asked to stay.
 
         A run in progress is waited for.
         """
-        lock_file = Path(LOCK_FILE)
         while self.state.exists() and not self._kept.exists():
-            with lock_file.open() as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                last_used = lock_file.stat().st_mtime_ns
+            with self._guarded(fcntl.LOCK_EX) as last_used_ns:
+                pass
             time.sleep(idle_s)
-            with lock_file.open() as lock:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    continue
-                if lock_file.stat().st_mtime_ns == last_used and not self._kept.exists():
+            with suppress(BlockingIOError), self._guarded(fcntl.LOCK_EX | fcntl.LOCK_NB) as now_ns:
+                # a time of None: somebody took a testbed down, and the lock with it
+                if last_used_ns == now_ns and now_ns is not None and not self._kept.exists():
                     self._remove()
+                    self._forget_machine()
+
+    @contextmanager
+    def _guarded(self, operation: int) -> Iterator[int | None]:
+        """Hold the lock without a word of who does; when it was used last comes back, None where it is not there."""
+        try:
+            lock = LOCK_FILE.open()
+        except FileNotFoundError:
+            yield None
+            return
+        with lock:
+            fcntl.flock(lock, operation)
+            there = LOCK_FILE.exists() and LOCK_FILE.samefile(f"/proc/self/fd/{lock.fileno()}")
+            yield os.fstat(lock.fileno()).st_mtime_ns if there else None
 
     def check_platform(self) -> None:
         """Refuse a system that is not Linux, or a user who is not root.
@@ -163,7 +186,7 @@ class MachineTestbed(ABC):
         StableError
             Says which, and what to do.
         """
-        elsewhere = "use a testbed of kind ssh (hardware/testbeds/example-physical.yaml)"
+        elsewhere = f"use a testbed of kind ssh ({TESTBEDS / 'example-physical.yaml'})"
         if platform.system() != "Linux":
             raise StableError(
                 f"testbed {self.kind}: needs Linux, this machine runs {platform.system()}; "
@@ -196,7 +219,7 @@ class MachineTestbed(ABC):
         if missing:
             raise StableError(
                 f"testbed {self.kind}: this machine has no CPU {sorted(missing)}; at least two CPUs "
-                f"are needed, named in hardware/testbeds/{testbed.name}.yaml"
+                f"are needed, named in {TESTBEDS / testbed.name}.yaml"
             )
 
     @property
@@ -204,27 +227,20 @@ class MachineTestbed(ABC):
         return self.state / "kept"
 
     @contextmanager
-    def _machine_lock(self) -> Iterator[None]:
-        lock_file = Path(LOCK_FILE)
-        with lock_file.open("a") as lock:
-            deadline = time.monotonic() + LOCK_PATIENCE_S
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise TransientError(
-                            f"testbed {self.kind} is in use: another run holds {lock_file}; "
-                            f"wait for it (fuser {lock_file} names it)"
-                        ) from None
-                    time.sleep(0.05)
-            os.utime(lock_file)
+    def _machine_lock(
+        self, purpose: str, wait_s: float, say: Callable[[str], None]
+    ) -> Iterator[None]:
+        places.claim_here([STATE_ROOT])
+        with locked_here(LOCK_FILE, f"testbed {self.kind}", purpose, wait_s, say):
             yield
+
+    @property
+    def _guardian_file(self) -> Path:
+        return self.state / "guardian.pid"
 
     def _start_guardian(self, idle_s: float) -> None:
         code = f"from {self.module} import guard; guard({idle_s!r})"
-        subprocess.Popen(
+        guardian = subprocess.Popen(
             [sys.executable, "-c", code],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -232,12 +248,22 @@ class MachineTestbed(ABC):
             cwd="/",
             start_new_session=True,
         )
+        self._guardian_file.write_text(f"{guardian.pid}\n")
+
+    def _guardian(self) -> int | None:
+        """Process id of the guardian, if it runs."""
+        if not self._guardian_file.exists():
+            return None
+        pid = int(self._guardian_file.read_text())
+        command = Path(f"/proc/{pid}/cmdline")
+        ours = command.exists() and f"from {self.module} import guard" in command.read_text()
+        return pid if ours else None
 
     # ---- parts of _create ----
 
     def _make_keys(self, addresses: Sequence[str]) -> None:
         """Make a login key and one host key for all hosts of this testbed."""
-        self.state.mkdir(parents=True, mode=0o700, exist_ok=True)
+        places.claim_here([self.state])
         for key in ("id_ed25519", "host_key"):
             path = str(self.state / key)
             self._run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path])
@@ -266,9 +292,9 @@ class MachineTestbed(ABC):
 
     def _wait_for_carrier(self, role: str, link: str) -> None:
         # the kernel activates a link's queue up to 1 s after its carrier; packets sent before are lost
+        loop = 'until grep -q up "$1"; do sleep 0.02; done'
         state = f"/sys/class/net/{link}/operstate"
-        loop = f"until grep -q up {state}; do sleep 0.02; done"
-        self._in_namespace(role, ["timeout", "5", "sh", "-c", loop])
+        self._in_namespace(role, ["timeout", "5", "sh", "-c", loop, "sh", state])
 
     def _start_sshds(self, testbed: Testbed) -> None:
         Path("/run/sshd").mkdir(exist_ok=True)
@@ -282,7 +308,8 @@ class MachineTestbed(ABC):
             )
             cpus = ",".join(map(str, specs[namespace.role].helper_cpus))
             sshd = ["/usr/sbin/sshd", "-f", str(config)]
-            self._in_namespace(namespace.role, ["taskset", "--cpu-list", cpus, *sshd])
+            held = ["taskset", "--cpu-list", cpus, *sshd]
+            self._in_group(namespace.role, ["ip", "netns", "exec", namespace.name, *held])
         # sshd writes its process id only after its parent has returned
         deadline = time.monotonic() + START_PATIENCE_S
         while not all(self._sshd_runs(namespace.role) for namespace in self.namespaces):
@@ -308,26 +335,66 @@ class MachineTestbed(ABC):
 
     def _remove(self) -> None:
         present = [n for n in self.namespaces if Path("/run/netns", n.name).exists()]
+        self._end_guardian()
+        for role in ROLES:
+            self._run(["sh", "-c", groups.END, "sh", self._group_name(role), "", "", "0"])
+        # where there are no control groups
         self._end_processes(present)
-        for namespace in self.namespaces:
-            if Path("/sys/class/net", namespace.link).exists():
-                self._ip_root(f"link delete {namespace.link}")
         for namespace in present:
             self._run(["ip", "netns", "delete", namespace.name])
+        for namespace in self.namespaces:
+            # the kernel removes it a moment after its namespace: then there is nothing to delete
+            if Path("/sys/class/net", namespace.link).exists():
+                delete = ["ip", "link", "delete", namespace.link]
+                subprocess.run(delete, check=False, capture_output=True)
         shutil.rmtree(self.state, ignore_errors=True)
 
-    def _end_processes(self, namespaces: Sequence[Namespace]) -> None:
-        """Everything inside these namespaces is ours: ask it to end, then make it."""
-        deadline = time.monotonic() + STOP_GRACE_S
-        signal = "-TERM"
-        while pids := [pid for namespace in namespaces for pid in self._pids(namespace)]:
-            if time.monotonic() > deadline:
-                signal = "-KILL"
-            subprocess.run(["kill", signal, *pids], check=False, capture_output=True)
+    def _end_guardian(self) -> None:
+        pid = self._guardian()
+        if pid is not None and pid != os.getpid():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _forget_machine(self) -> None:
+        """Remove what the testbeds of this machine share, with the last of them; the lock is held."""
+        if any(
+            path.is_dir() and path.name not in (*ROLES, "cgroup") for path in STATE_ROOT.iterdir()
+        ):
+            return
+        for role in ROLES:
+            shutil.rmtree(STATE_ROOT / role, ignore_errors=True)
+        mount = Path(places.CGROUP_MOUNT)
+        if mount.is_mount():
+            self._run(["umount", str(mount)])
+        if mount.exists():
+            mount.rmdir()
+        # whoever waits for it sees that it is gone, and makes another
+        LOCK_FILE.unlink(missing_ok=True)
+
+    def _end_processes(self, present: Sequence[Namespace]) -> None:
+        """Everything inside these namespaces is ours; so is an sshd whose namespace has lost its name."""
+        while pids := [*self._pids(present), *self._stray_sshds()]:
+            subprocess.run(["kill", "-KILL", *pids], check=False, capture_output=True)
             time.sleep(0.05)
 
-    def _pids(self, namespace: Namespace) -> list[str]:
-        return self._run(["ip", "netns", "pids", namespace.name]).split()
+    def _pids(self, present: Sequence[Namespace]) -> list[str]:
+        listings = [self._run(["ip", "netns", "pids", namespace.name]) for namespace in present]
+        return "".join(listings).split()
+
+    def _stray_sshds(self) -> list[str]:
+        """Our sshds, by the configuration that only they are given, and what is in their namespaces."""
+        files = [str(self.state / f"{namespace.role}.sshd_config") for namespace in self.namespaces]
+        processes = [path for path in Path("/proc").iterdir() if path.name.isdigit()]
+        # sshd's own title of itself
+        sshds = [
+            process
+            for process in processes
+            if (title := _title(process)).startswith(("sshd:", "/usr/sbin/sshd"))
+            and any(file in title for file in files)
+        ]
+        networks = {_network(process) for process in sshds} - {_network(Path("/proc/self")), None}
+        inside = [process for process in processes if _network(process) in networks]
+        return [process.name for process in (*sshds, *inside)]
 
     # ---- commands ----
 
@@ -343,8 +410,30 @@ class MachineTestbed(ABC):
     def _in_namespace(self, role: str, argv: Sequence[str]) -> None:
         self._run(["ip", "netns", "exec", self._namespace(role).name, *argv])
 
+    def _group_name(self, role: str) -> str:
+        return f"sipsched-{self.kind}-{role}"
+
+    def _in_group(self, role: str, argv: Sequence[str]) -> None:
+        """Run a command whose processes, and all that they will start, are found again by their group."""
+        name, mount = self._group_name(role), str(places.CGROUP_MOUNT)
+        group = self._run(["sh", "-c", groups.FIND, "sh", name, mount]).strip()
+        self._run(["sh", "-c", groups.START, "sh", group, *argv])
+
     def _run(self, argv: Sequence[str]) -> str:
         return run_here(argv, f"testbed {self.kind}")
+
+
+def _title(process: Path) -> str:
+    # a process may end while we look
+    with suppress(OSError):
+        return (process / "cmdline").read_text(errors="replace").replace("\0", " ")
+    return ""
+
+
+def _network(process: Path) -> str | None:
+    with suppress(OSError):
+        return str((process / "ns/net").readlink())
+    return None
 
 
 def run_here(argv: Sequence[str], what: str) -> str:

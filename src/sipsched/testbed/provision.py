@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Callable, Iterable
 
 from sipsched.errors import StableError
-from sipsched.testbed import local
+from sipsched.testbed import local, places
 from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed, native_folder
 from sipsched.testbed.requirements import (
@@ -73,7 +73,7 @@ def provision(testbed: Testbed, *, tests: bool = False, say: Callable[[str], Non
         prepare_machine(testbed, tests=tests, say=say)
     elif tests:
         _install_here(TEST_PACKAGES, say)
-    with open_hosts(testbed) as hosts:
+    with open_hosts(testbed, "fab provision") as hosts:
         if testbed.kind != "local":
             for host in hosts.all:
                 _install_there(host, say)
@@ -107,7 +107,7 @@ def _install_here(packages: Iterable[str], say: Callable[[str], None]) -> None:
 
 def _install_there(host: Host, say: Callable[[str], None]) -> None:
     packages = PACKAGES[host.spec.role]
-    done = host.run(["sh", "-c", INSTALL_SCRIPT, "sh", *packages], timeout_s=INSTALL_TIMEOUT_S)
+    done = host.shell(INSTALL_SCRIPT, *packages, timeout_s=INSTALL_TIMEOUT_S)
     _say_installed(str(host.spec), done.stdout, say)
 
 
@@ -122,12 +122,18 @@ def _build_native(hosts: Hosts, say: Callable[[str], None]) -> None:
     wanted = [(host, part) for host in hosts.all for part in NATIVE_PARTS[host.spec.role]]
     for host, part in wanted:
         folder = native_folder(host.base, part)
+        # a file that is not as it was built may be newer than its sources: make would leave it
+        if host.shell(places.CHECK_BUILD, folder).stdout:
+            host.run(["rm", "-rf", str(folder)])
         host.run(["mkdir", "-p", str(folder)])
-        there = host.shell(f"sha256sum {folder}/* 2>/dev/null", check=False).stdout
+        there = host.shell('sha256sum "$1"/* 2>/dev/null', folder, check=False).stdout
         for source in native_sources(part):
             digest = hashlib.sha256(source.read_bytes()).hexdigest()
             # a file that is copied again is built again
             if f"{digest}  {folder / source.name}\n" not in there:
                 host.put_file(source, folder / source.name)
-        host.run(["make", "--silent", "--directory", str(folder)], timeout_s=BUILD_TIMEOUT_S)
+        # make prefers a GNUmakefile
+        make = ["make", "--file=Makefile", "--silent", "--directory", str(folder)]
+        host.run(make, timeout_s=BUILD_TIMEOUT_S)
+        host.shell(places.RECORD_BUILD, folder)
         say(f"{host.spec}: {part} is built in {folder}")

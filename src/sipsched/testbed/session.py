@@ -1,6 +1,6 @@
 """Opening a testbed: bring it up if that is ours to do, connect to its hosts, take its lock."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sipsched.testbed import local, vm
 from sipsched.testbed.host import CommandResult, Host
 from sipsched.testbed.inventory import Testbed
-from sipsched.testbed.namespaces import LOCK_FILE
+from sipsched.testbed.lock import say_here
 
 
 @dataclass(frozen=True)
@@ -40,31 +40,44 @@ class Hosts:
 
 
 @contextmanager
-def open_hosts(testbed: Testbed) -> Iterator[Hosts]:
+def open_hosts(
+    testbed: Testbed, purpose: str = "a task", say: Callable[[str], None] = say_here
+) -> Iterator[Hosts]:
     """Connect to the hosts of a testbed and hold it for one user.
 
     A testbed of kind `local` or `vm` is brought up first if it is down; a guardian takes it down
     when it has been idle. The lock is on the SPS, or on this machine where that is a guest of it,
-    and goes with the connection, so a killed controller never leaves it held.
+    and goes with the connection, so a killed controller never leaves it held; what it had started
+    on a host ends then, too.
+
+    Parameters
+    ----------
+    testbed
+        Its `lock_wait_s` says how long to wait while somebody else holds it.
+    purpose
+        What it is held for; whoever waits for it is told.
+    say
+        Takes a line when it has to wait.
 
     Raises
     ------
     TransientError
-        A host is unreachable, or the testbed is in use.
+        A host is unreachable, or the testbed was in use all the time.
     StableError
         A host refuses us, or the testbed cannot be brought up on this machine.
     """
     if testbed.kind == "local":
-        local.ensure_up(testbed, idle_s=local.IDLE_S)
+        local.ensure_up(testbed, local.IDLE_S, say)
     elif testbed.kind == "vm":
-        vm.bring_up(testbed, idle_s=vm.IDLE_S)
+        vm.bring_up(testbed, vm.IDLE_S, say)
         testbed = vm.as_booted(testbed)
     with ExitStack() as stack:
         hosts = [Host(spec, testbed.workdir) for spec in testbed.hosts]
+        uac, sps, uas = hosts
+        # a namespace shares this machine's lock with every testbed on it; a guest does not
+        keeper = uac if testbed.kind == "vm" else sps
         with ThreadPoolExecutor(len(hosts)) as pool:
             list(pool.map(stack.enter_context, hosts))
-        # a namespace shares this machine's lock with every testbed on it; a guest does not
-        keeper = hosts[0] if testbed.kind == "vm" else hosts[1]
-        stack.enter_context(keeper.exclusive_lock(LOCK_FILE))
-        uac, sps, uas = hosts
+            stack.enter_context(keeper.exclusive_lock(purpose, testbed.lock_wait_s, say))
+            list(pool.map(lambda host: stack.enter_context(host.ended_with_connection()), hosts))
         yield Hosts(uac, sps, uas, testbed)

@@ -32,6 +32,7 @@ from sipsched.testbed.namespaces import (
     MachineTestbed,
     Namespace,
 )
+from sipsched.testbed.places import RUN_FOLDER
 
 IDLE_S = 120.0
 """Longer than the embedded testbed's: a boot takes 7 to 20 s under TCG."""
@@ -46,7 +47,7 @@ NAMESPACES = (
 QEMU = "qemu-system-x86_64"
 COMM = "sipsched-vm"
 """What QEMU calls itself in /proc."""
-GUEST_STATE = "/run/sipsched"
+GUEST_STATE = str(RUN_FOLDER)
 READY = "sipsched-guest: ready"
 CONSOLE_TAIL = 3
 
@@ -100,7 +101,7 @@ class GuestTestbed(MachineTestbed):
         self.check_machine(testbed)
         # not under the machine's lock: it takes minutes
         ensure_image(_guest(testbed).kernel, say)
-        self.ensure_up(testbed, idle_s)
+        self.ensure_up(testbed, idle_s, say)
 
     def is_up(self) -> bool:
         """Tell whether the namespaces, their sshds and the guest are there."""
@@ -196,7 +197,7 @@ class GuestTestbed(MachineTestbed):
 
     def _start_guest(self, guest: Guest, image: GuestImage, accelerator: str) -> None:
         self._console.unlink(missing_ok=True)
-        self._run(qemu_command(guest, image, self.state, accelerator))
+        self._in_group("sps", qemu_command(guest, image, self.state, accelerator))
         self._ip_root(f"address add {MANAGEMENT_GATEWAY} dev {MANAGEMENT.tap}")
         self._ip_root(f"link set {MANAGEMENT.tap} up")
         for role, link in AGENT_LINKS.items():

@@ -89,6 +89,12 @@ def balance(snapshots: Snapshots) -> Ledger:
     )
 
 
+def no_ports(before: Mapping[str, str], after: Mapping[str, str]) -> int:
+    """Count the datagrams that met no open port on a host between two snapshots of its counters."""
+    first, last = (counters.parse_snmp(files[SNMP], SNMP)["Udp"] for files in (before, after))
+    return counters.difference(first, last)["NoPorts"]
+
+
 def _balance(senders: list[dict[str, int]], receivers: list[dict[str, int]]) -> Balance:
     def total(name: str) -> int:
         return sum(one[name] for one in receivers)

@@ -1,5 +1,6 @@
-"""Whether a run counts: a table of rules, each with its number, its limits and its reason in words."""
+"""Whether a run counts: a table of rules, each with its number, its limits and its words."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -20,14 +21,21 @@ class Finding:
         What was found; None if it could not be known.
     grade
         `valid`, `suspect` or `invalid`.
-    words
-        What a reader is told.
+    limit
+        What the value is above: the limit of its grade. None where it is valid.
     """
 
     rule: str
     value: float | None
     grade: str
-    words: str
+    limit: float | None = None
+
+    def __str__(self) -> str:
+        """Say it to a reader."""
+        if self.value is None:
+            return f"{self.rule}: not known"
+        # a rule of another version of the program has no words here
+        return RULES.get(self.rule, f"{self.rule} is {{value:g}}").format(value=self.value)
 
 
 @dataclass(frozen=True)
@@ -38,10 +46,25 @@ class Verdict:
     findings: tuple[Finding, ...]
 
     @property
-    def reasons(self) -> list[str]:
-        """Words of every finding that is not valid, the worst first."""
+    def valid(self) -> bool:
+        """Whether the run counts."""
+        return self.grade != INVALID
+
+    @property
+    def broken(self) -> tuple[Finding, ...]:
+        """Every finding that is not valid, the worst first."""
         ordered = sorted(self.findings, key=lambda finding: finding.grade != INVALID)
-        return [finding.words for finding in ordered if finding.grade != VALID]
+        return tuple(finding for finding in ordered if finding.grade != VALID)
+
+
+def in_general(rule: str) -> str:
+    """Say what it is to break a rule, with N in the place of the number; an unknown rule by its name."""
+    return re.sub(r"\{value:[^}%]*(%?)\}", r"N\1", RULES.get(rule, rule))
+
+
+def in_words(findings: Iterable[Finding]) -> str:
+    """Say several findings to a reader."""
+    return "; ".join(map(str, findings))
 
 
 RULES: Mapping[str, str] = {
@@ -52,12 +75,18 @@ RULES: Mapping[str, str] = {
     "generator_cpu_share": "the generator used {value:.0%} of a CPU",
     "generator_drops": "sockets of UAC and UAS refused {value:.0f} datagrams",
     "calls_not_started": "the generator did not start {value:.0f} of its calls",
+    "calls_failed_unexplained": "{value:.2%} of the calls did not complete, and no drop at the SPS "
+    "explains it",
+    "unexpected_messages": "{value:.3f} messages a call did not fit the call's state",
+    "datagrams_without_port": "{value:.0f} datagrams met no open port while UAC, SPS and UAS were up",
     "link_drops": "interfaces dropped {value:.0f} packets",
     "ledger_residual": "{value:.0f} datagrams were sent and are not accounted for",
     "retransmission_disagreement": "UAC and SPS tell first sends and retransmissions apart "
     "differently for {value:.0f} requests",
     "probe_lost": "the probe lost {value:.0f} records",
     "settings_unlike_asked": "{value:.0f} scheduler settings do not read back as they were written",
+    "receive_buffer_shortfall": "the kernel granted {value:.0%} less receive buffer than the SUT asks for",
+    "clock_step_s": "the wall clock of a host stepped by {value:.2f} s",
     "steal_share": "{value:.1%} of the SPS's CPU time was stolen by the hypervisor",
     "allocation_failures": "the proxy's log tells of {value:.0f} failed allocations",
 }
@@ -84,10 +113,11 @@ def judge(numbers: Mapping[str, float | None], limits: Mapping[str, Limits]) -> 
 
 
 def _apply(rule: str, value: float | None, limits: Limits) -> Finding:
-    if value is None:
-        return Finding(rule, None, VALID, f"{rule}: not known")
-    grade = INVALID if value > limits.invalid else SUSPECT if value > limits.suspect else VALID
-    return Finding(rule, value, grade, RULES[rule].format(value=value))
+    if value is not None:
+        for grade, limit in ((INVALID, limits.invalid), (SUSPECT, limits.suspect)):
+            if value > limit:
+                return Finding(rule, value, grade, limit)
+    return Finding(rule, value, VALID)
 
 
 def _worst(grades: Iterable[str]) -> str:

@@ -238,10 +238,12 @@ def test_crossing_covers_the_truth(reps):
 def test_crossing_outside_the_loads_says_so():
     pdr = np.tile(KNEE[:, None], 3)
     assert str(statistics.crossing(LOADS[:4], pdr[:4])) == "above 1\u202f600 cps, n = 12"
+    assert statistics.crossing(LOADS[:4], pdr[:4]).text() == "above 1\u202f600, n = 12"
     assert str(statistics.crossing(LOADS[6:], pdr[6:])) == "below 2\u202f200 cps, n = 6"
     assert str(statistics.crossing(LOADS[:1], pdr[:1])) == "above 1\u202f000 cps, n = 3"
     assert str(statistics.crossing(LOADS, np.full(8, np.nan))) == "not measured, n = 0"
     noisy = np.array([[0, 0, 0], [0.009, 0.001, 0.013]])
+    assert statistics.crossing([800, 900], noisy).text().startswith("above 900 (8")
     text = str(statistics.crossing([800, 900], noisy))
     assert text.startswith("above 900 cps (8")
     assert text.endswith("to above 900), n = 6")

@@ -10,7 +10,7 @@ import synthetic
 from sipsched.errors import StableError
 from sipsched.measure.crossing_search import Trial, find_crossing
 from sipsched.measure.progress import say_progress
-from sipsched.plan.config import AroundCrossing, Run, Search, Study, crossing_path, load_config
+from sipsched.plan.config import AroundCrossing, Point, Search, Study, load_config
 from sipsched.records.crossing import read_crossings
 from sipsched.scripting import RUN_PLACE
 
@@ -75,7 +75,7 @@ def test_a_study_around_its_crossings_has_runs_once_they_are_found(tmp_path: Pat
         *(("b", "baseline", threads) for threads in (4, 8)),
     ]
     assert STUDY.runs("bed") == []
-    path = tmp_path / crossing_path(points[0])
+    path = tmp_path / points[0].crossing_path
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(synthetic.crossing(points[0], 900, 1000)))
     found = read_crossings(tmp_path, points)
@@ -146,6 +146,6 @@ def test_a_measurement_is_told_its_place_among_those_asked_for(
 
 
 def test_a_run_is_named_by_its_tuple_and_a_crossing_by_its_point() -> None:
-    point = Run("bed", "a", "baseline", 1, 8, 0, 0)
-    assert str(crossing_path(point)) == "bed/a/baseline/cores~1/threads~8/crossing.json"
+    point = Point("bed", "a", "baseline", 1, 8)
+    assert str(point.crossing_path) == "bed/a/baseline/cores~1/threads~8/crossing.json"
     assert load_config().search.lowest_cps < load_config().search.highest_cps

@@ -1,7 +1,7 @@
 """Files of a host, told apart again after one command has printed them all."""
 
-from sipsched.measure.acquisition import _receive_buffer
 from sipsched.measure.hoststate import split_sections
+from sipsched.measure.serving import _receive_buffer
 
 SS = """\
 UNCONN 0      0      198.18.0.1:5060 0.0.0.0:* users:(("kamailio",pid=13471,fd=4))

@@ -28,7 +28,10 @@ def test_studies_of_a_testbed_are_put_together_and_each_run_is_there_once(whole)
     tally = whole.runs["status"].value_counts()
     assert tally.to_dict() == {"measured": 40, "missing": 1, "invalid": 1, "impossible": 1}
     invalid = whole.runs[whole.runs["status"] == "invalid"].iloc[0]
-    assert (invalid["cps"], invalid["rep"], invalid["reasons"]) == (500, 2, synthetic.LATE)
+    assert (invalid["cps"], invalid["rep"], invalid["reasons"]) == (
+        *(500, 2),
+        str(synthetic.LATE),
+    )
     impossible = whole.runs[whole.runs["status"] == "impossible"].iloc[0]
     assert impossible["reasons"] == "it asks for 4 cores, the SPS has 1"
     assert len(whole.attempts) == 2

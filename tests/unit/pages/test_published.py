@@ -3,7 +3,7 @@
 import pytest
 
 from sipsched.analysis import papers
-from sipsched.pages import figures, published
+from sipsched.pages import drawing, published
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_figures_say_whose_numbers_they_show(points):
     ):
         assert figure.provenance.startswith("Published numbers, not measured here")
         assert "prefers-color-scheme:dark" in figure.svg
-        assert not any(marker in figure.svg for marker in figures.THEME)
+        assert not any(marker in figure.svg for marker in drawing.THEME)
         assert all(seen in figure.alt for seen in figure.seen)
     assert "6 cores 6600 cps with 6 threads" in figure.seen[1]
 

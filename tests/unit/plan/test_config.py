@@ -61,7 +61,7 @@ def test_a_study_file_is_valid_and_fits_the_example_of_a_testbed(
     assert list(campaign.studies) == [path.stem]
     bed = load_testbed(*campaign.testbeds)
     runs = campaign.runs(bed.name)
-    bed.check_points(runs)
+    bed.check_cores(runs)
     modes.check({run.mode for run in runs}, modes.load_modes())
     told = re.search(r"# (\d+) runs, about (\d+) hours", path.read_text())
     assert told is not None
@@ -165,14 +165,20 @@ def test_a_run_that_is_asked_for_directly_obeys_the_schema(
 
 def test_a_search_that_is_asked_for_directly_obeys_the_schema(document: dict[str, Any]) -> None:
     campaign = config.parse_config(document)
-    campaign.check_search(asked(cps=0, rep=0))
+    campaign.check_search(config.Point("local", "kamailio-udp", "default", 1, 8))
     with pytest.raises(StableError, match=r"threads~251/crossing\.json: threads must be smaller"):
-        campaign.check_search(asked(cps=0, rep=0, threads=251))
+        campaign.check_search(config.Point("local", "kamailio-udp", "default", 1, 251))
 
 
 def test_a_name_of_a_mode_that_goes_on_in_the_next_line(document: dict[str, Any]) -> None:
     with pytest.raises(StableError, match="mode must match pattern"):
         config.parse_config(document).check_run(asked(mode="default\n"))
+
+
+def test_a_name_of_two_lines_does_not_break_the_message(document: dict[str, Any]) -> None:
+    document["studies"]["load_sweep"]["suts"] = ["a\nb"]
+    with pytest.raises(StableError, match="load_sweep.suts: 'a b' is not defined under suts"):
+        config.parse_config(document)
 
 
 def test_a_document_reads_studies_that_are_there(document: dict[str, Any]) -> None:
@@ -203,11 +209,24 @@ def test_every_key_of_the_schemas_is_described() -> None:
             assert undescribed(body, f"{file.stem}.{name}") == []
 
 
-@pytest.mark.parametrize("file", sorted(paths.TESTBEDS.glob("*.yaml")), ids=lambda f: f.stem)
+@pytest.mark.parametrize(
+    "file", sorted((paths.PROJECT_ROOT / paths.TESTBEDS).glob("*.yaml")), ids=lambda f: f.stem
+)
 def test_every_testbed_file_loads(file: Any) -> None:
     testbed = load_testbed(file.stem)
     assert [host.role for host in testbed.hosts] == ["uac", "sps", "uas"]
-    testbed.check_points([config.Run(file.stem, "kamailio-udp", "default", 1, 2, 100, 1)])
+    testbed.check_cores([config.Run(file.stem, "kamailio-udp", "default", 1, 2, 100, 1)])
+
+
+def test_a_testbed_says_how_long_to_wait_for_it(tmp_path: Any) -> None:
+    text = (paths.TESTBEDS / "local.yaml").read_text()
+    assert load_testbed("local").lock_wait_s == 600
+    (tmp_path / "local.yaml").write_text(f"{text}lock_wait_s: 7200\n")
+    assert load_testbed("local", tmp_path).lock_wait_s == 7200
+    for wrong in ("-1", ".inf", "soon"):
+        (tmp_path / "local.yaml").write_text(f"{text}lock_wait_s: {wrong}\n")
+        with pytest.raises(StableError, match=r"lock_wait_s|\.inf is no number"):
+            load_testbed("local", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +251,7 @@ def test_every_testbed_file_loads(file: Any) -> None:
     ],
 )
 def test_a_testbed_is_described_by_its_file(name: str, expected: str) -> None:
-    assert load_testbed(name).labels["description"] == expected
+    assert load_testbed(name).labels.description == expected
 
 
 def test_a_copied_testbed_is_described_by_what_was_changed_in_it(tmp_path: Path) -> None:
@@ -255,7 +274,7 @@ def test_more_cores_than_the_sps_has() -> None:
         for cores, rep in ((1, 1), (64, 1), (64, 2))
     ]
     with pytest.raises(StableError, match=r"local\.yaml.* 1 point.* ask for more: cores=64"):
-        load_testbed("local").check_points(runs)
+        load_testbed("local").check_cores(runs)
 
 
 def test_testbed_file_that_is_not_yaml(tmp_path: Any) -> None:

@@ -8,14 +8,14 @@ import pytest
 import synthetic
 
 from sipsched.errors import StableError
-from sipsched.plan.config import Run, crossing_path
+from sipsched.plan.config import Point
 from sipsched.records.crossing import Trial, read_crossing, read_crossings
 
-POINT = Run("bed", "a", "baseline", 1, 8, 0, 0)
+POINT = Point("bed", "a", "baseline", 1, 8)
 
 
 def written(raw: Path, text: str) -> Path:
-    path = raw / crossing_path(POINT)
+    path = raw / POINT.crossing_path
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
@@ -75,7 +75,7 @@ def test_what_no_record_holds(tmp_path: Path, text: str, expected: str) -> None:
 
 
 def test_the_crossing_of_another_point_is_refused(tmp_path: Path) -> None:
-    other = Run("bed", "a", "baseline", 1, 4, 0, 0)
+    other = Point("bed", "a", "baseline", 1, 4)
     written(tmp_path, json.dumps(synthetic.crossing(other, 900, 1000)))
     with pytest.raises(StableError, match="this is of a baseline cores=1 threads=4 on bed"):
         read_crossings(tmp_path, [POINT])

@@ -155,14 +155,6 @@ def test_preload_has_k_rcv_and_says_what_it_lacks(tmp_path):
         assert "preload" in ds[name].attrs["missing_reason"]
 
 
-def test_a_declared_missing_stamp_takes_its_columns(tmp_path):
-    ds = parse(tmp_path, missing={"t_stack": "no sk_data_ready on this kernel"})
-    assert ds["k_sockq"].attrs["missing_reason"] == "no sk_data_ready on this kernel"
-    assert (ds["k_stack"] == messages.MISSING).all()
-    assert "missing_reason" not in ds["k_copy"].attrs
-    assert np.isfinite(messages.k_rcv(ds)).all()
-
-
 @pytest.mark.parametrize("options", [{}, {"drops": 7}, {"mode": 3}, {"calls": 0}, {"calls": 2000}])
 def test_file_round_trip(tmp_path, options):
     ds = parse(tmp_path / "raw", **options)
@@ -204,7 +196,7 @@ def test_probe_off_gives_an_empty_dataset_with_reasons(tmp_path):
     with pytest.raises(StableError, match="no such trace"):
         messages.messages_from_record(record)
     document = json.loads((record / "run.json").read_text())
-    document["probe"] = {"mode": "off"}
+    document["probe"]["mode"] = "off"
     (record / "run.json").write_text(json.dumps(document))
     ds = messages.messages_from_record(record)
     assert ds.sizes["message"] == 0
@@ -219,7 +211,7 @@ def test_probe_off_gives_an_empty_dataset_with_reasons(tmp_path):
         ("[1]", "expected a JSON object"),
         ("\udcff", "not JSON: 'utf-8' codec"),
         ('{"schema_version": 2}', "schema_version: expected 1, found 2"),
-        ('{"schema_version": 1, "run": {}}', "testbed: expected, not found"),
+        ('{"schema_version": 1, "run": {}}', "missing required field `testbed`"),
     ],
 )
 def test_bad_run_json(tmp_path, text, message):

@@ -1,5 +1,6 @@
 """The record of a run appears whole or not at all."""
 
+import dataclasses
 import errno
 import json
 from pathlib import Path
@@ -8,33 +9,39 @@ from typing import Any
 import pytest
 
 from sipsched.errors import StableError
+from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import Run
-from sipsched.records.record import UnfinishedRecord, failed_attempts, is_recorded
+from sipsched.records.record import Attempt, UnfinishedRecord, failed_attempts, is_recorded
+from sipsched.records.run_document import read_run
+from sipsched.validity.verdict import INVALID, SUSPECT, Finding, Verdict
 
 RUN = Run("local", "kamailio-udp", "default", 1, 2, 100, 1)
+DOCUMENT = dataclasses.replace(
+    read_run(min((PROJECT_ROOT / "recorded" / "raw").rglob("run.json")).parent), run=RUN
+)
 
 
 def test_a_finished_record_is_in_place_and_nothing_else_is(tmp_path: Path) -> None:
     record = UnfinishedRecord.begin(tmp_path, RUN)
     record.write("proxy.log", "hello\n")
     assert not is_recorded(tmp_path, RUN)
-    record.finish({"schema_version": 1})
+    record.finish(DOCUMENT)
     assert is_recorded(tmp_path, RUN)
     assert [path.name for path in record.final.parent.iterdir()] == ["rep~1"]
-    assert json.loads((record.final / "run.json").read_text()) == {"schema_version": 1}
+    assert read_run(record.final) == DOCUMENT
 
 
 def test_the_folder_that_snakemake_makes_is_replaced(tmp_path: Path) -> None:
     (tmp_path / RUN.path).mkdir(parents=True)
-    UnfinishedRecord.begin(tmp_path, RUN).finish({})
+    UnfinishedRecord.begin(tmp_path, RUN).finish(DOCUMENT)
     assert is_recorded(tmp_path, RUN)
 
 
 def test_a_finished_record_is_never_measured_over(tmp_path: Path) -> None:
-    UnfinishedRecord.begin(tmp_path, RUN).finish({"first": True})
+    UnfinishedRecord.begin(tmp_path, RUN).finish(DOCUMENT)
     with pytest.raises(StableError, match="already recorded"):
         UnfinishedRecord.begin(tmp_path, RUN)
-    assert json.loads((tmp_path / RUN.path / "run.json").read_text()) == {"first": True}
+    assert read_run(tmp_path / RUN.path) == DOCUMENT
 
 
 def test_failed_runs_are_numbered_and_keep_their_reason(tmp_path: Path) -> None:
@@ -50,18 +57,77 @@ def test_failed_runs_are_numbered_and_keep_their_reason(tmp_path: Path) -> None:
 
 def test_failed_attempts_are_listed_with_their_reasons(tmp_path: Path) -> None:
     other = Run("local", "kamailio-udp", "default", 1, 2, 100, 11)
-    for run, reason in ((RUN, "the probe lost 3 records"), (other, "late")):
+    for run, reason in ((RUN, "no proxy.cfg"), (other, "late")):
         record = UnfinishedRecord.begin(tmp_path, run)
         record.write("proxy.cfg", "")
         record.fail(reason)
-    assert failed_attempts(tmp_path, [RUN]) == [(str(RUN), "the probe lost 3 records")]
+    assert failed_attempts(tmp_path, [RUN]) == [Attempt(RUN, (), "no proxy.cfg")]
     assert failed_attempts(tmp_path, []) == []
+
+
+def test_an_attempt_with_a_verdict_is_listed_by_its_rules(tmp_path: Path) -> None:
+    late = Finding("lateness_p99_us", 2100.0, INVALID, 2000.0)
+    suspect = Finding("steal_share", 0.03, SUSPECT, 0.02)
+    judged = dataclasses.replace(DOCUMENT, verdict=Verdict(INVALID, (suspect, late)))
+    record = UnfinishedRecord.begin(tmp_path, RUN)
+    record.write("run.json", judged.to_json())
+    record.fail("run is not valid")
+    (attempt,) = failed_attempts(tmp_path, [RUN])
+    assert attempt.causes == ("lateness_p99_us",)
+    assert str(attempt) == "one call in a hundred started more than 2100 µs late"
+
+
+def test_an_attempt_whose_run_json_is_cut_keeps_its_error(tmp_path: Path) -> None:
+    record = UnfinishedRecord.begin(tmp_path, RUN)
+    record.write("run.json", DOCUMENT.to_json()[:100])
+    record.fail("disk full")
+    assert failed_attempts(tmp_path, [RUN]) == [Attempt(RUN, (), "disk full")]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("run", {}, r"run\.json: .*`testbed` - at `\$\.run`"),
+        ("hosts", [], r"run\.json: Expected `object`, got `array` - at `\$\.hosts`"),
+        ("proxy", {"cpu_ns": "1"}, r"Expected `int`, got `str` - at `\$\.proxy\.cpu_ns`"),
+        ("verdict", None, r"Expected `object`, got `null` - at `\$\.verdict`"),
+    ],
+)
+def test_a_run_json_of_wrong_types_is_one_clear_error(
+    tmp_path: Path, key: str, value: Any, message: str
+) -> None:
+    content = json.loads(DOCUMENT.to_json()) | {key: value}
+    (tmp_path / "run.json").write_text(json.dumps(content))
+    with pytest.raises(StableError, match=message):
+        read_run(tmp_path)
+
+
+def test_every_recorded_run_json_is_read_and_written_alike() -> None:
+    recorded = sorted((PROJECT_ROOT / "recorded" / "raw").rglob("run.json"))
+    assert len(recorded) > 10
+    for path in recorded:
+        document = read_run(path.parent)
+        before, after = json.loads(path.read_text()), json.loads(document.to_json())
+        # words stood in the place of limits
+        before["verdict"].pop("reasons", None)
+        for finding in before["verdict"]["findings"]:
+            finding.pop("words", None)
+        assert kept(before, after) == before
+
+
+def kept(before: Any, after: Any) -> Any:
+    """Take of what is written now what was written then."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return {key: kept(before[key], after[key]) for key in before.keys() & after.keys()}
+    if isinstance(before, list) and isinstance(after, list):
+        return [kept(one, other) for one, other in zip(before, after, strict=True)]
+    return after
 
 
 def test_what_a_killed_run_left_is_kept_as_failed(tmp_path: Path) -> None:
     killed = UnfinishedRecord.begin(tmp_path, RUN)
     killed.write("uac.csv", "half")
-    UnfinishedRecord.begin(tmp_path, RUN).finish({})
+    UnfinishedRecord.begin(tmp_path, RUN).finish(DOCUMENT)
     failed = killed.final.with_name("rep~1.failed-1")
     assert (failed / "uac.csv").read_text() == "half"
     assert "interrupted" in (failed / "failure.txt").read_text()

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from sipsched.records import trace
-from sipsched.records.retransmissions import Sends, arrived, disagreement
+from sipsched.records.retransmissions import arrived, disagreement
+from sipsched.records.run_document import Sends
 
 
 def records(*datagrams: tuple[int, int, int, int]) -> np.ndarray:

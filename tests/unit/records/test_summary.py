@@ -51,11 +51,11 @@ def test_pdr_comes_from_the_kernels_counters(tmp_path):
 
 
 def test_a_run_without_the_probe_has_the_counters_and_no_times(tmp_path):
-    ds, *_ = reduce(tmp_path, synthetic.Run(), calls=100, mode=0, cpu_ns_per_message=None)
+    ds, *_ = reduce(tmp_path, synthetic.Run(), calls=100, mode=0)
     assert str(ds["probe_mode"].item()) == "off"
     assert float(ds["in_datagrams"]) == 600
     assert np.isnan(float(ds["k_rcv_mean"].sel(message_type="all")))
-    assert np.isnan(float(ds["proxy_cpu_ns"]))
+    assert float(ds["proxy_cpu_ns"]) == 600 * 70_000
 
 
 def test_overall_service_time_is_all_but_waiting(tmp_path):
@@ -101,7 +101,7 @@ def test_a_message_that_meets_no_other_waits_for_the_kernel_alone(tmp_path):
 
 def test_settings_of_the_mode_as_they_were_on_this_kernel(tmp_path):
     ds, *_ = reduce(tmp_path, synthetic.Run(cps=1))
-    assert json.loads(ds["mode_settings"].item()) == {}
+    assert json.loads(ds["mode_settings"].item()) == {"steps": [], "in_force": {}}
     steps = [
         synthetic.step("min_granularity_ns", 100_000, place="each worker"),
         synthetic.step("latency_ns", 800_000, unavailable="EEVDF has none"),
@@ -139,7 +139,8 @@ def test_combined_has_planned_but_missing_and_invalid_runs(tmp_path):
     invalid = ds.sel(point).squeeze()
     assert np.isnan(float(invalid["pdr"]))
     assert np.isnan(invalid["k_rcv_mean"]).all()
-    assert "declared invalid" in invalid["reasons"].item()
+    (finding,) = json.loads(invalid["findings"].item())
+    assert (finding["rule"], finding["value"], finding["limit"]) == ("lateness_p99_us", 2100, 2000)
     assert np.isfinite(float(invalid["achieved_cps"]))
     missing = ds.sel(threads=8, cps=1000, rep=2).squeeze()
     assert np.isnan(float(missing["pdr"]))

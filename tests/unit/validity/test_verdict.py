@@ -1,9 +1,20 @@
 """The verdict: each rule grades by its own limits, and the worst decides."""
 
+import re
+
 import pytest
 
 from sipsched.plan.config import Limits, load_config
-from sipsched.validity.verdict import INVALID, RULES, SUSPECT, VALID, judge
+from sipsched.validity.verdict import (
+    INVALID,
+    RULES,
+    SUSPECT,
+    VALID,
+    Finding,
+    in_general,
+    in_words,
+    judge,
+)
 
 GOOD: dict[str, float | None] = dict.fromkeys(RULES, 0.0)
 LIMITS = dict.fromkeys(RULES, Limits(suspect=1, invalid=2))
@@ -12,7 +23,8 @@ LIMITS = dict.fromkeys(RULES, Limits(suspect=1, invalid=2))
 def test_a_clean_run_is_valid_without_a_word() -> None:
     verdict = judge(GOOD, LIMITS)
     assert verdict.grade == VALID
-    assert verdict.reasons == []
+    assert verdict.broken == ()
+    assert in_words(verdict.broken) == ""
     assert [finding.rule for finding in verdict.findings] == list(RULES)
 
 
@@ -21,15 +33,22 @@ def test_each_rule_alone_flips_the_verdict_in_its_own_words(rule: str) -> None:
     for value, grade in ((1.0, VALID), (1.5, SUSPECT), (2.0, SUSPECT), (2.5, INVALID)):
         verdict = judge(GOOD | {rule: value}, LIMITS)
         assert verdict.grade == grade
-        assert len(verdict.reasons) == (grade != VALID)
-    assert verdict.reasons == [RULES[rule].format(value=2.5)]
+        limit = {VALID: None, SUSPECT: 1, INVALID: 2}[grade]
+        assert verdict.broken == ((Finding(rule, value, grade, limit),) if limit else ())
+    assert in_words(verdict.broken) == RULES[rule].format(value=2.5)
+    assert not re.search("[0-9{]", in_general(rule))
 
 
 def test_the_worst_comes_first() -> None:
     first, *_, last = RULES
     verdict = judge(GOOD | {first: 1.5, last: 3.0}, LIMITS)
     assert verdict.grade == INVALID
-    assert verdict.reasons == [RULES[last].format(value=3.0), RULES[first].format(value=1.5)]
+    assert [finding.rule for finding in verdict.broken] == [last, first]
+
+
+def test_a_rule_of_another_version_is_said_by_its_name() -> None:
+    assert str(Finding("moon_phase", 0.5, INVALID, 0.1)) == "moon_phase is 0.5"
+    assert in_general("moon_phase") == "moon_phase"
 
 
 def test_what_could_not_be_measured_breaks_no_rule() -> None:

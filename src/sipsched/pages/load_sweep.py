@@ -1,17 +1,13 @@
-"""The figures of a report: one function a figure, each saying in words what it shows.
+"""The figures of the page of a load sweep: one function a figure, each saying in words what it shows.
 
 The replicate is the run: a point is one run, a line the mean over repetitions with its 95 % t
 interval. Every figure prints testbed, kind, fidelity and kernel.
 """
 
-import base64
-import csv
-import html
-import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +17,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
 
-from sipsched.analysis.run_table import Facet, facet_name, facets, provenance
+from sipsched.analysis.run_table import Facet, counted, facet_name, facets, provenance
 from sipsched.analysis.statistics import PDR_LIMIT, grid_capacity, mean_interval, mean_intervals
+from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.parts import Figure
 from sipsched.plan.config import Run
 from sipsched.records.messages import MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
 from sipsched.records.summary import ALL, INVALID, MEASURED
@@ -30,199 +28,19 @@ from sipsched.words import grouped, number, plural
 
 MAX_RUNS_READ = 10
 MAX_LOADS_AS_TICKS = 5
-WIDTH_IN = 7.2
-
-# Colours that follow the reader's light or dark setting. matplotlib draws with the marker colour on
-# the left, the SVG gets a variable in its place. The series have the hues of Okabe and Ito (2008),
-# told apart with any colour vision, darker on white and lighter on black; markers differ too.
-THEME = {
-    "#010101": ("ink", "#24292f", "#d6dbe1"),
-    "#020202": ("paper", "#ffffff", "#14181d"),
-    "#030303": ("grid", "#d9dee3", "#343b44"),
-    "#040404": ("limit", "#b3261e", "#ff8a80"),
-    "#050501": ("series0", "#0072b2", "#56b4e9"),
-    "#050502": ("series1", "#d55e00", "#ff9248"),
-    "#050503": ("series2", "#008060", "#2fcf9f"),
-    "#050504": ("series3", "#a64d87", "#eba4d0"),
-    "#050505": ("series4", "#a87400", "#f0c04a"),
-    "#050506": ("series5", "#5b6670", "#a9b4bf"),
-}
-INK, PAPER, GRID, LIMIT, *SERIES = THEME
-MARKERS = "osD^vP"
-STYLE: Any = {
-    "font.size": 9.0,
-    "axes.titlesize": 9.5,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
-    "axes.facecolor": PAPER,
-    "axes.grid": True,
-    "axes.grid.which": "major",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "figure.facecolor": PAPER,
-    "savefig.facecolor": PAPER,
-    "grid.color": GRID,
-    "grid.linewidth": 0.7,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-    "svg.hashsalt": "sipsched",
-}
 
 Values = npt.NDArray[np.float64]
+Share = Literal["col", "all"]
+Column = tuple[str, Callable[[Axes, Facet], None]]
+"""A column of panels: its title, and what draws a panel."""
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A picture with its words; Jupyter shows it by itself.
+class Picture:
+    """Panels as SVG, and what their points and bars are; empty where the caption says it."""
 
-    Attributes
-    ----------
-    identity
-        The id of the element in the page.
-    svg
-        The picture.
-    alt
-        What a person who cannot see it is told.
-    caption
-        What is drawn, and from what.
-    seen
-        Sentences computed from the data.
-    provenance
-        Testbed, kind, fidelity, kernel.
-    """
-
-    identity: str
     svg: str
-    alt: str
-    caption: str
-    seen: tuple[str, ...]
-    provenance: str
-
-    def _repr_html_(self) -> str:
-        data = base64.b64encode(self.svg.encode()).decode()
-        return (
-            f'<figure><div class="scroll"><img id="{self.identity}" '
-            f'alt="{html.escape(self.alt)}" src="data:image/svg+xml;base64,{data}"></div>'
-            f"<figcaption>{html.escape(self.caption)} "
-            f"<small>{html.escape(self.provenance)}</small></figcaption></figure>"
-            + sentences(self.seen)
-        )
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table with its words; Jupyter shows it by itself.
-
-    Attributes
-    ----------
-    identity
-        The id of the element in the page.
-    header, rows
-        Text of the cells.
-    none
-        What is said if there are no rows.
-    caption, provenance
-        As in `Figure`.
-    groups
-        A line above the header: text, and how many columns it spans.
-    shown
-        How many rows the page shows; the CSV has all. None for all.
-    """
-
-    identity: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    caption: str
-    provenance: str
-    none: str
-    groups: tuple[tuple[str, int], ...] = ()
-    shown: int | None = None
-
-    def _repr_html_(self) -> str:
-        def line(cells: Sequence[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
-
-        body = "".join(line(row, "td") for row in self.rows[: self.shown])
-        more = len(self.rows) - (self.shown or len(self.rows))
-        if more > 0:
-            body += f'<tr><td colspan="{len(self.header)}">and {more} more: see the CSV</td></tr>'
-        if not self.rows:
-            none = html.escape(self.none)
-            body = f'<tr><td colspan="{len(self.header)}">{none}</td></tr>'
-        above = "".join(
-            f'<th colspan="{span}">{html.escape(text)}</th>' for text, span in self.groups
-        )
-        head = (f"<tr>{above}</tr>" if above else "") + line(self.header, "th")
-        grouped = ' class="grouped"' if above else ""
-        return (
-            f'<figure class="table"><figcaption>{html.escape(self.caption)} {self._download()}'
-            f"<small>{html.escape(self.provenance)}</small></figcaption>"
-            f'<div class="scroll"><table id="{self.identity}"{grouped}><thead>{head}'
-            f"</thead><tbody>{body}</tbody></table></div></figure>"
-        )
-
-    def to_csv(self) -> str:
-        """Write the table as CSV (RFC 4180): one header line, no typographic spaces or minus."""
-        spans = [text for text, span in self.groups for _ in range(span)]
-        spans += [""] * (len(self.header) - len(spans))
-        header = [": ".join(filter(None, pair)) for pair in zip(spans, self.header, strict=True)]
-        buffer = io.StringIO()
-        writer = csv.writer(buffer)
-        writer.writerows([_plain(cell) for cell in line] for line in (header, *self.rows))
-        return buffer.getvalue()
-
-    def _download(self) -> str:
-        """Make a link that needs no network: the file is in the address."""
-        if not self.rows:
-            return ""
-        # The mark tells spreadsheets that it is UTF-8.
-        data = base64.b64encode(self.to_csv().encode("utf-8-sig")).decode()
-        return (
-            f'<a class="download" download="{html.escape(self.identity)}.csv" '
-            f'href="data:text/csv;charset=utf-8;base64,{data}">CSV</a> '
-        )
-
-
-def _plain(text: str) -> str:
-    """Take out what a spreadsheet does not read as part of a number: thin spaces, the real minus."""
-    thin = text.replace("\u202f", "").replace("\u2009", "")
-    return thin.replace("\u00a0", " ").replace("−", "-")
-
-
-@dataclass(frozen=True)
-class Words:
-    """Sentences computed from the data; Jupyter shows them as a list."""
-
-    lines: tuple[str, ...]
-    css_class: str = "seen"
-
-    def _repr_html_(self) -> str:
-        return sentences(self.lines, self.css_class)
-
-
-@dataclass(frozen=True)
-class Several:
-    """Figures, tables and sentences one after the other; Jupyter shows them by itself."""
-
-    parts: tuple[Figure | Table | Words, ...]
-
-    def _repr_html_(self) -> str:
-        return "".join(part._repr_html_() for part in self.parts)
-
-
-def sentences(lines: Sequence[str], css_class: str = "seen") -> str:
-    """Write sentences as an HTML list, or as nothing."""
-    if not lines:
-        return ""
-    return (
-        f'<ul class="{css_class}">'
-        + "".join(f"<li>{html.escape(line)}</li>" for line in lines)
-        + "</ul>"
-    )
+    points: str
 
 
 def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
@@ -258,7 +76,7 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
         summary,
         "figure-pdr",
         "Packet drop rate",
-        (("", draw),),
+        _load_panels(summary, (("", draw),)),
         f"Packet drop rate (RcvbufErrors / messages that reached the SPS) against offered load, by "
         f"worker threads; dashed: {100 * limit:g} %. Symmetric log scale, linear under 0.01 %.",
         words,
@@ -283,11 +101,10 @@ def receive_time(summary: xr.Dataset) -> Figure:
         summary,
         "figure-k-rcv",
         "K_rcv, the time from driver to proxy",
-        columns,
+        _load_panels(summary, columns, log_values=tuple(values.values())),
         "K_rcv (t_sip_in - t_arr) of all received messages against offered load: per-run mean, "
         "median and 99th percentile. Log scale.",
         words,
-        log_values=tuple(values.values()),
     )
 
 
@@ -311,7 +128,7 @@ def service_time(summary: xr.Dataset) -> Figure:
         summary,
         "figure-t-sip",
         "T_sip, the service time in the proxy",
-        columns,
+        _load_panels(summary, columns),
         "T_sip (t_sip_out - t_sip_in) of all messages that were sent on, against offered load, and "
         "the share of it that the worker spent off CPU (mean of the one / mean of the other).",
         words,
@@ -343,7 +160,7 @@ def receive_parts(summary: xr.Dataset) -> Figure:
         summary,
         "figure-k-rcv-parts",
         "K_rcv split into stack, queue and copy",
-        columns,
+        _load_panels(summary, columns, log_values=tuple(means.values())),
         "Means of K_stack (driver to socket queue), K_sockq (waiting in it) and K_copy (taken from "
         "it until recv returns); their sum is K_rcv. Log scale."
         + (
@@ -353,32 +170,32 @@ def receive_parts(summary: xr.Dataset) -> Figure:
             else ""
         ),
         words,
-        log_values=tuple(means.values()),
     )
 
 
 def load(summary: xr.Dataset) -> Figure:
     """Draw what the generator achieved and what was refused."""
-    achieved = 100 * (summary["achieved_cps"] / summary["offered_cps"])
+    every, runs = (
+        each.assign(achieved=100 * each["achieved_cps"] / each["offered_cps"])
+        for each in (summary, counted(summary))
+    )
     kernel, probe = summary["rcvbuf_errors"], summary["probe_drops"]
 
     def draw_rate(axis: Axes, facet: Facet) -> None:
         for edge in (99, 101):
             axis.axhline(edge, color=LIMIT, linestyle="--", linewidth=1)
-        _lines(axis, summary, facet, achieved.where(summary["status"] == MEASURED))
-        _invalid(axis, summary, facet, achieved)
+        _lines(axis, summary, facet, runs["achieved"])
+        _invalid(axis, summary, facet, every["achieved"])
         axis.set_ylabel("achieved / offered (%)")
 
     def draw_drops(axis: Axes, facet: Facet) -> None:
-        _lines(axis, summary, facet, kernel.where(summary["status"] == MEASURED))
+        _lines(axis, summary, facet, runs["rcvbuf_errors"])
         _invalid(axis, summary, facet, kernel)
         _symlog(axis, 1, ("datagrams refused in a run", "{:g}"))
         axis.set_ylim(bottom=0)
 
     def words(facet: Facet, threads: int) -> str:
-        cps, mean, half, n = _series(
-            summary, facet, threads, achieved.where(summary["status"] == MEASURED)
-        )
+        cps, mean, half, n = _series(summary, facet, threads, runs["achieved"])
         if not len(cps):
             return "no valid run."
         worst = int(np.argmax(np.abs(mean - 100)))
@@ -391,7 +208,9 @@ def load(summary: xr.Dataset) -> Figure:
         summary,
         "figure-load",
         "Achieved load and refused datagrams",
-        (("achieved rate", draw_rate), ("RcvbufErrors of the SPS", draw_drops)),
+        _load_panels(
+            summary, (("achieved rate", draw_rate), ("RcvbufErrors of the SPS", draw_drops))
+        ),
         "Calls per second that the generator offered, in % of what was asked (dashed: ±1 %), and "
         "datagrams that the full socket queue refused, per run. Crosses: runs that do not count.",
         words,
@@ -399,7 +218,7 @@ def load(summary: xr.Dataset) -> Figure:
     both = np.isfinite(kernel.to_numpy()) & np.isfinite(probe.to_numpy())
     agree = int((kernel.to_numpy() == probe.to_numpy())[both].sum())
     line = f"Kernel and probe count the same drops in {agree} of {int(both.sum())} runs."
-    return Figure(**{**vars(figure), "seen": (*figure.seen, line)})
+    return replace(figure, seen=(*figure.seen, line))
 
 
 def distributions(
@@ -490,12 +309,11 @@ def distributions(
         summary,
         "figure-distributions",
         "Distributions of K_rcv and T_sip by message type",
-        (("K_rcv", panel("k_rcv")), ("T_sip", panel("t_sip"))),
+        _time_panels(summary, (("K_rcv", panel("k_rcv")), ("T_sip", panel("t_sip")))),
         f"Share of messages at or below a time, by message type; thin: one run, thick: mean of the "
         f"runs (at most {MAX_RUNS_READ}). {where or 'No run to draw'}."
         + (f" Not read: {'; '.join(unread)}." if unread else ""),
         words,
-        types=True,
     )
 
 
@@ -677,59 +495,75 @@ def _symlog(axis: Axes, threshold: float, label: tuple[str, str]) -> None:
     axis.set_ylabel(name)
 
 
-def _figure(
-    summary: xr.Dataset,
-    identity: str,
-    title: str,
-    columns: Sequence[tuple[str, Callable[[Axes, Facet], None]]],
-    caption: str,
-    words: Callable[[Facet, int], str],
-    log_values: Sequence[xr.DataArray] = (),
-    types: bool = False,
-) -> Figure:
-    """Draw a grid of panels, a row a facet, and put the words together.
-
-    `log_values` puts all panels on one log axis that holds their means; `types` makes the series
-    message types and the x axis time, in the place of threads and load.
-    """
-    rows = facets(summary)
+def _load_panels(
+    summary: xr.Dataset, columns: Sequence[Column], log_values: Sequence[xr.DataArray] = ()
+) -> Picture:
+    """Draw panels against the offered load; `log_values` puts all on one log axis that holds their means."""
     limits = _decades(log_values) if log_values else None
     loads = summary["cps"].to_numpy().astype(float)
     margin = 0.08 * (loads[-1] - loads[0]) or 0.5 * loads[0]
     with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 0.6 + 2.4 * len(rows)), layout="constrained")
-        grid = canvas.subplots(
-            len(rows),
-            len(columns),
-            squeeze=False,
-            sharex="col" if types else "all",
-            sharey="all" if types or limits else "col",
-        )
-        for axes, facet in zip(grid, rows, strict=True):
-            for axis, (name, draw) in zip(axes, columns, strict=True):
-                draw(axis, facet)
-                above = facet_name(facet) if axis is axes[0] else ""
-                axis.set_title("\n".join(filter(None, (above, name))), loc="left")
-                if limits:
-                    axis.set_yscale("log", nonpositive="clip")
-                    axis.set_ylim(limits)
-                    axis.yaxis.set_major_formatter(FuncFormatter(grouped))
-                    axis.yaxis.set_minor_formatter(NullFormatter())
-                if axis is not axes[0] and (types or limits):
-                    axis.set_ylabel("")
-                if not types:
-                    axis.xaxis.set_major_locator(
-                        FixedLocator(loads.tolist())
-                        if len(loads) <= MAX_LOADS_AS_TICKS
-                        else MaxNLocator(5, steps=[1, 2, 5, 10])
-                    )
-                    axis.set_xlim(loads[0] - margin, loads[-1] + margin)
-        for axis in grid[-1]:
-            axis.set_xlabel("time (µs)" if types else "offered load (cps)")
-        legend(canvas, grid)
-        svg = themed(canvas)
+        canvas, grid = _panels(summary, columns, sharex="all", sharey="all" if limits else "col")
+        for axis in grid.ravel():
+            if limits:
+                axis.set_yscale("log", nonpositive="clip")
+                axis.set_ylim(limits)
+                axis.yaxis.set_major_formatter(FuncFormatter(grouped))
+                axis.yaxis.set_minor_formatter(NullFormatter())
+            axis.xaxis.set_major_locator(
+                FixedLocator(loads.tolist())
+                if len(loads) <= MAX_LOADS_AS_TICKS
+                else MaxNLocator(5, steps=[1, 2, 5, 10])
+            )
+            axis.set_xlim(loads[0] - margin, loads[-1] + margin)
+        svg = _finish(canvas, grid, "offered load (cps)", one_scale=limits is not None)
+    return Picture(svg, _replicates(summary))
+
+
+def _time_panels(summary: xr.Dataset, columns: Sequence[Column]) -> Picture:
+    """Draw panels against time."""
+    with rc_context(STYLE):
+        canvas, grid = _panels(summary, columns, sharex="col", sharey="all")
+        return Picture(_finish(canvas, grid, "time (µs)", one_scale=True), "")
+
+
+def _panels(
+    summary: xr.Dataset, columns: Sequence[Column], sharex: Share, sharey: Share
+) -> tuple[Canvas, npt.NDArray[Any]]:
+    """Draw a grid of panels, a row a facet."""
+    rows = facets(summary)
+    canvas = Canvas(figsize=(WIDTH_IN, 0.6 + 2.4 * len(rows)), layout="constrained")
+    grid = canvas.subplots(len(rows), len(columns), squeeze=False, sharex=sharex, sharey=sharey)
+    for axes, facet in zip(grid, rows, strict=True):
+        for axis, (name, draw) in zip(axes, columns, strict=True):
+            draw(axis, facet)
+            above = facet_name(facet) if axis is axes[0] else ""
+            axis.set_title("\n".join(filter(None, (above, name))), loc="left")
+    return canvas, grid
+
+
+def _finish(canvas: Canvas, grid: npt.NDArray[Any], below: str, one_scale: bool) -> str:
+    """Label the axes and write the SVG; on one scale the first column names it for all."""
+    for axes in grid:
+        for axis in axes[1:] if one_scale else ():
+            axis.set_ylabel("")
+    for axis in grid[-1]:
+        axis.set_xlabel(below)
+    legend(canvas, grid)
+    return themed(canvas)
+
+
+def _figure(
+    summary: xr.Dataset,
+    identity: str,
+    title: str,
+    picture: Picture,
+    caption: str,
+    words: Callable[[Facet, int], str],
+) -> Figure:
+    """Put the words to a picture, those of each facet and number of threads that was measured."""
     seen = []
-    for facet in rows:
+    for facet in facets(summary):
         for threads in summary["threads"].to_numpy():
             if not _any_run(summary, facet, int(threads)):
                 continue
@@ -738,9 +572,9 @@ def _figure(
                 seen.append(f"{facet_name(facet)}, {_name_of(threads)}: {text}")
     return Figure(
         identity=identity,
-        svg=svg,
+        svg=picture.svg,
         alt=f"{title}. {caption} {' '.join(seen)}".strip(),
-        caption=caption if types else f"{caption} {_replicates(summary)}",
+        caption=f"{caption} {picture.points}".strip(),
         seen=tuple(seen) or (_why_nothing(summary),),
         provenance=provenance(summary),
     )
@@ -766,42 +600,6 @@ def _replicates(summary: xr.Dataset) -> str:
     n = f"n = {low}" if low == high else f"n = {low} to {high}"
     bars = "bars: 95 % t interval" if high > 1 else "one run a point, so no interval"
     return f"Points: runs ({n} a point); line: their mean; {bars}."
-
-
-def legend(
-    canvas: Canvas,
-    grid: npt.NDArray[Any],
-    columns: int = 6,
-    marker_scale: float = 1.0,
-) -> None:
-    """Put one legend above all panels: each label once; small markers larger."""
-    entries: dict[str, Any] = {}
-    for axis in grid.ravel():
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            entries.setdefault(label, handle)
-    if entries:
-        canvas.legend(
-            list(entries.values()),
-            list(entries),
-            loc="outside upper left",
-            ncols=columns,
-            columnspacing=1.2,
-            markerscale=marker_scale,
-        )
-
-
-def themed(canvas: Canvas) -> str:
-    """Write the SVG, with colours that follow the reader's light or dark setting."""
-    buffer = io.StringIO()
-    canvas.savefig(buffer, format="svg", metadata={"Date": None})
-    svg = buffer.getvalue()
-    for marker, (name, _, _) in THEME.items():
-        svg = svg.replace(marker, f"var(--{name})")
-    light = "".join(f"--{name}:{color};" for name, color, _ in THEME.values())
-    dark = "".join(f"--{name}:{color};" for name, _, color in THEME.values())
-    style = f"<style>:root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}</style>"
-    start = svg.index(">", svg.index("<svg")) + 1
-    return svg[:start] + style + svg[start:]
 
 
 def _number(mean: Values, half: Values, n: npt.NDArray[np.int64], i: int, unit: str = "%") -> str:

@@ -1,0 +1,168 @@
+"""The messages of a setting: what they take, how long they wait, and the capacity queues make of it."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import xarray as xr
+
+from sipsched.analysis.capacity.options import Option, measured_options
+from sipsched.analysis.capacity.queues import queue_capacity_cps, system_places
+from sipsched.analysis.run_table import Facet, by_load, configurations, facet_name
+from sipsched.analysis.statistics import (
+    PDR_LIMIT,
+    Interval,
+    grid_capacity,
+    mean_interval,
+    mean_intervals,
+)
+from sipsched.records.summary import cpu_time
+from sipsched.words import plural
+
+MESSAGE_PARTS = ("t_sip_mean", "t_sip_sd", "t_sip_off_mean", "t_sip_off_sd", "k_sockq_mean")
+KERNEL_PARTS = ("k_stack_mean", "k_copy_mean", "k_snd_mean")
+KEPT = ("pdr", "so_rcvbuf", *MESSAGE_PARTS, *KERNEL_PARTS)
+"""Columns of a campaign that the models need."""
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ServiceTimes:
+    """The messages of one setting: what they take, how long they wait, how many are refused.
+
+    Attributes
+    ----------
+    facet, threads
+        The setting.
+    measured
+        Its capacity.
+    at_cps
+        The load that service times are from: the highest at or under the limit, else the lowest.
+    cpu_us, t_sip_us
+        Mean CPU time of a message in kernel and proxy, and mean T_sip, over runs.
+    cpu_scv, t_sip_scv
+        Squared coefficients of variation over messages; NaN if not measured.
+    room
+        Messages that fit into the receive buffer; NaN if its size is not recorded.
+    loads, pdr, waits_us
+        Loads measured, ascending; shape (load, rep): packet drop rate, and mean K_sockq in µs.
+    """
+
+    facet: Facet
+    threads: int
+    measured: Option
+    at_cps: float
+    cpu_us: Interval
+    t_sip_us: Interval
+    cpu_scv: float
+    t_sip_scv: float
+    room: float
+    loads: Values
+    pdr: Values
+    waits_us: Values
+
+    @property
+    def name(self) -> str:
+        """Name the setting as a person would."""
+        return f"{facet_name(self.facet)}, {plural(self.threads, 'thread')}"
+
+    def servers(self, by: str) -> int:
+        """Count the servers: "cores", as far as there are threads for them, or "threads"."""
+        return min(self.facet[2], self.threads) if by == "cores" else self.threads
+
+    def predict(self, by: str, general: bool, limit: float = PDR_LIMIT) -> Interval:
+        """Predict the capacity in cps under a queue with finite room.
+
+        Parameters
+        ----------
+        by
+            "cores": servers are cores, service is CPU time; "threads": threads, and T_sip.
+        general
+            M/G/c/K with the measured variation; else M/M/c/K.
+        limit
+            Packet drop rate at which capacity ends.
+        """
+        service, scv = (
+            (self.cpu_us, self.cpu_scv) if by == "cores" else (self.t_sip_us, self.t_sip_scv)
+        )
+        if np.isnan(service.estimate):
+            return service
+        if np.isnan(self.room) or (general and np.isnan(scv)):
+            missing = "SO_RCVBUF" if np.isnan(self.room) else "spread of service times"
+            return Interval.without(np.nan, service.n, why=f"{missing} not recorded")
+        servers = self.servers(by)
+
+        def cps(time_us: float) -> float:
+            if not time_us > 0:
+                return np.nan if np.isnan(time_us) else np.inf
+            places = int(self.room) + servers
+            return queue_capacity_cps(time_us, servers, places, scv if general else 1.0, limit)
+
+        return service.map(cps)
+
+
+def service_times(runs: pd.DataFrame, limit: float, message_bytes: float) -> list[ServiceTimes]:
+    """Take the service times of every setting that was measured.
+
+    Parameters
+    ----------
+    runs
+        Rows of a campaign that count.
+    limit
+        Packet drop rate at which capacity ends.
+    message_bytes
+        What the kernel charges a message with.
+    """
+    return [
+        _service(by_load(group, KEPT), option, limit, message_bytes)
+        for option, group in zip(
+            measured_options(runs, limit), configurations(runs).values(), strict=True
+        )
+    ]
+
+
+def _service(at: xr.Dataset, option: Option, limit: float, message_bytes: float) -> ServiceTimes:
+    loads = at["cps"].to_numpy().astype(float)
+    means, *_ = mean_intervals(at["pdr"].to_numpy())
+    carried, _ = grid_capacity(loads, means, limit)
+    at_cps = carried if np.isfinite(carried) else loads[0]
+    times = {name: at[name].to_numpy() for name in (*MESSAGE_PARTS, "so_rcvbuf")}
+    cpu = cpu_time(at).to_numpy()
+    there = int(np.flatnonzero(loads == at_cps)[0])
+    # ASSUME time on and off CPU are independent within T_sip, and CPU time varies alike at every load:
+    # its variation is taken where the least of T_sip is off CPU.
+    with np.errstate(invalid="ignore"):
+        off = _means(times["t_sip_off_mean"] / times["t_sip_mean"])
+        on_square = times["t_sip_sd"] ** 2 - times["t_sip_off_sd"] ** 2
+        cpu_scv = _means(np.maximum(on_square, 0) / cpu**2)
+        t_sip_scv = _means((times["t_sip_sd"] / times["t_sip_mean"]) ** 2)
+    calm = int(np.nanargmin(off)) if np.isfinite(off).any() else there
+    buffers = times["so_rcvbuf"]
+    room = np.nan
+    if np.isfinite(buffers).any():
+        room = float(system_places(float(np.nanmedian(buffers)), message_bytes, 0))
+    return ServiceTimes(
+        facet=(option.sut, option.mode, option.cores),
+        threads=option.threads,
+        measured=option,
+        at_cps=float(at_cps),
+        cpu_us=_mean(cpu[there], "the probe did not see the kernel's part"),
+        t_sip_us=_mean(times["t_sip_mean"][there], "the probe did not time the proxy"),
+        cpu_scv=float(cpu_scv[calm]),
+        t_sip_scv=float(t_sip_scv[there]),
+        room=room,
+        loads=loads,
+        pdr=at["pdr"].to_numpy(),
+        waits_us=times["k_sockq_mean"],
+    )
+
+
+def _means(values: Values) -> Values:
+    return mean_intervals(values)[0]
+
+
+def _mean(values: Values, why: str) -> Interval:
+    found = mean_interval(values)
+    return found if found.n else replace(found, why=why)

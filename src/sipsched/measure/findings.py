@@ -1,0 +1,154 @@
+"""A number for each rule of the verdict, from what a run left behind."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sipsched.measure.generator import Generator
+from sipsched.measure.serving import Observed
+from sipsched.plan.config import Sut
+from sipsched.records.retransmissions import arrived, disagreement
+from sipsched.records.run_document import (
+    CertificateReport,
+    ProbeReport,
+    Requests,
+    Sends,
+    Settings,
+)
+from sipsched.records.trace import Kind, Mode, Trace
+from sipsched.validity.certificate import certify
+from sipsched.validity.counters import parse_stat
+
+
+def certificate(
+    generator: Generator, folder: Path, trace: Trace | None, rate_cps: float, law: str
+) -> CertificateReport | None:
+    """Certify the arrivals: from the generator's calls, else from the first INVITEs at the SPS.
+
+    Parameters
+    ----------
+    generator
+        What offered the calls.
+    folder
+        The record, with the generator's files.
+    trace
+        The probe's; None where there is none.
+    rate_cps, law
+        As offered.
+
+    Returns
+    -------
+    CertificateReport or None
+        None where neither tells.
+    """
+    starts = generator.starts(folder, "uac")
+    if starts is not None:
+        source, actual_ns, intended_ns = "calls", starts.actual_ns, starts.intended_ns
+    elif trace is not None:
+        invites = trace.records[trace.records["kind"] == Kind.INVITE]
+        _, first = np.unique(invites["call_id_hash"], return_index=True)
+        source, actual_ns, intended_ns = "trace", invites["t_arr"][first].astype("i8"), None
+    else:
+        return None
+    found = without_nan(asdict(certify(actual_ns, rate_cps, law, intended_ns)))
+    return CertificateReport(source=source, law=law, **found)
+
+
+def without_nan(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace NaN, which JSON has not, by None."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return tuple(plain(one) for one in value)
+        return None if isinstance(value, float) and math.isnan(value) else value
+
+    return {name: plain(value) for name, value in numbers.items()}
+
+
+def compare_requests(
+    sent: Mapping[str, Sends] | None, trace: Trace | None, probe: ProbeReport
+) -> Requests:
+    """Compare first sends and retransmissions of requests, by method, at the UAC and at the SPS.
+
+    None where a side does not tell: SIPp gives one sum, and the preload library sees no refused datagram.
+    """
+    # ASSUME nothing is lost between UAC and SPS: the ledger and the links say so in the same run
+    reached = None if trace is None or trace.mode is Mode.PRELOAD else arrived(trace.records)
+    return Requests(
+        uac=sent,
+        sps=reached,
+        disagreement=disagreement(sent, reached, probe.refused_unseen)
+        if sent is not None and reached is not None
+        else None,
+    )
+
+
+def arrival_numbers(certificate: CertificateReport | None) -> dict[str, float | None]:
+    """Arrivals against their law, less what chance does to a sample of this size."""
+    if certificate is None:
+        return dict.fromkeys(("rate_error", "ks_excess", "cv_error", "lateness_p99_us"))
+    gaps = certificate.arrivals - 1
+    law_cv = 1.0 if certificate.law == "exponential" else 0.0
+    return {
+        "rate_error": certificate.rate_error,
+        # SEE Stephens (1974): the 1 % point of a Kolmogorov-Smirnov distance is 1.63 / sqrt(n)
+        "ks_excess": _beyond(certificate.ks_distance, 1.63 / math.sqrt(gaps or 1)),
+        # the coefficient of variation of n exponential variates has standard error 1 / sqrt(n)
+        "cv_error": _beyond(abs(certificate.cv - law_cv), 3 * law_cv / math.sqrt(gaps or 1)),
+        "lateness_p99_us": certificate.lateness_p99_us,
+    }
+
+
+def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | None]:
+    """Whether a load reached the SPS as offered and came back, and the SPS had its CPUs to itself.
+
+    Parameters
+    ----------
+    observed
+        What became of the load.
+    cpus
+        CPUs of the SPS.
+    """
+    statistics, balanced = observed.statistics, observed.ledger
+    agents, created = balanced.from_sps, statistics.calls_created
+    stat = {phase: files["/proc/stat"] for phase, files in observed.counters["sps"].items()}
+    # ASSUME a datagram that the SPS's full socket refuses ends one call at most
+    unexplained = created - statistics.calls_completed - balanced.to_sps.refused
+    return {
+        "calls_failed_unexplained": max(0, unexplained) / created if created else 1.0,
+        "unexpected_messages": statistics.unexpected / created if created else None,
+        "datagrams_without_port": observed.no_ports,
+        "clock_step_s": observed.clock_step_s,
+        "generator_cpu_share": statistics.cpu_share,
+        "generator_drops": agents.refused + agents.other_errors,
+        "calls_not_started": statistics.calls_offered - statistics.calls_created,
+        "link_drops": balanced.link_drops,
+        "ledger_residual": balanced.residual,
+        "steal_share": _steal_share(stat, cpus),
+    }
+
+
+def _beyond(value: float | None, chance: float) -> float | None:
+    return None if value is None else max(0.0, value - chance)
+
+
+def _steal_share(stat: Mapping[str, str], cpus: Sequence[int]) -> float:
+    """Share of the time between two snapshots of /proc/stat that was stolen from some CPUs."""
+    before, after = (parse_stat(stat[phase]) for phase in ("before", "after"))
+    names = [f"cpu{cpu}" for cpu in cpus]
+    # the kernel lets single states, such as iowait, go backwards: only the sum grows
+    total = sum(sum(after[name].values()) - sum(before[name].values()) for name in names)
+    stolen = sum(after[name]["steal"] - before[name]["steal"] for name in names)
+    return stolen / total if total > 0 else 0.0
+
+
+def buffer_shortfall(settings: Settings, sut: Sut) -> float | None:
+    """Share of the SUT's receive buffer that the kernel did not grant; None if it is not known."""
+    if settings.so_rcvbuf_bytes is None:
+        return None
+    # SEE socket(7): the kernel doubles what is asked, for its own bookkeeping
+    return max(0.0, 1 - settings.so_rcvbuf_bytes / (2 * sut.receive_buffer_bytes))

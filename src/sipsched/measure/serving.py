@@ -1,0 +1,411 @@
+"""A point being served: UAS, proxy and probe on the hosts of an open testbed, and loads offered to them."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePosixPath
+from typing import TypeVar
+
+from sipsched.errors import StableError, TransientError
+from sipsched.measure.generator import CallStatistics, Generator, Sipload, Sipp
+from sipsched.measure.hoststate import COUNTER_FILES, clock_offset_s, describe, read_files
+from sipsched.measure.memory import check_memory
+from sipsched.measure.probe import (
+    TRACE_BYTES_PER_CALL,
+    BpfProbe,
+    NoProbe,
+    PreloadProbe,
+    Probe,
+)
+from sipsched.measure.proxy import ALLOCATION_FAILURE, find_proxy
+from sipsched.measure.tuning import Tuned, task_slice_prefix
+from sipsched.plan.config import Config, Point
+from sipsched.records.record import UnfinishedRecord
+from sipsched.records.run_document import HostReport, HostReports, Settings
+from sipsched.testbed.host import Host, Process
+from sipsched.testbed.links import check_links
+from sipsched.testbed.session import Hosts
+from sipsched.validity.ledger import SNMP, Ledger, Snapshots, balance, no_ports
+
+START_TIMEOUT_S = 10
+DRAIN_TIMEOUT_S = 5
+SPARE_BYTES = 64 * 2**20
+HOST_PROGRAMS = ("start-stop-daemon", "timeout", "taskset", "chrt", "ss", "lscpu", "zstd", "pkill")
+GENERATORS: dict[str, Generator] = {"sipload": Sipload(), "sipp": Sipp()}
+LOG_BYTES = 512 * 1024
+SHORTENED = """\
+size=$(stat -c %s "$1") || exit 0
+if [ "$size" -le $((2 * $2)) ]; then
+    cat "$1"
+else
+    head -c "$2" "$1"
+    printf '\\n[%s bytes left out but for failed allocations]\\n' $((size - 2 * $2))
+    tail -c +$(($2 + 1)) "$1" | head -c $((size - 2 * $2)) | grep -aEim 100 "$3"
+    printf '[the last %s bytes]\\n' "$2"
+    tail -c "$2" "$1"
+fi
+"""
+"""Of a file, at most so many bytes at each end, and lines of a pattern between them."""
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What became of a load.
+
+    Attributes
+    ----------
+    started, ended
+        CLOCK_REALTIME of the controller, seconds since the epoch.
+    statistics
+        What the generator says.
+    counters
+        Of the three hosts before and after, the text of `counters.json`.
+    ledger
+        The same, balanced.
+    no_ports
+        Datagrams that met no open port on a host whose agent or proxy was up.
+    clock_step_s
+        Largest step of CLOCK_REALTIME against CLOCK_MONOTONIC on any host, in seconds; at least 0.
+    proxy_cpu_ns
+        CPU time of all processes of the proxy.
+    """
+
+    started: float
+    ended: float
+    statistics: CallStatistics
+    counters: Snapshots
+    ledger: Ledger
+    no_ports: int
+    clock_step_s: float
+    proxy_cpu_ns: int
+
+
+class Serving:
+    """The SUT of a point on three hosts; nothing runs until `started`.
+
+    Parameters
+    ----------
+    hosts
+        The hosts of an open testbed.
+    point
+        What is measured.
+    config
+        The campaign: SUTs, load and probe.
+    record
+        Gets the proxy's configuration and log.
+    limit_s
+        Longest life of what is started.
+
+    Attributes
+    ----------
+    proxy_process, probe
+        Of the proxy that runs; within `started` only.
+    """
+
+    proxy_process: Process
+    probe: Probe
+    _server: Process
+
+    def __init__(
+        self,
+        hosts: Hosts,
+        point: Point,
+        config: Config,
+        record: UnfinishedRecord,
+        limit_s: float,
+    ) -> None:
+        self.hosts = hosts
+        self.point = point
+        self.load = config.load
+        self.sut = config.sut(point.sut)
+        self.proxy = find_proxy(self.sut)
+        self.generator = GENERATORS[config.load.generator]
+        self._probe_wanted = self.sut.probe or config.probe
+        self._record = record
+        self._limit_s = limit_s
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """CPUs of the SPS that the proxy is held to."""
+        return self.hosts.sps.spec.cpus[: self.point.cores]
+
+    def check_hosts(self, calls: int) -> None:
+        """End strays, and see that each host has what the run needs.
+
+        Parameters
+        ----------
+        calls
+            How many of them the files of one load have to hold.
+
+        Raises
+        ------
+        StableError
+            A program is missing, a port is in use, a disk is full.
+        TransientError
+            A link has no carrier, or no datagram passes.
+        """
+        self.on_each(partial(self._check_host, calls=calls))
+        check_links(self.hosts)
+
+    @contextmanager
+    def started(self, state: Tuned) -> Iterator[None]:
+        """Run UAS, proxy and probe while the block does."""
+        sps = self.hosts.sps
+        config_file = sps.workdir / "proxy.cfg"
+        config_text = self.proxy.config_text(self.sut, self.hosts.testbed, self.point.threads)
+        sps.put_text(config_text, config_file)
+        self._record.write("proxy.cfg", config_text)
+        with ExitStack() as stack:
+            stack.callback(sps.stop_strays)
+            stack.callback(self.hosts.uas.stop_strays)
+            self._start_server()
+            start = partial(self._start_proxy, config_file, task_slice_prefix(state, sps))
+            self.proxy_process, self.probe = self._start_probed_proxy(start)
+            yield
+
+    def warm_up(self, cps: int, seed: int) -> None:
+        """Offer calls that are not measured, one at least: a call gets through from end to end.
+
+        Raises
+        ------
+        TransientError
+            Not one of them completed.
+        """
+        calls = max(1, round(cps * self.load.warmup_s))
+        completed = self._offer("warmup", calls, cps, seed).calls_completed
+        if not completed:
+            raise TransientError(
+                f"no call gets through from UAC by SPS to UAS: {calls} offered, none completed; "
+                "see proxy.log"
+            )
+        if completed < calls:
+            # open calls would be answered, again and again, into the measurement
+            self._silence()
+            self._start_server()
+
+    def observe(self, label: str, calls: int, cps: int, seed: int) -> Observed:
+        """Offer calls and count what became of them; UAS and proxy have ended when it returns.
+
+        Raises
+        ------
+        TransientError
+            The proxy or the UAS ended by itself.
+        """
+        sps = self.hosts.sps
+        self.probe.begin()
+        before, clocks = self._counters(), self.on_each(clock_offset_s)
+        cpu_before_ns = sps.cpu_time_ns(self.proxy_process)
+        started = time.time()
+        statistics = self._offer(label, calls, cps, seed)
+        ended = time.time()
+        uas_no_ports = self._silence()
+        self._expect_alive()
+        cpu_ns = sps.cpu_time_ns(self.proxy_process) - cpu_before_ns
+        # its retransmissions would go on between the counters of one host and those of the next
+        sps.stop(self.proxy_process)
+        after, clocks_after = self._counters(), self.on_each(clock_offset_s)
+        roles = [host.spec.role for host in self.hosts.all]
+        counters = {
+            role: {"before": first, "after": last}
+            for role, first, last in zip(roles, before, after, strict=True)
+        }
+        return Observed(
+            started=started,
+            ended=ended,
+            statistics=statistics,
+            counters=counters,
+            ledger=balance(counters),
+            no_ports=(statistics.no_ports or 0)
+            + no_ports(counters["sps"]["before"], counters["sps"]["after"])
+            + no_ports(counters["uas"]["before"], uas_no_ports),
+            clock_step_s=max(
+                abs(last - first) for first, last in zip(clocks, clocks_after, strict=True)
+            ),
+            proxy_cpu_ns=cpu_ns,
+        )
+
+    def _offer(self, label: str, calls: int, cps: int, seed: int) -> CallStatistics:
+        """Offer calls and wait for their end."""
+        return self.generator.offer(self.hosts, self.load, label, calls, cps, seed)
+
+    def _silence(self) -> dict[str, str]:
+        """Stop the UAS, whose retransmissions outlive the UAC, and wait until the SPS's queue is empty.
+
+        What the UAS's host had counted until then comes back.
+        """
+        sps, uas = self.hosts.sps, self.hosts.uas
+        counted = read_files(uas, (SNMP,))
+        if not uas.is_running(self._server):
+            raise TransientError("the UAS ended by itself, before it was told to")
+        uas.stop(self._server)
+        sps.wait_until(
+            """[ -z "$(ss -Hlun "sport = :$1" | awk '$2 > 0')" ]""",
+            sps.spec.sip_port,
+            what="the SPS's receive queue is not empty",
+            timeout_s=DRAIN_TIMEOUT_S,
+        )
+        return counted
+
+    def _expect_alive(self) -> None:
+        """Raise a TransientError, with the last words of the proxy, if it has ended under the load."""
+        if self.hosts.sps.is_running(self.proxy_process):
+            return
+        log = self.record_proxy_log().strip()
+        last = log.splitlines()[-1].strip() if log else "it wrote no log"
+        raise TransientError(f"the proxy ended during the run; its log is proxy.log: {last}")
+
+    def _counters(self) -> list[dict[str, str]]:
+        """Read the counters of each host: path to text."""
+        return self.on_each(lambda host: read_files(host, COUNTER_FILES))
+
+    def describe(self) -> HostReports:
+        """Say what each host is."""
+        return HostReports(*self.on_each(self._describe))
+
+    def settings(self) -> Settings:
+        """Read what the SPS's sockets and CPUs are while the proxy serves."""
+        sps = self.hosts.sps
+        sockets = sps.run(["ss", "-Hlunmp", f"sport = :{sps.spec.sip_port}"]).stdout
+        limits = ("rmem_default", "rmem_max")
+        paths = {name: f"/proc/sys/net/core/{name}" for name in limits}
+        values = read_files(sps, tuple(paths.values()))
+        return Settings(
+            so_rcvbuf_bytes=_receive_buffer(sockets),
+            sps_cpus=self.cpus,
+            **{
+                name: values[path].strip() if path in values else None
+                for name, path in paths.items()
+            },
+        )
+
+    def record_proxy_log(self) -> str:
+        """Copy the proxy's log into the record; its text comes back.
+
+        Of a long one, as a flood of datagrams that are no SIP leaves it, the beginning, the end, and what
+        tells of failed allocations in between.
+        """
+        sps = self.hosts.sps
+        arguments = (sps.workdir / "proxy.log", LOG_BYTES, ALLOCATION_FAILURE)
+        log = sps.shell(SHORTENED, *arguments, timeout_s=60, check=False).stdout
+        self._record.write("proxy.log", log)
+        return log
+
+    def on_each(self, action: Callable[[Host], Found]) -> list[Found]:
+        """Do the same on all hosts at once."""
+        with ThreadPoolExecutor(len(self.hosts.all)) as pool:
+            return list(pool.map(action, self.hosts.all))
+
+    def _start_server(self) -> None:
+        """Start the UAS and wait until it listens."""
+        uas = self.hosts.uas
+        self._server = self.generator.start_server(uas, self.load, self._limit_s)
+        self._wait_for_socket(uas, self._server)
+
+    def _start_probed_proxy(
+        self, start: Callable[[Mapping[str, str]], Process]
+    ) -> tuple[Process, Probe]:
+        """Start the proxy, then the probe, which has to find its workers.
+
+        A library that is preloaded has to be there first: where BPF is refused, the proxy starts again.
+        """
+        sps = self.hosts.sps
+        if self._probe_wanted == "off":
+            return start({}), NoProbe()
+        reason = "asked for"
+        if self._probe_wanted != "preload":
+            process = start({})
+            try:
+                return process, BpfProbe.start(
+                    sps, self.proxy.program, self._probe_wanted, self._limit_s
+                )
+            except StableError as error:
+                if self._probe_wanted != "auto":
+                    raise
+                reason = str(error)
+                sps.stop(process)
+        preload = PreloadProbe(sps, reason)
+        return start(preload.environment()), preload
+
+    def _start_proxy(
+        self,
+        config_file: PurePosixPath,
+        prefix: Sequence[str],
+        environment: Mapping[str, str],
+    ) -> Process:
+        sps = self.hosts.sps
+        process = sps.start(
+            "proxy",
+            [*prefix, *self.proxy.command(self.sut, config_file, sps.workdir)],
+            cpus=self.cpus,
+            limit_s=self._limit_s,
+            environment=environment,
+        )
+        self._wait_for_socket(sps, process)
+        return process
+
+    def _wait_for_socket(self, host: Host, process: Process) -> None:
+        """Wait until a server listens; one that ends instead is an error with its own words."""
+        port = host.spec.sip_port
+        host.wait_until(
+            'ss -Hlun "sport = :$1" | grep -q . || ! kill -0 "$(cat "$2")" 2>/dev/null',
+            port,
+            process.pid_file,
+            what=f"nothing listens on UDP port {port}",
+            timeout_s=START_TIMEOUT_S,
+        )
+        if host.shell('ss -Hlun "sport = :$1" | grep -q .', port, check=False).exit_code != 0:
+            log = host.run(["tail", "-n", "40", str(process.log_file)], check=False).stdout
+            self._record.write(process.log_file.name, log)
+            errors = [line for line in log.splitlines() if "ERROR" in line or "CRITICAL" in line]
+            raise StableError(
+                f"host {host.spec}: {process.name} ended before it listened on UDP port {port}: "
+                f"{(errors or log.splitlines() or ['it wrote no log'])[0].strip()}"
+            )
+
+    def _check_host(self, host: Host, calls: int) -> None:
+        host.stop_strays()
+        role = host.spec.role
+        own = (self.proxy.program,) if role == "sps" else self.generator.installed
+        host.require_programs((*own, *HOST_PROGRAMS))
+        built = dict(self.generator.built)
+        if role == "sps":
+            built = {"scheduler": "taskslice"}
+            if self._probe_wanted != "off":
+                built["probe"] = "sipprobe"
+        for part, name in built.items():
+            host.require_built(part, [name])
+        if role == "sps":
+            check_memory(host, self.sut, self.point.threads)
+        port = host.spec.sip_port
+        users = host.run(["ss", "-Hlunp", f"sport = :{port}"]).stdout.strip()
+        if users:
+            raise StableError(
+                f"host {host.spec}: UDP port {port} is in use: {' '.join(users.split())}; "
+                f"end that program or choose another sip_port"
+            )
+        free = int(host.run(["df", "--output=avail", "-B1", str(host.workdir)]).stdout.split()[-1])
+        needed = calls * TRACE_BYTES_PER_CALL * 2 + SPARE_BYTES
+        if free < needed:
+            raise StableError(
+                f"host {host.spec}: disk full at {host.workdir}: {free >> 20} MiB free, "
+                f"{needed >> 20} MiB needed for {calls} calls"
+            )
+
+    def _describe(self, host: Host) -> HostReport:
+        if host.spec.role == "sps":
+            versions = {self.proxy.program: [self.proxy.program, self.proxy.version_option]}
+        else:
+            versions = {self.load.generator: self.generator.version_argv(host)}
+        return describe(host, versions)
+
+
+def _receive_buffer(sockets: str) -> int | None:
+    """Effective SO_RCVBUF in bytes, from the skmem field of ss."""
+    for field in sockets.replace("(", ",").replace(")", ",").split(","):
+        if field.startswith("rb") and field[2:].isdigit():
+            return int(field[2:])
+    return None

@@ -1,0 +1,85 @@
+"""How every figure is drawn: its width, colours that follow the reader, the legend, the SVG."""
+
+import io
+from typing import Any
+
+import numpy.typing as npt
+from matplotlib.figure import Figure as Canvas
+
+WIDTH_IN = 7.2
+
+# Colours that follow the reader's light or dark setting. matplotlib draws with the marker colour on
+# the left, the SVG gets a variable in its place. The series have the hues of Okabe and Ito (2008),
+# told apart with any colour vision, darker on white and lighter on black; markers differ too.
+THEME = {
+    "#010101": ("ink", "#24292f", "#d6dbe1"),
+    "#020202": ("paper", "#ffffff", "#14181d"),
+    "#030303": ("grid", "#d9dee3", "#343b44"),
+    "#040404": ("limit", "#b3261e", "#ff8a80"),
+    "#050501": ("series0", "#0072b2", "#56b4e9"),
+    "#050502": ("series1", "#d55e00", "#ff9248"),
+    "#050503": ("series2", "#008060", "#2fcf9f"),
+    "#050504": ("series3", "#a64d87", "#eba4d0"),
+    "#050505": ("series4", "#a87400", "#f0c04a"),
+    "#050506": ("series5", "#5b6670", "#a9b4bf"),
+}
+INK, PAPER, GRID, LIMIT, *SERIES = THEME
+MARKERS = "osD^vP"
+STYLE: Any = {
+    "font.size": 9.0,
+    "axes.titlesize": 9.5,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.facecolor": PAPER,
+    "axes.grid": True,
+    "axes.grid.which": "major",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "svg.hashsalt": "sipsched",
+}
+
+
+def legend(
+    canvas: Canvas,
+    grid: npt.NDArray[Any],
+    columns: int = 6,
+    marker_scale: float = 1.0,
+) -> None:
+    """Put one legend above all panels: each label once; small markers larger."""
+    entries: dict[str, Any] = {}
+    for axis in grid.ravel():
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    if entries:
+        canvas.legend(
+            list(entries.values()),
+            list(entries),
+            loc="outside upper left",
+            ncols=columns,
+            columnspacing=1.2,
+            markerscale=marker_scale,
+        )
+
+
+def themed(canvas: Canvas) -> str:
+    """Write the SVG, with colours that follow the reader's light or dark setting."""
+    buffer = io.StringIO()
+    canvas.savefig(buffer, format="svg", metadata={"Date": None})
+    svg = buffer.getvalue()
+    for marker, (name, _, _) in THEME.items():
+        svg = svg.replace(marker, f"var(--{name})")
+    light = "".join(f"--{name}:{color};" for name, color, _ in THEME.values())
+    dark = "".join(f"--{name}:{color};" for name, _, color in THEME.values())
+    style = f"<style>:root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}</style>"
+    start = svg.index(">", svg.index("<svg")) + 1
+    return svg[:start] + style + svg[start:]

@@ -1,0 +1,154 @@
+"""The papers' tables: published, this testbed, difference."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from sipsched.analysis.comparison import PARTS, Case, Side, System, relative
+from sipsched.analysis.papers import CALLS, METRICS, PAPERS
+from sipsched.analysis.statistics import NOT_MEASURED, Values, mean_interval
+from sipsched.pages.modes.wording import (
+    NO_ENTRY,
+    NOT_PRINTED,
+    NOT_SEEN,
+    SERVICE,
+    identity,
+    study_of,
+    with_papers,
+)
+from sipsched.pages.numbers import signed, told
+from sipsched.pages.parts import Several, Table
+from sipsched.words import number, plural
+
+PAPERS_RUNS = 30
+"""Experiments that a column of the papers' tables averages. SEE section IV of both."""
+COUNTS = ("rcv_errors", "call_setup_drops", "call_setup_messages", "total_messages")
+SPLIT = ("k_stack", "k_sockq", "k_copy", "k_snd", "k_sockq_alone", "service")
+Triple = tuple[str, str, str]
+"""Published, this testbed, difference."""
+
+
+def _quantities() -> dict[str, str]:
+    """Name the quantities of a table in order: the papers' metrics, and what only the probe gives."""
+    names: dict[str, str] = {}
+    for metric, title in METRICS.items():
+        names[metric] = title
+        if metric == "t_sip_us":
+            names["t_sip_off_share"] = "T_sip, off CPU (%)"
+    return names | {name: f"{PARTS[name]} (µs)" for name in SPLIT}
+
+
+def tables(case: Case) -> Several:
+    """Show, for each system and both modes, the papers' table beside this testbed's."""
+    return Several(
+        tuple(
+            _table(case, system, mode)
+            for system in case.systems
+            for mode in (case.reference, case.other)
+        )
+    )
+
+
+def _table(case: Case, system: System, mode: str) -> Table:
+    sut, cores = system
+    among = case.measured_first(system, mode)
+    columns = [_column(case.side(place, mode), first) for place in among for first in (False, True)]
+    signs = (f"last ≤\u00a0{case.share}", f"first >\u00a0{case.share}")
+    groups = [
+        (f"{plural(place.threads, 'thread')}, {sign}", 3) for place in among for sign in signs
+    ]
+    names = ["Load (cps)", "Runs (n)", *_quantities().values()]
+    rows = [
+        (name, *(cell for column in columns for cell in column[i])) for i, name in enumerate(names)
+    ]
+    study = study_of(cores)
+    printed = case.points[(case.points["cores"] == cores) & (case.points["mode"] == mode)]
+    beside = (
+        f"{PAPERS[study]}, Table {printed['table'].iloc[0]} ({mode}), beside "
+        if len(printed)
+        else ""
+    )
+    return Table(
+        identity=identity("table-measurements", sut, cores, mode),
+        groups=(("", 1), *groups),
+        header=("", *(("published", "this testbed", "difference (%)") * len(groups))),
+        rows=tuple(rows),
+        none="nothing was planned",
+        caption=f"{beside}{case.label(mode)} on this testbed: {sut}, {plural(cores, 'core')}, at the "
+        f"last load with PDR ≤ {case.share} and the first above it, each of its own. Mean over "
+        "runs (95 % t interval); a difference of counts is one of counts per call, since "
+        f"{_calls(case, system, mode)}. Call setup counts first sends; what came again is in RCV "
+        "errors and total messages; the papers mostly count fewer than six messages a call (page of the "
+        f"published numbers). The papers print no intervals. {SERVICE}",
+        provenance=with_papers(case.summary, *([study] if len(printed) else [])),
+    )
+
+
+def _column(side: Side, first: bool) -> list[Triple]:
+    """Give a row for load, runs and each quantity, at the last load under the limit or the first above."""
+    printed_cps, cps = side.printed_loads[first], side.loads_around[first]
+    printed = side.printed_values(printed_cps)
+    load = _load(side, first, cps)
+    share = NO_ENTRY
+    if np.isfinite(cps) and printed_cps:
+        share = signed(100 * (cps / printed_cps - 1))
+    rows = [(NOT_PRINTED if printed_cps is None else str(printed_cps), load, share)]
+    papers_runs = str(PAPERS_RUNS) if printed else NO_ENTRY
+    if not np.isfinite(cps):
+        # Below or above every load there is nothing to measure; without a run it was not.
+        absent = NO_ENTRY if side.loads_met else NOT_MEASURED
+        rows.append((papers_runs, NO_ENTRY, NO_ENTRY))
+        return rows + [(_printed(printed, name), absent, NO_ENTRY) for name in _quantities()]
+    n = int(np.count_nonzero(~np.isnan(side.runs("pdr", cps))))
+    rows.append((papers_runs, str(n), NO_ENTRY))
+    return rows + [
+        (_printed(printed, name), *_measured(side, name, cps, printed.get(name), n))
+        for name in _quantities()
+    ]
+
+
+def _load(side: Side, first: bool, cps: float) -> str:
+    """Write the load of a column, or why there is none."""
+    met, share = side.loads_met, side.case.share
+    if not met:
+        return side.why_not_measured
+    if np.isfinite(cps):
+        return number(cps)
+    if first:
+        return f"none: PDR ≤ {share} up to {max(met)} cps"
+    return f"none: PDR > {share} from {min(met)} cps on"
+
+
+def _printed(printed: Mapping[str, str], name: str) -> str:
+    return printed.get(name, NOT_PRINTED if printed else NO_ENTRY)
+
+
+def _measured(side: Side, name: str, cps: float, printed: str | None, n: int) -> tuple[str, str]:
+    """Give this testbed and the difference; counts are scaled to the paper's calls for it."""
+    runs = side.runs(name, cps)
+    mean = mean_interval(runs, least=0)
+    if np.isnan(mean.estimate):
+        return NOT_SEEN, NO_ENTRY
+    if printed is None:
+        return told(mean, n), NO_ENTRY
+    if name in COUNTS:
+        runs = runs / _per_call(side, cps)
+    return told(mean, n), told(relative(runs, float(printed)), n, signed)
+
+
+def _per_call(side: Side, cps: float) -> Values:
+    """Give how many times the calls of the paper each run has."""
+    return side.runs("calls", cps) / CALLS[study_of(side.place.cores)]
+
+
+def _calls(case: Case, system: System, mode: str) -> str:
+    """Say how many calls a run has, here and in the paper."""
+    _, cores = system
+    runs = [case.side(place, mode).runs("calls").ravel() for place in case.places(system)]
+    calls = np.concatenate(runs or [np.array([])])
+    calls = calls[~np.isnan(calls)]
+    paper = f"one of the paper has {number(CALLS[study_of(cores)])}"
+    if not calls.size:
+        return f"runs differ in calls: {paper}"
+    low, high = number(calls.min()), number(calls.max())
+    return f"a run here has {low if low == high else f'{low} to {high}'} calls and {paper}"

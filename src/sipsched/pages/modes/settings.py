@@ -1,0 +1,91 @@
+"""What each mode came to on this kernel."""
+
+from collections.abc import Iterable
+
+import xarray as xr
+
+from sipsched.analysis.comparison import Case
+from sipsched.analysis.run_table import provenance
+from sipsched.pages.modes.wording import NO_ENTRY
+from sipsched.pages.parts import Table, Words
+from sipsched.plan.modes import Setting
+from sipsched.words import plural
+
+Size = tuple[int, int]
+"""Cores and threads."""
+
+
+def table(case: Case) -> Table:
+    """List what each mode came to on this kernel."""
+    sizes: dict[tuple[str, ...], dict[Size, None]] = {}
+    for place in case.places():
+        for mode in case.modes:
+            for each in case.side(place, mode).settings:
+                lines = [_step(step) for step in each["steps"]]
+                for line in lines or [("none", NO_ENTRY, "changes nothing")]:
+                    key = (case.label(mode), *line)
+                    sizes.setdefault(key, {})[place.cores, place.threads] = None
+    rows = [(*key, _merged(at)) for key, at in sizes.items()]
+    return Table(
+        identity="table-settings",
+        header=("mode", "setting of the papers", "asked", "here", "where"),
+        rows=tuple(sorted(rows)),
+        none="no record says what a mode came to",
+        caption="What each mode came to on this kernel, in ns (tunable_scaling: 0 none, 1 "
+        "logarithmic, 2 linear): the value and its place, or why it has none. Scheduler: "
+        f"{', '.join(_schedulers(case.summary)) or 'not recorded'}.",
+        provenance=provenance(case.summary),
+    )
+
+
+def _step(step: dict[str, object]) -> tuple[str, str, str]:
+    """Write a step of a mode: the setting, what was asked, what it came to."""
+    return (
+        Setting(str(step["setting"])).paper_name,
+        "as it is" if step["asked"] is None else str(step["asked"]),
+        str(step["unavailable"] or f"{step['applied']}: {step['place']}"),
+    )
+
+
+def _merged(sizes: Iterable[Size]) -> str:
+    """Join sizes of equal cores: "1 core, 2, 4 threads"."""
+    by_cores: dict[int, list[str]] = {}
+    for cores, threads in sizes:
+        by_cores.setdefault(cores, []).append(str(threads))
+    return "; ".join(
+        f"{plural(cores, 'core')}, {', '.join(each)} threads" for cores, each in by_cores.items()
+    )
+
+
+def _schedulers(summary: xr.Dataset) -> list[str]:
+    found = {str(text) for text in summary["scheduler_family"].to_numpy().ravel()}
+    return sorted(found - {"", "unknown"})
+
+
+def words(case: Case) -> Words:
+    """Say where both modes came to the same settings, so that nothing can differ but chance."""
+    first, second = case.both
+    lines = []
+    for mode in (case.reference, case.other):
+        if case.label(mode) != mode and "translation" in case.label(mode):
+            lines.append(
+                f"{case.label(mode)}: the kernel's scheduler is not the papers'. Settings without "
+                "an equivalent are left out, so a figure under this name is not one of the papers' "
+                f"{mode} mode."
+            )
+    known = {place: case.same_settings(place) for place in case.places()}
+    for place, same in known.items():
+        if same:
+            lines.append(
+                f"{case.name(place)}: {first} and {second} come to the same settings on this "
+                "kernel. What differs between them there is chance."
+            )
+    different = [case.name(place) for place, same in known.items() if same is False]
+    if different:
+        lines.append(f"Their settings differ at: {'; '.join(different)}.")
+    unknown = [case.name(place) for place, same in known.items() if same is None]
+    if unknown:
+        lines.append(
+            f"Not known whether their settings differ, for want of runs: {'; '.join(unknown)}."
+        )
+    return Words(tuple(lines))

@@ -1,0 +1,308 @@
+"""`run.json`: what a record says of its run, as one value that the writer makes and every reader gets.
+
+Field by field: docs/data-format.md. A key that a reader does not know is left out, so that an older
+reader takes a newer record of the same version.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sipsched.errors import StableError
+from sipsched.files import read_json
+from sipsched.plan.config import Load, Run, Sut, TestbedLabels
+from sipsched.validity.ledger import Ledger
+from sipsched.validity.verdict import Verdict
+
+SCHEMA_VERSION = 1
+RUN_FILE = "run.json"
+Part = TypeVar("Part")
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Instants of a run, CLOCK_REALTIME of the controller, seconds since the epoch."""
+
+    started: float
+    connected: float
+    servers_ready: float
+    warmup_started: float
+    load_started: float
+    load_ended: float
+    fetched: float
+
+
+@dataclass(frozen=True)
+class OfferedLoad(Load):
+    """The load as configured, and what came of it for this run."""
+
+    calls: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class GeneratorReport:
+    """`sipsched.measure.generator.CallStatistics` and the program's version."""
+
+    version: str
+    calls_offered: int
+    calls_created: int
+    calls_completed: int
+    calls_failed: int
+    achieved_cps: float
+    retransmissions: int
+    unexpected: int
+    cpu_share: float | None = None
+    socket_drops: int | None = None
+    scheduler: str | None = None
+    no_ports: int | None = None
+    overtaken: int | None = None
+    no_ringing: int | None = None
+
+
+@dataclass(frozen=True)
+class CertificateReport:
+    """`sipsched.validity.certificate.Certificate`, with None for NaN, and what it was made from."""
+
+    source: str
+    law: str
+    arrivals: int
+    achieved_cps: float
+    schedule_cps: float
+    rate_error: float
+    ks_distance: float | None
+    cv: float
+    variance_to_mean: tuple[float | None, ...]
+    lateness_p50_us: float | None
+    lateness_p99_us: float | None
+    lateness_max_us: float | None
+
+
+@dataclass(frozen=True)
+class Sends:
+    """Datagrams of one kind of request: those sent for the first time, and those sent again."""
+
+    first: int
+    again: int
+
+
+@dataclass(frozen=True)
+class Requests:
+    """First sends and retransmissions by method, at both ends; None where a side does not tell."""
+
+    uac: Mapping[str, Sends] | None
+    sps: Mapping[str, Sends] | None
+    disagreement: int | None
+
+
+@dataclass(frozen=True)
+class ProxyReport:
+    """CPU time of all processes of the proxy during the load."""
+
+    cpu_ns: int
+
+
+@dataclass(frozen=True)
+class TracedThread:
+    """A worker of the proxy as the probe saw it."""
+
+    tid: int
+    comm: str
+    messages: int
+
+
+@dataclass(frozen=True)
+class ProbeReport:
+    """What the probe says of itself; None where its kind does not count it.
+
+    SEE hardware/probe/probe.h for the counters.
+    """
+
+    mode: str
+    mode_reason: str
+    records: int
+    drops: int
+    lost: int
+    refused_unseen: int = 0
+    threads_untraced: int = 0
+    version: int | None = None
+    arrived: int | None = None
+    queued: int | None = None
+    received: int | None = None
+    sent: int | None = None
+    refused: int | None = None
+    lost_ring: int | None = None
+    lost_write: int | None = None
+    unmatched: int | None = None
+    evicted: int | None = None
+    duplicates: int | None = None
+    unclassified: int | None = None
+    recursion_misses: int | None = None
+    threads: tuple[TracedThread, ...] = ()
+    writer_cpu_ns: int | None = None
+    t_fresh_ns: int | None = None
+    t_end_ns: int | None = None
+    hooks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HostReport:
+    """What a host was; None where its kernel does not say."""
+
+    address: str
+    kernel: str | None
+    cpu_model: str | None
+    cpus: tuple[int, ...]
+    helper_cpus: tuple[int, ...]
+    online_cpus: str | None
+    clocksource: str | None
+    governor: str | None
+    versions: Mapping[str, str]
+    lscpu: Mapping[str, Any]
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class HostReports:
+    """The three hosts of a run."""
+
+    uac: HostReport
+    sps: HostReport
+    uas: HostReport
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the SPS's sockets and CPUs were."""
+
+    so_rcvbuf_bytes: int | None
+    sps_cpus: tuple[int, ...]
+    rmem_default: str | None = None
+    rmem_max: str | None = None
+
+
+@dataclass(frozen=True)
+class SettingReport:
+    """A setting of the mode: asked, applied and read back, or unavailable because."""
+
+    setting: str
+    asked: Any
+    place: str | None
+    applied: Any
+    read_back: Any
+    unavailable: str | None
+
+
+@dataclass(frozen=True)
+class SchedulerReport:
+    """The mode as it was on this kernel."""
+
+    mode: str
+    label: str
+    source: str
+    family: str
+    found: Mapping[str, str | None]
+    steps: tuple[SettingReport, ...]
+    quiet: tuple[Mapping[str, Any], ...]
+    repaired: bool
+
+    @property
+    def in_force(self) -> dict[str, str]:
+        """Place of a setting to its value, as written or as found."""
+        found = {place: value for place, value in self.found.items() if value is not None}
+        written = {
+            str(step.place): str(step.applied) for step in self.steps if step.unavailable is None
+        }
+        return found | written
+
+
+@dataclass(frozen=True)
+class CommandReport:
+    """A command on a host; of what it printed only the complaints."""
+
+    host: str
+    argv: tuple[str, ...]
+    started: str
+    duration_s: float
+    exit_code: int
+    stderr: str
+
+
+@dataclass(frozen=True)
+class RunDocument:
+    """The content of `run.json`."""
+
+    run: Run
+    testbed: TestbedLabels
+    sut: Sut
+    started_at: str
+    finished_at: str
+    timeline: Timeline
+    load: OfferedLoad
+    generator: GeneratorReport
+    certificate: CertificateReport | None
+    requests: Requests
+    proxy: ProxyReport
+    probe: ProbeReport
+    hosts: HostReports
+    settings: Settings
+    scheduler: SchedulerReport
+    layout: Mapping[str, Any]
+    ledger: Ledger
+    verdict: Verdict
+    commands: tuple[CommandReport, ...] = ()
+    schema_version: int = SCHEMA_VERSION
+
+    def to_json(self) -> str:
+        """Write it as the text of `run.json`."""
+        content = asdict(self)
+        # what follows from the rest is written down too, for readers that are not this program
+        content["verdict"]["valid"] = self.verdict.valid
+        for way in ("to_sps", "from_sps"):
+            content["ledger"][way]["residual"] = getattr(self.ledger, way).residual
+        return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def as_part(kind: type[Part], content: Any, where: str) -> Part:
+    """Check loose content against a part of the document.
+
+    Parameters
+    ----------
+    kind
+        Class of the part.
+    content
+        Mappings, lists and plain values.
+    where
+        What the content is of, for the error's text.
+
+    Raises
+    ------
+    StableError
+        A key is missing or a value has another type; names the place.
+    """
+    # Imported here: 30 ms that the workflow's start need not spend.
+    import msgspec
+
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise StableError(f"{where}: {error}; repeat the run") from error
+
+
+def read_run(record: Path) -> RunDocument:
+    """Read the `run.json` of a run's record.
+
+    Raises
+    ------
+    StableError
+        It is missing, is not JSON, has another version, lacks a key or has one of another type.
+    """
+    path = record / RUN_FILE
+    document = read_json(
+        path,
+        SCHEMA_VERSION,
+        "expected the record of a finished run, by the sipsched that wrote it",
+    )
+    return as_part(RunDocument, document, str(path))

@@ -1,0 +1,102 @@
+"""Control groups (cgroup v2): a process cannot leave the one it was started in, so none is lost.
+
+Each process that a host starts has a group `sipsched-<role>/<name>` below the group of the SSH session. No
+controller is enabled for it: with `cpu` it would be a task group, which the scheduler treats as one entity,
+and what is measured would be another thing than what a user runs.
+"""
+
+FIND = """\
+own=$(sed -n 's/^0:://p' /proc/self/cgroup)
+[ -n "$own" ] || exit 0
+own=${own%/}
+root=
+while read -r _ place kind _; do
+    [ "$kind" = cgroup2 ] && [ -w "$place$own/cgroup.procs" ] && root=$place && break
+done < /proc/mounts
+if [ -z "$root" ]; then
+    mkdir -p "$2" 2>/dev/null && mount -t cgroup2 none "$2" 2>/dev/null || exit 0
+    root=$2
+fi
+group=$root$own/$1
+[ -d "$group" ] && there=1 || there=
+mkdir -p "$group" 2>/dev/null || exit 0
+# a child of a group that hands the cpu controller on is a task group: better none
+if [ -w "$group/cgroup.procs" ] && ! grep -qw cpu "$group/cgroup.controllers"; then
+    echo "$group"
+fi
+[ "$there" ] || rmdir "$group"
+"""
+"""Prints the folder that a group "$1" may have; nothing where there is none to be had.
+
+"$2" is where control groups are mounted if this host, or this namespace, shows none.
+"""
+
+START = """\
+group=$1
+shift
+if [ "$group" ]; then
+    mkdir -p "$group" && echo $$ > "$group/cgroup.procs" || exit 1
+fi
+exec "$@"
+"""
+"""Becomes a command in the group "$1"; in none if that is empty."""
+
+END = """\
+if [ "$3" ]; then
+    start-stop-daemon --stop --quiet --oknodo --pidfile "$2/$3.pid" --exec /usr/bin/timeout --retry "TERM/$4"
+fi
+late() {
+    tries=$((tries + 1))
+    [ "$tries" -lt 500 ] || { echo "processes of $1 do not end" >&2; exit 1; }
+    sleep 0.01
+}
+root=
+while read -r _ place kind _; do
+    [ "$kind" = cgroup2 ] && root=$place && break
+done < /proc/mounts
+if [ "$root" ]; then
+    find "$root" -type d -path "*/$1${3:+/$3}" 2>/dev/null | while IFS= read -r group; do
+        [ "$3" ] || ls -p "$group" | sed -n 's|/$||p'
+        tries=0
+        while grep -qs '^populated 1' "$group/cgroup.events"; do
+            # before Linux 5.14 there is no cgroup.kill
+            echo 1 2>/dev/null > "$group/cgroup.kill" ||
+                find "$group" -name cgroup.procs -exec cat {} + | xargs -r kill -KILL 2>/dev/null
+            late "$group"
+        done
+        until find "$group" -depth -type d -exec rmdir {} + 2>/dev/null || [ ! -d "$group" ]; do
+            late "$group"
+        done
+        [ -z "$3" ] || rmdir "${group%/*}" 2>/dev/null || true
+    done || exit 1
+fi
+[ "$2" ] || exit 0
+for file in "$2"/${3:-*}.pid; do
+    [ -e "$file" ] || continue
+    pid=$(cat "$file")
+    # the process group, where there are no control groups; its leader is `timeout`, or gone
+    case "$(cat "/proc/$pid/comm" 2>/dev/null)" in
+    '' | timeout)
+        tries=0
+        # a zombie has ended; when it is collected is not ours to say
+        while [ "$pid" ] && pgrep --pgroup "$pid" --runstates D,R,S,T > /dev/null; do
+            kill -s KILL -- "-$pid" 2>/dev/null
+            late "$pid"
+        done
+        ;;
+    esac
+    rm -f "$file"
+    [ "$3" ] || basename "$file" .pid
+done
+"""
+"""Ends what was started in the group "$1", with pid files in "$2": the process "$3", asked politely, or all.
+
+"$4" is how many seconds a polite end may take. Prints the names of what it found when it ends all.
+"""
+
+WATCH = """\
+echo watching
+cat > /dev/null
+exec sh -c "$1" sh "$2" "$3" '' 0 > /dev/null 2>&1
+"""
+"""Ends all by the script "$1" once the connection, or the one who held it, is gone."""

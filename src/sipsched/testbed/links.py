@@ -1,0 +1,139 @@
+"""Whether SIP gets through: every link of its way has a carrier, and a datagram passes each way."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from sipsched.errors import TransientError
+from sipsched.testbed.host import Host
+from sipsched.testbed.session import Hosts
+
+PATIENCE_S = 3
+EMULATED_PATIENCE_S = 30
+"""For a guest: under TCG the first program of a kind takes seconds to start."""
+SPARE_S = 20
+
+LOOK = """\
+talk=$1 own=$2 port=$3 nonce=$4 patience=$5
+shift 5
+fault=
+for peer; do
+    link=$(ip -o route get "${peer%:*}" 2>/dev/null | sed -n 's/.* dev \\([^ ]*\\).*/\\1/p')
+    echo "way ${peer%:*} $link"
+    # reading it fails while the link is set down
+    [ "$(cat "/sys/class/net/$link/carrier" 2>/dev/null)" = 1 ] || { echo "down $link"; fault=1; }
+done
+[ "$fault" ] || exec perl -e "$talk" "$own" "$port" "$nonce" "$patience" "$@"
+for path in /sys/class/net/*; do
+    [ "$(cat "$path/carrier" 2>/dev/null)" = 1 ] || echo "down ${path##*/}"
+done
+"""
+"""Prints `way PEER LINK` for each peer, `down LINK` for links without a carrier, then what TALK says.
+
+"$1" is TALK, "$2" and "$3" this host's address and port for SIP, "$4" a word that nobody else knows,
+"$5" for how many seconds to talk, then the peers, each as address:port.
+"""
+
+# a host need not have Python; perl-base is essential on Debian
+TALK = """\
+use strict; use warnings; use Socket;
+my ($own, $port, $nonce, $patience, @peers) = @ARGV;
+socket(my $socket, PF_INET, SOCK_DGRAM, 0) or die "no socket: $!\\n";
+bind($socket, pack_sockaddr_in($port, inet_aton($own))) or die "cannot use UDP $own:$port: $!\\n";
+my %peer = map { my ($address, $port) = split /:/; ($address => pack_sockaddr_in($port, inet_aton($address))) } @peers;
+my (%heard, %answer, %enough, %done);
+my $end = time + $patience;
+while (time < $end and keys %done < keys %peer) {
+    # both ends ask and answer: each asks until it was answered, and goes when the other one was, too
+    for my $address (grep { !$answer{$_} } keys %peer) { send($socket, "$nonce ask", 0, $peer{$address}); }
+    my $bits = '';
+    vec($bits, fileno($socket), 1) = 1;
+    while (select(my $ready = $bits, undef, undef, 0.02)) {
+        my $from = recv($socket, my $text, 100, 0);
+        next unless defined $from and $text =~ /^\\Q$nonce\\E (ask|answer|enough)$/;
+        my $address = inet_ntoa((unpack_sockaddr_in($from))[1]);
+        next unless $peer{$address};
+        $heard{$address} = 1;
+        send($socket, "$nonce answer", 0, $from) if $1 eq 'ask';
+        if ($1 eq 'answer') { $answer{$address} = 1; send($socket, "$nonce enough", 0, $from); }
+        $enough{$address} = 1 if $1 eq 'enough';
+        $done{$address} = 1 if $answer{$address} and $enough{$address};
+        last if keys %done == keys %peer;
+    }
+}
+print map { "heard $_\\n" } keys %heard;
+"""
+"""Exchanges datagrams with the peers, from the port that SIP uses; prints `heard PEER` for each that came through."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a host saw of its ways: link by peer, links without a carrier, peers it heard."""
+
+    links: Mapping[str, str]
+    down: Sequence[str]
+    heard: Sequence[str]
+
+
+def check_links(hosts: Hosts) -> None:
+    """Look at the links between agents and SPS, from inside the hosts, and pass a datagram each way.
+
+    The port for SIP must be free on all three hosts.
+
+    Raises
+    ------
+    TransientError
+        Names each host and link where something is wrong.
+    StableError
+        A host's address or port for SIP cannot be used.
+    """
+    nonce = secrets.token_hex(8)
+    patience_s = EMULATED_PATIENCE_S if hosts.testbed.kind == "vm" else PATIENCE_S
+    sps, agents = hosts.sps, [hosts.uac, hosts.uas]
+    ways: list[tuple[Host, list[Host]]] = [(hosts.uac, [sps]), (sps, agents), (hosts.uas, [sps])]
+    with ThreadPoolExecutor(len(ways)) as pool:
+        seen = list(pool.map(lambda way: _look(way[0], way[1], nonce, patience_s), ways))
+    looked = [(host, peers, found) for (host, peers), found in zip(ways, seen, strict=True)]
+    # where a link is down no datagram was tried
+    faults = [fault for one in looked for fault in _link_faults(*one)]
+    faults = faults or [fault for one in looked for fault in _datagram_faults(*one)]
+    if faults:
+        again = " (fab down, fab up makes it anew)" if hosts.testbed.kind == "local" else ""
+        raise TransientError(f"SIP does not get through: {'; '.join(faults)}{again}")
+
+
+def _look(host: Host, peers: Sequence[Host], nonce: str, patience_s: int) -> _Seen:
+    spec = host.spec
+    addresses = [f"{peer.spec.sip_address}:{peer.spec.sip_port}" for peer in peers]
+    arguments = (spec.sip_address, spec.sip_port, nonce, patience_s, *addresses)
+    said = host.shell(LOOK, TALK, *arguments, timeout_s=patience_s + SPARE_S).stdout
+    words = [line.split() for line in said.splitlines()]
+    return _Seen(
+        links={word[1]: " ".join(word[2:]) for word in words if word[0] == "way"},
+        down=sorted({word[1] for word in words if word[0] == "down" and len(word) > 1}),
+        heard=[word[1] for word in words if word[0] == "heard"],
+    )
+
+
+def _link_faults(host: Host, peers: Sequence[Host], found: _Seen) -> list[str]:
+    faults = []
+    for peer in peers:
+        link = found.links.get(peer.spec.sip_address, "")
+        if not link:
+            down = f"; links that are down: {', '.join(found.down)}" if found.down else ""
+            faults.append(f"host {host.spec}: no route to {peer.spec.sip_address}{down}")
+        elif link in found.down:
+            faults.append(
+                f"host {host.spec}: link {link} to {peer.spec.role} is down or has no carrier"
+            )
+    return faults
+
+
+def _datagram_faults(host: Host, peers: Sequence[Host], found: _Seen) -> list[str]:
+    return [
+        f"host {host.spec}: no datagram from {peer.spec.role} ({peer.spec.sip_address}) on link "
+        f"{found.links[peer.spec.sip_address]}"
+        for peer in peers
+        if peer.spec.sip_address not in found.heard
+    ]

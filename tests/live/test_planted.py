@@ -1,0 +1,136 @@
+"""What another user of a machine plants where we look is refused by name, here and on a host, and never run."""
+
+import dataclasses
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from sipsched.errors import StableError
+from sipsched.testbed import local, namespaces
+from sipsched.testbed.inventory import Testbed
+from sipsched.testbed.provision import provision
+from sipsched.testbed.session import open_hosts
+
+Measure = Callable[..., Path]
+NOBODY = 65534
+
+
+@pytest.fixture
+def up(testbed: Testbed) -> Iterator[None]:
+    local.ensure_up(testbed)
+    yield
+    local.take_down()
+
+
+@pytest.fixture
+def bed(up: None, testbed: Testbed, tmp_path: Path) -> Testbed:
+    """Three hosts whose work folder is a test's own."""
+    return dataclasses.replace(testbed, workdir=PurePosixPath(tmp_path / "work"), kind="ssh")
+
+
+def quiet(line: str) -> None:
+    pass
+
+
+def test_a_work_folder_made_beforehand_is_refused(bed: Testbed, measure: Measure) -> None:
+    folder = Path(bed.workdir)
+    planted = folder / "native" / "generator" / "GNUmakefile"
+    planted.parent.mkdir(parents=True)
+    planted.write_text(f"all:\n\ttouch {folder.parent}/pwned\n")
+    for path in (folder, planted):
+        os.chown(path, NOBODY, NOBODY)
+    for action in (lambda: provision(bed, say=quiet), lambda: measure(bed=bed)):
+        with pytest.raises(StableError, match=rf"host \S+ .*{folder} is \S+ of nobody"):
+            action()
+    os.chown(folder, 0, 0)
+    with pytest.raises(StableError, match=rf"host \S+ .*{planted} is \S+ of nobody"):
+        provision(bed, say=quiet)
+    assert not (folder.parent / "pwned").exists()
+
+
+def test_a_makefile_that_we_did_not_bring_is_not_run(bed: Testbed) -> None:
+    folder = Path(bed.workdir)
+    planted = folder / "native" / "generator" / "GNUmakefile"
+    planted.parent.mkdir(parents=True)
+    planted.write_text(f"all:\n\ttouch {folder.parent}/pwned\n")
+    folder.chmod(0o700)
+    provision(bed, say=quiet)
+    assert not planted.exists()
+    assert not (folder.parent / "pwned").exists()
+    assert os.access(folder / "native" / "generator" / "sipload", os.X_OK)
+
+
+@pytest.mark.parametrize(
+    ("part", "program", "role"),
+    [
+        ("generator", "sipload", "ua[cs]"),
+        ("scheduler", "taskslice", "sps"),
+        ("probe", "sipprobe", "sps"),
+        ("probe", "libsipstamp.so", "sps"),
+    ],
+)
+def test_a_program_unlike_what_was_built_is_refused_and_built_anew(
+    bed: Testbed, testbed: Testbed, measure: Measure, part: str, program: str, role: str
+) -> None:
+    shutil.copytree(testbed.workdir, bed.workdir)
+    Path(bed.workdir).chmod(0o700)
+    replaced = Path(bed.workdir, "native", part, program)
+    with replaced.open("ab") as file:
+        file.write(b"\0")
+    with pytest.raises(
+        StableError, match=rf"host {role} .*native/{part}: not what was built: {program}; run: fab"
+    ):
+        measure(bed=bed)
+    provision(bed, say=quiet)
+    with open_hosts(bed) as hosts:
+        (host,) = [h for h in hosts.all if h.spec.role == role.replace("[cs]", "c")]
+        host.require_built(part, [program])
+
+
+def test_a_run_folder_made_beforehand_is_refused(testbed: Testbed, measure: Measure) -> None:
+    local.take_down()
+    root = namespaces.STATE_ROOT
+    assert [path.name for path in root.iterdir() if path.name != "kvm-works"] == []
+    os.chown(root, NOBODY, NOBODY)
+    try:
+        for action in (lambda: local.ensure_up(testbed), measure):
+            with pytest.raises(
+                StableError, match=rf"this machine: {root} is \S+ of nobody"
+            ) as error:
+                action()
+            assert "\n" not in str(error.value)
+    finally:
+        os.chown(root, 0, 0)
+
+
+def test_a_link_in_the_place_of_the_lock_makes_no_file_elsewhere(
+    testbed: Testbed, measure: Measure, tmp_path: Path
+) -> None:
+    local.take_down()
+    namespaces.LOCK_FILE.symlink_to(tmp_path / "pwned")
+    try:
+        with pytest.raises(StableError, match=rf"{namespaces.LOCK_FILE} is l\S+ of root"):
+            measure()
+    finally:
+        namespaces.LOCK_FILE.unlink()
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_the_old_place_of_the_lock_is_not_looked_at(up: None, measure: Measure) -> None:
+    # whoever holds or fills them disturbs nobody
+    old = Path("/run/lock/sipsched.lock")
+    there = old.exists()
+    with (
+        old.open("a") as lock,
+        subprocess.Popen(
+            ["flock", str(lock.fileno()), "sleep", "20"], pass_fds=[lock.fileno()]
+        ) as holder,
+    ):
+        measure(threads=2, cps=100, duration_s=1.0)
+        holder.kill()
+    if not there:
+        old.unlink()

@@ -1,0 +1,93 @@
+"""Laws of capacity by cores, beside the papers' numbers and beside known parameters."""
+
+import numpy as np
+import pytest
+
+from sipsched.analysis.capacity import scaling
+from sipsched.errors import StableError
+
+PROCESSORS = {6: 2}
+
+
+def test_papers_model_gives_the_papers_numbers():
+    # Section V: 4, 6 and 6 threads; 1000 cps with one core and one thread
+    assert [scaling.paper_threads(p, c) for p, c in ((1, 2), (1, 4), (2, 6))] == [4, 6, 6]
+    assert scaling.paper_threads(1, 1) * scaling.PAPER_SINGLE_CORE_CPS == 1000
+    with pytest.raises(StableError, match="found 2 processors and 1 cores"):
+        scaling.paper_threads(2, 1)
+
+
+def test_scaling_law_recovers_its_parameters():
+    cores = np.array([1, 2, 3, 4, 6, 8])
+    found = scaling.fit_scaling(cores, scaling.scaling_law(cores, 1000, 0.08, 0.004), resamples=9)
+    law = (found.single_cps, found.contention, found.coherency, found.peak_cores)
+    truth = (1000, 0.08, 0.004, np.sqrt(0.92 / 0.004))
+    assert [each.estimate for each in law] == pytest.approx(truth, rel=1e-4)
+    assert found.predict(10).estimate == pytest.approx(
+        scaling.scaling_law(10, 1000, 0.08, 0.004), rel=1e-4
+    )
+
+
+def test_scaling_law_with_noise_has_intervals_and_wider_predictions():
+    rng = np.random.default_rng(2)
+    cores = np.array([1, 2, 3, 4, 6, 8])
+    cps = scaling.scaling_law(cores, 1000, 0.08, 0.004) + rng.normal(0, 50, 6)
+    found = scaling.fit_scaling(cores, cps, resamples=199)
+    for each, truth in zip(
+        (found.single_cps, found.contention, found.coherency), (1000, 0.08, 0.004), strict=True
+    ):
+        assert each.low < truth < each.high
+    inside, outside = found.predict(5), found.predict(24)
+    assert inside.low < scaling.scaling_law(5, 1000, 0.08, 0.004) < inside.high
+    assert outside.high - outside.low > 3 * (inside.high - inside.low)
+    assert found.predict(5) == scaling.fit_scaling(cores, cps, resamples=199).predict(5)
+
+
+def test_scaling_law_with_few_points_says_so():
+    three = scaling.fit_scaling([2, 4, 6, 8], [4400, 5400, 6600, np.nan])
+    assert three.single_cps.why == "too few points for an interval, 0 to spare"
+    assert str(three.predict(8)).endswith("n = 3: too few points for an interval, 0 to spare")
+    assert three.peak_cores.estimate == np.inf
+    amdahl = scaling.fit_scaling([1, 2], [1000, 1900], contention_only=True)
+    assert amdahl.contention.estimate == pytest.approx(2 * 1000 / 1900 - 1, rel=1e-4)
+    assert str(amdahl.coherency) == "0, n = 2: held at 0"
+    with pytest.raises(StableError, match="at least 3 different numbers of cores, found 2"):
+        scaling.fit_scaling([2, 2, 4], [4400, 4300, 5400])
+
+
+def test_papers_rule_fitted_to_the_papers_capacities():
+    rule = scaling.fit_rule([2, 4, 6], [4400, 5400, 6600], PROCESSORS)
+    # T = 4, 6, 6: C(1,1) = (4 · 4400 + 6 · 5400 + 6 · 6600) / 88
+    assert rule.single_cps.estimate == pytest.approx(89_600 / 88)
+    assert rule.single_cps.low < 1000 < rule.single_cps.high
+    eight = rule.predict(8)
+    assert eight.estimate == pytest.approx(10 * 89_600 / 88)
+    assert eight.low < 10 * rule.single_cps.low < 10 * rule.single_cps.high < eight.high
+    two = scaling.fit_rule([2, 4], [4400, 5400], PROCESSORS)
+    assert str(two.predict(6)).endswith("n = 2: too few points for an interval, 1 to spare")
+    with pytest.raises(StableError, match="found none"):
+        scaling.fit_rule([], [], PROCESSORS)
+
+
+def test_papers_rule_covers_what_it_predicts():
+    rng = np.random.default_rng(3)
+    cores = np.array([1, 2, 4, 6, 8])
+    threads = np.array([1, 4, 6, 8, 10])
+    held = 0
+    for _ in range(400):
+        found = scaling.fit_rule(cores, 1000 * threads + rng.normal(0, 200, 5), {}).predict(12)
+        held += found.low < 14_000 + rng.normal(0, 200) < found.high
+    assert 0.92 < held / 400 < 0.98
+
+
+def test_leave_one_out_of_the_papers_capacities():
+    cores, cps = [2, 4, 6], [4400, 5400, 6600]
+    papers = scaling.leave_one_out(cores, cps, scaling.paper_model(PROCESSORS))
+    # Without 2 cores: C(1,1) = (6 · 5400 + 6 · 6600) / 72 = 1000
+    assert papers[0].predicted_cps == pytest.approx(4000)
+    assert papers[0].error_percent == pytest.approx(-100 / 11)
+    law = scaling.leave_one_out(cores, cps, scaling.law_model)
+    assert all(np.isnan(row.predicted_cps) for row in law)
+    exact = scaling.scaling_law(np.array([1, 2, 4, 8, 16]), 1000, 0.1, 0)
+    rows = scaling.leave_one_out([1, 2, 4, 8, 16], exact, scaling.contention_model)
+    assert [row.error_percent for row in rows] == pytest.approx([0] * 5, abs=1e-3)

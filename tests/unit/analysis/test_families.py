@@ -1,0 +1,44 @@
+"""Comparisons corrected together, on pairs whose tests are known."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sipsched.analysis.families import compare_together
+
+FIRST = np.array([10.0, 11.0, 12.0, 13.0])
+PAIRS = {
+    "lower": (FIRST, FIRST - [5.0, 5.1, 5.2, 4.9]),
+    "a little lower": (FIRST, FIRST - [1.0, 0.4, 0.9, 0.3]),
+    "the same": (FIRST, FIRST),
+}
+ALONE = (np.array([10.0, np.nan, np.nan, np.nan]), FIRST)
+
+
+def test_each_is_corrected_for_the_number_of_all():
+    found = compare_together(PAIRS)
+    assert list(found.cells) == list(PAIRS)
+    assert found.tests == 3
+    assert found.level == pytest.approx(1 - 0.05 / 3)
+    lower = found.cells["lower"]
+    assert lower.p_value == pytest.approx(3 * stats.ttest_rel(*PAIRS["lower"]).pvalue)
+    assert lower.comparison.difference.level == found.level
+    assert (lower.reference.estimate, lower.other.estimate) == pytest.approx((11.5, 6.45))
+    # alone it would stand out, beside others it does not
+    assert compare_together({1: PAIRS["a little lower"]}).cells[1].stands_out
+    assert [cell.stands_out for cell in found.cells.values()] == [True, False, False]
+
+
+def test_what_cannot_be_tested_costs_the_others_nothing():
+    found = compare_together(PAIRS | {"one pair": ALONE})
+    assert found.tests == 3
+    assert found.cells["lower"] == compare_together(PAIRS).cells["lower"]
+    alone = found.cells["one pair"]
+    assert np.isnan(alone.p_value)
+    assert not alone.stands_out
+    assert alone.comparison.difference.why == "too few for an interval"
+
+
+def test_nothing_to_compare():
+    found = compare_together({})
+    assert (found.tests, found.level, dict(found.cells)) == (0, 0.95, {})

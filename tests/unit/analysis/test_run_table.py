@@ -1,0 +1,58 @@
+"""The runs that count, whichever page asks."""
+
+import numpy as np
+import synthetic
+
+from sipsched.analysis.run_table import by_load, campaigns_of, configurations, counted
+
+
+def test_an_invalid_run_has_texts_and_no_numbers():
+    ds = synthetic.combined([synthetic.Run(rep=1), synthetic.Run(rep=2)], synthetic.two_modes)
+    ds["status"].loc[{"rep": 2}] = "invalid"
+    runs = counted(ds)
+    for name, value in (("achieved_cps", 1000.0), ("so_rcvbuf", 425984.0)):
+        np.testing.assert_array_equal(runs[name].to_numpy().ravel(), [value, np.nan])
+    assert np.isnan(runs["count"].sel(rep=2)).all()
+    assert runs["count"].sel(rep=1, message_type="INVITE").item() > 0
+    assert (runs["mode_label"] == "default (EEVDF translation)").all()
+    assert runs.attrs == ds.attrs
+    assert ds["achieved_cps"].sel(rep=2).item() == 1000  # the summary itself stays
+
+
+def test_what_one_study_has_measured_counts_in_all():
+    planned = [synthetic.Run(cps=cps, rep=rep) for cps in (500, 1000) for rep in (1, 2)]
+    later = synthetic.combined(planned, synthetic.two_modes)
+    earlier = synthetic.combined(planned[::-1], lambda run: None)
+    earlier["status"].loc[{"cps": 500, "rep": 1}] = "invalid"
+    (campaign,) = campaigns_of([("earlier", earlier), ("later", later)])
+    assert len(campaign.runs) == len(campaign.counted) == 4
+    assert campaign.studies == ("earlier", "later")
+
+
+def test_configurations_are_in_the_order_of_the_study_and_of_size():
+    sizes = ((2, 16), (2, 4), (1, 8))
+    planned = [
+        synthetic.Run(sut=sut, mode=mode, cores=cores, threads=threads, cps=cps, rep=rep)
+        for sut in ("opensips-udp", "kamailio-udp")
+        for mode in ("enhanced", "baseline")
+        for cores, threads in sizes
+        for cps in (1900, 1800)
+        for rep in (1, 2)
+    ]
+
+    def outcome(run):
+        return None if (run.threads, run.cps, run.rep) == (16, 1900, 2) else {"pdr": run.cps / 1e6}
+
+    (campaign,) = campaigns_of([("study", synthetic.combined(planned, outcome))])
+    found = configurations(campaign.counted)
+    names = [(name.sut, name.mode, name.cores, name.threads) for name in found]
+    assert names == [
+        (sut, mode, *size)
+        for sut in ("opensips-udp", "kamailio-udp")
+        for mode in ("enhanced", "baseline")
+        for size in sorted(sizes)
+    ]
+    pdr = by_load(found["opensips-udp", "enhanced", 2, 16], ["pdr"])["pdr"]
+    assert pdr.dims == ("cps", "rep")
+    assert pdr["cps"].to_numpy().tolist() == [1800, 1900]
+    np.testing.assert_array_equal(pdr, [[1.8e-3, 1.8e-3], [1.9e-3, np.nan]])

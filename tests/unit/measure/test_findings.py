@@ -1,0 +1,106 @@
+"""The numbers of the verdict: what would they say if nothing worked?"""
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+
+from sipsched.measure.findings import arrival_numbers, buffer_shortfall, load_numbers
+from sipsched.measure.generator import CallStatistics
+from sipsched.measure.serving import Observed
+from sipsched.plan.config import load_config
+from sipsched.records.run_document import CertificateReport, Settings
+from sipsched.validity.ledger import Balance, Ledger
+from sipsched.validity.verdict import INVALID, RULES, SUSPECT, VALID, judge
+
+STAT = "cpu  0 0 0 {idle} 0 0 0 {steal} 0 0\ncpu0 0 0 0 {idle} 0 0 0 {steal} 0 0\n"
+CONFIG = load_config()
+
+
+def observed(created: int = 2400, completed: int = 2400, refused: int = 0, **more: Any) -> Observed:
+    statistics = CallStatistics(2400, created, completed, 0, 400.0, 0, more.pop("unexpected", 0))
+    steal = more.pop("steal", 0)
+    counters = {
+        "sps": {
+            "before": {"/proc/stat": STAT.format(idle=1000, steal=0)},
+            "after": {"/proc/stat": STAT.format(idle=1600 - steal, steal=steal)},
+        }
+    }
+    reached = Balance(14400, 14400 - refused, refused, 0, 0)
+    nothing = Observed(
+        started=0.0,
+        ended=6.0,
+        statistics=statistics,
+        counters=counters,
+        ledger=Ledger(reached, Balance(14400, 14400, 0, 0, 0), 0),
+        no_ports=0,
+        clock_step_s=0.0,
+        proxy_cpu_ns=1,
+    )
+    return dataclasses.replace(nothing, **more)
+
+
+def graded(numbers: dict[str, float | None]) -> tuple[str, set[str]]:
+    verdict = judge(dict.fromkeys(RULES) | numbers, CONFIG.validity)
+    return verdict.grade, {finding.rule for finding in verdict.broken}
+
+
+@pytest.mark.parametrize(
+    ("load", "grade", "rules"),
+    [
+        (observed(), VALID, set()),
+        # no call came back: the link to the UAS was down
+        (observed(completed=0), INVALID, {"calls_failed_unexplained"}),
+        # the UAS was killed two seconds into the load
+        (
+            observed(completed=765, no_ports=5736),
+            INVALID,
+            {"calls_failed_unexplained", "datagrams_without_port"},
+        ),
+        # the generator made no call at all
+        (
+            observed(created=0, completed=0),
+            INVALID,
+            {"calls_failed_unexplained", "calls_not_started"},
+        ),
+        # an overload: as many drops as failed calls, and more
+        (observed(completed=1400, refused=3000), VALID, set()),
+        (observed(completed=1400, refused=990), INVALID, {"calls_failed_unexplained"}),
+        (observed(completed=2399), SUSPECT, {"calls_failed_unexplained"}),
+        (observed(unexpected=2), SUSPECT, {"unexpected_messages"}),
+        (observed(unexpected=25), INVALID, {"unexpected_messages"}),
+        (observed(no_ports=1), SUSPECT, {"datagrams_without_port"}),
+        (observed(clock_step_s=0.06), SUSPECT, {"clock_step_s"}),
+        (observed(clock_step_s=3600.0), INVALID, {"clock_step_s"}),
+        (observed(steal=60), INVALID, {"steal_share"}),
+    ],
+)
+def test_a_load_is_graded_for_what_it_was(load: Observed, grade: str, rules: set[str]) -> None:
+    assert graded(load_numbers(load, (0,))) == (grade, rules)
+
+
+def test_buffer_that_was_not_granted_is_said() -> None:
+    sut = CONFIG.sut("kamailio-udp")
+    granted = Settings(so_rcvbuf_bytes=2 * sut.receive_buffer_bytes, sps_cpus=(1,))
+    assert buffer_shortfall(granted, sut) == 0.0
+    guest = Settings(so_rcvbuf_bytes=425_984, sps_cpus=(1,))
+    found = buffer_shortfall(guest, sut)
+    assert found == pytest.approx(1 - 425_984 / 524_288)
+    assert graded({"receive_buffer_shortfall": found}) == (SUSPECT, {"receive_buffer_shortfall"})
+    assert buffer_shortfall(Settings(None, (1,)), sut) is None
+
+
+def test_arrivals_without_a_certificate_break_no_rule_and_bad_ones_do() -> None:
+    assert graded(arrival_numbers(None)) == (VALID, set())
+    bad = CertificateReport(
+        *("calls", "exponential", 1000, 900.0, 1000.0, 0.1),
+        ks_distance=0.4,
+        cv=2.6,
+        variance_to_mean=(1.0,) * 4,
+        lateness_p50_us=1.0,
+        lateness_p99_us=9000.0,
+        lateness_max_us=math.pi,
+    )
+    rules = {"rate_error", "ks_excess", "cv_error", "lateness_p99_us"}
+    assert graded(arrival_numbers(bad)) == (INVALID, rules)

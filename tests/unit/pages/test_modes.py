@@ -1,0 +1,215 @@
+"""The page of baseline beside enhanced, on data whose truth is known."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import synthetic
+from synthetic import modes_case as case_of
+from synthetic import modes_plan as plan
+
+from sipsched.analysis import comparison
+from sipsched.analysis.comparison import Asked, Place
+from sipsched.pages.modes import (
+    crossing_loads,
+    load_curves,
+    measurements,
+    message_time,
+    percent_lower,
+    settings,
+)
+from sipsched.plan.config import Point
+
+MODES = ("baseline", "enhanced")
+EIGHT = Place("kamailio-udp", 1, 8)
+TABLES = (measurements.tables, crossing_loads.table)
+FIGURES = (
+    load_curves.figures,
+    crossing_loads.figure,
+    message_time.parts_figures,
+    message_time.types_figures,
+)
+
+
+def everything(case):
+    """Render every figure and table; what they say, as text."""
+    family = case.family()
+    shown = [make(case) for make in (*TABLES, *FIGURES)]
+    shown += [settings.table(case), settings.words(case)]
+    for make in (percent_lower.tables, percent_lower.both_loads):
+        shown.append(make(case, family))
+    shown += [
+        percent_lower.verdict(case, family),
+        percent_lower.figure(case, family),
+        message_time.parts_table(case, case.family_of_parts()),
+        message_time.types_table(case, case.family_of_types()),
+    ]
+    return "".join(each._repr_html_() for each in shown)
+
+
+def test_percent_lower_is_what_the_mode_does():
+    case = case_of(plan())
+    assert case.compared_load(EIGHT) == 2000
+    family = case.family()
+    assert family.tests == 4  # two loads around the crossings, two quantities
+    assert family.level == pytest.approx(1 - 0.05 / 4)
+    for name, percent in (("pdr", 40), ("k_rcv", 30)):
+        cell = family.cells[Asked(EIGHT, 2000, name)]
+        assert cell.comparison.percent_lower.estimate == pytest.approx(percent)
+        assert cell.comparison.percent_lower.n == 5
+        assert cell.p_value < 0.05
+    words = percent_lower.verdict(case, family).lines
+    assert "PDR under enhanced (EEVDF translation) is 40\u00a0% lower" in words[0]
+    assert words[0].endswith("more than chance.")
+
+
+def test_modes_that_do_nothing_differ_within_chance():
+    def alike(run):
+        rng = np.random.default_rng([run.cps, run.rep, run.mode == "enhanced"])
+        luck = np.exp(0.2 * rng.standard_normal())
+        return synthetic.two_modes(run) | {"pdr": 0.02 * luck, "k_rcv_mean": 300 * luck}
+
+    case = case_of(plan(), alike)
+    lines = percent_lower.verdict(case, case.family()).lines
+    assert len(lines) == 2
+    assert all(line.endswith("within chance.") for line in lines)
+
+
+def test_the_papers_table_beside_this_testbed():
+    case = case_of(plan())
+    baseline, enhanced = measurements.tables(case).parts
+    rows = {row[0]: row[1:] for row in baseline.rows}
+    # what is measured comes first: 8 threads, the last load under the limit and the first above it
+    assert baseline.groups[1:3] == (
+        ("8 threads, last ≤\u00a01\u00a0%", 3),
+        ("8 threads, first >\u00a01\u00a0%", 3),
+    )
+    assert sum(span for _, span in baseline.groups) == len(baseline.header) == len(baseline.rows[0])
+    assert rows["Load (cps)"][3:6] == ("1800", "2\u202f000", "+11.1")
+    assert rows["Runs (n)"][3:6] == ("30", "5", "–")
+    assert rows["PDR"][3] == "0.018"
+    mean = np.mean([synthetic.two_modes(run)["pdr"] for run in plan() if run.cps == 2000][:5])
+    assert rows["PDR"][4].startswith(f"{mean:.3g} (")
+    assert rows["PDR"][5].startswith(f"+{100 * (mean / 0.018 - 1):.3g} (")
+    # of counts the difference is one per call: 6 messages a call here, 447876 / 200000 there
+    assert rows["Total messages"][3:5] == ("447876", "96\u202f000 (96\u202f000 to 96\u202f000)")
+    assert rows["Total messages"][5].startswith("+168 (")
+    assert rows["Call-setup messages"][3:6] == (
+        *("not printed", "64\u202f000 (64\u202f000 to 64\u202f000)", "–"),
+    )
+    assert rows["PDR"][6:9] == ("0.0062", "not measured", "–")
+    assert "Table I (baseline), beside baseline (EEVDF translation) on this testbed" in (
+        baseline.caption
+    )
+    assert "Table II (enhanced)" in enhanced.caption
+
+
+def test_crossing_loads_beside_the_papers():
+    case = case_of(plan())
+    table = crossing_loads.table(case)
+    rows = {row[:2]: row[2:] for row in table.rows}
+    here = rows["1 core, 8 threads", "baseline (EEVDF translation)"]
+    assert here[:2] == ("1600", "1800")
+    assert here[3:5] == ("1\u202f900", "2\u202f000")
+    crossing = case.side(EIGHT, "baseline").capacity.crossing.interval
+    assert crossing.estimate == pytest.approx(1900, rel=0.01)
+    # log-linear: 0.6 of the drops are reached where the load is log(1/0.6)/log(6)/10 = 2.9 % more
+    more = case.more_load(EIGHT, "enhanced", 0.95)
+    assert more.low < 2.9 < more.high + 1
+    assert rows["1 core, 2 threads", "enhanced (EEVDF translation)"][3] == "not planned"
+
+
+def test_tables_are_chosen_by_cores():
+    case = case_of(plan(cores=(2, 6), threads=(4,), cps=(3000, 4000)))
+    captions = [table.caption for table in measurements.tables(case).parts]
+    for caption, table in zip(captions, ("I", "II", "VII", "VIII"), strict=True):
+        assert f"Multi-core paper, Table {table} (" in caption
+    compared = percent_lower.tables(case, case.family()).parts
+    assert [table.caption.split(",")[1] for table in compared] == [" Table III", " Table IX"]
+
+
+def test_a_translated_mode_never_goes_by_its_plain_name():
+    text = everything(case_of(plan(threads=(2, 8))))
+    for cell in (">enhanced<", ">baseline<"):
+        assert cell not in text
+    labelled = comparison.labelled(case_of(plan()).summary)
+    assert labelled["mode"].to_numpy().tolist() == [f"{mode} (EEVDF translation)" for mode in MODES]
+
+
+def test_equal_settings_are_named():
+    case = case_of(plan(threads=(2, 8)))
+    assert case.same_settings(Place("kamailio-udp", 1, 2)) is True
+    assert case.same_settings(EIGHT) is False
+    lines = settings.words(case).lines
+    assert any(
+        "1 core, 2 threads: baseline (EEVDF" in line and "same settings" in line for line in lines
+    )
+    assert "Their settings differ at: 1 core, 8 threads." in lines
+    assert "no such thing" in settings.table(case)._repr_html_()
+
+
+def test_settings_name_the_sizes_that_share_them():
+    sizes = {
+        (row[1], row[0].partition(" ")[0]): row[-1]
+        for row in settings.table(case_of(plan(cores=(1, 2), threads=(4, 8)))).rows
+    }
+    shared = "1 core, 4, 8 threads; 2 cores, 4, 8 threads"
+    assert sizes["sched_latency_ns", "baseline"] == shared
+    assert sizes["sched_min_granularity_ns", "enhanced"] == shared
+
+
+@pytest.mark.parametrize("modes", [(), ("baseline",), ("enhanced",)])
+def test_half_measured_studies_still_render(modes):
+    def outcome(run):
+        return synthetic.two_modes(run) if run.mode in modes else None
+
+    case = case_of(plan(), outcome)
+    text = everything(case)
+    assert "not measured: 15 missing" in text
+    assert "nan" not in text.lower().replace("dominant", "")
+    assert case.same_settings(EIGHT) is None
+
+
+def test_one_run_a_point_says_that_it_is_too_few():
+    case = case_of(plan(reps=1))
+    text = everything(case)
+    assert "too few for an interval" in text
+    assert case.family().tests == 0
+
+
+def test_a_probe_without_parts_and_loads_that_never_pass_the_limit():
+    def outcome(run):
+        values = synthetic.two_modes(run)
+        missing = ("k_stack", "k_sockq", "k_copy", "t_sip_off", "k_snd")
+        values |= {f"{name}_mean": np.nan for name in missing}
+        return values | {"pdr": 0.0, "k_sockq_alone": np.nan, "probe_mode": "preload"}
+
+    case = case_of(plan(), outcome)
+    text = everything(case)
+    assert "not seen by the probe" in text
+    assert "none: PDR ≤ 1\u00a0% up to 2000 cps" in text
+    assert "undefined: the reference is 0 in every run" in text
+    assert case.compared_load(EIGHT) == 2000
+
+
+def test_several_proxies_are_told_apart():
+    runs = [
+        dataclasses.replace(r, sut=sut) for sut in ("kamailio-udp", "opensips-udp") for r in plan()
+    ]
+    text = everything(case_of(runs))
+    assert "opensips-udp, 1 core, 8 threads" in text
+    assert 'id="table-measurements-opensips-udp-1-enhanced"' in text
+
+
+def test_the_search_behind_the_loads_is_shown(tmp_path):
+    path = tmp_path / "crossing.json"
+    point = Point("bed", "a", "baseline", 1, 8)
+    path.write_text(json.dumps(synthetic.crossing(point, 900, 1000)))
+    table = crossing_loads.searches(case_of(plan()), [path])
+    assert table.rows == (
+        ("baseline, 1 core, 8 threads", "1", "4000", "6", "50"),
+        ("baseline, 1 core, 8 threads", "2", "900", "6", "0"),
+    )
+    assert "baseline, 1 core, 8 threads: between 900 and 1000 cps" in table.caption
+    assert crossing_loads.searches(case_of(plan()), []).rows == ()

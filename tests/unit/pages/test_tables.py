@@ -1,0 +1,28 @@
+import json
+
+import synthetic
+
+from sipsched.pages import load_sweep, tables
+from sipsched.records import summary
+
+
+def test_tables_of_nothing_measured():
+    ds = summary.combine([], [synthetic.Run()])
+    for make in (tables.points, tables.runs_not_counted, tables.columns_missing, tables.hosts):
+        assert "<table" in make(ds)._repr_html_()
+    assert "1 runs planned: 0 measured, 0 invalid, 1 missing." in tables.coverage(ds).lines[0]
+
+
+def test_a_table_without_rows_has_nothing_to_download():
+    table = tables.points(summary.combine([], [synthetic.Run()]))
+    assert "download" not in table._repr_html_()
+
+
+def test_text_from_the_data_is_escaped():
+    ds = summary.combine([], [synthetic.Run()])
+    ds.attrs["fidelity"] = "<script>alert(1)</script>"
+    ds.attrs["hosts"] = json.dumps({"sps": {"<b>": "&"}})
+    text = tables.heading(ds, "x")._repr_html_() + tables.hosts(ds)._repr_html_()
+    text += load_sweep.pdr(ds)._repr_html_()
+    assert "<script" not in text
+    assert "<b>" not in text
