@@ -177,7 +177,7 @@ def test_a_name_of_a_mode_that_goes_on_in_the_next_line(document: dict[str, Any]
 
 def test_a_name_of_two_lines_does_not_break_the_message(document: dict[str, Any]) -> None:
     document["studies"]["load_sweep"]["suts"] = ["a\nb"]
-    with pytest.raises(StableError, match="load_sweep.suts: 'a b' is not defined under suts"):
+    with pytest.raises(StableError, match=r"load_sweep\.suts: 'a b' is not defined under suts"):
         config.parse_config(document)
 
 
