@@ -549,6 +549,23 @@ def write_campaign(folder: Path) -> list[Path]:
     ]
 
 
+def crossing(point: config.Point, lower_cps: int, upper_cps: int) -> dict[str, Any]:
+    """Make a `crossing.json`, its search of two trials."""
+    trials = [
+        {"cps": 4000, "duration_s": 6.0, "received": 10_000, "refused": 10_000, "pdr": 0.5},
+        {"cps": lower_cps, "duration_s": 6.0, "received": 5_000, "refused": 0, "pdr": 0.0},
+    ]
+    names = ("testbed", "sut", "mode", "cores", "threads")
+    return {
+        "schema_version": 1,
+        "point": {name: getattr(point, name) for name in names},
+        "label": point.mode,
+        "lower_cps": lower_cps,
+        "upper_cps": upper_cps,
+        "trials": trials,
+    }
+
+
 def noise(**jitter: Any) -> dict[str, Any]:
     """Make a `noise.json` of one CPU with two gaps."""
     entry = {

@@ -7,14 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sipsched.errors import StableError
-from sipsched.files import read_json
-from sipsched.plan.config import Point, Run
+from sipsched.plan.config import Run
 from sipsched.records import manifest
 from sipsched.records.run_document import RUN_FILE, RunDocument, read_run
 from sipsched.validity.verdict import INVALID, Finding, in_words
 
-CROSSING_VERSION = 1
-"""Of `crossing.json`."""
 COUNTERS_FILE = "counters.json"
 TRACE_FILE = "trace.bin.zst"
 REASON_FILE = "failure.txt"
@@ -54,27 +51,6 @@ def read_record(record: Path) -> RunDocument:
     for damage in damages(record, document):
         raise StableError(f"{record}/{damage}; {DAMAGED}")
     return document
-
-
-def read_crossings(raw: Path, points: Iterable[Point]) -> dict[Point, tuple[int, int]]:
-    """Read the crossings that were found, of these points.
-
-    Raises
-    ------
-    StableError
-        A record is not one of a crossing.
-    """
-    found = {}
-    for point in points:
-        path = raw / point.crossing_path
-        if not path.is_file():
-            continue
-        document = read_json(path, CROSSING_VERSION, "move away what is there and run snakemake")
-        try:
-            found[point] = (int(document["lower_cps"]), int(document["upper_cps"]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise StableError(f"{path}: not the record of a crossing: {error!r}") from error
-    return found
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,8 @@ class GeneratorReport:
     socket_drops: int | None = None
     scheduler: str | None = None
     no_ports: int | None = None
+    overtaken: int | None = None
+    no_ringing: int | None = None
 
 
 @dataclass(frozen=True)

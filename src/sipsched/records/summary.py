@@ -16,6 +16,7 @@ import xarray as xr
 from sipsched.errors import StableError
 from sipsched.files import read_json, whole
 from sipsched.plan.config import Run
+from sipsched.plan.documents import validate
 from sipsched.records.messages import (
     FLAGS,
     INTERVALS,
@@ -26,6 +27,7 @@ from sipsched.records.messages import (
     nanoseconds,
     open_messages,
 )
+from sipsched.records.publishable import publishable_hosts, publishable_text
 from sipsched.records.record import COUNTERS_FILE, read_record
 from sipsched.records.run_document import RunDocument, SchedulerReport, Sends
 from sipsched.validity import counters
@@ -157,10 +159,10 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
             "format_version": SUMMARY_VERSION,
             **{key: ds.attrs[key] for key in ("testbed", "kind", "fidelity", "kernel")},
             "testbed_description": document.testbed.description,
-            "hosts": json.dumps(asdict(document.hosts), sort_keys=True),
+            "hosts": json.dumps(publishable_hosts(asdict(document.hosts)), sort_keys=True),
             "settings": json.dumps(asdict(document.settings), sort_keys=True),
             "load": json.dumps(asdict(document.load), sort_keys=True),
-            "probe_mode_reason": document.probe.mode_reason,
+            "probe_mode_reason": publishable_text(document.probe.mode_reason),
             "columns_missing": json.dumps(
                 {
                     str(name): variable.attrs["missing_reason"]
@@ -237,10 +239,8 @@ def _describe(values: npt.NDArray[np.float64]) -> tuple[float, ...]:
 def _read_counters(record: Path) -> dict[str, Any]:
     path = record / COUNTERS_FILE
     document = read_json(path, None, "repeat the run")
-    try:
-        return {moment: document["sps"][moment] for moment in ("before", "after")}
-    except KeyError as error:
-        raise StableError(f"{path}: expected sps.before and sps.after, {error} not found") from None
+    validate(document, "counters", str(path))
+    return {moment: document["sps"][moment] for moment in ("before", "after")}
 
 
 def _run_level(

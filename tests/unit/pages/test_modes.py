@@ -19,6 +19,7 @@ from sipsched.pages.modes import (
     percent_lower,
     settings,
 )
+from sipsched.plan.config import Point
 
 MODES = ("baseline", "enhanced")
 EIGHT = Place("kamailio-udp", 1, 8)
@@ -203,13 +204,8 @@ def test_several_proxies_are_told_apart():
 
 def test_the_search_behind_the_loads_is_shown(tmp_path):
     path = tmp_path / "crossing.json"
-    trials = [
-        {"cps": 4000, "duration_s": 6.0, "pdr": 0.5},
-        {"cps": 900, "duration_s": 6.0, "pdr": 0.0},
-    ]
-    document = {"point": {"cores": 1, "threads": 8}, "label": "baseline", "trials": trials}
-    document |= {"schema_version": 1, "lower_cps": 900, "upper_cps": 1000}
-    path.write_text(json.dumps(document))
+    point = Point("bed", "a", "baseline", 1, 8)
+    path.write_text(json.dumps(synthetic.crossing(point, 900, 1000)))
     table = crossing_loads.searches(case_of(plan()), [path])
     assert table.rows == (
         ("baseline, 1 core, 8 threads", "1", "4000", "6", "50"),
