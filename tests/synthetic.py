@@ -407,7 +407,7 @@ def two_modes(
         "lost_records": 0.0,
         "mode_label": f"{run.mode} (EEVDF translation)" if translated else run.mode,
         "scheduler_family": "EEVDF (Linux 6.6 and later)" if translated else "CFS",
-        "mode_settings": json.dumps({"steps": steps, "in_force": force}),
+        "mode_settings": json.dumps({"translated": translated, "steps": steps, "in_force": force}),
     }
 
 

@@ -12,6 +12,8 @@ from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.documents import read_yaml, validate
 
 MODES_FILE = PROJECT_ROOT / "config" / "modes.yaml"
+TRANSLATION = " (EEVDF translation)"
+"""What the label of a mode ends in on a kernel with another scheduler than the papers'."""
 DEFAULT = "default"
 
 
@@ -145,6 +147,24 @@ def find_mode(name: str, declared: Mapping[str, Any]) -> Mode:
         overrides[setting] = _override(name, setting, text)
     body = declared[base]
     return Mode(name, body["source"], tuple(body["variants"]), overrides)
+
+
+def label(name: str, translated: bool, missing: Iterable[str]) -> str:
+    """Name a mode as figures do: a translation is called one, and what is missing is named.
+
+    Parameters
+    ----------
+    name
+        Of the mode, with its overrides.
+    translated
+        Whether the kernel's scheduler is not the papers'.
+    missing
+        Settings that were asked for and that the kernel does not have.
+    """
+    if translated:
+        return f"{name}{TRANSLATION}"
+    without = ", ".join(missing)
+    return f"{name} (without {without})" if without else name
 
 
 def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:

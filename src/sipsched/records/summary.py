@@ -28,8 +28,8 @@ from sipsched.records.messages import (
     open_messages,
 )
 from sipsched.records.publishable import publishable_hosts, publishable_text
-from sipsched.records.record import COUNTERS_FILE
-from sipsched.records.run_document import RunDocument, SchedulerReport, Sends, read_run
+from sipsched.records.record import COUNTERS_FILE, read_record
+from sipsched.records.run_document import RunDocument, SchedulerReport, Sends
 from sipsched.validity import counters
 from sipsched.validity.certificate import WINDOWS_MS, ks_p_value
 from sipsched.versions import SUMMARY_VERSION
@@ -82,7 +82,8 @@ RUN_LEVEL = {
     "scheduler_family": ("", "CFS or EEVDF, and where the kernel keeps the settings"),
     "mode_settings": (
         "",
-        "JSON: steps (setting, asked, place, applied, unavailable), in_force (place: value)",
+        "JSON: translated (whether the kernel's scheduler is not the papers'), steps (setting, "
+        "asked, place, applied, unavailable), in_force (place: value)",
     ),
     "k_sockq_alone": (
         "us",
@@ -134,7 +135,7 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
         A file is missing, damaged or of another version, or the two are not of the same run.
     """
     ds = open_messages(messages)
-    document = read_run(record)
+    document = read_record(record)
     run = asdict(document.run)
     for key in ("testbed", *RUN_DIMS):
         if ds.attrs.get(key) != run[key]:
@@ -321,7 +322,11 @@ def _settings(scheduler: SchedulerReport) -> dict[str, Any]:
     steps = [asdict(step) for step in scheduler.steps]
     for step in steps:
         del step["read_back"]
-    return {"steps": steps, "in_force": scheduler.in_force}
+    return {
+        "translated": scheduler.is_translation,
+        "steps": steps,
+        "in_force": scheduler.in_force,
+    }
 
 
 def _sent_again(requests: Mapping[str, Sends] | None) -> float:

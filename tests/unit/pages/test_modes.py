@@ -213,3 +213,19 @@ def test_the_search_behind_the_loads_is_shown(tmp_path):
     )
     assert "baseline, 1 core, 8 threads: between 900 and 1000 cps" in table.caption
     assert crossing_loads.searches(case_of(plan()), []).rows == ()
+
+
+def test_modes_measured_with_different_buffers_say_so():
+    planned = plan(modes=(*MODES, "default"))
+
+    def outcome(run):
+        sizes = {"baseline": 425984.0, "enhanced": 524288.0, "default": 212992.0}
+        return synthetic.two_modes(run) | {"so_rcvbuf": sizes[run.mode]}
+
+    told = [line for line in settings.words(case_of(planned, outcome)).lines if "buffers" in line]
+    assert told == [
+        "kamailio-udp: Receive buffers differ. 425984 bytes: baseline (EEVDF translation); "
+        "524288 bytes: enhanced (EEVDF translation). PDR and capacity depend on the size: they are "
+        "not comparable between runs with different ones."
+    ]
+    assert "buffers" not in settings.words(case_of(planned))._repr_html_()
