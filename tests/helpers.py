@@ -6,23 +6,36 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed import namespaces
 
 LOAD = r"^[^ ]*/sipload uac --local .*/uac\.schedule"
 """Command line of the UAC of the measured calls."""
+TIMING_RULES = (
+    *("rate_error", "ks_excess", "cv_error", "lateness_p99_us"),
+    *("generator_cpu_share", "steal_share"),
+)
+"""Rules of the verdict that the other work of a machine can break."""
 MEASURE = """\
 import sys
+from dataclasses import replace
 from pathlib import Path
+from sipsched import scripting
 from sipsched.measure import acquisition
 from sipsched.plan import config
 from sipsched.testbed import local
 from sipsched.testbed.inventory import load_testbed
-raw, name, mode, cores, idle_s = sys.argv[1:]
+raw, name, mode, cores, cps, rep, idle_s, settings, retransmissions = sys.argv[1:]
 local.IDLE_S = float(idle_s)
-run = config.Run(name, "kamailio-udp", mode, int(cores), 2, 100, 1)
-acquisition.measure(run, config.load_config(), load_testbed(name), Path(raw))
+run = config.Run(name, "kamailio-udp", mode, int(cores), 2, int(cps), int(rep))
+scripting.end_in_order()
+with scripting.one_line_errors():
+    campaign = config.load_config(Path(settings))
+    load = replace(campaign.load, retransmissions=retransmissions == "True")
+    campaign = replace(campaign, load=load)
+    acquisition.measure(run, campaign, load_testbed(name), Path(raw))
 """
 
 
@@ -32,11 +45,16 @@ def start_run(
     bed: str = "local",
     mode: str = "default",
     cores: int = 1,
+    cps: int = 100,
+    rep: int = 1,
     idle_s: float = 30.0,
+    settings: Path = PROJECT_ROOT / "config" / "config.yaml",
+    retransmissions: bool = True,
+    stderr: IO[str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a run in a process of its own, to be killed in the middle."""
-    arguments = map(str, (raw, bed, mode, cores, idle_s))
-    return subprocess.Popen([sys.executable, "-c", MEASURE, *arguments])
+    """Start a run in a process of its own, to be disturbed in the middle; it ends as the workflow's does."""
+    arguments = map(str, (raw, bed, mode, cores, cps, rep, idle_s, settings, retransmissions))
+    return subprocess.Popen([sys.executable, "-c", MEASURE, *arguments], stderr=stderr)
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float) -> None:

@@ -1,45 +1,25 @@
-"""Tests on the embedded testbed: real proxy, real sockets, real eBPF. They need root and `fab provision`."""
+"""Runs on the embedded testbed and on a guest."""
 
 import dataclasses
 import math
-import os
-import platform
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import TIMING_RULES
 
 from sipsched.measure import acquisition
 from sipsched.plan import config
-from sipsched.testbed import local, provision, vm
+from sipsched.testbed import provision, vm
 from sipsched.testbed.inventory import Testbed, load_testbed
 
 Measure = Callable[..., Path]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "live" in item.path.parts:
-            item.add_marker(pytest.mark.live)
-    # what is left is looked at when all others have run
-    items.sort(key=lambda item: item.path.stem == "test_nothing_left")
-
-
 @pytest.fixture(scope="session", autouse=True)
-def live_machine() -> None:
-    if platform.system() != "Linux" or os.geteuid() != 0:
-        pytest.skip("needs root on Linux: network namespaces and eBPF")
-    missing = [name for name in ("kamailio", "sipp", "sshd") if shutil.which(name) is None]
-    if missing:
-        pytest.skip(f"not installed: {', '.join(missing)}; run: fab provision")
-
-
-TIMING_RULES = (
-    *("rate_error", "ks_excess", "cv_error", "lateness_p99_us"),
-    *("generator_cpu_share", "steal_share"),
-)
+def on_live_machine(live_machine: None) -> None:
+    """Skip all of them elsewhere."""
 
 
 @pytest.fixture(scope="session")
@@ -49,12 +29,6 @@ def campaign() -> config.Config:
     return dataclasses.replace(
         whole, load=dataclasses.replace(whole.load, duration_s=5.0, warmup_s=0.2)
     )
-
-
-@pytest.fixture(scope="session")
-def testbed(live_machine: None) -> Iterator[Testbed]:
-    yield load_testbed("local")
-    local.take_down()
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Faults injected into a run, each found out for what it is."""
+"""What a generator does wrong, found out for what it is; for faults of the world see tests/faults."""
 
 import dataclasses
 import json
@@ -25,10 +25,6 @@ def up(testbed: Testbed) -> Any:
     local.ensure_up(testbed)
     yield
     local.take_down()
-
-
-def in_host(role: str, command: str) -> None:
-    subprocess.run(["ip", "netns", "exec", f"sipsched-{role}", *command.split()], check=True)
 
 
 def broken_rules(raw: Path) -> set[str]:
@@ -62,26 +58,6 @@ def test_more_memory_than_the_sps_has_is_refused_before_a_process_starts(
     (commands,) = tmp_path.rglob("commands.json")
     argvs = [command["argv"] for command in json.loads(commands.read_text())]
     assert not any("start-stop-daemon" in argv and "--start" in argv for argv in argvs)
-
-
-def test_what_a_link_loses_is_the_residual_of_the_ledger(measure: Measure, tmp_path: Path) -> None:
-    # every ACK from the UAC leaves for the UAS's link, where nobody has that address
-    in_host("sps", "tc qdisc add dev uac0 clsact")
-    ack = "u32 match u32 0x41434b20 0xffffffff at 28"
-    redirect = "action mirred egress redirect dev uas0"
-    in_host("sps", f"tc filter add dev uac0 ingress protocol ip {ack} {redirect}")
-    with pytest.raises(TransientError, match="400 datagrams were sent and are not accounted for"):
-        measure(threads=4, cps=200, duration_s=2.0, retransmissions=False)
-    assert "ledger_residual" in broken_rules(tmp_path / "raw")
-
-
-def test_what_a_senders_own_queue_refuses_is_a_drop_of_the_link(
-    measure: Measure, tmp_path: Path
-) -> None:
-    in_host("uac", "tc qdisc add dev sip0 root tbf rate 200kbit burst 4kb latency 1ms")
-    with pytest.raises(TransientError, match="interfaces dropped"):
-        measure(threads=4, cps=200, duration_s=2.0)
-    assert "link_drops" in broken_rules(tmp_path / "raw")
 
 
 def test_a_small_socket_at_the_uac_shows_as_the_generators_loss(

@@ -52,6 +52,10 @@ def kill_main_process_of_the_proxy() -> None:
     os.kill(main, signal.SIGKILL)
 
 
+# with control groups: tests/faults
+@pytest.mark.parametrize(
+    "found_by", ["control groups without kill", "process groups"], indirect=True
+)
 def test_a_proxy_whose_main_process_is_killed_spoils_one_run_only(
     found_by: str, testbed: Testbed, measure: Measure
 ) -> None:
@@ -125,17 +129,6 @@ def test_a_group_of_ours_is_no_task_group(up: None, testbed: Testbed) -> None:
     assert "cpu" not in controllers
     assert re.search(r"^0::.*/sipsched-sps/proxy$", own, re.MULTILINE)
     assert cpu_of[0] == cpu_of[1]
-
-
-def test_what_a_host_started_ends_with_the_controller(testbed: Testbed, tmp_path: Path) -> None:
-    local.ensure_up(testbed)
-    with start_run(tmp_path / "raw") as worker:
-        wait_for(lambda: bool(pids(LOAD)), 20)
-        worker.kill()
-        killed = time.monotonic()
-        wait_for(lambda: not pids(SERVERS), 5)
-        assert time.monotonic() - killed < 2
-    local.take_down()
 
 
 def test_an_interrupted_run_ends_the_uac_at_once(testbed: Testbed, tmp_path: Path) -> None:

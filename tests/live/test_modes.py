@@ -86,20 +86,26 @@ def test_settings_are_stilled_while_a_run_lasts_and_then_as_before(
     assert not Path(UNDO_FILE).exists()
 
 
-def test_a_killed_run_is_undone_by_the_next_contact_or_by_the_guardian(
+def test_a_killed_run_is_undone_by_the_host_itself(
     testbed: Testbed, tmp_path: Path, measure: Measure, autogroup: str
 ) -> None:
-    raw = tmp_path / "raw"
-    for idle in (False, True):
-        local.take_down()
-        with start_run(raw, mode="enhanced", idle_s=1.0 if idle else 30.0) as worker:
-            wait_for(lambda: Path(UNDO_FILE).exists() and AUTOGROUP.read_text().strip() == "0", 20)
-            os.kill(worker.pid, signal.SIGKILL)
-        if idle:
-            wait_for(
-                lambda: AUTOGROUP.read_text() == autogroup and not Path(UNDO_FILE).exists(), 20
-            )
-        else:
-            run = measure(threads=2, cps=100, duration_s=1.0)
-            assert json.loads((run / "run.json").read_text())["scheduler"]["repaired"]
-            assert AUTOGROUP.read_text() == autogroup
+    local.take_down()
+    with start_run(tmp_path / "raw", mode="enhanced") as worker:
+        wait_for(lambda: Path(UNDO_FILE).exists() and AUTOGROUP.read_text().strip() == "0", 20)
+        os.kill(worker.pid, signal.SIGKILL)
+    wait_for(lambda: AUTOGROUP.read_text() == autogroup and not Path(UNDO_FILE).exists(), 5)
+    run = measure(threads=2, cps=100, duration_s=1.0)
+    assert not json.loads((run / "run.json").read_text())["scheduler"]["repaired"]
+
+
+def test_what_a_host_could_not_undo_is_undone_by_the_next_run(
+    measure: Measure, testbed: Testbed, autogroup: str
+) -> None:
+    local.ensure_up(testbed)
+    # as when a machine goes without a word
+    Path(UNDO_FILE).write_text(f"echo {autogroup.strip()} > {AUTOGROUP}\n")
+    AUTOGROUP.write_text("0")
+    run = measure(threads=2, cps=100, duration_s=1.0)
+    assert json.loads((run / "run.json").read_text())["scheduler"]["repaired"]
+    assert AUTOGROUP.read_text() == autogroup
+    assert not Path(UNDO_FILE).exists()

@@ -134,24 +134,6 @@ def test_strays_of_an_interrupted_run_are_ended_first(testbed: Testbed, measure:
     local.take_down()
 
 
-def test_a_proxy_that_dies_fails_the_run_and_leaves_its_log(
-    up: None, testbed: Testbed, measure: Measure, tmp_path: Path
-) -> None:
-    pid_file = namespaces.STATE_ROOT / "sps" / "proxy.pid"
-
-    def kill_proxy() -> None:
-        wait_for(lambda: running("sipload uac .*uac.schedule"), 15)
-        subprocess.run(["pkill", "-KILL", "--parent", pid_file.read_text().strip()], check=True)
-
-    with ThreadPoolExecutor(1) as pool:
-        killed = pool.submit(kill_proxy)
-        with pytest.raises(TransientError, match="the proxy ended during the run"):
-            measure(threads=2, cps=100, duration_s=2.0)
-        killed.result()
-    (failed,) = (tmp_path / "raw").rglob("rep~1.failed-1")
-    assert "Listening on" in (failed / "proxy.log").read_text()
-
-
 def test_an_inventory_of_ssh_hosts_goes_through_the_same_code(
     testbed: Testbed, measure: Measure, monkeypatch: Any
 ) -> None:
@@ -304,23 +286,6 @@ def test_probe_that_loses_records_makes_the_run_invalid(
     assert not record.is_recorded(
         tmp_path / "raw", config.Run("local", "kamailio-udp", "default", 1, 4, 1000, 1)
     )
-
-
-def test_probe_that_is_killed_fails_the_run_in_one_line(
-    up: None, testbed: Testbed, measure: Measure, tmp_path: Path
-) -> None:
-    pid_file = namespaces.STATE_ROOT / "sps" / "probe.pid"
-    load = namespaces.STATE_ROOT / "uac" / "uac.pid"
-
-    def kill_probe() -> None:
-        wait_for(load.exists, 15)
-        subprocess.run(["pkill", "-KILL", "--parent", pid_file.read_text().strip()], check=True)
-
-    load.unlink(missing_ok=True)
-    with ThreadPoolExecutor(1) as pool:
-        killed = pool.submit(kill_probe)
-        refused(measure, tmp_path / "raw", "probe ended without a report", cps=100, duration_s=2.0)
-        killed.result()
 
 
 def test_without_bpf_the_preload_library_takes_over_and_says_why(

@@ -14,6 +14,7 @@ from sipsched.measure.findings import (
     buffer_shortfall,
     certificate,
     compare_requests,
+    foreign_datagrams,
     load_numbers,
 )
 from sipsched.measure.generator import CallStatistics
@@ -144,6 +145,7 @@ class _Acquisition:
             {
                 **arrival_numbers(certified),
                 **load_numbers(observed, settings.sps_cpus),
+                "foreign_datagrams": foreign_datagrams(trace),
                 "probe_lost": probe.lost + probe.threads_untraced,
                 "allocation_failures": len(allocation_failures(log)),
                 "retransmission_disagreement": requests.disagreement,

@@ -87,6 +87,15 @@ def compare_requests(
     )
 
 
+def foreign_datagrams(trace: Trace | None) -> float | None:
+    """Count the datagrams at the SPS that are of no kind of the calls'; None without a trace."""
+    if trace is None:
+        return None
+    # ASSUME the agents send the six messages of a call and nothing else
+    records = trace.records
+    return float(np.count_nonzero(records["kind"] == Kind.OTHER))
+
+
 def arrival_numbers(certificate: CertificateReport | None) -> dict[str, float | None]:
     """Arrivals against their law, less what chance does to a sample of this size."""
     if certificate is None:

@@ -22,6 +22,8 @@ FIFO_PRIORITY = 11
 """Of the probe's writer: above that of the generators; it takes 1 to 3 % of a CPU."""
 TRACE_BYTES_PER_CALL = 6 * RECORD.itemsize
 ZSTD_LEVEL = 1
+FULL_BYTES = 1 << 20
+"""A disk with less than this is full."""
 
 
 class Probe(Protocol):
@@ -93,7 +95,12 @@ class BpfProbe:
         sps.stop(self._process)
         log = sps.run(["cat", str(self._process.log_file)], check=False).stdout.strip()
         text = sps.run(["cat", str(sps.workdir / "probe.json")], check=False).stdout
-        if not text:
+        if not text.rstrip().endswith("}"):
+            if sps.free_bytes(sps.workdir) < FULL_BYTES:
+                raise StableError(
+                    f"host {sps.spec}: disk full at {sps.workdir}: No space left on device for the "
+                    "probe's files"
+                )
             raise StableError(
                 f"host {sps.spec}: probe ended without a report: {log or 'no message'}"
             )

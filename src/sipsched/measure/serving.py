@@ -387,7 +387,7 @@ class Serving:
                 f"host {host.spec}: UDP port {port} is in use: {' '.join(users.split())}; "
                 f"end that program or choose another sip_port"
             )
-        free = int(host.run(["df", "--output=avail", "-B1", str(host.workdir)]).stdout.split()[-1])
+        free = host.free_bytes(host.workdir)
         needed = calls * TRACE_BYTES_PER_CALL * 2 + SPARE_BYTES
         if free < needed:
             raise StableError(

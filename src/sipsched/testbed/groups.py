@@ -97,6 +97,13 @@ done
 WATCH = """\
 echo watching
 cat > /dev/null
-exec sh -c "$1" sh "$2" "$3" '' 0 > /dev/null 2>&1
+exec > /dev/null 2>&1
+sh -c "$1" sh "$2" "$3" '' 0
+[ "$4" ] && [ -e "$4" ] || exit 0
+# whoever holds the lock brings the settings back, or has done so
+exec flock --timeout 5 "$5" sh -c '[ ! -e "$1" ] || { sh "$1" && rm "$1"; }' sh "$4"
 """
-"""Ends all by the script "$1" once the connection, or the one who held it, is gone."""
+"""Ends all by the script "$1" once the connection, or the one who held it, is gone.
+
+Then it runs the script "$4", if that is there still, under the lock "$5"; with an empty "$4" it does not.
+"""

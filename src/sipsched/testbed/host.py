@@ -19,7 +19,10 @@ from sipsched.testbed.inventory import HostSpec, native_folder
 from sipsched.testbed.lock import await_lock, holder
 
 CONNECT_TIMEOUT_S = 10
+ANSWER_TIMEOUT_S = 3
 CHUNK_BYTES = 65536
+KILLED = -1
+"""Exit code of a command that a signal ended, as SSH has it."""
 STOP_GRACE_S = 5
 LOCK_SPARE_S = 30
 
@@ -189,10 +192,16 @@ class Host:
         try:
             exit_code, stdout, stderr = self._exchange(argv, timeout_s)
         except TimeoutError as error:
+            if not self._answers():
+                self._give_up()
+                raise TransientError(
+                    f"host {self.spec}: connection lost: no answer after {timeout_s:g} s in: {command}"
+                ) from error
             raise TransientError(
                 f"host {self.spec}: no end after {timeout_s:g} s: {command}"
             ) from error
         except (paramiko.SSHException, EOFError, OSError) as error:
+            self._give_up()
             raise TransientError(
                 f"host {self.spec}: connection lost in: {command}: {error}"
             ) from error
@@ -232,6 +241,18 @@ class Host:
                 output.decode(errors="replace"),
                 complaints.decode(errors="replace"),
             )
+
+    def _answers(self) -> bool:
+        """Tell whether the host still opens a channel on our connection."""
+        try:
+            self._connection.transport.open_session(timeout=ANSWER_TIMEOUT_S).close()
+        except (paramiko.SSHException, EOFError, OSError):
+            return False
+        return True
+
+    def _give_up(self) -> None:
+        """Close the connection: what is still to be put in order there does not wait for it each time."""
+        self._connection.close()
 
     def _note(
         self, argv: Sequence[str], started: float, exit_code: int, stdout: str, stderr: str
@@ -335,6 +356,8 @@ class Host:
         ------
         StableError
             Its exit code is not one of `accept`.
+        TransientError
+            It was killed.
         """
         command = self._supervised(name, argv, cpus, limit_s, [])
         try:
@@ -343,9 +366,18 @@ class Host:
             # whoever no longer waits for it does not want it
             self._end(name, grace_s=0)
             raise
+        if done.exit_code == KILLED:
+            raise TransientError(
+                f"host {self.spec}: {name} ended by itself, killed by a signal: {shlex.join(argv)}"
+            )
         if done.exit_code not in accept:
             raise self._failed(done)
         return done
+
+    def free_bytes(self, folder: PurePosixPath) -> int:
+        """Say how much is free on the disk of a folder."""
+        said = self.run(["df", "--output=avail", "-B1", str(folder)]).stdout
+        return int(said.split()[-1])
 
     def _supervised(
         self,
@@ -415,9 +447,9 @@ class Host:
         return sum(int(line.split()[0]) for line in done.stdout.splitlines())
 
     def is_running(self, process: Process) -> bool:
-        """Tell whether a process has not ended."""
-        alive = self.shell('kill -0 "$(cat "$1")"', process.pid_file, check=False)
-        return alive.exit_code == 0
+        """Tell whether a process has not ended; one that nobody has collected has."""
+        script = 'ps -o state= -p "$(cat "$1")" | grep -qv Z'
+        return self.shell(script, process.pid_file, check=False).exit_code == 0
 
     def stop_strays(self) -> list[str]:
         """End what an earlier, interrupted run left on this host.
@@ -472,9 +504,17 @@ class Host:
             yield
 
     @contextmanager
-    def ended_with_connection(self) -> Iterator[None]:
-        """See to it that the host ends what was started there once the block, or the controller, is gone."""
-        arguments = (groups.END, self._group_name, self._pids)
+    def ended_with_connection(self, *, undone: bool = False) -> Iterator[None]:
+        """See to it that the host ends what was started there once the block, or the controller, is gone.
+
+        Parameters
+        ----------
+        undone
+            Whether it then brings back settings that are still changed; for the host that has the lock.
+        """
+        undo = self.undo_file if undone else ""
+        lock = self.run_folder / places.LOCK_FILE
+        arguments = (groups.END, self._group_name, self._pids, undo, lock)
         with self._opened(groups.WATCH, *arguments, ready=next, timeout_s=CONNECT_TIMEOUT_S):
             yield
 

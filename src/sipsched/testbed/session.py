@@ -48,7 +48,7 @@ def open_hosts(
     A testbed of kind `local` or `vm` is brought up first if it is down; a guardian takes it down
     when it has been idle. The lock is on the SPS, or on this machine where that is a guest of it,
     and goes with the connection, so a killed controller never leaves it held; what it had started
-    on a host ends then, too.
+    on a host ends then, too, and an SPS with a lock of its own has its settings back.
 
     Parameters
     ----------
@@ -79,5 +79,6 @@ def open_hosts(
         with ThreadPoolExecutor(len(hosts)) as pool:
             list(pool.map(stack.enter_context, hosts))
             stack.enter_context(keeper.exclusive_lock(purpose, testbed.lock_wait_s, say))
-            list(pool.map(lambda host: stack.enter_context(host.ended_with_connection()), hosts))
+            watches = [host.ended_with_connection(undone=host is sps is keeper) for host in hosts]
+            list(pool.map(stack.enter_context, watches))
         yield Hosts(uac, sps, uas, testbed)

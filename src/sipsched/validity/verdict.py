@@ -79,6 +79,7 @@ RULES: Mapping[str, str] = {
     "explains it",
     "unexpected_messages": "{value:.3f} messages a call did not fit the call's state",
     "datagrams_without_port": "{value:.0f} datagrams met no open port while UAC, SPS and UAS were up",
+    "foreign_datagrams": "{value:.0f} datagrams that are none of the calls' reached the SPS",
     "link_drops": "interfaces dropped {value:.0f} packets",
     "ledger_residual": "{value:.0f} datagrams were sent and are not accounted for",
     "retransmission_disagreement": "UAC and SPS tell first sends and retransmissions apart "

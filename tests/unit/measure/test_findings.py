@@ -4,13 +4,20 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
-from sipsched.measure.findings import arrival_numbers, buffer_shortfall, load_numbers
+from sipsched.measure.findings import (
+    arrival_numbers,
+    buffer_shortfall,
+    foreign_datagrams,
+    load_numbers,
+)
 from sipsched.measure.generator import CallStatistics
 from sipsched.measure.serving import Observed
 from sipsched.plan.config import load_config
 from sipsched.records.run_document import CertificateReport, Settings
+from sipsched.records.trace import RECORD, Kind, Mode, Trace
 from sipsched.validity.ledger import Balance, Ledger
 from sipsched.validity.verdict import INVALID, RULES, SUSPECT, VALID, judge
 
@@ -104,3 +111,10 @@ def test_arrivals_without_a_certificate_break_no_rule_and_bad_ones_do() -> None:
     )
     rules = {"rate_error", "ks_excess", "cv_error", "lateness_p99_us"}
     assert graded(arrival_numbers(bad)) == (INVALID, rules)
+
+
+def test_a_datagram_of_no_kind_of_the_calls_is_foreign() -> None:
+    records = np.zeros(9, RECORD)
+    records["kind"] = [*(kind for kind in Kind), Kind.OTHER, Kind.INVITE]
+    assert foreign_datagrams(Trace(Mode.EXACT, records)) == 2
+    assert foreign_datagrams(None) is None

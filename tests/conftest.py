@@ -1,0 +1,37 @@
+"""What tests on the embedded testbed share: real proxy, real sockets, real eBPF. They need root and `fab provision`."""
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from sipsched.testbed import local
+from sipsched.testbed.inventory import Testbed, load_testbed
+
+ON_A_TESTBED = {"live", "faults"}
+"""Folders of tests that measure."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if ON_A_TESTBED & set(item.path.parts):
+            item.add_marker(pytest.mark.live)
+    # what is left is looked at when all others have run
+    items.sort(key=lambda item: item.path.stem == "test_nothing_left")
+
+
+@pytest.fixture(scope="session")
+def live_machine() -> None:
+    if platform.system() != "Linux" or os.geteuid() != 0:
+        pytest.skip("needs root on Linux: network namespaces and eBPF")
+    missing = [name for name in ("kamailio", "sipp", "sshd") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}; run: fab provision")
+
+
+@pytest.fixture(scope="session")
+def testbed(live_machine: None) -> Iterator[Testbed]:
+    yield load_testbed("local")
+    local.take_down()

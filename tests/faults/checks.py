@@ -1,0 +1,151 @@
+"""What every fault ends in: the host as before, the records as before, and a plain run that succeeds."""
+
+import fcntl
+import glob
+import hashlib
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+from faults.table import processes_of
+from helpers import TIMING_RULES, leftovers
+
+from sipsched.measure.tuning import QUIET
+from sipsched.paths import PROJECT_ROOT
+from sipsched.testbed import namespaces
+from sipsched.testbed.inventory import ROLES
+
+SETTLE_S = 3.0
+"""How long a host may take, after the run's process is gone, to be as it was."""
+SETTINGS = (
+    *(pattern for files in QUIET.values() for pattern, _ in files),
+    "/sys/kernel/debug/sched/*",
+    "/proc/sys/kernel/sched_*",
+    "/proc/sys/net/core/*mem*",
+    "/proc/sys/vm/swappiness",
+    "/proc/irq/[0-9]*/smp_affinity_list",
+    "/sys/devices/system/cpu/online",
+)
+"""Files with what a run may set on the SPS's host, as shell patterns."""
+
+
+def make_project(folder: Path, *, timing: bool = False, **load: Any) -> Path:
+    """Make a scratch project whose campaign is one short study; the path of its configuration comes back.
+
+    What is checked are counts and ends; the machine of the test may be busy with something else. So the
+    verdict's rules on timing apply only where `timing` asks for them.
+    """
+    for name in ("Snakefile", "config", "hardware", "workflow", "profiles", "notebooks"):
+        source = PROJECT_ROOT / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
+    path = folder / "config" / "config.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["load"] |= load
+    document["only"] = ["load_sweep"]
+    if not timing:
+        unlimited = {"suspect": 1e300, "invalid": 1e300}
+        document["validity"] |= dict.fromkeys(TIMING_RULES, unlimited)
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def host_state() -> dict[str, Any]:
+    """Say everything of ours, and everything a run may change, on this machine and in the namespaces."""
+    state: dict[str, Any] = {
+        # the number of a process or of a program says nothing
+        "ours": sorted(re.sub(r"^\d+:? ", "", line) for line in leftovers() if " tag " not in line),
+        "programs": sorted(re.findall(r" name (on_\w+)", "\n".join(leftovers()))),
+        "state": sorted(
+            str(path)
+            for path in namespaces.STATE_ROOT.rglob("*")
+            if "cgroup" not in path.parts and path.suffix != ".pid"
+        ),
+        "undo": (namespaces.STATE_ROOT / "undo.sh").exists(),
+        "lock": "held" if lock_is_held() else "free",
+        "settings": read_all(SETTINGS),
+        "machine's links": said("ip", "-br", "link"),
+    }
+    for role in ROLES:
+        inside = ("ip", "netns", "exec", f"sipsched-{role}")
+        state[role] = {
+            "processes": sorted(processes_of(role).values()),
+            "links": said(*inside, "ip", "-br", "link"),
+            "addresses": said(*inside, "ip", "-br", "address"),
+            "routes": said(*inside, "ip", "route"),
+            "queues": said(*inside, "tc", "qdisc"),
+            "steering": said(*inside, "sh", "-c", "grep -H . /sys/class/net/*/queues/*/rps_cpus"),
+            "forwarding": said(*inside, "cat", "/proc/sys/net/ipv4/ip_forward"),
+        }
+    return state
+
+
+def said(*argv: str) -> list[str]:
+    """Give the lines of a command's output."""
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def read_all(patterns: Iterable[str]) -> dict[str, str]:
+    """Read all files that match."""
+    found = {}
+    for pattern in patterns:
+        for path in map(Path, glob.glob(pattern)):  # noqa: PTH207 (absolute patterns)
+            # some are only for writing
+            with suppress(OSError):
+                if path.is_file():
+                    found[str(path)] = path.read_text().strip()
+    return found
+
+
+def lock_is_held() -> bool:
+    """Tell whether somebody holds the testbed."""
+    try:
+        with namespaces.LOCK_FILE.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any], place: str = "") -> list[str]:
+    """Say where two states differ, one line each."""
+    found = []
+    for name in before.keys() | after.keys():
+        first, last = before.get(name), after.get(name)
+        where = f"{place}{name}"
+        if isinstance(first, Mapping) and isinstance(last, Mapping):
+            found += differences(first, last, f"{where}: ")
+        elif first != last:
+            found.append(f"{where}: {first!r} became {last!r}")
+    return sorted(found)
+
+
+def unlike(before: Mapping[str, Any], settle_s: float = SETTLE_S) -> list[str]:
+    """Wait until the host is as it was; in what it differs when the time is over."""
+    deadline = time.monotonic() + settle_s
+    while (found := differences(before, host_state())) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
+def digests(raw: Path) -> dict[str, str]:
+    """SHA-256 of every file of the records, but of runs in progress."""
+    return {
+        str(path.relative_to(raw)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in raw.rglob("*")
+        if path.is_file() and not any(part.endswith(".partial") for part in path.parts)
+    }
+
+
+def changed(before: Mapping[str, str], raw: Path) -> list[str]:
+    """Files of the records that are gone or not the same."""
+    after = digests(raw)
+    return sorted(name for name, digest in before.items() if after.get(name) != digest)

@@ -1,0 +1,79 @@
+"""A record that is damaged after its run: whoever reads it names the file and the reason, and touches nothing."""
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from faults.checks import digests
+
+from sipsched.errors import StableError
+from sipsched.measure.generator import read_calls
+from sipsched.paths import PROJECT_ROOT
+from sipsched.records import record, run_document, summary
+from sipsched.records.messages import messages_from_record, write_messages
+
+RECORD = next((PROJECT_ROOT / "recorded" / "raw").rglob(record.TRACE_FILE)).parent
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What is done to a file of a record, and what its reader says.
+
+    Attributes
+    ----------
+    file
+        Its name.
+    kept
+        Share of its bytes that are kept; 0 removes it.
+    reason
+        Regular expression for what is said after the path of the file.
+    """
+
+    file: str
+    kept: float
+    reason: str
+
+
+DAMAGES = (
+    Damage(record.TRACE_FILE, 0, "expected a file as run.json says, found none"),
+    Damage(record.TRACE_FILE, 0.5, "truncated"),
+    Damage(record.COUNTERS_FILE, 0, "expected a file as run.json says, found none"),
+    Damage(record.COUNTERS_FILE, 0.5, r"line \d+: not JSON"),
+    Damage(run_document.RUN_FILE, 0, "no such file"),
+    Damage(run_document.RUN_FILE, 0.5, r"line \d+: not JSON"),
+    Damage("uac.calls.zst", 0, "expected a file as run.json says, found none"),
+    Damage("uac.calls.zst", 0.5, "truncated"),
+)
+
+
+def read(folder: Path, scratch: Path) -> None:
+    """Read a record as the workflow does after a run, and the calls as the certificate does."""
+    messages = scratch / "messages.nc"
+    write_messages(messages_from_record(folder), messages)
+    summary.summarise_run(messages, folder)
+    read_calls(folder / "uac.calls.zst")
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda one: f"{one.file}-{one.kept:g}")
+def test_what_is_damaged_is_named(damage: Damage, tmp_path: Path) -> None:
+    folder = tmp_path / "raw" / "rep~1"
+    shutil.copytree(RECORD, folder)
+    path = folder / damage.file
+    if damage.kept:
+        path.write_bytes(path.read_bytes()[: int(path.stat().st_size * damage.kept)])
+    else:
+        path.unlink()
+    before = digests(tmp_path / "raw")
+    named = rf"{re.escape(str(path))}: {damage.reason}"
+    with pytest.raises(StableError, match=named) as error:
+        read(folder, tmp_path)
+    assert "\n" not in str(error.value)
+    assert digests(tmp_path / "raw") == before
+
+
+def test_a_record_that_is_whole_is_read(tmp_path: Path) -> None:
+    before = digests(RECORD)
+    read(RECORD, tmp_path)
+    assert digests(RECORD) == before
