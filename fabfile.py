@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 from fabric import task
@@ -12,6 +13,7 @@ from invoke import Collection
 from sipsched.errors import SipschedError
 from sipsched.measure.tuning import modes_table
 from sipsched.plan.config import Run
+from sipsched.records.verification import verify as verify_records
 from sipsched.testbed import local, vm
 from sipsched.testbed.inventory import load_testbed, native_folder
 from sipsched.testbed.links import check_links
@@ -110,5 +112,16 @@ def check(_, testbed="local"):
     print(f"probe used: {answer['best'] or 'preload (no BPF)'}")
 
 
-ns = Collection(up, down, provision, modes, check)
+@task
+@one_line_errors
+def verify(_, raw="raw"):
+    """Compare every record under raw/ with the sizes and SHA-256 in its run.json; exit code 1 if one is damaged."""
+    found = verify_records(Path(raw))
+    for line in found.lines:
+        print(line)
+    if not found.intact:
+        sys.exit(1)
+
+
+ns = Collection(up, down, provision, modes, check, verify)
 ns.add_collection(Collection("vm", vm_up, vm_down))

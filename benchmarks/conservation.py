@@ -12,7 +12,7 @@ import numpy as np
 from sipsched.errors import SipschedError
 from sipsched.measure import acquisition, crossing_search
 from sipsched.plan.config import Config, Point, load_config
-from sipsched.records import record
+from sipsched.records import crossing
 from sipsched.records.trace import Event, Kind, read_trace
 from sipsched.testbed.inventory import Testbed, load_testbed
 
@@ -43,7 +43,7 @@ def main() -> None:
 def check(sut: str, config: Config, testbed: Testbed, raw: Path) -> None:
     point = Point("local", sut, "default", 1, THREADS)
     crossing_search.search_crossing(point, config, testbed, raw)
-    lower, upper = record.read_crossings(raw, [point])[point]
+    lower, upper = crossing.read_crossings(raw, [point])[point]
     half, past = lower // 2, round(1.2 * upper)
     print(f"{sut}: {THREADS} threads on one core, 1 % crossing between {lower} and {upper} cps")
     for cps, duration_s in ((half, CALLS / half), (past, PAST_S)):

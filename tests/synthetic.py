@@ -407,7 +407,7 @@ def two_modes(
         "lost_records": 0.0,
         "mode_label": f"{run.mode} (EEVDF translation)" if translated else run.mode,
         "scheduler_family": "EEVDF (Linux 6.6 and later)" if translated else "CFS",
-        "mode_settings": json.dumps({"steps": steps, "in_force": force}),
+        "mode_settings": json.dumps({"translated": translated, "steps": steps, "in_force": force}),
     }
 
 
@@ -547,6 +547,23 @@ def write_campaign(folder: Path) -> list[Path]:
         write_study(folder, sweep[:6] + modes, given, "modes"),
         write_study(folder, repeated((500, 1000), sut="kamailio-udp-untraced"), given, "control"),
     ]
+
+
+def crossing(point: config.Point, lower_cps: int, upper_cps: int) -> dict[str, Any]:
+    """Make a `crossing.json`, its search of two trials."""
+    trials = [
+        {"cps": 4000, "duration_s": 6.0, "received": 10_000, "refused": 10_000, "pdr": 0.5},
+        {"cps": lower_cps, "duration_s": 6.0, "received": 5_000, "refused": 0, "pdr": 0.0},
+    ]
+    names = ("testbed", "sut", "mode", "cores", "threads")
+    return {
+        "schema_version": 1,
+        "point": {name: getattr(point, name) for name in names},
+        "label": point.mode,
+        "lower_cps": lower_cps,
+        "upper_cps": upper_cps,
+        "trials": trials,
+    }
 
 
 def noise(**jitter: Any) -> dict[str, Any]:

@@ -41,6 +41,7 @@ struct counts {
 	uint64_t received_again[SIP_KINDS]; /* retransmissions */
 	uint64_t unexpected[SIP_KINDS];     /* fits no call, or not its state */
 	uint64_t unparsable;                /* no whole SIP message */
+	uint64_t overtaken;                 /* client: of those received, 180 after the final answer */
 	uint64_t too_long;                  /* an answer longer than OUTBOX_BYTES was not sent */
 	uint64_t calls_refused;             /* server: more calls than it keeps */
 	uint64_t calls_begun;               /* server */

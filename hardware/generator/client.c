@@ -318,15 +318,18 @@ static void report_calls(FILE *file, const struct load *load, const struct start
 							  "timeout_invite",    "timeout_bye",
 							  "rejected_invite",   "rejected_bye",
 							  "unfinished_at_end", "no_connection" };
-	uint64_t outcomes[CALL_OUTCOMES] = { 0 };
+	uint64_t outcomes[CALL_OUTCOMES] = { 0 }, no_ringing = 0;
 	uint64_t span_ns = starts->last_ns - starts->first_ns;
 
-	for (uint64_t i = 0; i < load->schedule.header.count; i++)
+	for (uint64_t i = 0; i < load->schedule.header.count; i++) {
 		outcomes[load->records[i].outcome]++;
+		no_ringing += load->records[i].t_ok_invite && !load->records[i].t_ringing;
+	}
 	fprintf(file, "  \"calls\": {\"offered\": %" PRIu64 ", \"started\": %" PRIu64,
 		load->schedule.header.count, starts->count);
 	for (int i = 0; i < CALL_OUTCOMES; i++)
 		fprintf(file, ", \"%s\": %" PRIu64, names[i], outcomes[i]);
+	fprintf(file, ", \"no_ringing\": %" PRIu64, no_ringing);
 	fprintf(file, "},\n  \"achieved_cps\": %.3f,\n",
 		span_ns ? (double)(starts->count - 1) / ((double)span_ns / 1e9) : 0.0);
 	fprintf(file,

@@ -127,8 +127,10 @@ void report_counts(FILE *file, const struct counts *c)
 		c->connections, c->connections_lost);
 	report_errors(file, "send_errors", c->send_errors);
 	report_errors(file, "receive_errors", c->receive_errors);
-	fprintf(file, "  \"unparsable\": %" PRIu64 ",\n  \"too_long\": %" PRIu64 ",\n  \"messages\": {",
-		c->unparsable, c->too_long);
+	fprintf(file,
+		"  \"unparsable\": %" PRIu64 ",\n  \"overtaken\": %" PRIu64 ",\n  \"too_long\": %" PRIu64
+		",\n  \"messages\": {",
+		c->unparsable, c->overtaken, c->too_long);
 	for (int i = 0; i < SIP_KINDS; i++) {
 		if (!(c->sent[i] | c->sent_again[i] | c->not_sent[i] | c->received[i] | c->received_again[i] |
 		      c->unexpected[i]))

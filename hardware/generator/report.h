@@ -4,7 +4,8 @@
  *
  * Instants are CLOCK_MONOTONIC in ns. Buffers are what the kernel granted, in its count (twice what was asked).
  * messages.<kind> has sent, sent_again, not_sent, received, received_again, unexpected; a kind without any is
- * left out. Everything received is in exactly one of received, received_again, unexpected, unparsable.
+ * left out. Everything received is in exactly one of received, received_again, unexpected, unparsable; overtaken
+ * counts those of received that are a 180 after the final answer of its call.
  * send_errors and receive_errors count refusals by errno; a refused datagram is tried once more, and only then
  * is it not_sent.
  */

@@ -555,6 +555,7 @@ static void test_clean_calls(bool routed, uint64_t hold_ns, uint64_t ring_ns)
 		CHECK(world->uas_sent.sent[answers[i]] == CALLS && !world->uas_sent.sent_again[answers[i]]);
 		CHECK(world->uac.counts.received[answers[i]] == CALLS);
 	}
+	CHECK(world->uac.counts.overtaken == 0);
 	CHECK(!unexpected(&world->uac.counts) && !unexpected(&world->uas.counts));
 	for (unsigned i = 0; i < CALLS; i++) {
 		const struct call_record *r = &world->records[i];
@@ -673,7 +674,11 @@ static void test_answers(void)
 	CHECK(world->records[1].invite_again == 0);
 	reply("200 OK", 1, "INVITE", 'i');
 	reply("180 Ringing", 1, "INVITE", 'i');
-	CHECK(world->uac.counts.received[SIP_KIND_180] == 1);
+	CHECK(world->uac.counts.received[SIP_KIND_180] == 1 && world->uac.counts.overtaken == 1);
+	CHECK(!unexpected(&world->uac.counts) && world->records[1].t_ringing > world->records[1].t_ok_invite);
+	/* and the same once more is a retransmission, of an INVITE that was sent again */
+	reply("180 Ringing", 1, "INVITE", 'i');
+	CHECK(world->uac.counts.received_again[SIP_KIND_180] == 1 && world->uac.counts.overtaken == 1);
 	reply("200 OK", 1, "INVITE", 'i');
 	CHECK(world->records[1].ok_again == 1 && world->uac_sent.sent_again[SIP_KIND_ACK] == 2);
 	reply("200 OK", 1, "BYE", 'b');

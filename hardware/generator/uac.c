@@ -409,8 +409,10 @@ static void on_provisional(struct uac *uac, struct uac_call *call, const struct 
 	struct call_record *record = record_of(uac, call);
 	bool again = m->status == 180 ? record->t_ringing != 0 : call->seen_100;
 
-	/* one that its final answer overtook in the SPS is counted like any other */
 	count(uac, m, again);
+	/* two workers of the SPS had the two answers; a stateful SPS sends such a 180 no further */
+	if (m->status == 180 && !again && call->state != UAC_CALLING && call->state != UAC_PROCEEDING)
+		uac->counts.overtaken++;
 	if (!record->t_first_response)
 		record->t_first_response = now_ns;
 	if (m->status != 180)

@@ -2,7 +2,11 @@
 
 
 class SipschedError(Exception):
-    """Root of all errors that this package raises on purpose."""
+    """Root of all errors that this package raises on purpose; its message is one line."""
+
+    def __str__(self) -> str:
+        """Give the message; a name in it may come from outside and hold line breaks."""
+        return " ".join(super().__str__().splitlines())
 
     def _render_traceback_(self) -> list[str]:
         """Show a notebook's reader what to do, in one line, in the place of a traceback."""

@@ -1,6 +1,7 @@
 """Files that appear whole or not at all; JSON and zstd files that say what is wrong with them."""
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -66,21 +67,71 @@ def read_json(path: Path, schema_version: int | None, remedy: str) -> dict[str, 
         It is missing, is not JSON, or has another version.
     """
     try:
-        document = json.loads(path.read_text())
+        document = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise StableError(f"{path}: no such file; {remedy}") from None
+    except OSError as error:
+        raise StableError(f"{path}: cannot read: {error.strerror}; {remedy}") from None
     except json.JSONDecodeError as error:
         raise StableError(f"{path}: line {error.lineno}: not JSON: {error.msg}; {remedy}") from None
-    except UnicodeDecodeError as error:
+    except ValueError as error:
         raise StableError(f"{path}: not JSON: {error}; {remedy}") from None
     if not isinstance(document, dict):
         raise StableError(f"{path}: expected a JSON object; {remedy}")
     found = document.get("schema_version")
-    if found != schema_version:
+    if found != schema_version or isinstance(found, bool):
         raise StableError(
-            f"{path}: schema_version: expected {schema_version}, found {found}; {remedy}"
+            f"{path}: schema_version: expected {schema_version}, found {found!r:.60}; {remedy}"
         )
     return document
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON, strictly.
+
+    Raises
+    ------
+    ValueError
+        It is not what RFC 8259 describes, or an object has a key twice, or a number is none that a
+        measurement gives: NaN, infinite, or an integer beyond 64 bits.
+    """
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=_without_twins,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            parse_int=_in_64_bits,
+        )
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twin = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twin!r:.60} is there twice")
+    return found
+
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text:.60} is too large a number")
+    return value
+
+
+def _in_64_bits(text: str) -> int:
+    value = int(text) if len(text) < 21 else None
+    if value is None or not -(2**63) <= value < 2**64:
+        raise ValueError(f"{text:.60} is too large a number")
+    return value
 
 
 def read_zstd(path: Path, what: str, remedy: str) -> bytes:

@@ -13,6 +13,9 @@ from sipsched.errors import SipschedError, TransientError
 
 ATTEMPTS = 3
 
+RUN_PLACE = "SIPSCHED_RUN_PLACE"
+"""Environment variable in which the scheduler gives a measurement its place, `<place>/<all>`, such as 3/21."""
+
 
 @contextmanager
 def one_line_errors(log: str | None = None) -> Iterator[None]:
@@ -29,7 +32,8 @@ def one_line_errors(log: str | None = None) -> Iterator[None]:
     else:
         return
     if log is not None:
-        Path(log).write_text(line + "\n")
+        # a name from outside may hold what is no text
+        Path(log).write_text(line + "\n", errors="backslashreplace")
     sys.exit(line)
 
 

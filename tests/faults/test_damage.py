@@ -37,13 +37,13 @@ class Damage:
 
 
 DAMAGES = (
-    Damage(record.TRACE_FILE, 0, "no such trace"),
+    Damage(record.TRACE_FILE, 0, "expected a file as run.json says, found none"),
     Damage(record.TRACE_FILE, 0.5, "truncated"),
-    Damage(record.COUNTERS_FILE, 0, "no such file"),
+    Damage(record.COUNTERS_FILE, 0, "expected a file as run.json says, found none"),
     Damage(record.COUNTERS_FILE, 0.5, r"line \d+: not JSON"),
     Damage(run_document.RUN_FILE, 0, "no such file"),
     Damage(run_document.RUN_FILE, 0.5, r"line \d+: not JSON"),
-    Damage("uac.calls.zst", 0, "no such calls file"),
+    Damage("uac.calls.zst", 0, "expected a file as run.json says, found none"),
     Damage("uac.calls.zst", 0.5, "truncated"),
 )
 

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from sipsched.errors import StableError
 from sipsched.measure.generator import read_calls
 from sipsched.records import messages, summary
 from sipsched.records.messages import messages_from_record, write_messages
+from sipsched.records.record import read_record
 from sipsched.validity import counters
 
 Measure = Callable[..., Path]
@@ -126,3 +128,14 @@ def test_exponential_hold_times(measure: Measure) -> None:
     # 800 draws: the mean of an exponential law is within 3.5 / sqrt(n) of the truth, and CV is near 1
     assert held_ms.mean() == pytest.approx(50, rel=0.13)
     assert held_ms.std() / held_ms.mean() == pytest.approx(1, abs=0.2)
+
+
+def test_a_record_is_refused_when_a_file_of_it_was_cut(measure: Measure) -> None:
+    record = measure(threads=2, cps=100, duration_s=1.0)
+    named = read_record(record).files or {}
+    assert named.keys() == {path.name for path in record.iterdir()} - {"run.json"}
+    assert {"uac.calls.zst", "trace.bin.zst", "counters.json", "proxy.log"} <= named.keys()
+    calls = record / "uac.calls.zst"
+    calls.write_bytes(calls.read_bytes()[:-1])
+    with pytest.raises(StableError, match=r"uac\.calls\.zst: expected \d+ bytes as run\.json says"):
+        messages_from_record(record)

@@ -1,5 +1,6 @@
 """What a generator does wrong, found out for what it is; for faults of the world see tests/faults."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -10,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from sipsched.errors import TransientError
-from sipsched.measure import generator
+from sipsched.errors import StableError, TransientError
+from sipsched.measure import acquisition, generator
+from sipsched.plan import config
 from sipsched.testbed import local
 from sipsched.testbed.inventory import Testbed
 
@@ -42,6 +44,20 @@ def test_a_clean_run_through_the_verdict(measure: Measure) -> None:
     assert run["ledger"]["from_sps"]["residual"] == 0
     assert run["certificate"]["source"] == "calls"
     assert run["certificate"]["arrivals"] == 2000
+
+
+def test_more_memory_than_the_sps_has_is_refused_before_a_process_starts(
+    campaign: config.Config, testbed: Testbed, tmp_path: Path
+) -> None:
+    sut = dataclasses.replace(campaign.sut("kamailio-udp"), package_memory_mib=4096)
+    large = dataclasses.replace(campaign, suts={sut.name: sut})
+    run = config.Run(testbed.name, sut.name, "default", 1, 250, 100, 1)
+    expected = r"kamailio-udp with 250 workers may use 1026048 MiB \(2048 shared, 4096 for each"
+    with pytest.raises(StableError, match=expected):
+        acquisition.measure(run, large, testbed, tmp_path / "raw")
+    (commands,) = tmp_path.rglob("commands.json")
+    argvs = [command["argv"] for command in json.loads(commands.read_text())]
+    assert not any("start-stop-daemon" in argv and "--start" in argv for argv in argvs)
 
 
 def test_a_small_socket_at_the_uac_shows_as_the_generators_loss(

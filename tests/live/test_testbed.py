@@ -278,7 +278,11 @@ def test_probe_that_loses_records_makes_the_run_invalid(
     with pytest.raises(TransientError, match=r"not valid: .*the probe lost \d+ records"):
         measure(threads=4, cps=1000, duration_s=2.0)
     (failed,) = (tmp_path / "raw").rglob("rep~1.failed-1")
-    assert not json.loads((failed / "run.json").read_text())["verdict"]["valid"]
+    document = record.read_record(failed)
+    assert not document.verdict.valid
+    assert set(document.files or {}) == {path.name for path in failed.iterdir()} - {
+        *("run.json", "failure.txt"),
+    }
     assert not record.is_recorded(
         tmp_path / "raw", config.Run("local", "kamailio-udp", "default", 1, 4, 1000, 1)
     )

@@ -339,7 +339,7 @@ def test_page_of_the_migration_cost(tmp_path, browser, unavailable):
             return None
         cost = int(run.mode.partition("=")[2])
         step = synthetic.step("migration_cost_ns", cost, "a file", unavailable)
-        settings = {"steps": [step], "in_force": {"a file": str(cost)}}
+        settings = {"translated": False, "steps": [step], "in_force": {"a file": str(cost)}}
         return synthetic.two_modes(run, knee_cps=4200 - cost / 1e4, translated=False) | {
             "mode_settings": json.dumps(settings)
         }

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -139,7 +140,7 @@ def test_nothing_runs_beside_a_measurement_on_this_machine(project: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(colour="red"), "must not contain {'colour'} properties"),
+        (lambda d: d.update(colour="red"), "config/config.yaml: unknown key 'colour'"),
         (lambda d: d["studies"]["load_sweep"].update(cores=[64]), "ask for more: cores=64"),
         (lambda d: d.update(testbeds=["nowhere"]), "testbed 'nowhere'"),
         (lambda d: d["documents"]["published"].update(files=[]), "must contain at least 1 items"),
@@ -153,6 +154,53 @@ def test_bad_configuration_stops_before_any_job(project: Path, change: Any, mess
     told = [line for line in (done.stdout + done.stderr).splitlines() if message in line]
     assert len(told) == 1
     assert not (project / "raw").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"pdr_limit: 0.02\n", "config/config.yaml: line 125 is not YAML: the key 'pdr_limit' is"),
+        (b"# \x91\n", "config/config.yaml: line 125 is not UTF-8 text"),
+        (b"more: [\n", "config/config.yaml: line 126 is not YAML"),
+        (b"__use_yte__: true\n", "config/config.yaml: unknown key '__use_yte__'"),
+    ],
+)
+def test_a_file_that_snakemake_would_take_or_break_on_is_refused(
+    project: Path, content: bytes, message: str
+) -> None:
+    path = project / "config" / "config.yaml"
+    head = b"\n".join(path.read_bytes().splitlines()[:124]) + b"\n"
+    path.write_bytes(head + content)
+    done = snakemake(project, "--dry-run")
+    assert done.returncode != 0
+    (line,) = (line for line in (done.stdout + done.stderr).splitlines() if "error: " in line)
+    assert line.startswith(f"error: {message}")
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("raw/local/{sut}/threads~0/cps~100/rep~1/run.json", "MissingRuleException"),
+        ("raw/local/{sut}/threads~08/cps~100/rep~1/run.json", "MissingRuleException"),
+        ("raw/local/{sut}/threads~251/cps~100/rep~1/run.json", "error: local/.*: threads must be"),
+        ("results/runs/local/{sut}/threads~251/cps~9/rep~1/summary.nc", "threads must be smaller"),
+        ("raw/local/{sut}/threads~251/crossing.json", "error: local/.*: threads must be smaller"),
+        ("raw/vm/{sut}/threads~2/cps~100/rep~1/run.json", "testbed 'vm' is not among testbeds"),
+    ],
+)
+def test_a_file_that_is_asked_for_obeys_the_schema(
+    project: Path, target: str, message: str
+) -> None:
+    name = target.format(sut="kamailio-udp/default/cores~1")
+    done = snakemake(project, "--dry-run", name)
+    assert done.returncode != 0
+    assert re.search(message, done.stdout + done.stderr)
+
+
+def test_a_run_that_no_study_asks_for_is_measured_when_its_file_is(project: Path) -> None:
+    target = "raw/local/kamailio-udp/default/cores~1/threads~250/cps~40000/rep~1000/run.json"
+    assert planned_jobs(project, "--", target) == {"measure_run": 1, "total": 1}
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
@@ -246,7 +294,7 @@ def test_loads_around_a_crossing_are_planned_once_it_is_found(project: Path) -> 
     (point,) = study.searches("local")
     path = project / "raw" / point.crossing_path
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"schema_version": 1, "lower_cps": 1900, "upper_cps": 2000}))
+    path.write_text(json.dumps(synthetic.crossing(point, 1900, 2000)))
     jobs = planned_jobs(project)
     assert "find_crossing" not in jobs
     runs = study.runs("local", {point: (1900, 2000)})
@@ -284,9 +332,14 @@ def test_a_dead_host_stops_no_other_run_and_leaves_nothing_half_written(project:
     for threads in (2, 4):
         assert text.count(f"measuring kamailio-udp default cores=1 threads={threads} ") == 1
         assert f"error: kamailio-udp default cores=1 threads={threads} " in text
+    assert text.count(": run 1 of 2, 1 left after it, done about ") == 1
+    assert text.count(": run 2 of 2, 0 left after it, done about ") == 1
     assert "(root@127.0.0.1:1) is unreachable" in text
     for attempt in (2, 3):
         assert text.count(f"attempt {attempt} of 3: kamailio-udp default cores=1 threads=") == 2
+    target = "raw/local/kamailio-udp/default/cores~1/threads~3/cps~100/rep~1/run.json"
+    alone = snakemake(project, target)
+    assert ": run 1 of 1, 0 left after it, done about " in alone.stdout + alone.stderr
     assert [path for path in (project / "raw").rglob("*") if path.is_file()] == []
 
 
@@ -332,6 +385,38 @@ def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
     jobs = planned_jobs(project, "--config", "only_measured=True")
     assert jobs["parse_run"] == jobs["summarise_run"] == 2
     assert jobs["render_report"] == 1
+
+
+def test_an_archive_is_the_same_from_any_folder(project: Path) -> None:
+    """Published from two folders, it has the same bytes, and names neither folder, machine nor user."""
+    asked = {"cps": [500], "threads": [2], "repetitions": 2}
+    change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))
+    change_config(project, lambda d: d.pop("documents"))
+    record_campaign(project, "raw", 500)
+    place = project / "raw" / "local/kamailio-udp/default/cores~1/threads~2/cps~500/rep~1.failed-1"
+    place.mkdir()
+    (place / "failure.txt").write_text("host sps (jane@lab7:22) is unreachable: /home/jane/key\n")
+    for name in ("requirements.lock", "pyproject.toml", "environment.yml", "LICENSE"):
+        shutil.copy(PROJECT_ROOT / name, project / name)
+    folders = [project / "one", project / "of" / "another-name"]
+    archives = []
+    for folder in folders:
+        shutil.copytree(project, folder, ignore=shutil.ignore_patterns("one", "of"))
+        done = snakemake(folder, "publish", "--config", "only_measured=True")
+        assert done.returncode == 0, done.stderr
+        archives += (folder / "publish").iterdir()
+    held = [read_archive(archive) for archive in archives]
+    for name in held[0]:
+        assert held[0][name] == held[1][name], name
+    assert archives[0].read_bytes() == archives[1].read_bytes()
+    told = [str(project), str(PROJECT_ROOT), str(Path.home()) + "/", "jane", "lab7"]
+    for name, data in held[0].items():
+        assert [text for text in told if text.encode() in data] == [], name
+
+
+def read_archive(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as bundle:
+        return {name: bundle.read(name) for name in bundle.namelist()}
 
 
 def load_pages(project: Path) -> list[str]:

@@ -3,10 +3,9 @@ import functools
 import gc
 import signal
 
-from sipsched.plan import config as settings
-from sipsched import paths, scripting, versions
+from sipsched import paths, versions
 from sipsched.plan import modes
-from sipsched.records import record
+from sipsched.records import crossing, record
 from sipsched.testbed import inventory
 
 # a third of the time to build a large DAG is garbage collection (9.4 s to 6.6 s at 18,000 jobs)
@@ -17,7 +16,7 @@ ALIVE = scripting.clear_dead_locks()
 scripting.end_in_order(signal.SIGINT)
 
 with scripting.one_line_errors():
-    CAMPAIGN = settings.parse_config(config)
+    CAMPAIGN = settings.parse_config(config, settings.name_files(CONFIG_FILES))
     TESTBEDS = {
         name: inventory.load_testbed(name, paths.TESTBEDS) for name in CAMPAIGN.testbeds
     }
@@ -25,12 +24,14 @@ with scripting.one_line_errors():
     # what comes of other records is kept apart: Snakemake would take the one for the other
     RESULTS = "results" if RAW == Path("raw") else f"results/{RAW}"
     SEARCHES = CAMPAIGN.searches()
-    PLANNED = [*SEARCHES, *CAMPAIGN.runs(record.read_crossings(RAW, SEARCHES))]
+    PLANNED = [*SEARCHES, *CAMPAIGN.runs(crossing.read_crossings(RAW, SEARCHES))]
     for bed in TESTBEDS.values():
         bed.check_cores(each for each in PLANNED if each.testbed == bed.name)
+    MODES = modes.load_modes()
     modes.check(
         {mode for study in CAMPAIGN.studies.values() for mode in study.modes}
-        | {point.mode for point in SEARCHES}
+        | {point.mode for point in SEARCHES},
+        MODES,
     )
 
 # where the controller is the machine that measures, nothing else of ours runs beside a measurement
@@ -65,16 +66,37 @@ wildcard_constraints:
     testbed=r"[A-Za-z0-9_-]+",
     sut=r"[a-z0-9-]+",
     mode=r"[^/]+",
-    cores=r"\d+",
-    threads=r"\d+",
-    cps=r"\d+",
-    rep=r"\d+",
+    # one way to write a number: threads~08 would be another file of the run of threads~8
+    cores=r"[1-9][0-9]*",
+    threads=r"[1-9][0-9]*",
+    cps=r"[1-9][0-9]*",
+    rep=r"[1-9][0-9]*",
     study="|".join(CAMPAIGN.studies),
     document="|".join(CAMPAIGN.documents) or "none",
 
 
 def measure_threads(wildcards):
     return MEASURE_THREADS[wildcards.testbed]
+
+
+def check_run(wildcards):
+    """Ask for no file, and refuse a run that the configuration could not ask for."""
+    with scripting.one_line_errors():
+        run = settings.Run.from_wildcards(wildcards)
+        CAMPAIGN.check_run(run)
+        TESTBEDS[run.testbed].check_cores([run])
+        modes.check([run.mode], MODES)
+    return []
+
+
+def check_search(wildcards):
+    """The same for a search."""
+    with scripting.one_line_errors():
+        point = settings.Point.from_wildcards(wildcards)
+        CAMPAIGN.check_search(point)
+        TESTBEDS[point.testbed].check_cores([point])
+        modes.check([point.mode], MODES)
+    return []
 
 
 def crossing_is_found(point):
@@ -84,7 +106,7 @@ def crossing_is_found(point):
 @functools.cache
 def places(found):
     """The place of each run in the order of measuring, by the searches that have found a crossing."""
-    crossings = record.read_crossings(RAW, found)
+    crossings = crossing.read_crossings(RAW, found)
     return {run: place for place, run in enumerate(CAMPAIGN.runs(crossings), start=1)}
 
 
@@ -116,7 +138,7 @@ def study_summaries(wildcards):
         for point in points:
             names = {name: str(value) for name, value in vars(point).items()}
             checkpoints.find_crossing.get(**names)
-    crossings = record.read_crossings(RAW, points)
+    crossings = crossing.read_crossings(RAW, points)
     return [
         f"{RESULTS}/runs/{run.path}/summary.nc"
         for run in study.runs(wildcards.testbed, crossings)

@@ -1,5 +1,7 @@
 # Measuring is not computing: a rule without inputs, whose output is never removed nor made twice.
 rule measure_run:
+    input:
+        check_run,
     output:
         run=update(f"{RAW}/{settings.RUN_PATTERN}/run.json"),
     log:
@@ -14,6 +16,8 @@ rule measure_run:
 
 
 checkpoint find_crossing:
+    input:
+        check_search,
     output:
         crossing=update(f"{RAW}/{settings.CROSSING_PATTERN}"),
     log:

@@ -5,7 +5,7 @@ from functools import partial
 from sipsched import paths, scripting
 from sipsched.measure import crossing_search
 from sipsched.plan import config
-from sipsched.records import record
+from sipsched.records import crossing
 from sipsched.testbed import inventory
 
 scripting.end_in_order()
@@ -15,5 +15,5 @@ with scripting.one_line_errors(snakemake.log[0]):
     raw = campaign.records
     bed = inventory.load_testbed(point.testbed, paths.TESTBEDS)
     scripting.say(f"searching where {point} drops {campaign.pdr_limit:.0%}")
-    if point not in record.read_crossings(raw, [point]):
+    if point not in crossing.read_crossings(raw, [point]):
         scripting.attempted(partial(crossing_search.search_crossing, point, campaign, bed, raw))

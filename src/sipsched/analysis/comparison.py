@@ -12,7 +12,7 @@ import xarray as xr
 
 from sipsched.analysis.families import Family, compare_together
 from sipsched.analysis.papers import MESSAGES_PER_CALL, crossings
-from sipsched.analysis.run_table import counted
+from sipsched.analysis.run_table import Buffers, counted, receive_buffers
 from sipsched.analysis.statistics import (
     NOT_MEASURED,
     PDR_LIMIT,
@@ -137,10 +137,27 @@ class Case:
         """Name a mode as it was on this kernel."""
         return self.labels.get(mode, mode)
 
+    def translated(self, mode: str) -> bool:
+        """Tell whether a mode was a translation on a kernel of the runs."""
+        return any(
+            settings["translated"]
+            for place in self.places()
+            for settings in self.side(place, mode).settings
+        )
+
     @property
     def both(self) -> tuple[str, str]:
         """The labels of the two modes compared."""
         return self.label(self.reference), self.label(self.other)
+
+    @property
+    def buffers(self) -> dict[str, Buffers]:
+        """The receive buffers of each SUT by (mode,), of the runs that count of the two compared."""
+        runs = counted(self.summary)["so_rcvbuf"].to_dataframe().reset_index()
+        runs = runs[runs["mode"].isin((self.reference, self.other))]
+        return {
+            str(sut): receive_buffers(rows, "mode") for sut, rows in runs.groupby("sut", sort=False)
+        }
 
     def name(self, place: Place) -> str:
         """Name a place; the SUT only where there are several."""

@@ -337,6 +337,53 @@ def by_load(runs: pd.DataFrame, columns: Iterable[str]) -> xr.Dataset:
 
 
 @dataclass(frozen=True)
+class Buffers:
+    """The effective receive buffers of runs that stand side by side.
+
+    Attributes
+    ----------
+    groups
+        What tells the groups of runs apart, such as (sut, mode), to the sizes in bytes that their
+        runs had, ascending; groups of which none was recorded are left out.
+    """
+
+    groups: Mapping[tuple[str, ...], tuple[int, ...]]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Every size, ascending."""
+        return tuple(sorted({size for sizes in self.groups.values() for size in sizes}))
+
+    @property
+    def differ(self) -> bool:
+        """Whether a comparison of these runs is one across different buffers."""
+        return len(self.sizes) > 1
+
+    def with_size(self, size: int) -> list[tuple[str, ...]]:
+        """List the groups that have a run with so many bytes."""
+        return [group for group, sizes in self.groups.items() if size in sizes]
+
+
+def receive_buffers(runs: pd.DataFrame, *by: str) -> Buffers:
+    """Gather the receive buffers of groups of runs.
+
+    Parameters
+    ----------
+    runs
+        Rows with `so_rcvbuf` in bytes, NaN where it was not recorded.
+    by
+        Columns that tell the groups apart.
+    """
+    recorded = runs.dropna(subset=["so_rcvbuf"])
+    return Buffers(
+        {
+            tuple(map(str, group)): tuple(sorted({int(size) for size in rows["so_rcvbuf"]}))
+            for group, rows in recorded.groupby(list(by), sort=False)
+        }
+    )
+
+
+@dataclass(frozen=True)
 class Carried:
     """Where the packet drop rate of one configuration passes its limit."""
 
@@ -425,10 +472,13 @@ class ProbeCost:
         Point (mode, cores, threads, cps) of each SUT, the time without the probe in µs, and the ratio.
     overall
         Traced over untraced, over all pairs of runs with the same arrivals.
+    buffers
+        Of the SUTs that are compared, by (sut,).
     """
 
     points: tuple[tuple[str, Point, Interval, Interval], ...]
     overall: Interval
+    buffers: Buffers
 
 
 def probe_cost(runs: pd.DataFrame) -> ProbeCost:
@@ -453,7 +503,9 @@ def probe_cost(runs: pd.DataFrame) -> ProbeCost:
             untraced.append(without)
             traced.append(with_probe)
     none = np.empty(0)
+    sides = {name for sut, *_ in points for name in (sut, f"{sut}{UNTRACED}")}
     return ProbeCost(
         tuple(points),
         ratio_interval(np.concatenate((none, *untraced)), np.concatenate((none, *traced))),
+        receive_buffers(runs[runs["sut"].isin(sides)], "sut"),
     )

@@ -26,7 +26,6 @@ from sipsched.plan.config import Config, Load, Run
 from sipsched.plan.modes import find_mode, load_modes
 from sipsched.records.record import COUNTERS_FILE, TRACE_FILE, UnfinishedRecord
 from sipsched.records.run_document import (
-    RUN_FILE,
     CommandReport,
     GeneratorReport,
     OfferedLoad,
@@ -72,7 +71,7 @@ def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
     try:
         document = _Acquisition(run, config, testbed, record).perform()
         if not document.verdict.valid:
-            record.write(RUN_FILE, document.to_json())
+            record.close(document)
             raise TransientError(f"run is not valid: {in_words(document.verdict.broken)}")
         record.finish(document)
     except SipschedError as error:

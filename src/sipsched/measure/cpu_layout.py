@@ -1,11 +1,14 @@
 """Which CPUs the SPS has in a run, and what they share."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sipsched.errors import StableError
 
+MOST_CPUS = 8192
+"""Linux's NR_CPUS at its largest."""
 LSCPU = ("lscpu", "--parse=CPU,CORE,SOCKET,NODE,CACHE")
 
 
@@ -68,19 +71,22 @@ def parse_lscpu(text: str, cpus: Sequence[int]) -> Layout:
     Raises
     ------
     StableError
-        One of them is not online.
+        It is not that, or one of them is not online.
     """
     rows = [line.split(",") for line in text.splitlines() if line and not line.startswith("#")]
-    found = {
-        int(row[0]): Cpu(
-            int(row[0]),
-            int(row[1] or row[0]),
-            int(row[2] or 0),
-            _number(row[3]),
-            _number(":".join(row[4:]).split(":")[-1]),
-        )
-        for row in rows
-    }
+    try:
+        found = {
+            int(row[0]): Cpu(
+                int(row[0]),
+                int(row[1] or row[0]),
+                int(row[2] or 0),
+                _number(row[3]),
+                _number(":".join(row[4:]).split(":")[-1]),
+            )
+            for row in rows
+        }
+    except (IndexError, ValueError):
+        raise StableError(f"not the answer of {' '.join(LSCPU)}: {text!r:.80}") from None
     missing = [cpu for cpu in cpus if cpu not in found]
     if missing:
         raise StableError(f"CPU {', '.join(map(str, missing))} of the SPS is not online")
@@ -88,11 +94,19 @@ def parse_lscpu(text: str, cpus: Sequence[int]) -> Layout:
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Read the kernel's list format, such as `0-3,8`."""
+    """Read the kernel's list format, such as `0-3,8`.
+
+    Raises
+    ------
+    StableError
+        It is no such list, or names a CPU that no Linux has.
+    """
     cpus: list[int] = []
     for part in filter(None, text.strip().split(",")):
-        first, _, last = part.partition("-")
-        cpus.extend(range(int(first), int(last or first) + 1))
+        ends = [int(end) for end in part.split("-") if re.fullmatch("[0-9]{1,4}", end)]
+        if len(ends) != part.count("-") + 1 or len(ends) > 2 or max(ends) >= MOST_CPUS:
+            raise StableError(f"expected a list of CPUs such as 0-3,8, found {text!r:.80}")
+        cpus.extend(range(ends[0], ends[-1] + 1))
     return tuple(cpus)
 
 

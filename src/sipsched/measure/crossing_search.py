@@ -19,7 +19,8 @@ from sipsched.measure.serving import Serving
 from sipsched.measure.tuning import Tuned, tuned
 from sipsched.plan.config import Config, Limits, Point, Search
 from sipsched.plan.modes import find_mode, load_modes
-from sipsched.records.record import CROSSING_VERSION, UnfinishedRecord
+from sipsched.records.crossing import SCHEMA_VERSION as CROSSING_VERSION
+from sipsched.records.record import UnfinishedRecord
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import open_hosts
 from sipsched.validity.verdict import RULES, in_words, judge
@@ -134,7 +135,7 @@ def search_crossing(point: Point, config: Config, testbed: Testbed, raw: Path) -
         "trials": [asdict(trial) | {"pdr": trial.pdr} for trial in found.trials],
     }
     with whole(path) as partial_file:
-        partial_file.write_text(json.dumps(document, indent=1) + "\n")
+        partial_file.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
     return path
 
 

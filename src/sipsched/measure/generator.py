@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sipsched.errors import StableError
-from sipsched.files import read_zstd
+from sipsched.files import parse_json, read_zstd
 from sipsched.measure.templates import render
 from sipsched.plan.config import Load
+from sipsched.plan.documents import validate
 from sipsched.records.retransmissions import REQUESTS
 from sipsched.records.run_document import Sends
 from sipsched.testbed.host import Host, Process
@@ -86,6 +86,12 @@ class CallStatistics:
         it does not tell.
     requests
         What the client sent, by method; None if it does not tell them apart.
+    overtaken
+        180 that came after the final answer of their calls: overtaken in the SPS. They are no
+        unexpected messages. None if it does not tell.
+    no_ringing
+        Calls that were answered and of which no 180 ever came: refused by the SPS's full socket, or
+        overtaken in a stateful SPS, which then does not send it on. None if it does not tell.
     """
 
     calls_offered: int
@@ -100,6 +106,8 @@ class CallStatistics:
     scheduler: str | None = None
     no_ports: int | None = None
     requests: Mapping[str, Sends] | None = None
+    overtaken: int | None = None
+    no_ringing: int | None = None
 
 
 @dataclass(frozen=True)
@@ -286,31 +294,34 @@ def read_sipload_report(text: str, source: str) -> CallStatistics:
     Raises
     ------
     StableError
-        It is not JSON or lacks a key.
+        It is not JSON, or not like workflow/schemas/sipload.schema.yaml.
     """
+    what = f"{source}: not a complete sipload report"
     try:
-        report = json.loads(text)
-        calls, messages = report["calls"], report["messages"]
-        failed = ("timeout_invite", "timeout_bye", "rejected_invite", "rejected_bye")
-        return CallStatistics(
-            calls_offered=calls["offered"],
-            calls_created=calls["started"],
-            calls_completed=calls["completed"],
-            calls_failed=sum(calls[name] for name in failed),
-            achieved_cps=report["achieved_cps"],
-            retransmissions=sum(kind["sent_again"] for kind in messages.values()),
-            unexpected=sum(kind["unexpected"] for kind in messages.values()) + report["unparsable"],
-            cpu_share=report["cpu_ns"] / report["wall_ns"],
-            socket_drops=report["sockets"]["drops"],
-            scheduler=report["scheduler"],
-            no_ports=report.get("no_ports"),
-            requests={
-                kind.name: _sends(messages.get(kind.name, {"sent": 0, "sent_again": 0}))
-                for kind in REQUESTS
-            },
-        )
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise StableError(f"{source}: not a complete sipload report: {error!r}") from error
+        report = validate(parse_json(text), "sipload", what)
+    except ValueError as error:
+        raise StableError(f"{what}: {error}") from None
+    calls, messages = report["calls"], report["messages"]
+    failed = ("timeout_invite", "timeout_bye", "rejected_invite", "rejected_bye")
+    return CallStatistics(
+        calls_offered=calls["offered"],
+        calls_created=calls["started"],
+        calls_completed=calls["completed"],
+        calls_failed=sum(calls[name] for name in failed),
+        achieved_cps=report["achieved_cps"],
+        retransmissions=sum(kind["sent_again"] for kind in messages.values()),
+        unexpected=sum(kind["unexpected"] for kind in messages.values()) + report["unparsable"],
+        cpu_share=report["cpu_ns"] / report["wall_ns"],
+        socket_drops=report["sockets"]["drops"],
+        scheduler=report["scheduler"],
+        no_ports=report.get("no_ports"),
+        requests={
+            kind.name: _sends(messages.get(kind.name, {"sent": 0, "sent_again": 0}))
+            for kind in REQUESTS
+        },
+        overtaken=report["overtaken"],
+        no_ringing=calls["no_ringing"],
+    )
 
 
 def _sends(counts: Mapping[str, int]) -> Sends:
@@ -367,8 +378,8 @@ def read_sipp_statistics(text: str, calls_offered: int, source: str) -> CallStat
     """
     # SIPp that is ended at the drain time may leave half a line
     whole_lines = text[: text.rfind("\n") + 1]
-    rows = list(csv.DictReader(io.StringIO(whole_lines), delimiter=";"))
     try:
+        rows = list(csv.DictReader(io.StringIO(whole_lines), delimiter=";"))
         last = rows[-1]
         created = int(last["TotalCallCreated"])
         return CallStatistics(
@@ -380,8 +391,13 @@ def read_sipp_statistics(text: str, calls_offered: int, source: str) -> CallStat
             retransmissions=int(last["Retransmissions(C)"]),
             unexpected=int(last["FailedUnexpectedMessage(C)"]),
         )
-    except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise StableError(f"{source}: not a complete SIPp statistics file: {error!r}") from error
+    except (
+        *(IndexError, KeyError, TypeError, ValueError, ZeroDivisionError),
+        *(AttributeError, OverflowError, csv.Error),
+    ) as error:
+        raise StableError(
+            f"{source}: not a complete SIPp statistics file: {error!r:.200}"
+        ) from error
 
 
 def _achieved_cps(rows: Sequence[Mapping[str, str]], created: int) -> float:

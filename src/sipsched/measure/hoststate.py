@@ -1,8 +1,7 @@
 """What a host is and what its kernel counted, as verbatim text of an explicit list of files."""
 
-import json
-from typing import Any
-
+from sipsched.errors import StableError
+from sipsched.files import parse_json
 from sipsched.records.run_document import HostReport
 from sipsched.testbed.host import Host
 
@@ -85,8 +84,7 @@ def describe(host: Host, versions: dict[str, list[str]]) -> HostReport:
         As run.json has it; None where the kernel does not say.
     """
     files = read_files(host, DESCRIPTION_FILES)
-    lscpu = json.loads(host.run(["lscpu", "-J"]).stdout)["lscpu"]
-    fields = {entry["field"].rstrip(":"): entry["data"] for entry in _flatten(lscpu)}
+    fields = parse_lscpu_json(host.run(["lscpu", "-J"]).stdout, f"host {host.spec}")
 
     def value(path: str) -> str | None:
         return files[path].strip() if path in files else None
@@ -106,8 +104,30 @@ def describe(host: Host, versions: dict[str, list[str]]) -> HostReport:
     )
 
 
-def _flatten(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [found for entry in entries for found in (entry, *_flatten(entry.get("children", [])))]
+def parse_lscpu_json(text: str, where: str) -> dict[str, str | None]:
+    """Read what `lscpu -J` printed: fields in fields, each with a name and, most, a value.
+
+    Returns
+    -------
+    dict
+        Field, without its colon, to value; None where it has none.
+
+    Raises
+    ------
+    StableError
+        It is not that.
+    """
+    try:
+        rest = [parse_json(text)["lscpu"]]
+        fields: dict[str, str | None] = {}
+        while rest:
+            for entry in rest.pop():
+                value = entry.get("data")
+                fields[entry["field"].rstrip(":")] = None if value is None else str(value)
+                rest.append(entry.get("children", []))
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise StableError(f"{where}: not the answer of lscpu -J: {type(error).__name__}") from None
+    return fields
 
 
 def _first_line(host: Host, argv: list[str]) -> str:

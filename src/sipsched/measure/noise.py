@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sipsched.errors import StableError
-from sipsched.files import whole
+from sipsched.files import parse_json, whole
 from sipsched.measure.hoststate import read_files
 from sipsched.measure.tuning import tuned
 from sipsched.plan.modes import DEFAULT, find_mode, load_modes
@@ -61,16 +61,35 @@ def measure_noise(testbed: Testbed, path: Path, duration_s: float = DURATION_S) 
         "cpus": cpus,
     }
     with whole(path) as partial:
-        partial.write_text(json.dumps(document) + "\n")
+        partial.write_text(json.dumps(document, allow_nan=False) + "\n")
 
 
 def _look_at(sps: Host, program: str, cpu: int, duration_s: float) -> dict[str, Any]:
     before = _stolen(sps, cpu)
     done = sps.run_limited("jitter", [program, f"{duration_s:g}"], cpus=[cpu], limit_s=LIMIT_S)
-    found: dict[str, Any] = json.loads(done.stdout)
-    if found["cpu"] != cpu or found["cpu_changes"]:
-        raise StableError(f"host {sps.spec}: jitter was not held to CPU {cpu}")
+    found = parse_jitter(done.stdout, cpu, f"host {sps.spec}")
     return found | {"steal_s": round(_stolen(sps, cpu) - before, 6)}
+
+
+def parse_jitter(text: str, cpu: int, where: str) -> dict[str, Any]:
+    """Read what `jitter` printed of a CPU.
+
+    Raises
+    ------
+    StableError
+        It is not JSON, or of another CPU, or the program moved.
+    """
+    try:
+        found = parse_json(text)
+    except ValueError as error:
+        raise StableError(f"{where}: jitter did not print JSON: {error}") from None
+    if (
+        not isinstance(found, dict)
+        or found.get("cpu") != cpu
+        or found.get("cpu_changes", True) != 0
+    ):
+        raise StableError(f"{where}: jitter was not held to CPU {cpu}")
+    return found
 
 
 def _stolen(sps: Host, cpu: int) -> float:

@@ -1,6 +1,5 @@
 """The probe on the SPS: which one, its life beside the proxy, and the trace it leaves."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -9,6 +8,7 @@ import numpy as np
 import zstandard
 
 from sipsched.errors import SipschedError, StableError
+from sipsched.files import parse_json
 from sipsched.records.record import TRACE_FILE
 from sipsched.records.run_document import ProbeReport, as_part
 from sipsched.records.trace import HEADER, RECORD
@@ -95,23 +95,22 @@ class BpfProbe:
         sps.stop(self._process)
         log = sps.run(["cat", str(self._process.log_file)], check=False).stdout.strip()
         text = sps.run(["cat", str(sps.workdir / "probe.json")], check=False).stdout
-        try:
-            report = json.loads(text)
-        except json.JSONDecodeError as error:
+        if not text.rstrip().endswith("}"):
             if sps.free_bytes(sps.workdir) < FULL_BYTES:
                 raise StableError(
                     f"host {sps.spec}: disk full at {sps.workdir}: No space left on device for the "
                     "probe's files"
-                ) from error
+                )
             raise StableError(
                 f"host {sps.spec}: probe ended without a report: {log or 'no message'}"
-            ) from error
+            )
+        report = parse_report(text, f"host {sps.spec}: probe.json")
         compressed = sps.workdir / TRACE_FILE
         zstd = ["zstd", "-q", "-f", f"-{ZSTD_LEVEL}", "--rm", str(sps.workdir / "trace.bin")]
         sps.run([*zstd, "-o", str(compressed)], timeout_s=120)
         sps.get_file(compressed, folder / TRACE_FILE)
         sps.run(["rm", "-f", str(compressed)])
-        return as_part(ProbeReport, report, f"host {sps.spec}: probe.json")
+        return report
 
     def _wait_for(self, word: str) -> None:
         ready = self._sps.workdir / "probe.ready"
@@ -124,6 +123,20 @@ class BpfProbe:
             timeout_s=READY_TIMEOUT_S,
         )
         self._sps.run(["grep", "-qs", word, str(ready)])
+
+
+def parse_report(text: str, where: str) -> ProbeReport:
+    """Read the report of `sipprobe` (hardware/probe/report.c).
+
+    Raises
+    ------
+    StableError
+        It is not JSON, or lacks what a run's record needs.
+    """
+    try:
+        return as_part(ProbeReport, parse_json(text), where)
+    except ValueError as error:
+        raise StableError(f"{where}: {error}") from None
 
 
 class PreloadProbe:

@@ -1,13 +1,16 @@
-"""How far a campaign has come: what is measured now, and when the last run should end."""
+"""How far an invocation has come: what is measured now, and when the last run should end."""
 
+import os
+import re
 import statistics
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from sipsched.plan.config import Config, Run
-from sipsched.records.record import is_recorded, read_crossings
+from sipsched.records.crossing import read_crossings
+from sipsched.records.record import is_recorded
 from sipsched.records.run_document import read_run
-from sipsched.scripting import say
+from sipsched.scripting import RUN_PLACE, say
 
 OVERHEAD_S = 4.0
 """Seconds of a run outside its load, before any run was measured."""
@@ -15,14 +18,22 @@ RUNS_FOR_PACE = 10
 
 
 def say_progress(run: Run, config: Config, raw: Path) -> None:
-    """Print what is measured now, how many runs are left, and when the last should end."""
+    """Print what is measured now, how many runs are left of those asked for, and when the last should end.
+
+    What was asked for is what the workflow's scheduler says in the environment; without it, only the
+    run is named.
+    """
+    place = re.fullmatch(r"([0-9]+)/([0-9]+)", os.environ.get(RUN_PLACE, ""))
+    if place is None:
+        say(f"measuring {run}")
+        return
+    number, total = int(place[1]), int(place[2])
     planned = config.runs(read_crossings(raw, config.searches()))
-    left = [other for other in planned if not is_recorded(raw, other)]
-    done = [other for other in planned if other not in set(left)]
-    end = datetime.now() + timedelta(seconds=len(left) * _seconds_per_run(done, config, raw))
+    done = [other for other in planned if is_recorded(raw, other)]
+    left = total - number
+    end = datetime.now() + timedelta(seconds=(left + 1) * _seconds_per_run(done, config, raw))
     say(
-        f"measuring {run}: run {len(done) + 1} of {len(planned)}, "
-        f"{len(left) - 1} left after it, done about {end:%H:%M:%S}"
+        f"measuring {run}: run {number} of {total}, {left} left after it, done about {end:%H:%M:%S}"
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sipsched.plan import modes
 from sipsched.plan.modes import DEFAULT, Mode, Setting
 
 SYSCTL = "/proc/sys/kernel/"
@@ -144,15 +145,18 @@ def compile_mode(asked: Mapping[Setting, int], kernel: KernelScheduler) -> list[
     return steps
 
 
+def is_translation(mode: Mode, kernel: KernelScheduler, steps: list[Step]) -> bool:
+    """Tell whether the mode asks for something that this kernel's scheduler has in another form at most."""
+    asks = mode.name != DEFAULT and any(step.asked is not None for step in steps)
+    return asks and kernel.family is Family.EEVDF
+
+
 def label(mode: Mode, kernel: KernelScheduler, steps: list[Step]) -> str:
-    """Name the mode as figures do: a translation is called one, and what is missing is named."""
-    asked = [step for step in steps if step.asked is not None]
-    if mode.name == DEFAULT or not asked:
+    """Name the mode as it is on this kernel."""
+    if mode.name == DEFAULT:
         return mode.name
-    if kernel.family is Family.EEVDF:
-        return f"{mode.name} (EEVDF translation)"
-    missing = [str(step.setting) for step in asked if step.unavailable]
-    return f"{mode.name} (without {', '.join(missing)})" if missing else mode.name
+    missing = [str(step.setting) for step in steps if step.asked is not None and step.unavailable]
+    return modes.label(mode.name, is_translation(mode, kernel, steps), missing)
 
 
 def _sysctl(setting: Setting, value: int, kernel: KernelScheduler) -> Step:

@@ -12,6 +12,7 @@ from typing import TypeVar
 from sipsched.errors import StableError, TransientError
 from sipsched.measure.generator import CallStatistics, Generator, Sipload, Sipp
 from sipsched.measure.hoststate import COUNTER_FILES, clock_offset_s, describe, read_files
+from sipsched.measure.memory import check_memory
 from sipsched.measure.probe import (
     TRACE_BYTES_PER_CALL,
     BpfProbe,
@@ -377,6 +378,8 @@ class Serving:
                 built["probe"] = "sipprobe"
         for part, name in built.items():
             host.require_built(part, [name])
+        if role == "sps":
+            check_memory(host, self.sut, self.point.threads)
         port = host.spec.sip_port
         users = host.run(["ss", "-Hlunp", f"sport = :{port}"]).stdout.strip()
         if users:

@@ -11,7 +11,14 @@ from typing import Any
 from sipsched.errors import SipschedError, StableError
 from sipsched.measure import scheduler
 from sipsched.measure.cpu_layout import LSCPU, Layout, cpu_mask, parse_cpu_list, parse_lscpu
-from sipsched.measure.scheduler import TASK_SLICE, KernelScheduler, Step, compile_mode, label
+from sipsched.measure.scheduler import (
+    TASK_SLICE,
+    KernelScheduler,
+    Step,
+    compile_mode,
+    is_translation,
+    label,
+)
 from sipsched.plan.modes import Counts, Mode, Scaling, Setting, find_mode, load_modes
 from sipsched.records.run_document import SchedulerReport, SettingReport
 from sipsched.testbed.host import Host, Process
@@ -114,6 +121,7 @@ class Tuned:
         return SchedulerReport(
             mode=self.mode.name,
             label=self.label,
+            translated=is_translation(self.mode, self.kernel, self.steps),
             source=self.mode.source,
             family=str(self.kernel.family),
             found=current,

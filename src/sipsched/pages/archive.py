@@ -12,15 +12,20 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import yaml
+
 from sipsched.analysis.run_table import Campaign
 from sipsched.errors import StableError
 from sipsched.files import whole
+from sipsched.plan.documents import read_yaml
 
 CHECKSUMS = "SHA256SUMS"
 METADATA = "ro-crate-metadata.json"
 CONFIGURATION = "configuration.json"
 CRATE_VERSION = "1.2"
 LICENSE = "https://spdx.org/licenses/MIT"
+TESTBEDS = Path("hardware", "testbeds")
+LOGIN_KEYS = ("address", "port", "user", "identity_file", "known_hosts")
 KINDS = {
     ".nc": ("application/x-netcdf", "Summary of all runs of a study on one testbed"),
     ".html": ("text/html", "Report; self-contained"),
@@ -45,7 +50,8 @@ def publish(
     archive
         The zip file; its directory is made. It appears whole or not at all.
     files
-        What to bundle, relative to the working directory; they keep their paths.
+        What to bundle, relative to the working directory; they keep their paths. Of a testbed's file that
+        is left out by which how its hosts are reached.
     campaigns
         What was measured: testbeds, fidelity, and when.
     version
@@ -62,7 +68,7 @@ def publish(
     for file in files:
         if file.is_absolute() or ".." in file.parts or not file.is_file():
             raise StableError(f"{file}: expected a file under the working directory")
-        contents[PurePosixPath(file).as_posix()] = file.read_bytes()
+        contents[PurePosixPath(file).as_posix()] = _published(file)
     contents = dict(sorted(contents.items()))
     measured = sorted(time for each in campaigns for time in each.counted["started_at"] if time)
     if not measured:
@@ -78,6 +84,20 @@ def publish(
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o100644 << 16
             bundle.writestr(entry, data)
+
+
+def _published(file: Path) -> bytes:
+    """Give a file's bytes; those of a testbed's file without logins, keys and addresses of SSH."""
+    if file.parent != TESTBEDS:
+        return file.read_bytes()
+    document = read_yaml(file)
+    for host in document["hosts"].values():
+        for key in LOGIN_KEYS:
+            host.pop(key, None)
+    if "/" in str(document.get("vm", {}).get("kernel", "")):
+        document["vm"]["kernel"] = PurePosixPath(document["vm"]["kernel"]).name
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    return f"# Without {', '.join(LOGIN_KEYS)}: how hosts are reached.\n{text}".encode()
 
 
 def _metadata(

@@ -6,7 +6,7 @@ IEEE ICC 2016, section IV-A.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -17,7 +17,6 @@ from matplotlib.ticker import FixedLocator
 
 from sipsched.analysis.comparison import (
     Place,
-    labels,
     quantities,
     runs_at,
     settings_of,
@@ -35,7 +34,7 @@ from sipsched.errors import StableError
 from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.numbers import p_text, plain, told, with_p
 from sipsched.pages.parts import Figure, Table, Words
-from sipsched.plan.modes import Setting, find_mode, load_modes
+from sipsched.plan.modes import Setting, find_mode, label, load_modes
 from sipsched.records.summary import NOT_PLANNED
 from sipsched.words import plural
 
@@ -397,10 +396,21 @@ def _against(found: Study, point: Point, name: str, n: int) -> str:
 
 def _others(found: Study) -> str:
     """Name the mode that gives all other settings, as it was on this kernel."""
-    names = labels(found.summary)
-    part = f"+{Setting.MIGRATION_COST}="
-    bases = {names[point.mode].replace(f"{part}{point.cost_ns}", "") for point in found.points}
+    bases = set()
+    for point in found.points:
+        name = point.mode.replace(f"+{Setting.MIGRATION_COST}={point.cost_ns}", "")
+        known = settings_of(found.summary, point.spot.place, point.mode)
+        bases |= {label(name, each["translated"], _missing(each)) for each in known} or {name}
     return f"all else as in {' or '.join(sorted(bases))}"
+
+
+def _missing(settings: Mapping[str, Any]) -> list[str]:
+    """List the settings but the cost that were asked for and that the kernel does not have."""
+    return [
+        step["setting"]
+        for step in settings["steps"]
+        if step["unavailable"] and step["setting"] != Setting.MIGRATION_COST
+    ]
 
 
 def _unit(mean: Interval, name: str) -> str:

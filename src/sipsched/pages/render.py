@@ -30,7 +30,8 @@ def render(
     output_html
         The page; its directory is made. It asks for nothing outside itself.
     parameters
-        Values for that cell; paths, also in lists, are made absolute.
+        Values for that cell; paths, also in lists, are made absolute. The page shows them relative to the
+        working directory: where on this machine they are is nobody's business.
     offered
         The same, of which a notebook gets those that it has a parameter for.
 
@@ -80,6 +81,7 @@ def render(
                 f"{notebook}: the Python kernel died; is there enough memory?"
             ) from None
         finished = nbformat.read(executed, as_version=4)  # type: ignore[no-untyped-call]
+    _show_parameters(finished, {name: _shown(value) for name, value in given.items()})
     page = _to_html(finished, notebook.stem)
     with whole(output_html) as partial:
         partial.write_text(page, encoding="utf-8")
@@ -90,6 +92,26 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(one) for one in value]
     return str(value.resolve()) if isinstance(value, Path) else value
+
+
+def _shown(value: Any) -> Any:
+    """Write paths as a reader elsewhere can use them: relative, and of others the name alone."""
+    if isinstance(value, list):
+        return [_shown(one) for one in value]
+    if not isinstance(value, Path):
+        return value
+    path, here = value.resolve(), Path.cwd().resolve()
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) else path.name
+
+
+def _show_parameters(notebook: Any, values: Mapping[str, Any]) -> None:
+    """Put these values in the place of those that papermill wrote into the notebook."""
+    from papermill.translators import translate_parameters
+
+    for cell in notebook.cells:
+        if "injected-parameters" in cell.metadata.get("tags", ()):
+            kernel = notebook.metadata.kernelspec
+            cell.source = translate_parameters(kernel.name, kernel.language, values, "Parameters")
 
 
 def _to_html(notebook: Any, fallback_title: str) -> str:

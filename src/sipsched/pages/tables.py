@@ -4,7 +4,7 @@ import hashlib
 import html
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sipsched.analysis.run_table import attempts_of, facets, findings_of, iterate_runs, provenance
+from sipsched.analysis.run_table import (
+    Buffers,
+    attempts_of,
+    facets,
+    findings_of,
+    iterate_runs,
+    provenance,
+    receive_buffers,
+)
 from sipsched.analysis.statistics import Values, mean_intervals
 from sipsched.pages.parts import Table, Words
 from sipsched.records.summary import ALL, INVALID, MEASURED, MISSING
@@ -306,25 +314,29 @@ def hosts(summary: xr.Dataset) -> Table:
 
 def conditions(summary: xr.Dataset) -> Words:
     """Say what varied between runs that should not: kernel, buffer, stolen time."""
-    buffers, steal = (summary[name].to_numpy().ravel() for name in ("so_rcvbuf", "steal_s"))
-    return conditions_of(summary.attrs["kernels"], buffers, steal)
+    runs = summary["so_rcvbuf"].to_dataframe().reset_index()
+    buffers = receive_buffers(runs, "sut", "mode")
+    return conditions_of(summary.attrs["kernels"], buffers, summary["steal_s"].to_numpy().ravel())
 
 
-def conditions_of(kernels: str, buffers: Values, steal: Values) -> Words:
+def conditions_of(kernels: str, buffers: Buffers, steal: Values) -> Words:
     """Say the same of runs from anywhere.
 
     Parameters
     ----------
     kernels
         Their names.
-    buffers, steal
-        Shape (run,): effective SO_RCVBUF in bytes, and time stolen in s; NaN where not recorded.
+    buffers
+        Their receive buffers, by (sut, mode).
+    steal
+        Shape (run,): time stolen in s; NaN where not recorded.
     """
-    buffers, steal = (values[~np.isnan(values)] for values in (buffers, steal))
-    sizes = ", ".join(f"{size:.0f}" for size in np.unique(buffers))
+    steal = steal[~np.isnan(steal)]
+    sizes = ", ".join(map(str, buffers.sizes))
     lines = [
         f"Kernels of the SPS: {kernels}.",
         f"Effective SO_RCVBUF: {sizes} bytes." if sizes else "Effective SO_RCVBUF: not recorded.",
+        *buffers_differ(buffers),
     ]
     if steal.size:
         lines.append(
@@ -332,6 +344,28 @@ def conditions_of(kernels: str, buffers: Values, steal: Values) -> Words:
             f"at most {steal.max():.2f} s, n = {steal.size}."
         )
     return Words(tuple(lines))
+
+
+def buffers_differ(buffers: Buffers, name: Callable[..., str] = "{}, {}".format) -> list[str]:
+    """Say that a comparison is one across receive buffers of different size; nothing if all are alike.
+
+    Parameters
+    ----------
+    buffers
+        Of the runs that are compared.
+    name
+        Makes the name of a group from what tells it apart.
+    """
+    if not buffers.differ:
+        return []
+    told = "; ".join(
+        f"{size} bytes: {' | '.join(name(*group) for group in buffers.with_size(size))}"
+        for size in buffers.sizes
+    )
+    return [
+        f"Receive buffers differ. {told}. PDR and capacity depend on the size: they are not "
+        "comparable between runs with different ones."
+    ]
 
 
 def _text(value: Any) -> str:

@@ -18,10 +18,11 @@ from sipsched.analysis.run_table import (
     Campaign,
     findings_of,
     probe_cost,
+    receive_buffers,
 )
 from sipsched.pages.drawing import MARKERS, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.parts import Figure, Table, Words
-from sipsched.pages.tables import Heading, conditions_of
+from sipsched.pages.tables import Heading, buffers_differ, conditions_of
 from sipsched.records.noise_record import CpuNoise, Noise, read_noise
 from sipsched.records.summary import INVALID, MEASURED, MISSING
 from sipsched.validity.verdict import in_general
@@ -29,6 +30,10 @@ from sipsched.words import number, plural
 
 MOST_LABELLED_LOADS = 14
 MOST_POINTS_LISTED = 50
+CONTROL_CAPTION = (
+    "CPU time of the proxy a message, without the probe, and the ratio of with to without over pairs "
+    "of runs with the same arrivals (95 % interval)."
+)
 # What a point is, from the best to the worst: colour, sign in its cell, and words.
 KINDS = {
     MEASURED: (SERIES[0], "", "every planned run counts"),
@@ -248,8 +253,8 @@ def _noise_words(cpu: CpuNoise) -> str:
 
 def conditions(campaign: Campaign) -> Words:
     """Say what varied between the runs of all studies that should not."""
-    buffers, steal = (campaign.runs[name].to_numpy(float) for name in ("so_rcvbuf", "steal_s"))
-    return conditions_of(campaign.kernels, buffers, steal)
+    buffers = receive_buffers(campaign.runs, "sut", "mode")
+    return conditions_of(campaign.kernels, buffers, campaign.runs["steal_s"].to_numpy(float))
 
 
 def control_runs(campaign: Campaign) -> Table:
@@ -266,8 +271,7 @@ def control_runs(campaign: Campaign) -> Table:
         header=("SUT", "mode", "cores", "threads", "cps", "without (µs)", "with / without"),
         rows=tuple(rows),
         none=f"no control runs: no SUT …{UNTRACED} was measured with the probe off",
-        caption="CPU time of the proxy a message, without the probe, and the ratio of with to "
-        "without over pairs of runs with the same arrivals (95 % interval).",
+        caption=" ".join((CONTROL_CAPTION, *buffers_differ(cost.buffers, str))),
         provenance=campaign.provenance,
     )
 

@@ -1,20 +1,15 @@
 """What is studied: the configuration, its validation and the runs it asks for."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import fastjsonschema
-import yaml
-
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT, SCHEMAS
-
-LONGEST_VALUE = 60
-"""Characters of a wrong value that a message shows."""
+from sipsched.plan.documents import read_yaml, shorten, validate
 
 POINT_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}"
 RUN_PATTERN = f"{POINT_PATTERN}/cps~{{cps}}/rep~{{rep}}"
@@ -302,6 +297,38 @@ class Config:
             )
         return self.suts[name]
 
+    def check_run(self, run: Run) -> None:
+        """Refuse a run that no study could ask for.
+
+        Raises
+        ------
+        StableError
+            Its testbed or SUT is not part of this configuration, or one of its numbers or its mode is
+            not what a study may have.
+        """
+        self._check(run, str(run.path))
+
+    def check_search(self, point: Point) -> None:
+        """Refuse a point at which no study could have a crossing searched.
+
+        Raises
+        ------
+        StableError
+            As `check_run`.
+        """
+        self._check(point.run(self.search.lowest_cps, 1), str(point.crossing_path))
+
+    def _check(self, run: Run, what: str) -> None:
+        validate(vars(run), "config", what, part="run")
+        if run.testbed not in self.testbeds:
+            raise StableError(
+                f"{what}: testbed '{run.testbed}' is not among testbeds ({', '.join(self.testbeds)})"
+            )
+        if run.sut not in self.suts:
+            raise StableError(
+                f"{what}: '{run.sut}' is not defined under suts ({', '.join(sorted(self.suts))})"
+            )
+
     def searches(self) -> list[Point]:
         """List every point whose crossing is to be found first, once."""
         points = itertools.chain.from_iterable(
@@ -317,63 +344,65 @@ class Config:
         return list(dict.fromkeys(runs))
 
 
-def read_yaml(path: Path) -> Any:
-    """Read a YAML file.
+def name_files(files: Sequence[str | Path]) -> str:
+    """Name files of the configuration, and the command line, for messages."""
+    here = Path.cwd()
+    names = (
+        path.relative_to(here) if path.is_relative_to(here) else path for path in map(Path, files)
+    )
+    return f"{', '.join(dict.fromkeys(map(str, names)))} (or --config)"
+
+
+def check_files(files: Iterable[str | Path]) -> None:
+    """Read files of the configuration that are there, and refuse what Snakemake would take.
+
+    Of a key that is there twice Snakemake keeps the last, and `__use_yte__` runs the file as a program.
 
     Raises
     ------
     StableError
-        The file is missing or is not YAML; the message names file and line.
+        A file is not strict YAML, or has an unknown key at its top; one line with file and place.
     """
-    try:
-        return yaml.safe_load(path.read_text())
-    except FileNotFoundError:
-        raise StableError(f"{path}: no such file") from None
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f" line {where.line + 1}" if where else ""
-        raise StableError(
-            f"{path}:{line} is not YAML: {getattr(error, 'problem', error)}"
-        ) from None
+    known = read_yaml(SCHEMAS / "config.schema.yaml")["properties"]
+    for path in map(Path, files):
+        document = read_yaml(path) if path.exists() else {}
+        if not isinstance(document, dict):
+            raise StableError(f"{path}: expected keys and values, found {shorten(document)}")
+        for key in document:
+            if key not in known:
+                raise StableError(f"{path}: unknown key '{key}'; there are: {', '.join(known)}")
 
 
-def validate(instance: Any, schema: str, what: str) -> None:
-    """Check a document against `workflow/schemas/<schema>.schema.yaml`.
-
-    Raises
-    ------
-    StableError
-        Names the document, the key and what was expected there, in one line.
-    """
-    # fastjsonschema: importing jsonschema takes 1.2 s beside JupyterLab, in every job
-    check = fastjsonschema.compile(read_yaml(SCHEMAS / f"{schema}.schema.yaml"))
-    try:
-        check(instance)
-    except fastjsonschema.JsonSchemaValueException as error:
-        message = error.message.removeprefix("data").lstrip(". ")
-        raise StableError(f"{what}: {message}, found {_shorten(error.value)}") from None
-
-
-def _shorten(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
-
-
-def parse_config(document: Mapping[str, Any]) -> Config:
+def parse_config(
+    document: Mapping[str, Any], what: str = "config/config.yaml (or --config)"
+) -> Config:
     """Turn a loaded configuration into values.
 
     Parameters
     ----------
     document
         The mapping that `config/config.yaml` holds, with any overrides applied.
+    what
+        Where it comes from, for the error's text.
 
     Raises
     ------
     StableError
-        An unknown key, a value out of range, a SUT or mode that is not defined.
+        An unknown key, a value out of range, a SUT or mode that is not defined, a law that the
+        generator does not know.
     """
-    what = "config/config.yaml (or --config)"
-    validate(document, "config", what)
+    document = validate(document, "config", what)
+    load, search = Load(**document["load"]), Search(**document["search"])
+    if load.generator == "sipp" and load.law != "constant":
+        raise StableError(
+            f"{what}: load.law: SIPp starts calls at a constant rate and nothing else: expected "
+            f"constant, found {load.law}"
+        )
+    if search.lowest_cps >= search.highest_cps:
+        raise StableError(
+            f"{what}: search: lowest_cps ({search.lowest_cps}) must be less than highest_cps "
+            f"({search.highest_cps})"
+        )
     suts = {name: Sut(name=name, **body) for name, body in document["suts"].items()}
     studies = {}
     for name, body in document["studies"].items():
@@ -419,9 +448,9 @@ def parse_config(document: Mapping[str, Any]) -> Config:
     return Config(
         testbeds=tuple(document["testbeds"]),
         probe=document["probe"],
-        load=Load(**document["load"]),
+        load=load,
         pdr_limit=document["pdr_limit"],
-        search=Search(**document["search"]),
+        search=search,
         validity={rule: Limits(**limits) for rule, limits in document["validity"].items()},
         suts=suts,
         studies={name: studies[name] for name in studies if name in only},

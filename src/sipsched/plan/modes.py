@@ -9,9 +9,11 @@ from typing import Any
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
-from sipsched.plan.config import read_yaml, validate
+from sipsched.plan.documents import read_yaml, validate
 
 MODES_FILE = PROJECT_ROOT / "config" / "modes.yaml"
+TRANSLATION = " (EEVDF translation)"
+"""What the label of a mode ends in on a kernel with another scheduler than the papers'."""
 DEFAULT = "default"
 
 
@@ -107,9 +109,7 @@ def load_modes(path: Path = MODES_FILE) -> Mapping[str, Any]:
     StableError
         It is missing, or a key is missing, unknown or out of range.
     """
-    # YAML reads the counts of a table as numbers, a schema knows text only
-    document: Mapping[str, Any] = _text_keys(read_yaml(path))
-    validate(document, "modes", str(path))
+    document: Mapping[str, Any] = validate(read_yaml(path), "modes", str(path))
     return document
 
 
@@ -149,15 +149,39 @@ def find_mode(name: str, declared: Mapping[str, Any]) -> Mode:
     return Mode(name, body["source"], tuple(body["variants"]), overrides)
 
 
-def check(names: Iterable[str]) -> None:
+def label(name: str, translated: bool, missing: Iterable[str]) -> str:
+    """Name a mode as figures do: a translation is called one, and what is missing is named.
+
+    Parameters
+    ----------
+    name
+        Of the mode, with its overrides.
+    translated
+        Whether the kernel's scheduler is not the papers'.
+    missing
+        Settings that were asked for and that the kernel does not have.
+    """
+    if translated:
+        return f"{name}{TRANSLATION}"
+    without = ", ".join(missing)
+    return f"{name} (without {without})" if without else name
+
+
+def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:
     """Refuse names of modes that are not declared or have a wrong override.
+
+    Parameters
+    ----------
+    names
+        As in a run's tuple.
+    declared
+        What `load_modes` gives.
 
     Raises
     ------
     StableError
         The first of them, and what is expected.
     """
-    declared = load_modes()
     for name in names:
         find_mode(name, declared)
 
@@ -174,12 +198,6 @@ def _override(name: str, setting: Setting, text: str) -> int:
             f"mode '{name}': {setting}: expected nanoseconds without leading zeros, found '{text}'"
         )
     return int(text)
-
-
-def _text_keys(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _text_keys(item) for key, item in value.items()}
-    return [_text_keys(item) for item in value] if isinstance(value, list) else value
 
 
 def _fits(cores: str, count: int) -> bool:

@@ -12,7 +12,7 @@ import xarray as xr
 from sipsched.errors import StableError
 from sipsched.files import whole
 from sipsched.records import record, trace
-from sipsched.records.run_document import RunDocument, read_run
+from sipsched.records.run_document import RunDocument
 from sipsched.versions import MESSAGES_VERSION
 
 MISSING = 0xFFFFFFFF
@@ -94,13 +94,14 @@ def messages_from_record(record_dir: Path) -> xr.Dataset:
     Raises
     ------
     StableError
-        The record is incomplete, the trace is damaged or holds fewer records than the probe wrote.
+        A file of the record is missing or not as `run.json` says; the trace is damaged or holds
+        fewer records than the probe wrote.
 
     Notes
     -----
     Stamps as in docs/methodology.md. Stamps out of order are clipped and flagged.
     """
-    document = read_run(record_dir)
+    document = record.read_record(record_dir)
     probe = document.probe
     path = record_dir / record.TRACE_FILE
     if probe.mode == "off" and not path.exists():

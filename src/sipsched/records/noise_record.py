@@ -6,9 +6,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from sipsched.errors import StableError
 from sipsched.files import read_json
+from sipsched.plan.documents import validate
 
 SCHEMA_VERSION = 1
+REMEDY = "move away what is there and run snakemake"
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,15 @@ def read_noise(path: Path) -> Noise:
     Raises
     ------
     StableError
-        It is missing, not JSON, or of another version.
+        It is missing, not JSON, of another version, or not like workflow/schemas/noise.schema.yaml.
     """
-    document = read_json(path, SCHEMA_VERSION, "move away what is there and run snakemake")
+    document = validate(read_json(path, SCHEMA_VERSION, REMEDY), "noise", str(path))
+    for entry in document["cpus"]:
+        at, gaps = len(entry["gaps_at_ns"]), len(entry["gaps_ns"])
+        if at != gaps:
+            raise StableError(
+                f"{path}: CPU {entry['cpu']}: {gaps} gaps_ns and {at} gaps_at_ns; {REMEDY}"
+            )
     return Noise(
         document["testbed"]["name"],
         document["kernel"],

@@ -3,20 +3,21 @@
 import contextlib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sipsched.errors import StableError
-from sipsched.files import read_json
-from sipsched.plan.config import Point, Run
+from sipsched.plan.config import Run
+from sipsched.records import manifest
 from sipsched.records.run_document import RUN_FILE, RunDocument, read_run
 from sipsched.validity.verdict import INVALID, Finding, in_words
 
-CROSSING_VERSION = 1
-"""Of `crossing.json`."""
 COUNTERS_FILE = "counters.json"
 TRACE_FILE = "trace.bin.zst"
 REASON_FILE = "failure.txt"
+GENERATOR_FILES = {"sipload": ("uac.calls.zst", "uac.json"), "sipp": ("uac.csv",)}
+"""What each generator leaves in a record."""
+DAMAGED = "restore it from a copy, or move the record away and run snakemake to measure it again"
 
 
 def is_recorded(raw: Path, run: Run) -> bool:
@@ -24,25 +25,32 @@ def is_recorded(raw: Path, run: Run) -> bool:
     return (raw / run.path / RUN_FILE).is_file()
 
 
-def read_crossings(raw: Path, points: Iterable[Point]) -> dict[Point, tuple[int, int]]:
-    """Read the crossings that were found, of these points.
+def needed_files(document: RunDocument) -> tuple[str, ...]:
+    """Name the files that a run like this always leaves beside `run.json`."""
+    trace = () if document.probe.mode == "off" else (TRACE_FILE,)
+    return (COUNTERS_FILE, *trace, *GENERATOR_FILES.get(document.load.generator, ()))
+
+
+def damages(record: Path, document: RunDocument) -> tuple[manifest.Damage, ...]:
+    """Find what of a record is missing or other than its `run.json` says.
+
+    Of a record that names no files, what a run like it always leaves has to be there.
+    """
+    return manifest.damages(record, document.files or {}, needed_files(document))
+
+
+def read_record(record: Path) -> RunDocument:
+    """Read the `run.json` of a record whose files are all as it says.
 
     Raises
     ------
     StableError
-        A record is not one of a crossing.
+        `run.json` cannot be read, or a file is missing, or has another size or SHA-256.
     """
-    found = {}
-    for point in points:
-        path = raw / point.crossing_path
-        if not path.is_file():
-            continue
-        document = read_json(path, CROSSING_VERSION, "move away what is there and run snakemake")
-        try:
-            found[point] = (int(document["lower_cps"]), int(document["upper_cps"]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise StableError(f"{path}: not the record of a crossing: {error!r}") from error
-    return found
+    document = read_run(record)
+    for damage in damages(record, document):
+        raise StableError(f"{record}/{damage}; {DAMAGED}")
+    return document
 
 
 @dataclass(frozen=True)
@@ -141,9 +149,23 @@ class UnfinishedRecord:
                 f"{path}: cannot write: {error.strerror}; nothing measured before is lost"
             ) from error
 
+    def close(self, document: RunDocument) -> None:
+        """Write run.json, which names every file that the folder has by now.
+
+        Raises
+        ------
+        StableError
+            The disk is full or not writable, or a file cannot be read.
+        """
+        try:
+            files = manifest.reports(self.folder)
+        except OSError as error:
+            raise StableError(f"{error.filename}: cannot read: {error.strerror}") from error
+        self.write(RUN_FILE, replace(document, files=files).to_json())
+
     def finish(self, document: RunDocument) -> None:
         """Write run.json last and put the folder in its place."""
-        self.write(RUN_FILE, document.to_json())
+        self.close(document)
         # Snakemake makes the final folder before the job; rename(2) replaces an empty one
         self.folder.rename(self.final)
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from sipsched.errors import StableError
 from sipsched.files import read_json
+from sipsched.plan import modes
 from sipsched.plan.config import Load, Run, Sut, TestbedLabels
 from sipsched.validity.ledger import Ledger
 from sipsched.validity.verdict import Verdict
@@ -58,6 +59,8 @@ class GeneratorReport:
     socket_drops: int | None = None
     scheduler: str | None = None
     no_ports: int | None = None
+    overtaken: int | None = None
+    no_ringing: int | None = None
 
 
 @dataclass(frozen=True)
@@ -195,7 +198,7 @@ class SettingReport:
 
 @dataclass(frozen=True)
 class SchedulerReport:
-    """The mode as it was on this kernel."""
+    """The mode as it was on this kernel; `translated` is None in records before November 2026."""
 
     mode: str
     label: str
@@ -205,6 +208,14 @@ class SchedulerReport:
     steps: tuple[SettingReport, ...]
     quiet: tuple[Mapping[str, Any], ...]
     repaired: bool
+    translated: bool | None = None
+
+    @property
+    def is_translation(self) -> bool:
+        """Whether the kernel's scheduler has the mode's settings in another form at most."""
+        if self.translated is None:
+            return self.label == modes.label(self.mode, True, ())
+        return self.translated
 
     @property
     def in_force(self) -> dict[str, str]:
@@ -229,8 +240,16 @@ class CommandReport:
 
 
 @dataclass(frozen=True)
+class FileReport:
+    """A file of the record as it was when the record was closed; `sha256` in hexadecimal."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
 class RunDocument:
-    """The content of `run.json`."""
+    """The content of `run.json`; `files` is None in records before November 2026, which name none."""
 
     run: Run
     testbed: TestbedLabels
@@ -251,6 +270,7 @@ class RunDocument:
     ledger: Ledger
     verdict: Verdict
     commands: tuple[CommandReport, ...] = ()
+    files: Mapping[str, FileReport] | None = None
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> str:

@@ -16,6 +16,7 @@ import xarray as xr
 from sipsched.errors import StableError
 from sipsched.files import read_json, whole
 from sipsched.plan.config import Run
+from sipsched.plan.documents import validate
 from sipsched.records.messages import (
     FLAGS,
     INTERVALS,
@@ -26,8 +27,9 @@ from sipsched.records.messages import (
     nanoseconds,
     open_messages,
 )
-from sipsched.records.record import COUNTERS_FILE
-from sipsched.records.run_document import RunDocument, SchedulerReport, Sends, read_run
+from sipsched.records.publishable import publishable_hosts, publishable_text
+from sipsched.records.record import COUNTERS_FILE, read_record
+from sipsched.records.run_document import RunDocument, SchedulerReport, Sends
 from sipsched.validity import counters
 from sipsched.validity.certificate import WINDOWS_MS, ks_p_value
 from sipsched.versions import SUMMARY_VERSION
@@ -80,7 +82,8 @@ RUN_LEVEL = {
     "scheduler_family": ("", "CFS or EEVDF, and where the kernel keeps the settings"),
     "mode_settings": (
         "",
-        "JSON: steps (setting, asked, place, applied, unavailable), in_force (place: value)",
+        "JSON: translated (whether the kernel's scheduler is not the papers'), steps (setting, "
+        "asked, place, applied, unavailable), in_force (place: value)",
     ),
     "k_sockq_alone": (
         "us",
@@ -132,7 +135,7 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
         A file is missing, damaged or of another version, or the two are not of the same run.
     """
     ds = open_messages(messages)
-    document = read_run(record)
+    document = read_record(record)
     run = asdict(document.run)
     for key in ("testbed", *RUN_DIMS):
         if ds.attrs.get(key) != run[key]:
@@ -156,10 +159,10 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
             "format_version": SUMMARY_VERSION,
             **{key: ds.attrs[key] for key in ("testbed", "kind", "fidelity", "kernel")},
             "testbed_description": document.testbed.description,
-            "hosts": json.dumps(asdict(document.hosts), sort_keys=True),
+            "hosts": json.dumps(publishable_hosts(asdict(document.hosts)), sort_keys=True),
             "settings": json.dumps(asdict(document.settings), sort_keys=True),
             "load": json.dumps(asdict(document.load), sort_keys=True),
-            "probe_mode_reason": document.probe.mode_reason,
+            "probe_mode_reason": publishable_text(document.probe.mode_reason),
             "columns_missing": json.dumps(
                 {
                     str(name): variable.attrs["missing_reason"]
@@ -236,10 +239,8 @@ def _describe(values: npt.NDArray[np.float64]) -> tuple[float, ...]:
 def _read_counters(record: Path) -> dict[str, Any]:
     path = record / COUNTERS_FILE
     document = read_json(path, None, "repeat the run")
-    try:
-        return {moment: document["sps"][moment] for moment in ("before", "after")}
-    except KeyError as error:
-        raise StableError(f"{path}: expected sps.before and sps.after, {error} not found") from None
+    validate(document, "counters", str(path))
+    return {moment: document["sps"][moment] for moment in ("before", "after")}
 
 
 def _run_level(
@@ -321,7 +322,11 @@ def _settings(scheduler: SchedulerReport) -> dict[str, Any]:
     steps = [asdict(step) for step in scheduler.steps]
     for step in steps:
         del step["read_back"]
-    return {"steps": steps, "in_force": scheduler.in_force}
+    return {
+        "translated": scheduler.is_translation,
+        "steps": steps,
+        "in_force": scheduler.in_force,
+    }
 
 
 def _sent_again(requests: Mapping[str, Sends] | None) -> float:

@@ -1,13 +1,15 @@
 """Testbed files: which hosts there are and what is known of them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT, TESTBEDS
-from sipsched.plan.config import Point, Run, TestbedLabels, read_yaml, validate
+from sipsched.plan.config import Point, Run, TestbedLabels
+from sipsched.plan.documents import read_yaml, validate
+from sipsched.words import plural
 
 LOCK_WAIT_S = 600.0
 ROLES = ("uac", "sps", "uas")
@@ -82,6 +84,12 @@ class Guest:
     """CPUs of this machine that QEMU is held to; empty: all."""
 
     @property
+    def kernel_name(self) -> str:
+        """Name the kernel without saying where its file is; both of Debian's are older than EEVDF."""
+        own = "/" in self.kernel
+        return Path(self.kernel).name if own else f"Debian's {self.kernel} kernel (CFS)"
+
+    @property
     def cpus(self) -> int:
         """Number of its CPUs."""
         return self.sockets * self.cores_per_socket
@@ -93,7 +101,6 @@ class Testbed:
 
     name: str
     kind: str
-    description: str
     fidelity: str
     workdir: PurePosixPath
     """Folder on each host; its user's alone."""
@@ -101,6 +108,8 @@ class Testbed:
     sps: HostSpec
     uas: HostSpec
     tuning: Tuning = Tuning()
+    remark: str = ""
+    """What the file says beside what this class knows: switches, links, machines."""
     lock_wait_s: float = LOCK_WAIT_S
     """How long a run waits while somebody else uses the testbed."""
     guest: Guest | None = None
@@ -117,6 +126,26 @@ class Testbed:
     def hosts(self) -> tuple[HostSpec, HostSpec, HostSpec]:
         """The hosts in the order of the signal's way: uac, sps, uas."""
         return (self.uac, self.sps, self.uas)
+
+    @property
+    def description(self) -> str:
+        """Say what it is, from what its file makes it: a file that was copied and changed says so."""
+        hosts = "; ".join(f"{host.role.upper()} on {_name_cpus(host.cpus)}" for host in self.hosts)
+        helpers = f"what watches the SPS on its {_name_cpus(self.sps.helper_cpus)}"
+        remark = f". {self.remark}" if self.remark else ""
+        return f"{self._setting}: {hosts}, {helpers}{remark}"
+
+    @property
+    def _setting(self) -> str:
+        if self.kind == "local":
+            return "Three network namespaces on one machine, joined by veth"
+        if self.guest is not None:
+            return (
+                f"SPS in a QEMU guest ({plural(self.guest.sockets, 'socket')} of "
+                f"{plural(self.guest.cores_per_socket, 'core')}, {self.guest.kernel_name}), UAC and "
+                "UAS in network namespaces outside it"
+            )
+        return "Three hosts reached by SSH"
 
     @property
     def labels(self) -> TestbedLabels:
@@ -159,8 +188,7 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
         raise StableError(f"testbed '{name}': no file {path}; there are: {known}")
-    document = read_yaml(path)
-    validate(document, "testbed", str(path))
+    document = validate(read_yaml(path), "testbed", str(path))
     if document["name"] != name:
         raise StableError(
             f"{path}: name: expected '{name}' as the file, found '{document['name']}'"
@@ -179,16 +207,28 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
     return Testbed(
         name=document["name"],
         kind=document["kind"],
-        description=document["description"],
         fidelity=document["fidelity"],
         workdir=PurePosixPath(document["workdir"]),
         uac=hosts["uac"],
         sps=hosts["sps"],
         uas=hosts["uas"],
         tuning=_tuning(document.get("tuning", {})),
+        remark=document.get("description", ""),
         guest=guest,
         lock_wait_s=float(document.get("lock_wait_s", LOCK_WAIT_S)),
     )
+
+
+def _name_cpus(cpus: Sequence[int]) -> str:
+    """Name CPUs in their order, the runs among them by their ends."""
+    parts: list[list[int]] = []
+    for cpu in cpus:
+        if parts and cpu == parts[-1][-1] + 1:
+            parts[-1].append(cpu)
+        else:
+            parts.append([cpu])
+    ends = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in parts)
+    return f"CPU{'s' if len(cpus) > 1 else ''} {ends}"
 
 
 def _tuning(body: Mapping[str, Any]) -> Tuning:

@@ -87,7 +87,7 @@ def parse_snmp(text: str, where: str = "/proc/net/snmp") -> dict[str, dict[str, 
         again, _, numbers = values.partition(":")
         if again != protocol or len(keys.split()) != len(numbers.split()):
             raise StableError(
-                f"{where}: {protocol}: expected {len(keys.split())} values, found "
+                f"{where}: {protocol[:60]}: expected {len(keys.split())} values, found "
                 f"{len(numbers.split())}; the file is cut, repeat the run"
             )
         try:
@@ -95,8 +95,31 @@ def parse_snmp(text: str, where: str = "/proc/net/snmp") -> dict[str, dict[str, 
                 zip(keys.split(), [int(number) for number in numbers.split()], strict=True)
             )
         except ValueError:
-            raise StableError(f"{where}: {protocol}: expected integers, found '{values}'") from None
+            raise StableError(
+                f"{where}: {protocol[:60]}: expected integers, found {values!r:.80}"
+            ) from None
     return tables
+
+
+UDP_COUNTERS = frozenset(
+    ("InDatagrams", "NoPorts", "InErrors", "OutDatagrams", "RcvbufErrors", "SndbufErrors")
+)
+"""What a ledger needs of the table Udp of /proc/net/snmp."""
+
+
+def parse_udp_counters(text: str, where: str = "/proc/net/snmp") -> dict[str, int]:
+    """Parse the table Udp of /proc/net/snmp.
+
+    Raises
+    ------
+    StableError
+        As `parse_snmp`, or one of `UDP_COUNTERS` is not there.
+    """
+    udp = parse_snmp(text, where).get("Udp", {})
+    missing = sorted(UDP_COUNTERS - udp.keys())
+    if missing:
+        raise StableError(f"{where}: expected Udp {', '.join(missing)}, not found; repeat the run")
+    return udp
 
 
 def parse_softnet_stat(text: str, where: str = "/proc/net/softnet_stat") -> list[Softnet]:
@@ -113,7 +136,7 @@ def parse_softnet_stat(text: str, where: str = "/proc/net/softnet_stat") -> list
             processed, dropped, squeezed = (int(word, 16) for word in line.split()[:3])
         except ValueError:
             raise StableError(
-                f"{where}: line {number}: expected hexadecimal columns, found '{line}'"
+                f"{where}: line {number}: expected hexadecimal columns, found {line!r:.80}"
             ) from None
         rows.append(Softnet(processed, dropped, squeezed))
     if not rows:
@@ -131,7 +154,7 @@ def parse_udp(text: str, where: str = "/proc/net/udp") -> list[UdpSocket]:
     """
     lines = text.splitlines()
     if not lines or "local_address" not in lines[0] or not lines[0].split()[-1] == "drops":
-        raise StableError(f"{where}: expected a header ending in 'drops', found '{text[:40]}'")
+        raise StableError(f"{where}: expected a header ending in 'drops', found {text[:40]!r}")
     sockets = []
     for number, line in enumerate(lines[1:], start=2):
         words = line.split()
@@ -149,9 +172,39 @@ def parse_udp(text: str, where: str = "/proc/net/udp") -> list[UdpSocket]:
             )
         except (IndexError, ValueError):
             raise StableError(
-                f"{where}: line {number}: expected 13 columns, found '{line}'; repeat the run"
+                f"{where}: line {number}: expected 13 columns, found {line!r:.80}; repeat the run"
             ) from None
     return sockets
+
+
+def parse_dev(text: str, where: str = "/proc/net/dev") -> dict[str, tuple[int, int]]:
+    """Parse /proc/net/dev (kernel: net/core/net-procfs.c): what each interface dropped.
+
+    Returns
+    -------
+    dict
+        Interface to its `drop` columns: received, sent.
+
+    Raises
+    ------
+    StableError
+        No header of two lines, or a line that is cut.
+    """
+    lines = text.splitlines()
+    if len(lines) < 2 or "drop" not in lines[1]:
+        raise StableError(
+            f"{where}: expected a header of two lines; the file is cut, repeat the run"
+        )
+    dropped = {}
+    for number, line in enumerate(lines[2:], start=3):
+        name, _, columns = line.partition(":")
+        words = columns.split()
+        if len(words) != 16 or not all(word.isdecimal() for word in words):
+            raise StableError(
+                f"{where}: line {number}: expected 16 columns, found {line!r:.80}; repeat the run"
+            )
+        dropped[name.strip()] = (int(words[3]), int(words[11]))
+    return dropped
 
 
 def parse_stat(text: str, where: str = "/proc/stat") -> dict[str, dict[str, float]]:
@@ -179,7 +232,7 @@ def parse_stat(text: str, where: str = "/proc/stat") -> dict[str, dict[str, floa
         try:
             seconds = [int(tick) / USER_HZ for tick in ticks]
         except ValueError:
-            raise StableError(f"{where}: {name}: expected integers, found '{line}'") from None
+            raise StableError(f"{where}: {name}: expected integers, found {line!r:.80}") from None
         cpus[name] = dict(zip(CPU_STATES, seconds, strict=False))
     if not cpus:
         raise StableError(f"{where}: expected cpu lines, found none; repeat the run")

@@ -7,6 +7,7 @@ from sipsched.validity import counters
 
 SNMP = "/proc/net/snmp"
 DEV = "/proc/net/dev"
+PHASES = ("before", "after")
 Snapshots = Mapping[str, Mapping[str, Mapping[str, str]]]
 """Role, then `before` or `after`, then path: the verbatim text of `counters.json`."""
 
@@ -109,21 +110,20 @@ def _balance(senders: list[dict[str, int]], receivers: list[dict[str, int]]) -> 
 
 def _delta(snapshots: Snapshots, role: str) -> dict[str, int]:
     before, after = (
-        counters.parse_snmp(snapshots[role][phase][SNMP], f"{role}, {phase}: {SNMP}")["Udp"]
-        for phase in ("before", "after")
+        counters.parse_udp_counters(*_text(snapshots, role, phase, SNMP)) for phase in PHASES
     )
     return counters.difference(before, after)
 
 
 def _link_drops(snapshots: Snapshots, role: str) -> int:
-    before, after = (_dropped(snapshots[role][phase][DEV]) for phase in ("before", "after"))
+    before, after = (
+        sum(map(sum, counters.parse_dev(text, where).values()))
+        for text, where in (_text(snapshots, role, phase, DEV) for phase in PHASES)
+    )
     return after - before
 
 
-def _dropped(text: str) -> int:
-    """Sum of the receive and transmit `drop` columns of all interfaces."""
-    total = 0
-    for line in text.splitlines()[2:]:
-        fields = line.partition(":")[2].split()
-        total += int(fields[3]) + int(fields[11])
-    return total
+def _text(snapshots: Snapshots, role: str, phase: str, path: str) -> tuple[str, str]:
+    """Give the text of a file, and what to call it."""
+    text = snapshots.get(role, {}).get(phase, {}).get(path, "")
+    return text, f"{role}, {phase}: {path}"

@@ -3,7 +3,13 @@
 import numpy as np
 import synthetic
 
-from sipsched.analysis.run_table import by_load, campaigns_of, configurations, counted
+from sipsched.analysis.run_table import (
+    by_load,
+    campaigns_of,
+    configurations,
+    counted,
+    receive_buffers,
+)
 
 
 def test_an_invalid_run_has_texts_and_no_numbers():
@@ -56,3 +62,21 @@ def test_configurations_are_in_the_order_of_the_study_and_of_size():
     assert pdr.dims == ("cps", "rep")
     assert pdr["cps"].to_numpy().tolist() == [1800, 1900]
     np.testing.assert_array_equal(pdr, [[1.8e-3, 1.8e-3], [1.9e-3, np.nan]])
+
+
+def test_receive_buffers_are_told_by_group():
+    sizes = {1: 425984.0, 2: 524288.0, 3: np.nan}
+    planned = [synthetic.Run(sut=sut, rep=rep) for sut in ("a", "b") for rep in sizes]
+
+    def outcome(run):
+        size = sizes[run.rep] if run.sut == "a" or run.rep == 3 else 425984.0
+        return synthetic.two_modes(run) | {"so_rcvbuf": size}
+
+    (campaign,) = campaigns_of([("study", synthetic.combined(planned, outcome))])
+    found = receive_buffers(campaign.runs, "sut", "mode")
+    assert found.groups == {("a", "default"): (425984, 524288), ("b", "default"): (425984,)}
+    assert found.differ
+    assert found.with_size(524288) == [("a", "default")]
+    runs = campaign.runs
+    assert not receive_buffers(runs[runs["sut"] == "b"], "sut").differ
+    assert receive_buffers(runs[runs["rep"] == 3], "sut").groups == {}

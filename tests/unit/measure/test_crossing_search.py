@@ -2,13 +2,17 @@
 
 import json
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
+import synthetic
 
 from sipsched.errors import StableError
 from sipsched.measure.crossing_search import Trial, find_crossing
+from sipsched.measure.progress import say_progress
 from sipsched.plan.config import AroundCrossing, Point, Search, Study, load_config
-from sipsched.records import record
+from sipsched.records.crossing import read_crossings
+from sipsched.scripting import RUN_PLACE
 
 SEARCH = Search(
     lowest_cps=200, highest_cps=8000, relative_width=0.05, trial_s=2, trials_s=4, limit_s=60
@@ -73,14 +77,11 @@ def test_a_study_around_its_crossings_has_runs_once_they_are_found(tmp_path: Pat
     assert STUDY.runs("bed") == []
     path = tmp_path / points[0].crossing_path
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"schema_version": 1, "lower_cps": 900, "upper_cps": 1000}))
-    found = record.read_crossings(tmp_path, points)
+    path.write_text(json.dumps(synthetic.crossing(points[0], 900, 1000)))
+    found = read_crossings(tmp_path, points)
     assert found == {points[0]: (900, 1000)}
     assert {run.cps for run in STUDY.runs("bed", found)} == {600, 800, 1000}
     assert {(run.sut, run.threads) for run in STUDY.runs("bed", found)} == {("a", 4)}
-    path.write_text(json.dumps({"schema_version": 1, "lower_cps": 900}))
-    with pytest.raises(StableError, match=r"crossing\.json: not the record of a crossing"):
-        record.read_crossings(tmp_path, points)
 
 
 def test_pairs_follow_each_other_and_turn_round_in_every_second_block() -> None:
@@ -112,6 +113,36 @@ def test_measurements_start_in_the_order_of_their_plan() -> None:
         started.append(chosen[0].resources.get("order", chosen[0].priority))
         jobs.remove(chosen[0])
     assert started == [101, 1, 2, 3, 100]
+
+
+def test_a_measurement_is_told_its_place_among_those_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from snakemake_scheduler_plugin_campaign import Scheduler, SchedulerSettings
+
+    class Job:
+        priority = 100
+        scheduler_resources = MappingProxyType({"testbed": 1, "_cores": 1, "_nodes": 1})
+        input = ()
+
+        def __init__(self, order: int, name: str = "measure_run") -> None:
+            self.name, self.resources = name, {"order": order}
+
+    monkeypatch.setenv(RUN_PLACE, "")
+    config = load_config()
+    run = config.runs()[0]
+    say_progress(run, config, tmp_path)
+    # by fab, or by another scheduler: nobody knows how many runs were asked for
+    assert capfd.readouterr().err == f"measuring {run}\n"
+
+    scheduler = Scheduler(None, SchedulerSettings(), None)
+    jobs = [Job(1), Job(2), Job(3), Job(4, "parse_run")]
+    for place, left in ((1, 2), (2, 1), (3, 0)):
+        scheduler.select_jobs(jobs, jobs, {"testbed": 1, "_cores": 1, "_nodes": 9}, {})
+        say_progress(run, config, tmp_path)
+        said = f"measuring {run}: run {place} of 3, {left} left after it, done about "
+        assert capfd.readouterr().err.startswith(said)
+        jobs.pop(0)
 
 
 def test_a_run_is_named_by_its_tuple_and_a_crossing_by_its_point() -> None:

@@ -19,6 +19,7 @@ from sipsched.measure.generator import (
 from sipsched.paths import PROJECT_ROOT
 
 DATA = Path(__file__).parents[2] / "data" / "sipp"
+REPORT = (DATA.parent / "sipload" / "uac-1600cps.json").read_text()
 VERBATIM = (DATA / "sipp-3.6.1-1000cps.csv").read_text()
 
 
@@ -94,6 +95,13 @@ def test_bad_calls_file_is_one_clear_error(tmp_path: Path, data: bytes, message:
 def test_sipload_report_that_is_cut() -> None:
     with pytest.raises(StableError, match=r"^uac\.json: not a complete sipload report"):
         read_sipload_report('{"calls": {"offered": 3', "uac.json")
+
+
+def test_a_verbatim_report_tells_of_calls_whose_180_was_overtaken() -> None:
+    """At 1600 cps two calls of 8000 had no 180: the proxy got it after the 200, and sent it no further."""
+    found = read_sipload_report(REPORT, "uac.json")
+    assert found.calls_offered == found.calls_created == found.calls_completed == 8000
+    assert (found.no_ringing, found.overtaken, found.unexpected, found.calls_failed) == (2, 0, 0, 0)
 
 
 def test_a_missing_calls_file_is_called_one(tmp_path: Path) -> None:

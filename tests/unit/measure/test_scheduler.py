@@ -12,6 +12,7 @@ from sipsched.measure.scheduler import (
     KernelScheduler,
     Step,
     compile_mode,
+    is_translation,
     label,
 )
 from sipsched.plan.modes import Counts, Setting, find_mode, load_modes
@@ -112,6 +113,7 @@ def test_the_papers_own_kernels() -> None:
     steps = compiled("enhanced", on)
     assert steps[-1].unavailable == "this kernel has no file for tunable_scaling"
     assert label(find_mode("enhanced", DECLARED), on, steps) == "enhanced (without tunable_scaling)"
+    assert not is_translation(find_mode("enhanced", DECLARED), on, steps)
 
 
 def test_a_value_below_the_kernels_minimum_is_said_to_be() -> None:
@@ -133,7 +135,9 @@ def test_eevdf_translates_and_says_what_has_no_equivalent() -> None:
         assert "EEVDF" in str(steps[setting].unavailable)
     mode = find_mode("enhanced", DECLARED)
     assert label(mode, on, list(steps.values())) == "enhanced (EEVDF translation)"
+    assert is_translation(mode, on, list(steps.values()))
     assert label(find_mode("default", DECLARED), on, []) == "default"
+    assert not is_translation(find_mode("default", DECLARED), on, [])
 
 
 def test_a_locked_kernel_gets_slices_of_single_tasks() -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 import synthetic
+import yaml
 from rocrate.rocrate import ROCrate
 
 from sipsched import versions
 from sipsched.analysis import run_table
 from sipsched.errors import StableError
 from sipsched.pages import archive
+from sipsched.paths import PROJECT_ROOT
 
 
 @pytest.fixture
@@ -91,6 +93,23 @@ def test_it_is_an_ro_crate(tree):
         "results/load_sweep/synthetic/summary.nc",
     }
     assert crate.metadata["conformsTo"] == "https://w3id.org/ro/crate/1.2"
+
+
+def test_how_hosts_are_reached_is_not_published(tree):
+    for name in ("example-physical", "vm"):
+        path = Path("hardware", "testbeds", f"{name}.yaml")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = (PROJECT_ROOT / path).read_text()
+        path.write_text(text.replace('kernel: "6.1"', "kernel: ~/kernels/bzImage"))
+        with zipfile.ZipFile(publish("a.zip", tree, [path])) as bundle:
+            held = yaml.safe_load(bundle.read(str(path)))
+        whole = yaml.safe_load(path.read_text())
+        for host in whole["hosts"].values():
+            for key in ("address", "port", "user", "identity_file", "known_hosts"):
+                host.pop(key, None)
+        if name == "vm":
+            whole["vm"]["kernel"] = "bzImage"
+        assert held == whole
 
 
 def test_the_same_files_give_the_same_bytes(tree):

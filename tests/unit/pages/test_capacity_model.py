@@ -334,3 +334,24 @@ def test_published_settings_that_do_not_suffice_are_called_published(alone):
     assert line.endswith(
         "The most is 2\u202f400 cps: papers' OpenSIPS, enhanced, 1 core, 2 threads, published."
     )
+
+
+@pytest.mark.parametrize("buffer", [227 * 2304, 425984])
+def test_testbeds_with_different_buffers_are_said_not_to_be_comparable(points, tmp_path, buffer):
+    paths = []
+    for testbed in ("local", "vm"):
+        ds = synthetic.queue_summary({("default", 1, 8): 80.0}, LOADS, testbed=testbed)
+        if testbed == "vm":
+            ds["so_rcvbuf"] = ds["so_rcvbuf"].where(ds["so_rcvbuf"].isnull(), float(buffer))
+        paths.append(tmp_path / "load_sweep" / testbed / "summary.nc")
+        summary.write(ds, paths[-1])
+    told = [line for line in sources.read(collect(points, paths)).lines if "buffers" in line]
+    assert told == (
+        []
+        if buffer == 227 * 2304
+        else [
+            "Receive buffers differ. 425984 bytes: kamailio-udp on vm, default; 523008 bytes: "
+            "kamailio-udp on local, default. PDR and capacity depend on the size: they are not "
+            "comparable between runs with different ones."
+        ]
+    )

@@ -32,7 +32,7 @@ def outcome(run, unavailable="", applied=None):
     step = synthetic.step("migration_cost_ns", cost, place="file", unavailable=unavailable)
     step["applied"] = step["applied"] if applied is None else applied
     luck = 1 + 0.01 * run.rep
-    settings = {"steps": [step], "in_force": {"file": str(step["applied"])}}
+    settings = {"translated": False, "steps": [step], "in_force": {"file": str(step["applied"])}}
     return values | {
         "pdr": 0.008 * luck * (1 + distance),
         "k_rcv_mean": 200 * luck * (1 + distance),
@@ -61,6 +61,22 @@ def test_the_best_cost_is_found_and_compared_with_the_default():
     assert len(table.rows) == 21
     assert len(table.rows[0]) == len(table.header)
     assert "all else as in enhanced" in migration_cost.curves(found).caption
+
+
+def test_the_mode_behind_the_cost_goes_by_what_it_came_to():
+    def told(translated, **more):
+        def run_of(run):
+            values = outcome(run)
+            settings = json.loads(values["mode_settings"]) | {"translated": translated}
+            settings["steps"].append(synthetic.step("latency_ns", 1, **more))
+            return values | {"mode_settings": json.dumps(settings)}
+
+        found = migration_cost.study(synthetic.combined(plan(), run_of))
+        return migration_cost.curves(found).caption
+
+    assert "all else as in enhanced (EEVDF translation), by cores" in told(True, unavailable="no")
+    assert "all else as in enhanced (without latency_ns), by cores" in told(False, unavailable="no")
+    assert "all else as in enhanced, by cores" in told(False)
 
 
 def test_noise_is_not_taken_for_a_best_cost():

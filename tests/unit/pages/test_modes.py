@@ -19,6 +19,7 @@ from sipsched.pages.modes import (
     percent_lower,
     settings,
 )
+from sipsched.plan.config import Point
 
 MODES = ("baseline", "enhanced")
 EIGHT = Place("kamailio-udp", 1, 8)
@@ -203,13 +204,8 @@ def test_several_proxies_are_told_apart():
 
 def test_the_search_behind_the_loads_is_shown(tmp_path):
     path = tmp_path / "crossing.json"
-    trials = [
-        {"cps": 4000, "duration_s": 6.0, "pdr": 0.5},
-        {"cps": 900, "duration_s": 6.0, "pdr": 0.0},
-    ]
-    document = {"point": {"cores": 1, "threads": 8}, "label": "baseline", "trials": trials}
-    document |= {"schema_version": 1, "lower_cps": 900, "upper_cps": 1000}
-    path.write_text(json.dumps(document))
+    point = Point("bed", "a", "baseline", 1, 8)
+    path.write_text(json.dumps(synthetic.crossing(point, 900, 1000)))
     table = crossing_loads.searches(case_of(plan()), [path])
     assert table.rows == (
         ("baseline, 1 core, 8 threads", "1", "4000", "6", "50"),
@@ -217,3 +213,19 @@ def test_the_search_behind_the_loads_is_shown(tmp_path):
     )
     assert "baseline, 1 core, 8 threads: between 900 and 1000 cps" in table.caption
     assert crossing_loads.searches(case_of(plan()), []).rows == ()
+
+
+def test_modes_measured_with_different_buffers_say_so():
+    planned = plan(modes=(*MODES, "default"))
+
+    def outcome(run):
+        sizes = {"baseline": 425984.0, "enhanced": 524288.0, "default": 212992.0}
+        return synthetic.two_modes(run) | {"so_rcvbuf": sizes[run.mode]}
+
+    told = [line for line in settings.words(case_of(planned, outcome)).lines if "buffers" in line]
+    assert told == [
+        "kamailio-udp: Receive buffers differ. 425984 bytes: baseline (EEVDF translation); "
+        "524288 bytes: enhanced (EEVDF translation). PDR and capacity depend on the size: they are "
+        "not comparable between runs with different ones."
+    ]
+    assert "buffers" not in settings.words(case_of(planned))._repr_html_()

@@ -1,3 +1,4 @@
+import html
 from pathlib import Path
 
 import nbformat
@@ -54,3 +55,18 @@ def test_a_notebook_gets_what_it_has_a_parameter_for(tmp_path):
     path = broken_notebook(tmp_path / "broken.ipynb", "assert x == 5")
     render.render(path, tmp_path / "page.html", {}, {"x": 5, "nope": 1})
     assert (tmp_path / "page.html").is_file()
+
+
+def test_a_page_shows_paths_as_a_reader_elsewhere_can_use_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    inside, outside = Path("results/a.nc"), Path("/etc/elsewhere.nc")
+    check = f"assert x == [{str(tmp_path / inside)!r}, {str(outside)!r}]"
+    path = broken_notebook(tmp_path / "broken.ipynb", check.replace(str(tmp_path), "' + root + '"))
+    notebook = nbformat.read(path, 4)
+    notebook.cells[2].source = "import os; root = os.environ['ROOT']\n" + notebook.cells[2].source
+    nbformat.write(notebook, path)
+    monkeypatch.setenv("ROOT", str(tmp_path))
+    render.render(path, tmp_path / "page.html", {"x": [inside, outside]})
+    text = html.unescape((tmp_path / "page.html").read_text())
+    assert 'x = ["results/a.nc", "elsewhere.nc"]' in text
+    assert str(tmp_path) not in text

@@ -1,5 +1,6 @@
 import json
 
+import pytest
 import synthetic
 
 from sipsched.pages import load_sweep, tables
@@ -26,3 +27,24 @@ def test_text_from_the_data_is_escaped():
     text += load_sweep.pdr(ds)._repr_html_()
     assert "<script" not in text
     assert "<b>" not in text
+
+
+@pytest.mark.parametrize("other", [425984.0, 524288.0])
+def test_conditions_name_the_runs_whose_buffers_differ(other):
+    planned = [synthetic.Run(mode=mode) for mode in ("baseline", "enhanced")]
+
+    def outcome(run):
+        size = other if run.mode == "enhanced" else 425984.0
+        return synthetic.two_modes(run) | {"so_rcvbuf": size}
+
+    _, buffers, *rest = tables.conditions(synthetic.combined(planned, outcome)).lines
+    if other == 425984:
+        assert buffers == "Effective SO_RCVBUF: 425984 bytes."
+        assert not [line for line in rest if "differ" in line]
+    else:
+        assert buffers == "Effective SO_RCVBUF: 425984, 524288 bytes."
+        assert rest[0] == (
+            "Receive buffers differ. 425984 bytes: kamailio-udp, baseline; 524288 bytes: "
+            "kamailio-udp, enhanced. PDR and capacity depend on the size: they are not comparable "
+            "between runs with different ones."
+        )

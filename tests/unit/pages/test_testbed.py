@@ -1,5 +1,6 @@
 """The parts of a testbed's page, on a campaign with every kind of point."""
 
+import dataclasses
 import json
 
 import pytest
@@ -79,3 +80,18 @@ def test_noise_in_words(nothing, tmp_path):
     path.write_text(json.dumps(synthetic.noise(gaps_ns=[], gaps_at_ns=[])))
     (line,) = testbed.draw_noise(read_noise(path), nothing).seen
     assert line.endswith("no gap longer than 1 µs.")
+
+
+def test_control_runs_with_another_buffer_say_so(whole):
+    control = whole.runs["sut"].str.endswith("-untraced")
+    runs = whole.runs.assign(so_rcvbuf=whole.runs["so_rcvbuf"].where(~control, 524288.0))
+    other = dataclasses.replace(whole, runs=runs)
+    assert testbed.control_runs(other).caption.endswith(
+        "(95 % interval). Receive buffers differ. 425984 bytes: kamailio-udp; 524288 bytes: "
+        "kamailio-udp-untraced. PDR and capacity depend on the size: they are not comparable between "
+        "runs with different ones."
+    )
+    assert testbed.control_runs(whole).caption.endswith("(95 % interval).")
+    (told,) = [line for line in testbed.conditions(other).lines if "buffers differ" in line]
+    assert "524288 bytes: kamailio-udp-untraced, default." in told
+    assert not [line for line in testbed.conditions(whole).lines if "differ" in line]

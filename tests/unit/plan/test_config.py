@@ -2,14 +2,16 @@
 
 import copy
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from sipsched import paths
 from sipsched.errors import StableError
-from sipsched.plan import config, modes
+from sipsched.plan import config, documents, modes
 from sipsched.testbed.inventory import load_testbed
 
 STUDIES = sorted((paths.PROJECT_ROOT / "config" / "studies").glob("*.yaml"))
@@ -20,7 +22,7 @@ DOCUMENT = {"notebook": "n.ipynb", "files": ["f"]}
 
 @pytest.fixture
 def document() -> dict[str, Any]:
-    whole = config.read_yaml(paths.PROJECT_ROOT / "config" / "config.yaml")
+    whole = documents.read_yaml(paths.PROJECT_ROOT / "config" / "config.yaml")
     whole["studies"] = {"load_sweep": whole["studies"]["load_sweep"]}
     whole["documents"]["capacity_model"]["studies"] = ["load_sweep"]
     return copy.deepcopy(whole)
@@ -54,13 +56,13 @@ def test_a_run_that_two_studies_ask_for_is_listed_once(document: dict[str, Any])
 def test_a_study_file_is_valid_and_fits_the_example_of_a_testbed(
     document: dict[str, Any], path: Path
 ) -> None:
-    over(document, config.read_yaml(path))
+    over(document, documents.read_yaml(path))
     campaign = config.parse_config(document)
     assert list(campaign.studies) == [path.stem]
     bed = load_testbed(*campaign.testbeds)
     runs = campaign.runs(bed.name)
     bed.check_cores(runs)
-    modes.check({run.mode for run in runs})
+    modes.check({run.mode for run in runs}, modes.load_modes())
     told = re.search(r"# (\d+) runs, about (\d+) hours", path.read_text())
     assert told is not None
     assert len(runs) == int(told[1])
@@ -102,6 +104,10 @@ def test_only_the_studies_that_are_named_are_measured(document: dict[str, Any]) 
     ("path", "value", "expected"),
     [
         (("load", "durations_s"), 1, "load must not contain {'durations_s'} properties"),
+        (("load", "generator"), "sipp", "load.law: SIPp .*: expected constant, found exponential"),
+        (("search", "highest_cps"), 200, r"lowest_cps \(200\) must be less than highest_cps"),
+        (("studies", "load_sweep", "cps"), [0], r"cps\[0\] must be bigger than or equal to 1"),
+        (("studies", "load_sweep", "cps"), [10**6], r"cps\[0\] must be smaller than .* 40000"),
         (("load", "duration_s"), 0, "load.duration_s must be bigger than 0, found 0"),
         (("probe",), "kprobe", "probe must be one of .*found 'kprobe'"),
         (
@@ -129,6 +135,52 @@ def test_bad_configuration_is_named_in_one_line(
     assert "\n" not in str(error.value)
 
 
+def asked(**other: Any) -> config.Run:
+    return replace(config.Run("local", "kamailio-udp", "default", 1, 8, 1000, 1), **other)
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (asked(threads=0), "threads~0/.*: threads must be bigger than or equal to 1, found 0"),
+        (asked(threads=100000), "threads must be smaller than or equal to 250, found 100000"),
+        (asked(cores=0), "cores must be bigger than or equal to 1, found 0"),
+        (asked(cps=0), "cps must be bigger than or equal to 1, found 0"),
+        (asked(cps=10**6), "cps must be smaller than or equal to 40000, found 1000000"),
+        (asked(rep=1001), "rep must be smaller than or equal to 1000, found 1001"),
+        (asked(mode="Turbo"), "mode must match pattern"),
+        (asked(sut="asterisk-udp"), "'asterisk-udp' is not defined under suts"),
+        (asked(testbed="vm"), r"testbed 'vm' is not among testbeds \(local\)"),
+    ],
+)
+def test_a_run_that_is_asked_for_directly_obeys_the_schema(
+    document: dict[str, Any], run: config.Run, expected: str
+) -> None:
+    campaign = config.parse_config(document)
+    campaign.check_run(asked())
+    with pytest.raises(StableError, match=expected) as error:
+        campaign.check_run(run)
+    assert "\n" not in str(error.value)
+
+
+def test_a_search_that_is_asked_for_directly_obeys_the_schema(document: dict[str, Any]) -> None:
+    campaign = config.parse_config(document)
+    campaign.check_search(config.Point("local", "kamailio-udp", "default", 1, 8))
+    with pytest.raises(StableError, match=r"threads~251/crossing\.json: threads must be smaller"):
+        campaign.check_search(config.Point("local", "kamailio-udp", "default", 1, 251))
+
+
+def test_a_name_of_a_mode_that_goes_on_in_the_next_line(document: dict[str, Any]) -> None:
+    with pytest.raises(StableError, match="mode must match pattern"):
+        config.parse_config(document).check_run(asked(mode="default\n"))
+
+
+def test_a_name_of_two_lines_does_not_break_the_message(document: dict[str, Any]) -> None:
+    document["studies"]["load_sweep"]["suts"] = ["a\nb"]
+    with pytest.raises(StableError, match=r"load_sweep\.suts: 'a b' is not defined under suts"):
+        config.parse_config(document)
+
+
 def test_a_document_reads_studies_that_are_there(document: dict[str, Any]) -> None:
     pages = document["documents"]
     pages["published"]["studies"] = ["load_sweep"]
@@ -151,7 +203,7 @@ def test_every_key_of_the_schemas_is_described() -> None:
         return found
 
     for file in paths.SCHEMAS.glob("*.yaml"):
-        schema = config.read_yaml(file)
+        schema = documents.read_yaml(file)
         assert undescribed(schema, file.stem) == []
         for name, body in schema.get("$defs", {}).items():
             assert undescribed(body, f"{file.stem}.{name}") == []
@@ -173,8 +225,42 @@ def test_a_testbed_says_how_long_to_wait_for_it(tmp_path: Any) -> None:
     assert load_testbed("local", tmp_path).lock_wait_s == 7200
     for wrong in ("-1", ".inf", "soon"):
         (tmp_path / "local.yaml").write_text(f"{text}lock_wait_s: {wrong}\n")
-        with pytest.raises(StableError, match="lock_wait_s"):
+        with pytest.raises(StableError, match=r"lock_wait_s|\.inf is no number"):
             load_testbed("local", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "local",
+            "Three network namespaces on one machine, joined by veth: UAC on CPU 0; SPS on CPU 1; "
+            "UAS on CPU 0, what watches the SPS on its CPU 0",
+        ),
+        (
+            "vm",
+            "SPS in a QEMU guest (2 sockets of 4 cores, Debian's 6.1 kernel (CFS)), UAC and UAS in "
+            "network namespaces outside it: UAC on CPU 0; SPS on CPUs 0–6; UAS on CPU 0, what "
+            "watches the SPS on its CPU 7",
+        ),
+        (
+            "example-physical",
+            "Three hosts reached by SSH: UAC on CPUs 0–3; SPS on CPUs 0–5; UAS on CPUs 0–3, what "
+            "watches the SPS on its CPU 7. One switch, 10 Gbit/s",
+        ),
+    ],
+)
+def test_a_testbed_is_described_by_its_file(name: str, expected: str) -> None:
+    assert load_testbed(name).labels.description == expected
+
+
+def test_a_copied_testbed_is_described_by_what_was_changed_in_it(tmp_path: Path) -> None:
+    document = yaml.safe_load((paths.TESTBEDS / "local.yaml").read_text())
+    document["name"] = "copy"
+    document["hosts"]["sps"] |= {"cpus": [1, 3, 4, 5], "helper_cpus": [2]}
+    (tmp_path / "copy.yaml").write_text(yaml.safe_dump(document))
+    bed = load_testbed("copy", tmp_path)
+    assert "SPS on CPUs 1, 3–5; UAS on CPU 0, what watches the SPS on its CPU 2" in bed.description
 
 
 def test_unknown_testbed_names_those_there_are() -> None:

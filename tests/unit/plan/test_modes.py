@@ -117,7 +117,7 @@ def test_overrides_replace_and_add() -> None:
 )
 def test_a_wrong_name_is_one_clear_error(name: str, message: str) -> None:
     with pytest.raises(StableError, match=message):
-        modes.check([name])
+        modes.check([name], modes.load_modes())
 
 
 def test_a_wrong_file_names_the_key(tmp_path: Any) -> None:

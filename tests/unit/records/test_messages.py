@@ -193,7 +193,9 @@ def test_size_at_most_16_bytes_a_message(tmp_path):
 def test_probe_off_gives_an_empty_dataset_with_reasons(tmp_path):
     record = synthetic.write_record(tmp_path, RUN)
     (record / "trace.bin.zst").unlink()
-    with pytest.raises(StableError, match="no such trace"):
+    with pytest.raises(
+        StableError, match=r"trace\.bin\.zst: expected a file as run\.json says, found none"
+    ):
         messages.messages_from_record(record)
     document = json.loads((record / "run.json").read_text())
     document["probe"]["mode"] = "off"

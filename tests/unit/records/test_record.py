@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -11,24 +12,118 @@ import pytest
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import Run
-from sipsched.records.record import Attempt, UnfinishedRecord, failed_attempts, is_recorded
-from sipsched.records.run_document import read_run
+from sipsched.records.record import (
+    Attempt,
+    UnfinishedRecord,
+    failed_attempts,
+    is_recorded,
+    needed_files,
+    read_record,
+)
+from sipsched.records.run_document import FileReport, read_run
 from sipsched.validity.verdict import INVALID, SUSPECT, Finding, Verdict
 
 RUN = Run("local", "kamailio-udp", "default", 1, 2, 100, 1)
 DOCUMENT = dataclasses.replace(
     read_run(min((PROJECT_ROOT / "recorded" / "raw").rglob("run.json")).parent), run=RUN
 )
+CONTENT = b"hello\n"
+LEFT = {name: FileReport(6, hashlib.sha256(CONTENT).hexdigest()) for name in needed_files(DOCUMENT)}
+
+
+def leave(record: UnfinishedRecord) -> None:
+    """Leave what a run leaves before its run.json."""
+    for name in LEFT:
+        record.write(name, CONTENT)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(CONTENT[:-1])
+
+
+def flip(path: Path) -> None:
+    path.write_bytes(b"hellp\n")
+
+
+def replace_by_link(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+DAMAGE = {
+    "truncated": (cut, "expected 6 bytes as run.json says, found 5"),
+    "missing": (Path.unlink, "expected 6 bytes as run.json says, found no such file"),
+    "flipped byte": (flip, "expected SHA-256 5891b5b5.* as run.json says, found bf8c8341"),
+    "a link": (replace_by_link, "expected a file of 6 bytes .* found something that is not"),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_file_that_is_not_as_written_is_one_clear_error(
+    tmp_path: Path, damage: str, name: str
+) -> None:
+    record = UnfinishedRecord.begin(tmp_path, RUN)
+    leave(record)
+    record.finish(DOCUMENT)
+    spoil, words = DAMAGE[damage]
+    spoil(record.final / name)
+    with pytest.raises(StableError, match=rf"rep~1/{name}: {words}.*; restore it from a copy"):
+        read_record(record.final)
+
+
+def test_a_file_more_does_not_keep_a_record_from_being_read(tmp_path: Path) -> None:
+    record = UnfinishedRecord.begin(tmp_path, RUN)
+    leave(record)
+    record.finish(DOCUMENT)
+    (record.final / "note.txt").write_text("read me")
+    assert read_record(record.final).files == LEFT
+
+
+def test_a_name_of_another_folder_is_not_read(tmp_path: Path) -> None:
+    named = {"../outside": FileReport(6, "")}
+    document = dataclasses.replace(DOCUMENT, files=named)
+    (tmp_path / "outside").write_text("secret")
+    (tmp_path / "record").mkdir()
+    (tmp_path / "record" / "run.json").write_text(document.to_json())
+    with pytest.raises(StableError, match="expected the name of a file of this folder"):
+        read_record(tmp_path / "record")
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_of_a_record_that_names_no_files_the_usual_ones_are_there(
+    tmp_path: Path, name: str
+) -> None:
+    for each in LEFT.keys() - {name}:
+        (tmp_path / each).write_bytes(CONTENT)
+    (tmp_path / "run.json").write_text(DOCUMENT.to_json())
+    with pytest.raises(StableError, match=rf"{name}: expected a file as run.json says, found none"):
+        read_record(tmp_path)
+    (tmp_path / name).write_bytes(CONTENT)
+    assert read_record(tmp_path) == DOCUMENT
+
+
+def test_what_a_run_needs_follows_from_its_probe_and_generator() -> None:
+    untraced = dataclasses.replace(DOCUMENT.probe, mode="off")
+    sipp = dataclasses.replace(DOCUMENT.load, generator="sipp")
+    assert needed_files(DOCUMENT) == (
+        *("counters.json", "trace.bin.zst", "uac.calls.zst", "uac.json"),
+    )
+    assert needed_files(dataclasses.replace(DOCUMENT, probe=untraced, load=sipp)) == (
+        *("counters.json", "uac.csv"),
+    )
 
 
 def test_a_finished_record_is_in_place_and_nothing_else_is(tmp_path: Path) -> None:
     record = UnfinishedRecord.begin(tmp_path, RUN)
-    record.write("proxy.log", "hello\n")
+    leave(record)
     assert not is_recorded(tmp_path, RUN)
     record.finish(DOCUMENT)
     assert is_recorded(tmp_path, RUN)
     assert [path.name for path in record.final.parent.iterdir()] == ["rep~1"]
-    assert read_run(record.final) == DOCUMENT
+    document = read_record(record.final)
+    assert dataclasses.replace(document, files=None) == DOCUMENT
+    assert document.files == LEFT
 
 
 def test_the_folder_that_snakemake_makes_is_replaced(tmp_path: Path) -> None:
@@ -41,7 +136,7 @@ def test_a_finished_record_is_never_measured_over(tmp_path: Path) -> None:
     UnfinishedRecord.begin(tmp_path, RUN).finish(DOCUMENT)
     with pytest.raises(StableError, match="already recorded"):
         UnfinishedRecord.begin(tmp_path, RUN)
-    assert read_run(tmp_path / RUN.path) == DOCUMENT
+    assert read_run(tmp_path / RUN.path) == dataclasses.replace(DOCUMENT, files={})
 
 
 def test_failed_runs_are_numbered_and_keep_their_reason(tmp_path: Path) -> None:
@@ -151,3 +246,22 @@ def test_a_run_that_left_nothing_leaves_nothing(tmp_path: Path) -> None:
     record = UnfinishedRecord.begin(tmp_path, RUN)
     assert record.fail("host unreachable") is None
     assert list(record.final.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("translated", "label", "expected"),
+    [
+        (None, "enhanced (EEVDF translation)", True),
+        (None, "enhanced (without latency_ns)", False),
+        (None, "enhanced", False),
+        (True, "enhanced", True),
+        (False, "enhanced (EEVDF translation)", False),
+    ],
+)
+def test_a_translation_is_recorded_and_told_from_the_label_in_older_records(
+    translated: bool | None, label: str, expected: bool
+) -> None:
+    report = dataclasses.replace(
+        DOCUMENT.scheduler, mode="enhanced", translated=translated, label=label
+    )
+    assert report.is_translation is expected

@@ -101,7 +101,11 @@ def test_a_message_that_meets_no_other_waits_for_the_kernel_alone(tmp_path):
 
 def test_settings_of_the_mode_as_they_were_on_this_kernel(tmp_path):
     ds, *_ = reduce(tmp_path, synthetic.Run(cps=1))
-    assert json.loads(ds["mode_settings"].item()) == {"steps": [], "in_force": {}}
+    assert json.loads(ds["mode_settings"].item()) == {
+        "translated": False,
+        "steps": [],
+        "in_force": {},
+    }
     steps = [
         synthetic.step("min_granularity_ns", 100_000, place="each worker"),
         synthetic.step("latency_ns", 800_000, unavailable="EEVDF has none"),
@@ -110,6 +114,7 @@ def test_settings_of_the_mode_as_they_were_on_this_kernel(tmp_path):
     ds, *_ = reduce(tmp_path, synthetic.Run(cps=2), scheduler=scheduler)
     assert ds["mode_label"].item() == "m (translated)"
     settings = json.loads(ds["mode_settings"].item())
+    assert settings["translated"] is False  # only the measurement's own word says that it is one
     assert settings["in_force"] == {"a": "7", "each worker": "100000"}
     assert [step["unavailable"] for step in settings["steps"]] == [None, "EEVDF has none"]
 

@@ -15,7 +15,7 @@ from sipsched.analysis.capacity.predictions import RESAMPLES, fit_models
 from sipsched.analysis.capacity.scaling import PAPER_SINGLE_CORE_CPS
 from sipsched.analysis.capacity.service_times import ServiceTimes, service_times
 from sipsched.analysis.capacity.systems import Evidence, Source, System
-from sipsched.analysis.run_table import Campaign, campaigns_of
+from sipsched.analysis.run_table import Buffers, Campaign, campaigns_of, receive_buffers
 from sipsched.analysis.statistics import PDR_LIMIT, Interval, capacity
 from sipsched.records.summary import MEASURED as RUN_MEASURED
 from sipsched.records.summary import open_summary
@@ -63,12 +63,14 @@ def collect(
     wide = papers.wide(points)
     systems = _published(wide, limit)
     services: list[ServiceTimes] = []
+    buffers = Buffers({})
     for campaign in campaigns:
         runs = campaign.counted
         if len(campaigns) > 1:
             runs = runs.assign(sut=[f"{sut} on {campaign.testbed}" for sut in runs["sut"]])
         systems += _measured(runs, campaign.provenance, limit)
         services += service_times(runs, limit, message_bytes)
+        buffers = Buffers({**buffers.groups, **receive_buffers(runs, "sut", "mode").groups})
     processors = {c: -(-c // cores_per_processor) for c in range(1, MOST_CORES + 1)}
     systems = [replace(each, models=fit_models(each, processors, resamples)) for each in systems]
     fidelity = "; ".join(dict.fromkeys(campaign.fidelity for campaign in campaigns))
@@ -80,6 +82,7 @@ def collect(
         processors=processors,
         fidelity=fidelity,
         read=tuple(read),
+        buffers=buffers,
     )
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 from sipsched.analysis.capacity.options import Option, basis_of_prediction, best_by_cores
 from sipsched.analysis.capacity.scaling import LeftOut, paper_threads
 from sipsched.analysis.capacity.service_times import ServiceTimes
+from sipsched.analysis.run_table import Buffers
 from sipsched.analysis.statistics import Interval
 
 
@@ -141,6 +142,8 @@ class Evidence:
         What the numbers measured here are worth; empty without any.
     read
         The summaries that were asked for, those that are not there too.
+    buffers
+        Of the runs of `own`, by (sut, mode) as they are named there.
     """
 
     systems: tuple[System, ...]
@@ -150,6 +153,7 @@ class Evidence:
     processors: Mapping[int, int]
     fidelity: str
     read: tuple[Source, ...]
+    buffers: Buffers
 
     @property
     def own(self) -> tuple[System, ...]:

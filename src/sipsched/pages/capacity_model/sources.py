@@ -6,7 +6,7 @@ from sipsched.analysis.capacity.predictions import SingleCore, single_core
 from sipsched.analysis.capacity.systems import Evidence, Source
 from sipsched.pages.capacity_model.wording import in_words
 from sipsched.pages.parts import Table, Words
-from sipsched.pages.tables import Heading
+from sipsched.pages.tables import Heading, buffers_differ
 from sipsched.words import grouped, number
 
 
@@ -33,6 +33,7 @@ def read(evidence: Evidence) -> Words:
         for system in evidence.systems
         if system.ruled
     ]
+    lines += buffers_differ(evidence.buffers)
     return Words(tuple(lines))
 
 

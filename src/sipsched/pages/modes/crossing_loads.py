@@ -12,7 +12,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 from sipsched.analysis.comparison import Case, Place, Side
 from sipsched.analysis.run_table import provenance
 from sipsched.analysis.statistics import Crossing
-from sipsched.files import read_json
 from sipsched.pages.drawing import STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.modes.panels import hollow, large, nothing, picture
 from sipsched.pages.modes.wording import (
@@ -26,7 +25,7 @@ from sipsched.pages.modes.wording import (
 from sipsched.pages.numbers import signed, told
 from sipsched.pages.parts import Figure, Table
 from sipsched.pages.published import HEADROOM
-from sipsched.records import record
+from sipsched.records.crossing import read_crossing
 from sipsched.words import number, plural
 
 
@@ -174,19 +173,19 @@ def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
     """Show the trials by which the loads around a crossing were chosen, from `crossing.json` files."""
     rows, found = [], []
     for path in map(Path, crossings):
-        document = read_json(path, record.CROSSING_VERSION, "move it away and run snakemake")
-        point = document["point"]
-        name = f"{document['label']}, {plural(point['cores'], 'core')}, {plural(point['threads'], 'thread')}"
-        found.append(f"{name}: between {document['lower_cps']} and {document['upper_cps']} cps")
+        crossing = read_crossing(path)
+        cores, threads = crossing.point.cores, crossing.point.threads
+        name = f"{crossing.label}, {plural(cores, 'core')}, {plural(threads, 'thread')}"
+        found.append(f"{name}: between {crossing.lower_cps} and {crossing.upper_cps} cps")
         rows += [
             (
                 name,
                 str(place),
-                str(trial["cps"]),
-                f"{trial['duration_s']:g}",
-                number(100 * trial["pdr"]),
+                str(trial.cps),
+                f"{trial.duration_s:g}",
+                number(100 * trial.pdr),
             )
-            for place, trial in enumerate(document["trials"], start=1)
+            for place, trial in enumerate(crossing.trials, start=1)
         ]
     return Table(
         identity="table-searches",

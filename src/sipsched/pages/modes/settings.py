@@ -8,6 +8,7 @@ from sipsched.analysis.comparison import Case
 from sipsched.analysis.run_table import provenance
 from sipsched.pages.modes.wording import NO_ENTRY
 from sipsched.pages.parts import Table, Words
+from sipsched.pages.tables import buffers_differ
 from sipsched.plan.modes import Setting
 from sipsched.words import plural
 
@@ -63,11 +64,11 @@ def _schedulers(summary: xr.Dataset) -> list[str]:
 
 
 def words(case: Case) -> Words:
-    """Say where both modes came to the same settings, so that nothing can differ but chance."""
+    """Say where both modes came to the same settings, and whether more than the modes differs."""
     first, second = case.both
     lines = []
     for mode in (case.reference, case.other):
-        if case.label(mode) != mode and "translation" in case.label(mode):
+        if case.translated(mode):
             lines.append(
                 f"{case.label(mode)}: the kernel's scheduler is not the papers'. Settings without "
                 "an equivalent are left out, so a figure under this name is not one of the papers' "
@@ -88,4 +89,6 @@ def words(case: Case) -> Words:
         lines.append(
             f"Not known whether their settings differ, for want of runs: {'; '.join(unknown)}."
         )
+    for sut, buffers in case.buffers.items():
+        lines += [f"{sut}: {line}" for line in buffers_differ(buffers, case.label)]
     return Words(tuple(lines))

@@ -1,0 +1,283 @@
+"""What a host or a person wrote, damaged: a good result, or one error of ours in one line.
+
+Each parser gets real input (recorded/raw, this project's own files) with damage by hypothesis, the same in
+every run.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import synthetic
+import yaml
+import zstandard
+from damage import (
+    damaged_bytes,
+    damaged_document,
+    damaged_json,
+    damaged_text,
+    few,
+    good_or_one_line,
+    steady,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sipsched.measure.cpu_layout import parse_cpu_list, parse_lscpu
+from sipsched.measure.generator import read_calls, read_sipload_report, read_sipp_statistics
+from sipsched.measure.hoststate import parse_lscpu_json, split_sections
+from sipsched.measure.memory import available_mib
+from sipsched.measure.noise import parse_jitter
+from sipsched.measure.probe import parse_report
+from sipsched.paths import PROJECT_ROOT, TESTBEDS
+from sipsched.plan import config, documents, modes
+from sipsched.records import messages, summary
+from sipsched.records.crossing import read_crossing
+from sipsched.records.noise_record import read_noise
+from sipsched.records.run_document import read_run
+from sipsched.records.trace import read_trace
+from sipsched.testbed.inventory import load_testbed
+from sipsched.validity import counters
+from sipsched.validity.ledger import balance
+
+RECORDED = PROJECT_ROOT / "recorded" / "raw" / "local"
+RUN = RECORDED / "kamailio-udp/default/cores~1/threads~8/cps~1000/rep~1"
+COUNTERS = json.loads((RUN / "counters.json").read_text())
+FILES = COUNTERS["sps"]["after"]
+CROSSING = next(RECORDED.rglob("crossing.json"))
+LSCPU = "# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n0,0,0,0,,0,0,0,0\n1,1,0,0,,1,1,1,0\n"
+REPORT = {"mode": "exact", "mode_reason": "", "records": 6, "drops": 0, "lost": 0}
+LSCPU_JSON = {"lscpu": [{"field": "Model name:", "data": "x", "children": [{"field": "CPU(s):"}]}]}
+CAMPAIGN = config.load_config()
+DATA = Path(__file__).parents[1] / "data"
+SIPP = (DATA / "sipp" / "sipp-3.6.1-1000cps.csv").read_text()
+SIPLOAD = json.loads((DATA / "sipload" / "uac-1600cps.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that the examples of a test write into, one over the other."""
+    return tmp_path_factory.mktemp("damaged")
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole record, of five calls."""
+    return synthetic.write_record(tmp_path_factory.mktemp("raw"), synthetic.Run(), calls=5)
+
+
+def written(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "parse"),
+    [
+        ("/proc/net/snmp", counters.parse_snmp),
+        ("/proc/net/netstat", counters.parse_snmp),
+        ("/proc/net/softnet_stat", counters.parse_softnet_stat),
+        ("/proc/net/udp", counters.parse_udp),
+        ("/proc/net/dev", counters.parse_dev),
+        ("/proc/stat", counters.parse_stat),
+    ],
+)
+@given(data=st.data())
+@few
+def test_counters(name: str, parse: Any, data: st.DataObject) -> None:
+    parse(FILES[name])
+    text = data.draw(damaged_text(FILES[name][:3000]))
+    good_or_one_line(lambda: parse(text))
+
+
+@given(data=st.data())
+@steady
+def test_ledger(data: st.DataObject) -> None:
+    balance(COUNTERS)
+    role = data.draw(st.sampled_from(["uac", "sps", "uas"]))
+    name = data.draw(st.sampled_from(["/proc/net/snmp", "/proc/net/dev"]))
+    after = dict(COUNTERS[role]["after"])
+    if data.draw(st.booleans()):
+        after[name] = data.draw(damaged_text(after[name]))
+    else:
+        del after[name]
+    snapshots = COUNTERS | {role: COUNTERS[role] | {"after": after}}
+    good_or_one_line(lambda: balance(snapshots))
+
+
+@given(data=st.data())
+@steady
+def test_counters_file(record: Path, data: st.DataObject) -> None:
+    found = synthetic.counters(30, 0)
+    path = record / "counters.json"
+    whole = path.read_bytes()
+    messages_file = record.parent / "messages.nc"
+    if not messages_file.exists():
+        messages.write_messages(messages.messages_from_record(record), messages_file)
+    path.write_bytes(data.draw(damaged_json(found)))
+    good_or_one_line(lambda: summary.summarise_run(messages_file, record))
+    path.write_bytes(whole)
+
+
+@given(text=damaged_text("==> /proc/stat <==\ncpu 1 2\n==> /proc/uptime <==\n1.0 2.0\n"))
+@few
+def test_files_of_a_host(text: str) -> None:
+    split_sections(text)
+
+
+@given(text=damaged_text("MemTotal:       24682980 kB\nMemAvailable:   23671460 kB\n"))
+@few
+def test_memory(text: str) -> None:
+    good_or_one_line(lambda: available_mib(text))
+
+
+@given(text=damaged_text(LSCPU))
+@steady
+def test_lscpu(text: str) -> None:
+    parse_lscpu(LSCPU, (1,))
+    good_or_one_line(lambda: parse_lscpu(text, (1,)))
+
+
+@given(text=damaged_text("0-3,8\n"))
+@steady
+def test_cpu_list(text: str) -> None:
+    good_or_one_line(lambda: parse_cpu_list(text))
+
+
+@given(data=damaged_json(LSCPU_JSON))
+@steady
+def test_lscpu_json(data: bytes) -> None:
+    parse_lscpu_json(json.dumps(LSCPU_JSON), "sps")
+    good_or_one_line(lambda: parse_lscpu_json(data.decode("utf-8", "replace"), "sps"))
+
+
+@given(data=damaged_json(REPORT))
+@steady
+def test_probe_report(data: bytes) -> None:
+    parse_report(json.dumps(REPORT), "sps")
+    good_or_one_line(lambda: parse_report(data.decode("utf-8", "replace"), "sps"))
+
+
+@given(data=damaged_json({key: synthetic.noise()["cpus"][0][key] for key in ("cpu", "reads")}))
+@few
+def test_jitter(data: bytes) -> None:
+    good_or_one_line(lambda: parse_jitter(data.decode("utf-8", "replace"), 1, "sps"))
+
+
+@given(text=damaged_text(SIPP[: SIPP.index("\n") + 4000]))
+@steady
+def test_statistics_of_sipp(text: str) -> None:
+    good_or_one_line(lambda: read_sipp_statistics(text, 4000, "uac.csv"))
+
+
+@given(data=damaged_json(SIPLOAD))
+@steady
+def test_report_of_sipload(data: bytes) -> None:
+    read_sipload_report(json.dumps(SIPLOAD), "uac.json")
+    good_or_one_line(lambda: read_sipload_report(data.decode("utf-8", "replace"), "uac.json"))
+
+
+@pytest.mark.parametrize(("name", "read"), [("trace.bin.zst", read_trace), ("c.zst", read_calls)])
+@given(data=st.data())
+@steady
+def test_trace_and_calls(place: Path, name: str, read: Any, data: st.DataObject) -> None:
+    source = RUN / ("trace.bin.zst" if read is read_trace else "uac.calls.zst")
+    whole = zstandard.ZstdDecompressor().stream_reader(source.open("rb")).read(4000)
+    if data.draw(st.booleans()):
+        damaged = synthetic.compress(data.draw(damaged_bytes(whole)))
+    else:
+        damaged = data.draw(damaged_bytes(synthetic.compress(whole)))
+    path = written(place / name, damaged)
+    good_or_one_line(lambda: read(path))
+
+
+@given(data=st.data())
+@few
+def test_messages_of_a_damaged_trace(record: Path, data: st.DataObject) -> None:
+    path = record / "trace.bin.zst"
+    whole = path.read_bytes()
+    trace = zstandard.ZstdDecompressor().decompressobj().decompress(whole)
+    path.write_bytes(synthetic.compress(data.draw(damaged_bytes(trace))))
+    good_or_one_line(lambda: messages.messages_from_record(record))
+    path.write_bytes(whole)
+
+
+@given(data=damaged_json(json.loads((RUN / "run.json").read_text())))
+@few
+def test_run_json(place: Path, data: bytes) -> None:
+    written(place / "run.json", data)
+    good_or_one_line(lambda: read_run(place))
+
+
+@given(data=damaged_json(json.loads(CROSSING.read_text())))
+@steady
+def test_crossing(place: Path, data: bytes) -> None:
+    read_crossing(CROSSING)
+    path = written(place / "crossing.json", data)
+    good_or_one_line(lambda: read_crossing(path))
+
+
+@given(data=damaged_json(synthetic.noise()))
+@steady
+def test_noise(place: Path, data: bytes) -> None:
+    path = written(place / "noise.json", data)
+    good_or_one_line(lambda: [cpu.lost_share for cpu in read_noise(path).cpus])
+
+
+@pytest.mark.parametrize("name", ["config", "modes"])
+@given(data=st.data())
+@few
+def test_text_of_the_configuration(place: Path, name: str, data: st.DataObject) -> None:
+    whole = (PROJECT_ROOT / "config" / f"{name}.yaml").read_text()
+    path = written(place / f"{name}.yaml", data.draw(damaged_text(whole)).encode())
+    good_or_one_line(lambda: (config.load_config if name == "config" else modes.load_modes)(path))
+    good_or_one_line(lambda: config.check_files([path]))
+
+
+@given(document=damaged_document(documents.read_yaml(PROJECT_ROOT / "config" / "config.yaml")))
+@steady
+def test_configuration(document: Any) -> None:
+    def runs() -> None:
+        campaign = config.parse_config(document)
+        for run in campaign.runs()[:2]:
+            campaign.check_run(run)
+
+    good_or_one_line(runs)
+
+
+@given(document=damaged_document(documents.read_yaml(PROJECT_ROOT / "config" / "modes.yaml")))
+@steady
+def test_modes(place: Path, document: Any) -> None:
+    path = place / "modes.yaml"
+
+    def settings() -> None:
+        path.write_text(yaml.safe_dump(document))
+        declared = modes.load_modes(path)
+        for name in declared:
+            modes.find_mode(name, declared).settings(modes.Counts(2, 8, 1))
+
+    good_or_one_line(settings)
+
+
+@pytest.mark.parametrize("name", ["local", "vm", "example-physical"])
+@given(data=st.data())
+@few
+def test_testbed(place: Path, name: str, data: st.DataObject) -> None:
+    whole = (TESTBEDS / f"{name}.yaml").read_text()
+    if data.draw(st.booleans()):
+        text = data.draw(damaged_text(whole))
+    else:
+        text = yaml.safe_dump(data.draw(damaged_document(yaml.safe_load(whole))))
+    (place / f"{name}.yaml").write_bytes(text.encode("utf-8", "replace"))
+    good_or_one_line(lambda: load_testbed(name, place).labels)
+
+
+@given(
+    mode=st.text(min_size=1, max_size=8),
+    numbers=st.lists(st.integers(min_value=-1), min_size=4, max_size=4),
+)
+@few
+def test_a_run_asked_for(mode: str, numbers: list[int]) -> None:
+    run = config.Run("local", "kamailio-udp", mode, *numbers)
+    good_or_one_line(lambda: CAMPAIGN.check_run(run))
