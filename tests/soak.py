@@ -24,11 +24,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from faults import checks
@@ -39,6 +38,7 @@ from sipsched.plan.config import Run
 from sipsched.records import record
 from sipsched.records.run_document import RunDocument, read_run
 from sipsched.records.trace import Event, read_trace
+from sipsched.records.verification import verify
 from sipsched.testbed import local
 from sipsched.testbed.inventory import Testbed, load_testbed
 from sipsched.validity.verdict import INVALID
@@ -233,7 +233,7 @@ def soak(minutes: float, every_s: float, seed: int, folder: Path) -> bool:
     )
     state = Soak(settings.parent.parent, load_testbed("local"), random.Random(seed), every_s)  # noqa: S311
     log = folder / "snakemake.log"
-    failed: dict[str, Any] = {}
+    failed: dict[str, Collection[str]] = {}
     with small_disk(state.raw):
         local.take_down()
         local.ensure_up(state.bed)
@@ -248,9 +248,13 @@ def soak(minutes: float, every_s: float, seed: int, folder: Path) -> bool:
             state.note_records()
             plain = run_of(9999)
             state.snakemake([plain], log).wait()
-            failed["the next plain run did not succeed"] = state.missing([plain])
+            failed["the next plain run did not succeed"] = list(map(str, state.missing([plain])))
             state.note_records()
             failed["records changed"] = sorted(state.changed)
+            verified = verify(state.raw)
+            failed["a record is not as it was written"] = (
+                [] if verified.intact else list(verified.lines)
+            )
             failed["numbers are false"], basis = false_numbers(state.raw, quiet, asked)
             attempts = record.failed_attempts(state.raw, [*quiet, *asked, plain])
             recorded = len(asked) - len(state.missing(asked))

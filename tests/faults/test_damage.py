@@ -13,6 +13,7 @@ from sipsched.measure.generator import read_calls
 from sipsched.paths import PROJECT_ROOT
 from sipsched.records import record, run_document, summary
 from sipsched.records.messages import messages_from_record, write_messages
+from sipsched.records.verification import verify
 
 RECORD = next((PROJECT_ROOT / "recorded" / "raw").rglob(record.TRACE_FILE)).parent
 
@@ -70,6 +71,7 @@ def test_what_is_damaged_is_named(damage: Damage, tmp_path: Path) -> None:
     with pytest.raises(StableError, match=named) as error:
         read(folder, tmp_path)
     assert "\n" not in str(error.value)
+    assert not verify(tmp_path / "raw").intact
     assert digests(tmp_path / "raw") == before
 
 
