@@ -8,8 +8,9 @@ UV_VERSION := 0.13.8
 PYTHON ?= python3
 BIN := .venv/bin
 CAMPAIGN ?=
+MINUTES ?= 60
 
-.PHONY: reproduce reports publish test bench lint format lock
+.PHONY: reproduce reports publish test soak bench lint format lock
 
 reproduce: .venv/ready
 	@$(BIN)/fab provision
@@ -31,6 +32,11 @@ test: .venv/ready
 	$(BIN)/pytest
 	$(MAKE) -C hardware/probe test
 	$(MAKE) -C hardware/generator test fuzz
+
+# an hour of random faults; MINUTES=10 is shorter
+soak: .venv/ready
+	@$(BIN)/fab provision
+	$(BIN)/python tests/soak.py --minutes $(MINUTES)
 
 bench: .venv/ready
 	@$(BIN)/fab provision
