@@ -21,8 +21,11 @@ from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed import namespaces
 from sipsched.testbed.inventory import ROLES
 
-SETTLE_S = 3.0
-"""How long a host may take, after the run's process is gone, to be as it was."""
+SETTLE_S = 30.0
+"""How long a host may take, after the run's process is gone, to be as it was.
+
+Where a link was away it learns of that when TCP sends the end of the connection again: after seconds.
+"""
 SETTINGS = (
     *(pattern for files in QUIET.values() for pattern, _ in files),
     "/sys/kernel/debug/sched/*",
