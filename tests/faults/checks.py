@@ -21,8 +21,11 @@ from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed import namespaces
 from sipsched.testbed.inventory import ROLES
 
-SETTLE_S = 3.0
-"""How long a host may take, after the run's process is gone, to be as it was."""
+SETTLE_S = 30.0
+"""How long a host may take, after the run's process is gone, to be as it was.
+
+Where a link was away it learns of that when TCP sends the end of the connection again: after seconds.
+"""
 SETTINGS = (
     *(pattern for files in QUIET.values() for pattern, _ in files),
     "/sys/kernel/debug/sched/*",
@@ -49,6 +52,7 @@ def make_project(folder: Path, *, timing: bool = False, **load: Any) -> Path:
     document["load"] |= load
     document["only"] = ["load_sweep"]
     if not timing:
+        # one mapping for all would be written as aliases, which configuration files may not have
         document["validity"] |= {
             rule: {"suspect": 1e300, "invalid": 1e300} for rule in TIMING_RULES
         }

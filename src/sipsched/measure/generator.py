@@ -17,7 +17,7 @@ from sipsched.measure.templates import render
 from sipsched.plan.config import Load
 from sipsched.plan.documents import validate
 from sipsched.records.retransmissions import REQUESTS
-from sipsched.records.run_document import Sends
+from sipsched.records.run_document import CallCounts, Sends
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import native_folder
 from sipsched.testbed.session import Hosts
@@ -64,50 +64,10 @@ SIPP_EXIT_CODES = (0, 1, 124)
 
 
 @dataclass(frozen=True)
-class CallStatistics:
-    """What a generator says of one load.
+class CallStatistics(CallCounts):
+    """The counts, and what the client sent, by method: first and again; None if it does not tell them apart."""
 
-    Attributes
-    ----------
-    achieved_cps
-        Calls started per second from the first to the last start.
-    retransmissions
-        Requests and responses that the client sent again.
-    unexpected
-        Messages that did not fit the call's state.
-    cpu_share
-        CPU time over wall time of the client; None if it does not tell.
-    socket_drops
-        Datagrams that the client's full socket refused; None if it does not tell.
-    scheduler
-        Policy that the client ran under: `fifo` or `other`; None if it does not tell.
-    no_ports
-        Datagrams to the UAC's host that met no open port while the client's were open (NoPorts); None if
-        it does not tell.
-    requests
-        What the client sent, by method; None if it does not tell them apart.
-    overtaken
-        180 that came after the final answer of their calls: overtaken in the SPS. They are no
-        unexpected messages. None if it does not tell.
-    no_ringing
-        Calls that were answered and of which no 180 ever came: refused by the SPS's full socket, or
-        overtaken in a stateful SPS, which then does not send it on. None if it does not tell.
-    """
-
-    calls_offered: int
-    calls_created: int
-    calls_completed: int
-    calls_failed: int
-    achieved_cps: float
-    retransmissions: int
-    unexpected: int
-    cpu_share: float | None = None
-    socket_drops: int | None = None
-    scheduler: str | None = None
-    no_ports: int | None = None
     requests: Mapping[str, Sends] | None = None
-    overtaken: int | None = None
-    no_ringing: int | None = None
 
 
 @dataclass(frozen=True)

@@ -44,10 +44,34 @@ class OfferedLoad(Load):
 
 
 @dataclass(frozen=True)
-class GeneratorReport:
-    """`sipsched.measure.generator.CallStatistics` and the program's version."""
+class CallCounts:
+    """What a generator says of one load.
 
-    version: str
+    Attributes
+    ----------
+    achieved_cps
+        Calls started per second from the first to the last start.
+    retransmissions
+        Requests and responses that the client sent again.
+    unexpected
+        Messages that did not fit the call's state.
+    cpu_share
+        CPU time over wall time of the client; None if it does not tell.
+    socket_drops
+        Datagrams that the client's full socket refused; None if it does not tell.
+    scheduler
+        Policy that the client ran under: `fifo` or `other`; None if it does not tell.
+    no_ports
+        Datagrams to the UAC's host that met no open port while the client's were open (NoPorts); None if
+        it does not tell.
+    overtaken
+        180 that came after the final answer of their calls: overtaken in the SPS. They are no
+        unexpected messages. None if it does not tell.
+    no_ringing
+        Calls that were answered and of which no 180 ever came: refused by the SPS's full socket, or
+        overtaken in a stateful SPS, which then does not send it on. None if it does not tell.
+    """
+
     calls_offered: int
     calls_created: int
     calls_completed: int
@@ -61,6 +85,13 @@ class GeneratorReport:
     no_ports: int | None = None
     overtaken: int | None = None
     no_ringing: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratorReport(CallCounts):
+    """The counts, and the program's version."""
+
+    version: str
 
 
 @dataclass(frozen=True)
