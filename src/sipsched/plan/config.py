@@ -169,20 +169,28 @@ class AroundCrossing:
     step_cps
         Distance between loads; the papers have 200.
     steps
-        Which loads: 0 is the highest multiple of `step_cps` known to stay under the limit, 1 the next.
+        Which loads: 0 is the highest multiple of `step_cps` known to stay under the limit, 1 the next. The
+        lowest multiple known to be above it is always among the loads: a crossing has one on either side.
     """
 
     mode: str
     step_cps: int
     steps: tuple[int, ...]
 
-    def loads(self, lower_cps: int) -> tuple[int, ...]:
-        """Give the loads around a crossing, from the highest load that its search found under the limit."""
+    def loads(self, lower_cps: int, upper_cps: int) -> tuple[int, ...]:
+        """Give the loads around a crossing.
+
+        Parameters
+        ----------
+        lower_cps, upper_cps
+            The highest load that the search found under the limit, and the lowest above it.
+        """
         # not from the middle of what the search left: near the knee drops vary from run to run, a search
         # stops at a load that went well once, and the mean of runs passes the limit nearer to it, or under it
         below = lower_cps // self.step_cps
-        loads = (self.step_cps * (below + step) for step in self.steps)
-        return tuple(load for load in loads if load > 0)
+        above = -(-upper_cps // self.step_cps)
+        loads = {self.step_cps * place for place in (*(below + step for step in self.steps), above)}
+        return tuple(sorted(load for load in loads if load > 0))
 
 
 @dataclass(frozen=True)
@@ -252,7 +260,7 @@ class Study:
             return dict.fromkeys(self.suts, self.cps)
         points = {sut: Point(testbed, sut, self.cps.mode, cores, threads) for sut in self.suts}
         return {
-            sut: self.cps.loads(crossings[point][0]) if point in crossings else ()
+            sut: self.cps.loads(*crossings[point]) if point in crossings else ()
             for sut, point in points.items()
         }
 

@@ -63,9 +63,11 @@ STUDY = Study(
 
 
 def test_loads_around_a_crossing() -> None:
-    assert AROUND.loads(2200) == (2000, 2200, 2400)
-    assert AROUND.loads(2390) == (2000, 2200, 2400)
-    assert AROUND.loads(150) == (200,)
+    assert AROUND.loads(2200, 2390) == (2000, 2200, 2400)
+    assert AROUND.loads(2390, 2400) == (2000, 2200, 2400)
+    assert AROUND.loads(150, 170) == (200,)
+    # one campaign had loads of 800, 1000 and 1200 from this, and every crossing "above 1200"
+    assert AROUND.loads(1194, 1327) == (800, 1000, 1200, 1400)
 
 
 def test_a_study_around_its_crossings_has_runs_once_they_are_found(tmp_path: Path) -> None:
