@@ -44,6 +44,8 @@ PermitRootLogin prohibit-password
 StrictModes no
 MaxSessions 64
 LogLevel ERROR
+ClientAliveInterval 30
+ClientAliveCountMax 2
 SetEnv SHLVL=1
 Subsystem sftp internal-sftp
 """
