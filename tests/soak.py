@@ -48,6 +48,8 @@ THREADS = 2
 DURATION_S = 3
 BATCH = 10
 """Runs a Snakemake is asked for."""
+LAST_REP = 1000
+"""The largest that a configuration may ask for."""
 RAW_MIB = 1024
 TOLERANCE = 0.5
 """Of the range's ends: what else a shared machine does moves a mean of some 3,600 messages by a third."""
@@ -246,7 +248,7 @@ def soak(minutes: float, every_s: float, seed: int, folder: Path) -> bool:
             asked = state.disturbed(count + 1, minutes * 60, log)
             failed["the host is not as before"] = checks.unlike(before, settle_s=20)
             state.note_records()
-            plain = run_of(9999)
+            plain = run_of(LAST_REP)
             state.snakemake([plain], log).wait()
             failed["the next plain run did not succeed"] = list(map(str, state.missing([plain])))
             state.note_records()
