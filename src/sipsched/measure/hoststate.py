@@ -60,12 +60,34 @@ def clock_offset_s(host: Host) -> float:
 
     To some 10 ms, the resolution of /proc/uptime; of three readings the least disturbed, since what comes
     between the two clocks makes one look later. A constant but for steps and slewing of the clock.
+
+    Raises
+    ------
+    StableError
+        The host shows something else.
     """
     # ASSUME the host is not suspended in a run: /proc/uptime then advances as CLOCK_MONOTONIC
     script = "for i in 1 2 3; do cat /proc/uptime; date +%s.%N; done"
-    lines = host.shell(script).stdout.split("\n")
-    readings = zip(lines[0::2], lines[1::2], strict=False)
-    return min(float(real) - float(boot.split()[0]) for boot, real in readings)
+    return parse_clock_offset_s(host.shell(script).stdout, f"host {host.spec}: clocks")
+
+
+def parse_clock_offset_s(text: str, where: str) -> float:
+    """Take the least of the readings: lines of /proc/uptime and of `date +%s.%N`, in turns.
+
+    Raises
+    ------
+    StableError
+        There is none, or a line is something else.
+    """
+    lines = text.splitlines()
+    try:
+        readings = zip(lines[0::2], lines[1::2], strict=True)
+        return min(float(real) - float(boot.split()[0]) for boot, real in readings)
+    except (ValueError, IndexError):
+        found = " ".join(text.split())[:60] or "nothing"
+        raise StableError(
+            f"{where}: expected /proc/uptime and seconds since the epoch, found {found}"
+        ) from None
 
 
 def describe(host: Host, versions: dict[str, list[str]]) -> HostReport:

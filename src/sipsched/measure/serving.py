@@ -178,6 +178,7 @@ class Serving:
         calls = max(1, round(cps * self.load.warmup_s))
         completed = self._offer("warmup", calls, cps, seed).calls_completed
         if not completed:
+            self.record_proxy_log()
             raise TransientError(
                 f"no call gets through from UAC by SPS to UAS: {calls} offered, none completed; "
                 "see proxy.log"

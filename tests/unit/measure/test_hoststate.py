@@ -1,7 +1,12 @@
 """Files of a host, told apart again after one command has printed them all."""
 
-from sipsched.measure.hoststate import split_sections
-from sipsched.measure.serving import _receive_buffer
+import pytest
+
+from sipsched.errors import StableError, TransientError
+from sipsched.measure.generator import CallStatistics
+from sipsched.measure.hoststate import parse_clock_offset_s, split_sections
+from sipsched.measure.serving import Serving, _receive_buffer
+from sipsched.plan.config import load_config
 
 SS = """\
 UNCONN 0      0      198.18.0.1:5060 0.0.0.0:* users:(("kamailio",pid=13471,fd=4))
@@ -25,3 +30,29 @@ def test_no_text() -> None:
 def test_effective_receive_buffer_from_ss() -> None:
     assert _receive_buffer(SS) == 524288
     assert _receive_buffer("") is None
+
+
+def test_the_clocks_are_read_where_least_came_between() -> None:
+    text = "100.00 7.00\n1000100.250000000\n101.00 7.00\n1000101.010000000\n"
+    assert parse_clock_offset_s(text, "host") == pytest.approx(1_000_000.01)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\n", "100.00 7.00\n", "100.00 7.00\n1000100.N\n", "x y\n1000100.2\n", "\n1000100.2\n"],
+)
+def test_clocks_that_are_not_shown_are_one_clear_error(text: str) -> None:
+    with pytest.raises(StableError, match=r"^host: expected /proc/uptime .* found "):
+        parse_clock_offset_s(text, "host")
+
+
+def test_a_warm_up_without_a_call_keeps_the_proxys_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = []
+    none_completed = CallStatistics(10, 10, 0, 0, 10.0, 0, 0)
+    monkeypatch.setattr(Serving, "_offer", lambda *args: none_completed)
+    monkeypatch.setattr(Serving, "record_proxy_log", lambda self: kept.append("proxy.log"))
+    serving = object.__new__(Serving)
+    serving.load = load_config().load
+    with pytest.raises(TransientError, match=r"none completed; see proxy\.log"):
+        serving.warm_up(100, 1)
+    assert kept == ["proxy.log"]
