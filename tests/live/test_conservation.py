@@ -78,7 +78,7 @@ def test_stamps_are_complete_and_in_order(measure: Measure) -> None:
 
 
 def test_overload_drops_and_the_kernel_and_the_probe_agree(measure: Measure) -> None:
-    record = measure(threads=4, cps=3500, duration_s=4.0, retransmissions=False)
+    record = measure(threads=4, cps=5000, duration_s=4.0, retransmissions=False)
     udp = udp_of_sps(record)
     run = json.loads((record / "run.json").read_text())
     probe = run["probe"]
@@ -93,7 +93,7 @@ def test_overload_drops_and_the_kernel_and_the_probe_agree(measure: Measure) -> 
 
 
 def test_past_the_knee_uac_and_sps_tell_the_same_retransmissions_apart(measure: Measure) -> None:
-    record = measure(threads=4, cps=3000, duration_s=4.0, drain_s=4.0)
+    record = measure(threads=4, cps=5000, duration_s=4.0, drain_s=4.0)
     run = json.loads((record / "run.json").read_text())
     assert run["ledger"]["to_sps"]["residual"] == run["ledger"]["from_sps"]["residual"] == 0
     requests = run["requests"]

@@ -18,6 +18,8 @@ from sipsched.testbed import groups, places
 from sipsched.testbed.inventory import HostSpec, native_folder
 from sipsched.testbed.lock import await_lock, holder
 
+HANDSHAKE_TIMEOUT_S = 30
+"""To connect and exchange keys: an emulated guest that serves a load took more than 10 s."""
 CONNECT_TIMEOUT_S = 10
 ANSWER_TIMEOUT_S = 3
 CHUNK_BYTES = 65536
@@ -100,7 +102,7 @@ class Host:
             spec.address,
             user=spec.user,
             port=spec.port,
-            connect_timeout=CONNECT_TIMEOUT_S,
+            connect_timeout=HANDSHAKE_TIMEOUT_S,
             connect_kwargs={
                 "key_filename": spec.identity_file,
                 "look_for_keys": False,
