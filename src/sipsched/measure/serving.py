@@ -372,13 +372,13 @@ class Serving:
         role = host.spec.role
         own = (self.proxy.program,) if role == "sps" else self.generator.installed
         host.require_programs((*own, *HOST_PROGRAMS))
-        built = dict(self.generator.built)
+        built = {part: [name] for part, name in self.generator.built.items()}
         if role == "sps":
-            built = {"scheduler": "taskslice"}
+            built = {"scheduler": ["taskslice", "switcher"]}
             if self._probe_wanted != "off":
-                built["probe"] = "sipprobe"
-        for part, name in built.items():
-            host.require_built(part, [name])
+                built["probe"] = ["sipprobe"]
+        for part, names in built.items():
+            host.require_built(part, names)
         if role == "sps":
             check_memory(host, self.sut, self.point.threads)
         port = host.spec.sip_port
