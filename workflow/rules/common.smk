@@ -131,7 +131,8 @@ def study_crossings(wildcards):
     return [str(RAW / point.crossing_path) for point in searched_points(wildcards)]
 
 
-def study_summaries(wildcards):
+def study_runs(wildcards):
+    """The runs of a study, once their loads are known; of them those that there are, if no more are to be."""
     study = CAMPAIGN.studies[wildcards.study]
     points = searched_points(wildcards)
     if not CAMPAIGN.only_measured:
@@ -140,9 +141,21 @@ def study_summaries(wildcards):
             checkpoints.find_crossing.get(**names)
     crossings = crossing.read_crossings(RAW, points)
     return [
-        f"{RESULTS}/runs/{run.path}/summary.nc"
+        run
         for run in study.runs(wildcards.testbed, crossings)
         if not CAMPAIGN.only_measured or record.is_recorded(RAW, run)
+    ]
+
+
+def study_summaries(wildcards):
+    return [f"{RESULTS}/runs/{run.path}/summary.nc" for run in study_runs(wildcards)]
+
+
+def study_windows(wildcards):
+    return [
+        f"{RESULTS}/runs/{run.path}/windows.nc"
+        for run in study_runs(wildcards)
+        if crossover.is_comparison(run.mode)
     ]
 
 
