@@ -70,6 +70,9 @@ class CallCounts:
     no_ringing
         Calls that were answered and of which no 180 ever came: refused by the SPS's full socket, or
         overtaken in a stateful SPS, which then does not send it on. None if it does not tell.
+    calls_distinct
+        Of the calls offered, those that were drawn; the others are a block's, played again. None if it
+        draws no schedule, and in records before November 2026: then all.
     """
 
     calls_offered: int
@@ -85,6 +88,12 @@ class CallCounts:
     no_ports: int | None = None
     overtaken: int | None = None
     no_ringing: int | None = None
+    calls_distinct: int | None = None
+
+    @property
+    def replays(self) -> float:
+        """How often each call is played: 1, unless a block's calls are played again."""
+        return self.calls_offered / (self.calls_distinct or self.calls_offered)
 
 
 @dataclass(frozen=True, kw_only=True)
