@@ -139,7 +139,9 @@ class _Acquisition:
         serving.generator.fetch(hosts, "uac", folder)
         log = serving.record_proxy_log()
         trace = None if probe.mode == "off" else read_trace(folder / TRACE_FILE)
-        certified = certificate(serving.generator, folder, trace, run.cps, load.law)
+        certified = certificate(
+            serving.generator, folder, trace, run.cps, load.law, observed.statistics.replays
+        )
         requests = compare_requests(observed.statistics.requests, trace, probe)
         self._mark("fetched")
         verdict = judge(

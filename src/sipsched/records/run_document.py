@@ -14,6 +14,7 @@ from sipsched.errors import StableError
 from sipsched.files import read_json
 from sipsched.plan import modes
 from sipsched.plan.config import Load, Run, Sut, TestbedLabels
+from sipsched.validity.certificate import Certificate
 from sipsched.validity.ledger import Ledger
 from sipsched.validity.verdict import Verdict
 
@@ -101,24 +102,6 @@ class GeneratorReport(CallCounts):
     """The counts, and the program's version."""
 
     version: str
-
-
-@dataclass(frozen=True)
-class CertificateReport:
-    """`sipsched.validity.certificate.Certificate`, with None for NaN, and what it was made from."""
-
-    source: str
-    law: str
-    arrivals: int
-    achieved_cps: float
-    schedule_cps: float
-    rate_error: float
-    ks_distance: float | None
-    cv: float
-    variance_to_mean: tuple[float | None, ...]
-    lateness_p50_us: float | None
-    lateness_p99_us: float | None
-    lateness_max_us: float | None
 
 
 @dataclass(frozen=True)
@@ -299,7 +282,7 @@ class RunDocument:
     timeline: Timeline
     load: OfferedLoad
     generator: GeneratorReport
-    certificate: CertificateReport | None
+    certificate: Certificate | None
     requests: Requests
     proxy: ProxyReport
     probe: ProbeReport

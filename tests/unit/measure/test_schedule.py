@@ -11,11 +11,13 @@ import numpy.typing as npt
 import pytest
 
 from sipsched.errors import StableError
+from sipsched.measure.findings import arrival_numbers
 from sipsched.measure.generator import Arrivals, Sipp
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import load_config
 from sipsched.records.run_document import CallCounts
 from sipsched.testbed.session import Hosts
+from sipsched.validity.certificate import certify, ks_p_value
 
 SOURCE = PROJECT_ROOT / "hardware" / "generator"
 HEADER = np.dtype(
@@ -133,6 +135,36 @@ def test_every_window_of_a_block_plays_the_same_calls_up_to_its_end(sipload: Pat
         start_ns, at = start_ns + length_ns, at + expected.size
     assert at == drawn.size == said["calls"]
     assert said["distinct"] == sum(distinct.values())
+
+
+def lengths(seed: int, windows: int, blocks: int) -> list[tuple[int, int]]:
+    jitter = np.random.default_rng(seed).uniform(0.8, 1.2, blocks)
+    return [(b, int(500 * MS * jitter[b])) for b in range(blocks) for _ in range(windows)]
+
+
+def test_the_law_holds_over_a_replayed_schedule(sipload: Path) -> None:
+    """60 s in blocks of four windows; chance goes by the calls that were drawn, a fourth of all."""
+    p_values, ratios, plain = [], [], []
+    for seed in range(40):
+        said, drawn = draw(sipload, lengths(seed, 4, 30), seed)
+        replays = CallCounts(
+            said["calls"], 0, 0, 0, 0.0, 0, 0, calls_distinct=said["distinct"]
+        ).replays
+        assert replays == 4
+        starts = drawn["offset_ns"].astype("i8")
+        found = certify(starts, RATE, "exponential", starts, replays)
+        assert found.ks_distance is not None
+        assert found.achieved_cps == pytest.approx(RATE, rel=4 / np.sqrt(said["distinct"]))
+        numbers = arrival_numbers(found)
+        assert numbers["rate_error"] == numbers["cv_error"] == numbers["lateness_p99_us"] == 0
+        p_values.append(ks_p_value(found.ks_distance, found.distinct_gaps))
+        plain.append(ks_p_value(found.ks_distance, found.arrivals - 1))
+        ratios.append(found.variance_to_mean)
+    assert 0.35 < np.mean(p_values) < 0.65
+    assert np.mean(np.array(p_values) < 0.05) <= 0.15
+    # with all calls taken for drawn ones, good arrivals would be called bad
+    assert np.mean(np.array(plain) < 0.05) > 0.3
+    assert np.mean(ratios, axis=0) == pytest.approx([1, 1, 1, 1], abs=0.03)
 
 
 def test_a_schedule_without_blocks_plays_each_call_once(sipload: Path) -> None:
