@@ -251,6 +251,45 @@ class SchedulerReport:
 
 
 @dataclass(frozen=True)
+class CrossoverReport:
+    """The modes of a crossover run, and how they were switched; `windows.json.zst` has each switch.
+
+    Attributes
+    ----------
+    modes
+        As they were on this kernel, the reference first.
+    unavailable
+        Modes that the kernel refuses, to its reason; no window played them.
+    same_settings
+        Groups of modes that come to the same settings here: only the first of a group was played.
+    window_s, washout_s
+        As used.
+    blocks, windows
+        Played, and of the windows those whose switch failed.
+    tasks
+        Processes of the proxy that were switched.
+    """
+
+    modes: tuple[SchedulerReport, ...]
+    unavailable: Mapping[str, str]
+    same_settings: tuple[tuple[str, ...], ...]
+    window_s: float
+    washout_s: float
+    blocks: int
+    windows: int
+    failed_switches: int
+    tasks: int
+
+
+@dataclass(frozen=True)
+class SpeedIndex:
+    """Of a fixed piece of work on a CPU of the SPS, work per CPU microsecond; before the run and after it."""
+
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
 class CommandReport:
     """A command on a host; of what it printed only the complaints."""
 
@@ -272,7 +311,11 @@ class FileReport:
 
 @dataclass(frozen=True)
 class RunDocument:
-    """The content of `run.json`; `files` is None in records before November 2026, which name none."""
+    """The content of `run.json`.
+
+    `files` is None in records before November 2026, which name none; `crossover` in runs of a single mode;
+    `speed` where it was not measured.
+    """
 
     run: Run
     testbed: TestbedLabels
@@ -294,6 +337,8 @@ class RunDocument:
     verdict: Verdict
     commands: tuple[CommandReport, ...] = ()
     files: Mapping[str, FileReport] | None = None
+    crossover: CrossoverReport | None = None
+    speed: SpeedIndex | None = None
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> str:
