@@ -311,7 +311,7 @@ def _arrivals(document: RunDocument) -> dict[str, float]:
     return {
         "offered_cps": found.schedule_cps,
         "ks_distance": _number(distance),
-        "ks_p_value": np.nan if distance is None else ks_p_value(distance, found.arrivals - 1),
+        "ks_p_value": np.nan if distance is None else ks_p_value(distance, found.distinct_gaps),
         "cv": found.cv,
         **dict(zip(named, map(_number, found.variance_to_mean), strict=True)),
         **{name: _number(getattr(found, name)) for name in late},
