@@ -17,7 +17,7 @@ from sipsched.measure.findings import (
     foreign_datagrams,
     load_numbers,
 )
-from sipsched.measure.generator import CallStatistics
+from sipsched.measure.generator import Arrivals, CallStatistics
 from sipsched.measure.probe import TRACE_BYTES_PER_CALL
 from sipsched.measure.proxy import allocation_failures
 from sipsched.measure.serving import SPARE_BYTES, Serving
@@ -99,8 +99,9 @@ class _Acquisition:
         self.testbed = testbed
         self.record = record
         self.mode = find_mode(run.mode, load_modes())
-        self.calls = call_count(run, config.load)
-        self.seed = arrival_seed(run.cps, run.rep)
+        self.arrivals = Arrivals(
+            run.cps, call_count(run, config.load), arrival_seed(run.cps, run.rep)
+        )
         self.timeline: dict[str, float] = {}
 
     def perform(self) -> RunDocument:
@@ -120,7 +121,7 @@ class _Acquisition:
 
     def _perform_on(self, hosts: Hosts, serving: Serving) -> RunDocument:
         run, load, folder = self.run, self.load, self.record.folder
-        serving.check_hosts(self.calls)
+        serving.check_hosts(self.arrivals.calls)
         with (
             tuned(hosts.sps, self.testbed, self.mode, run.cores, run.threads) as state,
             serving.started(state),
@@ -130,15 +131,17 @@ class _Acquisition:
             described = serving.describe()
             settings = serving.settings()
             self._mark("warmup_started")
-            serving.warm_up(run.cps, self.seed + 1)
-            observed = serving.observe("uac", self.calls, run.cps, self.seed)
+            serving.warm_up(run.cps, self.arrivals.seed + 1)
+            observed = serving.observe("uac", self.arrivals)
             self.timeline |= {"load_started": observed.started, "load_ended": observed.ended}
             probe = serving.probe.end(folder)
         self.record.write(COUNTERS_FILE, json.dumps(observed.counters, indent=1))
         serving.generator.fetch(hosts, "uac", folder)
         log = serving.record_proxy_log()
         trace = None if probe.mode == "off" else read_trace(folder / TRACE_FILE)
-        certified = certificate(serving.generator, folder, trace, run.cps, load.law)
+        certified = certificate(
+            serving.generator, folder, trace, run.cps, load.law, observed.statistics.replays
+        )
         requests = compare_requests(observed.statistics.requests, trace, probe)
         self._mark("fetched")
         verdict = judge(
@@ -161,7 +164,9 @@ class _Acquisition:
             started_at=utc(self.timeline["started"]),
             finished_at=utc(time.time()),
             timeline=Timeline(**self.timeline),
-            load=OfferedLoad(**vars(load), calls=self.calls, seed=self.seed),
+            load=OfferedLoad(
+                **vars(load), calls=observed.statistics.calls_offered, seed=self.arrivals.seed
+            ),
             generator=_generator_report(
                 described.uac.versions[load.generator], observed.statistics
             ),

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import TypeVar
 
 from sipsched.errors import StableError, TransientError
-from sipsched.measure.generator import CallStatistics, Generator, Sipload, Sipp
+from sipsched.measure.generator import Arrivals, CallStatistics, Generator, Sipload, Sipp
 from sipsched.measure.hoststate import COUNTER_FILES, clock_offset_s, describe, read_files
 from sipsched.measure.memory import check_memory
 from sipsched.measure.probe import (
@@ -176,7 +176,7 @@ class Serving:
             Not one of them completed.
         """
         calls = max(1, round(cps * self.load.warmup_s))
-        completed = self._offer("warmup", calls, cps, seed).calls_completed
+        completed = self._offer("warmup", Arrivals(cps, calls, seed)).calls_completed
         if not completed:
             self.record_proxy_log()
             raise TransientError(
@@ -188,7 +188,7 @@ class Serving:
             self._silence()
             self._start_server()
 
-    def observe(self, label: str, calls: int, cps: int, seed: int) -> Observed:
+    def observe(self, label: str, arrivals: Arrivals) -> Observed:
         """Offer calls and count what became of them; UAS and proxy have ended when it returns.
 
         Raises
@@ -201,7 +201,7 @@ class Serving:
         before, clocks = self._counters(), self.on_each(clock_offset_s)
         cpu_before_ns = sps.cpu_time_ns(self.proxy_process)
         started = time.time()
-        statistics = self._offer(label, calls, cps, seed)
+        statistics = self._offer(label, arrivals)
         ended = time.time()
         uas_no_ports = self._silence()
         self._expect_alive()
@@ -229,9 +229,9 @@ class Serving:
             proxy_cpu_ns=cpu_ns,
         )
 
-    def _offer(self, label: str, calls: int, cps: int, seed: int) -> CallStatistics:
+    def _offer(self, label: str, arrivals: Arrivals) -> CallStatistics:
         """Offer calls and wait for their end."""
-        return self.generator.offer(self.hosts, self.load, label, calls, cps, seed)
+        return self.generator.offer(self.hosts, self.load, label, arrivals)
 
     def _silence(self) -> dict[str, str]:
         """Stop the UAS, whose retransmissions outlive the UAC, and wait until the SPS's queue is empty.

@@ -14,6 +14,7 @@ from sipsched.errors import StableError
 from sipsched.files import whole
 from sipsched.records.messages import check_format, k_rcv, nanoseconds, open_messages
 from sipsched.records.record import read_record
+from sipsched.records.reduced import REDUCED_WINDOWS_FILE, stored
 from sipsched.records.run_document import RunDocument
 from sipsched.records.switch_log import Samples, WindowsDocument, read_windows
 from sipsched.versions import WINDOWS_VERSION
@@ -93,7 +94,8 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
     messages
         The run's `messages.nc`.
     record
-        The run's directory in raw/, for `run.json` and `windows.json.zst`.
+        The run's directory in raw/, for `run.json` and `windows.json.zst`. Of a reduced one the windows that
+        it holds come back.
 
     Returns
     -------
@@ -115,6 +117,9 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
         A file is missing, damaged or of another version.
     """
     document = read_record(record)
+    kept = stored(record, REDUCED_WINDOWS_FILE)
+    if kept is not None:
+        return open_windows(kept)
     recorded = read_windows(record)
     found = _messages(open_messages(messages))
     design, log = recorded.design, recorded.log
