@@ -60,6 +60,8 @@ VARIABLES = {
         for name in QUANTITIES
         for statistic in STATISTICS
     },
+    "service": ("us", "mean of T_sip less its time off CPU: the proxy's own work on a message"),
+    "service_scv": ("1", "variance of the same over its mean squared"),
 }
 """On (washout, window): units and definition."""
 
@@ -72,6 +74,7 @@ class _Messages:
 
     t_arr: npt.NDArray[np.int64]
     values: Mapping[str, Floats]
+    service: Floats
     drops: npt.NDArray[np.int64]
 
 
@@ -154,6 +157,7 @@ def _messages(ds: xr.Dataset) -> _Messages:
     return _Messages(
         ds["t_arr"].to_numpy(),
         parts | {"total": parts["k_rcv"] + parts["t_sip"]},
+        parts["t_sip"] - nanoseconds(ds, "t_sip_off") / 1000,
         ds["drop_t_arr"].to_numpy() if "drop_t_arr" in ds else np.empty(0, np.int64),
     )
 
@@ -204,6 +208,11 @@ def _reduced(found: _Messages, begin: int, end: int) -> dict[str, float]:
         quantiles = np.percentile(values, (50, 90, 99))
         for statistic, value in zip(STATISTICS[1:], quantiles, strict=True):
             reduced[f"{name}_{statistic}"] = float(value)
+    service = found.service[first:last]
+    service = service[~np.isnan(service)]
+    if service.size >= MESSAGES_MIN and service.mean() > 0:
+        reduced["service"] = float(service.mean())
+        reduced["service_scv"] = float(service.var() / service.mean() ** 2)
     return reduced
 
 
@@ -332,6 +341,9 @@ def _attrs(document: RunDocument, recorded: WindowsDocument) -> dict[str, Any]:
         "started_at": document.started_at,
         "modes": json.dumps(design.modes),
         "labels": json.dumps([each.label for each in crossover.modes] if crossover else []),
+        "settings": json.dumps(
+            [[asdict(step) for step in each.steps] for each in crossover.modes] if crossover else []
+        ),
         "same_settings": json.dumps(crossover.same_settings if crossover else []),
         "unavailable": json.dumps(crossover.unavailable if crossover else {}),
         "window_s": design.window_s,
