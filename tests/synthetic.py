@@ -15,9 +15,11 @@ import zstandard
 from sipsched.analysis import comparison, papers
 from sipsched.analysis.capacity.queues import queue
 from sipsched.plan import config
+from sipsched.plan.crossover import draw
 from sipsched.records import record, summary, trace
 from sipsched.records.messages import messages_from_record, write_messages
 from sipsched.records.run_document import (
+    CrossoverReport,
     GeneratorReport,
     HostReport,
     HostReports,
@@ -31,6 +33,13 @@ from sipsched.records.run_document import (
     Settings,
     Timeline,
     as_part,
+)
+from sipsched.records.switch_log import (
+    WINDOWS_FILE,
+    Samples,
+    Switch,
+    SwitchLog,
+    WindowsDocument,
 )
 from sipsched.validity.ledger import Balance, Ledger
 from sipsched.validity.verdict import INVALID, Finding, Verdict
@@ -253,11 +262,13 @@ def write_record(
     records: npt.NDArray[Any] | None = None,
     scheduler: dict[str, Any] | None = None,
     wait: float = 1.0,
+    crossover: CrossoverReport | None = None,
 ) -> Path:
     """Write a complete run record and return its directory.
 
     `drops` of the six messages a call are refused and `resent` are sent again later. `records`
     replaces the drawn ones. Modes meet the same arrivals; `wait` scales every wait in the queue.
+    `crossover` is what a comparison says of its modes; `write_comparison` writes a whole one.
     """
     rng = np.random.default_rng([seed, run.threads, run.cps, run.rep])
     if records is None:
@@ -319,9 +330,92 @@ def write_record(
         layout={},
         ledger=Ledger(Balance(n + n_drops, n, n_drops, 0, 0), Balance(n, n, 0, 0, 0), 0),
         verdict=Verdict("valid", ()) if valid else SPOILT,
+        crossover=crossover,
     )
     (directory / "run.json").write_text(document.to_json())
     (directory / "counters.json").write_text(json.dumps(counters(n, n_drops)))
+    return directory
+
+
+def write_comparison(
+    raw: Path,
+    run: config.Run,
+    waits: Mapping[str, float],
+    *,
+    total_s: float = 30.0,
+    steal_ticks: Mapping[int, int] | None = None,
+    broken: Sequence[int] = (),
+    dropped: Sequence[int] = (),
+    steps: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    seed: int = 1,
+) -> Path:
+    """Write the record of a run that compares modes, and return its directory.
+
+    `waits` scales the waits in the queue by mode, and the CPU time of a message likewise; `steal_ticks`
+    were stolen in windows, the switches into `broken` failed, and in windows of `dropped` one message
+    was refused. `steps` are the settings of a mode.
+    """
+    rng = np.random.default_rng([seed, run.threads, run.cps, run.rep])
+    design = draw(tuple(waits), total_s, 0.5, 0.05, seed)
+    calls = round(1.2 * run.cps * design.end_ns / 1e9)
+    records = six_per_call(rng, calls, run.cps, run.threads, 0.5)
+    records = records[records["t_arr"].astype(np.int64) < START_NS + design.end_ns]
+    starts = np.array([window.start_ns for window in design.windows]) + START_NS
+    place = np.searchsorted(starts, records["t_arr"].astype(np.int64), side="right") - 1
+    records = records[place >= 0]
+    place = place[place >= 0]
+    factors = np.array([waits[design.modes[window.mode]] for window in design.windows])[place]
+    wait = (records["t_sockq"] - records["t_stack"]).astype(np.float64)
+    shift = (wait * (factors - 1)).astype(np.int64)
+    for name in ("t_sockq", "t_sip_in", "t_sip_out", "t_dep"):
+        records[name] = (records[name].astype(np.int64) + shift).astype(np.uint64)
+    for window in dropped:
+        one = np.flatnonzero(place == window)[300:301]
+        records[one] = refuse(records[one], 1, rng)
+    t_arr = np.sort(records["t_arr"].astype(np.int64))
+    cpu = np.cumsum(np.rint(70_000 * factors[np.argsort(records["t_arr"], kind="stable")]))
+    refused = records["t_arr"][records["event"] == trace.Event.DROP].astype(np.int64)
+    t_ns = np.unique(
+        np.concatenate((np.arange(0, design.end_ns, 50_000_000) + START_NS, starts - 1_000))
+    )
+    t_ns = np.append(t_ns, START_NS + design.end_ns)
+    seen = np.searchsorted(t_arr, t_ns)
+    stolen = np.zeros(len(t_ns), np.int64)
+    for window, ticks in (steal_ticks or {}).items():
+        stolen[t_ns >= starts[window] + 250_000_000] += ticks
+    nothing = (0,) * len(t_ns)
+    samples = Samples(
+        t_ns=tuple(t_ns.tolist()),
+        cpu_ns=tuple(int(cpu[n - 1]) if n else 0 for n in seen),
+        datagrams=tuple((seen - np.searchsorted(np.sort(refused), t_ns)).tolist()),
+        refused=tuple(np.searchsorted(np.sort(refused), t_ns).tolist()),
+        steal_ticks=tuple(stolen.tolist()),
+        idle_ticks=nothing,
+        softirq_ticks=nothing,
+        time_squeeze=nothing,
+    )
+    switches = tuple(
+        Switch(int(start), int(start) + 20_000, int(start) + 120_000, int(number in broken), 0)
+        for number, start in enumerate(starts)
+    )
+    log = SwitchLog(1, START_NS, run.threads + 3, "plan", switches, samples)
+    crossover = CrossoverReport(
+        modes=tuple(
+            mode_report(dataclasses.replace(run, mode=mode), steps=(steps or {}).get(mode, []))
+            for mode in design.modes
+        ),
+        unavailable={},
+        same_settings=(),
+        window_s=design.window_s,
+        washout_s=design.washout_s,
+        blocks=design.windows[-1].block + 1,
+        windows=len(design.windows),
+        failed_switches=len(broken),
+        tasks=run.threads + 3,
+    )
+    directory = write_record(raw, run, calls=calls, records=records, crossover=crossover)
+    document = WindowsDocument(design, (1,), 0.05, log)
+    (directory / WINDOWS_FILE).write_bytes(document.to_bytes())
     return directory
 
 

@@ -5,7 +5,7 @@
  * USAGE
  *   taskslice check            can this kernel do it? exit code 0: yes; 1: no, one line says why
  *   taskslice run NS CMD...    run a program with this slice; its children and threads inherit it
- *   taskslice read PID...      one line a task: PID NS; NS is 0 where the kernel's base slice holds
+ *   taskslice read PID...      one line a task: PID NS; the base slice where a task has none of its own
  *
  * HOW
  *   sched_setattr(2) with SCHED_OTHER and sched_runtime = slice, Linux 6.12 and later; the kernel keeps it within
@@ -18,23 +18,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
+#include "attributes.h"
 
 #define PROBE_NS 3000000ULL /* any slice that is nobody's default */
-
-struct attributes {
-	uint32_t size;
-	uint32_t policy;
-	uint64_t flags;
-	int32_t nice;
-	uint32_t priority;
-	uint64_t runtime;
-	uint64_t deadline;
-	uint64_t period;
-	uint32_t util_min;
-	uint32_t util_max;
-};
 
 static int complain(const char *what)
 {
@@ -42,28 +29,23 @@ static int complain(const char *what)
 	return 1;
 }
 
-static int get(pid_t pid, struct attributes *found)
-{
-	return (int)syscall(SYS_sched_getattr, pid, found, sizeof(*found), 0);
-}
-
 /* Keeps policy, nice value and utilisation clamps as they are. */
 static int set_own(uint64_t slice_ns)
 {
 	struct attributes wanted;
 
-	if (get(0, &wanted))
+	if (attributes_get(0, &wanted))
 		return -1;
 	wanted.size = sizeof(wanted);
 	wanted.runtime = slice_ns;
-	return (int)syscall(SYS_sched_setattr, 0, &wanted, 0);
+	return attributes_set(0, &wanted);
 }
 
 static int check(void)
 {
 	struct attributes found;
 
-	if (set_own(PROBE_NS) || get(0, &found))
+	if (set_own(PROBE_NS) || attributes_get(0, &found))
 		return complain(strerror(errno));
 	if (found.runtime != PROBE_NS)
 		return complain("this kernel has no slices of single tasks (Linux 6.12 and later do)");
@@ -78,7 +60,7 @@ static int run(char *slice, char **command)
 
 	if (*end || !slice_ns)
 		return complain("NS: expected nanoseconds");
-	if (set_own(slice_ns) || get(0, &found))
+	if (set_own(slice_ns) || attributes_get(0, &found))
 		return complain(strerror(errno));
 	execvp(command[0], command);
 	return complain(strerror(errno));
@@ -89,7 +71,7 @@ static int read_tasks(char **pids)
 	struct attributes found;
 
 	for (; *pids; pids++) {
-		if (get(atoi(*pids), &found))
+		if (attributes_get(atoi(*pids), &found))
 			return complain(strerror(errno));
 		printf("%s %llu\n", *pids, (unsigned long long)found.runtime);
 	}

@@ -14,6 +14,8 @@ MESSAGES_VERSION = 1
 """Of `messages.nc`, raised when its numbers change: then every run is parsed anew."""
 SUMMARY_VERSION = 7
 """Of each `summary.nc`, likewise."""
+WINDOWS_VERSION = 2
+"""Of `windows.nc`, likewise."""
 
 
 def code_version(root: Path = PROJECT_ROOT) -> str:

@@ -4,7 +4,7 @@ import gc
 import signal
 
 from sipsched import paths, versions
-from sipsched.plan import modes
+from sipsched.plan import crossover, modes
 from sipsched.records import crossing, record
 from sipsched.testbed import inventory
 
@@ -28,7 +28,7 @@ with scripting.one_line_errors():
     for bed in TESTBEDS.values():
         bed.check_cores(each for each in PLANNED if each.testbed == bed.name)
     MODES = modes.load_modes()
-    modes.check(
+    crossover.check(
         {mode for study in CAMPAIGN.studies.values() for mode in study.modes}
         | {point.mode for point in SEARCHES},
         MODES,
@@ -85,7 +85,7 @@ def check_run(wildcards):
         run = settings.Run.from_wildcards(wildcards)
         CAMPAIGN.check_run(run)
         TESTBEDS[run.testbed].check_cores([run])
-        modes.check([run.mode], MODES)
+        crossover.check([run.mode], MODES)
     return []
 
 
@@ -95,7 +95,7 @@ def check_search(wildcards):
         point = settings.Point.from_wildcards(wildcards)
         CAMPAIGN.check_search(point)
         TESTBEDS[point.testbed].check_cores([point])
-        modes.check([point.mode], MODES)
+        crossover.check([point.mode], MODES)
     return []
 
 
@@ -131,7 +131,8 @@ def study_crossings(wildcards):
     return [str(RAW / point.crossing_path) for point in searched_points(wildcards)]
 
 
-def study_summaries(wildcards):
+def study_runs(wildcards):
+    """The runs of a study, once their loads are known; of them those that there are, if no more are to be."""
     study = CAMPAIGN.studies[wildcards.study]
     points = searched_points(wildcards)
     if not CAMPAIGN.only_measured:
@@ -140,9 +141,21 @@ def study_summaries(wildcards):
             checkpoints.find_crossing.get(**names)
     crossings = crossing.read_crossings(RAW, points)
     return [
-        f"{RESULTS}/runs/{run.path}/summary.nc"
+        run
         for run in study.runs(wildcards.testbed, crossings)
         if not CAMPAIGN.only_measured or record.is_recorded(RAW, run)
+    ]
+
+
+def study_summaries(wildcards):
+    return [f"{RESULTS}/runs/{run.path}/summary.nc" for run in study_runs(wildcards)]
+
+
+def study_windows(wildcards):
+    return [
+        f"{RESULTS}/runs/{run.path}/windows.nc"
+        for run in study_runs(wildcards)
+        if crossover.is_comparison(run.mode)
     ]
 
 

@@ -25,6 +25,20 @@ rule summarise_run:
         "../scripts/summarise_run.py"
 
 
+rule reduce_windows:
+    input:
+        run=f"{RAW}/{settings.RUN_PATTERN}/run.json",
+        messages=f"{RESULTS}/runs/{settings.RUN_PATTERN}/messages.nc",
+    output:
+        windows=f"{RESULTS}/runs/{settings.RUN_PATTERN}/windows.nc",
+    log:
+        f"logs/windows/{settings.RUN_PATTERN}.log",
+    params:
+        schema_version=versions.WINDOWS_VERSION,
+    script:
+        "../scripts/reduce_windows.py"
+
+
 rule combine_summaries:
     input:
         crossings=study_crossings,

@@ -2,6 +2,7 @@ rule render_report:
     input:
         notebook=study_notebook,
         summary=f"{RESULTS}/{{study}}/{{testbed}}/summary.nc",
+        windows=study_windows,
         crossings=study_crossings,
     output:
         html="reports/{study}-{testbed}.html",

@@ -13,6 +13,7 @@ with scripting.one_line_errors(snakemake.log[0]):
         {
             "study": snakemake.wildcards.study,
             "messages_root": Path(snakemake.params.messages_root),
+            "windows": [Path(path) for path in snakemake.input.windows],
             "crossings": [Path(path) for path in snakemake.input.crossings],
             "pdr_limit": snakemake.params.pdr_limit,
         },

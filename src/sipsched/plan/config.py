@@ -2,13 +2,14 @@
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT, SCHEMAS
+from sipsched.plan.crossover import Crossover, duration_s, is_comparison
 from sipsched.plan.documents import read_yaml, shorten, validate
 
 POINT_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}"
@@ -194,6 +195,30 @@ class AroundCrossing:
 
 
 @dataclass(frozen=True)
+class SharesOfCrossing:
+    """Loads of a study as shares of what the testbed was found to carry.
+
+    Attributes
+    ----------
+    mode
+        The mode in which the crossing is searched.
+    shares
+        Of the highest load that the search found under the limit.
+    """
+
+    mode: str
+    shares: tuple[float, ...]
+
+    def loads(self, lower_cps: int, upper_cps: int) -> tuple[int, ...]:
+        """Give the loads, as `AroundCrossing.loads` does; in whole tens."""
+        return tuple(sorted({max(1, round(lower_cps * share / 10)) * 10 for share in self.shares}))
+
+
+Found = AroundCrossing | SharesOfCrossing
+"""Loads that hang on what is found on the testbed."""
+
+
+@dataclass(frozen=True)
 class Study:
     """A set of points and the notebook that reads them.
 
@@ -211,13 +236,13 @@ class Study:
     modes: tuple[str, ...]
     cores: tuple[int, ...]
     threads: tuple[int, ...]
-    cps: tuple[int, ...] | AroundCrossing
+    cps: tuple[int, ...] | Found
     repetitions: int
     points: frozenset[tuple[int, ...]] = frozenset()
 
     def searches(self, testbed: str) -> list[Point]:
         """List the points whose crossing is to be found first."""
-        if not isinstance(self.cps, AroundCrossing):
+        if isinstance(self.cps, tuple):
             return []
         return [
             Point(testbed, sut, self.cps.mode, cores, threads)
@@ -256,7 +281,7 @@ class Study:
         self, testbed: str, cores: int, threads: int, crossings: Crossings
     ) -> dict[str, tuple[int, ...]]:
         """Give the loads of each SUT."""
-        if not isinstance(self.cps, AroundCrossing):
+        if isinstance(self.cps, tuple):
             return dict.fromkeys(self.suts, self.cps)
         points = {sut: Point(testbed, sut, self.cps.mode, cores, threads) for sut in self.suts}
         return {
@@ -282,6 +307,7 @@ class Config:
     testbeds: tuple[str, ...]
     probe: str
     load: Load
+    crossover: Crossover
     pdr_limit: float
     search: Search
     validity: Mapping[str, Limits]
@@ -305,6 +331,16 @@ class Config:
             )
         return self.suts[name]
 
+    def load_of(self, run: Run) -> Load:
+        """Say how calls are offered in a run: a comparison has a load of its own length."""
+        if not is_comparison(run.mode):
+            return self.load
+        return replace(
+            self.load,
+            duration_s=duration_s(run.mode, self.crossover),
+            retransmissions=self.crossover.retransmissions,
+        )
+
     def check_run(self, run: Run) -> None:
         """Refuse a run that no study could ask for.
 
@@ -322,8 +358,12 @@ class Config:
         Raises
         ------
         StableError
-            As `check_run`.
+            As `check_run`; or its mode compares modes.
         """
+        if is_comparison(point.mode):
+            raise StableError(
+                f"{point.crossing_path}: '{point.mode}' compares modes; a crossing is searched in one"
+            )
         self._check(point.run(self.search.lowest_cps, 1), str(point.crossing_path))
 
     def _check(self, run: Run, what: str) -> None:
@@ -417,7 +457,7 @@ def parse_config(
         axes = {key: tuple(body[key]) for key in ("suts", "modes", "cores", "threads")}
         cps = _loads(body["cps"])
         points = frozenset(map(tuple, body.get("points", ())))
-        listed = {**axes, "cps": () if isinstance(cps, AroundCrossing) else cps}
+        listed = {**axes, "cps": cps if isinstance(cps, tuple) else ()}
         for point in sorted(points):
             if any(n not in listed[key] for n, key in zip(point, LISTED, strict=True)):
                 raise StableError(
@@ -443,6 +483,16 @@ def parse_config(
             raise StableError(
                 f"{what}: only: '{name}' is not defined under studies ({', '.join(studies)})"
             )
+        if isinstance(cps, Found) and is_comparison(cps.mode):
+            raise StableError(
+                f"{what}: studies.{name}.cps.around_crossing_of: '{cps.mode}' compares modes; a "
+                "crossing is searched in one"
+            )
+        if load.generator == "sipp" and any(map(is_comparison, axes["modes"])):
+            raise StableError(
+                f"{what}: studies.{name}.modes: SIPp plays no calls twice, as comparisons need it; "
+                "set load.generator to sipload"
+            )
     documents = {}
     for name, body in document.get("documents", {}).items():
         read = tuple(body.get("studies", ()))
@@ -457,6 +507,7 @@ def parse_config(
         testbeds=tuple(document["testbeds"]),
         probe=document["probe"],
         load=load,
+        crossover=_crossover(document["crossover"], what),
         pdr_limit=document["pdr_limit"],
         search=search,
         validity={rule: Limits(**limits) for rule, limits in document["validity"].items()},
@@ -468,12 +519,27 @@ def parse_config(
     )
 
 
-def _loads(declared: Any) -> tuple[int, ...] | AroundCrossing:
+def _crossover(declared: Mapping[str, Any], what: str) -> Crossover:
+    body = dict(declared)
+    for key in ("window_s", "washout_s"):
+        if body[key] == "auto":
+            body[key] = None
+    window_s, washout_s = body["window_s"], body["washout_s"]
+    if window_s is not None and washout_s is not None and window_s <= 2 * washout_s:
+        raise StableError(
+            f"{what}: crossover: window_s ({window_s:g}) must be more than twice washout_s "
+            f"({washout_s:g})"
+        )
+    return Crossover(**body)
+
+
+def _loads(declared: Any) -> tuple[int, ...] | Found:
     if isinstance(declared, list):
         return tuple(declared)
-    return AroundCrossing(
-        declared["around_crossing_of"], declared["step_cps"], tuple(declared["steps"])
-    )
+    mode = declared["around_crossing_of"]
+    if "shares" in declared:
+        return SharesOfCrossing(mode, tuple(declared["shares"]))
+    return AroundCrossing(mode, declared["step_cps"], tuple(declared["steps"]))
 
 
 def load_config(path: Path = PROJECT_ROOT / "config" / "config.yaml") -> Config:

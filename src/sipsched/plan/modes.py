@@ -167,25 +167,6 @@ def label(name: str, translated: bool, missing: Iterable[str]) -> str:
     return f"{name} (without {without})" if without else name
 
 
-def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:
-    """Refuse names of modes that are not declared or have a wrong override.
-
-    Parameters
-    ----------
-    names
-        As in a run's tuple.
-    declared
-        What `load_modes` gives.
-
-    Raises
-    ------
-    StableError
-        The first of them, and what is expected.
-    """
-    for name in names:
-        find_mode(name, declared)
-
-
 def _override(name: str, setting: Setting, text: str) -> int:
     if setting is Setting.TUNABLE_SCALING:
         if text not in set(Scaling):

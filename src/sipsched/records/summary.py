@@ -29,6 +29,7 @@ from sipsched.records.messages import (
 )
 from sipsched.records.publishable import publishable_hosts, publishable_text
 from sipsched.records.record import COUNTERS_FILE, read_record
+from sipsched.records.reduced import SUMMARY_FILE, stored
 from sipsched.records.run_document import RunDocument, SchedulerReport, Sends
 from sipsched.validity import counters
 from sipsched.validity.certificate import WINDOWS_MS, ks_p_value
@@ -112,7 +113,8 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
     messages
         The run's `messages.nc`.
     record
-        The run's directory in raw/, for `run.json` and `counters.json`.
+        The run's directory in raw/, for `run.json` and `counters.json`. Of a reduced one the summary that
+        it holds comes back.
 
     Returns
     -------
@@ -134,8 +136,11 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
     StableError
         A file is missing, damaged or of another version, or the two are not of the same run.
     """
-    ds = open_messages(messages)
     document = read_record(record)
+    kept = stored(record, SUMMARY_FILE)
+    if kept is not None:
+        return _open(kept, "sipsched run summary")
+    ds = open_messages(messages)
     run = asdict(document.run)
     for key in ("testbed", *RUN_DIMS):
         if ds.attrs.get(key) != run[key]:
@@ -306,7 +311,7 @@ def _arrivals(document: RunDocument) -> dict[str, float]:
     return {
         "offered_cps": found.schedule_cps,
         "ks_distance": _number(distance),
-        "ks_p_value": np.nan if distance is None else ks_p_value(distance, found.arrivals - 1),
+        "ks_p_value": np.nan if distance is None else ks_p_value(distance, found.distinct_gaps),
         "cv": found.cv,
         **dict(zip(named, map(_number, found.variance_to_mean), strict=True)),
         **{name: _number(getattr(found, name)) for name in late},
@@ -581,6 +586,10 @@ def open_summary(path: Path) -> xr.Dataset:
     StableError
         The file is missing, is not netCDF, or has another format version.
     """
+    return _open(path, "sipsched summary")
+
+
+def _open(path: Path, name: str) -> xr.Dataset:
     try:
         ds = xr.load_dataset(path, engine="netcdf4")
     except FileNotFoundError:
@@ -590,5 +599,5 @@ def open_summary(path: Path) -> xr.Dataset:
         ) from None
     except (OSError, ValueError) as error:
         raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None
-    check_format(ds.attrs, path, "sipsched summary", SUMMARY_VERSION)
+    check_format(ds.attrs, path, name, SUMMARY_VERSION)
     return ds

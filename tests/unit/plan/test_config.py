@@ -11,7 +11,7 @@ import yaml
 
 from sipsched import paths
 from sipsched.errors import StableError
-from sipsched.plan import config, documents, modes
+from sipsched.plan import config, crossover, documents, modes
 from sipsched.testbed.inventory import load_testbed
 
 STUDIES = sorted((paths.PROJECT_ROOT / "config" / "studies").glob("*.yaml"))
@@ -62,7 +62,7 @@ def test_a_study_file_is_valid_and_fits_the_example_of_a_testbed(
     bed = load_testbed(*campaign.testbeds)
     runs = campaign.runs(bed.name)
     bed.check_cores(runs)
-    modes.check({run.mode for run in runs}, modes.load_modes())
+    crossover.check({run.mode for run in runs}, modes.load_modes())
     told = re.search(r"# (\d+) runs, about (\d+) hours", path.read_text())
     assert told is not None
     assert len(runs) == int(told[1])

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from sipsched.errors import StableError
-from sipsched.plan import modes
 from sipsched.plan.modes import Counts, Setting, find_mode, load_modes
 
 DECLARED = load_modes()
@@ -117,7 +116,7 @@ def test_overrides_replace_and_add() -> None:
 )
 def test_a_wrong_name_is_one_clear_error(name: str, message: str) -> None:
     with pytest.raises(StableError, match=message):
-        modes.check([name], modes.load_modes())
+        find_mode(name, load_modes())
 
 
 def test_a_wrong_file_names_the_key(tmp_path: Any) -> None:

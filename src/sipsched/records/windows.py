@@ -1,0 +1,371 @@
+"""`windows.nc`: the windows of a crossover run, a row each (docs/data-format.md)."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from sipsched.errors import StableError
+from sipsched.files import whole
+from sipsched.records.messages import check_format, k_rcv, nanoseconds, open_messages
+from sipsched.records.record import read_record
+from sipsched.records.reduced import REDUCED_WINDOWS_FILE, stored
+from sipsched.records.run_document import RunDocument
+from sipsched.records.switch_log import Samples, WindowsDocument, read_windows
+from sipsched.records.window_time import (
+    COUNTS,
+    STOLEN,
+    SWITCH,
+    UNFINISHED,
+    Spans,
+    left_out,
+    machine,
+    spans,
+)
+from sipsched.versions import WINDOWS_VERSION
+
+SHAM = "sham"
+"""The arm after those of the modes: the reference once more."""
+QUANTITIES = ("k_rcv", "t_sip", "total")
+"""`total` is K_rcv + T_sip of the same message."""
+STATISTICS = ("mean", "p50", "p90", "p99")
+WASHOUTS = (1, 2)
+"""The estimate is made for two washouts: the design's, and twice that."""
+BINS = 30
+"""Of the mean response since the switch, over the shortest window."""
+MESSAGES_MIN = 30
+DROPPED, FEW = 4, 5
+LEFT_OUT = {
+    COUNTS: "counts",
+    SWITCH: "the switch into it failed or does not read back",
+    UNFINISHED: "the run ended before it did",
+    STOLEN: "the hypervisor took more of the SPS's CPUs than the limit, here or elsewhere in the block",
+    DROPPED: "a message was dropped in the block or the one before, and retransmissions were on",
+    FEW: f"fewer than {MESSAGES_MIN} messages",
+}
+VARIABLES = {
+    "messages": ("1", "messages that arrived in the window, received by a worker"),
+    "drops": ("1", "messages that arrived in the window and that the full socket queue refused"),
+    "datagrams": ("1", "InDatagrams of the SPS, between the samples next to the window's ends"),
+    "refused": ("1", "RcvbufErrors of the SPS, likewise"),
+    "pdr": ("1", "refused / (datagrams + refused)"),
+    "cpu_per_message": ("us", "CPU time of all of the proxy's processes over datagrams"),
+    **{
+        f"{name}_{statistic}": (
+            "us",
+            f"{statistic} of "
+            + {
+                "k_rcv": "K_rcv",
+                "t_sip": "T_sip",
+                "total": "K_rcv + T_sip",
+            }[name],
+        )
+        for name in QUANTITIES
+        for statistic in STATISTICS
+    },
+    "service": ("us", "mean of T_sip less its time off CPU: the proxy's own work on a message"),
+    "service_scv": ("1", "variance of the same over its mean squared"),
+}
+"""On (washout, window): units and definition."""
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Messages:
+    """Of one run: arrival int64 ns, ascending, and by quantity float64 µs, NaN where missing."""
+
+    t_arr: npt.NDArray[np.int64]
+    values: Mapping[str, Floats]
+    service: Floats
+    drops: npt.NDArray[np.int64]
+
+
+def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
+    """Reduce the messages of a crossover run to its windows.
+
+    Parameters
+    ----------
+    messages
+        The run's `messages.nc`.
+    record
+        The run's directory in raw/, for `run.json` and `windows.json.zst`. Of a reduced one the windows that
+        it holds come back.
+
+    Returns
+    -------
+    Dataset
+        Dimension `window`, in their order: `block`, `mode` (index into the attribute `modes`), `window_arm` (as
+        `mode`; the sham is an arm of its own after them), `sham`, `start` and `length` (s, as drawn),
+        `switch` (µs that the switch took), `late` (µs that it came late), `steal_share`, `time_squeeze`,
+        and `left_out`, see `LEFT_OUT`.
+
+        Dimensions `washout` (s), `window`: see `VARIABLES`; NaN where nothing is known.
+
+        Dimensions `arm`, `since_switch` (s): `aligned_total`, the mean K_rcv + T_sip of messages so long
+        after the switch, averaged over the windows that count, µs, and `aligned_total_error`, its
+        standard error; likewise `aligned_k_rcv`.
+
+    Raises
+    ------
+    StableError
+        A file is missing, damaged or of another version.
+    """
+    document = read_record(record)
+    kept = stored(record, REDUCED_WINDOWS_FILE)
+    if kept is not None:
+        return open_windows(kept)
+    recorded = read_windows(record)
+    found = _messages(open_messages(messages))
+    design, log = recorded.design, recorded.log
+    placed = spans(recorded)
+    washouts_s = [design.washout_s * factor for factor in WASHOUTS]
+    by_window = _drawn(recorded)
+    tables = {name: np.full((len(WASHOUTS), len(design.windows)), np.nan) for name in VARIABLES}
+    for row, washout_s in enumerate(washouts_s):
+        for window in range(len(placed.done)):
+            begin, end = placed.done[window] + round(washout_s * 1e9), placed.end[window]
+            values = _reduced(found, begin, end) | _sampled(log.samples, begin, end)
+            for name, value in values.items():
+                tables[name][row, window] = value
+    happened = machine(recorded, placed)
+    by_window |= {"steal_share": happened.steal_share, "time_squeeze": happened.time_squeeze}
+    by_window["left_out"] = _left_out(recorded, document, tables, by_window["steal_share"])
+    result = xr.Dataset(
+        {name: ("window", values) for name, values in by_window.items()}
+        | {
+            name: (
+                ("washout", "window"),
+                values,
+                dict(zip(("units", "definition"), VARIABLES[name], strict=True)),
+            )
+            for name, values in tables.items()
+        }
+        | _aligned(recorded, found, placed, by_window),
+        coords={"washout": washouts_s, "arm": [*design.modes, SHAM]},
+        attrs=_attrs(document, recorded),
+    )
+    return result
+
+
+def _messages(ds: xr.Dataset) -> _Messages:
+    parts = {"k_rcv": k_rcv(ds) / 1000, "t_sip": nanoseconds(ds, "t_sip") / 1000}
+    return _Messages(
+        ds["t_arr"].to_numpy(),
+        parts | {"total": parts["k_rcv"] + parts["t_sip"]},
+        parts["t_sip"] - nanoseconds(ds, "t_sip_off") / 1000,
+        ds["drop_t_arr"].to_numpy() if "drop_t_arr" in ds else np.empty(0, np.int64),
+    )
+
+
+def _drawn(recorded: WindowsDocument) -> dict[str, npt.NDArray[Any]]:
+    windows, modes = recorded.design.windows, len(recorded.design.modes)
+    late, took = (np.full(len(windows), np.nan) for _ in range(2))
+    for place, switch in enumerate(recorded.log.windows):
+        late[place] = max(0, switch.began_ns - switch.asked_ns) / 1e3
+        took[place] = (switch.done_ns - switch.began_ns) / 1e3
+    return {
+        "block": np.array([window.block for window in windows], np.int32),
+        "mode": np.array([window.mode for window in windows], np.int16),
+        "window_arm": np.array([modes if each.sham else each.mode for each in windows], np.int16),
+        "sham": np.array([window.sham for window in windows], np.int8),
+        "start": np.array([window.start_ns / 1e9 for window in windows]),
+        "length": np.array([window.length_ns / 1e9 for window in windows]),
+        "switch": took,
+        "late": late,
+    }
+
+
+def _reduced(found: _Messages, begin: int, end: int) -> dict[str, float]:
+    """Reduce the messages that arrived in a stretch of time."""
+    first, last = np.searchsorted(found.t_arr, (begin, end))
+    refused = np.searchsorted(found.drops, (begin, end))
+    reduced = {"messages": float(last - first), "drops": float(refused[1] - refused[0])}
+    for name, column in found.values.items():
+        values = column[first:last]
+        values = values[~np.isnan(values)]
+        if values.size < MESSAGES_MIN:
+            continue
+        reduced[f"{name}_mean"] = float(values.mean())
+        quantiles = np.percentile(values, (50, 90, 99))
+        for statistic, value in zip(STATISTICS[1:], quantiles, strict=True):
+            reduced[f"{name}_{statistic}"] = float(value)
+    service = found.service[first:last]
+    service = service[~np.isnan(service)]
+    if service.size >= MESSAGES_MIN and service.mean() > 0:
+        reduced["service"] = float(service.mean())
+        reduced["service_scv"] = float(service.var() / service.mean() ** 2)
+    return reduced
+
+
+def _between(samples: Samples, begin: int, end: int) -> tuple[int, int] | None:
+    """Find the first sample at or after the begin and the last at or before the end."""
+    first = int(np.searchsorted(samples.t_ns, begin, side="left"))
+    last = int(np.searchsorted(samples.t_ns, end, side="right")) - 1
+    return (first, last) if last > first else None
+
+
+def _sampled(samples: Samples, begin: int, end: int) -> dict[str, float]:
+    """Take CPU time, datagrams and refusals of a stretch of time from the samples within it."""
+    places = _between(samples, begin, end)
+    if places is None:
+        return {}
+    first, last = places
+    datagrams = samples.datagrams[last] - samples.datagrams[first]
+    refused = samples.refused[last] - samples.refused[first]
+    sampled = {"datagrams": float(datagrams), "refused": float(refused)}
+    if datagrams + refused:
+        sampled["pdr"] = refused / (datagrams + refused)
+    if datagrams:
+        cpu_ns = samples.cpu_ns[last] - samples.cpu_ns[first]
+        sampled["cpu_per_message"] = cpu_ns / datagrams / 1e3
+    return sampled
+
+
+def _left_out(
+    recorded: WindowsDocument,
+    document: RunDocument,
+    tables: Mapping[str, Floats],
+    steal_share: Floats,
+) -> npt.NDArray[np.uint8]:
+    """Say of each window whether it counts; what stills a block stills all its windows."""
+    found = left_out(recorded, steal_share)
+    if document.load.retransmissions:
+        blocks = np.array([window.block for window in recorded.design.windows])
+        lossy = np.unique(blocks[np.nan_to_num(tables["refused"][0]) > 0])
+        # sent again after T1 = 0.5 s and 1 s and so on: into the next block
+        found[(found == COUNTS) & np.isin(blocks, (*lossy, *(lossy + 1)))] = DROPPED
+    # not by the trace: the probe may be off in some windows
+    few = np.nan_to_num(tables["datagrams"][-1]) < MESSAGES_MIN
+    found[(found == COUNTS) & few] = FEW
+    return found
+
+
+def _aligned(
+    recorded: WindowsDocument,
+    found: _Messages,
+    placed: Spans,
+    by_window: Mapping[str, npt.NDArray[Any]],
+) -> dict[str, Any]:
+    """Average the response of messages by the time since the switch, over windows that count."""
+    design = recorded.design
+    arms = len(design.modes) + 1
+    shortest_ns = min(window.length_ns for window in design.windows)
+    width_ns = shortest_ns // BINS
+    counted = np.flatnonzero(by_window["left_out"][: len(placed.done)] == COUNTS)
+    variables: dict[str, Any] = {}
+    for name in ("k_rcv", "total"):
+        means = np.full((len(counted), BINS), np.nan)
+        for row, window in enumerate(counted):
+            begin = placed.done[window]
+            first, last = np.searchsorted(found.t_arr, (begin, begin + width_ns * BINS))
+            values = found.values[name][first:last]
+            known = ~np.isnan(values)
+            bins = ((found.t_arr[first:last] - begin) // width_ns)[known]
+            totals = np.bincount(bins, values[known], BINS)
+            counts = np.bincount(bins, minlength=BINS)
+            np.divide(totals, counts, out=means[row], where=counts > 0)
+        estimate, error = (np.full((arms, BINS), np.nan) for _ in range(2))
+        for arm in range(arms):
+            rows = means[by_window["window_arm"][counted] == arm]
+            n = np.count_nonzero(~np.isnan(rows), axis=0)
+            several = n > 1
+            if several.any():
+                estimate[arm, several] = np.nanmean(rows[:, several], axis=0)
+                spread = np.nanstd(rows[:, several], axis=0, ddof=1)
+                error[arm, several] = spread / np.sqrt(n[several])
+        described = {"units": "us", "definition": f"mean of {name} by time since the switch"}
+        variables[f"aligned_{name}"] = (("arm", "since_switch"), estimate, described)
+        variables[f"aligned_{name}_error"] = (("arm", "since_switch"), error, {"units": "us"})
+    middles = (np.arange(BINS) + 0.5) * width_ns / 1e9
+    variables["since_switch"] = ("since_switch", middles, {"units": "s"})
+    return variables
+
+
+def _attrs(document: RunDocument, recorded: WindowsDocument) -> dict[str, Any]:
+    design, crossover = recorded.design, document.crossover
+    return {
+        "title": "windows of a crossover run, one row a window",
+        "format": "sipsched windows",
+        "format_version": WINDOWS_VERSION,
+        **asdict(document.run),
+        "kind": document.testbed.kind,
+        "fidelity": document.testbed.fidelity,
+        "kernel": document.hosts.sps.kernel or "unknown",
+        "probe_mode": document.probe.mode,
+        "started_at": document.started_at,
+        "modes": json.dumps(design.modes),
+        "labels": json.dumps([each.label for each in crossover.modes] if crossover else []),
+        "settings": json.dumps(
+            [[asdict(step) for step in each.steps] for each in crossover.modes] if crossover else []
+        ),
+        "same_settings": json.dumps(crossover.same_settings if crossover else []),
+        "unavailable": json.dumps(crossover.unavailable if crossover else {}),
+        "window_s": design.window_s,
+        "washout_s": design.washout_s,
+        "utilisation": np.nan if design.utilisation is None else design.utilisation,
+        "relaxation_s": np.nan if design.relaxation_s is None else design.relaxation_s,
+        "steal_limit": recorded.steal_share,
+        "retransmissions": int(document.load.retransmissions),
+        "tasks": recorded.log.tasks,
+        "speed": json.dumps(asdict(document.speed) if document.speed else None),
+    }
+
+
+def write_windows(ds: xr.Dataset, path: Path) -> None:
+    """Write `windows.nc`, netCDF-4 with zlib; the file appears whole or not at all."""
+    encoding = {
+        name: {"compression": "zlib", "complevel": 4}
+        for name, variable in ds.variables.items()
+        if variable.dtype.kind in "fiu"
+    }
+    with whole(path) as partial:
+        ds.to_netcdf(partial, engine="netcdf4", encoding=encoding)
+
+
+def open_windows(path: Path) -> xr.Dataset:
+    """Read a `windows.nc`.
+
+    Raises
+    ------
+    StableError
+        The file is missing, is not netCDF, or has another format version.
+    """
+    try:
+        ds = xr.load_dataset(path, engine="netcdf4", decode_times=False)
+    except FileNotFoundError:
+        raise StableError(f"{path}: no such file; make it with snakemake") from None
+    except (OSError, ValueError) as error:
+        raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None
+    check_format(ds.attrs, path, "sipsched windows", WINDOWS_VERSION)
+    return ds
+
+
+def by_arm(ds: xr.Dataset, name: str, washout: int = 0) -> Floats:
+    """Lay a window statistic out by block and arm.
+
+    Parameters
+    ----------
+    ds
+        What `open_windows` gives.
+    name
+        One of `VARIABLES`.
+    washout
+        Which of the washouts.
+
+    Returns
+    -------
+    ndarray
+        float64, shape (block, arm), the sham last; NaN where the window is left out.
+    """
+    values = ds[name].isel(washout=washout).to_numpy()
+    blocks, arms = ds["block"].to_numpy(), ds["window_arm"].to_numpy()
+    table = np.full((int(blocks.max()) + 1, ds.sizes["arm"]), np.nan)
+    counts = ds["left_out"].to_numpy() == COUNTS
+    table[blocks[counts], arms[counts]] = values[counts]
+    return table

@@ -1,0 +1,152 @@
+"""Tests of the comparisons of modes and of the windows drawn for them."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import groupby, pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sipsched.errors import StableError
+from sipsched.paths import PROJECT_ROOT
+from sipsched.plan import config, crossover, documents
+from sipsched.plan.crossover import Crossover, choose, draw, lengths
+from sipsched.plan.modes import load_modes
+
+MODES = ("default", "batch")
+PLANNED = Crossover(
+    mode_s=30.0, window_s=None, washout_s=None, retransmissions=False, steal_share=0.05
+)
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    found: dict[str, Any] = documents.read_yaml(PROJECT_ROOT / "config/config.yaml")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("default,fast", "mode 'fast': 'fast' is not declared"),
+        ("default,baseline,default", "comparison .*'default' is named twice"),
+        ("default,", "mode '': '' is not declared"),
+    ],
+)
+def test_a_comparison_that_cannot_be_is_one_clear_error(name: str, message: str) -> None:
+    with pytest.raises(StableError, match=message):
+        crossover.check([name], load_modes())
+
+
+@given(
+    n=st.integers(2, 12), window_s=st.floats(0.2, 4), share=st.floats(0, 0.4), seed=st.integers(0)
+)
+def test_windows_follow_each_other_in_whole_blocks(
+    n: int, window_s: float, share: float, seed: int
+) -> None:
+    modes = [f"mode{i}" for i in range(n)]
+    total_s = 8 * (n + 1) * window_s
+    design = draw(modes, total_s, window_s, share * window_s, seed)
+    assert all(a.start_ns + a.length_ns == b.start_ns for a, b in pairwise(design.windows))
+    assert design.windows[0].start_ns == 0
+    assert design.end_ns <= 1.1 * total_s * 1e9
+    for _, group in groupby(design.windows, lambda window: window.block):
+        block = list(group)
+        assert len({window.length_ns for window in block}) == 1
+        shams = [place for place, window in enumerate(block) if window.sham]
+        assert len(shams) == 1
+        # the switch into the sham is to what is in force
+        assert block[shams[0]].mode == block[shams[0] - 1].mode == 0
+        assert Counter(window.mode for window in block if not window.sham) == Counter(range(n))
+        shortest_s = min(window.length_ns for window in block) / 1e9
+        assert shortest_s > 2 * design.washout_s
+
+
+def test_every_order_is_as_likely() -> None:
+    first = Counter(
+        draw(("a", "b", "c"), 60, 0.5, 0.05, seed).windows[0].mode for seed in range(600)
+    )
+    # 200 each; 5 standard errors are 58
+    assert all(142 < first[mode] < 258 for mode in range(3))
+
+
+def test_the_same_seed_draws_the_same_windows() -> None:
+    assert draw(("a", "b"), 60, 0.5, 0.05, 7) == draw(("a", "b"), 60, 0.5, 0.05, 7)
+    assert draw(("a", "b"), 60, 0.5, 0.05, 7) != draw(("a", "b"), 60, 0.5, 0.05, 8)
+
+
+def test_nearer_to_the_knee_windows_are_longer() -> None:
+    found = [lengths(utilisation, 60e-6) for utilisation in (0.0, 0.5, 0.8, 0.95, 1.2)]
+    windows = [window_s for window_s, _, _ in found]
+    assert windows == sorted(windows)
+    assert windows[0] == 0.5
+    # E[S] / (1 - sqrt(0.95))^2
+    assert found[3][2] == pytest.approx(0.0936, rel=0.01)
+    assert all(window_s >= 5 * washout_s for window_s, washout_s, _ in found)
+
+
+def test_what_is_given_is_taken() -> None:
+    given_both = replace(PLANNED, window_s=2.0, washout_s=0.3)
+    design = choose(MODES, 90, given_both, 0.9, 60e-6, 1)
+    assert (design.window_s, design.washout_s) == (2.0, 0.3)
+    assert design.replays == 3
+    assert choose(MODES, 90, replace(PLANNED, washout_s=0.3), 0.5, 60e-6, 1).window_s == 1.5
+    assert choose(MODES, 90, PLANNED, 0.5, 60e-6, 1).utilisation == 0.5
+
+
+def test_windows_that_the_washout_fills_are_one_clear_error() -> None:
+    with pytest.raises(StableError, match=r"leave nothing beside twice the washout of 0\.4 s"):
+        draw(("a", "b"), 60, 0.8, 0.4, 1)
+
+
+def test_a_load_of_a_few_blocks_is_one_clear_error() -> None:
+    with pytest.raises(StableError, match=r"hold 3 blocks of 3 windows of 2 s.*mode_s to 12"):
+        draw(("a", "b"), 20, 2, 0.1, 1)
+
+
+def test_a_comparison_has_a_load_of_its_own(document: dict[str, Any]) -> None:
+    campaign = config.parse_config(document)
+    run = config.Run("local", "kamailio-udp", "default,baseline", 1, 8, 1000, 1)
+    load = campaign.load_of(run)
+    assert load.duration_s == 3 * campaign.crossover.mode_s
+    assert load.retransmissions is False
+    assert campaign.load_of(replace(run, mode="default")) is campaign.load
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        (("crossover", "window_s"), 0.5, r"window_s \(0\.5\) must be more than twice washout_s"),
+        (("crossover", "mode_s"), 0, "crossover.mode_s must be bigger than 0"),
+    ],
+)
+def test_a_wrong_crossover_is_one_clear_error(
+    document: dict[str, Any], key: tuple[str, str], value: Any, message: str
+) -> None:
+    document["crossover"]["washout_s"] = 0.3
+    document[key[0]][key[1]] = value
+    with pytest.raises(StableError, match=message):
+        config.parse_config(document)
+
+
+def test_shares_of_a_crossing_are_loads_in_whole_tens() -> None:
+    loads = config.SharesOfCrossing("default", (0.5, 0.95, 0.8)).loads(2617, 2800)
+    assert loads == (1310, 2090, 2490)
+
+
+def test_a_crossing_of_a_comparison_is_one_clear_error(document: dict[str, Any]) -> None:
+    document["studies"]["single_core"]["cps"] = {
+        "around_crossing_of": "default,baseline",
+        "shares": [0.5],
+    }
+    with pytest.raises(StableError, match="'default,baseline' compares modes"):
+        config.parse_config(document)
+
+
+def test_sipp_compares_no_modes(document: dict[str, Any]) -> None:
+    document["load"] |= {"generator": "sipp", "law": "constant"}
+    document["studies"]["single_core"]["modes"] = ["default,baseline"]
+    with pytest.raises(StableError, match="SIPp plays no calls twice"):
+        config.parse_config(document)

@@ -1,0 +1,134 @@
+"""Tests of the windows of a crossover run: what counts, and what each comes to."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import synthetic
+import xarray as xr
+import zstandard
+from synthetic import Run, write_comparison
+
+from sipsched.errors import StableError
+from sipsched.records import switch_log, windows
+from sipsched.records.messages import messages_from_record, write_messages
+from sipsched.records.switch_log import WINDOWS_FILE, read_windows
+
+WAITS = {"default": 1.0, "batch": 2.0}
+RUN = Run(mode="default,batch", cps=400)
+
+
+def reduced(record: Path, folder: Path) -> xr.Dataset:
+    """Parse a record, reduce it to windows, write and read them."""
+    write_messages(messages_from_record(record), folder / "messages.nc")
+    found = windows.windows_from_record(folder / "messages.nc", record)
+    windows.write_windows(found, folder / "windows.nc")
+    return windows.open_windows(folder / "windows.nc")
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
+    folder = tmp_path_factory.mktemp("quiet")
+    return reduced(write_comparison(folder / "raw", RUN, WAITS), folder)
+
+
+def test_each_window_is_laid_out_by_block_and_arm(quiet: xr.Dataset) -> None:
+    table = windows.by_arm(quiet, "k_rcv_p50")
+    assert table.shape == (20, 3)
+    assert not np.isnan(table).any()
+    assert quiet["arm"].to_numpy().tolist() == ["default", "batch", "sham"]
+    assert (quiet["left_out"] == windows.COUNTS).all()
+    # the wait is nearly all of K_rcv
+    assert 1.6 < np.median(table[:, 1] / table[:, 0]) < 2.1
+    assert 0.9 < np.median(table[:, 2] / table[:, 0]) < 1.1
+
+
+def test_a_window_is_what_arrived_in_it_after_the_washout(quiet: xr.Dataset) -> None:
+    kept_s = quiet["length"] - quiet["washout"]
+    assert np.allclose(quiet["messages"] / (6 * RUN.cps * kept_s), 1, atol=0.35)
+    assert float((quiet["messages"] / kept_s).mean()) == pytest.approx(6 * RUN.cps, rel=0.02)
+    assert (quiet["messages"][1] < quiet["messages"][0]).all()
+    assert quiet["washout"].to_numpy().tolist() == [0.05, 0.1]
+
+
+def test_cpu_time_a_message_is_that_of_the_window(quiet: xr.Dataset) -> None:
+    table = windows.by_arm(quiet, "cpu_per_message")
+    assert np.allclose(table[:, 0], 70, rtol=0.01)
+    assert np.allclose(table[:, 1], 140, rtol=0.01)
+
+
+def test_the_service_of_a_message_is_its_time_on_cpu(quiet: xr.Dataset) -> None:
+    # lognormal of 90 us and sigma 0.5, time off CPU beside it
+    assert float(quiet["service"].mean()) == pytest.approx(90 * np.exp(0.125), rel=0.03)
+    assert float(quiet["service_scv"].mean()) == pytest.approx(np.expm1(0.25), rel=0.1)
+
+
+def test_the_settings_of_each_mode_are_there(tmp_path: Path) -> None:
+    step = synthetic.step("min_granularity_ns", 100_000, "sched_setattr of each worker")
+    record = write_comparison(tmp_path / "raw", RUN, WAITS, steps={"batch": [step]})
+    default, batch = json.loads(reduced(record, tmp_path).attrs["settings"])
+    assert default == []
+    assert batch == [step]
+
+
+def test_the_response_is_aligned_at_the_switches(quiet: xr.Dataset) -> None:
+    aligned = quiet["aligned_k_rcv"].sel(arm="batch") / quiet["aligned_k_rcv"].sel(arm="default")
+    assert aligned.sizes["since_switch"] == windows.BINS
+    assert 1.5 < float(aligned.mean()) < 2.2
+    assert float(quiet["since_switch"].max()) < float(quiet["length"].min())
+    assert (quiet["aligned_k_rcv_error"] > 0).all()
+
+
+def test_a_switch_that_failed_takes_its_window_and_no_other(tmp_path: Path) -> None:
+    found = reduced(write_comparison(tmp_path / "raw", RUN, WAITS, broken=(4,)), tmp_path)
+    assert found["left_out"].to_numpy().nonzero()[0].tolist() == [4]
+    assert int(found["left_out"][4]) == windows.SWITCH
+    assert np.isnan(windows.by_arm(found, "k_rcv_mean")).sum() == 1
+
+
+def test_stolen_time_takes_all_windows_of_the_block(tmp_path: Path) -> None:
+    record = write_comparison(tmp_path / "raw", RUN, WAITS, steal_ticks={7: 10, 12: 1})
+    found = reduced(record, tmp_path)
+    # 0.1 s of some 0.5 s; one tick is under the limit
+    assert float(found["steal_share"][7]) == pytest.approx(0.2, rel=0.15)
+    assert found["left_out"].to_numpy().nonzero()[0].tolist() == [6, 7, 8]
+    assert int(found["left_out"][8]) == windows.STOLEN
+
+
+def test_without_retransmissions_a_drop_is_an_outcome(tmp_path: Path) -> None:
+    found = reduced(write_comparison(tmp_path / "raw", RUN, WAITS, dropped=(7,)), tmp_path)
+    assert (found["left_out"] == windows.COUNTS).all()
+    assert found["drops"].isel(washout=0).to_numpy().nonzero()[0].tolist() == [7]
+    assert 0 < float(found["pdr"][0, 7]) < 0.002
+
+
+def test_a_run_that_ended_early_has_windows_that_do_not_count(tmp_path: Path) -> None:
+    record = write_comparison(tmp_path / "raw", RUN, WAITS)
+    recorded = read_windows(record)
+
+    log = replace(recorded.log, ended="signal", windows=recorded.log.windows[:10])
+    cut = replace(recorded, log=log).to_bytes()
+    (record / WINDOWS_FILE).write_bytes(cut)
+    found = reduced(record, tmp_path)
+    assert set(found["left_out"].to_numpy()[9:].tolist()) == {windows.UNFINISHED}
+    assert np.isnan(windows.by_arm(found, "k_rcv_mean")[4:]).all()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not a zstd file"),
+        (zstandard.compress(b"{"), "line 1"),
+        (zstandard.compress(b'{"version": 2}'), "expected version 1, found 2"),
+        (zstandard.compress(b'{"version": 1}'), "missing required field `design`"),
+    ],
+)
+def test_a_damaged_record_of_windows_is_one_clear_error(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    (tmp_path / WINDOWS_FILE).write_bytes(content)
+    with pytest.raises(StableError, match=message) as caught:
+        switch_log.read_windows(tmp_path)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,13 @@
+"""Reduce the messages of a crossover run to its windows."""
+
+from pathlib import Path
+
+from sipsched import scripting
+from sipsched.records import windows
+
+with scripting.one_line_errors(snakemake.log[0]):
+    record = Path(snakemake.input.run).parent
+    windows.write_windows(
+        windows.windows_from_record(Path(snakemake.input.messages), record),
+        Path(snakemake.output.windows),
+    )
