@@ -21,7 +21,7 @@ from sipsched.measure.generator import Arrivals, CallStatistics
 from sipsched.measure.probe import TRACE_BYTES_PER_CALL
 from sipsched.measure.proxy import allocation_failures
 from sipsched.measure.serving import SPARE_BYTES, Serving
-from sipsched.measure.tuning import read_task_slices, tuned
+from sipsched.measure.tuning import read_tasks, tuned
 from sipsched.plan.config import Config, Load, Run
 from sipsched.plan.modes import find_mode, load_modes
 from sipsched.records.record import COUNTERS_FILE, TRACE_FILE, UnfinishedRecord
@@ -127,7 +127,7 @@ class _Acquisition:
             serving.started(state),
         ):
             self._mark("servers_ready")
-            read_task_slices(state, hosts.sps, serving.proxy_process, serving.proxy.program)
+            read_tasks(state, hosts.sps, serving.proxy_process, serving.proxy.program)
             described = serving.describe()
             settings = serving.settings()
             self._mark("warmup_started")

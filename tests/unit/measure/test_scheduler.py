@@ -6,16 +6,23 @@ from sipsched.measure.scheduler import (
     BASE_SLICE,
     DEBUGFS,
     FILES,
+    PLAIN,
     SYSCTL,
+    TASK_PLACES,
     TASK_SLICE,
     Family,
     KernelScheduler,
     Step,
+    TaskAttributes,
     compile_mode,
     is_translation,
     label,
+    refuse_tasks,
+    task_attributes,
+    task_places,
+    writes,
 )
-from sipsched.plan.modes import Counts, Setting, find_mode, load_modes
+from sipsched.plan.modes import Counts, Policy, Setting, find_mode, load_modes
 
 DECLARED = load_modes()
 # Debian's kernels, 8 CPUs: `grep . /proc/sys/kernel/sched_* /sys/kernel/debug/sched/*`, less what is no setting
@@ -48,10 +55,13 @@ LINUX_2_6_32 = """\
 LINUX_3_2 = LINUX_2_6_32 + "/proc/sys/kernel/sched_tunable_scaling:1\n"
 
 
-def kernel(listing: str, *, locked: bool = False, slices: bool = False) -> KernelScheduler:
+def kernel(
+    listing: str, *, locked: bool = False, slices: bool = False, base_ns: int | None = None
+) -> KernelScheduler:
     lines = dict(line.split(":") for line in listing.splitlines())
     assert set(lines) <= set(FILES)
-    return KernelScheduler({path: None if locked else text for path, text in lines.items()}, slices)
+    files = {path: None if locked else text for path, text in lines.items()}
+    return KernelScheduler(files, slices, base_ns)
 
 
 def compiled(name: str, on: KernelScheduler, cores: int = 4, threads: int = 8) -> list[Step]:
@@ -157,3 +167,90 @@ def test_a_locked_kernel_without_slices_of_tasks_can_do_nothing() -> None:
     steps = compiled("enhanced", on)
     assert all(step.unavailable for step in steps)
     assert "locked down" in str(steps[1].unavailable)
+
+
+KERNELS = {
+    "sysctl": kernel(LINUX_5_10),
+    "debugfs": kernel(LINUX_6_1),
+    "eevdf": kernel(LINUX_6_12, slices=True, base_ns=2_800_000),
+    "locked": kernel(LINUX_6_12, locked=True, slices=True, base_ns=2_800_000),
+    "6.6": kernel(LINUX_6_12),
+}
+TASKS = {
+    "batch": TaskAttributes(Policy.BATCH),
+    "fifo": TaskAttributes(Policy.FIFO, priority=1),
+    "rr": TaskAttributes(Policy.RR, priority=1),
+    "nice-10": TaskAttributes(nice=-10),
+    "batch+nice=5": TaskAttributes(Policy.BATCH, nice=5),
+    "default+policy=fifo+priority=50": TaskAttributes(Policy.FIFO, priority=50),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("on", KERNELS.values(), ids=KERNELS)
+def test_attributes_of_tasks_have_their_place_on_every_kernel(
+    name: str, on: KernelScheduler
+) -> None:
+    mode, steps = find_mode(name, DECLARED), compiled(name, on)
+    assert task_attributes(steps) == TASKS[name]
+    assert {step.place for step in steps} == {TASK_PLACES[step.setting] for step in steps}
+    assert writes(steps) == []
+    assert not is_translation(mode, on, steps)
+    assert label(mode, on, steps) == name
+
+
+def test_slices_of_tasks_need_linux_6_12() -> None:
+    for on in (KERNELS["eevdf"], KERNELS["locked"]):
+        (step,) = compiled("slice-100us", on)
+        assert step == Step(Setting.SLICE, 100_000, TASK_SLICE, 100_000)
+        assert task_attributes([step]) == TaskAttributes(slice_ns=100_000)
+    for name, reason in (
+        ("6.6", "Linux 6.12 and later do"),
+        ("sysctl", "CFS has no slices of single tasks"),
+        ("debugfs", "CFS has no slices of single tasks"),
+    ):
+        on = KERNELS[name]
+        steps = compiled("slice-100us", on)
+        assert reason in str(steps[0].unavailable)
+        assert task_attributes(steps) == PLAIN
+        assert task_places(steps) == []
+        mode = find_mode("slice-100us", DECLARED)
+        assert label(mode, on, steps) == "slice-100us (without slice_ns)"
+
+
+def test_the_base_slice_is_a_file_of_eevdf() -> None:
+    name = "default+base_slice_ns=5000000"
+    assert writes(compiled(name, KERNELS["eevdf"])) == [(BASE_SLICE, 5_000_000)]
+    (locked,) = compiled(name, KERNELS["locked"])
+    assert "locked down" in str(locked.unavailable)
+    for family in ("sysctl", "debugfs"):
+        assert writes(compiled(name, KERNELS[family])) == []
+        assert "CFS has no base slice" in str(compiled(name, KERNELS[family])[0].unavailable)
+
+
+@pytest.mark.parametrize(
+    ("on", "own"), [("locked", "slice_ns=300000"), ("eevdf", "base_slice_ns=300000")]
+)
+def test_a_setting_of_the_kernel_goes_before_a_translation_of_the_papers(on: str, own: str) -> None:
+    steps = {step.setting: step for step in compiled(f"baseline+{own}", KERNELS[on], cores=1)}
+    assert "the mode names what it would become" in str(steps[Setting.MIN_GRANULARITY].unavailable)
+    values = {step.value for step in steps.values() if step.unavailable is None}
+    assert values == {300_000}
+
+
+def test_a_real_time_policy_leaves_a_translated_slice_no_place() -> None:
+    steps = compiled("baseline+policy=fifo", KERNELS["locked"], cores=1)
+    assert task_attributes(steps) == TaskAttributes(Policy.FIFO, priority=1)
+    reason = next(step.unavailable for step in steps if step.setting is Setting.MIN_GRANULARITY)
+    assert reason == "a task of a real-time policy has no slice"
+
+
+def test_what_the_kernel_refuses_a_task_is_unavailable_as_a_whole() -> None:
+    on = KERNELS["eevdf"]
+    mode = find_mode("enhanced+policy=fifo", DECLARED)
+    steps = refuse_tasks(compiled(mode.name, on), "the kernel refuses: Operation not permitted")
+    assert task_attributes(steps) == PLAIN
+    assert dict(writes(steps))[BASE_SLICE] == 100_000
+    assert label(mode, on, steps) == (
+        "enhanced+policy=fifo (EEVDF translation) (without policy, priority)"
+    )
