@@ -199,6 +199,70 @@ def refuse_tasks(steps: Sequence[Step], reason: str) -> list[Step]:
     ]
 
 
+def same_settings(
+    compiled: Mapping[str, Sequence[Step]], kernel: KernelScheduler
+) -> tuple[tuple[str, ...], ...]:
+    """Find modes that come to the same settings on a kernel: to compare them is to compare A with A.
+
+    Parameters
+    ----------
+    compiled
+        Name of a mode to its steps.
+    kernel
+        What they were compiled to, as it was before anything was written.
+
+    Returns
+    -------
+    tuple of tuple of str
+        Groups of two or more names, in the order of `compiled`. A mode of which nothing is available is
+        like one that asks for nothing.
+    """
+    groups: dict[object, list[str]] = {}
+    for name, steps in compiled.items():
+        groups.setdefault(_effect(steps, kernel), []).append(name)
+    return tuple(tuple(names) for names in groups.values() if len(names) > 1)
+
+
+def _effect(steps: Sequence[Step], kernel: KernelScheduler) -> object:
+    """Give what is in force: the attributes of the tasks with the slice that they have, and every file."""
+    files = {path: int(text) for path, text in kernel.files.items() if text is not None}
+    files |= dict(writes(steps))
+    task = task_attributes(steps)
+    base_ns = files.get(BASE_SLICE) or kernel.base_slice_ns
+    slice_ns = None if task.policy.real_time else task.slice_ns or base_ns
+    return replace(task, slice_ns=0), slice_ns, frozenset(files.items())
+
+
+def switch_lines(compiled: Sequence[Sequence[Step]], kernel: KernelScheduler) -> list[str]:
+    """Say to `switcher` what each mode of a comparison is, in the lines of its plan.
+
+    Every mode names all attributes of the tasks, and every file that one of the modes writes, with the
+    value found on this kernel where it writes none itself: so a switch to it undoes the one before.
+
+    Parameters
+    ----------
+    compiled
+        The steps of each mode, in the order of their numbers.
+    kernel
+        What they were compiled to, as it was before anything was written.
+    """
+    own = [dict(writes(steps)) for steps in compiled]
+    paths = dict.fromkeys(path for each in own for path in each)
+    # last, as `compile_mode` has it: Linux 5.13 to 6.5 takes the others in when it is written
+    order = sorted(paths, key=lambda path: path.endswith(Setting.TUNABLE_SCALING))
+    lines = []
+    for number, (steps, values) in enumerate(zip(compiled, own, strict=True)):
+        policy, nice, priority, slice_ns = task_attributes(steps).words
+        lines.append(
+            f"mode {number} task {policy} nice {nice} priority {priority} slice {slice_ns}"
+        )
+        lines += [
+            f"mode {number} file {path} {values.get(path, str(kernel.files[path]).strip())}"
+            for path in order
+        ]
+    return lines
+
+
 def compile_mode(asked: Mapping[Setting, int], kernel: KernelScheduler) -> list[Step]:
     """Say what to write where, in the order of writing.
 

@@ -20,6 +20,7 @@ from sipsched.measure.scheduler import (
     is_translation,
     label,
     refuse_tasks,
+    same_settings,
     task_attributes,
     task_places,
     writes,
@@ -366,7 +367,8 @@ def modes_table(sps: Host, cores: int, threads: int) -> list[str]:
     Returns
     -------
     list of str
-        Lines of a table: mode, setting, value, place, and whether it can be set.
+        Lines of a table: mode, setting, value, place, and whether it can be set; and which modes come to
+        the same settings.
     """
     declared = load_modes()
     rows = [("mode", "setting", "value", "goes to", "can be set")]
@@ -390,6 +392,7 @@ def modes_table(sps: Host, cores: int, threads: int) -> list[str]:
     return [
         heading,
         *("  ".join((*map(str.ljust, row[:4], widths), row[4])).rstrip() for row in rows),
+        *(f"the same settings here: {', '.join(same)}" for same in same_settings(compiled, kernel)),
     ]
 
 

@@ -18,6 +18,8 @@ from sipsched.measure.scheduler import (
     is_translation,
     label,
     refuse_tasks,
+    same_settings,
+    switch_lines,
     task_attributes,
     task_places,
     writes,
@@ -254,3 +256,64 @@ def test_what_the_kernel_refuses_a_task_is_unavailable_as_a_whole() -> None:
     assert label(mode, on, steps) == (
         "enhanced+policy=fifo (EEVDF translation) (without policy, priority)"
     )
+
+
+def test_modes_that_come_to_the_same_settings_are_found() -> None:
+    names = [
+        *("default", "slice-1ms", "default+slice_ns=2800000", "batch", "default+policy=batch"),
+        *("fifo", "rr", "default+policy=other", "default+base_slice_ns=2800000", "nice-10"),
+        *("default+slice_ns=1000000", "batch+slice_ns=2800000"),
+    ]
+    on = KERNELS["eevdf"]
+    assert same_settings({name: compiled(name, on) for name in names}, on) == (
+        ("default", *(names[i] for i in (2, 7, 8))),
+        ("slice-1ms", "default+slice_ns=1000000"),
+        ("batch", "default+policy=batch", "batch+slice_ns=2800000"),
+    )
+    # without a file the base slice is known from a task
+    on = KERNELS["locked"]
+    found = same_settings({name: compiled(name, on) for name in names}, on)
+    assert set(found[0]) == {"default", *(names[i] for i in (2, 7, 8))}
+    # a CFS kernel has none of the slices
+    on = KERNELS["debugfs"]
+    slices = [name for name in DECLARED if name.startswith("slice-")]
+    found = same_settings({name: compiled(name, on) for name in ("default", *slices)}, on)
+    assert found == (("default", *slices),)
+    # every mode is of itself only
+    on = KERNELS["eevdf"]
+    assert same_settings({name: compiled(name, on) for name in DECLARED}, on) == ()
+
+
+def test_a_mode_that_asks_for_what_is_there_is_like_the_default() -> None:
+    on = KERNELS["debugfs"]
+    same = "default+latency_ns=24000000+tunable_scaling=logarithmic"
+    assert same_settings({name: compiled(name, on) for name in ("default", same)}, on) == (
+        ("default", same),
+    )
+
+
+def test_the_switchers_lines_undo_what_another_mode_did() -> None:
+    on = KERNELS["eevdf"]
+    names = ("default", "default+base_slice_ns=5000000", "fifo", "batch+nice=-3+slice_ns=100000")
+    assert switch_lines([compiled(name, on) for name in names], on) == [
+        "mode 0 task other nice 0 priority 0 slice 0",
+        f"mode 0 file {BASE_SLICE} 2800000",
+        "mode 1 task other nice 0 priority 0 slice 0",
+        f"mode 1 file {BASE_SLICE} 5000000",
+        "mode 2 task fifo nice 0 priority 1 slice 0",
+        f"mode 2 file {BASE_SLICE} 2800000",
+        "mode 3 task batch nice -3 priority 0 slice 100000",
+        f"mode 3 file {BASE_SLICE} 2800000",
+    ]
+
+
+def test_the_switchers_lines_on_cfs_end_in_the_scaling() -> None:
+    on = KERNELS["debugfs"]
+    lines = switch_lines([compiled(name, on, cores=1) for name in ("default", "enhanced")], on)
+    files = ("latency_ns", "min_granularity_ns", "wakeup_granularity_ns", "tunable_scaling")
+    values = ((24_000_000, 3_000_000, 4_000_000, 1), (800_000, 250_000, 0, 1))
+    for number, expected in enumerate(values):
+        assert [line for line in lines if line.startswith(f"mode {number} file")] == [
+            f"mode {number} file {DEBUGFS}{name} {value}"
+            for name, value in zip(files, expected, strict=True)
+        ]
