@@ -21,7 +21,7 @@ from sipsched.measure.probe import (
     Probe,
 )
 from sipsched.measure.proxy import ALLOCATION_FAILURE, find_proxy
-from sipsched.measure.tuning import Tuned, task_slice_prefix
+from sipsched.measure.tuning import Tuned, task_prefix
 from sipsched.plan.config import Config, Point
 from sipsched.records.record import UnfinishedRecord
 from sipsched.records.run_document import HostReport, HostReports, Settings
@@ -185,7 +185,7 @@ class Serving:
             stack.callback(sps.stop_strays)
             stack.callback(self.hosts.uas.stop_strays)
             self._start_server()
-            start = partial(self._start_proxy, config_file, task_slice_prefix(state, sps))
+            start = partial(self._start_proxy, config_file, task_prefix(state, sps))
             self.proxy_process, self.probe = self._start_probed_proxy(start)
             yield
 
