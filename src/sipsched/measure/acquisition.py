@@ -24,10 +24,10 @@ from sipsched.measure.probe import TRACE_BYTES_PER_CALL
 from sipsched.measure.proxy import allocation_failures
 from sipsched.measure.serving import SPARE_BYTES, Serving, WarmUp
 from sipsched.measure.switching import Playable, Switcher, playable, speed_index
-from sipsched.measure.tuning import Tuned, compiled_here, read_task_slices, tuned
+from sipsched.measure.tuning import Tuned, compiled_here, read_tasks, tuned
 from sipsched.plan.config import Config, Load, Run
 from sipsched.plan.crossover import choose, compared, duration_s
-from sipsched.plan.modes import find_mode, load_modes
+from sipsched.plan.modes import Setting, find_mode, load_modes
 from sipsched.records.record import COUNTERS_FILE, TRACE_FILE, UnfinishedRecord
 from sipsched.records.run_document import (
     CommandReport,
@@ -40,6 +40,7 @@ from sipsched.records.run_document import (
 )
 from sipsched.records.switch_log import WINDOWS_FILE
 from sipsched.records.trace import read_trace
+from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import Hosts, open_hosts
 from sipsched.validity.verdict import in_words, judge
@@ -106,6 +107,7 @@ class _Acquisition:
         self.record = record
         declared = load_modes()
         self.modes = [find_mode(name, declared) for name in compared(run.mode)]
+        self.stilled = any(mode.overrides.get(Setting.RECORDING) == 0 for mode in self.modes)
         self.arrivals = Arrivals(
             run.cps, call_count(run, self.load), arrival_seed(run.cps, run.rep)
         )
@@ -118,7 +120,9 @@ class _Acquisition:
         limit_s = load.warmup_s + load.duration_s + 2 * load.drain_s + 60
         with open_hosts(self.testbed, str(self.run)) as hosts:
             self._mark("connected")
-            serving = Serving(hosts, self.run.point, self.config, self.record, limit_s)
+            serving = Serving(
+                hosts, self.run.point, self.config, self.record, limit_s, controlled=self.stilled
+            )
             try:
                 return self._perform_on(hosts, serving)
             except BaseException:
@@ -135,10 +139,10 @@ class _Acquisition:
             state = stack.enter_context(
                 tuned(hosts.sps, self.testbed, mode, run.cores, run.threads, others)
             )
-            modes = self._playable(state)
+            modes = self._playable(hosts.sps, state)
             stack.enter_context(serving.started(state))
             self._mark("servers_ready")
-            read_task_slices(state, hosts.sps, serving.proxy_process, serving.proxy.program)
+            read_tasks(state, hosts.sps, serving.proxy_process, serving.proxy.program)
             described = serving.describe()
             settings = serving.settings()
             self._mark("warmup_started")
@@ -158,7 +162,9 @@ class _Acquisition:
         certified = certificate(
             serving.generator, folder, trace, run.cps, load.law, observed.statistics.replays
         )
-        requests = compare_requests(observed.statistics.requests, trace, probe)
+        # what came while the probe was still is in no trace
+        whole = None if self.stilled else trace
+        requests = compare_requests(observed.statistics.requests, whole, probe)
         self._mark("fetched")
         verdict = judge(
             {
@@ -202,11 +208,12 @@ class _Acquisition:
             commands=_commands(hosts),
         )
 
-    def _playable(self, state: Tuned) -> Playable | None:
+    def _playable(self, sps: Host, state: Tuned) -> Playable | None:
         """Say which modes the SPS can be switched between; None in a run of one mode."""
         if len(self.modes) == 1:
             return None
-        return playable(self.run.mode, compiled_here(state, self.modes, self.run.threads))
+        here = compiled_here(sps, state, self.modes, self.run.threads)
+        return playable(self.run.mode, here)
 
     def _switcher(self, serving: Serving, modes: Playable, warm_up: WarmUp) -> Switcher:
         """Draw the windows, and the calls that are played in each of a block's."""
@@ -220,7 +227,7 @@ class _Acquisition:
             serving.hosts.sps,
             serving.proxy_process,
             serving.proxy.program,
-            modes.modes,
+            modes,
             design,
             serving.first_call_ns("uac", self.arrivals),
         )
