@@ -17,8 +17,8 @@ from sipsched.analysis.statistics import (
     Capacity,
     Interval,
     capacity,
-    mean_interval,
     ratio_interval,
+    typical_interval,
 )
 from sipsched.errors import StableError
 from sipsched.paths import locate
@@ -520,7 +520,7 @@ def probe_cost(runs: pd.DataFrame) -> ProbeCost:
     for control in dict.fromkeys(controls["sut"]):
         sut = control.removesuffix(UNTRACED)
         for key, (without, with_probe) in pairs(cost, "cost", "sut", control, sut).items():
-            time_us = mean_interval(without, least=0)
+            time_us = typical_interval(without)
             points.append((sut, key, time_us, ratio_interval(without, with_probe)))
             untraced.append(without)
             traced.append(with_probe)
