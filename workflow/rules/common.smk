@@ -4,6 +4,7 @@ import gc
 import signal
 
 from sipsched import paths, versions
+from sipsched.measure import progress
 from sipsched.plan import crossover, modes
 from sipsched.records import crossing, record
 from sipsched.testbed import inventory
@@ -55,6 +56,8 @@ NOISE = {
     for name in TESTBEDS
     for path in [RAW / name / "noise.json"]
 }
+# how long a run should take, by its kind; looked up when the first of the kind is about to start
+EXPECTED_S = {}
 PAGES = [
     *REPORTS,
     *(f"reports/testbed-{name}.html" for name in TESTBEDS),
@@ -115,6 +118,19 @@ def measure_order(wildcards):
     found = tuple(filter(crossing_is_found, SEARCHES))
     # a run that no study asks for is measured because its file was asked for
     return places(found).get(settings.Run.from_wildcards(wildcards), 0)
+
+
+def attempt_number(wildcards, attempt):
+    return attempt
+
+
+def expected_seconds(wildcards):
+    run = settings.Run.from_wildcards(wildcards)
+    kind = progress.kind(run)
+    if kind not in EXPECTED_S:
+        runs = places(tuple(filter(crossing_is_found, SEARCHES)))
+        EXPECTED_S[kind] = round(progress.expected_s(run, runs, CAMPAIGN, RAW))
+    return EXPECTED_S[kind]
 
 
 def searched_points(wildcards):
