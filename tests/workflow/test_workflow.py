@@ -340,6 +340,7 @@ def test_a_dead_host_stops_no_other_run_and_leaves_nothing_half_written(project:
     target = "raw/local/kamailio-udp/default/cores~1/threads~3/cps~100/rep~1/run.json"
     alone = snakemake(project, target)
     assert ": run 1 of 1, about " in alone.stdout + alone.stderr
+    assert "1 of 1 run is missing: snakemake measures it" in alone.stdout + alone.stderr
     assert [path for path in (project / "raw").rglob("*") if path.is_file()] == []
 
 
