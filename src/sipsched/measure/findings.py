@@ -16,7 +16,9 @@ from sipsched.records.run_document import (
     Sends,
     Settings,
 )
+from sipsched.records.switch_log import WindowsDocument
 from sipsched.records.trace import Kind, Mode, Trace
+from sipsched.records.window_time import usable
 from sipsched.validity.certificate import Certificate, certify
 from sipsched.validity.counters import parse_stat
 
@@ -129,6 +131,17 @@ def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | N
         "ledger_residual": balanced.residual,
         "steal_share": _steal_share(stat, cpus),
     }
+
+
+def window_numbers(windows: WindowsDocument | None) -> dict[str, float | None]:
+    """Judge the windows of a crossover run; of any other run nothing.
+
+    What was stolen in windows that are left out anyway does not count against the run.
+    """
+    if windows is None:
+        return {"blocks_left_out": None}
+    kept = usable(windows)
+    return {"blocks_left_out": kept.blocks_left_out, "steal_share": kept.steal_share}
 
 
 def _beyond(value: float | None, chance: float) -> float | None:

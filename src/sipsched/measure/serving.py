@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
@@ -36,6 +36,7 @@ SPARE_BYTES = 64 * 2**20
 HOST_PROGRAMS = ("start-stop-daemon", "timeout", "taskset", "chrt", "ss", "lscpu", "zstd", "pkill")
 GENERATORS: dict[str, Generator] = {"sipload": Sipload(), "sipp": Sipp()}
 LOG_BYTES = 512 * 1024
+MESSAGES_A_CALL = 6
 SHORTENED = """\
 size=$(stat -c %s "$1") || exit 0
 if [ "$size" -le $((2 * $2)) ]; then
@@ -82,6 +83,22 @@ class Observed:
     no_ports: int
     clock_step_s: float
     proxy_cpu_ns: int
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """What the warm-up shows of the proxy.
+
+    Attributes
+    ----------
+    utilisation
+        CPU time of the proxy over that of the SPS's CPUs.
+    service_s
+        CPU time of a message, over the number of CPUs.
+    """
+
+    utilisation: float
+    service_s: float
 
 
 class Serving:
@@ -167,7 +184,7 @@ class Serving:
             self.proxy_process, self.probe = self._start_probed_proxy(start)
             yield
 
-    def warm_up(self, cps: int, seed: int) -> None:
+    def warm_up(self, cps: int, seed: int) -> "WarmUp":
         """Offer calls that are not measured, one at least: a call gets through from end to end.
 
         Raises
@@ -176,6 +193,7 @@ class Serving:
             Not one of them completed.
         """
         calls = max(1, round(cps * self.load.warmup_s))
+        before_ns = self._proxy_cpu_ns()
         completed = self._offer("warmup", Arrivals(cps, calls, seed)).calls_completed
         if not completed:
             self.record_proxy_log()
@@ -183,13 +201,30 @@ class Serving:
                 f"no call gets through from UAC by SPS to UAS: {calls} offered, none completed; "
                 "see proxy.log"
             )
+        cpu_s = (self._proxy_cpu_ns() - before_ns) / 1e9
         if completed < calls:
             # open calls would be answered, again and again, into the measurement
             self._silence()
             self._start_server()
+        cores = len(self.cpus)
+        return WarmUp(cpu_s / (calls / cps) / cores, cpu_s / (MESSAGES_A_CALL * completed) / cores)
 
-    def observe(self, label: str, arrivals: Arrivals) -> Observed:
+    def observe(
+        self,
+        label: str,
+        arrivals: Arrivals,
+        during: AbstractContextManager[None] | None = None,
+    ) -> Observed:
         """Offer calls and count what became of them; UAS and proxy have ended when it returns.
+
+        Parameters
+        ----------
+        label
+            Names the generator's files.
+        arrivals
+            The calls.
+        during
+            What goes on while they are offered.
 
         Raises
         ------
@@ -199,13 +234,14 @@ class Serving:
         sps = self.hosts.sps
         self.probe.begin()
         before, clocks = self._counters(), self.on_each(clock_offset_s)
-        cpu_before_ns = sps.cpu_time_ns(self.proxy_process)
+        cpu_before_ns = self._proxy_cpu_ns()
         started = time.time()
-        statistics = self._offer(label, arrivals)
+        with during or nullcontext():
+            statistics = self._offer(label, arrivals)
         ended = time.time()
         uas_no_ports = self._silence()
         self._expect_alive()
-        cpu_ns = sps.cpu_time_ns(self.proxy_process) - cpu_before_ns
+        cpu_ns = self._proxy_cpu_ns() - cpu_before_ns
         # its retransmissions would go on between the counters of one host and those of the next
         sps.stop(self.proxy_process)
         after, clocks_after = self._counters(), self.on_each(clock_offset_s)
@@ -228,6 +264,21 @@ class Serving:
             ),
             proxy_cpu_ns=cpu_ns,
         )
+
+    def first_call_ns(self, label: str, arrivals: Arrivals) -> int:
+        """Say how long after the beginning of the load its first call starts.
+
+        Raises
+        ------
+        StableError
+            The generator draws nothing.
+        """
+        if not isinstance(self.generator, Sipload):
+            raise StableError(f"{self.load.generator} draws no calls beforehand; use sipload")
+        return self.generator.draw(self.hosts.uac, self.load, label, arrivals).first_ns
+
+    def _proxy_cpu_ns(self) -> int:
+        return self.hosts.sps.cpu_time_ns(self.proxy_process)
 
     def _offer(self, label: str, arrivals: Arrivals) -> CallStatistics:
         """Offer calls and wait for their end."""
@@ -372,13 +423,13 @@ class Serving:
         role = host.spec.role
         own = (self.proxy.program,) if role == "sps" else self.generator.installed
         host.require_programs((*own, *HOST_PROGRAMS))
-        built = dict(self.generator.built)
+        built = {part: [name] for part, name in self.generator.built.items()}
         if role == "sps":
-            built = {"scheduler": "taskslice"}
+            built = {"scheduler": ["taskslice", "switcher"]}
             if self._probe_wanted != "off":
-                built["probe"] = "sipprobe"
-        for part, name in built.items():
-            host.require_built(part, [name])
+                built["probe"] = ["sipprobe"]
+        for part, names in built.items():
+            host.require_built(part, names)
         if role == "sps":
             check_memory(host, self.sut, self.point.threads)
         port = host.spec.sip_port

@@ -235,8 +235,21 @@ def compile_modes(
     }
 
 
+def compiled_here(sps: Host, state: Tuned, modes: Sequence[Mode], threads: int) -> list[Tuned]:
+    """Say what other modes would come to on a host that is tuned; nothing of them is set."""
+    compiled = compile_modes(sps, modes, state.layout, state.kernel, threads)
+    return [Tuned(mode, state.layout, state.kernel, compiled[mode.name]) for mode in modes]
+
+
 @contextmanager
-def tuned(sps: Host, testbed: Testbed, mode: Mode, cores: int, threads: int) -> Iterator[Tuned]:
+def tuned(
+    sps: Host,
+    testbed: Testbed,
+    mode: Mode,
+    cores: int,
+    threads: int,
+    others: Sequence[Mode] = (),
+) -> Iterator[Tuned]:
     """Bring the SPS to its cores and mode, and back again when the block ends.
 
     What is changed is first written to a script on the host that undoes it. It is run at the end,
@@ -254,6 +267,8 @@ def tuned(sps: Host, testbed: Testbed, mode: Mode, cores: int, threads: int) -> 
         The first so many CPUs are the SPS's.
     threads
         Workers of the proxy.
+    others
+        Modes that the block brings about by itself; what they change is undone, too.
 
     Raises
     ------
@@ -265,9 +280,9 @@ def tuned(sps: Host, testbed: Testbed, mode: Mode, cores: int, threads: int) -> 
     cpus = sps.spec.cpus[:cores]
     hotplug = _hotplug(sps, testbed, cpus)
     services = _service_commands(sps, testbed.tuning)
-    may_change = bool(
-        hotplug or services or testbed.tuning.changes or mode.settings(Counts(cores, threads, 1))
-    )
+    counts = Counts(cores, threads, 1)
+    asks = any(each.settings(counts) for each in (mode, *others))
+    may_change = bool(hotplug or services or testbed.tuning.changes or asks)
     if may_change:
         before = _read(
             sps,

@@ -178,14 +178,21 @@ def lengths(utilisation: float, service_s: float) -> tuple[float, float, float]:
 
 
 def choose(
-    name: str, crossover: Crossover, utilisation: float, service_s: float, seed: int
+    modes: Sequence[str],
+    total_s: float,
+    crossover: Crossover,
+    utilisation: float,
+    service_s: float,
+    seed: int,
 ) -> Design:
     """Draw a run's windows with the lengths that the configuration gives, or else the load.
 
     Parameters
     ----------
-    name
-        The comparison.
+    modes
+        Those that are played, the reference first.
+    total_s
+        Seconds of load.
     crossover
         How the run is made.
     utilisation, service_s
@@ -203,7 +210,7 @@ def choose(
     if given_washout_s is not None:
         washout_s = given_washout_s
         window_s = max(WINDOW_MIN_S, WINDOW_WASHOUTS * washout_s)
-    design = draw(compared(name), duration_s(name, crossover), given_s or window_s, washout_s, seed)
+    design = draw(modes, total_s, given_s or window_s, washout_s, seed)
     return replace(design, utilisation=utilisation, relaxation_s=relaxation_s)
 
 

@@ -141,7 +141,7 @@ class TracedThread:
 class ProbeReport:
     """What the probe says of itself; None where its kind does not count it.
 
-    SEE hardware/probe/probe.h for the counters.
+    SEE hardware/probe/probe.h for the counters, hardware/probe/recording.h for those of recording switched off.
     """
 
     mode: str
@@ -164,6 +164,12 @@ class ProbeReport:
     duplicates: int | None = None
     unclassified: int | None = None
     recursion_misses: int | None = None
+    switches_off: int | None = None
+    off_ns: int | None = None
+    cut_arrivals: int | None = None
+    cut_services: int | None = None
+    slowest_off_ns: int | None = None
+    slowest_on_ns: int | None = None
     threads: tuple[TracedThread, ...] = ()
     writer_cpu_ns: int | None = None
     t_fresh_ns: int | None = None

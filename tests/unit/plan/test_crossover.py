@@ -15,6 +15,7 @@ from sipsched.plan import config, crossover, documents
 from sipsched.plan.crossover import Crossover, choose, draw, lengths
 from sipsched.plan.modes import load_modes
 
+MODES = ("default", "batch")
 PLANNED = Crossover(
     mode_s=30.0, window_s=None, washout_s=None, retransmissions=False, steal_share=0.05
 )
@@ -88,11 +89,11 @@ def test_nearer_to_the_knee_windows_are_longer() -> None:
 
 def test_what_is_given_is_taken() -> None:
     given_both = replace(PLANNED, window_s=2.0, washout_s=0.3)
-    design = choose("default,batch", given_both, 0.9, 60e-6, 1)
+    design = choose(MODES, 90, given_both, 0.9, 60e-6, 1)
     assert (design.window_s, design.washout_s) == (2.0, 0.3)
     assert design.replays == 3
-    assert choose("default,batch", replace(PLANNED, washout_s=0.3), 0.5, 60e-6, 1).window_s == 1.5
-    assert choose("default,batch", PLANNED, 0.5, 60e-6, 1).utilisation == 0.5
+    assert choose(MODES, 90, replace(PLANNED, washout_s=0.3), 0.5, 60e-6, 1).window_s == 1.5
+    assert choose(MODES, 90, PLANNED, 0.5, 60e-6, 1).utilisation == 0.5
 
 
 def test_windows_that_the_washout_fills_are_one_clear_error() -> None:
