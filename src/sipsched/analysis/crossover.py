@@ -44,6 +44,7 @@ TINY = 1e-150
 NO_LOGARITHM = "undefined: a ratio was asked of a value that is not above 0"
 NOT_FINITE = "undefined: a value is infinite"
 NO_SPREAD = "no interval, since all blocks are equal"
+MOST_EQUAL = "no interval, since most blocks are equal"
 
 Tables = Sequence[npt.NDArray[np.float64]]
 """A table a run, shape (block, arm); blocks in the order of time, NaN where a window is left out."""
@@ -87,10 +88,10 @@ class Effect:
     interval
         The mean over blocks, with the interval to print: `across` from MIN_RUNS runs, else `here`.
     here
-        Of these runs: t within runs, corrected for skewness, autocorrelation paid for.
+        Of these runs: t within runs; dependence and skewness of blocks paid for.
     across
         Of any run like these: runs as clusters, t with runs - 1 degrees of freedom, never narrower
-        than the blocks within the runs allow; without an interval below 2 runs.
+        than `here`; without an interval below 2 runs.
     robust
         Hodges and Lehmann's estimate: the same runs as `interval`, less moved by outlying blocks.
     p_value
@@ -333,17 +334,13 @@ def _judge(
         p_value = np.nan if pooled.any() else 1.0
         return _without(scale, estimate, blocks, level, NO_SPREAD, p_value, p_randomisation)
     within = mean_of_blocks(runs)
-    here = _interval(
-        within, n, level, f"cosine transforms, t of {within.df:.0f}, skewness corrected"
-    )
-    clusters = _clusters([run.mean() for run in runs], list(map(len, runs)), within)
-    across = (
-        _interval(clusters, n, level, f"t of {len(runs)} runs")
-        if clusters
-        else Interval.without(within.estimate, n, level)
-    )
+    clusters = _clusters([float(run.mean()) for run in runs], list(map(len, runs)))
     conditional = clusters is None or len(runs) < MIN_RUNS
-    shown = within if conditional or clusters is None else clusters
+    shown = (within,) if clusters is None or conditional else (within, clusters)
+    here = _interval((within,), n, level, f"t of {within.df:.0f} cosine transforms")
+    across = Interval.without(estimate, n, level)
+    if clusters:
+        across = _interval((within, clusters), n, level, f"t of {len(runs)} runs")
     followed = autocorrelation(runs)
     return Effect(
         scale=scale,
@@ -351,9 +348,9 @@ def _judge(
         here=here,
         across=across,
         robust=_robust(runs, within, level, conditional),
-        p_value=shown.p_value(),
+        p_value=max(mean.p_value() for mean in shown),
         p_randomisation=p_randomisation,
-        detectable=shown.detectable(level),
+        detectable=max(mean.detectable(level) for mean in shown),
         blocks=blocks,
         conditional=conditional,
         autocorrelation=followed,
@@ -388,35 +385,36 @@ def _without(
     )
 
 
-def _interval(mean: Mean, n: int, level: float, method: str) -> Interval:
-    return Interval(mean.estimate, *mean.ends(level), n, level, method)
+def _interval(means: Sequence[Mean], n: int, level: float, method: str) -> Interval:
+    """Give what none of several errors of one mean leaves out."""
+    lows, highs = zip(*(mean.ends(level) for mean in means), strict=True)
+    return Interval(means[0].estimate, min(lows), max(highs), n, level, method)
 
 
-def _clusters(centres: list[float], counts: list[int], within: Mean) -> Mean | None:
-    """Take runs as the sample, weighted by their blocks.
+def _clusters(centres: Sequence[float], counts: Sequence[int]) -> Mean | None:
+    """Take runs as the sample, weighted by their blocks; none of fewer than two, or of equal ones.
 
-    The error is the spread of the runs, or that of the blocks within them where it is larger: three
-    runs agree by chance more closely than their blocks allow.
-
-    SEE Röver, Knapp and Friede, Hartung-Knapp-Sidik-Jonkman approach and its modification (BMC Med.
-    Res. Meth. 15, 2015)
+    Few runs agree by chance more closely than their blocks allow: the errors within runs go beside it.
     """
     runs = len(centres)
     if runs < 2:
         return None
-    weights = np.array(counts) / sum(counts)
-    spread = weights * (np.array(centres) - float(weights @ np.array(centres)))
-    between = np.sqrt(runs / (runs - 1) * float((spread**2).sum()))
-    return Mean(float(weights @ np.array(centres)), max(float(between), within.error), runs - 1)
+    weights, values = np.array(counts) / sum(counts), np.array(centres)
+    mean = float(weights @ values)
+    squares = float(((weights * (values - mean)) ** 2).sum())
+    return Mean(mean, float(np.sqrt(runs / (runs - 1) * squares)), runs - 1)
 
 
 def _robust(runs: list[Values], within: Mean, level: float, conditional: bool) -> Interval:
     n, method = sum(map(len, runs)), "Hodges-Lehmann, signed ranks"
     found = np.array([hodges_lehmann(run, level) for run in runs])
-    weights = np.array(list(map(len, runs))) / n
+    counts = list(map(len, runs))
+    weights = np.array(counts) / n
     estimate = float(weights @ found[:, 0])
     if np.isnan(found).any():
         return Interval.without(estimate, n, level, TOO_FEW)
+    if (found[:, 1] == found[:, 2]).any():
+        return Interval.without(estimate, n, level, MOST_EQUAL)
     # What dependence costs the mean it costs the robust estimate.
     quantile = float(special.stdtrit(within.df, (1 + level) / 2))
     residuals = np.concatenate([run - run.mean() for run in runs])
@@ -427,9 +425,11 @@ def _robust(runs: list[Values], within: Mean, level: float, conditional: bool) -
         low, high = (estimate + paid * float(end - estimate) for end in found[0, 1:])
         return Interval(estimate, low, high, n, level, method)
     halves = paid * (found[:, 2] - found[:, 1]) / 2
-    mean = Mean(estimate, float(np.sqrt((weights**2 * halves**2).sum())) / quantile, within.df)
-    clusters = None if conditional else _clusters(list(found[:, 0]), list(map(len, runs)), mean)
-    return _interval(clusters or mean, n, level, method)
+    error = float(np.sqrt((weights**2 * halves**2).sum())) / quantile
+    means = [Mean(estimate, error, within.df)]
+    if not conditional and (clusters := _clusters(list(found[:, 0]), counts)):
+        means.append(clusters)
+    return _interval(means, n, level, method)
 
 
 def _doubts(runs: list[Values], followed: Autocorrelation) -> frozenset[Doubt]:
