@@ -2,7 +2,7 @@
 #include "recording.h"
 #include "system.h"
 
-#define FINISH_NS 20000000ULL /* what arrived before is served by then, if the queue is not full */
+#define FINISH_NS 50000000ULL /* what arrived before is served by then, if the queue is not full */
 #define LOOK_NS   500000L
 
 uint64_t count_unaccounted(const struct probe_counters *counted)

@@ -32,7 +32,7 @@ uint64_t count_unaccounted(const struct probe_counters *counted);
 void begin_recording(struct recording *recording);
 /* Count from here on, at t_ns. */
 void recording_afresh(struct recording *recording, uint64_t t_ns);
-/* Finish what is in the queue and in service, for 20 ms at most, and let go of every hook. */
+/* Finish what is in the queue and in service, for 50 ms at most, and let go of every hook. */
 void switch_off(struct recording *recording);
 /* Attach again; gives 0 or an errno value, and then it stays off. */
 int switch_on(struct recording *recording);

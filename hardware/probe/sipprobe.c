@@ -17,7 +17,7 @@
  *   written.
  *   --control SOCKET is a unix socket, removed at the end, that takes the lines `off` and `on` and answers each
  *   with `ok`, or a line that begins with `error:`, when it is done. `off` lets go of every hook, the slow path
- *   of system calls with them; what has arrived is served first, for 20 ms at most. `on` attaches again.
+ *   of system calls with them; what has arrived is served first, for 50 ms at most. `on` attaches again.
  *   Messages that arrive in between are not there: neither in the trace nor in a counter. The report counts
  *   the switches, the time off, and what an `off` cut short: arrivals that no worker had received, and
  *   services that had not ended. A message in service at `on` is not there either.

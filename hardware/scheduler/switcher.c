@@ -26,9 +26,9 @@
  *   Settings stay as the last window left them.
  *
  * OVERHEAD
- *   A switch requeues every task; a sample reads each process's CPU clock and three files of /proc, 1 ms before a switch
- *   and at the plan's period. benchmarks/switching.py has both. Until the first INVITE, the kernel reads
- *   the clock for every packet.
+ *   A switch requeues every task whose settings change, and any that gets slice 0 again. A sample reads the CPU clock of
+ *   each process and three files of /proc, 1 ms before a switch and at the plan's period; benchmarks/switching.py has
+ *   the cost of both. Until the first INVITE the kernel reads the clock for every packet.
  *
  * SEE kernel/sched/syscalls.c: sched_setattr(), __setscheduler_params(); net/packet/af_packet.c
  */

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from scipy import special
 
 from sipsched.errors import StableError
+from sipsched.plan.config import WIDEST_BRACKET
 from sipsched.words import number
 
 PDR_LIMIT = 0.01
@@ -26,8 +27,6 @@ RANKS_FROM = 6
 """Runs from which signed ranks reach 95 %; below it the t interval of logs is the shorter one as well."""
 MIN_CROSSING_RUNS = 3
 """Runs at a load that brackets a crossing; with two the interval spans the whole sweep."""
-WIDEST_BRACKET = 1.25
-"""Loads on both sides of a crossing are no farther apart than this ratio, or it is only "between" them."""
 STEEPEST = 20
 """Times the limit that PDR is at most above a crossing, or under it below: else it is only "between"."""
 RATE_RANGE = 100

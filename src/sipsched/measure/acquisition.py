@@ -24,7 +24,7 @@ from sipsched.measure.probe import TRACE_BYTES_PER_CALL
 from sipsched.measure.proxy import allocation_failures
 from sipsched.measure.serving import SPARE_BYTES, Serving, WarmUp
 from sipsched.measure.switching import Playable, Switcher, playable, speed_index
-from sipsched.measure.tuning import Tuned, compiled_here, read_task_slices, tuned
+from sipsched.measure.tuning import Tuned, compiled_here, read_tasks, tuned
 from sipsched.plan.config import Config, Load, Run
 from sipsched.plan.crossover import choose, compared, duration_s
 from sipsched.plan.modes import find_mode, load_modes
@@ -40,6 +40,7 @@ from sipsched.records.run_document import (
 )
 from sipsched.records.switch_log import WINDOWS_FILE
 from sipsched.records.trace import read_trace
+from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import Hosts, open_hosts
 from sipsched.validity.verdict import in_words, judge
@@ -135,10 +136,10 @@ class _Acquisition:
             state = stack.enter_context(
                 tuned(hosts.sps, self.testbed, mode, run.cores, run.threads, others)
             )
-            modes = self._playable(state)
+            modes = self._playable(hosts.sps, state)
             stack.enter_context(serving.started(state))
             self._mark("servers_ready")
-            read_task_slices(state, hosts.sps, serving.proxy_process, serving.proxy.program)
+            read_tasks(state, hosts.sps, serving.proxy_process, serving.proxy.program)
             described = serving.describe()
             settings = serving.settings()
             self._mark("warmup_started")
@@ -202,11 +203,12 @@ class _Acquisition:
             commands=_commands(hosts),
         )
 
-    def _playable(self, state: Tuned) -> Playable | None:
+    def _playable(self, sps: Host, state: Tuned) -> Playable | None:
         """Say which modes the SPS can be switched between; None in a run of one mode."""
         if len(self.modes) == 1:
             return None
-        return playable(self.run.mode, compiled_here(state, self.modes, self.run.threads))
+        here = compiled_here(sps, state, self.modes, self.run.threads)
+        return playable(self.run.mode, here)
 
     def _switcher(self, serving: Serving, modes: Playable, warm_up: WarmUp) -> Switcher:
         """Draw the windows, and the calls that are played in each of a block's."""

@@ -21,7 +21,7 @@ from sipsched.measure.probe import (
     Probe,
 )
 from sipsched.measure.proxy import ALLOCATION_FAILURE, find_proxy
-from sipsched.measure.tuning import Tuned, task_slice_prefix
+from sipsched.measure.tuning import Tuned, task_prefix
 from sipsched.plan.config import Config, Point
 from sipsched.records.record import UnfinishedRecord
 from sipsched.records.run_document import HostReport, HostReports, Settings
@@ -116,6 +116,8 @@ class Serving:
         Gets the proxy's configuration and log.
     limit_s
         Longest life of what is started.
+    controlled
+        Whether the probe's recording can be switched off and on.
 
     Attributes
     ----------
@@ -134,6 +136,8 @@ class Serving:
         config: Config,
         record: UnfinishedRecord,
         limit_s: float,
+        *,
+        controlled: bool = False,
     ) -> None:
         self.hosts = hosts
         self.point = point
@@ -144,6 +148,7 @@ class Serving:
         self._probe_wanted = self.sut.probe or config.probe
         self._record = record
         self._limit_s = limit_s
+        self._controlled = controlled
 
     @property
     def cpus(self) -> tuple[int, ...]:
@@ -180,7 +185,7 @@ class Serving:
             stack.callback(sps.stop_strays)
             stack.callback(self.hosts.uas.stop_strays)
             self._start_server()
-            start = partial(self._start_proxy, config_file, task_slice_prefix(state, sps))
+            start = partial(self._start_proxy, config_file, task_prefix(state, sps))
             self.proxy_process, self.probe = self._start_probed_proxy(start)
             yield
 
@@ -372,7 +377,11 @@ class Serving:
             process = start({})
             try:
                 return process, BpfProbe.start(
-                    sps, self.proxy.program, self._probe_wanted, self._limit_s
+                    sps,
+                    self.proxy.program,
+                    self._probe_wanted,
+                    self._limit_s,
+                    controlled=self._controlled,
                 )
             except StableError as error:
                 if self._probe_wanted != "auto":

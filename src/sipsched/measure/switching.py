@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from sipsched.errors import StableError, TransientError
 from sipsched.files import parse_json
-from sipsched.measure.scheduler import TASK_SLICE, Step
+from sipsched.measure.scheduler import Step, same_settings, switch_lines
 from sipsched.measure.tuning import Tuned
 from sipsched.plan.crossover import Design
-from sipsched.plan.modes import Setting
 from sipsched.records.run_document import CrossoverReport
 from sipsched.records.switch_log import SwitchLog, WindowsDocument, parse_log
 from sipsched.testbed.host import Host, Process
@@ -81,19 +80,19 @@ def playable(comparison: str, compiled: Sequence[Tuned]) -> Playable:
         The reference cannot be set, or no two modes differ.
     """
     refused: dict[str, str] = {}
-    groups: dict[frozenset[tuple[str, str]], list[Tuned]] = {}
+    steps: dict[str, Sequence[Step]] = {}
     for state in compiled:
-        made = frozenset((str(step.place), str(step.value)) for step in _made(state.steps))
         asked = [step for step in state.steps if step.asked is not None]
-        if asked and not made:
+        if asked and all(step.unavailable for step in asked):
             reasons = dict.fromkeys(step.unavailable or "" for step in asked)
             refused[state.mode.name] = "; ".join(reasons)
         else:
-            groups.setdefault(made, []).append(state)
-    same = tuple(
-        tuple(state.mode.name for state in group) for group in groups.values() if len(group) > 1
+            steps[state.mode.name] = state.steps
+    same = same_settings(steps, compiled[0].kernel)
+    again = {name for names in same for name in names[1:]}
+    modes = tuple(
+        state for state in compiled if state.mode.name in steps and state.mode.name not in again
     )
-    modes = tuple(group[0] for group in groups.values())
     told = "; ".join(
         (
             *(f"{', '.join(names)} come to the same settings" for names in same),
@@ -109,10 +108,6 @@ def playable(comparison: str, compiled: Sequence[Tuned]) -> Playable:
             f"itself: {told}; fab modes shows what can be set"
         )
     return Playable(modes, refused, same)
-
-
-def _made(steps: Sequence[Step]) -> list[Step]:
-    return [step for step in steps if step.unavailable is None and step.value is not None]
 
 
 class Switcher:
@@ -214,7 +209,7 @@ class Switcher:
 
     def _plan(self) -> str:
         lines = [
-            *_modes(self._modes),
+            *switch_lines([each.steps for each in self._modes], self._modes[0].kernel),
             f"first {self._first_ns}",
             f"sample {SAMPLE_NS}",
             *(f"window {window.start_ns} {window.mode}" for window in self._design.windows),
@@ -224,23 +219,6 @@ class Switcher:
 
     def _said(self, process: Process) -> str:
         return self._sps.run(["cat", str(process.log_file)], check=False).stdout.strip()
-
-
-def _modes(modes: Sequence[Tuned]) -> list[str]:
-    """Write the plan's lines of modes: a file that one of them sets is set by all, as found where not named."""
-    places = {str(step.place) for state in modes for step in _made(state.steps)} - {TASK_SLICE}
-    # the scaling last: Linux 5.13 to 6.5 takes the others in when it is written
-    files = sorted(places, key=lambda place: place.endswith(Setting.TUNABLE_SCALING))
-    lines = []
-    for number, state in enumerate(modes):
-        values = {str(step.place): step.value for step in _made(state.steps)}
-        lines.append(
-            f"mode {number} task other nice 0 priority 0 slice {values.get(TASK_SLICE, 0)}"
-        )
-        for place in files:
-            found = (state.kernel.files.get(place) or "").strip()
-            lines.append(f"mode {number} file {place} {values.get(place, found)}")
-    return lines
 
 
 def speed_index(sps: Host) -> float:

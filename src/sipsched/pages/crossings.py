@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from sipsched.analysis.statistics import RATE_RANGE, STEEPEST, WIDEST_BRACKET, Crossing
+from sipsched.analysis.statistics import RATE_RANGE, STEEPEST, Crossing
+from sipsched.plan.config import WIDEST_BRACKET
 from sipsched.words import number
 
 HOW = (

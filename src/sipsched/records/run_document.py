@@ -227,7 +227,11 @@ class SettingReport:
 
 @dataclass(frozen=True)
 class SchedulerReport:
-    """The mode as it was on this kernel; `translated` is None in records before November 2026."""
+    """The mode as it was on this kernel; `translated` is None in records before November 2026.
+
+    `base_slice_ns` is what a task without a slice of its own has under EEVDF; None if the kernel does not
+    tell it, and in records before November 2026.
+    """
 
     mode: str
     label: str
@@ -238,6 +242,7 @@ class SchedulerReport:
     quiet: tuple[Mapping[str, Any], ...]
     repaired: bool
     translated: bool | None = None
+    base_slice_ns: int | None = None
 
     @property
     def is_translation(self) -> bool:
