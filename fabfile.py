@@ -13,6 +13,7 @@ from invoke import Collection
 from sipsched.errors import SipschedError
 from sipsched.measure.tuning import modes_table
 from sipsched.plan.config import Run
+from sipsched.records.reduced import reduce as reduce_record
 from sipsched.records.verification import verify as verify_records
 from sipsched.testbed import local, vm
 from sipsched.testbed.inventory import load_testbed, native_folder
@@ -87,7 +88,7 @@ def provision(_, testbed="local", tests=False):
 def modes(_, testbed="local", cores=1, threads=8):
     """Print each mode's settings at a point, and where they go on the SPS of a testbed."""
     bed = load_testbed(testbed)
-    bed.check_points([Run(testbed, "any", "default", int(cores), int(threads), 1, 1)])
+    bed.check_cores([Run(testbed, "any", "default", int(cores), int(threads), 1, 1)])
     with open_hosts(bed, "fab modes") as hosts:
         for line in modes_table(hosts.sps, int(cores), int(threads)):
             print(line)
@@ -123,5 +124,16 @@ def verify(_, raw="raw"):
         sys.exit(1)
 
 
-ns = Collection(up, down, provision, modes, check, verify)
+@task
+@one_line_errors
+def reduce(_, raw="raw", results="results/runs", to="reduced/raw"):
+    """Copy every record without its single messages, with summary.nc and windows.nc in their place."""
+    for document in sorted(Path(raw).rglob("rep~*/run.json")):
+        run = document.parent.relative_to(raw)
+        if ".failed-" not in run.name:
+            reduce_record(Path(raw) / run, Path(results) / run, Path(to) / run)
+            print(f"reduced: {run}")
+
+
+ns = Collection(up, down, provision, modes, check, verify, reduce)
 ns.add_collection(Collection("vm", vm_up, vm_down))

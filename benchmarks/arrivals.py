@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sipsched.measure.generator import CallStatistics, Generator, Sipload, Sipp
+from sipsched.measure.generator import Arrivals, CallStatistics, Generator, Sipload, Sipp
 from sipsched.plan.config import Load, load_config
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import load_testbed, native_folder
@@ -44,10 +44,14 @@ with open(sys.argv[3], "wb", buffering=0) as out:
 
 
 def show(name: str, found: Certificate) -> None:
+    late = (
+        "not known"
+        if found.lateness_p50_us is None
+        else f"p50 {found.lateness_p50_us:.1f} p99 {found.lateness_p99_us:.0f} µs"
+    )
     print(
         f"{name}: KS {found.ks_distance:.4f}, CV {found.cv:.3f}, "
-        f"variance/mean at 1 ms {found.variance_to_mean[0]:.3f}, "
-        f"lateness p50 {found.lateness_p50_us:.1f} p99 {found.lateness_p99_us:.0f} µs, "
+        f"variance/mean at 1 ms {found.variance_to_mean[0]:.3f}, lateness {late}, "
         f"{found.arrivals} calls, {found.achieved_cps:.1f} cps",
         flush=True,
     )
@@ -63,9 +67,9 @@ def sipload_server(sps: Host) -> Process:
 
 def certificates(hosts: Hosts, load: Load, folder: Path) -> None:
     sps = hosts.sps
-    calls = RATE_CPS * SECONDS
+    arrivals = Arrivals(RATE_CPS, RATE_CPS * SECONDS, seed=1)
     server = sipload_server(sps)
-    Sipload().offer(hosts, load, "bench", calls, RATE_CPS, seed=1)
+    Sipload().offer(hosts, load, "bench", arrivals)
     sps.stop(server)
     Sipload().fetch(hosts, "bench", folder)
     starts = Sipload().starts(folder, "bench")
@@ -77,7 +81,7 @@ def certificates(hosts: Hosts, load: Load, folder: Path) -> None:
     argv = [sys.executable, "-c", SINK, *address, str(times)]
     sink = sps.start("bench", argv, cpus=sps.spec.cpus, limit_s=120)
     silent = dataclasses.replace(load, retransmissions=False, drain_s=0.5)
-    Sipp().offer(hosts, silent, "bench", calls, RATE_CPS, seed=0)
+    Sipp().offer(hosts, silent, "bench", arrivals)
     sps.stop(sink)
     sps.get_file(times, folder / "invites.bin")
     arrived = np.fromfile(folder / "invites.bin", "<i8")
@@ -113,7 +117,7 @@ def highest_clean_rate(hosts: Hosts, load: Load, name: str, generator: Generator
             if name == "sipload"
             else generator.start_server(hosts.sps, load, 120)
         )
-        done = generator.offer(hosts, load, "bench", cps * CLEAN_SECONDS, cps, seed=1)
+        done = generator.offer(hosts, load, "bench", Arrivals(cps, cps * CLEAN_SECONDS, seed=1))
         hosts.sps.stop(server)
         if not is_clean(done, cps):
             break

@@ -2,10 +2,8 @@
 
 Shows: by how much Kimura's approximation of M/G/c/K is off the blocking of a simulated queue, with an
 interval from 20 parts of the simulation; how often the intervals of the scaling law hold the law that
-the capacities were drawn from, and its predictions a capacity drawn anew; how often the interval of a
-crossing holds the crossing, beside one from resampled runs, plain and with its percentiles expanded as
-the library's other bootstraps have them. Nothing is measured: the numbers are the same each time.
-It takes about two minutes of CPU.
+the capacities were drawn from, and its predictions a capacity drawn anew. Nothing is measured: the numbers
+are the same each time. It takes about a minute of CPU. Intervals of runs and crossings: coverage.py.
 """
 
 import numba
@@ -14,7 +12,6 @@ import numpy.typing as npt
 
 from sipsched.analysis import statistics
 from sipsched.analysis.capacity import queues, scaling
-from sipsched.analysis.statistics import LEVEL, PDR_LIMIT
 
 SEED = 1
 
@@ -33,13 +30,6 @@ SHARE = 0.02
 LAW_DRAWS = 300
 LAW_RESAMPLES = 39
 """Their least and largest part off the middle 95 %; the library's 499 take 13 times as long."""
-
-LOADS = np.arange(1600, 2400, 200.0)
-PDR = 0.0002 + 0.05 / (1 + np.exp(-(LOADS - 2200) / 150))
-CVS = (0.3, 0.8)
-RUNS = (3, 5, 10, 30)
-CROSSING_DRAWS = 2000
-CROSSING_RESAMPLES = 499
 
 Values = npt.NDArray[np.float64]
 
@@ -112,28 +102,6 @@ def show_scaling(cores: tuple[int, ...], alike: bool) -> None:
     print(f"  {len(cores)} points, errors of {size}: {', '.join(shares)}", flush=True)
 
 
-def resampled(pdr: Values, seed: int) -> Values:
-    """Draw crossings by resampling each load's runs, where the library draws means from t."""
-    loads, runs = pdr.shape
-    picks = np.random.default_rng(seed).integers(runs, size=(CROSSING_RESAMPLES, loads, runs))
-    means = np.take_along_axis(pdr[None], picks, axis=2).mean(axis=2)
-    return statistics._cross(LOADS, statistics._isotonic(means, np.full(loads, runs)), PDR_LIMIT)
-
-
-def show_crossing(cv: float, runs: int) -> None:
-    truth = statistics.crossing(LOADS, PDR).interval.estimate
-    drawn = lognormal(np.random.default_rng(SEED), cv, (CROSSING_DRAWS, len(LOADS), runs))
-    ends = np.empty((CROSSING_DRAWS, 3, 2))
-    for draw, pdr in enumerate(PDR[:, None] * drawn):
-        found = statistics.crossing(LOADS, pdr, resamples=CROSSING_RESAMPLES, seed=draw).interval
-        again = resampled(pdr, draw)
-        levels = (LEVEL, statistics._expanded(LEVEL, runs))
-        ends[draw] = (found.low, found.high), *(statistics.percentiles(again, p) for p in levels)
-    held = (ends[..., 0] <= truth) & (truth <= ends[..., 1])
-    ours, plain, expanded = (f"{share:.1f}" for share in 100 * held.mean(axis=0))
-    print(f"  cv {cv}, {runs} runs a load: {ours}; resampled runs {plain}, expanded {expanded}")
-
-
 def main() -> None:
     show_queue()
     print(
@@ -143,13 +111,6 @@ def main() -> None:
     for alike in (True, False):
         for cores in CORES:
             show_scaling(cores, alike)
-    print(
-        f"crossing of {100 * PDR_LIMIT:g} %: the interval covers, in % of {CROSSING_DRAWS} draws, "
-        f"{CROSSING_RESAMPLES} resamples each; lognormal PDR at {len(LOADS)} loads"
-    )
-    for cv in CVS:
-        for runs in RUNS:
-            show_crossing(cv, runs)
 
 
 if __name__ == "__main__":

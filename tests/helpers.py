@@ -83,7 +83,9 @@ def cgroups() -> list[Path]:
 def leftovers() -> list[str]:
     """Everything of ours on this machine but what is on disk."""
     listing = subprocess.run(["ps", "-eo", "stat,pid,args"], capture_output=True, text=True)
-    program = re.compile(r"([^ ]*/)?(kamailio|opensips|sipp|sipload|sipprobe|sipsched-vm) ")
+    program = re.compile(
+        r"([^ ]*/)?(kamailio|opensips|sipp|sipload|sipprobe|switcher|sipsched-vm) "
+    )
     other = re.compile(
         r"sshd.*/run/sipsched/|/var/lib/sipsched|sipsched\.testbed\.\w+ import guard"
     )

@@ -346,13 +346,14 @@ def write_comparison(
     steal_ticks: Mapping[int, int] | None = None,
     broken: Sequence[int] = (),
     dropped: Sequence[int] = (),
+    steps: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     seed: int = 1,
 ) -> Path:
     """Write the record of a run that compares modes, and return its directory.
 
     `waits` scales the waits in the queue by mode, and the CPU time of a message likewise; `steal_ticks`
     were stolen in windows, the switches into `broken` failed, and in windows of `dropped` one message
-    was refused.
+    was refused. `steps` are the settings of a mode.
     """
     rng = np.random.default_rng([seed, run.threads, run.cps, run.rep])
     design = draw(tuple(waits), total_s, 0.5, 0.05, seed)
@@ -399,7 +400,10 @@ def write_comparison(
     )
     log = SwitchLog(1, START_NS, run.threads + 3, "plan", switches, samples)
     crossover = CrossoverReport(
-        modes=tuple(mode_report(dataclasses.replace(run, mode=mode)) for mode in design.modes),
+        modes=tuple(
+            mode_report(dataclasses.replace(run, mode=mode), steps=(steps or {}).get(mode, []))
+            for mode in design.modes
+        ),
         unavailable={},
         same_settings=(),
         window_s=design.window_s,

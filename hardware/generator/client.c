@@ -241,7 +241,7 @@ static const char *prepare(struct load *load)
 {
 	const struct options *o = load->options;
 	const char *wrong = schedule_read(&load->schedule, o->schedule);
-	uint64_t count = load->schedule.header.count, state = ~o->seed;
+	uint64_t count = load->schedule.header.count;
 
 	if (wrong)
 		return wrong;
@@ -250,6 +250,7 @@ static const char *prepare(struct load *load)
 	if (!load->calls || !load->records)
 		return "not enough memory";
 	for (uint64_t i = 0; i < count; i++) {
+		uint64_t state = load->schedule.calls[i].random;
 		double times = o->hold_exponential ? draw_exponential(&state) : 1.0;
 
 		load->calls[i].hold_ns = (uint64_t)((double)o->hold_ns * times);
@@ -264,7 +265,7 @@ static void set_deadlines(struct load *load)
 	/* the loop below takes less than 10 ns a call */
 	load->t0_ns = clock_ns() + LEAD_NS + 10 * count;
 	for (uint64_t i = 0; i < count; i++)
-		load->records[i].t_intended = load->t0_ns + load->schedule.offsets_ns[i];
+		load->records[i].t_intended = load->t0_ns + load->schedule.calls[i].offset_ns;
 	load->give_up_ns = load->records[count - 1].t_intended + load->options->drain_ns;
 }
 
@@ -325,8 +326,9 @@ static void report_calls(FILE *file, const struct load *load, const struct start
 		outcomes[load->records[i].outcome]++;
 		no_ringing += load->records[i].t_ok_invite && !load->records[i].t_ringing;
 	}
-	fprintf(file, "  \"calls\": {\"offered\": %" PRIu64 ", \"started\": %" PRIu64,
-		load->schedule.header.count, starts->count);
+	fprintf(file,
+		"  \"calls\": {\"offered\": %" PRIu64 ", \"distinct\": %" PRIu64 ", \"started\": %" PRIu64,
+		load->schedule.header.count, load->schedule.header.distinct, starts->count);
 	for (int i = 0; i < CALL_OUTCOMES; i++)
 		fprintf(file, ", \"%s\": %" PRIu64, names[i], outcomes[i]);
 	fprintf(file, ", \"no_ringing\": %" PRIu64, no_ringing);

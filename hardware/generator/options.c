@@ -122,7 +122,6 @@ enum {
 	OPTION_CPUS,
 	OPTION_HOLD,
 	OPTION_RING,
-	OPTION_SEED,
 	OPTION_RETRANSMISSIONS,
 	OPTION_DRAIN,
 	OPTION_LINGER,
@@ -156,7 +155,6 @@ static const struct option CLIENT_OPTIONS[] = {
 	{ "calls-file", required_argument, NULL, OPTION_CALLS_FILE },
 	{ "tcp-connections", required_argument, NULL, OPTION_TCP_CONNECTIONS },
 	{ "hold-ms", required_argument, NULL, OPTION_HOLD },
-	{ "seed", required_argument, NULL, OPTION_SEED },
 	{ "drain-s", required_argument, NULL, OPTION_DRAIN },
 	{ "linger-ms", required_argument, NULL, OPTION_LINGER },
 	{ "spin-us", required_argument, NULL, OPTION_SPIN },
@@ -212,9 +210,6 @@ static void parse_option(struct options *o, int option, const char *name)
 	case OPTION_RING:
 		o->ring_ns = parse_ms(name, optarg);
 		return;
-	case OPTION_SEED:
-		o->seed = parse_number(name, optarg, 0, UINT64_MAX);
-		return;
 	case OPTION_RETRANSMISSIONS:
 		o->timing.retransmissions = parse_choice(name, optarg, "on", "off");
 		return;
@@ -255,7 +250,6 @@ static void parse_options(struct options *o, const struct option *known, uint64_
 
 	*o = (struct options){ .timing = { 500 * NS_PER_MS, 4 * NS_PER_S, 5 * NS_PER_S, true, false },
 			       .threads = 1,
-			       .seed = 1,
 			       .drain_ns = 40 * NS_PER_S,
 			       .linger_ns = 100 * NS_PER_MS,
 			       .spin_ns = spin_ns,
@@ -289,13 +283,10 @@ void parse_server_options(struct options *o, int argc, char **argv)
 void parse_schedule_options(struct schedule_options *o, int argc, char **argv)
 {
 	static const struct option known[] = {
-		{ "rate", required_argument, NULL, 'r' },
-		{ "calls", required_argument, NULL, 'n' },
-		{ "law", required_argument, NULL, 'l' },
-		{ "seed", required_argument, NULL, 's' },
-		{ "from-text", required_argument, NULL, 'f' },
-		{ "output", required_argument, NULL, 'o' },
-		{ 0 },
+		{ "rate", required_argument, NULL, 'r' },   { "calls", required_argument, NULL, 'n' },
+		{ "blocks", required_argument, NULL, 'b' }, { "law", required_argument, NULL, 'l' },
+		{ "seed", required_argument, NULL, 's' },   { "from-text", required_argument, NULL, 'f' },
+		{ "output", required_argument, NULL, 'o' }, { 0 },
 	};
 	int option;
 
@@ -305,6 +296,8 @@ void parse_schedule_options(struct schedule_options *o, int argc, char **argv)
 			o->rate_cps = parse_double("rate", optarg, 1e-6, 1e9);
 		else if (option == 'n')
 			o->calls = parse_number("calls", optarg, 1, SCHEDULE_CALLS_MAX);
+		else if (option == 'b')
+			o->blocks = optarg;
 		else if (option == 'l')
 			o->law = parse_choice("law", optarg, "exponential", "constant") ? SCHEDULE_EXPONENTIAL
 											: SCHEDULE_CONSTANT;
@@ -317,7 +310,7 @@ void parse_schedule_options(struct schedule_options *o, int argc, char **argv)
 		else
 			usage(NULL, "unknown or incomplete option");
 	}
-	if (optind < argc || !o->output ||
-	    (o->text ? o->calls || o->rate_cps > 0.0 : !o->calls || !(o->rate_cps > 0.0)))
-		usage(NULL, "--output, and --rate and --calls or --from-text, are needed");
+	if (optind < argc || !o->output || !!o->text + !!o->blocks + !!o->calls != 1 ||
+	    !o->text != (o->rate_cps > 0.0))
+		usage(NULL, "--output, and --rate with --calls or --blocks, or --from-text, are needed");
 }

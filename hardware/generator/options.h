@@ -29,7 +29,6 @@ struct options {
 	uint64_t hold_ns;
 	bool hold_exponential;
 	uint64_t ring_ns;
-	uint64_t seed;
 	uint64_t drain_ns;
 	uint64_t linger_ns;
 	uint64_t spin_ns; /* UINT64_MAX: always */
@@ -37,10 +36,11 @@ struct options {
 	int fifo; /* priority of SCHED_FIFO; 0: the policy it was started with */
 };
 
-/* Of `sipload schedule`: drawn by rate, number and law, or read from a text. */
+/* Of `sipload schedule`: drawn by law, rate, and number or blocks, or read from a text. */
 struct schedule_options {
 	const char *output;
-	const char *text; /* NULL: drawn */
+	const char *text;   /* NULL: drawn */
+	const char *blocks; /* NULL: a number of calls */
 	double rate_cps;
 	uint64_t calls;
 	enum schedule_law law;

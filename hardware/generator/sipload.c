@@ -4,12 +4,12 @@
  *
  * USAGE
  *   sipload uac --local A:P --remote A:P --schedule FILE --calls-file FILE --report FILE
- *               [--transport udp|tcp] [--tcp-connections per-call|N] [--hold-ms X|exp:X] [--seed N]
+ *               [--transport udp|tcp] [--tcp-connections per-call|N] [--hold-ms X|exp:X]
  *               [--drain-s X] [--linger-ms X] [--spin-us X|always] [common options]
  *   sipload uas --local A:P --report FILE [--transport udp|tcp] [--ring-ms X] [--spin-us X|always] [--ready FILE]
  *               [common options]
- *   sipload schedule --output FILE (--rate CPS --calls N [--law exponential|constant] [--seed N]
- *                                   | --from-text FILE)
+ *   sipload schedule --output FILE (--rate CPS (--calls N | --blocks FILE) [--law exponential|constant]
+ *                                   | --from-text FILE) [--seed N]
  *   sipload version
  *   common: [--threads N] [--cpus LIST] [--retransmissions on|off] [--t1-ms X] [--t2-ms X] [--t4-ms X]
  *           [--buffer-bytes N] [--fifo PRIORITY]
@@ -20,10 +20,13 @@
  *   `uac` starts call i at t0 + the schedule's offset i (schedule.h), on CLOCK_MONOTONIC; a call that is late is
  *   started at once and the lateness is recorded, never handed on to the next. It ends when all calls are over
  *   and --linger-ms have passed, --drain-s after the last intended start, or by SIGINT or SIGTERM, and then
- *   writes one record a call (calls.h) and a report (report.h). Times of `hold` are drawn from --seed
- *   (splitmix64 seeded with its complement, as in schedule.h), in the order of the calls.
+ *   writes one record a call (calls.h) and a report (report.h). Times of `hold` are drawn from the number that
+ *   the schedule has for each call (schedule.h).
  *   `uas` answers 180, after --ring-ms 200, and 200 to BYE; it ends by SIGINT or SIGTERM, with a report.
  *   --ready FILE gets a line `ready <ns>` when it answers.
+ *   `schedule` draws a schedule and prints {"calls":N,"distinct":N,"first_ns":N,"last_ns":N}: how many there
+ *   are, how many of them were drawn, and when after t0 the first and the last start. --blocks FILE has a line a
+ *   window, `<block> <length in ns>`: the calls of a block are played in each of its windows.
  *   The transactions are those of RFC 3261: uac.h, uas.h.
  *   Exit code: 0 good, whatever became of the calls; 1 not (one line on stderr says why); 2 wrong usage.
  *
@@ -42,6 +45,7 @@
  *   ports wait 60 s, unless net.ipv4.tcp_tw_reuse is 1; the descriptor limit is raised to the hard limit.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include "client.h"
@@ -83,6 +87,16 @@ static int server_command(int argc, char **argv)
 	return can_write(o.report) && can_write(o.ready) ? run_server(&o) : EXIT_BAD;
 }
 
+static void describe(const struct schedule *schedule)
+{
+	uint64_t count = schedule->header.count;
+
+	printf("{\"calls\":%" PRIu64 ",\"distinct\":%" PRIu64 ",\"first_ns\":%" PRIu64 ",\"last_ns\":%" PRIu64
+	       "}\n",
+	       count, schedule->header.distinct, schedule->calls[0].offset_ns,
+	       schedule->calls[count - 1].offset_ns);
+}
+
 static int schedule_command(int argc, char **argv)
 {
 	struct schedule_options o;
@@ -90,12 +104,20 @@ static int schedule_command(int argc, char **argv)
 	const char *wrong;
 
 	parse_schedule_options(&o, argc, argv);
-	wrong = o.text ? schedule_read_text(&schedule, o.text)
-		       : schedule_draw(&schedule, o.law, o.rate_cps, o.calls, o.seed);
-	if (!wrong)
+	wrong = o.text     ? schedule_read_text(&schedule, o.text, o.seed)
+		: o.blocks ? schedule_draw_blocks(&schedule, o.law, o.rate_cps, o.blocks, o.seed)
+			   : schedule_draw(&schedule, o.law, o.rate_cps, o.calls, o.seed);
+	if (wrong) {
+		fail(o.text ? o.text : o.blocks ? o.blocks : o.output, wrong);
+	} else {
 		wrong = schedule_write(&schedule, o.output);
+		if (wrong)
+			fail(o.output, wrong);
+		else
+			describe(&schedule);
+	}
 	schedule_free(&schedule);
-	return wrong ? fail(o.text ? o.text : o.output, wrong) : EXIT_GOOD;
+	return wrong ? EXIT_BAD : EXIT_GOOD;
 }
 
 int main(int argc, char **argv)

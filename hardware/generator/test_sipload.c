@@ -244,21 +244,30 @@ static void test_schedule(void)
 	/* The same numbers come from numpy with the operations that schedule.h lists. */
 	static const uint64_t expected[] = { 284085, 430746, 445459, 851020, 1256687 };
 	struct schedule a, b;
+	uint64_t state;
 	double sum = 0.0;
 
 	CHECK(!schedule_draw(&a, SCHEDULE_EXPONENTIAL, 2000.0, 100000, 1));
 	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
-		CHECK(a.offsets_ns[i] == expected[i]);
-	CHECK(a.offsets_ns[99999] == 49821846259ULL);
+		CHECK(a.calls[i].offset_ns == expected[i]);
+	CHECK(a.calls[99999].offset_ns == 49821846259ULL && a.header.distinct == 100000);
+	/* own random times: those of one generator that starts as the seed's complement */
+	state = ~1ULL;
+	for (uint64_t i = 0; i < 1000; i++) {
+		uint64_t own = a.calls[i].random;
+
+		CHECK(splitmix64(&own) == splitmix64(&state));
+	}
 	CHECK(!schedule_draw(&b, SCHEDULE_EXPONENTIAL, 2000.0, 100000, 2));
-	CHECK(a.offsets_ns[0] != b.offsets_ns[0]);
+	CHECK(a.calls[0].offset_ns != b.calls[0].offset_ns);
 	for (uint64_t i = 1; i < 100000; i++)
-		sum += (double)(a.offsets_ns[i] - a.offsets_ns[i - 1]);
+		sum += (double)(a.calls[i].offset_ns - a.calls[i - 1].offset_ns);
 	CHECK(sum / 99999.0 > 495000.0 && sum / 99999.0 < 505000.0);
 	schedule_free(&a);
 	schedule_free(&b);
 	CHECK(!schedule_draw(&a, SCHEDULE_CONSTANT, 3.0, 4, 9));
-	CHECK(a.offsets_ns[0] == 0 && a.offsets_ns[1] == 333333333 && a.offsets_ns[3] == 1000000000);
+	CHECK(a.calls[0].offset_ns == 0 && a.calls[1].offset_ns == 333333333);
+	CHECK(a.calls[3].offset_ns == 1000000000);
 	schedule_free(&a);
 	CHECK(schedule_draw(&a, SCHEDULE_CONSTANT, 3.0, 0, 9));
 	schedule_free(&a);
@@ -266,7 +275,8 @@ static void test_schedule(void)
 	schedule_free(&a);
 }
 
-static const char *text_schedule(struct schedule *schedule, const char *text)
+static const char *schedule_of(struct schedule *schedule, const char *text, bool blocks, double rate_cps,
+			       uint64_t seed)
 {
 	char path[] = "/tmp/test_sipload.XXXXXX";
 	int fd = mkstemp(path);
@@ -275,9 +285,99 @@ static const char *text_schedule(struct schedule *schedule, const char *text)
 	if (fd < 0 || write(fd, text, strlen(text)) < 0)
 		abort();
 	close(fd);
-	wrong = schedule_read_text(schedule, path);
+	wrong = blocks ? schedule_draw_blocks(schedule, SCHEDULE_EXPONENTIAL, rate_cps, path, seed)
+		       : schedule_read_text(schedule, path, seed);
 	unlink(path);
 	return wrong;
+}
+
+static const char *text_schedule(struct schedule *schedule, const char *text)
+{
+	return schedule_of(schedule, text, false, 0.0, 1);
+}
+
+/* The window from `start_ns` has the calls of a schedule with this seed, from its start and as far as it reaches. */
+static uint64_t check_window(const struct schedule *found, uint64_t first, uint64_t start_ns,
+			     uint64_t length_ns, uint64_t seed)
+{
+	struct schedule drawn;
+	uint64_t i = 0;
+
+	CHECK(!schedule_draw(&drawn, SCHEDULE_EXPONENTIAL, found->header.rate_cps, 10000, seed));
+	for (; drawn.calls[i].offset_ns < length_ns; i++) {
+		CHECK(first + i < found->header.count);
+		CHECK(found->calls[first + i].offset_ns == start_ns + drawn.calls[i].offset_ns);
+		CHECK(found->calls[first + i].random == drawn.calls[i].random);
+	}
+	schedule_free(&drawn);
+	return first + i;
+}
+
+static void test_blocks(void)
+{
+	static const uint64_t lengths[] = { 500000000, 500000000, 500000000, 450000001, 450000001 };
+	struct schedule a;
+	uint64_t next = 0, start_ns = 0, edge, state = 7, in_block[2] = { 0 };
+
+	CHECK(!schedule_of(&a,
+			   "# two blocks\n0 500000000\n0 500000000\n0\t500000000\n\n9 450000001\n9 450000001",
+			   true, 2000.0, 7));
+	for (int i = 0; i < 5; i++) {
+		uint64_t block_state, first = next;
+
+		state = 7;
+		block_state = splitmix64(&state) + (i < 3 ? 0 : 9);
+		next = check_window(&a, next, start_ns, lengths[i], splitmix64(&block_state));
+		in_block[i >= 3] = next - first;
+		start_ns += lengths[i];
+	}
+	CHECK(next == a.header.count && a.header.distinct == in_block[0] + in_block[1]);
+	CHECK(in_block[0] > 900 && in_block[0] < 1100 &&
+	      a.calls[0].offset_ns != a.calls[3 * in_block[0]].offset_ns);
+	schedule_free(&a);
+
+	/* the edge: a call at its very end is in the next window's time, one before it is in */
+	CHECK(!schedule_of(&a, "0 500000000\n", true, 2000.0, 7));
+	edge = a.calls[a.header.count - 1].offset_ns;
+	next = a.header.count;
+	schedule_free(&a);
+	for (uint64_t more = 0; more < 2; more++) {
+		char text[64];
+
+		snprintf(text, sizeof(text), "0 %llu\n0 500000000\n", (unsigned long long)(edge + more));
+		CHECK(!schedule_of(&a, text, true, 2000.0, 7));
+		/* cut calls come in the longer window: those that were drawn are as many as before */
+		CHECK(a.header.count == 2 * next - 1 + more && a.header.distinct == next);
+		CHECK(a.calls[next - 2].offset_ns < edge &&
+		      a.calls[next - 1 + more].offset_ns >= edge + more);
+		schedule_free(&a);
+	}
+}
+
+static void test_wrong_blocks(void)
+{
+	static const char *const wrong[] = { "",
+					     "0\n",
+					     "0 0\n",
+					     "0 1\n",
+					     "0 -5\n",
+					     "-1 500000000\n",
+					     "0 5e8\n",
+					     "0 1 2\n",
+					     "1 500000000\n0 500000000\n",
+					     "0500000000",
+					     "x 500000000",
+					     "0 99999999999999999999999\n",
+					     "0 1000000000000000001\n" };
+	struct schedule a;
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		CHECK(schedule_of(&a, wrong[i], true, 2000.0, 7));
+		schedule_free(&a);
+	}
+	CHECK(schedule_of(&a, "0 500000000\n", true, 0.0, 7));
+	schedule_free(&a);
+	CHECK(schedule_draw_blocks(&a, SCHEDULE_EXPONENTIAL, 2000.0, "/nonexistent", 7));
 }
 
 static void test_schedule_files(void)
@@ -290,12 +390,15 @@ static void test_schedule_files(void)
 		abort();
 	close(fd);
 	CHECK(!text_schedule(&a, "# start\n0.5\n\n 0.5\n1e0\r\n2"));
-	CHECK(a.header.count == 4 && a.offsets_ns[0] == 500000000 && a.offsets_ns[3] == 2000000000);
+	CHECK(a.header.count == 4 && a.calls[0].offset_ns == 500000000 && a.calls[3].offset_ns == 2000000000);
 	CHECK(a.header.rate_cps == 2.0 && a.header.law == SCHEDULE_TEXT);
 	CHECK(!schedule_write(&a, path) && !schedule_read(&b, path));
-	CHECK(!memcmp(&a.header, &b.header, sizeof(a.header)) && !memcmp(a.offsets_ns, b.offsets_ns, 32));
+	CHECK(!memcmp(&a.header, &b.header, sizeof(a.header)) && !memcmp(a.calls, b.calls, 64));
 	schedule_free(&b);
-	CHECK(truncate(path, 70) == 0 && schedule_read(&b, path));
+	a.header.distinct = 5;
+	CHECK(!schedule_write(&a, path) && schedule_read(&b, path));
+	schedule_free(&b);
+	CHECK(truncate(path, 100) == 0 && schedule_read(&b, path));
 	schedule_free(&b);
 	CHECK(truncate(path, 20) == 0 && schedule_read(&b, path));
 	schedule_free(&b);
@@ -754,6 +857,8 @@ int main(int argc, char **argv)
 	test_wheel(40 * NS_PER_S);
 	test_schedule();
 	test_schedule_files();
+	test_blocks();
+	test_wrong_blocks();
 	test_clean_calls(false, 0, 0);
 	test_clean_calls(true, 300 * NS_PER_MS, 50 * NS_PER_MS);
 	test_routes();

@@ -155,3 +155,17 @@ bool load_probe(const struct options *options, struct probe *probe)
 		complain("%s mode cannot run: %s", mode_name(probe->mode), reason);
 	return probe->object;
 }
+
+void detach_probe(struct probe *probe)
+{
+	sipprobe__detach(probe->object);
+}
+
+int attach_probe(struct probe *probe)
+{
+	int error = -sipprobe__attach(probe->object);
+
+	if (error)
+		detach_probe(probe);
+	return error;
+}

@@ -21,4 +21,9 @@ void try_hook(const struct options *options, const struct hook *hook, struct hoo
 
 /* Load and attach the mode asked for, or the better one that loads. False: a line on stderr says why. */
 bool load_probe(const struct options *options, struct probe *probe);
+
+/* Let go of every hook; the programs stay loaded and keep what they know. */
+void detach_probe(struct probe *probe);
+/* Attach again what was let go of; gives 0 or an errno value, and then nothing is attached. */
+int attach_probe(struct probe *probe);
 #endif

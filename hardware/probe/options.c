@@ -21,8 +21,8 @@ int usage(void)
 {
 	fputs("usage: sipprobe check [--port N]\n"
 	      "       sipprobe run --port N --comm NAME --output TRACE --report JSON --ready FILE\n"
-	      "                    [--mode auto|exact|tracepoint] [--ring-bytes N] [--snippet-bytes N] "
-	      "[--verbose]\n",
+	      "                    [--control SOCKET] [--mode auto|exact|tracepoint] [--ring-bytes N]\n"
+	      "                    [--snippet-bytes N] [--verbose]\n",
 	      stderr);
 	return EXIT_USAGE;
 }
@@ -78,6 +78,7 @@ bool parse_options(int argc, char **argv, struct options *options)
 		{ "output", required_argument, NULL, 'o' },
 		{ "report", required_argument, NULL, 'r' },
 		{ "ready", required_argument, NULL, 'y' },
+		{ "control", required_argument, NULL, 'l' },
 		{ "mode", required_argument, NULL, 'm' },
 		{ "ring-bytes", required_argument, NULL, 'b' },
 		{ "snippet-bytes", required_argument, NULL, 's' },
@@ -108,6 +109,9 @@ bool parse_options(int argc, char **argv, struct options *options)
 			break;
 		case 'y':
 			options->ready = optarg;
+			break;
+		case 'l':
+			options->control = optarg;
 			break;
 		case 'm':
 			good = parse_mode(optarg, &options->mode);

@@ -18,6 +18,7 @@ struct options {
 	const char *output;
 	const char *report;
 	const char *ready;
+	const char *control; /* NULL: none */
 	enum mode_choice mode;
 	unsigned long port;
 	unsigned long ring_bytes;

@@ -128,7 +128,7 @@ struct probe_worker {
 	__u64 taken_t_arr;
 	__u64 taken_t_stack;
 	__u32 taken_rmem;
-	__u32 taken_padding;
+	__u32 behind; /* may yet receive what arrived before recording: the queue is in order */
 	struct probe_message message;
 };
 #endif

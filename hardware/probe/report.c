@@ -15,17 +15,6 @@ static void print_count(FILE *file, const char *name, uint64_t value)
 	fprintf(file, "  \"%s\": %" PRIu64 ",\n", name, value);
 }
 
-/*
- * Arrivals that no worker received and no drop record names: where the kernel skipped the program of the refusal
- * (sipprobe.bpf.c, on_driver). Right once the queue is empty, as at the end of a run.
- */
-static uint64_t count_refused_unseen(const struct probe_counters *counted)
-{
-	uint64_t known = counted->received - counted->unmatched + counted->refused;
-
-	return counted->arrived > known ? counted->arrived - known : 0;
-}
-
 static void print_threads(FILE *file, const struct report *report)
 {
 	const char *separator = "";
@@ -40,6 +29,16 @@ static void print_threads(FILE *file, const struct report *report)
 		separator = ",";
 	}
 	fputs("\n  ],\n", file);
+}
+
+static void print_recording(FILE *file, const struct recording *recording)
+{
+	print_count(file, "switches_off", recording->switches_off);
+	print_count(file, "off_ns", recording->off_ns);
+	print_count(file, "cut_arrivals", recording->cut_arrivals);
+	print_count(file, "cut_services", recording->cut_services);
+	print_count(file, "slowest_off_ns", recording->slowest_off_ns);
+	print_count(file, "slowest_on_ns", recording->slowest_on_ns);
 }
 
 static void print_attached(FILE *file, const struct sipprobe *object)
@@ -59,10 +58,17 @@ static void print_attached(FILE *file, const struct sipprobe *object)
 	fputs("]\n", file);
 }
 
-/* Those of the BPF programs, and those that user space adds. */
-static void print_counters(FILE *file, const struct probe_counters *counted, uint64_t lost_write)
+/*
+ * Those of the BPF programs, and those that user space adds.
+ *
+ * refused_unseen: where the kernel skipped the program of the refusal (sipprobe.bpf.c, on_driver). Right once the
+ * queue is empty, as at the end of a run.
+ */
+static void print_counters(FILE *file, const struct probe_counters *counted, uint64_t cut_arrivals,
+			   uint64_t lost_write)
 {
-	uint64_t refused_unseen = count_refused_unseen(counted);
+	uint64_t unaccounted = count_unaccounted(counted);
+	uint64_t refused_unseen = unaccounted > cut_arrivals ? unaccounted - cut_arrivals : 0;
 
 #define PRINT_BPF(name)  print_count(file, #name, counted->name);
 #define PRINT_USER(name) print_count(file, #name, name);
@@ -83,13 +89,14 @@ static void print_report(FILE *file, const struct report *report)
 	fputs(",\n", file);
 	print_count(file, "records", trace->messages);
 	print_count(file, "drops", trace->drops);
-	print_counters(file, counted, trace->lost);
+	print_counters(file, counted, report->recording->cut_arrivals, trace->lost);
 	print_count(file, "unclassified", records->unclassified);
 	print_count(file, "recursion_misses", report->recursion_misses);
 	/* an entry evicted before its time turns up as unmatched: not counted again */
 	print_count(file, "lost",
 		    counted->lost_ring + trace->lost + counted->unmatched + report->recursion_misses);
 	print_threads(file, report);
+	print_recording(file, report->recording);
 	print_count(file, "threads_untraced", report->workers->untraced);
 	print_count(file, "writer_cpu_ns", clock_ns(CLOCK_PROCESS_CPUTIME_ID) - report->cpu_at_fresh_ns);
 	print_count(file, "t_fresh_ns", records->t_fresh_ns);

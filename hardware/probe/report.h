@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "attach.h"
+#include "recording.h"
 #include "records.h"
 #include "workers.h"
 
@@ -13,6 +14,7 @@ struct report {
 	const struct probe *probe;
 	const struct records *records;
 	const struct workers *workers;
+	const struct recording *recording;
 	struct probe_counters counted;
 	uint64_t recursion_misses;
 	uint64_t cpu_at_fresh_ns; /* CLOCK_PROCESS_CPUTIME_ID */

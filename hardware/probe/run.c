@@ -5,16 +5,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 #include <bpf/libbpf.h>
 #include "attach.h"
+#include "control.h"
 #include "counters.h"
+#include "recording.h"
 #include "records.h"
 #include "report.h"
 #include "run.h"
 #include "system.h"
 #include "workers.h"
 
-#define POLL_NS           20000000L /* the ring holds far more than 20 ms of records */
+#define POLL_MS           20 /* the ring holds far more than 20 ms of records */
 #define SCAN_NS           1000000000ULL
 #define START_SETTLE_NS   100000000L /* what was queued before all were attached has been read by then */
 #define SERVICE_SETTLE_NS 20000000L  /* the last messages are sent on by then */
@@ -26,6 +30,10 @@ struct run {
 	struct ring_buffer *ring;
 	struct records records;
 	struct workers workers;
+	struct recording recording;
+	struct control control;
+	int signals; /* to read them from */
+	uint64_t t_scan_ns;
 	uint64_t cpu_at_fresh_ns;
 	struct probe_counters at_fresh;
 	struct probe_counters at_end;
@@ -59,6 +67,7 @@ static bool start_afresh(struct run *run)
 	run->records.unclassified = 0;
 	run->workers.untraced = 0;
 	memset(run->records.messages, 0, sizeof(run->records.messages));
+	recording_afresh(&run->recording, run->records.t_fresh_ns);
 	return start_trace(&run->records.trace, (enum trace_mode)run->probe.mode);
 }
 
@@ -70,8 +79,9 @@ static void end_run(struct run *run)
 {
 	run->records.t_end_ns = clock_ns(CLOCK_MONOTONIC);
 	run->at_end = sum_counters(run->probe.object);
+	end_recording(&run->recording, run->records.t_end_ns);
 	pause_ns(SERVICE_SETTLE_NS);
-	sipprobe__detach(run->probe.object);
+	detach_probe(&run->probe);
 	pause_ns(DETACH_SETTLE_NS);
 	ring_buffer__consume(run->ring);
 	record_last_messages(&run->workers);
@@ -79,14 +89,46 @@ static void end_run(struct run *run)
 	flush_trace(&run->records.trace);
 }
 
-/* Collect until a signal ends the run; false if it must end for another reason. */
-static bool collect(struct run *run, const sigset_t *signals)
+static void on_command(void *context, const char *command, char *answer)
 {
-	struct timespec interval = { .tv_nsec = POLL_NS };
-	uint64_t t_scan = clock_ns(CLOCK_MONOTONIC);
+	struct run *run = context;
+	int error;
 
+	strcpy(answer, "ok");
+	if (!strcmp(command, "off")) {
+		switch_off(&run->recording);
+	} else if (!strcmp(command, "on")) {
+		error = switch_on(&run->recording);
+		if (error)
+			snprintf(answer, CONTROL_ANSWER, "error: cannot attach: %s", strerror(error));
+		run->t_scan_ns = clock_ns(CLOCK_MONOTONIC);
+	} else {
+		snprintf(answer, CONTROL_ANSWER, "error: expected off or on, found \"%s\"", command);
+	}
+}
+
+/* Wait for a signal, a command or the time to look at the ring; gives the signal, 0 if none came. */
+static uint32_t wait_for_work(struct run *run)
+{
+	struct pollfd fds[1 + CONTROL_FDS] = { { .fd = run->signals, .events = POLLIN } };
+	struct signalfd_siginfo signal = { 0 };
+
+	list_control(&run->control, fds + 1);
+	/* while recording is off nothing comes, and nothing of the probe is to cost anything */
+	if (poll(fds, 1 + CONTROL_FDS, run->recording.on ? POLL_MS : -1) <= 0)
+		return 0;
+	serve_control(&run->control, fds + 1, on_command, run);
+	if (!fds[0].revents || read(run->signals, &signal, sizeof(signal)) < 0)
+		return 0;
+	return signal.ssi_signo;
+}
+
+/* Collect until a signal ends the run; false if it must end for another reason. */
+static bool collect(struct run *run)
+{
+	run->t_scan_ns = clock_ns(CLOCK_MONOTONIC);
 	for (;;) {
-		int signal = sigtimedwait(signals, NULL, &interval);
+		uint32_t signal = wait_for_work(run);
 		int consumed = ring_buffer__consume(run->ring);
 
 		if (consumed < 0) {
@@ -97,8 +139,8 @@ static bool collect(struct run *run, const sigset_t *signals)
 			return true;
 		if (signal == SIGUSR1 && (!start_afresh(run) || !say(run, "fresh", run->records.t_fresh_ns)))
 			return false;
-		if (clock_ns(CLOCK_MONOTONIC) - t_scan >= SCAN_NS) {
-			t_scan += SCAN_NS;
+		if (run->recording.on && clock_ns(CLOCK_MONOTONIC) - run->t_scan_ns >= SCAN_NS) {
+			run->t_scan_ns += SCAN_NS;
 			scan_workers(&run->workers);
 			flush_trace(&run->records.trace);
 		}
@@ -126,12 +168,26 @@ static bool report_run(const struct run *run)
 		.probe = &run->probe,
 		.records = &run->records,
 		.workers = &run->workers,
+		.recording = &run->recording,
 		.counted = counters_between(&run->at_fresh, &run->at_end),
 		.recursion_misses = recursion_misses(run->probe.object) - run->misses_at_fresh,
 		.cpu_at_fresh_ns = run->cpu_at_fresh_ns,
 	};
 
 	return write_report(run->options->report, &report);
+}
+
+/* From the first hook to the last record; false if it ended before a signal said so. */
+static bool trace_until_told(struct run *run)
+{
+	bool good;
+
+	scan_workers(&run->workers);
+	begin_recording(&run->recording);
+	pause_ns(START_SETTLE_NS);
+	good = start_afresh(run) && say(run, "ready", run->records.t_fresh_ns) && collect(run);
+	end_run(run);
+	return good;
 }
 
 int run_probe(const struct options *options)
@@ -149,19 +205,23 @@ int run_probe(const struct options *options)
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
+	run.signals = signalfd(-1, &signals, SFD_CLOEXEC);
 	if (!open_outputs(&run) || !load_probe(options, &run.probe))
 		return EXIT_FAILURE;
 	run.workers.object = run.probe.object;
 	run.ring = ring_buffer__new(bpf_map__fd(run.probe.object->maps.ring), on_ring_record, &run.records,
 				    NULL);
-	if (!run.ring) {
-		complain("cannot map the ring: %s", strerror(errno));
+	if (!run.ring || run.signals < 0) {
+		complain("cannot map the ring or read signals: %s", strerror(errno));
 		return EXIT_FAILURE;
 	}
-	scan_workers(&run.workers);
-	pause_ns(START_SETTLE_NS);
-	good = start_afresh(&run) && say(&run, "ready", run.records.t_fresh_ns) && collect(&run, &signals);
-	end_run(&run);
+	run.recording.probe = &run.probe;
+	run.recording.workers = &run.workers;
+	run.recording.ring = run.ring;
+	if (!open_control(&run.control, options->control))
+		return EXIT_FAILURE;
+	good = trace_until_told(&run);
+	close_control(&run.control);
 	good = report_run(&run) && good && !run.records.trace.failed;
 	if (!close_trace(&run.records.trace))
 		good = false;

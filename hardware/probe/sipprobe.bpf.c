@@ -33,6 +33,7 @@ const volatile bool cfg_exact = false;
 #define PROTOCOL_UDP      17
 #define STALE_NS          10000000000LL /* an entry nobody asked for in that time may be overwritten */
 #define DRIVER_STALE_NS   1000000000LL  /* from the driver to the protocol layer */
+#define BEHIND_NS         1000000000LL /* a datagram older than that is in no queue: its arrival was missed */
 #define WAYS              4
 #define PACKET_SETS       8192
 #define PAYLOAD_SETS      8192
@@ -78,6 +79,8 @@ struct packet_headers {
 struct probe_counters counters[PROBE_CPUS];
 struct probe_worker workers[PROBE_WORKERS];
 __u16 slot_of_tid[PROBE_TID_SLOTS]; /* by the low bits of the thread id: 1 + index in workers */
+__u32 recording;                    /* arrivals are entered */
+__u64 since_ns;                     /* of arrivals before it nothing is known: recording was off */
 
 /* static: none of user space's business, so not in the skeleton */
 static struct packet packets[PACKET_SETS * WAYS];
@@ -177,6 +180,12 @@ static __always_inline __s64 age(__u64 now, __u64 then)
 	return now - then;
 }
 
+/* Entered so long ago, or before recording was switched off, that nobody will ask for it. */
+static __always_inline bool is_stale(__u64 now, __u64 t_arr)
+{
+	return age(now, t_arr) > STALE_NS || t_arr < since_ns;
+}
+
 static __always_inline __u32 packet_base(__u64 skb)
 {
 	return (((skb >> 6) * 0x9E3779B97F4A7C15ULL) >> 40 & (PACKET_SETS - 1)) * WAYS;
@@ -190,7 +199,7 @@ static __always_inline struct packet *find_packet(__u64 skb)
 		struct packet *packet = &packets[(base + i) & (PACKET_SETS * WAYS - 1)];
 
 		if (packet->skb == skb)
-			return packet;
+			return packet->t_arr >= since_ns ? packet : NULL;
 	}
 	return NULL;
 }
@@ -208,7 +217,7 @@ static __always_inline struct packet *new_packet(__u64 skb, __u64 now)
 			pick = i;
 			break;
 		}
-		if (pick == WAYS && (!packet->skb || age(now, packet->t_arr) > STALE_NS))
+		if (pick == WAYS && (!packet->skb || is_stale(now, packet->t_arr)))
 			pick = i;
 	}
 	if (pick == WAYS) {
@@ -251,7 +260,7 @@ static __always_inline __u32 new_payload(struct sk_buff *skb, struct packet_head
 	for (__u32 i = 0; i < WAYS; i++) {
 		struct payload *payload = &payloads[(base + i) & (PAYLOAD_SETS * WAYS - 1)];
 
-		if (!payload->used || age(t_arr, payload->t_arr) > STALE_NS) {
+		if (!payload->used || is_stale(t_arr, payload->t_arr)) {
 			if (pick == WAYS)
 				pick = i;
 		} else if (payload->fingerprint == fingerprint) {
@@ -276,9 +285,13 @@ static __always_inline __u32 new_payload(struct sk_buff *skb, struct packet_head
 
 static __always_inline void enter_packet(struct sk_buff *skb, struct packet_headers *headers)
 {
-	__u64 now = bpf_ktime_get_ns();
-	struct packet *packet = new_packet(address_of(skb), now);
+	struct packet *packet;
+	__u64 now;
 
+	if (!recording)
+		return;
+	now = bpf_ktime_get_ns();
+	packet = new_packet(address_of(skb), now);
 	COUNT(arrived);
 	if (!cfg_exact)
 		packet->payload_index = new_payload(skb, headers, now);
@@ -513,6 +526,8 @@ static __always_inline struct probe_drop *new_drop(int rc, struct sock *sk, __u6
 	struct probe_drop *drop;
 	__u64 t_arr = forget_packet(skb);
 
+	if (!t_arr && !recording)
+		return NULL;
 	COUNT(refused);
 	drop = bpf_ringbuf_reserve(&ring, sizeof(*drop), 0);
 	if (!drop) {
@@ -707,7 +722,8 @@ static __always_inline bool match_payload(struct probe_message *message)
 
 	for (__u32 i = 0; i < WAYS; i++) {
 		payload = &payloads[(base + i) & (PAYLOAD_SETS * WAYS - 1)];
-		if (payload->used && payload->fingerprint == fingerprint && payload->t_arr < oldest) {
+		if (payload->used && payload->fingerprint == fingerprint && payload->t_arr < oldest &&
+		    payload->t_arr >= since_ns) {
 			oldest = payload->t_arr;
 			pick = i;
 		}
@@ -784,10 +800,14 @@ static __always_inline void exit_receive(struct probe_worker *worker, struct pt_
 	if (!copy_received(message, regs, id, length))
 		message->snippet = 0;
 	if (cfg_exact ? match_taken(worker, message) : match_payload(message)) {
+		worker->behind = 0;
 		if (!cfg_exact)
 			bound_sockq(worker, message);
 	} else {
 		if (!cfg_exact && !descriptor_is_of(worker, fd))
+			return;
+		/* it arrived while recording was off */
+		if (!recording || (worker->behind && age(now, since_ns) < BEHIND_NS))
 			return;
 		COUNT(unmatched);
 		message->flags = PROBE_FLAG_UNMATCHED;

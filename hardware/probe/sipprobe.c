@@ -5,7 +5,8 @@
  * USAGE
  *   sipprobe check [--port N]
  *   sipprobe run --port N --comm NAME --output TRACE --report JSON --ready FILE
- *                [--mode auto|exact|tracepoint] [--ring-bytes N] [--snippet-bytes N] [--verbose]
+ *                [--control SOCKET] [--mode auto|exact|tracepoint] [--ring-bytes N]
+ *                [--snippet-bytes N] [--verbose]
  *
  * WHAT IT SHOWS
  *   One record for each datagram that a worker thread received on the UDP port, one for each that the full
@@ -14,6 +15,14 @@
  *   --ready FILE gets a line `ready <ns>` when everything is attached, and `fresh <ns>` after SIGUSR1, which
  *   discards what was measured so far. SIGTERM or SIGINT ends the run: the ring is drained, the report
  *   written.
+ *   --control SOCKET is a unix socket, removed at the end, that takes the lines `off` and `on` and answers each
+ *   with `ok`, or a line that begins with `error:`, when it is done. `off` lets go of every hook, the slow path
+ *   of system calls with them; what has arrived is served first, for 50 ms at most. `on` attaches again.
+ *   Messages that arrive in between are not there: neither in the trace nor in a counter. The report counts
+ *   the switches, the time off, and what an `off` cut short: arrivals that no worker had received, and
+ *   services that had not ended. A message in service at `on` is not there either.
+ *   Here `off` takes 2 to 5 ms and `on` 2 to 16 ms: the kernel waits for a grace period of RCU where a hook
+ *   was let go of just before.
  *   `check` tells which hooks this kernel offers, by loading and attaching each for a moment.
  *   Exit code: 0 good, 1 not (one line on stderr says why), 2 wrong usage.
  *
@@ -53,6 +62,7 @@
  *   check.c                    `check`
  *   run.c                      `run`, from the first hook to the report
  *   hooks.c, attach.c          what this kernel offers; loading and attaching it
+ *   control.c, recording.c     the socket for commands; recording off and on
  *   workers.c                  the proxy's threads
  *   records.c, trace_file.c    from the ring to the trace
  *   counters.c, report.c       what was counted, and the report

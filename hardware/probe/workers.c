@@ -39,6 +39,22 @@ static void record_pending(struct workers *workers, size_t slot)
 	worker->in_service = 0;
 }
 
+/* Nothing is known of it but its id; its message keeps the number that late departures are told by. */
+static void forget_worker(struct probe_worker *worker, size_t slot)
+{
+	uint32_t tid = worker->tid;
+	uint32_t service = worker->service;
+
+	memset(worker, 0, sizeof(*worker));
+	worker->tid = tid;
+	worker->service = service + 1;
+	worker->fd = -1;
+	worker->message.slot = (__u32)slot;
+	/* it may be running, since whenever: t_sockq stays a lower bound */
+	worker->on[0] = 1;
+	worker->behind = 1;
+}
+
 /* False if the thread cannot be traced. */
 static bool trace_thread(struct workers *workers, uint32_t tid)
 {
@@ -62,11 +78,9 @@ static bool trace_thread(struct workers *workers, uint32_t tid)
 		record_pending(workers, slot);
 		workers->object->bss->slot_of_tid[thread->tid % PROBE_TID_SLOTS] = 0;
 	}
-	memset(worker, 0, sizeof(*worker));
+	forget_worker(worker, slot);
 	memset(thread, 0, sizeof(*thread));
 	workers->records->messages[slot] = 0;
-	worker->fd = -1;
-	worker->message.slot = (__u32)slot;
 	worker->tid = tid;
 	thread->tid = tid;
 	snprintf(thread->comm, sizeof(thread->comm), "%s", workers->comm);
@@ -124,6 +138,21 @@ void scan_workers(struct workers *workers)
 	closedir(processes);
 	if (untraced > workers->untraced)
 		workers->untraced = untraced;
+}
+
+uint64_t count_serving(const struct workers *workers)
+{
+	uint64_t serving = 0;
+
+	for (size_t slot = 0; slot < workers->n_threads; slot++)
+		serving += workers->object->bss->workers[slot].in_service;
+	return serving;
+}
+
+void forget_services(struct workers *workers)
+{
+	for (size_t slot = 0; slot < workers->n_threads; slot++)
+		forget_worker(&workers->object->bss->workers[slot], slot);
 }
 
 void record_last_messages(struct workers *workers)

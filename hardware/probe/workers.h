@@ -26,6 +26,10 @@ struct workers {
 
 /* Find the proxy's threads in this network namespace and trace those that are new. */
 void scan_workers(struct workers *workers);
+/* Workers that have a message in service. */
+uint64_t count_serving(const struct workers *workers);
+/* While nothing is attached: what each worker did is forgotten, and what it receives first may be older. */
+void forget_services(struct workers *workers);
 /* Record the messages that were in service when the programs were detached. */
 void record_last_messages(struct workers *workers);
 #endif

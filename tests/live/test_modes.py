@@ -10,8 +10,15 @@ from pathlib import Path
 import pytest
 from helpers import start_run, wait_for
 
-from sipsched.measure.scheduler import TASK_SLICE, Family
-from sipsched.measure.tuning import modes_table, read_kernel
+from sipsched.measure.scheduler import PLAIN, TASK_SLICE, Family, TaskAttributes
+from sipsched.measure.tuning import (
+    compile_modes,
+    modes_table,
+    read_kernel,
+    read_layout,
+    try_attributes,
+)
+from sipsched.plan.modes import Policy, find_mode, load_modes
 from sipsched.testbed import local
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.places import UNDO_FILE
@@ -57,6 +64,49 @@ def test_a_mode_is_in_force_in_every_worker(
     assert scheduler["label"] == f"{mode} (EEVDF translation)"
     for other in scheduler["steps"]:
         assert other["read_back"] is not None or other["unavailable"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "read_back"),
+    [
+        ("batch", {"policy": os.SCHED_BATCH}),
+        ("nice-10", {"nice": -10}),
+        ("slice-10ms", {"slice_ns": 10_000_000}),
+        ("default+policy=fifo+priority=1", {"policy": os.SCHED_FIFO, "priority": 1}),
+        ("default+policy=rr", {"policy": os.SCHED_RR, "priority": 1}),
+        ("batch+nice=5", {"policy": os.SCHED_BATCH, "nice": 5}),
+    ],
+)
+def test_every_process_has_the_attributes_of_a_mode(
+    measure: Measure, testbed: Testbed, mode: str, read_back: dict[str, int]
+) -> None:
+    with open_hosts(testbed) as hosts:
+        layout, kernel = read_layout(hosts.sps, hosts.sps.spec.cpus[:1]), read_kernel(hosts.sps)
+        asked = find_mode(mode, load_modes())
+        (steps,) = compile_modes(hosts.sps, [asked], layout, kernel, 4).values()
+    unavailable = [step.unavailable for step in steps if step.unavailable]
+    if unavailable:
+        pytest.skip(f"this kernel does not take {mode}: {unavailable[0]}")
+    run = json.loads((measure(cps=200, duration_s=1.0, mode=mode) / "run.json").read_text())
+    found = {step["setting"]: step["read_back"] for step in run["scheduler"]["steps"]}
+    assert {setting: set(values) for setting, values in found.items()} == {
+        setting: {value} for setting, value in read_back.items()
+    }
+    assert all(len(values) > 4 for values in found.values())
+    assert run["scheduler"]["label"] == mode
+
+
+def test_what_the_kernel_refuses_a_task_is_named(testbed: Testbed) -> None:
+    """A slice below the kernel's least is taken and made another one: it counts as refused."""
+    too_short = TaskAttributes(slice_ns=50_000)
+    with open_hosts(testbed) as hosts:
+        kernel = read_kernel(hosts.sps)
+        plain, short = try_attributes(hosts.sps, (PLAIN, too_short))
+    assert isinstance(plain, TaskAttributes)
+    assert plain.policy is Policy.OTHER
+    assert kernel.base_slice_ns == (plain.slice_ns or None)
+    assert isinstance(short, str)
+    assert "taken, and read back as other 0 0" in short
 
 
 def test_what_a_locked_kernel_does_not_let_be_set_is_named(

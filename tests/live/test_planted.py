@@ -69,6 +69,7 @@ def test_a_makefile_that_we_did_not_bring_is_not_run(bed: Testbed) -> None:
     [
         ("generator", "sipload", "ua[cs]"),
         ("scheduler", "taskslice", "sps"),
+        ("scheduler", "switcher", "sps"),
         ("probe", "sipprobe", "sps"),
         ("probe", "libsipstamp.so", "sps"),
     ],

@@ -12,7 +12,7 @@ from helpers import start_run, wait_for
 from sipsched.errors import StableError
 from sipsched.measure.scheduler import DEBUGFS, Family
 from sipsched.measure.tuning import tuned
-from sipsched.plan.modes import Counts, Setting, find_mode, load_modes
+from sipsched.plan.modes import PAPERS, Counts, Setting, find_mode, load_modes
 from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import open_hosts
@@ -26,9 +26,9 @@ COSTS_NS = (0, 500_000, 1_000_000, 5_000_000)
 
 
 def settings(sps: Host) -> dict[Setting, int]:
-    files = [DEBUGFS + setting for setting in Setting]
+    files = [DEBUGFS + setting for setting in PAPERS]
     values = sps.run(["cat", *files]).stdout.split()
-    return dict(zip(Setting, map(int, values), strict=True))
+    return dict(zip(PAPERS, map(int, values), strict=True))
 
 
 def online(sps: Host) -> str:

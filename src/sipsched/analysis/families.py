@@ -10,7 +10,9 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from sipsched.analysis.crossover import Effect, Scale, Tables, effect
 from sipsched.analysis.statistics import (
+    LEVEL,
     Comparison,
     Interval,
     Values,
@@ -103,3 +105,98 @@ def compare_together(pairs: Mapping[Key, Pair]) -> Family[Key]:
         )
     }
     return Family(cells, tests, level)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A crossover comparison that is asked for.
+
+    Attributes
+    ----------
+    tables
+        A table a run, shape (block, arm); NaN where a window is left out.
+    reference, other
+        Indices of the arms.
+    scale
+        How the two are compared.
+    """
+
+    tables: Tables
+    reference: int
+    other: int
+    scale: Scale = Scale.RATIO
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An effect as one of its family.
+
+    Attributes
+    ----------
+    effect
+        Its intervals at the simultaneous level of the family, so its `detectable`; its own p-values
+        are not adjusted.
+    p_value, p_randomisation
+        After Holm over the family; NaN where there is no test.
+    """
+
+    effect: Effect
+    p_value: float
+    p_randomisation: float
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether the effect is more than chance."""
+        return self.p_value <= SIGNIFICANT
+
+
+@dataclass(frozen=True)
+class Effects(Generic[Key]):
+    """Effects that are read together, so that all of them hold together.
+
+    Attributes
+    ----------
+    effects
+        What was asked, in the order of asking, to its effect.
+    tests
+        Those that have a p-value.
+    level
+        Of each interval.
+    """
+
+    effects: Mapping[Key, Judged]
+    tests: int
+    level: float
+
+
+def effects_together(asked: Mapping[Key, Asked]) -> Effects[Key]:
+    """Tell the effects of each comparison, corrected for the number of comparisons.
+
+    Parameters
+    ----------
+    asked
+        What is compared to its windows. What has no p-value, such as one block, does not count.
+
+    Raises
+    ------
+    StableError
+        A table has another shape, or no such arm.
+    """
+    alone = [_effect(each) for each in asked.values()]
+    tests = sum(not np.isnan(each.p_value) for each in alone)
+    level = simultaneous_level(tests)
+    found = [_effect(each, level) for each in asked.values()] if tests > 1 else alone
+    adjusted = zip(
+        holm([each.p_value for each in found]),
+        holm([each.p_randomisation for each in found]),
+        strict=True,
+    )
+    effects = {
+        key: Judged(each, float(p_value), float(p_randomisation))
+        for key, each, (p_value, p_randomisation) in zip(asked, found, adjusted, strict=True)
+    }
+    return Effects(effects, tests, level)
+
+
+def _effect(asked: Asked, level: float = LEVEL) -> Effect:
+    return effect(asked.tables, asked.reference, asked.other, asked.scale, level)

@@ -23,6 +23,7 @@ from sipsched.analysis.statistics import (
 from sipsched.errors import StableError
 from sipsched.paths import locate
 from sipsched.plan.config import Run
+from sipsched.plan.crossover import is_comparison
 from sipsched.records.record import Attempt
 from sipsched.records.run_document import as_part
 from sipsched.records.summary import (
@@ -62,12 +63,16 @@ def _provenance(testbed: str, kind: str, kernels: str, fidelity: str) -> str:
 
 
 def facets(summary: xr.Dataset) -> list[Facet]:
-    """List the (sut, mode, cores) that anything was planned for."""
+    """List the (sut, mode, cores) that anything was planned for, comparisons of modes left out.
+
+    The whole of a run that switches between modes says nothing of any of them: its windows do.
+    """
     planned = (summary["status"] != NOT_PLANNED).any(("threads", "cps", "rep"))
     return [
         (str(sut), str(mode), int(cores))
         for sut in summary["sut"].to_numpy()
         for mode in summary["mode"].to_numpy()
+        if not is_comparison(str(mode))
         for cores in summary["cores"].to_numpy()
         if bool(planned.sel(sut=sut, mode=mode, cores=cores))
     ]
@@ -160,10 +165,27 @@ class Campaign:
         return self.runs[self.runs["status"] == MEASURED]
 
     @property
-    def traced(self) -> pd.DataFrame:
-        """The runs that count and are not control runs."""
+    def single(self) -> pd.DataFrame:
+        """The runs that count and are of one mode each: the whole of a comparison is of none."""
         counted = self.counted
-        return counted[counted["probe_mode"] != "off"]
+        return counted[~counted["mode"].map(is_comparison).astype(bool)]
+
+    @property
+    def traced(self) -> pd.DataFrame:
+        """The runs of one mode each that count and are not control runs."""
+        single = self.single
+        return single[single["probe_mode"] != "off"]
+
+    @property
+    def comparisons(self) -> list[Run]:
+        """The runs that count and compare modes."""
+        counted = self.counted
+        found = counted[counted["mode"].map(is_comparison).astype(bool)]
+        names = found[[*RUN_DIMS]].itertuples(index=False)
+        return [
+            Run(self.testbed, str(sut), str(mode), *map(int, numbers))
+            for sut, mode, *numbers in names
+        ]
 
 
 def find_summaries(testbed: str | None = None) -> list[Path]:

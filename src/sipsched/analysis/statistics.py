@@ -6,6 +6,7 @@ them weigh no more than the run they are from. docs/methodology.md gives sources
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from scipy import special
 
 from sipsched.errors import StableError
+from sipsched.plan.config import WIDEST_BRACKET
 from sipsched.words import number
 
 PDR_LIMIT = 0.01
@@ -21,8 +23,14 @@ RESAMPLES = 9999
 SEED = 1
 MIN_BOOTSTRAP_RUNS = 8
 """Below it a bootstrap of normal values covers less than 93 % where it says 95 %."""
+RANKS_FROM = 6
+"""Runs from which signed ranks reach 95 %; below it the t interval of logs is the shorter one as well."""
 MIN_CROSSING_RUNS = 3
 """Runs at a load that brackets a crossing; with two the interval spans the whole sweep."""
+STEEPEST = 20
+"""Times the limit that PDR is at most above a crossing, or under it below: else it is only "between"."""
+RATE_RANGE = 100
+"""A drop rate is told apart from the limit down to this part of it: what is less counts as that."""
 TOO_FEW = "too few for an interval"
 UNBOUNDED = "no bounds, since the reference is not told from 0"
 TOO_FEW_TO_RESAMPLE = f"too few for a bootstrap interval, which needs {MIN_BOOTSTRAP_RUNS}"
@@ -49,6 +57,9 @@ class Interval:
         How the interval was made.
     why
         Why there is no interval; empty if there is one.
+    resolved
+        Whether the number is more than some place between the ends. If not it is not printed, the
+        ends are; they are there then even where `why` says that they are no interval.
     """
 
     estimate: float
@@ -58,6 +69,7 @@ class Interval:
     level: float = LEVEL
     method: str = ""
     why: str = ""
+    resolved: bool = True
 
     @classmethod
     def without(
@@ -80,10 +92,22 @@ class Interval:
         """Write it out: "131 µs (108 to 157), n = 5"."""
         if np.isnan(self.estimate):
             return f"{self.why}, n = {self.n}"
+        if not self.resolved:
+            return f"{self.range(say)} {unit}".strip() + f", n = {self.n}{self._because}"
         estimate = f"{say(self.estimate)} {unit}".strip()
         if self.why:
-            return f"{estimate}, n = {self.n}: {self.why}"
+            return f"{estimate}, n = {self.n}{self._because}"
         return f"{estimate} ({say(self.low)} to {say(self.high)}), n = {self.n}"
+
+    def range(self, say: Callable[[float], str] = number) -> str:
+        """Write out what the number is between, for one that is not resolved: "between 1000 and 2000"."""
+        if np.isfinite((self.low, self.high)).all():
+            return f"between {say(self.low)} and {say(self.high)}"
+        return f"{say(self.low)} to {say(self.high)}"
+
+    @property
+    def _because(self) -> str:
+        return f": {self.why}" if self.why else ""
 
     def __str__(self) -> str:
         """Write it without a unit."""
@@ -114,19 +138,26 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Crossing:
-    """The load at which the packet drop rate passes a limit.
+    """The load at which the packet drop rate of a typical run passes a limit.
 
     Attributes
     ----------
     interval
-        In cps. -inf stands for below the lowest load measured, inf for above the highest.
+        In cps. -inf stands for below the lowest load measured, inf for above the highest. It is not
+        resolved where the loads on both sides tell no more than that it is between them.
     lowest_cps, highest_cps
         Ends of what was measured.
+    bracket_cps
+        The loads on both sides; -inf or inf where there is none. NaN, if nothing was measured.
+    bracket_pdr
+        The typical drop rates there, as a share; NaN where there is no load.
     """
 
     interval: Interval
     lowest_cps: float
     highest_cps: float
+    bracket_cps: tuple[float, float]
+    bracket_pdr: tuple[float, float]
 
     def __str__(self) -> str:
         """Write it out: "1840 cps (1790 to above 2000), n = 15"."""
@@ -138,6 +169,17 @@ class Crossing:
         if np.isinf(interval.estimate) and interval.low == interval.high:
             return f"{self._say(interval.estimate)} {unit}".strip() + f", n = {interval.n}"
         return interval.text(unit, self._say)
+
+    @property
+    def bracketed(self) -> bool:
+        """Whether a load was measured on either side."""
+        return bool(np.isfinite(self.bracket_cps).all())
+
+    @property
+    def narrow(self) -> bool:
+        """Whether these two loads are near enough to each other for a number between them."""
+        low, high = self.bracket_cps
+        return self.bracketed and high <= WIDEST_BRACKET * low
 
     def _say(self, cps: float) -> str:
         if np.isfinite(cps):
@@ -172,9 +214,65 @@ class Capacity:
         Never more than the highest load measured.
         """
         low = self.crossing.interval.low
-        if np.isnan(low):
+        if not self.crossing.interval.known:
             return self.grid_cps
         return float(min(low, self.crossing.highest_cps))
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Numbers with their intervals, shape (…): NaN ends where there is none; and the runs behind each."""
+
+    estimate: Values
+    low: Values
+    high: Values
+    n: npt.NDArray[np.int64]
+
+
+def typical_drop_rates(pdr: Values, limit: float = PDR_LIMIT, level: float = LEVEL) -> Estimates:
+    """Give what the packet drop rate of a typical run is, over the last axis, the repetitions.
+
+    As `typical_intervals`, but a rate under 1 / `RATE_RANGE` of the limit counts as that, and a result
+    there is 0.
+
+    Parameters
+    ----------
+    pdr
+        Shape (…, rep); NaN where there is no run.
+    limit
+        In the unit of `pdr`.
+    level
+        Confidence.
+    """
+    least = limit / RATE_RANGE
+    found = typical_intervals(np.maximum(pdr, least), level)
+    # what is told apart from the least, beyond rounding
+    estimate, low, high = (
+        np.where(end <= 1.0001 * least, 0, end) for end in (found.estimate, found.low, found.high)
+    )
+    return Estimates(estimate, low, high, found.n)
+
+
+def typical_intervals(values: Values, level: float = LEVEL) -> Estimates:
+    """Say what a typical run is, over the last axis, the repetitions.
+
+    Their median, as it is estimated where logs are symmetric: the Hodges-Lehmann estimate of the logs, the
+    median of the means of all pairs and of each run with itself. Its interval is that of Wilcoxon's signed
+    ranks from `RANKS_FROM` runs on, where these reach the level; else Student's t of the logs.
+    Of a mean no interval holds where one run in five is five times as large (docs/methodology.md).
+
+    Parameters
+    ----------
+    values
+        Shape (…, rep), above 0; NaN where there is no run.
+    level
+        Confidence.
+    """
+    logs = np.log(values)
+    rows = logs.reshape(-1, logs.shape[-1])
+    found = np.array([_typical(row[~np.isnan(row)], level) for row in rows]).reshape(-1, 3)
+    estimate, low, high = np.exp(found.T.reshape(3, *logs.shape[:-1]))
+    return Estimates(estimate, low, high, np.count_nonzero(~np.isnan(values), axis=-1))
 
 
 def mean_intervals(
@@ -394,12 +492,21 @@ def crossing(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Crossing:
-    """Find the load at which the packet drop rate passes the limit.
+    """Find the load at which the packet drop rate of a typical run passes the limit.
 
-    The means of the loads are made non-decreasing (isotonic regression, weighted by runs) and joined
-    by lines. For the interval each load's mean is drawn anew, `resamples` times, from Student's t
-    distribution about it with its standard error: resampling three to ten runs themselves covers
-    less (docs/methodology.md). A load with one run stays as it is.
+    On the scale of log PDR, where what is less than 1 / `RATE_RANGE` of the limit counts as that: PDR
+    grows near exponentially at the knee, and there it varies by factors from run to run. What a typical
+    run is at each load (`typical_drop_rates`) is made non-decreasing (isotonic regression, weighted by runs).
+
+    Between the two loads around the limit the crossing lies between where a straight line of PDR and
+    where one of log PDR passes it; the latter is the estimate. If these loads are more than `WIDEST_BRACKET`
+    apart, or a drop rate there is more than `STEEPEST` times the limit, or less than that part of it,
+    then it lies between the loads, and nothing tells where.
+
+    For the interval each load's typical run is drawn anew, `resamples` times, from what its own interval is
+    cut from (Student's t about the mean of the logs, or the means of pairs by their signed ranks), and the
+    crossing of each draw is somewhere in its range: resampling three to ten runs themselves covers less
+    (docs/methodology.md). A load with one run stays as it is.
 
     Parameters
     ----------
@@ -419,21 +526,34 @@ def crossing(
     StableError
         The shapes do not fit.
     """
-    rates = _by_load(cps, pdr)
-    loads, means, _, n = rates
-    total = int(n.sum())
+    # ASSUME between two loads around the knee PDR is convex and log PDR concave in the load
+    rates = _by_load(cps, pdr, limit)
+    total = int(rates.n.sum())
     if not total:
-        return Crossing(Interval.without(np.nan, 0, level, NOT_MEASURED), np.nan, np.nan)
-    estimate = float(_cross(loads, _isotonic(means[None], n), limit)[0])
-    place = int(np.searchsorted(loads, estimate))
-    around = n[max(place - 1, 0) : place + 1]
-    if around.min() < MIN_CROSSING_RUNS:
-        interval = Interval.without(estimate, total, level)
+        nothing = (np.nan, np.nan)
+        return Crossing(
+            Interval.without(np.nan, 0, level, NOT_MEASURED), *nothing, nothing, nothing
+        )
+    fitted = _isotonic(rates.typical[None], rates.n)
+    found = _cross(rates.loads, fitted)
+    low, estimate, high = (float(each[0]) for each in found.range)
+    sides = slice(max(found.under[0] - 1, 0), found.under[0] + 1)
+    if rates.n[sides].min() < MIN_CROSSING_RUNS:
+        ends = (np.nan, np.nan) if found.resolved[0] else (low, high)
+        interval = Interval(estimate, *ends, total, level, why=TOO_FEW)
     else:
-        drawn = _draw_crossings(rates, limit, resamples, seed)
-        low, high = percentiles(drawn, level)
-        interval = Interval(estimate, low, high, total, level, "isotonic, parametric bootstrap")
-    return Crossing(interval, float(loads[0]), float(loads[-1]))
+        drawn = _draw_crossings(rates, resamples, seed)
+        ends = percentiles(drawn.low, level)[0], percentiles(drawn.high, level)[1]
+        interval = Interval(estimate, *ends, total, level, "isotonic, parametric bootstrap")
+    around = np.concatenate(([-np.inf], rates.loads, [np.inf]))[found.under[0] :][:2]
+    theirs = np.concatenate(([np.nan], limit * np.exp(fitted[0]), [np.nan]))[found.under[0] :][:2]
+    return Crossing(
+        replace(interval, resolved=bool(found.resolved[0])),
+        float(rates.loads[0]),
+        float(rates.loads[-1]),
+        (float(around[0]), float(around[1])),
+        (float(theirs[0]), float(theirs[1])),
+    )
 
 
 def crossing_ratio(
@@ -472,17 +592,19 @@ def crossing_ratio(
     estimate = second.estimate / first.estimate
     if not (first.known and second.known):
         return Interval.without(estimate, n, level)
+    resolved = first.resolved and second.resolved
     # A draw outside the loads is known by one bound only: the ratio takes the worse end of each.
     ends = []
     for i, pdr in enumerate((reference_pdr, other_pdr)):
-        drawn = _draw_crossings(_by_load(cps, pdr), limit, resamples, seed + i)
-        at_least = np.where(np.isneginf(drawn), 0, np.minimum(drawn, both[i].highest_cps))
-        ends.append((at_least, np.maximum(drawn, both[i].lowest_cps)))
+        drawn = _draw_crossings(_by_load(cps, pdr, limit), resamples, seed + i)
+        at_least = np.where(np.isneginf(drawn.low), 0, np.minimum(drawn.low, both[i].highest_cps))
+        ends.append((at_least, np.maximum(drawn.high, both[i].lowest_cps)))
     (reference_low, reference_high), (other_low, other_high) = ends
     with np.errstate(divide="ignore"):
         low, _ = percentiles(other_low / reference_high, level)
         _, high = percentiles(other_high / reference_low, level)
-    return Interval(estimate, low, high, n, level, "isotonic, parametric bootstrap")
+    method = "isotonic, parametric bootstrap"
+    return Interval(estimate, low, high, n, level, method, resolved=resolved)
 
 
 def grid_capacity(
@@ -543,10 +665,9 @@ def capacity(
     StableError
         The shapes do not fit.
     """
-    loads, means, *_ = _by_load(cps, pdr)
-    return Capacity(
-        *grid_capacity(loads, means, limit), crossing(cps, pdr, limit, level, seed=seed)
-    )
+    found = crossing(cps, pdr, limit, level, seed=seed)
+    means, *_ = mean_intervals(_rows(cps, pdr)[1])
+    return Capacity(*grid_capacity(cps, means, limit), found)
 
 
 def percentiles(drawn: Values, level: float) -> tuple[float, float]:
@@ -585,16 +706,34 @@ def _expanded(level: float, n: int) -> float:
 
 
 class _Rates(NamedTuple):
-    """Drop rates by load, loads ascending: mean, standard error (0: one run) and runs; shape (load,)."""
+    """Log of drop rate over limit by load, loads ascending: of a typical run, of each, and their number."""
 
     loads: Values
-    means: Values
-    errors: Values
+    typical: Values
+    runs: list[Values]
     n: npt.NDArray[np.int64]
 
 
-def _by_load(cps: npt.ArrayLike, pdr: npt.ArrayLike) -> _Rates:
-    """Average the runs of each load that has any."""
+class _Crossed(NamedTuple):
+    """Where rows pass the limit, shape (row,): least, estimate, most; ±inf outside the loads.
+
+    `resolved` says whether the estimate is more than a place between two loads, `under` how many loads are
+    at or under the limit.
+    """
+
+    low: Values
+    estimate: Values
+    high: Values
+    resolved: npt.NDArray[np.bool_]
+    under: npt.NDArray[np.int64]
+
+    @property
+    def range(self) -> tuple[Values, Values, Values]:
+        return self.low, self.estimate, self.high
+
+
+def _rows(cps: npt.ArrayLike, pdr: npt.ArrayLike) -> tuple[Values, Values]:
+    """Make it a row of runs for each load."""
     loads, rates = np.asarray(cps, float), np.asarray(pdr, float)
     if rates.ndim == 1:
         rates = rates[:, None]
@@ -603,20 +742,68 @@ def _by_load(cps: npt.ArrayLike, pdr: npt.ArrayLike) -> _Rates:
             f"statistics: expected a row of runs for each load, found {loads.shape} loads "
             f"and {rates.shape} drop rates"
         )
+    return loads, rates
+
+
+def _by_load(cps: npt.ArrayLike, pdr: npt.ArrayLike, limit: float) -> _Rates:
+    """Average the runs of each load that has any."""
+    loads, rates = _rows(cps, pdr)
     order = np.argsort(loads)
     order = order[~np.isnan(rates[order]).all(axis=1)]
-    loads, rates = loads[order], rates[order]
-    means, _, n = mean_intervals(rates)
-    squares = np.nansum((rates - means[:, None]) ** 2, axis=1)
-    errors = np.sqrt(squares / np.maximum(n - 1, 1) / np.maximum(n, 1))
-    return _Rates(loads, means, errors, n)
+    logs = np.log(np.maximum(rates[order] / limit, 1 / RATE_RANGE))
+    runs = [row[~np.isnan(row)] for row in logs]
+    typical = np.array([np.median(_means_of_pairs(row)) for row in runs])
+    return _Rates(loads[order], typical, runs, np.array([row.size for row in runs], np.int64))
 
 
-def _draw_crossings(rates: _Rates, limit: float, resamples: int, seed: int) -> Values:
+def _draw_crossings(rates: _Rates, resamples: int, seed: int) -> _Crossed:
     rng = np.random.default_rng(seed)
-    shape = (resamples, len(rates.loads))
-    drawn = rates.means + rates.errors * rng.standard_t(np.maximum(rates.n - 1, 1), shape)
-    return _cross(rates.loads, _isotonic(drawn, rates.n), limit)
+    drawn = np.stack([_draw_typical(rng, row, resamples) for row in rates.runs], axis=1)
+    return _cross(rates.loads, _isotonic(drawn, rates.n))
+
+
+def _means_of_pairs(values: Values) -> Values:
+    """Average each two values, and each with itself; sorted."""
+    first, second = np.triu_indices(values.size)
+    return np.sort((values[first] + values[second]) / 2)
+
+
+def _typical(logs: Values, level: float) -> tuple[float, float, float]:
+    """Give the Hodges-Lehmann estimate and its interval; NaN where there is none."""
+    n = logs.size
+    if not n:
+        return np.nan, np.nan, np.nan
+    means = _means_of_pairs(logs)
+    middle = float(np.median(means))
+    if n < 2:
+        return middle, np.nan, np.nan
+    outside = int(np.searchsorted(_signed_ranks(n), (1 - level) / 2, side="right"))
+    if n >= RANKS_FROM and outside:
+        return middle, float(means[outside - 1]), float(means[-outside])
+    mean = float(logs.mean())
+    half = special.stdtrit(n - 1, (1 + level) / 2) * logs.std(ddof=1) / np.sqrt(n)
+    return middle, min(mean - half, middle), max(mean + half, middle)
+
+
+def _draw_typical(rng: np.random.Generator, logs: Values, draws: int) -> Values:
+    """Draw what a typical run may be from the distribution whose percentiles `_typical` gives."""
+    n = logs.size
+    if n < RANKS_FROM:
+        error = logs.std(ddof=1) / np.sqrt(n) if n > 1 else 0.0
+        return np.asarray(logs.mean() + error * rng.standard_t(max(n - 1, 1), draws))
+    # With any median, a signed rank statistic of k says that k means of pairs are under it.
+    means = np.pad(_means_of_pairs(logs), 1, mode="edge")
+    ranks = rng.integers(2, size=(draws, n)) @ np.arange(1, n + 1)
+    return np.asarray((means[ranks] + means[ranks + 1]) / 2)
+
+
+@cache
+def _signed_ranks(n: int) -> Values:
+    """Cumulate the distribution of Wilcoxon's signed rank statistic of n values without ties."""
+    ways = np.ones(1)
+    for rank in range(1, n + 1):
+        ways = np.pad(ways, (0, rank)) + np.pad(ways, (rank, 0))
+    return np.asarray(np.cumsum(ways) / 2.0**n)
 
 
 def _isotonic(rows: Values, weights: npt.NDArray[Any]) -> Values:
@@ -637,13 +824,30 @@ def _isotonic(rows: Values, weights: npt.NDArray[Any]) -> Values:
     return fitted
 
 
-def _cross(loads: Values, rows: Values, limit: float) -> Values:
-    """Find where each non-decreasing row passes the limit; ±inf outside the loads."""
-    under = np.count_nonzero(rows <= limit, axis=1)
+def _cross(loads: Values, rows: Values) -> _Crossed:
+    """Find where each non-decreasing row of log PDR / limit passes 0."""
+    under = np.count_nonzero(rows <= 0, axis=1)
     last = len(loads) - 1
     left, right = np.clip(under - 1, 0, last), np.clip(under, 0, last)
     low = np.take_along_axis(rows, left[:, None], axis=1)[:, 0]
     high = np.take_along_axis(rows, right[:, None], axis=1)[:, 0]
-    rise = np.where(high > low, high - low, 1)
-    between = loads[left] + (limit - low) / rise * (loads[right] - loads[left])
-    return np.where(under == 0, -np.inf, np.where(under > last, np.inf, between))
+    start, step = loads[left], loads[right] - loads[left]
+    apart = low < high
+    # within what drop rates are told apart in, so that nothing is made of how much less than that is
+    low, high = (np.clip(each, *np.log((1 / RATE_RANGE, RATE_RANGE))) for each in (low, high))
+    straight = start + step * _share(1 - np.exp(low), np.exp(high) - np.exp(low), apart)
+    estimate = start + step * _share(-low, high - low, apart)
+    resolved = (
+        (low >= -np.log(STEEPEST))
+        & (high <= np.log(STEEPEST))
+        & (step <= (WIDEST_BRACKET - 1) * start)
+    )
+    outside = [under == 0, under > last]
+    least = np.select(outside, (-np.inf, np.inf), np.where(resolved, straight, start))
+    most = np.select(outside, (-np.inf, np.inf), np.where(resolved, estimate, start + step))
+    estimate = np.select(outside, (-np.inf, np.inf), estimate)
+    return _Crossed(least, estimate, most, resolved | outside[0] | outside[1], under)
+
+
+def _share(part: Values, whole: Values, apart: npt.NDArray[np.bool_]) -> Values:
+    return np.divide(part, whole, out=np.zeros_like(part), where=apart)

@@ -3,7 +3,8 @@
 import json
 import time
 import zlib
-from dataclasses import asdict
+from contextlib import ExitStack
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,14 +17,17 @@ from sipsched.measure.findings import (
     compare_requests,
     foreign_datagrams,
     load_numbers,
+    window_numbers,
 )
-from sipsched.measure.generator import CallStatistics
+from sipsched.measure.generator import Arrivals, CallStatistics
 from sipsched.measure.probe import TRACE_BYTES_PER_CALL
 from sipsched.measure.proxy import allocation_failures
-from sipsched.measure.serving import SPARE_BYTES, Serving
-from sipsched.measure.tuning import read_task_slices, tuned
+from sipsched.measure.serving import SPARE_BYTES, Serving, WarmUp
+from sipsched.measure.switching import Playable, Switcher, playable, speed_index
+from sipsched.measure.tuning import Tuned, compiled_here, read_tasks, tuned
 from sipsched.plan.config import Config, Load, Run
-from sipsched.plan.modes import find_mode, load_modes
+from sipsched.plan.crossover import choose, compared, duration_s
+from sipsched.plan.modes import Setting, find_mode, load_modes
 from sipsched.records.record import COUNTERS_FILE, TRACE_FILE, UnfinishedRecord
 from sipsched.records.run_document import (
     CommandReport,
@@ -31,9 +35,12 @@ from sipsched.records.run_document import (
     OfferedLoad,
     ProxyReport,
     RunDocument,
+    SpeedIndex,
     Timeline,
 )
+from sipsched.records.switch_log import WINDOWS_FILE
 from sipsched.records.trace import read_trace
+from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import Hosts, open_hosts
 from sipsched.validity.verdict import in_words, judge
@@ -66,7 +73,7 @@ def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
         It was disturbed, or is not valid. What it left is kept as `<run>.failed-<n>` with the reason.
     """
     testbed.check_cores([run])
-    _check_local_disk(raw, run, config.load)
+    _check_local_disk(raw, run, config.load_of(run))
     record = UnfinishedRecord.begin(raw, run)
     try:
         document = _Acquisition(run, config, testbed, record).perform()
@@ -94,13 +101,16 @@ class _Acquisition:
         self, run: Run, config: Config, testbed: Testbed, record: UnfinishedRecord
     ) -> None:
         self.run = run
-        self.config = config
-        self.load = config.load
+        self.load = config.load_of(run)
+        self.config = replace(config, load=self.load)
         self.testbed = testbed
         self.record = record
-        self.mode = find_mode(run.mode, load_modes())
-        self.calls = call_count(run, config.load)
-        self.seed = arrival_seed(run.cps, run.rep)
+        declared = load_modes()
+        self.modes = [find_mode(name, declared) for name in compared(run.mode)]
+        self.stilled = any(mode.overrides.get(Setting.RECORDING) == 0 for mode in self.modes)
+        self.arrivals = Arrivals(
+            run.cps, call_count(run, self.load), arrival_seed(run.cps, run.rep)
+        )
         self.timeline: dict[str, float] = {}
 
     def perform(self) -> RunDocument:
@@ -110,7 +120,9 @@ class _Acquisition:
         limit_s = load.warmup_s + load.duration_s + 2 * load.drain_s + 60
         with open_hosts(self.testbed, str(self.run)) as hosts:
             self._mark("connected")
-            serving = Serving(hosts, self.run.point, self.config, self.record, limit_s)
+            serving = Serving(
+                hosts, self.run.point, self.config, self.record, limit_s, controlled=self.stilled
+            )
             try:
                 return self._perform_on(hosts, serving)
             except BaseException:
@@ -120,31 +132,45 @@ class _Acquisition:
 
     def _perform_on(self, hosts: Hosts, serving: Serving) -> RunDocument:
         run, load, folder = self.run, self.load, self.record.folder
-        serving.check_hosts(self.calls)
-        with (
-            tuned(hosts.sps, self.testbed, self.mode, run.cores, run.threads) as state,
-            serving.started(state),
-        ):
+        serving.check_hosts(self.arrivals.calls)
+        speed_before = speed_index(hosts.sps)
+        mode, *others = self.modes
+        with ExitStack() as stack:
+            state = stack.enter_context(
+                tuned(hosts.sps, self.testbed, mode, run.cores, run.threads, others)
+            )
+            modes = self._playable(hosts.sps, state)
+            stack.enter_context(serving.started(state))
             self._mark("servers_ready")
-            read_task_slices(state, hosts.sps, serving.proxy_process, serving.proxy.program)
+            read_tasks(state, hosts.sps, serving.proxy_process, serving.proxy.program)
             described = serving.describe()
             settings = serving.settings()
             self._mark("warmup_started")
-            serving.warm_up(run.cps, self.seed + 1)
-            observed = serving.observe("uac", self.calls, run.cps, self.seed)
+            warm_up = serving.warm_up(run.cps, self.arrivals.seed + 1)
+            switcher = self._switcher(serving, modes, warm_up) if modes else None
+            during = switcher.running() if switcher else None
+            observed = serving.observe("uac", self.arrivals, during)
             self.timeline |= {"load_started": observed.started, "load_ended": observed.ended}
             probe = serving.probe.end(folder)
+        windows = switcher.record(self.config.crossover.steal_share) if switcher else None
+        if windows:
+            self.record.write(WINDOWS_FILE, windows.to_bytes())
         self.record.write(COUNTERS_FILE, json.dumps(observed.counters, indent=1))
         serving.generator.fetch(hosts, "uac", folder)
         log = serving.record_proxy_log()
         trace = None if probe.mode == "off" else read_trace(folder / TRACE_FILE)
-        certified = certificate(serving.generator, folder, trace, run.cps, load.law)
-        requests = compare_requests(observed.statistics.requests, trace, probe)
+        certified = certificate(
+            serving.generator, folder, trace, run.cps, load.law, observed.statistics.replays
+        )
+        # what came while the probe was still is in no trace
+        whole = None if self.stilled else trace
+        requests = compare_requests(observed.statistics.requests, whole, probe)
         self._mark("fetched")
         verdict = judge(
             {
                 **arrival_numbers(certified),
                 **load_numbers(observed, settings.sps_cpus),
+                **window_numbers(windows),
                 "foreign_datagrams": foreign_datagrams(trace),
                 "probe_lost": probe.lost + probe.threads_untraced,
                 "allocation_failures": len(allocation_failures(log)),
@@ -161,7 +187,9 @@ class _Acquisition:
             started_at=utc(self.timeline["started"]),
             finished_at=utc(time.time()),
             timeline=Timeline(**self.timeline),
-            load=OfferedLoad(**vars(load), calls=self.calls, seed=self.seed),
+            load=OfferedLoad(
+                **vars(load), calls=observed.statistics.calls_offered, seed=self.arrivals.seed
+            ),
             generator=_generator_report(
                 described.uac.versions[load.generator], observed.statistics
             ),
@@ -175,7 +203,33 @@ class _Acquisition:
             layout=state.layout.describe(),
             ledger=observed.ledger,
             verdict=verdict,
+            crossover=modes.report(windows) if modes and windows else None,
+            speed=SpeedIndex(speed_before, speed_index(hosts.sps)),
             commands=_commands(hosts),
+        )
+
+    def _playable(self, sps: Host, state: Tuned) -> Playable | None:
+        """Say which modes the SPS can be switched between; None in a run of one mode."""
+        if len(self.modes) == 1:
+            return None
+        here = compiled_here(sps, state, self.modes, self.run.threads)
+        return playable(self.run.mode, here)
+
+    def _switcher(self, serving: Serving, modes: Playable, warm_up: WarmUp) -> Switcher:
+        """Draw the windows, and the calls that are played in each of a block's."""
+        seed = self.arrivals.seed
+        total_s = duration_s(self.run.mode, self.config.crossover)
+        busy = (warm_up.utilisation, warm_up.service_s)
+        design = choose(modes.names, total_s, self.config.crossover, *busy, seed)
+        blocks = [(window.block, window.length_ns) for window in design.windows]
+        self.arrivals = Arrivals.in_blocks(self.run.cps, seed, blocks)
+        return Switcher(
+            serving.hosts.sps,
+            serving.proxy_process,
+            serving.proxy.program,
+            modes,
+            design,
+            serving.first_call_ns("uac", self.arrivals),
         )
 
     def _mark(self, name: str) -> None:

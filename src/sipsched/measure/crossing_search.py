@@ -15,6 +15,7 @@ from sipsched.errors import StableError, TransientError
 from sipsched.files import whole
 from sipsched.measure.acquisition import arrival_seed, utc
 from sipsched.measure.findings import load_numbers
+from sipsched.measure.generator import Arrivals
 from sipsched.measure.serving import Serving
 from sipsched.measure.tuning import Tuned, tuned
 from sipsched.plan.config import Config, Limits, Point, Search
@@ -156,7 +157,7 @@ def _offer(
         with serving.started(state):
             serving.warm_up(cps, seed + 1)
             calls = max(1, round(cps * duration_s))
-            observed = serving.observe("trial", calls, cps, seed)
+            observed = serving.observe("trial", Arrivals(cps, calls, seed))
         numbers = dict.fromkeys(RULES) | load_numbers(observed, serving.cpus)
         verdict = judge(numbers, validity)
         if verdict.valid:

@@ -2,9 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,20 +11,26 @@ from sipsched.measure.serving import Observed
 from sipsched.plan.config import Sut
 from sipsched.records.retransmissions import arrived, disagreement
 from sipsched.records.run_document import (
-    CertificateReport,
     ProbeReport,
     Requests,
     Sends,
     Settings,
 )
+from sipsched.records.switch_log import WindowsDocument
 from sipsched.records.trace import Kind, Mode, Trace
-from sipsched.validity.certificate import certify
+from sipsched.records.window_time import usable
+from sipsched.validity.certificate import Certificate, certify
 from sipsched.validity.counters import parse_stat
 
 
 def certificate(
-    generator: Generator, folder: Path, trace: Trace | None, rate_cps: float, law: str
-) -> CertificateReport | None:
+    generator: Generator,
+    folder: Path,
+    trace: Trace | None,
+    rate_cps: float,
+    law: str,
+    replays: float = 1.0,
+) -> Certificate | None:
     """Certify the arrivals: from the generator's calls, else from the first INVITEs at the SPS.
 
     Parameters
@@ -39,34 +43,22 @@ def certificate(
         The probe's; None where there is none.
     rate_cps, law
         As offered.
+    replays
+        How often each call was offered.
 
     Returns
     -------
-    CertificateReport or None
+    Certificate or None
         None where neither tells.
     """
     starts = generator.starts(folder, "uac")
     if starts is not None:
-        source, actual_ns, intended_ns = "calls", starts.actual_ns, starts.intended_ns
-    elif trace is not None:
-        invites = trace.records[trace.records["kind"] == Kind.INVITE]
-        _, first = np.unique(invites["call_id_hash"], return_index=True)
-        source, actual_ns, intended_ns = "trace", invites["t_arr"][first].astype("i8"), None
-    else:
+        return certify(starts.actual_ns, rate_cps, law, starts.intended_ns, replays)
+    if trace is None:
         return None
-    found = without_nan(asdict(certify(actual_ns, rate_cps, law, intended_ns)))
-    return CertificateReport(source=source, law=law, **found)
-
-
-def without_nan(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace NaN, which JSON has not, by None."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, (list, tuple)):
-            return tuple(plain(one) for one in value)
-        return None if isinstance(value, float) and math.isnan(value) else value
-
-    return {name: plain(value) for name, value in numbers.items()}
+    invites = trace.records[trace.records["kind"] == Kind.INVITE]
+    _, first = np.unique(invites["call_id_hash"], return_index=True)
+    return certify(invites["t_arr"][first].astype("i8"), rate_cps, law, replays=replays)
 
 
 def compare_requests(
@@ -96,18 +88,18 @@ def foreign_datagrams(trace: Trace | None) -> float | None:
     return float(np.count_nonzero(records["kind"] == Kind.OTHER))
 
 
-def arrival_numbers(certificate: CertificateReport | None) -> dict[str, float | None]:
-    """Arrivals against their law, less what chance does to a sample of this size."""
+def arrival_numbers(certificate: Certificate | None) -> dict[str, float | None]:
+    """Arrivals against their law, less what chance does to a sample of this size: of distinct calls."""
     if certificate is None:
         return dict.fromkeys(("rate_error", "ks_excess", "cv_error", "lateness_p99_us"))
-    gaps = certificate.arrivals - 1
+    gaps = certificate.distinct_gaps
     law_cv = 1.0 if certificate.law == "exponential" else 0.0
     return {
         "rate_error": certificate.rate_error,
         # SEE Stephens (1974): the 1 % point of a Kolmogorov-Smirnov distance is 1.63 / sqrt(n)
-        "ks_excess": _beyond(certificate.ks_distance, 1.63 / math.sqrt(gaps or 1)),
+        "ks_excess": _beyond(certificate.ks_distance, 1.63 / math.sqrt(gaps)),
         # the coefficient of variation of n exponential variates has standard error 1 / sqrt(n)
-        "cv_error": _beyond(abs(certificate.cv - law_cv), 3 * law_cv / math.sqrt(gaps or 1)),
+        "cv_error": _beyond(abs(certificate.cv - law_cv), 3 * law_cv / math.sqrt(gaps)),
         "lateness_p99_us": certificate.lateness_p99_us,
     }
 
@@ -139,6 +131,17 @@ def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | N
         "ledger_residual": balanced.residual,
         "steal_share": _steal_share(stat, cpus),
     }
+
+
+def window_numbers(windows: WindowsDocument | None) -> dict[str, float | None]:
+    """Judge the windows of a crossover run; of any other run nothing.
+
+    What was stolen in windows that are left out anyway does not count against the run.
+    """
+    if windows is None:
+        return {"blocks_left_out": None}
+    kept = usable(windows)
+    return {"blocks_left_out": kept.blocks_left_out, "steal_share": kept.steal_share}
 
 
 def _beyond(value: float | None, chance: float) -> float | None:

@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -71,6 +71,62 @@ class CallStatistics(CallCounts):
 
 
 @dataclass(frozen=True)
+class Arrivals:
+    """Calls to be offered.
+
+    Attributes
+    ----------
+    cps
+        Calls per second.
+    calls
+        How many; of blocks about how many, since what falls into a window is drawn.
+    seed
+        What they are drawn from, where the generator draws.
+    blocks
+        Windows of the load, in order of playing: number of the block, and length in ns. The calls of a
+        block are played again in each of its windows. None where every call is played once.
+    """
+
+    cps: int
+    calls: int
+    seed: int
+    blocks: tuple[tuple[int, int], ...] | None = None
+
+    @classmethod
+    def in_blocks(cls, cps: int, seed: int, blocks: Sequence[tuple[int, int]]) -> "Arrivals":
+        """Offer calls that are played again in each window of a block."""
+        length_s = sum(length_ns for _, length_ns in blocks) / 1e9
+        return cls(cps, max(1, round(cps * length_s)), seed, tuple(blocks))
+
+    @property
+    def duration_s(self) -> float:
+        """How long the load lasts."""
+        if self.blocks is None:
+            return self.calls / self.cps
+        return sum(length_ns for _, length_ns in self.blocks) / 1e9
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What was drawn.
+
+    Attributes
+    ----------
+    calls
+        How many calls there are.
+    distinct
+        How many of them were drawn; the others are a block's, played again.
+    first_ns, last_ns
+        When the first and the last call start, in ns after the schedule's beginning.
+    """
+
+    calls: int
+    distinct: int
+    first_ns: int
+    last_ns: int
+
+
+@dataclass(frozen=True)
 class Starts:
     """When calls started and when they were to start: int64 ns, shape (n,), CLOCK_MONOTONIC of the UAC."""
 
@@ -95,9 +151,7 @@ class Generator(Protocol):
     def start_server(self, uas: Host, load: Load, limit_s: float) -> Process:
         """Start answering calls on the UAS."""
 
-    def offer(
-        self, hosts: Hosts, load: Load, label: str, calls: int, cps: int, seed: int
-    ) -> CallStatistics:
+    def offer(self, hosts: Hosts, load: Load, label: str, arrivals: Arrivals) -> CallStatistics:
         """Offer calls from the UAC to the SPS and wait for their end."""
 
     def fetch(self, hosts: Hosts, label: str, folder: Path) -> None:
@@ -137,11 +191,20 @@ class Sipp:
         ]
         return uas.start(SERVER_LOG, argv, cpus=spec.cpus, limit_s=limit_s)
 
-    def offer(
-        self, hosts: Hosts, load: Load, label: str, calls: int, cps: int, seed: int
-    ) -> CallStatistics:
-        """Run SIPp as UAC until all calls ended or the drain time is over; it draws nothing from a seed."""
-        uac = hosts.uac
+    def offer(self, hosts: Hosts, load: Load, label: str, arrivals: Arrivals) -> CallStatistics:
+        """Run SIPp as UAC until all calls ended or the drain time is over; it draws nothing from a seed.
+
+        Raises
+        ------
+        StableError
+            The calls are to be played in blocks.
+        """
+        if arrivals.blocks is not None:
+            raise StableError(
+                "SIPp has no schedule, so it cannot play the calls of a block again; "
+                "set load.generator to sipload"
+            )
+        uac, calls, cps = hosts.uac, arrivals.calls, arrivals.cps
         scenario = uac.workdir / "uac.xml"
         uac.put_text(
             render(
@@ -153,7 +216,7 @@ class Sipp:
             scenario,
         )
         statistics = uac.workdir / f"{label}.csv"
-        longest_s = calls / cps + load.drain_s
+        longest_s = arrivals.duration_s + load.drain_s
         spec, sps = uac.spec, hosts.sps.spec
         argv = [
             *("sipp", f"{sps.sip_address}:{sps.sip_port}", "-sf", str(scenario)),
@@ -198,30 +261,36 @@ class Sipload:
         ]
         return uas.start(SERVER_LOG, argv, cpus=spec.cpus, limit_s=limit_s)
 
-    def offer(
-        self, hosts: Hosts, load: Load, label: str, calls: int, cps: int, seed: int
-    ) -> CallStatistics:
+    def draw(self, uac: Host, load: Load, label: str, arrivals: Arrivals) -> Schedule:
+        """Draw the schedule that `offer` plays; the same arrivals are the same schedule each time."""
+        calls = ["--calls", str(arrivals.calls)]
+        if arrivals.blocks is not None:
+            blocks = uac.workdir / f"{label}.blocks"
+            lines = (f"{block} {length_ns}\n" for block, length_ns in arrivals.blocks)
+            uac.put_text("".join(lines), blocks)
+            calls = ["--blocks", str(blocks)]
+        argv = [
+            *(self._program(uac), "schedule", "--output", str(_schedule_file(uac, label))),
+            *("--law", load.law, "--rate", str(arrivals.cps), "--seed", str(arrivals.seed), *calls),
+        ]
+        return Schedule(**parse_json(uac.run(argv).stdout))
+
+    def offer(self, hosts: Hosts, load: Load, label: str, arrivals: Arrivals) -> CallStatistics:
         """Draw the schedule on the UAC, then make its calls."""
         uac, spec, sps = hosts.uac, hosts.uac.spec, hosts.sps.spec
-        program = self._program(uac)
-        schedule, report = uac.workdir / f"{label}.schedule", uac.workdir / f"{label}.json"
+        report = uac.workdir / f"{label}.json"
         uac.run(["rm", "-f", str(report)])
-        uac.run(
-            [
-                *(program, "schedule", "--output", str(schedule), "--law", load.law),
-                *("--rate", str(cps), "--calls", str(calls), "--seed", str(seed)),
-            ]
-        )
+        self.draw(uac, load, label, arrivals)
+        schedule = _schedule_file(uac, label)
         argv = [
-            *(program, "uac", "--local", f"{spec.sip_address}:{spec.sip_port}"),
+            *(self._program(uac), "uac", "--local", f"{spec.sip_address}:{spec.sip_port}"),
             *("--remote", f"{sps.sip_address}:{sps.sip_port}", "--schedule", str(schedule)),
             *("--calls-file", str(uac.workdir / f"{label}.calls"), "--report", str(report)),
             *("--hold-ms", _hold(load), "--drain-s", f"{load.drain_s:g}"),
-            *("--seed", str(seed)),
             *("--buffer-bytes", str(SOCKET_BUFFER_BYTES), "--fifo", str(FIFO_PRIORITY)),
             *("--retransmissions", "on" if load.retransmissions else "off"),
         ]
-        longest_s = calls / cps + load.drain_s + SIPLOAD_SPARE_S
+        longest_s = arrivals.duration_s + load.drain_s + SIPLOAD_SPARE_S
         uac.run_limited(label, argv, cpus=spec.cpus, limit_s=longest_s)
         return read_sipload_report(uac.run(["cat", str(report)]).stdout, str(report))
 
@@ -241,6 +310,10 @@ class Sipload:
 
     def _program(self, agent: Host) -> str:
         return str(native_folder(agent.base, "generator") / "sipload")
+
+
+def _schedule_file(uac: Host, label: str) -> PurePosixPath:
+    return uac.workdir / f"{label}.schedule"
 
 
 def _hold(load: Load) -> str:
@@ -281,6 +354,7 @@ def read_sipload_report(text: str, source: str) -> CallStatistics:
         },
         overtaken=report["overtaken"],
         no_ringing=calls["no_ringing"],
+        calls_distinct=calls.get("distinct"),
     )
 
 

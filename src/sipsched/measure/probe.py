@@ -16,6 +16,8 @@ from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import native_folder
 
 READY_TIMEOUT_S = 15
+CONTROL_SOCKET = "probe.control"
+"""Below the SPS's working folder: takes `off` and `on` (hardware/probe/sipprobe.c)."""
 RING_BYTES = 16 * 2**20
 """Records on their way from the kernel to the probe's writer: 16 MiB hold about 0.1 s of 180,000 records/s."""
 FIFO_PRIORITY = 11
@@ -44,7 +46,9 @@ class BpfProbe:
         self._process = process
 
     @classmethod
-    def start(cls, sps: Host, program: str, mode: str, limit_s: float) -> "BpfProbe":
+    def start(
+        cls, sps: Host, program: str, mode: str, limit_s: float, *, controlled: bool = False
+    ) -> "BpfProbe":
         """Start the probe and wait until it is attached and has found the proxy's workers.
 
         Parameters
@@ -57,6 +61,8 @@ class BpfProbe:
             `auto`, `exact` or `tracepoint`.
         limit_s
             Longest life of the probe.
+        controlled
+            Whether it listens at `CONTROL_SOCKET`, to have its recording switched.
 
         Raises
         ------
@@ -71,6 +77,7 @@ class BpfProbe:
             *("--port", str(sps.spec.sip_port), "--comm", program),
             *("--output", str(folder / "trace.bin"), "--report", str(folder / "probe.json")),
             *("--ready", str(folder / "probe.ready"), "--ring-bytes", str(RING_BYTES)),
+            *(("--control", str(folder / CONTROL_SOCKET)) if controlled else ()),
         ]
         # on a CPU shared with generators that may not wait, the ring would run over
         priority = ["chrt", "--fifo", str(FIFO_PRIORITY)]

@@ -3,14 +3,14 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 from typing import TypeVar
 
 from sipsched.errors import StableError, TransientError
-from sipsched.measure.generator import CallStatistics, Generator, Sipload, Sipp
+from sipsched.measure.generator import Arrivals, CallStatistics, Generator, Sipload, Sipp
 from sipsched.measure.hoststate import COUNTER_FILES, clock_offset_s, describe, read_files
 from sipsched.measure.memory import check_memory
 from sipsched.measure.probe import (
@@ -21,7 +21,7 @@ from sipsched.measure.probe import (
     Probe,
 )
 from sipsched.measure.proxy import ALLOCATION_FAILURE, find_proxy
-from sipsched.measure.tuning import Tuned, task_slice_prefix
+from sipsched.measure.tuning import Tuned, task_prefix
 from sipsched.plan.config import Config, Point
 from sipsched.records.record import UnfinishedRecord
 from sipsched.records.run_document import HostReport, HostReports, Settings
@@ -36,6 +36,7 @@ SPARE_BYTES = 64 * 2**20
 HOST_PROGRAMS = ("start-stop-daemon", "timeout", "taskset", "chrt", "ss", "lscpu", "zstd", "pkill")
 GENERATORS: dict[str, Generator] = {"sipload": Sipload(), "sipp": Sipp()}
 LOG_BYTES = 512 * 1024
+MESSAGES_A_CALL = 6
 SHORTENED = """\
 size=$(stat -c %s "$1") || exit 0
 if [ "$size" -le $((2 * $2)) ]; then
@@ -84,6 +85,22 @@ class Observed:
     proxy_cpu_ns: int
 
 
+@dataclass(frozen=True)
+class WarmUp:
+    """What the warm-up shows of the proxy.
+
+    Attributes
+    ----------
+    utilisation
+        CPU time of the proxy over that of the SPS's CPUs.
+    service_s
+        CPU time of a message, over the number of CPUs.
+    """
+
+    utilisation: float
+    service_s: float
+
+
 class Serving:
     """The SUT of a point on three hosts; nothing runs until `started`.
 
@@ -99,6 +116,8 @@ class Serving:
         Gets the proxy's configuration and log.
     limit_s
         Longest life of what is started.
+    controlled
+        Whether the probe's recording can be switched off and on.
 
     Attributes
     ----------
@@ -117,6 +136,8 @@ class Serving:
         config: Config,
         record: UnfinishedRecord,
         limit_s: float,
+        *,
+        controlled: bool = False,
     ) -> None:
         self.hosts = hosts
         self.point = point
@@ -127,6 +148,7 @@ class Serving:
         self._probe_wanted = self.sut.probe or config.probe
         self._record = record
         self._limit_s = limit_s
+        self._controlled = controlled
 
     @property
     def cpus(self) -> tuple[int, ...]:
@@ -163,11 +185,11 @@ class Serving:
             stack.callback(sps.stop_strays)
             stack.callback(self.hosts.uas.stop_strays)
             self._start_server()
-            start = partial(self._start_proxy, config_file, task_slice_prefix(state, sps))
+            start = partial(self._start_proxy, config_file, task_prefix(state, sps))
             self.proxy_process, self.probe = self._start_probed_proxy(start)
             yield
 
-    def warm_up(self, cps: int, seed: int) -> None:
+    def warm_up(self, cps: int, seed: int) -> "WarmUp":
         """Offer calls that are not measured, one at least: a call gets through from end to end.
 
         Raises
@@ -176,20 +198,38 @@ class Serving:
             Not one of them completed.
         """
         calls = max(1, round(cps * self.load.warmup_s))
-        completed = self._offer("warmup", calls, cps, seed).calls_completed
+        before_ns = self._proxy_cpu_ns()
+        completed = self._offer("warmup", Arrivals(cps, calls, seed)).calls_completed
         if not completed:
             self.record_proxy_log()
             raise TransientError(
                 f"no call gets through from UAC by SPS to UAS: {calls} offered, none completed; "
                 "see proxy.log"
             )
+        cpu_s = (self._proxy_cpu_ns() - before_ns) / 1e9
         if completed < calls:
             # open calls would be answered, again and again, into the measurement
             self._silence()
             self._start_server()
+        cores = len(self.cpus)
+        return WarmUp(cpu_s / (calls / cps) / cores, cpu_s / (MESSAGES_A_CALL * completed) / cores)
 
-    def observe(self, label: str, calls: int, cps: int, seed: int) -> Observed:
+    def observe(
+        self,
+        label: str,
+        arrivals: Arrivals,
+        during: AbstractContextManager[None] | None = None,
+    ) -> Observed:
         """Offer calls and count what became of them; UAS and proxy have ended when it returns.
+
+        Parameters
+        ----------
+        label
+            Names the generator's files.
+        arrivals
+            The calls.
+        during
+            What goes on while they are offered.
 
         Raises
         ------
@@ -199,13 +239,14 @@ class Serving:
         sps = self.hosts.sps
         self.probe.begin()
         before, clocks = self._counters(), self.on_each(clock_offset_s)
-        cpu_before_ns = sps.cpu_time_ns(self.proxy_process)
+        cpu_before_ns = self._proxy_cpu_ns()
         started = time.time()
-        statistics = self._offer(label, calls, cps, seed)
+        with during or nullcontext():
+            statistics = self._offer(label, arrivals)
         ended = time.time()
         uas_no_ports = self._silence()
         self._expect_alive()
-        cpu_ns = sps.cpu_time_ns(self.proxy_process) - cpu_before_ns
+        cpu_ns = self._proxy_cpu_ns() - cpu_before_ns
         # its retransmissions would go on between the counters of one host and those of the next
         sps.stop(self.proxy_process)
         after, clocks_after = self._counters(), self.on_each(clock_offset_s)
@@ -229,9 +270,24 @@ class Serving:
             proxy_cpu_ns=cpu_ns,
         )
 
-    def _offer(self, label: str, calls: int, cps: int, seed: int) -> CallStatistics:
+    def first_call_ns(self, label: str, arrivals: Arrivals) -> int:
+        """Say how long after the beginning of the load its first call starts.
+
+        Raises
+        ------
+        StableError
+            The generator draws nothing.
+        """
+        if not isinstance(self.generator, Sipload):
+            raise StableError(f"{self.load.generator} draws no calls beforehand; use sipload")
+        return self.generator.draw(self.hosts.uac, self.load, label, arrivals).first_ns
+
+    def _proxy_cpu_ns(self) -> int:
+        return self.hosts.sps.cpu_time_ns(self.proxy_process)
+
+    def _offer(self, label: str, arrivals: Arrivals) -> CallStatistics:
         """Offer calls and wait for their end."""
-        return self.generator.offer(self.hosts, self.load, label, calls, cps, seed)
+        return self.generator.offer(self.hosts, self.load, label, arrivals)
 
     def _silence(self) -> dict[str, str]:
         """Stop the UAS, whose retransmissions outlive the UAC, and wait until the SPS's queue is empty.
@@ -321,13 +377,22 @@ class Serving:
             process = start({})
             try:
                 return process, BpfProbe.start(
-                    sps, self.proxy.program, self._probe_wanted, self._limit_s
+                    sps,
+                    self.proxy.program,
+                    self._probe_wanted,
+                    self._limit_s,
+                    controlled=self._controlled,
                 )
             except StableError as error:
                 if self._probe_wanted != "auto":
                     raise
                 reason = str(error)
                 sps.stop(process)
+        if self._controlled:
+            raise StableError(
+                f"host {sps.spec}: only the BPF probe can be stilled and go on, and here it cannot run: "
+                f"{reason}"
+            )
         preload = PreloadProbe(sps, reason)
         return start(preload.environment()), preload
 
@@ -372,13 +437,13 @@ class Serving:
         role = host.spec.role
         own = (self.proxy.program,) if role == "sps" else self.generator.installed
         host.require_programs((*own, *HOST_PROGRAMS))
-        built = dict(self.generator.built)
+        built = {part: [name] for part, name in self.generator.built.items()}
         if role == "sps":
-            built = {"scheduler": "taskslice"}
+            built = {"scheduler": ["taskslice", "switcher"]}
             if self._probe_wanted != "off":
-                built["probe"] = "sipprobe"
-        for part, name in built.items():
-            host.require_built(part, [name])
+                built["probe"] = ["sipprobe"]
+        for part, names in built.items():
+            host.require_built(part, names)
         if role == "sps":
             check_memory(host, self.sut, self.point.threads)
         port = host.spec.sip_port

@@ -12,14 +12,30 @@ from sipsched.errors import SipschedError, StableError
 from sipsched.measure import scheduler
 from sipsched.measure.cpu_layout import LSCPU, Layout, cpu_mask, parse_cpu_list, parse_lscpu
 from sipsched.measure.scheduler import (
-    TASK_SLICE,
+    PLAIN,
     KernelScheduler,
     Step,
+    TaskAttributes,
     compile_mode,
     is_translation,
     label,
+    refuse_tasks,
+    same_settings,
+    task_attributes,
+    task_places,
+    writes,
 )
-from sipsched.plan.modes import Counts, Mode, Scaling, Setting, find_mode, load_modes
+from sipsched.plan.modes import (
+    NAMED,
+    RANGES,
+    Counts,
+    Mode,
+    Policy,
+    Setting,
+    find_mode,
+    load_modes,
+    value_name,
+)
 from sipsched.records.run_document import SchedulerReport, SettingReport
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import Testbed, Tuning, native_folder
@@ -54,6 +70,18 @@ for path; do
     done
 done
 """
+TRY_SCRIPT = """\
+taskslice=$1
+shift
+while [ $# -gt 0 ]; do
+    if said=$("$taskslice" try "$1" "$2" "$3" "$4" 2>&1); then
+        echo "yes $said"
+    else
+        echo "no ${said#taskslice: }"
+    fi
+    shift 4
+done
+"""
 WRITE_SCRIPT = """\
 while [ $# -gt 0 ]; do
     printf '%s' "$2" 2>/dev/null > "$1" || echo "$1"
@@ -85,7 +113,7 @@ class Tuned:
     steps
         The mode, compiled to this kernel.
     read_back
-        By place, what stands there now; of slices of single tasks one value for each of the proxy's
+        By place, what stands there now; of attributes of single tasks one value for each of the proxy's
         processes. None where it cannot be read.
     quiet
         One entry for each thing that would blur a comparison.
@@ -109,7 +137,12 @@ class Tuned:
     @property
     def unlike_asked(self) -> int:
         """Number of settings that were written and do not read back as written."""
-        written = [step for step in self.steps if step.unavailable is None]
+        # the probe records when a comparison begins; its switches are read back by themselves
+        written = [
+            step
+            for step in self.steps
+            if step.unavailable is None and step.place != scheduler.PROBE_CONTROL
+        ]
         return sum(not _reads_back(step, self.read_back.get(step.place or "")) for step in written)
 
     def report(self) -> SchedulerReport:
@@ -138,6 +171,7 @@ class Tuned:
             ),
             quiet=tuple(self.quiet),
             repaired=self.repaired,
+            base_slice_ns=self.kernel.base_slice_ns,
         )
 
 
@@ -149,10 +183,13 @@ def _reads_back(step: Step, found: Any) -> bool:
 
 def read_kernel(sps: Host) -> KernelScheduler:
     """Find out where the host's kernel keeps the scheduler's settings."""
-    taskslice = str(_taskslice(sps))
+    sliced = TaskAttributes(slice_ns=RANGES[Setting.SLICE][0])
+    plain_found, sliced_found = try_attributes(sps, (PLAIN, sliced))
+    base_slice_ns = plain_found.slice_ns if isinstance(plain_found, TaskAttributes) else 0
     return KernelScheduler(
         files=_read(sps, scheduler.FILES),
-        task_slices=sps.run([taskslice, "check"], check=False).exit_code == 0,
+        task_slices=isinstance(sliced_found, TaskAttributes),
+        base_slice_ns=base_slice_ns or None,
     )
 
 
@@ -161,13 +198,63 @@ def read_layout(sps: Host, cpus: Sequence[int]) -> Layout:
     return parse_lscpu(sps.run(LSCPU).stdout, cpus)
 
 
-def _compile(mode: Mode, layout: Layout, kernel: KernelScheduler, threads: int) -> list[Step]:
+def compile_modes(
+    sps: Host, modes: Sequence[Mode], layout: Layout, kernel: KernelScheduler, threads: int
+) -> dict[str, list[Step]]:
+    """Compile modes to a host's kernel; attributes of tasks are tried on a process of their own.
+
+    Parameters
+    ----------
+    sps
+        The host of the proxy.
+    modes
+        Scheduler settings.
+    layout, kernel
+        What was read of the host.
+    threads
+        Workers of the proxy.
+
+    Returns
+    -------
+    dict
+        Name of each mode to its steps, in the order of `modes`. Where the kernel refuses a task what the
+        mode asks for (RT group scheduling, no CAP_SYS_NICE), its attributes are unavailable, all of them.
+
+    Raises
+    ------
+    StableError
+        A mode has no variant for so many cores.
+    """
     counts = Counts(cores=len(layout.cpus), threads=threads, processors=layout.processors)
-    return compile_mode(mode.settings(counts), kernel)
+    compiled = {mode.name: compile_mode(mode.settings(counts), kernel) for mode in modes}
+    asked = {name: task_attributes(steps) for name, steps in compiled.items()}
+    to_try = [attributes for attributes in dict.fromkeys(asked.values()) if attributes != PLAIN]
+    refused = {
+        attributes: f"the kernel refuses: {found}"
+        for attributes, found in zip(to_try, try_attributes(sps, to_try), strict=True)
+        if isinstance(found, str)
+    }
+    return {
+        name: refuse_tasks(steps, refused[asked[name]]) if asked[name] in refused else steps
+        for name, steps in compiled.items()
+    }
+
+
+def compiled_here(sps: Host, state: Tuned, modes: Sequence[Mode], threads: int) -> list[Tuned]:
+    """Say what other modes would come to on a host that is tuned; nothing of them is set."""
+    compiled = compile_modes(sps, modes, state.layout, state.kernel, threads)
+    return [Tuned(mode, state.layout, state.kernel, compiled[mode.name]) for mode in modes]
 
 
 @contextmanager
-def tuned(sps: Host, testbed: Testbed, mode: Mode, cores: int, threads: int) -> Iterator[Tuned]:
+def tuned(
+    sps: Host,
+    testbed: Testbed,
+    mode: Mode,
+    cores: int,
+    threads: int,
+    others: Sequence[Mode] = (),
+) -> Iterator[Tuned]:
     """Bring the SPS to its cores and mode, and back again when the block ends.
 
     What is changed is first written to a script on the host that undoes it. It is run at the end,
@@ -185,6 +272,8 @@ def tuned(sps: Host, testbed: Testbed, mode: Mode, cores: int, threads: int) -> 
         The first so many CPUs are the SPS's.
     threads
         Workers of the proxy.
+    others
+        Modes that the block brings about by itself; what they change is undone, too.
 
     Raises
     ------
@@ -196,9 +285,9 @@ def tuned(sps: Host, testbed: Testbed, mode: Mode, cores: int, threads: int) -> 
     cpus = sps.spec.cpus[:cores]
     hotplug = _hotplug(sps, testbed, cpus)
     services = _service_commands(sps, testbed.tuning)
-    may_change = bool(
-        hotplug or services or testbed.tuning.changes or mode.settings(Counts(cores, threads, 1))
-    )
+    counts = Counts(cores, threads, 1)
+    asks = any(each.settings(counts) for each in (mode, *others))
+    may_change = bool(hotplug or services or testbed.tuning.changes or asks)
     if may_change:
         before = _read(
             sps,
@@ -235,35 +324,35 @@ def _change(
         sps.run(service.still)
     quiet = _still(sps, testbed.tuning)
     layout, kernel = read_layout(sps, cpus), read_kernel(sps)
-    steps = _compile(mode, layout, kernel, threads)
-    writes = [
-        (step.place, str(step.value))
-        for step in steps
-        if step.unavailable is None and step.place and step.place != TASK_SLICE
-    ]
-    refused += _write(sps, writes)
+    steps = compile_modes(sps, [mode], layout, kernel, threads)[mode.name]
+    to_write = [(path, str(value)) for path, value in writes(steps)]
+    refused += _write(sps, to_write)
     if refused:
-        told = ", ".join(f"{dict((*hotplug, *writes))[path]} to {path}" for path in refused)
+        told = ", ".join(f"{dict((*hotplug, *to_write))[path]} to {path}" for path in refused)
         raise StableError(f"host {sps.spec}: the kernel refuses: {told}")
-    found = _read(sps, [path for path, _ in writes])
-    return Tuned(mode, layout, kernel, steps, {path: found.get(path) for path, _ in writes}, quiet)
+    found = _read(sps, [path for path, _ in to_write])
+    read_back = {path: found.get(path) for path, _ in to_write}
+    return Tuned(mode, layout, kernel, steps, read_back, quiet)
 
 
-def task_slice_prefix(state: Tuned, sps: Host) -> list[str]:
-    """Give the command that starts a program with the mode's slice; empty where there is none."""
-    value = next((step.value for step in state.steps if step.place == TASK_SLICE), None)
-    return [] if value is None else [str(_taskslice(sps)), "run", str(value)]
+def task_prefix(state: Tuned, sps: Host) -> list[str]:
+    """Give the command that starts a program with the mode's attributes; empty where it has none."""
+    if not task_places(state.steps):
+        return []
+    return [str(_taskslice(sps)), "run", *task_attributes(state.steps).words]
 
 
-def read_task_slices(state: Tuned, sps: Host, proxy: Process, program: str) -> None:
-    """Read the slice of each of the proxy's processes back."""
-    if not task_slice_prefix(state, sps):
+def read_tasks(state: Tuned, sps: Host, proxy: Process, program: str) -> None:
+    """Read the attributes of each of the proxy's processes back, as far as the mode sets them."""
+    places = task_places(state.steps)
+    if not places:
         return
     done = sps.shell(
         '"$1" read $(pgrep --pgroup "$(cat "$2")" "$3")', _taskslice(sps), proxy.pid_file, program
     )
-    slices = [int(line.split()[1]) for line in done.stdout.splitlines()]
-    state.read_back[TASK_SLICE] = slices
+    found = [_attributes(line.split()[1:]) for line in done.stdout.splitlines()]
+    for place in places:
+        state.read_back[place] = [attributes.value(place) for attributes in found]
 
 
 def repair(sps: Host) -> bool:
@@ -298,13 +387,15 @@ def modes_table(sps: Host, cores: int, threads: int) -> list[str]:
     Returns
     -------
     list of str
-        Lines of a table: mode, setting, value, place, and whether it can be set.
+        Lines of a table: mode, setting, value, place, and whether it can be set; and which modes come to
+        the same settings.
     """
     declared = load_modes()
     rows = [("mode", "setting", "value", "goes to", "can be set")]
     layout, kernel = read_layout(sps, sps.spec.cpus[:cores]), read_kernel(sps)
-    for name in declared:
-        steps = _compile(find_mode(name, declared), layout, kernel, threads)
+    modes = [find_mode(name, declared) for name in declared]
+    compiled = compile_modes(sps, modes, layout, kernel, threads)
+    for name, steps in compiled.items():
         if not steps:
             rows.append((name, "none", "", "", "changes nothing"))
         for step in steps:
@@ -312,24 +403,45 @@ def modes_table(sps: Host, cores: int, threads: int) -> list[str]:
             if step.value is not None and step.asked not in (None, step.value):
                 value += f" (as {_with_unit(step.setting, step.value)})"
             can = "no: " + step.unavailable if step.unavailable else "yes"
-            rows.append((name, step.setting.paper_name, value, step.place or "nowhere", can))
+            rows.append((name, step.setting.key, value, step.place or "nowhere", can))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     where = f"{layout.processors} processor(s); {kernel.family}"
+    if kernel.base_slice_ns is not None:
+        where += f"; base slice {kernel.base_slice_ns:,} ns"
     heading = f"{sps.spec}: {cores} core(s), {threads} threads; {where}"
     return [
         heading,
         *("  ".join((*map(str.ljust, row[:4], widths), row[4])).rstrip() for row in rows),
+        *(f"the same settings here: {', '.join(same)}" for same in same_settings(compiled, kernel)),
     ]
 
 
 def _with_unit(setting: Setting, value: int) -> str:
-    if setting is Setting.TUNABLE_SCALING:
-        return list(Scaling)[value] if value < len(Scaling) else str(value)
-    return f"{value:,} ns"
+    if setting in NAMED:
+        return value_name(setting, value)
+    return f"{value:,} ns" if setting.endswith("_ns") else str(value)
 
 
 def _taskslice(sps: Host) -> PurePosixPath:
     return native_folder(sps.base, "scheduler") / "taskslice"
+
+
+def try_attributes(sps: Host, wanted: Sequence[TaskAttributes]) -> list[TaskAttributes | str]:
+    """Give processes of their own these attributes: what each then has, or why the kernel refuses."""
+    if not wanted:
+        return []
+    words = [word for attributes in wanted for word in attributes.words]
+    answers = sps.shell(TRY_SCRIPT, _taskslice(sps), *words).stdout.splitlines()
+    return [
+        _attributes(said.split()) if answer == "yes" else said
+        for answer, _, said in (line.partition(" ") for line in answers)
+    ]
+
+
+def _attributes(words: Sequence[str]) -> TaskAttributes:
+    """Read what `taskslice` prints of a task."""
+    policy, nice, priority, slice_ns = words
+    return TaskAttributes(Policy(policy), int(nice), int(priority), int(slice_ns))
 
 
 def _read(sps: Host, patterns: Sequence[str]) -> dict[str, str | None]:

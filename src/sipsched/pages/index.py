@@ -27,6 +27,7 @@ from sipsched.analysis.statistics import (
     Interval,
     mean_interval,
 )
+from sipsched.pages.crossings import doubt
 from sipsched.pages.parts import Table, Words
 from sipsched.records.messages import PROBE_OFF
 from sipsched.records.summary import MEASURED
@@ -176,17 +177,15 @@ def carried(campaign: Campaign, best: Carried | None, limit: float) -> str:
     if best is None:
         return f"{NOT_MEASURED}: no configuration has runs that count at two loads or more."
     capacity = best.capacity
-    last, first = capacity.grid_cps, capacity.next_cps
-    between = (
-        f", on a straight line between {last:g} and {first:g} cps, whose own error the interval leaves out"
-        if np.isfinite([last, first]).all()
-        else ""
+    doubted, at = (
+        doubt(capacity.crossing, limit),
+        "at " if capacity.crossing.interval.resolved else "",
     )
     same = capacities(campaign.traced, limit, best.sut, best.mode)
     among = f" (the best of {len(same)} combinations of cores and threads)" if same[1:] else ""
     return (
-        f"{best}{among}, drops {100 * limit:g} % of its messages at {capacity.crossing}"
-        f"{between} (cps: calls started per second)."
+        f"{best}{among}, drops {100 * limit:g} % of its messages {at}{capacity.crossing} (cps: calls "
+        f"started per second).{' ' if doubted else ''}{doubted}"
     )
 
 

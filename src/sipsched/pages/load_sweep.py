@@ -4,9 +4,10 @@ The replicate is the run: a point is one run, a line the mean over repetitions w
 interval. Every figure prints testbed, kind, fidelity and kernel.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -17,9 +18,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
 
+from sipsched.analysis.run_length import BusyPeriods, busy_periods
 from sipsched.analysis.run_table import Facet, counted, facet_name, facets, provenance
-from sipsched.analysis.statistics import PDR_LIMIT, grid_capacity, mean_interval, mean_intervals
-from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.analysis.statistics import (
+    PDR_LIMIT,
+    RATE_RANGE,
+    Crossing,
+    Estimates,
+    Interval,
+    crossing,
+    mean_interval,
+    mean_intervals,
+    typical_drop_rates,
+)
+from sipsched.pages.crossings import HOW, doubt
+from sipsched.pages.drawing import LIMIT, MARKERS, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.parts import Figure
 from sipsched.plan.config import Run
 from sipsched.records.messages import MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
@@ -44,7 +57,15 @@ class Picture:
 
 
 def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
-    """Draw the packet drop rate against the offered load."""
+    """Draw the packet drop rate against the offered load, and where it passes the limit."""
+    rates = 100 * summary["pdr"]
+
+    def typical(runs: Values) -> Estimates:
+        return typical_drop_rates(runs, 100 * limit)
+
+    def found(facet: Facet, threads: int) -> Crossing:
+        runs = _runs(summary["pdr"], facet, threads)
+        return crossing(runs["cps"].to_numpy(), runs.to_numpy(), limit)
 
     def draw(axis: Axes, facet: Facet) -> None:
         axis.axhline(100 * limit, color=LIMIT, linestyle="--", linewidth=1)
@@ -56,21 +77,31 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
             textcoords="offset points",
             color=LIMIT,
         )
-        _lines(axis, summary, facet, 100 * summary["pdr"])
-        _symlog(axis, 0.01, ("PDR (%)", "{:g}"))
+        crossings = {int(each): found(facet, each) for each in summary["threads"].to_numpy()}
+        _lines(axis, summary, facet, rates, typical, crossings)
+        for i, each in enumerate(crossings.values()):
+            _mark(axis, each, 100 * limit, SERIES[i % len(SERIES)], _dodge(summary, i))
+        for i, threads in enumerate(crossings):
+            series = _series(summary, facet, threads, rates, typical)
+            short = np.isin(series.cps, list(_too_short(summary, facet, threads)))
+            _hollow(axis, i, series.cps[short] + _dodge(summary, i), series.of.estimate[short])
+        _symlog(axis, 100 * limit / RATE_RANGE, ("PDR (%)", "{:g}"))
 
     def words(facet: Facet, threads: int) -> str:
-        cps, mean, half, n = _series(summary, facet, threads, 100 * summary["pdr"])
-        carried, above = grid_capacity(cps, mean, 100 * limit)
-        if np.isinf(above):
-            return f"PDR is at or under {100 * limit:g} % at every load, up to {carried:g} cps."
-        first = int(np.searchsorted(cps, above))
-        below = (
-            f"at or under {100 * limit:g} % up to {carried:g} cps and "
-            if first
-            else f"above {100 * limit:g} % from the lowest load on: "
+        series = _series(summary, facet, threads, rates, typical)
+        passes = found(facet, threads)
+        above = series.of.estimate > 100 * limit
+        said = (
+            f"typical PDR passes {100 * limit:g} % {'at ' if passes.interval.resolved else ''}{passes}"
+            if passes.bracketed
+            else f"no crossing of {100 * limit:g} % is seen: {passes}"
         )
-        return f"PDR is {below}{_number(mean, half, n, first)} at {cps[first]:g} cps."
+        if above.any():
+            first = int(np.argmax(above))
+            said += f"; it is {series.at(first).text('%')} at {series.cps[first]:g} cps"
+        return " ".join(
+            filter(None, (f"{said}.", doubt(passes, limit), _short_words(summary, facet, threads)))
+        )
 
     return _figure(
         summary,
@@ -78,9 +109,61 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
         "Packet drop rate",
         _load_panels(summary, (("", draw),)),
         f"Packet drop rate (RcvbufErrors / messages that reached the SPS) against offered load, by "
-        f"worker threads; dashed: {100 * limit:g} %. Symmetric log scale, linear under 0.01 %.",
+        f"worker threads; dashed: {100 * limit:g} %, and on it the crossing with its 95 % interval. {HOW}; "
+        f"the line has a gap there. Without filling: a run is too short. "
+        f"Symmetric log scale, linear under {100 * limit / RATE_RANGE:g} %, and what is "
+        "less counts as that.",
         words,
+        middle="middle (Hodges-Lehmann of log PDR)",
     )
+
+
+def _too_short(summary: xr.Dataset, facet: Facet, threads: int) -> dict[int, BusyPeriods]:
+    """Find the loads at which a run is too short for its busy periods."""
+    runs = counted(summary)
+    at = dict(zip(("sut", "mode", "cores"), facet, strict=True)) | {"threads": threads}
+    found = {int(cps): busy_periods(runs, at | {"cps": cps}) for cps in runs["cps"].to_numpy()}
+    return {cps: busy for cps, busy in found.items() if busy is not None and busy.short}
+
+
+def _short_words(summary: xr.Dataset, facet: Facet, threads: int) -> str:
+    found = _too_short(summary, facet, threads)
+    said = [
+        f"{cps} cps, {busy.short} of {plural(busy.runs, 'run')}: busy without a break for up to "
+        f"{number(busy.longest_s)} s, {100 * busy.longest_share:.2g} % of the run"
+        for cps, busy in found.items()
+    ]
+    return f"Too short to hold many busy periods: {'; '.join(said)}." if said else ""
+
+
+def _hollow(axis: Axes, i: int, cps: Values, values: Values) -> None:
+    """Take the filling from points of the i-th series."""
+    axis.plot(
+        cps,
+        values,
+        linestyle="none",
+        marker=MARKERS[(i + i // len(SERIES)) % len(MARKERS)],
+        markersize=5,
+        color=SERIES[i % len(SERIES)],
+        markerfacecolor=PAPER,
+        zorder=4,
+    )
+
+
+def _mark(axis: Axes, found: Crossing, limit: float, color: str, shift: float) -> None:
+    """Draw a crossing on the line of the limit, cut off at the loads measured."""
+    interval = found.interval
+    ends = np.clip((interval.low, interval.high), found.lowest_cps, found.highest_cps)
+    axis.plot(ends + shift, [limit] * 2, color=color, linewidth=5, alpha=0.3, solid_capstyle="butt")
+    if interval.resolved and np.isfinite(interval.estimate):
+        axis.plot(
+            [interval.estimate + shift],
+            [limit],
+            color=color,
+            marker="|",
+            markersize=11,
+            markeredgewidth=2,
+        )
 
 
 def receive_time(summary: xr.Dataset) -> Figure:
@@ -120,7 +203,7 @@ def service_time(summary: xr.Dataset) -> Figure:
     def words(facet: Facet, threads: int) -> str:
         text = f"T_sip: mean {_from_to(_series(summary, facet, threads, mean))}"
         off = _series(summary, facet, threads, share)
-        if len(off[0]):
+        if len(off.cps):
             text += f"; of it off CPU {_from_to(off, '%')}"
         return text + "."
 
@@ -147,7 +230,7 @@ def receive_parts(summary: xr.Dataset) -> Figure:
     def words(facet: Facet, threads: int) -> str:
         texts = []
         for title, values in means.items():
-            loads, *_ = _series(summary, facet, threads, values)
+            loads = _series(summary, facet, threads, values).cps
             if not len(loads):
                 return ""
             at = dict(zip(("sut", "mode", "cores"), facet, strict=True))
@@ -195,13 +278,13 @@ def load(summary: xr.Dataset) -> Figure:
         axis.set_ylim(bottom=0)
 
     def words(facet: Facet, threads: int) -> str:
-        cps, mean, half, n = _series(summary, facet, threads, runs["achieved"])
-        if not len(cps):
+        series = _series(summary, facet, threads, runs["achieved"])
+        if not len(series.cps):
             return "no valid run."
-        worst = int(np.argmax(np.abs(mean - 100)))
+        worst = int(np.argmax(np.abs(series.of.estimate - 100)))
         return (
-            f"the achieved rate is furthest from the offered one at {cps[worst]:g} cps, by "
-            f"{_number(mean - 100, half, n, worst)}."
+            f"the achieved rate is furthest from the offered one at {series.cps[worst]:g} cps, by "
+            f"{series.at(worst).map(lambda share: share - 100).text('%')}."
         )
 
     figure = _figure(
@@ -402,14 +485,50 @@ def _decades(values: Sequence[xr.DataArray]) -> tuple[float, float] | None:
     return float(10**low), float(10 ** max(high, low + 1))
 
 
+def _means(values: Values) -> Estimates:
+    """Average runs, with t intervals."""
+    mean, half, n = mean_intervals(values)
+    # A t interval of what is not negative may reach under 0: what is drawn and said stops there.
+    low = mean - half
+    return Estimates(
+        mean, np.maximum(low, 0) if np.nanmin(values, initial=0) >= 0 else low, mean + half, n
+    )
+
+
+@dataclass(frozen=True)
+class Series:
+    """One quantity by load: what it is of a point's runs, with intervals; shape (load,)."""
+
+    cps: Values
+    of: Estimates
+
+    def at(self, i: int) -> Interval:
+        """Take the i-th."""
+        of, n = self.of, int(self.of.n[i])
+        estimate, low, high = (float(each[i]) for each in (of.estimate, of.low, of.high))
+        return Interval.without(estimate, n) if np.isnan(low) else Interval(estimate, low, high, n)
+
+
 def _series(
-    summary: xr.Dataset, facet: Facet, threads: int, values: xr.DataArray
-) -> tuple[Values, Values, Values, npt.NDArray[np.int64]]:
-    """Average one quantity over repetitions; loads without a run are left out."""
-    chosen = values.sel(sut=facet[0], mode=facet[1], cores=facet[2], threads=threads)
-    mean, half, n = mean_intervals(chosen.transpose("cps", "rep").to_numpy())
-    some = n > 0
-    return chosen["cps"].to_numpy()[some].astype(float), mean[some], half[some], n[some]
+    summary: xr.Dataset,
+    facet: Facet,
+    threads: int,
+    values: xr.DataArray,
+    estimate: Callable[[Values], Estimates] = _means,
+) -> Series:
+    """Estimate one quantity over repetitions; loads without a run are left out."""
+    runs = _runs(values, facet, threads)
+    found = estimate(runs.to_numpy())
+    some = found.n > 0
+    low, high = found.low[some], found.high[some]
+    of = Estimates(found.estimate[some], low, high, found.n[some])
+    return Series(runs["cps"].to_numpy()[some].astype(float), of)
+
+
+def _runs(values: xr.DataArray, facet: Facet, threads: int) -> xr.DataArray:
+    """Take the runs of one line: dimensions cps, rep."""
+    sut, mode, cores = facet
+    return values.sel(sut=sut, mode=mode, cores=cores, threads=threads).transpose("cps", "rep")
 
 
 def _dodge(summary: xr.Dataset, i: int) -> float:
@@ -420,17 +539,28 @@ def _dodge(summary: xr.Dataset, i: int) -> float:
     return 0.0 if count < 2 else step * 0.08 * (i / (count - 1) - 0.5)
 
 
-def _lines(axis: Axes, summary: xr.Dataset, facet: Facet, values: xr.DataArray) -> bool:
-    """Draw points (runs), means and intervals, a series for each number of threads."""
+def _lines(
+    axis: Axes,
+    summary: xr.Dataset,
+    facet: Facet,
+    values: xr.DataArray,
+    estimate: Callable[[Values], Estimates] = _means,
+    crossings: Mapping[int, Crossing] = MappingProxyType({}),
+) -> bool:
+    """Draw points (runs), what they are together and intervals, a series for each number of threads.
+
+    A line is not drawn across loads of which nothing more is said than that the crossing is between.
+    """
     drawn = False
     for i, threads in enumerate(summary["threads"].to_numpy()):
-        cps, mean, half, _ = _series(summary, facet, threads, values)
+        series = _series(summary, facet, threads, values, estimate)
+        cps, of = series.cps, series.of
         if not len(cps):
             continue
         drawn = True
         color, marker = SERIES[i % len(SERIES)], MARKERS[(i + i // len(SERIES)) % len(MARKERS)]
         shift = _dodge(summary, i)
-        runs = values.sel(sut=facet[0], mode=facet[1], cores=facet[2], threads=threads)
+        runs = _runs(values, facet, threads)
         for rep in runs["rep"].to_numpy():
             axis.plot(
                 runs["cps"].to_numpy() + shift,
@@ -442,12 +572,11 @@ def _lines(axis: Axes, summary: xr.Dataset, facet: Facet, values: xr.DataArray) 
                 color=color,
                 alpha=0.45,
             )
-        # A t interval of a share may reach under 0: what is drawn stops there.
-        lower = np.minimum(half, np.maximum(mean, 0)) if (mean >= 0).all() else half
         axis.errorbar(
             cps + shift,
-            mean,
-            yerr=np.nan_to_num(np.array([lower, half])),
+            of.estimate,
+            yerr=np.nan_to_num(np.array([of.estimate - of.low, of.high - of.estimate])),
+            linestyle="none",
             color=color,
             marker=marker,
             markersize=4,
@@ -455,9 +584,19 @@ def _lines(axis: Axes, summary: xr.Dataset, facet: Facet, values: xr.DataArray) 
             capsize=2.5,
             label=_name_of(threads),
         )
+        for part in _unbroken(cps, crossings.get(int(threads))):
+            axis.plot(cps[part] + shift, of.estimate[part], color=color)
     if not drawn:
         _empty(axis)
     return drawn
+
+
+def _unbroken(cps: Values, crossing: Crossing | None) -> list[slice]:
+    """Part a line where a crossing is somewhere between two of its loads and nothing tells where."""
+    if crossing is None or crossing.interval.resolved:
+        return [slice(None)]
+    place = int(np.searchsorted(cps, crossing.bracket_cps[1]))
+    return [slice(place), slice(place, None)]
 
 
 def _name_of(series: Any) -> str:
@@ -560,8 +699,12 @@ def _figure(
     picture: Picture,
     caption: str,
     words: Callable[[Facet, int], str],
+    middle: str = "mean",
 ) -> Figure:
-    """Put the words to a picture, those of each facet and number of threads that was measured."""
+    """Put the words to a picture, those of each facet and number of threads that was measured.
+
+    `middle` names what the lines join.
+    """
     seen = []
     for facet in facets(summary):
         for threads in summary["threads"].to_numpy():
@@ -574,7 +717,7 @@ def _figure(
         identity=identity,
         svg=picture.svg,
         alt=f"{title}. {caption} {' '.join(seen)}".strip(),
-        caption=f"{caption} {picture.points}".strip(),
+        caption=f"{caption} {picture.points.format(middle=middle)}".strip(),
         seen=tuple(seen) or (_why_nothing(summary),),
         provenance=provenance(summary),
     )
@@ -599,22 +742,14 @@ def _replicates(summary: xr.Dataset) -> str:
     low, high = int(counts.min()), int(counts.max())
     n = f"n = {low}" if low == high else f"n = {low} to {high}"
     bars = "bars: 95 % t interval" if high > 1 else "one run a point, so no interval"
-    return f"Points: runs ({n} a point); line: their mean; {bars}."
+    return f"Points: runs ({n} a point); line: their {{middle}}; {bars}."
 
 
-def _number(mean: Values, half: Values, n: npt.NDArray[np.int64], i: int, unit: str = "%") -> str:
-    """Write a mean with its interval."""
-    if np.isnan(half[i]):
-        return f"{number(mean[i])}\u00a0{unit} (n\u00a0=\u00a0{n[i]}, no interval)"
-    return f"{number(mean[i])}\u00a0±\u00a0{number(half[i])}\u00a0{unit} (n\u00a0=\u00a0{n[i]})"
-
-
-def _from_to(series: tuple[Values, Values, Values, npt.NDArray[np.int64]], unit: str = "µs") -> str:
-    cps, mean, half, n = series
+def _from_to(series: Series, unit: str = "µs") -> str:
+    cps = series.cps
     if not len(cps):
         return "not measured"
-    text = f"{_number(mean, half, n, 0, unit)} at {cps[0]:g} cps"
+    text = f"{series.at(0).text(unit)} at {cps[0]:g} cps"
     if len(cps) > 1:
-        last = len(cps) - 1
-        text += f", {_number(mean, half, n, last, unit)} at {cps[last]:g} cps"
+        text += f", {series.at(-1).text(unit)} at {cps[-1]:g} cps"
     return text

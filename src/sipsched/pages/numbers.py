@@ -33,6 +33,9 @@ def told(interval: Interval, n: int | None = None, say: Callable[[float], str] =
     """Write a number with its interval for a cell; its n where that is not the `n` of its row."""
     if np.isnan(interval.estimate):
         return interval.why
+    if not interval.resolved:
+        count = "" if interval.n == n else f", n = {interval.n}"
+        return f"{interval.range(say)}{count}" + ("" if interval.known else f": {interval.why}")
     if not interval.known:
         count = "" if interval.n == n else f", n = {interval.n}"
         return f"{say(interval.estimate)}{count}: {interval.why}"

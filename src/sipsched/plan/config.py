@@ -16,6 +16,9 @@ POINT_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}"
 RUN_PATTERN = f"{POINT_PATTERN}/cps~{{cps}}/rep~{{rep}}"
 CROSSING_PATTERN = f"{POINT_PATTERN}/crossing.json"
 
+WIDEST_BRACKET = 1.25
+"""Ratio of the loads on both sides of a crossing from which on it is only "between" them."""
+
 LISTED = ("cores", "threads", "cps")
 """What an entry of a study's `points` names, in this order."""
 
@@ -171,7 +174,9 @@ class AroundCrossing:
         Distance between loads; the papers have 200.
     steps
         Which loads: 0 is the highest multiple of `step_cps` known to stay under the limit, 1 the next. The
-        lowest multiple known to be above it is always among the loads: a crossing has one on either side.
+        highest known to stay under it, the lowest known to be above it and those between are always among
+        the loads, so that a crossing has one on either side, not farther apart than `WIDEST_BRACKET`:
+        where that is less than `step_cps`, they are multiples of a half or a quarter of it.
     """
 
     mode: str
@@ -188,9 +193,12 @@ class AroundCrossing:
         """
         # not from the middle of what the search left: near the knee drops vary from run to run, a search
         # stops at a load that went well once, and the mean of runs passes the limit nearer to it, or under it
-        below = lower_cps // self.step_cps
-        above = -(-upper_cps // self.step_cps)
-        loads = {self.step_cps * place for place in (*(below + step for step in self.steps), above)}
+        loads = {self.step_cps * (lower_cps // self.step_cps + step) for step in self.steps}
+        near = self.step_cps
+        while near > max(1, (WIDEST_BRACKET - 1) * (near * (lower_cps // near))):
+            near //= 2
+        below, above = near * (lower_cps // near), near * -(-upper_cps // near)
+        loads |= set(range(below, above + 1, near))
         return tuple(sorted(load for load in loads if load > 0))
 
 
@@ -483,16 +491,7 @@ def parse_config(
             raise StableError(
                 f"{what}: only: '{name}' is not defined under studies ({', '.join(studies)})"
             )
-        if isinstance(cps, Found) and is_comparison(cps.mode):
-            raise StableError(
-                f"{what}: studies.{name}.cps.around_crossing_of: '{cps.mode}' compares modes; a "
-                "crossing is searched in one"
-            )
-        if load.generator == "sipp" and any(map(is_comparison, axes["modes"])):
-            raise StableError(
-                f"{what}: studies.{name}.modes: SIPp plays no calls twice, as comparisons need it; "
-                "set load.generator to sipload"
-            )
+        _check_comparisons(studies[name], load, f"{what}: studies.{name}")
     documents = {}
     for name, body in document.get("documents", {}).items():
         read = tuple(body.get("studies", ()))
@@ -517,6 +516,19 @@ def parse_config(
         only_measured=document.get("only_measured", False),
         records=Path(document.get("records", "raw")),
     )
+
+
+def _check_comparisons(study: Study, load: Load, where: str) -> None:
+    if isinstance(study.cps, Found) and is_comparison(study.cps.mode):
+        raise StableError(
+            f"{where}.cps.around_crossing_of: '{study.cps.mode}' compares modes; a crossing is searched "
+            "in one"
+        )
+    if load.generator == "sipp" and any(map(is_comparison, study.modes)):
+        raise StableError(
+            f"{where}.modes: SIPp plays no calls twice, as comparisons need it; set load.generator to "
+            "sipload"
+        )
 
 
 def _crossover(declared: Mapping[str, Any], what: str) -> Crossover:

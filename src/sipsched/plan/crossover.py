@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from sipsched.errors import StableError
-from sipsched.plan.modes import find_mode
+from sipsched.plan.modes import Setting, find_mode
 
 SEPARATOR = ","
 CALL_TAIL_S = 0.05
@@ -134,12 +134,17 @@ def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:
     Raises
     ------
     StableError
-        A mode is not declared or has a wrong override, or a comparison names one twice.
+        A mode is not declared or has a wrong override, a comparison names one twice, or a mode on its own
+        is to still the probe.
     """
     for name in names:
         several = compared(name)
-        for mode in several:
-            find_mode(mode, declared)
+        found = [find_mode(mode, declared) for mode in several]
+        if len(several) == 1 and Setting.RECORDING in found[0].overrides:
+            raise StableError(
+                f"mode '{name}': {Setting.RECORDING} is switched in a comparison only, as in "
+                f"'default,default+{Setting.RECORDING}=off'; for a run without the probe set probe: off in its SUT"
+            )
         twice = next((mode for mode in several if several.count(mode) > 1), None)
         if twice is not None:
             raise StableError(
@@ -178,14 +183,21 @@ def lengths(utilisation: float, service_s: float) -> tuple[float, float, float]:
 
 
 def choose(
-    name: str, crossover: Crossover, utilisation: float, service_s: float, seed: int
+    modes: Sequence[str],
+    total_s: float,
+    crossover: Crossover,
+    utilisation: float,
+    service_s: float,
+    seed: int,
 ) -> Design:
     """Draw a run's windows with the lengths that the configuration gives, or else the load.
 
     Parameters
     ----------
-    name
-        The comparison.
+    modes
+        Those that are played, the reference first.
+    total_s
+        Seconds of load.
     crossover
         How the run is made.
     utilisation, service_s
@@ -203,7 +215,7 @@ def choose(
     if given_washout_s is not None:
         washout_s = given_washout_s
         window_s = max(WINDOW_MIN_S, WINDOW_WASHOUTS * washout_s)
-    design = draw(compared(name), duration_s(name, crossover), given_s or window_s, washout_s, seed)
+    design = draw(modes, total_s, given_s or window_s, washout_s, seed)
     return replace(design, utilisation=utilisation, relaxation_s=relaxation_s)
 
 

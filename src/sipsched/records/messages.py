@@ -11,7 +11,7 @@ import xarray as xr
 
 from sipsched.errors import StableError
 from sipsched.files import whole
-from sipsched.records import record, trace
+from sipsched.records import record, reduced, trace
 from sipsched.records.run_document import RunDocument
 from sipsched.versions import MESSAGES_VERSION
 
@@ -70,7 +70,8 @@ def messages_from_record(record_dir: Path) -> xr.Dataset:
     Parameters
     ----------
     record_dir
-        A directory of raw/ with `run.json` and, unless the probe was off, `trace.bin.zst`.
+        A directory of raw/ with `run.json` and, unless the probe was off, `trace.bin.zst`. Of a reduced
+        record there are no messages, and every column says why.
 
     Returns
     -------
@@ -104,9 +105,10 @@ def messages_from_record(record_dir: Path) -> xr.Dataset:
     document = record.read_record(record_dir)
     probe = document.probe
     path = record_dir / record.TRACE_FILE
-    if probe.mode == "off" and not path.exists():
+    left_out = reduced.read_reduced(record_dir) is not None and not path.exists()
+    if left_out or (probe.mode == "off" and not path.exists()):
         records = np.empty(0, trace.RECORD)
-        reasons = dict.fromkeys(INTERVALS, PROBE_OFF)
+        reasons = dict.fromkeys(INTERVALS, reduced.REASON if left_out else PROBE_OFF)
     else:
         found = trace.read_trace(path, probe.records + probe.drops)
         records = found.records

@@ -9,6 +9,7 @@ from pathlib import Path
 from sipsched.errors import StableError
 from sipsched.plan.config import Run
 from sipsched.records import manifest
+from sipsched.records.reduced import expected
 from sipsched.records.run_document import RUN_FILE, RunDocument, read_run
 from sipsched.validity.verdict import INVALID, Finding, in_words
 
@@ -34,9 +35,11 @@ def needed_files(document: RunDocument) -> tuple[str, ...]:
 def damages(record: Path, document: RunDocument) -> tuple[manifest.Damage, ...]:
     """Find what of a record is missing or other than its `run.json` says.
 
-    Of a record that names no files, what a run like it always leaves has to be there.
+    Of a record that names no files, what a run like it always leaves has to be there; of a reduced one, what
+    stands for the files that were left out.
     """
-    return manifest.damages(record, document.files or {}, needed_files(document))
+    named, needed = expected(record, document.files or {}, needed_files(document))
+    return manifest.damages(record, named, needed)
 
 
 def read_record(record: Path) -> RunDocument:

@@ -14,6 +14,7 @@ from sipsched.errors import StableError
 from sipsched.files import read_json
 from sipsched.plan import modes
 from sipsched.plan.config import Load, Run, Sut, TestbedLabels
+from sipsched.validity.certificate import Certificate
 from sipsched.validity.ledger import Ledger
 from sipsched.validity.verdict import Verdict
 
@@ -70,6 +71,9 @@ class CallCounts:
     no_ringing
         Calls that were answered and of which no 180 ever came: refused by the SPS's full socket, or
         overtaken in a stateful SPS, which then does not send it on. None if it does not tell.
+    calls_distinct
+        Of the calls offered, those that were drawn; the others are a block's, played again. None if it
+        draws no schedule, and in records before November 2026: then all.
     """
 
     calls_offered: int
@@ -85,6 +89,12 @@ class CallCounts:
     no_ports: int | None = None
     overtaken: int | None = None
     no_ringing: int | None = None
+    calls_distinct: int | None = None
+
+    @property
+    def replays(self) -> float:
+        """How often each call is played: 1, unless a block's calls are played again."""
+        return self.calls_offered / (self.calls_distinct or self.calls_offered)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,24 +102,6 @@ class GeneratorReport(CallCounts):
     """The counts, and the program's version."""
 
     version: str
-
-
-@dataclass(frozen=True)
-class CertificateReport:
-    """`sipsched.validity.certificate.Certificate`, with None for NaN, and what it was made from."""
-
-    source: str
-    law: str
-    arrivals: int
-    achieved_cps: float
-    schedule_cps: float
-    rate_error: float
-    ks_distance: float | None
-    cv: float
-    variance_to_mean: tuple[float | None, ...]
-    lateness_p50_us: float | None
-    lateness_p99_us: float | None
-    lateness_max_us: float | None
 
 
 @dataclass(frozen=True)
@@ -149,7 +141,7 @@ class TracedThread:
 class ProbeReport:
     """What the probe says of itself; None where its kind does not count it.
 
-    SEE hardware/probe/probe.h for the counters.
+    SEE hardware/probe/probe.h for the counters, hardware/probe/recording.h for those of recording switched off.
     """
 
     mode: str
@@ -172,6 +164,12 @@ class ProbeReport:
     duplicates: int | None = None
     unclassified: int | None = None
     recursion_misses: int | None = None
+    switches_off: int | None = None
+    off_ns: int | None = None
+    cut_arrivals: int | None = None
+    cut_services: int | None = None
+    slowest_off_ns: int | None = None
+    slowest_on_ns: int | None = None
     threads: tuple[TracedThread, ...] = ()
     writer_cpu_ns: int | None = None
     t_fresh_ns: int | None = None
@@ -229,7 +227,11 @@ class SettingReport:
 
 @dataclass(frozen=True)
 class SchedulerReport:
-    """The mode as it was on this kernel; `translated` is None in records before November 2026."""
+    """The mode as it was on this kernel; `translated` is None in records before November 2026.
+
+    `base_slice_ns` is what a task without a slice of its own has under EEVDF; None if the kernel does not
+    tell it, and in records before November 2026.
+    """
 
     mode: str
     label: str
@@ -240,6 +242,7 @@ class SchedulerReport:
     quiet: tuple[Mapping[str, Any], ...]
     repaired: bool
     translated: bool | None = None
+    base_slice_ns: int | None = None
 
     @property
     def is_translation(self) -> bool:
@@ -333,7 +336,7 @@ class RunDocument:
     timeline: Timeline
     load: OfferedLoad
     generator: GeneratorReport
-    certificate: CertificateReport | None
+    certificate: Certificate | None
     requests: Requests
     proxy: ProxyReport
     probe: ProbeReport

@@ -66,7 +66,7 @@ class SwitchLog:
     """What `switcher` says of a run (hardware/scheduler)."""
 
     version: int
-    t0_ns: int | None
+    t0_ns: int
     tasks: int
     ended: str
     windows: tuple[Switch, ...]

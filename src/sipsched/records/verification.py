@@ -8,6 +8,7 @@ from pathlib import Path
 from sipsched.errors import StableError
 from sipsched.files import read_json, read_zstd
 from sipsched.records.record import COUNTERS_FILE, DAMAGED, REASON_FILE, TRACE_FILE, damages
+from sipsched.records.reduced import REDUCED_FILE, read_reduced
 from sipsched.records.run_document import RUN_FILE, RunDocument, read_run
 from sipsched.records.trace import read_trace
 from sipsched.words import plural
@@ -107,10 +108,15 @@ def _check(folder: Path, counts: bool) -> Checked:
         document = read_run(folder)
     except (StableError, OSError) as error:
         return Checked(folder, counts, True, (str(error),), ())
-    damage = tuple(map(str, damages(folder, document)))
+    try:
+        damage = tuple(map(str, damages(folder, document)))
+        reduced = read_reduced(folder)
+    except StableError as error:
+        return Checked(folder, counts, True, (str(error),), ())
     if document.files is None:
         return Checked(folder, counts, False, damage or _unreadable(folder, document), ())
-    known = {RUN_FILE, REASON_FILE, *document.files}
+    added = {REDUCED_FILE, *reduced.files} if reduced else set()
+    known = {RUN_FILE, REASON_FILE, *document.files, *added}
     unnamed = tuple(sorted({path.name for path in folder.iterdir()} - known))
     return Checked(folder, counts, True, damage, unnamed)
 

@@ -14,8 +14,19 @@ from sipsched.errors import StableError
 from sipsched.files import whole
 from sipsched.records.messages import check_format, k_rcv, nanoseconds, open_messages
 from sipsched.records.record import read_record
+from sipsched.records.reduced import REDUCED_WINDOWS_FILE, stored
 from sipsched.records.run_document import RunDocument
 from sipsched.records.switch_log import Samples, WindowsDocument, read_windows
+from sipsched.records.window_time import (
+    COUNTS,
+    STOLEN,
+    SWITCH,
+    UNFINISHED,
+    Spans,
+    left_out,
+    machine,
+    spans,
+)
 from sipsched.versions import WINDOWS_VERSION
 
 SHAM = "sham"
@@ -28,17 +39,15 @@ WASHOUTS = (1, 2)
 BINS = 30
 """Of the mean response since the switch, over the shortest window."""
 MESSAGES_MIN = 30
-TICKS_PER_S = 100
-"""Of /proc/stat: USER_HZ, part of the kernel's ABI."""
+DROPPED, FEW = 4, 5
 LEFT_OUT = {
-    0: "counts",
-    1: "the switch into it failed or does not read back",
-    2: "the run ended before it did",
-    3: "the hypervisor took more of the SPS's CPUs than the limit, here or elsewhere in the block",
-    4: "a message was dropped in the block or the one before, and retransmissions were on",
-    5: f"fewer than {MESSAGES_MIN} messages",
+    COUNTS: "counts",
+    SWITCH: "the switch into it failed or does not read back",
+    UNFINISHED: "the run ended before it did",
+    STOLEN: "the hypervisor took more of the SPS's CPUs than the limit, here or elsewhere in the block",
+    DROPPED: "a message was dropped in the block or the one before, and retransmissions were on",
+    FEW: f"fewer than {MESSAGES_MIN} messages",
 }
-COUNTS, SWITCH, UNFINISHED, STOLEN, DROPPED, FEW = LEFT_OUT
 VARIABLES = {
     "messages": ("1", "messages that arrived in the window, received by a worker"),
     "drops": ("1", "messages that arrived in the window and that the full socket queue refused"),
@@ -59,6 +68,8 @@ VARIABLES = {
         for name in QUANTITIES
         for statistic in STATISTICS
     },
+    "service": ("us", "mean of T_sip less its time off CPU: the proxy's own work on a message"),
+    "service_scv": ("1", "variance of the same over its mean squared"),
 }
 """On (washout, window): units and definition."""
 
@@ -71,15 +82,8 @@ class _Messages:
 
     t_arr: npt.NDArray[np.int64]
     values: Mapping[str, Floats]
+    service: Floats
     drops: npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class _Spans:
-    """Where windows lie on the clock of the SPS: int64 ns, shape (window,); those that the log reached."""
-
-    done: npt.NDArray[np.int64]
-    end: npt.NDArray[np.int64]
 
 
 def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
@@ -90,7 +94,8 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
     messages
         The run's `messages.nc`.
     record
-        The run's directory in raw/, for `run.json` and `windows.json.zst`.
+        The run's directory in raw/, for `run.json` and `windows.json.zst`. Of a reduced one the windows that
+        it holds come back.
 
     Returns
     -------
@@ -112,20 +117,24 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
         A file is missing, damaged or of another version.
     """
     document = read_record(record)
+    kept = stored(record, REDUCED_WINDOWS_FILE)
+    if kept is not None:
+        return open_windows(kept)
     recorded = read_windows(record)
     found = _messages(open_messages(messages))
     design, log = recorded.design, recorded.log
-    spans = _spans(recorded)
+    placed = spans(recorded)
     washouts_s = [design.washout_s * factor for factor in WASHOUTS]
     by_window = _drawn(recorded)
     tables = {name: np.full((len(WASHOUTS), len(design.windows)), np.nan) for name in VARIABLES}
     for row, washout_s in enumerate(washouts_s):
-        for window in range(len(spans.done)):
-            begin, end = spans.done[window] + round(washout_s * 1e9), spans.end[window]
+        for window in range(len(placed.done)):
+            begin, end = placed.done[window] + round(washout_s * 1e9), placed.end[window]
             values = _reduced(found, begin, end) | _sampled(log.samples, begin, end)
             for name, value in values.items():
                 tables[name][row, window] = value
-    by_window |= _machine(recorded, spans)
+    happened = machine(recorded, placed)
+    by_window |= {"steal_share": happened.steal_share, "time_squeeze": happened.time_squeeze}
     by_window["left_out"] = _left_out(recorded, document, tables, by_window["steal_share"])
     result = xr.Dataset(
         {name: ("window", values) for name, values in by_window.items()}
@@ -137,7 +146,7 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
             )
             for name, values in tables.items()
         }
-        | _aligned(recorded, found, spans, by_window),
+        | _aligned(recorded, found, placed, by_window),
         coords={"washout": washouts_s, "arm": [*design.modes, SHAM]},
         attrs=_attrs(document, recorded),
     )
@@ -149,21 +158,8 @@ def _messages(ds: xr.Dataset) -> _Messages:
     return _Messages(
         ds["t_arr"].to_numpy(),
         parts | {"total": parts["k_rcv"] + parts["t_sip"]},
+        parts["t_sip"] - nanoseconds(ds, "t_sip_off") / 1000,
         ds["drop_t_arr"].to_numpy() if "drop_t_arr" in ds else np.empty(0, np.int64),
-    )
-
-
-def _spans(recorded: WindowsDocument) -> _Spans:
-    """Place the windows: each ends where the next switch begins, the last where it was to end."""
-    windows, switches = recorded.design.windows, recorded.log.windows
-    began = [switch.began_ns for switch in switches]
-    lasts = [
-        switch.asked_ns + window.length_ns
-        for switch, window in zip(switches, windows, strict=False)
-    ]
-    ends = [*began[1:], *lasts[-1:]]
-    return _Spans(
-        np.array([switch.done_ns for switch in switches], np.int64), np.array(ends, np.int64)
     )
 
 
@@ -171,7 +167,7 @@ def _drawn(recorded: WindowsDocument) -> dict[str, npt.NDArray[Any]]:
     windows, modes = recorded.design.windows, len(recorded.design.modes)
     late, took = (np.full(len(windows), np.nan) for _ in range(2))
     for place, switch in enumerate(recorded.log.windows):
-        late[place] = (switch.began_ns - switch.asked_ns) / 1e3
+        late[place] = max(0, switch.began_ns - switch.asked_ns) / 1e3
         took[place] = (switch.done_ns - switch.began_ns) / 1e3
     return {
         "block": np.array([window.block for window in windows], np.int32),
@@ -199,6 +195,11 @@ def _reduced(found: _Messages, begin: int, end: int) -> dict[str, float]:
         quantiles = np.percentile(values, (50, 90, 99))
         for statistic, value in zip(STATISTICS[1:], quantiles, strict=True):
             reduced[f"{name}_{statistic}"] = float(value)
+    service = found.service[first:last]
+    service = service[~np.isnan(service)]
+    if service.size >= MESSAGES_MIN and service.mean() > 0:
+        reduced["service"] = float(service.mean())
+        reduced["service_scv"] = float(service.var() / service.mean() ** 2)
     return reduced
 
 
@@ -226,24 +227,6 @@ def _sampled(samples: Samples, begin: int, end: int) -> dict[str, float]:
     return sampled
 
 
-def _machine(recorded: WindowsDocument, spans: _Spans) -> dict[str, npt.NDArray[Any]]:
-    """Say what the machine did in each window, the washout included."""
-    samples = recorded.log.samples
-    shape = len(recorded.design.windows)
-    stolen, squeezed = np.full(shape, np.nan), np.full(shape, np.nan)
-    for window, (done, end) in enumerate(zip(spans.done, spans.end, strict=True)):
-        # the sample right before the switch belongs to both sides of it
-        before = max(int(np.searchsorted(samples.t_ns, done, side="left")) - 1, 0)
-        last = int(np.searchsorted(samples.t_ns, end, side="right")) - 1
-        if last <= before:
-            continue
-        elapsed = (samples.t_ns[last] - samples.t_ns[before]) / 1e9 * len(recorded.cpus)
-        ticks = samples.steal_ticks[last] - samples.steal_ticks[before]
-        stolen[window] = ticks / TICKS_PER_S / elapsed
-        squeezed[window] = samples.time_squeeze[last] - samples.time_squeeze[before]
-    return {"steal_share": stolen, "time_squeeze": squeezed}
-
-
 def _left_out(
     recorded: WindowsDocument,
     document: RunDocument,
@@ -251,31 +234,22 @@ def _left_out(
     steal_share: Floats,
 ) -> npt.NDArray[np.uint8]:
     """Say of each window whether it counts; what stills a block stills all its windows."""
-    windows, log = recorded.design.windows, recorded.log
-    blocks = np.array([window.block for window in windows])
-    found = np.zeros(len(windows), np.uint8)
-    found[len(log.windows) :] = UNFINISHED
-    if log.ended != "plan":
-        found[max(len(log.windows) - 1, 0)] = UNFINISHED
-    stolen = np.unique(blocks[np.nan_to_num(steal_share) > recorded.steal_share])
-    found[(found == COUNTS) & np.isin(blocks, stolen)] = STOLEN
+    found = left_out(recorded, steal_share)
     if document.load.retransmissions:
+        blocks = np.array([window.block for window in recorded.design.windows])
         lossy = np.unique(blocks[np.nan_to_num(tables["refused"][0]) > 0])
         # sent again after T1 = 0.5 s and 1 s and so on: into the next block
         found[(found == COUNTS) & np.isin(blocks, (*lossy, *(lossy + 1)))] = DROPPED
     # not by the trace: the probe may be off in some windows
     few = np.nan_to_num(tables["datagrams"][-1]) < MESSAGES_MIN
     found[(found == COUNTS) & few] = FEW
-    for place, switch in enumerate(log.windows):
-        if not switch.good:
-            found[place] = SWITCH
     return found
 
 
 def _aligned(
     recorded: WindowsDocument,
     found: _Messages,
-    spans: _Spans,
+    placed: Spans,
     by_window: Mapping[str, npt.NDArray[Any]],
 ) -> dict[str, Any]:
     """Average the response of messages by the time since the switch, over windows that count."""
@@ -283,12 +257,12 @@ def _aligned(
     arms = len(design.modes) + 1
     shortest_ns = min(window.length_ns for window in design.windows)
     width_ns = shortest_ns // BINS
-    counted = np.flatnonzero(by_window["left_out"][: len(spans.done)] == COUNTS)
+    counted = np.flatnonzero(by_window["left_out"][: len(placed.done)] == COUNTS)
     variables: dict[str, Any] = {}
     for name in ("k_rcv", "total"):
         means = np.full((len(counted), BINS), np.nan)
         for row, window in enumerate(counted):
-            begin = spans.done[window]
+            begin = placed.done[window]
             first, last = np.searchsorted(found.t_arr, (begin, begin + width_ns * BINS))
             values = found.values[name][first:last]
             known = ~np.isnan(values)
@@ -327,6 +301,9 @@ def _attrs(document: RunDocument, recorded: WindowsDocument) -> dict[str, Any]:
         "started_at": document.started_at,
         "modes": json.dumps(design.modes),
         "labels": json.dumps([each.label for each in crossover.modes] if crossover else []),
+        "settings": json.dumps(
+            [[asdict(step) for step in each.steps] for each in crossover.modes] if crossover else []
+        ),
         "same_settings": json.dumps(crossover.same_settings if crossover else []),
         "unavailable": json.dumps(crossover.unavailable if crossover else {}),
         "window_s": design.window_s,

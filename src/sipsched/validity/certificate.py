@@ -14,10 +14,14 @@ WINDOWS_MS = (1, 4, 10, 100)
 
 @dataclass(frozen=True)
 class Certificate:
-    """How calls arrived, as numbers a reader can check.
+    """How calls arrived, as numbers a reader can check; None for what cannot be said.
 
     Attributes
     ----------
+    source
+        What tells of the starts: `calls`, the generator's own file, or `trace`, the first INVITEs at the SPS.
+    law
+        Of the schedule: `exponential` or `constant`.
     arrivals
         Calls that were started.
     achieved_cps
@@ -30,25 +34,36 @@ class Certificate:
     ks_distance
         Kolmogorov–Smirnov distance of the inter-arrival times to the exponential distribution with
         the offered rate; `ks_p_value` gives its p-value. For a constant law there is no distribution
-        to test: NaN.
+        to test.
     cv
         Coefficient of variation of the inter-arrival times: 1 if exponential, 0 if constant.
     variance_to_mean
-        Variance over mean of the number of starts in windows of `WINDOWS_MS`; 1 if Poisson.
+        Variance over mean of the number of starts in windows of `WINDOWS_MS`; 1 if Poisson. None where
+        the load is shorter than two windows.
     lateness_p50_us, lateness_p99_us, lateness_max_us
-        Start minus intended start in µs; NaN where no intended starts are known.
+        Start minus intended start in µs; None where no intended starts are known.
+    replays
+        How often each call was played: 1, unless a block's calls are played again in each of its windows.
     """
 
+    source: str
+    law: str
     arrivals: int
     achieved_cps: float
     schedule_cps: float
     rate_error: float
-    ks_distance: float
+    ks_distance: float | None
     cv: float
-    variance_to_mean: tuple[float, ...]
-    lateness_p50_us: float
-    lateness_p99_us: float
-    lateness_max_us: float
+    variance_to_mean: tuple[float | None, ...]
+    lateness_p50_us: float | None
+    lateness_p99_us: float | None
+    lateness_max_us: float | None
+    replays: float = 1.0
+
+    @property
+    def distinct_gaps(self) -> int:
+        """Inter-arrival times that were drawn: what chance does to the numbers goes by these."""
+        return max(1, round((self.arrivals - 1) / self.replays))
 
 
 def certify(
@@ -56,6 +71,7 @@ def certify(
     rate_cps: float,
     law: str,
     intended_ns: npt.NDArray[np.int64] | None = None,
+    replays: float = 1.0,
 ) -> Certificate:
     """Compare starts with the law of their schedule.
 
@@ -69,6 +85,8 @@ def certify(
         `exponential` or `constant`.
     intended_ns
         Shape (n,), when each call was to start, on the same clock; None if not known.
+    replays
+        How often each call was played.
 
     Raises
     ------
@@ -85,21 +103,24 @@ def certify(
     schedule_cps = rate_cps if intended_ns is None else _rate(np.sort(intended_ns))
     late_us = None if intended_ns is None else (starts_ns - intended_ns) / 1e3
     lateness = (
-        (np.nan, np.nan, np.nan)
+        (None, None, None)
         if late_us is None
-        else (*np.percentile(late_us, [50, 99]), late_us.max())
+        else (*map(float, np.percentile(late_us, [50, 99])), float(late_us.max()))
     )
     return Certificate(
+        source="trace" if intended_ns is None else "calls",
+        law=law,
         arrivals=int(starts_ns.size),
         achieved_cps=achieved_cps,
         schedule_cps=schedule_cps,
         rate_error=abs(achieved_cps / schedule_cps - 1),
-        ks_distance=_ks_distance(gaps_s * rate_cps) if law == "exponential" else float("nan"),
+        ks_distance=_ks_distance(gaps_s * rate_cps) if law == "exponential" else None,
         cv=float(gaps_s.std() / gaps_s.mean()),
         variance_to_mean=variance_to_mean(ordered, WINDOWS_MS),
-        lateness_p50_us=float(lateness[0]),
-        lateness_p99_us=float(lateness[1]),
-        lateness_max_us=float(lateness[2]),
+        lateness_p50_us=lateness[0],
+        lateness_p99_us=lateness[1],
+        lateness_max_us=lateness[2],
+        replays=replays,
     )
 
 
@@ -127,7 +148,7 @@ def ks_p_value(distance: float, gaps: int) -> float:
 
 def variance_to_mean(
     ordered_ns: npt.NDArray[np.int64], windows_ms: Sequence[int]
-) -> tuple[float, ...]:
+) -> tuple[float | None, ...]:
     """Index of dispersion of counts (Cox and Lewis): variance over mean of starts a window.
 
     Parameters
@@ -139,16 +160,16 @@ def variance_to_mean(
 
     Returns
     -------
-    tuple of float
-        One for each window; NaN where the load is shorter than two windows.
+    tuple
+        One for each window; None where the load is shorter than two windows.
     """
     since_first = ordered_ns - ordered_ns[0]
-    ratios = []
+    ratios: list[float | None] = []
     for window_ms in windows_ms:
         window_ns = window_ms * 1_000_000
         whole = int(since_first[-1] // window_ns)
         if whole < 2:
-            ratios.append(float("nan"))
+            ratios.append(None)
             continue
         counts = np.bincount(since_first // window_ns, minlength=whole)[:whole]
         ratios.append(float(counts.var() / counts.mean()))

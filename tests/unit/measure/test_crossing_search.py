@@ -62,7 +62,11 @@ STUDY = Study(
 def test_loads_around_a_crossing() -> None:
     assert AROUND.loads(2200, 2390) == (2000, 2200, 2400)
     assert AROUND.loads(2390, 2400) == (2000, 2200, 2400)
-    assert AROUND.loads(150, 170) == (200,)
+    # a load on either side, no farther apart than a number between them may be
+    assert AROUND.loads(150, 170) == (150, 175, 200)
+    assert AROUND.loads(420, 460) == (200, 400, 500, 600)
+    assert AroundCrossing("baseline", 200, (1,)).loads(2200, 2390) == (2200, 2400)
+    assert AroundCrossing("baseline", 200, (1, 2)).loads(2201, 2210) == (2200, 2400, 2600)
     # one campaign had loads of 800, 1000 and 1200 from this, and every crossing "above 1200"
     assert AROUND.loads(1194, 1327) == (800, 1000, 1200, 1400)
 

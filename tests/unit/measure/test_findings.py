@@ -16,8 +16,9 @@ from sipsched.measure.findings import (
 from sipsched.measure.generator import CallStatistics
 from sipsched.measure.serving import Observed
 from sipsched.plan.config import load_config
-from sipsched.records.run_document import CertificateReport, Settings
+from sipsched.records.run_document import Settings
 from sipsched.records.trace import RECORD, Kind, Mode, Trace
+from sipsched.validity.certificate import Certificate
 from sipsched.validity.ledger import Balance, Ledger
 from sipsched.validity.verdict import INVALID, RULES, SUSPECT, VALID, judge
 
@@ -100,7 +101,7 @@ def test_buffer_that_was_not_granted_is_said() -> None:
 
 def test_arrivals_without_a_certificate_break_no_rule_and_bad_ones_do() -> None:
     assert graded(arrival_numbers(None)) == (VALID, set())
-    bad = CertificateReport(
+    bad = Certificate(
         *("calls", "exponential", 1000, 900.0, 1000.0, 0.1),
         ks_distance=0.4,
         cv=2.6,

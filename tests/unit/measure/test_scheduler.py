@@ -6,16 +6,25 @@ from sipsched.measure.scheduler import (
     BASE_SLICE,
     DEBUGFS,
     FILES,
+    PLAIN,
     SYSCTL,
+    TASK_PLACES,
     TASK_SLICE,
     Family,
     KernelScheduler,
     Step,
+    TaskAttributes,
     compile_mode,
     is_translation,
     label,
+    refuse_tasks,
+    same_settings,
+    switch_lines,
+    task_attributes,
+    task_places,
+    writes,
 )
-from sipsched.plan.modes import Counts, Setting, find_mode, load_modes
+from sipsched.plan.modes import Counts, Policy, Setting, find_mode, load_modes
 
 DECLARED = load_modes()
 # Debian's kernels, 8 CPUs: `grep . /proc/sys/kernel/sched_* /sys/kernel/debug/sched/*`, less what is no setting
@@ -48,10 +57,13 @@ LINUX_2_6_32 = """\
 LINUX_3_2 = LINUX_2_6_32 + "/proc/sys/kernel/sched_tunable_scaling:1\n"
 
 
-def kernel(listing: str, *, locked: bool = False, slices: bool = False) -> KernelScheduler:
+def kernel(
+    listing: str, *, locked: bool = False, slices: bool = False, base_ns: int | None = None
+) -> KernelScheduler:
     lines = dict(line.split(":") for line in listing.splitlines())
     assert set(lines) <= set(FILES)
-    return KernelScheduler({path: None if locked else text for path, text in lines.items()}, slices)
+    files = {path: None if locked else text for path, text in lines.items()}
+    return KernelScheduler(files, slices, base_ns)
 
 
 def compiled(name: str, on: KernelScheduler, cores: int = 4, threads: int = 8) -> list[Step]:
@@ -157,3 +169,151 @@ def test_a_locked_kernel_without_slices_of_tasks_can_do_nothing() -> None:
     steps = compiled("enhanced", on)
     assert all(step.unavailable for step in steps)
     assert "locked down" in str(steps[1].unavailable)
+
+
+KERNELS = {
+    "sysctl": kernel(LINUX_5_10),
+    "debugfs": kernel(LINUX_6_1),
+    "eevdf": kernel(LINUX_6_12, slices=True, base_ns=2_800_000),
+    "locked": kernel(LINUX_6_12, locked=True, slices=True, base_ns=2_800_000),
+    "6.6": kernel(LINUX_6_12),
+}
+TASKS = {
+    "batch": TaskAttributes(Policy.BATCH),
+    "fifo": TaskAttributes(Policy.FIFO, priority=1),
+    "rr": TaskAttributes(Policy.RR, priority=1),
+    "nice-10": TaskAttributes(nice=-10),
+    "batch+nice=5": TaskAttributes(Policy.BATCH, nice=5),
+    "default+policy=fifo+priority=50": TaskAttributes(Policy.FIFO, priority=50),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("on", KERNELS.values(), ids=KERNELS)
+def test_attributes_of_tasks_have_their_place_on_every_kernel(
+    name: str, on: KernelScheduler
+) -> None:
+    mode, steps = find_mode(name, DECLARED), compiled(name, on)
+    assert task_attributes(steps) == TASKS[name]
+    assert {step.place for step in steps} == {TASK_PLACES[step.setting] for step in steps}
+    assert writes(steps) == []
+    assert not is_translation(mode, on, steps)
+    assert label(mode, on, steps) == name
+
+
+def test_slices_of_tasks_need_linux_6_12() -> None:
+    for on in (KERNELS["eevdf"], KERNELS["locked"]):
+        (step,) = compiled("slice-100us", on)
+        assert step == Step(Setting.SLICE, 100_000, TASK_SLICE, 100_000)
+        assert task_attributes([step]) == TaskAttributes(slice_ns=100_000)
+    for name, reason in (
+        ("6.6", "Linux 6.12 and later do"),
+        ("sysctl", "CFS has no slices of single tasks"),
+        ("debugfs", "CFS has no slices of single tasks"),
+    ):
+        on = KERNELS[name]
+        steps = compiled("slice-100us", on)
+        assert reason in str(steps[0].unavailable)
+        assert task_attributes(steps) == PLAIN
+        assert task_places(steps) == []
+        mode = find_mode("slice-100us", DECLARED)
+        assert label(mode, on, steps) == "slice-100us (without slice_ns)"
+
+
+def test_the_base_slice_is_a_file_of_eevdf() -> None:
+    name = "default+base_slice_ns=5000000"
+    assert writes(compiled(name, KERNELS["eevdf"])) == [(BASE_SLICE, 5_000_000)]
+    (locked,) = compiled(name, KERNELS["locked"])
+    assert "locked down" in str(locked.unavailable)
+    for family in ("sysctl", "debugfs"):
+        assert writes(compiled(name, KERNELS[family])) == []
+        assert "CFS has no base slice" in str(compiled(name, KERNELS[family])[0].unavailable)
+
+
+@pytest.mark.parametrize(
+    ("on", "own"), [("locked", "slice_ns=300000"), ("eevdf", "base_slice_ns=300000")]
+)
+def test_a_setting_of_the_kernel_goes_before_a_translation_of_the_papers(on: str, own: str) -> None:
+    steps = {step.setting: step for step in compiled(f"baseline+{own}", KERNELS[on], cores=1)}
+    assert "the mode names what it would become" in str(steps[Setting.MIN_GRANULARITY].unavailable)
+    values = {step.value for step in steps.values() if step.unavailable is None}
+    assert values == {300_000}
+
+
+def test_a_real_time_policy_leaves_a_translated_slice_no_place() -> None:
+    steps = compiled("baseline+policy=fifo", KERNELS["locked"], cores=1)
+    assert task_attributes(steps) == TaskAttributes(Policy.FIFO, priority=1)
+    reason = next(step.unavailable for step in steps if step.setting is Setting.MIN_GRANULARITY)
+    assert reason == "a task of a real-time policy has no slice"
+
+
+def test_what_the_kernel_refuses_a_task_is_unavailable_as_a_whole() -> None:
+    on = KERNELS["eevdf"]
+    mode = find_mode("enhanced+policy=fifo", DECLARED)
+    steps = refuse_tasks(compiled(mode.name, on), "the kernel refuses: Operation not permitted")
+    assert task_attributes(steps) == PLAIN
+    assert dict(writes(steps))[BASE_SLICE] == 100_000
+    assert label(mode, on, steps) == (
+        "enhanced+policy=fifo (EEVDF translation) (without policy, priority)"
+    )
+
+
+def test_modes_that_come_to_the_same_settings_are_found() -> None:
+    names = [
+        *("default", "slice-1ms", "default+slice_ns=2800000", "batch", "default+policy=batch"),
+        *("fifo", "rr", "default+policy=other", "default+base_slice_ns=2800000", "nice-10"),
+        *("default+slice_ns=1000000", "batch+slice_ns=2800000"),
+    ]
+    on = KERNELS["eevdf"]
+    assert same_settings({name: compiled(name, on) for name in names}, on) == (
+        ("default", *(names[i] for i in (2, 7, 8))),
+        ("slice-1ms", "default+slice_ns=1000000"),
+        ("batch", "default+policy=batch", "batch+slice_ns=2800000"),
+    )
+    # without a file the base slice is known from a task
+    on = KERNELS["locked"]
+    found = same_settings({name: compiled(name, on) for name in names}, on)
+    assert set(found[0]) == {"default", *(names[i] for i in (2, 7, 8))}
+    # a CFS kernel has none of the slices
+    on = KERNELS["debugfs"]
+    slices = [name for name in DECLARED if name.startswith("slice-")]
+    found = same_settings({name: compiled(name, on) for name in ("default", *slices)}, on)
+    assert found == (("default", *slices),)
+    # every mode is of itself only
+    on = KERNELS["eevdf"]
+    assert same_settings({name: compiled(name, on) for name in DECLARED}, on) == ()
+
+
+def test_a_mode_that_asks_for_what_is_there_is_like_the_default() -> None:
+    on = KERNELS["debugfs"]
+    same = "default+latency_ns=24000000+tunable_scaling=logarithmic"
+    assert same_settings({name: compiled(name, on) for name in ("default", same)}, on) == (
+        ("default", same),
+    )
+
+
+def test_the_switchers_lines_undo_what_another_mode_did() -> None:
+    on = KERNELS["eevdf"]
+    names = ("default", "default+base_slice_ns=5000000", "fifo", "batch+nice=-3+slice_ns=100000")
+    assert switch_lines([compiled(name, on) for name in names], on) == [
+        "mode 0 task other nice 0 priority 0 slice 0",
+        f"mode 0 file {BASE_SLICE} 2800000",
+        "mode 1 task other nice 0 priority 0 slice 0",
+        f"mode 1 file {BASE_SLICE} 5000000",
+        "mode 2 task fifo nice 0 priority 1 slice 0",
+        f"mode 2 file {BASE_SLICE} 2800000",
+        "mode 3 task batch nice -3 priority 0 slice 100000",
+        f"mode 3 file {BASE_SLICE} 2800000",
+    ]
+
+
+def test_the_switchers_lines_on_cfs_end_in_the_scaling() -> None:
+    on = KERNELS["debugfs"]
+    lines = switch_lines([compiled(name, on, cores=1) for name in ("default", "enhanced")], on)
+    files = ("latency_ns", "min_granularity_ns", "wakeup_granularity_ns", "tunable_scaling")
+    values = ((24_000_000, 3_000_000, 4_000_000, 1), (800_000, 250_000, 0, 1))
+    for number, expected in enumerate(values):
+        assert [line for line in lines if line.startswith(f"mode {number} file")] == [
+            f"mode {number} file {DEBUGFS}{name} {value}"
+            for name, value in zip(files, expected, strict=True)
+        ]

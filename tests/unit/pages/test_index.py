@@ -3,9 +3,10 @@
 import pytest
 import synthetic
 
-from sipsched.analysis import run_table
+from sipsched.analysis import papers, run_table
+from sipsched.analysis.capacity.evidence import collect
 from sipsched.errors import StableError
-from sipsched.pages import index
+from sipsched.pages import index, tables
 
 LOADS = {500, 1000, 1500, 2000}
 
@@ -101,6 +102,30 @@ def test_testbeds_stay_apart(tmp_path):
         ("a", "kamailio-udp", "3", "3"),
         ("b", "kamailio-udp", "3", "3"),
     ]
+
+
+def test_the_whole_of_a_comparison_is_of_no_mode(tmp_path):
+    """Its runs are planned, counted and graded; what they average belongs to no mode."""
+    mixed = synthetic.repeated(mode="default,batch")
+    found = read(tmp_path, [*synthetic.repeated(), *mixed])
+    assert len(found.counted) == 24
+    assert set(found.traced["mode"]) == {"default"}
+    assert found.comparisons == mixed
+    assert run_table.facets(found.first) == [("kamailio-udp", "default", 1)]
+    assert index.counting(found).startswith("24 of 24 planned runs count")
+    assert {row[0] for row in tables.points(found.first).rows} == {"kamailio-udp"}
+    assert {row[1] for row in tables.points(found.first).rows} == {"default"}
+    assert len(tables.arrivals(found.first).rows) == 8
+    path = tmp_path / "results" / "load_sweep" / "synthetic" / "summary.nc"
+    evidence = collect(papers.load_points(), [path], resamples=99)
+    assert {each.mode for each in evidence.own} == {"default"}
+
+
+def test_a_campaign_of_comparisons_alone_has_no_capacity(tmp_path):
+    found = read(tmp_path, synthetic.repeated(mode="default,batch"))
+    load, modes, wait, counts, _ = (answer for _, answer in index.answers(found).pairs)
+    assert all(answer.startswith("Not measured") for answer in (load, modes, wait))
+    assert counts.startswith("12 of 12 planned runs count")
 
 
 def test_no_summary_says_what_to_run():

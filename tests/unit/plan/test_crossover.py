@@ -15,6 +15,7 @@ from sipsched.plan import config, crossover, documents
 from sipsched.plan.crossover import Crossover, choose, draw, lengths
 from sipsched.plan.modes import load_modes
 
+MODES = ("default", "batch")
 PLANNED = Crossover(
     mode_s=30.0, window_s=None, washout_s=None, retransmissions=False, steal_share=0.05
 )
@@ -88,11 +89,11 @@ def test_nearer_to_the_knee_windows_are_longer() -> None:
 
 def test_what_is_given_is_taken() -> None:
     given_both = replace(PLANNED, window_s=2.0, washout_s=0.3)
-    design = choose("default,batch", given_both, 0.9, 60e-6, 1)
+    design = choose(MODES, 90, given_both, 0.9, 60e-6, 1)
     assert (design.window_s, design.washout_s) == (2.0, 0.3)
     assert design.replays == 3
-    assert choose("default,batch", replace(PLANNED, washout_s=0.3), 0.5, 60e-6, 1).window_s == 1.5
-    assert choose("default,batch", PLANNED, 0.5, 60e-6, 1).utilisation == 0.5
+    assert choose(MODES, 90, replace(PLANNED, washout_s=0.3), 0.5, 60e-6, 1).window_s == 1.5
+    assert choose(MODES, 90, PLANNED, 0.5, 60e-6, 1).utilisation == 0.5
 
 
 def test_windows_that_the_washout_fills_are_one_clear_error() -> None:
@@ -136,7 +137,7 @@ def test_shares_of_a_crossing_are_loads_in_whole_tens() -> None:
 
 
 def test_a_crossing_of_a_comparison_is_one_clear_error(document: dict[str, Any]) -> None:
-    document["studies"]["single_core"]["cps"] = {
+    document["studies"]["advice"]["cps"] = {
         "around_crossing_of": "default,baseline",
         "shares": [0.5],
     }
@@ -146,6 +147,7 @@ def test_a_crossing_of_a_comparison_is_one_clear_error(document: dict[str, Any])
 
 def test_sipp_compares_no_modes(document: dict[str, Any]) -> None:
     document["load"] |= {"generator": "sipp", "law": "constant"}
-    document["studies"]["single_core"]["modes"] = ["default,baseline"]
     with pytest.raises(StableError, match="SIPp plays no calls twice"):
         config.parse_config(document)
+    document["only"] = ["load_sweep"]
+    config.parse_config(document)

@@ -1,11 +1,13 @@
 """The papers' modes at every point of both papers, and the language they are written in."""
 
+import os
+import re
 from typing import Any
 
 import pytest
 
 from sipsched.errors import StableError
-from sipsched.plan.modes import Counts, Setting, find_mode, load_modes
+from sipsched.plan.modes import Counts, Policy, Setting, find_mode, load_modes, value_name
 
 DECLARED = load_modes()
 THREADS = (2, 4, 6, 8, 16)
@@ -105,18 +107,82 @@ def test_overrides_replace_and_add() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("fast", r"mode 'fast': 'fast' is not declared .*baseline, default"),
+        ("fast", r"mode 'fast': 'fast' is not declared .*baseline, batch, default, .*slice-100ms"),
         ("enhanced+migration_cost=0", "expected SETTING=VALUE with one of latency_ns"),
         ("enhanced+latency_ns", "expected SETTING=VALUE"),
         ("enhanced+latency_ns=1ms", "latency_ns: expected nanoseconds .*found '1ms'"),
         ("enhanced+latency_ns=007", "without leading zeros"),
         ("enhanced+latency_ns=1+latency_ns=2", "latency_ns is overridden twice"),
         ("enhanced+tunable_scaling=log", "expected none, logarithmic, linear"),
+        ("default+policy=deadline", "policy: expected other, fifo, rr, batch, found 'deadline'"),
+        ("default+nice=-21", "nice: expected -20 to 19 .*found '-21'"),
+        ("default+nice=+5", "nice: expected -20 to 19"),
+        ("default+slice_ns=99999", "slice_ns: expected 100000 to 100000000 .*found '99999'"),
+        ("default+slice_ns=-100000", "slice_ns: expected 100000 to 100000000"),
+        ("default+base_slice_ns=1", "base_slice_ns: expected 100000 to 1000000000"),
+        ("fifo+priority=100", "priority: expected 1 to 99"),
+        ("fifo+priority=0", "priority: expected 1 to 99"),
+        ("default+priority=1", "priority means nothing to policy other; fifo and rr have one"),
+        ("fifo+policy=batch", "priority means nothing to policy batch"),
+        ("fifo+nice=-5", "nice means nothing to policy fifo; other and batch have one"),
+        ("rr+slice_ns=100000", "slice_ns means nothing to policy rr"),
+        ("slice-1ms+policy=fifo", "slice_ns means nothing to policy fifo"),
     ],
 )
 def test_a_wrong_name_is_one_clear_error(name: str, message: str) -> None:
     with pytest.raises(StableError, match=message):
         find_mode(name, load_modes())
+
+
+TODAYS = {
+    "slice-100us": {Setting.SLICE: 100_000},
+    "slice-250us": {Setting.SLICE: 250_000},
+    "slice-500us": {Setting.SLICE: 500_000},
+    "slice-1ms": {Setting.SLICE: 1_000_000},
+    "slice-3ms": {Setting.SLICE: 3_000_000},
+    "slice-10ms": {Setting.SLICE: 10_000_000},
+    "slice-100ms": {Setting.SLICE: 100_000_000},
+    "batch": {Setting.POLICY: Policy.BATCH.number},
+    "nice-10": {Setting.NICE: -10},
+    "fifo": {Setting.POLICY: Policy.FIFO.number, Setting.PRIORITY: 1},
+    "rr": {Setting.POLICY: Policy.RR.number, Setting.PRIORITY: 1},
+}
+
+
+@pytest.mark.parametrize("name", TODAYS)
+@pytest.mark.parametrize("cores", [1, 6])
+def test_modes_in_the_kernels_terms(name: str, cores: int) -> None:
+    assert at(name, cores, 8) == TODAYS[name]
+
+
+def test_policies_have_the_kernels_numbers() -> None:
+    numbers = {policy: getattr(os, f"SCHED_{policy.upper()}") for policy in Policy}
+    assert {policy: policy.number for policy in Policy} == numbers
+
+
+def test_overrides_in_the_kernels_terms() -> None:
+    assert at("default+policy=batch", 1, 8) == TODAYS["batch"]
+    assert at("default+slice_ns=100000", 1, 8) == TODAYS["slice-100us"]
+    assert at("default+nice=-10", 1, 8) == TODAYS["nice-10"]
+    # a real-time policy without a priority has the lowest
+    assert at("default+policy=rr", 1, 8) == TODAYS["rr"]
+    assert at("fifo+priority=99", 1, 8) == TODAYS["fifo"] | {Setting.PRIORITY: 99}
+    assert at("batch+nice=5+slice_ns=250000", 1, 8) == TODAYS["batch"] | {
+        Setting.NICE: 5,
+        Setting.SLICE: 250_000,
+    }
+    assert at("default+base_slice_ns=3000000", 1, 8) == {Setting.BASE_SLICE: 3_000_000}
+
+
+def test_names_of_modes_are_fit_for_paths_shells_and_lists() -> None:
+    assert all(re.fullmatch(r"[a-z][a-z0-9_-]*", name) for name in DECLARED)
+
+
+def test_values_are_named_as_they_are_declared() -> None:
+    assert value_name(Setting.POLICY, Policy.BATCH.number) == "batch"
+    assert value_name(Setting.TUNABLE_SCALING, 1) == "logarithmic"
+    assert value_name(Setting.NICE, -10) == "-10"
+    assert value_name(Setting.POLICY, 6) == "6"
 
 
 def test_a_wrong_file_names_the_key(tmp_path: Any) -> None:
@@ -127,3 +193,9 @@ def test_a_wrong_file_names_the_key(tmp_path: Any) -> None:
     path.write_text("default: {source: x, variants: [{cores: '2', sched_latency_ns: 5}]}")
     with pytest.raises(StableError, match="no variant for 1 core"):
         at("default", 1, 2, load_modes(path))
+    path.write_text("default: {source: x, variants: [{cores: '1+', policy: idle}]}")
+    with pytest.raises(StableError, match=r"modes\.yaml: .*policy"):
+        load_modes(path)
+    path.write_text("default: {source: x, variants: [{cores: '1+', priority: 1}]}")
+    with pytest.raises(StableError, match="priority means nothing to policy other"):
+        find_mode("default", load_modes(path))

@@ -1,10 +1,12 @@
 """Tests of the windows of a crossover run: what counts, and what each comes to."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import synthetic
 import xarray as xr
 import zstandard
 from synthetic import Run, write_comparison
@@ -55,6 +57,20 @@ def test_cpu_time_a_message_is_that_of_the_window(quiet: xr.Dataset) -> None:
     table = windows.by_arm(quiet, "cpu_per_message")
     assert np.allclose(table[:, 0], 70, rtol=0.01)
     assert np.allclose(table[:, 1], 140, rtol=0.01)
+
+
+def test_the_service_of_a_message_is_its_time_on_cpu(quiet: xr.Dataset) -> None:
+    # lognormal of 90 us and sigma 0.5, time off CPU beside it
+    assert float(quiet["service"].mean()) == pytest.approx(90 * np.exp(0.125), rel=0.03)
+    assert float(quiet["service_scv"].mean()) == pytest.approx(np.expm1(0.25), rel=0.1)
+
+
+def test_the_settings_of_each_mode_are_there(tmp_path: Path) -> None:
+    step = synthetic.step("min_granularity_ns", 100_000, "sched_setattr of each worker")
+    record = write_comparison(tmp_path / "raw", RUN, WAITS, steps={"batch": [step]})
+    default, batch = json.loads(reduced(record, tmp_path).attrs["settings"])
+    assert default == []
+    assert batch == [step]
 
 
 def test_the_response_is_aligned_at_the_switches(quiet: xr.Dataset) -> None:

@@ -65,7 +65,7 @@ def collect(
     services: list[ServiceTimes] = []
     buffers = Buffers({})
     for campaign in campaigns:
-        runs = campaign.counted
+        runs = campaign.single
         if len(campaigns) > 1:
             runs = runs.assign(sut=[f"{sut} on {campaign.testbed}" for sut in runs["sut"]])
         systems += _measured(runs, campaign.provenance, limit)

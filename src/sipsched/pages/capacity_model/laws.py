@@ -51,8 +51,9 @@ def by_cores(evidence: Evidence, cores_available: int) -> Figure:
         svg = themed(canvas)
     caption = (
         "Capacity by cores with the best number of threads: filled, measured or published, with its 95 % "
-        "interval where there is one; stars, T(p,c) × C(1,1), and stars without filling beyond the data; "
-        "line and band, the law with the smallest leave-one-out errors and its 95 % prediction interval, "
+        "interval where there is one, without filling if it is only between its ends; stars, "
+        "T(p,c) × C(1,1), and stars without filling beyond the data; line and band, the law with the "
+        "smallest leave-one-out errors and its 95 % prediction interval, "
         "dotted outside the cores it was fitted to; where nothing can be fitted, dotted, one core scaled as "
         "the papers' server. Linear scales from zero; those of the panels differ."
     )
@@ -82,6 +83,7 @@ def _draw_system(axis: Axes, evidence: Evidence, system: System, place: int, mos
             marker=marker,
             markersize=6,
             color=color,
+            markerfacecolor=color if interval.resolved else PAPER,
             capsize=2.5,
             label=system.mode,
         )

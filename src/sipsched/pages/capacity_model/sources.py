@@ -5,6 +5,7 @@ import numpy as np
 from sipsched.analysis.capacity.predictions import SingleCore, single_core
 from sipsched.analysis.capacity.systems import Evidence, Source
 from sipsched.pages.capacity_model.wording import in_words
+from sipsched.pages.crossings import HOW
 from sipsched.pages.parts import Table, Words
 from sipsched.pages.tables import Heading, buffers_differ
 from sipsched.words import grouped, number
@@ -84,8 +85,8 @@ def settings(evidence: Evidence) -> Table:
         ),
         rows=tuple(rows),
         none="no capacity is known",
-        caption=f"Capacity at {share}: the last load measured at or under it, and the load at which the "
-        "mean drop rate crosses it, with its 95 % interval; n counts runs, or the papers' experiments "
-        "of a column.",
+        caption=f"Capacity at {share}: the last load measured at or under it, and the load at which a "
+        "typical run's drop rate crosses it, with its 95 % interval; n counts runs, or the papers' "
+        f"experiments of a column. {HOW}.",
         provenance=evidence.provenance,
     )

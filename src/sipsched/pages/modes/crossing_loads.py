@@ -12,6 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 from sipsched.analysis.comparison import Case, Place, Side
 from sipsched.analysis.run_table import provenance
 from sipsched.analysis.statistics import Crossing
+from sipsched.pages.crossings import HOW, doubt
 from sipsched.pages.drawing import STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.modes.panels import hollow, large, nothing, picture
 from sipsched.pages.modes.wording import (
@@ -48,12 +49,17 @@ def figure(case: Case) -> Figure:
         sides = [case.side(place, mode) for mode in case.modes]
         said = [f"{side.label} {side.capacity.crossing}" for side in sides if side.loads_met]
         if said:
-            seen.append(f"{case.name(place)}: {'; '.join(said)}.")
+            doubts = [
+                f"{side.label}: {doubted}"
+                for side in sides
+                if side.loads_met and (doubted := doubt(side.capacity.crossing, case.limit))
+            ]
+            seen.append(" ".join((f"{case.name(place)}: {'; '.join(said)}.", *doubts)))
     caption = (
         f"Load at which PDR passes {case.share}, by server threads and mode. Filled: this testbed, "
-        "interpolated, with its 95 % interval, cut off at the loads measured; a triangle: outside "
-        "them. Open, joined: the two loads that the papers print on either side (one alone: the other "
-        "is not printed), on other hardware and another kernel."
+        "interpolated, with its 95 % interval, cut off at the loads measured; a bar without a mark: "
+        "somewhere on it; a triangle: outside them. Open, joined: the two loads that the papers print "
+        "on either side (one alone: the other is not printed), on other hardware and another kernel."
     )
     return picture("figure-crossings", "Load at the limit", svg, caption, seen, _provenance(case))
 
@@ -88,6 +94,8 @@ def _crossing(axis: Axes, x: float, found: Crossing, i: int, label: str) -> None
         (interval.low, interval.estimate, interval.high), found.lowest_cps, found.highest_cps
     )
     style = large(i) | {"linestyle": "none"}
+    if not interval.resolved:
+        style["marker"] = "none"
     if np.isinf(interval.estimate):
         style["marker"] = "^" if interval.estimate > 0 else "v"
     ends = None if np.isnan(low) else [[max(y - low, 0)], [max(high - y, 0)]]
@@ -122,10 +130,9 @@ def table(case: Case) -> Table:
         ),
         rows=tuple(rows),
         none="nothing was planned",
-        caption=f"Loads at which PDR passes {case.share}. Crossing: on a straight line between "
-        "loads, whose own error the interval leaves out (95 % "
-        "parametric bootstrap, n: runs at all loads; the published one from two printed PDRs, without "
-        f"an interval). More than {reference}: each at {100 * level:.3g} %, so that all hold together "
+        caption=f"Loads at which PDR passes {case.share}. {HOW} (95 % parametric "
+        "bootstrap, n: runs at all loads; the published one from two printed PDRs, without an "
+        f"interval). More than {reference}: each at {100 * level:.3g} %, so that all hold together "
         f"at 95 %.{PUBLISHED_MODES}",
         provenance=_provenance(case),
     )

@@ -9,7 +9,7 @@ from sipsched.analysis.run_table import provenance
 from sipsched.pages.modes.wording import NO_ENTRY
 from sipsched.pages.parts import Table, Words
 from sipsched.pages.tables import buffers_differ
-from sipsched.plan.modes import Setting
+from sipsched.plan.modes import Setting, value_name
 from sipsched.words import plural
 
 Size = tuple[int, int]
@@ -29,11 +29,11 @@ def table(case: Case) -> Table:
     rows = [(*key, _merged(at)) for key, at in sizes.items()]
     return Table(
         identity="table-settings",
-        header=("mode", "setting of the papers", "asked", "here", "where"),
+        header=("mode", "setting", "asked", "here", "where"),
         rows=tuple(sorted(rows)),
         none="no record says what a mode came to",
-        caption="What each mode came to on this kernel, in ns (tunable_scaling: 0 none, 1 "
-        "logarithmic, 2 linear): the value and its place, or why it has none. Scheduler: "
+        caption="What each mode came to on this kernel, in ns: the value and its place, or why it "
+        "has none. Scheduler: "
         f"{', '.join(_schedulers(case.summary)) or 'not recorded'}.",
         provenance=provenance(case.summary),
     )
@@ -41,11 +41,16 @@ def table(case: Case) -> Table:
 
 def _step(step: dict[str, object]) -> tuple[str, str, str]:
     """Write a step of a mode: the setting, what was asked, what it came to."""
+    setting, asked = Setting(str(step["setting"])), step["asked"]
     return (
-        Setting(str(step["setting"])).paper_name,
-        "as it is" if step["asked"] is None else str(step["asked"]),
-        str(step["unavailable"] or f"{step['applied']}: {step['place']}"),
+        setting.key,
+        "as it is" if asked is None else _value(setting, asked),
+        str(step["unavailable"] or f"{_value(setting, step['applied'])}: {step['place']}"),
     )
+
+
+def _value(setting: Setting, value: object) -> str:
+    return value_name(setting, value) if isinstance(value, int) else str(value)
 
 
 def _merged(sizes: Iterable[Size]) -> str:

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+#include "recording.h"
+#include "system.h"
+
+#define FINISH_NS 50000000ULL /* what arrived before is served by then, if the queue is not full */
+#define LOOK_NS   500000L
+
+uint64_t count_unaccounted(const struct probe_counters *counted)
+{
+	uint64_t known = counted->received - counted->unmatched + counted->refused;
+
+	return counted->arrived > known ? counted->arrived - known : 0;
+}
+
+/* Arrived since recording was switched on, and neither received nor refused. */
+static uint64_t count_underway(const struct recording *recording)
+{
+	const struct probe_counters now = sum_counters(recording->probe->object);
+	const struct probe_counters counted = counters_between(&recording->at_on, &now);
+
+	return count_unaccounted(&counted);
+}
+
+void begin_recording(struct recording *recording)
+{
+	struct sipprobe__bss *state = recording->probe->object->bss;
+
+	recording->at_on = sum_counters(recording->probe->object);
+	recording->on = true;
+	state->since_ns = clock_ns(CLOCK_MONOTONIC);
+	__sync_synchronize(); /* no arrival is entered that is older */
+	state->recording = 1;
+}
+
+void recording_afresh(struct recording *recording, uint64_t t_ns)
+{
+	recording->switches_off = 0;
+	recording->off_ns = 0;
+	recording->cut_arrivals = 0;
+	recording->cut_services = 0;
+	recording->slowest_off_ns = 0;
+	recording->slowest_on_ns = 0;
+	recording->t_off_ns = t_ns;
+}
+
+void switch_off(struct recording *recording)
+{
+	uint64_t begin = clock_ns(CLOCK_MONOTONIC);
+	uint64_t took;
+
+	if (!recording->on)
+		return;
+	recording->on = false;
+	recording->probe->object->bss->recording = 0;
+	while (clock_ns(CLOCK_MONOTONIC) - begin < FINISH_NS) {
+		/* first the pause: an arrival may just be entering */
+		pause_ns(LOOK_NS);
+		if (!count_underway(recording) && !count_serving(recording->workers))
+			break;
+	}
+	detach_probe(recording->probe);
+	ring_buffer__consume(recording->ring);
+	recording->cut_arrivals += count_underway(recording);
+	recording->cut_services += count_serving(recording->workers);
+	recording->switches_off++;
+	recording->t_off_ns = begin;
+	took = clock_ns(CLOCK_MONOTONIC) - begin;
+	if (took > recording->slowest_off_ns)
+		recording->slowest_off_ns = took;
+}
+
+int switch_on(struct recording *recording)
+{
+	uint64_t begin = clock_ns(CLOCK_MONOTONIC);
+	uint64_t end;
+	int error;
+
+	if (recording->on)
+		return 0;
+	scan_workers(recording->workers);
+	forget_services(recording->workers);
+	error = attach_probe(recording->probe);
+	if (error)
+		return error;
+	begin_recording(recording);
+	end = clock_ns(CLOCK_MONOTONIC);
+	recording->off_ns += end - recording->t_off_ns;
+	if (end - begin > recording->slowest_on_ns)
+		recording->slowest_on_ns = end - begin;
+	return 0;
+}
+
+void end_recording(struct recording *recording, uint64_t t_ns)
+{
+	if (recording->on)
+		return;
+	recording->off_ns += t_ns - recording->t_off_ns;
+	forget_services(recording->workers);
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "arrival.h"
+#include "clock.h"
+
+#define INVITE 0x494e5649 /* "INVI" */
+
+int arrival_open(uint16_t port)
+{
+	/* from the IPv4 header on; the last two lines are take and leave */
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 9),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_UDP, 0, 8),
+		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 6), /* of a later fragment the port is not there */
+		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x1fff, 6, 0),
+		BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 0),
+		BPF_STMT(BPF_LD | BPF_H | BPF_IND, 2),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, port, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_IND, 8),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, INVITE, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+		BPF_STMT(BPF_RET | BPF_K, 0),
+	};
+	struct sock_fprog program = { sizeof(filter) / sizeof(*filter), filter };
+	/* a protocol's socket sees what is received, none of what is sent */
+	struct sockaddr_ll any = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP) };
+	/* no protocol yet: nothing may be queued before the filter is there */
+	int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0), yes = 1, error;
+
+	if (fd < 0)
+		return -1;
+	if (!setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) &&
+	    !setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &yes, sizeof(yes)) &&
+	    !bind(fd, (struct sockaddr *)&any, sizeof(any)))
+		return fd;
+	error = errno;
+	close(fd);
+	errno = error;
+	return -1;
+}
+
+uint64_t arrival_read(int socket)
+{
+	char data[4], room[CMSG_SPACE(sizeof(struct timespec))];
+	struct iovec part = { data, sizeof(data) };
+	struct msghdr message = {
+		.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)
+	};
+	uint64_t now = now_ns(), real = read_clock(CLOCK_REALTIME);
+	struct cmsghdr *control;
+	struct timespec stamp;
+	uint64_t ago;
+
+	if (recvmsg(socket, &message, MSG_DONTWAIT) < 0)
+		return now;
+	control = CMSG_FIRSTHDR(&message);
+	if (!control || control->cmsg_type != SCM_TIMESTAMPNS)
+		return now;
+	memcpy(&stamp, CMSG_DATA(control), sizeof(stamp));
+	ago = real - ((uint64_t)stamp.tv_sec * NS_PER_S + (uint64_t)stamp.tv_nsec);
+	/* CLOCK_REALTIME may have been set in between */
+	return ago < NS_PER_S ? now - ago : now;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* A task's scheduling attributes, as sched_setattr(2) takes and sched_getattr(2) gives them. */
+#ifndef SIPSCHED_ATTRIBUTES_H
+#define SIPSCHED_ATTRIBUTES_H
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+struct attributes {
+	uint32_t size;
+	uint32_t policy; /* SCHED_OTHER, SCHED_BATCH, SCHED_FIFO, SCHED_RR */
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority; /* of SCHED_FIFO and SCHED_RR, 1 to 99 */
+	uint64_t runtime;  /* of SCHED_OTHER and SCHED_BATCH since Linux 6.12: the slice, ns */
+	uint64_t deadline;
+	uint64_t period;
+	uint32_t util_min;
+	uint32_t util_max;
+};
+
+/* Both: 0, or -1 and errno; pid 0 is the caller. */
+static inline int attributes_get(pid_t pid, struct attributes *found)
+{
+	return (int)syscall(SYS_sched_getattr, pid, found, sizeof(*found), 0);
+}
+
+static inline int attributes_set(pid_t pid, const struct attributes *wanted)
+{
+	return (int)syscall(SYS_sched_setattr, pid, wanted, 0);
+}
+/* As a plan and a command line have it; of another policy "unknown". */
+static inline const char *policy_name(uint32_t policy)
+{
+	return policy == SCHED_OTHER   ? "other"
+	       : policy == SCHED_BATCH ? "batch"
+	       : policy == SCHED_FIFO  ? "fifo"
+	       : policy == SCHED_RR    ? "rr"
+				       : "unknown";
+}
+
+static inline bool find_policy(const char *name, uint32_t *policy)
+{
+	static const uint32_t POLICIES[] = { SCHED_OTHER, SCHED_BATCH, SCHED_FIFO, SCHED_RR };
+
+	for (unsigned i = 0; i < sizeof(POLICIES) / sizeof(*POLICIES); i++)
+		if (!strcmp(name, policy_name(POLICIES[i]))) {
+			*policy = POLICIES[i];
+			return true;
+		}
+	return false;
+}
+#endif

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+#include "arrival.h"
+#include "clock.h"
+#include "log.h"
+#include "run.h"
+
+/* How long before a switch its sample is begun: several times what a sample takes (benchmarks/switching.py). */
+#define LEAD_NS NS_PER_MS
+
+struct runner {
+	const struct plan *plan;
+	struct switches switches;
+	struct sampler sampler;
+	struct log log;
+	int signals, timer, arrival;
+};
+
+/* True: readable; false: a signal came. */
+static bool wait_readable(const struct runner *runner, int fd)
+{
+	struct pollfd waiting[] = { { .fd = runner->signals, .events = POLLIN },
+				    { .fd = fd, .events = POLLIN } };
+
+	while (poll(waiting, 2, -1) < 0)
+		;
+	return !waiting[0].revents;
+}
+
+/* True: the instant has come; false: a signal came. */
+static bool wait_until(const struct runner *runner, uint64_t instant_ns)
+{
+	struct itimerspec wanted = { .it_value = { (time_t)(instant_ns / NS_PER_S),
+						   (long)(instant_ns % NS_PER_S) } };
+
+	/* a timer that expires twice is readable still */
+	timerfd_settime(runner->timer, TFD_TIMER_ABSTIME, &wanted, NULL);
+	return wait_readable(runner, runner->timer);
+}
+
+static void make_window(struct runner *runner, size_t window)
+{
+	switches_make(&runner->switches, runner->plan->windows[window].mode, &runner->log.windows[window]);
+	runner->log.n_windows = window + 1;
+}
+
+/* True: it has come; false: a signal came. Samples are taken on the way, the last one right before the instant. */
+static bool sample_until(struct runner *runner, uint64_t instant_ns, uint64_t *next_ns)
+{
+	uint64_t last_ns = instant_ns - LEAD_NS;
+
+	while (*next_ns < last_ns) {
+		if (!wait_until(runner, *next_ns))
+			return false;
+		sampler_take(&runner->sampler);
+		while (*next_ns <= now_ns())
+			*next_ns += runner->plan->sample_ns;
+	}
+	if (!wait_until(runner, last_ns))
+		return false;
+	sampler_take(&runner->sampler);
+	return wait_until(runner, instant_ns);
+}
+
+/* False: a signal came. */
+static bool play(struct runner *runner)
+{
+	const struct plan *plan = runner->plan;
+	uint64_t t0, next;
+
+	make_window(runner, 0);
+	puts("ready");
+	fflush(stdout);
+	if (!wait_readable(runner, runner->arrival))
+		return false;
+	t0 = arrival_read(runner->arrival) - plan->first_ns;
+	runner->log.t0_ns = t0;
+	runner->log.has_t0 = true;
+	sampler_take(&runner->sampler);
+	/* once more: its window begins with a switch, as the others do */
+	make_window(runner, 0);
+	/* as long as it is open, the kernel reads the clock for every packet; closing waits for RCU, some 10 ms */
+	close(runner->arrival);
+	runner->arrival = -1;
+	next = now_ns() + plan->sample_ns;
+	for (size_t i = 1; i < plan->n_windows; i++) {
+		if (!sample_until(runner, t0 + plan->windows[i].start_ns, &next))
+			return false;
+		make_window(runner, i);
+	}
+	if (!sample_until(runner, t0 + plan->end_ns, &next))
+		return false;
+	return true;
+}
+
+static void prepare_process(struct runner *runner, int fifo)
+{
+	struct sched_param parameters = { .sched_priority = fifo };
+
+	/* both are for the better only */
+	(void)!mlockall(MCL_CURRENT | MCL_FUTURE);
+	runner->log.fifo = fifo && !sched_setscheduler(0, SCHED_FIFO, &parameters);
+}
+
+static enum exit_code play_and_write(struct runner *runner, const struct run_options *options, FILE *file)
+{
+	prepare_process(runner, options->fifo);
+	runner->log.by_signal = !play(runner);
+	if (runner->log.has_t0)
+		sampler_take(&runner->sampler);
+	log_write(file, &runner->log, &runner->switches, &runner->sampler);
+	return log_close(file, options->log) ? EXIT_GOOD : fail(options->log, strerror(errno));
+}
+
+/* NULL, or what cannot be had; errno says why. */
+static const char *open_runner(struct runner *runner, const struct run_options *options,
+			       const sigset_t *signals)
+{
+	const struct plan *plan = runner->plan;
+	size_t n_samples = plan->end_ns / plan->sample_ns + plan->n_windows + 4;
+	const char *wrong;
+
+	runner->log.windows = keep(calloc(plan->n_windows, sizeof(*runner->log.windows)));
+	memset(runner->log.windows, 1, plan->n_windows * sizeof(*runner->log.windows));
+	switches_open(&runner->switches, plan, options->tasks, options->n_tasks, options->probe_control);
+	wrong = sampler_open(&runner->sampler, options->tasks, options->n_tasks, &options->cpus, n_samples);
+	runner->signals = signalfd(-1, signals, SFD_CLOEXEC);
+	runner->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+	runner->arrival = arrival_open(options->port);
+	if (wrong)
+		return wrong;
+	return runner->signals < 0   ? "signalfd"
+	       : runner->timer < 0   ? "timerfd"
+	       : runner->arrival < 0 ? "a packet socket"
+				     : NULL;
+}
+
+static enum exit_code run_plan(const struct plan *plan, const struct run_options *options,
+			       const sigset_t *signals)
+{
+	struct runner runner = { .plan = plan };
+	enum exit_code code;
+	const char *wrong;
+	FILE *file;
+
+	if (plan->has_probe && !options->probe_control) {
+		fprintf(stderr, "switcher: %s: a mode switches the probe: expected --probe-control SOCKET\n",
+			options->plan);
+		return EXIT_USAGE;
+	}
+	file = log_open(options->log);
+	if (!file)
+		return fail(options->log, strerror(errno));
+	wrong = open_runner(&runner, options, signals);
+	if (wrong) {
+		code = fail(wrong, strerror(errno));
+		log_drop(file, options->log);
+	} else {
+		code = play_and_write(&runner, options, file);
+	}
+	switches_close(&runner.switches);
+	sampler_close(&runner.sampler);
+	free(runner.log.windows);
+	return code;
+}
+
+enum exit_code run(const struct run_options *options)
+{
+	struct plan plan;
+	enum exit_code code;
+	sigset_t signals;
+
+	/* whenever it is told to end, there is a log */
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	if (!plan_read(&plan, options->plan))
+		return EXIT_USAGE;
+	code = run_plan(&plan, options, &signals);
+	plan_free(&plan);
+	return code;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SIPSCHED_RUN_H
+#define SIPSCHED_RUN_H
+#include <stdint.h>
+#include "fail.h"
+#include "samples.h"
+
+struct run_options {
+	const char *plan;
+	const char *log;
+	const char *probe_control; /* NULL: none */
+	int fifo;                  /* priority; 0: no */
+	uint16_t port;
+	struct cpu_set cpus;
+	unsigned n_tasks;
+	pid_t *tasks;
+};
+
+enum exit_code run(const struct run_options *options);
+#endif

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "clock.h"
+#include "fail.h"
+#include "samples.h"
+
+#define BUFFER_SIZE    (256 * 1024)
+#define SNMP           "/proc/self/net/snmp"
+#define STAT           "/proc/stat"
+#define SOFTNET        "/proc/self/net/softnet_stat"
+#define SQUEEZE_COLUMN 2
+#define CPU_COLUMN     12 /* of a kernel without it: the row, which offline CPUs shift */
+/* SEE include/linux/posix-timers_types.h: MAKE_PROCESS_CPUCLOCK(), CPUCLOCK_SCHED */
+#define PROCESS_CLOCK(p) ((clockid_t)(~(unsigned)(p) << 3 | 2))
+
+/* The process to which a task belongs; 0: the task is gone. */
+static pid_t process_of(pid_t task)
+{
+	char path[64], line[256];
+	int process = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", task);
+	file = fopen(path, "re");
+	while (file && !process && fgets(line, sizeof(line), file))
+		if (sscanf(line, "Tgid: %d", &process) != 1)
+			process = 0;
+	if (file)
+		fclose(file);
+	return process;
+}
+
+static void find_processes(struct sampler *sampler, const pid_t *tasks, unsigned n_tasks)
+{
+	sampler->processes = keep(calloc((size_t)n_tasks + 1, sizeof(*sampler->processes)));
+	for (unsigned i = 0; i < n_tasks; i++) {
+		pid_t process = process_of(tasks[i]);
+		size_t known = 0;
+
+		while (known < sampler->n_processes &&
+		       sampler->processes[known].clock != PROCESS_CLOCK(process))
+			known++;
+		if (process && known == sampler->n_processes)
+			sampler->processes[sampler->n_processes++].clock = PROCESS_CLOCK(process);
+	}
+}
+
+static uint64_t cpu_time_ns(struct sampler *sampler)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < sampler->n_processes; i++) {
+		struct process_clock *process = &sampler->processes[i];
+		uint64_t read = read_clock(process->clock);
+
+		if (read > process->last_ns)
+			process->last_ns = read;
+		sum += process->last_ns;
+	}
+	return sum;
+}
+
+/* A file's text, as much as the buffer holds. */
+static const char *read_text(struct sampler *sampler, int fd)
+{
+	size_t used = 0;
+	ssize_t n;
+
+	do {
+		n = pread(fd, sampler->buffer + used, BUFFER_SIZE - 1 - used, (off_t)used);
+		used += n > 0 ? (size_t)n : 0;
+	} while (n > 0);
+	sampler->buffer[used] = '\0';
+	return sampler->buffer;
+}
+
+static const char *next_line(const char *line)
+{
+	const char *end = strchr(line, '\n');
+
+	return end ? end + 1 : line + strlen(line);
+}
+
+/* The line of /proc/net/snmp with the names of UDP's counters; that of their values follows. */
+static const char *udp_names(const char *text)
+{
+	while (*text && strncmp(text, "Udp: ", 5))
+		text = next_line(text);
+	return text;
+}
+
+static unsigned find_column(const char *names, const char *name)
+{
+	size_t length = strlen(name);
+	unsigned column = 0;
+
+	for (; *names && *names != '\n'; names += strcspn(names, " \n")) {
+		names += strspn(names, " ");
+		if (!strncmp(names, name, length) && strchr(" \n", names[length]))
+			return column;
+		column++;
+	}
+	return 0;
+}
+
+/* The column of a line, 0 the first; in a base. */
+static uint64_t number_at(const char *line, unsigned column, int base)
+{
+	for (line += strspn(line, " "); column && *line && *line != '\n'; column--) {
+		line += strcspn(line, " \n");
+		line += strspn(line, " ");
+	}
+	return strtoull(line, NULL, base);
+}
+
+static unsigned columns(const char *line)
+{
+	unsigned n = 0;
+
+	for (line += strspn(line, " "); *line && *line != '\n'; n++) {
+		line += strcspn(line, " \n");
+		line += strspn(line, " ");
+	}
+	return n;
+}
+
+static bool is_held(const struct sampler *sampler, uint64_t cpu)
+{
+	return !sampler->cpus.n || (cpu < CPUS_MAX && sampler->cpus.held[cpu]);
+}
+
+static void read_stat(struct sampler *sampler, struct sample *sample)
+{
+	const char *line = next_line(read_text(sampler, sampler->stat)); /* the first is all CPUs' sum */
+
+	for (; !strncmp(line, "cpu", 3); line = next_line(line)) {
+		if (!is_held(sampler, strtoull(line + 3, NULL, 10)))
+			continue;
+		/* cpuN user nice system idle iowait irq softirq steal */
+		sample->idle_ticks += number_at(line, 4, 10) + number_at(line, 5, 10);
+		sample->softirq_ticks += number_at(line, 7, 10);
+		sample->steal_ticks += number_at(line, 8, 10);
+	}
+}
+
+static void read_softnet(struct sampler *sampler, struct sample *sample)
+{
+	const char *line = read_text(sampler, sampler->softnet);
+
+	for (unsigned row = 0; *line; line = next_line(line), row++)
+		if (is_held(sampler, columns(line) > CPU_COLUMN ? number_at(line, CPU_COLUMN, 16) : row))
+			sample->time_squeeze += number_at(line, SQUEEZE_COLUMN, 16);
+}
+
+static void read_snmp(struct sampler *sampler, struct sample *sample)
+{
+	const char *values = next_line(udp_names(read_text(sampler, sampler->snmp)));
+
+	sample->datagrams = number_at(values, sampler->datagrams_column, 10);
+	sample->refused = number_at(values, sampler->refused_column, 10);
+}
+
+void sampler_take(struct sampler *sampler)
+{
+	struct sample *sample = &sampler->samples[sampler->n];
+
+	if (sampler->n == sampler->room)
+		return;
+	*sample = (struct sample){ .t_ns = now_ns() };
+	sample->cpu_ns = cpu_time_ns(sampler);
+	read_snmp(sampler, sample);
+	read_stat(sampler, sample);
+	read_softnet(sampler, sample);
+	sampler->n++;
+}
+
+const char *sampler_open(struct sampler *sampler, const pid_t *tasks, unsigned n_tasks,
+			 const struct cpu_set *cpus, size_t room)
+{
+	const char *names;
+
+	*sampler = (struct sampler){ .cpus = *cpus, .room = room };
+	sampler->buffer = keep(malloc(BUFFER_SIZE));
+	sampler->samples = keep(calloc(room + 1, sizeof(*sampler->samples)));
+	/* a page that is touched first while it runs would be a delay of our own */
+	memset(sampler->samples, 1, (room + 1) * sizeof(*sampler->samples));
+	find_processes(sampler, tasks, n_tasks);
+	sampler->snmp = open(SNMP, O_RDONLY | O_CLOEXEC);
+	sampler->stat = open(STAT, O_RDONLY | O_CLOEXEC);
+	sampler->softnet = open(SOFTNET, O_RDONLY | O_CLOEXEC);
+	if (sampler->stat < 0)
+		return STAT;
+	if (sampler->softnet < 0)
+		return SOFTNET;
+	names = udp_names(read_text(sampler, sampler->snmp));
+	sampler->datagrams_column = find_column(names, "InDatagrams");
+	sampler->refused_column = find_column(names, "RcvbufErrors");
+	return sampler->snmp >= 0 && sampler->datagrams_column && sampler->refused_column ? NULL : SNMP;
+}
+
+void sampler_close(struct sampler *sampler)
+{
+	close(sampler->snmp);
+	close(sampler->stat);
+	close(sampler->softnet);
+	free(sampler->processes);
+	free(sampler->samples);
+	free(sampler->buffer);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Samples: what the proxy and its CPUs have come to, as counters that only grow.
+ *
+ * CPU time is that of the processes to which the tasks belong, from their CPU clocks, running time included. A single
+ * thread's clock is not readable from another process (kernel/time/posix-cpu-timers.c: pid_for_clock()); whoever
+ * names all threads of a process gets their sum. A process that has ended keeps its last value.
+ */
+#ifndef SIPSCHED_SAMPLES_H
+#define SIPSCHED_SAMPLES_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#define CPUS_MAX 1024
+
+struct cpu_set {
+	unsigned n; /* 0: all */
+	bool held[CPUS_MAX];
+};
+
+struct sample {
+	uint64_t t_ns; /* the CPU clocks are read first, right after this instant */
+	uint64_t cpu_ns;
+	uint64_t datagrams;                              /* InDatagrams of UDP in this network namespace */
+	uint64_t refused;                                /* RcvbufErrors */
+	uint64_t steal_ticks, idle_ticks, softirq_ticks; /* of the CPUs; idle with iowait */
+	uint64_t time_squeeze;                           /* of the CPUs */
+};
+
+struct process_clock {
+	clockid_t clock;
+	uint64_t last_ns;
+};
+
+struct sampler {
+	struct cpu_set cpus;
+	size_t n_processes;
+	struct process_clock *processes;
+	int snmp, stat, softnet;
+	unsigned datagrams_column, refused_column;
+	char *buffer;
+	size_t n, room;
+	struct sample *samples;
+};
+
+/* NULL, or which file of /proc cannot be read. */
+const char *sampler_open(struct sampler *sampler, const pid_t *tasks, unsigned n_tasks,
+			 const struct cpu_set *cpus, size_t room);
+void sampler_take(struct sampler *sampler);
+void sampler_close(struct sampler *sampler);
+#endif

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "clock.h"
+#include "fail.h"
+#include "probe_control.h"
+#include "switches.h"
+
+#define NO_PROBE    (-4096) /* no errno */
+#define CONTENT_MAX 4096
+
+static bool is_fair(const struct attributes *task)
+{
+	return task->policy != SCHED_FIFO && task->policy != SCHED_RR;
+}
+
+static void note_error(struct outcome *outcome, int error, const char *what)
+{
+	const char *name = strerrorname_np(error);
+
+	if (!outcome->errors++ && !outcome->unlike)
+		snprintf(outcome->error, sizeof(outcome->error), "%s: %.80s: %s", name ? name : "unknown",
+			 what, strerror(error));
+}
+
+static void note_unlike(struct outcome *outcome, const char *what, const char *asked, const char *found)
+{
+	if (!outcome->unlike++ && !outcome->errors)
+		snprintf(outcome->error, sizeof(outcome->error), "%.60s: asked %.60s, read back %.60s", what,
+			 asked, found);
+}
+
+pid_t start_sleeper(void)
+{
+	pid_t parent = getpid(), child = fork();
+
+	if (child)
+		return child;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (getppid() == parent)
+		pause();
+	_exit(0);
+}
+
+void end_sleeper(pid_t sleeper)
+{
+	if (sleeper > 0 && !kill(sleeper, SIGKILL))
+		waitpid(sleeper, NULL, 0);
+}
+
+/* What slice 0 reads back as at this moment: the base slice, or 0 on a kernel without slices of single tasks. */
+static uint64_t base_slice(const struct switches *switches)
+{
+	struct attributes model = { .size = sizeof(model), .policy = SCHED_OTHER };
+
+	if (attributes_set(switches->model, &model) || attributes_get(switches->model, &model))
+		return UINT64_MAX;
+	return model.runtime;
+}
+
+/* One space between words, none around them. */
+static void squeeze(char *text)
+{
+	char *to = text, *rest = NULL;
+
+	for (char *word = strtok_r(text, " \t\r\n", &rest); word; word = strtok_r(NULL, " \t\r\n", &rest)) {
+		size_t length = strlen(word);
+
+		if (to != text)
+			*to++ = ' ';
+		memmove(to, word, length);
+		to += length;
+	}
+	*to = '\0';
+}
+
+static bool read_content(int fd, char content[CONTENT_MAX])
+{
+	ssize_t n = pread(fd, content, CONTENT_MAX - 1, 0);
+
+	if (n < 0)
+		return false;
+	content[n] = '\0';
+	squeeze(content);
+	return true;
+}
+
+static void open_file(struct target_file *file, const char *path)
+{
+	char content[CONTENT_MAX];
+
+	file->path = path;
+	file->fd = open(path, O_RDWR | O_CLOEXEC);
+	file->found = NULL;
+	if (file->fd < 0)
+		file->fd = -errno;
+	else if (read_content(file->fd, content))
+		file->found = keep(strdup(content));
+}
+
+/* A file that the mode does not name gets what was found in it. */
+static void complete_mode(struct switches *switches, struct plan_mode *mode)
+{
+	unsigned named = mode->n_writes;
+
+	for (unsigned file = 0; file < switches->plan->n_files; file++) {
+		unsigned i = 0;
+
+		while (i < named && mode->writes[i].file != file)
+			i++;
+		if (i == named && switches->files[file].found)
+			mode->writes[mode->n_writes++] =
+				(struct plan_write){ file, switches->files[file].found };
+	}
+}
+
+void switches_open(struct switches *switches, const struct plan *plan, const pid_t *tasks, unsigned n_tasks,
+		   const char *probe_control)
+{
+	uint64_t base;
+
+	*switches = (struct switches){ .plan = plan, .tasks = tasks, .n_tasks = n_tasks };
+	memcpy(switches->modes, plan->modes, sizeof(plan->modes));
+	switches->wanted = keep(calloc((size_t)plan->n_modes * n_tasks + 1, sizeof(*switches->wanted)));
+	switches->set_errors = keep(calloc((size_t)n_tasks + 1, sizeof(*switches->set_errors)));
+	switches->probe = probe_control ? probe_connect(probe_control) : NO_PROBE;
+	for (unsigned i = 0; i < plan->n_files; i++)
+		open_file(&switches->files[i], plan->files[i]);
+	switches->model = start_sleeper();
+	base = base_slice(switches);
+	for (unsigned i = 0; i < n_tasks; i++) {
+		struct attributes found = { 0 };
+
+		if (attributes_get(tasks[i], &found))
+			found.policy = SCHED_OTHER;
+		found.size = sizeof(found);
+		found.flags = 0;
+		if (found.runtime == base)
+			found.runtime = 0;
+		for (unsigned mode = 0; mode < plan->n_modes; mode++)
+			switches->wanted[mode * n_tasks + i] =
+				plan->modes[mode].has_task ? plan->modes[mode].task : found;
+	}
+	for (unsigned mode = 0; mode < plan->n_modes; mode++)
+		complete_mode(switches, &switches->modes[mode]);
+}
+
+static void await_probe(int probe, int error, struct outcome *outcome)
+{
+	char answer[PROBE_ANSWER_MAX] = "";
+
+	if (!error)
+		error = probe_wait(probe, answer);
+	if (error)
+		note_error(outcome, error, "the probe's control");
+	else if (strcmp(answer, "ok"))
+		note_error(outcome, EIO, answer);
+}
+
+static void set_all(struct switches *switches, const struct plan_mode *mode, const struct attributes *wanted,
+		    struct outcome *outcome)
+{
+	int probe_error;
+
+	for (unsigned i = 0; i < mode->n_writes; i++) {
+		const struct plan_write *write = &mode->writes[i];
+		int fd = switches->files[write->file].fd;
+		size_t size = strlen(write->value);
+		ssize_t n = fd < 0 ? fd : pwrite(fd, write->value, size, 0);
+
+		if (n != (ssize_t)size)
+			note_error(outcome,
+				   fd < 0  ? -fd
+				   : n < 0 ? errno
+					   : EIO,
+				   switches->files[write->file].path);
+	}
+	probe_error = switches->probe < 0 ? -switches->probe : probe_send(switches->probe, !mode->probe_off);
+	for (unsigned i = 0; i < switches->n_tasks; i++)
+		switches->set_errors[i] = attributes_set(switches->tasks[i], &wanted[i]) ? errno : 0;
+	if (switches->probe != NO_PROBE)
+		await_probe(switches->probe, probe_error, outcome);
+}
+
+static void read_file_back(const struct target_file *file, const char *asked, struct outcome *outcome)
+{
+	char content[CONTENT_MAX];
+
+	if (file->fd < 0)
+		return;
+	if (!read_content(file->fd, content))
+		note_error(outcome, errno, file->path);
+	else if (strcmp(content, asked))
+		note_unlike(outcome, file->path, asked, content);
+}
+
+static void print_task(char *text, size_t size, const struct attributes *task)
+{
+	snprintf(text, size, "%s nice %d priority %u slice %" PRIu64, policy_name(task->policy), task->nice,
+		 task->priority, task->runtime);
+}
+
+static void read_task_back(pid_t pid, const struct attributes *wanted, uint64_t base, struct outcome *outcome)
+{
+	struct attributes asked = *wanted, found = { 0 };
+	char asked_text[80], found_text[80];
+
+	if (attributes_get(pid, &found)) {
+		note_error(outcome, errno, "sched_getattr");
+		return;
+	}
+	if (is_fair(&asked) && !asked.runtime)
+		asked.runtime = base;
+	if (found.policy == asked.policy &&
+	    (is_fair(&asked) ? found.nice == asked.nice && found.runtime == asked.runtime
+			     : found.priority == asked.priority))
+		return;
+	print_task(asked_text, sizeof(asked_text), &asked);
+	print_task(found_text, sizeof(found_text), &found);
+	note_unlike(outcome, "task", asked_text, found_text);
+}
+
+void switches_make(struct switches *switches, unsigned number, struct outcome *outcome)
+{
+	const struct plan_mode *mode = &switches->modes[number];
+	const struct attributes *wanted = &switches->wanted[(size_t)number * switches->n_tasks];
+	uint64_t base;
+
+	*outcome = (struct outcome){ .began_ns = now_ns() };
+	set_all(switches, mode, wanted, outcome);
+	outcome->done_ns = now_ns();
+	for (unsigned i = 0; i < mode->n_writes; i++)
+		read_file_back(&switches->files[mode->writes[i].file], mode->writes[i].value, outcome);
+	base = base_slice(switches);
+	for (unsigned i = 0; i < switches->n_tasks; i++) {
+		if (switches->set_errors[i])
+			note_error(outcome, switches->set_errors[i], "sched_setattr");
+		else
+			read_task_back(switches->tasks[i], &wanted[i], base, outcome);
+	}
+}
+
+void switches_restore_files(struct switches *switches)
+{
+	for (unsigned i = 0; i < switches->plan->n_files; i++) {
+		const struct target_file *file = &switches->files[i];
+
+		if (file->found && pwrite(file->fd, file->found, strlen(file->found), 0) < 0)
+			fail(file->path, strerror(errno));
+	}
+}
+
+void switches_close(struct switches *switches)
+{
+	end_sleeper(switches->model);
+	for (unsigned i = 0; i < switches->plan->n_files; i++) {
+		free(switches->files[i].found);
+		if (switches->files[i].fd >= 0)
+			close(switches->files[i].fd);
+	}
+	if (switches->probe >= 0)
+		close(switches->probe);
+	free(switches->wanted);
+	free(switches->set_errors);
+}

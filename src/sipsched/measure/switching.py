@@ -1,0 +1,241 @@
+"""A crossover run on the SPS: the proxy switched between modes while it serves, by `switcher`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sipsched.errors import StableError, TransientError
+from sipsched.files import parse_json
+from sipsched.measure.probe import CONTROL_SOCKET
+from sipsched.measure.scheduler import Step, records, same_settings, switch_lines
+from sipsched.measure.tuning import Tuned
+from sipsched.plan.crossover import Design
+from sipsched.records.run_document import CrossoverReport
+from sipsched.records.switch_log import SwitchLog, WindowsDocument, parse_log
+from sipsched.testbed.host import Host, Process
+from sipsched.testbed.inventory import native_folder
+
+SAMPLE_NS = 50_000_000
+FIFO_PRIORITY = 12
+"""Of the switcher: above the probe's writer and the generators; it takes some 0.1 % of a CPU."""
+READY_TIMEOUT_S = 10
+TASKS = """\
+for pid in $(pgrep --pgroup "$(cat "$1")" "$2"); do
+    ls "/proc/$pid/task" 2>/dev/null
+done
+"""
+
+
+@dataclass(frozen=True)
+class Playable:
+    """The modes of a comparison as far as this kernel can play them.
+
+    Attributes
+    ----------
+    modes
+        Those that differ here, the reference first.
+    refused
+        Modes none of whose settings can be made here, to the kernel's reason.
+    same
+        Groups of modes that come to the same settings; the first of each is played.
+    """
+
+    modes: tuple[Tuned, ...]
+    refused: Mapping[str, str]
+    same: tuple[tuple[str, ...], ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Name the modes that are played."""
+        return tuple(each.mode.name for each in self.modes)
+
+    @property
+    def stills_probe(self) -> bool:
+        """Whether the probe does not record in some of the modes."""
+        return not all(records(each.steps) for each in self.modes)
+
+    def report(self, windows: WindowsDocument) -> CrossoverReport:
+        """Say what was played, as run.json has it."""
+        design, log = windows.design, windows.log
+        return CrossoverReport(
+            modes=tuple(each.report() for each in self.modes),
+            unavailable=self.refused,
+            same_settings=self.same,
+            window_s=design.window_s,
+            washout_s=design.washout_s,
+            blocks=design.windows[-1].block + 1,
+            windows=len(design.windows),
+            failed_switches=sum(not switch.good for switch in log.windows),
+            tasks=log.tasks,
+        )
+
+
+def playable(comparison: str, compiled: Sequence[Tuned]) -> Playable:
+    """Take the modes of a comparison that this kernel can tell apart.
+
+    Parameters
+    ----------
+    comparison
+        Its name, for messages.
+    compiled
+        Each of its modes on this kernel, the reference first.
+
+    Raises
+    ------
+    StableError
+        The reference cannot be set, or no two modes differ.
+    """
+    refused: dict[str, str] = {}
+    steps: dict[str, Sequence[Step]] = {}
+    for state in compiled:
+        asked = [step for step in state.steps if step.asked is not None]
+        if asked and all(step.unavailable for step in asked):
+            reasons = dict.fromkeys(step.unavailable or "" for step in asked)
+            refused[state.mode.name] = "; ".join(reasons)
+        else:
+            steps[state.mode.name] = state.steps
+    same = same_settings(steps, compiled[0].kernel)
+    again = {name for names in same for name in names[1:]}
+    modes = tuple(
+        state for state in compiled if state.mode.name in steps and state.mode.name not in again
+    )
+    told = "; ".join(
+        (
+            *(f"{', '.join(names)} come to the same settings" for names in same),
+            *(f"{name} cannot be set: {reason}" for name, reason in refused.items()),
+        )
+    )
+    reference = compiled[0].mode.name
+    if reference in refused:
+        raise StableError(f"{comparison}: its reference {told}; nothing to compare with")
+    if len(modes) < 2:
+        raise StableError(
+            f"{comparison}: no two of its modes differ on this kernel, so it would compare a mode with "
+            f"itself: {told}; fab modes shows what can be set"
+        )
+    return Playable(modes, refused, same)
+
+
+class Switcher:
+    """`switcher` on the SPS, for one run.
+
+    Parameters
+    ----------
+    sps
+        The host of the proxy.
+    proxy, program
+        What is switched: every task of these processes.
+    modes
+        What the design's modes come to.
+    design
+        The windows.
+    first_ns
+        From t0 of the schedule to its first call.
+
+    Attributes
+    ----------
+    log
+        What was done; once `running` is over.
+    """
+
+    log: SwitchLog
+
+    def __init__(
+        self,
+        sps: Host,
+        proxy: Process,
+        program: str,
+        modes: Playable,
+        design: Design,
+        first_ns: int,
+    ) -> None:
+        self._sps = sps
+        self._proxy = proxy
+        self._program = program
+        self._playable = modes
+        self._modes = modes.modes
+        self._design = design
+        self._first_ns = first_ns
+        self._cpus = tuple(cpu.number for cpu in modes.modes[0].layout.cpus)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Switch while the block lasts; the load's first datagram starts the clock.
+
+        Raises
+        ------
+        StableError
+            The plan is refused.
+        TransientError
+            The program left no log.
+        """
+        sps, folder = self._sps, self._sps.workdir
+        plan, log_file = folder / "windows.plan", folder / "windows.json"
+        sps.put_text(self._plan(), plan)
+        sps.run(["rm", "-f", str(log_file)])
+        tasks = sps.shell(TASKS, self._proxy.pid_file, self._program).stdout.split()
+        cpus = ",".join(map(str, self._cpus))
+        argv = [
+            *(str(native_folder(sps.base, "scheduler") / "switcher"), "run"),
+            *("--plan", str(plan), "--log", str(log_file), "--fifo", str(FIFO_PRIORITY)),
+            *("--port", str(sps.spec.sip_port), "--cpus", cpus),
+            *(
+                ("--probe-control", str(folder / CONTROL_SOCKET))
+                if self._playable.stills_probe
+                else ()
+            ),
+            *tasks,
+        ]
+        limit_s = self._design.end_ns / 1e9 + 60
+        process = sps.start("switcher", argv, cpus=sps.spec.helper_cpus, limit_s=limit_s)
+        sps.wait_until(
+            'grep -qs ready "$1" || ! kill -0 "$(cat "$2")" 2>/dev/null',
+            process.log_file,
+            process.pid_file,
+            what="switcher does not say 'ready'",
+            timeout_s=READY_TIMEOUT_S,
+        )
+        if not sps.is_running(process):
+            raise StableError(f"host {sps.spec}: switcher: {self._said(process)}")
+        try:
+            yield
+        finally:
+            sps.stop(process)
+        text = sps.run(["cat", str(log_file)], check=False).stdout
+        if not text:
+            raise TransientError(
+                f"host {sps.spec}: switcher left no log: {self._said(process) or 'no message'}"
+            )
+        if '"t0_ns":null' in text.replace(" ", ""):
+            raise TransientError(f"host {sps.spec}: switcher saw no datagram, so it never switched")
+        self.log = parse_log(text, f"host {sps.spec}: {log_file.name}")
+
+    def record(self, steal_share: float) -> WindowsDocument:
+        """Give what the record keeps of the windows; `running` is over.
+
+        Parameters
+        ----------
+        steal_share
+            Stolen share of the SPS's CPUs above which a window is left out.
+        """
+        return WindowsDocument(self._design, self._cpus, steal_share, self.log)
+
+    def _plan(self) -> str:
+        lines = [
+            *switch_lines([each.steps for each in self._modes], self._modes[0].kernel),
+            f"first {self._first_ns}",
+            f"sample {SAMPLE_NS}",
+            *(f"window {window.start_ns} {window.mode}" for window in self._design.windows),
+            f"end {self._design.end_ns}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _said(self, process: Process) -> str:
+        return self._sps.run(["cat", str(process.log_file)], check=False).stdout.strip()
+
+
+def speed_index(sps: Host) -> float:
+    """Measure how fast a CPU of the SPS does a fixed piece of work, work per CPU µs."""
+    program = str(native_folder(sps.base, "scheduler") / "switcher")
+    done = sps.run(["taskset", "-c", str(sps.spec.cpus[0]), program, "speed"])
+    return float(parse_json(done.stdout)["index"])

@@ -1,0 +1,53 @@
+"""What a page says of a crossing beside its number: why there is none, and what would give one."""
+
+import numpy as np
+
+from sipsched.analysis.statistics import RATE_RANGE, STEEPEST, Crossing
+from sipsched.plan.config import WIDEST_BRACKET
+from sipsched.words import number
+
+HOW = (
+    "Log PDR is interpolated between the two loads around the limit, and the interval holds the straight "
+    f"line of PDR too. Where these loads are more than {100 * (WIDEST_BRACKET - 1):.0f} % apart, or a PDR there "
+    f"is more than {STEEPEST} times the limit or less than its {STEEPEST}th part, the crossing is no more "
+    "than between them"
+)
+
+
+def doubt(crossing: Crossing, limit: float) -> str:
+    """Say why a crossing is no number, and what would make it one; empty if it is one.
+
+    Parameters
+    ----------
+    crossing
+        Of one configuration.
+    limit
+        Packet drop rate, as a share.
+    """
+    share, (below, above) = f"{100 * limit:g} %", crossing.bracket_cps
+    if np.isnan(below):
+        return ""
+    if not crossing.bracketed:
+        side = "above" if np.isinf(above) else "at or under"
+        where = "above" if np.isinf(above) else "below"
+        end = crossing.highest_cps if np.isinf(above) else crossing.lowest_cps
+        return (
+            f"The loads do not bracket the crossing: none has a typical PDR {side} {share}. "
+            f"Measure a load {where} {number(end)} cps."
+        )
+    if crossing.interval.resolved:
+        return ""
+    low, high = (_share(rate, limit) for rate in crossing.bracket_pdr)
+    told = f"typical PDR is {low} at {number(below)} and {high} at {number(above)} cps"
+    if not crossing.narrow:
+        apart = f"{100 * (above / below - 1):.0f} %"
+        return (
+            f"The loads around the crossing are {apart} apart ({told}). Measure one between them."
+        )
+    return f"PDR jumps at the crossing ({told}): where between them is not told. Measure loads between them."
+
+
+def _share(rate: float, limit: float) -> str:
+    least = limit / RATE_RANGE
+    # what is less counts as that
+    return f"at most {100 * least:g} %" if rate <= 1.0001 * least else f"{number(100 * rate)} %"

@@ -1,0 +1,119 @@
+"""Reduced records: without the files of single messages, and with what came of them instead.
+
+A trace holds some 40 bytes a message; an hour of load is hundreds of megabytes. A campaign that is to be
+passed on keeps of most runs what was computed from the trace, `summary.nc` and `windows.nc`, beside the rest
+of the record. The original is not touched.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sipsched.errors import StableError
+from sipsched.files import read_json
+from sipsched.records import manifest
+from sipsched.records.run_document import FileReport, as_part
+
+REDUCED_FILE = "reduced.json"
+VERSION = 1
+SUMMARY_FILE = "summary.nc"
+REDUCED_WINDOWS_FILE = "windows.nc"
+LEFT_OUT = ("trace.bin.zst", "uac.calls.zst", "uac.csv")
+"""Files that grow with the number of messages."""
+REASON = "the trace was left out of this record to make it smaller"
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """The content of `reduced.json`.
+
+    Attributes
+    ----------
+    left_out
+        Files of the record that are not here.
+    files
+        Those that stand in their place.
+    """
+
+    left_out: tuple[str, ...]
+    files: Mapping[str, FileReport]
+
+
+def read_reduced(folder: Path) -> Reduced | None:
+    """Read what a record was reduced to; None of a whole one.
+
+    Raises
+    ------
+    StableError
+        The file is damaged or of another version.
+    """
+    path = folder / REDUCED_FILE
+    if not path.exists():
+        return None
+    content = read_json(path, VERSION, "take the record from the campaign it was reduced from")
+    return as_part(Reduced, content, str(path))
+
+
+def stored(folder: Path, name: str) -> Path | None:
+    """Give the file that stands for what was computed from the messages; None of a whole record.
+
+    Raises
+    ------
+    StableError
+        The record was reduced without it, or `reduced.json` is damaged.
+    """
+    reduced = read_reduced(folder)
+    if reduced is None:
+        return None
+    if name not in reduced.files:
+        raise StableError(f"{folder}: reduced without {name}; take it from the whole campaign")
+    return folder / name
+
+
+def reduce(record: Path, results: Path, target: Path) -> None:
+    """Copy a record without the files of single messages.
+
+    Parameters
+    ----------
+    record
+        A whole record.
+    results
+        Folder with the run's `summary.nc` and, of a comparison, `windows.nc`.
+    target
+        The new folder; its parents are made.
+
+    Raises
+    ------
+    StableError
+        The target is there, a file is missing, or the disk is full.
+    """
+    try:
+        target.mkdir(parents=True)
+        left_out = tuple(name for name in LEFT_OUT if (record / name).exists())
+        for path in record.iterdir():
+            if path.name not in left_out:
+                shutil.copy(path, target)
+        made = [name for name in (SUMMARY_FILE, REDUCED_WINDOWS_FILE) if (results / name).exists()]
+        if SUMMARY_FILE not in made:
+            raise StableError(f"{results}: no {SUMMARY_FILE}; make it with snakemake")
+        for name in made:
+            shutil.copy(results / name, target)
+        everything = manifest.reports(target)
+        reduced = Reduced(left_out, {name: everything[name] for name in made})
+        content = {"schema_version": VERSION, **asdict(reduced)}
+        (target / REDUCED_FILE).write_text(json.dumps(content, indent=1) + "\n")
+    except OSError as error:
+        raise StableError(f"{error.filename}: {error.strerror}") from error
+
+
+def expected(
+    folder: Path, named: Mapping[str, FileReport], needed: tuple[str, ...]
+) -> tuple[dict[str, FileReport], tuple[str, ...]]:
+    """Say what has to be there of a record, whole or reduced: files with sizes, and files without."""
+    reduced = read_reduced(folder)
+    if reduced is None:
+        return dict(named), needed
+    kept = {name: report for name, report in named.items() if name not in reduced.left_out}
+    return kept | dict(reduced.files), tuple(n for n in needed if n not in reduced.left_out)

@@ -1,0 +1,120 @@
+"""Runs that compare modes: the proxy switched as it serves, the same calls in each window of a block."""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import LOAD, leftovers, pids, start_run, wait_for
+
+from sipsched.errors import StableError, TransientError
+from sipsched.measure.generator import read_calls
+from sipsched.paths import PROJECT_ROOT
+from sipsched.records import windows
+from sipsched.records.messages import messages_from_record, write_messages
+from sipsched.records.switch_log import WindowsDocument, read_windows
+from sipsched.testbed.inventory import Testbed
+
+Measure = Callable[..., Path]
+
+COMPARISON = "default,default+min_granularity_ns=100000"
+
+
+def starts_by_window(record: Path, recorded: WindowsDocument) -> list[list[int]]:
+    """Intended starts of calls in each window, in ns from its start."""
+    calls = read_calls(record / "uac.calls.zst")
+    design = recorded.design
+    intended = calls["t_intended"].astype(np.int64)
+    # the schedule's t0 on the clock of the UAC, which is that of the SPS here
+    since = intended - recorded.log.t0_ns
+    edges = [window.start_ns for window in design.windows]
+    place = np.searchsorted(edges, since + 2_000_000, side="right") - 1
+    return [
+        (since[place == number] - window.start_ns).tolist()
+        for number, window in enumerate(design.windows)
+    ]
+
+
+def test_a_comparison_switches_a_proxy_that_serves(measure: Measure, tmp_path: Path) -> None:
+    record = measure(mode=COMPARISON, cps=400, threads=4)
+    run = json.loads((record / "run.json").read_text())
+    recorded = read_windows(record)
+    log, design = recorded.log, recorded.design
+    assert log.ended == "plan"
+    assert len(log.windows) == len(design.windows) >= 18
+    assert all(switch.good for switch in log.windows)
+    # four workers and the proxy's other processes
+    assert log.tasks > 4
+    assert run["crossover"]["failed_switches"] == 0
+    assert run["generator"]["calls_completed"] == run["generator"]["calls_created"]
+    assert run["certificate"]["replays"] == 3
+    assert run["speed"]["before"] > 0
+    write_messages(messages_from_record(record), tmp_path / "messages.nc")
+    found = windows.windows_from_record(tmp_path / "messages.nc", record)
+    kept = found["left_out"].to_numpy() == windows.COUNTS
+    assert kept.sum() >= 12
+    # what the samples count and what the trace holds are the same, but for messages at the edges
+    off = found["messages"].isel(washout=0) - found["datagrams"].isel(washout=0)
+    assert float(abs(off[kept]).max()) < 0.3 * float(found["messages"].isel(washout=0)[kept].min())
+
+
+def test_each_window_of_a_block_has_the_same_calls(measure: Measure) -> None:
+    record = measure(mode=COMPARISON, cps=400, threads=4)
+    recorded = read_windows(record)
+    offsets = starts_by_window(record, recorded)
+    by_block = zip(recorded.design.windows, offsets, strict=True)
+    for _, group in groupby(by_block, lambda pair: pair[0].block):
+        first, *others = (np.array(starts) for _, starts in group)
+        assert len(first) > 100
+        for other in others:
+            assert len(other) == len(first)
+            # the sampling of t0 is common to all
+            assert np.abs((other - other[0]) - (first - first[0])).max() <= 1
+
+
+def test_modes_that_come_to_the_same_are_no_comparison(measure: Measure) -> None:
+    # EEVDF has no latency period: nothing is left of this override
+    with pytest.raises(StableError, match="would compare a mode with itself"):
+        measure(mode="default,default+latency_ns=900000", cps=200)
+
+
+def test_a_switcher_that_is_killed_spoils_the_run_by_name(testbed: Testbed, tmp_path: Path) -> None:
+    whole = (PROJECT_ROOT / "config" / "config.yaml").read_text()
+    settings, said = tmp_path / "config.yaml", tmp_path / "said"
+    settings.write_text(re.sub(r"(?m)^  mode_s: .*$", "  mode_s: 4", whole))
+    with (
+        said.open("w") as stderr,
+        start_run(
+            tmp_path / "raw", mode=COMPARISON, cps=200, settings=settings, stderr=stderr
+        ) as worker,
+    ):
+        wait_for(lambda: bool(pids(LOAD)), 60)
+        (switcher,) = pids("^[^ ]*/switcher run ")
+        os.kill(switcher, signal.SIGKILL)
+        assert worker.wait(120) != 0
+    assert "switcher left no log" in said.read_text()
+    assert leftovers() == []
+
+
+def test_files_of_the_kernel_are_switched_on_a_guest(
+    guest: Testbed, measure: Measure, tmp_path: Path
+) -> None:
+    try:
+        record = measure(bed=guest, mode="baseline,enhanced", cores=2, threads=2, cps=20, mode_s=5)
+    except TransientError as error:
+        pytest.fail(str(error))
+    recorded = read_windows(record)
+    assert sum(switch.good for switch in recorded.log.windows) > 10
+    run = json.loads((record / "run.json").read_text())
+    places = {
+        step["place"]
+        for mode in run["crossover"]["modes"]
+        for step in mode["steps"]
+        if step["place"]
+    }
+    assert any("debug/sched/latency_ns" in place for place in places)

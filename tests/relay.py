@@ -1,0 +1,99 @@
+"""A relay of SIP datagrams whose every message is known, in a network namespace of its own.
+
+`python relay.py WORKERS RATE BURST RCVBUF OUTPUT` sends BURST requests at a time, RATE a second in all, to workers
+that return each as it is; their socket has a receive buffer of RCVBUF bytes. When its input ends it writes, in ns of
+CLOCK_MONOTONIC and by CSeq, when each was sent and when it came back (0: never).
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+NAME = "siprelay"
+PORT = 5060
+SO_RCVBUFFORCE = 33
+
+
+def request(number: int) -> bytes:
+    """Give an INVITE of its own; the CSeq says which."""
+    head = f"INVITE sip:service@127.0.0.1 SIP/2.0\r\nCSeq: {number} INVITE\r\n"
+    return f"{head}Call-ID: {number}@relay\r\nContent-Length: 0\r\n\r\n".ljust(500).encode()
+
+
+def number_of(datagram: bytes) -> int:
+    """Read the CSeq of a request."""
+    return int(datagram.split(b"CSeq: ", 1)[1].split(b" ", 1)[0])
+
+
+def serve(sock: socket.socket) -> None:
+    """Send back what comes, for ever."""
+    Path("/proc/self/comm").write_text(NAME)
+    while True:
+        data, sender = sock.recvfrom(2048)
+        sock.sendto(data, sender)
+
+
+def offer(rate: float, burst: int) -> dict[str, list[int]]:
+    """Send until the input ends, then wait a moment for the last."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.setblocking(False)
+    # what comes back while a burst is sent has to wait
+    sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
+    sent: list[int] = []
+    returned: list[int] = []
+
+    def collect(wait_s: float) -> None:
+        if not select.select([sock], [], [], wait_s)[0]:
+            return
+        while True:
+            try:
+                data = sock.recv(2048)
+            except BlockingIOError:
+                return
+            returned[number_of(data) - 1] = time.monotonic_ns()
+
+    due = time.monotonic()
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        for _ in range(burst):
+            returned.append(0)
+            sent.append(time.monotonic_ns())
+            sock.sendto(request(len(sent)), ("127.0.0.1", PORT))
+        due += burst / rate
+        while (left := due - time.monotonic()) > 0:
+            collect(left)
+    for _ in range(20):
+        collect(0.01)
+    return {"sent": sent, "returned": returned}
+
+
+def main() -> None:
+    """Serve and offer."""
+    workers, rate, burst, receive_buffer, output = sys.argv[1:]
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, int(receive_buffer))
+    sock.bind(("127.0.0.1", PORT))
+    children = []
+    for _ in range(int(workers)):
+        child = os.fork()
+        if not child:
+            serve(sock)
+        children.append(child)
+    try:
+        print("serving", flush=True)
+        Path(output).write_text(json.dumps(offer(float(rate), int(burst))))
+        # the workers live until the probe has ended
+        sys.stdin.readline()
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Which modes of a comparison a kernel can tell apart."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from sipsched.errors import StableError
+from sipsched.measure.cpu_layout import Cpu, Layout
+from sipsched.measure.scheduler import (
+    DEBUGFS,
+    KernelScheduler,
+    compile_mode,
+    refuse_tasks,
+)
+from sipsched.measure.switching import playable
+from sipsched.measure.tuning import Tuned
+from sipsched.plan.crossover import compared
+from sipsched.plan.modes import Counts, find_mode, load_modes
+
+DECLARED = load_modes()
+LAYOUT = Layout((Cpu(0, 0, 0, None, None),))
+EEVDF = KernelScheduler({}, task_slices=True, base_slice_ns=1_400_000)
+CFS = KernelScheduler({DEBUGFS + "latency_ns": "24000000"}, task_slices=False)
+
+
+def here(name: str, kernel: KernelScheduler, refused: Sequence[str] = ()) -> list[Tuned]:
+    states = []
+    for one in compared(name):
+        mode = find_mode(one, DECLARED)
+        steps = compile_mode(mode.settings(Counts(1, 8, 1)), kernel)
+        if one in refused:
+            steps = refuse_tasks(steps, "the kernel refuses: Operation not permitted")
+        states.append(Tuned(mode, LAYOUT, kernel, steps))
+    return states
+
+
+def test_all_that_differ_are_played() -> None:
+    name = "default,slice-1ms,batch,nice-10,fifo,rr"
+    found = playable(name, here(name, EEVDF))
+    assert found.names == compared(name)
+    assert (found.refused, found.same) == ({}, ())
+
+
+def test_of_modes_that_are_one_the_first_is_played() -> None:
+    name = "default,batch,default+slice_ns=1400000,fifo,default+policy=batch"
+    found = playable(name, here(name, EEVDF))
+    assert found.names == ("default", "batch", "fifo")
+    assert found.same == (
+        ("default", "default+slice_ns=1400000"),
+        ("batch", "default+policy=batch"),
+    )
+
+
+def test_what_the_kernel_refuses_is_left_out_and_said() -> None:
+    name = "default,fifo,batch"
+    found = playable(name, here(name, EEVDF, refused=["fifo"]))
+    assert found.names == ("default", "batch")
+    assert found.refused == {"fifo": "the kernel refuses: Operation not permitted"}
+    cfs = playable("default,slice-1ms,batch", here("default,slice-1ms,batch", CFS))
+    assert cfs.names == ("default", "batch")
+    assert "CFS has no slices of single tasks" in cfs.refused["slice-1ms"]
+
+
+def test_a_comparison_of_a_mode_with_itself_is_an_error() -> None:
+    name = "batch,default+policy=batch"
+    with pytest.raises(
+        StableError, match=r"no two of its modes differ .*come to the same settings"
+    ):
+        playable(name, here(name, EEVDF))
+    with pytest.raises(StableError, match=r"its reference fifo cannot be set: the kernel refuses"):
+        playable("fifo,default", here("fifo,default", EEVDF, refused=["fifo"]))

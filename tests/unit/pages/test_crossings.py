@@ -1,0 +1,41 @@
+"""What is said beside a crossing."""
+
+import numpy as np
+import pytest
+
+from sipsched.analysis.statistics import crossing
+from sipsched.pages.crossings import doubt
+
+CASES = [
+    (
+        [1000, 2000],
+        [0.0, 0.41],
+        "The loads around the crossing are 100 % apart (typical PDR is at most 0.01 % at 1\u202f000 and 41 % at "
+        "2\u202f000 cps). Measure one between them.",
+    ),
+    (
+        [1000, 1200],
+        [0.0, 0.41],
+        "PDR jumps at the crossing (typical PDR is at most 0.01 % at 1\u202f000 and 41 % at 1\u202f200 cps): where "
+        "between them is not told. Measure loads between them.",
+    ),
+    ([1000, 1200], [0.004, 0.03], ""),
+    (
+        [1000, 1200],
+        [0.001, 0.002],
+        "The loads do not bracket the crossing: none has a typical PDR above 1 %. Measure a load above "
+        "1\u202f200 cps.",
+    ),
+    (
+        [1000, 1200],
+        [0.1, 0.2],
+        "The loads do not bracket the crossing: none has a typical PDR at or under 1 %. Measure a load "
+        "below 1\u202f000 cps.",
+    ),
+    ([1000, 1200], [np.nan, np.nan], ""),
+]
+
+
+@pytest.mark.parametrize(("loads", "pdr", "said"), CASES)
+def test_a_page_says_why_a_crossing_is_no_number_and_what_would_make_it_one(loads, pdr, said):
+    assert doubt(crossing(loads, np.tile(np.array(pdr)[:, None], 3)), 0.01) == said
