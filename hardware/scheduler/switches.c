@@ -8,12 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "clock.h"
 #include "fail.h"
+#include "probe_control.h"
 #include "switches.h"
 
 #define NO_PROBE    (-4096) /* no errno */
@@ -108,29 +107,6 @@ static void open_file(struct target_file *file, const char *path)
 		file->found = keep(strdup(content));
 }
 
-static int open_probe(const char *path)
-{
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	int error = ENAMETOOLONG;
-
-	if (strlen(path) >= sizeof(address.sun_path))
-		return -error;
-	strcpy(address.sun_path, path);
-	for (int type = SOCK_STREAM; type; type = type == SOCK_STREAM ? SOCK_DGRAM : 0) {
-		int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
-
-		if (fd < 0)
-			return -errno;
-		if (!connect(fd, (struct sockaddr *)&address, sizeof(address)))
-			return fd;
-		error = errno;
-		close(fd);
-		if (error != EPROTOTYPE)
-			break;
-	}
-	return -error;
-}
-
 /* A file that the mode does not name gets what was found in it. */
 static void complete_mode(struct switches *switches, struct plan_mode *mode)
 {
@@ -156,7 +132,7 @@ void switches_open(struct switches *switches, const struct plan *plan, const pid
 	memcpy(switches->modes, plan->modes, sizeof(plan->modes));
 	switches->wanted = keep(calloc((size_t)plan->n_modes * n_tasks + 1, sizeof(*switches->wanted)));
 	switches->set_errors = keep(calloc((size_t)n_tasks + 1, sizeof(*switches->set_errors)));
-	switches->probe = probe_control ? open_probe(probe_control) : NO_PROBE;
+	switches->probe = probe_control ? probe_connect(probe_control) : NO_PROBE;
 	for (unsigned i = 0; i < plan->n_files; i++)
 		open_file(&switches->files[i], plan->files[i]);
 	switches->model = start_sleeper();
@@ -178,9 +154,23 @@ void switches_open(struct switches *switches, const struct plan *plan, const pid
 		complete_mode(switches, &switches->modes[mode]);
 }
 
+static void await_probe(int probe, int error, struct outcome *outcome)
+{
+	char answer[PROBE_ANSWER_MAX] = "";
+
+	if (!error)
+		error = probe_wait(probe, answer);
+	if (error)
+		note_error(outcome, error, "the probe's control");
+	else if (strcmp(answer, "ok"))
+		note_error(outcome, EIO, answer);
+}
+
 static void set_all(struct switches *switches, const struct plan_mode *mode, const struct attributes *wanted,
 		    struct outcome *outcome)
 {
+	int probe_error;
+
 	for (unsigned i = 0; i < mode->n_writes; i++) {
 		const struct plan_write *write = &mode->writes[i];
 		int fd = switches->files[write->file].fd;
@@ -194,15 +184,11 @@ static void set_all(struct switches *switches, const struct plan_mode *mode, con
 					   : EIO,
 				   switches->files[write->file].path);
 	}
-	if (switches->probe != NO_PROBE) {
-		const char *line = mode->probe_off ? "off\n" : "on\n";
-		int fd = switches->probe;
-
-		if (fd < 0 || send(fd, line, strlen(line), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-			note_error(outcome, fd < 0 ? -fd : errno, "the probe's control");
-	}
+	probe_error = switches->probe < 0 ? -switches->probe : probe_send(switches->probe, !mode->probe_off);
 	for (unsigned i = 0; i < switches->n_tasks; i++)
 		switches->set_errors[i] = attributes_set(switches->tasks[i], &wanted[i]) ? errno : 0;
+	if (switches->probe != NO_PROBE)
+		await_probe(switches->probe, probe_error, outcome);
 }
 
 static void read_file_back(const struct target_file *file, const char *asked, struct outcome *outcome)

@@ -4,12 +4,12 @@ import json
 import os
 import re
 import signal
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Measure
 from helpers import LOAD, leftovers, pids, start_run, wait_for
 
 from sipsched.errors import StableError, TransientError
@@ -19,6 +19,8 @@ from sipsched.records import windows
 from sipsched.records.messages import messages_from_record, write_messages
 from sipsched.records.switch_log import WindowsDocument, read_windows
 from sipsched.testbed.inventory import Testbed
+
+Measure = Callable[..., Path]
 
 COMPARISON = "default,default+min_granularity_ns=100000"
 

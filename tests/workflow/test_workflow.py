@@ -36,6 +36,8 @@ def project(tmp_path: Path) -> Path:
         copy = shutil.copytree if source.is_dir() else shutil.copy
         copy(source, tmp_path / name)
     change_config(tmp_path, lambda document: document.update(only=["load_sweep"]))
+    # loads that need no search
+    change_config(tmp_path, lambda d: d["studies"]["load_sweep"].update(cps=[1000, 2000]))
     return tmp_path
 
 
