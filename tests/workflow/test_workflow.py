@@ -212,7 +212,9 @@ def test_a_study_file_asks_for_its_study_alone(
 ) -> None:
     """Whether or not config.yaml is named too; only the points of that study are planned."""
     study = yaml.safe_load(path.read_text())["studies"][path.stem]
-    cut = {"repetitions": 1, "cps": study["cps"][:3]}
+    # loads that hang on a search are not known before it
+    loads = study["cps"][:3] if isinstance(study["cps"], list) else [1000]
+    cut = {"repetitions": 1, "cps": loads}
     (project / "cut.yaml").write_text(yaml.safe_dump({"studies": {path.stem: cut}}))
     files = (*named, f"config/studies/{path.name}")
     jobs = planned_jobs(project, "--configfile", *files, "cut.yaml")
