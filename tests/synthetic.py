@@ -375,7 +375,8 @@ def write_comparison(
         one = np.flatnonzero(place == window)[300:301]
         records[one] = refuse(records[one], 1, rng)
     t_arr = np.sort(records["t_arr"].astype(np.int64))
-    cpu = np.cumsum(np.rint(70_000 * factors[np.argsort(records["t_arr"], kind="stable")]))
+    by_arrival = factors[np.argsort(records["t_arr"], kind="stable")]
+    cpu = np.cumsum(np.rint(rng.normal(70_000, 5_000, len(by_arrival)) * by_arrival))
     refused = records["t_arr"][records["event"] == trace.Event.DROP].astype(np.int64)
     t_ns = np.unique(
         np.concatenate((np.arange(0, design.end_ns, 50_000_000) + START_NS, starts - 1_000))

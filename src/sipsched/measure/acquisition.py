@@ -27,7 +27,7 @@ from sipsched.measure.switching import Playable, Switcher, playable, speed_index
 from sipsched.measure.tuning import Tuned, compiled_here, read_tasks, tuned
 from sipsched.plan.config import Config, Load, Run
 from sipsched.plan.crossover import choose, compared, duration_s
-from sipsched.plan.modes import find_mode, load_modes
+from sipsched.plan.modes import Setting, find_mode, load_modes
 from sipsched.records.record import COUNTERS_FILE, TRACE_FILE, UnfinishedRecord
 from sipsched.records.run_document import (
     CommandReport,
@@ -107,6 +107,7 @@ class _Acquisition:
         self.record = record
         declared = load_modes()
         self.modes = [find_mode(name, declared) for name in compared(run.mode)]
+        self.stilled = any(mode.overrides.get(Setting.RECORDING) == 0 for mode in self.modes)
         self.arrivals = Arrivals(
             run.cps, call_count(run, self.load), arrival_seed(run.cps, run.rep)
         )
@@ -119,7 +120,9 @@ class _Acquisition:
         limit_s = load.warmup_s + load.duration_s + 2 * load.drain_s + 60
         with open_hosts(self.testbed, str(self.run)) as hosts:
             self._mark("connected")
-            serving = Serving(hosts, self.run.point, self.config, self.record, limit_s)
+            serving = Serving(
+                hosts, self.run.point, self.config, self.record, limit_s, controlled=self.stilled
+            )
             try:
                 return self._perform_on(hosts, serving)
             except BaseException:
@@ -159,7 +162,9 @@ class _Acquisition:
         certified = certificate(
             serving.generator, folder, trace, run.cps, load.law, observed.statistics.replays
         )
-        requests = compare_requests(observed.statistics.requests, trace, probe)
+        # what came while the probe was still is in no trace
+        whole = None if self.stilled else trace
+        requests = compare_requests(observed.statistics.requests, whole, probe)
         self._mark("fetched")
         verdict = judge(
             {
@@ -222,7 +227,7 @@ class _Acquisition:
             serving.hosts.sps,
             serving.proxy_process,
             serving.proxy.program,
-            modes.modes,
+            modes,
             design,
             serving.first_call_ns("uac", self.arrivals),
         )

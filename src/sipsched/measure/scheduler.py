@@ -23,6 +23,9 @@ TASK_PLACES: Mapping[Setting, str] = MappingProxyType(
 )
 """Where the attributes of single tasks are set: a place for each, all by one system call."""
 
+PROBE_CONTROL = "control socket of the probe"
+"""Place of whether the probe records."""
+
 FILES = (
     *(SYSCTL + f"sched_{setting}" for setting in PAPERS),
     SYSCTL + "sched_migration_cost",
@@ -176,7 +179,10 @@ def writes(steps: Iterable[Step]) -> list[tuple[str, int]]:
     return [
         (step.place, step.value)
         for step in steps
-        if step.place and step.value is not None and not is_of_tasks(step)
+        if step.place
+        and step.value is not None
+        and not is_of_tasks(step)
+        and step.place != PROBE_CONTROL
     ]
 
 
@@ -230,7 +236,12 @@ def _effect(steps: Sequence[Step], kernel: KernelScheduler) -> object:
     task = task_attributes(steps)
     base_ns = files.get(BASE_SLICE) or kernel.base_slice_ns
     slice_ns = None if task.policy.real_time else task.slice_ns or base_ns
-    return replace(task, slice_ns=0), slice_ns, frozenset(files.items())
+    return replace(task, slice_ns=0), slice_ns, frozenset(files.items()), records(steps)
+
+
+def records(steps: Sequence[Step]) -> bool:
+    """Tell whether the probe records in a mode: where the mode does not say, it does."""
+    return not any(step.setting is Setting.RECORDING and step.value == 0 for step in steps)
 
 
 def switch_lines(compiled: Sequence[Sequence[Step]], kernel: KernelScheduler) -> list[str]:
@@ -260,6 +271,8 @@ def switch_lines(compiled: Sequence[Sequence[Step]], kernel: KernelScheduler) ->
             f"mode {number} file {path} {values.get(path, str(kernel.files[path]).strip())}"
             for path in order
         ]
+        if not all(map(records, compiled)):
+            lines.append(f"mode {number} probe {'on' if records(steps) else 'off'}")
     return lines
 
 
@@ -316,6 +329,8 @@ def _compile(setting: Setting, asked: Mapping[Setting, int], kernel: KernelSched
         return Step(setting, value, unavailable=_why_no_slices(kernel))
     if setting in TASK_PLACES:
         return Step(setting, value, TASK_PLACES[setting], value)
+    if setting is Setting.RECORDING:
+        return Step(setting, value, PROBE_CONTROL, value)
     if setting is Setting.BASE_SLICE:
         return _base_slice(value, kernel)
     if kernel.family is Family.EEVDF:

@@ -388,6 +388,11 @@ class Serving:
                     raise
                 reason = str(error)
                 sps.stop(process)
+        if self._controlled:
+            raise StableError(
+                f"host {sps.spec}: only the BPF probe can be stilled and go on, and here it cannot run: "
+                f"{reason}"
+            )
         preload = PreloadProbe(sps, reason)
         return start(preload.environment()), preload
 

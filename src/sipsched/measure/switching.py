@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from sipsched.errors import StableError, TransientError
 from sipsched.files import parse_json
-from sipsched.measure.scheduler import Step, same_settings, switch_lines
+from sipsched.measure.probe import CONTROL_SOCKET
+from sipsched.measure.scheduler import Step, records, same_settings, switch_lines
 from sipsched.measure.tuning import Tuned
 from sipsched.plan.crossover import Design
 from sipsched.records.run_document import CrossoverReport
@@ -47,6 +48,11 @@ class Playable:
     def names(self) -> tuple[str, ...]:
         """Name the modes that are played."""
         return tuple(each.mode.name for each in self.modes)
+
+    @property
+    def stills_probe(self) -> bool:
+        """Whether the probe does not record in some of the modes."""
+        return not all(records(each.steps) for each in self.modes)
 
     def report(self, windows: WindowsDocument) -> CrossoverReport:
         """Say what was played, as run.json has it."""
@@ -139,17 +145,18 @@ class Switcher:
         sps: Host,
         proxy: Process,
         program: str,
-        modes: Sequence[Tuned],
+        modes: Playable,
         design: Design,
         first_ns: int,
     ) -> None:
         self._sps = sps
         self._proxy = proxy
         self._program = program
-        self._modes = modes
+        self._playable = modes
+        self._modes = modes.modes
         self._design = design
         self._first_ns = first_ns
-        self._cpus = tuple(cpu.number for cpu in modes[0].layout.cpus)
+        self._cpus = tuple(cpu.number for cpu in modes.modes[0].layout.cpus)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -171,7 +178,13 @@ class Switcher:
         argv = [
             *(str(native_folder(sps.base, "scheduler") / "switcher"), "run"),
             *("--plan", str(plan), "--log", str(log_file), "--fifo", str(FIFO_PRIORITY)),
-            *("--port", str(sps.spec.sip_port), "--cpus", cpus, *tasks),
+            *("--port", str(sps.spec.sip_port), "--cpus", cpus),
+            *(
+                ("--probe-control", str(folder / CONTROL_SOCKET))
+                if self._playable.stills_probe
+                else ()
+            ),
+            *tasks,
         ]
         limit_s = self._design.end_ns / 1e9 + 60
         process = sps.start("switcher", argv, cpus=sps.spec.helper_cpus, limit_s=limit_s)

@@ -137,7 +137,12 @@ class Tuned:
     @property
     def unlike_asked(self) -> int:
         """Number of settings that were written and do not read back as written."""
-        written = [step for step in self.steps if step.unavailable is None]
+        # the probe records when a comparison begins; its switches are read back by themselves
+        written = [
+            step
+            for step in self.steps
+            if step.unavailable is None and step.place != scheduler.PROBE_CONTROL
+        ]
         return sum(not _reads_back(step, self.read_back.get(step.place or "")) for step in written)
 
     def report(self) -> SchedulerReport:

@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
 
+from sipsched.analysis.run_length import BusyPeriods, busy_periods
 from sipsched.analysis.run_table import Facet, counted, facet_name, facets, provenance
 from sipsched.analysis.statistics import (
     PDR_LIMIT,
@@ -31,12 +32,12 @@ from sipsched.analysis.statistics import (
     typical_drop_rates,
 )
 from sipsched.pages.crossings import HOW, doubt
-from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import LIMIT, MARKERS, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.parts import Figure
 from sipsched.plan.config import Run
 from sipsched.records.messages import MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
 from sipsched.records.summary import ALL, INVALID, MEASURED
-from sipsched.words import grouped, plural
+from sipsched.words import grouped, number, plural
 
 MAX_RUNS_READ = 10
 MAX_LOADS_AS_TICKS = 5
@@ -80,6 +81,10 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
         _lines(axis, summary, facet, rates, typical, crossings)
         for i, each in enumerate(crossings.values()):
             _mark(axis, each, 100 * limit, SERIES[i % len(SERIES)], _dodge(summary, i))
+        for i, threads in enumerate(crossings):
+            series = _series(summary, facet, threads, rates, typical)
+            short = np.isin(series.cps, list(_too_short(summary, facet, threads)))
+            _hollow(axis, i, series.cps[short] + _dodge(summary, i), series.of.estimate[short])
         _symlog(axis, 100 * limit / RATE_RANGE, ("PDR (%)", "{:g}"))
 
     def words(facet: Facet, threads: int) -> str:
@@ -87,14 +92,16 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
         passes = found(facet, threads)
         above = series.of.estimate > 100 * limit
         said = (
-            f"typical PDR passes {100 * limit:g} % at {passes}"
+            f"typical PDR passes {100 * limit:g} % {'at ' if passes.interval.resolved else ''}{passes}"
             if passes.bracketed
             else f"no crossing of {100 * limit:g} % is seen: {passes}"
         )
         if above.any():
             first = int(np.argmax(above))
             said += f"; it is {series.at(first).text('%')} at {series.cps[first]:g} cps"
-        return f"{said}. {doubt(passes, limit)}".rstrip()
+        return " ".join(
+            filter(None, (f"{said}.", doubt(passes, limit), _short_words(summary, facet, threads)))
+        )
 
     return _figure(
         summary,
@@ -103,10 +110,43 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
         _load_panels(summary, (("", draw),)),
         f"Packet drop rate (RcvbufErrors / messages that reached the SPS) against offered load, by "
         f"worker threads; dashed: {100 * limit:g} %, and on it the crossing with its 95 % interval. {HOW}; "
-        f"the line has a gap there. Symmetric log scale, linear under {100 * limit / RATE_RANGE:g} %, and what is "
+        f"the line has a gap there. Without filling: a run is too short. "
+        f"Symmetric log scale, linear under {100 * limit / RATE_RANGE:g} %, and what is "
         "less counts as that.",
         words,
         middle="middle (Hodges-Lehmann of log PDR)",
+    )
+
+
+def _too_short(summary: xr.Dataset, facet: Facet, threads: int) -> dict[int, BusyPeriods]:
+    """Find the loads at which a run is too short for its busy periods."""
+    runs = counted(summary)
+    at = dict(zip(("sut", "mode", "cores"), facet, strict=True)) | {"threads": threads}
+    found = {int(cps): busy_periods(runs, at | {"cps": cps}) for cps in runs["cps"].to_numpy()}
+    return {cps: busy for cps, busy in found.items() if busy is not None and busy.short}
+
+
+def _short_words(summary: xr.Dataset, facet: Facet, threads: int) -> str:
+    found = _too_short(summary, facet, threads)
+    said = [
+        f"{cps} cps, {busy.short} of {plural(busy.runs, 'run')}: busy without a break for up to "
+        f"{number(busy.longest_s)} s, {100 * busy.longest_share:.2g} % of the run"
+        for cps, busy in found.items()
+    ]
+    return f"Too short to hold many busy periods: {'; '.join(said)}." if said else ""
+
+
+def _hollow(axis: Axes, i: int, cps: Values, values: Values) -> None:
+    """Take the filling from points of the i-th series."""
+    axis.plot(
+        cps,
+        values,
+        linestyle="none",
+        marker=MARKERS[(i + i // len(SERIES)) % len(MARKERS)],
+        markersize=5,
+        color=SERIES[i % len(SERIES)],
+        markerfacecolor=PAPER,
+        zorder=4,
     )
 
 

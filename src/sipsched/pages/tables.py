@@ -13,9 +13,17 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from sipsched.analysis.run_length import (
+    FULL_PDR,
+    LEAST_PERIODS,
+    LONGEST_SHARE,
+    BusyPeriods,
+    busy_periods,
+)
 from sipsched.analysis.run_table import (
     Buffers,
     attempts_of,
+    counted,
     facets,
     findings_of,
     iterate_runs,
@@ -91,7 +99,7 @@ def points(summary: xr.Dataset) -> Table:
         "t_sip": summary["t_sip_mean"].sel(message_type=ALL),
         "off": 100 * (summary["t_sip_off_mean"] / summary["t_sip_mean"]).sel(message_type=ALL),
     }
-    rows = []
+    rows, runs = [], counted(summary)
     for sut, mode, cores in facets(summary):
         for threads in summary["threads"].to_numpy():
             for cps in summary["cps"].to_numpy():
@@ -106,18 +114,35 @@ def points(summary: xr.Dataset) -> Table:
                 if not n:
                     continue
                 cells = [_plus_minus(values.sel(at)) for values in by_name.values()]
+                cells.append(_busy(busy_periods(runs, at)))
                 rows.append((sut, mode, *map(str, (cores, threads, cps, n)), *cells))
     return Table(
         identity="table-points",
         header=(
             *("SUT", "mode", "cores", "threads", "cps", "runs", "PDR (%)", "K_rcv mean (µs)"),
-            *("K_rcv p50 (µs)", "K_rcv p99 (µs)", "T_sip mean (µs)", "of it off CPU (%)"),
+            *(
+                "K_rcv p50 (µs)",
+                "K_rcv p99 (µs)",
+                "T_sip mean (µs)",
+                "of it off CPU (%)",
+                "busy periods",
+            ),
         ),
         rows=tuple(rows),
         none="no run was measured",
-        caption="Every measured point: mean over runs ± half the 95 % t interval.",
+        caption="Every measured point: mean over runs ± half the 95 % t interval. Busy periods: those in "
+        "which the SPS always holds a message; how many of equal length the run with the fewest amounts "
+        "to, and the longest as a share of its run. Too short, at a PDR up to "
+        f"{100 * FULL_PDR:g} %: fewer than {LEAST_PERIODS}, or one longer than {100 * LONGEST_SHARE:g} % of the run.",
         provenance=provenance(summary),
     )
+
+
+def _busy(found: BusyPeriods | None) -> str:
+    if found is None:
+        return "n/a"
+    text = f"{number(found.least)}, longest {100 * found.longest_share:.2g}\u00a0%"
+    return f"{text}: {found.short} of {found.runs} too short" if found.short else text
 
 
 def _plus_minus(values: xr.DataArray) -> str:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from sipsched.errors import StableError
-from sipsched.plan.modes import find_mode
+from sipsched.plan.modes import Setting, find_mode
 
 SEPARATOR = ","
 CALL_TAIL_S = 0.05
@@ -134,12 +134,17 @@ def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:
     Raises
     ------
     StableError
-        A mode is not declared or has a wrong override, or a comparison names one twice.
+        A mode is not declared or has a wrong override, a comparison names one twice, or a mode on its own
+        is to still the probe.
     """
     for name in names:
         several = compared(name)
-        for mode in several:
-            find_mode(mode, declared)
+        found = [find_mode(mode, declared) for mode in several]
+        if len(several) == 1 and Setting.RECORDING in found[0].overrides:
+            raise StableError(
+                f"mode '{name}': {Setting.RECORDING} is switched in a comparison only, as in "
+                f"'default,default+{Setting.RECORDING}=off'; for a run without the probe set probe: off in its SUT"
+            )
         twice = next((mode for mode in several if several.count(mode) > 1), None)
         if twice is not None:
             raise StableError(

@@ -37,6 +37,8 @@ class Setting(StrEnum):
     NICE = "nice"
     PRIORITY = "priority"
     SLICE = "slice_ns"
+    RECORDING = "recording"
+    """Whether the probe records, in a run that compares modes: what it costs is told by switching it off."""
 
     @property
     def key(self) -> str:
@@ -78,6 +80,18 @@ class Scaling(StrEnum):
         return list(Scaling).index(self)
 
 
+class Recording(StrEnum):
+    """What the probe does while the proxy serves."""
+
+    OFF = "off"
+    ON = "on"
+
+    @property
+    def number(self) -> int:
+        """0 or 1."""
+        return list(Recording).index(self)
+
+
 class Policy(StrEnum):
     """Scheduling policies that a mode may ask for, by their names in sched(7), in small letters."""
 
@@ -97,8 +111,12 @@ class Policy(StrEnum):
         return self in (Policy.FIFO, Policy.RR)
 
 
-NAMED: Mapping[Setting, type[Scaling] | type[Policy]] = MappingProxyType(
-    {Setting.TUNABLE_SCALING: Scaling, Setting.POLICY: Policy}
+NAMED: Mapping[Setting, type[Scaling] | type[Policy] | type[Recording]] = MappingProxyType(
+    {
+        Setting.TUNABLE_SCALING: Scaling,
+        Setting.POLICY: Policy,
+        Setting.RECORDING: Recording,
+    }
 )
 """Settings whose values have names; a value is the kernel's number of it."""
 

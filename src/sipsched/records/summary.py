@@ -92,6 +92,16 @@ RUN_LEVEL = {
         "without waiting for a worker",
     ),
     "k_sockq_alone_n": ("1", "messages that met no other in the SPS"),
+    "busy_periods": ("1", "times between two at which the SPS holds no message"),
+    "busy_periods_effective": (
+        "1",
+        "square of their summed length over the sum of squares: as many as there would be of equal length",
+    ),
+    "busy_longest_s": ("s", "length of the longest of them"),
+    "busy_longest_share": (
+        "1",
+        "and its share of the time from the first arrival to the last departure",
+    ),
     "probe_mode": ("", "exact, tracepoint, preload or off"),
     "kernel": ("", "kernel release of the SPS"),
     "started_at": ("", "UTC, ISO 8601"),
@@ -99,6 +109,7 @@ RUN_LEVEL = {
 # Outcomes: what an invalid run must not contribute to any average.
 OUTCOMES = (
     *("pdr", "drops", "k_sockq_alone", "k_sockq_alone_n"),
+    *("busy_periods", "busy_periods_effective", "busy_longest_s", "busy_longest_share"),
     *(f"{name}_{stat}" for name in QUANTITIES for stat in STATISTICS),
 )
 
@@ -194,21 +205,43 @@ def _drops(ds: xr.Dataset) -> npt.NDArray[np.float64]:
 
 
 def _alone(ds: xr.Dataset) -> dict[str, float]:
-    """Average K_sockq over the messages that came when every earlier one had left the SPS."""
+    """Say how long the SPS is never empty, and average K_sockq over the messages that it was empty for."""
     intervals = (k_rcv(ds), nanoseconds(ds, "t_sip"), nanoseconds(ds, "k_snd"))
     arrived = ds["t_arr"].to_numpy()
     # ASSUME a message that finds the SPS empty waits for the kernel alone, not for a worker
     left = arrived + sum(
         (np.nan_to_num(interval) for interval in intervals), np.zeros(len(arrived))
     )
+    latest = np.maximum.accumulate(left)
     met_none = np.zeros(len(arrived), bool)
     # what was on its way before the first message is not known
-    met_none[1:] = arrived[1:] > np.maximum.accumulate(left)[:-1]
+    met_none[1:] = arrived[1:] > latest[:-1]
     waits = nanoseconds(ds, "k_sockq") / 1000
     seen = (ds["flags"].to_numpy() & FLAGS["enqueue_not_seen"]) == 0
     waits = waits[met_none & seen & ~np.isnan(waits)]
     mean = float(waits.mean()) if waits.size else np.nan
-    return {"k_sockq_alone": mean, "k_sockq_alone_n": float(waits.size)}
+    return {
+        "k_sockq_alone": mean,
+        "k_sockq_alone_n": float(waits.size),
+        **_busy_periods(arrived, latest, np.flatnonzero(met_none)),
+    }
+
+
+def _busy_periods(
+    arrived: npt.NDArray[np.int64], latest: npt.NDArray[np.float64], begun: npt.NDArray[np.intp]
+) -> dict[str, float]:
+    """Measure the periods that begin with the first message and with those that find the SPS empty."""
+    names = ("busy_periods", "busy_periods_effective", "busy_longest_s", "busy_longest_share")
+    if not len(arrived):
+        return dict.fromkeys(names, np.nan)
+    first, last = np.concatenate(([0], begun)), np.concatenate((begun - 1, [-1]))
+    lengths = (latest[last] - arrived[first]) / 1e9
+    run_s = float(latest[-1] - arrived[0]) / 1e9
+    squares = float((lengths**2).sum())
+    effective = float(lengths.sum()) ** 2 / squares if squares else float(lengths.size)
+    longest = float(lengths.max())
+    share = longest / run_s if run_s else 1.0
+    return dict(zip(names, (float(lengths.size), effective, longest, share), strict=True))
 
 
 def _statistics(ds: xr.Dataset) -> dict[str, tuple[str, npt.NDArray[np.float64]]]:

@@ -1,7 +1,11 @@
+import itertools
+
+import numpy as np
 import pytest
 import synthetic
 
-from sipsched.pages import drawing, load_sweep
+from sipsched.analysis.statistics import crossing
+from sipsched.pages import drawing, load_sweep, tables
 from sipsched.records import summary
 
 DRAWINGS = (
@@ -27,3 +31,73 @@ def test_colours_follow_the_reader():
     assert "prefers-color-scheme:dark" in svg
     assert "var(--ink)" in svg
     assert not any(marker in svg for marker in drawing.THEME)
+
+
+LOADS = (1000, 1200, 1400, 2000)
+RATES = {
+    # a knee that the loads resolve, one that jumps between loads, one between loads that are far apart
+    1: ((0.0, 0.004, 0.03, 0.3), "typical PDR passes 1 % at 1\u202f282 cps (1"),
+    2: (
+        (0.0, 0.0, 0.25, 0.4),
+        "typical PDR passes 1 % between 1\u202f200 and 1\u202f400 cps, n = 12",
+    ),
+    4: (
+        (0.0, 0.0, 0.0, 0.4),
+        "typical PDR passes 1 % between 1\u202f400 and 2\u202f000 cps, n = 12",
+    ),
+    8: ((0.0, 0.0, 0.0, 0.001), "no crossing of 1 % is seen: above 2\u202f000 cps, n = 12"),
+}
+
+
+def knees():
+    planned = [
+        synthetic.Run(threads=threads, cps=cps, rep=rep)
+        for threads, cps, rep in itertools.product(RATES, LOADS, (1, 2, 3))
+    ]
+
+    def outcome(run):
+        pdr = RATES[run.threads][0][LOADS.index(run.cps)]
+        longest = 0.35 if (run.threads, run.cps) == (1, 1200) else 0.02
+        busy = {
+            "busy_periods_effective": 25.0,
+            "busy_longest_share": longest,
+            "busy_longest_s": 2.1,
+        }
+        return {"pdr": pdr * (0.9 + 0.1 * run.rep)} | busy
+
+    return synthetic.combined(planned, outcome)
+
+
+def test_the_words_of_the_drop_rate_claim_no_more_than_the_loads_tell():
+    figure = load_sweep.pdr(knees())
+    for (threads, (_, said)), line in zip(RATES.items(), figure.seen, strict=True):
+        assert f"{threads} thread" in line
+        assert said in line
+    assert "Measure" not in figure.seen[0]
+    assert "1\u202f400 cps): where between them is not told" in figure.seen[1]
+    assert "43 % apart" in figure.seen[2]
+    assert "Measure a load above 2\u202f000 cps" in figure.seen[3]
+
+
+def test_runs_that_are_too_short_for_their_busy_periods_are_named():
+    ds = knees()
+    said = "1200 cps, 3 of 3 runs: busy without a break for up to 2.1 s, 35 % of the run."
+    assert said in load_sweep.pdr(ds).seen[0]
+    assert not any("Too short" in line for line in load_sweep.pdr(ds).seen[1:])
+    cells = {(row[3], row[4]): row[-1] for row in tables.points(ds).rows}
+    assert cells["1", "1200"] == "25, longest 35\u00a0%: 3 of 3 too short"
+    assert cells["1", "1000"] == "25, longest 2\u00a0%"
+
+
+def test_no_line_is_drawn_where_the_crossing_is_only_between_two_loads():
+    loads = np.array(LOADS, float)
+    ds = knees()
+    found = {
+        threads: crossing(loads, ds["pdr"].sel(threads=threads).squeeze().transpose("cps", "rep"))
+        for threads in RATES
+    }
+    parts = {threads: load_sweep._unbroken(loads, each) for threads, each in found.items()}
+    assert [loads[part].tolist() for part in parts[1]] == [list(LOADS)]
+    assert [loads[part].tolist() for part in parts[2]] == [[1000, 1200], [1400, 2000]]
+    assert [loads[part].tolist() for part in parts[4]] == [[1000, 1200, 1400], [2000]]
+    assert [loads[part].tolist() for part in parts[8]] == [list(LOADS)]

@@ -97,6 +97,35 @@ def test_a_message_that_meets_no_other_waits_for_the_kernel_alone(tmp_path):
     ds, *_ = reduce(tmp_path, synthetic.Run(), records=records)
     assert float(ds["k_sockq_alone"]) == 5
     assert int(ds["k_sockq_alone_n"]) == 29  # the first met we know not whom
+    # 100 us of the first; the second comes at 20 us and stays 178 us
+    assert int(ds["busy_periods"]) == 30
+    assert float(ds["busy_periods_effective"]) == pytest.approx(30)
+    assert float(ds["busy_longest_s"]) == pytest.approx(196e-6, abs=2e-6)
+    assert float(ds["busy_longest_share"]) == pytest.approx(196 / 29_196, rel=0.02)
+
+
+def test_one_long_busy_period_is_most_of_what_a_run_holds(tmp_path):
+    # a message every ms, each 50 us in the SPS; from the 20th on for 10 ms each one is: to the 30th it is never empty
+    records = synthetic.six_per_call(np.random.default_rng(4), 10, 1000)
+    i = np.arange(60, dtype=np.uint64)
+    records["t_arr"] = 10**12 + i * 1_000_000
+    records["t_stack"] = records["t_arr"] + 1_000
+    records["t_sockq"] = records["t_stack"] + 1_000
+    records["t_sip_in"] = records["t_sockq"] + 1_000
+    long = (i >= 20) & (i <= 30)
+    records["t_sip_out"] = records["t_sip_in"] + np.where(long, 10_000_000, 40_000).astype(
+        np.uint64
+    )
+    records["t_dep"] = records["t_sip_out"] + 7_000
+    ds, *_ = reduce(tmp_path, synthetic.Run(), records=records)
+    # the 30th leaves 10.05 ms after it comes, so the 31st to the 40th find it there
+    assert int(ds["busy_periods"]) == 20 + 1 + 19
+    assert float(ds["busy_longest_s"]) == pytest.approx(20.05e-3, rel=1e-3)
+    lengths = np.array([50e-6] * 39 + [20.05e-3])
+    assert float(ds["busy_periods_effective"]) == pytest.approx(
+        lengths.sum() ** 2 / (lengths**2).sum(), rel=0.01
+    )
+    assert float(ds["busy_longest_share"]) == pytest.approx(20.05 / 59.05, rel=1e-3)
 
 
 def test_settings_of_the_mode_as_they_were_on_this_kernel(tmp_path):
