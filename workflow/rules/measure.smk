@@ -9,7 +9,7 @@ rule measure_run:
     priority: 100
     threads: measure_threads
     resources:
-        testbed=1,
+        testbed=testbed_in_use,
         order=measure_order,
     script:
         "../scripts/measure_run.py"
@@ -25,6 +25,6 @@ checkpoint find_crossing:
     priority: 101
     threads: measure_threads
     resources:
-        testbed=1,
+        testbed=testbed_in_use,
     script:
         "../scripts/find_crossing.py"
