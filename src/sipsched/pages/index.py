@@ -12,20 +12,19 @@ import numpy as np
 import pandas as pd
 
 from sipsched.analysis.advice import Advice
+from sipsched.analysis.crossover import percent
 from sipsched.analysis.families import SIGNIFICANT, Cell, compare_together
+from sipsched.analysis.probe_cost import ProbeCost
 from sipsched.analysis.run_table import (
     STATUSES,
-    UNTRACED,
     Campaign,
     Carried,
     Point,
     capacities,
     pairs,
-    probe_cost,
 )
 from sipsched.analysis.statistics import (
     PDR_LIMIT,
-    Interval,
     mean_interval,
 )
 from sipsched.pages.crossings import doubt
@@ -143,7 +142,10 @@ def coverage(campaigns: Sequence[Campaign]) -> Table:
 
 
 def answers(
-    campaign: Campaign, limit: float = PDR_LIMIT, compared: Sequence[Advice] = ()
+    campaign: Campaign,
+    limit: float = PDR_LIMIT,
+    compared: Sequence[Advice] = (),
+    costs: Sequence[ProbeCost] = (),
 ) -> Answers:
     """Answer what a manager asks about a testbed, in a few sentences computed from its runs.
 
@@ -155,8 +157,11 @@ def answers(
         Packet drop rate at which capacity ends, as a share.
     compared
         What runs that compare modes come to, on any testbed.
+    costs
+        What runs that still the probe come to, on any testbed.
     """
     best = best_configuration(campaign, limit)
+    stilled = [each for each in costs if each.testbed == campaign.testbed]
     here = [each for each in compared if each.place.testbed == campaign.testbed]
     within = (WITHIN, " ".join(map(advised_for, here)))
     return Answers(
@@ -168,7 +173,10 @@ def answers(
             ("What do the papers' settings change?", modes(campaign, limit) or NO_PAIRS),
             ("How long does a message wait at half of that load?", waiting(campaign, best)),
             ("How much of the campaign counts?", counting(campaign)),
-            ("What does measuring cost, and what was not seen?", probing(campaign)),
+            (
+                "What does measuring cost, and what was not seen?",
+                probing(campaign, stilled),
+            ),
         ),
     )
 
@@ -296,17 +304,21 @@ def counting(campaign: Campaign) -> str:
     )
 
 
-def probing(campaign: Campaign) -> str:
+def probing(campaign: Campaign, costs: Sequence[ProbeCost]) -> str:
     """Say what the probe costs the proxy, and which times it could not see."""
-    cost = probe_cost(campaign.counted).overall
-    if cost.n:
+    known = [cost for cost in costs if cost.effect.runs]
+    told = [
+        f"{percent(cost.effect.interval).text('%', _signed)} at {number(cost.cps)} cps with "
+        f"{plural(cost.threads, 'thread')}"
+        for cost in known
+    ]
+    if told:
         text = (
-            f"With the probe the proxy uses {_times(cost)}, the CPU time a message that it uses "
-            f"without it, over pairs of runs with the same arrivals"
-            + (": within chance of no cost" if cost.low <= 1 <= cost.high else "")
+            "The probe changes the proxy's CPU time a message by "
+            f"{', '.join(told)}: windows with it against windows without"
         )
     else:
-        text = f"{NOT_MEASURED}: no control runs without the probe (a SUT named …{UNTRACED})"
+        text = f"{NOT_MEASURED}: no run stills the probe in some of its windows"
     missing = [
         f"{column} ({reason})"
         for column, reason, _ in campaign.columns_missing
@@ -314,10 +326,6 @@ def probing(campaign: Campaign) -> str:
     ]
     missing += [BOUND] * ("tracepoint" in set(campaign.traced["probe_mode"]))
     return f"{text}; not seen: {', '.join(missing) or 'nothing'}."
-
-
-def _times(ratio: Interval) -> str:
-    return ratio.text("times", lambda value: f"{value:.3f}")
 
 
 def _label(runs: pd.DataFrame, mode: str) -> str:
