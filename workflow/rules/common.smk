@@ -4,9 +4,11 @@ import gc
 import signal
 
 from sipsched import paths, versions
+from sipsched.measure import progress
 from sipsched.plan import crossover, modes
-from sipsched.records import crossing, record
+from sipsched.records import crossing, missing, record
 from sipsched.testbed import inventory
+import snakemake_logger_plugin_campaign as terminal
 
 # a third of the time to build a large DAG is garbage collection (9.4 s to 6.6 s at 18,000 jobs)
 gc.set_threshold(200_000, 50, 1000)
@@ -55,6 +57,8 @@ NOISE = {
     for name in TESTBEDS
     for path in [RAW / name / "noise.json"]
 }
+# how long a run should take, by its kind; looked up when the first of the kind is about to start
+EXPECTED_S = {}
 PAGES = [
     *REPORTS,
     *(f"reports/testbed-{name}.html" for name in TESTBEDS),
@@ -115,6 +119,19 @@ def measure_order(wildcards):
     found = tuple(filter(crossing_is_found, SEARCHES))
     # a run that no study asks for is measured because its file was asked for
     return places(found).get(settings.Run.from_wildcards(wildcards), 0)
+
+
+def attempt_number(wildcards, attempt):
+    return attempt
+
+
+def expected_seconds(wildcards):
+    run = settings.Run.from_wildcards(wildcards)
+    kind = progress.kind(run)
+    if kind not in EXPECTED_S:
+        runs = places(tuple(filter(crossing_is_found, SEARCHES)))
+        EXPECTED_S[kind] = round(progress.expected_s(run, runs, CAMPAIGN, RAW))
+    return EXPECTED_S[kind]
 
 
 def searched_points(wildcards):
@@ -188,3 +205,36 @@ def testbed_summaries(wildcards):
 
 def testbed_noise(wildcards):
     return NOISE[wildcards.testbed]
+
+
+def tell_missing():
+    """Say how many of the runs that were asked for are missing, and what to do about it."""
+    jobs = [
+        job for job in workflow.dag.jobs if job.name in ("measure_run", "find_crossing")
+    ]
+    left = [
+        job
+        for job in jobs
+        if workflow.dag.needrun(job) and not workflow.dag.finished(job)
+    ]
+    lost = missing.Missing(
+        planned=sum(job.name == "measure_run" for job in jobs),
+        runs=tuple(
+            settings.Run.from_wildcards(job.wildcards_dict)
+            for job in left
+            if job.name == "measure_run"
+        ),
+        searches=tuple(
+            settings.Point.from_wildcards(job.wildcards_dict)
+            for job in left
+            if job.name == "find_crossing"
+        ),
+    )
+    line = lost.line(sum(not scripting.may_pass(Path(job.log[0])) for job in left))
+    if line:
+        logger.info(line, extra=terminal.OURS)
+        if any(job.name == "render_index" for job in workflow.dag.jobs):
+            logger.info(
+                "snakemake --config only_measured=True makes the pages of what there is",
+                extra=terminal.OURS,
+            )
