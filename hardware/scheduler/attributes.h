@@ -2,7 +2,10 @@
 /* A task's scheduling attributes, as sched_setattr(2) takes and sched_getattr(2) gives them. */
 #ifndef SIPSCHED_ATTRIBUTES_H
 #define SIPSCHED_ATTRIBUTES_H
+#include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -29,5 +32,26 @@ static inline int attributes_get(pid_t pid, struct attributes *found)
 static inline int attributes_set(pid_t pid, const struct attributes *wanted)
 {
 	return (int)syscall(SYS_sched_setattr, pid, wanted, 0);
+}
+/* As a plan and a command line have it; of another policy "unknown". */
+static inline const char *policy_name(uint32_t policy)
+{
+	return policy == SCHED_OTHER   ? "other"
+	       : policy == SCHED_BATCH ? "batch"
+	       : policy == SCHED_FIFO  ? "fifo"
+	       : policy == SCHED_RR    ? "rr"
+				       : "unknown";
+}
+
+static inline bool find_policy(const char *name, uint32_t *policy)
+{
+	static const uint32_t POLICIES[] = { SCHED_OTHER, SCHED_BATCH, SCHED_FIFO, SCHED_RR };
+
+	for (unsigned i = 0; i < sizeof(POLICIES) / sizeof(*POLICIES); i++)
+		if (!strcmp(name, policy_name(POLICIES[i]))) {
+			*policy = POLICIES[i];
+			return true;
+		}
+	return false;
 }
 #endif

@@ -12,8 +12,8 @@
  *     asked_ns       t0 + start. The first is set before the load, and logged as set once more when t0 is known;
  *                    without t0 it is the first setting, asked when it began.
  *     began_ns       the first system call of the switch
- *     done_ns        the last setting is made; then it is read back
- *     errors         system calls that failed
+ *     done_ns        all is set, and the probe, if it is switched, has answered; then it is read back
+ *     errors         system calls that failed, a probe that did not answer ok
  *     unlike         tasks and files that read back otherwise
  *     error          the first of these, or ""
  *   samples        columns of equal length; see samples.h

@@ -10,17 +10,12 @@
 #include "fail.h"
 #include "plan.h"
 
-#define SHOWN        60 /* characters of what was found */
-#define SLICE_LEAST  (100 * NS_PER_US)
-#define SLICE_MOST   (100 * NS_PER_MS)
-#define TIME_MOST    (86400 * NS_PER_S)
-#define VALUE_MAX    256
-#define POLICIES_END (SCHED_BATCH + 1)
-#define WORDS        16
-
-static const char *const POLICIES[POLICIES_END] = {
-	[SCHED_OTHER] = "other", [SCHED_FIFO] = "fifo", [SCHED_RR] = "rr", [SCHED_BATCH] = "batch"
-};
+#define SHOWN       60 /* characters of what was found */
+#define SLICE_LEAST (100 * NS_PER_US)
+#define SLICE_MOST  (100 * NS_PER_MS)
+#define TIME_MOST   (86400 * NS_PER_S)
+#define VALUE_MAX   256
+#define WORDS       16
 
 struct reader {
 	struct plan *plan;
@@ -31,11 +26,6 @@ struct reader {
 	unsigned n_words;
 	char *words[WORDS];
 };
-
-const char *policy_name(uint32_t policy)
-{
-	return policy < POLICIES_END ? POLICIES[policy] : "unknown";
-}
 
 static bool wrong(const struct reader *reader, const char *expected, const char *found)
 {
@@ -101,15 +91,13 @@ static bool read_slice(const struct reader *reader, bool real_time, uint64_t *sl
 /* mode N task POLICY nice N priority N slice NS */
 static bool read_task(struct reader *reader, struct plan_mode *mode)
 {
-	uint32_t policy = 0;
+	uint32_t policy;
 	bool real_time;
 	int64_t nice, priority;
 
 	if (mode->has_task)
 		return wrong(reader, "one line 'task' for a mode", "another one");
-	while (policy < POLICIES_END && strcmp(policy_name(policy), word(reader, 3)))
-		policy++;
-	if (policy == POLICIES_END)
+	if (!find_policy(word(reader, 3), &policy))
 		return wrong(reader, "a policy, other, batch, fifo or rr", word(reader, 3));
 	real_time = policy == SCHED_FIFO || policy == SCHED_RR;
 	/* what its policy has no use for, a task would forget: a plan that says so is mistaken */

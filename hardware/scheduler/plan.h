@@ -55,9 +55,6 @@ struct plan {
 	struct plan_window *windows;
 };
 
-/* Name of a policy, or "unknown". */
-const char *policy_name(uint32_t policy);
-
 /* False: one line on stderr says file, line, what was expected and what was found. */
 bool plan_read(struct plan *plan, const char *path);
 void plan_free(struct plan *plan);

@@ -8,12 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "clock.h"
 #include "fail.h"
+#include "probe_control.h"
 #include "switches.h"
 
 #define NO_PROBE    (-4096) /* no errno */
@@ -84,15 +83,31 @@ static void squeeze(char *text)
 	*to = '\0';
 }
 
-static bool read_content(int fd, char content[CONTENT_MAX])
+/* Opened anew: of a file of debugfs, which cannot seek, a descriptor reads the value once. */
+static bool read_content(const char *path, char content[CONTENT_MAX])
 {
-	ssize_t n = pread(fd, content, CONTENT_MAX - 1, 0);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
 
-	if (n < 0)
+	if (fd < 0)
+		return false;
+	n = read(fd, content, CONTENT_MAX - 1);
+	if (close(fd) || n < 0)
 		return false;
 	content[n] = '\0';
 	squeeze(content);
 	return true;
+}
+
+/* At the beginning of the file, which matters to a sysctl; a file of debugfs has none. 0, or errno. */
+static int write_content(int fd, const char *content)
+{
+	size_t size = strlen(content);
+	ssize_t n = pwrite(fd, content, size, 0);
+
+	if (n < 0 && errno == ESPIPE)
+		n = write(fd, content, size);
+	return n == (ssize_t)size ? 0 : n < 0 ? errno : EIO;
 }
 
 static void open_file(struct target_file *file, const char *path)
@@ -100,35 +115,12 @@ static void open_file(struct target_file *file, const char *path)
 	char content[CONTENT_MAX];
 
 	file->path = path;
-	file->fd = open(path, O_RDWR | O_CLOEXEC);
+	file->fd = open(path, O_WRONLY | O_CLOEXEC);
 	file->found = NULL;
 	if (file->fd < 0)
 		file->fd = -errno;
-	else if (read_content(file->fd, content))
+	else if (read_content(path, content))
 		file->found = keep(strdup(content));
-}
-
-static int open_probe(const char *path)
-{
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	int error = ENAMETOOLONG;
-
-	if (strlen(path) >= sizeof(address.sun_path))
-		return -error;
-	strcpy(address.sun_path, path);
-	for (int type = SOCK_STREAM; type; type = type == SOCK_STREAM ? SOCK_DGRAM : 0) {
-		int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
-
-		if (fd < 0)
-			return -errno;
-		if (!connect(fd, (struct sockaddr *)&address, sizeof(address)))
-			return fd;
-		error = errno;
-		close(fd);
-		if (error != EPROTOTYPE)
-			break;
-	}
-	return -error;
 }
 
 /* A file that the mode does not name gets what was found in it. */
@@ -156,7 +148,7 @@ void switches_open(struct switches *switches, const struct plan *plan, const pid
 	memcpy(switches->modes, plan->modes, sizeof(plan->modes));
 	switches->wanted = keep(calloc((size_t)plan->n_modes * n_tasks + 1, sizeof(*switches->wanted)));
 	switches->set_errors = keep(calloc((size_t)n_tasks + 1, sizeof(*switches->set_errors)));
-	switches->probe = probe_control ? open_probe(probe_control) : NO_PROBE;
+	switches->probe = probe_control ? probe_connect(probe_control) : NO_PROBE;
 	for (unsigned i = 0; i < plan->n_files; i++)
 		open_file(&switches->files[i], plan->files[i]);
 	switches->model = start_sleeper();
@@ -178,31 +170,36 @@ void switches_open(struct switches *switches, const struct plan *plan, const pid
 		complete_mode(switches, &switches->modes[mode]);
 }
 
+static void await_probe(int probe, int error, struct outcome *outcome)
+{
+	char answer[PROBE_ANSWER_MAX] = "";
+
+	if (!error)
+		error = probe_wait(probe, answer);
+	if (error)
+		note_error(outcome, error, "the probe's control");
+	else if (strcmp(answer, "ok"))
+		note_error(outcome, EIO, answer);
+}
+
 static void set_all(struct switches *switches, const struct plan_mode *mode, const struct attributes *wanted,
 		    struct outcome *outcome)
 {
+	int probe_error;
+
 	for (unsigned i = 0; i < mode->n_writes; i++) {
 		const struct plan_write *write = &mode->writes[i];
 		int fd = switches->files[write->file].fd;
-		size_t size = strlen(write->value);
-		ssize_t n = fd < 0 ? fd : pwrite(fd, write->value, size, 0);
+		int error = fd < 0 ? -fd : write_content(fd, write->value);
 
-		if (n != (ssize_t)size)
-			note_error(outcome,
-				   fd < 0  ? -fd
-				   : n < 0 ? errno
-					   : EIO,
-				   switches->files[write->file].path);
+		if (error)
+			note_error(outcome, error, switches->files[write->file].path);
 	}
-	if (switches->probe != NO_PROBE) {
-		const char *line = mode->probe_off ? "off\n" : "on\n";
-		int fd = switches->probe;
-
-		if (fd < 0 || send(fd, line, strlen(line), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-			note_error(outcome, fd < 0 ? -fd : errno, "the probe's control");
-	}
+	probe_error = switches->probe < 0 ? -switches->probe : probe_send(switches->probe, !mode->probe_off);
 	for (unsigned i = 0; i < switches->n_tasks; i++)
 		switches->set_errors[i] = attributes_set(switches->tasks[i], &wanted[i]) ? errno : 0;
+	if (switches->probe != NO_PROBE)
+		await_probe(switches->probe, probe_error, outcome);
 }
 
 static void read_file_back(const struct target_file *file, const char *asked, struct outcome *outcome)
@@ -211,7 +208,7 @@ static void read_file_back(const struct target_file *file, const char *asked, st
 
 	if (file->fd < 0)
 		return;
-	if (!read_content(file->fd, content))
+	if (!read_content(file->path, content))
 		note_error(outcome, errno, file->path);
 	else if (strcmp(content, asked))
 		note_unlike(outcome, file->path, asked, content);
@@ -268,8 +265,10 @@ void switches_restore_files(struct switches *switches)
 	for (unsigned i = 0; i < switches->plan->n_files; i++) {
 		const struct target_file *file = &switches->files[i];
 
-		if (file->found && pwrite(file->fd, file->found, strlen(file->found), 0) < 0)
-			fail(file->path, strerror(errno));
+		int error = file->found ? write_content(file->fd, file->found) : 0;
+
+		if (error)
+			fail(file->path, strerror(error));
 	}
 }
 

@@ -15,7 +15,7 @@
 /* What a switch came to. */
 struct outcome {
 	uint64_t began_ns;
-	uint64_t done_ns;      /* the last setting is made; it is read back after that */
+	uint64_t done_ns;      /* all is set, the probe has answered; it is read back after that */
 	unsigned errors;       /* system calls that failed */
 	unsigned unlike;       /* tasks and files that read back otherwise than asked */
 	char error[ERROR_MAX]; /* the first of either */
@@ -39,7 +39,7 @@ struct switches {
 	pid_t model;               /* a child that shows what slice 0 comes to */
 };
 
-/* The probe's control is a Unix socket, stream or datagram; NULL: none. What cannot be opened fails each switch. */
+/* The probe's control is a socket's path; NULL: none. What cannot be opened fails each switch. */
 void switches_open(struct switches *switches, const struct plan *plan, const pid_t *tasks, unsigned n_tasks,
 		   const char *probe_control);
 void switches_make(struct switches *switches, unsigned mode, struct outcome *outcome);

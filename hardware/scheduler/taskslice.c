@@ -32,39 +32,10 @@
 
 #define WORDS 4 /* of ATTRIBUTES */
 
-static const struct {
-	const char *name;
-	uint32_t policy;
-} POLICIES[] = {
-	{ "other", SCHED_OTHER },
-	{ "batch", SCHED_BATCH },
-	{ "fifo", SCHED_FIFO },
-	{ "rr", SCHED_RR },
-};
-#define N_POLICIES (sizeof(POLICIES) / sizeof(POLICIES[0]))
-
 static int complain(const char *what)
 {
 	fprintf(stderr, "taskslice: %s\n", what);
 	return 1;
-}
-
-static const char *name_of(uint32_t policy)
-{
-	for (unsigned i = 0; i < N_POLICIES; i++)
-		if (POLICIES[i].policy == policy)
-			return POLICIES[i].name;
-	return "unknown";
-}
-
-static bool parse_policy(const char *word, uint32_t *policy)
-{
-	for (unsigned i = 0; i < N_POLICIES; i++)
-		if (!strcmp(word, POLICIES[i].name)) {
-			*policy = POLICIES[i].policy;
-			return true;
-		}
-	return false;
 }
 
 static bool parse_number(const char *word, long long least, long long most, long long *value)
@@ -83,7 +54,7 @@ static const char *parse(char *const words[WORDS], struct attributes *wanted)
 	bool real_time;
 
 	*wanted = (struct attributes){ .size = sizeof(*wanted) };
-	if (!parse_policy(words[0], &wanted->policy))
+	if (!find_policy(words[0], &wanted->policy))
 		return "POLICY: expected other, batch, fifo or rr";
 	real_time = wanted->policy == SCHED_FIFO || wanted->policy == SCHED_RR;
 	if (!parse_number(words[1], real_time ? 0 : -20, real_time ? 0 : 19, &nice))
@@ -106,7 +77,7 @@ static bool is_like(const struct attributes *found, const struct attributes *wan
 
 static void print_attributes(FILE *file, const struct attributes *a)
 {
-	fprintf(file, "%s %d %u %llu\n", name_of(a->policy), a->nice, a->priority,
+	fprintf(file, "%s %d %u %llu\n", policy_name(a->policy), a->nice, a->priority,
 		(unsigned long long)a->runtime);
 }
 

@@ -20,6 +20,7 @@ from sipsched.testbed.requirements import native_sources
 
 MS = 1_000_000
 SANITIZED = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+AUTOCORKING = "/proc/sys/net/ipv4/tcp_autocorking"
 SOMAXCONN = "/proc/sys/net/core/somaxconn"
 SEND = """
 import socket, sys
@@ -186,15 +187,18 @@ def settings(pid: int) -> tuple[int, int | None, int]:
     return policy, nice, os.sched_getparam(pid).sched_priority
 
 
-def slice_ns(programs: Path, pid: int) -> int:
-    argv = [programs / "taskslice", "read", str(pid)]
+def slices_ns(programs: Path, *pids: int) -> list[int]:
+    argv = [programs / "taskslice", "read", *map(str, pids)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    return int(done.stdout.split()[1])
+    return [int(line.split()[-1]) for line in done.stdout.splitlines()]
 
 
 def expect_slices(programs: Path) -> None:
-    if subprocess.run([programs / "taskslice", "check"], capture_output=True).returncode:
+    argv = [programs / "taskslice", "try", *("other", "0", "0", "300000")]
+    tried = subprocess.run(argv, capture_output=True, text=True)
+    if "read back as other 0 0 0" in tried.stderr:
         pytest.skip("this kernel has no slices of single tasks (Linux 6.12 and later do)")
+    assert (tried.stdout, tried.stderr) == ("other 0 0 300000\n", "")
 
 
 def test_each_mode_is_in_force_in_its_window(
@@ -204,16 +208,16 @@ def test_each_mode_is_in_force_in_its_window(
     threads = spawn(sys.executable, "-c", TWO_THREADS)
     assert threads.stdout is not None
     tasks = [*sleepers(spawn, 3), *(int(threads.stdout.readline()) for _ in range(2))]
-    base = slice_ns(programs, tasks[0])
+    (base,) = slices_ns(programs, tasks[0])
     order = [0, 1, 2, 3, 0, 0, 4, 2, 1, 4]
-    window = 400 * MS
+    window = 600 * MS
     switcher = start(plan_text(MODES, order, window), "--fifo", 20, *tasks)
     before, after = switcher.send()
     seen, slices = [], []
     for i in range(len(order)):
-        sleep_until(after + i * window + window // 2)
+        sleep_until(after + i * window + window // 4)
         seen.append({settings(task) for task in tasks})
-        slices.append({slice_ns(programs, task) for task in tasks})
+        slices.append(set(slices_ns(programs, *tasks)))
     log = switcher.end()
     assert seen == [{POLICIES[mode]} for mode in order]
     expected = {0: base, 1: 300_000, 2: 0, 3: 0, 4: 100_000_000}
@@ -234,11 +238,15 @@ def test_each_mode_is_in_force_in_its_window(
 
 
 def test_what_a_mode_does_not_name_is_as_it_was(
-    start: Start, spawn: Spawn, programs: Path, namespace: list[str], tmp_path: Path
+    start: Start, spawn: Spawn, programs: Path, namespace: list[str]
 ) -> None:
     expect_slices(programs)
     (task,) = sleepers(spawn, 1)
-    other = int(spawn(str(programs / "taskslice"), "run", "700000", "sleep", "600").pid)
+    other = int(
+        spawn(
+            str(programs / "taskslice"), "run", *("other", "0", "0", "700000"), "sleep", "600"
+        ).pid
+    )
     time.sleep(0.2)
     os.setpriority(os.PRIO_PROCESS, task, 4)
 
@@ -246,55 +254,61 @@ def test_what_a_mode_does_not_name_is_as_it_was(
         argv = [*namespace, "cat", SOMAXCONN]
         return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
-    found = (somaxconn(), settings(task), slice_ns(programs, task), slice_ns(programs, other))
-    modes = (
-        f"mode 0 task fifo nice 0 priority 1 slice 0\nmode 0 file {SOMAXCONN} 77\nmode 1 probe on\n"
-    )
-    (tmp_path / "control").unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as control:
-        control.bind(str(tmp_path / "control"))
-        switcher = start(
-            plan_text(modes, [0, 1, 0, 1], 300 * MS),
-            *("--probe-control", tmp_path / "control", task, other),
-        )
-        _, after = switcher.send()
-        seen = []
-        for i in range(4):
-            sleep_until(after + i * 300 * MS + 150 * MS)
-            slices = slice_ns(programs, task), slice_ns(programs, other)
-            seen.append((somaxconn(), settings(task), *slices))
-        log = switcher.end()
-    assert seen[0] == seen[2] == ("77", (os.SCHED_FIFO, None, 1), 0, 0)
-    assert seen[1] == seen[3] == found
+    def seen() -> tuple[object, ...]:
+        return somaxconn(), settings(task), *slices_ns(programs, task, other)
+
+    found = seen()
+    fifo = f"mode 0 task fifo nice 0 priority 1 slice 0\nmode 0 file {SOMAXCONN} 77\n"
+    other_file = f"mode 1 file {AUTOCORKING} 0\n"
+    switcher = start(plan_text(fifo + other_file, [0, 1, 0, 1], 600 * MS), task, other)
+    _, after = switcher.send()
+    during = []
+    for i in range(4):
+        sleep_until(after + i * 600 * MS + 150 * MS)
+        during.append(seen())
+    log = switcher.end()
+    assert during[0] == during[2] == ("77", (os.SCHED_FIFO, None, 1), 0, 0)
+    assert during[1] == during[3] == found
     assert [made["error"] for made in log["windows"]] == [""] * 4
 
 
-@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
-def test_the_probe_is_told(start: Start, spawn: Spawn, tmp_path: Path, kind: int) -> None:
-    said = bytearray()
-    with socket.socket(socket.AF_UNIX, kind) as control:
+def test_the_probe_is_told_and_awaited(start: Start, spawn: Spawn, tmp_path: Path) -> None:
+    # the fourth answer comes late, the fifth not at all, the sixth is no good one
+    said, delay_s = list[str](), 0.1
+    with socket.socket(socket.AF_UNIX) as control:
         control.bind(str(tmp_path / "control"))
-        if kind == socket.SOCK_STREAM:
-            control.listen()
+        control.listen()
 
-        def take() -> None:
-            end = control.accept()[0] if kind == socket.SOCK_STREAM else control
-            with end:
-                while said.count(b"\n") < 5:
-                    said.extend(end.recv(100))
+        def answer() -> None:
+            connection = control.accept()[0]
+            with connection, connection.makefile("rw") as lines:
+                for line in lines:
+                    said.append(line)
+                    time.sleep(delay_s if len(said) == 4 else 0)
+                    if len(said) != 5:
+                        lines.write("error: cannot\n" if len(said) == 6 else "ok\n")
+                        lines.flush()
 
-        taker = threading.Thread(target=take)
-        taker.start()
+        answerer = threading.Thread(target=answer)
+        answerer.start()
         modes = "mode 0 task other nice 0 priority 0 slice 0\nmode 1 probe off\n"
-        plan = plan_text(modes, [0, 1, 1, 0], 100 * MS)
-        arguments = ("--probe-control", tmp_path / "control", *sleepers(spawn, 1))
-        switcher = start(plan, *arguments)
+        plan = plan_text(modes, [0, 1, 1, 0, 1, 0], 400 * MS)
+        switcher = start(plan, "--probe-control", tmp_path / "control", *sleepers(spawn, 1))
         switcher.send()
         log = switcher.end()
-        taker.join(10)
+        answerer.join(10)
     # the first window is set before the load, and again with it
-    assert said == b"on\non\noff\noff\non\n"
-    assert [made["errors"] for made in log["windows"]] == [0] * 4
+    assert said == ["on\n", "on\n", "off\n", "off\n", "on\n", "off\n", "on\n"]
+    took = [(made["done_ns"] - made["began_ns"]) / 1e9 for made in log["windows"]]
+    assert took[2] >= delay_s
+    assert took[3] >= 0.2
+    assert max(took[i] for i in (0, 1, 4, 5)) < delay_s
+    assert [made["error"] for made in log["windows"]] == [
+        *("", "", ""),
+        "ETIMEDOUT: the probe's control: Connection timed out",
+        "EIO: error: cannot: Input/output error",
+        "",
+    ]
 
 
 def test_a_probe_that_is_gone_is_an_error_of_each_window(

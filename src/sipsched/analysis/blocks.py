@@ -17,6 +17,8 @@ POWER = 0.8
 FLATNESS = 0.9
 """The averaged part of the spectrum may be lower than the spectrum at 0 by this factor, and no more."""
 LARGEST_LAG_ONE = 0.95
+LARGEST_STRETCH = 2.0
+"""Of an end for skewness; Hall's transformation gives up to 4, and covers no more for it."""
 EXACT_RANKS = 50
 """Blocks up to which the signed-rank distribution is counted out; its normal limit is good from 20."""
 _DRAWN_AT_ONCE = 2_000_000
@@ -64,7 +66,7 @@ class Mean:
     df
         Degrees of freedom of the error.
     low_stretch, high_stretch
-        Factors of 1 or more by which the ends are farther away than those of t.
+        Factors of 1 to 2 by which the ends are farther away than those of t.
     """
 
     estimate: float
@@ -155,7 +157,7 @@ def mean_of_blocks(runs: list[Values]) -> Mean:
 def _stretches(residuals: Values, free: int) -> tuple[float, float]:
     """Tell how much farther away the ends are than those of t, at 95 %, by the blocks' skewness.
 
-    Only ever farther: in few blocks with heavy tails the sign of the skewness is chance.
+    Only ever farther, up to LARGEST_STRETCH: in few blocks with heavy tails the sign of the skewness is chance.
 
     SEE Hall, On the Removal of Skewness by Transformation (JRSS B 54, 1992)
     """
@@ -167,7 +169,7 @@ def _stretches(residuals: Values, free: int) -> tuple[float, float]:
     low, high = (
         float(3 / a * (np.cbrt(1 + a * (end - a / 6)) - 1) / end) for end in (quantile, -quantile)
     )
-    return max(low, 1.0), max(high, 1.0)
+    return min(max(low, 1.0), LARGEST_STRETCH), min(max(high, 1.0), LARGEST_STRETCH)
 
 
 def _lag_one(runs: list[Values]) -> float:

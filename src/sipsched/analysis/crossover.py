@@ -41,6 +41,8 @@ MIN_CHANGED = 10
 ROUNDING = 1e-13
 TINY = 1e-150
 """Squares of what is smaller are 0."""
+SKEWED_STRETCH = 1.25
+"""An end this much farther away than that of t: in 4 % of normal series of 20 blocks, in 1 % of 30."""
 NO_LOGARITHM = "undefined: a ratio was asked of a value that is not above 0"
 NOT_FINITE = "undefined: a value is infinite"
 NO_SPREAD = "no interval, since all blocks are equal"
@@ -68,6 +70,8 @@ class Doubt(StrEnum):
     """Fewer than MIN_CHANGED blocks have a difference that is not 0."""
     ONE_BLOCK = "one block"
     """One block makes more than half of the spread."""
+    SKEWED = "skewed"
+    """One tail is longer; the interval pays for it, but the mean and `robust` are different middles."""
     AUTOCORRELATED = "autocorrelated"
     """Blocks follow each other; the interval pays for it."""
     RUNS_DIFFER = "runs differ"
@@ -354,7 +358,7 @@ def _judge(
         blocks=blocks,
         conditional=conditional,
         autocorrelation=followed,
-        doubts=_doubts(runs, followed),
+        doubts=_doubts(runs, within, followed),
     )
 
 
@@ -432,13 +436,14 @@ def _robust(runs: list[Values], within: Mean, level: float, conditional: bool) -
     return _interval(means, n, level, method)
 
 
-def _doubts(runs: list[Values], followed: Autocorrelation) -> frozenset[Doubt]:
+def _doubts(runs: list[Values], within: Mean, followed: Autocorrelation) -> frozenset[Doubt]:
     pooled = np.concatenate(runs)
     squares = np.concatenate([run - run.mean() for run in runs]) ** 2
     seen = {
         Doubt.FEW_BLOCKS: pooled.size < MIN_BLOCKS,
         Doubt.FEW_CHANGED: np.count_nonzero(pooled) < min(MIN_CHANGED, pooled.size),
         Doubt.ONE_BLOCK: pooled.size >= MIN_BLOCKS and squares.max() > squares.sum() / 2,
+        Doubt.SKEWED: max(within.low_stretch, within.high_stretch) > SKEWED_STRETCH,
         Doubt.AUTOCORRELATED: followed.found,
         Doubt.RUNS_DIFFER: _differ(runs),
     }

@@ -491,16 +491,7 @@ def parse_config(
             raise StableError(
                 f"{what}: only: '{name}' is not defined under studies ({', '.join(studies)})"
             )
-        if isinstance(cps, Found) and is_comparison(cps.mode):
-            raise StableError(
-                f"{what}: studies.{name}.cps.around_crossing_of: '{cps.mode}' compares modes; a "
-                "crossing is searched in one"
-            )
-        if load.generator == "sipp" and any(map(is_comparison, axes["modes"])):
-            raise StableError(
-                f"{what}: studies.{name}.modes: SIPp plays no calls twice, as comparisons need it; "
-                "set load.generator to sipload"
-            )
+        _check_comparisons(studies[name], load, f"{what}: studies.{name}")
     documents = {}
     for name, body in document.get("documents", {}).items():
         read = tuple(body.get("studies", ()))
@@ -525,6 +516,19 @@ def parse_config(
         only_measured=document.get("only_measured", False),
         records=Path(document.get("records", "raw")),
     )
+
+
+def _check_comparisons(study: Study, load: Load, where: str) -> None:
+    if isinstance(study.cps, Found) and is_comparison(study.cps.mode):
+        raise StableError(
+            f"{where}.cps.around_crossing_of: '{study.cps.mode}' compares modes; a crossing is searched "
+            "in one"
+        )
+    if load.generator == "sipp" and any(map(is_comparison, study.modes)):
+        raise StableError(
+            f"{where}.modes: SIPp plays no calls twice, as comparisons need it; set load.generator to "
+            "sipload"
+        )
 
 
 def _crossover(declared: Mapping[str, Any], what: str) -> Crossover:

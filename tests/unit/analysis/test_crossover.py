@@ -173,6 +173,11 @@ def test_skewness_moves_the_end_on_its_side_as_hall_has_it():
     end = found.high_stretch * t
     assert -end + a / 3 * end**2 - a**2 / 27 * end**3 + a / 6 == pytest.approx(-t)
     assert found.low_stretch == 1
+    heavier = np.append(values, 9.0)
+    assert 1.25 < blocks.mean_of_blocks([heavier]).high_stretch < 2
+    assert Doubt.SKEWED in effect([table(heavier)], 0, 1).doubts
+    assert blocks.mean_of_blocks([np.append(values, 200.0)]).high_stretch == 2
+    assert Doubt.SKEWED not in effect([table(normal(40))], 0, 1).doubts
     mirrored = blocks.mean_of_blocks([-values])
     assert (mirrored.low_stretch, mirrored.high_stretch) == (found.high_stretch, 1)
 

@@ -1,10 +1,15 @@
 """The five sentences, on campaigns whose truth is known."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 import synthetic
 
-from sipsched.analysis import papers, run_table
+from sipsched.analysis import advice, papers, run_table
 from sipsched.analysis.capacity.evidence import collect
+from sipsched.analysis.crossover import effect
+from sipsched.analysis.probe_cost import ProbeCost
 from sipsched.errors import StableError
 from sipsched.pages import index, tables
 
@@ -42,7 +47,8 @@ def test_five_sentences_of_a_whole_campaign(whole):
     answers = index.answers(whole)
     told = [answer for _, answer in answers.pairs]
     assert len(told) == 5
-    assert all(answer.endswith(".") and "not measured" not in answer.lower() for answer in told)
+    assert all(answer.endswith(".") for answer in told)
+    assert all("not measured" not in answer.lower() for answer in told[:-1])
     load, modes, wait, counts, cost = told
     assert load.startswith("kamailio-udp, mode default, 1 core, 8 threads, drops 1 % of its")
     assert "n = 10" in load
@@ -57,8 +63,24 @@ def test_five_sentences_of_a_whole_campaign(whole):
         in counts
     )
     assert "more than N µs late" in counts
-    assert "uses 1.100 times (1.099 to 1.100), n = 4, the CPU time a message" in cost
+    assert cost.startswith("Not measured: no run stills the probe in some of its windows")
     assert "the probe was off" not in cost
+
+
+def test_the_cost_of_the_probe_is_told_by_windows(whole):
+    tables = [np.array([[70.0, 71.5, 70.1]] * 5 + [[70.2, 71.6, 70.0]] * 5)]
+    cost = ProbeCost(
+        *(whole.testbed, "kamailio-udp", "default", 1, 8, 1000, 70.1),
+        effect(tables, 0, 1),
+        effect(tables, 0, 2),
+    )
+    here, elsewhere = (
+        index.answers(whole, costs=[dataclasses.replace(cost, testbed=testbed)]).pairs[-1][1]
+        for testbed in (whole.testbed, "another")
+    )
+    assert here.startswith("The probe changes the proxy's CPU time a message by +2")
+    assert "with 8 threads: windows with it against windows without" in here
+    assert elsewhere.startswith("Not measured")
 
 
 def test_capacity_lies_between_the_loads_that_bracket_it(whole):
@@ -126,6 +148,23 @@ def test_a_campaign_of_comparisons_alone_has_no_capacity(tmp_path):
     load, modes, wait, counts, _ = (answer for _, answer in index.answers(found).pairs)
     assert all(answer.startswith("Not measured") for answer in (load, modes, wait))
     assert counts.startswith("12 of 12 planned runs count")
+
+
+def test_modes_compared_within_runs_have_their_answer_on_their_testbed(tmp_path):
+    found = read(tmp_path, synthetic.repeated())
+    effects = {"default": {}, "fifo": {"total_p99": -0.5}}
+    runs = [
+        synthetic.windows(synthetic.Run(mode="default,fifo", testbed=bed, sut=sut), effects)
+        for bed, sut in (("synthetic", "kamailio-udp"), ("elsewhere", "opensips-udp"))
+    ]
+    compared = advice.advise(advice.loads_of(runs), quantities=())
+    pairs = dict(index.answers(found, compared=compared).pairs)
+    assert len(pairs) == 6
+    assert pairs[index.WITHIN].startswith(
+        "kamailio-udp, 1 core, 8 threads: at 1\u202f000 cps set fifo"
+    )
+    assert "opensips" not in pairs[index.WITHIN]
+    assert len(index.answers(found).pairs) == 5
 
 
 def test_no_summary_says_what_to_run():

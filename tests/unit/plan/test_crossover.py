@@ -137,7 +137,7 @@ def test_shares_of_a_crossing_are_loads_in_whole_tens() -> None:
 
 
 def test_a_crossing_of_a_comparison_is_one_clear_error(document: dict[str, Any]) -> None:
-    document["studies"]["single_core"]["cps"] = {
+    document["studies"]["advice"]["cps"] = {
         "around_crossing_of": "default,baseline",
         "shares": [0.5],
     }
@@ -147,6 +147,7 @@ def test_a_crossing_of_a_comparison_is_one_clear_error(document: dict[str, Any])
 
 def test_sipp_compares_no_modes(document: dict[str, Any]) -> None:
     document["load"] |= {"generator": "sipp", "law": "constant"}
-    document["studies"]["single_core"]["modes"] = ["default,baseline"]
     with pytest.raises(StableError, match="SIPp plays no calls twice"):
         config.parse_config(document)
+    document["only"] = ["load_sweep"]
+    config.parse_config(document)

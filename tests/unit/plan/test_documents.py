@@ -79,7 +79,7 @@ def test_what_a_schema_does_not_know_is_refused(
 
 def test_a_whole_number_names_one_file_however_it_is_written() -> None:
     document = documents.read_yaml(PROJECT_ROOT / "config" / "config.yaml")
-    document["studies"]["load_sweep"]["threads"] = [8.0]
+    document["studies"]["load_sweep"] |= {"threads": [8.0], "cps": [1000]}
     runs = config.parse_config(document).studies["load_sweep"].runs("local")
     assert {type(run.threads) for run in runs} == {int}
     assert {"threads~8"} == {run.path.parts[4] for run in runs}
