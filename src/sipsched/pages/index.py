@@ -13,9 +13,9 @@ import pandas as pd
 
 from sipsched.analysis.advice import Advice
 from sipsched.analysis.families import SIGNIFICANT, Cell, compare_together
+from sipsched.analysis.probe_cost import ProbeCost
 from sipsched.analysis.run_table import (
     STATUSES,
-    UNTRACED,
     Campaign,
     Carried,
     Point,
@@ -30,6 +30,7 @@ from sipsched.analysis.statistics import (
 )
 from sipsched.pages.crossings import doubt
 from sipsched.pages.crossover.answer import advised_for
+from sipsched.pages.crossover.wording import effect_words
 from sipsched.pages.parts import Table, Words
 from sipsched.records.messages import PROBE_OFF
 from sipsched.records.summary import MEASURED
@@ -143,7 +144,10 @@ def coverage(campaigns: Sequence[Campaign]) -> Table:
 
 
 def answers(
-    campaign: Campaign, limit: float = PDR_LIMIT, compared: Sequence[Advice] = ()
+    campaign: Campaign,
+    limit: float = PDR_LIMIT,
+    compared: Sequence[Advice] = (),
+    costs: Sequence[ProbeCost] = (),
 ) -> Answers:
     """Answer what a manager asks about a testbed, in a few sentences computed from its runs.
 
@@ -155,6 +159,8 @@ def answers(
         Packet drop rate at which capacity ends, as a share.
     compared
         What runs that compare modes come to, on any testbed.
+    costs
+        What the probe costs on this one.
     """
     best = best_configuration(campaign, limit)
     here = [each for each in compared if each.place.testbed == campaign.testbed]
@@ -168,7 +174,7 @@ def answers(
             ("What do the papers' settings change?", modes(campaign, limit) or NO_PAIRS),
             ("How long does a message wait at half of that load?", waiting(campaign, best)),
             ("How much of the campaign counts?", counting(campaign)),
-            ("What does measuring cost, and what was not seen?", probing(campaign)),
+            ("What does measuring cost, and what was not seen?", probing(campaign, costs)),
         ),
     )
 
@@ -296,17 +302,27 @@ def counting(campaign: Campaign) -> str:
     )
 
 
-def probing(campaign: Campaign) -> str:
-    """Say what the probe costs the proxy, and which times it could not see."""
+def probing(campaign: Campaign, costs: Sequence[ProbeCost] = ()) -> str:
+    """Say what the probe costs the proxy, and which times it could not see.
+
+    Parameters
+    ----------
+    campaign
+        All runs of the testbed.
+    costs
+        By windows with and without it; without them pairs of runs say it.
+    """
     cost = probe_cost(campaign.counted).overall
-    if cost.n:
+    if costs:
+        text = "; ".join(map(_cost_words, costs))
+    elif cost.n:
         text = (
             f"With the probe the proxy uses {_times(cost)}, the CPU time a message that it uses "
             f"without it, over pairs of runs with the same arrivals"
             + (": within chance of no cost" if cost.low <= 1 <= cost.high else "")
         )
     else:
-        text = f"{NOT_MEASURED}: no control runs without the probe (a SUT named …{UNTRACED})"
+        text = f"{NOT_MEASURED}: no run stills the probe in some of its windows"
     missing = [
         f"{column} ({reason})"
         for column, reason, _ in campaign.columns_missing
@@ -314,6 +330,14 @@ def probing(campaign: Campaign) -> str:
     ]
     missing += [BOUND] * ("tracepoint" in set(campaign.traced["probe_mode"]))
     return f"{text}; not seen: {', '.join(missing) or 'nothing'}."
+
+
+def _cost_words(cost: ProbeCost) -> str:
+    added, sham = (effect_words(each, "cpu_per_message") for each in (cost.effect, cost.sham))
+    return (
+        f"{cost.sut}, mode {cost.mode} at {cost.cps} cps: the probe changes the proxy's CPU time a message by "
+        f"{added}, told by windows of the same runs with it and without; the same mode against itself by {sham}"
+    )
 
 
 def _times(ratio: Interval) -> str:

@@ -5,8 +5,10 @@ import synthetic
 
 from sipsched.analysis import advice, papers, run_table
 from sipsched.analysis.capacity.evidence import collect
+from sipsched.analysis.probe_cost import probe_costs
 from sipsched.errors import StableError
 from sipsched.pages import index, tables
+from sipsched.records.windows import write_windows
 
 LOADS = {500, 1000, 1500, 2000}
 
@@ -143,6 +145,20 @@ def test_modes_compared_within_runs_have_their_answer_on_their_testbed(tmp_path)
     )
     assert "opensips" not in pairs[index.WITHIN]
     assert len(index.answers(found).pairs) == 5
+
+
+def test_the_probes_cost_is_told_by_windows_where_there_are_any(tmp_path):
+    found = read(tmp_path, synthetic.repeated((500,)))
+    run = synthetic.Run(mode="default,default+recording=off", cps=500)
+    effects = {"default": {}, "default+recording=off": {"cpu_per_message": -0.1}}
+    path = tmp_path / "windows.nc"
+    write_windows(synthetic.windows(run, effects), path)
+    cost = index.probing(found, probe_costs([path]))
+    assert cost.startswith(
+        "kamailio-udp, mode default at 500 cps: the probe changes the proxy's CPU time a message by +"
+    )
+    assert "the same mode against itself by" in cost
+    assert index.probing(found).startswith("Not measured: no run stills the probe")
 
 
 def test_no_summary_says_what_to_run():
