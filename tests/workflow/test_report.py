@@ -335,6 +335,17 @@ def test_page_of_modes_compared_within_runs(tmp_path, browser):
     assert text.count("Crossover, windows of 0.5 s, 20 blocks in 1 run, retransmissions off.") > 8
     assert "2 runs planned: 1 measured, 0 invalid, 1 missing." in text
     assert page.stat().st_size < 2_000_000
+    # a phone gets pictures laid out for it
+    widths = []
+    for width in (400, 1200):
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        time.sleep(0.3)
+        widths.append(
+            browser.execute_script("return [...document.images].map(i => i.naturalWidth)")
+        )
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert all(narrow < 0.6 * wide for narrow, wide in zip(*widths, strict=True))
 
 
 def test_page_of_modes_compared_of_which_nothing_was_measured(tmp_path, browser):
