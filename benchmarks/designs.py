@@ -254,24 +254,24 @@ def main() -> None:
     pairs = round(options.seconds / (2 * options.run_s))
     if pairs < 2:
         parser.error(f"{options.seconds:g} s hold fewer than 2 pairs of {options.run_s:g} s")
-    config = load_config()
+    campaign = load_config()
+    if options.disturbed:
+        lifted = dict.fromkeys((*DISTURBED, "steal_share"), Limits(math.inf, math.inf))
+        campaign = replace(campaign, validity={**campaign.validity, **lifted})
     # of both designs the same: they differ in nothing but the design
     load = replace(
-        config.load,
+        campaign.load,
         duration_s=options.run_s,
-        retransmissions=config.crossover.retransmissions,
+        retransmissions=campaign.crossover.retransmissions,
     )
     # with as many windows of the sham as of each mode
     mode_s = options.seconds / HALVES / (len(modes) + 1)
-    config = replace(config, load=load, crossover=replace(config.crossover, mode_s=mode_s))
-    if options.disturbed:
-        lifted = dict.fromkeys((*DISTURBED, "steal_share"), Limits(math.inf, math.inf))
-        config = replace(config, validity={**config.validity, **lifted})
+    config = replace(campaign, load=load, crossover=replace(campaign.crossover, mode_s=mode_s))
     testbed = load_testbed("local")
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.keep or Path(scratch)
         try:
-            cps = offered(options, config, testbed, folder / "raw")
+            cps = offered(options, campaign, testbed, folder / "raw")
             point = Point("local", options.sut, modes[0], 1, options.threads)
             print(
                 f"designs: {options.sut}, {options.threads} threads on one core, {cps} cps, "
