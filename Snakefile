@@ -17,6 +17,7 @@ include: "workflow/rules/parse.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/pages.smk"
 include: "workflow/rules/publish.smk"
+include: "workflow/rules/end.smk"
 
 
 rule all:

@@ -41,8 +41,10 @@ from sipsched.records.switch_log import (
     SwitchLog,
     WindowsDocument,
 )
+from sipsched.records.windows import SHAM, STATISTICS, VARIABLES
 from sipsched.validity.ledger import Balance, Ledger
 from sipsched.validity.verdict import INVALID, Finding, Verdict
+from sipsched.versions import WINDOWS_VERSION
 
 FIDELITY = (
     "SYNTHETIC: numbers drawn from fixed distributions to test the software; nothing measured"
@@ -373,7 +375,8 @@ def write_comparison(
         one = np.flatnonzero(place == window)[300:301]
         records[one] = refuse(records[one], 1, rng)
     t_arr = np.sort(records["t_arr"].astype(np.int64))
-    cpu = np.cumsum(np.rint(70_000 * factors[np.argsort(records["t_arr"], kind="stable")]))
+    by_arrival = factors[np.argsort(records["t_arr"], kind="stable")]
+    cpu = np.cumsum(np.rint(rng.normal(70_000, 5_000, len(by_arrival)) * by_arrival))
     refused = records["t_arr"][records["event"] == trace.Event.DROP].astype(np.int64)
     t_ns = np.unique(
         np.concatenate((np.arange(0, design.end_ns, 50_000_000) + START_NS, starts - 1_000))
@@ -417,6 +420,108 @@ def write_comparison(
     document = WindowsDocument(design, (1,), 0.05, log)
     (directory / WINDOWS_FILE).write_bytes(document.to_bytes())
     return directory
+
+
+def windows(
+    run: config.Run,
+    effects: Mapping[str, Mapping[str, float]],
+    *,
+    blocks: int = 40,
+    spread: float = 0.1,
+    sham: Mapping[str, float] | None = None,
+    later: Mapping[str, float] | None = None,
+    left_out: Mapping[int, int] | None = None,
+    steps: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    seed: int = 1,
+    **attrs: Any,
+) -> xr.Dataset:
+    """Make the windows of a run that compares modes, whose effects are known.
+
+    `effects` has for each mode, the reference first, by quantity the natural logarithm of its ratio
+    to the reference, of `pdr` and `time_squeeze` the difference; `sham` likewise. Blocks vary by `spread`.
+    `later` is added to the second washout. `left_out` has a reason a window.
+    """
+    rng = np.random.default_rng([seed, run.cps, run.rep])
+    modes = tuple(effects)
+    design = draw(modes, 0.5 * (len(modes) + 1) * (blocks + 0.5), 0.5, 0.05, seed + run.rep)
+    n = len(design.windows)
+    arm = np.array([len(modes) if each.sham else each.mode for each in design.windows])
+    by_arm = [*effects.values(), sham or {}]
+    base = {"k_rcv": 300.0, "t_sip": 200.0, "total": 500.0}
+    levels = {
+        f"{name}_{statistic}": value * factor
+        for name, value in base.items()
+        for statistic, factor in zip(STATISTICS, (1, 0.7, 2, 5), strict=True)
+    } | {"cpu_per_message": 70.0, "service": 60.0, "service_scv": 0.9}
+    variables: dict[str, Any] = {}
+    for name, (unit, text) in VARIABLES.items():
+        effect = np.array([each.get(name, 0.0) for each in by_arm])[arm]
+        both = np.tile(effect, (2, 1))
+        both[1] += np.where((arm == 0) | (arm == len(modes)), 0, (later or {}).get(name, 0.0))
+        luck = spread * rng.standard_normal((2, n))
+        luck[1] = luck[0] + 0.1 * luck[1]
+        if name in levels:
+            values = levels[name] * np.exp(both + luck)
+        elif name in ("pdr", "drops", "refused"):
+            values = np.clip(both + 0.01 * luck, 0, None) * (both.max() > 0)
+        else:
+            values = np.full((2, n), 6.0 * run.cps * 0.4)
+        described = {"units": unit, "definition": text}
+        variables[name] = (("washout", "window"), values, described)
+    reasons = np.zeros(n, np.uint8)
+    for window, reason in (left_out or {}).items():
+        reasons[window] = reason
+    counting = (reasons == 0).any()
+    bins = np.arange(30) / 70 + 0.007
+    for name in ("aligned_k_rcv", "aligned_total"):
+        means = 500 * np.exp([[each.get("total_mean", 0.0)] * 30 for each in by_arm])
+        means = (
+            means * (1 + 0.5 * np.exp(-bins / 0.02)) if counting else np.full_like(means, np.nan)
+        )
+        variables[name] = (("arm", "since_switch"), means)
+        variables[f"{name}_error"] = (("arm", "since_switch"), 0.05 * means)
+    squeeze = np.array([each.get("time_squeeze", 0.0) for each in by_arm])[arm]
+    by_window = {
+        "block": np.array([each.block for each in design.windows], np.int32),
+        "mode": np.array([each.mode for each in design.windows], np.int16),
+        "window_arm": arm.astype(np.int16),
+        "sham": np.array([each.sham for each in design.windows], np.int8),
+        "start": np.array([each.start_ns / 1e9 for each in design.windows]),
+        "length": np.array([each.length_ns / 1e9 for each in design.windows]),
+        "switch": 100 + 20 * rng.random(n),
+        "late": 20 + 10 * rng.random(n),
+        "steal_share": 0.01 * rng.random(n),
+        "time_squeeze": squeeze,
+        "left_out": reasons,
+    }
+    return xr.Dataset(
+        variables | {name: ("window", values) for name, values in by_window.items()},
+        coords={"washout": [0.05, 0.1], "arm": [*modes, SHAM], "since_switch": bins},
+        attrs={
+            "format": "sipsched windows",
+            "format_version": WINDOWS_VERSION,
+            **dataclasses.asdict(run),
+            "kind": "simulated",
+            "fidelity": FIDELITY,
+            "kernel": "0.0.0-synthetic",
+            "probe_mode": "exact",
+            "started_at": "2026-01-01T00:00:00+00:00",
+            "modes": json.dumps(modes),
+            "labels": json.dumps(modes),
+            "settings": json.dumps([list((steps or {}).get(mode, [])) for mode in modes]),
+            "same_settings": "[]",
+            "unavailable": "{}",
+            "window_s": 0.5,
+            "washout_s": 0.05,
+            "utilisation": 0.42,
+            "relaxation_s": 0.002,
+            "steal_limit": 0.05,
+            "retransmissions": 0,
+            "tasks": run.threads + 3,
+            "speed": json.dumps({"before": 310.0, "after": 307.0}),
+        }
+        | attrs,
+    )
 
 
 def counters(received: int, dropped: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@
  *   that arrives at the port, by the kernel's time of receipt, is t0 + `first`; then the first mode is set once more,
  *   as its window begins with a switch like any other. Every later window is counted from t0.
  *   At its instant (an absolute timer on CLOCK_MONOTONIC) all is set, the probe's answer is awaited if it is switched,
- *   the time is taken, all is read back (sched_getattr(2), pread(2)). What fails or reads back otherwise stands in the log for its window, and the
+ *   the time is taken, all is read back (sched_getattr(2), read(2)). What fails or reads back otherwise stands in the log for its window, and the
  *   program goes on. While it runs it writes nothing but the settings.
  *   With slice 0 a task has to read back what a child of switcher's own reads back with slice 0. Before Linux 6.12
  *   slices are ignored without an error: they read back as 0, which is logged.

@@ -83,15 +83,31 @@ static void squeeze(char *text)
 	*to = '\0';
 }
 
-static bool read_content(int fd, char content[CONTENT_MAX])
+/* Opened anew: of a file of debugfs, which cannot seek, a descriptor reads the value once. */
+static bool read_content(const char *path, char content[CONTENT_MAX])
 {
-	ssize_t n = pread(fd, content, CONTENT_MAX - 1, 0);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
 
-	if (n < 0)
+	if (fd < 0)
+		return false;
+	n = read(fd, content, CONTENT_MAX - 1);
+	if (close(fd) || n < 0)
 		return false;
 	content[n] = '\0';
 	squeeze(content);
 	return true;
+}
+
+/* At the beginning of the file, which matters to a sysctl; a file of debugfs has none. 0, or errno. */
+static int write_content(int fd, const char *content)
+{
+	size_t size = strlen(content);
+	ssize_t n = pwrite(fd, content, size, 0);
+
+	if (n < 0 && errno == ESPIPE)
+		n = write(fd, content, size);
+	return n == (ssize_t)size ? 0 : n < 0 ? errno : EIO;
 }
 
 static void open_file(struct target_file *file, const char *path)
@@ -99,11 +115,11 @@ static void open_file(struct target_file *file, const char *path)
 	char content[CONTENT_MAX];
 
 	file->path = path;
-	file->fd = open(path, O_RDWR | O_CLOEXEC);
+	file->fd = open(path, O_WRONLY | O_CLOEXEC);
 	file->found = NULL;
 	if (file->fd < 0)
 		file->fd = -errno;
-	else if (read_content(file->fd, content))
+	else if (read_content(path, content))
 		file->found = keep(strdup(content));
 }
 
@@ -174,15 +190,10 @@ static void set_all(struct switches *switches, const struct plan_mode *mode, con
 	for (unsigned i = 0; i < mode->n_writes; i++) {
 		const struct plan_write *write = &mode->writes[i];
 		int fd = switches->files[write->file].fd;
-		size_t size = strlen(write->value);
-		ssize_t n = fd < 0 ? fd : pwrite(fd, write->value, size, 0);
+		int error = fd < 0 ? -fd : write_content(fd, write->value);
 
-		if (n != (ssize_t)size)
-			note_error(outcome,
-				   fd < 0  ? -fd
-				   : n < 0 ? errno
-					   : EIO,
-				   switches->files[write->file].path);
+		if (error)
+			note_error(outcome, error, switches->files[write->file].path);
 	}
 	probe_error = switches->probe < 0 ? -switches->probe : probe_send(switches->probe, !mode->probe_off);
 	for (unsigned i = 0; i < switches->n_tasks; i++)
@@ -197,7 +208,7 @@ static void read_file_back(const struct target_file *file, const char *asked, st
 
 	if (file->fd < 0)
 		return;
-	if (!read_content(file->fd, content))
+	if (!read_content(file->path, content))
 		note_error(outcome, errno, file->path);
 	else if (strcmp(content, asked))
 		note_unlike(outcome, file->path, asked, content);
@@ -254,8 +265,10 @@ void switches_restore_files(struct switches *switches)
 	for (unsigned i = 0; i < switches->plan->n_files; i++) {
 		const struct target_file *file = &switches->files[i];
 
-		if (file->found && pwrite(file->fd, file->found, strlen(file->found), 0) < 0)
-			fail(file->path, strerror(errno));
+		int error = file->found ? write_content(file->fd, file->found) : 0;
+
+		if (error)
+			fail(file->path, strerror(error));
 	}
 }
 

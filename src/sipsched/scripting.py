@@ -3,6 +3,7 @@
 import fcntl
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,33 +13,75 @@ from typing import TextIO
 from sipsched.errors import SipschedError, TransientError
 
 ATTEMPTS = 3
+"""How often a measurement is tried in all."""
 
-RUN_PLACE = "SIPSCHED_RUN_PLACE"
-"""Environment variable in which the scheduler gives a measurement its place, `<place>/<all>`, such as 3/21."""
+DISTURBED, REFUSED = "disturbed: ", "error: "
+"""What the log of a job begins with where another attempt may help, and where we know that it does not."""
+INTERRUPTED = "interrupted: nothing measured before is lost; the same command goes on from here"
+SAID = (DISTURBED, REFUSED, INTERRUPTED)
+"""What the log of a job begins with that ended by an error we raise on purpose, or by a signal: one line."""
 
 
 @contextmanager
-def one_line_errors(log: str | None = None) -> Iterator[None]:
-    """Turn an error that we raise on purpose into one line, on stderr and in the log, and exit code 1.
+def one_line_errors(log: str | None = None, attempt: int | None = None) -> Iterator[None]:
+    """Turn an error that we raise on purpose, or an interrupt, into one line and exit code 1.
 
-    An interrupt, from the keyboard or by SIGTERM, likewise.
+    Parameters
+    ----------
+    log
+        Of the job that this is: the line goes there, and who started the job shows it. An error that is not
+        raised on purpose leaves its traceback there. None: the line goes to stderr.
+    attempt
+        Which this is, of `ATTEMPTS`, where a job is started again after a `TransientError`. None: it is not.
     """
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         yield
+    except TransientError as error:
+        line = f"{REFUSED}{error}" if attempt is None else f"{DISTURBED}{_ordinal(error, attempt)}"
     except SipschedError as error:
-        line = f"error: {error}"
+        line = f"{REFUSED}{error}"
     except KeyboardInterrupt:
-        line = "interrupted: nothing measured before is lost; the same command goes on from here"
+        line = INTERRUPTED
+    except Exception:
+        if log is None:
+            raise
+        line = traceback.format_exc().rstrip()
     else:
         return
-    if log is not None:
-        # a name from outside may hold what is no text
-        Path(log).write_text(line + "\n", errors="backslashreplace")
-    sys.exit(line)
+    if log is None:
+        sys.exit(line)
+    # a name from outside may hold what is no text
+    Path(log).write_text(line + "\n", errors="backslashreplace")
+    sys.exit(1)
+
+
+def _ordinal(error: TransientError, attempt: int) -> str:
+    if attempt < ATTEMPTS:
+        return f"{error}; attempt {attempt + 1} of {ATTEMPTS} comes after what else is to be done"
+    return f"{error}; that was attempt {attempt} of {ATTEMPTS}, so it is left out"
+
+
+def may_pass(log: Path) -> bool:
+    """Tell from the log of a job that failed whether another attempt may help."""
+    return read_log(log).startswith(DISTURBED)
+
+
+def read_log(log: Path) -> str:
+    """Give the text of a job's log; nothing where there is none."""
+    try:
+        return log.read_text(errors="backslashreplace")
+    except OSError:
+        return ""
+
+
+def hold_interrupts() -> None:
+    """Let Ctrl-C wait in what this thread starts, until `one_line_errors` is there to take it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def attempted(action: Callable[[], object]) -> None:
-    """Do something, and again after what may pass: a disturbed run, a lost link.
+    """Do something, and at once again after what may pass: for what others wait for.
 
     Raises
     ------

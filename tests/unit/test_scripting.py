@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from sipsched.errors import StableError, TransientError
-from sipsched.scripting import attempted, clear_dead_locks, one_line_errors
+from sipsched.scripting import (
+    attempted,
+    clear_dead_locks,
+    may_pass,
+    one_line_errors,
+)
 
 
 def failing(*errors: Exception) -> tuple[list[Exception], object]:
@@ -66,18 +71,74 @@ def test_a_second_signal_does_not_disturb_the_end(number: int, tmp_path: Path) -
         timeout=30,
     )
     assert (done.returncode, done.stdout) == (1, "cleaned up\n")
-    assert done.stderr == log.read_text()
-    assert done.stderr.startswith("interrupted: ")
-    assert len(done.stderr.splitlines()) == 1
+    # whoever started it says so, once for all jobs
+    assert done.stderr == ""
+    assert log.read_text().startswith("interrupted: ")
+    assert len(log.read_text().splitlines()) == 1
 
 
-def test_an_error_is_one_line_here_and_in_the_log(tmp_path: Path) -> None:
-    with (
-        pytest.raises(SystemExit, match=r"^error: no such host$"),
-        one_line_errors(str(tmp_path / "l")),
-    ):
+def test_an_error_is_one_line_in_the_log_of_a_job_and_here_without_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    with pytest.raises(SystemExit) as ended, one_line_errors(str(log)):
         raise StableError("no such host")
-    assert (tmp_path / "l").read_text() == "error: no such host\n"
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == ""
+    assert log.read_text() == "error: no such host\n"
+    assert not may_pass(log)
+    with pytest.raises(SystemExit, match=r"^error: no such host$"), one_line_errors():
+        raise StableError("no such host")
+
+
+def test_the_log_of_a_job_says_whether_another_attempt_may_help(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert not may_pass(log)
+    for attempt, follows in ((1, "attempt 2 of 3 comes after"), (3, "that was attempt 3 of 3")):
+        with pytest.raises(SystemExit), one_line_errors(str(log), attempt):
+            raise TransientError("the hypervisor took 4.0% of the SPS's CPU time")
+        assert may_pass(log)
+        assert log.read_text().startswith("disturbed: the hypervisor took 4.0%")
+        assert follows in log.read_text()
+    # of a job that is not started again, nobody is to wait for that
+    with pytest.raises(SystemExit), one_line_errors(str(log)):
+        raise TransientError("late")
+    assert log.read_text() == "error: late\n"
+
+
+def test_a_mistake_in_the_program_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with pytest.raises(SystemExit), one_line_errors(str(log)):
+        raise KeyError("threads")
+    assert log.read_text().splitlines()[-1] == "KeyError: 'threads'"
+    assert not may_pass(log)
+    with pytest.raises(KeyError), one_line_errors():
+        raise KeyError("threads")
+
+
+HELD = """
+import signal, subprocess, sys
+from sipsched.scripting import hold_interrupts
+hold_interrupts()
+with subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2]]) as child:
+    sys.exit(child.wait())
+"""
+LOADING = """
+import os, signal, sys
+os.kill(os.getpid(), signal.SIGINT)
+from sipsched.scripting import one_line_errors
+with one_line_errors(sys.argv[1]):
+    print("still running")
+"""
+
+
+def test_an_interrupt_waits_until_a_job_has_loaded_its_modules(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    done = subprocess.run(
+        [sys.executable, "-c", HELD, LOADING, str(log)], capture_output=True, text=True, timeout=30
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+    assert log.read_text().startswith("interrupted: ")
 
 
 def test_locks_go_with_the_process_that_made_them(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
 from sipsched.paths import PROJECT_ROOT
+from sipsched.records.windows import write_windows
 
 NOTEBOOKS = sorted((PROJECT_ROOT / "notebooks").glob("*.ipynb"))
 TIMEOUT_S = 300
@@ -33,7 +34,15 @@ def parameters_of(tmp_path_factory):
         "testbed": "synthetic",
         "pages": [],
     }
-    own = {"migration_cost": {"summary": str(migration)}}
+    compared = [synthetic.Run(mode="default,fifo", cps=cps) for cps in (1000, 1600)]
+    comparison = synthetic.write_study(folder, compared, study="crossover")
+    for run in compared:
+        found = synthetic.windows(run, {"default": {}, "fifo": {"total_p99": -0.5}})
+        write_windows(found, folder / "results" / "runs" / run.path / "windows.nc")
+    own = {
+        "migration_cost": {"summary": str(migration)},
+        "crossover": {"summary": str(comparison), "crossings": []},
+    }
     return lambda name: campaign | own.get(name, {})
 
 

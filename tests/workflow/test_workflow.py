@@ -212,7 +212,9 @@ def test_a_study_file_asks_for_its_study_alone(
 ) -> None:
     """Whether or not config.yaml is named too; only the points of that study are planned."""
     study = yaml.safe_load(path.read_text())["studies"][path.stem]
-    cut = {"repetitions": 1, "cps": study["cps"][:3]}
+    # loads that hang on a search are not known before it
+    loads = study["cps"][:3] if isinstance(study["cps"], list) else [1000]
+    cut = {"repetitions": 1, "cps": loads}
     (project / "cut.yaml").write_text(yaml.safe_dump({"studies": {path.stem: cut}}))
     files = (*named, f"config/studies/{path.name}")
     jobs = planned_jobs(project, "--configfile", *files, "cut.yaml")
@@ -332,16 +334,17 @@ def test_a_dead_host_stops_no_other_run_and_leaves_nothing_half_written(project:
     text = done.stdout + done.stderr
     assert done.returncode != 0
     for threads in (2, 4):
-        assert text.count(f"measuring kamailio-udp default cores=1 threads={threads} ") == 1
-        assert f"error: kamailio-udp default cores=1 threads={threads} " in text
-    assert text.count(": run 1 of 2, 1 left after it, done about ") == 1
-    assert text.count(": run 2 of 2, 0 left after it, done about ") == 1
-    assert "(root@127.0.0.1:1) is unreachable" in text
-    for attempt in (2, 3):
-        assert text.count(f"attempt {attempt} of 3: kamailio-udp default cores=1 threads=") == 2
+        run = f"kamailio-udp default cores=1 threads={threads} cps=100 rep=1 on local"
+        assert text.count(f"disturbed: {run}: host uac (root@127.0.0.1:1) is unreachable") == 3
+        for attempt in ("", "attempt 2 of 3: ", "attempt 3 of 3: "):
+            place = f"{attempt}measuring {run}: run {threads // 2} of 2, about "
+            assert len([line for line in text.splitlines() if line.startswith(place)]) == 1
+    # the look at idle CPUs, at once
+    assert text.count("attempt 2 of 3: host uac (root@127.0.0.1:1) is unreachable") == 1
     target = "raw/local/kamailio-udp/default/cores~1/threads~3/cps~100/rep~1/run.json"
     alone = snakemake(project, target)
-    assert ": run 1 of 1, 0 left after it, done about " in alone.stdout + alone.stderr
+    assert ": run 1 of 1, about " in alone.stdout + alone.stderr
+    assert "1 of 1 run is missing: snakemake measures it" in alone.stdout + alone.stderr
     assert [path for path in (project / "raw").rglob("*") if path.is_file()] == []
 
 

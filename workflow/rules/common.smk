@@ -4,9 +4,11 @@ import gc
 import signal
 
 from sipsched import paths, versions
+from sipsched.measure import progress
 from sipsched.plan import crossover, modes
-from sipsched.records import crossing, record
+from sipsched.records import crossing, missing, record
 from sipsched.testbed import inventory
+import snakemake_logger_plugin_campaign as terminal
 
 # a third of the time to build a large DAG is garbage collection (9.4 s to 6.6 s at 18,000 jobs)
 gc.set_threshold(200_000, 50, 1000)
@@ -50,11 +52,19 @@ COMBINED = {
     name: [f"{RESULTS}/{study}/{name}/summary.nc" for study in CAMPAIGN.studies]
     for name in TESTBEDS
 }
+# a simulated machine has no idle CPU to look at, and its runs do not disturb each other
+SIMULATED = {name for name, bed in TESTBEDS.items() if bed.simulated}
 NOISE = {
-    name: [] if CAMPAIGN.only_measured and not path.exists() else [path]
+    name: (
+        []
+        if name in SIMULATED or CAMPAIGN.only_measured and not path.exists()
+        else [path]
+    )
     for name in TESTBEDS
     for path in [RAW / name / "noise.json"]
 }
+# how long a run should take, by its kind; looked up when the first of the kind is about to start
+EXPECTED_S = {}
 PAGES = [
     *REPORTS,
     *(f"reports/testbed-{name}.html" for name in TESTBEDS),
@@ -77,6 +87,10 @@ wildcard_constraints:
 
 def measure_threads(wildcards):
     return MEASURE_THREADS[wildcards.testbed]
+
+
+def testbed_in_use(wildcards):
+    return 0 if wildcards.testbed in SIMULATED else 1
 
 
 def check_run(wildcards):
@@ -117,12 +131,34 @@ def measure_order(wildcards):
     return places(found).get(settings.Run.from_wildcards(wildcards), 0)
 
 
+def attempt_number(wildcards, attempt):
+    return attempt
+
+
+def expected_seconds(wildcards):
+    run = settings.Run.from_wildcards(wildcards)
+    kind = progress.kind(run)
+    if kind not in EXPECTED_S:
+        runs = places(tuple(filter(crossing_is_found, SEARCHES)))
+        EXPECTED_S[kind] = round(progress.expected_s(run, runs, CAMPAIGN, RAW))
+    return EXPECTED_S[kind]
+
+
 def searched_points(wildcards):
     """The searches that a study's loads depend on."""
     points = CAMPAIGN.studies[wildcards.study].searches(wildcards.testbed)
     return [
         point
         for point in points
+        if not CAMPAIGN.only_measured or crossing_is_found(point)
+    ]
+
+
+def found_crossings(wildcards):
+    """All searches; of those that there are, if no more are to be made."""
+    return [
+        str(RAW / point.crossing_path)
+        for point in SEARCHES
         if not CAMPAIGN.only_measured or crossing_is_found(point)
     ]
 
@@ -188,3 +224,36 @@ def testbed_summaries(wildcards):
 
 def testbed_noise(wildcards):
     return NOISE[wildcards.testbed]
+
+
+def tell_missing():
+    """Say how many of the runs that were asked for are missing, and what to do about it."""
+    jobs = [
+        job for job in workflow.dag.jobs if job.name in ("measure_run", "find_crossing")
+    ]
+    left = [
+        job
+        for job in jobs
+        if workflow.dag.needrun(job) and not workflow.dag.finished(job)
+    ]
+    lost = missing.Missing(
+        planned=sum(job.name == "measure_run" for job in jobs),
+        runs=tuple(
+            settings.Run.from_wildcards(job.wildcards_dict)
+            for job in left
+            if job.name == "measure_run"
+        ),
+        searches=tuple(
+            settings.Point.from_wildcards(job.wildcards_dict)
+            for job in left
+            if job.name == "find_crossing"
+        ),
+    )
+    line = lost.line(sum(not scripting.may_pass(Path(job.log[0])) for job in left))
+    if line:
+        logger.info(line, extra=terminal.OURS)
+        if any(job.name == "render_index" for job in workflow.dag.jobs):
+            logger.info(
+                "snakemake --config only_measured=True makes the pages of what there is",
+                extra=terminal.OURS,
+            )

@@ -7,10 +7,14 @@ rule measure_run:
     log:
         f"logs/measure/{settings.RUN_PATTERN}.log",
     priority: 100
+    # what was disturbed only, after everything else: src/snakemake_{executor,scheduler}_plugin_campaign
+    retries: scripting.ATTEMPTS - 1
     threads: measure_threads
     resources:
-        testbed=1,
+        testbed=testbed_in_use,
         order=measure_order,
+        attempt=attempt_number,
+        expected_s=expected_seconds,
     script:
         "../scripts/measure_run.py"
 
@@ -25,6 +29,6 @@ checkpoint find_crossing:
     priority: 101
     threads: measure_threads
     resources:
-        testbed=1,
+        testbed=testbed_in_use,
     script:
         "../scripts/find_crossing.py"

@@ -43,6 +43,8 @@ rule combine_summaries:
     input:
         crossings=study_crossings,
         summaries=study_summaries,
+        # where a study's summary is, its windows are: pages look for them beside it
+        windows=study_windows,
     output:
         summary=f"{RESULTS}/{{study}}/{{testbed}}/summary.nc",
     log:

@@ -11,5 +11,6 @@ scripting.end_in_order()
 with scripting.one_line_errors(snakemake.log[0]):
     path = Path(snakemake.output.noise)
     if not path.exists():
+        scripting.say(f"looking how quiet the CPUs of {snakemake.wildcards.testbed} are")
         bed = inventory.load_testbed(snakemake.wildcards.testbed, paths.TESTBEDS)
         scripting.attempted(partial(noise.measure_noise, bed, path))

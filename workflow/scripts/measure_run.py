@@ -1,18 +1,15 @@
 """Perform one run and put its record under raw/."""
 
-from functools import partial
-
 from sipsched import paths, scripting
-from sipsched.measure import acquisition, progress
+from sipsched.measure import acquisition
 from sipsched.plan import config
 from sipsched.records import record
 from sipsched.testbed import inventory
 
 scripting.end_in_order()
-with scripting.one_line_errors(snakemake.log[0]):
+with scripting.one_line_errors(snakemake.log[0], snakemake.resources.attempt):
     run = config.Run.from_wildcards(snakemake.wildcards)
     campaign = config.parse_config(snakemake.config)
     bed = inventory.load_testbed(run.testbed, paths.TESTBEDS)
-    progress.say_progress(run, campaign, campaign.records)
     if not record.is_recorded(campaign.records, run):
-        scripting.attempted(partial(acquisition.measure, run, campaign, bed, campaign.records))
+        acquisition.measure(run, campaign, bed, campaign.records)

@@ -1,4 +1,4 @@
-"""The page that links all others: what was measured where, and five sentences computed from it."""
+"""The page that links all others: what was measured where, and a few sentences computed from it."""
 
 import html
 import re
@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from sipsched.analysis.advice import Advice
 from sipsched.analysis.families import SIGNIFICANT, Cell, compare_together
 from sipsched.analysis.run_table import (
     STATUSES,
@@ -28,6 +29,7 @@ from sipsched.analysis.statistics import (
     mean_interval,
 )
 from sipsched.pages.crossings import doubt
+from sipsched.pages.crossover.answer import advised_for
 from sipsched.pages.parts import Table, Words
 from sipsched.records.messages import PROBE_OFF
 from sipsched.records.summary import MEASURED
@@ -36,6 +38,11 @@ from sipsched.words import number, plural
 
 REFERENCE, CHANGED = "baseline", "enhanced"
 NOT_MEASURED = "Not measured"
+NO_PAIRS = (
+    f"{NOT_MEASURED}: no runs of the modes {REFERENCE} and {CHANGED} at the same point with the same "
+    "arrivals."
+)
+WITHIN = "Which of the scheduler's settings is better, compared within runs?"
 BOUND = "the exact end of K_sockq, of which probe mode tracepoint gives a lower bound"
 TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 
@@ -135,8 +142,10 @@ def coverage(campaigns: Sequence[Campaign]) -> Table:
     )
 
 
-def answers(campaign: Campaign, limit: float = PDR_LIMIT) -> Answers:
-    """Answer what a manager asks about a testbed, in five sentences computed from its runs.
+def answers(
+    campaign: Campaign, limit: float = PDR_LIMIT, compared: Sequence[Advice] = ()
+) -> Answers:
+    """Answer what a manager asks about a testbed, in a few sentences computed from its runs.
 
     Parameters
     ----------
@@ -144,14 +153,19 @@ def answers(campaign: Campaign, limit: float = PDR_LIMIT) -> Answers:
         All runs of the testbed.
     limit
         Packet drop rate at which capacity ends, as a share.
+    compared
+        What runs that compare modes come to, on any testbed.
     """
     best = best_configuration(campaign, limit)
+    here = [each for each in compared if each.place.testbed == campaign.testbed]
+    within = (WITHIN, " ".join(map(advised_for, here)))
     return Answers(
         f"answers-{campaign.testbed}",
         f"Testbed {campaign.testbed}, kind {campaign.kind}",
         (
             ("How much load does the proxy carry?", carried(campaign, best, limit)),
-            ("What do the scheduler's settings change?", modes(campaign, limit)),
+            *((within,) if here else ()),
+            ("What do the papers' settings change?", modes(campaign, limit) or NO_PAIRS),
             ("How long does a message wait at half of that load?", waiting(campaign, best)),
             ("How much of the campaign counts?", counting(campaign)),
             ("What does measuring cost, and what was not seen?", probing(campaign)),
@@ -189,8 +203,11 @@ def carried(campaign: Campaign, best: Carried | None, limit: float) -> str:
     )
 
 
-def modes(campaign: Campaign, limit: float) -> str:
-    """Say what the papers' enhanced mode changes against their baseline, where the baseline is full."""
+def modes(campaign: Campaign, limit: float) -> str | None:
+    """Say what the papers' enhanced mode changes against their baseline, where the baseline is full.
+
+    None if no runs of the two have the same arrivals.
+    """
     runs = campaign.traced
     for sut in dict.fromkeys(runs["sut"]):
         chosen = runs[runs["sut"] == sut]
@@ -207,10 +224,7 @@ def modes(campaign: Campaign, limit: float) -> str:
             )
             break
     else:
-        return (
-            f"{NOT_MEASURED}: no runs of the modes {REFERENCE} and {CHANGED} at the same point "
-            "with the same arrivals."
-        )
+        return None
     full = capacities(chosen, limit, sut, REFERENCE)
     target = full[0].estimate_cps if full else max(key[-1] for key in common)
     near = (full[0].cores, full[0].threads) if full else common[-1][1:3]

@@ -26,6 +26,8 @@ class Figure:
         Sentences computed from the data.
     provenance
         Testbed, kind, fidelity, kernel.
+    narrow
+        The picture laid out for a phone; where there is none, the other one is scrolled there.
     """
 
     identity: str
@@ -34,16 +36,23 @@ class Figure:
     caption: str
     seen: tuple[str, ...]
     provenance: str
+    narrow: str = ""
 
     def _repr_html_(self) -> str:
-        data = base64.b64encode(self.svg.encode()).decode()
+        img = f'<img id="{self.identity}" alt="{html.escape(self.alt)}" src="{_address(self.svg)}">'
+        if self.narrow:
+            source = f'<source media="(max-width: 36rem)" srcset="{_address(self.narrow)}">'
+            img = f"<picture>{source}{img}</picture>"
         return (
-            f'<figure><div class="scroll"><img id="{self.identity}" '
-            f'alt="{html.escape(self.alt)}" src="data:image/svg+xml;base64,{data}"></div>'
+            f'<figure><div class="scroll">{img}</div>'
             f"<figcaption>{html.escape(self.caption)} "
             f"<small>{html.escape(self.provenance)}</small></figcaption></figure>"
             + sentences(self.seen)
         )
+
+
+def _address(svg: str) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
 @dataclass(frozen=True)

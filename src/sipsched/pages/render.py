@@ -1,6 +1,8 @@
 """From a notebook to a page: papermill runs it, nbconvert and a template of our own write it."""
 
+import html
 import logging
+import re
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -13,6 +15,8 @@ from sipsched.files import whole
 from sipsched.paths import PROJECT_ROOT
 
 TEMPLATE = "report_template"
+NOT_ON_PAGE = "notebook-only"
+"""Tag of a cell of text for those who open the notebook; the page has a title from its data instead."""
 
 
 def render(
@@ -70,6 +74,8 @@ def render(
                 parameters=values,
                 cwd=str(PROJECT_ROOT),
                 progress_bar=False,
+                # errors of cells come as messages; what it logs is that a kernel of this machine is reached over TCP
+                extra_arguments=["--log-level=CRITICAL"],
             )
         except papermill.PapermillExecutionError as error:
             place = _cell_of(source, error.source)
@@ -122,10 +128,21 @@ def _to_html(notebook: Any, fallback_title: str) -> str:
         extra_template_basedirs=[str(Path(__file__).parent)],
         exclude_anchor_links=True,
     )
-    first = notebook.cells[0].source.splitlines() if notebook.cells else []
-    title = first[0].lstrip("# ") if first else fallback_title
+    title = _title(notebook) or fallback_title
     body, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": title}})
     return str(body)
+
+
+def _title(notebook: Any) -> str:
+    """Take the title from the first heading: of a cell of text that the page has, or of what a cell shows."""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and NOT_ON_PAGE not in cell.metadata.get("tags", ()):
+            return str(cell.source.splitlines()[0].lstrip("# ")) if cell.source else ""
+        for output in cell.get("outputs", ()):
+            heading = re.search(r"<h1>(.*?)</h1>", output.get("data", {}).get("text/html", ""))
+            if heading:
+                return html.unescape(heading[1])
+    return ""
 
 
 def _cell_of(notebook: Any, source: str) -> str:

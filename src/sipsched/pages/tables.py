@@ -47,6 +47,7 @@ PROBE_MODES = {
     "preload": "No eBPF: only t_arr, t_sip_in, t_sip_out and the drop counter; t_sockq and the "
     "parts of K_rcv are not known.",
     "off": "No probe: counters only.",
+    "simulated": "No probe: the instants are those of a model, and nothing was measured.",
 }
 POINT_HEADER = ("SUT", "mode", "cores", "threads", "cps")
 LONG_FACTS = ("files", "lscpu")

@@ -1,6 +1,7 @@
 """The figures, tables and sentences of the page of a testbed: what it is, how quiet, how far to be trusted."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +12,18 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
+from sipsched.analysis.crossover import Effect, percent
+from sipsched.analysis.probe_cost import probe_costs
 from sipsched.analysis.run_table import (
     IMPOSSIBLE,
     POINT,
-    UNTRACED,
     Campaign,
     findings_of,
-    probe_cost,
     receive_buffers,
 )
 from sipsched.pages.drawing import MARKERS, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.parts import Figure, Table, Words
-from sipsched.pages.tables import Heading, buffers_differ, conditions_of
+from sipsched.pages.tables import Heading, conditions_of
 from sipsched.records.noise_record import CpuNoise, Noise, read_noise
 from sipsched.records.summary import INVALID, MEASURED, MISSING
 from sipsched.validity.verdict import in_general
@@ -30,9 +31,10 @@ from sipsched.words import number, plural
 
 MOST_LABELLED_LOADS = 14
 MOST_POINTS_LISTED = 50
-CONTROL_CAPTION = (
-    "CPU time of the proxy a message, without the probe, and the ratio of with to without over pairs "
-    "of runs with the same arrivals (95 % interval)."
+COST_CAPTION = (
+    "CPU time of all of the proxy's processes a message: windows of the same runs with the probe's recording "
+    "and without, over the same calls, and 95 % interval of the difference. Sham: what the same windows show "
+    "where nothing is changed."
 )
 # What a point is, from the best to the worst: colour, sign in its cell, and words.
 KINDS = {
@@ -257,27 +259,37 @@ def conditions(campaign: Campaign) -> Words:
     return conditions_of(campaign.kernels, buffers, campaign.runs["steal_s"].to_numpy(float))
 
 
-def control_runs(campaign: Campaign) -> Table:
+def cost_of_the_probe(campaign: Campaign, windows: Sequence[Path]) -> Table:
     """Compare the proxy's CPU time a message with the probe and without, point by point."""
-    cost = probe_cost(campaign.counted)
     rows = []
-    for sut, (mode, cores, threads, cps), without_us, ratio in cost.points:
-        text = ratio.text("", _three)
-        rows.append((sut, *map(str, (mode, cores, threads, cps)), without_us.text(), text))
-    if rows:
-        rows.append(("all", "", "", "", "", "", cost.overall.text("", _three)))
+    for cost in probe_costs(windows):
+        rows.append(
+            (
+                *(cost.sut, cost.mode, str(cost.cores), str(cost.threads), str(cost.cps)),
+                f"{cost.without_us:.1f}",
+                _percent(cost.effect),
+                _percent(cost.sham),
+                str(sum(cost.effect.blocks)),
+            )
+        )
     return Table(
-        identity="table-control-runs",
-        header=("SUT", "mode", "cores", "threads", "cps", "without (µs)", "with / without"),
+        identity="table-probe-cost",
+        header=(
+            *("SUT", "mode", "cores", "threads", "cps", "without the probe (µs)"),
+            *("the probe adds (%)", "sham (%)", "blocks"),
+        ),
         rows=tuple(rows),
-        none=f"no control runs: no SUT …{UNTRACED} was measured with the probe off",
-        caption=" ".join((CONTROL_CAPTION, *buffers_differ(cost.buffers, str))),
+        none="not measured: no run compares a mode with itself and recording=off",
+        caption=COST_CAPTION,
         provenance=campaign.provenance,
     )
 
 
-def _three(value: float) -> str:
-    return f"{value:.3f}"
+def _percent(effect: Effect) -> str:
+    interval = percent(effect.interval)
+    if interval.known:
+        return f"{interval.estimate:+.1f} ({interval.low:+.1f} to {interval.high:+.1f})"
+    return f"{interval.estimate:+.1f}: {interval.why}" if effect.runs else interval.why
 
 
 def certificates(campaign: Campaign) -> Table:

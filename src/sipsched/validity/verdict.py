@@ -88,7 +88,7 @@ RULES: Mapping[str, str] = {
     "settings_unlike_asked": "{value:.0f} scheduler settings do not read back as they were written",
     "receive_buffer_shortfall": "the kernel granted {value:.0%} less receive buffer than the SUT asks for",
     "clock_step_s": "the wall clock of a host stepped by {value:.2f} s",
-    "steal_share": "{value:.1%} of the SPS's CPU time was stolen by the hypervisor",
+    "steal_share": "the hypervisor took {value:.1%} of the SPS's CPU time",
     "blocks_left_out": "{value:.0%} of the blocks of windows are left out",
     "allocation_failures": "the proxy's log tells of {value:.0f} failed allocations",
 }

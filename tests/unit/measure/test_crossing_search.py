@@ -2,17 +2,14 @@
 
 import json
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 import synthetic
 
 from sipsched.errors import StableError
 from sipsched.measure.crossing_search import Trial, find_crossing
-from sipsched.measure.progress import say_progress
 from sipsched.plan.config import AroundCrossing, Point, Search, Study, load_config
 from sipsched.records.crossing import read_crossings
-from sipsched.scripting import RUN_PLACE
 
 SEARCH = Search(
     lowest_cps=200, highest_cps=8000, relative_width=0.05, trial_s=2, trials_s=4, limit_s=60
@@ -96,59 +93,6 @@ def test_pairs_follow_each_other_and_turn_round_in_every_second_block() -> None:
         *((1, cps, mode) for cps in (100, 200) for mode in ("baseline", "enhanced")),
         *((2, cps, mode) for cps in (100, 200) for mode in ("enhanced", "baseline")),
     ]
-
-
-def test_measurements_start_in_the_order_of_their_plan() -> None:
-    from types import SimpleNamespace
-
-    from snakemake_scheduler_plugin_campaign import Scheduler, SchedulerSettings
-
-    def job(order: int | None, priority: int = 100) -> SimpleNamespace:
-        limited = {"testbed": 1, "_cores": 1, "_nodes": 1}
-        resources = limited if order is None else limited | {"order": order}
-        return SimpleNamespace(
-            priority=priority, resources=resources, scheduler_resources=limited, input=[]
-        )
-
-    jobs = [job(3), job(None), job(1), job(2), job(None, priority=101)]
-    scheduler = Scheduler(None, SchedulerSettings(), None)
-    started = []
-    while jobs:
-        chosen = scheduler.select_jobs(jobs, jobs, {"testbed": 1, "_cores": 9, "_nodes": 99}, {})
-        assert len(chosen) == 1
-        started.append(chosen[0].resources.get("order", chosen[0].priority))
-        jobs.remove(chosen[0])
-    assert started == [101, 1, 2, 3, 100]
-
-
-def test_a_measurement_is_told_its_place_among_those_asked_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    from snakemake_scheduler_plugin_campaign import Scheduler, SchedulerSettings
-
-    class Job:
-        priority = 100
-        scheduler_resources = MappingProxyType({"testbed": 1, "_cores": 1, "_nodes": 1})
-        input = ()
-
-        def __init__(self, order: int, name: str = "measure_run") -> None:
-            self.name, self.resources = name, {"order": order}
-
-    monkeypatch.setenv(RUN_PLACE, "")
-    config = load_config()
-    run = config.runs()[0]
-    say_progress(run, config, tmp_path)
-    # by fab, or by another scheduler: nobody knows how many runs were asked for
-    assert capfd.readouterr().err == f"measuring {run}\n"
-
-    scheduler = Scheduler(None, SchedulerSettings(), None)
-    jobs = [Job(1), Job(2), Job(3), Job(4, "parse_run")]
-    for place, left in ((1, 2), (2, 1), (3, 0)):
-        scheduler.select_jobs(jobs, jobs, {"testbed": 1, "_cores": 1, "_nodes": 9}, {})
-        say_progress(run, config, tmp_path)
-        said = f"measuring {run}: run {place} of 3, {left} left after it, done about "
-        assert capfd.readouterr().err.startswith(said)
-        jobs.pop(0)
 
 
 def test_a_run_is_named_by_its_tuple_and_a_crossing_by_its_point() -> None:

@@ -3,7 +3,7 @@
 import pytest
 import synthetic
 
-from sipsched.analysis import papers, run_table
+from sipsched.analysis import advice, papers, run_table
 from sipsched.analysis.capacity.evidence import collect
 from sipsched.errors import StableError
 from sipsched.pages import index, tables
@@ -126,6 +126,23 @@ def test_a_campaign_of_comparisons_alone_has_no_capacity(tmp_path):
     load, modes, wait, counts, _ = (answer for _, answer in index.answers(found).pairs)
     assert all(answer.startswith("Not measured") for answer in (load, modes, wait))
     assert counts.startswith("12 of 12 planned runs count")
+
+
+def test_modes_compared_within_runs_have_their_answer_on_their_testbed(tmp_path):
+    found = read(tmp_path, synthetic.repeated())
+    effects = {"default": {}, "fifo": {"total_p99": -0.5}}
+    runs = [
+        synthetic.windows(synthetic.Run(mode="default,fifo", testbed=bed, sut=sut), effects)
+        for bed, sut in (("synthetic", "kamailio-udp"), ("elsewhere", "opensips-udp"))
+    ]
+    compared = advice.advise(advice.loads_of(runs), quantities=())
+    pairs = dict(index.answers(found, compared=compared).pairs)
+    assert len(pairs) == 6
+    assert pairs[index.WITHIN].startswith(
+        "kamailio-udp, 1 core, 8 threads: at 1\u202f000 cps set fifo"
+    )
+    assert "opensips" not in pairs[index.WITHIN]
+    assert len(index.answers(found).pairs) == 5
 
 
 def test_no_summary_says_what_to_run():

@@ -8,6 +8,8 @@ import synthetic
 
 from sipsched.analysis import run_table
 from sipsched.pages import testbed
+from sipsched.records import windows
+from sipsched.records.messages import messages_from_record, write_messages
 from sipsched.records.noise_record import read_noise
 
 
@@ -46,19 +48,35 @@ def test_reasons_of_attempts_are_counted(whole):
     )
 
 
-def test_control_runs_are_compared_in_pairs(whole):
-    rows = testbed.control_runs(whole).rows
-    assert [row[:5] for row in rows[:-1]] == [
-        ("kamailio-udp", "default", "1", "8", "500"),
-        ("kamailio-udp", "default", "1", "8", "1000"),
-    ]
-    assert rows[0][-1].startswith("1.100, n = 1: too few")
-    assert rows[-1][-1] == "1.100 (1.099 to 1.100), n = 4"
+@pytest.fixture(scope="module")
+def stilled(tmp_path_factory):
+    """Windows of a run whose probe costs a tenth of the CPU time a message."""
+    folder = tmp_path_factory.mktemp("stilled")
+    waits = {"default": 1.1, "default+recording=off": 1.0}
+    run = synthetic.Run(mode=",".join(waits), cps=400)
+    record = synthetic.write_comparison(folder / "raw", run, waits)
+    write_messages(messages_from_record(record), folder / "messages.nc")
+    found = windows.windows_from_record(folder / "messages.nc", record)
+    windows.write_windows(found, folder / "windows.nc")
+    return folder / "windows.nc"
+
+
+def test_the_cost_of_the_probe_stands_beside_its_sham(whole, stilled):
+    (row,) = testbed.cost_of_the_probe(whole, [stilled]).rows
+    assert row[:6] == ("kamailio-udp", "default", "1", "8", "400", "70.0")
+    assert row[6].startswith("+10.0 (+")
+    assert row[7].startswith(("+0.0", "-0.0", "+0.1", "-0.1"))
+    assert row[8] == "20"
+
+
+def test_runs_that_still_nothing_tell_no_cost(whole, tmp_path):
+    table = testbed.cost_of_the_probe(whole, [])
+    assert table.rows == ()
+    assert "recording=off" in table.none
 
 
 def test_what_was_not_measured_is_said(nothing, tmp_path):
     for make in (
-        testbed.control_runs,
         testbed.certificates,
         testbed.reasons,
     ):
@@ -82,16 +100,10 @@ def test_noise_in_words(nothing, tmp_path):
     assert line.endswith("no gap longer than 1 µs.")
 
 
-def test_control_runs_with_another_buffer_say_so(whole):
+def test_runs_with_another_buffer_say_so(whole):
     control = whole.runs["sut"].str.endswith("-untraced")
     runs = whole.runs.assign(so_rcvbuf=whole.runs["so_rcvbuf"].where(~control, 524288.0))
     other = dataclasses.replace(whole, runs=runs)
-    assert testbed.control_runs(other).caption.endswith(
-        "(95 % interval). Receive buffers differ. 425984 bytes: kamailio-udp; 524288 bytes: "
-        "kamailio-udp-untraced. PDR and capacity depend on the size: they are not comparable between "
-        "runs with different ones."
-    )
-    assert testbed.control_runs(whole).caption.endswith("(95 % interval).")
     (told,) = [line for line in testbed.conditions(other).lines if "buffers differ" in line]
     assert "524288 bytes: kamailio-udp-untraced, default." in told
     assert not [line for line in testbed.conditions(whole).lines if "differ" in line]

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The completely fair scheduler, as in kernel/sched/fair.c of Linux 5.10, with its default features:
+ * GENTLE_FAIR_SLEEPERS, LAST_BUDDY, WAKEUP_PREEMPTION; NEXT_BUDDY is off. The tree by virtual runtime is an
+ * array that is searched; equals in the order of their enqueueing.
+ */
+#include "sched.h"
+
+static struct worker *running(const struct cpu *cpu)
+{
+	struct worker *w = cpu->curr;
+
+	return w && !is_rt(w) && w->on_rq ? w : NULL;
+}
+
+static uint32_t nr_running(const struct cpu *cpu)
+{
+	return cpu->fair.length + (running(cpu) != NULL);
+}
+
+static bool is_before(const struct worker *a, const struct worker *b)
+{
+	return a->vruntime != b->vruntime ? a->vruntime < b->vruntime : a->order < b->order;
+}
+
+/* fair.c: __pick_first_entity(), without one of them __pick_next_entity() of it */
+static struct worker *leftmost(const struct fair_rq *rq, const struct worker *without)
+{
+	struct worker *best = NULL;
+
+	for (uint32_t i = 0; i < rq->length; i++)
+		if (rq->queue[i] != without && (!best || is_before(rq->queue[i], best)))
+			best = rq->queue[i];
+	return best;
+}
+
+/* fair.c: update_min_vruntime() */
+static void update_min_vruntime(struct cpu *cpu)
+{
+	struct fair_rq *rq = &cpu->fair;
+	const struct worker *curr = running(cpu), *left = leftmost(rq, NULL);
+	int64_t least;
+
+	if (!curr && !left)
+		return;
+	if (curr && left)
+		least = curr->vruntime < left->vruntime ? curr->vruntime : left->vruntime;
+	else
+		least = curr ? curr->vruntime : left->vruntime;
+	if (least > rq->min_vruntime)
+		rq->min_vruntime = least;
+}
+
+static void update_curr(struct sim *sim, struct cpu *cpu)
+{
+	int64_t delta;
+
+	fair_update(sim, cpu, &delta);
+	if (delta)
+		update_min_vruntime(cpu);
+}
+
+/* fair.c: sched_slice() and __sched_period() */
+static uint64_t slice_of(const struct sim *sim, const struct cpu *cpu, const struct worker *w)
+{
+	const struct model *m = &sim->model;
+	uint64_t nr = nr_running(cpu), load = (uint64_t)cpu->fair.weight_sum;
+	uint64_t period = nr > m->nr_latency ? nr * m->min_granularity_ns : m->latency_ns;
+
+	if (running(cpu))
+		load += running(cpu)->weight;
+	return period * w->weight / load;
+}
+
+static void clear_buddies(struct fair_rq *rq, const struct worker *w)
+{
+	if (rq->next == w)
+		rq->next = NULL;
+	if (rq->last == w)
+		rq->last = NULL;
+	if (rq->skip == w)
+		rq->skip = NULL;
+}
+
+/* fair.c: wakeup_preempt_entity(): 1 if w should take the place of curr, -1 if curr is ahead anyway */
+static int compare(const struct sim *sim, const struct worker *curr, const struct worker *w)
+{
+	int64_t difference = curr->vruntime - w->vruntime;
+
+	if (difference <= 0)
+		return -1;
+	return difference > fair_delta((int64_t)sim->model.wakeup_granularity_ns, w);
+}
+
+/* fair.c: enqueue_entity() and place_entity() */
+static void enqueue(struct sim *sim, struct cpu *cpu, struct worker *w, bool wakeup)
+{
+	update_curr(sim, cpu);
+	if (!wakeup || w->migrated)
+		w->vruntime += cpu->fair.min_vruntime;
+	w->migrated = false;
+	if (wakeup) {
+		int64_t floor = cpu->fair.min_vruntime - (int64_t)(sim->model.latency_ns / 2);
+
+		if (w->vruntime < floor)
+			w->vruntime = floor;
+	}
+	fair_add(&cpu->fair, w, sim->order++);
+	w->on_rq = true;
+}
+
+static bool dequeue(struct sim *sim, struct cpu *cpu, struct worker *w, bool sleep)
+{
+	update_curr(sim, cpu);
+	clear_buddies(&cpu->fair, w);
+	if (w != cpu->curr)
+		fair_remove(&cpu->fair, w);
+	w->on_rq = false;
+	if (!sleep)
+		w->vruntime -= cpu->fair.min_vruntime;
+	update_min_vruntime(cpu);
+	return true;
+}
+
+static void requeue_delayed(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
+	(void)cpu, (void)w;
+	sim->failure = "a worker was woken that does not sleep";
+}
+
+static void put(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
+	update_curr(sim, cpu);
+	fair_add(&cpu->fair, w, sim->order++);
+}
+
+/* fair.c: pick_next_entity() */
+static struct worker *pick(struct sim *sim, struct cpu *cpu)
+{
+	struct fair_rq *rq = &cpu->fair;
+	struct worker *curr = running(cpu), *left, *best;
+
+	if (curr)
+		update_curr(sim, cpu);
+	left = leftmost(rq, NULL);
+	if (!left || (curr && curr->vruntime < left->vruntime))
+		left = curr;
+	best = left;
+	if (!best)
+		return NULL;
+	if (rq->skip == best) {
+		struct worker *second = leftmost(rq, best);
+
+		if (best != curr && (!second || (curr && curr->vruntime < second->vruntime)))
+			second = curr;
+		if (second && compare(sim, second, left) < 1)
+			best = second;
+	}
+	if (rq->next && compare(sim, rq->next, left) < 1)
+		best = rq->next;
+	else if (rq->last && compare(sim, rq->last, left) < 1)
+		best = rq->last;
+	clear_buddies(rq, best);
+	return best;
+}
+
+static void set_next(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
+	(void)sim;
+	fair_remove(&cpu->fair, w);
+}
+
+/* fair.c: check_preempt_wakeup() */
+static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
+	struct worker *curr = cpu->curr;
+	bool many = nr_running(cpu) >= sim->model.nr_latency;
+
+	if (w->policy != POLICY_OTHER)
+		return;
+	update_curr(sim, cpu);
+	if (compare(sim, curr, w) != 1)
+		return;
+	cpu->fair.next = w;
+	sched_resched(sim, cpu);
+	if (curr->on_rq && many)
+		cpu->fair.last = curr;
+}
+
+/* fair.c: entity_tick() and check_preempt_tick() */
+static void tick(struct sim *sim, struct cpu *cpu)
+{
+	struct worker *curr = cpu->curr;
+	uint64_t ideal, ran;
+
+	update_curr(sim, cpu);
+	if (nr_running(cpu) < 2)
+		return;
+	ideal = slice_of(sim, cpu, curr);
+	ran = curr->exec_sum - curr->exec_sum_before;
+	if (ran > ideal) {
+		sched_resched(sim, cpu);
+		clear_buddies(&cpu->fair, curr);
+		return;
+	}
+	if (ran < sim->model.min_granularity_ns)
+		return;
+	if (curr->vruntime - leftmost(&cpu->fair, NULL)->vruntime > (int64_t)ideal)
+		sched_resched(sim, cpu);
+}
+
+/* fair.c: yield_task_fair() */
+static void yield(struct sim *sim, struct cpu *cpu)
+{
+	clear_buddies(&cpu->fair, cpu->curr);
+	if (cpu->curr->policy != POLICY_BATCH)
+		update_curr(sim, cpu);
+	cpu->fair.skip = cpu->curr;
+}
+
+const struct fair_class CFS = {
+	.enqueue = enqueue,
+	.dequeue = dequeue,
+	.requeue_delayed = requeue_delayed,
+	.put = put,
+	.pick = pick,
+	.set_next = set_next,
+	.wakeup_preempt = wakeup_preempt,
+	.tick = tick,
+	.yield = yield,
+	.update_curr = update_curr,
+};

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+#include "sched.h"
+#include "sim.h"
+
+/* In a backlog: no datagram but a stall. */
+#define STALL TRACE_KIND_OTHER
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t draw_mean(uint64_t *state, uint64_t mean_ns)
+{
+	return (uint64_t)(draw_exponential(state) * (double)mean_ns + 0.5);
+}
+
+void cpu_init(struct sim *sim, struct cpu *cpu)
+{
+	cpu->next_stall = NEVER;
+	if (sim->model.stall_every_ns && sim->model.stall_ns)
+		cpu->next_stall = draw_mean(&sim->stall_states[cpu->id], sim->model.stall_every_ns);
+	cpu_set(sim, cpu);
+}
+
+/* SEE kernel/sched/core.c: update_rq_clock_task(), with CONFIG_IRQ_TIME_ACCOUNTING and paravirtual steal */
+uint64_t cpu_task_clock(const struct sim *sim, const struct cpu *cpu)
+{
+	uint64_t to_come = cpu->receive_until > sim->now ? cpu->receive_until - sim->now : 0;
+
+	return sim->now - (cpu->irq_ns - to_come);
+}
+
+void cpu_set(struct sim *sim, struct cpu *cpu)
+{
+	uint64_t at = fifo_next(&cpu->backlog);
+
+	if (cpu->next_stall < at)
+		at = cpu->next_stall;
+	if (cpu->curr) {
+		uint64_t done = cpu->resume_at + worker_span(sim, cpu->curr);
+
+		if (done < at)
+			at = done;
+		if (cpu->next_tick < at)
+			at = cpu->next_tick;
+	}
+	tree_set(&sim->tree, SOURCE_CPUS + cpu->id, at);
+}
+
+void cpu_advance(struct sim *sim, struct cpu *cpu)
+{
+	struct worker *w = cpu->curr;
+	uint64_t ran, at = cpu->resume_at;
+
+	if (!w || sim->now < at)
+		return;
+	ran = sim->now - at;
+	cpu->spent[SPENT_TASK] += ran;
+	w->ran_ns += ran;
+	cpu->resume_at = sim->now;
+	while (!phase_is_event(sim, w) && ran >= w->left_ns) {
+		at += w->left_ns;
+		ran -= w->left_ns;
+		worker_pass(sim, w, at);
+	}
+	if (w->phase == PHASE_SPIN)
+		w->spun_ns += ran;
+	w->left_ns -= ran;
+}
+
+/* A softirq, or the time that a stall takes away: everything else waits. */
+static void interrupt(struct sim *sim, struct cpu *cpu, struct timer timer, uint64_t ns, enum spent way)
+{
+	cpu_advance(sim, cpu);
+	if (cpu->curr) {
+		cpu->resume_at = later(cpu->resume_at, sim->now) + ns;
+	} else {
+		uint64_t idle_from = later(cpu->idle_from, cpu->receive_until);
+
+		if (sim->now > idle_from)
+			cpu->spent[SPENT_IDLE] += sim->now - idle_from;
+		cpu->idle_from = sim->now;
+	}
+	cpu->receive_until = later(sim->now, cpu->receive_until) + ns;
+	cpu->irq_ns += ns;
+	cpu->spent[way] += ns;
+	timer.at = cpu->receive_until;
+	if (!fifo_push(&cpu->backlog, timer))
+		sim->failure = "not enough memory";
+	cpu_set(sim, cpu);
+}
+
+void cpu_packet(struct sim *sim, struct timer message)
+{
+	bool from_uas = message.kind == TRACE_KIND_180 || message.kind == TRACE_KIND_200_INVITE ||
+			message.kind == TRACE_KIND_200_BYE;
+	struct cpu *cpu;
+
+	sim->counts.arrived++;
+	message.since = sim->now;
+	if (!sim->model.receive_cpus) {
+		socket_deliver(sim, NULL, &message);
+		return;
+	}
+	/* SEE net/core/dev.c: get_rps_cpu(); the UAC's datagrams are one flow, the UAS's another */
+	cpu = &sim->cpus[from_uas % sim->model.receive_cpus];
+	if (sim->model.receive_ns || cpu->receive_until > sim->now) {
+		interrupt(sim, cpu, message, sim->model.receive_ns, SPENT_RECEIVE);
+		return;
+	}
+	cpu_advance(sim, cpu);
+	socket_deliver(sim, cpu, &message);
+	sched_check(sim, cpu);
+	cpu_set(sim, cpu);
+}
+
+static void stall(struct sim *sim, struct cpu *cpu)
+{
+	uint64_t *state = &sim->stall_states[cpu->id];
+	uint64_t length = draw_mean(state, sim->model.stall_ns);
+
+	cpu->next_stall = sim->now + length + draw_mean(state, sim->model.stall_every_ns);
+	interrupt(sim, cpu, (struct timer){ .kind = STALL }, length, SPENT_STALL);
+}
+
+void cpu_event(struct sim *sim, struct cpu *cpu)
+{
+	if (fifo_next(&cpu->backlog) == sim->now) {
+		struct timer message = fifo_pop(&cpu->backlog);
+
+		cpu_advance(sim, cpu);
+		if (message.kind != STALL)
+			socket_deliver(sim, cpu, &message);
+		sched_check(sim, cpu);
+	} else if (cpu->next_stall == sim->now) {
+		stall(sim, cpu);
+	} else if (cpu->resume_at + worker_span(sim, cpu->curr) == sim->now) {
+		cpu_advance(sim, cpu);
+		worker_event(sim, cpu);
+	} else {
+		cpu_advance(sim, cpu);
+		cpu->next_tick += sim->model.tick_ns;
+		sched_tick(sim, cpu);
+	}
+	cpu_set(sim, cpu);
+}

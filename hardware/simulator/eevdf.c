@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Earliest eligible virtual deadline first, as in kernel/sched/fair.c of Linux 6.18. The kernel keeps its
+ * queue in a tree by deadline; here it is an array that is searched, with the same choice: workers of one
+ * deadline in the order of their enqueueing.
+ */
+#include "sched.h"
+
+static struct worker *running(const struct cpu *cpu)
+{
+	struct worker *w = cpu->curr;
+
+	return w && !is_rt(w) && w->on_rq ? w : NULL;
+}
+
+/* fair.c: avg_vruntime(), rounded down */
+int64_t eevdf_average(const struct cpu *cpu)
+{
+	const struct fair_rq *rq = &cpu->fair;
+	const struct worker *curr = running(cpu);
+	int64_t sum = rq->key_sum, load = rq->weight_sum;
+
+	if (curr) {
+		sum += (curr->vruntime - rq->zero) * (int64_t)curr->weight;
+		load += curr->weight;
+	}
+	if (!load)
+		return rq->zero;
+	if (sum < 0)
+		sum -= load - 1;
+	return rq->zero + sum / load;
+}
+
+/* fair.c: vruntime_eligible() */
+static bool is_eligible(const struct cpu *cpu, const struct worker *w)
+{
+	const struct fair_rq *rq = &cpu->fair;
+	const struct worker *curr = running(cpu);
+	int64_t sum = rq->key_sum, load = rq->weight_sum;
+
+	if (curr) {
+		sum += (curr->vruntime - rq->zero) * (int64_t)curr->weight;
+		load += curr->weight;
+	}
+	return sum >= (w->vruntime - rq->zero) * load;
+}
+
+/* fair.c: update_entity_lag() */
+static void update_lag(const struct sim *sim, const struct cpu *cpu, struct worker *w)
+{
+	int64_t longest =
+		2 * w->slice > (int64_t)sim->model.tick_ns ? 2 * w->slice : (int64_t)sim->model.tick_ns;
+	int64_t limit = fair_delta(longest, w);
+	int64_t lag = eevdf_average(cpu) - w->vruntime;
+
+	w->vlag = lag > limit ? limit : lag < -limit ? -limit : lag;
+}
+
+/* fair.c: cfs_rq_min_slice() */
+static int64_t shortest_slice(const struct cpu *cpu, const struct worker *curr)
+{
+	int64_t shortest = curr ? curr->slice : INT64_MAX;
+
+	for (uint32_t i = 0; i < cpu->fair.length; i++)
+		if (cpu->fair.queue[i]->slice < shortest)
+			shortest = cpu->fair.queue[i]->slice;
+	return shortest;
+}
+
+/* fair.c: set_protect_slice(), of a worker that has just left the queue to run */
+static void protect(const struct sim *sim, const struct cpu *cpu, struct worker *w)
+{
+	int64_t slice =
+		sim->model.run_to_parity ? shortest_slice(cpu, NULL) : (int64_t)sim->model.base_slice_ns;
+
+	w->vprot = w->deadline;
+	if (slice < w->slice && w->vruntime + fair_delta(slice, w) < w->vprot)
+		w->vprot = w->vruntime + fair_delta(slice, w);
+}
+
+static bool is_protected(const struct worker *w)
+{
+	return w->vprot > w->vruntime;
+}
+
+/* fair.c: __pick_eevdf() */
+static struct worker *pick_eevdf(const struct cpu *cpu, bool with_protection)
+{
+	const struct fair_rq *rq = &cpu->fair;
+	struct worker *curr = running(cpu), *best = NULL;
+
+	if (rq->length + (curr != NULL) == 1)
+		return curr ? curr : rq->queue[0];
+	if (curr && !is_eligible(cpu, curr))
+		curr = NULL;
+	if (curr && with_protection && is_protected(curr))
+		return curr;
+	for (uint32_t i = 0; i < rq->length; i++) {
+		struct worker *w = rq->queue[i];
+
+		if (best && (w->deadline > best->deadline ||
+			     (w->deadline == best->deadline && w->order > best->order)))
+			continue;
+		if (is_eligible(cpu, w))
+			best = w;
+	}
+	return !best || (curr && curr->deadline < best->deadline) ? curr : best;
+}
+
+/* fair.c: update_curr() and update_deadline() */
+static void update_curr(struct sim *sim, struct cpu *cpu)
+{
+	struct worker *w = cpu->curr;
+	bool spent = false;
+	int64_t delta;
+
+	fair_update(sim, cpu, &delta);
+	if (!delta)
+		return;
+	if (w->vruntime >= w->deadline) {
+		w->deadline = w->vruntime + fair_delta(w->slice, w);
+		spent = true;
+	}
+	if (cpu->fair.length + w->on_rq > 1 && (spent || !is_protected(w)))
+		sched_resched(sim, cpu);
+}
+
+/* fair.c: place_entity(); workers that start new (PLACE_DEADLINE_INITIAL) there are none */
+static void place(const struct sim *sim, const struct cpu *cpu, struct worker *w)
+{
+	const struct worker *curr = running(cpu);
+	int64_t lag = 0;
+
+	if (sim->model.place_lag && (cpu->fair.length || curr) && w->vlag) {
+		int64_t load = cpu->fair.weight_sum + (curr ? curr->weight : 0);
+
+		lag = w->vlag * (load + w->weight) / load;
+	}
+	w->vruntime = eevdf_average(cpu) - lag;
+	if (w->relative_deadline) {
+		w->deadline += w->vruntime;
+		w->relative_deadline = false;
+		return;
+	}
+	w->deadline = w->vruntime + fair_delta(w->slice, w);
+}
+
+static void enqueue(struct sim *sim, struct cpu *cpu, struct worker *w, bool wakeup)
+{
+	(void)wakeup;
+	update_curr(sim, cpu);
+	place(sim, cpu, w);
+	fair_add(&cpu->fair, w, sim->order++);
+	w->on_rq = true;
+}
+
+/* fair.c: dequeue_entity(), the part after DELAY_DEQUEUE */
+static void leave(struct sim *sim, struct cpu *cpu, struct worker *w, bool sleep)
+{
+	update_lag(sim, cpu, w);
+	if (!sleep) {
+		/* PLACE_REL_DEADLINE */
+		w->deadline -= w->vruntime;
+		w->relative_deadline = true;
+	}
+	if (w != cpu->curr)
+		fair_remove(&cpu->fair, w);
+	w->on_rq = false;
+}
+
+static bool dequeue(struct sim *sim, struct cpu *cpu, struct worker *w, bool sleep)
+{
+	update_curr(sim, cpu);
+	if (sleep && sim->model.delay_dequeue && !is_eligible(cpu, w)) {
+		w->delayed = true;
+		cpu->fair.delayed++;
+		return false;
+	}
+	leave(sim, cpu, w, sleep);
+	return true;
+}
+
+static void end_delay(struct cpu *cpu, struct worker *w)
+{
+	w->delayed = false;
+	cpu->fair.delayed--;
+}
+
+/* fair.c: requeue_delayed_entity(), with DELAY_ZERO */
+static void requeue_delayed(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
+	update_lag(sim, cpu, w);
+	if (w->vlag > 0) {
+		fair_remove(&cpu->fair, w);
+		w->vlag = 0;
+		place(sim, cpu, w);
+		fair_add(&cpu->fair, w, sim->order++);
+	}
+	end_delay(cpu, w);
+}
+
+static void put(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
+	update_curr(sim, cpu);
+	fair_add(&cpu->fair, w, sim->order++);
+}
+
+/* fair.c: pick_task_fair() and pick_next_entity() */
+static struct worker *pick(struct sim *sim, struct cpu *cpu)
+{
+	if (running(cpu))
+		update_curr(sim, cpu);
+	while (cpu->fair.length || running(cpu)) {
+		struct worker *w = pick_eevdf(cpu, true);
+
+		if (!w->delayed)
+			return w;
+		leave(sim, cpu, w, true);
+		end_delay(cpu, w);
+		if (w->vlag > 0)
+			w->vlag = 0;
+	}
+	return NULL;
+}
+
+/* fair.c: set_next_entity() */
+static void set_next(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
+	fair_remove(&cpu->fair, w);
+	protect(sim, cpu, w);
+}
+
+/* fair.c: check_preempt_wakeup_fair() */
+static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
+	struct worker *curr = cpu->curr;
+	bool is_short;
+
+	if (w->policy != POLICY_OTHER)
+		return;
+	update_curr(sim, cpu);
+	is_short = sim->model.preempt_short && w->slice < curr->slice;
+	if (pick_eevdf(cpu, !is_short) == w) {
+		if (is_short && is_protected(curr))
+			curr->vprot = curr->vruntime;
+		sched_resched(sim, cpu);
+	} else if (sim->model.run_to_parity && is_short) {
+		int64_t end = curr->vruntime + fair_delta(shortest_slice(cpu, curr), curr);
+
+		if (end < curr->vprot)
+			curr->vprot = end;
+	}
+}
+
+/* fair.c: yield_task_fair() */
+static void yield(struct sim *sim, struct cpu *cpu)
+{
+	struct worker *w = cpu->curr;
+
+	update_curr(sim, cpu);
+	if (is_eligible(cpu, w)) {
+		w->vruntime = w->deadline;
+		w->deadline += fair_delta(w->slice, w);
+	}
+}
+
+const struct fair_class EEVDF = {
+	.enqueue = enqueue,
+	.dequeue = dequeue,
+	.requeue_delayed = requeue_delayed,
+	.put = put,
+	.pick = pick,
+	.set_next = set_next,
+	.wakeup_preempt = wakeup_preempt,
+	.tick = update_curr,
+	.yield = yield,
+	.update_curr = update_curr,
+};

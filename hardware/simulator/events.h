@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What happens next. A model has few sources of events, each with one next instant: the winner tree keeps
+ * the earliest of them in O(log sources). Timers of one length expire in the order in which they were set,
+ * so each length is a queue, and a source is the head of it.
+ */
+#ifndef SIPSIM_EVENTS_H
+#define SIPSIM_EVENTS_H
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#define NEVER UINT64_MAX
+
+struct tree {
+	uint32_t size;    /* leaves, a power of two */
+	uint32_t *winner; /* of each inner node, from 1; then the leaves */
+	uint64_t *at;     /* of each source: when, or NEVER */
+};
+
+bool tree_init(struct tree *tree, uint32_t sources);
+void tree_free(struct tree *tree);
+
+/* Of sources at the same instant the one of the lower number comes first. */
+static inline void tree_set(struct tree *tree, uint32_t source, uint64_t at)
+{
+	uint32_t *winner = tree->winner;
+
+	if (tree->at[source] == at)
+		return;
+	tree->at[source] = at;
+	for (uint32_t node = (tree->size + source) >> 1; node; node >>= 1) {
+		uint32_t left = winner[2 * node], right = winner[2 * node + 1];
+		uint32_t best = tree->at[right] < tree->at[left] ? right : left;
+
+		if (winner[node] == best && best != source)
+			return;
+		winner[node] = best;
+	}
+}
+
+static inline uint32_t tree_first(const struct tree *tree)
+{
+	return tree->winner[1];
+}
+
+/* A datagram or a timer of a call. */
+struct timer {
+	uint64_t at;
+	uint64_t since; /* in the SPS: when it arrived */
+	uint32_t call;
+	uint32_t rmem; /* in the socket queue: what was charged with it */
+	uint8_t kind;  /* enum trace_kind */
+	uint8_t again; /* times it was sent before */
+};
+
+/* A queue, as a ring that grows. */
+struct fifo {
+	struct timer *ring;
+	uint32_t capacity; /* a power of two, or 0 */
+	uint32_t head;
+	uint32_t length;
+};
+
+bool fifo_grow(struct fifo *fifo);
+void fifo_free(struct fifo *fifo);
+
+static inline bool fifo_push(struct fifo *fifo, struct timer timer)
+{
+	if (fifo->length == fifo->capacity && !fifo_grow(fifo))
+		return false;
+	fifo->ring[(fifo->head + fifo->length++) & (fifo->capacity - 1)] = timer;
+	return true;
+}
+
+static inline struct timer *fifo_at(const struct fifo *fifo, uint32_t place)
+{
+	return &fifo->ring[(fifo->head + place) & (fifo->capacity - 1)];
+}
+
+static inline uint64_t fifo_next(const struct fifo *fifo)
+{
+	return fifo->length ? fifo->ring[fifo->head].at : NEVER;
+}
+
+static inline struct timer fifo_pop(struct fifo *fifo)
+{
+	struct timer timer = fifo->ring[fifo->head];
+
+	fifo->head = (fifo->head + 1) & (fifo->capacity - 1);
+	fifo->length--;
+	return timer;
+}
+
+/* Timers of any length; those of one instant expire in the order in which they were set. */
+struct heap {
+	struct heap_entry {
+		struct timer timer;
+		uint64_t order;
+	} * entries;
+	uint32_t capacity;
+	uint32_t length;
+	uint64_t pushed;
+};
+
+bool heap_push(struct heap *heap, struct timer timer);
+struct timer heap_pop(struct heap *heap);
+void heap_free(struct heap *heap);
+
+static inline uint64_t heap_next(const struct heap *heap)
+{
+	return heap->length ? heap->entries[0].timer.at : NEVER;
+}
+#endif

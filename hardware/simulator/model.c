@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "model.h"
+
+enum type {
+	NUMBER,
+	COUNT,
+	INTEGER,
+	SWITCH,
+	REAL,
+	NUMBERS,
+	COUNTS,
+	REALS,
+	CHOICE
+};
+
+struct entry {
+	const char *name;
+	enum type type;
+	size_t offset;
+	double least, most;
+	const char *choices; /* words, each followed by a space */
+};
+
+#define AT(field) offsetof(struct model, field)
+#define NS(field)                                        \
+	{                                                \
+#field, NUMBER, AT(field), 0, 1e15, NULL \
+	}
+#define YES_NO(field)                                 \
+	{                                             \
+#field, SWITCH, AT(field), 0, 1, NULL \
+	}
+#define BETWEEN(field, kind, low, high)                  \
+	{                                                \
+#field, kind, AT(field), low, high, NULL \
+	}
+#define ONE_OF(field, words)                           \
+	{                                              \
+#field, CHOICE, AT(field), 0, 0, words \
+	}
+
+static const struct entry ENTRIES[] = {
+	BETWEEN(rate_cps, REAL, 1e-6, 1e9),
+	BETWEEN(calls, NUMBER, 1, 1e8),
+	BETWEEN(seed, NUMBER, 0, 1.8e19),
+	YES_NO(constant_arrivals),
+	YES_NO(retransmissions),
+	YES_NO(hold_exponential),
+	YES_NO(answered),
+	NS(ring_ns),
+	NS(hold_ns),
+	NS(drain_ns),
+	BETWEEN(t1_ns, NUMBER, 1, 1e12),
+	BETWEEN(t2_ns, NUMBER, 1, 1e12),
+	BETWEEN(cores, COUNT, 1, CPUS_MAX),
+	BETWEEN(cores_per_processor, COUNT, 1, CPUS_MAX),
+	BETWEEN(receive_cpus, COUNT, 0, CPUS_MAX),
+	NS(link_ns),
+	NS(receive_ns),
+	NS(switch_ns),
+	NS(idle_exit_ns),
+	BETWEEN(tick_ns, NUMBER, 1000, 1e12),
+	NS(refill_near_ns),
+	NS(refill_far_ns),
+	NS(balance_ns),
+	NS(stall_every_ns),
+	NS(stall_ns),
+	BETWEEN(receive_buffer_bytes, NUMBER, 0, 1e15),
+	BETWEEN(truesize, NUMBERS, 1, 1e9),
+	ONE_OF(queue_rule, "until_over within "),
+	YES_NO(deferred_release),
+	YES_NO(wake_all),
+	BETWEEN(length, COUNTS, 0, 65535),
+	BETWEEN(workers, COUNT, 1, WORKERS_MAX),
+	NS(copy_ns),
+	NS(send_ns),
+	NS(loop_ns),
+	NS(empty_receive_ns),
+	YES_NO(trying),
+	ONE_OF(service_law, "constant exponential lognormal "),
+	BETWEEN(service_ns, REALS, 0, 1e12),
+	BETWEEN(service_scv, REALS, 0, 1000),
+	BETWEEN(lock_share, REAL, 0, 1),
+	BETWEEN(spin_ns, NUMBER, 1, 1e12),
+	BETWEEN(yield_ns, NUMBER, 1, 1e12),
+	ONE_OF(rules, "eevdf cfs "),
+	ONE_OF(policy, "other batch fifo rr "),
+	BETWEEN(nice, INTEGER, -20, 19),
+	YES_NO(placement),
+	BETWEEN(slice_ns, NUMBER, 1, 1e12),
+	BETWEEN(base_slice_ns, NUMBER, 1, 1e12),
+	YES_NO(place_lag),
+	YES_NO(run_to_parity),
+	YES_NO(preempt_short),
+	YES_NO(delay_dequeue),
+	BETWEEN(latency_ns, NUMBER, 1, 1e12),
+	BETWEEN(min_granularity_ns, NUMBER, 1, 1e12),
+	NS(wakeup_granularity_ns),
+	BETWEEN(nr_latency, NUMBER, 1, 1e9),
+	NS(migration_cost_ns),
+	BETWEEN(events_max, NUMBER, 1, 1e18),
+};
+#define N_ENTRIES (sizeof(ENTRIES) / sizeof(ENTRIES[0]))
+
+static bool read_choice(const char *choices, const char *word, int *place)
+{
+	*place = 0;
+	while (*choices) {
+		size_t length = strcspn(choices, " ");
+
+		if (strlen(word) == length && !strncmp(choices, word, length))
+			return true;
+		choices += length + 1;
+		++*place;
+	}
+	return false;
+}
+
+/* One number; the text after it comes back, NULL if there is none or it is out of range. */
+static const char *read_number(const struct entry *e, const char *text, void *to)
+{
+	bool real = e->type == REAL || e->type == REALS;
+	char *end;
+	double value;
+
+	errno = 0;
+	value = strtod(text, &end);
+	if (end == text || errno || !(value >= e->least && value <= e->most))
+		return NULL;
+	if (real) {
+		*(double *)to = value;
+		return end;
+	}
+	if (e->type == INTEGER) {
+		*(int *)to = (int)strtol(text, &end, 10);
+	} else {
+		/* strtod rounds above 2^53: a seed has 64 bits */
+		uint64_t whole = strtoull(text, &end, 10);
+
+		if (e->type == COUNT || e->type == COUNTS)
+			*(uint32_t *)to = (uint32_t)whole;
+		else if (e->type == SWITCH)
+			*(bool *)to = whole;
+		else
+			*(uint64_t *)to = whole;
+	}
+	return *end && *end != ' ' ? NULL : end;
+}
+
+static bool read_value(const struct entry *e, const char *text, char *model)
+{
+	bool many = e->type == NUMBERS || e->type == COUNTS || e->type == REALS;
+	size_t size = e->type == COUNTS ? sizeof(uint32_t) : sizeof(uint64_t);
+	char *to = model + e->offset;
+
+	if (e->type == CHOICE) {
+		int place;
+
+		if (!read_choice(e->choices, text, &place))
+			return false;
+		*(int *)to = place;
+		return true;
+	}
+	for (int i = 0; text && i < (many ? KINDS : 1); i++)
+		text = read_number(e, text, to + (size_t)i * size);
+	return text && !text[strspn(text, " ")];
+}
+
+static const char *complain(char *error, size_t size, const char *what, const char *line)
+{
+	snprintf(error, size, "%s: %.100s", what, line);
+	return error;
+}
+
+const char *model_parse(struct model *model, const char *text, char *error, size_t size)
+{
+	bool seen[N_ENTRIES] = { false };
+	char line[512];
+
+	memset(model, 0, sizeof(*model));
+	while (*text) {
+		size_t length = strcspn(text, "\n"), i = 0;
+		char *value;
+
+		snprintf(line, sizeof(line), "%.*s", (int)length, text);
+		text += length + (text[length] == '\n');
+		if (!*line || *line == '#')
+			continue;
+		value = strstr(line, " = ");
+		if (!value || length >= sizeof(line))
+			return complain(error, size, "expected `name = value`", line);
+		*value = '\0';
+		while (i < N_ENTRIES && strcmp(ENTRIES[i].name, line))
+			i++;
+		if (i == N_ENTRIES)
+			return complain(error, size, "unknown name", line);
+		if (seen[i])
+			return complain(error, size, "named twice", line);
+		seen[i] = true;
+		if (!read_value(&ENTRIES[i], value + 3, (char *)model)) {
+			*value = ' ';
+			return complain(error, size, "not a value it may have", line);
+		}
+	}
+	for (size_t i = 0; i < N_ENTRIES; i++)
+		if (!seen[i])
+			return complain(error, size, "missing", ENTRIES[i].name);
+	if (model->receive_cpus > model->cores)
+		return complain(error, size, "more than cores", "receive_cpus");
+	return NULL;
+}
+
+const char *model_read(struct model *model, const char *path, char *error, size_t size)
+{
+	FILE *file = fopen(path, "r");
+	char text[16384];
+	size_t length;
+
+	if (!file) {
+		snprintf(error, size, "%s", strerror(errno));
+		return error;
+	}
+	length = fread(text, 1, sizeof(text) - 1, file);
+	fclose(file);
+	if (length == sizeof(text) - 1)
+		return complain(error, size, "too long", path);
+	text[length] = '\0';
+	return model_parse(model, text, error, size);
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+#include <inttypes.h>
+#include <string.h>
+#include "output.h"
+
+static const char *const NAMES[KINDS] = { "other", "INVITE", "180", "200_INVITE", "ACK", "BYE", "200_BYE" };
+static const char *const WAYS[SPENT_WAYS] = { "idle", "task", "receive", "switch", "stall" };
+
+static uint64_t moved(uint64_t at)
+{
+	return at ? at + T0_NS : 0;
+}
+
+/* Calls that are not over when the run is: RFC 3261, timers B and F, else open. */
+static void decide(const struct sim *sim, uint64_t index, struct call_record *r)
+{
+	uint64_t longest = 64 * sim->model.t1_ns;
+
+	if (r->outcome == CALL_COMPLETED || index >= sim->next_call)
+		return;
+	if (!r->t_first_response && sim->now >= r->t_invite + longest)
+		r->outcome = CALL_TIMEOUT_INVITE;
+	else if (r->t_bye && sim->now >= r->t_bye + longest)
+		r->outcome = CALL_TIMEOUT_BYE;
+	else
+		r->outcome = CALL_UNFINISHED;
+}
+
+bool output_calls(struct sim *sim, FILE *file)
+{
+	struct calls_header header = {
+		.version = CALLS_VERSION,
+		.record_size = sizeof(struct call_record),
+		.count = sim->model.calls,
+		.t0 = T0_NS,
+	};
+	bool good;
+
+	memcpy(header.magic, CALLS_MAGIC, sizeof(header.magic));
+	good = fwrite(&header, sizeof(header), 1, file) == 1;
+	for (uint64_t i = 0; good && i < sim->model.calls; i++) {
+		struct call_record *call = &sim->calls[i].record, r;
+
+		decide(sim, i, call);
+		r = *call;
+		r.call_id_hash = call_hash(i);
+		r.t_intended = sim->schedule.calls[i].offset_ns + T0_NS;
+		/* the first call may start with the schedule */
+		r.t_invite = i < sim->next_call ? r.t_invite + T0_NS : 0;
+		r.t_first_response = moved(r.t_first_response);
+		r.t_ringing = moved(r.t_ringing);
+		r.t_ok_invite = moved(r.t_ok_invite);
+		r.t_ack = moved(r.t_ack);
+		r.t_bye = moved(r.t_bye);
+		r.t_ok_bye = moved(r.t_ok_bye);
+		r.status = r.t_ok_bye || r.t_ok_invite ? 200 : 0;
+		good = fwrite(&r, sizeof(r), 1, file) == 1;
+	}
+	return good;
+}
+
+void output_uac(const struct sim *sim, FILE *file)
+{
+	const struct counts *c = &sim->counts;
+	uint64_t outcomes[CALL_OUTCOMES] = { 0 }, no_ringing = 0;
+	const struct scheduled_call *calls = sim->schedule.calls;
+	uint64_t first = calls[0].offset_ns,
+		 last = sim->next_call ? calls[sim->next_call - 1].offset_ns : first;
+	const char *comma = "";
+
+	for (uint64_t i = 0; i < sim->model.calls; i++) {
+		const struct call_record *r = &sim->calls[i].record;
+
+		outcomes[r->outcome]++;
+		no_ringing += r->t_ok_invite && !r->t_ringing;
+	}
+	fprintf(file, "{\n  \"version\": %d,\n  \"role\": \"uac\",\n  \"transport\": \"udp\",\n",
+		SIPSIM_VERSION);
+	fprintf(file, "  \"simulated\": true,\n  \"retransmissions\": %s,\n",
+		sim->model.retransmissions ? "true" : "false");
+	fprintf(file, "  \"t0\": %d,\n  \"scheduler\": \"other\",\n", T0_NS);
+	fprintf(file, "  \"wall_ns\": %" PRIu64 ",\n  \"cpu_ns\": 0,\n", sim->now ? sim->now : 1);
+	fprintf(file,
+		"  \"calls\": {\"offered\": %" PRIu64 ", \"started\": %" PRIu64 ", \"not_started\": %" PRIu64
+		", \"completed\": %" PRIu64 ", \"timeout_invite\": %" PRIu64 ", \"timeout_bye\": %" PRIu64
+		", \"rejected_invite\": 0, \"rejected_bye\": 0, \"unfinished_at_end\": %" PRIu64
+		", \"no_connection\": 0, \"no_ringing\": %" PRIu64 "},\n",
+		sim->model.calls, sim->next_call, sim->model.calls - sim->next_call, outcomes[CALL_COMPLETED],
+		outcomes[CALL_TIMEOUT_INVITE], outcomes[CALL_TIMEOUT_BYE], outcomes[CALL_UNFINISHED],
+		no_ringing);
+	fprintf(file, "  \"achieved_cps\": %.3f,\n",
+		last > first ? (double)(sim->next_call - 1) * 1e9 / (double)(last - first) : 0.0);
+	fprintf(file, "  \"sockets\": {\"drops\": 0},\n  \"no_ports\": 0,\n  \"unparsable\": 0,\n");
+	fprintf(file, "  \"overtaken\": %" PRIu64 ",\n  \"messages\": {", c->overtaken);
+	for (int kind = TRACE_KIND_INVITE; kind < KINDS; kind++) {
+		bool uac = kind == TRACE_KIND_INVITE || kind == TRACE_KIND_ACK || kind == TRACE_KIND_BYE;
+
+		fprintf(file,
+			"%s\n    \"%s\": {\"sent\": %" PRIu64 ", \"sent_again\": %" PRIu64
+			", \"not_sent\": 0, \"received\": %" PRIu64 ", \"received_again\": %" PRIu64
+			", \"unexpected\": 0}",
+			comma, NAMES[kind], uac ? c->sent[kind] : 0, uac ? c->sent_again[kind] : 0,
+			uac ? 0 : c->received_kind[kind] - c->received_again[kind],
+			uac ? 0 : c->received_again[kind]);
+		comma = ",";
+	}
+	fprintf(file, "\n  }\n}\n");
+}
+
+void output_report(const struct sim *sim, FILE *file)
+{
+	const struct counts *c = &sim->counts;
+	const char *comma = "";
+
+	fprintf(file, "{\n  \"version\": %d,\n  \"t_end_ns\": %" PRIu64 ",\n  \"events\": %" PRIu64 ",\n",
+		SIPSIM_VERSION, sim->now, c->events);
+	fprintf(file,
+		"  \"arrived\": %" PRIu64 ",\n  \"received\": %" PRIu64 ",\n  \"refused\": %" PRIu64
+		",\n  \"served\": %" PRIu64 ",\n  \"datagrams_sent\": %" PRIu64 ",\n",
+		c->arrived, c->received, c->refused, c->left, c->datagrams_sent);
+	fprintf(file,
+		"  \"sent_to_uac\": %" PRIu64 ",\n  \"wakeups\": %" PRIu64 ",\n  \"idle_wakeups\": %" PRIu64
+		",\n",
+		c->received_kind[TRACE_KIND_180] + c->received_kind[TRACE_KIND_200_INVITE] +
+			c->received_kind[TRACE_KIND_200_BYE] + c->datagrams_sent - c->left,
+		c->wakeups, c->idle_wakeups);
+	fprintf(file, "  \"from_uac\": %" PRIu64 ",\n",
+		c->sent[TRACE_KIND_INVITE] + c->sent_again[TRACE_KIND_INVITE] + c->sent[TRACE_KIND_ACK] +
+			c->sent_again[TRACE_KIND_ACK] + c->sent[TRACE_KIND_BYE] +
+			c->sent_again[TRACE_KIND_BYE]);
+	fprintf(file, "  \"cpus\": [");
+	for (uint32_t i = 0; i < sim->model.cores; i++) {
+		fprintf(file, "%s\n    {", comma);
+		for (int way = 0; way < SPENT_WAYS; way++)
+			fprintf(file, "%s\"%s\": %" PRIu64, way ? ", " : "", WAYS[way],
+				sim->cpus[i].spent[way]);
+		fprintf(file, "}");
+		comma = ",";
+	}
+	comma = "";
+	fprintf(file, "\n  ],\n  \"workers\": [");
+	for (uint32_t i = 0; i < sim->model.workers; i++) {
+		const struct worker *w = &sim->workers[i];
+
+		fprintf(file,
+			"%s\n    {\"messages\": %" PRIu64 ", \"ran_ns\": %" PRIu64 ", \"spun_ns\": %" PRIu64
+			", \"switches\": %" PRIu64 ", \"preemptions\": %" PRIu64 ", \"wakeups\": %" PRIu64
+			", \"migrations\": %" PRIu64 ", \"empty_receives\": %" PRIu64 ", \"yields\": %" PRIu64
+			"}",
+			comma, w->messages, w->ran_ns, w->spun_ns, w->switches, w->preemptions, w->wakeups,
+			w->migrations, w->empty_receives, w->yields);
+		comma = ",";
+	}
+	fprintf(file, "\n  ]\n}\n");
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Where a woken worker runs, and what CPUs take from each other: kernel/sched/fair.c of Linux 5.10 and 6.18, which
+ * are alike but for newidle_balance(). A processor's cores share their last-level cache.
+ * ASSUME loads are the weights of what is runnable now: PELT, which averages them over some 32 ms, is not modelled.
+ * Left out: recent_used_cpu, SIS_PROP and SIS_UTIL (the whole cache's CPUs are searched), active balancing.
+ */
+#include "sched.h"
+
+static struct cpu *cpu_of(struct sim *sim, const struct worker *w)
+{
+	return &sim->cpus[w->cpu];
+}
+
+static bool shares_cache(const struct sim *sim, const struct cpu *a, const struct cpu *b)
+{
+	return a->id / sim->model.cores_per_processor == b->id / sim->model.cores_per_processor;
+}
+
+static bool is_idle(const struct cpu *cpu)
+{
+	return !cpu->curr && !sched_running(cpu);
+}
+
+/* The CPUs of its processor: the last may have fewer of the run's than the others. */
+static uint32_t siblings(const struct sim *sim, const struct cpu *cpu, uint32_t *first)
+{
+	uint32_t size = sim->model.cores_per_processor;
+
+	*first = cpu->id / size * size;
+	return *first + size < sim->model.cores ? size : sim->model.cores - *first;
+}
+
+/* Those that can run, without the ones that only wait to lose their lag. */
+static uint32_t runnable(const struct cpu *cpu)
+{
+	return sched_running(cpu) - cpu->fair.delayed;
+}
+
+static void migrate(struct sim *sim, struct worker *w, struct cpu *to)
+{
+	struct cpu *from = cpu_of(sim, w);
+
+	w->left_ns += shares_cache(sim, from, to) ? sim->model.refill_near_ns : sim->model.refill_far_ns;
+	w->exec_start = 0;
+	w->migrations++;
+	w->cpu = to->id;
+}
+
+#define SECOND_NS 1000000000
+
+static uint32_t decay(uint32_t flips, uint64_t *at, uint64_t now)
+{
+	if (now <= *at + SECOND_NS)
+		return flips;
+	*at = now;
+	return flips >> 1;
+}
+
+/* fair.c: record_wakee(); who wakes is what the softirq interrupts */
+static uint32_t waker_flips(struct sim *sim, struct cpu *waker, const struct worker *w)
+{
+	uint32_t *flips = &waker->flips, *last = &waker->last_wakee;
+	uint64_t *at = &waker->flips_at;
+
+	if (waker->curr) {
+		flips = &waker->curr->flips;
+		last = &waker->curr->last_wakee;
+		at = &waker->curr->flips_at;
+	}
+	*flips = decay(*flips, at, sim->now);
+	if (*last != w->id) {
+		*last = w->id;
+		++*flips;
+	}
+	return *flips;
+}
+
+/* fair.c: wake_wide() */
+static bool wakes_many(const struct sim *sim, uint32_t waker, uint32_t wakee)
+{
+	uint32_t master = waker > wakee ? waker : wakee, slave = waker > wakee ? wakee : waker;
+
+	return slave >= sim->model.cores_per_processor && master >= slave * sim->model.cores_per_processor;
+}
+
+/* fair.c: wake_affine(), wake_affine_idle(), wake_affine_weight(); the network stack wakes with WF_SYNC */
+static struct cpu *affine(struct sim *sim, const struct worker *w, struct cpu *here, struct cpu *prev)
+{
+	uint64_t load_here = (uint64_t)here->fair.weight_sum, load_prev = (uint64_t)prev->fair.weight_sum;
+
+	if (is_idle(here) && shares_cache(sim, here, prev))
+		return is_idle(prev) ? prev : here;
+	if (runnable(here) == 1)
+		return here;
+	if (is_idle(prev))
+		return prev;
+	/* of `here` the running worker is not counted: it is about to sleep, a sync wake-up says */
+	if (prev->curr && !is_rt(prev->curr))
+		load_prev += prev->curr->weight;
+	/* 1.17 is the domain's imbalance_pct, of which prev gets half the benefit */
+	return (load_here + w->weight) * 100 < load_prev * (100 + 17 / 2) ? here : prev;
+}
+
+/* fair.c: select_idle_sibling(), select_idle_cpu() */
+static struct cpu *idle_sibling(struct sim *sim, struct cpu *prev, struct cpu *target)
+{
+	uint32_t first, size = siblings(sim, target, &first);
+
+	if (is_idle(target))
+		return target;
+	if (prev != target && shares_cache(sim, prev, target) && is_idle(prev))
+		return prev;
+	for (uint32_t i = 1; i < size; i++) {
+		struct cpu *cpu = &sim->cpus[first + (target->id - first + i) % size];
+
+		if (is_idle(cpu))
+			return cpu;
+	}
+	return target;
+}
+
+/* rt.c: select_task_rq_rt() and find_lowest_rq() */
+static struct cpu *select_rt(struct sim *sim, const struct worker *w, struct cpu *waker)
+{
+	struct cpu *prev = cpu_of(sim, w), *found = NULL;
+
+	if (!prev->rt.length)
+		return prev;
+	if (waker && !waker->rt.length)
+		return waker;
+	for (uint32_t i = 0; i < sim->model.cores; i++) {
+		struct cpu *cpu = &sim->cpus[i];
+
+		if (!cpu->rt.length &&
+		    (!found || (!shares_cache(sim, found, prev) && shares_cache(sim, cpu, prev))))
+			found = cpu;
+	}
+	return found ? found : prev;
+}
+
+struct cpu *placement_select(struct sim *sim, struct worker *w, struct cpu *waker)
+{
+	struct cpu *prev = cpu_of(sim, w), *target = prev;
+
+	if (sim->model.cores == 1 || !sim->model.placement)
+		return prev;
+	if (is_rt(w)) {
+		target = select_rt(sim, w, waker);
+	} else {
+		if (waker) {
+			w->flips = decay(w->flips, &w->flips_at, sim->now);
+			if (!wakes_many(sim, waker_flips(sim, waker, w), w->flips) && waker != prev)
+				target = affine(sim, w, waker, prev);
+		}
+		target = idle_sibling(sim, prev, target);
+	}
+	if (target != prev) {
+		migrate(sim, w, target);
+		/* fair.c: migrate_task_rq_fair() of Linux 5.10; EEVDF keeps the lag instead */
+		if (sim->model.rules == RULES_CFS && !is_rt(w)) {
+			w->vruntime -= prev->fair.min_vruntime;
+			w->migrated = true;
+		}
+	}
+	return target;
+}
+
+static uint64_t domain_cost(const struct sim *sim, uint32_t cpus)
+{
+	return sim->model.balance_ns * cpus;
+}
+
+/* core.c: ttwu_do_activate(), update_avg() */
+void placement_idle_ended(struct sim *sim, struct cpu *cpu)
+{
+	uint32_t first;
+	uint64_t cost = domain_cost(sim, siblings(sim, cpu, &first)), most;
+	int64_t difference;
+
+	if (cpu->idle_stamp == NEVER)
+		return;
+	most = 2 * (cost > sim->model.migration_cost_ns ? cost : sim->model.migration_cost_ns);
+	difference = (int64_t)(sim->now - cpu->idle_stamp) - (int64_t)cpu->average_idle;
+	cpu->average_idle += (uint64_t)(difference / 8);
+	if (cpu->average_idle > most)
+		cpu->average_idle = most;
+	cpu->idle_stamp = NEVER;
+}
+
+/* fair.c: task_hot() */
+static bool is_hot(const struct sim *sim, const struct cpu *from, const struct cpu *to,
+		   const struct worker *w)
+{
+	if (sched_running(to) && (w == from->fair.next || w == from->fair.last))
+		return true;
+	return (int64_t)(cpu_task_clock(sim, from) - w->exec_start) < (int64_t)sim->model.migration_cost_ns;
+}
+
+/* fair.c: load_balance() of one worker: can_migrate_task(), detach_task(), attach_task() */
+static bool take_from(struct sim *sim, struct cpu *to, struct cpu *from)
+{
+	const struct fair_class *fair = fair_of(sim);
+	struct worker *best = NULL;
+
+	for (uint32_t i = 0; i < from->fair.length; i++) {
+		struct worker *w = from->fair.queue[i];
+
+		if (w->delayed || (best && best->order < w->order))
+			continue;
+		/* cache_nice_tries is 1 */
+		if (to->balance_failed <= 1 && is_hot(sim, from, to, w))
+			continue;
+		best = w;
+	}
+	if (!best)
+		return false;
+	fair->dequeue(sim, from, best, false);
+	migrate(sim, best, to);
+	fair->enqueue(sim, to, best, false);
+	to->balance_failed = 0;
+	return true;
+}
+
+/* fair.c: find_busiest_group() and find_busiest_queue(), counting */
+static struct cpu *busiest(struct sim *sim, const struct cpu *to, uint32_t first, uint32_t n,
+			   uint32_t at_least)
+{
+	struct cpu *found = NULL;
+
+	for (uint32_t i = first; i < first + n; i++) {
+		struct cpu *cpu = &sim->cpus[i];
+
+		if (cpu != to && cpu->fair.length && runnable(cpu) >= at_least &&
+		    (!found || runnable(cpu) > runnable(found)))
+			found = cpu;
+	}
+	return found;
+}
+
+/* rt.c: pull_rt_task() */
+static bool take_rt(struct sim *sim, struct cpu *to)
+{
+	for (uint32_t i = 0; i < sim->model.cores; i++) {
+		struct cpu *from = &sim->cpus[i];
+
+		if (from != to && from->rt.length > 1) {
+			struct worker *w = from->rt.queue[1];
+
+			rt_dequeue(from, w);
+			migrate(sim, w, to);
+			rt_enqueue(to, w, false);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* fair.c: newidle_balance() */
+bool placement_newidle(struct sim *sim, struct cpu *cpu)
+{
+	uint32_t first, size = siblings(sim, cpu, &first);
+	uint64_t spent = 0;
+
+	if (sim->model.cores == 1 || !sim->model.placement)
+		return false;
+	if (take_rt(sim, cpu))
+		return true;
+	cpu->idle_stamp = sim->now;
+	if (sim->model.rules == RULES_CFS && cpu->average_idle < sim->model.migration_cost_ns)
+		return false;
+	for (; size <= sim->model.cores; first = 0, size = sim->model.cores) {
+		uint64_t cost = domain_cost(sim, size);
+		struct cpu *from;
+
+		if (cpu->average_idle < spent + cost)
+			return false;
+		spent += cost;
+		from = busiest(sim, cpu, first, size, 2);
+		if (from && take_from(sim, cpu, from)) {
+			cpu->idle_stamp = NEVER;
+			return true;
+		}
+		if (size == sim->model.cores)
+			return false;
+	}
+	return false;
+}
+
+#define MS_NS 1000000
+/* SEE kernel/sched/topology.c: sd_init(); a busy CPU looks so much more rarely than an idle one */
+#define BUSY_FACTOR 16
+
+static void balance(struct sim *sim, struct cpu *cpu)
+{
+	uint32_t here = runnable(cpu);
+	struct cpu *from = busiest(sim, cpu, 0, sim->model.cores, here + 2);
+
+	if (!from)
+		return;
+	if (!take_from(sim, cpu, from)) {
+		cpu->balance_failed++;
+		return;
+	}
+	/* fair.c: attach_task() checks for preemption */
+	if (!cpu->curr)
+		sched_resched(sim, cpu);
+	else if (!is_rt(cpu->curr))
+		fair_of(sim)->wakeup_preempt(sim, cpu, cpu->fair.queue[cpu->fair.length - 1]);
+}
+
+/* fair.c: rebalance_domains(), and nohz_balancer_kick() on behalf of idle CPUs */
+void placement_tick(struct sim *sim, struct cpu *cpu)
+{
+	uint64_t interval = (uint64_t)sim->model.cores * MS_NS;
+
+	if (sim->model.cores == 1 || !sim->model.placement)
+		return;
+	if (sim->now >= cpu->last_balance + interval * BUSY_FACTOR) {
+		cpu->last_balance = sim->now;
+		balance(sim, cpu);
+	}
+	if (sched_running(cpu) < 2)
+		return;
+	for (uint32_t i = 0; i < sim->model.cores; i++) {
+		struct cpu *idle = &sim->cpus[i];
+
+		if (!is_idle(idle) || sim->now < idle->last_balance + interval)
+			continue;
+		idle->last_balance = sim->now;
+		balance(sim, idle);
+		sched_check(sim, idle);
+	}
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+#include "sched.h"
+
+/* SEE kernel/sched/core.c: sched_prio_to_weight[] */
+static const uint32_t WEIGHTS[40] = {
+	88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, /* -20 */
+	9548,  7620,  6100,  4904,  3906,  3121,  2501,  1991,  1586,  1277,  /* -10 */
+	1024,  820,   655,   526,   423,   335,   272,   215,   172,   137,   /* 0 */
+	110,   87,    70,    56,    45,    36,    29,    23,    18,    15,    /* 10 */
+};
+
+uint32_t sched_weight(int nice)
+{
+	return WEIGHTS[nice + 20];
+}
+
+bool is_rt(const struct worker *w)
+{
+	return w->policy == POLICY_FIFO || w->policy == POLICY_RR;
+}
+
+const struct fair_class *fair_of(const struct sim *sim)
+{
+	return sim->model.rules == RULES_EEVDF ? &EEVDF : &CFS;
+}
+
+uint32_t sched_running(const struct cpu *cpu)
+{
+	/* of the real-time class the running one is queued, too */
+	bool fair_runs = cpu->curr && !is_rt(cpu->curr) && cpu->curr->on_rq;
+
+	return cpu->fair.length + fair_runs + cpu->rt.length;
+}
+
+void fair_add(struct fair_rq *rq, struct worker *w, uint64_t order)
+{
+	int64_t weight = w->weight;
+
+	if (!rq->length)
+		rq->zero = w->vruntime;
+	w->order = order;
+	w->place = rq->length;
+	rq->queue[rq->length++] = w;
+	rq->key_sum += (w->vruntime - rq->zero) * weight;
+	rq->weight_sum += weight;
+	/* keys stay small, or a product would overflow */
+	if (rq->key_sum > INT64_MAX / 65536 || rq->key_sum < INT64_MIN / 65536) {
+		int64_t shift = rq->key_sum / rq->weight_sum;
+
+		rq->zero += shift;
+		rq->key_sum -= shift * rq->weight_sum;
+	}
+}
+
+void fair_remove(struct fair_rq *rq, struct worker *w)
+{
+	int64_t weight = w->weight;
+
+	rq->queue[w->place] = rq->queue[--rq->length];
+	rq->queue[w->place]->place = w->place;
+	rq->key_sum -= (w->vruntime - rq->zero) * weight;
+	rq->weight_sum -= weight;
+}
+
+/* fair.c: update_curr(), what both share; 0 if no time has passed or a worker of another class runs. */
+void fair_update(struct sim *sim, struct cpu *cpu, int64_t *delta)
+{
+	struct worker *w = cpu->curr;
+	uint64_t clock;
+
+	*delta = 0;
+	if (!w || is_rt(w))
+		return;
+	clock = cpu_task_clock(sim, cpu);
+	if (clock <= w->exec_start)
+		return;
+	*delta = (int64_t)(clock - w->exec_start);
+	w->exec_start = clock;
+	w->exec_sum += (uint64_t)*delta;
+	w->vruntime += fair_delta(*delta, w);
+}
+
+static struct worker *pick(struct sim *sim, struct cpu *cpu)
+{
+	if (cpu->rt.length)
+		return cpu->rt.queue[0];
+	return fair_of(sim)->pick(sim, cpu);
+}
+
+/* core.c: context_switch(), and what it costs */
+static void switch_to(struct sim *sim, struct cpu *cpu, struct worker *next)
+{
+	const struct model *m = &sim->model;
+	struct worker *prev = cpu->curr;
+	uint64_t cost = 0;
+
+	if (prev) {
+		if (cpu->resume_at > sim->now)
+			cpu->spent[SPENT_SWITCH] -= cpu->resume_at - sim->now;
+		prev->off_since = sim->now;
+		if (prev->in_service)
+			prev->record.switches++;
+		if (!is_rt(prev) && prev->on_rq)
+			fair_of(sim)->put(sim, cpu, prev);
+	} else {
+		uint64_t idle_from =
+			cpu->receive_until > cpu->idle_from ? cpu->receive_until : cpu->idle_from;
+
+		if (sim->now > idle_from)
+			cpu->spent[SPENT_IDLE] += sim->now - idle_from;
+		cost += m->idle_exit_ns;
+		cpu->next_tick = (sim->now / m->tick_ns + 1) * m->tick_ns;
+	}
+	cpu->curr = next;
+	cpu->resume_at = sim->now;
+	if (!next) {
+		cpu->idle_from = sim->now;
+	} else {
+		if (!is_rt(next))
+			fair_of(sim)->set_next(sim, cpu, next);
+		cost += m->switch_ns;
+		cpu->resume_at += cost;
+		cpu->spent[SPENT_SWITCH] += cost;
+		next->switches++;
+		next->exec_start = cpu_task_clock(sim, cpu);
+		next->exec_sum_before = next->exec_sum;
+		if (next->in_service) {
+			uint64_t off = sim->now - next->off_since + next->record.off_cpu_ns;
+
+			next->record.off_cpu_ns = off < UINT32_MAX ? (uint32_t)off : UINT32_MAX;
+		}
+		worker_resumes(sim, next);
+	}
+	if (sim->switched)
+		sim->switched(sim, cpu, next);
+}
+
+static void schedule(struct sim *sim, struct cpu *cpu)
+{
+	struct worker *next;
+
+	cpu_advance(sim, cpu);
+	next = pick(sim, cpu);
+	if (!next && cpu->curr && placement_newidle(sim, cpu))
+		next = pick(sim, cpu);
+	cpu->need_resched = false;
+	if (next == cpu->curr)
+		return;
+	if (cpu->curr && cpu->curr->on_rq && !cpu->curr->delayed)
+		cpu->curr->preemptions++;
+	switch_to(sim, cpu, next);
+	cpu_set(sim, cpu);
+}
+
+void sched_resched(struct sim *sim, struct cpu *cpu)
+{
+	(void)sim;
+	cpu->need_resched = true;
+}
+
+void sched_check(struct sim *sim, struct cpu *cpu)
+{
+	if (cpu->need_resched && cpu->receive_until <= sim->now)
+		schedule(sim, cpu);
+}
+
+/* core.c: wakeup_preempt() */
+static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
+	if (!cpu->curr) {
+		sched_resched(sim, cpu);
+	} else if (is_rt(w) != is_rt(cpu->curr)) {
+		if (is_rt(w))
+			sched_resched(sim, cpu);
+	} else if (!is_rt(w) && !cpu->need_resched) {
+		/* rt.c: all real-time workers have one priority, so none preempts another */
+		cpu_advance(sim, cpu);
+		fair_of(sim)->wakeup_preempt(sim, cpu, w);
+	}
+}
+
+void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker)
+{
+	struct cpu *cpu = &sim->cpus[w->cpu];
+
+	sim->counts.wakeups++;
+	w->wakeups++;
+	if (w->on_rq) {
+		/* core.c: ttwu_runnable(); it was never taken off its queue */
+		fair_of(sim)->requeue_delayed(sim, cpu, w);
+	} else {
+		cpu = placement_select(sim, w, waker);
+		placement_idle_ended(sim, cpu);
+		sim->counts.idle_wakeups += !sched_running(cpu);
+		if (is_rt(w))
+			rt_enqueue(cpu, w, false);
+		else
+			fair_of(sim)->enqueue(sim, cpu, w, true);
+	}
+	wakeup_preempt(sim, cpu, w);
+	/* the waker's own CPU reschedules at the end of its softirq */
+	if (cpu != waker)
+		sched_check(sim, cpu);
+}
+
+void sched_sleep(struct sim *sim, struct cpu *cpu)
+{
+	struct worker *w = cpu->curr;
+
+	if (is_rt(w))
+		rt_dequeue(cpu, w);
+	else
+		fair_of(sim)->dequeue(sim, cpu, w, true);
+	schedule(sim, cpu);
+}
+
+void sched_yield_curr(struct sim *sim, struct cpu *cpu)
+{
+	struct worker *w = cpu->curr;
+
+	if (is_rt(w)) {
+		/* rt.c: requeue_task_rt() */
+		rt_dequeue(cpu, w);
+		rt_enqueue(cpu, w, false);
+	} else if (sched_running(cpu) > 1) {
+		fair_of(sim)->yield(sim, cpu);
+	}
+	schedule(sim, cpu);
+}
+
+/* SEE include/linux/sched/rt.h: RR_TIMESLICE */
+#define RR_TIMESLICE_NS 100000000
+
+/* rt.c: task_tick_rt() */
+static void rt_tick(struct sim *sim, struct cpu *cpu)
+{
+	struct worker *w = cpu->curr;
+
+	if (w->policy != POLICY_RR)
+		return;
+	if (w->rt_left_ns > sim->model.tick_ns) {
+		w->rt_left_ns -= sim->model.tick_ns;
+		return;
+	}
+	w->rt_left_ns = RR_TIMESLICE_NS;
+	if (cpu->rt.length > 1) {
+		rt_dequeue(cpu, w);
+		rt_enqueue(cpu, w, false);
+		sched_resched(sim, cpu);
+	}
+}
+
+void sched_tick(struct sim *sim, struct cpu *cpu)
+{
+	if (is_rt(cpu->curr))
+		rt_tick(sim, cpu);
+	else
+		fair_of(sim)->tick(sim, cpu);
+	placement_tick(sim, cpu);
+	sched_check(sim, cpu);
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+#include <math.h>
+#include <string.h>
+#include "sched.h"
+#include "sim.h"
+
+static bool allocate(struct sim *sim)
+{
+	const struct model *m = &sim->model;
+
+	sim->calls = calloc(m->calls, sizeof(*sim->calls));
+	sim->workers = calloc(m->workers, sizeof(*sim->workers));
+	sim->cpus = calloc(m->cores, sizeof(*sim->cpus));
+	sim->spinning = calloc(m->workers, sizeof(*sim->spinning));
+	sim->socket.waiters = calloc(m->workers, sizeof(*sim->socket.waiters));
+	sim->stall_states = calloc(m->cores, sizeof(*sim->stall_states));
+	if (!sim->calls || !sim->workers || !sim->cpus || !sim->spinning || !sim->socket.waiters ||
+	    !sim->stall_states || !tree_init(&sim->tree, SOURCE_CPUS + m->cores))
+		return false;
+	for (uint32_t i = 0; i < m->cores; i++) {
+		struct cpu *cpu = &sim->cpus[i];
+
+		cpu->fair.queue = calloc(m->workers, sizeof(struct worker *));
+		cpu->rt.queue = calloc(m->workers, sizeof(struct worker *));
+		if (!cpu->fair.queue || !cpu->rt.queue)
+			return false;
+	}
+	return true;
+}
+
+static void init_worker(struct sim *sim, uint32_t id)
+{
+	const struct model *m = &sim->model;
+	struct worker *w = &sim->workers[id];
+
+	w->id = w->last_wakee = id;
+	/* ASSUME fork() spread the workers evenly (fair.c: find_idlest_cpu()) */
+	w->cpu = id % m->cores;
+	w->policy = m->policy;
+	w->weight = sched_weight(m->nice);
+	w->slice = (int64_t)m->slice_ns;
+	w->rt_left_ns = 100000000;
+	w->phase = PHASE_TAKE;
+	if (!sim->script)
+		socket_wait(sim, w);
+}
+
+const char *sim_init(struct sim *sim, const struct model *model)
+{
+	const struct script *script = sim->script;
+	uint64_t state = model->seed ^ 0x6a09e667f3bcc908ULL;
+	const char *wrong;
+
+	sim->model = *model;
+	if (!allocate(sim))
+		return "not enough memory";
+	wrong = schedule_draw(&sim->schedule,
+			      model->constant_arrivals ? SCHEDULE_CONSTANT : SCHEDULE_EXPONENTIAL,
+			      model->rate_cps, model->calls, model->seed);
+	if (wrong)
+		return wrong;
+	sim->open_calls = model->calls;
+	sim->end = sim->schedule.calls[model->calls - 1].offset_ns + model->link_ns + model->drain_ns;
+	sim->service_seed = splitmix64(&state);
+	for (int kind = 0; kind < KINDS; kind++) {
+		/* of a lognormal variate with mean 1 */
+		double variance = log(1.0 + model->service_scv[kind]);
+
+		sim->service_sigma[kind] = sqrt(variance);
+		sim->service_mu[kind] = -variance / 2.0;
+	}
+	for (uint32_t i = 0; i < model->workers; i++)
+		init_worker(sim, i);
+	for (uint32_t i = 0; i < model->cores; i++) {
+		struct cpu *cpu = &sim->cpus[i];
+
+		cpu->id = i;
+		cpu->idle_stamp = NEVER;
+		cpu->average_idle = 2 * model->migration_cost_ns;
+		cpu->last_wakee = UINT32_MAX;
+		sim->stall_states[i] = splitmix64(&state);
+		cpu_init(sim, cpu);
+	}
+	if (script)
+		tree_set(&sim->tree, SOURCE_SCRIPT, script[0].at);
+	else
+		agents_set(sim);
+	return NULL;
+}
+
+static void follow_script(struct sim *sim)
+{
+	const struct script *line = &sim->script[sim->script_next++];
+	struct worker *w = &sim->workers[line->worker];
+
+	w->phase = PHASE_SCRIPT;
+	w->left_ns = line->work_ns;
+	sched_wake(sim, w, NULL);
+	cpu_set(sim, &sim->cpus[w->cpu]);
+	tree_set(&sim->tree, SOURCE_SCRIPT,
+		 sim->script_next < sim->script_length ? sim->script[sim->script_next].at : NEVER);
+}
+
+static bool is_empty(const struct sim *sim)
+{
+	return sim->counts.arrived == sim->counts.refused + sim->counts.left;
+}
+
+static void settle(struct sim *sim, struct cpu *cpu)
+{
+	uint64_t irq = cpu->receive_until > sim->now ? cpu->receive_until - sim->now : 0;
+
+	cpu_advance(sim, cpu);
+	/* what has begun and is not over was accounted whole; of softirqs only stalls are left by now */
+	cpu->spent[SPENT_STALL] -= irq;
+	if (cpu->curr) {
+		if (cpu->resume_at > sim->now)
+			cpu->spent[SPENT_SWITCH] -= cpu->resume_at - sim->now - irq;
+	} else {
+		uint64_t idle_from =
+			cpu->receive_until > cpu->idle_from ? cpu->receive_until : cpu->idle_from;
+
+		if (sim->now > idle_from)
+			cpu->spent[SPENT_IDLE] += sim->now - idle_from;
+	}
+}
+
+static const char *check_conservation(struct sim *sim)
+{
+	const struct counts *c = &sim->counts;
+	uint64_t served = 0, ran = 0, task = 0;
+
+	for (uint32_t i = 0; i < sim->model.cores; i++) {
+		struct cpu *cpu = &sim->cpus[i];
+		uint64_t sum = 0;
+
+		settle(sim, cpu);
+		for (int way = 0; way < SPENT_WAYS; way++)
+			sum += cpu->spent[way];
+		if (sum != sim->now)
+			return "a CPU's time does not add up: a mistake in the model";
+		task += cpu->spent[SPENT_TASK];
+	}
+	for (uint32_t i = 0; i < sim->model.workers; i++) {
+		served += sim->workers[i].messages;
+		ran += sim->workers[i].ran_ns;
+	}
+	if (ran != task)
+		return "the workers' time is not that of the CPUs: a mistake in the model";
+	if (!sim->script &&
+	    (c->arrived != c->received + c->refused || c->received != c->left || served != c->left))
+		return "messages do not add up: a mistake in the model";
+	return NULL;
+}
+
+const char *sim_run(struct sim *sim)
+{
+	for (;;) {
+		uint32_t source = tree_first(&sim->tree);
+		uint64_t at = sim->tree.at[source];
+
+		if (!sim->over && !sim->script && (at > sim->end || !sim->open_calls)) {
+			sim->over = true;
+			for (uint32_t i = 0; i < SOURCE_CPUS; i++)
+				tree_set(&sim->tree, i, NEVER);
+			continue;
+		}
+		if (at == NEVER || (sim->over && is_empty(sim)))
+			break;
+		if (++sim->counts.events > sim->model.events_max)
+			return "not at its end after events_max events: the load is far above what the SPS "
+			       "carries, or "
+			       "raise events_max";
+		sim->now = at;
+		if (source >= SOURCE_CPUS)
+			cpu_event(sim, &sim->cpus[source - SOURCE_CPUS]);
+		else if (source == SOURCE_SCRIPT)
+			follow_script(sim);
+		else if (source == SOURCE_CALLS)
+			agents_call(sim);
+		else
+			agents_timer(sim, source);
+		if (!sim->over && !sim->script)
+			agents_set(sim);
+		if (sim->failure)
+			return sim->failure;
+	}
+	return check_conservation(sim);
+}
+
+void sim_free(struct sim *sim)
+{
+	for (uint32_t i = 0; sim->cpus && i < sim->model.cores; i++) {
+		free(sim->cpus[i].fair.queue);
+		free(sim->cpus[i].rt.queue);
+		fifo_free(&sim->cpus[i].backlog);
+	}
+	for (int i = 0; i < TIMER_LENGTHS; i++)
+		fifo_free(&sim->timers[i]);
+	fifo_free(&sim->soon);
+	fifo_free(&sim->ring);
+	fifo_free(&sim->hold);
+	heap_free(&sim->held);
+	fifo_free(&sim->socket.queue);
+	free(sim->socket.waiters);
+	free(sim->spinning);
+	free(sim->stall_states);
+	free(sim->workers);
+	free(sim->cpus);
+	free(sim->calls);
+	schedule_free(&sim->schedule);
+	tree_free(&sim->tree);
+}

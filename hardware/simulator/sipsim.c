@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+/*
+ * sipsim: a SIP proxy server under the Linux scheduler, as a model.
+ *
+ * What it gives is predicted, not measured. Single-threaded; the same model file gives the same bytes.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "output.h"
+
+static const char USAGE[] =
+	"usage: sipsim version\n"
+	"       sipsim run MODEL REPORT [TRACE CALLS UAC]\n"
+	"MODEL is a file of lines `name = value`; the others are written: what the model counted, and\n"
+	"as the probe and sipload write them the trace, the calls and the report of the UAC\n";
+
+static int complain(const char *where, const char *what)
+{
+	fprintf(stderr, "sipsim: %s: %s\n", where, what);
+	return 1;
+}
+
+static bool write_file(const char *path, bool (*write)(struct sim *, FILE *), struct sim *sim)
+{
+	FILE *file = fopen(path, "wb");
+	bool good = file && write(sim, file) && !ferror(file);
+
+	return file && fclose(file) == 0 && good;
+}
+
+static bool write_uac(struct sim *sim, FILE *file)
+{
+	output_uac(sim, file);
+	return true;
+}
+
+static bool write_report(struct sim *sim, FILE *file)
+{
+	output_report(sim, file);
+	return true;
+}
+
+static int run(int n, char **paths)
+{
+	struct sim sim = { 0 };
+	struct model model;
+	FILE *trace = NULL;
+	char error[256];
+	const char *wrong = model_read(&model, paths[0], error, sizeof(error));
+
+	if (wrong)
+		return complain(paths[0], wrong);
+	wrong = sim_init(&sim, &model);
+	if (wrong)
+		return complain(paths[0], wrong);
+	if (n > 2) {
+		trace = fopen(paths[2], "wb");
+		if (!trace)
+			return complain(paths[2], strerror(errno));
+		trace_open(&sim, trace);
+	}
+	wrong = sim_run(&sim);
+	if (trace && fclose(trace) && !wrong)
+		wrong = "cannot write the trace";
+	if (wrong)
+		return complain(paths[0], wrong);
+	/* the calls first: what became of each is decided there */
+	if (n > 2 && !write_file(paths[3], output_calls, &sim))
+		return complain(paths[3], "cannot write");
+	if (n > 2 && !write_file(paths[4], write_uac, &sim))
+		return complain(paths[4], "cannot write");
+	if (!write_file(paths[1], write_report, &sim))
+		return complain(paths[1], "cannot write");
+	sim_free(&sim);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 2 && !strcmp(argv[1], "version")) {
+		printf("sipsim %d\n", SIPSIM_VERSION);
+		return 0;
+	}
+	if ((argc == 4 || argc == 7) && !strcmp(argv[1], "run"))
+		return run(argc - 2, argv + 2);
+	fputs(USAGE, stderr);
+	return 2;
+}

@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The rules of the schedulers, on schedules computed by hand and by their properties.
+ *
+ * A script says which worker wakes when with how much to do; the timeline is who runs from when on, in ms:
+ * "0:A 2:B 12:-" is A from 0, B from 2, nobody from 12 ms. With several CPUs "0:A/1" is A on CPU 1. Costs are zero.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+#include "output.h"
+#include "sched.h"
+
+#define MS        1000000ULL
+#define LENGTH(a) (sizeof(a) / sizeof((a)[0]))
+
+static int failures;
+
+static void check(bool good, const char *what, const char *format, ...)
+{
+	va_list arguments;
+
+	if (good)
+		return;
+	failures++;
+	fprintf(stderr, "%s: ", what);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
+}
+
+static struct model plain(enum rules rules, uint32_t cores, uint32_t workers)
+{
+	struct model m = {
+		.rate_cps = 1,
+		.calls = 1,
+		.t1_ns = 500 * MS,
+		.t2_ns = 4000 * MS,
+		.cores = cores,
+		.cores_per_processor = cores,
+		.tick_ns = MS,
+		.workers = workers,
+		.spin_ns = 1,
+		.yield_ns = 1,
+		.rules = rules,
+		.placement = true,
+		.slice_ns = 2 * MS,
+		.base_slice_ns = 700000,
+		.place_lag = true,
+		.run_to_parity = true,
+		.preempt_short = true,
+		.delay_dequeue = true,
+		.latency_ns = 6 * MS,
+		.min_granularity_ns = 750000,
+		.wakeup_granularity_ns = MS,
+		.nr_latency = 8,
+		.events_max = 10000000,
+	};
+
+	return m;
+}
+
+static void write_switch(struct sim *sim, const struct cpu *cpu, const struct worker *next)
+{
+	char *text = sim->observer;
+	size_t at = strlen(text);
+
+	at += (size_t)sprintf(text + at, "%s%g:%c", at ? " " : "", (double)sim->now / (double)MS,
+			      next ? (char)('A' + next->id) : '-');
+	if (sim->model.cores > 1)
+		sprintf(text + at, "/%" PRIu32, cpu->id);
+}
+
+/* Slices of the workers in ms, or NULL. */
+static void expect(const char *what, const struct model *m, const double *slices, const struct script *script,
+		   size_t length, const char *timeline)
+{
+	char found[4096] = "";
+	struct sim sim = { .script = script,
+			   .script_length = (uint32_t)length,
+			   .switched = write_switch,
+			   .observer = found };
+	const char *wrong = sim_init(&sim, m);
+
+	for (uint32_t i = 0; slices && i < m->workers; i++)
+		sim.workers[i].slice = (int64_t)(slices[i] * (double)MS);
+	if (!wrong)
+		wrong = sim_run(&sim);
+	check(!wrong, what, "%s", wrong);
+	check(!strcmp(found, timeline), what, "expected %s\n\tfound %s", timeline, found);
+	sim_free(&sim);
+}
+
+#define EXPECT(what, m, slices, script, timeline) expect(what, m, slices, script, LENGTH(script), timeline)
+
+static const struct script BOTH[] = { { 0, 0, 6 * MS }, { 0, 1, 6 * MS } };
+
+static void test_eevdf_slices(void)
+{
+	struct model m = plain(RULES_EEVDF, 1, 2);
+
+	/*
+	 * Slices of 2 ms. B waits for A's deadline: v_A = 2 at 2 ms; V = 1, A is not eligible. At 4 ms both have
+	 * v = 2 and d = 4: the one that waits is taken. At 10 ms A is done with v = 6 > V = 5: it stays queued,
+	 * delayed, until B is done at 12.
+	 */
+	EXPECT("slices", &m, NULL, BOTH, "0:A 2:B 4:A 6:B 8:A 10:B 12:-");
+	/*
+	 * Without RUN_TO_PARITY what protects is the base slice of 0.7 ms: each tick finds the running one
+	 * unprotected, and not eligible or with the later deadline.
+	 */
+	m.run_to_parity = false;
+	m.slice_ns = 3 * MS;
+	EXPECT("no parity", &m, NULL, BOTH, "0:A 1:B 2:A 3:B 4:A 5:B 6:A 7:B 8:A 9:B 10:A 11:B 12:-");
+}
+
+static void test_eevdf_preempt_short(void)
+{
+	const struct script script[] = { { 0, 0, 5 * MS }, { 1500000, 1, MS } };
+	const double slices[] = { 10, 1 };
+	struct model m = plain(RULES_EEVDF, 1, 2);
+
+	/* At 1.5 ms B is placed at V = 1.5 with d = 2.5 < d_A = 10, and its slice is the shorter. */
+	EXPECT("preempt short", &m, slices, script, "0:A 1.5:B 2.5:A 6:-");
+	/* A is protected until its deadline, and done before. */
+	m.preempt_short = false;
+	EXPECT("no preempt short", &m, slices, script, "0:A 5:B 6:-");
+	/* BATCH does not preempt: A is not even asked to give way earlier. */
+	m.preempt_short = true;
+	m.policy = POLICY_BATCH;
+	EXPECT("batch", &m, slices, script, "0:A 5:B 6:-");
+}
+
+static void test_eevdf_parity(void)
+{
+	const struct script script[] = { { 0, 0, 4 * MS }, { 0, 1, 2 * MS } };
+	const double slices[] = { 10, 1 };
+	struct model m = plain(RULES_EEVDF, 1, 2);
+
+	m.preempt_short = false;
+	/*
+	 * A was picked alone: it is protected until d = 10 although B's slice is 1 ms, and runs to its end.
+	 */
+	EXPECT("protection of the first pick", &m, slices, script, "0:A 4:B 6:-");
+	m.preempt_short = true;
+	/*
+	 * B preempts at 0: V = 0, d_B = 1 < 10. At 1 ms v_B = 1, d_B = 2, V = 0.5: B is not eligible. A is picked
+	 * with B of slice 1 queued: protected until v = 1. At 2 ms v_A = 1, V = 1, d_B = 2 < d_A: B, done at 3 ms
+	 * with v = 2 > V = 1.5: delayed. A: at 4 ms v = 2 = V, B's d = 3 is earlier: B leaves. A is done at 6.
+	 */
+	EXPECT("protection by the shortest slice", &m, slices, script, "0:A 0:B 1:A 2:B 3:A 6:-");
+}
+
+static void test_eevdf_delayed_dequeue(void)
+{
+	const struct script script[] = { { 0, 0, 2 * MS }, { 0, 1, 8 * MS }, { 2500000, 0, MS } };
+	struct model m = plain(RULES_EEVDF, 1, 2);
+
+	/*
+	 * At 2 ms A sleeps with v = 2 > V = 1: delayed. Woken at 2.5 ms it keeps v = 2 and d = 4. At 4 ms v_B = 2,
+	 * d_B = 4, V = 2: A, which waits. At 5 ms v_A = 3 > V = 2.5: delayed again, gone when V has come to 3.5.
+	 */
+	EXPECT("delayed", &m, NULL, script, "0:A 2:B 4:A 5:B 11:-");
+	/*
+	 * A leaves at 2 ms with lag -1. At 2.5 ms V = 0.5; of two equal weights the lag counts twice: v_A = 2.5,
+	 * d_A = 4.5. At 4 ms V = 2.25 < 2.5: B goes on; at 5 ms v_B = 3, V = 2.75: A.
+	 */
+	m.delay_dequeue = false;
+	EXPECT("lag kept", &m, NULL, script, "0:A 2:B 5:A 6:B 11:-");
+	/* A is placed at V = 0.5, and before B's v = 2 at 4 ms. */
+	m.place_lag = false;
+	EXPECT("lag forgotten", &m, NULL, script, "0:A 2:B 4:A 5:B 11:-");
+}
+
+static void test_cfs_slices(void)
+{
+	const struct script three[] = { { 0, 0, 4 * MS }, { 0, 1, 4 * MS }, { 0, 2, 4 * MS } };
+	struct model m = plain(RULES_CFS, 1, 3);
+
+	/* Latency 6 ms for two: 3 ms each, and the first tick after that is at 4 ms. */
+	m.workers = 2;
+	EXPECT("latency", &m, NULL, BOTH, "0:A 4:B 8:A 10:B 12:-");
+	/* Three are more than nr_latency: the period is 3 times 2 ms, and 2 ms are over at the tick of 3 ms. */
+	m.workers = 3;
+	m.nr_latency = 2;
+	m.min_granularity_ns = 2 * MS;
+	EXPECT("min granularity", &m, NULL, three, "0:A 3:B 6:C 9:A 10:B 11:C 12:-");
+	/*
+	 * The papers' slices are shorter than a tick of 4 ms: only the tick ends them, whatever they are.
+	 */
+	m.workers = 2;
+	m.tick_ns = 4 * MS;
+	m.nr_latency = 8;
+	m.latency_ns = 800000;
+	m.min_granularity_ns = 100000;
+	EXPECT("shorter than a tick", &m, NULL, BOTH, "0:A 4:B 8:A 10:B 12:-");
+}
+
+static void test_cfs_wakeup(void)
+{
+	const struct script script[] = { { 0, 0, 20 * MS }, { 5500000, 1, MS } };
+	struct model m = plain(RULES_CFS, 1, 2);
+
+	/* B is placed half a latency before min_vruntime = 5.5: 3 ms ahead of A, more than the granularity. */
+	EXPECT("wake-up preemption", &m, NULL, script, "0:A 5.5:B 6.5:A 21:-");
+	/* 4 ms are more than 3: B waits for the tick, at which A has had its 3 ms. */
+	m.wakeup_granularity_ns = 4 * MS;
+	EXPECT("wake-up granularity", &m, NULL, script, "0:A 6:B 7:A 21:-");
+	m.wakeup_granularity_ns = 0;
+	m.policy = POLICY_BATCH;
+	EXPECT("batch", &m, NULL, script, "0:A 6:B 7:A 21:-");
+}
+
+static void test_real_time(void)
+{
+	const struct script script[] = { { 0, 0, 150 * MS }, { 0, 1, 150 * MS } };
+	struct model m = plain(RULES_EEVDF, 1, 2);
+
+	m.policy = POLICY_FIFO;
+	EXPECT("fifo", &m, NULL, script, "0:A 150:B 300:-");
+	m.policy = POLICY_RR;
+	EXPECT("rr", &m, NULL, script, "0:A 100:B 200:A 250:B 300:-");
+}
+
+static void test_placement(void)
+{
+	/* A and C belong to CPU 0, B to CPU 1. */
+	const struct script idle[] = { { 100 * MS, 0, 4 * MS }, { 101 * MS, 2, 4 * MS } };
+	const struct script busy[] = { { 100 * MS, 0, 4 * MS },
+				       { 100 * MS, 1, MS },
+				       { 100 * MS, 2, 4 * MS } };
+	const struct script hot[] = { { 100 * MS, 0, 20 * MS },
+				      { 100 * MS, 1, 5500000 },
+				      { 100 * MS, 2, 20 * MS } };
+	enum rules both[] = { RULES_EEVDF, RULES_CFS };
+
+	for (size_t i = 0; i < LENGTH(both); i++) {
+		struct model m = plain(both[i], 2, 3);
+
+		EXPECT("idle sibling", &m, NULL, idle, "100:A/0 101:C/1 104:-/0 105:-/1");
+		EXPECT("newly idle", &m, NULL, busy, "100:A/0 100:B/1 101:C/1 104:-/0 105:-/1");
+		m.policy = POLICY_FIFO;
+		EXPECT("real-time pull", &m, NULL, busy, "100:A/0 100:B/1 101:C/1 104:-/0 105:-/1");
+		m.policy = POLICY_OTHER;
+		m.placement = false;
+		m.slice_ns = 100 * MS;
+		m.latency_ns = 200 * MS;
+		EXPECT("no placement", &m, NULL, busy, "100:A/0 100:B/1 101:-/1 104:C/0 108:-/0");
+	}
+	/*
+	 * CFS, 3 ms each: at 105.5 ms C runs on CPU 0 and A has not run for 1.5 ms. Without a migration cost CPU 1
+	 * takes A at once. With 5 ms A is hot then, and when CPU 1 is looked after at the ticks of 106 and 108 ms, two
+	 * CPUs' interval of 2 ms apart; after two failures the look of 110 ms takes what waits, hot or not: C.
+	 */
+	{
+		struct model m = plain(RULES_CFS, 2, 3);
+
+		EXPECT("no migration cost", &m, NULL, hot,
+		       "100:A/0 100:B/1 104:C/0 105.5:A/1 121.5:-/1 124:-/0");
+		m.migration_cost_ns = 5 * MS;
+		EXPECT("migration cost", &m, NULL, hot,
+		       "100:A/0 100:B/1 104:C/0 105.5:-/1 108:A/0 110:C/1 124:-/0 126:-/1");
+	}
+}
+
+struct shares {
+	uint64_t left_idle;
+};
+
+static void watch(struct sim *sim, const struct cpu *cpu, const struct worker *next)
+{
+	struct shares *shares = sim->observer;
+
+	if (!next && (cpu->fair.length || cpu->rt.length))
+		shares->left_idle++;
+}
+
+/* Sums of 10 s by weight, and no CPU idle while one of its workers waits: EEVDF and CFS, four weights. */
+static void test_long_run(enum rules rules, const char *what)
+{
+	static const int nices[] = { 0, 5, -3, 0 };
+	struct script script[LENGTH(nices)];
+	struct model m = plain(rules, 1, LENGTH(nices));
+	struct shares shares = { 0 };
+	struct sim sim = {
+		.script = script, .script_length = LENGTH(nices), .switched = watch, .observer = &shares
+	};
+	double weights = 0.0;
+	const char *wrong;
+
+	m.tick_ns = 4 * MS;
+	for (uint32_t i = 0; i < LENGTH(nices); i++) {
+		weights += sched_weight(nices[i]);
+		script[i] = (struct script){ 0, i, (uint64_t)(10000.0 * sched_weight(nices[i])) * MS / 1024 };
+	}
+	wrong = sim_init(&sim, &m);
+	for (uint32_t i = 0; i < LENGTH(nices); i++)
+		sim.workers[i].weight = sched_weight(nices[i]);
+	if (!wrong)
+		wrong = sim_run(&sim);
+	check(!wrong, what, "%s", wrong);
+	check(!shares.left_idle, what, "idle with work %" PRIu64 " times", shares.left_idle);
+	/* all have their share to do: were it unfair, one would be done long before the others */
+	for (uint32_t i = 0; i < LENGTH(nices); i++) {
+		double early_ms = (double)(sim.now - sim.workers[i].off_since) / (double)MS;
+
+		check(early_ms < 100.0, what, "worker %" PRIu32 " was done %g ms before the last", i,
+		      early_ms);
+	}
+	check(sim.now == (uint64_t)sim.cpus[0].spent[SPENT_TASK], what, "was idle");
+	sim_free(&sim);
+}
+
+/* SEE Stoica and Abdel-Wahab 1995: lag is bounded by the longest request, and a tick where only that ends it. */
+static void watch_lag(struct sim *sim, const struct cpu *cpu, const struct worker *next)
+{
+	int64_t *largest = sim->observer;
+
+	(void)next;
+	for (uint32_t i = 0; i < cpu->fair.length; i++) {
+		int64_t lag = eevdf_average(cpu) - cpu->fair.queue[i]->vruntime;
+
+		lag = lag < 0 ? -lag : lag;
+		if (lag > *largest)
+			*largest = lag;
+	}
+}
+
+static void test_lag(void)
+{
+	enum {
+		N = 400,
+		WORKERS = 6
+	};
+	static struct script script[N];
+	struct model m = plain(RULES_EEVDF, 1, WORKERS);
+	uint64_t state = 7, free_at[WORKERS] = { 0 }, now = 0;
+	int64_t largest = 0;
+	struct sim sim = {
+		.script = script, .script_length = N, .switched = watch_lag, .observer = &largest
+	};
+	const char *wrong;
+
+	/* each worker wakes when it is surely asleep: nobody waits longer than all the others' work */
+	for (int i = 0; i < N; i++) {
+		uint32_t w = (uint32_t)i % WORKERS;
+		uint64_t work = splitmix64(&state) % (5 * MS) + 1;
+
+		now += splitmix64(&state) % (4 * MS);
+		if (now < free_at[w])
+			now = free_at[w];
+		script[i] = (struct script){ now, w, work };
+		for (int j = 0; j < WORKERS; j++)
+			free_at[j] += work;
+		free_at[w] = (free_at[w] > now ? free_at[w] : now) + 40 * MS;
+	}
+	wrong = sim_init(&sim, &m);
+	if (!wrong)
+		wrong = sim_run(&sim);
+	check(!wrong, "lag", "%s", wrong);
+	check(largest > 0 && largest <= (int64_t)(m.slice_ns + m.tick_ns), "lag", "%g ms",
+	      (double)largest / (double)MS);
+	sim_free(&sim);
+}
+
+static void test_fifo_and_heap(void)
+{
+	struct fifo fifo = { 0 };
+	struct heap heap = { 0 };
+	struct tree tree;
+	uint64_t state = 1, at[11] = { 0 };
+
+	for (uint32_t i = 0; i < 1000; i++) {
+		fifo_push(&fifo, (struct timer){ .call = i });
+		heap_push(&heap, (struct timer){ .at = splitmix64(&state) % 100, .call = i });
+		if (i % 3)
+			check(fifo_pop(&fifo).call == i - i / 3 - 1, "fifo", "order at %" PRIu32, i);
+	}
+	for (struct timer before = { 0 }, timer; heap.length; before = timer) {
+		timer = heap_pop(&heap);
+		check(timer.at > before.at || (timer.at == before.at && timer.call >= before.call), "heap",
+		      "order");
+	}
+	check(tree_init(&tree, 11), "tree", "memory");
+	for (int i = 0; i < 1000; i++) {
+		uint32_t source = (uint32_t)(splitmix64(&state) % 11), first = 0;
+
+		at[source] = splitmix64(&state) % 50;
+		for (uint32_t j = 0; i == 0 && j < 11; j++)
+			tree_set(&tree, j, at[j]);
+		tree_set(&tree, source, at[source]);
+		for (uint32_t j = 1; j < 11; j++)
+			first = at[j] < at[first] ? j : first;
+		check(tree_first(&tree) == first, "tree", "expected %" PRIu32 ", found %" PRIu32, first,
+		      tree_first(&tree));
+	}
+	fifo_free(&fifo);
+	heap_free(&heap);
+	tree_free(&tree);
+}
+
+int main(void)
+{
+	test_fifo_and_heap();
+	test_eevdf_slices();
+	test_eevdf_preempt_short();
+	test_eevdf_parity();
+	test_eevdf_delayed_dequeue();
+	test_cfs_slices();
+	test_cfs_wakeup();
+	test_real_time();
+	test_placement();
+	test_long_run(RULES_EEVDF, "EEVDF over 10 s");
+	test_long_run(RULES_CFS, "CFS over 10 s");
+	test_lag();
+	if (failures)
+		fprintf(stderr, "%d checks failed\n", failures);
+	return failures != 0;
+}

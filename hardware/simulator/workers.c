@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT
+#include <math.h>
+#include "sched.h"
+#include "sim.h"
+
+static bool wants_lock(const struct worker *w)
+{
+	return w->held_ns > 0;
+}
+
+bool phase_is_event(const struct sim *sim, const struct worker *w)
+{
+	(void)sim;
+	return w->phase != PHASE_COPY && w->phase != PHASE_BEFORE && w->phase != PHASE_AFTER;
+}
+
+uint64_t worker_span(const struct sim *sim, const struct worker *w)
+{
+	uint64_t send_ns = sim->model.send_ns;
+
+	switch (w->phase) {
+	case PHASE_COPY:
+		return w->left_ns + w->before_ns + (wants_lock(w) ? 0 : send_ns);
+	case PHASE_BEFORE:
+		return w->left_ns + (wants_lock(w) ? 0 : send_ns);
+	case PHASE_AFTER:
+		return w->left_ns + send_ns;
+	default:
+		return w->left_ns;
+	}
+}
+
+void worker_pass(struct sim *sim, struct worker *w, uint64_t at)
+{
+	if (w->phase == PHASE_COPY) {
+		w->record.t_sip_in = at;
+		w->record.cpu = (uint16_t)w->cpu;
+		w->in_service = true;
+		w->phase = PHASE_BEFORE;
+		w->left_ns = w->before_ns;
+	} else if (w->phase == PHASE_BEFORE && wants_lock(w)) {
+		w->phase = PHASE_LOCK;
+		w->left_ns = 0;
+	} else {
+		w->record.t_sip_out = at;
+		w->in_service = false;
+		w->phase = PHASE_SEND;
+		w->left_ns = sim->model.send_ns;
+	}
+}
+
+/* The same message takes the same time in every run of a seed, whoever serves it and when. */
+uint64_t service_time(struct sim *sim, const struct timer *message)
+{
+	uint64_t message_id = (uint64_t)message->call << 16 | (uint64_t)message->again << 8 | message->kind;
+	uint64_t state = sim->service_seed ^ message_id;
+	double mean_ns = sim->model.service_ns[message->kind], drawn = 1.0;
+
+	splitmix64(&state);
+	if (sim->model.service_law == LAW_EXPONENTIAL) {
+		drawn = draw_exponential(&state);
+	} else if (sim->model.service_law == LAW_LOGNORMAL && sim->service_sigma[message->kind] > 0.0) {
+		/* Box and Muller 1958 */
+		double radius = sqrt(2.0 * draw_exponential(&state));
+		double turn = (double)(splitmix64(&state) >> 11) * 0x1p-53;
+
+		drawn = exp(sim->service_mu[message->kind] +
+			    sim->service_sigma[message->kind] * radius * cos(2.0 * M_PI * turn));
+	}
+	return (uint64_t)(drawn * mean_ns + 0.5);
+}
+
+static void take(struct sim *sim, struct worker *w)
+{
+	uint64_t service_ns = service_time(sim, &w->message);
+
+	w->messages++;
+	w->looked = true;
+	w->held_ns = (uint64_t)((double)service_ns * sim->model.lock_share + 0.5);
+	w->before_ns = wants_lock(w) ? (service_ns - w->held_ns) / 2 : service_ns;
+	w->after_ns = service_ns - w->held_ns - w->before_ns;
+	w->record = (struct trace_record){
+		.t_arr = w->message.since,
+		.t_stack = w->message.at,
+		.t_sockq = sim->now,
+		.rmem = w->message.rmem,
+	};
+	w->phase = PHASE_COPY;
+	w->left_ns = sim->model.copy_ns;
+}
+
+static void spin(struct sim *sim, struct worker *w)
+{
+	w->phase = PHASE_SPIN;
+	w->left_ns = sim->model.spin_ns + sim->model.yield_ns;
+	sim->spinning[sim->n_spinning++] = w;
+}
+
+static void stop_spinning(struct sim *sim, uint32_t place)
+{
+	sim->n_spinning--;
+	for (uint32_t i = place; i < sim->n_spinning; i++)
+		sim->spinning[i] = sim->spinning[i + 1];
+}
+
+static void hold(struct sim *sim, struct worker *w)
+{
+	sim->holder = w;
+	w->phase = PHASE_HELD;
+	w->left_ns = w->held_ns;
+}
+
+/* Who spins on a CPU at this instant sees it first; who was switched out tries again when it runs. */
+static void release(struct sim *sim)
+{
+	sim->holder = NULL;
+	for (uint32_t i = 0; i < sim->n_spinning; i++) {
+		struct worker *w = sim->spinning[i];
+		struct cpu *cpu = &sim->cpus[w->cpu];
+
+		if (cpu->curr != w || cpu->resume_at > sim->now)
+			continue;
+		cpu_advance(sim, cpu);
+		stop_spinning(sim, i);
+		hold(sim, w);
+		cpu_set(sim, cpu);
+		return;
+	}
+}
+
+void worker_resumes(struct sim *sim, struct worker *w)
+{
+	if (w->phase != PHASE_SPIN)
+		return;
+	for (uint32_t i = 0; i < sim->n_spinning; i++)
+		if (sim->spinning[i] == w)
+			stop_spinning(sim, i);
+	w->phase = PHASE_LOCK;
+	w->left_ns = 0;
+}
+
+static void depart(struct sim *sim, struct worker *w)
+{
+	w->record.t_dep = sim->now;
+	trace_message(sim, w);
+	sim->counts.left++;
+	sim->counts.datagrams_sent += 1 + (sim->model.trying && w->message.kind == TRACE_KIND_INVITE);
+	agents_receive(sim, &w->message);
+	w->phase = PHASE_LOOP;
+	w->left_ns = sim->model.loop_ns;
+}
+
+/* Nothing to take: sleep, after what an empty recv costs one that was woken for nothing. */
+static bool find_nothing(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
+	if (!w->looked) {
+		w->looked = true;
+		w->empty_receives++;
+		if (sim->model.empty_receive_ns) {
+			w->phase = PHASE_LOOP;
+			w->left_ns = sim->model.empty_receive_ns;
+			return true;
+		}
+	}
+	w->phase = PHASE_TAKE;
+	socket_wait(sim, w);
+	sched_sleep(sim, cpu);
+	return false;
+}
+
+/* Whether the worker goes on. */
+static bool step(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
+	switch (w->phase) {
+	case PHASE_LOOP:
+		w->phase = PHASE_TAKE;
+		return true;
+	case PHASE_TAKE:
+		if (!socket_take(sim, w))
+			return find_nothing(sim, cpu, w);
+		take(sim, w);
+		return true;
+	case PHASE_LOCK:
+		if (sim->holder)
+			spin(sim, w);
+		else
+			hold(sim, w);
+		return true;
+	case PHASE_SPIN:
+		worker_resumes(sim, w);
+		w->yields++;
+		sched_yield_curr(sim, cpu);
+		return cpu->curr == w;
+	case PHASE_HELD:
+		release(sim);
+		w->phase = PHASE_AFTER;
+		w->left_ns = w->after_ns;
+		return true;
+	case PHASE_SEND:
+		depart(sim, w);
+		return true;
+	case PHASE_SCRIPT:
+		sched_sleep(sim, cpu);
+		return false;
+	default:
+		return true;
+	}
+}
+
+void worker_event(struct sim *sim, struct cpu *cpu)
+{
+	struct worker *w = cpu->curr;
+
+	while (cpu->curr == w && cpu->resume_at <= sim->now && !w->left_ns && phase_is_event(sim, w) &&
+	       step(sim, cpu, w))
+		;
+}

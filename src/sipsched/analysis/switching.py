@@ -1,0 +1,171 @@
+"""What switching modes within a run came to: windows that count, switches as made, the machine meanwhile."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from sipsched.analysis.advice import Load, arms_of
+from sipsched.analysis.statistics import Values
+from sipsched.records.window_time import COUNTS, SWITCH
+
+
+@dataclass(frozen=True)
+class Switching:
+    """A run that switches between modes, without its response times.
+
+    Attributes
+    ----------
+    mode, rep
+        Of the run.
+    window_s, washout_s
+        As drawn; lengths vary about it.
+    utilisation, relaxation_s
+        What the lengths were chosen from; NaN if they were given.
+    blocks, whole_blocks
+        Played, and of them those whose windows all count.
+    windows
+        Played.
+    left_out
+        Reason (`records.windows.LEFT_OUT`) to the number of windows.
+    switch_median_us, switch_max_us
+        Duration of a switch; NaN without one.
+    late_max_us
+        The latest switch.
+    failed
+        Switches that failed or do not read back.
+    tasks
+        Processes that were switched.
+    steal_mean, steal_max
+        Share of the SPS's CPUs that the hypervisor took, by window.
+    steal_limit
+        Above it a block is left out.
+    speed_before, speed_after
+        Of a fixed piece of work, per CPU microsecond; NaN where not measured.
+    retransmissions
+        Whether lost messages were sent again.
+    """
+
+    mode: str
+    rep: int
+    window_s: float
+    washout_s: float
+    utilisation: float
+    relaxation_s: float
+    blocks: int
+    whole_blocks: int
+    windows: int
+    left_out: Mapping[int, int]
+    switch_median_us: float
+    switch_max_us: float
+    late_max_us: float
+    failed: int
+    tasks: int
+    steal_mean: float
+    steal_max: float
+    steal_limit: float
+    speed_before: float
+    speed_after: float
+    retransmissions: bool
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """The mean response by the time since the switch, over all runs of a load.
+
+    Attributes
+    ----------
+    since_s
+        Shape (bin,).
+    by_arm
+        Arm to its mean of K_rcv + T_sip and the mean's standard error, µs, shape (bin,) each.
+    washout_s
+        The longest first washout of the runs.
+    """
+
+    since_s: Values
+    by_arm: Mapping[str, tuple[Values, Values]]
+    washout_s: float
+
+
+def switching(run: xr.Dataset) -> Switching:
+    """Gather what a run's windows and switches came to.
+
+    Parameters
+    ----------
+    run
+        What `open_windows` gives.
+    """
+    attrs = run.attrs
+    left_out, blocks = run["left_out"].to_numpy(), run["block"].to_numpy()
+    reasons, counts = np.unique(left_out[left_out != COUNTS], return_counts=True)
+    spoilt = np.unique(blocks[left_out != COUNTS])
+    took, late = run["switch"].to_numpy(), run["late"].to_numpy()
+    steal = run["steal_share"].to_numpy()
+    speed = json.loads(attrs["speed"]) or {}
+    return Switching(
+        mode=str(attrs["mode"]),
+        rep=int(attrs["rep"]),
+        window_s=float(attrs["window_s"]),
+        washout_s=float(attrs["washout_s"]),
+        utilisation=float(attrs["utilisation"]),
+        relaxation_s=float(attrs["relaxation_s"]),
+        blocks=int(blocks.max()) + 1,
+        whole_blocks=int(blocks.max()) + 1 - len(spoilt),
+        windows=len(blocks),
+        left_out=dict(zip(reasons.tolist(), counts.tolist(), strict=True)),
+        switch_median_us=float(np.median(took[~np.isnan(took)])) if _any(took) else np.nan,
+        switch_max_us=float(np.nanmax(took)) if _any(took) else np.nan,
+        late_max_us=float(np.nanmax(late)) if _any(late) else np.nan,
+        failed=int((left_out == SWITCH).sum()),
+        tasks=int(attrs["tasks"]),
+        steal_mean=float(np.nanmean(steal)) if _any(steal) else np.nan,
+        steal_max=float(np.nanmax(steal)) if _any(steal) else np.nan,
+        steal_limit=float(attrs["steal_limit"]),
+        speed_before=float(speed.get("before", np.nan)),
+        speed_after=float(speed.get("after", np.nan)),
+        retransmissions=bool(attrs["retransmissions"]),
+    )
+
+
+def _any(values: Values) -> bool:
+    return bool((~np.isnan(values)).any())
+
+
+def aligned(load: Load) -> Aligned | None:
+    """Average the response since the switch over the runs of a load.
+
+    Runs have windows of different lengths: all are read at the bins of the shortest.
+
+    Parameters
+    ----------
+    load
+        The runs.
+
+    Returns
+    -------
+    Aligned or None
+        None if no run has a window that counts.
+    """
+    if not load.runs:
+        return None
+    bins = min((run["since_switch"].to_numpy() for run in load.runs), key=lambda each: each[-1])
+    found: dict[str, list[tuple[Values, Values]]] = {}
+    for run in load.runs:
+        at = run["since_switch"].to_numpy()
+        for number, arm in enumerate(arms_of(run)):
+            mean = run["aligned_total"].to_numpy()[number]
+            error = run["aligned_total_error"].to_numpy()[number]
+            known = ~np.isnan(mean)
+            if known.any():
+                read = (np.interp(bins, at[known], each[known]) for each in (mean, error))
+                found.setdefault(arm, []).append((next(read), next(read)))
+    if not found:
+        return None
+    by_arm = {}
+    for arm, several in found.items():
+        means, errors = (np.array(each) for each in zip(*several, strict=True))
+        by_arm[arm] = (means.mean(axis=0), np.sqrt((errors**2).sum(axis=0)) / len(several))
+    return Aligned(bins, by_arm, max(float(run.attrs["washout_s"]) for run in load.runs))

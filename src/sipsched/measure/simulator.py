@@ -1,0 +1,172 @@
+"""The simulator (hardware/simulator): built where it is needed, and run."""
+
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from sipsched.errors import StableError
+from sipsched.paths import PROJECT_ROOT
+
+HARDWARE = PROJECT_ROOT / "hardware"
+SOURCES = ("simulator/*.[ch]", "simulator/Makefile", "generator/schedule.[ch]", "generator/calls.h")
+BUILD_TIMEOUT_S = 120
+RUN_TIMEOUT_S = 3600
+KINDS = ("other", "INVITE", "180", "200_INVITE", "ACK", "BYE", "200_BYE")
+"""Message types in the order of `enum trace_kind`; the simulator wants a value for each."""
+
+Value = bool | int | float | str | Sequence[int] | Sequence[float]
+Numbers = Mapping[str, Value]
+"""What hardware/simulator/model.h names, by these names."""
+
+
+@dataclass(frozen=True)
+class CpuTimes:
+    """What the time of a simulated CPU went to, in ns; the sum is the run's."""
+
+    idle: int
+    task: int
+    receive: int
+    switch: int
+    stall: int
+
+
+@dataclass(frozen=True)
+class WorkerCounts:
+    """What a simulated worker did."""
+
+    messages: int
+    ran_ns: int
+    spun_ns: int
+    switches: int
+    preemptions: int
+    wakeups: int
+    migrations: int
+    empty_receives: int
+    yields: int
+
+
+@dataclass(frozen=True)
+class SimulatorReport:
+    """What the simulator counted.
+
+    Attributes
+    ----------
+    t_end_ns
+        When the last message had left the SPS, since the schedule's start.
+    arrived, received, refused, served
+        Datagrams at the SPS: arrived = received + refused, and served = received.
+    datagrams_sent, sent_to_uac
+        By the SPS, to both agents and to the UAC.
+    from_uac
+        Of those that arrived.
+    wakeups, idle_wakeups
+        Of workers, and those to a CPU with nothing else to run.
+    """
+
+    version: int
+    t_end_ns: int
+    events: int
+    arrived: int
+    received: int
+    refused: int
+    served: int
+    datagrams_sent: int
+    sent_to_uac: int
+    wakeups: int
+    idle_wakeups: int
+    from_uac: int
+    cpus: tuple[CpuTimes, ...]
+    workers: tuple[WorkerCounts, ...]
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where a simulated run leaves what a measured one leaves: trace, calls, report of the UAC."""
+
+    trace: Path
+    calls: Path
+    uac: Path
+
+
+def program() -> Path:
+    """Give the simulator, built if it was not; that needs make and a C compiler, no root.
+
+    Raises
+    ------
+    StableError
+        It cannot be built; says what make said.
+    """
+    sources = sorted(path for pattern in SOURCES for path in HARDWARE.glob(pattern))
+    content = b"".join(path.name.encode() + path.read_bytes() for path in sources)
+    content += (HARDWARE / "probe" / "trace.h").read_bytes()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sipsched"
+    built = cache / f"sipsim-{hashlib.sha256(content).hexdigest()[:16]}"
+    if not built.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        # several jobs may build at once: each its own, and the last one stays
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            _run(["make", "-C", str(HARDWARE / "simulator"), f"OUT={folder}"], BUILD_TIMEOUT_S)
+            Path(folder, "sipsim").replace(built)
+    return built
+
+
+def version() -> str:
+    """Give the simulator's name and version."""
+    return _run([str(program()), "version"], 10).strip()
+
+
+def write_numbers(numbers: Numbers) -> str:
+    """Write a model as the simulator reads it."""
+    return "".join(f"{name} = {_text(value)}\n" for name, value in numbers.items())
+
+
+def simulate(numbers: Numbers, folder: Path, outputs: Outputs | None = None) -> SimulatorReport:
+    """Run the simulator.
+
+    Parameters
+    ----------
+    numbers
+        The model, complete.
+    folder
+        Where `model.txt` and `report.json` are written.
+    outputs
+        Files to write beside them; None where the counts are enough.
+
+    Raises
+    ------
+    StableError
+        A number is missing, unknown or out of range; the run does not end; the disk is full.
+    """
+    model, report = folder / "model.txt", folder / "report.json"
+    model.write_text(write_numbers(numbers))
+    files = () if outputs is None else (outputs.trace, outputs.calls, outputs.uac)
+    _run([str(program()), "run", *map(str, (model, report, *files))], RUN_TIMEOUT_S)
+    return msgspec.json.decode(report.read_bytes(), type=SimulatorReport)
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, (int, float)):
+        return repr(value)
+    return value if isinstance(value, str) else " ".join(map(repr, value))
+
+
+def _run(argv: Sequence[str], timeout_s: float) -> str:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s)
+    except FileNotFoundError as error:
+        raise StableError(
+            f"{error.filename}: not found; the simulator needs make and gcc"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise StableError(f"{argv[0]}: not at its end after {timeout_s:g} s") from None
+    if done.returncode:
+        raise StableError(f"{argv[0]}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout

@@ -1,0 +1,72 @@
+"""Snakemake's local executor, with what measuring needs more.
+
+- Trying again is for what may pass. Snakemake starts a failed job again whatever it failed of; here the job's
+  log says whether that can help (`sipsched.scripting.one_line_errors`).
+- Only this process and its jobs know how many runs an invocation is about, and how long they take: it says
+  with each run how far it has come.
+- Ctrl-C reaches all processes of the terminal at once. A job that is still loading its modules would answer
+  with a traceback; the signal waits for it until it can end in order.
+"""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from snakemake.executors import local
+
+from sipsched import scripting
+from sipsched.measure.progress import Progress
+from sipsched.plan.config import Run
+from snakemake_logger_plugin_campaign import OURS
+
+MEASURING = "measure_run"
+"""The rule whose jobs are counted."""
+
+common_settings = local.common_settings
+
+
+class Executor(local.Executor):  # type: ignore[misc]
+    """Jobs on this machine."""
+
+    def __post_init__(self) -> None:
+        """Begin with no run measured."""
+        super().__post_init__()
+        # a process inherits the mask of the thread that starts it
+        self.pool = ThreadPoolExecutor(self.workers, initializer=scripting.hold_interrupts)
+        self._progress = Progress()
+        self._given_up: set[Any] = set()
+
+    def run_job(self, job: Any) -> None:
+        """Start a job, without a log of an earlier attempt; of a measurement, say how far it is."""
+        for log in job.log:
+            Path(log).unlink(missing_ok=True)
+        if job.name == MEASURING:
+            left = {_run(other): float(other.resources.expected_s) for other in self._to_measure()}
+            line = self._progress.start(_run(job), job.attempt, left, time.monotonic())
+            self.logger.info(line, extra=OURS)
+        super().run_job(job)
+
+    def handle_job_success(self, job: Any) -> None:
+        """Take note of the end of a measurement."""
+        super().handle_job_success(job)
+        if job.name == MEASURING:
+            self._progress.end(_run(job), time.monotonic())
+
+    def handle_job_error(self, job: Any) -> None:
+        """Use a job's attempts up if trying again changes nothing; Snakemake asks right after this."""
+        super().handle_job_error(job)
+        if not any(scripting.may_pass(Path(log)) for log in job.log):
+            job.attempt = job.restart_times + 1
+        if job.name == MEASURING:
+            self._progress.end(_run(job), time.monotonic())
+            if job.attempt > job.restart_times:
+                self._given_up.add(job)
+
+    def _to_measure(self) -> list[Any]:
+        jobs = self.dag.needrun_jobs()
+        return [job for job in jobs if job.name == MEASURING and job not in self._given_up]
+
+
+def _run(job: Any) -> Run:
+    return Run.from_wildcards(job.wildcards_dict)

@@ -1,0 +1,46 @@
+"""The bounds of queueing theory against their known values."""
+
+import numpy as np
+import pytest
+import synthetic
+from synthetic import Run
+
+from sipsched.analysis import advice
+from sipsched.analysis.sojourn import fcfs, sharing, sojourn
+
+
+def test_exponential_service_has_one_mean_under_both() -> None:
+    """Of M/M/1 the mean sojourn is E[S] / (1 - rho), whichever way it is served."""
+    assert sharing(50, 0.8) == pytest.approx(250)
+    assert fcfs(50, 0.8, 1) == pytest.approx(250)
+    assert fcfs(50, 0.8, 0) == pytest.approx(150)
+    assert fcfs(50, 0.8, 3) > sharing(50, 0.8)
+
+
+def test_first_come_first_served_is_what_a_queue_simulated_comes_to() -> None:
+    rng = np.random.default_rng(1)
+    n, mean, sigma = 400_000, 50.0, 0.8
+    service = rng.lognormal(np.log(mean) - sigma**2 / 2, sigma, n)
+    gaps = rng.exponential(mean / 0.6, n)
+    # Lindley's recursion by its minimum
+    walk = np.concatenate(([0], np.cumsum(service[:-1] - gaps[1:])))
+    waits = walk - np.minimum.accumulate(walk)
+    assert fcfs(mean, 0.6, np.expm1(sigma**2)) == pytest.approx(
+        float((waits + service).mean()), rel=0.03
+    )
+
+
+def test_bounds_are_of_one_core_and_of_the_reference() -> None:
+    effects = {"default": {}, "fifo": {"cpu_per_message": 1.0}}
+
+    def at(cores: int = 1, cps: int = 1000):
+        run = synthetic.windows(Run(mode="default,fifo", cores=cores, cps=cps), effects)
+        (load,) = advice.loads_of([run])
+        return sojourn(load)
+
+    found = at()
+    assert found.service_us == pytest.approx(70, rel=0.05)
+    assert found.utilisation == pytest.approx(0.42, rel=0.05)
+    assert found.fcfs_us < found.sharing_us
+    assert at(cores=2) is None
+    assert np.isinf(at(cps=3000).sharing_us)

@@ -1,0 +1,113 @@
+"""What an invocation says of how far it has come, and the order in which runs start."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import synthetic
+
+from sipsched.measure.progress import BETWEEN_S, OVERHEAD_S, Progress, expected_s, in_minutes
+from sipsched.plan.config import load_config
+from sipsched.records.run_document import read_run
+from snakemake_scheduler_plugin_campaign import Scheduler, SchedulerSettings
+
+RUNS = [synthetic.Run(cps=100 * n) for n in range(1, 5)]
+
+
+def test_time_left_follows_what_the_runs_of_this_invocation_took() -> None:
+    progress = Progress()
+    expected = dict.fromkeys(RUNS, 60.0)
+    line = progress.start(RUNS[0], 1, expected, 1000.0)
+    assert line == f"measuring {RUNS[0]}: run 1 of 4, about 4 minutes left"
+    progress.end(RUNS[0], 1020.0 - BETWEEN_S)
+    left = dict.fromkeys(RUNS[1:], 60.0)
+    line = progress.start(RUNS[1], 1, left, 1020.0)
+    assert line == f"measuring {RUNS[1]}: run 2 of 4, about 60 seconds left"
+
+
+def test_another_attempt_is_the_same_run_and_still_to_be_done() -> None:
+    progress = Progress()
+    expected = dict.fromkeys(RUNS[:2], 10.0)
+    progress.start(RUNS[0], 1, expected, 0.0)
+    progress.end(RUNS[0], 10.0)
+    assert "run 2 of 2, about 20 seconds left" in progress.start(RUNS[1], 1, expected, 10.0)
+    progress.end(RUNS[1], 20.0)
+    line = progress.start(RUNS[0], 2, {RUNS[0]: 10.0}, 20.0)
+    assert line == f"attempt 2 of 3: measuring {RUNS[0]}: run 1 of 2, about 10 seconds left"
+
+
+def test_runs_of_another_mode_keep_the_time_expected_of_them() -> None:
+    progress = Progress()
+    other = synthetic.Run(mode="enhanced")
+    progress.start(RUNS[0], 1, {RUNS[0]: 10.0, other: 600.0}, 0.0)
+    progress.end(RUNS[0], 30.0)
+    assert "about 10 minutes left" in progress.start(other, 1, {other: 600.0}, 31.0)
+
+
+def test_runs_that_a_search_brought_are_counted_when_they_are_known() -> None:
+    progress = Progress()
+    assert "run 1 of 1," in progress.start(RUNS[0], 1, {RUNS[0]: 9.0}, 0.0)
+    assert "run 2 of 4," in progress.start(RUNS[1], 1, dict.fromkeys(RUNS[1:], 9.0), 9.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0, "about 10 seconds"),
+        (44, "about 40 seconds"),
+        (90, "about 2 minutes"),
+        (5000, "about 83 minutes"),
+    ],
+)
+def test_a_time_is_said_as_roughly_as_it_is_known(seconds: float, said: str) -> None:
+    assert in_minutes(seconds) == said
+
+
+def test_before_any_run_the_records_say_how_long_one_takes(tmp_path: Path) -> None:
+    config = load_config()
+    nothing = config.load.warmup_s + config.load.duration_s + OVERHEAD_S
+    assert expected_s(RUNS[0], RUNS, config, tmp_path) == nothing
+    longer = synthetic.Run(mode="baseline,enhanced")
+    assert expected_s(longer, RUNS, config, tmp_path) > nothing
+    timeline = read_run(synthetic.write_record(tmp_path, RUNS[1], calls=40)).timeline
+    (tmp_path / RUNS[2].path).mkdir(parents=True)
+    (tmp_path / RUNS[2].path / "run.json").write_text("{}")
+    took = timeline.fetched - timeline.started + BETWEEN_S
+    assert expected_s(RUNS[0], RUNS, config, tmp_path) == took != nothing
+
+
+def job(order: int | None, priority: int = 100, attempt: int = 1) -> SimpleNamespace:
+    limited = {"testbed": 1, "_cores": 1, "_nodes": 1}
+    resources = limited if order is None else limited | {"order": order}
+    return SimpleNamespace(
+        priority=priority,
+        attempt=attempt,
+        resources=resources,
+        scheduler_resources=limited,
+        input=[],
+    )
+
+
+def started(jobs: list[SimpleNamespace]) -> list[SimpleNamespace]:
+    """Give jobs of which one at a time fits in the order in which they start."""
+    scheduler = Scheduler(None, SchedulerSettings(), None)
+    left, order = list(jobs), []
+    while left:
+        chosen = scheduler.select_jobs(left, left, {"testbed": 1, "_cores": 9, "_nodes": 99}, {})
+        assert len(chosen) == 1
+        order += chosen
+        left.remove(chosen[0])
+    return order
+
+
+def test_measurements_start_in_the_order_of_the_plan() -> None:
+    searching, unplanned = job(None, priority=101), job(None)
+    jobs = [job(3), unplanned, job(1), job(2), searching]
+    order = started(jobs)
+    assert order == [searching, jobs[2], jobs[3], jobs[0], unplanned]
+
+
+def test_another_attempt_starts_after_everything_else() -> None:
+    third, second, parsing = job(1, attempt=3), job(2, attempt=2), job(None, priority=0)
+    measuring = job(9)
+    assert started([third, second, parsing, measuring]) == [measuring, parsing, second, third]

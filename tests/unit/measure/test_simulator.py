@@ -1,0 +1,329 @@
+"""The simulator against queueing theory, and what it has to keep in every run."""
+
+import dataclasses
+import itertools
+import math
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import stats
+
+from sipsched.errors import StableError
+from sipsched.measure.simulator import Numbers, Outputs, SimulatorReport, simulate
+from sipsched.records.trace import HEADER, RECORD, Event
+
+SEEDS = range(1, 11)
+SERVICE_NS = 100_000
+NOTHING = dict.fromkeys(
+    (
+        *("link_ns", "receive_ns", "switch_ns", "idle_exit_ns", "refill_near_ns", "refill_far_ns"),
+        *("balance_ns", "stall_every_ns", "stall_ns", "copy_ns", "send_ns", "loop_ns"),
+        *("empty_receive_ns", "receive_cpus", "ring_ns", "hold_ns", "migration_cost_ns", "nice"),
+    ),
+    0,
+)
+SERVER: Numbers = NOTHING | {
+    "rate_cps": 1000.0,
+    "calls": 100_000,
+    "seed": 1,
+    "constant_arrivals": False,
+    "retransmissions": False,
+    "hold_exponential": False,
+    "answered": False,
+    "drain_ns": 10_000_000_000,
+    "t1_ns": 500_000_000,
+    "t2_ns": 4_000_000_000,
+    "cores": 1,
+    "cores_per_processor": 8,
+    "tick_ns": 4_000_000,
+    "receive_buffer_bytes": 10**12,
+    "truesize": [1] * 7,
+    "queue_rule": "within",
+    "deferred_release": False,
+    "wake_all": False,
+    "length": [0] * 7,
+    "workers": 1,
+    "trying": False,
+    "service_law": "exponential",
+    "service_ns": [SERVICE_NS] * 7,
+    "service_scv": [0.0] * 7,
+    "lock_share": 0.0,
+    "spin_ns": 1000,
+    "yield_ns": 1000,
+    "rules": "eevdf",
+    "policy": "other",
+    "placement": True,
+    "slice_ns": 1_400_000,
+    "base_slice_ns": 700_000,
+    "place_lag": True,
+    "run_to_parity": True,
+    "preempt_short": True,
+    "delay_dequeue": True,
+    "latency_ns": 12_000_000,
+    "min_granularity_ns": 1_500_000,
+    "wakeup_granularity_ns": 2_000_000,
+    "nr_latency": 8,
+    "events_max": 10**9,
+}
+"""One worker that costs nothing but its service, and calls of one INVITE each."""
+
+CALLS: Numbers = SERVER | {
+    "rate_cps": 4000.0,
+    "calls": 5_000,
+    "answered": True,
+    "retransmissions": True,
+    "link_ns": 20_000,
+    "receive_ns": 3_000,
+    "receive_cpus": 1,
+    "switch_ns": 1_500,
+    "idle_exit_ns": 1_000,
+    "refill_near_ns": 2_000,
+    "refill_far_ns": 5_000,
+    "balance_ns": 500,
+    "copy_ns": 700,
+    "send_ns": 1_200,
+    "loop_ns": 3_000,
+    "empty_receive_ns": 1_000,
+    "ring_ns": 10_000_000,
+    "hold_ns": 10_000_000,
+    "drain_ns": 1_500_000_000,
+    "stall_every_ns": 50_000_000,
+    "stall_ns": 2_000_000,
+    "receive_buffer_bytes": 131_072,
+    "truesize": [1280] * 7,
+    "deferred_release": True,
+    "trying": True,
+    "cores": 4,
+    "cores_per_processor": 2,
+    "workers": 8,
+    "service_law": "lognormal",
+    "service_ns": [0, 290_000, 50_000, 40_000, 90_000, 120_000, 50_000],
+    "service_scv": [0.5] * 7,
+    "lock_share": 0.1,
+    "spin_ns": 2_000,
+    "yield_ns": 500,
+    "migration_cost_ns": 500_000,
+}
+"""Six-message calls on four cores of two processors, with everything switched on, near the knee."""
+
+
+def outputs(folder: Path) -> Outputs:
+    """Name the files of a run."""
+    return Outputs(folder / "trace.bin", folder / "uac.calls", folder / "uac.json")
+
+
+def trace(numbers: Numbers, folder: Path) -> tuple[SimulatorReport, npt.NDArray[Any]]:
+    """Run the simulator and read its trace."""
+    files = outputs(folder)
+    report = simulate(numbers, folder, files)
+    return report, np.frombuffer(files.trace.read_bytes(), RECORD, offset=HEADER.itemsize)
+
+
+def agrees(
+    expected: float, changes: Numbers, found: Callable[[npt.NDArray[Any]], float], folder: Path
+) -> None:
+    """Fail unless the 99 % interval of the mean over the seeds covers what theory says."""
+    values = [found(trace({**SERVER, **changes, "seed": seed}, folder)[1]) for seed in SEEDS]
+    half = stats.t.ppf(0.995, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    mean = statistics.mean(values)
+    assert abs(mean - expected) <= half, f"expected {expected:g}, found {mean:g} ± {half:g}"
+    # an interval that covers everything shows nothing
+    assert half < 0.15 * expected
+
+
+def waiting(records: npt.NDArray[Any]) -> float:
+    """Mean time from arrival to service, in services."""
+    served = records[records["event"] == Event.MESSAGE]
+    return float((served["t_sip_in"] - served["t_arr"]).mean()) / SERVICE_NS
+
+
+def sojourn(records: npt.NDArray[Any]) -> float:
+    """Mean time from arrival to departure, in services."""
+    return float((records["t_dep"] - records["t_arr"]).mean()) / SERVICE_NS
+
+
+def loss(records: npt.NDArray[Any]) -> float:
+    """Share that the full queue refused."""
+    return float((records["event"] == Event.DROP).mean())
+
+
+def erlang_c(servers: int, offered: float) -> float:
+    """Give the probability that an arrival has to wait in M/M/c."""
+    blocked = 1.0
+    for n in range(1, servers + 1):
+        blocked = offered * blocked / (n + offered * blocked)
+    return blocked / (1 - offered / servers * (1 - blocked))
+
+
+def full_probability(servers: int, places: int, offered: float) -> float:
+    """Give the probability that M/M/c/K is full."""
+    states = [
+        offered**n / math.factorial(min(n, servers)) / servers ** max(0, n - servers)
+        for n in range(places + 1)
+    ]
+    return states[-1] / sum(states)
+
+
+@pytest.mark.parametrize("load", [0.5, 0.8])
+@pytest.mark.parametrize(
+    ("law", "scv"), [("exponential", 1.0), ("constant", 0.0), ("lognormal", 2.0)]
+)
+def test_one_server_waits_as_pollaczek_and_khinchine_say(
+    load: float, law: str, scv: float, tmp_path: Path
+) -> None:
+    changes = {"rate_cps": load * 1e9 / SERVICE_NS, "service_law": law, "service_scv": [scv] * 7}
+    agrees(load / (1 - load) * (1 + scv) / 2, changes, waiting, tmp_path)
+
+
+@pytest.mark.parametrize("rules", ["eevdf", "cfs"])
+@pytest.mark.parametrize("policy", ["other", "fifo"])
+@pytest.mark.parametrize("servers", [2, 4])
+def test_several_servers_wait_as_erlang_says(
+    servers: int, policy: str, rules: str, tmp_path: Path
+) -> None:
+    offered = 0.8 * servers
+    changes = {
+        "cores": servers,
+        "workers": servers,
+        "rules": rules,
+        "policy": policy,
+        "rate_cps": offered * 1e9 / SERVICE_NS,
+    }
+    agrees(erlang_c(servers, offered) / (servers - offered), changes, waiting, tmp_path)
+
+
+@pytest.mark.parametrize(("servers", "places", "offered"), [(1, 5, 0.9), (2, 10, 1.8), (4, 6, 5.0)])
+def test_a_full_queue_refuses_as_theory_says(
+    servers: int, places: int, offered: float, tmp_path: Path
+) -> None:
+    changes = {
+        "cores": servers,
+        "workers": servers,
+        "rate_cps": offered * 1e9 / SERVICE_NS,
+        "receive_buffer_bytes": places - servers,
+    }
+    agrees(full_probability(servers, places, offered), changes, loss, tmp_path)
+
+
+@pytest.mark.parametrize("rules", ["eevdf", "cfs"])
+@pytest.mark.parametrize("policy", ["other", "batch", "rr"])
+def test_no_order_of_service_changes_the_mean_sojourn(
+    rules: str, policy: str, tmp_path: Path
+) -> None:
+    """Of exponential services the mean number in the system is the same in every order (Kleinrock)."""
+    changes = {
+        "workers": 8,
+        "rate_cps": 0.8 * 1e9 / SERVICE_NS,
+        "rules": rules,
+        "policy": policy,
+        "tick_ns": 50_000,
+        "slice_ns": 100_000,
+        "latency_ns": 800_000,
+        "min_granularity_ns": 100_000,
+        "wakeup_granularity_ns": 0,
+    }
+    agrees(1 / (1 - 0.8), changes, sojourn, tmp_path)
+
+
+VARIANTS: dict[str, Numbers] = {
+    "eevdf": {},
+    "cfs": {"rules": "cfs"},
+    "herd": {"wake_all": True},
+    "fifo": {"policy": "fifo"},
+    "rr": {"policy": "rr"},
+    "batch": {"policy": "batch", "rules": "cfs"},
+    "no placement": {"placement": False},
+    "no lock": {"lock_share": 0.0},
+    "all locked": {"lock_share": 1.0, "spin_ns": 1, "yield_ns": 1},
+    "no stalls": {"stall_ns": 0},
+    "overloaded": {"rate_cps": 12_000.0},
+    "overloaded, one core": {"cores": 1},
+    "drawn hold times": {"hold_exponential": True},
+    "no softirq": {"receive_cpus": 0},
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_arrives_is_served_or_refused_and_time_adds_up(variant: str, tmp_path: Path) -> None:
+    numbers = {**CALLS, **VARIANTS[variant]}
+    report, records = trace(numbers, tmp_path)
+    served = records[records["event"] == Event.MESSAGE]
+    assert report.arrived == len(records) == report.served + report.refused
+    assert report.refused == np.count_nonzero(records["event"] == Event.DROP)
+    assert sum(worker.messages for worker in report.workers) == report.served == len(served)
+    for cpu in report.cpus:
+        assert sum(dataclasses.astuple(cpu)) == report.t_end_ns
+    assert sum(cpu.task for cpu in report.cpus) == sum(worker.ran_ns for worker in report.workers)
+    stamps = ("t_arr", "t_stack", "t_sockq", "t_sip_in", "t_sip_out", "t_dep")
+    for earlier, later in itertools.pairwise(stamps):
+        assert np.all(served[earlier] <= served[later]), (earlier, later)
+    assert np.all(served["t_sip_out"] - served["t_sip_in"] >= served["off_cpu_ns"])
+
+
+def test_every_refused_message_is_a_call_less_without_retransmissions(tmp_path: Path) -> None:
+    numbers = {**CALLS, "retransmissions": False, "rate_cps": 12_000.0, "stall_ns": 0}
+    report, records = trace(numbers, tmp_path)
+    assert report.refused > 100
+    # a dropped INVITE brings no 180, and nothing after it: 180 is the one message that nothing waits for
+    lost = records[(records["event"] == Event.DROP) & (records["kind"] == 1)]
+    assert not np.isin(lost["call_id_hash"], records["call_id_hash"][records["kind"] > 1]).any()
+    assert len(np.unique(records["call_id_hash"])) == CALLS["calls"]
+
+
+@pytest.mark.parametrize("rules", ["eevdf", "cfs"])
+def test_the_same_seed_gives_the_same_bytes(rules: str, tmp_path: Path) -> None:
+    found = []
+    for name in ("first", "second"):
+        folder = tmp_path / name
+        folder.mkdir()
+        simulate({**CALLS, "rules": rules}, folder, outputs(folder))
+        found.append([path.read_bytes() for path in sorted(folder.iterdir())])
+    assert found[0] == found[1]
+    other = tmp_path / "other"
+    other.mkdir()
+    simulate({**CALLS, "rules": rules, "seed": 2}, other, outputs(other))
+    assert [path.read_bytes() for path in sorted(other.iterdir())] != found[0]
+
+
+def test_a_message_takes_the_same_time_whoever_serves_it(tmp_path: Path) -> None:
+    """Modes are compared on the same work, as they are on the same arrivals."""
+    work = {}
+    for rules in ("eevdf", "cfs"):
+        numbers = {**CALLS, "rules": rules, "lock_share": 0.0, "stall_ns": 0, "receive_cpus": 0}
+        _, records = trace(numbers, tmp_path)
+        keys = records["call_id_hash"] * 8 + records["kind"]
+        spent = records["t_sip_out"] - records["t_sip_in"] - records["off_cpu_ns"]
+        _, first = np.unique(keys, return_index=True)
+        work[rules] = spent[first].astype("i8")
+    # what differs is the context switch and the cache that a worker finds when it comes back
+    assert np.mean(work["eevdf"] == work["cfs"]) > 0.5
+    assert np.median(np.abs(work["eevdf"] - work["cfs"])) < 10_000
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"cores_per_processor": 0}, "not a value it may have"),
+        ({"cores": 0}, "not a value it may have"),
+        ({"link_ns": -1}, "not a value it may have"),
+        ({"rules": "bfs"}, "not a value it may have"),
+        ({"service_ns": [1, 2]}, "not a value it may have"),
+        ({"receive_cpus": 9}, "more than cores"),
+        ({"speed": 1}, "unknown name: speed"),
+        ({"events_max": 1000}, "not at its end after events_max events"),
+    ],
+)
+def test_a_wrong_model_gets_one_clear_error(changes: Numbers, words: str, tmp_path: Path) -> None:
+    with pytest.raises(StableError, match=words):
+        simulate({**CALLS, **changes}, tmp_path)
+
+
+def test_a_model_without_a_number_is_refused(tmp_path: Path) -> None:
+    numbers = {name: value for name, value in CALLS.items() if name != "tick_ns"}
+    with pytest.raises(StableError, match="missing: tick_ns"):
+        simulate(numbers, tmp_path)

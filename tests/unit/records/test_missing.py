@@ -1,0 +1,80 @@
+"""What a campaign lacks, and whether its studies have an answer without it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sipsched.plan.config import AroundCrossing, Config, load_config
+from sipsched.records.missing import Missing, find_missing
+
+
+def campaign(**changes: object) -> Config:
+    config = load_config()
+    study = replace(
+        config.studies["load_sweep"],
+        **{"cps": (500, 1000), "threads": (2,), "repetitions": 2, "modes": ("default",)} | changes,
+    )
+    return replace(config, testbeds=("local",), studies={"load_sweep": study})
+
+
+def record(raw: Path, config: Config, *left_out: int) -> None:
+    for place, run in enumerate(config.runs()):
+        if place not in left_out:
+            (raw / run.path).mkdir(parents=True)
+            (raw / run.path / "run.json").write_text("{}")
+
+
+def test_of_a_whole_campaign_nothing_is_said(tmp_path: Path) -> None:
+    config = campaign()
+    record(tmp_path, config)
+    missing = find_missing(config, tmp_path)
+    assert missing.line(0) == ""
+    assert missing.unanswered == ()
+
+
+def test_a_study_whose_points_all_have_a_run_has_an_answer(tmp_path: Path) -> None:
+    config = campaign()
+    record(tmp_path, config, 1)
+    missing = find_missing(config, tmp_path)
+    assert missing.line(0) == "1 of 4 runs is missing: snakemake measures it"
+    assert missing.unanswered == ()
+
+
+def test_a_study_without_a_run_of_one_of_its_points_has_none(tmp_path: Path) -> None:
+    config = campaign(modes=("default", "baseline"), cps=(500,))
+    runs = config.runs()
+    record(tmp_path, config, *(n for n, run in enumerate(runs) if run.mode == "baseline"))
+    missing = find_missing(config, tmp_path)
+    assert missing.line(0) == "2 of 4 runs are missing: snakemake measures them"
+    (unanswered,) = missing.unanswered
+    assert str(unanswered) == (
+        "load_sweep on local has no answer: nothing is recorded of "
+        "kamailio-udp baseline cores=1 threads=2 cps=500"
+    )
+
+
+def test_a_study_whose_loads_are_not_found_has_none(tmp_path: Path) -> None:
+    config = campaign(cps=AroundCrossing("default", 200, (0,)))
+    missing = find_missing(config, tmp_path)
+    assert missing.line(0) == (
+        "1 crossing was not found, and the loads around it not measured: snakemake measures it"
+    )
+    (unanswered,) = missing.unanswered
+    assert "nothing is recorded of the crossing of kamailio-udp default" in str(unanswered)
+
+
+def test_what_was_refused_has_to_be_put_right_first(tmp_path: Path) -> None:
+    missing = find_missing(campaign(), tmp_path)
+    assert missing.line(4) == (
+        "4 of 4 runs are missing: snakemake measures them once the errors above are put right"
+    )
+    assert Missing(4, (), ()).line(0) == ""
+
+
+@pytest.mark.parametrize("left", [(0, 1, 2, 3), (0,)])
+def test_each_testbed_answers_for_itself(tmp_path: Path, left: tuple[int, ...]) -> None:
+    config = replace(campaign(), testbeds=("local", "vm"))
+    record(tmp_path, campaign(), *left)
+    names = [unanswered.testbed for unanswered in find_missing(config, tmp_path).unanswered]
+    assert names == (["local", "vm"] if len(left) == 4 else ["vm"])

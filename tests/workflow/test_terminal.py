@@ -1,0 +1,250 @@
+"""What a person at the terminal reads, and what becomes of runs that are disturbed, refused or broken.
+
+Runs are not measured here: in the place of the script that measures one, another writes a synthetic record or
+fails as told. All else is the workflow itself.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import synthetic
+import yaml
+from faults.checks import make_project
+
+from sipsched.plan.config import load_config
+
+NOISE_WORDS = (
+    *("RuleException", "CalledProcessError", "Error in rule", "Trying to restart", "Traceback"),
+    *("Cannot restore", "WorkflowError", "Exiting because", "Building DAG", "Select jobs"),
+)
+"""What Snakemake says of what is handled."""
+MEASURE_RUN = """
+import json, sys, time
+from pathlib import Path
+from sipsched import scripting
+from sipsched.errors import StableError, TransientError
+from sipsched.plan import config
+sys.path.insert(0, {tests!r})
+import synthetic
+
+scripting.end_in_order()
+with scripting.one_line_errors(snakemake.log[0], snakemake.resources.attempt):
+    run = config.Run.from_wildcards(snakemake.wildcards)
+    attempt = snakemake.resources.attempt
+    with Path("started").open("a") as file:
+        file.write(f"{{run.threads}}/{{run.rep}} {{attempt}}\\n")
+    fate = json.loads(Path("fates.json").read_text()).get(f"{{run.threads}}/{{run.rep}}", "")
+    if fate == "refused":
+        raise StableError(f"{{run}}: kamailio is not installed")
+    if fate == "broken":
+        raise KeyError("a mistake in the program")
+    if fate == "killed":
+        import os, signal
+        os.kill(os.getpid(), signal.SIGKILL)
+    if fate == "slow":
+        time.sleep(60)
+    if fate and attempt <= int(fate):
+        raise TransientError(f"{{run}}: run is not valid: the hypervisor took 4.0% of it")
+    # Snakemake has made its folder
+    (Path("raw") / run.path).rmdir()
+    synthetic.write_record(Path("raw"), run, calls=40)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project of four runs: 2 and 4 threads, two repetitions; no document."""
+    path = make_project(tmp_path)
+    document = yaml.safe_load(path.read_text())
+    document["studies"]["load_sweep"] |= {"cps": [500], "threads": [2, 4], "repetitions": 2}
+    document.pop("documents")
+    path.write_text(yaml.safe_dump(document))
+    tests = str(Path(synthetic.__file__).parent)
+    script = tmp_path / "workflow" / "scripts" / "measure_run.py"
+    script.write_text(MEASURE_RUN.format(tests=tests))
+    noise = tmp_path / "raw" / "local" / "noise.json"
+    noise.parent.mkdir(parents=True)
+    noise.write_text(json.dumps(synthetic.noise()))
+    return tmp_path
+
+
+def run(project: Path, fates: Mapping[str, str], *command: str) -> tuple[int, list[str], list[str]]:
+    """Run Snakemake, or a script; give its exit code, what it said, and the runs in the order of their start."""
+    (project / "fates.json").write_text(json.dumps(fates))
+    started = project / "started"
+    started.unlink(missing_ok=True)
+    done = subprocess.run(
+        [sys.executable, *(command or ("-m", "snakemake", RUNS))],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = (done.stdout + done.stderr).splitlines()
+    return done.returncode, said, started.read_text().splitlines() if started.exists() else []
+
+
+RUNS = "results/load_sweep/local/summary.nc"
+"""A file that hangs on all four runs, and needs no notebook."""
+
+
+def test_a_disturbed_run_is_tried_again_after_the_others(project: Path) -> None:
+    code, said, started = run(project, {"2/1": "1", "4/1": "2"})
+    assert code == 0, "\n".join(said)
+    assert started[:4] == ["2/1 1", "4/1 1", "2/2 1", "4/2 1"]
+    assert started[4:] == ["2/1 2", "4/1 2", "4/1 3"]
+    text = "\n".join(said)
+    assert not [words for words in NOISE_WORDS if words in text]
+    first = "kamailio-udp default cores=1 threads=2 cps=500 rep=1 on local"
+    assert f"measuring {first}: run 1 of 4, about " in text
+    assert (
+        f"disturbed: {first}: run is not valid: the hypervisor took 4.0% of it; attempt 2 of 3"
+        in text
+    )
+    assert f"attempt 2 of 3: measuring {first}: run 1 of 4, about " in text
+    (log,) = (project / ".snakemake" / "log").iterdir()
+    kept = log.read_text()
+    assert all(words in kept for words in ("Error in rule measure_run", "Cannot restore", first))
+
+
+def test_a_run_that_is_disturbed_each_time_is_left_out_and_begins_anew_next_time(
+    project: Path,
+) -> None:
+    code, said, started = run(project, {"4/2": "9"})
+    assert code == 1
+    assert [line for line in started if line.startswith("4/2")] == ["4/2 1", "4/2 2", "4/2 3"]
+    assert said[-1] == "1 of 4 runs is missing: snakemake measures it"
+    assert not [words for words in NOISE_WORDS if words in "\n".join(said)]
+    code, said, started = run(project, {"4/2": "1"})
+    assert (code, started) == (0, ["4/2 1", "4/2 2"])
+
+
+def test_a_refused_run_is_not_tried_again(project: Path) -> None:
+    fates = dict.fromkeys(("2/1", "2/2", "4/1", "4/2"), "refused")
+    code, said, started = run(project, fates)
+    assert code == 1
+    assert started == ["2/1 1", "4/1 1", "2/2 1", "4/2 1"]
+    assert [line.startswith("error: kamailio-udp default ") for line in said].count(True) == 4
+    assert said[-1] == (
+        "4 of 4 runs are missing: snakemake measures them once the errors above are put right"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fate", "told"),
+    [("broken", "    KeyError: 'a mistake in the program'"), ("killed", "SIGKILL")],
+)
+def test_what_nobody_foresaw_is_told_with_rule_log_and_last_lines(
+    project: Path, fate: str, told: str
+) -> None:
+    code, said, started = run(project, {"2/1": fate})
+    assert code == 1
+    assert started.count("2/1 1") == 1 and "2/1 2" not in started
+    place = said.index(
+        "error: rule measure_run failed, which makes raw/local/kamailio-udp/default/cores~1/"
+        "threads~2/cps~500/rep~1/run.json (update)"
+    )
+    log = "logs/measure/local/kamailio-udp/default/cores~1/threads~2/cps~500/rep~1.log"
+    assert log in said[place + 1]
+    assert told in "\n".join(said[place + 2 :])
+    assert "Error in rule" not in "\n".join(said)
+
+
+def test_a_notebook_that_fails_is_told_with_its_cell_and_rule(project: Path) -> None:
+    path = project / "notebooks" / "load_sweep.ipynb"
+    notebook = json.loads(path.read_text())
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    cells[-1]["source"] = ["1 / 0"]
+    path.write_text(json.dumps(notebook))
+    code, said, _ = run(project, {}, "-m", "snakemake", "reports/load_sweep-local.html")
+    assert code == 1
+    (line,) = (line for line in said if line.startswith("error: "))
+    assert re.search(r"load_sweep\.ipynb: cell \d+ \(1 / 0\): ZeroDivisionError", line)
+    assert line.endswith("(rule render_report, logs/report/load_sweep-local.log)")
+
+
+def test_pages_are_made_of_what_there_is_and_a_study_with_all_its_points_is_enough(
+    project: Path,
+) -> None:
+    code, said, _ = run(project, {"4/2": "9"}, "workflow/reproduce.py")
+    assert code == 0, "\n".join(said)
+    page = project / "reports" / "index.html"
+    assert f"Open: {page}" in said
+    assert page.exists() and "3 of 4 planned runs count" in page.read_text()
+    assert said[-1] == "1 of 4 runs is missing: snakemake measures it"
+    assert said.count(said[-1]) == 1
+    assert not [words for words in NOISE_WORDS if words in "\n".join(said)]
+
+
+def test_a_study_without_an_answer_is_no_success(project: Path) -> None:
+    code, said, started = run(
+        project, dict.fromkeys(("2/1", "4/1", "2/2", "4/2"), "9"), "workflow/reproduce.py"
+    )
+    assert code == 1
+    assert len(started) == 12
+    assert f"Open: {project / 'reports' / 'index.html'}" in said
+    assert said[-2] == "4 of 4 runs are missing: snakemake measures them"
+    assert said[-1].startswith("load_sweep on local has no answer: nothing is recorded of ")
+
+
+def test_what_keeps_snakemake_from_beginning_is_told_once(project: Path) -> None:
+    path = project / "config" / "config.yaml"
+    path.write_text(
+        path.read_text().replace("[local]", "[nowhere]").replace("- local", "- nowhere")
+    )
+    code, said, started = run(project, {}, "workflow/reproduce.py")
+    assert (code, started) == (1, [])
+    assert len([line for line in said if "nowhere" in line]) == 1
+    assert not [line for line in said if line.startswith("Open:")]
+
+
+@pytest.mark.parametrize("after_s", [0.0, 2.0])
+def test_an_interrupt_is_told_in_one_line(project: Path, after_s: float) -> None:
+    """As soon as a run starts, when its program may still load modules, and when it is under way."""
+    (project / "fates.json").write_text(json.dumps({"2/1": "slow"}))
+    command = [sys.executable, "-m", "snakemake", RUNS]
+    with subprocess.Popen(
+        command, cwd=project, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as child:
+        assert child.stderr is not None
+        said = []
+        for line in child.stderr:
+            said.append(line)
+            if line.startswith("measuring "):
+                break
+        time.sleep(after_s)
+        os.killpg(child.pid, signal.SIGINT)
+        rest = child.stderr.read().splitlines()
+    assert child.returncode == 1
+    assert rest == [
+        "interrupted: nothing measured before is lost; the same command goes on from here"
+    ]
+    code, _, started = run(project, {})
+    assert code == 0
+    assert all(line.endswith(" 1") for line in started)
+
+
+def test_a_dry_run_and_quiet_are_as_ever(project: Path) -> None:
+    runs = len(load_config(project / "config" / "config.yaml").runs())
+    _, said, started = run(project, {}, "-m", "snakemake", "-n")
+    assert started == []
+    assert "measure_run" in [line.split()[0] for line in said if line.split()[1:] == [str(runs)]]
+    assert not [line for line in said if line.startswith("rule ")]
+    _, said, _ = run(project, {}, "-m", "snakemake", "-n", "-p")
+    assert len([line for line in said if line.startswith("rule measure_run:")]) == runs
+    profile = "Using workflow specific profile"
+    code, said, _ = run(project, {"2/1": "9"}, "-m", "snakemake", "--quiet", "all", "--", RUNS)
+    assert (code, [line for line in said if not line.startswith(profile)]) == (1, [])
+    code, said, _ = run(project, {"2/1": "9"}, "-m", "snakemake", "--quiet", "progress", "--", RUNS)
+    assert [line for line in said if line.startswith("measuring ")] == []
+    assert len([line for line in said if line.startswith("disturbed: ")]) == 3
+    _, said, _ = run(project, {"2/1": "9"}, "-m", "snakemake", "--verbose", "--", RUNS)
+    assert "Error in rule measure_run:" in said
