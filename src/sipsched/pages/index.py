@@ -24,7 +24,7 @@ from sipsched.analysis.run_table import (
 )
 from sipsched.analysis.statistics import (
     PDR_LIMIT,
-    mean_interval,
+    typical_interval,
 )
 from sipsched.pages.crossings import doubt
 from sipsched.pages.crossover.answer import advised_for
@@ -273,7 +273,7 @@ def waiting(campaign: Campaign, best: Carried | None) -> str:
     loads = chosen["cps"].to_numpy()
     cps = loads[np.argmin(np.abs(loads - half))]
     there = chosen[chosen["cps"] == cps]
-    p99, median = (mean_interval(there[f"k_rcv_{which}"], least=0) for which in ("p99", "p50"))
+    p99, median = (typical_interval(there[f"k_rcv_{which}"]) for which in ("p99", "p50"))
     return (
         f"{best}: at {cps} cps, the measured load nearest to half of that ({number(half)}), the "
         f"slowest message in a hundred waits {p99.text('µs')}, or longer, from network card to proxy "
