@@ -72,7 +72,7 @@ CROSSOVER_FIGURES = (
 )
 CROSSOVER_TABLES = (
     "table-ranking-kamailio-udp-1-8-400",
-    "table-settings",
+    "table-how",
     "table-bounds-kamailio-udp-1-8",
     "table-estimates",
     "table-washouts",
@@ -344,7 +344,7 @@ def test_page_of_modes_compared_of_which_nothing_was_measured(tmp_path, browser)
     parameters = {"summary": combined, "windows": [], "crossings": [], "study": "advice"}
     pages.render(NOTEBOOKS / "crossover.ipynb", page, parameters)
     title = "What replaces the papers' advice on this kernel?"
-    text = check_page(browser, page, (), ("table-settings", "table-estimates"), title)
+    text = check_page(browser, page, (), ("table-how", "table-estimates"), title)
     assert text.splitlines()[1].startswith("No answer: no run that compares modes")
 
 
