@@ -33,6 +33,7 @@ const volatile bool cfg_exact = false;
 #define PROTOCOL_UDP      17
 #define STALE_NS          10000000000LL /* an entry nobody asked for in that time may be overwritten */
 #define BEHIND_NS         1000000000LL /* a datagram older than that is in no queue: its arrival was missed */
+#define UNDERWAY_NS       100000000LL /* ASSUME no packet takes longer from the driver to the socket's queue */
 #define WAYS              4
 #define DRIVER_STALE      250 /* jiffies, 0.25 to 2.5 s: from the driver to the protocol layer */
 #define PACKET_SETS       8192
@@ -188,6 +189,16 @@ static __always_inline __s64 age(__u64 now, __u64 then)
 static __always_inline bool is_stale(__u64 now, __u64 t_arr)
 {
 	return age(now, t_arr) > STALE_NS || t_arr < since_ns;
+}
+
+/*
+ * Whether a datagram of unknown arrival came while recording was off. The socket's queue is in order: a worker that is
+ * behind has received nothing yet that came since. Of packets that are on their way to the queue on several CPUs, the
+ * later one may be first.
+ */
+static __always_inline bool may_be_older(__u64 now, bool behind)
+{
+	return !recording || age(now, since_ns) < (behind ? BEHIND_NS : UNDERWAY_NS);
 }
 
 static __always_inline __u32 packet_base(__u64 skb)
@@ -534,7 +545,7 @@ static __always_inline struct probe_drop *new_drop(int rc, struct sock *sk, __u6
 	struct probe_drop *drop;
 	__u64 t_arr = forget_packet(skb);
 
-	if (!t_arr && !recording)
+	if (!t_arr && may_be_older(bpf_ktime_get_ns(), false))
 		return NULL;
 	COUNT(refused);
 	drop = bpf_ringbuf_reserve(&ring, sizeof(*drop), 0);
@@ -815,7 +826,7 @@ static __always_inline void exit_receive(struct probe_worker *worker, struct pt_
 	} else {
 		if (!cfg_exact && !descriptor_is_of(worker, fd))
 			return;
-		if (!recording || (worker->behind && age(now, since_ns) < BEHIND_NS))
+		if (may_be_older(now, worker->behind))
 			return;
 		COUNT(unmatched);
 		message->flags = PROBE_FLAG_UNMATCHED;
