@@ -10,7 +10,8 @@ import synthetic
 
 from sipsched.analysis import papers
 from sipsched.pages import render as pages
-from sipsched.records import summary, trace
+from sipsched.plan.config import Point
+from sipsched.records import summary, trace, windows
 from sipsched.records.messages import messages_from_record, write_messages
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
@@ -62,6 +63,22 @@ MODES_TABLES = (
     "table-attempts",
     "table-runs-not-counted",
     "table-columns-missing",
+    "table-hosts",
+)
+CROSSOVER_FIGURES = (
+    "figure-effects-kamailio-udp-1-8",
+    "figure-bounds-kamailio-udp-1-8",
+    "figure-since-switch",
+)
+CROSSOVER_TABLES = (
+    "table-ranking-kamailio-udp-1-8-400",
+    "table-how",
+    "table-bounds-kamailio-udp-1-8",
+    "table-estimates",
+    "table-washouts",
+    "table-windows",
+    "table-switches",
+    "table-arrivals",
     "table-hosts",
 )
 CAPACITY_FIGURES = ("figure-plan", "figure-cores", "figure-queues")
@@ -291,6 +308,44 @@ def test_page_of_baseline_and_enhanced_mode(tmp_path, browser):
     assert "Table III, beside this testbed" in text
     cells = "return [...document.querySelectorAll('td, th')].map(c => c.textContent.trim())"
     assert not {"baseline", "enhanced"} & set(browser.execute_script(cells))
+
+
+def test_page_of_modes_compared_within_runs(tmp_path, browser):
+    """Whole: from records. The second mode waits twice as long and takes twice the CPU time."""
+    run = synthetic.Run(mode="default,batch", cps=400)
+    record = synthetic.write_comparison(tmp_path / "raw", run, {"default": 1.0, "batch": 2.0})
+    folder = tmp_path / "results" / "runs" / run.path
+    write_messages(messages_from_record(record), folder / "messages.nc")
+    found = windows.windows_from_record(folder / "messages.nc", record)
+    windows.write_windows(found, folder / "windows.nc")
+    summary.write(summary.summarise_run(folder / "messages.nc", record), folder / "summary.nc")
+    combined = tmp_path / "results" / "crossover" / "synthetic" / "summary.nc"
+    planned = [run, dataclasses.replace(run, rep=2)]
+    summary.write(summary.combine([folder / "summary.nc"], planned), combined)
+    crossing = tmp_path / "crossing.json"
+    point = Point("synthetic", "kamailio-udp", "default", 1, 8)
+    crossing.write_text(json.dumps(synthetic.crossing(point, 500, 550)))
+    page = tmp_path / "reports" / "crossover-synthetic.html"
+    parameters = {"summary": combined, "windows": [folder / "windows.nc"], "crossings": [crossing]}
+    pages.render(NOTEBOOKS / "crossover.ipynb", page, parameters)
+    title = "What do default and batch settings do to the proxy?"
+    text = check_page(browser, page, CROSSOVER_FIGURES, CROSSOVER_TABLES, title)
+    answer = "At 80 % of capacity (400 cps) nothing beats the kernel's default, and batch is worse"
+    assert text.splitlines()[:2][1].startswith(answer)
+    assert text.count("Crossover, windows of 0.5 s, 20 blocks in 1 run, retransmissions off.") > 8
+    assert "2 runs planned: 1 measured, 0 invalid, 1 missing." in text
+    assert page.stat().st_size < 2_000_000
+
+
+def test_page_of_modes_compared_of_which_nothing_was_measured(tmp_path, browser):
+    combined = tmp_path / "summary.nc"
+    summary.write(summary.combine([], [synthetic.Run(mode="default,batch")]), combined)
+    page = tmp_path / "advice.html"
+    parameters = {"summary": combined, "windows": [], "crossings": [], "study": "advice"}
+    pages.render(NOTEBOOKS / "crossover.ipynb", page, parameters)
+    title = "What replaces the papers' advice on this kernel?"
+    text = check_page(browser, page, (), ("table-how", "table-estimates"), title)
+    assert text.splitlines()[1].startswith("No answer: no run that compares modes")
 
 
 @pytest.mark.parametrize("measured", [True, False])

@@ -154,6 +154,15 @@ def searched_points(wildcards):
     ]
 
 
+def found_crossings(wildcards):
+    """All searches; of those that there are, if no more are to be made."""
+    return [
+        str(RAW / point.crossing_path)
+        for point in SEARCHES
+        if not CAMPAIGN.only_measured or crossing_is_found(point)
+    ]
+
+
 def study_crossings(wildcards):
     return [str(RAW / point.crossing_path) for point in searched_points(wildcards)]
 

@@ -18,6 +18,7 @@ rule render_index:
     input:
         notebook="notebooks/index.ipynb",
         summaries=[path for paths in COMBINED.values() for path in paths],
+        crossings=found_crossings,
         pages=PAGES,
     output:
         html="reports/index.html",

@@ -11,6 +11,7 @@ with scripting.one_line_errors(snakemake.log[0]):
         Path(snakemake.output.html),
         {
             "summaries": [Path(path) for path in snakemake.input.summaries],
+            "crossings": [Path(path) for path in snakemake.input.crossings],
             "pages": [Path(path) for path in snakemake.input.pages],
             "pdr_limit": snakemake.params.pdr_limit,
         },

@@ -1,12 +1,16 @@
 """How every figure is drawn: its width, colours that follow the reader, the legend, the SVG."""
 
 import io
+import re
 from typing import Any
 
 import numpy.typing as npt
 from matplotlib.figure import Figure as Canvas
 
 WIDTH_IN = 7.2
+COORDINATES = re.compile(r' d="[^"]*"| points="[^"]*"')
+NOT_DRAWN = re.compile(r"<!--.*?-->|^\s+", re.DOTALL | re.MULTILINE)
+DIGITS = re.compile(r"(\.\d\d)\d+")
 
 # Colours that follow the reader's light or dark setting. matplotlib draws with the marker colour on
 # the left, the SVG gets a variable in its place. The series have the hues of Okabe and Ito (2008),
@@ -75,7 +79,12 @@ def themed(canvas: Canvas) -> str:
     """Write the SVG, with colours that follow the reader's light or dark setting."""
     buffer = io.StringIO()
     canvas.savefig(buffer, format="svg", metadata={"Date": None})
-    svg = buffer.getvalue()
+    # a hundredth of a point is not seen, and digits beyond it are a third of a page
+    svg = COORDINATES.sub(lambda path: DIGITS.sub(r"\1", path[0]), buffer.getvalue())
+    svg = NOT_DRAWN.sub("", svg)
+    if "'" not in svg:
+        # an address has to write the other one in three characters
+        svg = svg.replace('"', "'")
     for marker, (name, _, _) in THEME.items():
         svg = svg.replace(marker, f"var(--{name})")
     light = "".join(f"--{name}:{color};" for name, color, _ in THEME.values())

@@ -1,4 +1,4 @@
-"""The page that links all others: what was measured where, and five sentences computed from it."""
+"""The page that links all others: what was measured where, and a few sentences computed from it."""
 
 import html
 import re
@@ -11,23 +11,24 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from sipsched.analysis.advice import Advice
 from sipsched.analysis.families import SIGNIFICANT, Cell, compare_together
+from sipsched.analysis.probe_cost import ProbeCost
 from sipsched.analysis.run_table import (
     STATUSES,
-    UNTRACED,
     Campaign,
     Carried,
     Point,
     capacities,
     pairs,
-    probe_cost,
 )
 from sipsched.analysis.statistics import (
     PDR_LIMIT,
-    Interval,
-    mean_interval,
+    typical_interval,
 )
 from sipsched.pages.crossings import doubt
+from sipsched.pages.crossover.answer import advised_for
+from sipsched.pages.crossover.wording import effect_words
 from sipsched.pages.parts import Table, Words
 from sipsched.records.messages import PROBE_OFF
 from sipsched.records.summary import MEASURED
@@ -36,6 +37,11 @@ from sipsched.words import number, plural
 
 REFERENCE, CHANGED = "baseline", "enhanced"
 NOT_MEASURED = "Not measured"
+NO_PAIRS = (
+    f"{NOT_MEASURED}: no runs of the modes {REFERENCE} and {CHANGED} at the same point with the same "
+    "arrivals."
+)
+WITHIN = "Which of the scheduler's settings is better, compared within runs?"
 BOUND = "the exact end of K_sockq, of which probe mode tracepoint gives a lower bound"
 TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 
@@ -135,8 +141,13 @@ def coverage(campaigns: Sequence[Campaign]) -> Table:
     )
 
 
-def answers(campaign: Campaign, limit: float = PDR_LIMIT) -> Answers:
-    """Answer what a manager asks about a testbed, in five sentences computed from its runs.
+def answers(
+    campaign: Campaign,
+    limit: float = PDR_LIMIT,
+    compared: Sequence[Advice] = (),
+    costs: Sequence[ProbeCost] = (),
+) -> Answers:
+    """Answer what a manager asks about a testbed, in a few sentences computed from its runs.
 
     Parameters
     ----------
@@ -144,17 +155,24 @@ def answers(campaign: Campaign, limit: float = PDR_LIMIT) -> Answers:
         All runs of the testbed.
     limit
         Packet drop rate at which capacity ends, as a share.
+    compared
+        What runs that compare modes come to, on any testbed.
+    costs
+        What the probe costs on this one.
     """
     best = best_configuration(campaign, limit)
+    here = [each for each in compared if each.place.testbed == campaign.testbed]
+    within = (WITHIN, " ".join(map(advised_for, here)))
     return Answers(
         f"answers-{campaign.testbed}",
         f"Testbed {campaign.testbed}, kind {campaign.kind}",
         (
             ("How much load does the proxy carry?", carried(campaign, best, limit)),
-            ("What do the scheduler's settings change?", modes(campaign, limit)),
+            *((within,) if here else ()),
+            ("What do the papers' settings change?", modes(campaign, limit) or NO_PAIRS),
             ("How long does a message wait at half of that load?", waiting(campaign, best)),
             ("How much of the campaign counts?", counting(campaign)),
-            ("What does measuring cost, and what was not seen?", probing(campaign)),
+            ("What does measuring cost, and what was not seen?", probing(campaign, costs)),
         ),
     )
 
@@ -189,8 +207,11 @@ def carried(campaign: Campaign, best: Carried | None, limit: float) -> str:
     )
 
 
-def modes(campaign: Campaign, limit: float) -> str:
-    """Say what the papers' enhanced mode changes against their baseline, where the baseline is full."""
+def modes(campaign: Campaign, limit: float) -> str | None:
+    """Say what the papers' enhanced mode changes against their baseline, where the baseline is full.
+
+    None if no runs of the two have the same arrivals.
+    """
     runs = campaign.traced
     for sut in dict.fromkeys(runs["sut"]):
         chosen = runs[runs["sut"] == sut]
@@ -207,10 +228,7 @@ def modes(campaign: Campaign, limit: float) -> str:
             )
             break
     else:
-        return (
-            f"{NOT_MEASURED}: no runs of the modes {REFERENCE} and {CHANGED} at the same point "
-            "with the same arrivals."
-        )
+        return None
     full = capacities(chosen, limit, sut, REFERENCE)
     target = full[0].estimate_cps if full else max(key[-1] for key in common)
     near = (full[0].cores, full[0].threads) if full else common[-1][1:3]
@@ -255,7 +273,7 @@ def waiting(campaign: Campaign, best: Carried | None) -> str:
     loads = chosen["cps"].to_numpy()
     cps = loads[np.argmin(np.abs(loads - half))]
     there = chosen[chosen["cps"] == cps]
-    p99, median = (mean_interval(there[f"k_rcv_{which}"], least=0) for which in ("p99", "p50"))
+    p99, median = (typical_interval(there[f"k_rcv_{which}"]) for which in ("p99", "p50"))
     return (
         f"{best}: at {cps} cps, the measured load nearest to half of that ({number(half)}), the "
         f"slowest message in a hundred waits {p99.text('µs')}, or longer, from network card to proxy "
@@ -282,17 +300,12 @@ def counting(campaign: Campaign) -> str:
     )
 
 
-def probing(campaign: Campaign) -> str:
+def probing(campaign: Campaign, costs: Sequence[ProbeCost] = ()) -> str:
     """Say what the probe costs the proxy, and which times it could not see."""
-    cost = probe_cost(campaign.counted).overall
-    if cost.n:
-        text = (
-            f"With the probe the proxy uses {_times(cost)}, the CPU time a message that it uses "
-            f"without it, over pairs of runs with the same arrivals"
-            + (": within chance of no cost" if cost.low <= 1 <= cost.high else "")
-        )
+    if costs:
+        text = "; ".join(map(_cost_words, costs))
     else:
-        text = f"{NOT_MEASURED}: no control runs without the probe (a SUT named …{UNTRACED})"
+        text = f"{NOT_MEASURED}: no run stills the probe in some of its windows"
     missing = [
         f"{column} ({reason})"
         for column, reason, _ in campaign.columns_missing
@@ -302,8 +315,12 @@ def probing(campaign: Campaign) -> str:
     return f"{text}; not seen: {', '.join(missing) or 'nothing'}."
 
 
-def _times(ratio: Interval) -> str:
-    return ratio.text("times", lambda value: f"{value:.3f}")
+def _cost_words(cost: ProbeCost) -> str:
+    added, sham = (effect_words(each, "cpu_per_message") for each in (cost.effect, cost.sham))
+    return (
+        f"{cost.sut}, mode {cost.mode} at {cost.cps} cps: the probe changes the proxy's CPU time a message by "
+        f"{added}, told by windows of the same runs with it and without; the same mode against itself by {sham}"
+    )
 
 
 def _label(runs: pd.DataFrame, mode: str) -> str:

@@ -6,6 +6,10 @@ import html
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
+
+_IN_ADDRESS = " '()*+,-./:;=?@[]_~!$\n"
+"""What may stand in the address of a picture, in an attribute with double quotes."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,8 @@ class Figure:
 
 
 def _address(svg: str) -> str:
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
+    """Put a picture into an address: with its own characters a quarter smaller than in base 64."""
+    return f"data:image/svg+xml,{quote(svg, safe=_IN_ADDRESS)}"
 
 
 @dataclass(frozen=True)

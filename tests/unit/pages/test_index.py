@@ -3,10 +3,12 @@
 import pytest
 import synthetic
 
-from sipsched.analysis import papers, run_table
+from sipsched.analysis import advice, papers, run_table
 from sipsched.analysis.capacity.evidence import collect
+from sipsched.analysis.probe_cost import probe_costs
 from sipsched.errors import StableError
 from sipsched.pages import index, tables
+from sipsched.records.windows import write_windows
 
 LOADS = {500, 1000, 1500, 2000}
 
@@ -42,7 +44,8 @@ def test_five_sentences_of_a_whole_campaign(whole):
     answers = index.answers(whole)
     told = [answer for _, answer in answers.pairs]
     assert len(told) == 5
-    assert all(answer.endswith(".") and "not measured" not in answer.lower() for answer in told)
+    assert all(answer.endswith(".") for answer in told)
+    assert all("not measured" not in answer.lower() for answer in told[:-1])
     load, modes, wait, counts, cost = told
     assert load.startswith("kamailio-udp, mode default, 1 core, 8 threads, drops 1 % of its")
     assert "n = 10" in load
@@ -57,7 +60,7 @@ def test_five_sentences_of_a_whole_campaign(whole):
         in counts
     )
     assert "more than N µs late" in counts
-    assert "uses 1.100 times (1.099 to 1.100), n = 4, the CPU time a message" in cost
+    assert cost.startswith("Not measured: no run stills the probe in some of its windows")
     assert "the probe was off" not in cost
 
 
@@ -126,6 +129,37 @@ def test_a_campaign_of_comparisons_alone_has_no_capacity(tmp_path):
     load, modes, wait, counts, _ = (answer for _, answer in index.answers(found).pairs)
     assert all(answer.startswith("Not measured") for answer in (load, modes, wait))
     assert counts.startswith("12 of 12 planned runs count")
+
+
+def test_modes_compared_within_runs_have_their_answer_on_their_testbed(tmp_path):
+    found = read(tmp_path, synthetic.repeated())
+    effects = {"default": {}, "fifo": {"total_p99": -0.5}}
+    runs = [
+        synthetic.windows(synthetic.Run(mode="default,fifo", testbed=bed, sut=sut), effects)
+        for bed, sut in (("synthetic", "kamailio-udp"), ("elsewhere", "opensips-udp"))
+    ]
+    compared = advice.advise(advice.loads_of(runs), quantities=())
+    pairs = dict(index.answers(found, compared=compared).pairs)
+    assert len(pairs) == 6
+    assert pairs[index.WITHIN].startswith(
+        "kamailio-udp, 1 core, 8 threads: at 1\u202f000 cps set fifo"
+    )
+    assert "opensips" not in pairs[index.WITHIN]
+    assert len(index.answers(found).pairs) == 5
+
+
+def test_the_probes_cost_is_told_by_windows_where_there_are_any(tmp_path):
+    found = read(tmp_path, synthetic.repeated((500,)))
+    run = synthetic.Run(mode="default,default+recording=off", cps=500)
+    effects = {"default": {}, "default+recording=off": {"cpu_per_message": -0.1}}
+    path = tmp_path / "windows.nc"
+    write_windows(synthetic.windows(run, effects), path)
+    cost = index.probing(found, probe_costs([path]))
+    assert cost.startswith(
+        "kamailio-udp, mode default at 500 cps: the probe changes the proxy's CPU time a message by +"
+    )
+    assert "the same mode against itself by" in cost
+    assert index.probing(found).startswith("Not measured: no run stills the probe")
 
 
 def test_no_summary_says_what_to_run():

@@ -116,10 +116,14 @@ def sentences(advice: Advice, named: bool = False) -> list[str]:
     named
         Whether the first sentence starts with the name of the place.
     """
-    first = advised(advice)
-    if named:
-        first = f"{place_name(advice.place)}: {first[0].lower()}{first[1:]}"
-    return [first, *_how(advice), *_costs(advice), *distrust(advice)]
+    first = advised_for(advice) if named else advised(advice)
+    return [first, *_how(advice, named), *_costs(advice), *distrust(advice)]
+
+
+def advised_for(advice: Advice) -> str:
+    """Give the advice in a sentence that names what it is for."""
+    text = advised(advice)
+    return f"{place_name(advice.place)}: {text[0].lower()}{text[1:]}"
 
 
 def advised(advice: Advice) -> str:
@@ -241,7 +245,7 @@ def _why_unknown(ranking: Ranking) -> str:
     return settled(ranking.candidates[0].effects[DECIDING[0]]).why
 
 
-def _how(advice: Advice) -> Iterator[str]:
+def _how(advice: Advice, named: bool) -> Iterator[str]:
     """Say how the modes advised are set; else those that would be a trade."""
     modes = advice.recommended
     if modes:
@@ -254,7 +258,7 @@ def _how(advice: Advice) -> Iterator[str]:
         ):
             yield f"{_set(advice, mode)}"
         return
-    if any(ranking.judged for ranking in advice.rankings):
+    if not named and any(ranking.judged for ranking in advice.rankings):
         yield "So there is nothing to set."
 
 
@@ -336,6 +340,7 @@ DOUBTS = {
     Doubt.FEW_BLOCKS: "fewer than 10 blocks, of which tails and dependence cannot be seen",
     Doubt.FEW_CHANGED: "fewer than 10 blocks differ at all",
     Doubt.ONE_BLOCK: "one block makes more than half of the spread",
+    Doubt.SKEWED: "one tail is longer; the interval is wider for it, and robust means differ from it",
     Doubt.AUTOCORRELATED: "blocks follow each other; the interval is wider for it",
     Doubt.RUNS_DIFFER: "runs differ by more than their blocks explain",
 }

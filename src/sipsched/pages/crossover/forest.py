@@ -60,7 +60,7 @@ MOST = math.log(20)
 """A ratio drawn at most; what lies beyond is cut off."""
 AA = "A/A (reference again)"
 COLOURS = {"lower": SERIES[2], "higher": SERIES[1], "": SERIES[5]}
-NO_FIGURE = "Nothing to draw: no window of a mode beside its reference counts."
+WORDS = {Verdict.ALIKE: "within ±\u00a05\u00a0%", Verdict.UNSURE: "within chance"}
 
 
 def figures(found: Sequence[Advice]) -> Sections:
@@ -168,19 +168,23 @@ def _panel(
     axis: Axes, rows: Sequence[tuple[str, Mapping[str, Effect]]], quantities: Sequence[str]
 ) -> None:
     axis.axvline(0, color=INK, linewidth=0.8)
+    drawn: dict[tuple[str, int], list[tuple[float, float, float, float]]] = {}
     for row, (name, effects) in enumerate(rows):
         for which, quantity in enumerate(quantities):
             ends = _ends(effects[quantity], quantity)
             if ends is None:
                 continue
-            middle, low, high = ends
             interval = settled(effects[quantity])
             if name == AA and interval.known and which == len(quantities) - 1:
-                axis.axvspan(low, high, color=GRID, alpha=0.5, linewidth=0)
+                axis.axvspan(*ends[1:], color=GRID, alpha=0.5, linewidth=0)
             side = "lower" if is_lower(interval) else "higher" if is_higher(interval) else ""
             at = row + (0.3 * which - 0.15) * (len(quantities) - 1)
-            axis.plot([low, high], [at, at], color=COLOURS[side], linewidth=1.3)
-            axis.plot(middle, at, **_mark(which, COLOURS[side]))
+            drawn.setdefault((side, which), []).append((at, *ends))
+    # one element for all that looks alike: a third of the picture's size
+    for (side, which), marks in drawn.items():
+        rows_at, middles, lows, highs = zip(*marks, strict=True)
+        axis.hlines(rows_at, lows, highs, color=COLOURS[side], linewidth=1.3)
+        axis.plot(middles, rows_at, linestyle="none", **_mark(which, COLOURS[side]))
     axis.set_ylim(len(rows) - 0.4, -0.6)
     axis.set_yticks(range(len(rows)), [name for name, _ in rows])
     axis.grid(False, axis="y")
@@ -248,11 +252,9 @@ def verdict_words(candidate: Candidate) -> str:
     """Write a verdict, with what it rests on."""
     if candidate.verdict is Verdict.TRADE:
         return f"better, but {' and '.join(TITLES[name] for name in candidate.costs)} higher"
-    if candidate.verdict is Verdict.ALIKE:
-        return "within ±\u00a05\u00a0%"
     if candidate.decided_by == DECIDING[1]:
         return f"{candidate.verdict.value} by the mean"
-    return candidate.verdict.value
+    return WORDS.get(candidate.verdict, candidate.verdict.value)
 
 
 def tables(found: Sequence[Advice]) -> Sections:
