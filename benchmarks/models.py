@@ -3,7 +3,7 @@
 Shows: by how much Kimura's approximation of M/G/c/K is off the blocking of a simulated queue, with an
 interval from 20 parts of the simulation; how often the intervals of the scaling law hold the law that
 the capacities were drawn from, and its predictions a capacity drawn anew. Nothing is measured: the numbers
-are the same each time. It takes about a minute of CPU. Intervals of runs and crossings: coverage.py.
+are the same each time. It takes about a minute of CPU. Intervals of runs and crossings: interval_coverage.py.
 """
 
 import numba

@@ -58,7 +58,7 @@ static const struct entry ENTRIES[] = {
 	BETWEEN(t1_ns, NUMBER, 1, 1e12),
 	BETWEEN(t2_ns, NUMBER, 1, 1e12),
 	BETWEEN(cores, COUNT, 1, CPUS_MAX),
-	BETWEEN(processors, COUNT, 1, CPUS_MAX),
+	BETWEEN(cores_per_processor, COUNT, 1, CPUS_MAX),
 	BETWEEN(receive_cpus, COUNT, 0, CPUS_MAX),
 	NS(link_ns),
 	NS(receive_ns),
@@ -210,8 +210,6 @@ const char *model_parse(struct model *model, const char *text, char *error, size
 	for (size_t i = 0; i < N_ENTRIES; i++)
 		if (!seen[i])
 			return complain(error, size, "missing", ENTRIES[i].name);
-	if (model->cores % model->processors)
-		return complain(error, size, "does not divide cores", "processors");
 	if (model->receive_cpus > model->cores)
 		return complain(error, size, "more than cores", "receive_cpus");
 	return NULL;

@@ -41,7 +41,7 @@ struct model {
 	bool answered; /* the UAS answers; else a call is one INVITE, as queueing theory has it */
 	uint64_t ring_ns, hold_ns, drain_ns, t1_ns, t2_ns;
 	/* machine */
-	uint32_t cores, processors, receive_cpus;
+	uint32_t cores, cores_per_processor, receive_cpus;
 	uint64_t link_ns, receive_ns, switch_ns, idle_exit_ns, tick_ns;
 	uint64_t refill_near_ns, refill_far_ns, balance_ns;
 	uint64_t stall_every_ns, stall_ns; /* means of exponential times; 0: no stalls */

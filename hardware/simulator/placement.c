@@ -14,12 +14,21 @@ static struct cpu *cpu_of(struct sim *sim, const struct worker *w)
 
 static bool shares_cache(const struct sim *sim, const struct cpu *a, const struct cpu *b)
 {
-	return a->id / sim->per_processor == b->id / sim->per_processor;
+	return a->id / sim->model.cores_per_processor == b->id / sim->model.cores_per_processor;
 }
 
 static bool is_idle(const struct cpu *cpu)
 {
 	return !cpu->curr && !sched_running(cpu);
+}
+
+/* The CPUs of its processor: the last may have fewer of the run's than the others. */
+static uint32_t siblings(const struct sim *sim, const struct cpu *cpu, uint32_t *first)
+{
+	uint32_t size = sim->model.cores_per_processor;
+
+	*first = cpu->id / size * size;
+	return *first + size < sim->model.cores ? size : sim->model.cores - *first;
 }
 
 /* Those that can run, without the ones that only wait to lose their lag. */
@@ -72,7 +81,7 @@ static bool wakes_many(const struct sim *sim, uint32_t waker, uint32_t wakee)
 {
 	uint32_t master = waker > wakee ? waker : wakee, slave = waker > wakee ? wakee : waker;
 
-	return slave >= sim->per_processor && master >= slave * sim->per_processor;
+	return slave >= sim->model.cores_per_processor && master >= slave * sim->model.cores_per_processor;
 }
 
 /* fair.c: wake_affine(), wake_affine_idle(), wake_affine_weight(); the network stack wakes with WF_SYNC */
@@ -96,7 +105,7 @@ static struct cpu *affine(struct sim *sim, const struct worker *w, struct cpu *h
 /* fair.c: select_idle_sibling(), select_idle_cpu() */
 static struct cpu *idle_sibling(struct sim *sim, struct cpu *prev, struct cpu *target)
 {
-	uint32_t size = sim->per_processor, first = target->id / size * size;
+	uint32_t first, size = siblings(sim, target, &first);
 
 	if (is_idle(target))
 		return target;
@@ -165,7 +174,8 @@ static uint64_t domain_cost(const struct sim *sim, uint32_t cpus)
 /* core.c: ttwu_do_activate(), update_avg() */
 void placement_idle_ended(struct sim *sim, struct cpu *cpu)
 {
-	uint64_t cost = domain_cost(sim, sim->per_processor), most;
+	uint32_t first;
+	uint64_t cost = domain_cost(sim, siblings(sim, cpu, &first)), most;
 	int64_t difference;
 
 	if (cpu->idle_stamp == NEVER)
@@ -249,7 +259,7 @@ static bool take_rt(struct sim *sim, struct cpu *to)
 /* fair.c: newidle_balance() */
 bool placement_newidle(struct sim *sim, struct cpu *cpu)
 {
-	uint32_t size = sim->per_processor, first = cpu->id / size * size;
+	uint32_t first, size = siblings(sim, cpu, &first);
 	uint64_t spent = 0;
 
 	if (sim->model.cores == 1 || !sim->model.placement)

@@ -52,7 +52,6 @@ const char *sim_init(struct sim *sim, const struct model *model)
 	const char *wrong;
 
 	sim->model = *model;
-	sim->per_processor = model->cores / model->processors;
 	if (!allocate(sim))
 		return "not enough memory";
 	wrong = schedule_draw(&sim->schedule,

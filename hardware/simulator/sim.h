@@ -155,7 +155,6 @@ struct sim {
 	struct socket socket;
 	struct worker *workers;
 	struct cpu *cpus;
-	uint32_t per_processor;
 	uint64_t order;
 	/* the shared lock */
 	struct worker *holder;

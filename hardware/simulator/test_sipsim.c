@@ -38,7 +38,7 @@ static struct model plain(enum rules rules, uint32_t cores, uint32_t workers)
 		.t1_ns = 500 * MS,
 		.t2_ns = 4000 * MS,
 		.cores = cores,
-		.processors = 1,
+		.cores_per_processor = cores,
 		.tick_ns = MS,
 		.workers = workers,
 		.spin_ns = 1,

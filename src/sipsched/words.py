@@ -1,4 +1,6 @@
-"""Numbers and counts as reports write them."""
+"""Numbers, counts and instants as reports and records write them."""
+
+from datetime import UTC, datetime
 
 
 def number(value: float) -> str:
@@ -15,3 +17,8 @@ def grouped(value: float, _: object = None) -> str:
 def plural(count: int, noun: str) -> str:
     """Write a count with its noun."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def utc(epoch_s: float) -> str:
+    """Write an instant as ISO 8601, UTC, to the millisecond."""
+    return datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="milliseconds")

@@ -52,8 +52,14 @@ COMBINED = {
     name: [f"{RESULTS}/{study}/{name}/summary.nc" for study in CAMPAIGN.studies]
     for name in TESTBEDS
 }
+# a simulated machine has no idle CPU to look at, and its runs do not disturb each other
+SIMULATED = {name for name, bed in TESTBEDS.items() if bed.simulated}
 NOISE = {
-    name: [] if CAMPAIGN.only_measured and not path.exists() else [path]
+    name: (
+        []
+        if name in SIMULATED or CAMPAIGN.only_measured and not path.exists()
+        else [path]
+    )
     for name in TESTBEDS
     for path in [RAW / name / "noise.json"]
 }
@@ -81,6 +87,10 @@ wildcard_constraints:
 
 def measure_threads(wildcards):
     return MEASURE_THREADS[wildcards.testbed]
+
+
+def testbed_in_use(wildcards):
+    return 0 if wildcards.testbed in SIMULATED else 1
 
 
 def check_run(wildcards):

@@ -11,7 +11,7 @@ rule measure_run:
     retries: scripting.ATTEMPTS - 1
     threads: measure_threads
     resources:
-        testbed=1,
+        testbed=testbed_in_use,
         order=measure_order,
         attempt=attempt_number,
         expected_s=expected_seconds,
@@ -29,6 +29,6 @@ checkpoint find_crossing:
     priority: 101
     threads: measure_threads
     resources:
-        testbed=1,
+        testbed=testbed_in_use,
     script:
         "../scripts/find_crossing.py"

@@ -23,9 +23,9 @@ from sipsched.analysis.statistics import (
     crossing,
     crossing_ratio,
     grid_capacity,
-    mean_interval,
     mean_intervals,
     simultaneous_level,
+    typical_interval,
 )
 from sipsched.records.summary import (
     ALL,
@@ -330,7 +330,7 @@ class Side:
 
     def mean(self, quantity: str, cps: float) -> Interval:
         """Average its runs at a load."""
-        return mean_interval(self.runs(quantity, cps), least=0)
+        return typical_interval(self.runs(quantity, cps))
 
     @property
     def loads_met(self) -> list[int]:
@@ -507,4 +507,4 @@ def _at(values: xr.DataArray, place: Place, mode: str, **more: float) -> dict[An
 
 def relative(values: Sequence[float] | Values, printed: float) -> Interval:
     """Compare runs with a printed number, which has no interval: their mean is so many % more."""
-    return mean_interval(values, least=0).map(lambda value: 100 * (value / printed - 1))
+    return typical_interval(values).map(lambda value: 100 * (value / printed - 1))

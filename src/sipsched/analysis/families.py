@@ -18,8 +18,8 @@ from sipsched.analysis.statistics import (
     Values,
     compare,
     holm,
-    mean_interval,
     simultaneous_level,
+    typical_interval,
 )
 
 SIGNIFICANT = 0.05
@@ -95,8 +95,8 @@ def compare_together(pairs: Mapping[Key, Pair]) -> Family[Key]:
     adjusted = holm([comparison.p_value for comparison in comparisons])
     cells = {
         key: Cell(
-            mean_interval(first, least=0),
-            mean_interval(second, least=0),
+            typical_interval(first),
+            typical_interval(second),
             comparison,
             float(p_value),
         )

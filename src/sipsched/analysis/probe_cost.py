@@ -21,7 +21,7 @@ class ProbeCost:
 
     Attributes
     ----------
-    sut, mode, cores, threads, cps
+    testbed, sut, mode, cores, threads, cps
         The point; `mode` is the one in which the probe records.
     without_us
         Mean over the windows without it.
@@ -31,6 +31,7 @@ class ProbeCost:
         The reference of the comparison against itself: what the same runs show where nothing changes.
     """
 
+    testbed: str
     sut: str
     mode: str
     cores: int
@@ -62,15 +63,20 @@ def probe_costs(paths: Iterable[Path]) -> list[ProbeCost]:
         for arm in stilled:
             mode = arm.removesuffix(STILLED)
             if mode in arms:
-                point = tuple(ds.attrs[key] for key in ("sut", "cores", "threads", "cps"))
+                point = tuple(
+                    ds.attrs[key] for key in ("testbed", "sut", "cores", "threads", "cps")
+                )
                 places = (arms.index(mode), arms.index(arm), len(arms) - 1)
                 runs[mode, point, places].append(by_arm(ds, "cpu_per_message"))
     costs = []
-    for (mode, (sut, cores, threads, cps), (on, off, sham)), tables in sorted(runs.items()):
+    for (mode, (testbed, sut, cores, threads, cps), (on, off, sham)), tables in sorted(
+        runs.items()
+    ):
         without = np.concatenate([table[:, off] for table in tables])
         known = without[~np.isnan(without)]
         costs.append(
             ProbeCost(
+                testbed=str(testbed),
                 sut=str(sut),
                 mode=mode,
                 cores=int(cores),

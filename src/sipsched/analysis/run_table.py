@@ -15,10 +15,7 @@ from sipsched.analysis.families import Pair
 from sipsched.analysis.statistics import (
     PDR_LIMIT,
     Capacity,
-    Interval,
     capacity,
-    mean_interval,
-    ratio_interval,
 )
 from sipsched.errors import StableError
 from sipsched.paths import locate
@@ -43,8 +40,6 @@ from sipsched.words import plural
 
 IMPOSSIBLE = "impossible"
 STATUSES = (MEASURED, INVALID, MISSING, IMPOSSIBLE)
-UNTRACED = "-untraced"
-"""What the name of a SUT ends in that is another one without the probe."""
 Point = tuple[Any, ...]
 Facet = tuple[str, str, int]
 """SUT, mode, cores: what a row of panels shows."""
@@ -482,52 +477,3 @@ def pairs(
         key: (group[reference].to_numpy(float), group[other].to_numpy(float))
         for key, group in table.groupby(level=rest, sort=False)
     }
-
-
-@dataclass(frozen=True)
-class ProbeCost:
-    """The proxy's CPU time a message, with the probe and without.
-
-    Attributes
-    ----------
-    points
-        Point (mode, cores, threads, cps) of each SUT, the time without the probe in µs, and the ratio.
-    overall
-        Traced over untraced, over all pairs of runs with the same arrivals.
-    buffers
-        Of the SUTs that are compared, by (sut,).
-    """
-
-    points: tuple[tuple[str, Point, Interval, Interval], ...]
-    overall: Interval
-    buffers: Buffers
-
-
-def probe_cost(runs: pd.DataFrame) -> ProbeCost:
-    """Compare traced runs with their untraced control runs.
-
-    A control is a SUT of the same name and `UNTRACED`, measured with the probe off.
-
-    Parameters
-    ----------
-    runs
-        Rows of a campaign that count.
-    """
-    # ASSUME in_datagrams, what the sockets took, is what the proxy worked on; both of a pair have it.
-    cost = runs.assign(cost=runs["proxy_cpu_ns"] / runs["in_datagrams"] / 1000)
-    points, traced, untraced = [], [], []
-    controls = cost[(cost["probe_mode"] == "off") & cost["sut"].str.endswith(UNTRACED)]
-    for control in dict.fromkeys(controls["sut"]):
-        sut = control.removesuffix(UNTRACED)
-        for key, (without, with_probe) in pairs(cost, "cost", "sut", control, sut).items():
-            time_us = mean_interval(without, least=0)
-            points.append((sut, key, time_us, ratio_interval(without, with_probe)))
-            untraced.append(without)
-            traced.append(with_probe)
-    none = np.empty(0)
-    sides = {name for sut, *_ in points for name in (sut, f"{sut}{UNTRACED}")}
-    return ProbeCost(
-        tuple(points),
-        ratio_interval(np.concatenate((none, *untraced)), np.concatenate((none, *traced))),
-        receive_buffers(runs[runs["sut"].isin(sides)], "sut"),
-    )

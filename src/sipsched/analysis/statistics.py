@@ -123,11 +123,12 @@ class Comparison:
     difference
         Other minus reference, in the unit of the quantity.
     ratio
-        Other over reference.
+        Other over reference, as `ratio_interval`.
     percent_lower
         100 (1 - ratio): the papers' "% lower".
     p_value
-        Of the paired t test that the difference is 0; NaN below two pairs.
+        Of the paired t test that the log of the ratio is 0, or the difference where a run is 0; NaN below
+        two pairs.
     """
 
     difference: Interval
@@ -228,12 +229,27 @@ class Estimates:
     high: Values
     n: npt.NDArray[np.int64]
 
+    @property
+    def bars(self) -> Values:
+        """How far the interval reaches below and above, shape (2, …); 0 where there is none."""
+        reach = np.array([self.estimate - self.low, self.high - self.estimate])
+        return np.asarray(np.maximum(np.nan_to_num(reach), 0))
 
-def typical_drop_rates(pdr: Values, limit: float = PDR_LIMIT, level: float = LEVEL) -> Estimates:
+    def at(self, i: int) -> Interval:
+        """Take the i-th of a row."""
+        n, estimate = int(self.n[i]), float(self.estimate[i])
+        if np.isnan(self.low[i]):
+            return Interval.without(estimate, n, why=TOO_FEW if n else NOT_MEASURED)
+        return Interval(estimate, float(self.low[i]), float(self.high[i]), n)
+
+
+def typical_drop_rates(
+    pdr: Values, limit: float = PDR_LIMIT, level: float = LEVEL, whole: float = 1.0
+) -> Estimates:
     """Give what the packet drop rate of a typical run is, over the last axis, the repetitions.
 
     As `typical_intervals`, but a rate under 1 / `RATE_RANGE` of the limit counts as that, and a result
-    there is 0.
+    there is 0; no interval reaches beyond the whole.
 
     Parameters
     ----------
@@ -243,6 +259,8 @@ def typical_drop_rates(pdr: Values, limit: float = PDR_LIMIT, level: float = LEV
         In the unit of `pdr`.
     level
         Confidence.
+    whole
+        All messages, in that unit.
     """
     least = limit / RATE_RANGE
     found = typical_intervals(np.maximum(pdr, least), level)
@@ -250,7 +268,7 @@ def typical_drop_rates(pdr: Values, limit: float = PDR_LIMIT, level: float = LEV
     estimate, low, high = (
         np.where(end <= 1.0001 * least, 0, end) for end in (found.estimate, found.low, found.high)
     )
-    return Estimates(estimate, low, high, found.n)
+    return Estimates(estimate, low, np.minimum(high, whole), found.n)
 
 
 def typical_intervals(values: Values, level: float = LEVEL) -> Estimates:
@@ -260,19 +278,47 @@ def typical_intervals(values: Values, level: float = LEVEL) -> Estimates:
     median of the means of all pairs and of each run with itself. Its interval is that of Wilcoxon's signed
     ranks from `RANKS_FROM` runs on, where these reach the level; else Student's t of the logs.
     Of a mean no interval holds where one run in five is five times as large (docs/methodology.md).
+    Where a run is 0, which has no logarithm, it is their mean with Student's t interval, cut off at 0.
 
     Parameters
     ----------
     values
-        Shape (…, rep), above 0; NaN where there is no run.
+        Shape (…, rep), not negative; NaN where there is no run.
     level
         Confidence.
     """
-    logs = np.log(values)
-    rows = logs.reshape(-1, logs.shape[-1])
-    found = np.array([_typical(row[~np.isnan(row)], level) for row in rows]).reshape(-1, 3)
-    estimate, low, high = np.exp(found.T.reshape(3, *logs.shape[:-1]))
+    rows = values.reshape(-1, values.shape[-1])
+    found = [_typical_of(row[~np.isnan(row)], level) for row in rows]
+    estimate, low, high = np.array([each[:3] for each in found]).T.reshape(3, *values.shape[:-1])
     return Estimates(estimate, low, high, np.count_nonzero(~np.isnan(values), axis=-1))
+
+
+def typical_interval(values: npt.ArrayLike, level: float = LEVEL) -> Interval:
+    """Say what a typical run is, as `typical_intervals` does.
+
+    What pages write of a time, a count or a share.
+
+    Parameters
+    ----------
+    values
+        Shape (rep,), a number a run, not negative; NaN where there is none.
+    level
+        Confidence.
+
+    Raises
+    ------
+    StableError
+        A value is negative.
+    """
+    runs = _runs(values)
+    runs = runs[~np.isnan(runs)]
+    if (runs < 0).any():
+        raise StableError("typical run: expected values of 0 or more, found a negative one")
+    estimate, low, high, method = _typical_of(runs, level)
+    if runs.size < 2:
+        why = TOO_FEW if runs.size else NOT_MEASURED
+        return Interval.without(estimate, runs.size, level, why)
+    return Interval(estimate, low, high, runs.size, level, method)
 
 
 def mean_intervals(
@@ -381,11 +427,13 @@ def paired_difference(
 def ratio_interval(
     reference: npt.ArrayLike, other: npt.ArrayLike, level: float = LEVEL
 ) -> Interval:
-    """Divide the mean of other by the mean of reference, over pairs of runs with the same arrivals.
+    """Divide other by reference, over pairs of runs with the same arrivals.
 
-    The ratio that the papers' "% lower" is made of. Its interval is Fieller's: the ratios r for which the
-    paired t test does not tell other from r × reference, so it leaves out 1 exactly where that test
-    tells the two apart. SEE Fieller, Some Problems in Interval Estimation (JRSS B 16, 1954)
+    The ratio that the papers' "% lower" is made of: the geometric mean of the pairs' ratios, with the t
+    interval of their logs. Where a run is 0, the ratio of the means with Fieller's interval: the ratios r for
+    which the paired t test does not tell other from r × reference. Either leaves out 1 exactly where
+    `compare`'s test tells the two apart.
+    SEE Fieller, Some Problems in Interval Estimation (JRSS B 16, 1954)
 
     Parameters
     ----------
@@ -407,6 +455,11 @@ def ratio_interval(
         return Interval.without(np.nan, 0, level, NOT_MEASURED)
     if not first.any():
         return Interval.without(np.nan, n, level, "undefined: the reference is 0 in every run")
+    if _above_0(first, second):
+        logs = mean_interval(np.log(second / first), level)
+        return replace(
+            logs.map(lambda log: float(np.exp(log))), method="t of logs" if logs.known else ""
+        )
     x, y = float(first.mean()), float(second.mean())
     if n < 2:
         return Interval.without(y / x, n, level)
@@ -442,8 +495,13 @@ def compare(reference: npt.ArrayLike, other: npt.ArrayLike, level: float = LEVEL
     """
     first, second = _pairs(reference, other)
     ratio = ratio_interval(first, second, level)
-    p_value = _paired_t_test(first, second)
+    tested = (np.log(first), np.log(second)) if _above_0(first, second) else (first, second)
+    p_value = _paired_t_test(*tested)
     return Comparison(paired_difference(first, second, level), ratio, percent_lower(ratio), p_value)
+
+
+def _above_0(first: Values, second: Values) -> bool:
+    return bool((first > 0).all() and (second > 0).all())
 
 
 def _paired_t_test(first: Values, second: Values) -> float:
@@ -768,21 +826,30 @@ def _means_of_pairs(values: Values) -> Values:
     return np.sort((values[first] + values[second]) / 2)
 
 
-def _typical(logs: Values, level: float) -> tuple[float, float, float]:
+def _typical_of(runs: Values, level: float) -> tuple[float, float, float, str]:
+    """Give a typical run with its interval, NaN where there is none, and how it was made."""
+    if not runs.size:
+        return np.nan, np.nan, np.nan, ""
+    if (runs > 0).all():
+        *logs, method = _typical(np.log(runs), level)
+        middle, low, high = map(float, np.exp(logs))
+        return middle, low, high, method
+    mean, half, _ = (float(each) for each in mean_intervals(runs, level))
+    return mean, max(mean - half, 0.0) if runs.size > 1 else np.nan, mean + half, "t"
+
+
+def _typical(logs: Values, level: float) -> tuple[float, float, float, str]:
     """Give the Hodges-Lehmann estimate and its interval; NaN where there is none."""
-    n = logs.size
-    if not n:
-        return np.nan, np.nan, np.nan
-    means = _means_of_pairs(logs)
+    n, means = logs.size, _means_of_pairs(logs)
     middle = float(np.median(means))
     if n < 2:
-        return middle, np.nan, np.nan
+        return middle, np.nan, np.nan, ""
     outside = int(np.searchsorted(_signed_ranks(n), (1 - level) / 2, side="right"))
     if n >= RANKS_FROM and outside:
-        return middle, float(means[outside - 1]), float(means[-outside])
+        return middle, float(means[outside - 1]), float(means[-outside]), "signed ranks of logs"
     mean = float(logs.mean())
     half = special.stdtrit(n - 1, (1 + level) / 2) * logs.std(ddof=1) / np.sqrt(n)
-    return middle, min(mean - half, middle), max(mean + half, middle)
+    return middle, min(mean - half, middle), max(mean + half, middle), "t of logs"
 
 
 def _draw_typical(rng: np.random.Generator, logs: Values, draws: int) -> Values:

@@ -5,7 +5,6 @@ import time
 import zlib
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from sipsched.errors import SipschedError, StableError, TransientError
@@ -23,6 +22,7 @@ from sipsched.measure.generator import Arrivals, CallStatistics
 from sipsched.measure.probe import TRACE_BYTES_PER_CALL
 from sipsched.measure.proxy import allocation_failures
 from sipsched.measure.serving import SPARE_BYTES, Serving, WarmUp
+from sipsched.measure.simulation import simulated_run
 from sipsched.measure.switching import Playable, Switcher, playable, speed_index
 from sipsched.measure.tuning import Tuned, compiled_here, read_tasks, tuned
 from sipsched.plan.config import Config, Load, Run
@@ -44,6 +44,7 @@ from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import Hosts, open_hosts
 from sipsched.validity.verdict import in_words, judge
+from sipsched.words import utc
 
 
 def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
@@ -76,7 +77,7 @@ def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
     _check_local_disk(raw, run, config.load_of(run))
     record = UnfinishedRecord.begin(raw, run)
     try:
-        document = _Acquisition(run, config, testbed, record).perform()
+        document = _perform(run, config, testbed, record)
         if not document.verdict.valid:
             record.close(document)
             raise TransientError(f"run is not valid: {in_words(document.verdict.broken)}")
@@ -94,6 +95,13 @@ def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
     return record.final
 
 
+def _perform(run: Run, config: Config, testbed: Testbed, record: UnfinishedRecord) -> RunDocument:
+    if testbed.simulated is None:
+        return _Acquisition(run, config, testbed, record).perform()
+    arrivals = _arrivals(run, config.load_of(run))
+    return simulated_run(run, config, testbed, record, arrivals)
+
+
 class _Acquisition:
     """One run in progress."""
 
@@ -108,9 +116,7 @@ class _Acquisition:
         declared = load_modes()
         self.modes = [find_mode(name, declared) for name in compared(run.mode)]
         self.stilled = any(mode.overrides.get(Setting.RECORDING) == 0 for mode in self.modes)
-        self.arrivals = Arrivals(
-            run.cps, call_count(run, self.load), arrival_seed(run.cps, run.rep)
-        )
+        self.arrivals = _arrivals(run, self.load)
         self.timeline: dict[str, float] = {}
 
     def perform(self) -> RunDocument:
@@ -257,6 +263,10 @@ def _commands(hosts: Hosts) -> tuple[CommandReport, ...]:
     )
 
 
+def _arrivals(run: Run, load: Load) -> Arrivals:
+    return Arrivals(run.cps, call_count(run, load), arrival_seed(run.cps, run.rep))
+
+
 def arrival_seed(cps: int, rep: int) -> int:
     """Seed of the arrival schedule of a run: the same for every mode, SUT and number of threads.
 
@@ -277,8 +287,3 @@ def _check_local_disk(raw: Path, run: Run, load: Load) -> None:
         raise StableError(
             f"{raw}: disk full: {free >> 20} MiB free, {needed >> 20} MiB needed for the record"
         )
-
-
-def utc(epoch_s: float) -> str:
-    """Write an instant as ISO 8601, UTC, to the millisecond."""
-    return datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="milliseconds")

@@ -3,6 +3,7 @@
 import json
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -13,18 +14,20 @@ from MLRsearch import AbstractMeasurer, MeasurementResult, MultipleLossRatioSear
 
 from sipsched.errors import StableError, TransientError
 from sipsched.files import whole
-from sipsched.measure.acquisition import arrival_seed, utc
+from sipsched.measure.acquisition import arrival_seed
 from sipsched.measure.findings import load_numbers
 from sipsched.measure.generator import Arrivals
 from sipsched.measure.serving import Serving
+from sipsched.measure.simulation import plan_point, simulated_counts
 from sipsched.measure.tuning import Tuned, tuned
-from sipsched.plan.config import Config, Limits, Point, Search
+from sipsched.plan.config import Config, Limits, Point, Search, TestbedLabels
 from sipsched.plan.modes import find_mode, load_modes
 from sipsched.records.crossing import SCHEMA_VERSION as CROSSING_VERSION
 from sipsched.records.record import UnfinishedRecord
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import open_hosts
 from sipsched.validity.verdict import RULES, in_words, judge
+from sipsched.words import utc
 
 TRIAL_ATTEMPTS = 3
 
@@ -106,6 +109,39 @@ def search_crossing(point: Point, config: Config, testbed: Testbed, raw: Path) -
     testbed.check_cores([point])
     path = raw / point.crossing_path
     search, started = config.search, time.time()
+    found = (_search_simulated if testbed.simulated else _search)(point, config, testbed)
+    document = {
+        "schema_version": CROSSING_VERSION,
+        "testbed": asdict(found.testbed),
+        "point": asdict(point),
+        "label": found.label,
+        "kernel": found.kernel,
+        "started_at": utc(started),
+        "finished_at": utc(time.time()),
+        "pdr_limit": config.pdr_limit,
+        "search": asdict(search),
+        "load": asdict(config.load),
+        "lower_cps": found.bracket.lower_cps,
+        "upper_cps": found.bracket.upper_cps,
+        "trials": [asdict(trial) | {"pdr": trial.pdr} for trial in found.bracket.trials],
+    }
+    with whole(path) as partial_file:
+        partial_file.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
+    return path
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A bracket, and what it was found on: testbed, mode as it is there, kernel."""
+
+    bracket: Bracket
+    testbed: TestbedLabels
+    label: str
+    kernel: str | None
+
+
+def _search(point: Point, config: Config, testbed: Testbed) -> _Found:
+    search = config.search
     # each trial's files take the place of the last one's
     calls = round(search.highest_cps * search.trial_s)
     mode = find_mode(point.mode, load_modes())
@@ -116,28 +152,33 @@ def search_crossing(point: Point, config: Config, testbed: Testbed, raw: Path) -
             serving = Serving(hosts, point, config, record, search.limit_s + 60)
             serving.check_hosts(calls)
             with tuned(hosts.sps, testbed, mode, point.cores, point.threads) as state:
-                found = find_crossing(
-                    partial(_offer, serving, state, config.validity), config.pdr_limit, search
-                )
+                offer = _with_own_arrivals(partial(_offer, serving, state, config.validity))
+                found = find_crossing(offer, config.pdr_limit, search)
                 kernel = serving.describe().sps.kernel
-    document = {
-        "schema_version": CROSSING_VERSION,
-        "testbed": asdict(hosts.testbed.labels),
-        "point": asdict(point),
-        "label": state.label,
-        "kernel": kernel,
-        "started_at": utc(started),
-        "finished_at": utc(time.time()),
-        "pdr_limit": config.pdr_limit,
-        "search": asdict(search),
-        "load": asdict(config.load),
-        "lower_cps": found.lower_cps,
-        "upper_cps": found.upper_cps,
-        "trials": [asdict(trial) | {"pdr": trial.pdr} for trial in found.trials],
-    }
-    with whole(path) as partial_file:
-        partial_file.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
-    return path
+    return _Found(found, hosts.testbed.labels, state.label, kernel)
+
+
+def _search_simulated(point: Point, config: Config, testbed: Testbed) -> _Found:
+    plan = plan_point(point, config, testbed)
+
+    def offer(cps: int, duration_s: float, rep: int) -> Trial:
+        arrivals = Arrivals(cps, max(1, round(cps * duration_s)), arrival_seed(cps, rep))
+        return Trial(cps, duration_s, *simulated_counts(plan, config.load, arrivals))
+
+    found = find_crossing(_with_own_arrivals(offer), config.pdr_limit, config.search)
+    return _Found(found, testbed.labels, plan.state.label, plan.kernel)
+
+
+def _with_own_arrivals(offer: Callable[[int, float, int], Trial]) -> Callable[[int, float], Trial]:
+    """Give each trial of a load arrivals of its own: the same again would fall into the same bursts."""
+    asked: Counter[int] = Counter()
+
+    def again(cps: int, duration_s: float) -> Trial:
+        asked[cps] += 1
+        # repetitions of runs are counted from 1
+        return offer(cps, duration_s, 1 - asked[cps])
+
+    return again
 
 
 def _offer(
@@ -146,13 +187,14 @@ def _offer(
     validity: Mapping[str, Limits],
     cps: int,
     duration_s: float,
+    rep: int,
 ) -> Trial:
     """Offer a load as a run does, and read what the SPS's sockets refused; nothing else is kept.
 
     On a proxy started for it: an overload leaves memory and transactions behind. A trial that would
     not count as a run is made again.
     """
-    seed = arrival_seed(cps, rep=0)
+    seed = arrival_seed(cps, rep)
     for attempt in range(1, TRIAL_ATTEMPTS + 1):
         with serving.started(state):
             serving.warm_up(cps, seed + 1)
@@ -175,6 +217,8 @@ def find_crossing(
 
     Multiple Loss Ratio search (Polák and Konstantynowicz, draft-ietf-bmwg-mlrsearch), from the library of
     that name: a load is a bound once trials of `trial_s` on it, at least `trials_s` together, agree by majority.
+    Each bound is tried once more, whatever comes of it: how far trials agree is what an interval rests on
+    (`sipsched.analysis.search`).
 
     Parameters
     ----------
@@ -224,7 +268,9 @@ def find_crossing(
             f"search for the crossing: more than {pdr_limit:.0%} is dropped {where}, {bound} cps; "
             "widen `search` in the configuration"
         )
-    return Bracket(round(float(lower)), round(float(upper)), tuple(measurer.trials))
+    bounds = round(float(lower)), round(float(upper))
+    again = (offer(cps, search.trial_s) for cps in bounds)
+    return Bracket(*bounds, (*measurer.trials, *again))
 
 
 class _Measurer(AbstractMeasurer):  # type: ignore[misc]

@@ -3,7 +3,6 @@
 import json
 import time
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed, native_folder
 from sipsched.testbed.session import open_hosts
 from sipsched.validity.counters import parse_stat
+from sipsched.words import utc
 
 DURATION_S = 2.0
 LIMIT_S = 30
@@ -56,7 +56,7 @@ def measure_noise(testbed: Testbed, path: Path, duration_s: float = DURATION_S) 
         "schema_version": SCHEMA_VERSION,
         "testbed": asdict(hosts.testbed.labels),
         "kernel": kernel,
-        "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
+        "started_at": utc(started),
         "quiet": state.quiet,
         "cpus": cpus,
     }

@@ -21,12 +21,10 @@ from sipsched.analysis.run_table import (
     Point,
     capacities,
     pairs,
-    probe_cost,
 )
 from sipsched.analysis.statistics import (
     PDR_LIMIT,
-    Interval,
-    mean_interval,
+    typical_interval,
 )
 from sipsched.pages.crossings import doubt
 from sipsched.pages.crossover.answer import advised_for
@@ -275,7 +273,7 @@ def waiting(campaign: Campaign, best: Carried | None) -> str:
     loads = chosen["cps"].to_numpy()
     cps = loads[np.argmin(np.abs(loads - half))]
     there = chosen[chosen["cps"] == cps]
-    p99, median = (mean_interval(there[f"k_rcv_{which}"], least=0) for which in ("p99", "p50"))
+    p99, median = (typical_interval(there[f"k_rcv_{which}"]) for which in ("p99", "p50"))
     return (
         f"{best}: at {cps} cps, the measured load nearest to half of that ({number(half)}), the "
         f"slowest message in a hundred waits {p99.text('µs')}, or longer, from network card to proxy "
@@ -303,24 +301,9 @@ def counting(campaign: Campaign) -> str:
 
 
 def probing(campaign: Campaign, costs: Sequence[ProbeCost] = ()) -> str:
-    """Say what the probe costs the proxy, and which times it could not see.
-
-    Parameters
-    ----------
-    campaign
-        All runs of the testbed.
-    costs
-        By windows with and without it; without them pairs of runs say it.
-    """
-    cost = probe_cost(campaign.counted).overall
+    """Say what the probe costs the proxy, and which times it could not see."""
     if costs:
         text = "; ".join(map(_cost_words, costs))
-    elif cost.n:
-        text = (
-            f"With the probe the proxy uses {_times(cost)}, the CPU time a message that it uses "
-            f"without it, over pairs of runs with the same arrivals"
-            + (": within chance of no cost" if cost.low <= 1 <= cost.high else "")
-        )
     else:
         text = f"{NOT_MEASURED}: no run stills the probe in some of its windows"
     missing = [
@@ -338,10 +321,6 @@ def _cost_words(cost: ProbeCost) -> str:
         f"{cost.sut}, mode {cost.mode} at {cost.cps} cps: the probe changes the proxy's CPU time a message by "
         f"{added}, told by windows of the same runs with it and without; the same mode against itself by {sham}"
     )
-
-
-def _times(ratio: Interval) -> str:
-    return ratio.text("times", lambda value: f"{value:.3f}")
 
 
 def _label(runs: pd.DataFrame, mode: str) -> str:

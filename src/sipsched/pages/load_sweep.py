@@ -1,6 +1,6 @@
 """The figures of the page of a load sweep: one function a figure, each saying in words what it shows.
 
-The replicate is the run: a point is one run, a line the mean over repetitions with its 95 % t
+The replicate is the run: a point is one run, a line what a typical run is with its 95 %
 interval. Every figure prints testbed, kind, fidelity and kernel.
 """
 
@@ -25,11 +25,10 @@ from sipsched.analysis.statistics import (
     RATE_RANGE,
     Crossing,
     Estimates,
-    Interval,
     crossing,
-    mean_interval,
-    mean_intervals,
     typical_drop_rates,
+    typical_interval,
+    typical_intervals,
 )
 from sipsched.pages.crossings import HOW, doubt
 from sipsched.pages.drawing import LIMIT, MARKERS, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
@@ -61,7 +60,7 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
     rates = 100 * summary["pdr"]
 
     def typical(runs: Values) -> Estimates:
-        return typical_drop_rates(runs, 100 * limit)
+        return typical_drop_rates(runs, 100 * limit, whole=100.0)
 
     def found(facet: Facet, threads: int) -> Crossing:
         runs = _runs(summary["pdr"], facet, threads)
@@ -98,7 +97,7 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
         )
         if above.any():
             first = int(np.argmax(above))
-            said += f"; it is {series.at(first).text('%')} at {series.cps[first]:g} cps"
+            said += f"; it is {series.of.at(first).text('%')} at {series.cps[first]:g} cps"
         return " ".join(
             filter(None, (f"{said}.", doubt(passes, limit), _short_words(summary, facet, threads)))
         )
@@ -114,7 +113,7 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
         f"Symmetric log scale, linear under {100 * limit / RATE_RANGE:g} %, and what is "
         "less counts as that.",
         words,
-        middle="middle (Hodges-Lehmann of log PDR)",
+        middle="typical run",
     )
 
 
@@ -235,7 +234,7 @@ def receive_parts(summary: xr.Dataset) -> Figure:
                 return ""
             at = dict(zip(("sut", "mode", "cores"), facet, strict=True))
             runs = values.sel(at | {"threads": threads, "cps": loads[-1]}).to_numpy()
-            texts.append(f"{title} {mean_interval(runs, least=0).text('µs')}")
+            texts.append(f"{title} {typical_interval(runs).text('µs')}")
         return f"Of mean K_rcv at {loads[-1]:g} cps: {'; '.join(texts)}."
 
     bound = "tracepoint" in set(summary["probe_mode"].to_numpy().ravel().tolist())
@@ -284,7 +283,7 @@ def load(summary: xr.Dataset) -> Figure:
         worst = int(np.argmax(np.abs(series.of.estimate - 100)))
         return (
             f"the achieved rate is furthest from the offered one at {series.cps[worst]:g} cps, by "
-            f"{series.at(worst).map(lambda share: share - 100).text('%')}."
+            f"{series.of.at(worst).map(lambda share: share - 100).text('%')}."
         )
 
     figure = _figure(
@@ -369,7 +368,7 @@ def distributions(
         parts = []
         for name, symbol in (("k_rcv", "K_rcv"), ("t_sip", "T_sip")):
             medians = {
-                kind: mean_interval([grid[_first_at(run, 0.5)] for run in by_name[name]], least=0)
+                kind: typical_interval([grid[_first_at(run, 0.5)] for run in by_name[name]])
                 for kind, by_name in curves[facet].items()
                 if len(by_name[name])
             }
@@ -476,23 +475,13 @@ def _panel(
 def _decades(values: Sequence[xr.DataArray]) -> tuple[float, float] | None:
     """Find the whole decades that hold all means: the limits of a log axis; None without data."""
     means = np.concatenate(
-        [mean_intervals(v.transpose(..., "rep").to_numpy())[0].ravel() for v in values]
+        [typical_intervals(v.transpose(..., "rep").to_numpy()).estimate.ravel() for v in values]
     )
     means = means[means > 0]
     if not means.size:
         return None
     low, high = np.floor(np.log10(means.min())), np.ceil(np.log10(means.max()))
     return float(10**low), float(10 ** max(high, low + 1))
-
-
-def _means(values: Values) -> Estimates:
-    """Average runs, with t intervals."""
-    mean, half, n = mean_intervals(values)
-    # A t interval of what is not negative may reach under 0: what is drawn and said stops there.
-    low = mean - half
-    return Estimates(
-        mean, np.maximum(low, 0) if np.nanmin(values, initial=0) >= 0 else low, mean + half, n
-    )
 
 
 @dataclass(frozen=True)
@@ -502,19 +491,13 @@ class Series:
     cps: Values
     of: Estimates
 
-    def at(self, i: int) -> Interval:
-        """Take the i-th."""
-        of, n = self.of, int(self.of.n[i])
-        estimate, low, high = (float(each[i]) for each in (of.estimate, of.low, of.high))
-        return Interval.without(estimate, n) if np.isnan(low) else Interval(estimate, low, high, n)
-
 
 def _series(
     summary: xr.Dataset,
     facet: Facet,
     threads: int,
     values: xr.DataArray,
-    estimate: Callable[[Values], Estimates] = _means,
+    estimate: Callable[[Values], Estimates] = typical_intervals,
 ) -> Series:
     """Estimate one quantity over repetitions; loads without a run are left out."""
     runs = _runs(values, facet, threads)
@@ -544,7 +527,7 @@ def _lines(
     summary: xr.Dataset,
     facet: Facet,
     values: xr.DataArray,
-    estimate: Callable[[Values], Estimates] = _means,
+    estimate: Callable[[Values], Estimates] = typical_intervals,
     crossings: Mapping[int, Crossing] = MappingProxyType({}),
 ) -> bool:
     """Draw points (runs), what they are together and intervals, a series for each number of threads.
@@ -575,7 +558,7 @@ def _lines(
         axis.errorbar(
             cps + shift,
             of.estimate,
-            yerr=np.nan_to_num(np.array([of.estimate - of.low, of.high - of.estimate])),
+            yerr=of.bars,
             linestyle="none",
             color=color,
             marker=marker,
@@ -699,7 +682,7 @@ def _figure(
     picture: Picture,
     caption: str,
     words: Callable[[Facet, int], str],
-    middle: str = "mean",
+    middle: str = "typical run",
 ) -> Figure:
     """Put the words to a picture, those of each facet and number of threads that was measured.
 
@@ -741,15 +724,15 @@ def _replicates(summary: xr.Dataset) -> str:
         return "n = 0 runs."
     low, high = int(counts.min()), int(counts.max())
     n = f"n = {low}" if low == high else f"n = {low} to {high}"
-    bars = "bars: 95 % t interval" if high > 1 else "one run a point, so no interval"
-    return f"Points: runs ({n} a point); line: their {{middle}}; {bars}."
+    bars = "bars: 95 % interval" if high > 1 else "one run a point, so no interval"
+    return f"Points: runs ({n} a point); line: the {{middle}}; {bars}."
 
 
 def _from_to(series: Series, unit: str = "µs") -> str:
     cps = series.cps
     if not len(cps):
         return "not measured"
-    text = f"{series.at(0).text(unit)} at {cps[0]:g} cps"
+    text = f"{series.of.at(0).text(unit)} at {cps[0]:g} cps"
     if len(cps) > 1:
-        text += f", {series.at(-1).text(unit)} at {cps[-1]:g} cps"
+        text += f", {series.of.at(-1).text(unit)} at {cps[-1]:g} cps"
     return text

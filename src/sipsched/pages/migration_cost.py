@@ -28,7 +28,7 @@ from sipsched.analysis.statistics import (
     PDR_LIMIT,
     Interval,
     Values,
-    mean_interval,
+    typical_interval,
 )
 from sipsched.errors import StableError
 from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
@@ -245,7 +245,7 @@ def curves(found: Study) -> Figure:
         svg = themed(canvas)
     caption = (
         f"Mean K_rcv and PDR against sched_migration_cost, {_others(found)}, by cores. Small: runs; "
-        "line: their mean; bars: 95 % t interval; costs are spaced evenly, not to scale. Dashed: "
+        "line: the typical run; bars: its 95 % interval; costs are spaced evenly, not to scale. Dashed: "
         f"{100 * found.limit:g} %. Only runs in which the cost was in force."
     )
     seen = best(found).lines
@@ -278,7 +278,7 @@ def _line(axis: Axes, found: Study, spot: Spot, name: str, i: int, costs: list[i
             color=color,
             alpha=0.45,
         )
-    means = [mean_interval(point.values[name], least=0) for point in points]
+    means = [typical_interval(point.values[name]) for point in points]
     ends = [[m.estimate - m.low, m.high - m.estimate] if m.known else [0, 0] for m in means]
     axis.errorbar(
         at,
@@ -302,7 +302,7 @@ def best(found: Study) -> Words:
         if not points:
             continue
         for name, title in (("pdr", "PDR"), ("k_rcv", "K_rcv")):
-            means = {p.cost_ns: (p, mean_interval(p.values[name], least=0)) for p in points}
+            means = {p.cost_ns: (p, typical_interval(p.values[name])) for p in points}
             known = {cost: m for cost, m in means.items() if not np.isnan(m[1].estimate)}
             if known:
                 lines.append(f"{found.name(spot)}: {_best(found, name, title, known)}")
@@ -365,7 +365,7 @@ def costs(found: Study) -> Table:
             if point.why:
                 rows.append((*where, "0", point.why, *["–"] * 3))
                 continue
-            means = {name: mean_interval(point.values[name], least=0) for name in TITLES}
+            means = {name: typical_interval(point.values[name]) for name in TITLES}
             n = means["pdr"].n
             cells: list[str] = []
             for name, mean in means.items():
@@ -377,7 +377,7 @@ def costs(found: Study) -> Table:
         header=("", "cost", "runs", "PDR (%)", lower, "K_rcv (µs)", lower),
         rows=tuple(rows),
         none="no run is planned",
-        caption=f"PDR and mean K_rcv by sched_migration_cost, {_others(found)}: means with 95 % t "
+        caption=f"PDR and mean K_rcv by sched_migration_cost, {_others(found)}: typical runs with their 95 % "
         f"intervals. Against {_cost(found.default_ns)}: over pairs of runs with the same arrivals, "
         f"each interval at {100 * found.against.level:.3g} %, so that all {found.against.tests} hold together "
         "at 95 % (Bonferroni); p: paired t test, after Holm.",

@@ -30,7 +30,8 @@ from sipsched.analysis.run_table import (
     provenance,
     receive_buffers,
 )
-from sipsched.analysis.statistics import Values, mean_intervals
+from sipsched.analysis.statistics import Values, typical_interval
+from sipsched.pages.numbers import told
 from sipsched.pages.parts import Table, Words
 from sipsched.records.summary import ALL, INVALID, MEASURED, MISSING
 from sipsched.validity.certificate import WINDOWS_MS
@@ -47,6 +48,7 @@ PROBE_MODES = {
     "preload": "No eBPF: only t_arr, t_sip_in, t_sip_out and the drop counter; t_sockq and the "
     "parts of K_rcv are not known.",
     "off": "No probe: counters only.",
+    "simulated": "No probe: the instants are those of a model, and nothing was measured.",
 }
 POINT_HEADER = ("SUT", "mode", "cores", "threads", "cps")
 LONG_FACTS = ("files", "lscpu")
@@ -90,7 +92,7 @@ def heading(summary: xr.Dataset, study: str) -> Heading:
 
 
 def points(summary: xr.Dataset) -> Table:
-    """List every point with its numbers: mean over runs and 95 % t interval."""
+    """List every point with its numbers: the typical run with its 95 % interval."""
     by_name = {
         "pdr": 100 * summary["pdr"],
         "k_rcv": summary["k_rcv_mean"].sel(message_type=ALL),
@@ -113,7 +115,7 @@ def points(summary: xr.Dataset) -> Table:
                 n = int((summary["status"].sel(at) == MEASURED).sum())
                 if not n:
                     continue
-                cells = [_plus_minus(values.sel(at)) for values in by_name.values()]
+                cells = [_typical(values.sel(at)) for values in by_name.values()]
                 cells.append(_busy(busy_periods(runs, at)))
                 rows.append((sut, mode, *map(str, (cores, threads, cps, n)), *cells))
     return Table(
@@ -130,7 +132,7 @@ def points(summary: xr.Dataset) -> Table:
         ),
         rows=tuple(rows),
         none="no run was measured",
-        caption="Every measured point: mean over runs ± half the 95 % t interval. Busy periods: those in "
+        caption="Every measured point: the typical run with its 95 % interval. Busy periods: those in "
         "which the SPS always holds a message; how many of equal length the run with the fewest amounts "
         "to, and the longest as a share of its run. Too short, at a PDR up to "
         f"{100 * FULL_PDR:g} %: fewer than {LEAST_PERIODS}, or one longer than {100 * LONGEST_SHARE:g} % of the run.",
@@ -145,11 +147,11 @@ def _busy(found: BusyPeriods | None) -> str:
     return f"{text}: {found.short} of {found.runs} too short" if found.short else text
 
 
-def _plus_minus(values: xr.DataArray) -> str:
-    mean, half, n = (array.item() for array in mean_intervals(values.to_numpy()))
-    if not n:
+def _typical(values: xr.DataArray) -> str:
+    found = typical_interval(values.to_numpy())
+    if not found.n:
         return "n/a"
-    return number(mean) if np.isnan(half) else f"{number(mean)}\u00a0±\u00a0{number(half)}"
+    return told(found, found.n) if found.known else number(found.estimate)
 
 
 def runs_not_counted(summary: xr.Dataset) -> Table:

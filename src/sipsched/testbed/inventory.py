@@ -96,6 +96,30 @@ class Guest:
 
 
 @dataclass(frozen=True)
+class Simulated:
+    """The machine that the simulator takes the place of, of a testbed of kind `simulated`."""
+
+    kernel: str
+    """Whose scheduler it has: `6.18` (EEVDF) or `5.10` (CFS)."""
+    processors: int
+    cores_per_processor: int
+    model: str
+    """A file of config/models."""
+    without: tuple[str, ...]
+    """Mechanisms that are switched off."""
+
+    @property
+    def is_eevdf(self) -> bool:
+        """Whether its kernel has EEVDF, not CFS."""
+        return self.kernel == "6.18"
+
+    @property
+    def cpus(self) -> int:
+        """Number of its CPUs."""
+        return self.processors * self.cores_per_processor
+
+
+@dataclass(frozen=True)
 class Testbed:
     """Three hosts, and the words that label every figure measured on them."""
 
@@ -116,6 +140,8 @@ class Testbed:
     """Of kind `vm` only."""
     accelerator: str | None = None
     """What runs the guest: `kvm` or `tcg`; known once it is up. None where there is no guest."""
+    simulated: Simulated | None = None
+    """Of kind `simulated` only, which has no hosts: nothing is reached at the addresses of its three."""
 
     @property
     def is_on_this_machine(self) -> bool:
@@ -130,10 +156,15 @@ class Testbed:
     @property
     def description(self) -> str:
         """Say what it is, from what its file makes it: a file that was copied and changed says so."""
+        if self.simulated is not None:
+            return f"{_describe_simulated(self.simulated)}{self._remark}"
         hosts = "; ".join(f"{host.role.upper()} on {_name_cpus(host.cpus)}" for host in self.hosts)
         helpers = f"what watches the SPS on its {_name_cpus(self.sps.helper_cpus)}"
-        remark = f". {self.remark}" if self.remark else ""
-        return f"{self._setting}: {hosts}, {helpers}{remark}"
+        return f"{self._setting}: {hosts}, {helpers}{self._remark}"
+
+    @property
+    def _remark(self) -> str:
+        return f". {self.remark}" if self.remark else ""
 
     @property
     def _setting(self) -> str:
@@ -193,8 +224,12 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
         raise StableError(
             f"{path}: name: expected '{name}' as the file, found '{document['name']}'"
         )
+    simulated = _read_simulated(document["simulated"]) if document["kind"] == "simulated" else None
     hosts: dict[str, HostSpec] = {}
     for role in ROLES:
+        if simulated:
+            hosts[role] = _no_host(role, simulated)
+            continue
         body = dict(document["hosts"][role])
         for key in ("cpus", "helper_cpus"):
             body[key] = tuple(body[key])
@@ -208,13 +243,14 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
         name=document["name"],
         kind=document["kind"],
         fidelity=document["fidelity"],
-        workdir=PurePosixPath(document["workdir"]),
+        workdir=PurePosixPath(document.get("workdir", "/nonexistent")),
         uac=hosts["uac"],
         sps=hosts["sps"],
         uas=hosts["uas"],
         tuning=_tuning(document.get("tuning", {})),
         remark=document.get("description", ""),
         guest=guest,
+        simulated=simulated,
         lock_wait_s=float(document.get("lock_wait_s", LOCK_WAIT_S)),
     )
 
@@ -236,6 +272,27 @@ def _tuning(body: Mapping[str, Any]) -> Tuning:
         key: tuple(value) if isinstance(value, list) else value for key, value in body.items()
     }
     return Tuning(**values)
+
+
+def _read_simulated(body: Mapping[str, Any]) -> Simulated:
+    return Simulated(**{**body, "without": tuple(body["without"])})
+
+
+def _describe_simulated(simulated: Simulated) -> str:
+    """Say what is simulated, and what is not."""
+    scheduler = "EEVDF" if simulated.is_eevdf else "CFS"
+    without = f", without {', '.join(simulated.without)}" if simulated.without else ""
+    return (
+        f"Discrete-event model {simulated.model} under the {scheduler} of Linux {simulated.kernel}, "
+        f"{plural(simulated.processors, 'processor')} of "
+        f"{plural(simulated.cores_per_processor, 'core')}{without}; UAC, UAS and links take no CPU"
+    )
+
+
+def _no_host(role: str, simulated: Simulated) -> HostSpec:
+    """Give the CPUs of what is no host; `session.open_hosts` refuses to look for it."""
+    cpus = tuple(range(simulated.cpus)) if role == "sps" else ()
+    return HostSpec(role, "simulated", "", "", "", "", 0, cpus=cpus, helper_cpus=())
 
 
 def _read_guest(body: Mapping[str, Any]) -> Guest:

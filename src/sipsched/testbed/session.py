@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from sipsched.errors import StableError
 from sipsched.testbed import local, vm
 from sipsched.testbed.host import CommandResult, Host
 from sipsched.testbed.inventory import Testbed
@@ -64,8 +65,10 @@ def open_hosts(
     TransientError
         A host is unreachable, or the testbed was in use all the time.
     StableError
-        A host refuses us, or the testbed cannot be brought up on this machine.
+        A host refuses us, the testbed cannot be brought up on this machine, or it is simulated.
     """
+    if testbed.kind == "simulated":
+        raise StableError(f"testbed {testbed.name} is simulated: it has no hosts to reach")
     if testbed.kind == "local":
         local.ensure_up(testbed, local.IDLE_S, say)
     elif testbed.kind == "vm":

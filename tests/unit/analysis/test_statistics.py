@@ -20,6 +20,17 @@ STRAIGHT_CPS = 1800 + 200 * (0.01 - KNEE[4]) / (KNEE[5] - KNEE[4])
 TRUE_CPS = 2200 - 150 * np.log(0.05 / 0.0098 - 1)
 
 
+NOISES = {
+    "cv 0.3": lambda rng, shape: rng.lognormal(0, 0.3, shape),
+    "sigma 1": lambda rng, shape: rng.lognormal(0, 1, shape),
+    # 0.625 of the four in five others are half of all: the median is 1
+    "outliers": lambda rng, shape: (
+        rng.lognormal(-0.3 * stats.norm.ppf(0.625), 0.3, shape)
+        * np.where(rng.random(shape) < 0.2, 5, 1)
+    ),
+}
+
+
 def covers(intervals, truth):
     """Share of the intervals that hold the truth."""
     return np.mean([each.low <= truth <= each.high for each in intervals])
@@ -71,6 +82,46 @@ def test_mean_interval_covers_the_truth(n):
     assert 0.93 <= np.mean(np.abs(mean - 100) <= half) <= 0.97
 
 
+@pytest.mark.parametrize("n", [6, 10, 30])
+def test_a_typical_runs_interval_is_where_wilcoxons_test_turns(n):
+    values = np.random.default_rng(n).lognormal(3, 1, n)
+    found = statistics.typical_interval(values)
+    assert found.method == "signed ranks of logs"
+    for end, inside in ((found.low, 1.0001), (found.high, 0.9999)):
+        p_values = [
+            stats.wilcoxon(np.log(values / at), method="exact").pvalue
+            for at in (end * inside, end / inside)
+        ]
+        assert p_values[0] > 0.05 > p_values[1]
+    pairs = [np.sqrt(x * y) for i, x in enumerate(values) for y in values[i:]]
+    assert found.estimate == pytest.approx(np.median(pairs))
+
+
+def test_a_typical_run_of_few_and_of_runs_that_are_0():
+    values = np.array([80.0, 100, 130])
+    found = statistics.typical_interval(values)
+    t = stats.t.interval(0.95, 2, np.log(values).mean(), stats.sem(np.log(values)))
+    assert (found.low, found.high) == pytest.approx(tuple(np.exp(t)))
+    assert found.method == "t of logs"
+    # a level that the ranks of six runs do not reach
+    assert statistics.typical_interval([*values] * 2, 0.99).method == "t of logs"
+    with_0 = statistics.typical_interval([0, 0, 0.3])
+    assert (with_0.low, with_0.estimate) == (0, pytest.approx(0.1))
+    assert str(statistics.typical_interval([5.0])) == "5, n = 1: too few for an interval"
+    assert str(statistics.typical_interval([np.nan])) == "not measured, n = 0"
+    with pytest.raises(StableError, match="found a negative one"):
+        statistics.typical_interval([-1.0, 2])
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+@pytest.mark.parametrize("noise", ["cv 0.3", "sigma 1", "outliers"])
+def test_a_typical_runs_interval_covers_the_median(noise, n):
+    """Also where t of the mean covers 81 % (sigma 1) and 66 % (outliers) of five runs."""
+    values = NOISES[noise](np.random.default_rng(n), (DRAWS, n))
+    found = statistics.typical_intervals(values)
+    assert np.mean((found.low <= 1) & (found.high >= 1)) >= 0.93
+
+
 def test_an_interval_ends_at_what_no_value_can_be_below():
     values = [0.0, 0.0, 0.3]
     free, cut = statistics.mean_interval(values), statistics.mean_interval(values, least=0)
@@ -88,6 +139,11 @@ def test_paired_difference_is_scipys_and_drops_incomplete_pairs():
     test = stats.ttest_rel(other[both], reference[both])
     assert found.n == 5
     assert (found.low, found.high) == pytest.approx(tuple(test.confidence_interval()))
+    of_logs = stats.ttest_rel(np.log(other[both]), np.log(reference[both]))
+    assert statistics.compare(reference, other).p_value == pytest.approx(of_logs.pvalue)
+    # a run that is 0 has no logarithm
+    reference[0] = 0
+    test = stats.ttest_rel(other[both], reference[both])
     assert statistics.compare(reference, other).p_value == pytest.approx(test.pvalue)
     unpaired = statistics.mean_interval(reference)
     assert found.high - found.low < (unpaired.high - unpaired.low) / 3
@@ -103,13 +159,20 @@ def test_paired_difference_covers_the_truth():
     assert 0.93 <= covers(intervals, -20) <= 0.97
 
 
-def test_ratio_is_that_of_the_means_and_its_ends_are_where_the_paired_t_test_turns():
+def test_ends_of_a_ratio_are_where_the_paired_t_test_turns():
     reference, other = np.array([1.0, 2, 3, 4, 5]), np.array([0.8, 1.5, 2.4, 3, 4.1])
     found = statistics.ratio_interval(reference, other)
-    assert found.estimate == pytest.approx(other.mean() / reference.mean())
-    assert found.method == "Fieller"
+    assert found.estimate == pytest.approx(stats.gmean(other / reference))
+    assert found.method == "t of logs"
     for end in (found.low, found.high):
-        assert stats.ttest_rel(other, end * reference).pvalue == pytest.approx(0.05)
+        of_logs = stats.ttest_rel(np.log(other), np.log(end * reference))
+        assert of_logs.pvalue == pytest.approx(0.05)
+    with_0 = statistics.ratio_interval(reference, np.array([0, *other[1:]]))
+    assert with_0.estimate == pytest.approx(other[1:].sum() / reference.sum())
+    assert with_0.method == "Fieller"
+    for end in (with_0.low, with_0.high):
+        test = stats.ttest_rel(np.array([0, *other[1:]]), end * reference)
+        assert test.pvalue == pytest.approx(0.05)
     lower = statistics.percent_lower(found)
     assert lower.estimate == pytest.approx(100 * (1 - found.estimate))
     assert (lower.low, lower.high) == pytest.approx((100 - 100 * found.high, 100 - 100 * found.low))
@@ -252,17 +315,6 @@ def test_crossing_smooths_a_dip_over_the_limit():
     assert statistics.grid_capacity(loads, pdr) == (400, 440)
 
 
-NOISES = {
-    "cv 0.3": lambda rng, shape: rng.lognormal(0, 0.3, shape),
-    "sigma 1": lambda rng, shape: rng.lognormal(0, 1, shape),
-    # 0.625 of the four in five others are half of all: the median is 1
-    "outliers": lambda rng, shape: (
-        rng.lognormal(-0.3 * stats.norm.ppf(0.625), 0.3, shape)
-        * np.where(rng.random(shape) < 0.2, 5, 1)
-    ),
-}
-
-
 @pytest.mark.parametrize("reps", [statistics.MIN_CROSSING_RUNS, 5, 10])
 @pytest.mark.parametrize("noise", NOISES)
 def test_crossing_covers_where_a_typical_run_passes_the_limit(noise, reps):
@@ -365,3 +417,10 @@ def test_ratio_of_crossings_covers_the_truth():
         for draw, pair in enumerate(zip(reference, other, strict=True))
     ]
     assert covers(found, 1) >= 0.93
+
+
+def test_no_drop_rate_is_more_than_all() -> None:
+    found = statistics.typical_drop_rates(np.array([0.05, 0.4]))
+    assert float(found.high) == 1.0
+    found = statistics.typical_drop_rates(np.array([5.0, 40.0]), limit=1.0, whole=100.0)
+    assert float(found.high) == 100.0

@@ -39,7 +39,7 @@ SERVER: Numbers = NOTHING | {
     "t1_ns": 500_000_000,
     "t2_ns": 4_000_000_000,
     "cores": 1,
-    "processors": 1,
+    "cores_per_processor": 8,
     "tick_ns": 4_000_000,
     "receive_buffer_bytes": 10**12,
     "truesize": [1] * 7,
@@ -99,7 +99,7 @@ CALLS: Numbers = SERVER | {
     "deferred_release": True,
     "trying": True,
     "cores": 4,
-    "processors": 2,
+    "cores_per_processor": 2,
     "workers": 8,
     "service_law": "lognormal",
     "service_ns": [0, 290_000, 50_000, 40_000, 90_000, 120_000, 50_000],
@@ -242,7 +242,7 @@ VARIANTS: dict[str, Numbers] = {
     "all locked": {"lock_share": 1.0, "spin_ns": 1, "yield_ns": 1},
     "no stalls": {"stall_ns": 0},
     "overloaded": {"rate_cps": 12_000.0},
-    "overloaded, one core": {"cores": 1, "processors": 1},
+    "overloaded, one core": {"cores": 1},
     "drawn hold times": {"hold_exponential": True},
     "no softirq": {"receive_cpus": 0},
 }
@@ -308,7 +308,7 @@ def test_a_message_takes_the_same_time_whoever_serves_it(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"cores": 6, "processors": 4}, "does not divide cores"),
+        ({"cores_per_processor": 0}, "not a value it may have"),
         ({"cores": 0}, "not a value it may have"),
         ({"link_ns": -1}, "not a value it may have"),
         ({"rules": "bfs"}, "not a value it may have"),

@@ -44,7 +44,8 @@ def test_five_sentences_of_a_whole_campaign(whole):
     answers = index.answers(whole)
     told = [answer for _, answer in answers.pairs]
     assert len(told) == 5
-    assert all(answer.endswith(".") and "not measured" not in answer.lower() for answer in told)
+    assert all(answer.endswith(".") for answer in told)
+    assert all("not measured" not in answer.lower() for answer in told[:-1])
     load, modes, wait, counts, cost = told
     assert load.startswith("kamailio-udp, mode default, 1 core, 8 threads, drops 1 % of its")
     assert "n = 10" in load
@@ -59,7 +60,7 @@ def test_five_sentences_of_a_whole_campaign(whole):
         in counts
     )
     assert "more than N µs late" in counts
-    assert "uses 1.100 times (1.099 to 1.100), n = 4, the CPU time a message" in cost
+    assert cost.startswith("Not measured: no run stills the probe in some of its windows")
     assert "the probe was off" not in cost
 
 

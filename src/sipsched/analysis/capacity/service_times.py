@@ -14,8 +14,9 @@ from sipsched.analysis.statistics import (
     PDR_LIMIT,
     Interval,
     grid_capacity,
-    mean_interval,
     mean_intervals,
+    typical_interval,
+    typical_intervals,
 )
 from sipsched.records.summary import cpu_time
 from sipsched.words import plural
@@ -160,9 +161,9 @@ def _service(at: xr.Dataset, option: Option, limit: float, message_bytes: float)
 
 
 def _means(values: Values) -> Values:
-    return mean_intervals(values)[0]
+    return typical_intervals(values).estimate
 
 
 def _mean(values: Values, why: str) -> Interval:
-    found = mean_interval(values)
+    found = typical_interval(values)
     return found if found.n else replace(found, why=why)

@@ -19,7 +19,7 @@ from sipsched.analysis.capacity.queues import (
 from sipsched.analysis.capacity.service_times import ServiceTimes
 from sipsched.analysis.capacity.systems import Evidence, System
 from sipsched.analysis.run_table import facet_name
-from sipsched.analysis.statistics import mean_intervals
+from sipsched.analysis.statistics import typical_drop_rates, typical_intervals
 from sipsched.errors import StableError
 from sipsched.pages.capacity_model.panels import empty
 from sipsched.pages.capacity_model.wording import NOT_MEASURED, in_words, off_by, percent
@@ -106,7 +106,7 @@ def curves(evidence: Evidence) -> Figure:
             axes[0].set_title(f"{facet_name(facet)}\nPDR", loc="left")
             axes[1].set_title("mean K_sockq", loc="left")
             for each in among:
-                _draw_queue(axes, each, counts.index(each.threads))
+                _draw_queue(axes, each, counts.index(each.threads), evidence.limit)
                 seen.append(_queue_words(each, evidence.limit))
             axes[0].axhline(100 * evidence.limit, color=LIMIT, linestyle="--", linewidth=1)
             axes[0].set_yscale("symlog", linthresh=0.01, linscale=0.5)
@@ -124,8 +124,8 @@ def curves(evidence: Evidence) -> Figure:
         legend(canvas, grid)
         svg = themed(canvas)
     caption = (
-        "Packet drop rate, and mean wait in the socket queue, against load: points, mean of runs with 95 % "
-        "t interval; lines, queues whose servers are the cores, with the CPU time of the highest load at "
+        "Packet drop rate, and mean wait in the socket queue, against load: points, a typical run with its "
+        "95 % interval; lines, queues whose servers are the cores, with the CPU time of the highest load at "
         "or under the limit. M/G/c has endless room, and no wait from full load on. Dashed: the limit. PDR: "
         "symmetric log scale, linear under 0.01 %; wait: log scale, and what waking the worker takes is in "
         "the measured wait only. Messages sent again come on top of the load and are not in the lines."
@@ -140,16 +140,15 @@ def curves(evidence: Evidence) -> Figure:
     )
 
 
-def _draw_queue(axes: Sequence[Axes], each: ServiceTimes, place: int) -> None:
+def _draw_queue(axes: Sequence[Axes], each: ServiceTimes, place: int, limit: float) -> None:
     color, marker = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]
     label = plural(each.threads, "thread")
-    for axis, values, scale in ((axes[0], each.pdr, 100), (axes[1], each.waits_us, 1)):
-        mean, half, _ = mean_intervals(scale * values)
-        lower = np.minimum(half, np.maximum(mean * (1 if scale == 100 else 0.9), 0))
+    rates = typical_drop_rates(100 * each.pdr, 100 * limit)
+    for axis, found in zip(axes, (rates, typical_intervals(each.waits_us)), strict=True):
         axis.errorbar(
             each.loads,
-            mean,
-            yerr=np.nan_to_num(np.array([lower, half])),
+            found.estimate,
+            yerr=found.bars,
             linestyle="none",
             color=color,
             marker=marker,

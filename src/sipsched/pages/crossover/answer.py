@@ -340,6 +340,7 @@ DOUBTS = {
     Doubt.FEW_BLOCKS: "fewer than 10 blocks, of which tails and dependence cannot be seen",
     Doubt.FEW_CHANGED: "fewer than 10 blocks differ at all",
     Doubt.ONE_BLOCK: "one block makes more than half of the spread",
+    Doubt.SKEWED: "one tail is longer; the interval is wider for it, and robust means differ from it",
     Doubt.AUTOCORRELATED: "blocks follow each other; the interval is wider for it",
     Doubt.RUNS_DIFFER: "runs differ by more than their blocks explain",
 }

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from sipsched.analysis.comparison import Case, Place, Side, System
-from sipsched.analysis.statistics import mean_intervals
+from sipsched.analysis.statistics import typical_drop_rates, typical_intervals
 from sipsched.pages.drawing import LIMIT, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.modes.panels import large, nothing, picture, small
 from sipsched.pages.modes.wording import identity, with_papers
@@ -57,7 +57,7 @@ def _figure(case: Case, system: System) -> Figure:
         svg = themed(canvas)
     caption = (
         f"PDR, mean K_rcv and mean T_sip against the offered load, {sut}, {plural(cores, 'core')}, by "
-        f"threads and mode. Small: runs; line: their mean; bars: 95 % t interval. Dashed: {case.share}; "
+        f"threads and mode. Small: runs; line: the typical run; bars: its 95 % interval. Dashed: {case.share}; "
         f"PDR on a symmetric log scale, linear under {SYMLOG_FROM_PERCENT:g} %."
     )
     return picture(
@@ -81,8 +81,12 @@ def _curve(axis: Axes, side: Side, name: str, shift: float, i: int) -> bool:
     """Draw the i-th mode, if it has runs."""
     _, scale = COLUMNS[name]
     runs = scale * side.runs(name)
-    mean, half, n = mean_intervals(runs)
-    some = n > 0
+    found = (
+        typical_drop_rates(runs, scale * side.case.limit)
+        if name == "pdr"
+        else typical_intervals(runs)
+    )
+    some = found.n > 0
     if not some.any():
         return False
     at = side.case.loads_cps + shift
@@ -90,8 +94,8 @@ def _curve(axis: Axes, side: Side, name: str, shift: float, i: int) -> bool:
         axis.plot(at, run, **small(i))
     axis.errorbar(
         at[some],
-        mean[some],
-        yerr=np.nan_to_num([np.minimum(half, mean)[some], half[some]]),
+        found.estimate[some],
+        yerr=found.bars[:, some],
         **large(i),
         label=side.label,
     )

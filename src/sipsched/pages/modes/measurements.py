@@ -6,7 +6,7 @@ import numpy as np
 
 from sipsched.analysis.comparison import PARTS, Case, Side, System, relative
 from sipsched.analysis.papers import CALLS, METRICS, PAPERS
-from sipsched.analysis.statistics import NOT_MEASURED, Values, mean_interval
+from sipsched.analysis.statistics import NOT_MEASURED, Values, typical_interval
 from sipsched.pages.modes.wording import (
     NO_ENTRY,
     NOT_PRINTED,
@@ -75,8 +75,8 @@ def _table(case: Case, system: System, mode: str) -> Table:
         rows=tuple(rows),
         none="nothing was planned",
         caption=f"{beside}{case.label(mode)} on this testbed: {sut}, {plural(cores, 'core')}, at the "
-        f"last load with PDR ≤ {case.share} and the first above it, each of its own. Mean over "
-        "runs (95 % t interval); a difference of counts is one of counts per call, since "
+        f"last load with PDR ≤ {case.share} and the first above it, each of its own. The typical "
+        "run (95 % interval); a difference of counts is one of counts per call, since "
         f"{_calls(case, system, mode)}. Call setup counts first sends; what came again is in RCV "
         "errors and total messages; the papers mostly count fewer than six messages a call (page of the "
         f"published numbers). The papers print no intervals. {SERVICE}",
@@ -126,7 +126,7 @@ def _printed(printed: Mapping[str, str], name: str) -> str:
 def _measured(side: Side, name: str, cps: float, printed: str | None, n: int) -> tuple[str, str]:
     """Give this testbed and the difference; counts are scaled to the paper's calls for it."""
     runs = side.runs(name, cps)
-    mean = mean_interval(runs, least=0)
+    mean = typical_interval(runs)
     if np.isnan(mean.estimate):
         return NOT_SEEN, NO_ENTRY
     if printed is None:

@@ -143,7 +143,7 @@ def _figure(case: Case, system: System, dots: Dots) -> Figure:
     ]
     caption = (
         f"{dots.what} {sut}, {plural(cores, 'core')}, at the compared load of each number of threads. "
-        "Small: runs; large: their mean with its 95 % t interval, cut off at the axis. Log scale."
+        "Small: runs; large: the typical one with its 95 % interval, cut off at the axis. Log scale."
     )
     return picture(
         identity(dots.name, sut, cores),

@@ -183,7 +183,7 @@ def _table(case: Case, found: Comparisons, system: System) -> Table:
         rows=tuple(row for place in among for row in _rows(case, found, place)),
         none="nothing was planned",
         caption=f"{beside}: {sut}, {plural(cores, 'core')}, {first} against {second}, at the first "
-        f"load with PDR > {case.share} under {first}. Means with 95 % t intervals. {corrected(found)} The "
+        f"load with PDR > {case.share} under {first}. Typical runs with 95 % intervals. {corrected(found)} The "
         "row difference: means in % of the published, percentages in points."
         f"{PUBLISHED_MODES}",
         provenance=with_papers(case.summary, *([study_of(cores)] if table else [])),

@@ -1,0 +1,88 @@
+"""Models for the simulator: config/models/*.yaml, each number with its source."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sipsched.errors import StableError
+from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.config import Sut
+from sipsched.plan.documents import read_yaml, validate
+
+MODELS = PROJECT_ROOT / "config" / "models"
+KINDS = ("INVITE", "180", "200_INVITE", "ACK", "BYE", "200_BYE")
+"""Message types of a call, in the order of `enum trace_kind` from 1."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A proxy and a machine as the simulator takes them.
+
+    Attributes
+    ----------
+    description, fitted_to
+        Of what it is a model, and what its numbers come from.
+    sut
+        Proxy, routing and memory manager of the SUT that it is of.
+    numbers
+        By the names of hardware/simulator/model.h.
+    """
+
+    name: str
+    description: str
+    fitted_to: str
+    sut: Mapping[str, str]
+    numbers: Mapping[str, Any]
+
+    def check_sut(self, sut: Sut) -> None:
+        """Refuse a SUT that it is no model of.
+
+        Raises
+        ------
+        StableError
+            Another proxy, routing or memory manager, or a control run without a probe.
+        """
+        for key, value in self.sut.items():
+            if getattr(sut, key) != value:
+                raise StableError(
+                    f"SUT {sut.name}: {key}: model {self.name} is of {value}, found "
+                    f"{getattr(sut, key)}; name a model of it in the testbed's file"
+                )
+        if sut.probe == "off":
+            raise StableError(f"SUT {sut.name}: a model has no probe that could be off")
+
+
+def load_model(name: str, folder: Path = MODELS) -> Model:
+    """Read `<folder>/<name>.yaml`.
+
+    Raises
+    ------
+    StableError
+        No such file (lists those there are), or a key that is missing, unknown or out of range.
+    """
+    path = folder / f"{name}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
+        raise StableError(f"model '{name}': no file {path}; there are: {known}")
+    body = validate(read_yaml(path), "model", str(path))
+    service = body["service"]["types"]
+    lengths = body["lengths"]["types"]
+    numbers = {key: each["value"] for key, each in body["numbers"].items()}
+    return Model(
+        name=name,
+        description=body["description"],
+        fitted_to=body["fitted_to"],
+        sut=body["sut"],
+        numbers={
+            **numbers,
+            # of what is no message of a call there is none
+            "truesize": [numbers["truesize"]] * (len(KINDS) + 1),
+            "length": [0, *(lengths[kind] for kind in KINDS)],
+            "service_law": body["service"]["law"],
+            "service_ns": [0.0, *(float(service[kind]["mean_ns"]) for kind in KINDS)],
+            "service_scv": [0.0, *(float(service[kind]["scv"]) for kind in KINDS)],
+            "trying": body["sut"]["routing"] == "stateful",
+            "wake_all": body["wakes_all"],
+        },
+    )
