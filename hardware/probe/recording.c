@@ -40,6 +40,7 @@ void recording_afresh(struct recording *recording, uint64_t t_ns)
 	recording->cut_services = 0;
 	recording->slowest_off_ns = 0;
 	recording->slowest_on_ns = 0;
+	recording->misses_off = 0;
 	recording->t_off_ns = t_ns;
 }
 
@@ -52,6 +53,7 @@ void switch_off(struct recording *recording)
 		return;
 	recording->on = false;
 	recording->probe->object->bss->recording = 0;
+	recording->misses_at_off = recursion_misses(recording->probe->object);
 	while (clock_ns(CLOCK_MONOTONIC) - begin < FINISH_NS) {
 		/* first the pause: an arrival may just be entering */
 		pause_ns(LOOK_NS);
@@ -82,6 +84,7 @@ int switch_on(struct recording *recording)
 	error = attach_probe(recording->probe);
 	if (error)
 		return error;
+	recording->misses_off += recursion_misses(recording->probe->object) - recording->misses_at_off;
 	begin_recording(recording);
 	end = clock_ns(CLOCK_MONOTONIC);
 	recording->off_ns += end - recording->t_off_ns;
@@ -94,6 +97,7 @@ void end_recording(struct recording *recording, uint64_t t_ns)
 {
 	if (recording->on)
 		return;
+	recording->misses_off += recursion_misses(recording->probe->object) - recording->misses_at_off;
 	recording->off_ns += t_ns - recording->t_off_ns;
 	forget_services(recording->workers);
 }

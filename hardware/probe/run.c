@@ -170,7 +170,8 @@ static bool report_run(const struct run *run)
 		.workers = &run->workers,
 		.recording = &run->recording,
 		.counted = counters_between(&run->at_fresh, &run->at_end),
-		.recursion_misses = recursion_misses(run->probe.object) - run->misses_at_fresh,
+		.recursion_misses = recursion_misses(run->probe.object) - run->misses_at_fresh -
+				    run->recording.misses_off,
 		.cpu_at_fresh_ns = run->cpu_at_fresh_ns,
 	};
 

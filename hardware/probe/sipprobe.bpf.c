@@ -32,9 +32,10 @@ const volatile bool cfg_exact = false;
 #define ETHERTYPE_IPV4    0x0800
 #define PROTOCOL_UDP      17
 #define STALE_NS          10000000000LL /* an entry nobody asked for in that time may be overwritten */
-#define DRIVER_STALE_NS   1000000000LL  /* from the driver to the protocol layer */
 #define BEHIND_NS         1000000000LL /* a datagram older than that is in no queue: its arrival was missed */
+#define UNDERWAY_NS       100000000LL /* ASSUME no packet takes longer from the driver to the socket's queue */
 #define WAYS              4
+#define DRIVER_STALE      250 /* jiffies, 0.25 to 2.5 s: from the driver to the protocol layer */
 #define PACKET_SETS       8192
 #define PAYLOAD_SETS      8192
 #define DEPARTURES        1024
@@ -49,7 +50,7 @@ struct packet {
 	__u32 rmem;
 	__u32 payload_index; /* 1 + index in payloads; 0: none */
 	__u32 seen;          /* by the protocol layer */
-	__u32 padding;
+	__u32 jiffies;       /* at t_arr: cheaper to read than the clock */
 };
 
 /* The same datagram, found again in tracepoint mode when a worker has read it. */
@@ -97,12 +98,15 @@ struct {
 #define COUNT_BY(what, by) \
 	__sync_fetch_and_add(&counters[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)].what, by)
 
-/* The verifier forbids arithmetic on a trusted pointer: read it back as a number. */
+/*
+ * The verifier forbids arithmetic on a trusted pointer. What was added to a place on the stack is a number to it;
+ * cheaper than to read the pointer back with bpf_probe_read_kernel().
+ */
 static __always_inline __u64 address_of(void *pointer)
 {
 	__u64 address = 0;
 
-	bpf_probe_read_kernel(&address, sizeof(address), &pointer);
+	__sync_fetch_and_add(&address, (__u64)pointer);
 	return address;
 }
 
@@ -131,12 +135,13 @@ static __always_inline __u64 fingerprint_of(const __u64 *words, __u32 length)
 
 /* ---- which packets and sockets are ours ---- */
 
+static __always_inline bool is_from_network(struct sk_buff *skb)
+{
+	return skb->protocol == bpf_htons(ETHERTYPE_IPV4) && skb->dev->nd_net.net->ns.inum == cfg_netns;
+}
+
 static __always_inline bool packet_is_ours(struct sk_buff *skb, struct packet_headers *headers)
 {
-	if (skb->protocol != bpf_htons(ETHERTYPE_IPV4))
-		return false;
-	if (skb->dev->nd_net.net->ns.inum != cfg_netns)
-		return false;
 	if (bpf_probe_read_kernel(headers, sizeof(*headers), skb->data))
 		return false;
 	/* ASSUME SIP datagrams carry no IP options and are not fragmented */
@@ -186,6 +191,16 @@ static __always_inline bool is_stale(__u64 now, __u64 t_arr)
 	return age(now, t_arr) > STALE_NS || t_arr < since_ns;
 }
 
+/*
+ * Whether a datagram of unknown arrival came while recording was off. The socket's queue is in order: a worker that is
+ * behind has received nothing yet that came since. Of packets that are on their way to the queue on several CPUs, the
+ * later one may be first.
+ */
+static __always_inline bool may_be_older(__u64 now, bool behind)
+{
+	return !recording || age(now, since_ns) < (behind ? BEHIND_NS : UNDERWAY_NS);
+}
+
 static __always_inline __u32 packet_base(__u64 skb)
 {
 	return (((skb >> 6) * 0x9E3779B97F4A7C15ULL) >> 40 & (PACKET_SETS - 1)) * WAYS;
@@ -230,6 +245,7 @@ static __always_inline struct packet *new_packet(__u64 skb, __u64 now)
 	packet->rmem = 0;
 	packet->payload_index = 0;
 	packet->seen = 0;
+	packet->jiffies = bpf_jiffies64();
 	packet->skb = skb;
 	return packet;
 }
@@ -306,7 +322,7 @@ static __always_inline int on_driver(struct sk_buff *skb)
 {
 	struct packet_headers headers;
 
-	if (packet_is_ours(skb, &headers))
+	if (is_from_network(skb) && packet_is_ours(skb, &headers))
 		enter_packet(skb, &headers);
 	return 0;
 }
@@ -337,11 +353,14 @@ int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 	struct packet *packet;
 	__u64 address;
 
-	if (!packet_is_ours(skb, &headers))
+	if (!is_from_network(skb))
 		return 0;
 	address = address_of(skb);
 	packet = find_packet(address);
-	if (!packet || packet->seen || age(bpf_ktime_get_ns(), packet->t_arr) > DRIVER_STALE_NS) {
+	/* what the driver's hook knows already is ours */
+	if (!packet || packet->seen || (__u32)bpf_jiffies64() - packet->jiffies > DRIVER_STALE) {
+		if (!packet_is_ours(skb, &headers))
+			return 0;
 		enter_packet(skb, &headers);
 		packet = find_packet(address);
 	}
@@ -526,7 +545,7 @@ static __always_inline struct probe_drop *new_drop(int rc, struct sock *sk, __u6
 	struct probe_drop *drop;
 	__u64 t_arr = forget_packet(skb);
 
-	if (!t_arr && !recording)
+	if (!t_arr && may_be_older(bpf_ktime_get_ns(), false))
 		return NULL;
 	COUNT(refused);
 	drop = bpf_ringbuf_reserve(&ring, sizeof(*drop), 0);
@@ -649,6 +668,7 @@ static __always_inline void enter_receive(struct probe_worker *worker, struct pt
 	}
 	worker->t_recv_enter = now;
 	worker->taken = 0;
+	worker->sending = 0; /* nobody waits for the packet of a send that failed */
 }
 
 static __always_inline void enter_send(struct probe_worker *worker, struct pt_regs *regs, long id, __u64 now)
@@ -806,8 +826,7 @@ static __always_inline void exit_receive(struct probe_worker *worker, struct pt_
 	} else {
 		if (!cfg_exact && !descriptor_is_of(worker, fd))
 			return;
-		/* it arrived while recording was off */
-		if (!recording || (worker->behind && age(now, since_ns) < BEHIND_NS))
+		if (may_be_older(now, worker->behind))
 			return;
 		COUNT(unmatched);
 		message->flags = PROBE_FLAG_UNMATCHED;
@@ -830,18 +849,12 @@ int BPF_PROG(on_sys_exit, struct pt_regs *regs, long result)
 {
 	long id = SYSCALL_OF(regs);
 	struct probe_worker *worker;
-	__u64 now;
 
-	if (id < NR_SENDTO || id > NR_RECVMSG)
+	if (!is_receive(id) || result < 0)
 		return 0;
 	worker = worker_of(bpf_get_current_pid_tgid());
-	if (!worker)
-		return 0;
-	now = bpf_ktime_get_ns();
-	if (is_send(id))
-		worker->sending = 0;
-	else if (is_receive(id) && result >= 0)
-		exit_receive(worker, regs, id, result, now);
+	if (worker)
+		exit_receive(worker, regs, id, result, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -857,15 +870,14 @@ int BPF_PROG(on_device_queue, struct sk_buff *skb)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
 	struct probe_worker *worker = worker_of(tid);
+	struct sock *sk = skb->sk;
 	struct departure *departure;
-	struct udphdr udp;
 	__u64 address;
 
 	if (!worker || !worker->sending)
 		return 0;
-	/* an interrupt's packet may pass on top of the sender: ours has our source port */
-	if (bpf_probe_read_kernel(&udp, sizeof(udp), skb->head + skb->transport_header) ||
-	    udp.source != bpf_htons(cfg_port))
+	/* an interrupt's packet may pass on top of the sender: ours comes from our socket */
+	if (!sk || !socket_is_ours(sk))
 		return 0;
 	address = address_of(skb);
 	departure = departure_of(address);
@@ -904,26 +916,14 @@ int BPF_PROG(on_start_xmit, struct sk_buff *skb)
 
 /* ---- time off CPU ---- */
 
-static __always_inline void switch_out(__u32 tid)
+static __always_inline void switch_out(struct probe_worker *worker, __u64 now)
 {
-	struct probe_worker *worker = worker_of(tid);
-	__u64 now;
-
-	if (!worker)
-		return;
-	now = bpf_ktime_get_ns();
 	worker->t_switched_out = now;
 	worker->off[worker->segment & (PROBE_SEGMENTS - 1)] = now;
 }
 
-static __always_inline void switch_in(__u32 tid)
+static __always_inline void switch_in(struct probe_worker *worker, __u64 now)
 {
-	struct probe_worker *worker = worker_of(tid);
-	__u64 now;
-
-	if (!worker)
-		return;
-	now = bpf_ktime_get_ns();
 	worker->segment++;
 	worker->on[worker->segment & (PROBE_SEGMENTS - 1)] = now;
 	worker->off[worker->segment & (PROBE_SEGMENTS - 1)] = 0;
@@ -936,7 +936,15 @@ static __always_inline void switch_in(__u32 tid)
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	switch_out(prev->pid);
-	switch_in(next->pid);
+	struct probe_worker *from = worker_of(prev->pid);
+	struct probe_worker *to = worker_of(next->pid);
+	__u64 now = 0;
+
+	if (from) {
+		now = bpf_ktime_get_ns();
+		switch_out(from, now);
+	}
+	if (to)
+		switch_in(to, now ? now : bpf_ktime_get_ns());
 	return 0;
 }

@@ -61,6 +61,7 @@ def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measur
         mode: str = "default",
         cores: int = 1,
         mode_s: float = 4.0,
+        washout_s: float | None = None,
         **load: Any,
     ) -> Path:
         tolerant = dict.fromkeys(() if timing else TIMING_RULES, config.Limits(math.inf, math.inf))
@@ -68,7 +69,7 @@ def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measur
             campaign,
             probe=probe,
             load=dataclasses.replace(campaign.load, **load),
-            crossover=dataclasses.replace(campaign.crossover, mode_s=mode_s),
+            crossover=dataclasses.replace(campaign.crossover, mode_s=mode_s, washout_s=washout_s),
             validity={**campaign.validity, **tolerant},
         )
         run = config.Run(bed.name, sut, mode, cores, threads, cps, rep)

@@ -23,6 +23,7 @@ from scipy import special
 from sipsched.analysis.blocks import POWER, mean_of_blocks
 from sipsched.analysis.crossover import Change, Doubt, Effect, Scale, Tables, change, effect
 from sipsched.analysis.families import Asked, Effects, effects_together
+from sipsched.analysis.probe_cost import STILLED
 from sipsched.analysis.run_table import read_campaigns
 from sipsched.analysis.statistics import (
     LEVEL,
@@ -30,6 +31,7 @@ from sipsched.analysis.statistics import (
     TOO_FEW,
     Interval,
 )
+from sipsched.plan.crossover import compared
 from sipsched.records.crossing import Crossing, read_crossing
 from sipsched.records.windows import SHAM, by_arm, open_windows
 
@@ -98,8 +100,12 @@ class Load:
 
     @cached_property
     def modes(self) -> tuple[str, ...]:
-        """The modes that were played beside the reference, in the order of the comparisons."""
-        return tuple(dict.fromkeys(mode for run in self.runs for mode in modes_of(run)[1:]))
+        """The modes that were played beside the reference, in the order of the comparisons.
+
+        The same mode with the probe stilled is none: `probe_cost` compares the two.
+        """
+        found = dict.fromkeys(mode for run in self.runs for mode in modes_of(run)[1:])
+        return tuple(mode for mode in found if not mode.endswith(STILLED))
 
     @property
     def unavailable(self) -> dict[str, str]:
@@ -375,6 +381,9 @@ def loads_of(runs: Iterable[xr.Dataset], crossings: Sequence[Crossing] = ()) -> 
     found: dict[Place, dict[int, list[xr.Dataset]]] = {}
     for run in runs:
         attrs = run.attrs
+        if all(mode.endswith(STILLED) for mode in compared(attrs["mode"])[1:]):
+            # of the probe's cost alone
+            continue
         counts = (int(attrs["cores"]), int(attrs["threads"]))
         place = Place(attrs["testbed"], attrs["sut"], *counts, modes_of(run)[0])
         found.setdefault(place, {}).setdefault(int(attrs["cps"]), []).append(_with_rates(run))

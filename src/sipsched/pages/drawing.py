@@ -9,6 +9,7 @@ from matplotlib.figure import Figure as Canvas
 
 WIDTH_IN = 7.2
 COORDINATES = re.compile(r' d="[^"]*"| points="[^"]*"')
+NOT_DRAWN = re.compile(r"<!--.*?-->|^\s+", re.DOTALL | re.MULTILINE)
 DIGITS = re.compile(r"(\.\d\d)\d+")
 
 # Colours that follow the reader's light or dark setting. matplotlib draws with the marker colour on
@@ -80,6 +81,10 @@ def themed(canvas: Canvas) -> str:
     canvas.savefig(buffer, format="svg", metadata={"Date": None})
     # a hundredth of a point is not seen, and digits beyond it are a third of a page
     svg = COORDINATES.sub(lambda path: DIGITS.sub(r"\1", path[0]), buffer.getvalue())
+    svg = NOT_DRAWN.sub("", svg)
+    if "'" not in svg:
+        # an address has to write the other one in three characters
+        svg = svg.replace('"', "'")
     for marker, (name, _, _) in THEME.items():
         svg = svg.replace(marker, f"var(--{name})")
     light = "".join(f"--{name}:{color};" for name, color, _ in THEME.values())

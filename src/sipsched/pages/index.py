@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from sipsched.analysis.advice import Advice
-from sipsched.analysis.crossover import percent
 from sipsched.analysis.families import SIGNIFICANT, Cell, compare_together
 from sipsched.analysis.probe_cost import ProbeCost
 from sipsched.analysis.run_table import (
@@ -29,6 +28,7 @@ from sipsched.analysis.statistics import (
 )
 from sipsched.pages.crossings import doubt
 from sipsched.pages.crossover.answer import advised_for
+from sipsched.pages.crossover.wording import effect_words
 from sipsched.pages.parts import Table, Words
 from sipsched.records.messages import PROBE_OFF
 from sipsched.records.summary import MEASURED
@@ -158,10 +158,9 @@ def answers(
     compared
         What runs that compare modes come to, on any testbed.
     costs
-        What runs that still the probe come to, on any testbed.
+        What the probe costs on this one.
     """
     best = best_configuration(campaign, limit)
-    stilled = [each for each in costs if each.testbed == campaign.testbed]
     here = [each for each in compared if each.place.testbed == campaign.testbed]
     within = (WITHIN, " ".join(map(advised_for, here)))
     return Answers(
@@ -173,10 +172,7 @@ def answers(
             ("What do the papers' settings change?", modes(campaign, limit) or NO_PAIRS),
             ("How long does a message wait at half of that load?", waiting(campaign, best)),
             ("How much of the campaign counts?", counting(campaign)),
-            (
-                "What does measuring cost, and what was not seen?",
-                probing(campaign, stilled),
-            ),
+            ("What does measuring cost, and what was not seen?", probing(campaign, costs)),
         ),
     )
 
@@ -304,19 +300,10 @@ def counting(campaign: Campaign) -> str:
     )
 
 
-def probing(campaign: Campaign, costs: Sequence[ProbeCost]) -> str:
+def probing(campaign: Campaign, costs: Sequence[ProbeCost] = ()) -> str:
     """Say what the probe costs the proxy, and which times it could not see."""
-    known = [cost for cost in costs if cost.effect.runs]
-    told = [
-        f"{percent(cost.effect.interval).text('%', _signed)} at {number(cost.cps)} cps with "
-        f"{plural(cost.threads, 'thread')}"
-        for cost in known
-    ]
-    if told:
-        text = (
-            "The probe changes the proxy's CPU time a message by "
-            f"{', '.join(told)}: windows with it against windows without"
-        )
+    if costs:
+        text = "; ".join(map(_cost_words, costs))
     else:
         text = f"{NOT_MEASURED}: no run stills the probe in some of its windows"
     missing = [
@@ -326,6 +313,14 @@ def probing(campaign: Campaign, costs: Sequence[ProbeCost]) -> str:
     ]
     missing += [BOUND] * ("tracepoint" in set(campaign.traced["probe_mode"]))
     return f"{text}; not seen: {', '.join(missing) or 'nothing'}."
+
+
+def _cost_words(cost: ProbeCost) -> str:
+    added, sham = (effect_words(each, "cpu_per_message") for each in (cost.effect, cost.sham))
+    return (
+        f"{cost.sut}, mode {cost.mode} at {cost.cps} cps: the probe changes the proxy's CPU time a message by "
+        f"{added}, told by windows of the same runs with it and without; the same mode against itself by {sham}"
+    )
 
 
 def _label(runs: pd.DataFrame, mode: str) -> str:

@@ -6,6 +6,10 @@ import html
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
+
+_IN_ADDRESS = " '()*+,-./:;=?@[]_~!$\n"
+"""What may stand in the address of a picture, in an attribute with double quotes."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,11 @@ class Figure:
     def _repr_html_(self) -> str:
         img = f'<img id="{self.identity}" alt="{html.escape(self.alt)}" src="{_address(self.svg)}">'
         if self.narrow:
-            source = f'<source media="(max-width: 36rem)" srcset="{_address(self.narrow)}">'
+            # blanks and commas would part one address of a set from the next
+            data = base64.b64encode(self.narrow.encode()).decode()
+            source = (
+                f'<source media="(max-width: 36rem)" srcset="data:image/svg+xml;base64,{data}">'
+            )
             img = f"<picture>{source}{img}</picture>"
         return (
             f'<figure><div class="scroll">{img}</div>'
@@ -52,7 +60,8 @@ class Figure:
 
 
 def _address(svg: str) -> str:
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
+    """Put a picture into an address: with its own characters a quarter smaller than in base 64."""
+    return f"data:image/svg+xml,{quote(svg, safe=_IN_ADDRESS)}"
 
 
 @dataclass(frozen=True)

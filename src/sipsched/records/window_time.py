@@ -94,7 +94,7 @@ def left_out(recorded: WindowsDocument, steal_share: Floats) -> npt.NDArray[np.u
     -------
     ndarray
         uint8, shape (window,): `COUNTS`, `SWITCH`, `UNFINISHED` or `STOLEN`; what was stolen in one window
-        leaves all windows of its block out.
+        leaves all windows of its block out, and of the next one's if it was the block's last.
     """
     windows, log = recorded.design.windows, recorded.log
     blocks = np.array([window.block for window in windows])
@@ -102,8 +102,11 @@ def left_out(recorded: WindowsDocument, steal_share: Floats) -> npt.NDArray[np.u
     found[len(log.windows) :] = UNFINISHED
     if log.ended != "plan":
         found[max(len(log.windows) - 1, 0)] = UNFINISHED
-    stolen = np.unique(blocks[np.nan_to_num(steal_share) > recorded.steal_share])
-    found[(found == COUNTS) & np.isin(blocks, stolen)] = STOLEN
+    over = np.nan_to_num(steal_share) > recorded.steal_share
+    # what queued up while time was stolen is served in the window after it, whose block it may begin: left
+    # in, it makes the reference slower than the sham, which is never first (docs/methodology.md)
+    touched = over | np.concatenate(([False], over[:-1]))
+    found[(found == COUNTS) & np.isin(blocks, np.unique(blocks[touched]))] = STOLEN
     for place, switch in enumerate(log.windows):
         if not switch.good:
             found[place] = SWITCH

@@ -44,7 +44,7 @@ LEFT_OUT = {
     COUNTS: "counts",
     SWITCH: "the switch into it failed or does not read back",
     UNFINISHED: "the run ended before it did",
-    STOLEN: "the hypervisor took more of the SPS's CPUs than the limit, here or elsewhere in the block",
+    STOLEN: "the hypervisor took more of the SPS's CPUs than the limit, in the block or right before it",
     DROPPED: "a message was dropped in the block or the one before, and retransmissions were on",
     FEW: f"fewer than {MESSAGES_MIN} messages",
 }

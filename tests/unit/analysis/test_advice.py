@@ -230,6 +230,16 @@ def test_times_the_kernels_packet_work_was_cut_short_are_compared_a_second() -> 
     assert found.low > 3
 
 
+def test_a_mode_with_the_probe_stilled_is_no_candidate() -> None:
+    """It would stand in the ranking with all times missing, and win by its CPU time."""
+    alone = Run(mode="default,default+recording=off")
+    effects = {"default": {}, "default+recording=off": {"cpu_per_message": -0.1}}
+    assert advice.loads_of([synthetic.windows(alone, effects)]) == ()
+    beside = Run(mode="default,default+recording=off,fifo")
+    found = decided(synthetic.windows(beside, effects | {"fifo": FIFO}))
+    assert verdicts(found) == {"fifo": Verdict.BETTER}
+
+
 def test_windows_are_found_of_the_runs_that_count(tmp_path: Path) -> None:
     runs = [Run(mode="default,fifo", rep=rep) for rep in (1, 2)] + [Run(cps=500)]
     path = synthetic.write_study(

@@ -417,3 +417,10 @@ def test_ratio_of_crossings_covers_the_truth():
         for draw, pair in enumerate(zip(reference, other, strict=True))
     ]
     assert covers(found, 1) >= 0.93
+
+
+def test_no_drop_rate_is_more_than_all() -> None:
+    found = statistics.typical_drop_rates(np.array([0.05, 0.4]))
+    assert float(found.high) == 1.0
+    found = statistics.typical_drop_rates(np.array([5.0, 40.0]), limit=1.0, whole=100.0)
+    assert float(found.high) == 100.0

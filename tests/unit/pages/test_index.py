@@ -1,17 +1,14 @@
 """The five sentences, on campaigns whose truth is known."""
 
-import dataclasses
-
-import numpy as np
 import pytest
 import synthetic
 
 from sipsched.analysis import advice, papers, run_table
 from sipsched.analysis.capacity.evidence import collect
-from sipsched.analysis.crossover import effect
-from sipsched.analysis.probe_cost import ProbeCost
+from sipsched.analysis.probe_cost import probe_costs
 from sipsched.errors import StableError
 from sipsched.pages import index, tables
+from sipsched.records.windows import write_windows
 
 LOADS = {500, 1000, 1500, 2000}
 
@@ -65,22 +62,6 @@ def test_five_sentences_of_a_whole_campaign(whole):
     assert "more than N µs late" in counts
     assert cost.startswith("Not measured: no run stills the probe in some of its windows")
     assert "the probe was off" not in cost
-
-
-def test_the_cost_of_the_probe_is_told_by_windows(whole):
-    tables = [np.array([[70.0, 71.5, 70.1]] * 5 + [[70.2, 71.6, 70.0]] * 5)]
-    cost = ProbeCost(
-        *(whole.testbed, "kamailio-udp", "default", 1, 8, 1000, 70.1),
-        effect(tables, 0, 1),
-        effect(tables, 0, 2),
-    )
-    here, elsewhere = (
-        index.answers(whole, costs=[dataclasses.replace(cost, testbed=testbed)]).pairs[-1][1]
-        for testbed in (whole.testbed, "another")
-    )
-    assert here.startswith("The probe changes the proxy's CPU time a message by +2")
-    assert "with 8 threads: windows with it against windows without" in here
-    assert elsewhere.startswith("Not measured")
 
 
 def test_capacity_lies_between_the_loads_that_bracket_it(whole):
@@ -165,6 +146,20 @@ def test_modes_compared_within_runs_have_their_answer_on_their_testbed(tmp_path)
     )
     assert "opensips" not in pairs[index.WITHIN]
     assert len(index.answers(found).pairs) == 5
+
+
+def test_the_probes_cost_is_told_by_windows_where_there_are_any(tmp_path):
+    found = read(tmp_path, synthetic.repeated((500,)))
+    run = synthetic.Run(mode="default,default+recording=off", cps=500)
+    effects = {"default": {}, "default+recording=off": {"cpu_per_message": -0.1}}
+    path = tmp_path / "windows.nc"
+    write_windows(synthetic.windows(run, effects), path)
+    cost = index.probing(found, probe_costs([path]))
+    assert cost.startswith(
+        "kamailio-udp, mode default at 500 cps: the probe changes the proxy's CPU time a message by +"
+    )
+    assert "the same mode against itself by" in cost
+    assert index.probing(found).startswith("Not measured: no run stills the probe")
 
 
 def test_no_summary_says_what_to_run():

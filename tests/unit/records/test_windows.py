@@ -97,6 +97,12 @@ def test_stolen_time_takes_all_windows_of_the_block(tmp_path: Path) -> None:
     assert int(found["left_out"][8]) == windows.STOLEN
 
 
+def test_what_was_stolen_at_a_blocks_end_is_felt_in_the_next(tmp_path: Path) -> None:
+    record = write_comparison(tmp_path / "raw", RUN, WAITS, steal_ticks={8: 10})
+    found = reduced(record, tmp_path)
+    assert found["left_out"].to_numpy().nonzero()[0].tolist() == [6, 7, 8, 9, 10, 11]
+
+
 def test_without_retransmissions_a_drop_is_an_outcome(tmp_path: Path) -> None:
     found = reduced(write_comparison(tmp_path / "raw", RUN, WAITS, dropped=(7,)), tmp_path)
     assert (found["left_out"] == windows.COUNTS).all()

@@ -17,7 +17,7 @@ from sipsched.pages.crossover.wording import (
     TITLES,
     effect_words,
     no_interval,
-    place_name,
+    place_apart,
     provenance,
     rounded,
     short_load,
@@ -37,8 +37,8 @@ MOST_SHOWN = 24
 
 
 def _name(found: Sequence[Advice], advice: Advice, ranking: Ranking) -> str:
-    name = short_load(ranking.load)
-    return f"{place_name(advice.place)}, {name}" if len(found) > 1 else name
+    places = [each.place for each in found]
+    return f"{place_apart(advice.place, places)}{short_load(ranking.load)}"
 
 
 def estimates(found: Sequence[Advice]) -> Table:

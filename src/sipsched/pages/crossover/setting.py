@@ -148,7 +148,7 @@ def table(loads: Sequence[Load]) -> Table:
                 told, way = told[1:] or ["not recorded"], "see config/modes.yaml"
             rows.setdefault((sut, load.label(mode), "; ".join(told), way))
     return Table(
-        identity="table-settings",
+        identity="table-how",
         header=("SUT", "mode", "sets", "how an operator sets it"),
         rows=tuple(rows),
         none="nothing was compared",

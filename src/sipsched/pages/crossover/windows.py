@@ -1,7 +1,7 @@
 """How runs were switched: the response since the switch, windows and washouts, switches, the machine."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from matplotlib import rc_context
@@ -14,6 +14,7 @@ from sipsched.analysis.switching import Aligned, Switching, aligned, switching
 from sipsched.pages.crossover.forest import AA
 from sipsched.pages.crossover.wording import (
     loads_name,
+    place_apart,
     place_name,
     provenance,
     rounded,
@@ -48,9 +49,7 @@ def response(loads: Sequence[Load]) -> Figure | Words:
     found = [(load, each) for load in loads if (each := aligned(load)) is not None]
     if not found:
         return Words(("The response since the switch is not known: no window counts.",))
-    seen = tuple(
-        _settles(load, each, len({each.place for each in loads}) > 1) for load, each in found
-    )
+    seen = tuple(_settles(_name(load, loads), load, each) for load, each in found)
     caption = (
         "Mean of K_rcv + T_sip by the time since the switch, over the windows that count, with its standard "
         "error as a band. What is left of the dashed line is left out (washout). A washout is long "
@@ -65,6 +64,11 @@ def response(loads: Sequence[Load]) -> Figure | Words:
         seen=seen,
         provenance=provenance(loads),
     )
+
+
+def _name(load: Load, loads: Iterable[Load]) -> str:
+    """Name a load, and its proxy where there are several."""
+    return f"{place_apart(load.place, (each.place for each in loads))}{short_load(load)}"
 
 
 def _draw(found: Sequence[tuple[Load, Aligned]], most_across: int, width: float) -> str:
@@ -91,7 +95,8 @@ def _draw(found: Sequence[tuple[Load, Aligned]], most_across: int, width: float)
             axis.axvline(1000 * each.washout_s, color=LIMIT, linestyle="--", linewidth=1)
             axis.set_xlim(left=0)
             axis.set_ylim(bottom=0)
-            axis.set_title(short_load(load), loc="left")
+            name = _name(load, (each for each, _ in found))
+            axis.set_title(name.replace(", ", "\n"), loc="left")
             axis.set_xlabel("since the switch (ms)")
         for axis in grid.ravel()[len(found) :]:
             axis.set_visible(False)
@@ -101,9 +106,8 @@ def _draw(found: Sequence[tuple[Load, Aligned]], most_across: int, width: float)
         return themed(canvas)
 
 
-def _settles(load: Load, found: Aligned, named: bool) -> str:
+def _settles(name: str, load: Load, found: Aligned) -> str:
     """Say whether the response still moves after the washout, in the mode where it moves most."""
-    name = f"{place_name(load.place)}, {short_load(load)}" if named else short_load(load)
     moves = {arm: _moves(found, *each) for arm, each in found.by_arm.items()}
     arm = max(moves, key=lambda each: abs(moves[each][1]))
     share, errors = moves[arm]
@@ -168,7 +172,7 @@ def chosen(loads: Sequence[Load]) -> Words:
             windows_s = [float(run.attrs["window_s"]) for run in load.runs]
             washout_ms = [1000 * float(run.attrs["washout_s"]) for run in load.runs]
             lines.append(
-                f"{place_name(place)}, {short_load(load)}: the proxy took {_range(busy)} % of its CPUs in the "
+                f"{_name(load, loads)}: the proxy took {_range(busy)} % of its CPUs in the "
                 f"warm-up, where a queue forgets within {_range(relax)} ms: washout {_range(washout_ms)} ms, "
                 f"windows of {_range(windows_s)} s."
             )

@@ -73,6 +73,16 @@ def place_name(place: Place) -> str:
     return f"{place.sut}, {plural(place.cores, 'core')}, {plural(place.threads, 'thread')}"
 
 
+def place_apart(place: Place, places: Iterable[Place]) -> str:
+    """Name a place as far as it takes to tell it from others: not at all if there is none."""
+    others = set(places) - {place}
+    if not others:
+        return ""
+    if all(other.sut != place.sut for other in others):
+        return f"{place.sut}, "
+    return f"{place_name(place)}, against {place.reference}, "
+
+
 def load_name(load: Load) -> str:
     """Name a load: as a share of what the SPS carries, where that was found, and in cps."""
     return loads_name([load])

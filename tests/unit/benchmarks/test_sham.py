@@ -1,0 +1,123 @@
+"""Tests of benchmarks/sham.py: what is compared with what, and what the counts say."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sham
+from synthetic import Run, write_comparison
+
+from sipsched.records import windows
+from sipsched.records.messages import messages_from_record, write_messages
+
+RUN = Run(mode="default,batch", cps=400)
+
+
+def results(folder: Path, raw: Path, **options: object) -> Path:
+    """Write a comparison, reduce it, and give the folder of its `windows.nc`."""
+    record = write_comparison(raw, RUN, {"default": 1.0, "batch": 2.0}, **options)
+    made = folder / RUN.path
+    made.mkdir(parents=True)
+    write_messages(messages_from_record(record), made / "messages.nc")
+    windows.write_windows(
+        windows.windows_from_record(made / "messages.nc", record), made / "windows.nc"
+    )
+    return folder
+
+
+def test_sham_and_reference_are_taken_from_blocks_that_count(tmp_path: Path) -> None:
+    # the first block's switch failed
+    folder = results(tmp_path / "results", tmp_path / "raw", broken=[0, 1, 2])
+    (ds,) = sham.find([folder])
+    found = sham.pairs(ds)
+    assert found.shape == (len(sham.QUANTITIES), 19, 2)
+    table = windows.by_arm(ds, "k_rcv_mean")[1:]
+    assert np.array_equal(found[0], table[:, [0, 2]])
+
+
+def test_a_run_that_is_there_twice_counts_once(tmp_path: Path) -> None:
+    folder = results(tmp_path / "results", tmp_path / "raw")
+    again = tmp_path / "again"
+    again.mkdir()
+    (again / "windows.nc").write_bytes((folder / RUN.path / "windows.nc").read_bytes())
+    assert len(sham.find([folder, again])) == 1
+
+
+def test_a_damaged_file_is_named_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "windows.nc").write_text("no netCDF")
+    assert sham.find([tmp_path]) == []
+    assert str(tmp_path / "windows.nc") in capsys.readouterr().err
+
+
+def test_groups_are_disjoint_and_whole() -> None:
+    table = np.arange(2 * 25 * 2, dtype=float).reshape(2, 25, 2)
+    cut = sham.groups(table, 10)
+    assert [group.shape for group in cut] == [(2, 10, 2)] * 2
+    assert np.array_equal(np.concatenate(cut, axis=1), table[:, :20])
+
+
+def test_a_difference_is_rejected_and_chance_at_its_level() -> None:
+    rng = np.random.default_rng(1)
+    drawn = rng.lognormal(0, 0.2, (400, 10, 2))
+    interval, randomisation = np.mean([sham.rejected(group) for group in drawn], axis=0)
+    # 400 draws at 5 %: 2 to 9 % in all but one of 100 cases
+    assert 0.02 < randomisation < 0.09
+    # wider than it must be where blocks are independent: 3 %
+    assert 0 < interval < 0.06
+    assert sham.rejected(drawn[0] * [1, 2]) == (1, 1)
+
+
+def test_what_was_not_measured_is_no_test() -> None:
+    assert np.isnan(sham.rejected(np.full((10, 2), np.nan))).all()
+
+
+def test_the_interval_of_a_rate_is_that_of_a_binomial() -> None:
+    # by hand: 5 of 100 at 95 %, Clopper and Pearson 1934
+    low, high = sham.Rate(5, 100, 100).interval
+    assert (low, high) == pytest.approx((0.0164, 0.1128), abs=1e-4)
+    assert sham.Rate(0, 10, 10).interval == pytest.approx((0, 0.3085), abs=1e-4)
+    assert sham.Rate(10, 10, 10).interval[1] == 1
+
+
+def test_quantities_that_move_together_are_worth_one() -> None:
+    rng = np.random.default_rng(1)
+    column = (rng.random((500, 1)) < 0.05).astype(float)
+    together = sham.rate(np.repeat(column, 4, axis=1))
+    assert together.comparisons == 2000
+    assert together.worth == pytest.approx(500, rel=0.01)
+    apart = sham.rate((rng.random((500, 4)) < 0.05).astype(float))
+    assert apart.worth > 1500
+
+
+def test_few_rejections_say_nothing_of_dependence() -> None:
+    assert sham.rate(np.zeros((20, 4))).worth == 20
+    rejects = np.zeros((40, 4))
+    rejects[[1, 5, 9], [0, 1, 2]] = 1
+    assert sham.rate(rejects).worth == 40
+
+
+def test_a_rate_of_too_few_comparisons_is_no_verdict() -> None:
+    assert "not to be told from 60" in sham.verdict(sham.Rate(3, 60, 60))
+    assert sham.verdict(sham.Rate(10, 200, 100)).endswith("reached")
+    assert sham.verdict(sham.Rate(30, 200, 100)).endswith("missed")
+
+
+def test_it_prints_counts_of_real_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = results(tmp_path / "results", tmp_path / "raw")
+    monkeypatch.setattr("sys.argv", ["sham.py", str(folder)])
+    sham.main()
+    said = capsys.readouterr().out
+    assert "1 runs (1 simulated), 20 blocks that count, 2 groups of 10" in said
+    assert "these 8 comparisons" in said
+
+
+def test_without_files_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["sham.py", str(tmp_path)])
+    sham.main()
+    assert "no windows.nc under" in capsys.readouterr().out
