@@ -290,8 +290,9 @@ def test_a_page_of_several_studies_is_made_without_a_measurement(project: Path) 
 
 
 def test_loads_around_a_crossing_are_planned_once_it_is_found(project: Path) -> None:
-    change_config(project, lambda d: d.update(only=["single_core"]))
-    study = load_config().studies["single_core"]
+    asked = {"around_crossing_of": "baseline", "step_cps": 200, "steps": [-1, 0]}
+    change_config(project, lambda d: d["studies"]["load_sweep"].update(cps=asked))
+    study = load_config(project / "config" / "config.yaml").studies["load_sweep"]
     jobs = planned_jobs(project)
     assert jobs["find_crossing"] == 1
     assert "measure_run" not in jobs
