@@ -25,6 +25,7 @@ from sipsched.analysis.statistics import (
     grid_capacity,
     mean_intervals,
     simultaneous_level,
+    typical_drop_rates,
     typical_interval,
 )
 from sipsched.records.summary import (
@@ -330,7 +331,10 @@ class Side:
 
     def mean(self, quantity: str, cps: float) -> Interval:
         """Average its runs at a load."""
-        return typical_interval(self.runs(quantity, cps))
+        runs = self.runs(quantity, cps)
+        if quantity == "pdr":
+            return typical_drop_rates(runs[None], self.case.limit).at(0)
+        return typical_interval(runs)
 
     @property
     def loads_met(self) -> list[int]:

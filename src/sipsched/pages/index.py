@@ -195,14 +195,13 @@ def carried(campaign: Campaign, best: Carried | None, limit: float) -> str:
     if best is None:
         return f"{NOT_MEASURED}: no configuration has runs that count at two loads or more."
     capacity = best.capacity
-    doubted, at = (
-        doubt(capacity.crossing, limit),
-        "at " if capacity.crossing.interval.resolved else "",
-    )
+    crossing = capacity.crossing
+    doubted = doubt(crossing, limit)
+    at = "at " if crossing.bracketed and crossing.interval.resolved else ""
     same = capacities(campaign.traced, limit, best.sut, best.mode)
     among = f" (the best of {len(same)} combinations of cores and threads)" if same[1:] else ""
     return (
-        f"{best}{among}, drops {100 * limit:g} % of its messages {at}{capacity.crossing} (cps: calls "
+        f"{best}{among}, drops {100 * limit:g} % of its messages {at}{crossing} (cps: calls "
         f"started per second).{' ' if doubted else ''}{doubted}"
     )
 

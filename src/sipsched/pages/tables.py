@@ -30,7 +30,13 @@ from sipsched.analysis.run_table import (
     provenance,
     receive_buffers,
 )
-from sipsched.analysis.statistics import Values, typical_interval
+from sipsched.analysis.statistics import (
+    PDR_LIMIT,
+    Interval,
+    Values,
+    typical_drop_rates,
+    typical_interval,
+)
 from sipsched.pages.numbers import told
 from sipsched.pages.parts import Table, Words
 from sipsched.records.summary import ALL, INVALID, MEASURED, MISSING
@@ -91,10 +97,9 @@ def heading(summary: xr.Dataset, study: str) -> Heading:
     )
 
 
-def points(summary: xr.Dataset) -> Table:
+def points(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
     """List every point with its numbers: the typical run with its 95 % interval."""
     by_name = {
-        "pdr": 100 * summary["pdr"],
         "k_rcv": summary["k_rcv_mean"].sel(message_type=ALL),
         "p50": summary["k_rcv_p50"].sel(message_type=ALL),
         "p99": summary["k_rcv_p99"].sel(message_type=ALL),
@@ -115,7 +120,9 @@ def points(summary: xr.Dataset) -> Table:
                 n = int((summary["status"].sel(at) == MEASURED).sum())
                 if not n:
                     continue
-                cells = [_typical(values.sel(at)) for values in by_name.values()]
+                rates = 100 * summary["pdr"].sel(at).to_numpy()[None]
+                pdr = typical_drop_rates(rates, 100 * limit, whole=100.0).at(0)
+                cells = [_cell(pdr), *(_typical(values.sel(at)) for values in by_name.values())]
                 cells.append(_busy(busy_periods(runs, at)))
                 rows.append((sut, mode, *map(str, (cores, threads, cps, n)), *cells))
     return Table(
@@ -148,7 +155,10 @@ def _busy(found: BusyPeriods | None) -> str:
 
 
 def _typical(values: xr.DataArray) -> str:
-    found = typical_interval(values.to_numpy())
+    return _cell(typical_interval(values.to_numpy()))
+
+
+def _cell(found: Interval) -> str:
     if not found.n:
         return "n/a"
     return told(found, found.n) if found.known else number(found.estimate)

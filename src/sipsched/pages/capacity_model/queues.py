@@ -143,7 +143,7 @@ def curves(evidence: Evidence) -> Figure:
 def _draw_queue(axes: Sequence[Axes], each: ServiceTimes, place: int, limit: float) -> None:
     color, marker = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]
     label = plural(each.threads, "thread")
-    rates = typical_drop_rates(100 * each.pdr, 100 * limit)
+    rates = typical_drop_rates(100 * each.pdr, 100 * limit, whole=100.0)
     for axis, found in zip(axes, (rates, typical_intervals(each.waits_us)), strict=True):
         axis.errorbar(
             each.loads,

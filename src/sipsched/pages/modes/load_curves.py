@@ -82,7 +82,7 @@ def _curve(axis: Axes, side: Side, name: str, shift: float, i: int) -> bool:
     _, scale = COLUMNS[name]
     runs = scale * side.runs(name)
     found = (
-        typical_drop_rates(runs, scale * side.case.limit)
+        typical_drop_rates(runs, scale * side.case.limit, whole=scale)
         if name == "pdr"
         else typical_intervals(runs)
     )
