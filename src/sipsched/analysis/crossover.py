@@ -453,7 +453,8 @@ def _doubts(runs: list[Values], within: Mean, followed: Autocorrelation) -> froz
 def _differ(runs: list[Values]) -> bool:
     """Test that runs have one mean (Welch's analysis of variance for the errors of blocks)."""
     runs = [run for run in runs if len(run) > 2]
-    if len(runs) < 2:
+    # of a run whose blocks are all equal no error is known
+    if len(runs) < 2 or not all(map(np.ptp, runs)):
         return False
     means = [mean_of_blocks([run]) for run in runs]
     if not all(mean.error > 0 for mean in means):

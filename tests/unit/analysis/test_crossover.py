@@ -354,3 +354,12 @@ def test_the_interval_covers_the_truth(draw, truth, n):
     assert np.mean(covered) >= 0.9
     # and what holds is not bought by width alone
     assert np.mean(covered) < 0.99
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_run_without_a_difference_beside_one_with_is_no_division_by_nothing() -> None:
+    still, moving = np.zeros((20, 2)), np.zeros((20, 2))
+    moving[::2, 1] = 0.01
+    found = crossover.effect([still, moving, still], 0, 1, Scale.DIFFERENCE)
+    assert found.interval.estimate == pytest.approx(0.005 / 3)
+    assert Doubt.RUNS_DIFFER not in found.doubts
