@@ -59,6 +59,8 @@ void switch_off(struct recording *recording)
 			break;
 	}
 	detach_probe(recording->probe);
+	/* what was entered is of no use any more, also while the hooks are attached again */
+	recording->probe->object->bss->since_ns = UINT64_MAX;
 	ring_buffer__consume(recording->ring);
 	recording->cut_arrivals += count_underway(recording);
 	recording->cut_services += count_serving(recording->workers);
