@@ -1,6 +1,6 @@
 """Whether two searches of one point agree: both crossings, and what the machine did during each.
 
-Prints of each search the interval that it found, its trials, its wall time, the share of the SPS's CPU time
+Prints of each search the crossing with its 95 % interval, its trials, its wall time, the share of the SPS's CPU time
 that the hypervisor took meanwhile, and the speed index (`switcher speed`) of that CPU before and after.
 How to read it: the intervals should overlap. Where they do not and the index differs, the machine changed.
 It takes about three minutes; a SUT of config/config.yaml may be named.
@@ -13,10 +13,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from sipsched.analysis.search import search_interval
+from sipsched.analysis.statistics import Interval
 from sipsched.errors import SipschedError
 from sipsched.measure import crossing_search
 from sipsched.plan.config import Config, Point, load_config
-from sipsched.records.crossing import Crossing, read_crossing
+from sipsched.records.crossing import read_crossing
 from sipsched.testbed.inventory import Testbed, load_testbed, native_folder
 
 SUT, MODE, CORES, THREADS = "kamailio-udp", "baseline", 1, 8
@@ -45,20 +47,22 @@ def speed(testbed: Testbed, cpu: int) -> float:
     return float(json.loads(done.stdout)["index"])
 
 
-def search(point: Point, config: Config, testbed: Testbed) -> Crossing:
+def search(point: Point, config: Config, testbed: Testbed) -> Interval:
     cpu = testbed.sps.cpus[0]
     with tempfile.TemporaryDirectory() as folder:
         speeds, before, started = [speed(testbed, cpu)], ticks(cpu), time.monotonic()
         found = read_crossing(crossing_search.search_crossing(point, config, testbed, Path(folder)))
         took, stolen = time.monotonic() - started, steal_share(before, ticks(cpu))
         speeds.append(speed(testbed, cpu))
+    told = search_interval(found.trials, config.pdr_limit)
     trials = ", ".join(f"{trial.cps}: {100 * trial.pdr:.3g}" for trial in found.trials)
     print(
-        f"  between {found.lower_cps} and {found.upper_cps} cps; {took:.0f} s, {100 * stolen:.1f} % stolen, "
-        f"speed index {speeds[0]:.0f} before and {speeds[1]:.0f} after\n    trials, cps: PDR in %: {trials}",
+        f"  {told.text('cps')} trials, bounds {found.lower_cps} and {found.upper_cps}; {took:.0f} s, "
+        f"{100 * stolen:.1f} % stolen, speed index {speeds[0]:.0f} before and {speeds[1]:.0f} after\n"
+        f"    trials, cps: PDR in %: {trials}",
         flush=True,
     )
-    return found
+    return told
 
 
 def main() -> None:
@@ -70,7 +74,7 @@ def main() -> None:
     except SipschedError as error:
         print(f"  not measured: {error}")
         return
-    agree = max(each.lower_cps for each in found) <= min(each.upper_cps for each in found)
+    agree = max(each.low for each in found) <= min(each.high for each in found)
     print(f"  they {'agree within their intervals' if agree else 'do not agree'}")
 
 

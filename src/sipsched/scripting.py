@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import TextIO
 
 from sipsched.errors import SipschedError, TransientError
@@ -118,6 +118,18 @@ def end_in_order(*signals: signal.Signals) -> None:
 
     for each in chosen:
         signal.signal(each, interrupt)
+
+
+def tell_interrupts() -> None:
+    """Say in a line, not in a traceback, that the program was interrupted, wherever that met it."""
+
+    def tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if issubclass(kind, KeyboardInterrupt):
+            say(INTERRUPTED)
+        else:
+            sys.__excepthook__(kind, error, trace)
+
+    sys.excepthook = tell
 
 
 def clear_dead_locks(folder: Path = Path(".snakemake")) -> TextIO:

@@ -5,11 +5,15 @@
 - Only this process and its jobs know how many runs an invocation is about, and how long they take: it says
   with each run how far it has come.
 - Ctrl-C reaches all processes of the terminal at once. A job that is still loading its modules would answer
-  with a traceback; the signal waits for it until it can end in order.
+  with a traceback, so SIGINT waits in it until it can end in order. What starts in that instant does not
+  get it, nor does any job if Snakemake alone is interrupted: all get a SIGTERM, too.
 """
 
+import os
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +67,16 @@ class Executor(local.Executor):  # type: ignore[misc]
             if job.attempt > job.restart_times:
                 self._given_up.add(job)
 
+    def cancel(self) -> None:
+        """End the jobs that run, each in order, and wait for them."""
+        self.pool.shutdown(wait=False)
+        for shell in _children("self"):
+            # a shell that is gone would no longer be waited for, with its job still ending
+            for process in _children(shell) or [shell]:
+                with suppress(ProcessLookupError):
+                    os.kill(int(process), signal.SIGTERM)
+        super().cancel()
+
     def _to_measure(self) -> list[Any]:
         jobs = self.dag.needrun_jobs()
         return [job for job in jobs if job.name == MEASURING and job not in self._given_up]
@@ -70,3 +84,12 @@ class Executor(local.Executor):  # type: ignore[misc]
 
 def _run(job: Any) -> Run:
     return Run.from_wildcards(job.wildcards_dict)
+
+
+def _children(process: str) -> list[str]:
+    """Name the processes that a process has started, and that live; nothing where there is no /proc."""
+    found = []
+    for children in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):
+            found += children.read_text().split()
+    return found

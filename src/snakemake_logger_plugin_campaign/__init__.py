@@ -46,6 +46,8 @@ class LogHandler(LogHandlerBase):
 
     def __post_init__(self) -> None:
         """Begin with nothing said."""
+        # until jobs are scheduled, Snakemake takes no Ctrl-C
+        scripting.tell_interrupts()
         settings = self.common_settings
         self._quiet = frozenset(settings.quiet or ())
         self._terminal = sys.stdout if settings.stdout else sys.stderr

@@ -15,7 +15,7 @@ from sipsched.records import record, run_document, summary
 from sipsched.records.messages import messages_from_record, write_messages
 from sipsched.records.verification import verify
 
-RECORD = next((PROJECT_ROOT / "recorded" / "raw").rglob(record.TRACE_FILE)).parent
+RECORD = next((PROJECT_ROOT / "recorded" / "fit").rglob(record.TRACE_FILE)).parent
 
 
 @dataclass(frozen=True)

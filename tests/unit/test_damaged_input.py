@@ -41,11 +41,11 @@ from sipsched.testbed.inventory import load_testbed
 from sipsched.validity import counters
 from sipsched.validity.ledger import balance
 
-RECORDED = PROJECT_ROOT / "recorded" / "raw" / "local"
+RECORDED = PROJECT_ROOT / "recorded" / "fit" / "local"
 RUN = RECORDED / "kamailio-udp/default/cores~1/threads~8/cps~1000/rep~1"
 COUNTERS = json.loads((RUN / "counters.json").read_text())
 FILES = COUNTERS["sps"]["after"]
-CROSSING = next(RECORDED.rglob("crossing.json"))
+CROSSING = next((PROJECT_ROOT / "recorded" / "raw").rglob("crossing.json"))
 LSCPU = "# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n0,0,0,0,,0,0,0,0\n1,1,0,0,,1,1,1,0\n"
 REPORT = {"mode": "exact", "mode_reason": "", "records": 6, "drops": 0, "lost": 0}
 LSCPU_JSON = {"lscpu": [{"field": "Model name:", "data": "x", "children": [{"field": "CPU(s):"}]}]}

@@ -95,7 +95,6 @@ TESTBED_TABLES = (
     "table-runs-not-there",
     "table-reasons",
     "table-certificates",
-    "table-control-runs",
     "table-hosts",
 )
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
@@ -234,7 +233,7 @@ def test_report_of_a_campaign_with_holes(tmp_path, browser):
     assert "no record in raw/" in text
     assert "one call in a hundred started more than 2100 µs late" in text
     assert "t_sockq is a lower bound" in text
-    assert "PDR is at or under 1 % up to 1500 cps" in text
+    assert "The loads around the crossing are 67 % apart" in text
     assert "kamailio-udp, enhanced+base_slice_ns=100000, 2 cores, 8 threads:" in text
     assert f"Not read: {at.path}." in text
     # Six figures and four tables say where their numbers come from.
@@ -254,7 +253,7 @@ def test_report_of_drops_alone(tmp_path, browser):
     planned = campaign(loads=(500, 1000), repetitions=1)
     combined = build(tmp_path, planned, planned, calls=20, drops=120, resent=0)
     text = check_page(browser, render(tmp_path, combined))
-    assert "PDR is above 1 % from the lowest load on: 100" in text
+    assert "The loads do not bracket the crossing: none has a typical PDR at or under 1 %" in text
 
 
 def test_report_of_nothing_measured(tmp_path, browser):
@@ -335,6 +334,17 @@ def test_page_of_modes_compared_within_runs(tmp_path, browser):
     assert text.count("Crossover, windows of 0.5 s, 20 blocks in 1 run, retransmissions off.") > 8
     assert "2 runs planned: 1 measured, 0 invalid, 1 missing." in text
     assert page.stat().st_size < 2_000_000
+    # a phone gets pictures laid out for it
+    widths = []
+    for width in (400, 1200):
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        time.sleep(0.3)
+        widths.append(
+            browser.execute_script("return [...document.images].map(i => i.naturalWidth)")
+        )
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert all(narrow < 0.6 * wide for narrow, wide in zip(*widths, strict=True))
 
 
 def test_page_of_modes_compared_of_which_nothing_was_measured(tmp_path, browser):

@@ -169,11 +169,13 @@ class Load:
         pooled = np.concatenate([np.empty(0), *values])
         if not pooled.size:
             return Interval.without(np.nan, 0, why=NOT_MEASURED)
-        if not np.ptp(pooled):
-            return Interval.without(float(pooled[0]), pooled.size, why=TOO_FEW)
+        # what does not vary within a run has no error that its blocks could tell
+        if not any(map(np.ptp, values)):
+            return Interval.without(float(pooled.mean()), pooled.size, why=TOO_FEW)
         mean = mean_of_blocks(values)
         low, high = mean.ends()
-        return Interval(mean.estimate, low, high, pooled.size, method="blocks")
+        # times, counts and shares
+        return Interval(mean.estimate, max(low, 0.0), high, pooled.size, method="blocks")
 
 
 def modes_of(run: xr.Dataset) -> tuple[str, ...]:

@@ -243,11 +243,13 @@ class Estimates:
         return Interval(estimate, float(self.low[i]), float(self.high[i]), n)
 
 
-def typical_drop_rates(pdr: Values, limit: float = PDR_LIMIT, level: float = LEVEL) -> Estimates:
+def typical_drop_rates(
+    pdr: Values, limit: float = PDR_LIMIT, level: float = LEVEL, whole: float = 1.0
+) -> Estimates:
     """Give what the packet drop rate of a typical run is, over the last axis, the repetitions.
 
     As `typical_intervals`, but a rate under 1 / `RATE_RANGE` of the limit counts as that, and a result
-    there is 0.
+    there is 0; no interval reaches beyond the whole.
 
     Parameters
     ----------
@@ -257,6 +259,8 @@ def typical_drop_rates(pdr: Values, limit: float = PDR_LIMIT, level: float = LEV
         In the unit of `pdr`.
     level
         Confidence.
+    whole
+        All messages, in that unit.
     """
     least = limit / RATE_RANGE
     found = typical_intervals(np.maximum(pdr, least), level)
@@ -264,7 +268,7 @@ def typical_drop_rates(pdr: Values, limit: float = PDR_LIMIT, level: float = LEV
     estimate, low, high = (
         np.where(end <= 1.0001 * least, 0, end) for end in (found.estimate, found.low, found.high)
     )
-    return Estimates(estimate, low, high, found.n)
+    return Estimates(estimate, low, np.minimum(high, whole), found.n)
 
 
 def typical_intervals(values: Values, level: float = LEVEL) -> Estimates:

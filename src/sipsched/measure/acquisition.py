@@ -16,6 +16,7 @@ from sipsched.measure.findings import (
     compare_requests,
     foreign_datagrams,
     load_numbers,
+    probe_numbers,
     window_numbers,
 )
 from sipsched.measure.generator import Arrivals, CallStatistics
@@ -178,7 +179,7 @@ class _Acquisition:
                 **load_numbers(observed, settings.sps_cpus),
                 **window_numbers(windows),
                 "foreign_datagrams": foreign_datagrams(trace),
-                "probe_lost": probe.lost + probe.threads_untraced,
+                **probe_numbers(probe, observed.ledger, self.stilled),
                 "allocation_failures": len(allocation_failures(log)),
                 "retransmission_disagreement": requests.disagreement,
                 "settings_unlike_asked": state.unlike_asked,

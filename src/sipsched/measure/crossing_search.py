@@ -3,6 +3,7 @@
 import json
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -151,9 +152,8 @@ def _search(point: Point, config: Config, testbed: Testbed) -> _Found:
             serving = Serving(hosts, point, config, record, search.limit_s + 60)
             serving.check_hosts(calls)
             with tuned(hosts.sps, testbed, mode, point.cores, point.threads) as state:
-                found = find_crossing(
-                    partial(_offer, serving, state, config.validity), config.pdr_limit, search
-                )
+                offer = _with_own_arrivals(partial(_offer, serving, state, config.validity))
+                found = find_crossing(offer, config.pdr_limit, search)
                 kernel = serving.describe().sps.kernel
     return _Found(found, hosts.testbed.labels, state.label, kernel)
 
@@ -161,12 +161,24 @@ def _search(point: Point, config: Config, testbed: Testbed) -> _Found:
 def _search_simulated(point: Point, config: Config, testbed: Testbed) -> _Found:
     plan = plan_point(point, config, testbed)
 
-    def offer(cps: int, duration_s: float) -> Trial:
-        arrivals = Arrivals(cps, max(1, round(cps * duration_s)), arrival_seed(cps, rep=0))
+    def offer(cps: int, duration_s: float, rep: int) -> Trial:
+        arrivals = Arrivals(cps, max(1, round(cps * duration_s)), arrival_seed(cps, rep))
         return Trial(cps, duration_s, *simulated_counts(plan, config.load, arrivals))
 
-    found = find_crossing(offer, config.pdr_limit, config.search)
+    found = find_crossing(_with_own_arrivals(offer), config.pdr_limit, config.search)
     return _Found(found, testbed.labels, plan.state.label, plan.kernel)
+
+
+def _with_own_arrivals(offer: Callable[[int, float, int], Trial]) -> Callable[[int, float], Trial]:
+    """Give each trial of a load arrivals of its own: the same again would fall into the same bursts."""
+    asked: Counter[int] = Counter()
+
+    def again(cps: int, duration_s: float) -> Trial:
+        asked[cps] += 1
+        # repetitions of runs are counted from 1
+        return offer(cps, duration_s, 1 - asked[cps])
+
+    return again
 
 
 def _offer(
@@ -175,13 +187,14 @@ def _offer(
     validity: Mapping[str, Limits],
     cps: int,
     duration_s: float,
+    rep: int,
 ) -> Trial:
     """Offer a load as a run does, and read what the SPS's sockets refused; nothing else is kept.
 
     On a proxy started for it: an overload leaves memory and transactions behind. A trial that would
     not count as a run is made again.
     """
-    seed = arrival_seed(cps, rep=0)
+    seed = arrival_seed(cps, rep)
     for attempt in range(1, TRIAL_ATTEMPTS + 1):
         with serving.started(state):
             serving.warm_up(cps, seed + 1)
@@ -204,6 +217,8 @@ def find_crossing(
 
     Multiple Loss Ratio search (Polák and Konstantynowicz, draft-ietf-bmwg-mlrsearch), from the library of
     that name: a load is a bound once trials of `trial_s` on it, at least `trials_s` together, agree by majority.
+    Each bound is tried once more, whatever comes of it: how far trials agree is what an interval rests on
+    (`sipsched.analysis.search`).
 
     Parameters
     ----------
@@ -253,7 +268,9 @@ def find_crossing(
             f"search for the crossing: more than {pdr_limit:.0%} is dropped {where}, {bound} cps; "
             "widen `search` in the configuration"
         )
-    return Bracket(round(float(lower)), round(float(upper)), tuple(measurer.trials))
+    bounds = round(float(lower)), round(float(upper))
+    again = (offer(cps, search.trial_s) for cps in bounds)
+    return Bracket(*bounds, (*measurer.trials, *again))
 
 
 class _Measurer(AbstractMeasurer):  # type: ignore[misc]

@@ -21,6 +21,7 @@ from sipsched.records.trace import Kind, Mode, Trace
 from sipsched.records.window_time import usable
 from sipsched.validity.certificate import Certificate, certify
 from sipsched.validity.counters import parse_stat
+from sipsched.validity.ledger import Ledger
 
 
 def certificate(
@@ -130,6 +131,30 @@ def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | N
         "link_drops": balanced.link_drops,
         "ledger_residual": balanced.residual,
         "steal_share": _steal_share(stat, cpus),
+    }
+
+
+def probe_numbers(probe: ProbeReport, balanced: Ledger, stilled: bool) -> dict[str, float | None]:
+    """Say what the probe did not see.
+
+    Where the kernel skipped one of its programs (it was interrupted by itself) a stamp may be missing, or a
+    record: whether one is, the kernel's own count of datagrams says.
+
+    Parameters
+    ----------
+    probe
+        Its report.
+    balanced
+        The ledger of the same run.
+    stilled
+        Whether recording was switched off in between; then the trace is not to hold every datagram.
+    """
+    skipped = probe.recursion_misses or 0
+    seen = probe.mode in ("exact", "tracepoint") and not stilled
+    without = max(0, balanced.to_sps.received - probe.records) if seen else 0
+    return {
+        "probe_lost": max(probe.lost - skipped, without) + probe.threads_untraced,
+        "probe_skipped": probe.recursion_misses,
     }
 
 

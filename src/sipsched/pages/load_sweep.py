@@ -60,7 +60,7 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
     rates = 100 * summary["pdr"]
 
     def typical(runs: Values) -> Estimates:
-        return typical_drop_rates(runs, 100 * limit)
+        return typical_drop_rates(runs, 100 * limit, whole=100.0)
 
     def found(facet: Facet, threads: int) -> Crossing:
         runs = _runs(summary["pdr"], facet, threads)

@@ -45,7 +45,11 @@ class Figure:
     def _repr_html_(self) -> str:
         img = f'<img id="{self.identity}" alt="{html.escape(self.alt)}" src="{_address(self.svg)}">'
         if self.narrow:
-            source = f'<source media="(max-width: 36rem)" srcset="{_address(self.narrow)}">'
+            # blanks and commas would part one address of a set from the next
+            data = base64.b64encode(self.narrow.encode()).decode()
+            source = (
+                f'<source media="(max-width: 36rem)" srcset="data:image/svg+xml;base64,{data}">'
+            )
             img = f"<picture>{source}{img}</picture>"
         return (
             f'<figure><div class="scroll">{img}</div>'

@@ -1,18 +1,22 @@
 """Reduced records: without the files of single messages, and with what came of them instead.
 
 A trace holds some 40 bytes a message; an hour of load is hundreds of megabytes. A campaign that is to be
-passed on keeps of most runs what was computed from the trace, `summary.nc` and `windows.nc`, beside the rest
-of the record. The original is not touched.
+passed on keeps of most runs what was computed from the trace, `summary.nc` and `windows.nc`, compressed once
+more, beside the rest of the record. The original is not touched.
 """
 
 import json
 import shutil
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import zstandard
+
 from sipsched.errors import StableError
-from sipsched.files import read_json
+from sipsched.files import read_json, read_zstd
 from sipsched.records import manifest
 from sipsched.records.run_document import FileReport, as_part
 
@@ -22,6 +26,7 @@ SUMMARY_FILE = "summary.nc"
 REDUCED_WINDOWS_FILE = "windows.nc"
 LEFT_OUT = ("trace.bin.zst", "uac.calls.zst", "uac.csv")
 """Files that grow with the number of messages."""
+LEVEL = 19
 REASON = "the trace was left out of this record to make it smaller"
 
 
@@ -56,8 +61,11 @@ def read_reduced(folder: Path) -> Reduced | None:
     return as_part(Reduced, content, str(path))
 
 
-def stored(folder: Path, name: str) -> Path | None:
+@contextmanager
+def stored(folder: Path, name: str) -> Iterator[Path | None]:
     """Give the file that stands for what was computed from the messages; None of a whole record.
+
+    It is there while the block is.
 
     Raises
     ------
@@ -66,10 +74,20 @@ def stored(folder: Path, name: str) -> Path | None:
     """
     reduced = read_reduced(folder)
     if reduced is None:
-        return None
-    if name not in reduced.files:
+        yield None
+        return
+    compressed = _compressed(name)
+    if compressed not in reduced.files:
         raise StableError(f"{folder}: reduced without {name}; take it from the whole campaign")
-    return folder / name
+    data = read_zstd(folder / compressed, name, "take it from the whole campaign")
+    with tempfile.TemporaryDirectory(prefix="sipsched-reduced-") as scratch:
+        path = Path(scratch) / name
+        path.write_bytes(data)
+        yield path
+
+
+def _compressed(name: str) -> str:
+    return f"{name}.zst"
 
 
 def reduce(record: Path, results: Path, target: Path) -> None:
@@ -99,9 +117,11 @@ def reduce(record: Path, results: Path, target: Path) -> None:
         if SUMMARY_FILE not in made:
             raise StableError(f"{results}: no {SUMMARY_FILE}; make it with snakemake")
         for name in made:
-            shutil.copy(results / name, target)
+            data = zstandard.compress((results / name).read_bytes(), LEVEL)
+            (target / _compressed(name)).write_bytes(data)
         everything = manifest.reports(target)
-        reduced = Reduced(left_out, {name: everything[name] for name in made})
+        kept = map(_compressed, made)
+        reduced = Reduced(left_out, {name: everything[name] for name in kept})
         content = {"schema_version": VERSION, **asdict(reduced)}
         (target / REDUCED_FILE).write_text(json.dumps(content, indent=1) + "\n")
     except OSError as error:

@@ -148,9 +148,9 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
         A file is missing, damaged or of another version, or the two are not of the same run.
     """
     document = read_record(record)
-    kept = stored(record, SUMMARY_FILE)
-    if kept is not None:
-        return _open(kept, "sipsched run summary")
+    with stored(record, SUMMARY_FILE) as kept:
+        if kept is not None:
+            return _open(kept, "sipsched run summary")
     ds = open_messages(messages)
     run = asdict(document.run)
     for key in ("testbed", *RUN_DIMS):

@@ -117,9 +117,9 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
         A file is missing, damaged or of another version.
     """
     document = read_record(record)
-    kept = stored(record, REDUCED_WINDOWS_FILE)
-    if kept is not None:
-        return open_windows(kept)
+    with stored(record, REDUCED_WINDOWS_FILE) as kept:
+        if kept is not None:
+            return open_windows(kept)
     recorded = read_windows(record)
     found = _messages(open_messages(messages))
     design, log = recorded.design, recorded.log

@@ -255,3 +255,21 @@ def test_windows_are_found_of_the_runs_that_count(tmp_path: Path) -> None:
     assert np.array_equal(
         load.tables("fifo", "total_p99")[0][:, 0], load.tables("sham", "total_p99")[0][:, 0]
     )
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_quantity_that_varies_only_between_runs_has_a_mean_without_an_interval() -> None:
+    effects = {"default": {}, "fifo": {}}
+    runs = [synthetic.windows(Run(mode="default,fifo", rep=rep), effects) for rep in (1, 2)]
+    for run, value in zip(runs, (0.0, 0.5), strict=True):
+        run["pdr"][:] = value
+    (load,) = advice.loads_of(runs)
+    mean = load.mean("default", "pdr")
+    assert mean.estimate == 0.25
+    assert not mean.known
+
+
+def test_no_mean_of_times_is_less_than_nothing() -> None:
+    run = synthetic.windows(Run(mode="default,fifo"), {"default": {}, "fifo": {}}, spread=3.0)
+    (load,) = advice.loads_of([run])
+    assert load.mean("default", "k_rcv_mean").low >= 0

@@ -7,7 +7,7 @@ from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.documents import read_yaml
 from sipsched.plan.simulated import KINDS, MODELS
 
-RECORDED = PROJECT_ROOT / "recorded" / "raw" / "local"
+RECORDED = PROJECT_ROOT / "recorded" / "fit" / "local"
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,12 @@ from sipsched.measure.findings import (
     buffer_shortfall,
     foreign_datagrams,
     load_numbers,
+    probe_numbers,
 )
 from sipsched.measure.generator import CallStatistics
 from sipsched.measure.serving import Observed
 from sipsched.plan.config import load_config
-from sipsched.records.run_document import Settings
+from sipsched.records.run_document import ProbeReport, Settings
 from sipsched.records.trace import RECORD, Kind, Mode, Trace
 from sipsched.validity.certificate import Certificate
 from sipsched.validity.ledger import Balance, Ledger
@@ -119,3 +120,24 @@ def test_a_datagram_of_no_kind_of_the_calls_is_foreign() -> None:
     records["kind"] = [*(kind for kind in Kind), Kind.OTHER, Kind.INVITE]
     assert foreign_datagrams(Trace(Mode.EXACT, records)) == 2
     assert foreign_datagrams(None) is None
+
+
+@pytest.mark.parametrize(
+    ("records", "lost", "skipped", "stilled", "told"),
+    [
+        (100, 0, 0, False, 0),
+        # the kernel skipped programs, and every datagram has its record
+        (100, 2, 2, False, 0),
+        (97, 2, 2, False, 3),
+        (100, 5, 2, False, 3),
+        # a stilled probe is not to have every datagram
+        (60, 1, 1, True, 0),
+    ],
+)
+def test_what_the_probe_lost_is_told_by_the_kernels_count(
+    records: int, lost: int, skipped: int, stilled: bool, told: int
+) -> None:
+    probe = ProbeReport("tracepoint", "", records, drops=0, lost=lost, recursion_misses=skipped)
+    ledger = Ledger(Balance(100, 100, 0, 0, 0), Balance(100, 100, 0, 0, 0), 0)
+    found = probe_numbers(probe, ledger, stilled)
+    assert found == {"probe_lost": told, "probe_skipped": skipped}

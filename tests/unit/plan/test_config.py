@@ -65,7 +65,9 @@ def test_a_study_file_is_valid_and_fits_the_example_of_a_testbed(
     runs = campaign.runs(found)
     bed.check_cores(runs)
     crossover.check({run.mode for run in runs}, modes.load_modes())
-    told = re.search(r"# (\d+) runs, (?:about (\d+) hours|some minutes)", path.read_text())
+    told = re.search(
+        r"# (\d+) runs(?: of [^,]*)?, (?:about (\d+) hours|some minutes)", path.read_text()
+    )
     assert told is not None
     assert len(runs) == int(told[1])
     if bed.simulated:

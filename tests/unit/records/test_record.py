@@ -25,7 +25,7 @@ from sipsched.validity.verdict import INVALID, SUSPECT, Finding, Verdict
 
 RUN = Run("local", "kamailio-udp", "default", 1, 2, 100, 1)
 DOCUMENT = dataclasses.replace(
-    read_run(min((PROJECT_ROOT / "recorded" / "raw").rglob("run.json")).parent), run=RUN
+    read_run(min((PROJECT_ROOT / "recorded" / "fit").rglob("run.json")).parent), run=RUN
 )
 CONTENT = b"hello\n"
 LEFT = {name: FileReport(6, hashlib.sha256(CONTENT).hexdigest()) for name in needed_files(DOCUMENT)}
@@ -198,7 +198,7 @@ def test_a_run_json_of_wrong_types_is_one_clear_error(
 
 
 def test_every_recorded_run_json_is_read_and_written_alike() -> None:
-    recorded = sorted((PROJECT_ROOT / "recorded" / "raw").rglob("run.json"))
+    recorded = sorted((PROJECT_ROOT / "recorded").rglob("run.json"))
     assert len(recorded) > 10
     for path in recorded:
         document = read_run(path.parent)

@@ -57,11 +57,11 @@ def test_its_messages_say_why_there_are_none(campaign: Path) -> None:
 
 def test_it_verifies_and_a_damaged_one_does_not(campaign: Path) -> None:
     assert verify(campaign / "small").intact
-    kept = campaign / "small" / RUN.path / "windows.nc"
+    kept = campaign / "small" / RUN.path / "windows.nc.zst"
     kept.write_bytes(kept.read_bytes()[:-1])
     found = verify(campaign / "small")
     assert not found.intact
-    assert any("windows.nc: expected" in line for line in found.lines)
+    assert any("windows.nc.zst: expected" in line for line in found.lines)
 
 
 def test_a_single_mode_has_no_windows(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_single_mode_has_no_windows(tmp_path: Path) -> None:
     write_record(tmp_path / "raw", run)
     computed(run, tmp_path / "raw", tmp_path / "results")
     reduce(tmp_path / "raw" / run.path, tmp_path / "results" / run.path, tmp_path / "small")
-    assert not (tmp_path / "small" / "windows.nc").exists()
+    assert not (tmp_path / "small" / "windows.nc.zst").exists()
     with pytest.raises(StableError, match=r"reduced without windows\.nc"):
         windows.windows_from_record(tmp_path / "messages.nc", tmp_path / "small")
 

@@ -94,7 +94,7 @@ def _figure(advice: Advice) -> Figure:
 
 
 def _draw(advice: Advice, across: int, width: float) -> str:
-    rows_of = [_rows(ranking) for ranking in advice.rankings]
+    rows_of = [drawn_rows(ranking) for ranking in advice.rankings]
     spans = [_span(rows_of, quantities) for _, quantities in COLUMNS]
     down = math.ceil(len(COLUMNS) / across)
     heights = [0.55 + 0.24 * len(rows) for rows in rows_of for _ in range(down)]
@@ -124,7 +124,7 @@ def _draw(advice: Advice, across: int, width: float) -> str:
         return themed(canvas)
 
 
-def _rows(ranking: Ranking) -> list[tuple[str, Mapping[str, Effect]]]:
+def drawn_rows(ranking: Ranking) -> list[tuple[str, Mapping[str, Effect]]]:
     """List what is drawn: the A/A, then the modes as they are ranked."""
     return [
         (AA, ranking.sham),

@@ -11,6 +11,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from sipsched.analysis.comparison import Case, Place, Side
 from sipsched.analysis.run_table import provenance
+from sipsched.analysis.search import search_interval
 from sipsched.analysis.statistics import Crossing
 from sipsched.pages.crossings import HOW, doubt
 from sipsched.pages.drawing import STYLE, WIDTH_IN, legend, themed
@@ -183,7 +184,11 @@ def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
         crossing = read_crossing(path)
         cores, threads = crossing.point.cores, crossing.point.threads
         name = f"{crossing.label}, {plural(cores, 'core')}, {plural(threads, 'thread')}"
-        found.append(f"{name}: between {crossing.lower_cps} and {crossing.upper_cps} cps")
+        told = search_interval(crossing.trials, case.limit)
+        found.append(
+            f"{name}: between {crossing.lower_cps} and {crossing.upper_cps} cps; as trials vary, "
+            f"{told.text('cps')} trials"
+        )
         rows += [
             (
                 name,

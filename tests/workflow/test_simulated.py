@@ -1,0 +1,65 @@
+"""The whole chain on a simulated testbed: search, runs, parsing, summary, report; no host and no root."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sipsched.paths import PROJECT_ROOT
+
+STUDY = {
+    "testbeds": ["simulated"],
+    "only": ["load_sweep"],
+    "load": {"duration_s": 0.5},
+    "search": {"trial_s": 0.5, "trials_s": 0.5, "highest_cps": 8000, "relative_width": 0.3},
+    "studies": {
+        "load_sweep": {
+            "modes": ["default"],
+            "cores": [2],
+            "cps": {"around_crossing_of": "default", "shares": [0.5]},
+            "repetitions": 1,
+        }
+    },
+    "documents": {},
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of the tree without anything generated; the library stays the installed one."""
+    for name in ("Snakefile", "config", "hardware", "workflow", "profiles", "notebooks"):
+        source = PROJECT_ROOT / name
+        copy = shutil.copytree if source.is_dir() else shutil.copy
+        copy(source, tmp_path / name)
+    (tmp_path / "simulated.yaml").write_text(yaml.safe_dump(STUDY))
+    return tmp_path
+
+
+def test_from_a_search_to_a_report_that_says_what_it_is(project: Path) -> None:
+    report = project / "reports" / "load_sweep-simulated.html"
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "snakemake",
+            "--configfile",
+            "simulated.yaml",
+            "--",
+            str(report.relative_to(project)),
+        ],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    text = report.read_text()
+    assert "Predicted by a model, not measured" in text
+    assert "kind simulated" in text
+    place = project / "raw" / "simulated" / "kamailio-udp" / "default" / "cores~2" / "threads~8"
+    assert (place / "crossing.json").is_file()
+    assert len(list(place.glob("cps~*/rep~1/run.json"))) == 1
+    assert not (project / "raw" / "simulated" / "noise.json").exists()
