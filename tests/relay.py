@@ -5,6 +5,7 @@ that return each as it is; their socket has a receive buffer of RCVBUF bytes. Wh
 CLOCK_MONOTONIC and by CSeq, when each was sent and when it came back (0: never).
 """
 
+import ctypes
 import json
 import os
 import select
@@ -18,6 +19,7 @@ from pathlib import Path
 NAME = "siprelay"
 PORT = 5060
 SO_RCVBUFFORCE = 33
+PR_SET_PDEATHSIG = 1
 
 
 def request(number: int) -> bytes:
@@ -32,7 +34,8 @@ def number_of(datagram: bytes) -> int:
 
 
 def serve(sock: socket.socket) -> None:
-    """Send back what comes, for ever."""
+    """Send back what comes, for as long as there is a parent."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     Path("/proc/self/comm").write_text(NAME)
     while True:
         data, sender = sock.recvfrom(2048)
@@ -79,20 +82,13 @@ def main() -> None:
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, int(receive_buffer))
     sock.bind(("127.0.0.1", PORT))
-    children = []
     for _ in range(int(workers)):
-        child = os.fork()
-        if not child:
+        if not os.fork():
             serve(sock)
-        children.append(child)
-    try:
-        print("serving", flush=True)
-        Path(output).write_text(json.dumps(offer(float(rate), int(burst))))
-        # the workers live until the probe has ended
-        sys.stdin.readline()
-    finally:
-        for child in children:
-            os.kill(child, signal.SIGKILL)
+    print("serving", flush=True)
+    Path(output).write_text(json.dumps(offer(float(rate), int(burst))))
+    # the workers live until the probe has ended
+    sys.stdin.readline()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,13 @@
 struct probe_counters sum_counters(const struct sipprobe *object);
 struct probe_counters counters_between(const struct probe_counters *before,
 				       const struct probe_counters *after);
+
 /* Times a program was not run because it ran already on that CPU; the kernel tells since 5.12. */
-uint64_t recursion_misses(const struct sipprobe *object);
+struct misses {
+	uint64_t all;
+	uint64_t records; /* those that may have cost a record */
+};
+
+struct misses recursion_misses(const struct sipprobe *object);
+struct misses misses_between(const struct misses *before, const struct misses *after);
 #endif

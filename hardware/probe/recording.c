@@ -40,7 +40,6 @@ void recording_afresh(struct recording *recording, uint64_t t_ns)
 	recording->cut_services = 0;
 	recording->slowest_off_ns = 0;
 	recording->slowest_on_ns = 0;
-	recording->misses_off = 0;
 	recording->t_off_ns = t_ns;
 }
 
@@ -53,7 +52,6 @@ void switch_off(struct recording *recording)
 		return;
 	recording->on = false;
 	recording->probe->object->bss->recording = 0;
-	recording->misses_at_off = recursion_misses(recording->probe->object);
 	while (clock_ns(CLOCK_MONOTONIC) - begin < FINISH_NS) {
 		/* first the pause: an arrival may just be entering */
 		pause_ns(LOOK_NS);
@@ -61,6 +59,8 @@ void switch_off(struct recording *recording)
 			break;
 	}
 	detach_probe(recording->probe);
+	/* what was entered is of no use any more, also while the hooks are attached again */
+	recording->probe->object->bss->since_ns = UINT64_MAX;
 	ring_buffer__consume(recording->ring);
 	recording->cut_arrivals += count_underway(recording);
 	recording->cut_services += count_serving(recording->workers);
@@ -84,7 +84,6 @@ int switch_on(struct recording *recording)
 	error = attach_probe(recording->probe);
 	if (error)
 		return error;
-	recording->misses_off += recursion_misses(recording->probe->object) - recording->misses_at_off;
 	begin_recording(recording);
 	end = clock_ns(CLOCK_MONOTONIC);
 	recording->off_ns += end - recording->t_off_ns;
@@ -97,7 +96,6 @@ void end_recording(struct recording *recording, uint64_t t_ns)
 {
 	if (recording->on)
 		return;
-	recording->misses_off += recursion_misses(recording->probe->object) - recording->misses_at_off;
 	recording->off_ns += t_ns - recording->t_off_ns;
 	forget_services(recording->workers);
 }

@@ -16,7 +16,6 @@ struct recording {
 	bool on;
 	struct probe_counters at_on; /* when it was switched on last */
 	uint64_t t_off_ns;           /* when it was switched off last */
-	uint64_t misses_at_off;      /* recursion misses of all programs then */
 	/* since the fresh start */
 	uint64_t switches_off;
 	uint64_t off_ns;         /* time without hooks, whole or in part */
@@ -24,8 +23,6 @@ struct recording {
 	uint64_t cut_services;   /* were received, but still in service then: not in the trace */
 	uint64_t slowest_off_ns; /* of the switches, how long one took */
 	uint64_t slowest_on_ns;
-	uint64_t
-		misses_off; /* recursion misses while nothing was recorded: hooks that come and go meet themselves */
 };
 
 /* Arrivals that no worker received and no refusal names. */

@@ -91,10 +91,10 @@ static void print_report(FILE *file, const struct report *report)
 	print_count(file, "drops", trace->drops);
 	print_counters(file, counted, report->recording->cut_arrivals, trace->lost);
 	print_count(file, "unclassified", records->unclassified);
-	print_count(file, "recursion_misses", report->recursion_misses);
+	print_count(file, "recursion_misses", report->misses.all);
 	/* an entry evicted before its time turns up as unmatched: not counted again */
 	print_count(file, "lost",
-		    counted->lost_ring + trace->lost + counted->unmatched + report->recursion_misses);
+		    counted->lost_ring + trace->lost + counted->unmatched + report->misses.records);
 	print_threads(file, report);
 	print_recording(file, report->recording);
 	print_count(file, "threads_untraced", report->workers->untraced);

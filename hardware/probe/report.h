@@ -16,7 +16,7 @@ struct report {
 	const struct workers *workers;
 	const struct recording *recording;
 	struct probe_counters counted;
-	uint64_t recursion_misses;
+	struct misses misses;
 	uint64_t cpu_at_fresh_ns; /* CLOCK_PROCESS_CPUTIME_ID */
 };
 

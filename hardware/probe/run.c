@@ -37,7 +37,7 @@ struct run {
 	uint64_t cpu_at_fresh_ns;
 	struct probe_counters at_fresh;
 	struct probe_counters at_end;
-	uint64_t misses_at_fresh;
+	struct misses misses_at_fresh;
 };
 
 static bool say(const struct run *run, const char *word, uint64_t t_ns)
@@ -164,14 +164,14 @@ static bool open_outputs(struct run *run)
 
 static bool report_run(const struct run *run)
 {
+	const struct misses misses = recursion_misses(run->probe.object);
 	const struct report report = {
 		.probe = &run->probe,
 		.records = &run->records,
 		.workers = &run->workers,
 		.recording = &run->recording,
 		.counted = counters_between(&run->at_fresh, &run->at_end),
-		.recursion_misses = recursion_misses(run->probe.object) - run->misses_at_fresh -
-				    run->recording.misses_off,
+		.misses = misses_between(&run->misses_at_fresh, &misses),
 		.cpu_at_fresh_ns = run->cpu_at_fresh_ns,
 	};
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import multiprocessing
 import os
 import signal
 import socket
@@ -23,6 +24,12 @@ from sipsched.records.trace import HEADER, RECORD, Event, Flag
 from sipsched.testbed.inventory import Testbed, native_folder
 
 MOMENT_S = 0.15
+STEER = """\
+set -e
+mount -t sysfs none /sys
+printf '%x' $(((1 << $(nproc)) - 1)) > /sys/class/net/lo/queues/rx-0/rps_cpus
+exec "$@"
+"""
 
 
 @dataclass
@@ -87,12 +94,17 @@ def watched(
     rate: float = 1500,
     burst: int = 1,
     receive_buffer: int = 200_000,
+    steered: bool = False,
 ) -> Iterator[Watched]:
+    """Watch a relay; `steered`: what it receives interrupts whatever another CPU does."""
     program = native_folder(testbed.workdir, "probe") / "sipprobe"
     how = ("4", str(rate), str(burst), str(receive_buffer), str(folder / "seen.json"))
     argv = [sys.executable, relay.__file__, *how]
+    steer = ["sh", "-c", STEER, "sh"] if steered else []
     traffic = subprocess.Popen(
-        ["unshare", "--net", *argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ["unshare", "--net", "--mount", *steer, *argv],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     probe = None
     try:
@@ -230,6 +242,35 @@ def test_off_takes_system_calls_off_the_slow_path(testbed: Testbed, tmp_path: Pa
         assert ask(client, "on") == "ok"
         on.append(syscall_ns())
     assert off < min(on) - 40, (off, on)
+
+
+def chatter() -> None:
+    """Write to a unix socket for ever: its reader is told where the reader of a UDP socket is."""
+    one, other = socket.socketpair()
+    while True:
+        one.send(b"x")
+        other.recv(1)
+
+
+def test_a_hook_that_is_busy_with_another_socket_loses_no_record(
+    testbed: Testbed, tmp_path: Path
+) -> None:
+    chatters = [multiprocessing.Process(target=chatter) for _ in range(2)]
+    for process in chatters:
+        process.start()
+    try:
+        with watched(testbed, tmp_path, "tracepoint", rate=5000, steered=True) as run:
+            with run.connect() as client:
+                run.begin(client)
+            time.sleep(5)
+            report, records, _ = run.finish()
+    finally:
+        for process in chatters:
+            process.kill()
+            process.join()
+    assert report["recursion_misses"] > 0
+    assert report["arrived"] == report["received"] == report["records"] == records.size
+    assert report["lost"] == 0
 
 
 def test_a_word_that_is_no_command_is_answered_and_changes_nothing(
