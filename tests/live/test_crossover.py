@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers import LOAD, pids, start_run, wait_for
 
-from sipsched.errors import StableError, TransientError
+from sipsched.errors import StableError
 from sipsched.files import read_zstd
 from sipsched.measure.generator import CALLS_HEADER, read_calls
 from sipsched.paths import PROJECT_ROOT
@@ -98,24 +98,3 @@ def test_a_switcher_that_is_killed_spoils_the_run_by_name(testbed: Testbed, tmp_
         assert worker.wait(120) != 0
     assert "switcher left no log" in said.read_text()
     assert not pids("^[^ ]*/(switcher|sipload|sipprobe) ")
-
-
-def test_files_of_the_kernel_are_switched_on_a_guest(
-    guest: Testbed, measure: Measure, tmp_path: Path
-) -> None:
-    try:
-        record = measure(
-            bed=guest, mode="baseline,enhanced", cores=2, threads=2, cps=20, mode_s=6, washout_s=0.1
-        )
-    except TransientError as error:
-        pytest.fail(str(error))
-    recorded = read_windows(record)
-    assert sum(switch.good for switch in recorded.log.windows) > 10
-    run = json.loads((record / "run.json").read_text())
-    places = {
-        step["place"]
-        for mode in run["crossover"]["modes"]
-        for step in mode["steps"]
-        if step["place"]
-    }
-    assert any("debug/sched/latency_ns" in place for place in places)

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from helpers import start_run, wait_for
 
-from sipsched.errors import StableError
+from sipsched.errors import StableError, TransientError
 from sipsched.measure.scheduler import DEBUGFS, Family
 from sipsched.measure.tuning import tuned
 from sipsched.plan.modes import PAPERS, Counts, Setting, find_mode, load_modes
+from sipsched.records.switch_log import read_windows
 from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import open_hosts
@@ -108,6 +109,27 @@ def test_a_killed_workflow_is_undone_by_the_next_command(
     with open_hosts(guest) as hosts:
         assert settings(hosts.sps) == before
         assert online(hosts.sps) == ALL_CPUS
+
+
+def test_files_of_the_kernel_are_switched_on_a_guest(
+    guest: Testbed, measure: Measure, tmp_path: Path
+) -> None:
+    try:
+        record = measure(
+            bed=guest, mode="baseline,enhanced", cores=2, threads=2, cps=20, mode_s=6, washout_s=0.1
+        )
+    except TransientError as error:
+        pytest.fail(str(error))
+    recorded = read_windows(record)
+    assert sum(switch.good for switch in recorded.log.windows) > 10
+    run = json.loads((record / "run.json").read_text())
+    places = {
+        step["place"]
+        for mode in run["crossover"]["modes"]
+        for step in mode["steps"]
+        if step["place"]
+    }
+    assert any("debug/sched/latency_ns" in place for place in places)
 
 
 def processes() -> list[str]:
