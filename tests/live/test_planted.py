@@ -77,7 +77,7 @@ def test_a_makefile_that_we_did_not_bring_is_not_run(bed: Testbed) -> None:
 def test_a_program_unlike_what_was_built_is_refused_and_built_anew(
     bed: Testbed, testbed: Testbed, measure: Measure, part: str, program: str, role: str
 ) -> None:
-    shutil.copytree(testbed.workdir, bed.workdir)
+    shutil.copytree(testbed.workdir / "native", bed.workdir / "native")
     Path(bed.workdir).chmod(0o700)
     replaced = Path(bed.workdir, "native", part, program)
     with replaced.open("ab") as file:
