@@ -36,11 +36,13 @@ with scripting.one_line_errors():
         MODES,
     )
 
-# where the controller is the machine that measures, nothing else of ours runs beside a measurement
-MEASURE_THREADS = {
-    name: workflow.cores or 1 if bed.is_on_this_machine else 1
-    for name, bed in TESTBEDS.items()
-}
+# Testbeds measure side by side, each one run at a time; a simulated one as many as there are cores. On a machine
+# that measures itself nothing else of ours runs meanwhile: it takes all shares of it, any other job one.
+SHARES = 1000
+workflow.register_resource("machine", SHARES)
+TURNS = {name: f"turn_{name.replace('-', '_')}" for name in TESTBEDS}
+for turn in TURNS.values():
+    workflow.register_resource(turn, 1)
 REPORTS = [
     f"reports/{study.name}-{name}.html"
     for study in CAMPAIGN.studies.values()
@@ -85,12 +87,18 @@ wildcard_constraints:
     document="|".join(CAMPAIGN.documents) or "none",
 
 
-def measure_threads(wildcards):
-    return MEASURE_THREADS[wildcards.testbed]
+def machine_shares(wildcards):
+    return SHARES if TESTBEDS[wildcards.testbed].is_on_this_machine else 1
 
 
-def testbed_in_use(wildcards):
-    return 0 if wildcards.testbed in SIMULATED else 1
+def takes_turn(turn, wildcards):
+    name = wildcards.testbed
+    return int(TURNS[name] == turn and name not in SIMULATED)
+
+
+ONE_A_TESTBED = {
+    turn: functools.partial(takes_turn, turn) for turn in set(TURNS.values())
+}
 
 
 def check_run(wildcards):
