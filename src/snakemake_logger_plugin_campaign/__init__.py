@@ -29,6 +29,7 @@ EVERY_S = 10.0
 
 SAID = (
     "Cannot restore ",
+    "MinJobAge ",
     "Exiting because a job execution failed.",
     "WorkflowError:\nAt least one job did not complete successfully.",
 )
