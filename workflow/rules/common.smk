@@ -1,12 +1,14 @@
 # What the configuration asks for, checked before any rule exists. No rules in here.
 import functools
 import gc
+import os
 import signal
+from datetime import UTC, datetime
 
 from sipsched import paths, versions
-from sipsched.measure import progress
+from sipsched.pages import progress
 from sipsched.plan import crossover, modes
-from sipsched.records import crossing, missing, record
+from sipsched.records import crossing, forecast, missing, record
 from sipsched.testbed import inventory
 import snakemake_logger_plugin_campaign as terminal
 
@@ -43,6 +45,14 @@ workflow.register_resource("machine", SHARES)
 TURNS = {name: f"turn_{name.replace('-', '_')}" for name in TESTBEDS}
 for turn in TURNS.values():
     workflow.register_resource(turn, 1)
+LANES = forecast.Lanes(
+    frozenset(name for name, bed in TESTBEDS.items() if bed.is_on_this_machine),
+    {
+        name: workflow.resource_settings.cores or os.cpu_count()
+        for name, bed in TESTBEDS.items()
+        if bed.simulated
+    },
+)
 REPORTS = [
     f"reports/{study.name}-{name}.html"
     for study in CAMPAIGN.studies.values()
@@ -145,10 +155,10 @@ def attempt_number(wildcards, attempt):
 
 def expected_seconds(wildcards):
     run = settings.Run.from_wildcards(wildcards)
-    kind = progress.kind(run)
+    kind = forecast.kind(run)
     if kind not in EXPECTED_S:
         runs = places(tuple(filter(crossing_is_found, SEARCHES)))
-        EXPECTED_S[kind] = round(progress.expected_s(run, runs, CAMPAIGN, RAW))
+        EXPECTED_S[kind] = round(forecast.expected_s(run, runs, CAMPAIGN, RAW))
     return EXPECTED_S[kind]
 
 
@@ -265,3 +275,16 @@ def tell_missing():
                 "snakemake --config only_measured=True makes the pages of what there is",
                 extra=terminal.OURS,
             )
+
+
+def outlook_lines():
+    """Say of each testbed how far it is, and when it would be done."""
+    now = datetime.now(UTC)
+    return [
+        progress.line(each, now) for each in forecast.outlooks(CAMPAIGN, RAW, LANES)
+    ]
+
+
+# a dry run ends with it
+if workflow.is_main_process and not CAMPAIGN.only_measured:
+    logger.info("the outlook: snakemake -n", extra=terminal.outlook(outlook_lines))
