@@ -26,6 +26,7 @@ from sipsched.measure.progress import Progress
 from sipsched.pages import progress as page
 from sipsched.plan.config import Run
 from sipsched.records.forecast import outlooks
+from sipsched.testbed.lock import holder
 from snakemake_logger_plugin_campaign import MEASURING as ALL_THAT_MEASURES
 from snakemake_logger_plugin_campaign import OURS
 
@@ -50,6 +51,8 @@ class Executor(local.Executor):  # type: ignore[misc]
         self._given_up: set[Any] = set()
         self._measuring: dict[Run, datetime] = {}
         self._page_made: float | None = None
+        # Snakemake has locked the files of its jobs by now, and does not say for whom
+        self._word = scripting.announce(holder("snakemake"))
 
     def run_job(self, job: Any) -> None:
         """Start a job, without a log of an earlier attempt; of a measurement, say how far it is."""

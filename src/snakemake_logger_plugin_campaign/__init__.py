@@ -41,6 +41,7 @@ WANTED = ("Nothing to be done",)
 """How those of its messages begin that a person wants."""
 OF_A_JOB = "RuleException:\nCalledProcessError "
 """How its words on the process of a job begin; what became of the job follows, from the same thread."""
+LOCKED = "LockException:"
 INTERRUPTED = ("Terminating processes on user request", "Cancelling snakemake on user request")
 STOPPING = "Will exit after finishing currently running jobs"
 
@@ -141,6 +142,8 @@ class LogHandler(LogHandlerBase):
             if not self._stopping:
                 self._say("stopping: the jobs that run now are waited for")
             self._stopping = True
+        elif text.startswith(LOCKED) and (others := scripting.announced()):
+            self._say(f"error: these files are being made by {'; '.join(others)}; wait for its end")
         elif event == LogEvent.JOB_INFO:
             self._started = vars(record)["rule_name"]
         elif event == LogEvent.JOB_ERROR:

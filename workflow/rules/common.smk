@@ -101,6 +101,11 @@ def machine_shares(wildcards):
     return SHARES if TESTBEDS[wildcards.testbed].is_on_this_machine else 1
 
 
+def controller_threads(wildcards):
+    # on hosts of their own: here a run of theirs waits for them
+    return 0 if TESTBEDS[wildcards.testbed].kind == "ssh" else 1
+
+
 def takes_turn(turn, wildcards):
     name = wildcards.testbed
     return int(TURNS[name] == turn and name not in SIMULATED)

@@ -9,6 +9,7 @@ rule measure_run:
     priority: 100
     # what was disturbed only, after everything else: src/snakemake_{executor,scheduler}_plugin_campaign
     retries: scripting.ATTEMPTS - 1
+    threads: controller_threads
     resources:
         **ONE_A_TESTBED,
         machine=machine_shares,
@@ -27,6 +28,7 @@ checkpoint find_crossing:
     log:
         f"logs/measure/{settings.CROSSING_PATTERN}.log",
     priority: 101
+    threads: controller_threads
     resources:
         **ONE_A_TESTBED,
         machine=machine_shares,

@@ -5,6 +5,7 @@ rule measure_noise:
     log:
         "logs/noise/{testbed}.log",
     priority: 101
+    threads: controller_threads
     resources:
         **ONE_A_TESTBED,
         machine=machine_shares,
