@@ -69,9 +69,9 @@ _BEFORE_LOAD = ("started", "connected", "servers_ready", "warmup_started", "load
 WITHOUT: Mapping[str, Mapping[str, Value]] = {
     "lock": {"lock_share": 0.0},
     "switches": {"switch_ns": 0, "idle_exit_ns": 0},
-    "refills": {"refill_near_ns": 0, "refill_far_ns": 0},
+    "refills": {"refill_ns": 0, "refill_near_ns": 0, "refill_far_ns": 0},
     "stalls": {"stall_every_ns": 0},
-    "receive": {"receive_ns": 0},
+    "receive": {"interrupt_ns": 0, "receive_ns": 0, "wake_ns": 0},
     "placement": {"placement": False},
 }
 """Mechanism to the numbers that switch it off."""
@@ -146,7 +146,7 @@ def simulated_run(
         ledger=balance(counters),
         no_ports=0,
         clock_step_s=0.0,
-        proxy_cpu_ns=sum(cpu.task + cpu.switch for cpu in report.cpus),
+        proxy_cpu_ns=sum(worker.charged_ns for worker in report.workers),
     )
     probe = ProbeReport(
         mode="simulated",

@@ -1,36 +1,51 @@
-"""The numbers of the model that comes with the project are those that its records give."""
+"""The numbers of the models that come with the project are those that their records give."""
+
+from pathlib import Path
 
 import pytest
 
-from sipsched.analysis.model_fit import Fit, fit
+from sipsched.analysis.model_fit import Fit, fit, read_messages
+from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.documents import read_yaml
 from sipsched.plan.simulated import KINDS, MODELS
 
-RECORDED = PROJECT_ROOT / "recorded" / "fit" / "local"
+FITTED_TO = {"kamailio-qm": PROJECT_ROOT / "recorded" / "fit" / "local"}
 
 
-@pytest.fixture(scope="module")
-def fitted() -> Fit:
-    runs = sorted((RECORDED / "kamailio-udp" / "default").glob("cores~1/threads~8/cps~*/rep~*"))
-    assert len(runs) == 6
-    switch_ns = read_yaml(MODELS / "kamailio-qm.yaml")["numbers"]["switch_ns"]["value"]
-    return fit(runs, RECORDED / "noise.json", switch_ns)
+def runs(folder: Path) -> list[Path]:
+    """Name the runs of mode `default` that come with their traces."""
+    return sorted(folder.glob("kamailio-udp/default/cores~1/threads~8/cps~*/rep~*"))
 
 
-def test_service_times_are_those_of_the_records(fitted: Fit) -> None:
-    types = read_yaml(MODELS / "kamailio-qm.yaml")["service"]["types"]
+@pytest.fixture(scope="module", params=FITTED_TO)
+def fitted(request: pytest.FixtureRequest) -> tuple[str, Fit]:
+    folder = FITTED_TO[request.param]
+    found = runs(folder)
+    assert len(found) == 6
+    return request.param, fit(map(read_messages, found), folder / "noise.json")
+
+
+def test_service_times_are_those_of_the_records(fitted: tuple[str, Fit]) -> None:
+    name, found = fitted
+    types = read_yaml(MODELS / f"{name}.yaml")["service"]["types"]
     for kind in KINDS:
-        assert types[kind]["mean_ns"] == round(fitted.service[kind].mean_ns), kind
-        assert types[kind]["scv"] == round(fitted.service[kind].scv, 3), kind
+        assert types[kind]["mean_ns"] == round(found.service[kind].mean_ns), kind
+        assert types[kind]["scv"] == round(found.service[kind].scv, 3), kind
 
 
-def test_every_number_called_fitted_is_what_the_records_give(fitted: Fit) -> None:
-    model = read_yaml(MODELS / "kamailio-qm.yaml")
+def test_every_number_called_fitted_is_what_the_records_give(fitted: tuple[str, Fit]) -> None:
+    name, found = fitted
+    model = read_yaml(MODELS / f"{name}.yaml")
     written = {
         name: each["value"]
         for name, each in model["numbers"].items()
         if each["source"].startswith("Fitted")
     }
-    assert written == fitted.numbers
-    assert model["lengths"]["types"] == fitted.lengths
+    assert written == found.numbers
+    assert model["lengths"]["types"] == found.lengths
+
+
+def test_without_runs_there_is_no_fit() -> None:
+    with pytest.raises(StableError, match="no records"):
+        fit([], FITTED_TO["kamailio-qm"] / "noise.json")

@@ -21,8 +21,9 @@ SEEDS = range(1, 11)
 SERVICE_NS = 100_000
 NOTHING = dict.fromkeys(
     (
-        *("link_ns", "receive_ns", "switch_ns", "idle_exit_ns", "refill_near_ns", "refill_far_ns"),
-        *("balance_ns", "stall_every_ns", "stall_ns", "copy_ns", "send_ns", "loop_ns"),
+        *("link_ns", "interrupt_ns", "receive_ns", "wake_ns", "switch_ns", "idle_exit_ns"),
+        *("refill_ns", "refill_near_ns", "refill_far_ns", "irq_time_accounting", "balance_ns"),
+        *("stall_every_ns", "stall_ns", "copy_ns", "send_ns", "loop_ns"),
         *("empty_receive_ns", "receive_cpus", "ring_ns", "hold_ns", "migration_cost_ns", "nice"),
     ),
     0,
@@ -78,10 +79,13 @@ CALLS: Numbers = SERVER | {
     "answered": True,
     "retransmissions": True,
     "link_ns": 20_000,
+    "interrupt_ns": 10_000,
     "receive_ns": 3_000,
+    "wake_ns": 2_000,
     "receive_cpus": 1,
     "switch_ns": 1_500,
     "idle_exit_ns": 1_000,
+    "refill_ns": 4_000,
     "refill_near_ns": 2_000,
     "refill_far_ns": 5_000,
     "balance_ns": 500,
