@@ -6,21 +6,28 @@ of mode `default` alone; docs/simulator.md has the table.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sipsched.errors import StableError
-from sipsched.plan.simulated import KINDS
+from sipsched.plan.config import Sut
+from sipsched.plan.modes import DEFAULT
+from sipsched.plan.simulated import KINDS, fitted_numbers, model_of
+from sipsched.records.fitted import Fitted
 from sipsched.records.record import TRACE_FILE, read_record
 from sipsched.records.trace import RECORD, Event, read_trace
 
 TAIL = 0.001
 """Share of the longest services of a type that is left out: stalls, which the model has by themselves."""
 SHORTEST_STALL_NS = 5_000
+DRAWS = 8
+"""Fits to samples of the runs, for what their number and their differences leave open."""
+SEED = 1
 
 Nanoseconds = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -52,6 +59,12 @@ class Fit:
     lengths: dict[str, int]
     numbers: dict[str, int]
     messages: int
+
+    def simulator_numbers(self) -> dict[str, Any]:
+        """Give the numbers by the simulator's names."""
+        mean_ns = {kind: each.mean_ns for kind, each in self.service.items()}
+        scv = {kind: each.scv for kind, each in self.service.items()}
+        return fitted_numbers(self.numbers, self.lengths, mean_ns, scv)
 
 
 @dataclass(frozen=True)
@@ -152,7 +165,7 @@ def read_messages(folder: Path) -> Messages:
     )
 
 
-def fit(runs: Iterable[Messages], noise: Path) -> Fit:
+def fit(runs: Iterable[Messages], noise: Path | None) -> Fit:
     """Fit a model to the messages of runs, pooled.
 
     Parameters
@@ -160,7 +173,7 @@ def fit(runs: Iterable[Messages], noise: Path) -> Fit:
     runs
         Of each run, `read_messages`.
     noise
-        A `noise.json` of the machine.
+        A `noise.json` of the machine; None: it has no stalls.
 
     Raises
     ------
@@ -177,7 +190,7 @@ def fit(runs: Iterable[Messages], noise: Path) -> Fit:
     every_ns, stall_ns = _stalls(noise)
     service, cold_ns, woke_ns, met_ns = _services(pooled)
     # the stalls are in the service times, too, and the model has them by themselves
-    unstalled = 1 - stall_ns / every_ns
+    unstalled = 1 - stall_ns / every_ns if every_ns else 1.0
     copy_ns = float(np.median(pooled.copy))
     idle, busy = pooled.first & pooled.alone, pooled.first & ~pooled.alone
     stack_ns = float(np.median(pooled.stack[busy]))
@@ -245,9 +258,72 @@ def _without_tail(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return values[values <= np.nanquantile(values, 1 - TAIL)]
 
 
-def _stalls(noise: Path) -> tuple[float, float]:
-    """Give the mean time between gaps that count as stalls, and their mean length."""
+def _stalls(noise: Path | None) -> tuple[float, float]:
+    """Give the mean time between gaps that count as stalls, and their mean length; 0 without any."""
+    if noise is None:
+        return 0.0, 0.0
     cpus = json.loads(noise.read_text())["cpus"]
     gaps = np.concatenate([np.asarray(cpu["gaps_ns"], np.int64) for cpu in cpus])
     gaps = gaps[gaps >= SHORTEST_STALL_NS]
+    if not gaps.size:
+        return 0.0, 0.0
     return sum(cpu["duration_ns"] for cpu in cpus) / len(gaps), float(gaps.mean())
+
+
+def fit_campaign(
+    records: Iterable[Path], noise: Path | None, suts: Mapping[str, Sut], draws: int = DRAWS
+) -> Fitted:
+    """Fit the simulator to what a campaign has of mode `default` on one core with its traces.
+
+    Parameters
+    ----------
+    records
+        Folders of runs; those of other modes, of more cores, of SUTs that there is no model of, and without
+        a trace are left out, and of several SUTs the first is taken.
+    noise
+        A `noise.json` of the machine; None: it has no stalls.
+    suts
+        Of the campaign.
+    draws
+        How many samples of the runs, drawn with replacement, are fitted too.
+    """
+    documents = {folder: read_record(folder) for folder in records}
+    usable = {
+        folder: document
+        for folder, document in documents.items()
+        if document.run.mode == DEFAULT
+        and document.run.cores == 1
+        and document.verdict.valid
+        and (folder / TRACE_FILE).exists()
+        and document.run.sut in suts
+        and model_of(suts[document.run.sut])
+    }
+    if not usable:
+        return Fitted(
+            why="no run of mode default on one core, of a SUT that there is a model of, has its trace"
+        )
+    sut = next(iter(usable.values())).run.sut
+    model = model_of(suts[sut])
+    assert model is not None
+    chosen = [folder for folder, document in usable.items() if document.run.sut == sut]
+    runs = [read_messages(folder) for folder in chosen]
+    try:
+        found = fit(runs, noise)
+    except StableError as error:
+        return Fitted(why=str(error))
+    rng = np.random.default_rng(SEED)
+    samples = (
+        [runs[i] for i in rng.integers(0, len(runs), len(runs))] for _ in range(max(draws, 0))
+    )
+    first = usable[chosen[0]]
+    slices = [each.scheduler.base_slice_ns for each in documents.values()]
+    return Fitted(
+        sut=sut,
+        model=model.name,
+        runs=tuple(str(usable[folder].run.path) for folder in chosen),
+        messages=found.messages,
+        kernel="6.18" if first.scheduler.family.startswith("EEVDF") else "5.10",
+        base_slice_ns=next((slice_ns for slice_ns in slices if slice_ns), None),
+        numbers=found.simulator_numbers(),
+        draws=tuple(fit(sample, noise).simulator_numbers() for sample in samples),
+    )
