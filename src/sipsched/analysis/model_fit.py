@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sipsched.errors import StableError
-from sipsched.plan.config import Sut
+from sipsched.plan.config import Run, Sut
 from sipsched.plan.modes import DEFAULT
 from sipsched.plan.simulated import KINDS, fitted_numbers, model_of
 from sipsched.records.fitted import Fitted
@@ -25,6 +25,7 @@ from sipsched.records.trace import RECORD, Event, read_trace
 TAIL = 0.001
 """Share of the longest services of a type that is left out: stalls, which the model has by themselves."""
 SHORTEST_STALL_NS = 5_000
+RUNS_A_LOAD = 3
 DRAWS = 8
 """Fits to samples of the runs, for what their number and their differences leave open."""
 SEED = 1
@@ -219,6 +220,15 @@ def fit(runs: Iterable[Messages], noise: Path | None) -> Fit:
     )
 
 
+def _chosen(runs: Mapping[Path, Run]) -> list[Path]:
+    """Take the number of threads that was measured at most loads, and of each load some runs."""
+    loads: dict[int, set[int]] = {}
+    for run in runs.values():
+        loads.setdefault(run.threads, set()).add(run.cps)
+    threads = max(loads, key=lambda count: (len(loads[count]), count))
+    return [f for f, run in runs.items() if run.threads == threads and run.rep <= RUNS_A_LOAD]
+
+
 def _pool(runs: list[Messages]) -> Messages:
     if not runs:
         raise StableError("no records to fit a model to")
@@ -279,7 +289,8 @@ def fit_campaign(
     ----------
     records
         Folders of runs; those of other modes, of more cores, of SUTs that there is no model of, and without
-        a trace are left out, and of several SUTs the first is taken.
+        a trace are left out. Of several SUTs the first is taken, of several numbers of threads the one of most
+        loads: what others do is to be predicted.
     noise
         A `noise.json` of the machine; None: it has no stalls.
     suts
@@ -305,7 +316,7 @@ def fit_campaign(
     sut = next(iter(usable.values())).run.sut
     model = model_of(suts[sut])
     assert model is not None
-    chosen = [folder for folder, document in usable.items() if document.run.sut == sut]
+    chosen = _chosen({f: document.run for f, document in usable.items() if document.run.sut == sut})
     runs = [read_messages(folder) for folder in chosen]
     try:
         found = fit(runs, noise)
