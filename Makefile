@@ -19,7 +19,7 @@ reproduce: .venv/ready
 # what is recorded in the repository, without root: nothing is measured
 reports: .venv/ready
 	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml recorded/config.yaml
-	printf 'Open: %s\n' "$$PWD"/reports/index.html
+	printf 'Open: %s\n' "$$PWD"/reports/recorded/index.html
 
 # CAMPAIGN=recorded/config.yaml publishes what comes with the repository
 publish: .venv/ready
