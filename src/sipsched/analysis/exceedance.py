@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 Values = npt.NDArray[np.float64]
-LEVELS = 400
+LEVELS = 200
 """Times at which the share is told, evenly apart on a log scale."""
 
 
