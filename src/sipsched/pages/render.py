@@ -74,8 +74,6 @@ def render(
                 parameters=values,
                 cwd=str(PROJECT_ROOT),
                 progress_bar=False,
-                # errors of cells come as messages; what it logs is that a kernel of this machine is reached over TCP
-                extra_arguments=["--log-level=CRITICAL"],
             )
         except papermill.PapermillExecutionError as error:
             place = _cell_of(source, error.source)
