@@ -26,6 +26,8 @@ with scripting.one_line_errors():
     RAW = CAMPAIGN.records
     # what comes of other records is kept apart: Snakemake would take the one for the other
     RESULTS = "results" if RAW == Path("raw") else f"results/{RAW}"
+    # and so are its pages: of recorded/raw in reports/recorded
+    REPORTS_IN = Path("reports", RAW.parent if RAW.name == "raw" else RAW)
     SEARCHES = CAMPAIGN.searches()
     PLANNED = [*SEARCHES, *CAMPAIGN.runs(crossing.read_crossings(RAW, SEARCHES))]
     for bed in TESTBEDS.values():
@@ -43,12 +45,12 @@ MEASURE_THREADS = {
     for name, bed in TESTBEDS.items()
 }
 REPORTS = [
-    f"reports/{study.name}-{name}.html"
+    f"{REPORTS_IN}/{study.name}-{name}.html"
     for study in CAMPAIGN.studies.values()
     if study.notebook
     for name in TESTBEDS
 ]
-DOCUMENTS = [f"reports/{name}.html" for name in CAMPAIGN.documents]
+DOCUMENTS = [f"{REPORTS_IN}/{name}.html" for name in CAMPAIGN.documents]
 COMBINED = {
     name: [f"{RESULTS}/{study}/{name}/summary.nc" for study in CAMPAIGN.studies]
     for name in TESTBEDS
@@ -68,7 +70,7 @@ NOISE = {
 EXPECTED_S = {}
 PAGES = [
     *REPORTS,
-    *(f"reports/testbed-{name}.html" for name in TESTBEDS),
+    *(f"{REPORTS_IN}/testbed-{name}.html" for name in TESTBEDS),
     *DOCUMENTS,
 ]
 
