@@ -245,8 +245,7 @@ class _Acquisition:
 
 def _generator_report(version: str, statistics: CallStatistics) -> GeneratorReport:
     """Give the statistics as run.json has them; requests stand beside those of the SPS."""
-    values = {name: value for name, value in vars(statistics).items() if name != "requests"}
-    return GeneratorReport(version=version, **values)
+    return GeneratorReport(version=version, **statistics.counts)
 
 
 def _commands(hosts: Hosts) -> tuple[CommandReport, ...]:

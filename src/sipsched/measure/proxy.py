@@ -1,20 +1,25 @@
 """SIP proxy programs: how each is configured, started and asked what went wrong."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from sipsched.errors import StableError
 from sipsched.measure.templates import render
 from sipsched.plan.config import Sut
+from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
+from sipsched.validity.ledger import Tally
 
 ALLOCATION_FAILURE = (
     "no more (shm|shared|share|pkg|private)? *mem|could not allocate|out of ([a-z]+ )?mem"
     "|not enough (free )?(shm|pkg|mem)"
 )
 """In upper or lower case; an extended regular expression, which grep on a host takes too."""
+
+CONTROL_SOCKET = "proxy.ctl"
+"""In the proxy's folder; what its template names too."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +32,26 @@ class Proxy:
         Name of the binary, and of the worker processes (`comm`).
     options
         Command-line options that take the place of `{config}`, `{shared}`, `{package}`, `{manager}` and `{folder}`.
+    count_messages
+        Asks a running one, by its folder, how many messages it received and sent; None if it cannot be asked, and
+        then it is not measured over TCP, where no kernel counts them.
+    programs
+        Other binaries that asking needs.
     """
 
     program: str
     options: tuple[str, ...]
     version_option: str
+    count_messages: Callable[[Host, PurePosixPath, Sut], Tally] | None = None
+    programs: tuple[str, ...] = ()
 
-    def config_text(self, sut: Sut, testbed: Testbed, threads: int) -> str:
+    def config_text(self, sut: Sut, testbed: Testbed, threads: int, folder: PurePosixPath) -> str:
         """Render the configuration file for a number of workers."""
         return render(
             Path("proxies", f"{self.program}.cfg.j2"),
             sut=sut,
             threads=threads,
+            folder=folder,
             sps=testbed.sps,
             uas=testbed.uas,
         )
@@ -55,6 +68,34 @@ class Proxy:
         return [self.program, *(option.format(**values) for option in self.options)]
 
 
+def _count_kamailio(sps: Host, folder: PurePosixPath, sut: Sut) -> Tally:
+    ask = 'kamcmd -s "unixs:$1" stats.get_statistics all'
+    if sut.routing == "stateful":
+        ask += ' && kamcmd -s "unixs:$1" tm.stats'
+    return parse_kamailio_counts(sps.shell(ask, folder / CONTROL_SOCKET).stdout, f"host {sps.spec}")
+
+
+def parse_kamailio_counts(text: str, where: str) -> Tally:
+    """Read what kamcmd printed of `stats.get_statistics all`, and of `tm.stats` where tm is loaded.
+
+    A transaction sends its request on itself, and all its answers; what belongs to none, as ACK, the core does.
+
+    Raises
+    ------
+    StableError
+        A count is missing.
+    """
+    found = {name: int(count) for name, count in re.findall(r"([\w:]+) ?[=:] (\d+)", text)}
+    received = ("core:rcv_requests", "core:rcv_replies")
+    sent = ["core:fwd_requests", "core:fwd_replies", "sl:sent_replies"]
+    if "rpl_sent" in found:
+        sent += ["created", "rpl_sent"]
+    missing = [name for name in (*received, *sent) if name not in found]
+    if missing:
+        raise StableError(f"{where}: kamcmd does not tell {', '.join(missing)}; see proxy.log")
+    return Tally(sum(found[name] for name in sent), sum(found[name] for name in received))
+
+
 PROXIES: Mapping[str, Proxy] = {
     "kamailio": Proxy(
         program="kamailio",
@@ -63,6 +104,8 @@ PROXIES: Mapping[str, Proxy] = {
             *("-x", "{manager}", "-X", "{manager}", "-Y", "{folder}"),
         ),
         version_option="-v",
+        count_messages=_count_kamailio,
+        programs=("kamcmd",),
     ),
     "opensips": Proxy(
         program="opensips",
@@ -81,13 +124,19 @@ def find_proxy(sut: Sut) -> Proxy:
     Raises
     ------
     StableError
-        There is no adapter for it.
+        There is no adapter for it, or not over the SUT's transport.
     """
     if sut.proxy not in PROXIES:
         raise StableError(
             f"SUT {sut.name}: no adapter for proxy '{sut.proxy}'; there are: {', '.join(PROXIES)}"
         )
-    return PROXIES[sut.proxy]
+    proxy = PROXIES[sut.proxy]
+    if sut.over_tcp and proxy.count_messages is None:
+        able = (name for name, one in PROXIES.items() if one.count_messages)
+        raise StableError(
+            f"SUT {sut.name}: the adapter for {sut.proxy} is for UDP; over TCP there are: {', '.join(able)}"
+        )
+    return proxy
 
 
 def allocation_failures(log: str) -> list[str]:

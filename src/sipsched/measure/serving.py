@@ -10,7 +10,14 @@ from pathlib import PurePosixPath
 from typing import TypeVar
 
 from sipsched.errors import StableError, TransientError
-from sipsched.measure.generator import Arrivals, CallStatistics, Generator, Sipload, Sipp
+from sipsched.measure.generator import (
+    Arrivals,
+    CallStatistics,
+    Generator,
+    Sipload,
+    Sipp,
+    Transport,
+)
 from sipsched.measure.hoststate import COUNTER_FILES, clock_offset_s, describe, read_files
 from sipsched.measure.memory import check_memory
 from sipsched.measure.probe import (
@@ -28,7 +35,15 @@ from sipsched.records.run_document import HostReport, HostReports, Settings
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.links import check_links
 from sipsched.testbed.session import Hosts
-from sipsched.validity.ledger import SNMP, Ledger, Snapshots, balance, no_ports
+from sipsched.validity.ledger import (
+    SNMP,
+    Ledger,
+    Snapshots,
+    Tally,
+    balance,
+    balance_messages,
+    no_ports,
+)
 
 START_TIMEOUT_S = 10
 DRAIN_TIMEOUT_S = 5
@@ -66,7 +81,7 @@ class Observed:
     counters
         Of the three hosts before and after, the text of `counters.json`.
     ledger
-        The same, balanced.
+        The same, balanced; over TCP the messages that UAC, UAS and proxy count themselves.
     no_ports
         Datagrams that met no open port on a host whose agent or proxy was up.
     clock_step_s
@@ -144,6 +159,7 @@ class Serving:
         self.load = config.load
         self.sut = config.sut(point.sut)
         self.proxy = find_proxy(self.sut)
+        self.transport = Transport.of(self.sut)
         self.generator = GENERATORS[config.load.generator]
         self._probe_wanted = self.sut.probe or config.probe
         self._record = record
@@ -178,7 +194,9 @@ class Serving:
         """Run UAS, proxy and probe while the block does."""
         sps = self.hosts.sps
         config_file = sps.workdir / "proxy.cfg"
-        config_text = self.proxy.config_text(self.sut, self.hosts.testbed, self.point.threads)
+        config_text = self.proxy.config_text(
+            self.sut, self.hosts.testbed, self.point.threads, sps.workdir
+        )
         sps.put_text(config_text, config_file)
         self._record.write("proxy.cfg", config_text)
         with ExitStack() as stack:
@@ -207,8 +225,9 @@ class Serving:
                 "see proxy.log"
             )
         cpu_s = (self._proxy_cpu_ns() - before_ns) / 1e9
-        if completed < calls:
-            # open calls would be answered, again and again, into the measurement
+        if completed < calls or self.sut.over_tcp:
+            # open calls would be answered, again and again, into the measurement; and over TCP what the UAS counts
+            # from its start on is to be the measurement's alone
             self._silence()
             self._start_server()
         cores = len(self.cpus)
@@ -239,6 +258,7 @@ class Serving:
         sps = self.hosts.sps
         self.probe.begin()
         before, clocks = self._counters(), self.on_each(clock_offset_s)
+        proxy_before = self._proxy_messages()
         cpu_before_ns = self._proxy_cpu_ns()
         started = time.time()
         with during or nullcontext():
@@ -247,6 +267,7 @@ class Serving:
         uas_no_ports = self._silence()
         self._expect_alive()
         cpu_ns = self._proxy_cpu_ns() - cpu_before_ns
+        proxy_after = self._proxy_messages()
         # its retransmissions would go on between the counters of one host and those of the next
         sps.stop(self.proxy_process)
         after, clocks_after = self._counters(), self.on_each(clock_offset_s)
@@ -260,7 +281,7 @@ class Serving:
             ended=ended,
             statistics=statistics,
             counters=counters,
-            ledger=balance(counters),
+            ledger=self._ledger(counters, statistics, proxy_before, proxy_after),
             no_ports=(statistics.no_ports or 0)
             + no_ports(counters["sps"]["before"], counters["sps"]["after"])
             + no_ports(counters["uas"]["before"], uas_no_ports),
@@ -269,6 +290,27 @@ class Serving:
             ),
             proxy_cpu_ns=cpu_ns,
         )
+
+    def _proxy_messages(self) -> Tally | None:
+        """Ask the proxy for its messages since it started; over UDP the kernels count them."""
+        if not self.sut.over_tcp or self.proxy.count_messages is None:
+            return None
+        sps = self.hosts.sps
+        return self.proxy.count_messages(sps, sps.workdir, self.sut)
+
+    def _ledger(
+        self,
+        counters: Snapshots,
+        statistics: CallStatistics,
+        before: Tally | None,
+        after: Tally | None,
+    ) -> Ledger:
+        if before is None or after is None:
+            return balance(counters)
+        if not isinstance(self.generator, Sipload) or statistics.messages is None:
+            raise StableError(f"{self.load.generator} counts no messages over TCP; use sipload")
+        agents = statistics.messages + self.generator.served(self.hosts.uas)
+        return balance_messages(counters, agents, after - before)
 
     def first_call_ns(self, label: str, arrivals: Arrivals) -> int:
         """Say how long after the beginning of the load its first call starts.
@@ -287,7 +329,7 @@ class Serving:
 
     def _offer(self, label: str, arrivals: Arrivals) -> CallStatistics:
         """Offer calls and wait for their end."""
-        return self.generator.offer(self.hosts, self.load, label, arrivals)
+        return self.generator.offer(self.hosts, self.load, label, arrivals, self.transport)
 
     def _silence(self) -> dict[str, str]:
         """Stop the UAS, whose retransmissions outlive the UAC, and wait until the SPS's queue is empty.
@@ -298,14 +340,26 @@ class Serving:
         counted = read_files(uas, (SNMP,))
         if not uas.is_running(self._server):
             raise TransientError("the UAS ended by itself, before it was told to")
+        if self.sut.over_tcp:
+            self._await_empty(sps, "the SPS's receive queues are not empty")
+            self._await_empty(uas, "the UAS does not read what it is sent")
+            uas.stop(self._server)
+            return counted
         uas.stop(self._server)
-        sps.wait_until(
-            """[ -z "$(ss -Hlun "sport = :$1" | awk '$2 > 0')" ]""",
-            sps.spec.sip_port,
-            what="the SPS's receive queue is not empty",
+        self._await_empty(sps, "the SPS's receive queue is not empty")
+        return counted
+
+    def _await_empty(self, host: Host, what: str) -> None:
+        """Wait until no socket for SIP on a host has anything to be read."""
+        sockets = "-Hnt state established" if self.sut.over_tcp else "-Hlun"
+        # one column less where all are of one state
+        column = 1 if self.sut.over_tcp else 2
+        host.wait_until(
+            f"""[ -z "$(ss {sockets} "( sport = :$1 or dport = :$1 )" | awk '${column} > 0')" ]""",
+            host.spec.sip_port,
+            what=what,
             timeout_s=DRAIN_TIMEOUT_S,
         )
-        return counted
 
     def _expect_alive(self) -> None:
         """Raise a TransientError, with the last words of the proxy, if it has ended under the load."""
@@ -359,7 +413,7 @@ class Serving:
     def _start_server(self) -> None:
         """Start the UAS and wait until it listens."""
         uas = self.hosts.uas
-        self._server = self.generator.start_server(uas, self.load, self._limit_s)
+        self._server = self.generator.start_server(uas, self.load, self._limit_s, self.transport)
         self._wait_for_socket(uas, self._server)
 
     def _start_probed_proxy(
@@ -415,27 +469,31 @@ class Serving:
 
     def _wait_for_socket(self, host: Host, process: Process) -> None:
         """Wait until a server listens; one that ends instead is an error with its own words."""
-        port = host.spec.sip_port
+        port, protocol = host.spec.sip_port, self.transport.protocol
+        listening = f'ss -Hln --{protocol} "sport = :$1" | grep -q .'
         host.wait_until(
-            'ss -Hlun "sport = :$1" | grep -q . || ! kill -0 "$(cat "$2")" 2>/dev/null',
+            f'{listening} || ! kill -0 "$(cat "$2")" 2>/dev/null',
             port,
             process.pid_file,
-            what=f"nothing listens on UDP port {port}",
+            what=f"nothing listens on {protocol.upper()} port {port}",
             timeout_s=START_TIMEOUT_S,
         )
-        if host.shell('ss -Hlun "sport = :$1" | grep -q .', port, check=False).exit_code != 0:
+        if host.shell(listening, port, check=False).exit_code != 0:
             log = host.run(["tail", "-n", "40", str(process.log_file)], check=False).stdout
             self._record.write(process.log_file.name, log)
             errors = [line for line in log.splitlines() if "ERROR" in line or "CRITICAL" in line]
             raise StableError(
-                f"host {host.spec}: {process.name} ended before it listened on UDP port {port}: "
+                f"host {host.spec}: {process.name} ended before it listened on {protocol.upper()} "
+                f"port {port}: "
                 f"{(errors or log.splitlines() or ['it wrote no log'])[0].strip()}"
             )
 
     def _check_host(self, host: Host, calls: int) -> None:
         host.stop_strays()
         role = host.spec.role
-        own = (self.proxy.program,) if role == "sps" else self.generator.installed
+        own = self.generator.installed
+        if role == "sps":
+            own = (self.proxy.program, *(self.proxy.programs if self.sut.over_tcp else ()))
         host.require_programs((*own, *HOST_PROGRAMS))
         built = {part: [name] for part, name in self.generator.built.items()}
         if role == "sps":
@@ -446,11 +504,11 @@ class Serving:
             host.require_built(part, names)
         if role == "sps":
             check_memory(host, self.sut, self.point.threads)
-        port = host.spec.sip_port
-        users = host.run(["ss", "-Hlunp", f"sport = :{port}"]).stdout.strip()
+        port, protocol = host.spec.sip_port, self.transport.protocol
+        users = host.run(["ss", "-Hlnp", f"--{protocol}", f"sport = :{port}"]).stdout.strip()
         if users:
             raise StableError(
-                f"host {host.spec}: UDP port {port} is in use: {' '.join(users.split())}; "
+                f"host {host.spec}: {protocol.upper()} port {port} is in use: {' '.join(users.split())}; "
                 f"end that program or choose another sip_port"
             )
         free = host.free_bytes(host.workdir)

@@ -82,6 +82,7 @@ RULES: Mapping[str, str] = {
     "foreign_datagrams": "{value:.0f} datagrams that are none of the calls' reached the SPS",
     "link_drops": "interfaces dropped {value:.0f} packets",
     "ledger_residual": "{value:.0f} datagrams were sent and are not accounted for",
+    "segments_again": "TCP sent {value:.0f} segments again",
     "retransmission_disagreement": "UAC and SPS tell first sends and retransmissions apart "
     "differently for {value:.0f} requests",
     "probe_lost": "the probe lost {value:.0f} records",

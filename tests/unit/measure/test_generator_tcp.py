@@ -159,7 +159,9 @@ def test_all_calls_complete_however_the_streams_are_cut(
         way.close()
     uas = json.loads(uas_report.read_text())
     assert uac["calls"]["completed"] == CALLS
-    assert uac["connections"]["opened"] == (CALLS if connections == "per-call" else int(connections))
+    assert uac["connections"]["opened"] == (
+        CALLS if connections == "per-call" else int(connections)
+    )
     assert [uac["connections"][key] for key in ("again", "lost", "cut", "blocked")] == [0] * 4
     assert sums(uac, SENT_BY_UAC, "sent") == sums(uas, SENT_BY_UAC, "received") == 3 * CALLS
     assert sums(uas, SENT_BY_UAS, "sent") == sums(uac, SENT_BY_UAS, "received") == 3 * CALLS
