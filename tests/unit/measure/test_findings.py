@@ -141,3 +141,36 @@ def test_what_the_probe_lost_is_told_by_the_kernels_count(
     ledger = Ledger(Balance(100, 100, 0, 0, 0), Balance(100, 100, 0, 0, 0), 0)
     found = probe_numbers(probe, ledger, stilled)
     assert found == {"probe_lost": told, "probe_skipped": skipped}
+
+
+def over_tcp(
+    failed: int, waiting: int, residual: int = 0, created: int = 2400, segments_again: int = 0
+) -> Observed:
+    """A run over TCP of which calls failed, of them some that were waiting still."""
+    found = observed(created=created, completed=created - failed)
+    reached = Balance(14400, 14400 - residual, 0, 0, 0)
+    return dataclasses.replace(
+        found,
+        statistics=dataclasses.replace(found.statistics, calls_waiting=waiting),
+        ledger=Ledger(reached, reached, 0, "messages", segments_again),
+    )
+
+
+@pytest.mark.parametrize(
+    ("load", "grade", "rules"),
+    [
+        (over_tcp(0, 0), VALID, set()),
+        # an overload: calls wait, and their messages in buffers
+        (over_tcp(1000, 1000, residual=7000), VALID, set()),
+        (over_tcp(1000, 1000, residual=7001), INVALID, {"ledger_residual"}),
+        # they were rejected, or their connection was lost
+        (over_tcp(1000, 0), INVALID, {"calls_failed_unexplained"}),
+        # nothing gets through
+        (over_tcp(2400, 2400), INVALID, {"calls_failed_unexplained"}),
+        (over_tcp(0, 0, residual=1), INVALID, {"ledger_residual"}),
+        (over_tcp(0, 0, segments_again=1), SUSPECT, {"segments_again"}),
+        (over_tcp(0, 0, segments_again=500), INVALID, {"segments_again"}),
+    ],
+)
+def test_a_load_over_tcp_is_graded_by_messages(load: Observed, grade: str, rules: set[str]) -> None:
+    assert graded(load_numbers(load, (0,))) == (grade, rules)
