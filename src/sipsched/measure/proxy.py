@@ -18,6 +18,8 @@ ALLOCATION_FAILURE = (
 )
 """In upper or lower case; an extended regular expression, which grep on a host takes too."""
 
+MANY_FILES = ("sh", "-c", 'ulimit -n "$(ulimit -Hn)" && exec "$@"', "sh")
+"""A connection is a descriptor, and the usual limit is 1024."""
 CONTROL_SOCKET = "proxy.ctl"
 """In the proxy's folder; what its template names too."""
 
@@ -65,7 +67,8 @@ class Proxy:
             "manager": sut.memory_manager,
             "folder": folder,
         }
-        return [self.program, *(option.format(**values) for option in self.options)]
+        argv = [self.program, *(option.format(**values) for option in self.options)]
+        return [*MANY_FILES, *argv] if sut.over_tcp else argv
 
 
 def _count_kamailio(sps: Host, folder: PurePosixPath, sut: Sut) -> Tally:
