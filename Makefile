@@ -51,6 +51,7 @@ lint: .venv/ready
 	$(MAKE) -C hardware/probe format-check
 	$(MAKE) -C hardware/scheduler format-check
 	$(MAKE) -C hardware/generator format-check
+	$(MAKE) -C hardware/dispatcher format-check
 	$(MAKE) -C hardware/simulator format-check
 
 format: .venv/ready

@@ -168,6 +168,35 @@ def probe_numbers(probe: ProbeReport, balanced: Ledger, stilled: bool) -> dict[s
     }
 
 
+def shard_numbers(trace: Trace | None, sut: Sut, threads: int) -> dict[str, float | None]:
+    """Judge how calls were spread over workers that have a socket each; of any other deployment nothing.
+
+    Parameters
+    ----------
+    trace
+        The probe's; without one it is not known.
+    sut
+        Says how it is deployed.
+    threads
+        Workers.
+    """
+    if trace is None or not sut.sharded:
+        return dict.fromkeys(("calls_split", "share_excess"))
+    taken = trace.records[(trace.records["tid"] != 0) & (trace.records["call_id_hash"] != 0)]
+    pairs = np.unique(taken[["call_id_hash", "tid"]])
+    calls = np.unique(pairs["call_id_hash"]).size
+    _, of_worker = np.unique(pairs["tid"], return_counts=True)
+    # a worker that got no call is not in the trace
+    fewest = of_worker.min(initial=calls) if of_worker.size >= threads else 0
+    off = max(of_worker.max(initial=0) * threads - calls, calls - fewest * threads)
+    # ASSUME the hash spreads calls like chance: the number of one worker of N is binomial
+    chance = 4 * math.sqrt((threads - 1) * calls)
+    return {
+        "calls_split": pairs.size - calls,
+        "share_excess": max(0.0, off - chance) / calls if calls else None,
+    }
+
+
 def window_numbers(windows: WindowsDocument | None) -> dict[str, float | None]:
     """Judge the windows of a crossover run; of any other run nothing.
 

@@ -20,6 +20,18 @@ ALLOCATION_FAILURE = (
 
 MANY_FILES = ("sh", "-c", 'ulimit -n "$(ulimit -Hn)" && exec "$@"', "sh")
 """A connection is a descriptor, and the usual limit is 1024."""
+INSTANCES = """\
+folder=$1 option=$2 count=$3
+shift 3
+while [ "$count" -gt 0 ]; do
+    mkdir -p "$folder/instance-$count"
+    "$@" "$option" "$folder/instance-$count" &
+    count=$((count - 1))
+done
+wait
+"""
+"""Instances of a proxy, each in a folder of its own; one that ends leaves the others."""
+SMALLEST_SHARED_MIB = 16
 CONTROL_SOCKET = "proxy.ctl"
 """In the proxy's folder; what its template names too."""
 
@@ -33,7 +45,11 @@ class Proxy:
     program
         Name of the binary, and of the worker processes (`comm`).
     options
-        Command-line options that take the place of `{config}`, `{shared}`, `{package}`, `{manager}` and `{folder}`.
+        Command-line options that take the place of `{config}`, `{shared}`, `{package}` and `{manager}`.
+    folder_option
+        That which names the folder it runs in.
+    deployments
+        Those its template knows.
     count_messages
         Asks a running one, by its folder, how many messages it received and sent; None if it cannot be asked, and
         then it is not measured over TCP, where no kernel counts them.
@@ -43,7 +59,9 @@ class Proxy:
 
     program: str
     options: tuple[str, ...]
+    folder_option: str
     version_option: str
+    deployments: tuple[str, ...] = ("shared",)
     count_messages: Callable[[Host, PurePosixPath, Sut], Tally] | None = None
     programs: tuple[str, ...] = ()
 
@@ -58,17 +76,32 @@ class Proxy:
             uas=testbed.uas,
         )
 
-    def command(self, sut: Sut, config: PurePosixPath, folder: PurePosixPath) -> list[str]:
+    def command(
+        self, sut: Sut, config: PurePosixPath, folder: PurePosixPath, threads: int
+    ) -> list[str]:
         """Build the command line; the proxy stays in the foreground and logs to stderr."""
+        instances = threads if sut.deployment == "partitioned" else 1
         values = {
             "config": config,
-            "shared": sut.shared_memory_mib,
+            "shared": max(SMALLEST_SHARED_MIB, sut.shared_memory_mib // instances),
             "package": sut.package_memory_mib,
             "manager": sut.memory_manager,
-            "folder": folder,
         }
         argv = [self.program, *(option.format(**values) for option in self.options)]
-        return [*MANY_FILES, *argv] if sut.over_tcp else argv
+        if sut.over_tcp:
+            argv = [*MANY_FILES, *argv]
+        if sut.deployment == "partitioned":
+            return [
+                "sh",
+                "-c",
+                INSTANCES,
+                "sh",
+                str(folder),
+                self.folder_option,
+                str(threads),
+                *argv,
+            ]
+        return [*argv, self.folder_option, str(folder)]
 
 
 def _count_kamailio(sps: Host, folder: PurePosixPath, sut: Sut) -> Tally:
@@ -104,8 +137,10 @@ PROXIES: Mapping[str, Proxy] = {
         program="kamailio",
         options=(
             *("-DD", "-E", "-f", "{config}", "-m", "{shared}", "-M", "{package}"),
-            *("-x", "{manager}", "-X", "{manager}", "-Y", "{folder}"),
+            *("-x", "{manager}", "-X", "{manager}"),
         ),
+        folder_option="-Y",
+        deployments=("shared", "sockets", "partitioned"),
         version_option="-v",
         count_messages=_count_kamailio,
         programs=("kamcmd",),
@@ -114,8 +149,9 @@ PROXIES: Mapping[str, Proxy] = {
         program="opensips",
         options=(
             *("-F", "-f", "{config}", "-m", "{shared}", "-M", "{package}"),
-            *("-a", "{manager}", "-w", "{folder}"),
+            *("-a", "{manager}"),
         ),
+        folder_option="-w",
         version_option="-V",
     ),
 }
@@ -138,6 +174,11 @@ def find_proxy(sut: Sut) -> Proxy:
         able = (name for name, one in PROXIES.items() if one.count_messages)
         raise StableError(
             f"SUT {sut.name}: the adapter for {sut.proxy} is for UDP; over TCP there are: {', '.join(able)}"
+        )
+    if sut.deployment not in proxy.deployments:
+        raise StableError(
+            f"SUT {sut.name}: the adapter for {sut.proxy} knows no deployment '{sut.deployment}'; "
+            f"there are: {', '.join(proxy.deployments)}"
         )
     return proxy
 

@@ -28,10 +28,11 @@ from sipsched.measure.probe import (
     Probe,
 )
 from sipsched.measure.proxy import ALLOCATION_FAILURE, find_proxy
+from sipsched.measure.shards import LIBRARY, PROGRAM, Shards
 from sipsched.measure.tuning import Tuned, task_prefix
 from sipsched.plan.config import Config, Point
 from sipsched.records.record import UnfinishedRecord
-from sipsched.records.run_document import HostReport, HostReports, Settings
+from sipsched.records.run_document import HostReport, HostReports, Settings, ShardReport
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.links import check_links
 from sipsched.testbed.session import Hosts
@@ -65,6 +66,8 @@ else
 fi
 """
 """Of a file, at most so many bytes at each end, and lines of a pattern between them."""
+LISTENING = '[ "$(ss -Hln "--$1" "sport = :$2" | wc -l)" -ge "$3" ]'
+REUSE, PORTS = "/proc/sys/net/ipv4/tcp_tw_reuse", "/proc/sys/net/ipv4/ip_local_port_range"
 Found = TypeVar("Found")
 
 
@@ -88,6 +91,8 @@ class Observed:
         Largest step of CLOCK_REALTIME against CLOCK_MONOTONIC on any host, in seconds; at least 0.
     proxy_cpu_ns
         CPU time of all processes of the proxy.
+    shards
+        What each socket got, where several share the proxy's port; else None.
     """
 
     started: float
@@ -98,6 +103,7 @@ class Observed:
     no_ports: int
     clock_step_s: float
     proxy_cpu_ns: int
+    shards: ShardReport | None = None
 
 
 @dataclass(frozen=True)
@@ -164,6 +170,9 @@ class Serving:
         self._probe_wanted = self.sut.probe or config.probe
         self._record = record
         self._limit_s = limit_s
+        self._shards = (
+            Shards(hosts.sps, self.sut, point.threads, limit_s) if self.sut.sharded else None
+        )
         self._controlled = controlled
 
     @property
@@ -270,6 +279,7 @@ class Serving:
         proxy_after = self._proxy_messages()
         # its retransmissions would go on between the counters of one host and those of the next
         sps.stop(self.proxy_process)
+        shards = self._shards.end() if self._shards else None
         after, clocks_after = self._counters(), self.on_each(clock_offset_s)
         roles = [host.spec.role for host in self.hosts.all]
         counters = {
@@ -289,7 +299,20 @@ class Serving:
                 abs(last - first) for first, last in zip(clocks, clocks_after, strict=True)
             ),
             proxy_cpu_ns=cpu_ns,
+            shards=shards,
         )
+
+    @property
+    def _sockets(self) -> int:
+        """Sockets that the proxy listens on."""
+        return self.point.threads if self._shards else 1
+
+    def _listens(self, host: Host, sockets: int) -> bool:
+        """Say whether so many sockets are open on a host's port for SIP."""
+        done = host.shell(
+            LISTENING, self.transport.protocol, host.spec.sip_port, sockets, check=False
+        )
+        return done.exit_code == 0
 
     def _proxy_messages(self) -> Tally | None:
         """Ask the proxy for its messages since it started; over UDP the kernels count them."""
@@ -362,8 +385,9 @@ class Serving:
         )
 
     def _expect_alive(self) -> None:
-        """Raise a TransientError, with the last words of the proxy, if it has ended under the load."""
-        if self.hosts.sps.is_running(self.proxy_process):
+        """Raise a TransientError, with the last words of the proxy, if it or an instance has ended under the load."""
+        sps = self.hosts.sps
+        if sps.is_running(self.proxy_process) and self._listens(sps, self._sockets):
             return
         log = self.record_proxy_log().strip()
         last = log.splitlines()[-1].strip() if log else "it wrote no log"
@@ -459,26 +483,32 @@ class Serving:
         sps = self.hosts.sps
         process = sps.start(
             "proxy",
-            [*prefix, *self.proxy.command(self.sut, config_file, sps.workdir)],
+            [
+                *prefix,
+                *self.proxy.command(self.sut, config_file, sps.workdir, self.point.threads),
+            ],
             cpus=self.cpus,
             limit_s=self._limit_s,
-            environment=environment,
+            environment=self._shards.environment(environment) if self._shards else environment,
         )
-        self._wait_for_socket(sps, process)
+        self._wait_for_socket(sps, process, self._sockets)
+        if self._shards:
+            self._shards.attach(process, self.proxy.program)
         return process
 
-    def _wait_for_socket(self, host: Host, process: Process) -> None:
+    def _wait_for_socket(self, host: Host, process: Process, sockets: int = 1) -> None:
         """Wait until a server listens; one that ends instead is an error with its own words."""
         port, protocol = host.spec.sip_port, self.transport.protocol
-        listening = f'ss -Hln --{protocol} "sport = :$1" | grep -q .'
         host.wait_until(
-            f'{listening} || ! kill -0 "$(cat "$2")" 2>/dev/null',
+            f'{LISTENING} || ! kill -0 "$(cat "$4")" 2>/dev/null',
+            protocol,
             port,
+            sockets,
             process.pid_file,
             what=f"nothing listens on {protocol.upper()} port {port}",
             timeout_s=START_TIMEOUT_S,
         )
-        if host.shell(listening, port, check=False).exit_code != 0:
+        if not self._listens(host, sockets):
             log = host.run(["tail", "-n", "40", str(process.log_file)], check=False).stdout
             self._record.write(process.log_file.name, log)
             errors = [line for line in log.splitlines() if "ERROR" in line or "CRITICAL" in line]
@@ -500,6 +530,8 @@ class Serving:
             built = {"scheduler": ["taskslice", "switcher"]}
             if self._probe_wanted != "off":
                 built["probe"] = ["sipprobe"]
+            if self._shards:
+                built["dispatcher"] = [PROGRAM, LIBRARY]
         for part, names in built.items():
             host.require_built(part, names)
         if role == "sps":
@@ -511,6 +543,8 @@ class Serving:
                 f"host {host.spec}: {protocol.upper()} port {port} is in use: {' '.join(users.split())}; "
                 f"end that program or choose another sip_port"
             )
+        if role == "uac" and self.transport.connections == "per-call":
+            _check_ports(host, calls)
         free = host.free_bytes(host.workdir)
         needed = calls * TRACE_BYTES_PER_CALL * 2 + SPARE_BYTES
         if free < needed:
@@ -525,6 +559,23 @@ class Serving:
         else:
             versions = {self.load.generator: self.generator.version_argv(host)}
         return describe(host, versions)
+
+
+def _check_ports(uac: Host, calls: int) -> None:
+    """Refuse calls with a connection each where the ports run out: the UAC closes, and its port waits a minute.
+
+    Raises
+    ------
+    StableError
+        With what to set on the host.
+    """
+    files = read_files(uac, (REUSE, PORTS))
+    first, last = map(int, files[PORTS].split())
+    if files[REUSE].strip() != "1" and calls > last - first:
+        raise StableError(
+            f"host {uac.spec}: {calls} calls with a connection each, and {last - first + 1} ports, each of which "
+            "waits 60 s for the next; there: sysctl net.ipv4.tcp_tw_reuse=1"
+        )
 
 
 def _receive_buffer(sockets: str) -> int | None:

@@ -129,6 +129,15 @@ class Sut:
     connections: int | Literal["per-call"] | None = None
     """Over TCP: persistent connections of the UAC, that calls take in turn, or one a call. Over UDP None."""
 
+    deployment: str = "shared"
+    """Of UDP: all workers on one `shared` socket; a worker a socket, the `sockets` on one port; or `partitioned`: and a
+    worker an instance, with transactions of its own."""
+
+    @property
+    def sharded(self) -> bool:
+        """Whether several sockets share the port."""
+        return self.deployment != "shared"
+
     @property
     def over_tcp(self) -> bool:
         """Whether messages come in streams: none is dropped, they wait."""
@@ -538,6 +547,10 @@ def _check_transport(sut: Sut, what: str) -> None:
         if sut.connections is not None:
             raise StableError(f"{where}.connections: only TCP has them; set transport to tcp")
         return
+    if sut.sharded:
+        raise StableError(
+            f"{where}.deployment: over TCP there is only shared, found {sut.deployment}"
+        )
     if sut.connections is None:
         raise StableError(
             f"{where}.connections: missing; TCP takes a number of persistent ones, or per-call"

@@ -152,10 +152,34 @@ class Requests:
 
 
 @dataclass(frozen=True)
+class ShardReport:
+    """Datagrams since the proxy was started, by the socket that the dispatcher chose.
+
+    Attributes
+    ----------
+    selected
+        By socket.
+    without_call_id
+        Of them, those that have no Call-ID; they go to the first.
+    gone
+        Dropped, for the socket of their call was closed.
+    runs, run_ns
+        Of the program that chooses, and its CPU time; 0 where the kernel does not count them.
+    """
+
+    selected: tuple[int, ...]
+    without_call_id: int
+    gone: int
+    runs: int
+    run_ns: int
+
+
+@dataclass(frozen=True)
 class ProxyReport:
-    """CPU time of all processes of the proxy during the load."""
+    """CPU time of all processes of the proxy during the load; `shards` only where its sockets share a port."""
 
     cpu_ns: int
+    shards: ShardReport | None = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from sipsched.measure.findings import (
     foreign_datagrams,
     load_numbers,
     probe_numbers,
+    shard_numbers,
 )
 from sipsched.measure.generator import CallStatistics
 from sipsched.measure.serving import Observed
@@ -174,3 +175,47 @@ def over_tcp(
 )
 def test_a_load_over_tcp_is_graded_by_messages(load: Observed, grade: str, rules: set[str]) -> None:
     assert graded(load_numbers(load, (0,))) == (grade, rules)
+
+
+def spread(*workers: int) -> Trace:
+    """Six messages a call; the tid of each call's worker. A drop has none."""
+    records = np.zeros(6 * len(workers) + 1, RECORD)
+    records["call_id_hash"][:-1] = np.repeat(np.arange(1, len(workers) + 1), 6)
+    records["tid"][:-1] = np.repeat(workers, 6)
+    records["call_id_hash"][-1] = 1
+    return Trace(Mode.EXACT, records)
+
+
+def test_calls_that_two_workers_had_are_split() -> None:
+    sut = CONFIG.sut("kamailio-udp-partitioned")
+    whole = spread(*[7, 8] * 500)
+    assert shard_numbers(whole, sut, 2) == {"calls_split": 0, "share_excess": 0.0}
+    whole.records["tid"][[0, 6]] = [8, 7]
+    found = shard_numbers(whole, sut, 2)
+    assert graded(found) == (INVALID, {"calls_split"})
+    assert found["calls_split"] == 2
+
+
+@pytest.mark.parametrize(
+    ("workers", "threads", "excess"),
+    [
+        # within 4 standard errors: 4 * sqrt(999) = 126
+        ([7] * 560 + [8] * 439, 2, 0.0),
+        ([7] * 700 + [8] * 300, 2, (400 - 4 * math.sqrt(1000)) / 1000),
+        # one worker got nothing
+        ([7, 8] * 500, 3, (1000 - 4 * math.sqrt(2000)) / 1000),
+    ],
+)
+def test_an_uneven_load_is_told_beyond_chance(
+    workers: list[int], threads: int, excess: float
+) -> None:
+    sut = CONFIG.sut("kamailio-udp-sockets")
+    found = shard_numbers(spread(*workers), sut, threads)
+    assert found["share_excess"] == pytest.approx(excess)
+
+
+def test_of_workers_that_share_a_socket_nothing_is_said() -> None:
+    nothing = {"calls_split": None, "share_excess": None}
+    assert shard_numbers(spread(7, 8), CONFIG.sut("kamailio-udp"), 2) == nothing
+    assert shard_numbers(None, CONFIG.sut("kamailio-udp-sockets"), 2) == nothing
+    assert graded(nothing) == (VALID, set())

@@ -30,7 +30,11 @@ KAMAILIO_LOG = """\
 def test_every_sut_has_a_configuration_with_its_workers(sut: Sut) -> None:
     testbed = load_testbed("local")
     text = find_proxy(sut).config_text(sut, testbed, 7, PurePosixPath("/w"))
-    assert ("children=7\n" in text) or ("udp_workers=7\n" in text)
+    workers = 1 if sut.sharded else 7
+    assert (f"children={workers}\n" in text) or (f"udp_workers={workers}\n" in text)
+    assert text.count("listen=") == (
+        0 if sut.proxy == "opensips" else 7 if sut.deployment == "sockets" else 1
+    )
     assert f"{sut.transport}:{testbed.sps.sip_address}:{testbed.sps.sip_port}" in text
     assert f"{testbed.uas.sip_address}:{testbed.uas.sip_port}" in text
     assert ("record_route();" in text) == (sut.routing == "stateful")
@@ -40,9 +44,10 @@ def test_every_sut_has_a_configuration_with_its_workers(sut: Sut) -> None:
 @pytest.mark.parametrize("sut", CAMPAIGN.suts.values(), ids=lambda sut: sut.name)
 def test_command_names_allocator_and_memory(sut: Sut) -> None:
     folder = PurePosixPath("/w")
-    command = find_proxy(sut).command(sut, folder / "proxy.cfg", folder)
+    command = find_proxy(sut).command(sut, folder / "proxy.cfg", folder, 4)
     command = command[command.index(sut.proxy) :]
-    assert command[command.index("-m") + 1] == str(sut.shared_memory_mib)
+    instances = 4 if sut.deployment == "partitioned" else 1
+    assert command[command.index("-m") + 1] == str(sut.shared_memory_mib // instances)
     assert sut.memory_manager in command
     assert not [word for word in command if "{" in word]
 
@@ -112,5 +117,13 @@ def test_a_proxy_that_cannot_be_asked_is_not_measured_over_tcp() -> None:
     sut = Sut("x", "opensips", "stateful", "F_MALLOC", 64, 8, 65536, "off", "tcp", 1)
     with pytest.raises(
         StableError, match=r"SUT x: the adapter for opensips is for UDP; .* kamailio"
+    ):
+        find_proxy(sut)
+
+
+def test_a_deployment_that_an_adapter_does_not_know_is_one_clear_error() -> None:
+    sut = Sut("x", "opensips", "stateful", "F_MALLOC", 64, 8, 65536, deployment="partitioned")
+    with pytest.raises(
+        StableError, match="the adapter for opensips knows no deployment 'partitioned'"
     ):
         find_proxy(sut)

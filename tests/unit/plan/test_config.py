@@ -206,6 +206,10 @@ def test_a_document_reads_studies_that_are_there(document: dict[str, Any]) -> No
             {"transport": "tcp", "connections": 1, "probe": "exact"},
             r"suts\.x\.probe: .* expected off, found exact",
         ),
+        (
+            {"transport": "tcp", "connections": 1, "probe": "off", "deployment": "sockets"},
+            r"suts\.x\.deployment: over TCP there is only shared, found sockets",
+        ),
         ({"transport": "sctp"}, r"suts\.x\.transport must be one of"),
         ({"transport": "tcp", "connections": 0, "probe": "off"}, r"suts\.x\.connections"),
     ],
