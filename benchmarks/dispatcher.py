@@ -1,7 +1,8 @@
 """What choosing a socket by Call-ID costs: CPU time of the BPF program a datagram, on the embedded testbed.
 
 A run of kamailio-udp-partitioned with 8 workers, whose messages are those of calls; the kernel times its BPF programs
-(kernel.bpf_stats_enabled), which is in the figure. Printed: ns a datagram, and the share of each socket. At most 1 µs is wanted.
+(kernel.bpf_stats_enabled), which is in the figure. Printed: ns a datagram, and the share of each socket. At most
+1 µs is wanted.
 """
 
 import dataclasses
