@@ -48,6 +48,8 @@ from sipsched.validity.ledger import (
 
 START_TIMEOUT_S = 10
 DRAIN_TIMEOUT_S = 5
+STREAM_DRAIN_TIMEOUT_S = 30
+"""Over TCP what is too much waits: as long as the load had lasted, at twice what the SPS can do, and longer beyond."""
 SPARE_BYTES = 64 * 2**20
 HOST_PROGRAMS = ("start-stop-daemon", "timeout", "taskset", "chrt", "ss", "lscpu", "zstd", "pkill")
 GENERATORS: dict[str, Generator] = {"sipload": Sipload(), "sipp": Sipp()}
@@ -381,7 +383,7 @@ class Serving:
             f"""[ -z "$(ss {sockets} "( sport = :$1 or dport = :$1 )" | awk '${column} > 0')" ]""",
             host.spec.sip_port,
             what=what,
-            timeout_s=DRAIN_TIMEOUT_S,
+            timeout_s=STREAM_DRAIN_TIMEOUT_S if self.sut.over_tcp else DRAIN_TIMEOUT_S,
         )
 
     def _expect_alive(self) -> None:
