@@ -31,6 +31,7 @@ test: .venv/ready
 	$(BIN)/pytest
 	$(MAKE) -C hardware/probe test
 	$(MAKE) -C hardware/generator test fuzz
+	$(MAKE) -C hardware/dispatcher fuzz
 	$(MAKE) -C hardware/simulator test
 
 # an hour of random faults; MINUTES=10 is shorter

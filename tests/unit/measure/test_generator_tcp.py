@@ -1,46 +1,21 @@
 """`sipload` over TCP, built with AddressSanitizer, through a way that cuts, chops and stops its streams."""
 
 import json
-import os
-import shutil
 import socket
-import subprocess
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-from sipsched.paths import PROJECT_ROOT
-
-SOURCE = PROJECT_ROOT / "hardware" / "generator"
-SANITIZED = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
-LOOPBACK = "127.0.0.1"
-CALLS = 200
-RATE = 400
-SENT_BY_UAC, SENT_BY_UAS = ("INVITE", "ACK", "BYE"), ("180", "200_INVITE", "200_BYE")
+from agents import CALLS, LOOPBACK, SENT_BY_UAC, SENT_BY_UAS, build, call, free_port, server, sums
 
 Chop = Callable[[bytes], list[bytes]]
 
 
 @pytest.fixture(scope="module")
 def sipload(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc")
-    folder = tmp_path_factory.mktemp("generator")
-    for path in [*SOURCE.glob("*.[ch]"), SOURCE / "Makefile"]:
-        shutil.copy(path, folder)
-    argv = ["make", "--silent", "-C", str(folder), "sipload"]
-    subprocess.run(argv, check=True, env={**os.environ, "CFLAGS": SANITIZED})
-    return folder / "sipload"
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind((LOOPBACK, 0))
-        return int(sock.getsockname()[1])
+    return build("generator", "sipload", tmp_path_factory.mktemp("generator"))
 
 
 class Way:
@@ -96,48 +71,6 @@ class Way:
     def close(self) -> None:
         self.over.set()
         self.listener.close()
-
-
-@contextmanager
-def server(sipload: Path, folder: Path) -> Iterator[tuple[int, Path]]:
-    """Run `sipload uas`; its report is there when the block has ended."""
-    port, report, ready = free_port(), folder / "uas.json", folder / "ready"
-    argv = [sipload, "uas", "--transport", "tcp", "--local", f"{LOOPBACK}:{port}"]
-    process = subprocess.Popen([*argv, "--report", report, "--ready", ready, "--ring-ms", "5"])
-    try:
-        for _ in range(500):
-            if ready.exists():
-                break
-            assert process.poll() is None
-            threading.Event().wait(0.01)
-        yield port, report
-    finally:
-        process.terminate()
-        assert process.wait(10) == 0
-
-
-def call(sipload: Path, folder: Path, port: int, connections: str, **more: str) -> dict[str, Any]:
-    """Make the calls; gives the client's report."""
-    schedule, report = folder / "s", folder / "uac.json"
-    argv = [sipload, "schedule", "--output", schedule, "--rate", str(RATE), "--calls", str(CALLS)]
-    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
-    options = {"hold-ms": "5", "drain-s": "1", "tcp-connections": connections} | {
-        name.replace("_", "-"): value for name, value in more.items()
-    }
-    argv = [
-        *(sipload, "uac", "--transport", "tcp", "--local", f"{LOOPBACK}:{free_port()}"),
-        *("--remote", f"{LOOPBACK}:{port}", "--schedule", schedule, "--report", report),
-        *("--calls-file", folder / "calls"),
-        *(word for name, value in options.items() for word in (f"--{name}", value)),
-    ]
-    subprocess.run(argv, check=True, timeout=30)
-    found: dict[str, Any] = json.loads(report.read_text())
-    return found
-
-
-def sums(report: dict[str, Any], kinds: tuple[str, ...], *columns: str) -> int:
-    of_none = dict.fromkeys(columns, 0)
-    return sum(report["messages"].get(kind, of_none)[name] for kind in kinds for name in columns)
 
 
 @pytest.mark.parametrize("connections", ["1", "3", "per-call"])
