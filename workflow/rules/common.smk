@@ -6,7 +6,7 @@ import signal
 from sipsched import paths, versions
 from sipsched.measure import progress
 from sipsched.plan import crossover, modes
-from sipsched.records import crossing, missing, record
+from sipsched.records import crossing, missing, record, reduced
 from sipsched.testbed import inventory
 import snakemake_logger_plugin_campaign as terminal
 
@@ -28,7 +28,9 @@ with scripting.one_line_errors():
     # and so are its pages: of recorded/raw in reports/recorded
     REPORTS_IN = Path("reports", RAW.parent if RAW.name == "raw" else RAW)
     SEARCHES = CAMPAIGN.searches()
-    PLANNED = [*SEARCHES, *CAMPAIGN.runs(crossing.read_crossings(RAW, SEARCHES))]
+    RUNS = CAMPAIGN.runs(crossing.read_crossings(RAW, SEARCHES))
+    PLANNED = [*SEARCHES, *RUNS]
+    REDUCED = [run for run in RUNS if reduced.is_reduced(RAW / run.path)]
     for bed in TESTBEDS.values():
         bed.check_cores(each for each in PLANNED if each.testbed == bed.name)
     MODES = modes.load_modes()
