@@ -38,6 +38,7 @@ test: .venv/ready
 	$(BIN)/pytest
 	$(MAKE) -C hardware/probe test
 	$(MAKE) -C hardware/generator test fuzz
+	$(MAKE) -C hardware/dispatcher fuzz
 	$(MAKE) -C hardware/simulator test
 
 # an hour of random faults; MINUTES=10 is shorter
@@ -58,6 +59,7 @@ lint: .venv/ready
 	$(MAKE) -C hardware/probe format-check
 	$(MAKE) -C hardware/scheduler format-check
 	$(MAKE) -C hardware/generator format-check
+	$(MAKE) -C hardware/dispatcher format-check
 	$(MAKE) -C hardware/simulator format-check
 
 format: .venv/ready
