@@ -249,9 +249,7 @@ def default_runs(wildcards):
     found = {
         run
         for study in CAMPAIGN.studies
-        for run in study_runs(
-            SimpleNamespace(study=study, testbed=wildcards.testbed)
-        )
+        for run in study_runs(SimpleNamespace(study=study, testbed=wildcards.testbed))
         if run.mode == modes.DEFAULT and run.cores == 1
     }
     return [str(RAW / run.path / "run.json") for run in sorted(found)]
