@@ -207,6 +207,11 @@ def document_files(wildcards):
     return CAMPAIGN.documents[wildcards.document].files
 
 
+def document_predictions(wildcards):
+    wanted = CAMPAIGN.documents[wildcards.document].predictions
+    return [f"{RESULTS}/predicted/papers.csv"] if wanted else []
+
+
 def document_summaries(wildcards):
     studies = CAMPAIGN.documents[wildcards.document].studies
     pairs = [

@@ -19,6 +19,7 @@ rule render_document:
     input:
         notebook=document_notebook,
         files=document_files,
+        predictions=document_predictions,
         summaries=document_summaries,
     output:
         html="reports/{document}.html",

@@ -6,12 +6,10 @@ from sipsched import scripting
 from sipsched.pages import render
 
 with scripting.one_line_errors(snakemake.log[0]):
-    render.render(
-        Path(snakemake.input.notebook),
-        Path(snakemake.output.html),
-        {},
-        {
-            "summaries": [Path(path) for path in snakemake.input.summaries],
-            "pdr_limit": snakemake.params.pdr_limit,
-        },
-    )
+    offered = {
+        "summaries": [Path(path) for path in snakemake.input.summaries],
+        "pdr_limit": snakemake.params.pdr_limit,
+    }
+    if snakemake.input.predictions:
+        offered["predictions"] = Path(snakemake.input.predictions[0])
+    render.render(Path(snakemake.input.notebook), Path(snakemake.output.html), {}, offered)

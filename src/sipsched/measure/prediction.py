@@ -19,6 +19,9 @@ from sipsched.plan.config import Config, Point
 from sipsched.plan.simulated import CASE, CELL, MEANS
 from sipsched.testbed.inventory import Testbed
 
+EXTENSIONS = 10
+"""Steps beyond the first three loads of a cell, at most."""
+
 
 @dataclass(frozen=True)
 class Predictor:
@@ -70,10 +73,11 @@ class Predictor:
     def near_limit(
         self, cells: pd.DataFrame, limit: float, step_cps: int, most_cps: int, repetitions: int
     ) -> pd.DataFrame:
-        """Simulate each cell at three loads where the packet drop rate passes a limit.
+        """Simulate each cell at three loads or more around the one where the packet drop rate passes a limit.
 
-        The load is searched among multiples of the step by halving, a run a trial; the three are the last
-        that was found at or under the limit, and one step to each side.
+        The load is searched among multiples of the step by halving, a run a trial. Simulated are the last that
+        was found at or under the limit and one step to each side, and further steps while the mean over
+        repetitions is on one side of the limit.
 
         Parameters
         ----------
@@ -88,17 +92,31 @@ class Predictor:
         """
         low = np.zeros(len(cells), int)
         high = np.full(len(cells), most_cps // step_cps)
-        trial = cells[CELL].assign(rep=1, without="")
+        trial = cells[CELL].assign(rep=1, without="").reset_index(drop=True)
         while (high - low > 1).any():
             middle = np.maximum((low + high) // 2, 1)
             dropped = self.predict(trial.assign(cps=middle * step_cps))["pdr"].to_numpy() > limit
             high, low = np.where(dropped, middle, high), np.where(dropped, low, middle)
-        loads = [
-            trial.assign(cps=np.maximum(low + by, 1) * step_cps, rep=rep)
-            for by in (-1, 0, 1)
-            for rep in range(1, repetitions + 1)
-        ]
-        return self.predict(pd.concat(loads, ignore_index=True).drop_duplicates(CASE))
+
+        def at(steps: pd.Series) -> pd.DataFrame:
+            loads = trial.loc[steps.index].assign(cps=steps * step_cps)
+            repeated = [loads.assign(rep=rep) for rep in range(1, repetitions + 1)]
+            return self.predict(pd.concat(repeated, ignore_index=True))
+
+        steps = pd.Series(np.maximum(low, 2))
+        found = pd.concat([at(steps + by) for by in (-1, 0, 1)])
+        for _ in range(EXTENSIONS):
+            means = found.groupby([*CELL, "cps"])["pdr"].mean().reset_index("cps")
+            ends = means.groupby(CELL)["cps"].agg(["min", "max"]) // step_cps
+            dropped = means.assign(dropped=means["pdr"] > limit).groupby(CELL)["dropped"]
+            lower = (ends["min"] - 1)[dropped.all() & (ends["min"] > 1)]
+            higher = (ends["max"] + 1)[~dropped.any() & (ends["max"] < most_cps // step_cps)]
+            onwards = pd.concat([lower, higher])
+            if onwards.empty:
+                break
+            places = pd.MultiIndex.from_frame(trial[CELL])
+            found = pd.concat([found, at(onwards.set_axis(places.get_indexer(onwards.index)))])
+        return found.reset_index(drop=True)
 
     def _plan(self, mode: str, cores: int, threads: int, without: str) -> Plan:
         simulated = self.testbed.simulated

@@ -300,12 +300,14 @@ class Study:
 
 @dataclass(frozen=True)
 class Document:
-    """A page that rests on files of this repository, and on what studies measured if it names any."""
+    """A page that rests on files of this repository, on what studies measured, on what was simulated."""
 
     name: str
     notebook: str
     files: tuple[str, ...]
     studies: tuple[str, ...] = ()
+    predictions: bool = False
+    """Whether it shows what the simulator says of the papers' testbed."""
 
 
 @dataclass(frozen=True)
@@ -495,7 +497,8 @@ def parse_config(
     documents = {}
     for name, body in document.get("documents", {}).items():
         read = tuple(body.get("studies", ()))
-        documents[name] = Document(name, body["notebook"], tuple(body["files"]), read)
+        predictions = body.get("predictions", False)
+        documents[name] = Document(name, body["notebook"], tuple(body["files"]), read, predictions)
         for study in read:
             if study not in studies:
                 raise StableError(

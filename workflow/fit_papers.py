@@ -1,0 +1,51 @@
+"""Fit the model of the papers' proxy and machine, and print what goes into config/models/opensips-papers.yaml.
+
+    python workflow/fit_papers.py
+
+Nothing is written: a number of the model's file changes when a person puts it there. Both ways of waking are
+fitted, one worker for a datagram or all; the better one is the model's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from sipsched.analysis.papers import load_points
+from sipsched.analysis.papers_fit import FREE, METRICS, fit, fitted_half, log_ratios, numbers
+from sipsched.errors import StableError
+from sipsched.measure.prediction import Predictor
+from sipsched.plan.config import load_config
+from sipsched.plan.simulated import CASE
+from sipsched.testbed.inventory import load_testbed
+
+CALLS = 10_000
+PUBLISHED = fitted_half(load_points())
+PREDICTOR = Predictor(load_config(), load_testbed("simulated-papers"), "opensips-udp", CALLS)
+
+
+def predict(change: Mapping[str, Any], calls: int = CALLS, rep: int = 1) -> pd.DataFrame | None:
+    """Simulate the fitted half with other numbers; None where a run does not end."""
+    predictor = replace(PREDICTOR, change=change, calls=calls)
+    try:
+        return predictor.predict(PUBLISHED.assign(rep=rep, without="")[CASE])
+    except StableError:
+        return None
+
+
+if __name__ == "__main__":
+    for wake_all in (False, True):
+        found = fit(PUBLISHED, lambda change, all=wake_all: predict({**change, "wake_all": all}))
+        print(f"a datagram wakes {'all workers' if wake_all else 'one worker'}:")
+        print(
+            f"  mean square {found.loss:.4f} of {found.points} log ratios, {len(FREE)} free numbers"
+        )
+        print(f"  {found.evaluations} evaluations of {CALLS} calls a column")
+        for free, value in zip(FREE, found.values, strict=True):
+            print(f"  {free.name}: {value:.4g}  ({free.meaning}; {free.low:g} to {free.high:g})")
+        other = predict({**numbers(found.values), "wake_all": wake_all}, 20_000, 2)
+        if other is not None:
+            rms = (log_ratios(other, PUBLISHED) ** 2).mean() ** 0.5
+            print("  with other arrivals, 20,000 calls, root mean square:")
+            print("  " + ", ".join(f"{name} {rms[name]:.3f}" for name in METRICS))
