@@ -271,6 +271,12 @@ def test_the_predictions_are_simulated_for_the_page_that_shows_them(project: Pat
     assert planned_jobs(project, *target) == {"render_document": 1, "total": 1}
     os.utime(project / "config" / "models" / "opensips-papers.yaml")
     assert planned_jobs(project, *target) == jobs
+    # recorded with a campaign that measures nothing more
+    recorded = project / "recorded" / "predicted" / "papers.csv"
+    recorded.parent.mkdir(parents=True)
+    recorded.touch()
+    options = ("--config", "only_measured=True", "records=recorded/raw")
+    assert planned_jobs(project, *options, *target) == {"render_document": 1, "total": 1}
 
 
 def test_a_document_is_made_again_when_a_file_of_it_changes(project: Path) -> None:
@@ -378,10 +384,9 @@ def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
     asked = {"cps": [500, 1000], "threads": [2], "repetitions": 2}
     change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))
     record_campaign(project, "recorded/raw", 500)
-    # simulated already: two CPU minutes
-    simulated = project / "results" / "recorded" / "raw" / "predicted" / "papers.csv"
-    simulated.parent.mkdir(parents=True)
-    synthetic.predictions().to_csv(simulated, index=False)
+    predictions = project / "recorded" / "predicted" / "papers.csv"
+    predictions.parent.mkdir()
+    synthetic.predictions().to_csv(predictions, index=False)
     options = ("--config", "only_measured=True", "records=recorded/raw")
     done = snakemake(project, *options)
     assert done.returncode == 0, done.stderr

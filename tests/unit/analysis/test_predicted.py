@@ -8,8 +8,15 @@ import synthetic
 from sipsched.analysis import papers, predicted
 from sipsched.analysis.predicted import ABLATED, MECHANISMS, Direction, Group
 from sipsched.errors import StableError
+from sipsched.measure.prediction import Predictor
 from sipsched.measure.simulation import WITHOUT
+from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.config import load_config
 from sipsched.plan.modes import Setting
+from sipsched.plan.simulated import CASE, MEANS
+from sipsched.testbed.inventory import load_testbed
+
+RECORDED = PROJECT_ROOT / "recorded" / "predicted" / "papers.csv"
 
 
 @pytest.fixture(scope="module")
@@ -200,3 +207,20 @@ def test_a_file_of_other_columns_is_refused(tmp_path):
     runs.drop(columns="calls").to_csv(path, index=False)
     with pytest.raises(StableError, match="expected the columns part, mode"):
         predicted.load_predictions(path)
+
+
+def test_recorded_predictions_are_what_is_wanted_and_what_the_model_gives():
+    runs = predicted.load_predictions(RECORDED)
+    tables = runs[runs["part"] == predicted.TABLES].reset_index(drop=True)
+    asked = predicted.wanted(papers.load_points(), papers.load_comparison())
+    assert tables[CASE].equals(asked[CASE])
+    near = runs[runs["part"] == predicted.NEAR_LIMIT]
+    assert len(near[predicted.CELL].drop_duplicates()) == 2 * len(predicted.GRID)
+    assert set(runs["calls"]) == {predicted.CALLS}
+
+    some = runs.iloc[:: len(runs) // 12]
+    predictor = Predictor(
+        load_config(), load_testbed("simulated-papers"), "opensips-udp", predicted.CALLS
+    )
+    again = predictor.predict(some[CASE])
+    assert again[MEANS].to_numpy() == pytest.approx(some[MEANS].to_numpy(), rel=1e-9)
