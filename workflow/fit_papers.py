@@ -6,14 +6,14 @@ Nothing is written: a number of the model's file changes when a person puts it t
 fitted, one worker for a datagram or all; the better one is the model's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from sipsched.analysis.papers import load_points
-from sipsched.analysis.papers_fit import FREE, METRICS, fit, fitted_half, log_ratios, numbers
+from sipsched.analysis.papers_fit import FREE, METRICS, fit, fitted_half, log_ratios, loss, numbers
 from sipsched.errors import StableError
 from sipsched.measure.prediction import Predictor
 from sipsched.plan.config import load_config
@@ -34,18 +34,31 @@ def predict(change: Mapping[str, Any], calls: int = CALLS, rep: int = 1) -> pd.D
         return None
 
 
-if __name__ == "__main__":
-    for wake_all in (False, True):
-        found = fit(PUBLISHED, lambda change, all=wake_all: predict({**change, "wake_all": all}))
-        print(f"a datagram wakes {'all workers' if wake_all else 'one worker'}:")
-        print(
-            f"  mean square {found.loss:.4f} of {found.points} log ratios, {len(FREE)} free numbers"
+def mean_square(values: Sequence[float], wake_all: bool) -> float:
+    """Give the loss of values of `FREE`, with the arrivals of the fit; NaN where a run does not end."""
+    found = predict({**numbers(values), "wake_all": wake_all})
+    return float("nan") if found is None else loss(found, PUBLISHED)
+
+
+def show(wake_all: bool) -> None:
+    """Fit one way of waking, and print numbers, what they are off by, and how much each of them matters."""
+    found = fit(PUBLISHED, lambda change: predict({**change, "wake_all": wake_all}))
+    print(f"a datagram wakes {'all workers' if wake_all else 'one worker'}:")
+    print(f"  mean square {found.loss:.4f} of {found.points} log ratios, {len(FREE)} free numbers")
+    print(f"  {found.evaluations} evaluations of {CALLS} calls a column")
+    for which, (free, value) in enumerate(zip(FREE, found.values, strict=True)):
+        half, twice = (
+            mean_square([*found.values[:which], by * value, *found.values[which + 1 :]], wake_all)
+            for by in (0.5, 2.0)
         )
-        print(f"  {found.evaluations} evaluations of {CALLS} calls a column")
-        for free, value in zip(FREE, found.values, strict=True):
-            print(f"  {free.name}: {value:.4g}  ({free.meaning}; {free.low:g} to {free.high:g})")
-        other = predict({**numbers(found.values), "wake_all": wake_all}, 20_000, 2)
-        if other is not None:
-            rms = (log_ratios(other, PUBLISHED) ** 2).mean() ** 0.5
-            print("  with other arrivals, 20,000 calls, root mean square:")
-            print("  " + ", ".join(f"{name} {rms[name]:.3f}" for name in METRICS))
+        print(f"  {free.name}: {value:.4g}; half of it {half:.3f}, twice {twice:.3f}")
+    other = predict({**numbers(found.values), "wake_all": wake_all}, 20_000, 2)
+    if other is not None:
+        off = (log_ratios(other, PUBLISHED) ** 2).mean() ** 0.5
+        told = ", ".join(f"{name} {off[name]:.3f}" for name in METRICS)
+        print(f"  other arrivals, 20,000 calls a column, root mean square: {told}", flush=True)
+
+
+if __name__ == "__main__":
+    for way in (False, True):
+        show(way)
