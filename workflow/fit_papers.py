@@ -2,8 +2,7 @@
 
     python workflow/fit_papers.py
 
-Nothing is written: a number of the model's file changes when a person puts it there. Both ways of waking are
-fitted, one worker for a datagram or all; the better one is the model's.
+Nothing is written: a number of the model's file changes when a person puts it there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,31 +33,26 @@ def predict(change: Mapping[str, Any], calls: int = CALLS, rep: int = 1) -> pd.D
         return None
 
 
-def mean_square(values: Sequence[float], wake_all: bool) -> float:
+def mean_square(values: Sequence[float]) -> float:
     """Give the loss of values of `FREE`, with the arrivals of the fit; NaN where a run does not end."""
-    found = predict({**numbers(values), "wake_all": wake_all})
+    found = predict(numbers(values))
     return float("nan") if found is None else loss(found, PUBLISHED)
 
 
-def show(wake_all: bool) -> None:
-    """Fit one way of waking, and print numbers, what they are off by, and how much each of them matters."""
-    found = fit(PUBLISHED, lambda change: predict({**change, "wake_all": wake_all}))
-    print(f"a datagram wakes {'all workers' if wake_all else 'one worker'}:")
-    print(f"  mean square {found.loss:.4f} of {found.points} log ratios, {len(FREE)} free numbers")
-    print(f"  {found.evaluations} evaluations of {CALLS} calls a column")
-    for which, (free, value) in enumerate(zip(FREE, found.values, strict=True)):
+if __name__ == "__main__":
+    found = fit(PUBLISHED, predict)
+    values = found.values.tolist()
+    print(f"mean square {found.loss:.4f} of {found.points} log ratios, {len(FREE)} free numbers")
+    print(f"{found.evaluations} evaluations of {CALLS} calls a column")
+    for which, (free, value) in enumerate(zip(FREE, values, strict=True)):
         half, twice = (
-            mean_square([*found.values[:which], by * value, *found.values[which + 1 :]], wake_all)
-            for by in (0.5, 2.0)
+            mean_square([*values[:which], by * value, *values[which + 1 :]]) for by in (0.5, 2.0)
         )
-        print(f"  {free.name}: {value:.4g}; half of it {half:.3f}, twice {twice:.3f}")
-    other = predict({**numbers(found.values), "wake_all": wake_all}, 20_000, 2)
+        print(
+            f"{free.name}: {value:.4g}; mean square with half of it {half:.3f}, twice {twice:.3f}"
+        )
+    other = predict(numbers(values), 20_000, 2)
     if other is not None:
         off = (log_ratios(other, PUBLISHED) ** 2).mean() ** 0.5
         told = ", ".join(f"{name} {off[name]:.3f}" for name in METRICS)
-        print(f"  other arrivals, 20,000 calls a column, root mean square: {told}", flush=True)
-
-
-if __name__ == "__main__":
-    for way in (False, True):
-        show(way)
+        print(f"other arrivals, 20,000 calls a column, root mean square: {told}")

@@ -99,10 +99,6 @@ def free_numbers(model: Model, points: int) -> Table:
         (free.meaning, free.name, number(value), number(free.low), number(free.high))
         for free, value in zip(FREE, values_of(model.numbers), strict=True)
     ]
-    wakes = "all" if model.numbers["wake_all"] else "one"
-    rows.append(
-        ("workers that a datagram wakes, when several wait", "wakes_all", wakes, "one", "all")
-    )
     return Table(
         identity="table-free",
         header=("what", "name", "fitted", "from", "to"),
