@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from sipsched.analysis import papers, predicted
+from sipsched.analysis import papers, papers_predicted
 from sipsched.measure.generator import Arrivals
-from sipsched.measure.prediction import Predictor
+from sipsched.measure.simulated_means import Predictor
 from sipsched.measure.simulation import plan_point
 from sipsched.measure.simulator import Numbers, Outputs, SimulatorReport, simulate
 from sipsched.plan.config import Point, load_config
@@ -77,15 +77,17 @@ def show_speed(bed: str, cores: int, workers: int, shares: tuple[float, ...]) ->
 
 
 def show_grid() -> None:
-    predictor = Predictor(CONFIG, load_testbed("simulated-papers"), "opensips-udp", predicted.CALLS)
-    cells = predicted.grid()
-    limits = (papers.PDR_LIMIT, papers.LOAD_STEP_CPS, predicted.MOST_CPS)
+    predictor = Predictor(
+        CONFIG, load_testbed("simulated-papers"), "opensips-udp", papers_predicted.CALLS
+    )
+    cells = papers_predicted.grid()
+    limits = (papers.PDR_LIMIT, papers.LOAD_STEP_CPS, papers_predicted.MOST_CPS)
     before, began = cpu_s(), time.perf_counter()
-    runs = predictor.near_limit(cells, *limits, predicted.GRID_REPETITIONS)
+    runs = predictor.near_limit(cells, *limits, papers_predicted.GRID_REPETITIONS)
     seconds, spent = time.perf_counter() - began, cpu_s() - before
     print(
         f"the papers' grid near its knees: {len(cells)} cells and modes, {len(runs)} runs of "
-        f"{predicted.CALLS} calls, and their search: {seconds:.0f} s, {spent:.0f} s of CPU time"
+        f"{papers_predicted.CALLS} calls, and their search: {seconds:.0f} s, {spent:.0f} s of CPU time"
     )
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 import xarray as xr
 import zstandard
 
-from sipsched.analysis import comparison, papers, predicted
+from sipsched.analysis import comparison, papers, papers_predicted
 from sipsched.analysis.capacity.queues import queue
 from sipsched.plan import config
 from sipsched.plan.crossover import draw
@@ -809,7 +809,7 @@ def predictions(
     loads
         Cores and threads to the last load at or under the limit of the grid.
     """
-    asked = predicted.wanted(papers.load_points(), papers.load_comparison())
+    asked = papers_predicted.wanted(papers.load_points(), papers.load_comparison())
     noise = np.exp(spread * np.random.default_rng(seed).normal(size=1000))
     gone = dict.fromkeys(asked["without"], 0.0) | dict(parts or {})
 
@@ -827,7 +827,7 @@ def predictions(
         ]
     )
     tables = asked.assign(
-        part=predicted.TABLES,
+        part=papers_predicted.TABLES,
         calls=100,
         k_rcv_us=400 * size,
         t_sip_us=20.0 * asked["threads"],
@@ -835,11 +835,22 @@ def predictions(
     )
     near = [
         (
-            *(predicted.NEAR_LIMIT, mode, cores, threads, loads(cores, threads) + by, rep, "", 100),
+            *(
+                papers_predicted.NEAR_LIMIT,
+                mode,
+                cores,
+                threads,
+                loads(cores, threads) + by,
+                rep,
+                "",
+                100,
+            ),
             *(300.0, 60.0, 0.005 if by <= 0 else 0.02),
         )
-        for mode, cores, threads in predicted.grid().itertuples(index=False)
+        for mode, cores, threads in papers_predicted.grid().itertuples(index=False)
         for by in (-200, 0, 200)
         for rep in (1, 2, 3)
     ]
-    return pd.concat([tables, pd.DataFrame(near, columns=predicted.COLUMNS)])[predicted.COLUMNS]
+    return pd.concat([tables, pd.DataFrame(near, columns=papers_predicted.COLUMNS)])[
+        papers_predicted.COLUMNS
+    ]

@@ -14,7 +14,7 @@ import pandas as pd
 from sipsched.analysis.papers import load_points
 from sipsched.analysis.papers_fit import FREE, METRICS, fit, fitted_half, log_ratios, loss, numbers
 from sipsched.errors import StableError
-from sipsched.measure.prediction import Predictor
+from sipsched.measure.simulated_means import Predictor
 from sipsched.plan.config import load_config
 from sipsched.plan.simulated import CASE
 from sipsched.testbed.inventory import load_testbed

@@ -42,7 +42,7 @@ def parameters_of(tmp_path_factory):
     own = {
         "migration_cost": {"summary": str(migration)},
         "crossover": {"summary": str(comparison), "crossings": []},
-        "predicted": {"predictions": str(folder / "papers.csv")},
+        "papers_predicted": {"predictions": str(folder / "papers.csv")},
     }
     synthetic.predictions().to_csv(folder / "papers.csv", index=False)
     return lambda name: campaign | own.get(name, {})

@@ -428,9 +428,9 @@ def test_page_of_the_migration_cost(tmp_path, browser, unavailable):
 
 
 def test_page_of_predictions(tmp_path, browser):
-    path, page = tmp_path / "papers.csv", tmp_path / "reports" / "predicted.html"
+    path, page = tmp_path / "papers.csv", tmp_path / "reports" / "papers_predicted.html"
     synthetic.predictions(0.2).to_csv(path, index=False)
-    pages.render(NOTEBOOKS / "predicted.ipynb", page, {"predictions": path})
+    pages.render(NOTEBOOKS / "papers_predicted.ipynb", page, {"predictions": path})
     text = check_page(browser, page, PREDICTED_FIGURES, PREDICTED_TABLES, "Predicted by simulation")
     assert text.splitlines()[1].startswith("Fidelity: Predicted by simulation, not measured")
     assert "Yes: of 38 published effects" in text

@@ -261,7 +261,7 @@ def test_a_document_needs_no_measurement(project: Path) -> None:
 
 
 def test_the_predictions_are_simulated_for_the_page_that_shows_them(project: Path) -> None:
-    target = ("--", "reports/predicted.html")
+    target = ("--", "reports/papers_predicted.html")
     jobs = {"predict_papers": 1, "render_document": 1, "total": 2}
     assert planned_jobs(project, *target) == jobs
     # a model is fitted anew: simulated again

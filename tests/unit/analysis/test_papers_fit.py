@@ -18,7 +18,7 @@ from sipsched.analysis.papers_fit import (
     numbers,
     values_of,
 )
-from sipsched.measure.prediction import Predictor
+from sipsched.measure.simulated_means import Predictor
 from sipsched.plan.config import load_config
 from sipsched.plan.documents import read_yaml
 from sipsched.plan.simulated import CASE, MODELS, load_model

@@ -6,7 +6,7 @@ import pandas as pd
 
 from sipsched.analysis.papers import MODES, SHORT
 from sipsched.analysis.papers_fit import METRICS
-from sipsched.analysis.predicted import Group
+from sipsched.analysis.papers_predicted import Group
 from sipsched.analysis.statistics import Interval
 from sipsched.words import grouped, plural
 

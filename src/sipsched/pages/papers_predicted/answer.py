@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from sipsched.analysis.papers_fit import FREE, METRICS, values_of
-from sipsched.analysis.predicted import (
+from sipsched.analysis.papers_predicted import (
     ABLATED,
     Ablation,
     Direction,
@@ -16,8 +16,8 @@ from sipsched.analysis.predicted import (
     MigrationCost,
 )
 from sipsched.pages.parts import Table, Words
-from sipsched.pages.predicted.ablation import whole_words
-from sipsched.pages.predicted.wording import GROUPS, NAMES, PREDICTED, place, provenance
+from sipsched.pages.papers_predicted.ablation import whole_words
+from sipsched.pages.papers_predicted.wording import GROUPS, NAMES, PREDICTED, place, provenance
 from sipsched.pages.tables import Heading
 from sipsched.plan.simulated import Model
 from sipsched.words import number, plural

@@ -7,11 +7,11 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure as Canvas
 
-from sipsched.analysis.predicted import EFFECTS, Direction, Effect, MigrationCost
+from sipsched.analysis.papers_predicted import EFFECTS, Direction, Effect, MigrationCost
 from sipsched.pages.drawing import INK, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.numbers import told
 from sipsched.pages.parts import Figure, Table
-from sipsched.pages.predicted.wording import NAMES, UNITS, in_unit, place, provenance
+from sipsched.pages.papers_predicted.wording import NAMES, UNITS, in_unit, place, provenance
 from sipsched.words import number, plural
 
 NARROW_IN = 3.7
@@ -25,9 +25,9 @@ def figure(effects: Sequence[Effect], runs: pd.DataFrame) -> Figure:
     Parameters
     ----------
     effects
-        As `sipsched.analysis.predicted.effects` returns them.
+        As `sipsched.analysis.papers_predicted.effects` returns them.
     runs
-        As `sipsched.analysis.predicted.load_predictions` returns it.
+        As `sipsched.analysis.papers_predicted.load_predictions` returns it.
     """
     caption = (
         "By how many percent enhanced mode is lower than baseline mode at the same load. Dots and lines: predicted by "
@@ -127,9 +127,9 @@ def costs(found: Sequence[MigrationCost], runs: pd.DataFrame) -> Table:
     Parameters
     ----------
     found
-        As `sipsched.analysis.predicted.migration_costs` returns them.
+        As `sipsched.analysis.papers_predicted.migration_costs` returns them.
     runs
-        As `sipsched.analysis.predicted.load_predictions` returns it.
+        As `sipsched.analysis.papers_predicted.load_predictions` returns it.
     """
     rows = []
     for each in found:

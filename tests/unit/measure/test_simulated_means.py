@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from sipsched.measure.generator import Arrivals
-from sipsched.measure.prediction import Predictor
+from sipsched.measure.simulated_means import Predictor
 from sipsched.measure.simulation import WITHOUT, plan_point
 from sipsched.measure.simulator import simulate
 from sipsched.plan.config import Point, load_config

@@ -3,22 +3,28 @@
 import pytest
 import synthetic
 
-from sipsched.analysis import papers, predicted
+from sipsched.analysis import papers, papers_predicted
 from sipsched.pages import drawing
-from sipsched.pages.predicted import ablation, answer, directions, numbers
+from sipsched.pages.papers_predicted import ablation, answer, directions, numbers
 from sipsched.plan.simulated import load_model
 
 
 def said(runs):
     """Give every part of the page, by the names of its elements."""
     points, compared = papers.load_points(), papers.load_comparison()
-    table, grid = predicted.against_published(runs, points), predicted.capacities(runs, points)
-    errors = [*predicted.errors(table), *predicted.errors(grid)]
-    effects, costs = predicted.effects(runs, compared), predicted.migration_costs(runs)
+    table, grid = (
+        papers_predicted.against_published(runs, points),
+        papers_predicted.capacities(runs, points),
+    )
+    errors = [*papers_predicted.errors(table), *papers_predicted.errors(grid)]
+    effects, costs = (
+        papers_predicted.effects(runs, compared),
+        papers_predicted.migration_costs(runs),
+    )
     parts = [
         found
-        for metric in predicted.EFFECTS
-        if (found := predicted.ablation(runs, metric)) is not None
+        for metric in papers_predicted.EFFECTS
+        if (found := papers_predicted.ablation(runs, metric)) is not None
     ]
     model = load_model("opensips-papers")
     shown = [

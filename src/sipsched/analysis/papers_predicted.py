@@ -1,6 +1,6 @@
 """What the simulator predicts of the papers' testbed, beside what the papers print.
 
-Nothing in here was measured: the predictions are runs of `sipsched.measure.prediction`, one row each.
+Nothing in here was measured: the predictions are runs of `sipsched.measure.simulated_means`, one row each.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

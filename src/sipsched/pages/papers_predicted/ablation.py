@@ -7,12 +7,12 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure as Canvas
 
-from sipsched.analysis.predicted import ABLATED, Ablation, Part
+from sipsched.analysis.papers_predicted import ABLATED, Ablation, Part
 from sipsched.analysis.statistics import Interval
 from sipsched.pages.drawing import INK, SERIES, STYLE, WIDTH_IN, themed
 from sipsched.pages.numbers import told
 from sipsched.pages.parts import Figure, Table
-from sipsched.pages.predicted.wording import (
+from sipsched.pages.papers_predicted.wording import (
     NAMES,
     UNITS,
     compared,
@@ -81,7 +81,7 @@ def figure(found: Sequence[Ablation], runs: pd.DataFrame) -> Figure:
     found
         One a metric.
     runs
-        As `sipsched.analysis.predicted.load_predictions` returns it.
+        As `sipsched.analysis.papers_predicted.load_predictions` returns it.
     """
     caption = (
         f"Predicted by simulation, {place(*ABLATED)}: the whole difference, {compared()}, and what of it goes "

@@ -10,12 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from sipsched.analysis.predicted import Error, Group
+from sipsched.analysis.papers_predicted import Error, Group
 from sipsched.analysis.statistics import PDR_LIMIT
 from sipsched.pages.drawing import INK, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.numbers import signed
 from sipsched.pages.parts import Figure, Table
-from sipsched.pages.predicted.wording import GROUPS, NAMES, UNITS, factor, provenance, scaled
+from sipsched.pages.papers_predicted.wording import GROUPS, NAMES, UNITS, factor, provenance, scaled
 from sipsched.words import grouped, number, plural
 
 NARROW_IN = 3.7
@@ -29,11 +29,11 @@ def figure(
     Parameters
     ----------
     table, capacities
-        As `sipsched.analysis.predicted.against_published` and `capacities` return them.
+        As `sipsched.analysis.papers_predicted.against_published` and `capacities` return them.
     found
-        Of both, as `sipsched.analysis.predicted.errors` returns them.
+        Of both, as `sipsched.analysis.papers_predicted.errors` returns them.
     runs
-        As `sipsched.analysis.predicted.load_predictions` returns it.
+        As `sipsched.analysis.papers_predicted.load_predictions` returns it.
     """
     both = pd.concat([table, capacities]).dropna(subset=["published", "predicted"])
     caption = (
@@ -175,9 +175,9 @@ def capacities(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
     Parameters
     ----------
     table
-        As `sipsched.analysis.predicted.capacities` returns it.
+        As `sipsched.analysis.papers_predicted.capacities` returns it.
     runs
-        As `sipsched.analysis.predicted.load_predictions` returns it.
+        As `sipsched.analysis.papers_predicted.load_predictions` returns it.
     """
     rows = []
     for (cores, threads), cell in table.groupby(["cores", "threads"]):
