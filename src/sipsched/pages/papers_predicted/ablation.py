@@ -11,7 +11,6 @@ from sipsched.analysis.papers_predicted import ABLATED, Ablation, Part
 from sipsched.analysis.statistics import Interval
 from sipsched.pages.drawing import INK, SERIES, STYLE, WIDTH_IN, themed
 from sipsched.pages.numbers import told
-from sipsched.pages.parts import Figure, Table
 from sipsched.pages.papers_predicted.wording import (
     NAMES,
     UNITS,
@@ -21,6 +20,7 @@ from sipsched.pages.papers_predicted.wording import (
     provenance,
     scaled,
 )
+from sipsched.pages.parts import Figure, Table
 from sipsched.words import number
 
 NARROW_IN = 3.7

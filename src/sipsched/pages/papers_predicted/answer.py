@@ -15,9 +15,9 @@ from sipsched.analysis.papers_predicted import (
     Group,
     MigrationCost,
 )
-from sipsched.pages.parts import Table, Words
 from sipsched.pages.papers_predicted.ablation import whole_words
 from sipsched.pages.papers_predicted.wording import GROUPS, NAMES, PREDICTED, place, provenance
+from sipsched.pages.parts import Table, Words
 from sipsched.pages.tables import Heading
 from sipsched.plan.simulated import Model
 from sipsched.words import number, plural

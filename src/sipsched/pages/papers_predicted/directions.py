@@ -10,8 +10,8 @@ from matplotlib.figure import Figure as Canvas
 from sipsched.analysis.papers_predicted import EFFECTS, Direction, Effect, MigrationCost
 from sipsched.pages.drawing import INK, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.numbers import told
-from sipsched.pages.parts import Figure, Table
 from sipsched.pages.papers_predicted.wording import NAMES, UNITS, in_unit, place, provenance
+from sipsched.pages.parts import Figure, Table
 from sipsched.words import number, plural
 
 NARROW_IN = 3.7

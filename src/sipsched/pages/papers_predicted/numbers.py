@@ -14,8 +14,8 @@ from sipsched.analysis.papers_predicted import Error, Group
 from sipsched.analysis.statistics import PDR_LIMIT
 from sipsched.pages.drawing import INK, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.numbers import signed
-from sipsched.pages.parts import Figure, Table
 from sipsched.pages.papers_predicted.wording import GROUPS, NAMES, UNITS, factor, provenance, scaled
+from sipsched.pages.parts import Figure, Table
 from sipsched.words import grouped, number, plural
 
 NARROW_IN = 3.7
