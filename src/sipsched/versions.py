@@ -16,8 +16,8 @@ SUMMARY_VERSION = 8
 """Of each `summary.nc`, likewise."""
 WINDOWS_VERSION = 2
 """Of `windows.nc`, likewise."""
-PREDICTIONS_VERSION = 1
-"""Of `results/predicted`, raised when the simulator's numbers change: then it is simulated anew."""
+PREDICTION_VERSION = 1
+"""Of what the simulator predicts, and of what it is fitted to, likewise."""
 
 
 def code_version(root: Path = PROJECT_ROOT) -> str:

@@ -2,6 +2,7 @@
 import functools
 import gc
 import signal
+from types import SimpleNamespace
 
 from sipsched import paths, versions
 from sipsched.measure import progress
@@ -25,6 +26,8 @@ with scripting.one_line_errors():
     RAW = CAMPAIGN.records
     # what comes of other records is kept apart: Snakemake would take the one for the other
     RESULTS = "results" if RAW == Path("raw") else f"results/{RAW}"
+    # and so are its pages: of recorded/raw in reports/recorded
+    REPORTS_IN = Path("reports", RAW.parent if RAW.name == "raw" else RAW)
     SEARCHES = CAMPAIGN.searches()
     PLANNED = [*SEARCHES, *CAMPAIGN.runs(crossing.read_crossings(RAW, SEARCHES))]
     for bed in TESTBEDS.values():
@@ -42,21 +45,21 @@ MEASURE_THREADS = {
     for name, bed in TESTBEDS.items()
 }
 REPORTS = [
-    f"reports/{study.name}-{name}.html"
+    f"{REPORTS_IN}/{study.name}-{name}.html"
     for study in CAMPAIGN.studies.values()
     if study.notebook
     for name in TESTBEDS
 ]
-DOCUMENTS = [f"reports/{name}.html" for name in CAMPAIGN.documents]
+DOCUMENTS = [f"{REPORTS_IN}/{name}.html" for name in CAMPAIGN.documents]
 COMBINED = {
     name: [f"{RESULTS}/{study}/{name}/summary.nc" for study in CAMPAIGN.studies]
     for name in TESTBEDS
 }
 # what the simulator says of the papers' testbed; a campaign that comes with the repository has it recorded
-RECORDED_PREDICTIONS = RAW.parent / "predicted" / "papers.csv"
-PREDICTIONS = (
-    str(RECORDED_PREDICTIONS)
-    if CAMPAIGN.only_measured and RECORDED_PREDICTIONS.exists()
+RECORDED_PAPERS = RAW.parent / "predicted" / "papers.csv"
+PAPERS_PREDICTED = (
+    str(RECORDED_PAPERS)
+    if CAMPAIGN.only_measured and RECORDED_PAPERS.exists()
     else f"{RESULTS}/predicted/papers.csv"
 )
 # a simulated machine has no idle CPU to look at, and its runs do not disturb each other
@@ -74,7 +77,7 @@ NOISE = {
 EXPECTED_S = {}
 PAGES = [
     *REPORTS,
-    *(f"reports/testbed-{name}.html" for name in TESTBEDS),
+    *(f"{REPORTS_IN}/testbed-{name}.html" for name in TESTBEDS),
     *DOCUMENTS,
 ]
 
@@ -214,10 +217,6 @@ def document_files(wildcards):
     return CAMPAIGN.documents[wildcards.document].files
 
 
-def document_predictions(wildcards):
-    return [PREDICTIONS] if CAMPAIGN.documents[wildcards.document].predictions else []
-
-
 def document_summaries(wildcards):
     studies = CAMPAIGN.documents[wildcards.document].studies
     pairs = [
@@ -227,6 +226,40 @@ def document_summaries(wildcards):
         for name in TESTBEDS
     ]
     return [f"{RESULTS}/{study}/{name}/summary.nc" for study, name in pairs]
+
+
+def document_windows(wildcards):
+    """The windows of all comparisons of its studies."""
+    return [
+        windows
+        for study in CAMPAIGN.documents[wildcards.document].studies
+        if study in CAMPAIGN.studies
+        for name in TESTBEDS
+        for windows in study_windows(SimpleNamespace(study=study, testbed=name))
+    ]
+
+
+def document_predictions(wildcards):
+    kind = CAMPAIGN.documents[wildcards.document].predictions
+    if kind == "papers":
+        return [PAPERS_PREDICTED]
+    files = {"settings": "settings.nc", "capacity": "capacity.json"}
+    return [
+        f"{RESULTS}/predicted/{name}/{files[kind]}"
+        for name in TESTBEDS
+        if kind is not None
+    ]
+
+
+def default_runs(wildcards):
+    """The runs of mode default on one core, of all studies."""
+    found = {
+        run
+        for study in CAMPAIGN.studies
+        for run in study_runs(SimpleNamespace(study=study, testbed=wildcards.testbed))
+        if run.mode == modes.DEFAULT and run.cores == 1
+    }
+    return [str(RAW / run.path / "run.json") for run in sorted(found)]
 
 
 def testbed_summaries(wildcards):

@@ -10,8 +10,8 @@ rule predict_papers:
     log:
         "logs/predict/papers.log",
     # it takes all CPUs, and so runs beside no measurement on this machine
-    threads: workflow.cores
+    threads: workflow.cores or 1
     params:
-        schema_version=versions.PREDICTIONS_VERSION,
+        schema_version=versions.PREDICTION_VERSION,
     script:
         "../scripts/predict_papers.py"
