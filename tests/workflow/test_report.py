@@ -413,7 +413,7 @@ def test_page_of_the_migration_cost(tmp_path, browser, unavailable):
         assert "2 cores, 4 threads, 4200 cps: PDR is lowest at 0" in text
 
 
-def test_page_of_predictions(tmp_path, browser):
+def test_page_of_predictions_of_the_papers(tmp_path, browser):
     path, page = tmp_path / "papers.csv", tmp_path / "reports" / "papers_predicted.html"
     synthetic.predictions(0.2).to_csv(path, index=False)
     pages.render(NOTEBOOKS / "papers_predicted.ipynb", page, {"predictions": [path]})

@@ -24,7 +24,7 @@ from sipsched.plan.documents import read_yaml
 from sipsched.plan.simulated import CASE, MODELS, load_model
 from sipsched.testbed.inventory import load_testbed
 
-CALLS = 5000
+CALLS = 2000
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +100,8 @@ def test_each_number_of_the_file_is_one_of_the_fits_and_within_its_bounds(half, 
     values = values_of(model)
     assert all(free.low <= value <= free.high for free, value in zip(FREE, values, strict=True))
     same = numbers(values)
-    assert {name: model[name] for name in same if name != "service_ns"} == {
-        name: value for name, value in same.items() if name != "service_ns"
-    }
-    assert model["service_ns"] == pytest.approx(same["service_ns"], rel=1e-3)
+    for name, value in same.items():
+        assert model[name] == pytest.approx(value, rel=1e-3), name
 
 
 def test_far_from_the_files_numbers_the_loss_is_higher(half, predictor):
@@ -112,7 +110,7 @@ def test_far_from_the_files_numbers_the_loss_is_higher(half, predictor):
     values = values_of(model)
 
     def at(values):
-        losses = [loss(predict(predictor, half, numbers(values), rep), half) for rep in (2, 3)]
+        losses = [loss(predict(predictor, half, numbers(values), rep), half) for rep in (2, 3, 4)]
         return float(np.mean(losses))
 
     best = at(values)
