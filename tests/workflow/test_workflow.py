@@ -139,6 +139,9 @@ def test_nothing_runs_beside_a_measurement_on_this_machine(project: Path) -> Non
     measuring = [block for block in blocks if block.startswith("measure_run")]
     assert measuring
     assert all("threads: 2" in block and "testbed=1" in block for block in measuring)
+    simulating = [block for block in blocks if block.startswith("predict_papers")]
+    assert len(simulating) == 1
+    assert "threads: 2" in simulating[0]
 
 
 @pytest.mark.parametrize(
@@ -259,6 +262,25 @@ def test_a_document_needs_no_measurement(project: Path) -> None:
     assert planned_jobs(project, *target) == {"render_document": 1, "total": 1}
 
 
+def test_the_predictions_are_simulated_for_the_page_that_shows_them(project: Path) -> None:
+    target = ("--", "reports/papers_predicted.html")
+    jobs = {"predict_papers": 1, "render_document": 1, "total": 2}
+    assert planned_jobs(project, *target) == jobs
+    # a model is fitted anew: simulated again
+    held = project / "results" / "predicted" / "papers.csv"
+    held.parent.mkdir(parents=True)
+    held.touch()
+    assert planned_jobs(project, *target) == {"render_document": 1, "total": 1}
+    os.utime(project / "config" / "models" / "opensips-papers.yaml")
+    assert planned_jobs(project, *target) == jobs
+    # recorded with a campaign that measures nothing more
+    recorded = project / "recorded" / "predicted" / "papers.csv"
+    recorded.parent.mkdir(parents=True)
+    recorded.touch()
+    options = ("--config", "only_measured=True", "records=recorded/raw")
+    assert planned_jobs(project, *options, *target) == {"render_document": 1, "total": 1}
+
+
 def test_a_document_is_made_again_when_a_file_of_it_changes(project: Path) -> None:
     target = ("--", "reports/published.html")
     page = project / "reports" / "published.html"
@@ -333,6 +355,7 @@ def test_a_dead_host_stops_no_other_run_and_leaves_nothing_half_written(project:
     testbed.write_text(yaml.safe_dump(document))
     change_config(project, lambda d: d["studies"]["load_sweep"].update(cps=[100], threads=[2, 4]))
     change_config(project, lambda d: d["studies"]["load_sweep"].update(repetitions=1))
+    change_config(project, lambda d: d.pop("documents"))
     done = snakemake(project)
     text = done.stdout + done.stderr
     assert done.returncode != 0
@@ -363,6 +386,9 @@ def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
     asked = {"cps": [500, 1000], "threads": [2], "repetitions": 2}
     change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))
     record_campaign(project, "recorded/raw", 500)
+    predictions = project / "recorded" / "predicted" / "papers.csv"
+    predictions.parent.mkdir()
+    synthetic.predictions().to_csv(predictions, index=False)
     options = ("--config", "only_measured=True", "records=recorded/raw")
     own = project / "reports" / "index.html"
     own.parent.mkdir(exist_ok=True)

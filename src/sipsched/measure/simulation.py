@@ -73,6 +73,8 @@ WITHOUT: Mapping[str, Mapping[str, Value]] = {
     "stalls": {"stall_every_ns": 0},
     "receive": {"interrupt_ns": 0, "receive_ns": 0, "wake_ns": 0},
     "placement": {"placement": False},
+    "herd": {"wake_all": False},
+    "migration_cost": {"migration_cost_ns": 0},
 }
 """Mechanism to the numbers that switch it off."""
 
