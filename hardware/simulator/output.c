@@ -124,6 +124,8 @@ void output_report(const struct sim *sim, FILE *file)
 		c->received_kind[TRACE_KIND_180] + c->received_kind[TRACE_KIND_200_INVITE] +
 			c->received_kind[TRACE_KIND_200_BYE] + c->datagrams_sent - c->left,
 		c->wakeups, c->idle_wakeups);
+	fprintf(file, "  \"k_rcv_ns\": %" PRIu64 ",\n  \"t_sip_ns\": %" PRIu64 ",\n", c->k_rcv_ns,
+		c->t_sip_ns);
 	fprintf(file, "  \"from_uac\": %" PRIu64 ",\n",
 		c->sent[TRACE_KIND_INVITE] + c->sent_again[TRACE_KIND_INVITE] + c->sent[TRACE_KIND_ACK] +
 			c->sent_again[TRACE_KIND_ACK] + c->sent[TRACE_KIND_BYE] +
@@ -146,9 +148,9 @@ void output_report(const struct sim *sim, FILE *file)
 			"%s\n    {\"messages\": %" PRIu64 ", \"ran_ns\": %" PRIu64 ", \"spun_ns\": %" PRIu64
 			", \"switches\": %" PRIu64 ", \"preemptions\": %" PRIu64 ", \"wakeups\": %" PRIu64
 			", \"migrations\": %" PRIu64 ", \"empty_receives\": %" PRIu64 ", \"yields\": %" PRIu64
-			"}",
+			", \"charged_ns\": %" PRIu64 "}",
 			comma, w->messages, w->ran_ns, w->spun_ns, w->switches, w->preemptions, w->wakeups,
-			w->migrations, w->empty_receives, w->yields);
+			w->migrations, w->empty_receives, w->yields, w->charged_ns);
 		comma = ",";
 	}
 	fprintf(file, "\n  ]\n}\n");

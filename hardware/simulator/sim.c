@@ -111,9 +111,10 @@ static void settle(struct sim *sim, struct cpu *cpu)
 	uint64_t irq = cpu->receive_until > sim->now ? cpu->receive_until - sim->now : 0;
 
 	cpu_advance(sim, cpu);
-	/* what has begun and is not over was accounted whole; of softirqs only stalls are left by now */
-	cpu->spent[SPENT_STALL] -= irq;
+	/* what has begun and is not over was accounted whole */
+	cpu->spent[cpu->receiving] -= irq;
 	if (cpu->curr) {
+		sched_charge(sim, cpu, cpu->curr);
 		if (cpu->resume_at > sim->now)
 			cpu->spent[SPENT_SWITCH] -= cpu->resume_at - sim->now - irq;
 	} else {
@@ -193,6 +194,7 @@ void sim_free(struct sim *sim)
 	for (uint32_t i = 0; sim->cpus && i < sim->model.cores; i++) {
 		free(sim->cpus[i].fair.queue);
 		free(sim->cpus[i].rt.queue);
+		fifo_free(&sim->cpus[i].raised);
 		fifo_free(&sim->cpus[i].backlog);
 	}
 	for (int i = 0; i < TIMER_LENGTHS; i++)

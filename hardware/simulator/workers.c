@@ -79,6 +79,8 @@ static void take(struct sim *sim, struct worker *w)
 	w->held_ns = (uint64_t)((double)service_ns * sim->model.lock_share + 0.5);
 	w->before_ns = wants_lock(w) ? (service_ns - w->held_ns) / 2 : service_ns;
 	w->after_ns = service_ns - w->held_ns - w->before_ns;
+	w->before_ns += w->cold_ns;
+	w->cold_ns = 0;
 	w->record = (struct trace_record){
 		.t_arr = w->message.since,
 		.t_stack = w->message.at,
@@ -144,6 +146,8 @@ static void depart(struct sim *sim, struct worker *w)
 	w->record.t_dep = sim->now;
 	trace_message(sim, w);
 	sim->counts.left++;
+	sim->counts.k_rcv_ns += w->record.t_sip_in - w->record.t_arr;
+	sim->counts.t_sip_ns += w->record.t_sip_out - w->record.t_sip_in;
 	sim->counts.datagrams_sent += 1 + (sim->model.trying && w->message.kind == TRACE_KIND_INVITE);
 	agents_receive(sim, &w->message);
 	w->phase = PHASE_LOOP;

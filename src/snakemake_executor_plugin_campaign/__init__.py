@@ -32,7 +32,8 @@ from snakemake_logger_plugin_campaign import OURS
 
 MEASURING = "measure_run"
 """The rule whose jobs are counted."""
-PAGE = Path("reports/progress.html")
+PAGE = "progress.html"
+"""Beside the other pages."""
 
 common_settings = local.common_settings
 
@@ -118,7 +119,9 @@ class Executor(local.Executor):  # type: ignore[misc]
         campaign = self._campaign
         with suppress(StableError, OSError):
             found = outlooks(campaign["CAMPAIGN"], campaign["RAW"], campaign["LANES"])
-            page.write_page(PAGE, found, self._measuring, datetime.now(UTC))
+            page.write_page(
+                campaign["REPORTS_IN"] / PAGE, found, self._measuring, datetime.now(UTC)
+            )
 
     def _to_measure(self) -> list[Any]:
         jobs = self.dag.needrun_jobs()

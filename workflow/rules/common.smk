@@ -4,11 +4,12 @@ import gc
 import os
 import signal
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 from sipsched import paths, versions
 from sipsched.pages import progress
 from sipsched.plan import crossover, modes
-from sipsched.records import crossing, forecast, missing, record
+from sipsched.records import crossing, forecast, missing, record, reduced
 from sipsched.testbed import inventory
 import snakemake_logger_plugin_campaign as terminal
 
@@ -27,8 +28,12 @@ with scripting.one_line_errors():
     RAW = CAMPAIGN.records
     # what comes of other records is kept apart: Snakemake would take the one for the other
     RESULTS = "results" if RAW == Path("raw") else f"results/{RAW}"
+    # and so are its pages: of recorded/raw in reports/recorded
+    REPORTS_IN = Path("reports", RAW.parent if RAW.name == "raw" else RAW)
     SEARCHES = CAMPAIGN.searches()
-    PLANNED = [*SEARCHES, *CAMPAIGN.runs(crossing.read_crossings(RAW, SEARCHES))]
+    RUNS = CAMPAIGN.runs(crossing.read_crossings(RAW, SEARCHES))
+    PLANNED = [*SEARCHES, *RUNS]
+    REDUCED = [run for run in RUNS if reduced.is_reduced(RAW / run.path)]
     for bed in TESTBEDS.values():
         bed.check_cores(each for each in PLANNED if each.testbed == bed.name)
     MODES = modes.load_modes()
@@ -38,6 +43,7 @@ with scripting.one_line_errors():
         MODES,
     )
 
+CORES = workflow.resource_settings.cores or os.cpu_count()
 # Testbeds measure side by side, each one run at a time; a simulated one as many as there are cores. On a machine
 # that measures itself nothing else of ours runs meanwhile: it takes all shares of it, any other job one.
 SHARES = 1000
@@ -47,23 +53,26 @@ for turn in TURNS.values():
     workflow.register_resource(turn, 1)
 LANES = forecast.Lanes(
     frozenset(name for name, bed in TESTBEDS.items() if bed.is_on_this_machine),
-    {
-        name: workflow.resource_settings.cores or os.cpu_count()
-        for name, bed in TESTBEDS.items()
-        if bed.simulated
-    },
+    {name: CORES for name, bed in TESTBEDS.items() if bed.simulated},
 )
 REPORTS = [
-    f"reports/{study.name}-{name}.html"
+    f"{REPORTS_IN}/{study.name}-{name}.html"
     for study in CAMPAIGN.studies.values()
     if study.notebook
     for name in TESTBEDS
 ]
-DOCUMENTS = [f"reports/{name}.html" for name in CAMPAIGN.documents]
+DOCUMENTS = [f"{REPORTS_IN}/{name}.html" for name in CAMPAIGN.documents]
 COMBINED = {
     name: [f"{RESULTS}/{study}/{name}/summary.nc" for study in CAMPAIGN.studies]
     for name in TESTBEDS
 }
+# what the simulator says of the papers' testbed; a campaign that comes with the repository has it recorded
+RECORDED_PAPERS = RAW.parent / "predicted" / "papers.csv"
+PAPERS_PREDICTED = (
+    str(RECORDED_PAPERS)
+    if CAMPAIGN.only_measured and RECORDED_PAPERS.exists()
+    else f"{RESULTS}/predicted/papers.csv"
+)
 # a simulated machine has no idle CPU to look at, and its runs do not disturb each other
 SIMULATED = {name for name, bed in TESTBEDS.items() if bed.simulated}
 NOISE = {
@@ -79,7 +88,7 @@ NOISE = {
 EXPECTED_S = {}
 PAGES = [
     *REPORTS,
-    *(f"reports/testbed-{name}.html" for name in TESTBEDS),
+    *(f"{REPORTS_IN}/testbed-{name}.html" for name in TESTBEDS),
     *DOCUMENTS,
 ]
 
@@ -239,6 +248,40 @@ def document_summaries(wildcards):
         for name in TESTBEDS
     ]
     return [f"{RESULTS}/{study}/{name}/summary.nc" for study, name in pairs]
+
+
+def document_windows(wildcards):
+    """The windows of all comparisons of its studies."""
+    return [
+        windows
+        for study in CAMPAIGN.documents[wildcards.document].studies
+        if study in CAMPAIGN.studies
+        for name in TESTBEDS
+        for windows in study_windows(SimpleNamespace(study=study, testbed=name))
+    ]
+
+
+def document_predictions(wildcards):
+    kind = CAMPAIGN.documents[wildcards.document].predictions
+    if kind == "papers":
+        return [PAPERS_PREDICTED]
+    files = {"settings": "settings.nc", "capacity": "capacity.json"}
+    return [
+        f"{RESULTS}/predicted/{name}/{files[kind]}"
+        for name in TESTBEDS
+        if kind is not None
+    ]
+
+
+def default_runs(wildcards):
+    """The runs of mode default on one core, of all studies."""
+    found = {
+        run
+        for study in CAMPAIGN.studies
+        for run in study_runs(SimpleNamespace(study=study, testbed=wildcards.testbed))
+        if run.mode == modes.DEFAULT and run.cores == 1
+    }
+    return [str(RAW / run.path / "run.json") for run in sorted(found)]
 
 
 def testbed_summaries(wildcards):

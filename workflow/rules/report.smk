@@ -5,7 +5,7 @@ rule render_report:
         windows=study_windows,
         crossings=study_crossings,
     output:
-        html="reports/{study}-{testbed}.html",
+        html=f"{REPORTS_IN}/{{study}}-{{testbed}}.html",
     log:
         "logs/report/{study}-{testbed}.log",
     resources:
@@ -22,8 +22,10 @@ rule render_document:
         notebook=document_notebook,
         files=document_files,
         summaries=document_summaries,
+        windows=document_windows,
+        predictions=document_predictions,
     output:
-        html="reports/{document}.html",
+        html=f"{REPORTS_IN}/{{document}}.html",
     log:
         "logs/report/{document}.log",
     resources:

@@ -69,10 +69,12 @@ _BEFORE_LOAD = ("started", "connected", "servers_ready", "warmup_started", "load
 WITHOUT: Mapping[str, Mapping[str, Value]] = {
     "lock": {"lock_share": 0.0},
     "switches": {"switch_ns": 0, "idle_exit_ns": 0},
-    "refills": {"refill_near_ns": 0, "refill_far_ns": 0},
+    "refills": {"refill_ns": 0, "refill_near_ns": 0, "refill_far_ns": 0},
     "stalls": {"stall_every_ns": 0},
-    "receive": {"receive_ns": 0},
+    "receive": {"interrupt_ns": 0, "receive_ns": 0, "wake_ns": 0},
     "placement": {"placement": False},
+    "herd": {"wake_all": False},
+    "migration_cost": {"migration_cost_ns": 0},
 }
 """Mechanism to the numbers that switch it off."""
 
@@ -146,7 +148,7 @@ def simulated_run(
         ledger=balance(counters),
         no_ports=0,
         clock_step_s=0.0,
-        proxy_cpu_ns=sum(cpu.task + cpu.switch for cpu in report.cpus),
+        proxy_cpu_ns=sum(worker.charged_ns for worker in report.workers),
     )
     probe = ProbeReport(
         mode="simulated",
@@ -179,7 +181,6 @@ def simulated_run(
         },
         config.validity,
     )
-    counts = {name: value for name, value in vars(statistics).items() if name != "requests"}
     return RunDocument(
         run=run,
         testbed=testbed.labels,
@@ -188,7 +189,7 @@ def simulated_run(
         finished_at=utc(time.time()),
         timeline=Timeline(**dict.fromkeys(_BEFORE_LOAD, started), load_ended=ended, fetched=ended),
         load=OfferedLoad(**vars(load), calls=arrivals.calls, seed=arrivals.seed),
-        generator=GeneratorReport(version=version(), **counts),
+        generator=GeneratorReport(version=version(), **statistics.counts),
         certificate=certified,
         requests=requests,
         proxy=ProxyReport(observed.proxy_cpu_ns),
@@ -237,7 +238,7 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> Plan:
     model = load_model(simulated.model)
     model.check_sut(sut)
     layout = _layout(simulated, point.cores)
-    kernel = simulated_kernel(simulated.kernel, point.cores)
+    kernel = simulated_kernel(simulated.kernel, point.cores, simulated.base_slice_ns)
     mode = find_mode(point.mode, load_modes())
     state = _tuned(mode, layout, kernel, point.threads)
     numbers: dict[str, Value] = {
@@ -258,7 +259,7 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> Plan:
     return Plan(point, sut, state, f"{simulated.kernel} (simulated)", numbers)
 
 
-def simulated_kernel(kernel: str, cores: int) -> KernelScheduler:
+def simulated_kernel(kernel: str, cores: int, base_slice_ns: int | None = None) -> KernelScheduler:
     """Say what a simulated kernel shows of its scheduler: its defaults for that many CPUs.
 
     Parameters
@@ -267,6 +268,8 @@ def simulated_kernel(kernel: str, cores: int) -> KernelScheduler:
         `6.18` or `5.10`.
     cores
         CPUs online.
+    base_slice_ns
+        EEVDF's, if it is not that of so many CPUs.
     """
     # SEE kernel/sched/fair.c: get_update_sysctl_factor()
     factor = 1 + int(math.log2(min(cores, 8)))
@@ -281,7 +284,7 @@ def simulated_kernel(kernel: str, cores: int) -> KernelScheduler:
         }
         files = {f"{scheduler.SYSCTL}sched_{key}": str(value) for key, value in values.items()}
         return KernelScheduler(files, task_slices=False)
-    base_ns = NORMAL_SLICE_NS * factor
+    base_ns = base_slice_ns or NORMAL_SLICE_NS * factor
     files = {
         scheduler.DEBUGFS + Setting.MIGRATION_COST: str(MIGRATION_COST_NS),
         scheduler.DEBUGFS + Setting.TUNABLE_SCALING: str(scaling),

@@ -13,6 +13,11 @@ from sipsched.plan.documents import read_yaml, validate
 MODELS = PROJECT_ROOT / "config" / "models"
 KINDS = ("INVITE", "180", "200_INVITE", "ACK", "BYE", "200_BYE")
 """Message types of a call, in the order of `enum trace_kind` from 1."""
+CELL = ["mode", "cores", "threads"]
+CASE = [*CELL, "cps", "rep", "without"]
+"""What names a run of which the means alone are kept: `without` has mechanisms joined by commas, or nothing."""
+MEANS = ["k_rcv_us", "t_sip_us", "pdr"]
+"""Those means, over the messages served; `pdr` is the share of messages refused."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,8 @@ class Model:
         Raises
         ------
         StableError
-            Another proxy, routing or memory manager, or a control run without a probe.
+            Another proxy, routing or memory manager, workers that do not share a UDP socket, or a control run without a
+            probe.
         """
         for key, value in self.sut.items():
             if getattr(sut, key) != value:
@@ -49,6 +55,11 @@ class Model:
                     f"SUT {sut.name}: {key}: model {self.name} is of {value}, found "
                     f"{getattr(sut, key)}; name a model of it in the testbed's file"
                 )
+        if sut.over_tcp or sut.sharded:
+            raise StableError(
+                f"SUT {sut.name}: model {self.name} is of workers that share a UDP socket, found "
+                f"{sut.transport}, {sut.deployment}"
+            )
         if sut.probe == "off":
             raise StableError(f"SUT {sut.name}: a model has no probe that could be off")
 
@@ -67,22 +78,56 @@ def load_model(name: str, folder: Path = MODELS) -> Model:
         raise StableError(f"model '{name}': no file {path}; there are: {known}")
     body = validate(read_yaml(path), "model", str(path))
     service = body["service"]["types"]
-    lengths = body["lengths"]["types"]
-    numbers = {key: each["value"] for key, each in body["numbers"].items()}
     return Model(
         name=name,
         description=body["description"],
         fitted_to=body["fitted_to"],
         sut=body["sut"],
         numbers={
-            **numbers,
-            # of what is no message of a call there is none
-            "truesize": [numbers["truesize"]] * (len(KINDS) + 1),
-            "length": [0, *(lengths[kind] for kind in KINDS)],
+            **fitted_numbers(
+                {key: each["value"] for key, each in body["numbers"].items()},
+                body["lengths"]["types"],
+                {kind: each["mean_ns"] for kind, each in service.items()},
+                {kind: each["scv"] for kind, each in service.items()},
+            ),
             "service_law": body["service"]["law"],
-            "service_ns": [0.0, *(float(service[kind]["mean_ns"]) for kind in KINDS)],
-            "service_scv": [0.0, *(float(service[kind]["scv"]) for kind in KINDS)],
             "trying": body["sut"]["routing"] == "stateful",
             "wake_all": body["wakes_all"],
         },
     )
+
+
+def fitted_numbers(
+    numbers: Mapping[str, Any],
+    lengths: Mapping[str, int],
+    mean_ns: Mapping[str, float],
+    scv: Mapping[str, float],
+) -> dict[str, Any]:
+    """Give numbers of a model by the simulator's names; of what is no message of a call there is none.
+
+    Parameters
+    ----------
+    numbers
+        By the names of a model's file; `truesize` is of every datagram.
+    lengths, mean_ns, scv
+        By message type: bytes, and mean and variance over mean square of the service time.
+    """
+    return {
+        **numbers,
+        "truesize": [numbers["truesize"]] * (len(KINDS) + 1),
+        "length": [0, *(lengths[kind] for kind in KINDS)],
+        "service_ns": [0.0, *(float(mean_ns[kind]) for kind in KINDS)],
+        "service_scv": [0.0, *(float(scv[kind]) for kind in KINDS)],
+    }
+
+
+def model_of(sut: Sut, folder: Path = MODELS) -> Model | None:
+    """Find the first model, by name, that is of a SUT; None if there is none."""
+    for path in sorted(folder.glob("*.yaml")):
+        model = load_model(path.stem, folder)
+        try:
+            model.check_sut(sut)
+        except StableError:
+            continue
+        return model
+    return None

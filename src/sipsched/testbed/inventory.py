@@ -107,6 +107,8 @@ class Simulated:
     """A file of config/models."""
     without: tuple[str, ...]
     """Mechanisms that are switched off."""
+    base_slice_ns: int | None = None
+    """Of EEVDF: the slice of a task that has none of its own; None: the kernel's for the CPUs of the run."""
 
     @property
     def is_eevdf(self) -> bool:

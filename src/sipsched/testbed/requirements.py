@@ -30,7 +30,11 @@ TEST_PACKAGES = (
     "clang-format",
     "libclang-rt-14-dev",
 )
-NATIVE_PARTS = {"uac": ("generator",), "sps": ("scheduler", "probe"), "uas": ("generator",)}
+NATIVE_PARTS = {
+    "uac": ("generator",),
+    "sps": ("scheduler", "probe", "dispatcher"),
+    "uas": ("generator",),
+}
 """Folders of hardware/ that are built on a host."""
 
 
