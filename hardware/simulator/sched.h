@@ -12,6 +12,8 @@
 void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker);
 /* core.c: __schedule(); the running worker sleeps from now on. */
 void sched_sleep(struct sim *sim, struct cpu *cpu);
+/* syscalls.c: __sched_setscheduler(): policy, nice value and slice become those of sim->model. */
+void sched_set(struct sim *sim, struct worker *w);
 void sched_yield_curr(struct sim *sim, struct cpu *cpu);
 void sched_tick(struct sim *sim, struct cpu *cpu);
 void sched_resched(struct sim *sim, struct cpu *cpu);
@@ -45,6 +47,11 @@ struct fair_class {
 	void (*tick)(struct sim *, struct cpu *);
 	void (*yield)(struct sim *, struct cpu *);
 	void (*update_curr)(struct sim *, struct cpu *);
+	/* of one that is not queued */
+	void (*set_weight)(struct worker *, uint32_t weight);
+	/* of a sleeper that changes its class */
+	void (*join)(struct sim *, struct cpu *, struct worker *);
+	void (*leave)(struct sim *, struct cpu *, struct worker *);
 };
 extern const struct fair_class EEVDF, CFS;
 const struct fair_class *fair_of(const struct sim *sim);

@@ -107,6 +107,8 @@ class Simulated:
     """A file of config/models."""
     without: tuple[str, ...]
     """Mechanisms that are switched off."""
+    setattr_ns: int = 0
+    """What it takes of a worker's CPU to switch it to another mode; 0: whatever switches it is elsewhere."""
 
     @property
     def is_eevdf(self) -> bool:
