@@ -1,5 +1,7 @@
 """Runs on simulated testbeds: records like those of measured ones, and what is refused."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -316,3 +318,51 @@ def test_a_control_run_without_a_probe_is_refused(campaign: Config) -> None:
 def test_nobody_looks_for_its_hosts() -> None:
     with pytest.raises(StableError, match="it has no hosts"), open_hosts(load_testbed(EEVDF)):
         pass
+
+
+WITHOUT_LINUX = """
+import os, select, socket, sys
+from dataclasses import replace
+from pathlib import Path
+
+for module, starts in ((os, ("sched_", "memfd_", "pidfd_", "eventfd", "posix_f")), (select, "epoll"),
+                       (socket, ("AF_NETLINK", "AF_PACKET"))):
+    for name in [name for name in dir(module) if name.startswith(starts)]:
+        delattr(module, name)
+opened = []
+def look(event, arguments):
+    # numba asks for the platform first
+    by_numba = "numba" in sys._getframe(1).f_code.co_filename
+    if event in ("open", "os.listdir", "os.scandir") and isinstance(arguments[0], str) and not by_numba:
+        opened.append(arguments[0])
+sys.addaudithook(look)
+
+from sipsched.measure import acquisition
+from sipsched.plan.config import Run, load_config
+from sipsched.records.messages import messages_from_record, write_messages
+from sipsched.records.summary import summarise_run
+from sipsched.records.windows import windows_from_record
+from sipsched.testbed.inventory import load_testbed
+
+config, folder = load_config(), Path(sys.argv[1])
+config = replace(config, crossover=replace(config.crossover, mode_s=4))
+run = Run("simulated", "kamailio-udp", "default,default+policy=fifo", 1, 4, 100, 1)
+record = acquisition.measure(run, config, load_testbed("simulated"), folder)
+write_messages(messages_from_record(record), folder / "messages.nc")
+summarise_run(folder / "messages.nc", record)
+windows_from_record(folder / "messages.nc", record)
+assert any("run.json" in path for path in opened)
+print(*(path for path in opened if path.startswith(("/proc", "/sys/"))), sep="\\n")
+"""
+
+
+def test_a_simulated_run_needs_nothing_of_linux(tmp_path: Path) -> None:
+    """Stands for a machine that has no /proc and no call that Linux alone has, such as macOS."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LINUX, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
