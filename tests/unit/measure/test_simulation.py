@@ -331,9 +331,7 @@ for module, starts in ((os, ("sched_", "memfd_", "pidfd_", "eventfd", "posix_f")
         delattr(module, name)
 opened = []
 def look(event, arguments):
-    # numba asks for the platform first
-    by_numba = "numba" in sys._getframe(1).f_code.co_filename
-    if event in ("open", "os.listdir", "os.scandir") and isinstance(arguments[0], str) and not by_numba:
+    if event in ("open", "os.listdir", "os.scandir") and isinstance(arguments[0], str):
         opened.append(arguments[0])
 sys.addaudithook(look)
 
@@ -365,4 +363,5 @@ def test_a_simulated_run_needs_nothing_of_linux(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == []
+    # numba reads that where the platform is Linux
+    assert set(done.stdout.split()) <= {"/proc/cpuinfo"}
