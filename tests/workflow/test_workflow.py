@@ -205,8 +205,11 @@ def test_a_run_that_no_study_asks_for_is_measured_when_its_file_is(project: Path
     assert planned_jobs(project, "--", target) == {"measure_run": 1, "total": 1}
 
 
-@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
-@pytest.mark.parametrize("named", [(), ("config/config.yaml",)], ids=["alone", "after"])
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [(path, ()) for path in STUDIES] + [(STUDIES[0], ("config/config.yaml",))],
+    ids=[*(path.stem for path in STUDIES), "after the other"],
+)
 def test_a_study_file_asks_for_its_study_alone(
     project: Path, path: Path, named: tuple[str, ...]
 ) -> None:
@@ -361,6 +364,7 @@ def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
     """What `make reports` does; and the records of another folder are told from these."""
     asked = {"cps": [500, 1000], "threads": [2], "repetitions": 2}
     change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))
+    change_config(project, lambda d: d["documents"].pop("capacity_model"))
     record_campaign(project, "recorded/raw", 500)
     options = ("--config", "only_measured=True", "records=recorded/raw")
     done = snakemake(project, *options)
