@@ -3,8 +3,9 @@
 #include "sched.h"
 #include "sim.h"
 
-/* In a backlog: no datagram but a stall. */
+/* In a backlog: no datagram but a stall of length `since`, and what waking costs after one. */
 #define STALL TRACE_KIND_OTHER
+#define WAKE  KINDS
 
 static uint64_t later(uint64_t a, uint64_t b)
 {
@@ -24,18 +25,26 @@ void cpu_init(struct sim *sim, struct cpu *cpu)
 	cpu_set(sim, cpu);
 }
 
-/* SEE kernel/sched/core.c: update_rq_clock_task(), with CONFIG_IRQ_TIME_ACCOUNTING and paravirtual steal */
+/* Whether the task that is interrupted pays. */
+static bool is_charged(const struct sim *sim, const struct cpu *cpu)
+{
+	return cpu->receiving == SPENT_RECEIVE && !sim->model.irq_time_accounting;
+}
+
+/* SEE kernel/sched/core.c: update_rq_clock_task(), with paravirtual steal */
 uint64_t cpu_task_clock(const struct sim *sim, const struct cpu *cpu)
 {
-	uint64_t to_come = cpu->receive_until > sim->now ? cpu->receive_until - sim->now : 0;
+	bool to_come = cpu->receive_until > sim->now && !is_charged(sim, cpu);
 
-	return sim->now - (cpu->irq_ns - to_come);
+	return sim->now - (cpu->irq_ns - (to_come ? cpu->receive_until - sim->now : 0));
 }
 
 void cpu_set(struct sim *sim, struct cpu *cpu)
 {
-	uint64_t at = fifo_next(&cpu->backlog);
+	uint64_t at = fifo_next(&cpu->backlog), raised = fifo_next(&cpu->raised);
 
+	if (raised < at)
+		at = raised;
 	if (cpu->next_stall < at)
 		at = cpu->next_stall;
 	if (cpu->curr) {
@@ -70,8 +79,8 @@ void cpu_advance(struct sim *sim, struct cpu *cpu)
 	w->left_ns -= ran;
 }
 
-/* A softirq, or the time that a stall takes away: everything else waits. */
-static void interrupt(struct sim *sim, struct cpu *cpu, struct timer timer, uint64_t ns, enum spent way)
+/* The first of the backlog begins: a softirq, or the time that a stall takes away. Everything else waits. */
+static void begin(struct sim *sim, struct cpu *cpu, uint64_t ns, enum spent way)
 {
 	cpu_advance(sim, cpu);
 	if (cpu->curr) {
@@ -83,13 +92,28 @@ static void interrupt(struct sim *sim, struct cpu *cpu, struct timer timer, uint
 			cpu->spent[SPENT_IDLE] += sim->now - idle_from;
 		cpu->idle_from = sim->now;
 	}
-	cpu->receive_until = later(sim->now, cpu->receive_until) + ns;
-	cpu->irq_ns += ns;
+	cpu->receive_until = fifo_at(&cpu->backlog, 0)->at = sim->now + ns;
+	cpu->receiving = way;
+	cpu->irq_ns += is_charged(sim, cpu) ? 0 : ns;
 	cpu->spent[way] += ns;
-	timer.at = cpu->receive_until;
+}
+
+static void begin_next(struct sim *sim, struct cpu *cpu)
+{
+	const struct timer *next = fifo_at(&cpu->backlog, 0);
+
+	if (next->kind == STALL)
+		begin(sim, cpu, next->since, SPENT_STALL);
+	else
+		begin(sim, cpu, sim->model.receive_ns, SPENT_RECEIVE);
+}
+
+static void interrupt(struct sim *sim, struct cpu *cpu, struct timer timer)
+{
 	if (!fifo_push(&cpu->backlog, timer))
 		sim->failure = "not enough memory";
-	cpu_set(sim, cpu);
+	else if (cpu->backlog.length == 1)
+		begin_next(sim, cpu);
 }
 
 void cpu_packet(struct sim *sim, struct timer message)
@@ -106,19 +130,18 @@ void cpu_packet(struct sim *sim, struct timer message)
 	}
 	/* SEE net/core/dev.c: get_rps_cpu(); the UAC's datagrams are one flow, the UAS's another */
 	cpu = &sim->cpus[from_uas % sim->model.receive_cpus];
-	if (sim->model.receive_ns || cpu->receive_until > sim->now) {
-		interrupt(sim, cpu, message, sim->model.receive_ns, SPENT_RECEIVE);
-		return;
-	}
-	cpu_advance(sim, cpu);
-	socket_deliver(sim, cpu, &message);
-	sched_check(sim, cpu);
+	message.at = sim->now + sim->model.interrupt_ns;
+	/* SEE net/core/dev.c: enqueue_to_backlog(); what comes while a softirq polls needs no interrupt */
+	if (cpu->backlog.length || message.at == sim->now)
+		interrupt(sim, cpu, message);
+	else if (!fifo_push(&cpu->raised, message))
+		sim->failure = "not enough memory";
 	cpu_set(sim, cpu);
 }
 
 void cpu_stall(struct sim *sim, struct cpu *cpu, uint64_t ns)
 {
-	interrupt(sim, cpu, (struct timer){ .kind = STALL }, ns, SPENT_STALL);
+	interrupt(sim, cpu, (struct timer){ .kind = STALL, .since = ns });
 }
 
 static void stall(struct sim *sim, struct cpu *cpu)
@@ -132,37 +155,51 @@ static void stall(struct sim *sim, struct cpu *cpu)
 
 void cpu_spent(const struct sim *sim, const struct cpu *cpu, uint64_t spent[SPENT_WAYS])
 {
-	uint64_t accounted = sim->now;
+	uint64_t to_come = cpu->receive_until > sim->now ? cpu->receive_until - sim->now : 0;
 
 	memcpy(spent, cpu->spent, sizeof(cpu->spent));
 	/* what has begun and is not over was accounted whole */
-	for (uint32_t i = 0; i < cpu->backlog.length; i++) {
-		const struct timer *timer = fifo_at(&cpu->backlog, i);
-
-		spent[timer->kind == STALL ? SPENT_STALL : SPENT_RECEIVE] -= timer->at - accounted;
-		accounted = timer->at;
-	}
+	spent[cpu->receiving] -= to_come;
 	if (!cpu->curr) {
 		uint64_t idle_from = later(cpu->idle_from, cpu->receive_until);
 
 		if (sim->now > idle_from)
 			spent[SPENT_IDLE] += sim->now - idle_from;
 	} else if (cpu->resume_at > sim->now) {
-		spent[SPENT_SWITCH] -= cpu->resume_at - accounted;
+		spent[SPENT_SWITCH] -= cpu->resume_at - sim->now - to_come;
 	} else {
 		spent[SPENT_TASK] += sim->now - cpu->resume_at;
 	}
 }
 
+/* The first of the backlog is over. */
+static void end(struct sim *sim, struct cpu *cpu)
+{
+	struct timer *first = fifo_at(&cpu->backlog, 0);
+	uint32_t woken = 0;
+
+	cpu_advance(sim, cpu);
+	if (first->kind != STALL && first->kind != WAKE)
+		woken = socket_deliver(sim, cpu, first);
+	first->kind = WAKE;
+	if (woken && sim->model.wake_ns) {
+		begin(sim, cpu, woken * sim->model.wake_ns, SPENT_RECEIVE);
+		return;
+	}
+	fifo_pop(&cpu->backlog);
+	if (cpu->backlog.length)
+		begin_next(sim, cpu);
+	else
+		sched_check(sim, cpu);
+}
+
 void cpu_event(struct sim *sim, struct cpu *cpu)
 {
 	if (fifo_next(&cpu->backlog) == sim->now) {
-		struct timer message = fifo_pop(&cpu->backlog);
-
-		cpu_advance(sim, cpu);
-		if (message.kind != STALL)
-			socket_deliver(sim, cpu, &message);
-		sched_check(sim, cpu);
+		end(sim, cpu);
+	} else if (fifo_next(&cpu->raised) == sim->now) {
+		while (cpu->raised.length)
+			interrupt(sim, cpu, fifo_pop(&cpu->raised));
 	} else if (cpu->next_stall == sim->now) {
 		stall(sim, cpu);
 	} else if (cpu->resume_at + worker_span(sim, cpu->curr) == sim->now) {

@@ -42,9 +42,11 @@ struct model {
 	uint64_t ring_ns, hold_ns, drain_ns, t1_ns, t2_ns;
 	/* machine */
 	uint32_t cores, cores_per_processor, receive_cpus;
-	uint64_t link_ns, receive_ns, switch_ns, idle_exit_ns, tick_ns;
-	uint64_t refill_near_ns, refill_far_ns, balance_ns;
+	uint64_t link_ns, interrupt_ns, receive_ns, wake_ns, switch_ns, idle_exit_ns, tick_ns;
+	uint64_t refill_ns, refill_near_ns, refill_far_ns, balance_ns;
 	uint64_t stall_every_ns, stall_ns; /* means of exponential times; 0: no stalls */
+	/* softirqs are not charged to the task that they interrupt */
+	bool irq_time_accounting;
 	/* socket */
 	uint64_t receive_buffer_bytes, truesize[KINDS];
 	enum queue_rule queue_rule;

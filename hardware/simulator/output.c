@@ -146,9 +146,9 @@ void output_report(const struct sim *sim, FILE *file)
 			"%s\n    {\"messages\": %" PRIu64 ", \"ran_ns\": %" PRIu64 ", \"spun_ns\": %" PRIu64
 			", \"switches\": %" PRIu64 ", \"preemptions\": %" PRIu64 ", \"wakeups\": %" PRIu64
 			", \"migrations\": %" PRIu64 ", \"empty_receives\": %" PRIu64 ", \"yields\": %" PRIu64
-			"}",
+			", \"charged_ns\": %" PRIu64 "}",
 			comma, w->messages, w->ran_ns, w->spun_ns, w->switches, w->preemptions, w->wakeups,
-			w->migrations, w->empty_receives, w->yields);
+			w->migrations, w->empty_receives, w->yields, w->charged_ns);
 		comma = ",";
 	}
 	fprintf(file, "\n  ]\n}\n");

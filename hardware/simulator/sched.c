@@ -87,6 +87,23 @@ static struct worker *pick(struct sim *sim, struct cpu *cpu)
 	return fair_of(sim)->pick(sim, cpu);
 }
 
+uint64_t sched_charged(const struct sim *sim, const struct worker *w)
+{
+	const struct cpu *cpu = &sim->cpus[w->cpu];
+	uint64_t clock = cpu_task_clock(sim, cpu);
+
+	return w->charged_ns + (cpu->curr == w && clock > w->charged_from ? clock - w->charged_from : 0);
+}
+
+/* Caches that another worker has had since: what that costs is paid in service, at once or in the next one. */
+static void refill(const struct model *m, struct worker *w)
+{
+	if (w->in_service)
+		w->left_ns += m->refill_ns;
+	else
+		w->cold_ns = m->refill_ns;
+}
+
 /* core.c: context_switch(), and what it costs */
 static void switch_to(struct sim *sim, struct cpu *cpu, struct worker *next)
 {
@@ -95,6 +112,7 @@ static void switch_to(struct sim *sim, struct cpu *cpu, struct worker *next)
 	uint64_t cost = 0;
 
 	if (prev) {
+		prev->charged_ns = sched_charged(sim, prev);
 		if (cpu->resume_at > sim->now)
 			cpu->spent[SPENT_SWITCH] -= cpu->resume_at - sim->now;
 		prev->off_since = sim->now;
@@ -118,11 +136,12 @@ static void switch_to(struct sim *sim, struct cpu *cpu, struct worker *next)
 	} else {
 		if (!is_rt(next))
 			fair_of(sim)->set_next(sim, cpu, next);
+		/* who leaves idle is not charged for it */
+		next->charged_from = next->exec_start = cpu_task_clock(sim, cpu) + cost;
 		cost += m->switch_ns;
 		cpu->resume_at += cost;
 		cpu->spent[SPENT_SWITCH] += cost;
 		next->switches++;
-		next->exec_start = cpu_task_clock(sim, cpu);
 		next->exec_sum_before = next->exec_sum;
 		if (next->in_service) {
 			uint64_t off = sim->now - next->off_since + next->record.off_cpu_ns;
@@ -130,6 +149,9 @@ static void switch_to(struct sim *sim, struct cpu *cpu, struct worker *next)
 			next->record.off_cpu_ns = off < UINT32_MAX ? (uint32_t)off : UINT32_MAX;
 		}
 		worker_resumes(sim, next);
+		if (cpu->warm != next)
+			refill(m, next);
+		cpu->warm = next;
 	}
 	if (sim->switched)
 		sim->switched(sim, cpu, next);

@@ -20,6 +20,8 @@ void sched_resched(struct sim *sim, struct cpu *cpu);
 /* Reschedule if it was asked for and no softirq is in the way. */
 void sched_check(struct sim *sim, struct cpu *cpu);
 uint32_t sched_running(const struct cpu *cpu); /* rq->nr_running */
+/* A worker's CPU time, as the kernel has it in sum_exec_runtime, up to now. */
+uint64_t sched_charged(const struct sim *sim, const struct worker *w);
 uint32_t sched_weight(int nice);
 bool is_rt(const struct worker *w);
 

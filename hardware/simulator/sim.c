@@ -132,6 +132,8 @@ static const char *check_conservation(struct sim *sim)
 		uint64_t spent[SPENT_WAYS], sum = 0;
 
 		cpu_advance(sim, cpu);
+		if (cpu->curr)
+			cpu->curr->charged_ns = sched_charged(sim, cpu->curr);
 		cpu_spent(sim, cpu, spent);
 		memcpy(cpu->spent, spent, sizeof(spent));
 		for (int way = 0; way < SPENT_WAYS; way++)
@@ -195,6 +197,7 @@ void sim_free(struct sim *sim)
 	for (uint32_t i = 0; sim->cpus && i < sim->model.cores; i++) {
 		free(sim->cpus[i].fair.queue);
 		free(sim->cpus[i].rt.queue);
+		fifo_free(&sim->cpus[i].raised);
 		fifo_free(&sim->cpus[i].backlog);
 	}
 	for (int i = 0; i < TIMER_LENGTHS; i++)

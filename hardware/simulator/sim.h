@@ -72,13 +72,15 @@ struct worker {
 	enum phase phase;
 	uint64_t left_ns; /* of the phase */
 	uint64_t before_ns, held_ns, after_ns;
+	uint64_t cold_ns; /* of the next service: another worker had the CPU's caches */
 	uint64_t off_since;
 	bool in_service, looked; /* looked: found the queue empty since it was woken */
 	struct timer message;
 	struct trace_record record;
 	/* counts */
 	uint64_t messages, switches, preemptions, wakeups, migrations, empty_receives, yields, ran_ns,
-		spun_ns;
+		spun_ns, charged_ns;
+	uint64_t charged_from; /* on its CPU's task clock */
 };
 
 /* Runnable workers of a CPU of the fair class, without the one that runs. */
@@ -100,13 +102,16 @@ struct rt_rq {
 
 struct cpu {
 	struct worker *curr;
+	const struct worker *warm; /* who ran last */
 	uint64_t resume_at; /* until when overhead keeps curr from its work; its work is done up to here */
-	uint64_t receive_until; /* receive softirqs and stalls that have begun end here */
+	uint64_t receive_until; /* the receive softirq or stall that has begun ends here */
+	enum spent receiving;   /* which it is */
 	uint64_t idle_from;
-	uint64_t irq_ns; /* in softirqs and stalls, those that have begun counted whole */
+	uint64_t irq_ns; /* that is charged to no task, what has begun counted whole */
 	uint64_t next_tick;
 	uint64_t next_stall;
-	struct fifo backlog; /* what softirqs and stalls are done when */
+	struct fifo raised;  /* datagrams whose interrupt comes at `at`, or with the first of them */
+	struct fifo backlog; /* softirqs and stalls; the first has begun and ends at `at` */
 	struct fair_rq fair;
 	struct rt_rq rt;
 	bool need_resched;
@@ -220,7 +225,8 @@ void cpu_set(struct sim *sim, struct cpu *cpu);
 uint64_t cpu_task_clock(const struct sim *sim, const struct cpu *cpu);
 
 /* socket.c */
-void socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *message);
+/* How many workers were woken. */
+uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *message);
 bool socket_take(struct sim *sim, struct worker *w);
 void socket_wait(struct sim *sim, struct worker *w);
 

@@ -31,18 +31,19 @@ static struct worker *next_waiter(struct sim *sim)
 	return w;
 }
 
-void socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *message)
+uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *message)
 {
 	struct socket *s = &sim->socket;
 	uint64_t size = sim->model.truesize[message->kind];
 	struct timer queued = *message;
+	uint32_t woken;
 
 	queued.at = sim->now;
 	if (is_full(sim, size)) {
 		sim->counts.refused++;
 		queued.rmem = (uint32_t)s->charged;
 		trace_drop(sim, cpu, &queued);
-		return;
+		return 0;
 	}
 	s->charged += size;
 	queued.rmem = (uint32_t)s->charged;
@@ -50,8 +51,10 @@ void socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *messag
 		sim->failure = "not enough memory";
 	/* SEE net/core/sock.c: sock_def_readable(); the exclusive waiter that has waited longest, or with the
 	 * level-triggered epoll of OpenSIPS every one (kernel/sched/wait.c: __wake_up_common()) */
-	for (uint32_t n = sim->model.wake_all ? s->n_waiters : s->n_waiters > 0; n; n--)
+	woken = sim->model.wake_all ? s->n_waiters : s->n_waiters > 0;
+	for (uint32_t n = woken; n; n--)
 		wake(sim, next_waiter(sim), cpu);
+	return woken;
 }
 
 bool socket_take(struct sim *sim, struct worker *w)

@@ -51,11 +51,12 @@ static void look(struct sim *sim)
 		uint64_t spent[SPENT_WAYS];
 
 		cpu_spent(sim, &sim->cpus[i], spent);
-		sample->cpu_ns += spent[SPENT_TASK] + spent[SPENT_SWITCH];
 		sample->steal_ticks += ticks(spent[SPENT_STALL]);
 		sample->idle_ticks += ticks(spent[SPENT_IDLE]);
 		sample->softirq_ticks += ticks(spent[SPENT_RECEIVE]);
 	}
+	for (uint32_t i = 0; i < sim->model.workers; i++)
+		sample->cpu_ns += sched_charged(sim, &sim->workers[i]);
 }
 
 /* When the window begins, or the last one ends. */

@@ -81,6 +81,8 @@ static void take(struct sim *sim, struct worker *w)
 	w->held_ns = (uint64_t)((double)service_ns * sim->model.lock_share + 0.5);
 	w->before_ns = wants_lock(w) ? (service_ns - w->held_ns) / 2 : service_ns;
 	w->after_ns = service_ns - w->held_ns - w->before_ns;
+	w->before_ns += w->cold_ns;
+	w->cold_ns = 0;
 	w->record = (struct trace_record){
 		.t_arr = w->message.since,
 		.t_stack = w->message.at,

@@ -16,6 +16,8 @@ SUMMARY_VERSION = 8
 """Of each `summary.nc`, likewise."""
 WINDOWS_VERSION = 2
 """Of `windows.nc`, likewise."""
+PREDICTION_VERSION = 1
+"""Of what the simulator predicts, and of what it is fitted to, likewise."""
 
 
 def code_version(root: Path = PROJECT_ROOT) -> str:

@@ -5,14 +5,27 @@ import json
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import synthetic
+from synthetic import Run
 
 from sipsched.analysis import papers
 from sipsched.pages import render as pages
 from sipsched.plan.config import Point
 from sipsched.records import summary, trace, windows
+from sipsched.records.fitted import Fitted
 from sipsched.records.messages import messages_from_record, write_messages
+from sipsched.records.prediction import (
+    UNITS,
+    CapacityPrediction,
+    Carried,
+    Predicted,
+    Predictions,
+    Setting,
+    write_capacity,
+    write_predictions,
+)
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 NOTEBOOK = NOTEBOOKS / "load_sweep.ipynb"
@@ -89,6 +102,7 @@ CAPACITY_TABLES = (
     "table-left-out",
     "table-queues",
     "table-published-queues",
+    "table-simulated-capacity",
     "table-settings",
 )
 TESTBED_TABLES = (
@@ -494,7 +508,8 @@ def test_index_links_pages_and_answers_in_five_sentences(tmp_path, browser):
 
 def render_capacity(folder, summaries, **parameters):
     page = folder / "reports" / "capacity_model.html"
-    pages.render(NOTEBOOKS / "capacity_model.ipynb", page, {"summaries": summaries} | parameters)
+    given = {"summaries": summaries, "predictions": []} | parameters
+    pages.render(NOTEBOOKS / "capacity_model.ipynb", page, given)
     return page
 
 
@@ -509,6 +524,7 @@ def test_capacity_page_of_published_numbers_alone(tmp_path, browser, summaries):
     assert "off by −9.1 % to +11 % over 3 numbers of cores" in text
     assert "This testbed: not measured, no answer of its own." in text
     assert "nothing measured: no service times" in text
+    assert "Predicted by simulation, not measured: nothing was simulated." in text
 
 
 def test_capacity_page_of_one_core(tmp_path, browser):
@@ -528,6 +544,59 @@ def test_capacity_page_of_one_core(tmp_path, browser):
     assert "beyond the data" in text
     assert text.count("the intervals overlap") == len(settings)
     assert "SHA-256" in text
+
+
+def test_capacity_page_with_what_was_simulated(tmp_path, browser):
+    carried = [
+        Carried(cores, 2 * cores, 2000.0 * min(cores, 8), cores / 10, 0.95)
+        for cores in (1, 4, 8, 16)
+    ]
+    found = CapacityPrediction(
+        Fitted(sut="kamailio-udp", runs=("a", "b"), messages=10, numbers={"switch_ns": 1}),
+        *(0.01, 16, tuple(carried)),
+        draws=tuple(dataclasses.replace(c, cps=f * c.cps) for c in carried for f in (0.9, 1.1)),
+        assumed={"two CPUs receive": (dataclasses.replace(carried[3], cps=30000.0),)},
+    )
+    file = tmp_path / "capacity.json"
+    write_capacity(found, file)
+    page = render_capacity(tmp_path, [], predictions=[file])
+    figures = (*CAPACITY_FIGURES, "figure-simulated-capacity")
+    text = check_page(browser, page, figures, CAPACITY_TABLES, "Capacity model")
+    assert "Predicted by simulation, not measured: 1 core carries 2\u202f000 cps" in text
+    assert "More than 8 cores add nothing, up to 16" in text
+    assert "With two CPUs receiving" in text
+
+
+def test_page_of_predictions_without_any(tmp_path, browser):
+    page = tmp_path / "reports" / "predicted.html"
+    pages.render(NOTEBOOKS / "predicted.ipynb", page, {"predictions": [], "summaries": []})
+    tables = ("table-predicted-counts", "table-predicted", "table-predicted-default")
+    text = check_page(browser, page, (), tables, "Does the simulator predict")
+    assert text.splitlines()[1] == "There is nothing to compare: nothing was predicted."
+
+
+def test_page_of_predictions(tmp_path, browser):
+    run = Run(mode="default,fifo", cps=1600)
+    compared = tmp_path / "windows.nc"
+    effects = {"default": {}, "fifo": {"t_sip_mean": -0.5}}
+    windows.write_windows(synthetic.windows(run, effects), compared)
+    fitted = Fitted(sut=run.sut, runs=("a",), messages=9, numbers={"switch_ns": 1})
+    rng = np.random.default_rng(1)
+    predicted = [
+        Predicted(
+            Setting(run.sut, mode, run.cores, run.threads, run.cps, True),
+            *(rng.uniform(90, 110, (8, len(UNITS))), rng.uniform(90, 110, (8, 5, len(UNITS)))),
+        )
+        for mode in ("default", "fifo")
+    ]
+    write_predictions(Predictions(fitted, 6.0, tuple(predicted)), tmp_path / "settings.nc")
+    page = tmp_path / "reports" / "predicted.html"
+    given = {"predictions": [tmp_path / "settings.nc"], "summaries": [], "windows": [compared]}
+    pages.render(NOTEBOOKS / "predicted.ipynb", page, given)
+    tables = ("table-predicted-counts", "table-predicted", "table-predicted-fit")
+    text = check_page(browser, page, ("figure-predicted",), tables, "Does the simulator predict")
+    assert "of 5 predictions lie inside the measured 95 % interval" in text.splitlines()[1]
+    assert "fifo at 1\u202f600 cps: T_sip mean predicted" in text
 
 
 @pytest.mark.parametrize(

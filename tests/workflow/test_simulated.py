@@ -1,5 +1,6 @@
 """The whole chain on a simulated testbed: search, runs, parsing, summary, report; no host and no root."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -72,3 +73,40 @@ def test_from_a_search_to_a_report_that_says_what_it_is(project: Path) -> None:
     assert (place / "crossing.json").is_file()
     assert len(list(place.glob("cps~*/rep~1/run.json"))) == 1
     assert not (project / "raw" / "simulated" / "noise.json").exists()
+
+
+def test_a_fit_to_simulated_runs_predicts_other_numbers_of_threads(project: Path) -> None:
+    """The model is the machine here: the whole way from runs to the page of predictions."""
+    study = {
+        **STUDY,
+        "load": {"duration_s": 1},
+        "studies": {
+            "load_sweep": {
+                "modes": ["default"],
+                "cores": [1],
+                "threads": [4, 8],
+                "cps": [900, 1700],
+                "repetitions": 2,
+            }
+        },
+        "documents": {
+            "predicted": {
+                "notebook": "notebooks/predicted.ipynb",
+                "files": ["config/modes.yaml"],
+                "studies": ["load_sweep"],
+                "predictions": "settings",
+            }
+        },
+    }
+    (project / "simulated.yaml").write_text(yaml.safe_dump(study))
+    page = project / "reports" / "predicted.html"
+    argv = ["-m", "snakemake", "--configfile", "simulated.yaml", "--", "reports/predicted.html"]
+    done = subprocess.run(
+        [sys.executable, *argv], cwd=project, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    text = page.read_text()
+    assert "10 predictions lie inside the measured 95 % interval" in text
+    assert "fitted to 4 runs of mode default" in text
+    fitted = project / "results" / "predicted" / "simulated" / "fit.json"
+    assert len(json.loads(fitted.read_text())["draws"]) == 8

@@ -2,6 +2,7 @@
 import functools
 import gc
 import signal
+from types import SimpleNamespace
 
 from sipsched import paths, versions
 from sipsched.measure import progress
@@ -216,6 +217,40 @@ def document_summaries(wildcards):
         for name in TESTBEDS
     ]
     return [f"{RESULTS}/{study}/{name}/summary.nc" for study, name in pairs]
+
+
+def document_windows(wildcards):
+    """The windows of all comparisons of its studies."""
+    return [
+        windows
+        for study in CAMPAIGN.documents[wildcards.document].studies
+        if study in CAMPAIGN.studies
+        for name in TESTBEDS
+        for windows in study_windows(SimpleNamespace(study=study, testbed=name))
+    ]
+
+
+def document_predictions(wildcards):
+    kind = CAMPAIGN.documents[wildcards.document].predictions
+    files = {"settings": "settings.nc", "capacity": "capacity.json"}
+    return [
+        f"{RESULTS}/predicted/{name}/{files[kind]}"
+        for name in TESTBEDS
+        if kind is not None
+    ]
+
+
+def default_runs(wildcards):
+    """The runs of mode default on one core, of all studies."""
+    found = {
+        run
+        for study in CAMPAIGN.studies
+        for run in study_runs(
+            SimpleNamespace(study=study, testbed=wildcards.testbed)
+        )
+        if run.mode == modes.DEFAULT and run.cores == 1
+    }
+    return [str(RAW / run.path / "run.json") for run in sorted(found)]
 
 
 def testbed_summaries(wildcards):

@@ -20,6 +20,8 @@ rule render_document:
         notebook=document_notebook,
         files=document_files,
         summaries=document_summaries,
+        windows=document_windows,
+        predictions=document_predictions,
     output:
         html="reports/{document}.html",
     log:

@@ -12,6 +12,8 @@ with scripting.one_line_errors(snakemake.log[0]):
         {},
         {
             "summaries": [Path(path) for path in snakemake.input.summaries],
+            "windows": [Path(path) for path in snakemake.input.windows],
+            "predictions": [Path(path) for path in snakemake.input.predictions],
             "pdr_limit": snakemake.params.pdr_limit,
         },
     )

@@ -73,9 +73,9 @@ _BEFORE_LOAD = ("started", "connected", "servers_ready", "warmup_started", "load
 WITHOUT: Mapping[str, Mapping[str, Value]] = {
     "lock": {"lock_share": 0.0},
     "switches": {"switch_ns": 0, "idle_exit_ns": 0},
-    "refills": {"refill_near_ns": 0, "refill_far_ns": 0},
+    "refills": {"refill_ns": 0, "refill_near_ns": 0, "refill_far_ns": 0},
     "stalls": {"stall_every_ns": 0},
-    "receive": {"receive_ns": 0},
+    "receive": {"interrupt_ns": 0, "receive_ns": 0, "wake_ns": 0},
     "placement": {"placement": False},
 }
 """Mechanism to the numbers that switch it off."""
@@ -305,7 +305,7 @@ def _simulate(
 
 
 def _proxy_cpu_ns(report: SimulatorReport) -> int:
-    return sum(cpu.task + cpu.switch for cpu in report.cpus)
+    return sum(worker.charged_ns for worker in report.workers)
 
 
 def simulated_counts(plan: Plan, load: Load, arrivals: Arrivals) -> tuple[int, int]:
@@ -338,7 +338,7 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> Plan:
     model = load_model(simulated.model)
     model.check_sut(sut)
     layout = _layout(simulated, point.cores)
-    kernel = simulated_kernel(simulated.kernel, point.cores)
+    kernel = simulated_kernel(simulated.kernel, point.cores, simulated.base_slice_ns)
     declared = load_modes()
     states = [
         _tuned(find_mode(name, declared), layout, kernel, point.threads)
@@ -377,7 +377,7 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> Plan:
     )
 
 
-def simulated_kernel(kernel: str, cores: int) -> KernelScheduler:
+def simulated_kernel(kernel: str, cores: int, base_slice_ns: int | None = None) -> KernelScheduler:
     """Say what a simulated kernel shows of its scheduler: its defaults for that many CPUs.
 
     Parameters
@@ -386,6 +386,8 @@ def simulated_kernel(kernel: str, cores: int) -> KernelScheduler:
         `6.18` or `5.10`.
     cores
         CPUs online.
+    base_slice_ns
+        EEVDF's, if it is not that of so many CPUs.
     """
     # SEE kernel/sched/fair.c: get_update_sysctl_factor()
     factor = 1 + int(math.log2(min(cores, 8)))
@@ -400,7 +402,7 @@ def simulated_kernel(kernel: str, cores: int) -> KernelScheduler:
         }
         files = {f"{scheduler.SYSCTL}sched_{key}": str(value) for key, value in values.items()}
         return KernelScheduler(files, task_slices=False)
-    base_ns = NORMAL_SLICE_NS * factor
+    base_ns = base_slice_ns or NORMAL_SLICE_NS * factor
     files = {
         scheduler.DEBUGFS + Setting.MIGRATION_COST: str(MIGRATION_COST_NS),
         scheduler.DEBUGFS + Setting.TUNABLE_SCALING: str(scaling),

@@ -38,7 +38,7 @@ class CpuTimes:
 
 @dataclass(frozen=True)
 class WorkerCounts:
-    """What a simulated worker did."""
+    """What a simulated worker did; `charged_ns` is what the kernel would show as its CPU time."""
 
     messages: int
     ran_ns: int
@@ -49,6 +49,7 @@ class WorkerCounts:
     migrations: int
     empty_receives: int
     yields: int
+    charged_ns: int
 
 
 @dataclass(frozen=True)

@@ -300,12 +300,16 @@ class Study:
 
 @dataclass(frozen=True)
 class Document:
-    """A page that rests on files of this repository, and on what studies measured if it names any."""
+    """A page that rests on files of this repository, and on what studies measured if it names any.
+
+    `predictions` is what the simulator has to say for it: `settings` or `capacity`; None: nothing.
+    """
 
     name: str
     notebook: str
     files: tuple[str, ...]
     studies: tuple[str, ...] = ()
+    predictions: str | None = None
 
 
 @dataclass(frozen=True)
@@ -495,7 +499,9 @@ def parse_config(
     documents = {}
     for name, body in document.get("documents", {}).items():
         read = tuple(body.get("studies", ()))
-        documents[name] = Document(name, body["notebook"], tuple(body["files"]), read)
+        documents[name] = Document(
+            name, body["notebook"], tuple(body["files"]), read, body.get("predictions")
+        )
         for study in read:
             if study not in studies:
                 raise StableError(

@@ -67,22 +67,56 @@ def load_model(name: str, folder: Path = MODELS) -> Model:
         raise StableError(f"model '{name}': no file {path}; there are: {known}")
     body = validate(read_yaml(path), "model", str(path))
     service = body["service"]["types"]
-    lengths = body["lengths"]["types"]
-    numbers = {key: each["value"] for key, each in body["numbers"].items()}
     return Model(
         name=name,
         description=body["description"],
         fitted_to=body["fitted_to"],
         sut=body["sut"],
         numbers={
-            **numbers,
-            # of what is no message of a call there is none
-            "truesize": [numbers["truesize"]] * (len(KINDS) + 1),
-            "length": [0, *(lengths[kind] for kind in KINDS)],
+            **fitted_numbers(
+                {key: each["value"] for key, each in body["numbers"].items()},
+                body["lengths"]["types"],
+                {kind: each["mean_ns"] for kind, each in service.items()},
+                {kind: each["scv"] for kind, each in service.items()},
+            ),
             "service_law": body["service"]["law"],
-            "service_ns": [0.0, *(float(service[kind]["mean_ns"]) for kind in KINDS)],
-            "service_scv": [0.0, *(float(service[kind]["scv"]) for kind in KINDS)],
             "trying": body["sut"]["routing"] == "stateful",
             "wake_all": body["wakes_all"],
         },
     )
+
+
+def fitted_numbers(
+    numbers: Mapping[str, Any],
+    lengths: Mapping[str, int],
+    mean_ns: Mapping[str, float],
+    scv: Mapping[str, float],
+) -> dict[str, Any]:
+    """Give numbers of a model by the simulator's names; of what is no message of a call there is none.
+
+    Parameters
+    ----------
+    numbers
+        By the names of a model's file; `truesize` is of every datagram.
+    lengths, mean_ns, scv
+        By message type: bytes, and mean and variance over mean square of the service time.
+    """
+    return {
+        **numbers,
+        "truesize": [numbers["truesize"]] * (len(KINDS) + 1),
+        "length": [0, *(lengths[kind] for kind in KINDS)],
+        "service_ns": [0.0, *(float(mean_ns[kind]) for kind in KINDS)],
+        "service_scv": [0.0, *(float(scv[kind]) for kind in KINDS)],
+    }
+
+
+def model_of(sut: Sut, folder: Path = MODELS) -> Model | None:
+    """Find the first model, by name, that is of a SUT; None if there is none."""
+    for path in sorted(folder.glob("*.yaml")):
+        model = load_model(path.stem, folder)
+        try:
+            model.check_sut(sut)
+        except StableError:
+            continue
+        return model
+    return None

@@ -1,36 +1,96 @@
-"""The numbers of the model that comes with the project are those that its records give."""
+"""The numbers of the models that come with the project are those that their records give."""
+
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from sipsched.analysis.model_fit import Fit, fit
+from sipsched.analysis.model_fit import Fit, fit, fit_campaign, read_messages
+from sipsched.errors import StableError
+from sipsched.measure import acquisition
 from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.config import Point, load_config
 from sipsched.plan.documents import read_yaml
-from sipsched.plan.simulated import KINDS, MODELS
+from sipsched.plan.simulated import KINDS, MODELS, load_model
+from sipsched.testbed.inventory import load_testbed
 
-RECORDED = PROJECT_ROOT / "recorded" / "fit" / "local"
-
-
-@pytest.fixture(scope="module")
-def fitted() -> Fit:
-    runs = sorted((RECORDED / "kamailio-udp" / "default").glob("cores~1/threads~8/cps~*/rep~*"))
-    assert len(runs) == 6
-    switch_ns = read_yaml(MODELS / "kamailio-qm.yaml")["numbers"]["switch_ns"]["value"]
-    return fit(runs, RECORDED / "noise.json", switch_ns)
+FITTED_TO = {"kamailio-qm": PROJECT_ROOT / "recorded" / "fit" / "local"}
 
 
-def test_service_times_are_those_of_the_records(fitted: Fit) -> None:
-    types = read_yaml(MODELS / "kamailio-qm.yaml")["service"]["types"]
+def runs(folder: Path) -> list[Path]:
+    """Name the runs of mode `default` that come with their traces."""
+    return sorted(folder.glob("kamailio-udp/default/cores~1/threads~8/cps~*/rep~*"))
+
+
+@pytest.fixture(scope="module", params=FITTED_TO)
+def fitted(request: pytest.FixtureRequest) -> tuple[str, Fit]:
+    folder = FITTED_TO[request.param]
+    found = runs(folder)
+    assert len(found) == 6
+    return request.param, fit(map(read_messages, found), folder / "noise.json")
+
+
+def test_service_times_are_those_of_the_records(fitted: tuple[str, Fit]) -> None:
+    name, found = fitted
+    types = read_yaml(MODELS / f"{name}.yaml")["service"]["types"]
     for kind in KINDS:
-        assert types[kind]["mean_ns"] == round(fitted.service[kind].mean_ns), kind
-        assert types[kind]["scv"] == round(fitted.service[kind].scv, 3), kind
+        assert types[kind]["mean_ns"] == round(found.service[kind].mean_ns), kind
+        assert types[kind]["scv"] == round(found.service[kind].scv, 3), kind
 
 
-def test_every_number_called_fitted_is_what_the_records_give(fitted: Fit) -> None:
-    model = read_yaml(MODELS / "kamailio-qm.yaml")
+def test_every_number_called_fitted_is_what_the_records_give(fitted: tuple[str, Fit]) -> None:
+    name, found = fitted
+    model = read_yaml(MODELS / f"{name}.yaml")
     written = {
         name: each["value"]
         for name, each in model["numbers"].items()
         if each["source"].startswith("Fitted")
     }
-    assert written == fitted.numbers
-    assert model["lengths"]["types"] == fitted.lengths
+    assert written == found.numbers
+    assert model["lengths"]["types"] == found.lengths
+
+
+def test_of_simulated_runs_it_finds_what_they_were_made_with(tmp_path: Path) -> None:
+    """The model is known there: what shows each number shows that number and no other."""
+    config = load_config()
+    config = replace(config, load=replace(config.load, duration_s=2.0))
+    bed = load_testbed("simulated")
+    point = Point(bed.name, "kamailio-udp", "default", 1, 8)
+    records = [
+        acquisition.measure(point.run(cps, 1), config, bed, tmp_path) for cps in (900, 1400, 1900)
+    ]
+    found = fit(map(read_messages, records), None)
+    model = load_model("kamailio-qm").numbers
+    numbers = found.simulator_numbers()
+    for name in ("copy_ns", "send_ns", "truesize", "length"):
+        assert numbers[name] == model[name], name
+    for name in ("interrupt_ns", "receive_ns", "wake_ns", "switch_ns", "loop_ns", "refill_ns"):
+        assert numbers[name] == pytest.approx(model[name], rel=0.15, abs=600), name
+    assert numbers["service_ns"] == pytest.approx(model["service_ns"], rel=0.02)
+    assert numbers["service_scv"][1:] == pytest.approx(model["service_scv"][1:], rel=0.5)
+
+
+def test_a_campaign_without_traces_says_why_there_is_no_fit() -> None:
+    reduced = PROJECT_ROOT / "recorded" / "raw" / "local" / "kamailio-udp" / "default"
+    records = [path.parent for path in reduced.glob("cores~1/threads~8/cps~2200/rep~*/run.json")]
+    found = fit_campaign(records, None, load_config().suts)
+    assert records
+    assert not found.numbers
+    assert "has its trace" in found.why
+
+
+def test_samples_of_the_runs_scatter_about_the_fit() -> None:
+    folder = FITTED_TO["kamailio-qm"]
+    found = fit_campaign(runs(folder), folder / "noise.json", load_config().suts, draws=4)
+    assert len(found.runs) == 6
+    assert (
+        found.numbers
+        == fit(map(read_messages, runs(folder)), folder / "noise.json").simulator_numbers()
+    )
+    drawn = [each["refill_ns"] for each in found.draws]
+    assert min(drawn) <= found.numbers["refill_ns"] <= max(drawn)
+
+
+def test_without_runs_there_is_no_fit() -> None:
+    with pytest.raises(StableError, match="no records"):
+        fit([], FITTED_TO["kamailio-qm"] / "noise.json")

@@ -22,8 +22,9 @@ SEEDS = range(1, 11)
 SERVICE_NS = 100_000
 NOTHING = dict.fromkeys(
     (
-        *("link_ns", "receive_ns", "switch_ns", "idle_exit_ns", "refill_near_ns", "refill_far_ns"),
-        *("balance_ns", "stall_every_ns", "stall_ns", "copy_ns", "send_ns", "loop_ns"),
+        *("link_ns", "interrupt_ns", "receive_ns", "wake_ns", "switch_ns", "idle_exit_ns"),
+        *("refill_ns", "refill_near_ns", "refill_far_ns", "irq_time_accounting", "balance_ns"),
+        *("stall_every_ns", "stall_ns", "copy_ns", "send_ns", "loop_ns"),
         *("empty_receive_ns", "receive_cpus", "ring_ns", "hold_ns", "migration_cost_ns", "nice"),
     ),
     0,
@@ -79,10 +80,13 @@ CALLS: Numbers = SERVER | {
     "answered": True,
     "retransmissions": True,
     "link_ns": 20_000,
+    "interrupt_ns": 10_000,
     "receive_ns": 3_000,
+    "wake_ns": 2_000,
     "receive_cpus": 1,
     "switch_ns": 1_500,
     "idle_exit_ns": 1_000,
+    "refill_ns": 4_000,
     "refill_near_ns": 2_000,
     "refill_far_ns": 5_000,
     "balance_ns": 500,
@@ -388,6 +392,69 @@ def test_a_message_takes_the_same_time_whoever_serves_it(tmp_path: Path) -> None
     # what differs is the context switch and the cache that a worker finds when it comes back
     assert np.mean(work["eevdf"] == work["cfs"]) > 0.5
     assert np.median(np.abs(work["eevdf"] - work["cfs"])) < 10_000
+
+
+COSTS: Numbers = SERVER | {
+    "calls": 3,
+    "rate_cps": 1000.0,
+    "constant_arrivals": True,
+    "service_law": "constant",
+    "receive_cpus": 1,
+    "interrupt_ns": 11_000,
+    "receive_ns": 7_000,
+    "wake_ns": 3_000,
+    "idle_exit_ns": 5_000,
+    "switch_ns": 8_000,
+    "copy_ns": 1_000,
+    "refill_ns": 9_000,
+    "send_ns": 2_000,
+    "loop_ns": 4_000,
+}
+"""Three messages a millisecond apart, which one CPU serves in 100 µs each, and what that costs."""
+
+
+@pytest.mark.parametrize(("workers", "cold"), [(1, [True, False, False]), (2, [True] * 3)])
+def test_an_idle_cpu_is_interrupted_wakes_and_refills(
+    workers: int, cold: list[bool], tmp_path: Path
+) -> None:
+    report, records = trace({**COSTS, "workers": workers}, tmp_path)
+    assert set(records["t_stack"] - records["t_arr"]) == {11_000 + 7_000}
+    # the softirq wakes, the CPU leaves idle and switches
+    assert set(records["t_sockq"] - records["t_stack"]) == {3_000 + 5_000 + 8_000}
+    # two workers take turns, and each finds the other's caches
+    served = [SERVICE_NS + 9_000 * each for each in cold]
+    assert list(records["t_sip_out"] - records["t_sip_in"]) == served
+    cpu = report.cpus[0]
+    assert cpu.receive == 3 * (7_000 + 3_000)
+    assert cpu.switch == 3 * (5_000 + 8_000)
+    # of a CPU that is idle meanwhile nobody pays for the softirq, nor for leaving idle
+    each = 8_000 + 1_000 + 2_000 + 4_000
+    assert sum(worker.charged_ns for worker in report.workers) == 3 * each + sum(served)
+
+
+@pytest.mark.parametrize("accounting", [False, True])
+def test_an_interrupt_prolongs_a_service_and_the_kernel_may_charge_it(
+    accounting: bool, tmp_path: Path
+) -> None:
+    """Three arrivals 50 µs apart: the second and the third come while the first is served."""
+    numbers = {**COSTS, "rate_cps": 20_000.0, "irq_time_accounting": accounting}
+    report, records = trace(numbers, tmp_path)
+    # the first one pays for two softirqs, which find no worker to wake; the others are served by a warm worker
+    assert list(records["t_sip_out"] - records["t_sip_in"]) == [
+        SERVICE_NS + 9_000 + 2 * 7_000,
+        SERVICE_NS,
+        SERVICE_NS,
+    ]
+    busy = 3 * (SERVICE_NS + 1_000 + 2_000 + 4_000) + 9_000 + 8_000
+    assert report.workers[0].charged_ns == busy + (0 if accounting else 2 * 7_000)
+
+
+def test_one_interrupt_is_for_all_that_have_come(tmp_path: Path) -> None:
+    """Arrivals 5 µs apart: when the interrupt comes, all three have."""
+    _, records = trace({**COSTS, "rate_cps": 200_000.0}, tmp_path)
+    first = records["t_arr"][0]
+    # the interrupt 11 µs after the first, 7 µs each, and 3 µs more for the one that wakes
+    assert list(records["t_stack"] - first) == [18_000, 18_000 + 3_000 + 7_000, 35_000]
 
 
 @pytest.mark.parametrize(

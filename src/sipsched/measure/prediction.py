@@ -1,0 +1,260 @@
+"""What the simulator, fitted to mode `default`, says of settings that it was not fitted to.
+
+Nothing here reads a measurement: the fit comes as numbers, and what is to be predicted as settings.
+"""
+
+import itertools
+import os
+import resource
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from sipsched.measure.generator import Arrivals
+from sipsched.measure.simulation import plan_point
+from sipsched.measure.simulator import Numbers, Outputs, SimulatorReport, simulate
+from sipsched.plan.config import Config, Point, Run
+from sipsched.plan.crossover import compared, is_comparison, lengths
+from sipsched.plan.modes import DEFAULT, find_mode, load_modes
+from sipsched.plan.modes import Setting as Key
+from sipsched.records.fitted import Fitted
+from sipsched.records.prediction import (
+    UNITS,
+    CapacityPrediction,
+    Carried,
+    Predicted,
+    Predictions,
+    Setting,
+)
+from sipsched.records.trace import HEADER, RECORD, Event
+from sipsched.testbed.inventory import Simulated, Testbed, load_testbed
+
+SECONDS = 6.0
+"""Of load a replicate; there is one for each draw of the fit."""
+ANY_BED = "simulated"
+CORES = (1, 2, 4, 8, 16, 32, 64)
+CORES_PER_PROCESSOR = 16
+TRIAL_CALLS = 8_000
+"""Of a trial of a capacity: the receive buffer is full after some hundred."""
+WINDOWS_MIN = 2
+T0_NS = 1_000_000_000
+"""Of a simulated run's instants. SEE hardware/simulator/sim.h"""
+MESSAGES = 6
+"""Of a call."""
+HALVINGS = 4
+"""Of a bracket of loads, for a capacity."""
+ASSUMED = {
+    "migrations cost nothing": {"refill_near_ns": 0, "refill_far_ns": 0, "balance_ns": 0},
+    "migrations cost thrice as much": {
+        **{"refill_near_ns": 9_000, "refill_far_ns": 45_000},
+        **{"balance_ns": 1_500},
+    },
+    "two CPUs receive": {"receive_cpus": 2},
+}
+"""What no record of one core tells, and what else it might be."""
+
+Changes = Mapping[str, Any]
+Floats = npt.NDArray[np.float64]
+Each = TypeVar("Each")
+Result = TypeVar("Result")
+
+
+def predict(fitted: Fitted, runs: Iterable[Run], config: Config) -> Predictions:
+    """Predict every setting of runs of the SUT that the model was fitted to.
+
+    Parameters
+    ----------
+    fitted
+        The model; if it is of nothing, nothing is predicted.
+    runs
+        Planned ones. Of a comparison each mode is a setting; a probe that is stilled is none.
+    config
+        The campaign.
+    """
+    chosen = sorted(set(_settings(fitted, runs)))
+    return Predictions(
+        fitted, SECONDS, tuple(_predicted(setting, fitted, config) for setting in chosen)
+    )
+
+
+def _predicted(setting: Setting, fitted: Fitted, config: Config) -> Predicted:
+    point = Point(ANY_BED, setting.sut, setting.mode, setting.cores, setting.threads)
+    plan = plan_point(point, config, _testbed(fitted, setting.cores))
+    load = config.load
+    if setting.compared:
+        load = replace(load, retransmissions=config.crossover.retransmissions)
+    window_s, washout_s = _window(setting, fitted, config)
+    seconds = max(SECONDS, (1 + WINDOWS_MIN) * window_s) if setting.compared else SECONDS
+
+    def replicate(place: int) -> tuple[Floats, Floats]:
+        arrivals = Arrivals(setting.cps, round(seconds * setting.cps), 1 + place)
+        records, cpu_us = _served({**plan.at(load, arrivals), **fitted.draws[place]})
+        since_s = (records["t_arr"] - T0_NS).astype("f8") / 1e9
+        number, within_s = np.divmod(since_s, window_s)
+        # the first window fills the queue
+        windows = range(1, int(seconds / window_s) if setting.compared else 1)
+        cuts = [records[(number == each) & (within_s >= washout_s)] for each in windows]
+        return _of(records, cpu_us), np.array([_of(cut, cpu_us) for cut in cuts])
+
+    whole, windows = zip(*_at_once(replicate, range(len(fitted.draws))), strict=True)
+    shape = (len(fitted.draws), -1, len(UNITS))
+    return Predicted(setting, np.array(whole), np.array(windows).reshape(shape))
+
+
+def _settings(fitted: Fitted, runs: Iterable[Run]) -> Iterator[Setting]:
+    declared = load_modes()
+    for run in runs:
+        if run.sut != fitted.sut:
+            continue
+        for mode in compared(run.mode):
+            if Key.RECORDING not in find_mode(mode, declared).overrides:
+                several = is_comparison(run.mode)
+                yield Setting(run.sut, mode, run.cores, run.threads, run.cps, several)
+
+
+def _testbed(fitted: Fitted, cores: int) -> Testbed:
+    """Put the fit in the place of a machine."""
+    machine = Simulated(
+        kernel=fitted.kernel,
+        processors=-(-cores // CORES_PER_PROCESSOR),
+        cores_per_processor=min(cores, CORES_PER_PROCESSOR),
+        model=fitted.model,
+        without=(),
+        base_slice_ns=fitted.base_slice_ns,
+    )
+    return replace(load_testbed(ANY_BED), simulated=machine)
+
+
+def _window(setting: Setting, fitted: Fitted, config: Config) -> tuple[float, float]:
+    """Give length and washout of windows as a comparison at that load would have them, in s."""
+    numbers, design = fitted.numbers, config.crossover
+    rest = ("copy_ns", "send_ns", "loop_ns", "receive_ns")
+    message_ns = sum(numbers["service_ns"]) / MESSAGES + sum(numbers[name] for name in rest)
+    service_s = message_ns / 1e9 / setting.cores
+    window_s, washout_s, _ = lengths(service_s * MESSAGES * setting.cps, service_s)
+    return design.window_s or window_s, design.washout_s or washout_s
+
+
+def _served(numbers: Numbers) -> tuple[npt.NDArray[Any], float]:
+    """Simulate a run: the records of messages that were served, and the CPU time of one in µs."""
+    with tempfile.TemporaryDirectory(prefix="sipsched-predicted-") as name:
+        folder = Path(name)
+        outputs = Outputs(folder / "trace", folder / "calls", folder / "uac")
+        report = simulate(numbers, folder, outputs)
+        records = np.frombuffer(outputs.trace.read_bytes(), RECORD, offset=HEADER.itemsize)
+    cpu_ns = sum(worker.charged_ns for worker in report.workers)
+    return records[records["event"] == Event.MESSAGE], cpu_ns / max(report.served, 1) / 1000
+
+
+def _of(records: npt.NDArray[Any], cpu_us: float) -> Floats:
+    """Give the quantities of `UNITS`, shape (quantity,)."""
+    if not len(records):
+        return np.full(len(UNITS), np.nan)
+    k_rcv = (records["t_sip_in"] - records["t_arr"]).astype("f8") / 1000
+    t_sip = (records["t_sip_out"] - records["t_sip_in"]).astype("f8") / 1000
+    p90, p95 = np.percentile(t_sip, (90, 95))
+    off_share = records["off_cpu_ns"].astype("f8").sum() / 1000 / t_sip.sum()
+    waits = (k_rcv.mean(), np.median(k_rcv))
+    return np.array([*waits, t_sip.mean(), p90, p95, off_share, cpu_us])
+
+
+def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
+    """Predict where the packet drop rate crosses its limit, by cores and threads.
+
+    The best number of threads of each number of cores is simulated again with each draw of the fit, and
+    with what is assumed of several cores.
+
+    Parameters
+    ----------
+    fitted
+        The model; if it is of nothing, nothing is predicted.
+    config
+        The campaign: load and limit.
+    """
+    none = CapacityPrediction(fitted, config.pdr_limit, CORES_PER_PROCESSOR)
+    if not fitted.numbers:
+        return none
+    before = _cpu_s()
+    settings = [
+        (cores, threads)
+        for cores in CORES
+        for threads in sorted({cores, cores + 2, 2 * cores, 4 * cores})
+    ]
+
+    def carries(cores: int, threads: int, changes: Changes, guess_cps: float = 0.0) -> Carried:
+        return _capacity(cores, threads, fitted, {**fitted.numbers, **changes}, config, guess_cps)
+
+    central = replace(none, carried=tuple(_at_once(lambda s: carries(*s, {}), settings)))
+    best = [found for cores in CORES if (found := central.best(cores))]
+
+    def again(changes: Changes) -> tuple[Carried, ...]:
+        # so many CPUs receive as there are at least
+        known = [each for each in best if changes.get("receive_cpus", 1) <= each.cores]
+        return tuple(
+            _at_once(lambda each: carries(each.cores, each.threads, changes, each.cps), known)
+        )
+
+    return replace(
+        central,
+        draws=tuple(itertools.chain.from_iterable(map(again, fitted.draws))),
+        assumed={name: again(changes) for name, changes in ASSUMED.items()},
+        cpu_s=_cpu_s() - before,
+    )
+
+
+def _capacity(
+    cores: int, threads: int, fitted: Fitted, numbers: Changes, config: Config, guess_cps: float
+) -> Carried:
+    """Close in on the crossing, from both sides of a guess or of what the service times allow."""
+    point = Point(ANY_BED, fitted.sut, DEFAULT, cores, threads)
+    plan = plan_point(point, config, _testbed(fitted, cores))
+
+    def trial(cps: float) -> SimulatorReport:
+        arrivals = Arrivals(round(cps), TRIAL_CALLS, 1)
+        whole = {**plan.at(config.load, arrivals), **numbers}
+        with tempfile.TemporaryDirectory(prefix="sipsched-predicted-") as folder:
+            return simulate(whole, Path(folder))
+
+    def pdr(report: SimulatorReport) -> float:
+        return report.refused / max(report.received + report.refused, 1)
+
+    lower, upper = guess_cps * 0.85, guess_cps * 1.15
+    if not guess_cps:
+        # a bit of what the service times alone allow, by workers and by the CPU that receives
+        upper = min(cores, threads) * 1e9 / sum(numbers["service_ns"])
+        upper = min(upper, 1e9 / MESSAGES / max(numbers["receive_ns"], 1))
+        lower = upper / 3
+    found = trial(lower)
+    while pdr(found) > config.pdr_limit:
+        lower, upper = lower / 1.5, lower
+        found = trial(lower)
+    while pdr(trial(upper)) <= config.pdr_limit:
+        lower, upper = upper, upper * 1.5
+    at_lower = found
+    for _ in range(HALVINGS):
+        middle = (lower * upper) ** 0.5
+        found = trial(middle)
+        if pdr(found) > config.pdr_limit:
+            upper = middle
+        else:
+            lower, at_lower = middle, found
+    busy = [1 - cpu.idle / at_lower.t_end_ns for cpu in at_lower.cpus]
+    receive = max(cpu.receive for cpu in at_lower.cpus) / at_lower.t_end_ns
+    return Carried(cores, threads, (lower * upper) ** 0.5, receive, float(np.mean(busy)))
+
+
+def _at_once(do: Callable[[Each], Result], jobs: Sequence[Each]) -> list[Result]:
+    """Do jobs side by side: the simulator is a process of its own."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(do, jobs))
+
+
+def _cpu_s() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)

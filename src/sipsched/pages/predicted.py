@@ -1,0 +1,402 @@
+"""Whether the simulator, fitted to the default mode, predicts what settings do on the machine."""
+
+import html
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+
+from sipsched.analysis.advice import read_loads
+from sipsched.analysis.predicted import DIFFERENCES, Check, Contrast, Level, by_quantity, check
+from sipsched.analysis.run_table import campaigns_of
+from sipsched.analysis.statistics import Interval
+from sipsched.pages.crossover.wording import rounded
+from sipsched.pages.drawing import INK, PAPER, SERIES, STYLE, WIDTH_IN, themed
+from sipsched.pages.parts import Figure, Table, Words
+from sipsched.pages.tables import Heading
+from sipsched.records.fitted import Fitted
+from sipsched.records.prediction import Predictions, Setting, open_predictions
+from sipsched.records.summary import open_summary
+from sipsched.words import grouped, number, plural
+
+QUESTION = "Does the simulator predict what settings do on this machine?"
+NARROW_IN = 3.7
+TITLES = {
+    "k_rcv_mean": "K_rcv mean",
+    "k_rcv_p50": "K_rcv p50",
+    "t_sip_mean": "T_sip mean",
+    "t_sip_p90": "T_sip p90",
+    "t_sip_p95": "T_sip p95",
+    "off_share": "off CPU in T_sip",
+    "cpu_per_message": "CPU a message",
+}
+MISSES_TOLD = 8
+NOTHING = "There is nothing to compare: "
+MODEL = "Predicted by simulation, not measured"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the page shows: a check, and where its measurements are from."""
+
+    check: Check
+    provenance: str
+    description: str
+
+    @property
+    def why_not(self) -> str:
+        """Say why nothing is compared; empty if something is."""
+        if self.check.comparable:
+            return ""
+        fitted = self.check.predictions.fitted
+        if not fitted.numbers:
+            return fitted.why or "no model was fitted"
+        if not self.check.contrasts:
+            return "no comparison of modes and no second number of threads was measured"
+        return "what was measured has no interval"
+
+
+@dataclass(frozen=True)
+class Title:
+    """The question, and in its first sentence the answer; Jupyter shows it by itself."""
+
+    question: str
+    lines: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        lead = "".join(f"<p>{html.escape(line)}</p>" for line in self.lines)
+        return f'<h1>{html.escape(self.question)}</h1><div class="lead">{lead}</div>'
+
+
+def read(predictions: Iterable[Path], summaries: Iterable[Path], windows: Iterable[Path]) -> Found:
+    """Read what was predicted and what was measured.
+
+    Parameters
+    ----------
+    predictions
+        Files `predicted.nc`; of several testbeds the first with a fit.
+    summaries
+        Combined summaries of studies.
+    windows
+        Files `windows.nc` of comparisons.
+    """
+    opened = [open_predictions(Path(path)) for path in predictions if Path(path).is_file()]
+    nothing = Predictions(Fitted(why="nothing was predicted"), 0.0, ())
+    chosen = next((each for each in opened if each.fitted.numbers), next(iter(opened), nothing))
+    there = [Path(path) for path in summaries if Path(path).is_file()]
+    campaigns = campaigns_of((path.parent.parent.name, open_summary(path)) for path in there)
+    loads = read_loads([Path(path) for path in windows if Path(path).is_file()])
+    said = "; ".join(dict.fromkeys(each.provenance for each in campaigns))
+    descriptions = "; ".join(dict.fromkeys(each.description for each in campaigns))
+    return Found(check(chosen, loads, campaigns), said or "Nothing measured.", descriptions)
+
+
+def title(found: Found) -> Title:
+    """Answer in the first sentence."""
+    return Title(QUESTION, answer(found))
+
+
+def answer(found: Found) -> tuple[str, ...]:
+    """Say how many predictions lie where they should, and how many signs are right."""
+    if found.why_not:
+        return (f"{NOTHING}{found.why_not}.",)
+    comparable = found.check.comparable
+    inside = sum(each.inside for each in comparable)
+    told = [each for each in comparable if each.told]
+    first = (
+        f"{inside} of {plural(len(comparable), 'prediction')} lie inside the measured 95 % interval"
+        if len(comparable) > 1
+        else f"The one prediction lies {'inside' if inside else 'outside'} the measured 95 % interval"
+    )
+    if told:
+        right = sum(each.sign_right for each in told)
+        second = (
+            f"the sign is right of {right} of the {plural(len(told), 'effect')} told from chance"
+        )
+    else:
+        second = "no effect is told from chance, so no sign can be right or wrong"
+    fitted = found.check.predictions.fitted
+    return (
+        f"{first}, and {second}.",
+        f"The model was fitted to {plural(len(fitted.runs), 'run')} of mode default "
+        f"({grouped(fitted.messages)} messages) and saw nothing else; nothing was changed afterwards.",
+    )
+
+
+def heading(found: Found) -> Heading:
+    """Say what the numbers are worth."""
+    return Heading(
+        fidelity=f"{MODEL}, beside what was measured.",
+        testbed=f"{found.provenance}",
+        description=found.description,
+    )
+
+
+def by_kind(found: Found) -> Table:
+    """Count by quantity how the predictions did."""
+    rows = []
+    for name, group in by_quantity(found.check.comparable).items():
+        told = [each for each in group if each.told]
+        errors = [abs(each.predicted.estimate - each.measured.estimate) for each in group]
+        rows.append(
+            (
+                *(TITLES[name], str(len(group)), str(sum(each.inside for each in group))),
+                *(str(sum(each.overlaps for each in group)), str(len(told))),
+                str(sum(each.sign_right for each in told)) if told else "none to be",
+                f"{number(float(np.median(errors)))} {_unit(name)}",
+            )
+        )
+    return Table(
+        identity="table-predicted-counts",
+        header=(
+            *("quantity", "predictions", "inside", "intervals overlap", "told from chance"),
+            *("of them sign right", "median error"),
+        ),
+        rows=tuple(rows),
+        none=found.why_not or "nothing to compare",
+        caption="Inside: the prediction lies in the measured 95 % interval, each for itself; a perfect model "
+        "would be outside of one in twenty. Overlap: it has a value in common with where 95 % of replicates "
+        "of the simulation lie. Told from chance: p ≤ 0.05 after Holm over the whole page. Error: between the "
+        "two estimates.",
+        provenance=f"{MODEL}. {found.provenance}",
+    )
+
+
+def _unit(quantity: str) -> str:
+    return "points" if quantity in DIFFERENCES else "%"
+
+
+def figure(found: Found) -> Figure | Words:
+    """Draw each prediction over what was measured, a panel a quantity."""
+    comparable = found.check.comparable
+    if not comparable:
+        return Words((f"{NOTHING}{found.why_not}.",))
+    panels = by_quantity(comparable)
+    caption = (
+        "Effects of modes and of numbers of threads: measured to the right, predicted upwards, each with its "
+        "95 % interval; what is measured as it is predicted lies on the line. Filled: the prediction lies in "
+        "the measured interval; open: it does not."
+    )
+    seen = tuple(
+        f"{TITLES[name]}: {sum(each.inside for each in group)} of {len(group)} inside."
+        for name, group in panels.items()
+    )
+    return Figure(
+        identity="figure-predicted",
+        svg=_draw(panels, 3, WIDTH_IN),
+        narrow=_draw(panels, 1, NARROW_IN),
+        alt=f"Predicted over measured effects. {caption} {' '.join(seen)}",
+        caption=caption,
+        seen=seen,
+        provenance=f"{MODEL}. {found.provenance}",
+    )
+
+
+def _draw(panels: dict[str, tuple[Contrast, ...]], across: int, width: float) -> str:
+    down = -(-len(panels) // across)
+    with rc_context({**STYLE, "font.size": 8.0, "axes.titlesize": 8.5}):
+        canvas = Canvas(figsize=(width, 0.2 + down * 0.95 * width / across), layout="constrained")
+        grid = canvas.subplots(down, across, squeeze=False)
+        for axis, (name, group) in zip(grid.ravel(), panels.items(), strict=False):
+            _panel(axis, group)
+            axis.set_title(f"{TITLES[name]}, {_unit(name)}", loc="left")
+        for axis in grid.ravel()[len(panels) :]:
+            axis.set_visible(False)
+        return themed(canvas)
+
+
+def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
+    ends = [
+        value
+        for each in group
+        for one in (each.measured, each.predicted)
+        for value in (one.low, one.high, one.estimate)
+        if np.isfinite(value)
+    ]
+    # one wide interval shall not make points of all others
+    reach = [each.measured.estimate for each in group] + [each.predicted.estimate for each in group]
+    margin = 0.25 * (max(reach) - min(reach)) + 1
+    low = max(min(ends), min(reach) - margin)
+    high = min(max(ends), max(reach) + margin)
+    axis.plot((low, high), (low, high), color=INK, linewidth=0.8)
+    axis.axhline(0, color=INK, linewidth=0.4)
+    axis.axvline(0, color=INK, linewidth=0.4)
+    for inside in (True, False):
+        these = [each for each in group if each.inside is inside]
+        if not these:
+            continue
+        color = SERIES[2] if inside else SERIES[1]
+        x = np.array([each.measured.estimate for each in these])
+        y = np.array([each.predicted.estimate for each in these])
+        measured = [each.measured for each in these]
+        axis.hlines(
+            y, [m.low for m in measured], [m.high for m in measured], color=color, linewidth=0.7
+        )
+        predicted = [each.predicted for each in these]
+        axis.vlines(
+            x, [p.low for p in predicted], [p.high for p in predicted], color=color, linewidth=0.7
+        )
+        face = color if inside else PAPER
+        axis.plot(
+            x, y, linestyle="none", marker="o", markersize=3.6, color=color, markerfacecolor=face
+        )
+    axis.set_xlim(low, high)
+    axis.set_ylim(low, high)
+    axis.set_xlabel("measured")
+    axis.set_ylabel("predicted")
+
+
+def misses(found: Found) -> Words:
+    """Say where it fails: effects told from chance whose sign is wrong, then what is farthest outside."""
+    if found.why_not:
+        return Words((f"{NOTHING}{found.why_not}.",))
+    comparable = found.check.comparable
+    wrong = [each for each in comparable if each.told and not each.sign_right]
+    outside = [each for each in comparable if not each.inside and each not in wrong]
+    outside.sort(key=_distance, reverse=True)
+    lines = [f"Wrong sign: {_sentence(each)}" for each in wrong]
+    lines += [_sentence(each) for each in outside[:MISSES_TOLD]]
+    more = len(outside) - MISSES_TOLD
+    if more > 0:
+        lines.append(f"{plural(more, 'more prediction')} outside: in the table below.")
+    return Words(tuple(lines) or ("No prediction lies outside the measured interval.",))
+
+
+def _distance(each: Contrast) -> float:
+    """How far outside, in half-widths of the measured interval."""
+    half = (each.measured.high - each.measured.low) / 2
+    return abs(each.predicted.estimate - each.measured.estimate) / half if half else np.inf
+
+
+def _sentence(each: Contrast) -> str:
+    unit = _unit(each.quantity)
+    return (
+        f"{_name(each)}: {TITLES[each.quantity]} predicted {_text(each.predicted)} {unit}, "
+        f"measured {_text(each.measured)} {unit}."
+    )
+
+
+def _name(each: Contrast) -> str:
+    other, reference = each.other, each.reference
+    what = other.mode if other.mode != reference.mode else f"{other.threads} threads"
+    return f"{what} at {grouped(other.cps)} cps"
+
+
+def _text(interval: Interval) -> str:
+    estimate, low, high = rounded(interval, "+")
+    return f"{estimate} ({low} to {high})" if low else estimate
+
+
+def contrasts(found: Found) -> Table:
+    """List every prediction beside its measurement."""
+    rows = [
+        (
+            *(_place(each.other), _name(each), _reference(each), TITLES[each.quantity]),
+            *(_text(each.predicted), _text(each.measured), _unit(each.quantity)),
+            _verdict(each),
+        )
+        for each in found.check.contrasts
+    ]
+    return Table(
+        identity="table-predicted",
+        header=(
+            *("where", "what", "beside", "quantity", "predicted", "measured", "in", "verdict"),
+        ),
+        rows=tuple(rows),
+        none=found.why_not or "nothing to compare",
+        caption="Every prediction: the mean over replicates and where 95 % of replicates lie, each with "
+        "arrivals of its own and numbers fitted to a sample of the runs; and what was measured with its 95 % "
+        "interval: over blocks of windows of a run, or over pairs of runs with the same arrivals.",
+        provenance=f"{MODEL}. {found.provenance}",
+        shown=40,
+    )
+
+
+def _place(setting: Setting) -> str:
+    return f"{setting.sut}, {plural(setting.cores, 'core')}"
+
+
+def _reference(each: Contrast) -> str:
+    reference = each.reference
+    return reference.mode if each.other.mode != reference.mode else f"{reference.threads} threads"
+
+
+def _verdict(each: Contrast) -> str:
+    if not each.comparable:
+        return each.measured.why or each.predicted.why
+    words = "inside" if each.inside else "outside"
+    if each.told:
+        words += f", sign {'right' if each.sign_right else 'wrong'}"
+    return words
+
+
+def levels(found: Found) -> Table:
+    """List mode default itself: simulated beside the runs."""
+    rows = []
+    for setting in dict.fromkeys(each.setting for each in found.check.levels):
+        at = [each for each in found.check.levels if each.setting == setting]
+        what = f"{grouped(setting.cps)} cps, {plural(setting.threads, 'thread')}"
+        for each in at:
+            rows.append((what, TITLES[each.quantity], _level(each), _runs(each)))
+    return Table(
+        identity="table-predicted-default",
+        header=("setting", "quantity", "simulated", "runs"),
+        rows=tuple(rows),
+        none="no run of mode default was predicted and measured",
+        caption="Mode default, which the model was fitted to, in µs, and its share off CPU in %: the mean over "
+        "replicates with where 95 % of them lie, and what the runs measured.",
+        provenance=f"{MODEL}. {found.provenance}",
+    )
+
+
+def _scaled(each: Level) -> Callable[[float], float]:
+    factor = 100.0 if each.quantity in DIFFERENCES else 1.0
+    return lambda value: factor * value
+
+
+def _level(each: Level) -> str:
+    estimate, low, high = rounded(each.predicted.map(_scaled(each)))
+    return f"{estimate} ({low} to {high})" if low else estimate
+
+
+def _runs(each: Level) -> str:
+    scaled = sorted(map(_scaled(each), each.runs))
+    if len(scaled) > 3:
+        return f"{number(scaled[0])} to {number(scaled[-1])}, {len(scaled)} runs"
+    return ", ".join(map(number, scaled)) or "none"
+
+
+def fit(found: Found) -> Table:
+    """List the numbers that were fitted, with their range over samples of the runs."""
+    fitted = found.check.predictions.fitted
+    rows = []
+    for name, value in fitted.numbers.items():
+        values = value if isinstance(value, list) else [value]
+        drawn = [each[name] if isinstance(value, list) else [each[name]] for each in fitted.draws]
+        if len(set(values)) == 1:
+            values, drawn = values[:1], [each[:1] for each in drawn]
+        for place, one in enumerate(values):
+            if len(values) > 1 and place == 0:
+                continue
+            ends = [each[place] for each in drawn] or [one]
+            kind = f" {KINDS_SHOWN[place]}" if len(values) > 1 else ""
+            rows.append(
+                (f"{name}{kind}", number(one), f"{number(min(ends))} to {number(max(ends))}")
+            )
+    return Table(
+        identity="table-predicted-fit",
+        header=("number", "fitted", "over samples of the runs"),
+        rows=tuple(rows),
+        none=fitted.why or "no model was fitted",
+        caption="What was fitted to mode default, in ns and bytes; scv is variance over mean square. "
+        f"All else is of config/models/{fitted.model or '*'}.yaml, each number with its source. "
+        "docs/simulator.md says which instants show what.",
+        provenance=f"{found.provenance}",
+    )
+
+
+KINDS_SHOWN = ("other", "INVITE", "180", "200 of INVITE", "ACK", "BYE", "200 of BYE")

@@ -1,0 +1,111 @@
+"""Predictions beside measurements whose truth is known."""
+
+import math
+
+import numpy as np
+import pytest
+import synthetic
+from synthetic import Run
+
+from sipsched.analysis.advice import loads_of
+from sipsched.analysis.predicted import Check, Contrast, check, replicates
+from sipsched.records.fitted import Fitted
+from sipsched.records.prediction import UNITS, Predicted, Predictions, Setting
+
+FITTED = Fitted(sut="kamailio-udp", runs=("a", "b"), messages=1000, numbers={"switch_ns": 1})
+LEVELS = dict(zip(UNITS, (300.0, 210.0, 200.0, 400.0, 500.0, 0.4, 70.0), strict=True))
+
+
+def predicted(mode: str, effects: dict[str, float], replicates: int = 8) -> Predicted:
+    """Make a setting whose windows are a reference's times e to the effects; `off_share` plus it."""
+    rng = np.random.default_rng(1)
+    setting = Setting("kamailio-udp", mode, 1, 8, 1000, True)
+    luck = 0.05 * rng.standard_normal((replicates, 6, 1))
+    values = np.array(
+        [
+            level + effects.get(name, 0.0)
+            if name == "off_share"
+            else level * math.exp(effects.get(name, 0.0))
+            for name, level in LEVELS.items()
+        ]
+    )
+    windows = values * np.exp(luck)
+    return Predicted(setting, windows.mean(axis=1), windows)
+
+
+def checked(measured: dict[str, float], said: dict[str, float]) -> Check:
+    """Compare `fifo` with `default`, as it was measured and as it was predicted."""
+    run = Run(mode="default,fifo")
+    windows = synthetic.windows(run, {"default": {}, "fifo": measured})
+    predictions = Predictions(FITTED, 6.0, (predicted("default", {}), predicted("fifo", said)))
+    return check(predictions, loads_of([windows]), [])
+
+
+def of(found: Check, quantity: str) -> Contrast:
+    """Pick the one contrast of a quantity."""
+    (chosen,) = [each for each in found.contrasts if each.quantity == quantity]
+    return chosen
+
+
+def test_a_right_prediction_lies_inside_and_has_the_right_sign() -> None:
+    found = of(checked({"t_sip_mean": -0.4}, {"t_sip_mean": -0.4}), "t_sip_mean")
+    assert found.predicted.estimate == pytest.approx(100 * math.expm1(-0.4))
+    assert found.inside
+    assert found.told
+    assert found.sign_right
+    assert found.overlaps
+
+
+def test_a_wrong_one_lies_outside_with_the_wrong_sign() -> None:
+    found = of(checked({"t_sip_mean": -0.4}, {"t_sip_mean": 0.4}), "t_sip_mean")
+    assert not found.inside
+    assert found.told
+    assert not found.sign_right
+    assert not found.overlaps
+
+
+def test_where_nothing_changes_no_sign_is_told() -> None:
+    found = of(checked({}, {}), "k_rcv_p50")
+    assert found.inside
+    assert not found.told
+    assert found.predicted.estimate == 0
+
+
+def test_time_off_cpu_is_compared_in_points() -> None:
+    """T_sip of 200 µs with 60 µs of service is off CPU for 70 %, of 120 µs for 50 %."""
+    measured = {"t_sip_mean": math.log(0.6)}
+    found = of(checked(measured, {"off_share": -0.2}), "off_share")
+    assert found.measured.low < -20 < found.measured.high
+    assert found.predicted.estimate == pytest.approx(-20, abs=1)
+    assert found.inside
+
+
+def test_what_was_not_predicted_is_left_out() -> None:
+    windows = synthetic.windows(Run(mode="default,batch"), {"default": {}, "batch": {}})
+    predictions = Predictions(FITTED, 6.0, (predicted("default", {}),))
+    assert check(predictions, loads_of([windows]), []).contrasts == ()
+
+
+def test_one_block_has_no_interval_to_lie_in() -> None:
+    windows = synthetic.windows(
+        Run(mode="default,fifo"), {"default": {}, "fifo": {"t_sip_mean": 1.0}}, blocks=1
+    )
+    predictions = Predictions(FITTED, 6.0, (predicted("default", {}), predicted("fifo", {})))
+    found = check(predictions, loads_of([windows]), [])
+    assert len(found.contrasts) == 5
+    assert found.comparable == ()
+
+
+def test_the_interval_of_replicates_holds_one_more_of_them() -> None:
+    rng = np.random.default_rng(3)
+    held = [
+        found.low <= drawn[-1] <= found.high
+        for drawn in rng.standard_normal((2000, 9))
+        for found in [replicates(drawn[:-1])]
+    ]
+    assert np.mean(held) == pytest.approx(0.95, abs=0.015)
+
+
+def test_replicates_that_are_missing_give_no_number() -> None:
+    assert replicates(np.array([np.nan, np.inf])).why == "not predicted"
+    assert not replicates(np.array([1.0])).known

@@ -1,0 +1,132 @@
+"""Predictions of the simulator: which settings, the same each time, and capacities that the service times allow."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sipsched.measure import prediction
+from sipsched.measure.prediction import predict, predict_capacity
+from sipsched.plan.config import Config, Run, load_config
+from sipsched.plan.simulated import load_model
+from sipsched.records.fitted import Fitted, read_fitted, write_fitted
+from sipsched.records.prediction import (
+    UNITS,
+    CapacityPrediction,
+    open_predictions,
+    read_capacity,
+    write_capacity,
+    write_predictions,
+)
+
+NUMBERS = dict(load_model("kamailio-qm").numbers)
+FITTED = Fitted(
+    sut="kamailio-udp",
+    model="kamailio-qm",
+    runs=("one",),
+    messages=1,
+    kernel="6.18",
+    base_slice_ns=1_400_000,
+    numbers=NUMBERS,
+    draws=(NUMBERS, NUMBERS),
+)
+
+
+def run(mode: str, cps: int = 1000, sut: str = "kamailio-udp") -> Run:
+    """Name a run on one core with eight threads."""
+    return Run("local", sut, mode, 1, 8, cps, 1)
+
+
+@pytest.fixture
+def config(monkeypatch: pytest.MonkeyPatch) -> Config:
+    """The default campaign; a replicate is two seconds."""
+    monkeypatch.setattr(prediction, "SECONDS", 2.0)
+    return load_config()
+
+
+def test_each_mode_of_a_comparison_is_a_setting_and_a_stilled_probe_is_none(config: Config) -> None:
+    runs = [
+        *(run("default,batch"), run("default,fifo"), run("default,default+recording=off", 500)),
+        *(run("default"), run("default", sut="opensips-udp")),
+    ]
+    found = predict(FITTED, runs, config)
+    names = {
+        (each.setting.mode, each.setting.cps, each.setting.compared) for each in found.predicted
+    }
+    assert names == {
+        *(("default", 1000, True), ("batch", 1000, True), ("fifo", 1000, True)),
+        *(("default", 500, True), ("default", 1000, False)),
+    }
+    compared = {each.setting.mode: each for each in found.predicted if each.setting.cps == 1000}
+    assert compared["fifo"].whole.shape == (2, len(UNITS))
+    assert compared["fifo"].windows.shape == (2, 3, len(UNITS))
+    # of one core a worker that nobody preempts is never off the CPU
+    assert compared["fifo"].whole[:, list(UNITS).index("off_share")] == pytest.approx(0, abs=0.01)
+
+
+def test_the_same_fit_gives_the_same_predictions_and_survives_a_file(
+    config: Config, tmp_path: Path
+) -> None:
+    first, second = (predict(FITTED, [run("default,fifo")], config) for _ in range(2))
+    for one, other in zip(first.predicted, second.predicted, strict=True):
+        assert np.array_equal(one.windows, other.windows)
+        # arrivals of its own
+        assert not np.array_equal(one.whole[0], one.whole[1])
+    write_predictions(first, tmp_path / "settings.nc")
+    read = open_predictions(tmp_path / "settings.nc")
+    assert read.fitted == first.fitted
+    for one, other in zip(first.predicted, read.predicted, strict=True):
+        assert one.setting == other.setting
+        assert np.array_equal(one.windows, other.windows)
+
+
+def test_a_fit_of_nothing_predicts_nothing(config: Config, tmp_path: Path) -> None:
+    nothing = Fitted(why="no traces")
+    write_fitted(nothing, tmp_path / "fit.json")
+    assert read_fitted(tmp_path / "fit.json") == nothing
+    found = predict(nothing, [run("default,fifo")], config)
+    assert found.predicted == ()
+    write_predictions(found, tmp_path / "settings.nc")
+    assert open_predictions(tmp_path / "settings.nc").fitted.why == "no traces"
+    assert predict_capacity(nothing, config) == CapacityPrediction(
+        nothing, config.pdr_limit, prediction.CORES_PER_PROCESSOR
+    )
+
+
+def test_a_capacity_is_what_the_service_times_allow(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of constant costs alone: 100 µs a message are 1667 cps a core, and receiving 50 µs bounds two."""
+    costs = dict.fromkeys(
+        (
+            *(
+                "interrupt_ns",
+                "wake_ns",
+                "switch_ns",
+                "idle_exit_ns",
+                "refill_ns",
+                "copy_ns",
+                "send_ns",
+            ),
+            *("loop_ns", "stall_every_ns", "refill_near_ns", "refill_far_ns", "balance_ns"),
+        ),
+        0,
+    )
+    numbers = {**NUMBERS, **costs, "receive_ns": 50_000, "service_ns": [0.0, *[100_000.0] * 6]}
+    numbers["service_scv"] = [0.0] * 7
+    fitted = replace(FITTED, numbers=numbers, draws=(numbers,))
+    monkeypatch.setattr(prediction, "CORES", (1, 4))
+    found = predict_capacity(fitted, load_config())
+    one, four = (found.best(cores) for cores in (1, 4))
+    assert one is not None
+    assert four is not None
+    # a core that also receives: 150 µs a message; four are bound by the one that receives
+    assert one.cps == pytest.approx(1e9 / 6 / 150_000, rel=0.04)
+    assert four.cps == pytest.approx(1e9 / 6 / 50_000, rel=0.04)
+    assert four.receive_share > 0.95
+    assert found.assumed is not None
+    (two,) = found.assumed["two CPUs receive"]
+    assert two.cps > 1.5 * four.cps
+    write_capacity(found, tmp_path / "capacity.json")
+    assert read_capacity(tmp_path / "capacity.json") == found

@@ -1,0 +1,112 @@
+"""What the page of predictions says, also of nothing."""
+
+from dataclasses import replace
+
+import pytest
+
+from sipsched.analysis.predicted import Check, Contrast
+from sipsched.analysis.statistics import Interval
+from sipsched.pages import predicted
+from sipsched.pages.parts import Words
+from sipsched.records.fitted import Fitted
+from sipsched.records.prediction import Predictions, Setting
+
+REFERENCE = Setting("kamailio-udp", "default", 1, 8, 1600, True)
+FITTED = Fitted(
+    sut="kamailio-udp",
+    model="kamailio-qm",
+    runs=("a", "b"),
+    messages=47_997,
+    numbers={"switch_ns": 8000, "service_ns": [0.0, 9.0, 2.0, 3.0, 4.0, 5.0, 6.0]},
+    draws=({"switch_ns": 7000, "service_ns": [0.0, 8.0, 2.0, 3.0, 4.0, 5.0, 6.0]},),
+)
+
+
+def contrast(measured: float, said: float, p_value: float = 0.001, **changes: object) -> Contrast:
+    """Make a contrast with intervals of ± 5."""
+    return Contrast(
+        REFERENCE,
+        replace(REFERENCE, **{"mode": "fifo", **changes}),
+        "t_sip_mean",
+        Interval(measured, measured - 5, measured + 5, 40),
+        p_value,
+        Interval(said, said - 5, said + 5, 8),
+    )
+
+
+def found(*contrasts: Contrast, fitted: Fitted = FITTED) -> predicted.Found:
+    """Put contrasts on a page."""
+    return predicted.Found(Check(Predictions(fitted, 6.0, ()), contrasts, ()), "Testbed local.", "")
+
+
+def test_the_first_sentence_is_the_answer() -> None:
+    page = found(contrast(-44, -42), contrast(20, -30), contrast(1, 3, p_value=0.6))
+    first, second = predicted.answer(page)
+    assert first == (
+        "2 of 3 predictions lie inside the measured 95 % interval, and the sign is right of 1 of the 2 "
+        "effects told from chance."
+    )
+    assert "fitted to 2 runs of mode default (47\u202f997 messages)" in second
+    assert "<h1>Does the simulator predict" in predicted.title(page)._repr_html_()
+
+
+def test_one_prediction_is_not_one_of_one() -> None:
+    (first, _) = predicted.answer(found(contrast(0, 0, p_value=0.9)))
+    assert first.startswith(
+        "The one prediction lies inside the measured 95 % interval, and no effect"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fitted", "contrasts", "words"),
+    [
+        (
+            Fitted(why="no run of mode default has its trace"),
+            (),
+            "no run of mode default has its trace",
+        ),
+        (FITTED, (), "no comparison of modes and no second number of threads was measured"),
+        (
+            FITTED,
+            (replace(contrast(1, 1), measured=Interval.without(1, 1)),),
+            "what was measured has no interval",
+        ),
+    ],
+)
+def test_without_anything_to_compare_it_says_why(
+    fitted: Fitted, contrasts: tuple[Contrast, ...], words: str
+) -> None:
+    page = found(*contrasts, fitted=fitted)
+    assert predicted.answer(page) == (f"There is nothing to compare: {words}.",)
+    assert isinstance(predicted.figure(page), Words)
+    assert predicted.misses(page).lines == (f"There is nothing to compare: {words}.",)
+    for table in (predicted.by_kind(page), predicted.contrasts(page), predicted.levels(page)):
+        assert table._repr_html_()
+
+
+def test_where_it_fails_a_wrong_sign_comes_first_then_the_farthest() -> None:
+    page = found(contrast(10, 30), contrast(20, -30), contrast(0, 90), contrast(1, 2))
+    lines = predicted.misses(page).lines
+    assert len(lines) == 3
+    assert lines[0].startswith("Wrong sign: fifo at 1\u202f600 cps: T_sip mean predicted −30 (")
+    assert "predicted +90" in lines[1]
+    assert "predicted +30" in lines[2]
+
+
+def test_all_zero_lies_inside_and_is_told_of_nothing() -> None:
+    page = found(*(contrast(0, 0, p_value=1.0) for _ in range(4)))
+    assert predicted.answer(page)[0].startswith("4 of 4 predictions lie inside")
+    assert predicted.misses(page).lines == ("No prediction lies outside the measured interval.",)
+    assert "svg" in predicted.figure(page)._repr_html_()
+
+
+def test_threads_are_named_as_such() -> None:
+    page = found(contrast(-10, 40, mode="default", threads=16))
+    assert "16 threads at 1\u202f600 cps" in predicted.misses(page).lines[0]
+
+
+def test_the_fit_is_listed_with_its_range() -> None:
+    table = predicted.fit(found())
+    assert ("switch_ns", "8\u202f000", "7\u202f000 to 7\u202f000") in table.rows
+    assert ("service_ns INVITE", "9", "8 to 8") in table.rows
+    assert not any(name == "service_ns other" for name, *_ in table.rows)

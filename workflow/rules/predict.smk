@@ -1,0 +1,42 @@
+# What the simulator says of a testbed, fitted to the runs of mode default there: no host, no root.
+rule fit_model:
+    input:
+        runs=default_runs,
+        noise=testbed_noise,
+    output:
+        fit=f"{RESULTS}/predicted/{{testbed}}/fit.json",
+    log:
+        "logs/predict/{testbed}-fit.log",
+    params:
+        schema_version=versions.PREDICTION_VERSION,
+    script:
+        "../scripts/fit_model.py"
+
+
+rule predict_settings:
+    input:
+        fit=f"{RESULTS}/predicted/{{testbed}}/fit.json",
+        crossings=found_crossings,
+    output:
+        predicted=f"{RESULTS}/predicted/{{testbed}}/settings.nc",
+    log:
+        "logs/predict/{testbed}-settings.log",
+    params:
+        schema_version=versions.PREDICTION_VERSION,
+    threads: workflow.cores or 1
+    script:
+        "../scripts/predict_settings.py"
+
+
+rule predict_capacity:
+    input:
+        fit=f"{RESULTS}/predicted/{{testbed}}/fit.json",
+    output:
+        capacity=f"{RESULTS}/predicted/{{testbed}}/capacity.json",
+    log:
+        "logs/predict/{testbed}-capacity.log",
+    params:
+        schema_version=versions.PREDICTION_VERSION,
+    threads: workflow.cores or 1
+    script:
+        "../scripts/predict_capacity.py"

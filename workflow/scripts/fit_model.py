@@ -1,0 +1,15 @@
+"""Fit the simulator to the runs of mode default on a testbed."""
+
+from pathlib import Path
+
+from sipsched import scripting
+from sipsched.analysis import model_fit
+from sipsched.plan import config
+from sipsched.records import fitted
+
+with scripting.one_line_errors(snakemake.log[0]):
+    campaign = config.parse_config(snakemake.config)
+    records = [Path(path).parent for path in snakemake.input.runs]
+    noise = next((Path(path) for path in snakemake.input.noise), None)
+    found = model_fit.fit_campaign(records, noise, campaign.suts)
+    fitted.write_fitted(found, Path(snakemake.output.fit))

@@ -1,0 +1,18 @@
+"""Predict every run of the campaign on a testbed, by the simulator as it was fitted."""
+
+from pathlib import Path
+
+from sipsched import scripting
+from sipsched.measure import prediction
+from sipsched.plan import config
+from sipsched.records import crossing, fitted
+from sipsched.records.prediction import write_predictions
+
+with scripting.one_line_errors(snakemake.log[0]):
+    campaign = config.parse_config(snakemake.config)
+    crossings = crossing.read_crossings(campaign.records, campaign.searches())
+    name = snakemake.wildcards.testbed
+    runs = [run for run in campaign.runs(crossings) if run.testbed == name]
+    model = fitted.read_fitted(Path(snakemake.input.fit))
+    found = prediction.predict(model, runs, campaign)
+    write_predictions(found, Path(snakemake.output.predicted))
