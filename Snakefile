@@ -25,4 +25,4 @@ rule all:
     default_target: True
     input:
         PAGES,
-        "reports/index.html",
+        f"{REPORTS_IN}/index.html",

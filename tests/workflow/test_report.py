@@ -111,17 +111,6 @@ TESTBED_TABLES = (
     "table-certificates",
     "table-hosts",
 )
-CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 
 
 def campaign(loads=(500, 1500, 2500), repetitions=3):
@@ -154,23 +143,6 @@ def render(folder, combined):
     parameters = {"summary": combined, "messages_root": folder / "runs", "study": "load_sweep"}
     pages.render(NOTEBOOK, page, parameters)
     return page
-
-
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory):
-    if not (CHROMIUM.exists() and DRIVER.exists()):
-        pytest.skip(f"no browser: {CHROMIUM} or {DRIVER} is missing (apt install chromium-driver)")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-    yield driver
-    driver.quit()
 
 
 def check_page(browser, page, figures=FIGURES, tables=TABLES, title="Load sweep"):

@@ -18,6 +18,8 @@ import yaml
 from sipsched.analysis import papers
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import load_config
+from sipsched.records.reduced import reduce
+from sipsched.records.summary import open_summary
 
 WAIVED_LINTS = {
     # one environment for the whole workflow: requirements.lock, environment.yml
@@ -367,13 +369,19 @@ def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
     change_config(project, lambda d: d["documents"].pop("capacity_model"))
     record_campaign(project, "recorded/raw", 500)
     options = ("--config", "only_measured=True", "records=recorded/raw")
+    own = project / "reports" / "index.html"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text("one's own")
     done = snakemake(project, *options)
     assert done.returncode == 0, done.stderr
     assert not (project / "raw").exists()
-    text = (project / "reports" / "index.html").read_text()
+    assert own.read_text() == "one's own"
+    text = (project / "reports" / "recorded" / "index.html").read_text()
     assert synthetic.FIDELITY in text
     assert "2 of 4 planned runs count" in text
-    for page in load_pages(project):
+    pages = [path.name for path in (project / "reports" / "recorded").glob("*.html")]
+    assert len(pages) > 4
+    for page in pages:
         assert page == "index.html" or f'<a href="{page}">' in text
     assert planned_jobs(project, *options) == {}
 
@@ -384,7 +392,7 @@ def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
     (archive,) = (project / "publish").iterdir()
     with zipfile.ZipFile(archive) as bundle:
         held = set(bundle.namelist())
-    assert {f"reports/{page}" for page in load_pages(project)} <= held
+    assert {f"reports/recorded/{page}" for page in pages} <= held
     assert {
         "results/recorded/raw/load_sweep/local/summary.nc",
         "config/config.yaml",
@@ -430,5 +438,24 @@ def read_archive(path: Path) -> dict[str, bytes]:
         return {name: bundle.read(name) for name in bundle.namelist()}
 
 
-def load_pages(project: Path) -> list[str]:
-    return sorted(path.name for path in (project / "reports").glob("*.html"))
+def test_what_reduced_records_hold_is_unpacked_in_one_job(project: Path) -> None:
+    asked = {"cps": [500], "threads": [2], "repetitions": 2}
+    change_config(project, lambda d: d.update(only=["load_sweep"]))
+    change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))
+    record_campaign(project, "whole/raw", 500)
+    whole = ("--config", "only_measured=True", "records=whole/raw")
+    target = "results/{}/raw/load_sweep/local/summary.nc"
+    done = snakemake(project, target.format("whole"), *whole)
+    assert done.returncode == 0, done.stderr
+    for document in (project / "whole" / "raw").rglob("run.json"):
+        run = document.parent.relative_to(project / "whole" / "raw")
+        results = project / "results" / "whole" / "raw" / "runs" / run
+        reduce(document.parent, results, project / "kept" / "raw" / run)
+    kept = ("--config", "only_measured=True", "records=kept/raw")
+    jobs = planned_jobs(project, target.format("kept"), *kept)
+    assert jobs == {"unpack_reduced": 1, "combine_summaries": 1, "total": 2}
+    done = snakemake(project, target.format("kept"), *kept)
+    assert done.returncode == 0, done.stderr
+    first, second = (open_summary(project / target.format(name)) for name in ("whole", "kept"))
+    assert second["k_rcv_mean"].equals(first["k_rcv_mean"])
+    assert planned_jobs(project, target.format("kept"), *kept) == {}

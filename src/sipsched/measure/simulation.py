@@ -228,7 +228,6 @@ def simulated_run(
         },
         config.validity,
     )
-    counts = {name: value for name, value in vars(statistics).items() if name != "requests"}
     return RunDocument(
         run=run,
         testbed=testbed.labels,
@@ -237,7 +236,7 @@ def simulated_run(
         finished_at=utc(time.time()),
         timeline=Timeline(**dict.fromkeys(_BEFORE_LOAD, started), load_ended=ended, fetched=ended),
         load=OfferedLoad(**vars(load), calls=statistics.calls_offered, seed=arrivals.seed),
-        generator=GeneratorReport(version=version(), **counts),
+        generator=GeneratorReport(version=version(), **statistics.counts),
         certificate=certified,
         requests=requests,
         proxy=ProxyReport(observed.proxy_cpu_ns),

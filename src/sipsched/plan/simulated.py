@@ -41,7 +41,8 @@ class Model:
         Raises
         ------
         StableError
-            Another proxy, routing or memory manager, or a control run without a probe.
+            Another proxy, routing or memory manager, workers that do not share a UDP socket, or a control run without a
+            probe.
         """
         for key, value in self.sut.items():
             if getattr(sut, key) != value:
@@ -49,6 +50,11 @@ class Model:
                     f"SUT {sut.name}: {key}: model {self.name} is of {value}, found "
                     f"{getattr(sut, key)}; name a model of it in the testbed's file"
                 )
+        if sut.over_tcp or sut.sharded:
+            raise StableError(
+                f"SUT {sut.name}: model {self.name} is of workers that share a UDP socket, found "
+                f"{sut.transport}, {sut.deployment}"
+            )
         if sut.probe == "off":
             raise StableError(f"SUT {sut.name}: a model has no probe that could be off")
 

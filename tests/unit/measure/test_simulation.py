@@ -295,6 +295,8 @@ def test_what_switching_costs_is_taken_from_the_workers_cpu(campaign: Config) ->
     [
         ({"sut": "opensips-udp"}, "model kamailio-qm is of kamailio, found opensips"),
         ({"sut": "kamailio-udp-fm"}, "memory_manager: model kamailio-qm is of qm, found fm"),
+        ({"sut": "kamailio-udp-sockets"}, "share a UDP socket, found udp, sockets"),
+        ({"sut": "kamailio-tcp"}, "share a UDP socket, found tcp, shared"),
         ({"mode": "default,default+recording=off"}, "no probe whose recording"),
         ({"mode": "default,default+latency_ns=900000"}, "would compare a mode with itself"),
         ({"cores": 9}, "the SPS has 8 CPU"),
