@@ -84,10 +84,10 @@ void output_uac(const struct sim *sim, FILE *file)
 		"  \"calls\": {\"offered\": %" PRIu64 ", \"started\": %" PRIu64 ", \"not_started\": %" PRIu64
 		", \"completed\": %" PRIu64 ", \"timeout_invite\": %" PRIu64 ", \"timeout_bye\": %" PRIu64
 		", \"rejected_invite\": 0, \"rejected_bye\": 0, \"unfinished_at_end\": %" PRIu64
-		", \"no_connection\": 0, \"no_ringing\": %" PRIu64 "},\n",
+		", \"no_connection\": 0, \"no_ringing\": %" PRIu64 ", \"distinct\": %" PRIu64 "},\n",
 		sim->model.calls, sim->next_call, sim->model.calls - sim->next_call, outcomes[CALL_COMPLETED],
 		outcomes[CALL_TIMEOUT_INVITE], outcomes[CALL_TIMEOUT_BYE], outcomes[CALL_UNFINISHED],
-		no_ringing);
+		no_ringing, sim->schedule.header.distinct);
 	fprintf(file, "  \"achieved_cps\": %.3f,\n",
 		last > first ? (double)(sim->next_call - 1) * 1e9 / (double)(last - first) : 0.0);
 	fprintf(file, "  \"sockets\": {\"drops\": 0},\n  \"no_ports\": 0,\n  \"unparsable\": 0,\n");

@@ -486,7 +486,7 @@ def test_index_links_pages_and_answers_in_five_sentences(tmp_path, browser):
         assert len(sentences) == 5
         assert sum(each.text.startswith("Not measured") for each in sentences) == unknown
     assert "kernel 0.0.0-synthetic" in text
-    assert "Measured 2026-01-01 00:01 to 2026-01-01 00:03 UTC." in text
+    assert "Simulated 2026-01-01 00:01 to 2026-01-01 00:03 UTC." in text
     assert text.count("SHA-256") == 2
     browser.find_element("link text", "Another: page?").click()
     assert browser.title == "Another: page?"

@@ -213,13 +213,17 @@ def test_a_run_that_no_study_asks_for_is_measured_when_its_file_is(project: Path
     assert planned_jobs(project, "--", target) == {"measure_run": 1, "total": 1}
 
 
-@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
-@pytest.mark.parametrize("named", [(), ("config/config.yaml",)], ids=["alone", "after"])
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [(path, ()) for path in STUDIES] + [(STUDIES[0], ("config/config.yaml",))],
+    ids=[*(path.stem for path in STUDIES), "after the other"],
+)
 def test_a_study_file_asks_for_its_study_alone(
     project: Path, path: Path, named: tuple[str, ...]
 ) -> None:
-    """Whether or not config.yaml is named too; only the points of that study are planned."""
-    study = yaml.safe_load(path.read_text())["studies"][path.stem]
+    """Whether or not config.yaml is named too; only the points of the file's studies are planned."""
+    studies = yaml.safe_load(path.read_text())["studies"]
+    study = studies[path.stem]
     # loads that hang on a search are not known before it
     loads = study["cps"][:3] if isinstance(study["cps"], list) else [1000]
     cut = {"repetitions": 1, "cps": loads}
@@ -229,7 +233,7 @@ def test_a_study_file_asks_for_its_study_alone(
     points = study.get("points") or itertools.product(study["cores"], study["threads"], cut["cps"])
     runs = len(list(points)) * len(study["modes"]) * len(study["suts"])
     assert jobs["measure_run"] == runs
-    assert jobs["combine_summaries"] == 1
+    assert jobs["combine_summaries"] == len(studies)
 
 
 def test_lint_has_nothing_new_to_say(project: Path) -> None:
@@ -388,6 +392,7 @@ def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
     """What `make reports` does; and the records of another folder are told from these."""
     asked = {"cps": [500, 1000], "threads": [2], "repetitions": 2}
     change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))
+    change_config(project, lambda d: d["documents"].pop("capacity_model"))
     record_campaign(project, "recorded/raw", 500)
     predictions = project / "recorded" / "predicted" / "papers.csv"
     predictions.parent.mkdir()
