@@ -1,8 +1,9 @@
 """What spreading calls of one TCP connection costs: sipdispatch, and a Kamailio that forwards without transactions.
 
 Both stand between one `sipload uac` and four `sipload uas` on this machine's loopback, with a CPU of their own, under
-the same calls; no testbed is up. Printed: messages passed on, either way, a second of CPU time. At least 300,000 are
-wanted of sipdispatch, and three times what the Kamailio front does.
+the same calls; no testbed is up. Printed for each load at which every call completed: messages passed on, either way, a
+second of CPU time. At the highest such load, where most messages share a read, at least 300,000 are wanted of
+sipdispatch, and three times what the Kamailio front does.
 """
 
 import json
@@ -19,7 +20,8 @@ from pathlib import Path
 
 from sipsched.paths import PROJECT_ROOT
 
-INSTANCES, RATE_CPS, SECONDS = 4, 5000, 4
+INSTANCES, SECONDS = 4, 3
+RATES_CPS = (2_500, 5_000, 10_000, 20_000, 30_000, 40_000)
 LOOPBACK, FRONT_PORT = "127.0.0.1", 26000
 AGENTS_CPU, FRONT_CPU = "0", "1"
 KAMAILIO = """\
@@ -47,6 +49,7 @@ def pinned(cpu: str, *argv: str | Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         ["taskset", "--cpu-list", cpu, *map(str, argv)],
         start_new_session=True,
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
 
@@ -102,32 +105,35 @@ def front(name: str, programs: dict[str, Path], folder: Path) -> subprocess.Pope
     raise SystemExit("kamailio does not listen")
 
 
-def messages_a_cpu_second(name: str, programs: dict[str, Path], folder: Path) -> float:
+def messages_a_cpu_second(name: str, programs: dict[str, Path], folder: Path, cps: int) -> float:
+    """Pass calls on; 0 if one of them did not complete."""
+    folder.mkdir()
     sipload = programs["sipload"]
+    draw = ("--output", folder / "schedule", "--rate", cps, "--calls", cps * SECONDS)
+    argv = [str(word) for word in (sipload, "schedule", *draw)]
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
     with ExitStack() as stack:
         reports = [folder / f"uas-{number}.json" for number in range(INSTANCES)]
         for number, report in enumerate(reports):
             at = ("--local", f"{LOOPBACK}:{FRONT_PORT + 1 + number}")
             ready = ("--ready", report.with_suffix(".ready"))
-            argv = (sipload, "uas", "--transport", "tcp", *at, "--report", report, *ready)
-            stack.enter_context(ended(pinned(AGENTS_CPU, *argv)))
+            server = (sipload, "uas", "--transport", "tcp", *at, "--report", report, *ready)
+            stack.enter_context(ended(pinned(AGENTS_CPU, *server)))
             wait_for(report.with_suffix(".ready"))
         process = front(name, programs, folder)
         stack.enter_context(ended(process))
         before_ns = cpu_ns(process.pid)
         report = folder / "uac.json"
-        argv = (
+        client = (
             *(sipload, "uac", "--transport", "tcp", "--tcp-connections", "1"),
             *("--local", f"{LOOPBACK}:{FRONT_PORT + 100}", "--remote", f"{LOOPBACK}:{FRONT_PORT}"),
             *("--schedule", folder / "schedule", "--calls-file", folder / "calls"),
             *("--report", report, "--drain-s", "3"),
         )
-        pinned(AGENTS_CPU, *argv).wait()
+        pinned(AGENTS_CPU, *client).wait()
         used_ns = cpu_ns(process.pid) - before_ns
     calls = json.loads(report.read_text())["calls"]
-    if calls["completed"] < calls["offered"]:
-        print(f"{name}: {calls['completed']} of {calls['offered']} calls completed")
-    return 6e9 * calls["completed"] / used_ns
+    return 6e9 * calls["completed"] / used_ns if calls["completed"] == calls["offered"] else 0.0
 
 
 def main() -> None:
@@ -137,17 +143,16 @@ def main() -> None:
             "sipload": build("generator", "sipload", folder),
             "sipdispatch": build("dispatcher", "sipdispatch", folder),
         }
-        argv = [str(programs["sipload"]), "schedule", "--output", str(folder / "schedule")]
-        count = str(RATE_CPS * SECONDS)
-        subprocess.run([*argv, "--rate", str(RATE_CPS), "--calls", count], check=True)
         found = {}
         for name in ("sipdispatch", "kamailio"):
-            place = folder / f"with-{name}"
-            place.mkdir()
-            shutil.copy(folder / "schedule", place)
-            found[name] = messages_a_cpu_second(name, programs, place)
-            print(f"{name}: {found[name]:.0f} messages a CPU second", flush=True)
-        print(f"ratio {found['sipdispatch'] / found['kamailio']:.1f}")
+            for cps in RATES_CPS:
+                messages = messages_a_cpu_second(name, programs, folder / f"{name}-{cps}", cps)
+                if not messages:
+                    break
+                found[name] = messages
+                print(f"{name} at {cps} cps: {messages:.0f} messages a CPU second", flush=True)
+        if len(found) == 2:
+            print(f"ratio {found['sipdispatch'] / found['kamailio']:.1f}")
 
 
 if __name__ == "__main__":

@@ -13,16 +13,18 @@
 #include <stdbool.h>
 #include "shard.h"
 
-#define UDP_HEADER 8
-#define WORD       8
-#define STEP       64
-#define VALUE_MAX  256 /* bytes of a Call-ID that are hashed */
-#define SPARE      16  /* behind the head, so that what is compared lies in the buffer */
-#define NEWLINES   0x0a0a0a0a0a0a0a0aULL
-#define LOW_BITS   0x0101010101010101ULL
-#define HIGH_BITS  0x8080808080808080ULL
-#define FNV_BASIS  2166136261U
-#define FNV_PRIME  16777619U
+#define UDP_HEADER   8
+#define WORD         8
+#define STEP         64
+#define HASH_STEP    16
+#define VALUE_MAX    256 /* bytes of a Call-ID that are hashed */
+#define SPARE        16  /* behind the head, so that what is compared lies in the buffer */
+#define NEWLINES     0x0a0a0a0a0a0a0a0aULL
+#define LOW_BITS     0x0101010101010101ULL
+#define HIGH_BITS    0x8080808080808080ULL
+#define BYTE_NUMBERS 0x0001020304050607ULL
+#define FNV_BASIS    2166136261U
+#define FNV_PRIME    16777619U
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -71,6 +73,8 @@ static __always_inline __u32 value_after(const struct head *head, __u32 at)
 	const char *line;
 
 	at &= HEAD_BYTES - 1;
+	if (head->bytes[at] != '\n')
+		return 0;
 	line = head->bytes + at + 1;
 	if (lower(line[0]) == 'i' && (line[1] == ':' || line[1] == ' '))
 		return at + 2;
@@ -85,13 +89,15 @@ static __always_inline __u32 value_after(const struct head *head, __u32 at)
 static __always_inline bool find_in_word(struct search *search, __u32 at)
 {
 	__u64 word = *(__u64 *)(search->head->bytes + at) ^ NEWLINES;
+	__u64 ends = (word - LOW_BITS) & ~word & HIGH_BITS;
 
-	if (!((word - LOW_BITS) & ~word & HIGH_BITS))
-		return false;
-	for (__u32 i = 0; i < WORD; i++) {
-		if (search->head->bytes[at + i] != '\n')
-			continue;
-		search->value = value_after(search->head, at + i);
+	/* the lowest bit that is set belongs to a newline; those above it may be wrong */
+	for (__u32 i = 0; i < WORD && ends; i++) {
+		/* which byte: the product's top byte counts how far the bit is up */
+		__u32 here = at + (((ends & -ends) >> 7) * BYTE_NUMBERS >> 56);
+
+		ends &= ends - 1;
+		search->value = value_after(search->head, here);
 		if (search->value)
 			return true;
 	}
@@ -112,21 +118,23 @@ static long find_in_step(__u32 index, void *context)
 }
 
 /* Blanks and the colon before the value are passed over, and blanks do not count. */
-static long hash_byte(__u32 index, void *context)
+static long hash_step(__u32 index, void *context)
 {
 	struct search *search = context;
-	__u64 at = (__u64)search->value + index;
-	char c;
+	__u64 first = (__u64)search->value + index * HASH_STEP;
 
 	/* the verifier is to see the bounds */
-	asm volatile("" : "+r"(at));
-	if (at >= search->size || at >= HEAD_BYTES + VALUE_MAX)
+	asm volatile("" : "+r"(first));
+	if (first >= HEAD_BYTES + VALUE_MAX - HASH_STEP)
 		return 1;
-	c = search->head->bytes[at];
-	if (c == '\r' || c == '\n')
-		return 1;
-	if (c != ' ' && c != '\t' && !(c == ':' && search->hash == FNV_BASIS))
-		search->hash = (search->hash ^ (__u8)c) * FNV_PRIME;
+	for (__u32 i = 0; i < HASH_STEP; i++) {
+		char c = search->head->bytes[first + i];
+
+		if (c == '\r' || c == '\n' || first + i >= search->size)
+			return 1;
+		if (c != ' ' && c != '\t' && !(c == ':' && search->hash == FNV_BASIS))
+			search->hash = (search->hash ^ (__u8)c) * FNV_PRIME;
+	}
 	return 0;
 }
 
@@ -163,7 +171,7 @@ int sipshard(struct sk_reuseport_md *message)
 		bpf_loop(HEAD_BYTES / STEP, find_in_step, &search, 0);
 	/* behind the end of a message is what is left of an earlier one */
 	if (search.value && search.value < search.size) {
-		bpf_loop(VALUE_MAX, hash_byte, &search, 0);
+		bpf_loop(VALUE_MAX / HASH_STEP, hash_step, &search, 0);
 		socket = (search.hash ^ search.hash >> 16) % n_sockets;
 	} else {
 		count->without_call_id++;

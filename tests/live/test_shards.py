@@ -226,4 +226,4 @@ def test_an_instance_that_dies_ends_the_run_and_nothing_is_left(
         with pytest.raises(TransientError, match="the proxy ended during the run"):
             made.result()
     local.take_down()
-    wait_for(lambda: leftovers() == [], 5)
+    wait_for(lambda: not [line for line in leftovers() if "sipshard" in line or "proxy" in line], 5)

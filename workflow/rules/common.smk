@@ -57,6 +57,13 @@ COMBINED = {
     name: [f"{RESULTS}/{study}/{name}/summary.nc" for study in CAMPAIGN.studies]
     for name in TESTBEDS
 }
+# what the simulator says of the papers' testbed; a campaign that comes with the repository has it recorded
+RECORDED_PAPERS = RAW.parent / "predicted" / "papers.csv"
+PAPERS_PREDICTED = (
+    str(RECORDED_PAPERS)
+    if CAMPAIGN.only_measured and RECORDED_PAPERS.exists()
+    else f"{RESULTS}/predicted/papers.csv"
+)
 # a simulated machine has no idle CPU to look at, and its runs do not disturb each other
 SIMULATED = {name for name, bed in TESTBEDS.items() if bed.simulated}
 NOISE = {
@@ -236,6 +243,8 @@ def document_windows(wildcards):
 
 def document_predictions(wildcards):
     kind = CAMPAIGN.documents[wildcards.document].predictions
+    if kind == "papers":
+        return [PAPERS_PREDICTED]
     files = {"settings": "settings.nc", "capacity": "capacity.json"}
     return [
         f"{RESULTS}/predicted/{name}/{files[kind]}"
