@@ -76,6 +76,8 @@ esac
 [ -z "$waiting" ]"""
 """No socket for SIP has anything to be read: port, protocol."""
 LISTENING = '[ "$(ss -Hln "--$1" "sport = :$2" | wc -l)" -ge "$3" ]'
+LISTENING_OR_ENDED = """\
+[ "$(ss -Hln "--$1" "sport = :$2" | wc -l)" -ge "$3" ] || ! kill -0 "$(cat "$4")" 2>/dev/null"""
 REUSE, PORTS = "/proc/sys/net/ipv4/tcp_tw_reuse", "/proc/sys/net/ipv4/ip_local_port_range"
 Found = TypeVar("Found")
 
@@ -507,7 +509,7 @@ class Serving:
         """Wait until a server listens; one that ends instead is an error with its own words."""
         port, protocol = host.spec.sip_port, self.transport.protocol
         host.wait_until(
-            f'{LISTENING} || ! kill -0 "$(cat "$4")" 2>/dev/null',
+            LISTENING_OR_ENDED,
             protocol,
             port,
             sockets,
