@@ -9,7 +9,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CAMPAIGN ?=
 MINUTES ?= 60
-LAB ?=
+LAB ?= notebooks/explore.ipynb
 
 .PHONY: reproduce reports lab publish test soak bench lint format lock
 
@@ -22,11 +22,11 @@ reports: .venv/ready
 	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml recorded/config.yaml
 	printf 'Open: %s\n' "$$PWD"/reports/recorded/index.html
 
-# LAB='--no-browser --port=8889' is passed on
+# LAB='--no-browser --port=8889' on a machine without a browser
 lab: .venv/ready
 	@root=
 	[ "$$(id -u)" != 0 ] || root=--allow-root
-	exec $(BIN)/jupyter lab $$root $(LAB) notebooks/explore.ipynb
+	exec $(BIN)/jupyter lab $$root $(LAB)
 
 # CAMPAIGN=recorded/config.yaml publishes what comes with the repository
 publish: .venv/ready
@@ -35,7 +35,9 @@ publish: .venv/ready
 
 test: .venv/ready
 	@$(BIN)/fab provision --tests
-	$(BIN)/pytest
+	# what measures is alone on the machine; the rest takes every core
+	$(BIN)/pytest -m "not live" --numprocesses auto --dist worksteal
+	$(BIN)/pytest -m live
 	$(MAKE) -C hardware/probe test
 	$(MAKE) -C hardware/generator test fuzz
 	$(MAKE) -C hardware/dispatcher fuzz

@@ -92,19 +92,24 @@ static int compare(const struct sim *sim, const struct worker *curr, const struc
 	return difference > fair_delta((int64_t)sim->model.wakeup_granularity_ns, w);
 }
 
-/* fair.c: enqueue_entity() and place_entity() */
+/* fair.c: place_entity(), with GENTLE_FAIR_SLEEPERS */
+static void place(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
+	int64_t floor = cpu->fair.min_vruntime - (int64_t)(sim->model.latency_ns / 2);
+
+	if (w->vruntime < floor)
+		w->vruntime = floor;
+}
+
+/* fair.c: enqueue_entity() */
 static void enqueue(struct sim *sim, struct cpu *cpu, struct worker *w, bool wakeup)
 {
 	update_curr(sim, cpu);
 	if (!wakeup || w->migrated)
 		w->vruntime += cpu->fair.min_vruntime;
 	w->migrated = false;
-	if (wakeup) {
-		int64_t floor = cpu->fair.min_vruntime - (int64_t)(sim->model.latency_ns / 2);
-
-		if (w->vruntime < floor)
-			w->vruntime = floor;
-	}
+	if (wakeup)
+		place(sim, cpu, w);
 	fair_add(&cpu->fair, w, sim->order++);
 	w->on_rq = true;
 }
@@ -218,6 +223,25 @@ static void yield(struct sim *sim, struct cpu *cpu)
 	cpu->fair.skip = cpu->curr;
 }
 
+static void set_weight(struct worker *w, uint32_t weight)
+{
+	w->weight = weight;
+}
+
+/* fair.c: attach_task_cfs_rq() */
+static void join(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
+	(void)sim;
+	w->vruntime += cpu->fair.min_vruntime;
+}
+
+/* fair.c: detach_task_cfs_rq() */
+static void leave(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
+	place(sim, cpu, w);
+	w->vruntime -= cpu->fair.min_vruntime;
+}
+
 const struct fair_class CFS = {
 	.enqueue = enqueue,
 	.dequeue = dequeue,
@@ -229,4 +253,7 @@ const struct fair_class CFS = {
 	.tick = tick,
 	.yield = yield,
 	.update_curr = update_curr,
+	.set_weight = set_weight,
+	.join = join,
+	.leave = leave,
 };

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <string.h>
 #include "sched.h"
 #include "sim.h"
 
@@ -138,13 +139,37 @@ void cpu_packet(struct sim *sim, struct timer message)
 	cpu_set(sim, cpu);
 }
 
+void cpu_stall(struct sim *sim, struct cpu *cpu, uint64_t ns)
+{
+	interrupt(sim, cpu, (struct timer){ .kind = STALL, .since = ns });
+}
+
 static void stall(struct sim *sim, struct cpu *cpu)
 {
 	uint64_t *state = &sim->stall_states[cpu->id];
 	uint64_t length = draw_mean(state, sim->model.stall_ns);
 
 	cpu->next_stall = sim->now + length + draw_mean(state, sim->model.stall_every_ns);
-	interrupt(sim, cpu, (struct timer){ .kind = STALL, .since = length });
+	cpu_stall(sim, cpu, length);
+}
+
+void cpu_spent(const struct sim *sim, const struct cpu *cpu, uint64_t spent[SPENT_WAYS])
+{
+	uint64_t to_come = cpu->receive_until > sim->now ? cpu->receive_until - sim->now : 0;
+
+	memcpy(spent, cpu->spent, sizeof(cpu->spent));
+	/* what has begun and is not over was accounted whole */
+	spent[cpu->receiving] -= to_come;
+	if (!cpu->curr) {
+		uint64_t idle_from = later(cpu->idle_from, cpu->receive_until);
+
+		if (sim->now > idle_from)
+			spent[SPENT_IDLE] += sim->now - idle_from;
+	} else if (cpu->resume_at > sim->now) {
+		spent[SPENT_SWITCH] -= cpu->resume_at - sim->now - to_come;
+	} else {
+		spent[SPENT_TASK] += sim->now - cpu->resume_at;
+	}
 }
 
 /* The first of the backlog is over. */

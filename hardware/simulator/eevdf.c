@@ -168,9 +168,28 @@ static void leave(struct sim *sim, struct cpu *cpu, struct worker *w, bool sleep
 	w->on_rq = false;
 }
 
+static void end_delay(struct cpu *cpu, struct worker *w)
+{
+	w->delayed = false;
+	cpu->fair.delayed--;
+}
+
+/* fair.c: dequeue_entity() of a delayed one: finish_delayed_dequeue_entity(), with DELAY_ZERO */
+static void finish_delay(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
+	leave(sim, cpu, w, true);
+	end_delay(cpu, w);
+	if (w->vlag > 0)
+		w->vlag = 0;
+}
+
 static bool dequeue(struct sim *sim, struct cpu *cpu, struct worker *w, bool sleep)
 {
 	update_curr(sim, cpu);
+	if (sleep && w->delayed) {
+		finish_delay(sim, cpu, w);
+		return true;
+	}
 	if (sleep && sim->model.delay_dequeue && !is_eligible(cpu, w)) {
 		w->delayed = true;
 		cpu->fair.delayed++;
@@ -178,12 +197,6 @@ static bool dequeue(struct sim *sim, struct cpu *cpu, struct worker *w, bool sle
 	}
 	leave(sim, cpu, w, sleep);
 	return true;
-}
-
-static void end_delay(struct cpu *cpu, struct worker *w)
-{
-	w->delayed = false;
-	cpu->fair.delayed--;
 }
 
 /* fair.c: requeue_delayed_entity(), with DELAY_ZERO */
@@ -215,10 +228,7 @@ static struct worker *pick(struct sim *sim, struct cpu *cpu)
 
 		if (!w->delayed)
 			return w;
-		leave(sim, cpu, w, true);
-		end_delay(cpu, w);
-		if (w->vlag > 0)
-			w->vlag = 0;
+		finish_delay(sim, cpu, w);
 	}
 	return NULL;
 }
@@ -264,6 +274,21 @@ static void yield(struct sim *sim, struct cpu *cpu)
 	}
 }
 
+/* fair.c: reweight_entity() */
+static void set_weight(struct worker *w, uint32_t weight)
+{
+	w->vlag = w->vlag * (int64_t)w->weight / (int64_t)weight;
+	if (w->relative_deadline)
+		w->deadline = w->deadline * (int64_t)w->weight / (int64_t)weight;
+	w->weight = weight;
+}
+
+static void keep(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
+	/* its lag waits for it */
+	(void)sim, (void)cpu, (void)w;
+}
+
 const struct fair_class EEVDF = {
 	.enqueue = enqueue,
 	.dequeue = dequeue,
@@ -275,4 +300,7 @@ const struct fair_class EEVDF = {
 	.tick = update_curr,
 	.yield = yield,
 	.update_curr = update_curr,
+	.set_weight = set_weight,
+	.join = keep,
+	.leave = keep,
 };

@@ -175,6 +175,22 @@ static bool read_value(const struct entry *e, const char *text, char *model)
 	return text && !text[strspn(text, " ")];
 }
 
+static size_t find_entry(const char *name)
+{
+	size_t i = 0;
+
+	while (i < N_ENTRIES && strcmp(ENTRIES[i].name, name))
+		i++;
+	return i;
+}
+
+bool model_set(struct model *model, const char *name, const char *value)
+{
+	size_t i = find_entry(name);
+
+	return i < N_ENTRIES && read_value(&ENTRIES[i], value, (char *)model);
+}
+
 static const char *complain(char *error, size_t size, const char *what, const char *line)
 {
 	snprintf(error, size, "%s: %.100s", what, line);
@@ -188,7 +204,7 @@ const char *model_parse(struct model *model, const char *text, char *error, size
 
 	memset(model, 0, sizeof(*model));
 	while (*text) {
-		size_t length = strcspn(text, "\n"), i = 0;
+		size_t length = strcspn(text, "\n"), i;
 		char *value;
 
 		snprintf(line, sizeof(line), "%.*s", (int)length, text);
@@ -199,8 +215,7 @@ const char *model_parse(struct model *model, const char *text, char *error, size
 		if (!value || length >= sizeof(line))
 			return complain(error, size, "expected `name = value`", line);
 		*value = '\0';
-		while (i < N_ENTRIES && strcmp(ENTRIES[i].name, line))
-			i++;
+		i = find_entry(line);
 		if (i == N_ENTRIES)
 			return complain(error, size, "unknown name", line);
 		if (seen[i])

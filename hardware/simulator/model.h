@@ -73,6 +73,8 @@ struct model {
 	uint64_t events_max;
 };
 
+/* False: there is no such name, or it may not have this value. */
+bool model_set(struct model *model, const char *name, const char *value);
 /* NULL, or what is wrong, in `error`. */
 const char *model_parse(struct model *model, const char *text, char *error, size_t size);
 const char *model_read(struct model *model, const char *path, char *error, size_t size);

@@ -84,10 +84,10 @@ void output_uac(const struct sim *sim, FILE *file)
 		"  \"calls\": {\"offered\": %" PRIu64 ", \"started\": %" PRIu64 ", \"not_started\": %" PRIu64
 		", \"completed\": %" PRIu64 ", \"timeout_invite\": %" PRIu64 ", \"timeout_bye\": %" PRIu64
 		", \"rejected_invite\": 0, \"rejected_bye\": 0, \"unfinished_at_end\": %" PRIu64
-		", \"no_connection\": 0, \"no_ringing\": %" PRIu64 "},\n",
+		", \"no_connection\": 0, \"no_ringing\": %" PRIu64 ", \"distinct\": %" PRIu64 "},\n",
 		sim->model.calls, sim->next_call, sim->model.calls - sim->next_call, outcomes[CALL_COMPLETED],
 		outcomes[CALL_TIMEOUT_INVITE], outcomes[CALL_TIMEOUT_BYE], outcomes[CALL_UNFINISHED],
-		no_ringing);
+		no_ringing, sim->schedule.header.distinct);
 	fprintf(file, "  \"achieved_cps\": %.3f,\n",
 		last > first ? (double)(sim->next_call - 1) * 1e9 / (double)(last - first) : 0.0);
 	fprintf(file, "  \"sockets\": {\"drops\": 0},\n  \"no_ports\": 0,\n  \"unparsable\": 0,\n");
@@ -124,6 +124,8 @@ void output_report(const struct sim *sim, FILE *file)
 		c->received_kind[TRACE_KIND_180] + c->received_kind[TRACE_KIND_200_INVITE] +
 			c->received_kind[TRACE_KIND_200_BYE] + c->datagrams_sent - c->left,
 		c->wakeups, c->idle_wakeups);
+	fprintf(file, "  \"k_rcv_ns\": %" PRIu64 ",\n  \"t_sip_ns\": %" PRIu64 ",\n", c->k_rcv_ns,
+		c->t_sip_ns);
 	fprintf(file, "  \"from_uac\": %" PRIu64 ",\n",
 		c->sent[TRACE_KIND_INVITE] + c->sent_again[TRACE_KIND_INVITE] + c->sent[TRACE_KIND_ACK] +
 			c->sent_again[TRACE_KIND_ACK] + c->sent[TRACE_KIND_BYE] +

@@ -87,12 +87,12 @@ static struct worker *pick(struct sim *sim, struct cpu *cpu)
 	return fair_of(sim)->pick(sim, cpu);
 }
 
-void sched_charge(const struct sim *sim, const struct cpu *cpu, struct worker *w)
+uint64_t sched_charged(const struct sim *sim, const struct worker *w)
 {
+	const struct cpu *cpu = &sim->cpus[w->cpu];
 	uint64_t clock = cpu_task_clock(sim, cpu);
 
-	if (clock > w->charged_from)
-		w->charged_ns += clock - w->charged_from;
+	return w->charged_ns + (cpu->curr == w && clock > w->charged_from ? clock - w->charged_from : 0);
 }
 
 /* Caches that another worker has had since: what that costs is paid in service, at once or in the next one. */
@@ -112,7 +112,7 @@ static void switch_to(struct sim *sim, struct cpu *cpu, struct worker *next)
 	uint64_t cost = 0;
 
 	if (prev) {
-		sched_charge(sim, cpu, prev);
+		prev->charged_ns = sched_charged(sim, prev);
 		if (cpu->resume_at > sim->now)
 			cpu->spent[SPENT_SWITCH] -= cpu->resume_at - sim->now;
 		prev->off_since = sim->now;
@@ -223,6 +223,75 @@ void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker)
 	/* the waker's own CPU reschedules at the end of its softirq */
 	if (cpu != waker)
 		sched_check(sim, cpu);
+}
+
+/* Out of its queue; of a worker that runs, as if it did not. */
+static void save(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
+	if (is_rt(w))
+		rt_dequeue(cpu, w);
+	else
+		fair_of(sim)->dequeue(sim, cpu, w, false);
+}
+
+static void restore(struct sim *sim, struct cpu *cpu, struct worker *w)
+{
+	/* ASSUME all workers are set before the first of them is looked for: who runs stays first */
+	if (is_rt(w))
+		rt_enqueue(cpu, w, cpu->curr == w);
+	else
+		fair_of(sim)->enqueue(sim, cpu, w, false);
+	if (cpu->curr != w)
+		return;
+	w->exec_start = cpu_task_clock(sim, cpu);
+	w->exec_sum_before = w->exec_sum;
+	if (!is_rt(w))
+		fair_of(sim)->set_next(sim, cpu, w);
+}
+
+/* core.c: check_class_changed(): switched_to_rt(), switched_to_fair(), prio_changed_fair() */
+static void check_change(struct sim *sim, struct cpu *cpu, struct worker *w, bool was_rt, uint32_t weight)
+{
+	bool running = cpu->curr == w;
+
+	if (w->delayed || (was_rt == is_rt(w) && w->weight == weight))
+		return;
+	if (!running)
+		wakeup_preempt(sim, cpu, w);
+	else if (was_rt || w->weight < weight)
+		sched_resched(sim, cpu);
+}
+
+void sched_set(struct sim *sim, struct worker *w)
+{
+	const struct model *m = &sim->model;
+	const struct fair_class *fair = fair_of(sim);
+	struct cpu *cpu = &sim->cpus[w->cpu];
+	bool was_rt = is_rt(w), rt = m->policy == POLICY_FIFO || m->policy == POLICY_RR, queued;
+	uint32_t old_weight = w->weight, weight = rt ? old_weight : sched_weight(m->nice);
+
+	/* EEVDF takes a worker without a slice of its own off its queue each time, to set the base slice anew */
+	if (w->policy == m->policy && weight == old_weight && (rt || m->rules == RULES_CFS))
+		return;
+	cpu_advance(sim, cpu);
+	if (w->delayed && rt)
+		fair->dequeue(sim, cpu, w, true);
+	queued = w->on_rq;
+	if (queued)
+		save(sim, cpu, w);
+	else if (rt && !was_rt)
+		fair->leave(sim, cpu, w);
+	w->policy = m->policy;
+	if (!rt) {
+		fair->set_weight(w, weight);
+		w->slice = (int64_t)m->slice_ns;
+	}
+	if (queued) {
+		restore(sim, cpu, w);
+		check_change(sim, cpu, w, was_rt, old_weight);
+	} else if (was_rt && !rt) {
+		fair->join(sim, cpu, w);
+	}
 }
 
 void sched_sleep(struct sim *sim, struct cpu *cpu)

@@ -12,14 +12,16 @@
 void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker);
 /* core.c: __schedule(); the running worker sleeps from now on. */
 void sched_sleep(struct sim *sim, struct cpu *cpu);
+/* syscalls.c: __sched_setscheduler(): policy, nice value and slice become those of sim->model. */
+void sched_set(struct sim *sim, struct worker *w);
 void sched_yield_curr(struct sim *sim, struct cpu *cpu);
 void sched_tick(struct sim *sim, struct cpu *cpu);
 void sched_resched(struct sim *sim, struct cpu *cpu);
 /* Reschedule if it was asked for and no softirq is in the way. */
 void sched_check(struct sim *sim, struct cpu *cpu);
 uint32_t sched_running(const struct cpu *cpu); /* rq->nr_running */
-/* The running worker's CPU time, as the kernel has it in sum_exec_runtime, up to now; it leaves the CPU. */
-void sched_charge(const struct sim *sim, const struct cpu *cpu, struct worker *w);
+/* A worker's CPU time, as the kernel has it in sum_exec_runtime, up to now. */
+uint64_t sched_charged(const struct sim *sim, const struct worker *w);
 uint32_t sched_weight(int nice);
 bool is_rt(const struct worker *w);
 
@@ -47,6 +49,11 @@ struct fair_class {
 	void (*tick)(struct sim *, struct cpu *);
 	void (*yield)(struct sim *, struct cpu *);
 	void (*update_curr)(struct sim *, struct cpu *);
+	/* of one that is not queued */
+	void (*set_weight)(struct worker *, uint32_t weight);
+	/* of a sleeper that changes its class */
+	void (*join)(struct sim *, struct cpu *, struct worker *);
+	void (*leave)(struct sim *, struct cpu *, struct worker *);
 };
 extern const struct fair_class EEVDF, CFS;
 const struct fair_class *fair_of(const struct sim *sim);

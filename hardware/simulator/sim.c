@@ -45,20 +45,34 @@ static void init_worker(struct sim *sim, uint32_t id)
 		socket_wait(sim, w);
 }
 
-const char *sim_init(struct sim *sim, const struct model *model)
+static const char *draw_calls(struct sim *sim)
 {
-	const struct script *script = sim->script;
-	uint64_t state = model->seed ^ 0x6a09e667f3bcc908ULL;
+	struct model *m = &sim->model;
+	const struct plan *plan = sim->switches.plan;
+	enum schedule_law law = m->constant_arrivals ? SCHEDULE_CONSTANT : SCHEDULE_EXPONENTIAL;
 	const char *wrong;
 
-	sim->model = *model;
-	if (!allocate(sim))
-		return "not enough memory";
-	wrong = schedule_draw(&sim->schedule,
-			      model->constant_arrivals ? SCHEDULE_CONSTANT : SCHEDULE_EXPONENTIAL,
-			      model->rate_cps, model->calls, model->seed);
+	if (!plan || sim->script)
+		return schedule_draw(&sim->schedule, law, m->rate_cps, m->calls, m->seed);
+	wrong = schedule_draw_blocks(&sim->schedule, law, m->rate_cps, plan->blocks, m->seed);
+	m->calls = sim->schedule.header.count;
+	return wrong;
+}
+
+const char *sim_init(struct sim *sim, const struct model *given)
+{
+	const struct script *script = sim->script;
+	const struct plan *plan = sim->switches.plan;
+	const struct model *model = &sim->model;
+	uint64_t state = given->seed ^ 0x6a09e667f3bcc908ULL;
+	const char *wrong;
+
+	sim->model = plan ? plan->modes[plan->windows[0].mode] : *given;
+	wrong = draw_calls(sim);
 	if (wrong)
 		return wrong;
+	if (!allocate(sim))
+		return "not enough memory";
 	sim->open_calls = model->calls;
 	sim->end = sim->schedule.calls[model->calls - 1].offset_ns + model->link_ns + model->drain_ns;
 	sim->service_seed = splitmix64(&state);
@@ -85,6 +99,8 @@ const char *sim_init(struct sim *sim, const struct model *model)
 		tree_set(&sim->tree, SOURCE_SCRIPT, script[0].at);
 	else
 		agents_set(sim);
+	if (plan)
+		switches_begin(sim);
 	return NULL;
 }
 
@@ -106,26 +122,6 @@ static bool is_empty(const struct sim *sim)
 	return sim->counts.arrived == sim->counts.refused + sim->counts.left;
 }
 
-static void settle(struct sim *sim, struct cpu *cpu)
-{
-	uint64_t irq = cpu->receive_until > sim->now ? cpu->receive_until - sim->now : 0;
-
-	cpu_advance(sim, cpu);
-	/* what has begun and is not over was accounted whole */
-	cpu->spent[cpu->receiving] -= irq;
-	if (cpu->curr) {
-		sched_charge(sim, cpu, cpu->curr);
-		if (cpu->resume_at > sim->now)
-			cpu->spent[SPENT_SWITCH] -= cpu->resume_at - sim->now - irq;
-	} else {
-		uint64_t idle_from =
-			cpu->receive_until > cpu->idle_from ? cpu->receive_until : cpu->idle_from;
-
-		if (sim->now > idle_from)
-			cpu->spent[SPENT_IDLE] += sim->now - idle_from;
-	}
-}
-
 static const char *check_conservation(struct sim *sim)
 {
 	const struct counts *c = &sim->counts;
@@ -133,9 +129,13 @@ static const char *check_conservation(struct sim *sim)
 
 	for (uint32_t i = 0; i < sim->model.cores; i++) {
 		struct cpu *cpu = &sim->cpus[i];
-		uint64_t sum = 0;
+		uint64_t spent[SPENT_WAYS], sum = 0;
 
-		settle(sim, cpu);
+		cpu_advance(sim, cpu);
+		if (cpu->curr)
+			cpu->curr->charged_ns = sched_charged(sim, cpu->curr);
+		cpu_spent(sim, cpu, spent);
+		memcpy(cpu->spent, spent, sizeof(spent));
 		for (int way = 0; way < SPENT_WAYS; way++)
 			sum += cpu->spent[way];
 		if (sum != sim->now)
@@ -160,7 +160,8 @@ const char *sim_run(struct sim *sim)
 		uint32_t source = tree_first(&sim->tree);
 		uint64_t at = sim->tree.at[source];
 
-		if (!sim->over && !sim->script && (at > sim->end || !sim->open_calls)) {
+		if (!sim->over && !sim->script &&
+		    (at > sim->end || (!sim->open_calls && switches_over(sim)))) {
 			sim->over = true;
 			for (uint32_t i = 0; i < SOURCE_CPUS; i++)
 				tree_set(&sim->tree, i, NEVER);
@@ -177,6 +178,8 @@ const char *sim_run(struct sim *sim)
 			cpu_event(sim, &sim->cpus[source - SOURCE_CPUS]);
 		else if (source == SOURCE_SCRIPT)
 			follow_script(sim);
+		else if (source == SOURCE_SWITCHES)
+			switches_event(sim);
 		else if (source == SOURCE_CALLS)
 			agents_call(sim);
 		else
@@ -210,6 +213,7 @@ void sim_free(struct sim *sim)
 	free(sim->workers);
 	free(sim->cpus);
 	free(sim->calls);
+	switches_free(&sim->switches);
 	schedule_free(&sim->schedule);
 	tree_free(&sim->tree);
 }

@@ -8,6 +8,7 @@
  *   workers.c    a worker's way through a message
  *   sched.c      which worker runs; eevdf.c, cfs.c, rt.c the rules of a class
  *   placement.c  on which CPU a woken worker goes, and what CPUs take from each other
+ *   switches.c   a run that compares modes: workers switched while they serve; plan.c reads when
  *
  * Instants and spans are whole ns. Spans are accounted so that on each CPU they add up to the run exactly.
  */
@@ -21,6 +22,7 @@
 #include "../probe/trace.h"
 #include "events.h"
 #include "model.h"
+#include "switches.h"
 
 #define NICE_0_WEIGHT 1024
 #define T0_NS         1000000000 /* of a record's instants: 0 in them means that there was none */
@@ -141,6 +143,7 @@ struct call {
 struct counts {
 	uint64_t events, sent[KINDS], sent_again[KINDS], arrived, received, refused, left, datagrams_sent;
 	uint64_t overtaken, wakeups, idle_wakeups;
+	uint64_t k_rcv_ns, t_sip_ns;                          /* of all messages that left */
 	uint64_t received_kind[KINDS], received_again[KINDS]; /* by the agents */
 };
 
@@ -168,6 +171,7 @@ struct sim {
 	uint64_t *stall_states;
 	double service_mu[KINDS], service_sigma[KINDS];
 	struct counts counts;
+	struct switches switches;
 	const char *failure; /* why the run cannot go on */
 	FILE *trace;
 	/* tests: what is done in place of calls, and who ran when */
@@ -191,6 +195,7 @@ enum source {
 	SOURCE_HOLD,
 	SOURCE_TIMERS,
 	SOURCE_SCRIPT = SOURCE_TIMERS + TIMER_LENGTHS,
+	SOURCE_SWITCHES,
 	SOURCE_CPUS
 };
 
@@ -212,6 +217,10 @@ void cpu_packet(struct sim *sim, struct timer message);
 void cpu_event(struct sim *sim, struct cpu *cpu);
 /* Bring the work of the running worker up to now. */
 void cpu_advance(struct sim *sim, struct cpu *cpu);
+/* Keep it from all else for so long. */
+void cpu_stall(struct sim *sim, struct cpu *cpu, uint64_t ns);
+/* What its time went to up to now; the sum is now. */
+void cpu_spent(const struct sim *sim, const struct cpu *cpu, uint64_t spent[SPENT_WAYS]);
 /* Say when this CPU's next event is. */
 void cpu_set(struct sim *sim, struct cpu *cpu);
 uint64_t cpu_task_clock(const struct sim *sim, const struct cpu *cpu);

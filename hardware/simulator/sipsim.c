@@ -11,9 +11,12 @@
 
 static const char USAGE[] =
 	"usage: sipsim version\n"
-	"       sipsim run MODEL REPORT [TRACE CALLS UAC]\n"
-	"MODEL is a file of lines `name = value`; the others are written: what the model counted, and\n"
-	"as the probe and sipload write them the trace, the calls and the report of the UAC\n";
+	"       sipsim run MODEL REPORT [TRACE CALLS UAC [PLAN BLOCKS LOG]]\n"
+	"MODEL is a file of lines `name = value`, PLAN (plan.h) and BLOCKS (../generator/schedule.h) are "
+	"those\n"
+	"of a run that compares modes; the others are written: what the model counted, and as the probe, "
+	"sipload\n"
+	"and switcher write them the trace, the calls, the report of the UAC and the log of the switches\n";
 
 static int complain(const char *where, const char *what)
 {
@@ -43,6 +46,7 @@ static bool write_report(struct sim *sim, FILE *file)
 
 static int run(int n, char **paths)
 {
+	static struct plan plan;
 	struct sim sim = { 0 };
 	struct model model;
 	FILE *trace = NULL;
@@ -51,6 +55,13 @@ static int run(int n, char **paths)
 
 	if (wrong)
 		return complain(paths[0], wrong);
+	if (n > 5) {
+		wrong = plan_read(&plan, paths[5], &model, error, sizeof(error));
+		if (wrong)
+			return complain(paths[5], wrong);
+		plan.blocks = paths[6];
+		sim.switches.plan = &plan;
+	}
 	wrong = sim_init(&sim, &model);
 	if (wrong)
 		return complain(paths[0], wrong);
@@ -70,9 +81,12 @@ static int run(int n, char **paths)
 		return complain(paths[3], "cannot write");
 	if (n > 2 && !write_file(paths[4], write_uac, &sim))
 		return complain(paths[4], "cannot write");
+	if (n > 5 && !write_file(paths[7], switches_write, &sim))
+		return complain(paths[7], "cannot write");
 	if (!write_file(paths[1], write_report, &sim))
 		return complain(paths[1], "cannot write");
 	sim_free(&sim);
+	plan_free(&plan);
 	return 0;
 }
 
@@ -82,7 +96,7 @@ int main(int argc, char **argv)
 		printf("sipsim %d\n", SIPSIM_VERSION);
 		return 0;
 	}
-	if ((argc == 4 || argc == 7) && !strcmp(argv[1], "run"))
+	if ((argc == 4 || argc == 7 || argc == 10) && !strcmp(argv[1], "run"))
 		return run(argc - 2, argv + 2);
 	fputs(USAGE, stderr);
 	return 2;

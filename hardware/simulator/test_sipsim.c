@@ -72,13 +72,14 @@ static void write_switch(struct sim *sim, const struct cpu *cpu, const struct wo
 		sprintf(text + at, "/%" PRIu32, cpu->id);
 }
 
-/* Slices of the workers in ms, or NULL. */
-static void expect(const char *what, const struct model *m, const double *slices, const struct script *script,
-		   size_t length, const char *timeline)
+/* Slices of the workers in ms, or NULL; a plan, or NULL. */
+static void expect(const char *what, const struct model *m, const double *slices, const struct plan *plan,
+		   const struct script *script, size_t length, const char *timeline)
 {
 	char found[4096] = "";
 	struct sim sim = { .script = script,
 			   .script_length = (uint32_t)length,
+			   .switches = { .plan = plan },
 			   .switched = write_switch,
 			   .observer = found };
 	const char *wrong = sim_init(&sim, m);
@@ -92,7 +93,8 @@ static void expect(const char *what, const struct model *m, const double *slices
 	sim_free(&sim);
 }
 
-#define EXPECT(what, m, slices, script, timeline) expect(what, m, slices, script, LENGTH(script), timeline)
+#define EXPECT(what, m, slices, script, timeline) \
+	expect(what, m, slices, NULL, script, LENGTH(script), timeline)
 
 static const struct script BOTH[] = { { 0, 0, 6 * MS }, { 0, 1, 6 * MS } };
 
@@ -264,6 +266,62 @@ static void test_placement(void)
 	}
 }
 
+/* From one model to another at an instant. */
+static void expect_switch(const char *what, const struct model *before, const struct model *after,
+			  double at_ms, const struct script *script, size_t length, const char *timeline)
+{
+	struct plan_window windows[] = { { 0, 0 }, { (uint64_t)(at_ms * (double)MS), 1 } };
+	struct plan plan = { .modes = { *before, *after },
+			     .n_modes = 2,
+			     .windows = windows,
+			     .n_windows = 2,
+			     .end_ns = 20 * MS,
+			     .sample_ns = 700000 };
+
+	expect(what, before, NULL, &plan, script, length, timeline);
+}
+
+static void test_switches_eevdf(void)
+{
+	struct model m = plain(RULES_EEVDF, 1, 2), other = m;
+
+	/* B runs and goes on: it is the first of its priority. A is left with 4 of its 6 ms. */
+	other.policy = POLICY_FIFO;
+	expect_switch("to FIFO", &m, &other, 3, BOTH, LENGTH(BOTH), "0:A 2:B 8:A 12:-");
+	/*
+	 * Both are placed at V: A, which runs, is protected for a slice. At 5 ms it has v = 2 > V: B. At 7 ms both
+	 * have v = 2: A, which waits, for its last ms; B for its last four.
+	 */
+	expect_switch("from FIFO", &other, &m, 3, BOTH, LENGTH(BOTH), "0:A 5:B 7:A 8:B 12:-");
+	/* What is under way ends as it began, at d = 2; the requests after that are of 4 ms. */
+	other = m;
+	other.slice_ns = 4 * MS;
+	expect_switch("longer slices", &m, &other, 1, BOTH, LENGTH(BOTH), "0:A 2:B 4:A 8:B 12:-");
+	/* The sham: off the queue and back to where it was. */
+	expect_switch("sham", &m, &m, 3.3, BOTH, LENGTH(BOTH), "0:A 2:B 4:A 6:B 8:A 10:B 12:-");
+}
+
+static void test_switches_cfs(void)
+{
+	const struct script script[] = { { 0, 0, 20 * MS }, { 5500000, 1, MS } };
+	struct model m = plain(RULES_CFS, 1, 2), other = m;
+
+	/* As in test_cfs_wakeup(), from 3 ms on. */
+	other.policy = POLICY_BATCH;
+	expect_switch("CFS to BATCH", &m, &other, 3, script, LENGTH(script), "0:A 6:B 7:A 21:-");
+	other = m;
+	other.wakeup_granularity_ns = 4 * MS;
+	expect_switch("wake-up granularity from 3 ms on", &m, &other, 3, script, LENGTH(script),
+		      "0:A 6:B 7:A 21:-");
+	expect_switch("CFS sham", &m, &m, 3, script, LENGTH(script), "0:A 5.5:B 6.5:A 21:-");
+	/* A, which runs, is first; B wakes behind it. */
+	other = m;
+	other.policy = POLICY_RR;
+	expect_switch("CFS to RR", &m, &other, 3, script, LENGTH(script), "0:A 20:B 21:-");
+	/* B is placed half a latency before A again, and preempts it. */
+	expect_switch("CFS from RR", &other, &m, 3, script, LENGTH(script), "0:A 5.5:B 6.5:A 21:-");
+}
+
 struct shares {
 	uint64_t left_idle;
 };
@@ -286,12 +344,10 @@ static void test_long_run(enum rules rules, const char *what)
 	struct sim sim = {
 		.script = script, .script_length = LENGTH(nices), .switched = watch, .observer = &shares
 	};
-	double weights = 0.0;
 	const char *wrong;
 
 	m.tick_ns = 4 * MS;
 	for (uint32_t i = 0; i < LENGTH(nices); i++) {
-		weights += sched_weight(nices[i]);
 		script[i] = (struct script){ 0, i, (uint64_t)(10000.0 * sched_weight(nices[i])) * MS / 1024 };
 	}
 	wrong = sim_init(&sim, &m);
@@ -364,6 +420,66 @@ static void test_lag(void)
 	sim_free(&sim);
 }
 
+/* Whatever the workers are switched to in whatever state, time adds up and nobody is forgotten. */
+static void test_many_switches(enum rules rules, uint32_t cores, const char *what)
+{
+	enum {
+		N = 600,
+		WORKERS = 6,
+		WINDOWS = 500
+	};
+	static struct script script[N];
+	static struct plan_window windows[WINDOWS];
+	static struct plan plan;
+	struct model m = plain(rules, cores, WORKERS);
+	struct shares shares = { 0 };
+	struct sim sim = { .script = script,
+			   .script_length = N,
+			   .switches = { .plan = &plan },
+			   .switched = watch,
+			   .observer = &shares };
+	uint64_t state = 11, now = 0, work = 0, ran = 0;
+	const char *wrong;
+
+	plan = (struct plan){ .n_modes = 6, .windows = windows, .n_windows = WINDOWS, .sample_ns = 5 * MS };
+	m.switch_ns = 1500;
+	plan.setattr_ns = 2000;
+	for (uint32_t i = 0; i < plan.n_modes; i++)
+		plan.modes[i] = m;
+	plan.modes[1].policy = POLICY_FIFO;
+	plan.modes[2].policy = POLICY_BATCH;
+	plan.modes[3].policy = POLICY_RR;
+	plan.modes[4].nice = -10;
+	plan.modes[5].slice_ns = 100000;
+	plan.modes[5].latency_ns = 800000;
+	/* a worker may wake that sleeps: all there was is done by then */
+	for (int i = 0; i < N; i += WORKERS) {
+		uint64_t sum = 0;
+
+		for (uint32_t w = 0; w < WORKERS; w++) {
+			script[i + (int)w] =
+				(struct script){ now + w * 10000, w, splitmix64(&state) % (3 * MS) + 1 };
+			sum += script[i + (int)w].work_ns;
+		}
+		work += sum;
+		now += sum + MS + splitmix64(&state) % MS;
+	}
+	for (uint32_t i = 1; i < WINDOWS; i++)
+		windows[i] = (struct plan_window){ windows[i - 1].start_ns + MS + splitmix64(&state) % MS,
+						   (uint32_t)(splitmix64(&state) % plan.n_modes) };
+	plan.end_ns = windows[WINDOWS - 1].start_ns + MS;
+	wrong = sim_init(&sim, &m);
+	if (!wrong)
+		wrong = sim_run(&sim);
+	check(!wrong, what, "%s", wrong);
+	for (uint32_t i = 0; i < WORKERS; i++)
+		ran += sim.workers[i].ran_ns;
+	check(ran == work, what, "ran %" PRIu64 " of %" PRIu64 " ns", ran, work);
+	check(!shares.left_idle, what, "idle with work %" PRIu64 " times", shares.left_idle);
+	check(sim.switches.window == WINDOWS + 1, what, "%" PRIu32 " windows", sim.switches.window);
+	sim_free(&sim);
+}
+
 static void test_fifo_and_heap(void)
 {
 	struct fifo fifo = { 0 };
@@ -414,6 +530,12 @@ int main(void)
 	test_long_run(RULES_EEVDF, "EEVDF over 10 s");
 	test_long_run(RULES_CFS, "CFS over 10 s");
 	test_lag();
+	test_switches_eevdf();
+	test_switches_cfs();
+	test_many_switches(RULES_EEVDF, 1, "EEVDF switched");
+	test_many_switches(RULES_EEVDF, 3, "EEVDF switched, 3 CPUs");
+	test_many_switches(RULES_CFS, 1, "CFS switched");
+	test_many_switches(RULES_CFS, 3, "CFS switched, 3 CPUs");
 	if (failures)
 		fprintf(stderr, "%d checks failed\n", failures);
 	return failures != 0;

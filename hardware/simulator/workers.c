@@ -49,10 +49,12 @@ void worker_pass(struct sim *sim, struct worker *w, uint64_t at)
 	}
 }
 
-/* The same message takes the same time in every run of a seed, whoever serves it and when. */
+/* The same message takes the same time in every run of a seed, whoever serves it and when; and so does that of a
+ * call which is played again. */
 uint64_t service_time(struct sim *sim, const struct timer *message)
 {
-	uint64_t message_id = (uint64_t)message->call << 16 | (uint64_t)message->again << 8 | message->kind;
+	uint64_t call = sim->switches.plan ? sim->schedule.calls[message->call].random : message->call;
+	uint64_t message_id = call << 16 | (uint64_t)message->again << 8 | message->kind;
 	uint64_t state = sim->service_seed ^ message_id;
 	double mean_ns = sim->model.service_ns[message->kind], drawn = 1.0;
 
@@ -146,6 +148,8 @@ static void depart(struct sim *sim, struct worker *w)
 	w->record.t_dep = sim->now;
 	trace_message(sim, w);
 	sim->counts.left++;
+	sim->counts.k_rcv_ns += w->record.t_sip_in - w->record.t_arr;
+	sim->counts.t_sip_ns += w->record.t_sip_out - w->record.t_sip_in;
 	sim->counts.datagrams_sent += 1 + (sim->model.trying && w->message.kind == TRACE_KIND_INVITE);
 	agents_receive(sim, &w->message);
 	w->phase = PHASE_LOOP;

@@ -40,7 +40,9 @@ def starts_by_window(record: Path, recorded: WindowsDocument) -> list[list[int]]
     ]
 
 
-def test_a_comparison_switches_a_proxy_that_serves(measure: Measure, tmp_path: Path) -> None:
+def test_a_comparison_switches_a_proxy_that_serves_the_same_calls_in_each_window_of_a_block(
+    measure: Measure, tmp_path: Path
+) -> None:
     record = measure(mode=COMPARISON, cps=400, threads=4)
     run = json.loads((record / "run.json").read_text())
     recorded = read_windows(record)
@@ -61,11 +63,6 @@ def test_a_comparison_switches_a_proxy_that_serves(measure: Measure, tmp_path: P
     # what the samples count and what the trace holds are the same, but for messages at the edges
     off = found["messages"].isel(washout=0) - found["datagrams"].isel(washout=0)
     assert float(abs(off[kept]).max()) < 0.3 * float(found["messages"].isel(washout=0)[kept].min())
-
-
-def test_each_window_of_a_block_has_the_same_calls(measure: Measure) -> None:
-    record = measure(mode=COMPARISON, cps=400, threads=4)
-    recorded = read_windows(record)
     offsets = starts_by_window(record, recorded)
     by_block = zip(recorded.design.windows, offsets, strict=True)
     for _, group in groupby(by_block, lambda pair: pair[0].block):

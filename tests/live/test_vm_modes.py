@@ -37,27 +37,36 @@ def online(sps: Host) -> str:
 
 
 @pytest.mark.parametrize("cores", [2, 4, 6])
-@pytest.mark.parametrize("name", ["default", "desktop", "baseline", "enhanced"])
-def test_every_mode_at_the_papers_cores(guest: Testbed, name: str, cores: int) -> None:
-    mode = find_mode(name, DECLARED)
+def test_every_mode_at_the_papers_cores(guest: Testbed, cores: int) -> None:
     with open_hosts(guest) as hosts:
         sps = hosts.sps
         before = settings(sps)
         assert online(sps) == ALL_CPUS
-        with tuned(sps, guest, mode, cores, threads=8) as state:
-            # four cores a processor
-            processors = 1 if cores <= 4 else 2
-            assert state.layout.processors == processors
-            asked = mode.settings(Counts(cores, 8, processors))
-            found = settings(sps)
-            assert {setting: found[setting] for setting in asked} == asked
-            assert state.kernel.family is Family.DEBUGFS
-            assert state.unlike_asked == 0
-            assert state.label == name
-            # the helper's CPU stays
-            assert online(sps) == f"0-{cores - 1},7"
-        assert online(sps) == ALL_CPUS
-        assert settings(sps) == before
+        for name in ("default", "desktop", "baseline", "enhanced"):
+            mode = find_mode(name, DECLARED)
+            with tuned(sps, guest, mode, cores, threads=8) as state:
+                # four cores a processor
+                processors = 1 if cores <= 4 else 2
+                assert state.layout.processors == processors, name
+                asked = mode.settings(Counts(cores, 8, processors))
+                found = settings(sps)
+                assert {setting: found[setting] for setting in asked} == asked, name
+                assert state.kernel.family is Family.DEBUGFS
+                assert state.unlike_asked == 0, name
+                assert state.label == name
+                # the helper's CPU stays
+                assert online(sps) == f"0-{cores - 1},7", name
+            assert online(sps) == ALL_CPUS, name
+            assert settings(sps) == before, name
+
+
+def test_every_migration_cost_of_the_papers_figure_is_in_force(guest: Testbed) -> None:
+    with open_hosts(guest) as hosts:
+        for cost_ns in COSTS_NS:
+            mode = find_mode(f"enhanced+migration_cost_ns={cost_ns}", DECLARED)
+            with tuned(hosts.sps, guest, mode, 4, threads=6) as state:
+                assert settings(hosts.sps)[Setting.MIGRATION_COST] == cost_ns
+                assert state.unlike_asked == 0
 
 
 def test_what_fails_in_the_middle_is_undone(guest: Testbed) -> None:
@@ -73,7 +82,7 @@ def test_what_fails_in_the_middle_is_undone(guest: Testbed) -> None:
         assert online(hosts.sps) == ALL_CPUS
 
 
-@pytest.mark.parametrize("cost_ns", COSTS_NS)
+@pytest.mark.parametrize("cost_ns", [min(COSTS_NS), max(COSTS_NS)])
 def test_a_sweep_of_the_migration_cost(guest: Testbed, measure: Measure, cost_ns: int) -> None:
     record = measure(
         bed=guest,

@@ -1,5 +1,8 @@
-"""A real browser, for pages and for JupyterLab."""
+"""A real browser, for pages and for JupyterLab; and a user who is not root."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,3 +35,16 @@ def browser(tmp_path_factory):
     driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
     yield driver
     driver.quit()
+
+
+@pytest.fixture
+def nobody():
+    """Before a command: it runs as a user without rights."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("needs root on Linux, to be somebody else")
+    become = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    # by a shell: setpriv itself finds a program with root's rights still
+    runs = [*become, "sh", "-c", '"$1" -c "import json"', "sh", sys.executable]
+    if subprocess.run(runs, capture_output=True).returncode:
+        pytest.skip(f"{sys.executable} can be run by root alone")
+    return become

@@ -3,10 +3,13 @@
 import http.client
 import os
 import re
+import signal
 import socket
 import subprocess
-import sys
+import tempfile
 import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 import synthetic
@@ -26,42 +29,62 @@ TIMEOUT_S = 180
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """JupyterLab as `make lab` starts it, with explore.ipynb on synthetic runs; gives the notebook's address."""
+    """JupyterLab with explore.ipynb on synthetic runs; gives the notebook's address."""
     folder = tmp_path_factory.mktemp("lab")
     for run in (*synthetic.repeated((500, 2000), 2), synthetic.Run(mode="enhanced", cps=3000)):
         synthetic.write_record(folder / "raw", run, calls=3 * run.cps // 10)
     notebook = load_notebook_node(str(PROJECT_ROOT / "notebooks" / "explore.ipynb"))
     given = {"testbed": "synthetic", "records": str(folder / "raw")}
     write_ipynb(parameterize_notebook(notebook, given), str(folder / "explore.ipynb"))
+    options = [f"--ServerApp.root_dir={folder}", "--LabApp.expose_app_in_browser=True"]
+    with started(folder, *options) as address:
+        yield f"{address}/lab/tree/explore.ipynb"
+
+
+@contextmanager
+def started(folder, *options, before=()):
+    """JupyterLab as `make lab` starts it, until the block ends; gives its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    home = {name: str(folder / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")}
-    with (folder / "lab.log").open("w") as log:
+    given = [
+        *("--no-browser", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"),
+        *("--IdentityProvider.token=", *options),
+    ]
+    log = folder / "lab.log"
+    with log.open("w") as file:
         server = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root"),
-                *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0"),
-                *("--IdentityProvider.token=", f"--ServerApp.root_dir={folder}"),
-                "--LabApp.expose_app_in_browser=True",
-            ],
-            stdout=log,
-            stderr=log,
-            env=os.environ | home,
+            [*before, "make", "lab", f"LAB={' '.join(given)}"],
+            cwd=PROJECT_ROOT,
+            stdout=file,
+            stderr=file,
+            env=os.environ | {"HOME": str(folder)},
+            start_new_session=True,
         )
     address = f"http://127.0.0.1:{port}"
     deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        try:
-            http.client.HTTPConnection("127.0.0.1", port).request("GET", "/api")
-            break
-        except OSError:
-            assert server.poll() is None, (folder / "lab.log").read_text()
-            assert time.monotonic() < deadline
+    try:
+        while not answers(port):
+            assert server.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.2)
-    yield f"{address}/lab/tree/explore.ipynb"
-    server.terminate()
-    server.wait(timeout=30)
+        yield address
+    finally:
+        with suppress(ProcessLookupError):
+            # make, and JupyterLab, which it runs
+            os.killpg(server.pid, signal.SIGTERM)
+        server.wait(timeout=TIMEOUT_S)
+
+
+def answers(port):
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    try:
+        connection.request("GET", "/api")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
 
 
 def run_all(browser):
@@ -143,3 +166,11 @@ def test_runs_and_a_stretch_are_chosen_down_to_single_messages(lab, browser):
     (button,) = browser.find_elements(By.XPATH, "//button[text()='whole run']")
     button.click()
     wait(browser, lambda: "figure-single" not in shown(browser))
+
+
+def test_jupyterlab_starts_without_root_too(nobody):
+    """With root it is started by the other test."""
+    with tempfile.TemporaryDirectory() as home:
+        Path(home).chmod(0o777)
+        with started(Path(home), before=nobody):
+            pass

@@ -45,7 +45,9 @@ def parameters_of(tmp_path_factory):
         "question": to_work_in,
         "migration_cost": {"summary": str(migration)},
         "crossover": {"summary": str(comparison), "crossings": []},
+        "papers_predicted": {"predictions": [str(folder / "papers.csv")]},
     }
+    synthetic.predictions().to_csv(folder / "papers.csv", index=False)
     return lambda name: campaign | own.get(name, {})
 
 

@@ -45,6 +45,11 @@ TABLES = (
     "table-columns-missing",
     "table-hosts",
 )
+PREDICTED_FIGURES = ("figure-predicted", "figure-directions", "figure-ablation")
+PREDICTED_TABLES = (
+    *("table-errors", "table-free", "table-numbers", "table-directions"),
+    *("table-costs", "table-ablation", "table-grid"),
+)
 PUBLISHED_FIGURES = ("figure-crossing", "figure-capacity")
 PUBLISHED_TABLES = (
     "table-loads-at-limit",
@@ -408,6 +413,15 @@ def test_page_of_the_migration_cost(tmp_path, browser, unavailable):
         assert "2 cores, 4 threads, 4200 cps: PDR is lowest at 0" in text
 
 
+def test_page_of_predictions_of_the_papers(tmp_path, browser):
+    path, page = tmp_path / "papers.csv", tmp_path / "reports" / "papers_predicted.html"
+    synthetic.predictions(0.2).to_csv(path, index=False)
+    pages.render(NOTEBOOKS / "papers_predicted.ipynb", page, {"predictions": [path]})
+    text = check_page(browser, page, PREDICTED_FIGURES, PREDICTED_TABLES, "Predicted by simulation")
+    assert text.splitlines()[1].startswith("Fidelity: Predicted by simulation, not measured")
+    assert "Yes: of 38 published effects" in text
+
+
 def test_page_of_published_numbers(tmp_path, browser):
     page = tmp_path / "reports" / "published.html"
     pages.render(NOTEBOOKS / "published.ipynb", page, {"published": papers.FOLDER})
@@ -472,7 +486,7 @@ def test_index_links_pages_and_answers_in_five_sentences(tmp_path, browser):
         assert len(sentences) == 5
         assert sum(each.text.startswith("Not measured") for each in sentences) == unknown
     assert "kernel 0.0.0-synthetic" in text
-    assert "Measured 2026-01-01 00:01 to 2026-01-01 00:03 UTC." in text
+    assert "Simulated 2026-01-01 00:01 to 2026-01-01 00:03 UTC." in text
     assert text.count("SHA-256") == 2
     browser.find_element("link text", "Another: page?").click()
     assert browser.title == "Another: page?"

@@ -13,8 +13,9 @@ from sipsched.paths import PROJECT_ROOT
 
 STUDY = {
     "testbeds": ["simulated"],
-    "only": ["load_sweep"],
+    "only": ["load_sweep", "crossover"],
     "load": {"duration_s": 0.5},
+    "crossover": {"mode_s": 4},
     "search": {"trial_s": 0.5, "trials_s": 0.5, "highest_cps": 8000, "relative_width": 0.3},
     "studies": {
         "load_sweep": {
@@ -22,7 +23,12 @@ STUDY = {
             "cores": [2],
             "cps": {"around_crossing_of": "default", "shares": [0.5]},
             "repetitions": 1,
-        }
+        },
+        "crossover": {
+            "modes": ["default,default+policy=fifo"],
+            "cores": [2],
+            "cps": {"around_crossing_of": "default", "shares": [0.2]},
+        },
     },
     "documents": {},
 }
@@ -40,7 +46,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_from_a_search_to_a_report_that_says_what_it_is(project: Path) -> None:
-    report = project / "reports" / "load_sweep-simulated.html"
+    pages = [project / "reports" / f"{name}-simulated.html" for name in STUDY["only"]]
     done = subprocess.run(
         [
             sys.executable,
@@ -49,7 +55,7 @@ def test_from_a_search_to_a_report_that_says_what_it_is(project: Path) -> None:
             "--configfile",
             "simulated.yaml",
             "--",
-            str(report.relative_to(project)),
+            *(str(page.relative_to(project)) for page in pages),
         ],
         cwd=project,
         capture_output=True,
@@ -57,9 +63,12 @@ def test_from_a_search_to_a_report_that_says_what_it_is(project: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    text = report.read_text()
-    assert "Predicted by a model, not measured" in text
-    assert "kind simulated" in text
+    runs, windows = (page.read_text() for page in pages)
+    assert "Predicted by a model, not measured" in runs
+    assert "kind simulated" in runs
+    assert "Predicted by a model, not measured" in windows
+    assert "(predicted by a model, not measured)." in windows
+    assert "A/A" in windows
     place = project / "raw" / "simulated" / "kamailio-udp" / "default" / "cores~2" / "threads~8"
     assert (place / "crossing.json").is_file()
     assert len(list(place.glob("cps~*/rep~1/run.json"))) == 1

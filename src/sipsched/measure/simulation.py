@@ -5,7 +5,7 @@ import math
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import zstandard
@@ -19,6 +19,7 @@ from sipsched.measure.findings import (
     compare_requests,
     foreign_datagrams,
     load_numbers,
+    window_numbers,
 )
 from sipsched.measure.generator import Arrivals, Sipload, read_sipload_report
 from sipsched.measure.scheduler import KernelScheduler, compile_mode, task_attributes, writes
@@ -30,10 +31,12 @@ from sipsched.measure.simulator import (
     Value,
     simulate,
     version,
+    write_numbers,
 )
+from sipsched.measure.switching import SAMPLE_NS, Playable, playable
 from sipsched.measure.tuning import Tuned
 from sipsched.plan.config import Config, Load, Point, Run, Sut
-from sipsched.plan.crossover import compared
+from sipsched.plan.crossover import Crossover, Design, choose, compared, duration_s, is_comparison
 from sipsched.plan.modes import Counts, Mode, Scaling, Setting, find_mode, load_modes
 from sipsched.plan.simulated import load_model
 from sipsched.records.record import COUNTERS_FILE, TRACE_FILE, UnfinishedRecord
@@ -49,6 +52,7 @@ from sipsched.records.run_document import (
     Timeline,
     TracedThread,
 )
+from sipsched.records.switch_log import WINDOWS_FILE, WindowsDocument, parse_log
 from sipsched.records.trace import HEADER, RECORD, read_trace
 from sipsched.testbed.inventory import Simulated, Testbed
 from sipsched.validity.counters import USER_HZ
@@ -73,19 +77,44 @@ WITHOUT: Mapping[str, Mapping[str, Value]] = {
     "stalls": {"stall_every_ns": 0},
     "receive": {"interrupt_ns": 0, "receive_ns": 0, "wake_ns": 0},
     "placement": {"placement": False},
+    "herd": {"wake_all": False},
+    "migration_cost": {"migration_cost_ns": 0},
 }
 """Mechanism to the numbers that switch it off."""
 
 
+SWITCHED = (
+    *("policy", "nice", "slice_ns", "latency_ns", "min_granularity_ns", "wakeup_granularity_ns"),
+    *("nr_latency", "migration_cost_ns"),
+)
+"""What differs between the modes of a comparison. SEE hardware/simulator/plan.c"""
+PLAN_FILE, BLOCKS_FILE = "simulator-plan.txt", "uac.blocks"
+
+
 @dataclass(frozen=True)
 class Plan:
-    """A point on a simulated testbed: everything but the load."""
+    """A point on a simulated testbed: everything but the load.
+
+    Attributes
+    ----------
+    state
+        Its mode, of a comparison the reference.
+    numbers
+        Of the model, without the load.
+    modes
+        Of a comparison those that differ on this kernel, else None.
+    switched
+        By mode of the comparison, what its workers are switched to: names and numbers of the model.
+    """
 
     point: Point
     sut: Sut
     state: Tuned
     kernel: str
     numbers: Numbers
+    modes: Playable | None
+    switched: tuple[Numbers, ...]
+    setattr_ns: int
 
     def at(self, load: Load, arrivals: Arrivals) -> Numbers:
         """Give the model complete."""
@@ -106,35 +135,56 @@ class Plan:
             "events_max": 1_000_000 + EVENTS_A_CALL * arrivals.calls,
         }
 
+    def text(self, design: Design) -> str:
+        """Write the windows as the simulator reads them."""
+        lines = [
+            f"sample {SAMPLE_NS}",
+            f"setattr {self.setattr_ns}",
+            *(
+                f"mode {number} {line}"
+                for number, values in enumerate(self.switched)
+                for line in write_numbers(values).splitlines()
+            ),
+            *(f"window {window.start_ns} {window.mode}" for window in design.windows),
+            f"end {design.end_ns}",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class _Simulated:
+    """What a simulated load leaves beside the files of its record."""
+
+    report: SimulatorReport
+    records: int
+    windows: WindowsDocument | None
+
 
 def simulated_run(
     run: Run, config: Config, testbed: Testbed, record: UnfinishedRecord, arrivals: Arrivals
 ) -> RunDocument:
     """Do a run in the simulator; files go to the record, the content of run.json comes back.
 
-    Nothing warms up: the model has no caches of its own, and its first calls meet an empty queue.
+    Nothing warms up: the model has no caches of its own, and its first calls meet an empty queue. Before a
+    comparison of modes a load of the same rate, of which nothing is kept, tells how long its windows are to be.
 
     Raises
     ------
     StableError
-        The run asks for what the model has not: another SUT, SIPp, a comparison of modes.
+        The run asks for what the model has not: another SUT, SIPp, a probe that could be stilled.
     """
     started = time.time()
     load = config.load_of(run)
     plan = plan_point(run.point, config, testbed)
-    numbers = plan.at(load, arrivals)
+    design = None
+    if plan.modes:
+        design = _choose(run, plan, plan.modes, load, config.crossover, arrivals)
+        blocks = [(window.block, window.length_ns) for window in design.windows]
+        arrivals = Arrivals.in_blocks(run.cps, arrivals.seed, blocks)
     folder = record.folder
-    with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as scratch:
-        here = Path(scratch)
-        outputs = Outputs(here / "trace.bin", here / "uac.calls", here / "uac.json")
-        report = simulate(numbers, here, outputs)
-        ended = time.time()
-        _compress(record, outputs.trace, TRACE_FILE)
-        _compress(record, outputs.calls, "uac.calls.zst")
-        for path in (outputs.uac, here / "report.json", here / "model.txt"):
-            name = path.name if path == outputs.uac else f"simulator-{path.name}"
-            record.write(name, path.read_bytes())
-        n_records = (outputs.trace.stat().st_size - HEADER.itemsize) // RECORD.itemsize
+    done = _simulate(plan, load, arrivals, design, config.crossover.steal_share, record)
+    ended = time.time()
+    report, windows = done.report, done.windows
     statistics = read_sipload_report((folder / "uac.json").read_text(), "uac.json")
     counters = _counters(report, run.cores)
     record.write(COUNTERS_FILE, json.dumps(counters, indent=1))
@@ -146,12 +196,12 @@ def simulated_run(
         ledger=balance(counters),
         no_ports=0,
         clock_step_s=0.0,
-        proxy_cpu_ns=sum(worker.charged_ns for worker in report.workers),
+        proxy_cpu_ns=_proxy_cpu_ns(report),
     )
     probe = ProbeReport(
         mode="simulated",
         mode_reason="the model's own instants; nothing was measured",
-        records=n_records - report.refused,
+        records=done.records - report.refused,
         drops=report.refused,
         lost=0,
         arrived=report.arrived,
@@ -163,8 +213,8 @@ def simulated_run(
             for i, worker in enumerate(report.workers)
         ),
     )
-    trace = read_trace(folder / TRACE_FILE, n_records)
-    certified = certificate(Sipload(), folder, trace, run.cps, load.law)
+    trace = read_trace(folder / TRACE_FILE, done.records)
+    certified = certificate(Sipload(), folder, trace, run.cps, load.law, statistics.replays)
     requests = compare_requests(statistics.requests, trace, probe)
     cpus = tuple(cpu.number for cpu in plan.state.layout.cpus)
     verdict = judge(
@@ -172,6 +222,7 @@ def simulated_run(
             **dict.fromkeys(RULES),
             **arrival_numbers(certified),
             **load_numbers(observed, cpus),
+            **window_numbers(windows),
             "foreign_datagrams": foreign_datagrams(trace),
             "probe_lost": 0,
             "retransmission_disagreement": requests.disagreement,
@@ -186,7 +237,7 @@ def simulated_run(
         started_at=utc(started),
         finished_at=utc(time.time()),
         timeline=Timeline(**dict.fromkeys(_BEFORE_LOAD, started), load_ended=ended, fetched=ended),
-        load=OfferedLoad(**vars(load), calls=arrivals.calls, seed=arrivals.seed),
+        load=OfferedLoad(**vars(load), calls=statistics.calls_offered, seed=arrivals.seed),
         generator=GeneratorReport(version=version(), **statistics.counts),
         certificate=certified,
         requests=requests,
@@ -198,7 +249,64 @@ def simulated_run(
         layout=plan.state.layout.describe(),
         ledger=observed.ledger,
         verdict=verdict,
+        crossover=plan.modes.report(windows) if plan.modes and windows else None,
     )
+
+
+def _choose(
+    run: Run, plan: Plan, modes: Playable, load: Load, crossover: Crossover, arrivals: Arrivals
+) -> Design:
+    """Draw the windows, by what a load beforehand takes of the SPS's CPUs."""
+    calls = max(1, round(run.cps * load.warmup_s))
+    with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as scratch:
+        before = Arrivals(run.cps, calls, arrivals.seed + 1)
+        report = simulate(plan.at(load, before), Path(scratch))
+    cpu_s = _proxy_cpu_ns(report) / 1e9 / run.cores
+    busy = (cpu_s / before.duration_s, cpu_s / report.served)
+    total_s = duration_s(run.mode, crossover)
+    return choose(modes.names, total_s, crossover, *busy, arrivals.seed)
+
+
+def _simulate(
+    plan: Plan,
+    load: Load,
+    arrivals: Arrivals,
+    design: Design | None,
+    steal_share: float,
+    record: UnfinishedRecord,
+) -> _Simulated:
+    """Offer a load in the simulator; its files go to the record."""
+    with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as scratch:
+        here = Path(scratch)
+        outputs = Outputs(here / "trace.bin", here / "uac.calls", here / "uac.json")
+        written = [outputs.uac]
+        if design:
+            outputs = replace(
+                outputs, plan=here / PLAN_FILE, blocks=here / BLOCKS_FILE, log=here / "windows.json"
+            )
+            blocks = arrivals.blocks or ()
+            (here / PLAN_FILE).write_text(plan.text(design))
+            (here / BLOCKS_FILE).write_text("".join(f"{b} {ns}\n" for b, ns in blocks))
+            written += [here / PLAN_FILE, here / BLOCKS_FILE]
+        report = simulate(plan.at(load, arrivals), here, outputs)
+        windows = None
+        if design and outputs.log:
+            log = parse_log(outputs.log.read_text(), outputs.log.name)
+            cpus = tuple(cpu.number for cpu in plan.state.layout.cpus)
+            windows = WindowsDocument(design, cpus, steal_share, log)
+            record.write(WINDOWS_FILE, windows.to_bytes())
+        _compress(record, outputs.trace, TRACE_FILE)
+        _compress(record, outputs.calls, "uac.calls.zst")
+        for path in written:
+            record.write(path.name, path.read_bytes())
+        for name in ("report.json", "model.txt"):
+            record.write(f"simulator-{name}", (here / name).read_bytes())
+        records = (outputs.trace.stat().st_size - HEADER.itemsize) // RECORD.itemsize
+    return _Simulated(report, records, windows)
+
+
+def _proxy_cpu_ns(report: SimulatorReport) -> int:
+    return sum(worker.charged_ns for worker in report.workers)
 
 
 def simulated_counts(plan: Plan, load: Load, arrivals: Arrivals) -> tuple[int, int]:
@@ -228,17 +336,17 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> Plan:
             f"testbed {testbed.name}: load.generator: the model starts calls as sipload does; "
             f"expected sipload, found {config.load.generator}"
         )
-    if len(compared(point.mode)) > 1:
-        raise StableError(
-            f"testbed {testbed.name}: mode {point.mode}: modes are not compared within a simulated "
-            "run: simulate each by itself, the arrivals are the same"
-        )
     model = load_model(simulated.model)
     model.check_sut(sut)
     layout = _layout(simulated, point.cores)
     kernel = simulated_kernel(simulated.kernel, point.cores, simulated.base_slice_ns)
-    mode = find_mode(point.mode, load_modes())
-    state = _tuned(mode, layout, kernel, point.threads)
+    declared = load_modes()
+    states = [
+        _tuned(find_mode(name, declared), layout, kernel, point.threads)
+        for name in compared(point.mode)
+    ]
+    modes = playable(point.mode, states) if is_comparison(point.mode) else None
+    state = states[0]
     numbers: dict[str, Value] = {
         **model.numbers,
         "cores": point.cores,
@@ -254,7 +362,20 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> Plan:
     }
     for mechanism in simulated.without:
         numbers |= WITHOUT[mechanism]
-    return Plan(point, sut, state, f"{simulated.kernel} (simulated)", numbers)
+    switched = []
+    for each in modes.modes if modes else ():
+        scheduling = _scheduling(each, simulated)
+        switched.append({name: scheduling[name] for name in SWITCHED})
+    return Plan(
+        point=point,
+        sut=sut,
+        state=state,
+        kernel=f"{simulated.kernel} (simulated)",
+        numbers=numbers,
+        modes=modes,
+        switched=tuple(switched),
+        setattr_ns=simulated.setattr_ns,
+    )
 
 
 def simulated_kernel(kernel: str, cores: int, base_slice_ns: int | None = None) -> KernelScheduler:

@@ -64,6 +64,8 @@ class SimulatorReport:
         Datagrams at the SPS: arrived = received + refused, and served = received.
     datagrams_sent, sent_to_uac
         By the SPS, to both agents and to the UAC.
+    k_rcv_ns, t_sip_ns
+        Sums over the messages served.
     from_uac
         Of those that arrived.
     wakeups, idle_wakeups
@@ -77,6 +79,8 @@ class SimulatorReport:
     received: int
     refused: int
     served: int
+    k_rcv_ns: int
+    t_sip_ns: int
     datagrams_sent: int
     sent_to_uac: int
     wakeups: int
@@ -88,11 +92,28 @@ class SimulatorReport:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where a simulated run leaves what a measured one leaves: trace, calls, report of the UAC."""
+    """Where a simulated run leaves what a measured one leaves.
+
+    Attributes
+    ----------
+    trace, calls, uac
+        Trace of the messages, calls, report of the UAC.
+    plan, blocks, log
+        Of a run that compares modes, all three: what is switched when (hardware/simulator/plan.h) and the
+        windows whose calls are played again, both to be read, and the log of the switches, which is written.
+    """
 
     trace: Path
     calls: Path
     uac: Path
+    plan: Path | None = None
+    blocks: Path | None = None
+    log: Path | None = None
+
+    @property
+    def given(self) -> tuple[Path, ...]:
+        """Those that there are, in the order in which the program takes them."""
+        return tuple(path for path in vars(self).values() if path is not None)
 
 
 def program() -> Path:
@@ -137,7 +158,7 @@ def simulate(numbers: Numbers, folder: Path, outputs: Outputs | None = None) -> 
     folder
         Where `model.txt` and `report.json` are written.
     outputs
-        Files to write beside them; None where the counts are enough.
+        Files to read or write beside them; None where the counts are enough.
 
     Raises
     ------
@@ -146,7 +167,7 @@ def simulate(numbers: Numbers, folder: Path, outputs: Outputs | None = None) -> 
     """
     model, report = folder / "model.txt", folder / "report.json"
     model.write_text(write_numbers(numbers))
-    files = () if outputs is None else (outputs.trace, outputs.calls, outputs.uac)
+    files = () if outputs is None else outputs.given
     _run([str(program()), "run", *map(str, (model, report, *files))], RUN_TIMEOUT_S)
     return msgspec.json.decode(report.read_bytes(), type=SimulatorReport)
 

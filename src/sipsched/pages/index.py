@@ -95,14 +95,15 @@ class Headings:
 
 
 def when(campaign: Campaign) -> str:
-    """Say when the runs that count were measured, in UTC."""
+    """Say when the runs that count were measured, or simulated, in UTC."""
     started = sorted(text for text in campaign.counted["started_at"] if text)
     if not started:
         return "Nothing was measured."
     first, last = (
         f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M}" for text in (started[0], started[-1])
     )
-    return f"Measured {first} to {last} UTC."
+    done = "Simulated" if campaign.kind == "simulated" else "Measured"
+    return f"{done} {first} to {last} UTC."
 
 
 def links(pages: Iterable[Path]) -> Links:

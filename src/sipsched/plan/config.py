@@ -321,7 +321,7 @@ class Study:
 class Document:
     """A page that rests on files of this repository, and on what studies measured if it names any.
 
-    `predictions` is what the simulator has to say for it: `settings` or `capacity`; None: nothing.
+    `predictions` is what the simulator has to say for it: `settings`, `capacity` or `papers`; None: nothing.
     """
 
     name: str

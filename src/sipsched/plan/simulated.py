@@ -13,6 +13,11 @@ from sipsched.plan.documents import read_yaml, validate
 MODELS = PROJECT_ROOT / "config" / "models"
 KINDS = ("INVITE", "180", "200_INVITE", "ACK", "BYE", "200_BYE")
 """Message types of a call, in the order of `enum trace_kind` from 1."""
+CELL = ["mode", "cores", "threads"]
+CASE = [*CELL, "cps", "rep", "without"]
+"""What names a run of which the means alone are kept: `without` has mechanisms joined by commas, or nothing."""
+MEANS = ["k_rcv_us", "t_sip_us", "pdr"]
+"""Those means, over the messages served; `pdr` is the share of messages refused."""
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ class Carried:
     Attributes
     ----------
     cps
-        Where the packet drop rate crosses its limit.
+        Where the packet drop rate crosses its limit, or receive softirqs fill a CPU.
     receive_share
         There, of the busiest receiving CPU: share of its time in receive softirqs.
     busy_share

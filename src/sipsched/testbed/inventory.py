@@ -109,6 +109,8 @@ class Simulated:
     """Mechanisms that are switched off."""
     base_slice_ns: int | None = None
     """Of EEVDF: the slice of a task that has none of its own; None: the kernel's for the CPUs of the run."""
+    setattr_ns: int = 0
+    """What it takes of a worker's CPU to switch it to another mode; 0: whatever switches it is elsewhere."""
 
     @property
     def is_eevdf(self) -> bool:

@@ -1,21 +1,33 @@
 """Runs on simulated testbeds: records like those of measured ones, and what is refused."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 
+from sipsched.analysis.crossover import effect
 from sipsched.errors import StableError
 from sipsched.measure import acquisition
 from sipsched.measure.crossing_search import search_crossing
 from sipsched.measure.generator import Sipload
 from sipsched.measure.simulation import plan_point
 from sipsched.plan.config import Config, Point, Run, load_config
+from sipsched.plan.crossover import draw
 from sipsched.records.crossing import read_crossings
-from sipsched.records.messages import k_rcv, messages_from_record, write_messages
+from sipsched.records.messages import (
+    k_rcv,
+    messages_from_record,
+    nanoseconds,
+    write_messages,
+)
 from sipsched.records.record import damages, read_record
 from sipsched.records.summary import summarise_run
+from sipsched.records.switch_log import read_windows
+from sipsched.records.windows import COUNTS, SHAM, by_arm, windows_from_record
 from sipsched.testbed.inventory import load_testbed
 from sipsched.testbed.session import open_hosts
 
@@ -147,6 +159,137 @@ def test_runs_of_one_load_and_repetition_have_the_same_arrivals(
     assert np.array_equal(*starts)
 
 
+def windows_of(run: Run, config: Config, folder: Path) -> xr.Dataset:
+    """Compare modes within a run; its windows come back."""
+    record = measured(run, config, folder / "raw")
+    write_messages(messages_from_record(record), folder / "messages.nc")
+    return windows_from_record(folder / "messages.nc", record)
+
+
+@pytest.fixture(scope="module")
+def compared(campaign: Config, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, xr.Dataset]:
+    """One core, default against FIFO, near its knee: the record and its windows."""
+    folder = tmp_path_factory.mktemp("compared")
+    config = crossed(campaign, 10)
+    run = point(mode=FIFO).run(1600, 1)
+    found = windows_of(run, config, folder)
+    return folder / "raw" / run.path, found
+
+
+FIFO = "default,default+policy=fifo"
+
+
+def crossed(config: Config, mode_s: float) -> Config:
+    """Give so many seconds to each mode of a comparison."""
+    return replace(config, crossover=replace(config.crossover, mode_s=mode_s))
+
+
+def test_a_comparison_leaves_the_record_of_one(compared: tuple[Path, xr.Dataset]) -> None:
+    record, found = compared
+    document = read_record(record)
+    assert not damages(record, document)
+    assert document.verdict.grade == "valid"
+    assert document.ledger.residual == 0
+    assert document.crossover is not None
+    assert document.crossover.failed_switches == 0
+    assert [mode.mode for mode in document.crossover.modes] == FIFO.split(",")
+    assert document.certificate is not None
+    assert document.certificate.replays == pytest.approx(3)
+    assert (found.attrs["kind"], found.attrs["probe_mode"]) == ("simulated", "simulated")
+    assert "not measured" in found.attrs["fidelity"]
+    assert np.all(found["left_out"] == COUNTS)
+    # what the samples count and what the trace holds are the same, but for messages at the edges
+    off = found["messages"].isel(washout=0) - found["datagrams"].isel(washout=0)
+    assert float(abs(off).max()) < 0.2 * float(found["messages"].min())
+
+
+def test_each_window_of_a_block_has_the_same_calls(compared: tuple[Path, xr.Dataset]) -> None:
+    record, _ = compared
+    starts = Sipload().starts(record, "uac")
+    assert starts is not None
+    windows = read_windows(record).design.windows
+    edges = [window.start_ns + 1_000_000_000 for window in windows]
+    place = np.searchsorted(edges, starts.intended_ns, side="right") - 1
+    since = [starts.intended_ns[place == n] - edge for n, edge in enumerate(edges)]
+    for n in range(0, len(windows), 3):
+        assert len(since[n]) > 100
+        assert np.array_equal(since[n], since[n + 1])
+        assert np.array_equal(since[n], since[n + 2])
+
+
+def test_the_same_comparison_gives_the_same_bytes(campaign: Config, tmp_path: Path) -> None:
+    found = []
+    for name in ("first", "second"):
+        config = crossed(campaign, 4)
+        record = measured(point(CFS, "baseline,enhanced").run(300, 1), config, tmp_path / name)
+        files = sorted(record.glob("*"))
+        found.append({path.name: path.read_bytes() for path in files if path.name != "run.json"})
+    assert {"windows.json.zst", "simulator-plan.txt", "trace.bin.zst"} <= set(found[0])
+    assert found[0] == found[1]
+
+
+def test_a_mode_beside_itself_differs_by_chance_only(campaign: Config, tmp_path: Path) -> None:
+    """The sham of twelve runs: at 5 % four or more of them would differ once in 450 times."""
+    differ = {"k_rcv_mean": 0, "total_mean": 0}
+    for rep in range(1, 13):
+        folder = tmp_path / str(rep)
+        found = windows_of(point(mode=FIFO).run(800, rep), crossed(campaign, 4), folder)
+        for name in differ:
+            assert found["arm"].to_numpy().tolist()[-1] == SHAM
+            sham = effect([by_arm(found, name)], 0, found.sizes["arm"] - 1)
+            # something differs: stalls and ticks are not played again
+            assert sham.interval.high > sham.interval.low
+            differ[name] += sham.p_value <= 0.05
+    assert max(differ.values()) <= 3
+
+
+def test_switched_within_a_run_a_mode_does_what_it_does_by_itself(
+    compared: tuple[Path, xr.Dataset], campaign: Config, tmp_path: Path
+) -> None:
+    _, found = compared
+    means: dict[str, list[float]] = {"k_rcv": [], "t_sip": []}
+    longer = replace(campaign, load=replace(campaign.load, duration_s=10, retransmissions=False))
+    for mode in FIFO.split(","):
+        ds = messages_from_record(measured(point(mode=mode).run(1600, 1), longer, tmp_path))
+        means["k_rcv"].append(float(np.nanmean(k_rcv(ds))))
+        means["t_sip"].append(float(np.nanmean(nanoseconds(ds, "t_sip"))))
+    for name, (default, fifo) in means.items():
+        within = effect([by_arm(found, f"{name}_mean")], 0, 1).interval
+        apart = np.log(fifo / default)
+        assert within.low > 0 if apart > 0 else within.high < 0
+        assert abs(within.estimate - apart) < 0.2
+
+
+def test_modes_that_change_no_service_take_the_same_cpu_time(
+    campaign: Config, tmp_path: Path
+) -> None:
+    """With free context switches and a warm cache a message costs its service, in any order."""
+    bed = load_testbed(EEVDF)
+    assert bed.simulated is not None
+    free = ("switches", "refills", "stalls")
+    bed = replace(bed, simulated=replace(bed.simulated, without=free))
+    mode = "default,default+policy=fifo,default+slice_ns=100000,default+nice=-10"
+    run, config = point(mode=mode).run(1200, 1), crossed(campaign, 6)
+    record = acquisition.measure(run, config, bed, tmp_path)
+    write_messages(messages_from_record(record), tmp_path / "messages.nc")
+    found = windows_from_record(tmp_path / "messages.nc", record)
+    for arm in range(1, found.sizes["arm"]):
+        cost = effect([by_arm(found, "cpu_per_message")], 0, arm).interval
+        assert abs(cost.estimate) < 0.01
+        assert cost.low <= 0.003
+        assert cost.high >= -0.003
+
+
+def test_what_switching_costs_is_taken_from_the_workers_cpu(campaign: Config) -> None:
+    bed = load_testbed(EEVDF)
+    assert bed.simulated is not None
+    dear = replace(bed, simulated=replace(bed.simulated, setattr_ns=2_000))
+    plan = plan_point(point(mode=FIFO), campaign, dear)
+    assert plan.modes is not None
+    assert "setattr 2000\n" in plan.text(draw(plan.modes.names, 20, 0.5, 0.05, 1))
+    assert [values["policy"] for values in plan.switched] == ["other", "fifo"]
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -154,8 +297,8 @@ def test_runs_of_one_load_and_repetition_have_the_same_arrivals(
         ({"sut": "kamailio-udp-fm"}, "memory_manager: model kamailio-qm is of qm, found fm"),
         ({"sut": "kamailio-udp-sockets"}, "share a UDP socket, found udp, sockets"),
         ({"sut": "kamailio-tcp"}, "share a UDP socket, found tcp, shared"),
-        ({"mode": "baseline,enhanced"}, "not compared within a simulated run"),
-        ({"mode": "default+recording=off"}, "no probe whose recording"),
+        ({"mode": "default,default+recording=off"}, "no probe whose recording"),
+        ({"mode": "default,default+latency_ns=900000"}, "would compare a mode with itself"),
         ({"cores": 9}, "the SPS has 8 CPU"),
     ],
 )
@@ -177,3 +320,52 @@ def test_a_control_run_without_a_probe_is_refused(campaign: Config) -> None:
 def test_nobody_looks_for_its_hosts() -> None:
     with pytest.raises(StableError, match="it has no hosts"), open_hosts(load_testbed(EEVDF)):
         pass
+
+
+WITHOUT_LINUX = """
+import os, select, socket, sys
+from dataclasses import replace
+from pathlib import Path
+# libraries ask for the platform as they are loaded, and would find Linux without its calls
+import dask.array, numba, xarray
+
+for module, starts in ((os, ("sched_", "memfd_", "pidfd_", "eventfd", "posix_f")), (select, "epoll"),
+                       (socket, ("AF_NETLINK", "AF_PACKET"))):
+    for name in [name for name in dir(module) if name.startswith(starts)]:
+        delattr(module, name)
+opened = []
+def look(event, arguments):
+    if event in ("open", "os.listdir", "os.scandir") and isinstance(arguments[0], str):
+        opened.append(arguments[0])
+sys.addaudithook(look)
+
+from sipsched.measure import acquisition
+from sipsched.plan.config import Run, load_config
+from sipsched.records.messages import messages_from_record, write_messages
+from sipsched.records.summary import summarise_run
+from sipsched.records.windows import windows_from_record
+from sipsched.testbed.inventory import load_testbed
+
+config, folder = load_config(), Path(sys.argv[1])
+config = replace(config, crossover=replace(config.crossover, mode_s=4))
+run = Run("simulated", "kamailio-udp", "default,default+policy=fifo", 1, 4, 100, 1)
+record = acquisition.measure(run, config, load_testbed("simulated"), folder)
+write_messages(messages_from_record(record), folder / "messages.nc")
+summarise_run(folder / "messages.nc", record)
+windows_from_record(folder / "messages.nc", record)
+assert any("run.json" in path for path in opened)
+print(*(path for path in opened if path.startswith(("/proc", "/sys/"))), sep="\\n")
+"""
+
+
+def test_a_simulated_run_needs_nothing_of_linux(tmp_path: Path) -> None:
+    """Stands for a machine that has no /proc and no call that Linux alone has, such as macOS."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LINUX, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    # numba reads that where the platform is Linux
+    assert set(done.stdout.split()) <= {"/proc/cpuinfo"}

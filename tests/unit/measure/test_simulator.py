@@ -15,6 +15,7 @@ from scipy import stats
 
 from sipsched.errors import StableError
 from sipsched.measure.simulator import Numbers, Outputs, SimulatorReport, simulate
+from sipsched.records.switch_log import parse_log
 from sipsched.records.trace import HEADER, RECORD, Event
 
 SEEDS = range(1, 11)
@@ -292,6 +293,90 @@ def test_the_same_seed_gives_the_same_bytes(rules: str, tmp_path: Path) -> None:
     other.mkdir()
     simulate({**CALLS, "rules": rules, "seed": 2}, other, outputs(other))
     assert [path.read_bytes() for path in sorted(other.iterdir())] != found[0]
+
+
+MODES = ("policy = fifo", "policy = rr", "policy = batch", "nice = -10", "slice_ns = 100000")
+WINDOW_NS = 20_000_000
+
+
+def compared(folder: Path, sample_ns: int = 50_000_000, setattr_ns: int = 0) -> Outputs:
+    """Write a plan of 30 windows, five modes and the model's own in turn, a block each five of them."""
+    lines = [f"sample {sample_ns}", f"setattr {setattr_ns}", "mode 0 policy = other"]
+    lines += [f"mode {number} {line}" for number, line in enumerate(MODES, start=1)]
+    lines += [f"window {n * WINDOW_NS} {n * 5 % 6}" for n in range(30)]
+    plan, blocks = folder / "plan.txt", folder / "blocks.txt"
+    plan.write_text("\n".join([*lines, f"end {30 * WINDOW_NS}"]) + "\n")
+    blocks.write_text("".join(f"{n // 5} {WINDOW_NS}\n" for n in range(30)))
+    named = outputs(folder)
+    return dataclasses.replace(named, plan=plan, blocks=blocks, log=folder / "log.json")
+
+
+@pytest.mark.parametrize("setattr_ns", [0, 5_000])
+@pytest.mark.parametrize("rules", ["eevdf", "cfs"])
+def test_workers_that_are_switched_lose_nothing(
+    rules: str, setattr_ns: int, tmp_path: Path
+) -> None:
+    files = compared(tmp_path, setattr_ns=setattr_ns)
+    report = simulate({**CALLS, "rules": rules}, tmp_path, files)
+    assert report.arrived == report.served + report.refused
+    for cpu in report.cpus:
+        assert sum(dataclasses.astuple(cpu)) == report.t_end_ns
+    assert files.log is not None
+    log = parse_log(files.log.read_text(), "log")
+    assert (log.ended, log.tasks, len(log.windows)) == ("plan", 8, 30)
+    assert all(switch.good and switch.asked_ns == switch.began_ns for switch in log.windows)
+    assert {each.done_ns - each.began_ns for each in log.windows} == {8 * setattr_ns}
+    assert np.all(np.diff(np.diff([switch.asked_ns for switch in log.windows])) == 0)
+    for column in dataclasses.astuple(log.samples):
+        assert np.all(np.diff(column) >= 0)
+    # before the last answer has left, and after nearly all
+    assert 0.9 * report.received < log.samples.datagrams[-1] <= report.received
+
+
+def test_looking_at_the_counters_changes_nothing(tmp_path: Path) -> None:
+    found = []
+    for sample_ns in (50_000_000, 1_000_000):
+        files = compared(tmp_path, sample_ns)
+        simulate(CALLS, tmp_path, files)
+        found.append((files.trace.read_bytes(), files.calls.read_bytes()))
+    assert found[0] == found[1]
+
+
+def test_calls_that_are_played_again_take_the_same_time(tmp_path: Path) -> None:
+    """Arrivals and services cancel in a difference of windows, as they do between separate runs."""
+    numbers = {**CALLS, "retransmissions": False, "lock_share": 0.0, "stall_every_ns": 0}
+    files = compared(tmp_path)
+    simulate(numbers, tmp_path, files)
+    records = np.frombuffer(files.trace.read_bytes(), RECORD, offset=HEADER.itemsize)
+    invites = records[records["kind"] == 1]
+    since = invites["t_arr"].astype("i8") - 1_000_000_000 - 20_000
+    window = since // WINDOW_NS
+    spent = (invites["t_sip_out"] - invites["t_sip_in"] - invites["off_cpu_ns"]).astype("i8")
+    for first in range(0, 30, 5):
+        order = [np.argsort(since[window == first + n]) for n in range(5)]
+        works = [spent[window == first + n][order[n]] for n in range(5)]
+        assert len({len(work) for work in works}) == 1
+        for work in works[1:]:
+            assert np.median(np.abs(work - works[0])) < 20_000
+            assert np.corrcoef(work, works[0])[0, 1] > 0.8
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("mode 0 cores = 2", "line 1: not one of plan.h"),
+        ("mode 1 policy = fifo", "line 1: not one of plan.h"),
+        ("window 0 0", "line 1: not one of plan.h"),
+        ("mode 0 policy = deadline", "not a value it may have"),
+        ("end 1", "expected windows"),
+    ],
+)
+def test_a_wrong_plan_gets_one_clear_error(line: str, words: str, tmp_path: Path) -> None:
+    files = compared(tmp_path)
+    assert files.plan is not None
+    files.plan.write_text(line + "\n")
+    with pytest.raises(StableError, match=words):
+        simulate(CALLS, tmp_path, files)
 
 
 def test_a_message_takes_the_same_time_whoever_serves_it(tmp_path: Path) -> None:

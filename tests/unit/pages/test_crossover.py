@@ -51,7 +51,8 @@ def made(
     mode: str, effects: dict[str, dict[str, float]], cps: int = 1000, **more: Any
 ) -> xr.Dataset:
     run = Run(mode=mode, cps=cps, sut=more.pop("sut", "kamailio-udp"), cores=more.pop("cores", 1))
-    return synthetic.windows(run, {"default": {}} | effects, steps=STEPS, **more)
+    kind = more.pop("kind", "local")
+    return synthetic.windows(run, {"default": {}} | effects, steps=STEPS, kind=kind, **more)
 
 
 def everything(loads: Any, found: Any) -> str:
@@ -137,6 +138,14 @@ def test_what_is_equal_everywhere_is_called_alike() -> None:
     )
     text = everything(loads, found)
     assert not SENTINELS.search(text), SENTINELS.search(text)
+
+
+def test_what_a_model_predicts_is_called_so_in_the_first_sentence() -> None:
+    loads, found = of(made("default,fifo", {"fifo": FIFO}, kind="simulated"))
+    assert "set fifo" in answer.lead(found, loads).lines[0]
+    assert answer.advised_for(found[0]).endswith(" (predicted by a model, not measured).")
+    measured, found = of(made("default,fifo", {"fifo": FIFO}))
+    assert "model" not in answer.lead(found, measured).lines[0]
 
 
 def test_a_gain_that_costs_is_no_advice() -> None:

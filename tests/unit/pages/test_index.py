@@ -1,5 +1,7 @@
 """The five sentences, on campaigns whose truth is known."""
 
+import dataclasses
+
 import pytest
 import synthetic
 
@@ -68,6 +70,12 @@ def test_capacity_lies_between_the_loads_that_bracket_it(whole):
     best = index.best_configuration(whole)
     assert 1500 < best.estimate_cps < 2000
     assert best.capacity.grid_cps == 1500
+
+
+def test_what_was_simulated_was_not_measured(whole):
+    assert whole.kind == "simulated"
+    assert index.when(whole).startswith("Simulated 20")
+    assert index.when(dataclasses.replace(whole, kind="local")).startswith("Measured 20")
 
 
 def test_each_sentence_says_what_was_not_measured(tmp_path):

@@ -181,7 +181,8 @@ def table(found: Found) -> Table:
         ),
         rows=tuple(rows),
         none=found.prediction.fitted.why or "nothing was simulated",
-        caption="Capacity by cores by simulation, and the best number of threads of those tried. Receive "
+        caption="Capacity by cores by simulation, where the drop rate crosses the limit or receive softirqs "
+        "fill a CPU, and the best number of threads of those tried. Receive "
         "softirqs: share of the busiest receiving CPU's time at that load; busy: of all CPUs. Otherwise: the "
         "same with other assumptions.",
         provenance=found.provenance,

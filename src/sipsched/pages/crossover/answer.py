@@ -136,7 +136,13 @@ def advised(advice: Advice) -> str:
     # what is to be done comes before what is not
     ordered = sorted(kinds, key=lambda kind: ORDER.index(kind[0]))
     text = "; ".join(_clause(kinds[kind]) for kind in ordered)
-    return f"{text[0].upper()}{text[1:]}."
+    return f"{text[0].upper()}{text[1:]}{_predicted(advice.rankings)}."
+
+
+def _predicted(rankings: Sequence[Ranking]) -> str:
+    answered = (run for each in rankings if each.judged for run in each.load.runs)
+    simulated = any(run.attrs["kind"] == "simulated" for run in answered)
+    return " (predicted by a model, not measured)" if simulated else ""
 
 
 def _kind(ranking: Ranking) -> tuple[str, str]:

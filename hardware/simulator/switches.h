@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A run that compares modes: the workers are switched at the instants of its plan, and the counters looked at,
+ * as ../scheduler does it on an SPS, by the same clockwork (run.c there). No switch fails, and none comes late.
+ */
+#ifndef SIPSIM_SWITCHES_H
+#define SIPSIM_SWITCHES_H
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "plan.h"
+
+struct sim;
+
+/* Sums since the beginning; of all workers and CPUs. */
+struct sample {
+	uint64_t t_ns, cpu_ns, datagrams, refused, steal_ticks, idle_ticks, softirq_ticks;
+};
+
+struct switches {
+	const struct plan *plan; /* NULL: one mode */
+	uint32_t window;         /* the next, or their number: the end comes next */
+	bool looked;             /* right before it */
+	uint64_t next_look;
+	struct sample *samples;
+	uint32_t n_samples, room;
+};
+
+void switches_begin(struct sim *sim);
+void switches_event(struct sim *sim);
+bool switches_over(const struct sim *sim);
+/* The log, as ../scheduler/log.c writes it. */
+bool switches_write(struct sim *sim, FILE *file);
+void switches_free(struct switches *switches);
+#endif
