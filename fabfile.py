@@ -16,11 +16,12 @@ from sipsched.measure.tuning import asked_table, modes_table
 from sipsched.plan.config import Run, load_config
 from sipsched.records.reduced import reduce as reduce_record
 from sipsched.records.verification import verify as verify_records
-from sipsched.testbed import local, vm
+from sipsched.testbed import cluster, local, vm
 from sipsched.testbed.inventory import load_testbed, native_folder
 from sipsched.testbed.links import check_links
-from sipsched.testbed.provision import prepare_machine
+from sipsched.testbed.provision import install_here, prepare_machine
 from sipsched.testbed.provision import provision as install
+from sipsched.testbed.requirements import CLUSTER_PACKAGES
 from sipsched.testbed.session import open_hosts
 
 
@@ -75,6 +76,25 @@ def vm_down(_):
     """End the guest and remove its namespaces, links and keys; its image stays."""
     vm.take_down()
     print("testbed vm is down")
+
+
+@task(name="up")
+@one_line_errors
+def cluster_up(_):
+    """Start a Slurm of one node on this machine, installing it if it is missing, until `fab cluster.down`."""
+    install_here(CLUSTER_PACKAGES)
+    cluster.bring_up()
+    print(
+        f"cluster is up; analysis on it: SLURM_CONF={cluster.SLURM_CONF} snakemake --workflow-profile profiles/slurm"
+    )
+
+
+@task(name="down")
+@one_line_errors
+def cluster_down(_):
+    """End the cluster of this machine with its jobs, and remove its keys, state and logs."""
+    cluster.take_down()
+    print("cluster is down")
 
 
 @task
@@ -153,3 +173,4 @@ def reduce(_, raw="raw", results="results/runs", to="reduced/raw"):
 
 ns = Collection(up, down, provision, doctor, modes, check, verify, reduce)
 ns.add_collection(Collection("vm", vm_up, vm_down))
+ns.add_collection(Collection("cluster", cluster_up, cluster_down))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from sipsched.paths import PROJECT_ROOT
-from sipsched.testbed import namespaces
+from sipsched.testbed import cluster, namespaces
 
 LOAD = r"^[^ ]*/sipload uac --local .*/uac\.schedule"
 """Command line of the UAC of the measured calls."""
@@ -108,4 +108,5 @@ def leftovers() -> list[str]:
         *map(str, cgroups()),
         *(line for line in loaded.stdout.splitlines() if programs & set(line.split())),
         *(str(path) for path in namespaces.STATE_ROOT.glob("*") if path.name != "kvm-works"),
+        *(str(path) for path in cluster.STATE.parent.glob(cluster.STATE.name)),
     ]

@@ -6,7 +6,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TextIO
@@ -18,6 +18,8 @@ ATTEMPTS = 3
 
 DISTURBED, REFUSED = "disturbed: ", "error: "
 """What the log of a job begins with where another attempt may help, and where we know that it does not."""
+CONTROLLERS = Path(".snakemake") / "controllers"
+"""Where each process that is at work on the files of a project leaves its word."""
 STDERR = 2
 INTERRUPTED = "interrupted: nothing measured before is lost; the same command goes on from here"
 SAID = (DISTURBED, REFUSED, INTERRUPTED)
@@ -181,6 +183,43 @@ def clear_dead_locks(folder: Path = Path(".snakemake")) -> TextIO:
             lock.unlink()
     fcntl.flock(alive, fcntl.LOCK_SH)
     return alive
+
+
+def announce(who: str, folder: Path = CONTROLLERS) -> TextIO:
+    """Leave word of who is at work on the files of this project, for as long as this process lives.
+
+    Parameters
+    ----------
+    who
+        One line, as whoever is refused reads it.
+    folder
+        Where; made if it is not there.
+
+    Returns
+    -------
+    file
+        Holds the word as long as it is open.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    word = (folder / f"{os.uname().nodename}-{os.getpid()}").open("w")
+    fcntl.flock(word, fcntl.LOCK_EX)
+    word.write(who)
+    word.flush()
+    return word
+
+
+def announced(folder: Path = CONTROLLERS) -> list[str]:
+    """Say who is at work on the files of this project; the words of those who are gone are removed."""
+    found = []
+    for path in sorted(folder.glob("*")):
+        with suppress(FileNotFoundError), path.open() as word:
+            try:
+                fcntl.flock(word, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                found.append(word.read())
+            else:
+                path.unlink()
+    return found
 
 
 def say(text: str) -> None:

@@ -3,7 +3,7 @@
 - Trying again is for what may pass. Snakemake starts a failed job again whatever it failed of; here the job's
   log says whether that can help (`sipsched.scripting.one_line_errors`).
 - Only this process and its jobs know how many runs an invocation is about, and how long they take: it says
-  with each run how far it has come.
+  with each run how far it has come, and makes a page of it every few minutes, between two runs.
 - Ctrl-C reaches all processes of the terminal at once. A job that is still loading its modules would answer
   with a traceback, so SIGINT waits in it until it can end in order. What starts in that instant does not
   get it, nor does any job if Snakemake alone is interrupted: all get a SIGTERM, too.
@@ -14,18 +14,26 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from snakemake.executors import local
 
 from sipsched import scripting
+from sipsched.errors import StableError
 from sipsched.measure.progress import Progress
+from sipsched.pages import progress as page
 from sipsched.plan.config import Run
+from sipsched.records.forecast import outlooks
+from sipsched.testbed.lock import holder
+from snakemake_logger_plugin_campaign import MEASURING as ALL_THAT_MEASURES
 from snakemake_logger_plugin_campaign import OURS
 
 MEASURING = "measure_run"
 """The rule whose jobs are counted."""
+PAGE = "progress.html"
+"""Beside the other pages."""
 
 common_settings = local.common_settings
 
@@ -38,8 +46,14 @@ class Executor(local.Executor):  # type: ignore[misc]
         super().__post_init__()
         # a process inherits the mask of the thread that starts it
         self.pool = ThreadPoolExecutor(self.workers, initializer=scripting.hold_interrupts)
-        self._progress = Progress()
+        # what the Snakefile has made of the configuration (workflow/rules/common.smk)
+        self._campaign = self.workflow.globals
+        self._progress = Progress(self._campaign["LANES"])
         self._given_up: set[Any] = set()
+        self._measuring: dict[Run, datetime] = {}
+        self._page_made: float | None = None
+        # Snakemake has locked the files of its jobs by now, and does not say for whom
+        self._word = scripting.announce(holder("snakemake"))
 
     def run_job(self, job: Any) -> None:
         """Start a job, without a log of an earlier attempt; of a measurement, say how far it is."""
@@ -49,13 +63,16 @@ class Executor(local.Executor):  # type: ignore[misc]
             left = {_run(other): float(other.resources.expected_s) for other in self._to_measure()}
             line = self._progress.start(_run(job), job.attempt, left, time.monotonic())
             self.logger.info(line, extra=OURS)
+            self._measuring[_run(job)] = datetime.now(UTC)
         super().run_job(job)
+        if job.name in ALL_THAT_MEASURES and self._page_made is None:
+            self._make_page()
 
     def handle_job_success(self, job: Any) -> None:
         """Take note of the end of a measurement."""
         super().handle_job_success(job)
         if job.name == MEASURING:
-            self._progress.end(_run(job), time.monotonic())
+            self._end(job)
 
     def handle_job_error(self, job: Any) -> None:
         """Use a job's attempts up if trying again changes nothing; Snakemake asks right after this."""
@@ -63,9 +80,14 @@ class Executor(local.Executor):  # type: ignore[misc]
         if not any(scripting.may_pass(Path(log)) for log in job.log):
             job.attempt = job.restart_times + 1
         if job.name == MEASURING:
-            self._progress.end(_run(job), time.monotonic())
+            self._end(job)
             if job.attempt > job.restart_times:
                 self._given_up.add(job)
+
+    def shutdown(self) -> None:
+        """End, with a page of what was measured if anything was."""
+        super().shutdown()
+        self._end_page()
 
     def cancel(self) -> None:
         """End the jobs that run, each in order, and wait for them."""
@@ -76,6 +98,30 @@ class Executor(local.Executor):  # type: ignore[misc]
                 with suppress(ProcessLookupError):
                     os.kill(int(process), signal.SIGTERM)
         super().cancel()
+        self._end_page()
+
+    def _end(self, job: Any) -> None:
+        """Take note of the end of an attempt."""
+        self._progress.end(_run(job), time.monotonic())
+        self._measuring.pop(_run(job), None)
+        if self._page_made is not None and time.monotonic() - self._page_made > page.EVERY_S:
+            self._make_page()
+
+    def _end_page(self) -> None:
+        """Make the page for the last time, if anything was measured."""
+        self._measuring.clear()
+        if self._page_made is not None:
+            self._make_page()
+
+    def _make_page(self) -> None:
+        """Make the page of how far it is; without one measuring goes on."""
+        self._page_made = time.monotonic()
+        campaign = self._campaign
+        with suppress(StableError, OSError):
+            found = outlooks(campaign["CAMPAIGN"], campaign["RAW"], campaign["LANES"])
+            page.write_page(
+                campaign["REPORTS_IN"] / PAGE, found, self._measuring, datetime.now(UTC)
+            )
 
     def _to_measure(self) -> list[Any]:
         jobs = self.dag.needrun_jobs()

@@ -8,8 +8,10 @@ jobs of each rule there are, and `-n -p` each of them.
 
 import sys
 import time
+from collections.abc import Callable
 from logging import WARNING, LogRecord
 from pathlib import Path
+from typing import Any
 
 from snakemake.logging import ColorizingTextHandler, DefaultFilter, DefaultFormatter
 from snakemake.settings.enums import Quietness
@@ -20,6 +22,7 @@ from sipsched import scripting
 
 OURS = {"campaign": True}
 """Marks a record as one for the terminal."""
+DRY_RUN_ENDS = "This was a dry-run"
 MEASURING = ("measure_run", "find_crossing", "measure_noise")
 """Rules whose errors say what was measured, and that tell how far they are themselves."""
 LAST_LINES = 12
@@ -29,6 +32,7 @@ EVERY_S = 10.0
 
 SAID = (
     "Cannot restore ",
+    "MinJobAge ",
     "Exiting because a job execution failed.",
     "WorkflowError:\nAt least one job did not complete successfully.",
 )
@@ -37,8 +41,14 @@ WANTED = ("Nothing to be done",)
 """How those of its messages begin that a person wants."""
 OF_A_JOB = "RuleException:\nCalledProcessError "
 """How its words on the process of a job begin; what became of the job follows, from the same thread."""
+LOCKED = "LockException:"
 INTERRUPTED = ("Terminating processes on user request", "Cancelling snakemake on user request")
 STOPPING = "Will exit after finishing currently running jobs"
+
+
+def outlook(lines: Callable[[], list[str]]) -> dict[str, Any]:
+    """Mark a record that brings the lines with which a dry run ends; nobody else asks for them."""
+    return {"outlook": lines}
 
 
 class LogHandler(LogHandlerBase):
@@ -70,6 +80,7 @@ class LogHandler(LogHandlerBase):
                 ),
             )
         self._over = self._stopping = False
+        self._outlook: Callable[[], list[str]] = list
         self._processes: dict[int | None, str] = {}
         self._started = ""
         self._steps_said = time.monotonic()
@@ -102,8 +113,12 @@ class LogHandler(LogHandlerBase):
     def emit(self, record: LogRecord) -> None:
         """Say what a record comes to, if it is for a person."""
         try:
-            if self._own:
+            if hasattr(record, "outlook"):
+                self._outlook = vars(record)["outlook"]
+            elif self._own:
                 self._own.handle(record)
+                if self.common_settings.dryrun and Quietness.ALL not in self._quiet:
+                    self._tell_outlook(str(record.msg or ""))
             elif Quietness.ALL not in self._quiet and not self._over:
                 self._tell(record)
         except BrokenPipeError:
@@ -111,6 +126,13 @@ class LogHandler(LogHandlerBase):
             self._own, self._over = None, True
         except Exception:
             self.handleError(record)
+
+    def _tell_outlook(self, text: str) -> None:
+        """Say after a dry run how far the campaign is."""
+        if text.startswith((DRY_RUN_ENDS, *WANTED)):
+            for line in self._outlook():
+                self._say(line)
+            self._outlook = list
 
     def _tell(self, record: LogRecord) -> None:
         event, text = getattr(record, "event", None), str(record.msg or "")
@@ -120,6 +142,8 @@ class LogHandler(LogHandlerBase):
             if not self._stopping:
                 self._say("stopping: the jobs that run now are waited for")
             self._stopping = True
+        elif text.startswith(LOCKED) and (others := scripting.announced()):
+            self._say(f"error: these files are being made by {'; '.join(others)}; wait for its end")
         elif event == LogEvent.JOB_INFO:
             self._started = vars(record)["rule_name"]
         elif event == LogEvent.JOB_ERROR:

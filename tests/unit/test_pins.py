@@ -7,7 +7,7 @@ import yaml
 
 from sipsched.paths import PROJECT_ROOT
 
-NOT_ON_CONDA_FORGE = ("mlrsearch",)
+NOT_ON_CONDA_FORGE = ("mlrsearch", "snakemake-executor-plugin-slurm")
 PIN = re.compile(r"^([A-Za-z0-9_.-]+)==?([0-9][^ ;\\]*)")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from sipsched.errors import StableError, TransientError
 from sipsched.scripting import (
+    announced,
     attempted,
     clear_dead_locks,
     may_pass,
@@ -176,3 +177,21 @@ def test_locks_go_with_the_process_that_made_them(tmp_path: Path) -> None:
             os.kill(other.pid, signal.SIGKILL)
     with clear_dead_locks(tmp_path):
         assert not lock.exists()
+
+
+def test_who_is_at_work_is_named_until_the_process_is_gone(tmp_path: Path) -> None:
+    folder = tmp_path / "controllers"
+    assert announced(folder) == []
+    code = (
+        "import sys; from pathlib import Path; from sipsched import scripting\n"
+        "word = scripting.announce('somebody', Path(sys.argv[1])); print(flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert announced(folder) == ["somebody"]
+        child.kill()
+    assert announced(folder) == []
+    assert list(folder.iterdir()) == []

@@ -243,6 +243,54 @@ def test_an_interrupt_is_told_in_one_line(project: Path, after_s: float) -> None
     ]
 
 
+def test_a_dry_run_says_what_is_left_and_when_it_would_be_done(project: Path) -> None:
+    def outlook(*command: str) -> list[str]:
+        _, said, _ = run(project, {}, "-m", "snakemake", "-n", *command)
+        return [line for line in said if line.startswith("local: ")]
+
+    (line,) = outlook()
+    assert re.fullmatch(
+        r"local: 0 of 4 runs measured, 1 minute of testbed time left, done about \d\d:\d\d UTC "
+        r"\(by the length of the load, since no run is recorded\)",
+        line,
+    )
+    assert not (project / "reports" / "progress.html").exists()
+    run(project, {"4/2": "9"})
+    (line,) = outlook(RUNS)
+    assert line.startswith("local: 3 of 4 runs measured, 1 minute of testbed time left")
+    assert line.endswith("(by the times of 3 recorded runs)")
+    run(project, {})
+    assert outlook(RUNS) == ["local: all of its 4 runs measured"]
+    assert outlook("--config", "only_measured=True") == []
+
+
+def test_a_page_says_how_far_measuring_is_and_what_was_refused(project: Path) -> None:
+    page = project / "reports" / "progress.html"
+    failed = project / "raw/local/kamailio-udp/default/cores~1/threads~4/cps~500/rep~2.failed-1"
+    failed.mkdir(parents=True)
+    (failed / "failure.txt").write_text("the link of <uac> was lost\n")
+    (project / "fates.json").write_text(json.dumps({"2/2": "slow"}))
+    command = [sys.executable, "-m", "snakemake", RUNS]
+    with subprocess.Popen(
+        command, cwd=project, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as child:
+        assert child.stderr is not None
+        for line in child.stderr:
+            if line.startswith("measuring ") and "threads=2 cps=500 rep=2" in line:
+                break
+        during = page.read_text()
+        os.killpg(child.pid, signal.SIGINT)
+        child.stderr.read()
+    # it was made when the first run started, and again at the end
+    assert "Measured now: kamailio-udp default cores=1 threads=2 cps=500 rep=1 on local" in during
+    after = page.read_text()
+    assert "No run is measured now." in after and "the same command goes on" in after
+    for text in (during, after):
+        assert "the link of &lt;uac&gt; was lost" in text
+        assert "kamailio-udp default cores=1 threads=4 cps=500 rep=2 on local" in text
+    assert "<td>local</td><td>2</td><td>2</td>" in after
+
+
 def test_a_dry_run_and_quiet_are_as_ever(project: Path) -> None:
     runs = len(load_config(project / "config" / "config.yaml").runs())
     _, said, started = run(project, {}, "-m", "snakemake", "-n")

@@ -138,7 +138,10 @@ def test_nothing_runs_beside_a_measurement_on_this_machine(project: Path) -> Non
     blocks = done.stdout.split("rule ")
     measuring = [block for block in blocks if block.startswith("measure_run")]
     assert measuring
-    assert all("threads: 2" in block and "testbed=1" in block for block in measuring)
+    assert all("turn_local=1" in block and "machine=1000" in block for block in measuring)
+    others = [block for block in blocks[1:] if not block.startswith(("measure", "all:"))]
+    # each job takes a share of what a measurement takes whole
+    assert others and all("machine=1\n" in block for block in others)
     simulating = [block for block in blocks if block.startswith("predict_papers")]
     assert len(simulating) == 1
     assert "threads: 2" in simulating[0]

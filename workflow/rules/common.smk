@@ -1,13 +1,15 @@
 # What the configuration asks for, checked before any rule exists. No rules in here.
 import functools
 import gc
+import os
 import signal
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 from sipsched import paths, versions
-from sipsched.measure import progress
+from sipsched.pages import progress
 from sipsched.plan import crossover, modes
-from sipsched.records import crossing, missing, record, reduced
+from sipsched.records import crossing, forecast, missing, record, reduced
 from sipsched.testbed import inventory
 import snakemake_logger_plugin_campaign as terminal
 
@@ -41,11 +43,18 @@ with scripting.one_line_errors():
         MODES,
     )
 
-# where the controller is the machine that measures, nothing else of ours runs beside a measurement
-MEASURE_THREADS = {
-    name: workflow.cores or 1 if bed.is_on_this_machine else 1
-    for name, bed in TESTBEDS.items()
-}
+CORES = workflow.resource_settings.cores or os.cpu_count()
+# Testbeds measure side by side, each one run at a time; a simulated one as many as there are cores. On a machine
+# that measures itself nothing else of ours runs meanwhile: it takes all shares of it, any other job one.
+SHARES = 1000
+workflow.register_resource("machine", SHARES)
+TURNS = {name: f"turn_{name.replace('-', '_')}" for name in TESTBEDS}
+for turn in TURNS.values():
+    workflow.register_resource(turn, 1)
+LANES = forecast.Lanes(
+    frozenset(name for name, bed in TESTBEDS.items() if bed.is_on_this_machine),
+    {name: CORES for name, bed in TESTBEDS.items() if bed.simulated},
+)
 REPORTS = [
     f"{REPORTS_IN}/{study.name}-{name}.html"
     for study in CAMPAIGN.studies.values()
@@ -97,12 +106,23 @@ wildcard_constraints:
     document="|".join(CAMPAIGN.documents) or "none",
 
 
-def measure_threads(wildcards):
-    return MEASURE_THREADS[wildcards.testbed]
+def machine_shares(wildcards):
+    return SHARES if TESTBEDS[wildcards.testbed].is_on_this_machine else 1
 
 
-def testbed_in_use(wildcards):
-    return 0 if wildcards.testbed in SIMULATED else 1
+def controller_threads(wildcards):
+    # on hosts of their own: here a run of theirs waits for them
+    return 0 if TESTBEDS[wildcards.testbed].kind == "ssh" else 1
+
+
+def takes_turn(turn, wildcards):
+    name = wildcards.testbed
+    return int(TURNS[name] == turn and name not in SIMULATED)
+
+
+ONE_A_TESTBED = {
+    turn: functools.partial(takes_turn, turn) for turn in set(TURNS.values())
+}
 
 
 def check_run(wildcards):
@@ -149,10 +169,10 @@ def attempt_number(wildcards, attempt):
 
 def expected_seconds(wildcards):
     run = settings.Run.from_wildcards(wildcards)
-    kind = progress.kind(run)
+    kind = forecast.kind(run)
     if kind not in EXPECTED_S:
         runs = places(tuple(filter(crossing_is_found, SEARCHES)))
-        EXPECTED_S[kind] = round(progress.expected_s(run, runs, CAMPAIGN, RAW))
+        EXPECTED_S[kind] = round(forecast.expected_s(run, runs, CAMPAIGN, RAW))
     return EXPECTED_S[kind]
 
 
@@ -303,3 +323,16 @@ def tell_missing():
                 "snakemake --config only_measured=True makes the pages of what there is",
                 extra=terminal.OURS,
             )
+
+
+def outlook_lines():
+    """Say of each testbed how far it is, and when it would be done."""
+    now = datetime.now(UTC)
+    return [
+        progress.line(each, now) for each in forecast.outlooks(CAMPAIGN, RAW, LANES)
+    ]
+
+
+# a dry run ends with it
+if workflow.is_main_process and not CAMPAIGN.only_measured:
+    logger.info("the outlook: snakemake -n", extra=terminal.outlook(outlook_lines))

@@ -9,9 +9,10 @@ rule measure_run:
     priority: 100
     # what was disturbed only, after everything else: src/snakemake_{executor,scheduler}_plugin_campaign
     retries: scripting.ATTEMPTS - 1
-    threads: measure_threads
+    threads: controller_threads
     resources:
-        testbed=testbed_in_use,
+        **ONE_A_TESTBED,
+        machine=machine_shares,
         order=measure_order,
         attempt=attempt_number,
         expected_s=expected_seconds,
@@ -27,8 +28,9 @@ checkpoint find_crossing:
     log:
         f"logs/measure/{settings.CROSSING_PATTERN}.log",
     priority: 101
-    threads: measure_threads
+    threads: controller_threads
     resources:
-        testbed=testbed_in_use,
+        **ONE_A_TESTBED,
+        machine=machine_shares,
     script:
         "../scripts/find_crossing.py"

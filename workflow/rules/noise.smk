@@ -5,8 +5,9 @@ rule measure_noise:
     log:
         "logs/noise/{testbed}.log",
     priority: 101
-    threads: measure_threads
+    threads: controller_threads
     resources:
-        testbed=1,
+        **ONE_A_TESTBED,
+        machine=machine_shares,
     script:
         "../scripts/measure_noise.py"

@@ -8,6 +8,8 @@ rule render_testbed:
         html=f"{REPORTS_IN}/testbed-{{testbed}}.html",
     log:
         "logs/report/testbed-{testbed}.log",
+    resources:
+        machine=1,
     params:
         noise=f"{RAW}/{{testbed}}/noise.json",
     script:
@@ -24,6 +26,8 @@ rule render_index:
         html=f"{REPORTS_IN}/index.html",
     log:
         "logs/report/index.log",
+    resources:
+        machine=1,
     params:
         pdr_limit=CAMPAIGN.pdr_limit,
     script:

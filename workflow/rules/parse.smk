@@ -5,6 +5,8 @@ rule parse_run:
         messages=f"{RESULTS}/runs/{settings.RUN_PATTERN}/messages.nc",
     log:
         f"logs/parse/{settings.RUN_PATTERN}.log",
+    resources:
+        machine=1,
     params:
         schema_version=versions.MESSAGES_VERSION,
     script:
@@ -19,6 +21,8 @@ rule summarise_run:
         summary=f"{RESULTS}/runs/{settings.RUN_PATTERN}/summary.nc",
     log:
         f"logs/summarise/{settings.RUN_PATTERN}.log",
+    resources:
+        machine=1,
     params:
         schema_version=versions.SUMMARY_VERSION,
     script:
@@ -33,6 +37,8 @@ rule reduce_windows:
         windows=f"{RESULTS}/runs/{settings.RUN_PATTERN}/windows.nc",
     log:
         f"logs/windows/{settings.RUN_PATTERN}.log",
+    resources:
+        machine=1,
     params:
         schema_version=versions.WINDOWS_VERSION,
     script:
@@ -59,6 +65,8 @@ if REDUCED:
             ],
         log:
             f"logs/parse/{RAW}-reduced.log",
+        resources:
+            machine=1,
         params:
             schema_versions=(
                 versions.MESSAGES_VERSION,
@@ -79,6 +87,8 @@ rule combine_summaries:
         summary=f"{RESULTS}/{{study}}/{{testbed}}/summary.nc",
     log:
         "logs/combine/{study}-{testbed}.log",
+    resources:
+        machine=1,
     params:
         schema_version=versions.SUMMARY_VERSION,
     script:

@@ -7,6 +7,8 @@ rule fit_model:
         fit=f"{RESULTS}/predicted/{{testbed}}/fit.json",
     log:
         "logs/predict/{testbed}-fit.log",
+    resources:
+        machine=1,
     params:
         schema_version=versions.PREDICTION_VERSION,
     script:
@@ -21,7 +23,9 @@ rule predict_settings:
         predicted=f"{RESULTS}/predicted/{{testbed}}/settings.nc",
     log:
         "logs/predict/{testbed}-settings.log",
-    threads: workflow.cores or 1
+    threads: CORES
+    resources:
+        machine=1,
     params:
         schema_version=versions.PREDICTION_VERSION,
     script:
@@ -35,7 +39,9 @@ rule predict_capacity:
         capacity=f"{RESULTS}/predicted/{{testbed}}/capacity.json",
     log:
         "logs/predict/{testbed}-capacity.log",
-    threads: workflow.cores or 1
+    threads: CORES
+    resources:
+        machine=1,
     params:
         schema_version=versions.PREDICTION_VERSION,
     script:

@@ -10,7 +10,9 @@ rule predict_papers:
     log:
         "logs/predict/papers.log",
     # it takes all CPUs, and so runs beside no measurement on this machine
-    threads: workflow.cores or 1
+    threads: CORES
+    resources:
+        machine=1,
     params:
         schema_version=versions.PREDICTION_VERSION,
     script:

@@ -20,6 +20,8 @@ rule publish:
         archive=f"publish/sipsched-{VERSION}.zip",
     log:
         "logs/publish.log",
+    resources:
+        machine=1,
     params:
         version=VERSION,
     script:

@@ -8,6 +8,8 @@ rule render_report:
         html=f"{REPORTS_IN}/{{study}}-{{testbed}}.html",
     log:
         "logs/report/{study}-{testbed}.log",
+    resources:
+        machine=1,
     params:
         messages_root=f"{RESULTS}/runs",
         pdr_limit=CAMPAIGN.pdr_limit,
@@ -26,6 +28,8 @@ rule render_document:
         html=f"{REPORTS_IN}/{{document}}.html",
     log:
         "logs/report/{document}.log",
+    resources:
+        machine=1,
     params:
         pdr_limit=CAMPAIGN.pdr_limit,
     script:

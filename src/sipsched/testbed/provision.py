@@ -45,6 +45,7 @@ if command -v systemctl > /dev/null; then
         case "$package" in
             kamailio) systemctl disable kamailio ;;
             openssh-server) systemctl disable ssh ;;
+            munge | slurmctld | slurmd) systemctl disable "$package" ;;
         esac
     done
 fi
@@ -72,7 +73,7 @@ def provision(testbed: Testbed, *, tests: bool = False, say: Callable[[str], Non
     if testbed.is_on_this_machine:
         prepare_machine(testbed, tests=tests, say=say)
     elif tests:
-        _install_here(TEST_PACKAGES, say)
+        install_here(TEST_PACKAGES, say)
     with open_hosts(testbed, "fab provision") as hosts:
         if testbed.kind != "local":
             for host in hosts.all:
@@ -87,10 +88,17 @@ def prepare_machine(
     roles = ("uac", "uas", *(("sps",) if testbed.kind == "local" else ()))
     packages = {name for role in roles for name in PACKAGES[role]} | set(CONTROLLER_PACKAGES)
     packages |= set(GUEST_BUILD_PACKAGES if testbed.kind == "vm" else ())
-    _install_here(packages | set(TEST_PACKAGES if tests else ()), say)
+    install_here(packages | set(TEST_PACKAGES if tests else ()), say)
 
 
-def _install_here(packages: Iterable[str], say: Callable[[str], None]) -> None:
+def install_here(packages: Iterable[str], say: Callable[[str], None] = print) -> None:
+    """Install those of some Debian packages that this machine lacks; no service is started or enabled.
+
+    Raises
+    ------
+    StableError
+        Not Linux, no root, or a package that cannot be had.
+    """
     local.check_platform()
     done = subprocess.run(
         ["sh", "-c", INSTALL_SCRIPT, "sh", *sorted(packages)],

@@ -21,7 +21,15 @@ GUEST_BUILD_PACKAGES = (
     *("xz-utils", "zstd"),
 )
 """For the machine that makes and runs the guest of a testbed of kind `vm`."""
-TEST_PACKAGES = ("chromium", "chromium-driver", "clang-format", "libclang-rt-14-dev")
+CLUSTER_PACKAGES = ("munge", "slurm-client", "slurmctld", "slurmd")
+"""For the machine that is a cluster of one node (`fab cluster.up`)."""
+TEST_PACKAGES = (
+    *CLUSTER_PACKAGES,
+    "chromium",
+    "chromium-driver",
+    "clang-format",
+    "libclang-rt-14-dev",
+)
 NATIVE_PARTS = {
     "uac": ("generator",),
     "sps": ("scheduler", "probe", "dispatcher"),

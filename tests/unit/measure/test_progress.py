@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 import synthetic
 
-from sipsched.measure.progress import BETWEEN_S, OVERHEAD_S, Progress, expected_s, in_minutes
+from sipsched.measure.progress import Progress, in_minutes
 from sipsched.plan.config import load_config
+from sipsched.records.forecast import BETWEEN_S, OVERHEAD_S, Lanes, expected_s
 from sipsched.records.run_document import read_run
 from snakemake_scheduler_plugin_campaign import Scheduler, SchedulerSettings
 
@@ -15,7 +16,7 @@ RUNS = [synthetic.Run(cps=100 * n) for n in range(1, 5)]
 
 
 def test_time_left_follows_what_the_runs_of_this_invocation_took() -> None:
-    progress = Progress()
+    progress = Progress(Lanes())
     expected = dict.fromkeys(RUNS, 60.0)
     line = progress.start(RUNS[0], 1, expected, 1000.0)
     assert line == f"measuring {RUNS[0]}: run 1 of 4, about 4 minutes left"
@@ -26,7 +27,7 @@ def test_time_left_follows_what_the_runs_of_this_invocation_took() -> None:
 
 
 def test_another_attempt_is_the_same_run_and_still_to_be_done() -> None:
-    progress = Progress()
+    progress = Progress(Lanes())
     expected = dict.fromkeys(RUNS[:2], 10.0)
     progress.start(RUNS[0], 1, expected, 0.0)
     progress.end(RUNS[0], 10.0)
@@ -37,7 +38,7 @@ def test_another_attempt_is_the_same_run_and_still_to_be_done() -> None:
 
 
 def test_runs_of_another_mode_keep_the_time_expected_of_them() -> None:
-    progress = Progress()
+    progress = Progress(Lanes())
     other = synthetic.Run(mode="enhanced")
     progress.start(RUNS[0], 1, {RUNS[0]: 10.0, other: 600.0}, 0.0)
     progress.end(RUNS[0], 30.0)
@@ -45,9 +46,17 @@ def test_runs_of_another_mode_keep_the_time_expected_of_them() -> None:
 
 
 def test_runs_that_a_search_brought_are_counted_when_they_are_known() -> None:
-    progress = Progress()
+    progress = Progress(Lanes())
     assert "run 1 of 1," in progress.start(RUNS[0], 1, {RUNS[0]: 9.0}, 0.0)
     assert "run 2 of 4," in progress.start(RUNS[1], 1, dict.fromkeys(RUNS[1:], 9.0), 9.0)
+
+
+def test_testbeds_that_measure_side_by_side_end_with_the_last_of_them() -> None:
+    beds = {synthetic.Run(testbed=name): 600.0 for name in ("rack-1", "rack-2", "local")}
+    side_by_side = Progress(Lanes()).start(next(iter(beds)), 1, beds, 0.0)
+    assert side_by_side.endswith("about 10 minutes left")
+    lanes = Lanes(alone=frozenset({"local"}))
+    assert Progress(lanes).start(next(iter(beds)), 1, beds, 0.0).endswith("about 20 minutes left")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 import synthetic
+import xarray as xr
 
 from sipsched.errors import StableError
 from sipsched.records import summary, trace
@@ -153,6 +154,24 @@ def test_every_variable_is_described(tmp_path):
     for name, variable in ds.data_vars.items():
         assert {"long_name", "definition"} <= set(variable.attrs), name
         assert variable.dtype.kind == "U" or "units" in variable.attrs, name
+
+
+def test_the_file_of_a_run_is_small_and_holds_all_of_it(tmp_path):
+    ds, path, *_ = reduce(tmp_path, synthetic.Run())
+    described = len(json.dumps(ds.attrs))
+    assert path.stat().st_size < described + 12_000
+    again = summary._open_run(path)
+    xr.testing.assert_identical(again, ds[list(again.variables)])
+    assert set(again.variables) == set(ds.variables)
+
+
+def test_a_run_s_file_of_an_earlier_program_is_read_as_well(tmp_path):
+    run = synthetic.Run()
+    ds, path, *_ = reduce(tmp_path, run)
+    earlier = tmp_path / "earlier.nc"
+    ds.to_netcdf(earlier, engine="netcdf4")
+    xr.testing.assert_identical(summary._open_run(earlier), ds)
+    xr.testing.assert_identical(summary.combine([earlier], [run]), summary.combine([path], [run]))
 
 
 def test_combined_has_planned_but_missing_and_invalid_runs(tmp_path):

@@ -1,0 +1,77 @@
+"""The words on how far measuring is: with nothing, one run, all of them."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import synthetic
+
+from sipsched.pages.progress import line, write_page
+from sipsched.records.forecast import Outlook
+
+NOW = datetime(2026, 3, 4, 21, 30, tzinfo=UTC)
+RUNS = tuple(synthetic.Run(testbed="rack", cps=100 * n) for n in range(1, 9))
+NOTHING = Outlook("rack", 0, RUNS, (), 0, (), 720.0, 720.0, 0)
+SOME = replace(NOTHING, measured=1, left=RUNS[1:], from_runs=1)
+POINT = RUNS[0].point
+
+
+@pytest.mark.parametrize(
+    ("outlook", "said"),
+    [
+        (
+            NOTHING,
+            "rack: 0 of 8 runs measured, 12 minutes of testbed time left, done about 21:42 UTC "
+            "(by the length of the load, since no run is recorded)",
+        ),
+        (
+            replace(SOME, work_s=14_400.0, done_in_s=14_400.0),
+            "rack: 1 of 8 runs measured, 4 hours of testbed time left, done about 2026-03-05 01:30 "
+            "UTC (by the times of 1 recorded run)",
+        ),
+        (
+            replace(NOTHING, left=(), searches=(POINT,), behind_searches=9),
+            "rack: 0 of 0 runs measured, 1 search to make and about 9 runs behind it, 12 minutes of "
+            "testbed time left, done about 21:42 UTC (by the length of the load, since no run is "
+            "recorded; a search counts as the most it may take)",
+        ),
+        (
+            replace(SOME, searches=(POINT, POINT), behind_searches=1),
+            "rack: 1 of 8 runs measured, 2 searches to make and about 1 run behind them, 12 minutes "
+            "of testbed time left, done about 21:42 UTC (by the times of 1 recorded run; a search "
+            "counts as the most it may take)",
+        ),
+        (replace(SOME, measured=8, left=()), "rack: all of its 8 runs measured"),
+        (replace(SOME, measured=1, left=()), "rack: all of its 1 run measured"),
+        (replace(NOTHING, left=()), "rack: no run"),
+    ],
+)
+def test_a_line_says_what_is_left_and_when_it_would_be_done(outlook: Outlook, said: str) -> None:
+    assert line(outlook, NOW) == said
+
+
+def test_the_page_names_what_is_measured_what_is_next_and_what_was_refused(tmp_path: Path) -> None:
+    page = tmp_path / "reports" / "progress.html"
+    refused = (("steal_share", 3), ("uac (me@rack:22): lost <now>", 1))
+    write_page(page, [replace(SOME, refused=refused)], {RUNS[1]: NOW}, NOW)
+    text = page.read_text()
+    assert "Made 2026-03-04 21:30 UTC." in text
+    assert f"Measured now: {RUNS[1]}, since 21:30 UTC." in text
+    following = text[text.index('id="table-next"') : text.index('id="table-refused"')]
+    assert str(RUNS[1]) not in following
+    assert all(str(run) in following for run in RUNS[2:7]) and str(RUNS[7]) not in following
+    assert "<td>3</td>" in text and "steal_share" not in text
+    # who is at home where is nobody's business
+    assert "uac: lost &lt;now&gt;" in text and "me@rack" not in text
+    assert "src=" not in text and "http://" not in text and "https://" not in text
+
+
+def test_the_page_of_a_campaign_that_is_done_or_was_never_begun_says_so(tmp_path: Path) -> None:
+    page = tmp_path / "progress.html"
+    write_page(page, [replace(SOME, measured=8, left=(), work_s=0.0)], {}, NOW)
+    text = page.read_text()
+    assert "No run is measured now." in text and "goes on from there" not in text
+    assert "<td>done</td>" in text and "No attempt was refused." in text
+    write_page(page, [NOTHING], {}, NOW)
+    assert "goes on from there" in page.read_text()
