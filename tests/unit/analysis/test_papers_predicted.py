@@ -112,9 +112,7 @@ def test_effects_of_known_size_are_reproduced_and_their_opposite_is_not(compared
         found = papers_predicted.effects(synthetic.predictions(lower), compared)
         assert len(found) == 38
         assert {each.direction for each in found} == {direction}
-        assert [each.papers_predicted.estimate for each in found] == pytest.approx(
-            [100 * lower] * 38
-        )
+        assert [each.predicted.estimate for each in found] == pytest.approx([100 * lower] * 38)
     printed = {
         (each.cores, each.threads, each.metric): each.published
         for each in papers_predicted.effects(synthetic.predictions(0.3), compared)
