@@ -9,8 +9,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 CAMPAIGN ?=
 MINUTES ?= 60
+LAB ?= notebooks/explore.ipynb
 
-.PHONY: reproduce reports publish test soak bench lint format lock
+.PHONY: reproduce reports lab publish test soak bench lint format lock
 
 reproduce: .venv/ready
 	@$(BIN)/fab provision
@@ -19,7 +20,13 @@ reproduce: .venv/ready
 # what is recorded in the repository, without root: nothing is measured
 reports: .venv/ready
 	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml recorded/config.yaml
-	printf 'Open: %s\n' "$$PWD"/reports/index.html
+	printf 'Open: %s\n' "$$PWD"/reports/recorded/index.html
+
+# LAB='--no-browser --port=8889' on a machine without a browser
+lab: .venv/ready
+	@root=
+	[ "$$(id -u)" != 0 ] || root=--allow-root
+	exec $(BIN)/jupyter lab $$root $(LAB)
 
 # CAMPAIGN=recorded/config.yaml publishes what comes with the repository
 publish: .venv/ready
@@ -31,6 +38,7 @@ test: .venv/ready
 	$(BIN)/pytest
 	$(MAKE) -C hardware/probe test
 	$(MAKE) -C hardware/generator test fuzz
+	$(MAKE) -C hardware/dispatcher fuzz
 	$(MAKE) -C hardware/simulator test
 
 # an hour of random faults; MINUTES=10 is shorter
@@ -51,6 +59,7 @@ lint: .venv/ready
 	$(MAKE) -C hardware/probe format-check
 	$(MAKE) -C hardware/scheduler format-check
 	$(MAKE) -C hardware/generator format-check
+	$(MAKE) -C hardware/dispatcher format-check
 	$(MAKE) -C hardware/simulator format-check
 
 format: .venv/ready

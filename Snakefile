@@ -13,6 +13,7 @@ configfile: "config/config.yaml"
 include: "workflow/rules/common.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/noise.smk"
+include: "workflow/rules/predict.smk"
 include: "workflow/rules/parse.smk"
 include: "workflow/rules/predict.smk"
 include: "workflow/rules/report.smk"
@@ -25,4 +26,4 @@ rule all:
     default_target: True
     input:
         PAGES,
-        "reports/index.html",
+        f"{REPORTS_IN}/index.html",

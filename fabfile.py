@@ -10,9 +10,10 @@ from typing import Any
 from fabric import task
 from invoke import Collection
 
-from sipsched.errors import SipschedError
-from sipsched.measure.tuning import modes_table
-from sipsched.plan.config import Run
+from sipsched.errors import SipschedError, StableError
+from sipsched.measure import doctor as look
+from sipsched.measure.tuning import asked_table, modes_table
+from sipsched.plan.config import Run, load_config
 from sipsched.records.reduced import reduce as reduce_record
 from sipsched.records.verification import verify as verify_records
 from sipsched.testbed import local, vm
@@ -86,12 +87,27 @@ def provision(_, testbed="local", tests=False):
 @task
 @one_line_errors
 def modes(_, testbed="local", cores=1, threads=8):
-    """Print each mode's settings at a point, and where they go on the SPS of a testbed."""
+    """Print each mode's settings at a point, and where they go on the SPS of a testbed if it has such a point."""
     bed = load_testbed(testbed)
-    bed.check_cores([Run(testbed, "any", "default", int(cores), int(threads), 1, 1)])
-    with open_hosts(bed, "fab modes") as hosts:
-        for line in modes_table(hosts.sps, int(cores), int(threads)):
-            print(line)
+    try:
+        bed.check_cores([Run(testbed, "any", "default", int(cores), int(threads), 1, 1)])
+        with open_hosts(bed, "fab modes") as hosts:
+            lines = modes_table(hosts.sps, int(cores), int(threads))
+    except StableError as error:
+        lines = [*asked_table(int(cores), int(threads)), f"where they go is not told: {error}"]
+    for line in lines:
+        print(line)
+
+
+@task
+@one_line_errors
+def doctor(_, testbed="local"):
+    """Say what this machine, or a testbed's hosts, can measure, what not and what to do; exit code 1 if nothing."""
+    lines, possible = look.doctor(load_testbed(testbed), load_config(Path("config/config.yaml")))
+    for line in lines:
+        print(line)
+    if not possible:
+        sys.exit(1)
 
 
 @task
@@ -135,5 +151,5 @@ def reduce(_, raw="raw", results="results/runs", to="reduced/raw"):
             print(f"reduced: {run}")
 
 
-ns = Collection(up, down, provision, modes, check, verify, reduce)
+ns = Collection(up, down, provision, doctor, modes, check, verify, reduce)
 ns.add_collection(Collection("vm", vm_up, vm_down))

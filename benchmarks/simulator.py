@@ -1,13 +1,14 @@
 """How fast the simulator is, how that grows, and what it predicts of slices and policies on one core.
 
 Speed: messages a second of CPU time, the best of three, without a trace; loads are shares of what the
-service times allow. The predictions are of mode `default` and of what changes it (docs/simulator.md has what
-was measured beside them): eight seeds of 20 s each, the same arrivals and services in each mode, 95 %
-intervals of the ratios.
+service times allow. The papers' grid near its knees is what `results/predicted` has of it: all CPUs, means
+alone. The predictions are of mode `default` and of what changes it (docs/simulator.md has what was measured
+beside them): eight seeds of 20 s each, the same arrivals and services in each mode, 95 % intervals of the ratios.
 """
 
 import resource
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from sipsched.analysis import papers, papers_predicted
 from sipsched.measure.generator import Arrivals
+from sipsched.measure.simulated_means import Predictor
 from sipsched.measure.simulation import plan_point
 from sipsched.measure.simulator import Numbers, Outputs, SimulatorReport, simulate
 from sipsched.plan.config import Point, load_config
@@ -73,6 +76,21 @@ def show_speed(bed: str, cores: int, workers: int, shares: tuple[float, ...]) ->
         print(f"{bed}, {cores} cores, {workers} workers, load {share:.0%}: {found}", flush=True)
 
 
+def show_grid() -> None:
+    predictor = Predictor(
+        CONFIG, load_testbed("simulated-papers"), "opensips-udp", papers_predicted.CALLS
+    )
+    cells = papers_predicted.grid()
+    limits = (papers.PDR_LIMIT, papers.LOAD_STEP_CPS, papers_predicted.MOST_CPS)
+    before, began = cpu_s(), time.perf_counter()
+    runs = predictor.near_limit(cells, *limits, papers_predicted.GRID_REPETITIONS)
+    seconds, spent = time.perf_counter() - began, cpu_s() - before
+    print(
+        f"the papers' grid near its knees: {len(cells)} cells and modes, {len(runs)} runs of "
+        f"{papers_predicted.CALLS} calls, and their search: {seconds:.0f} s, {spent:.0f} s of CPU time"
+    )
+
+
 def one(mode: str, cps: int, seed: int) -> npt.NDArray[np.float64]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -108,5 +126,6 @@ if __name__ == "__main__":
         show_speed(bed, 4, 8, SHARES)
     for cores, workers in GROWTH:
         show_speed("simulated", cores, workers, (0.8,))
+    show_grid()
     for cps, modes in CHANGES.items():
         predict(cps, modes)

@@ -84,7 +84,7 @@ def leftovers() -> list[str]:
     """Everything of ours on this machine but what is on disk."""
     listing = subprocess.run(["ps", "-eo", "stat,pid,args"], capture_output=True, text=True)
     program = re.compile(
-        r"([^ ]*/)?(kamailio|opensips|sipp|sipload|sipprobe|switcher|sipsched-vm) "
+        r"([^ ]*/)?(kamailio|opensips|sipp|sipload|sipprobe|sipshard|switcher|sipsched-vm) "
     )
     other = re.compile(
         r"sshd.*/run/sipsched/|/var/lib/sipsched|sipsched\.testbed\.\w+ import guard"
@@ -99,7 +99,7 @@ def leftovers() -> list[str]:
     loaded = subprocess.run(["bpftool", "prog", "show"], capture_output=True, text=True)
     source = (PROJECT_ROOT / "hardware/probe/sipprobe.bpf.c").read_text()
     # the kernel keeps 15 characters of a name
-    programs = {name[:15] for name in re.findall(r"BPF_PROG\((\w+)", source)}
+    programs = {name[:15] for name in re.findall(r"BPF_PROG\((\w+)", source)} | {"sipshard"}
     return [
         *shown,
         *(str(path) for path in Path("/run/netns").glob("sipsched*")),

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import xarray as xr
 import zstandard
 
-from sipsched.analysis import comparison, papers
+from sipsched.analysis import comparison, papers, papers_predicted
 from sipsched.analysis.capacity.queues import queue
 from sipsched.plan import config
 from sipsched.plan.crossover import draw
@@ -786,3 +787,70 @@ def noise(**jitter: Any) -> dict[str, Any]:
         "quiet": [],
         "cpus": [entry | jitter],
     }
+
+
+def predictions(
+    lower: float = 0.0,
+    spread: float = 0.1,
+    parts: Mapping[str, float] | None = None,
+    loads: Callable[[int, int], int] = lambda cores, threads: 1000 * cores,
+    seed: int = 1,
+) -> pd.DataFrame:
+    """Write what `results/predicted/papers.csv` has: lognormal numbers about those that the papers print.
+
+    Parameters
+    ----------
+    lower
+        By which share enhanced mode is lower than baseline mode.
+    spread
+        Standard deviation of the logarithm, from arrivals to arrivals; nothing else is random.
+    parts
+        Mechanism or setting to the share of that difference which is gone without it.
+    loads
+        Cores and threads to the last load at or under the limit of the grid.
+    """
+    asked = papers_predicted.wanted(papers.load_points(), papers.load_comparison())
+    noise = np.exp(spread * np.random.default_rng(seed).normal(size=1000))
+    gone = dict.fromkeys(asked["without"], 0.0) | dict(parts or {})
+
+    def factor(mode: str, without: str) -> float:
+        if not mode.startswith("enhanced"):
+            return 1.0
+        back = mode.partition("+")[2].partition("=")[0]
+        return 1 - lower * (1 - gone[without]) * (1 - gone.get(back, 0.0))
+
+    size = np.array(
+        [
+            noise[hash((row.cores, row.threads, row.cps, row.rep)) % 1000]
+            * factor(row.mode, row.without)
+            for row in asked.itertuples()
+        ]
+    )
+    tables = asked.assign(
+        part=papers_predicted.TABLES,
+        calls=100,
+        k_rcv_us=400 * size,
+        t_sip_us=20.0 * asked["threads"],
+        pdr=0.01 * size,
+    )
+    near = [
+        (
+            *(
+                papers_predicted.NEAR_LIMIT,
+                mode,
+                cores,
+                threads,
+                loads(cores, threads) + by,
+                rep,
+                "",
+                100,
+            ),
+            *(300.0, 60.0, 0.005 if by <= 0 else 0.02),
+        )
+        for mode, cores, threads in papers_predicted.grid().itertuples(index=False)
+        for by in (-200, 0, 200)
+        for rep in (1, 2, 3)
+    ]
+    return pd.concat([tables, pd.DataFrame(near, columns=papers_predicted.COLUMNS)])[
+        papers_predicted.COLUMNS
+    ]

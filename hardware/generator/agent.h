@@ -34,7 +34,7 @@ struct peer {
 
 /* Of one thread; summed at the end. */
 struct counts {
-	uint64_t sent[SIP_KINDS];           /* for the first time, and taken by the kernel */
+	uint64_t sent[SIP_KINDS];           /* for the first time, and taken whole by the kernel */
 	uint64_t sent_again[SIP_KINDS];     /* retransmissions */
 	uint64_t not_sent[SIP_KINDS];       /* refused by the kernel, or its connection is gone */
 	uint64_t received[SIP_KINDS];       /* for the first time */
@@ -48,8 +48,12 @@ struct counts {
 	uint64_t calls_ended;               /* server: BYE was answered */
 	uint64_t calls_no_ack;              /* server: no ACK for 64 T1 */
 	uint64_t connections;               /* TCP: opened or accepted */
-	uint64_t connections_lost;          /* TCP: could not be opened, or broke */
-	uint64_t send_errors[ERRNO_MAX];    /* by errno */
+	uint64_t connections_again;      /* TCP, client: of them, those in the place of one that was lost */
+	uint64_t connections_lost;       /* TCP: could not be opened, broke, or the server closed it */
+	uint64_t connections_cut;        /* TCP: ended within a message */
+	uint64_t blocked;                /* TCP: times that a send buffer was full */
+	uint64_t blocked_ns;             /* and how long messages waited for it in all */
+	uint64_t send_errors[ERRNO_MAX]; /* by errno */
 	uint64_t receive_errors[ERRNO_MAX]; /* by errno: ICMP errors show here */
 };
 

@@ -36,6 +36,7 @@ struct client {
 	unsigned number;
 	pthread_t thread;
 	uint64_t next;        /* call to start */
+	uint64_t oldest;      /* call that may still be open */
 	unsigned starts_left; /* before receiving again */
 	struct uac uac;
 	struct link *link;
@@ -53,11 +54,27 @@ static void on_received(void *context, const char *text, size_t size, const stru
 	uac_receive(&client->uac, text, size, now_ns);
 }
 
+/* Which of the shared connections carries a call. */
+static uint64_t slot_of(const struct client *client, uint64_t index)
+{
+	return index / client->load->options->threads % client->n_connections;
+}
+
 static void on_lost(void *context, uint64_t owner, uint64_t now_ns)
 {
 	struct client *client = context;
+	const struct uac *uac = &client->uac;
+	unsigned threads = client->load->options->threads;
 
-	uac_connection_lost(&client->uac, owner, now_ns);
+	if (!client->n_connections) {
+		uac_connection_lost(&client->uac, owner, now_ns);
+		return;
+	}
+	while (client->oldest < client->next && uac->calls[client->oldest].state > UAC_LEAVING)
+		client->oldest += threads;
+	for (uint64_t i = client->oldest; i < client->next; i += threads)
+		if (slot_of(client, i) == owner)
+			uac_connection_lost(&client->uac, i, now_ns);
 }
 
 static void on_call_over(void *context, const struct peer *peer)
@@ -81,9 +98,10 @@ static struct peer peer_of(struct client *client, uint64_t index)
 		link_connect(client->link, &o->local.address, &o->remote.address, index, &peer);
 		return peer;
 	}
-	shared = &client->connections[index / o->threads % client->n_connections];
-	if (!link_is_open(client->link, shared))
-		link_connect(client->link, &o->local.address, &o->remote.address, LINK_NO_OWNER, shared);
+	shared = &client->connections[slot_of(client, index)];
+	if (!link_is_open(client->link, shared) &&
+	    link_connect(client->link, &o->local.address, &o->remote.address, slot_of(client, index), shared))
+		link_counts(client->link)->connections_again++;
 	return *shared;
 }
 
@@ -180,6 +198,7 @@ static void *client_main(void *argument)
 
 	settle_thread(client->load->options->cpus, client->load->options->n_cpus, client->number);
 	make_calls(client);
+	link_close_all(client->link);
 	return NULL;
 }
 
@@ -199,7 +218,7 @@ static const char *open_client(struct client *client, struct load *load, unsigne
 
 	client->load = load;
 	client->number = number;
-	client->next = number;
+	client->next = client->oldest = number;
 	client->socket = -1;
 	local.sin_port = htons(setup.port);
 	if (!o->timing.reliable) {
@@ -222,7 +241,7 @@ static const char *open_client(struct client *client, struct load *load, unsigne
 	if (!client->connections)
 		return "not enough memory";
 	for (unsigned i = 0; i < client->n_connections; i++)
-		if (!link_connect(client->link, &o->local.address, &o->remote.address, LINK_NO_OWNER,
+		if (!link_connect(client->link, &o->local.address, &o->remote.address, i,
 				  &client->connections[i]))
 			return strerror(errno);
 	return NULL;
@@ -319,19 +338,22 @@ static void report_calls(FILE *file, const struct load *load, const struct start
 							  "timeout_invite",    "timeout_bye",
 							  "rejected_invite",   "rejected_bye",
 							  "unfinished_at_end", "no_connection" };
-	uint64_t outcomes[CALL_OUTCOMES] = { 0 }, no_ringing = 0;
+	uint64_t outcomes[CALL_OUTCOMES] = { 0 }, no_ringing = 0, late = 0;
 	uint64_t span_ns = starts->last_ns - starts->first_ns;
 
 	for (uint64_t i = 0; i < load->schedule.header.count; i++) {
-		outcomes[load->records[i].outcome]++;
-		no_ringing += load->records[i].t_ok_invite && !load->records[i].t_ringing;
+		const struct call_record *r = &load->records[i];
+
+		outcomes[r->outcome]++;
+		no_ringing += r->t_ok_invite && !r->t_ringing;
+		late += r->outcome == CALL_COMPLETED && r->t_ok_invite > r->t_invite + load->options->late_ns;
 	}
 	fprintf(file,
 		"  \"calls\": {\"offered\": %" PRIu64 ", \"distinct\": %" PRIu64 ", \"started\": %" PRIu64,
 		load->schedule.header.count, load->schedule.header.distinct, starts->count);
 	for (int i = 0; i < CALL_OUTCOMES; i++)
 		fprintf(file, ", \"%s\": %" PRIu64, names[i], outcomes[i]);
-	fprintf(file, ", \"no_ringing\": %" PRIu64, no_ringing);
+	fprintf(file, ", \"late\": %" PRIu64 ", \"no_ringing\": %" PRIu64, late, no_ringing);
 	fprintf(file, "},\n  \"achieved_cps\": %.3f,\n",
 		span_ns ? (double)(starts->count - 1) / ((double)span_ns / 1e9) : 0.0);
 	fprintf(file,

@@ -4,10 +4,13 @@
  * state. The input is cut at bytes 0xff, which SIP does not need; each piece is copied to the heap at its exact
  * size and goes to both agents, and some time passes after it. What the server answers goes to the client and
  * the other way round, once.
+ *
+ * The whole input is a stream, too: read at once and read in small pieces it has to give the same messages.
  */
 #include <stdlib.h>
 #include <string.h>
 #include "schedule.h"
+#include "stream.h"
 #include "uac.h"
 #include "uas.h"
 
@@ -151,8 +154,65 @@ static void begin(void)
 	pass_time(NS_PER_MS);
 }
 
+/* What a stream gave: how many messages, and a hash of their sizes and texts in their order. */
+struct cut {
+	uint64_t messages;
+	uint64_t hash;
+};
+
+static void on_message(void *context, const char *text, size_t size)
+{
+	struct cut *cut = context;
+	const struct span span = { text, text + size };
+
+	must(size > 0 && size <= SIP_MESSAGE_MAX);
+	cut->messages++;
+	cut->hash = cut->hash * 31 + (sip_hash(span) ^ size);
+}
+
+/* Read a stream in pieces that grow from `piece` bytes to three more and again; ends where it cannot be followed. */
+static struct cut read_in_pieces(const uint8_t *bytes, size_t size, size_t piece)
+{
+	struct stream stream = { 0 };
+	struct cut cut = { 0 };
+
+	for (size_t done = 0, now = piece, kept, used; done < size; now = now < piece + 3 ? now + 1 : piece) {
+		char *text;
+		bool followed;
+
+		now = now < size - done ? now : size - done;
+		kept = stream.size;
+		must(kept <= SIP_MESSAGE_MAX);
+		/* at its exact size, so that a byte past it is found */
+		text = malloc(kept + now);
+		must(text && stream_resume(&stream, text) == kept);
+		memcpy(text + kept, bytes + done, now);
+		followed = stream_cut(text, kept + now, on_message, &cut, &used);
+		must(used <= kept + now);
+		followed = followed && stream_keep(&stream, text + used, kept + now - used);
+		free(text);
+		if (!followed)
+			break;
+		done += now;
+	}
+	stream_free(&stream);
+	return cut;
+}
+
+static void check_stream(const uint8_t *data, size_t size)
+{
+	struct cut whole, pieces;
+
+	if (!size)
+		return;
+	whole = read_in_pieces(data, size, size);
+	pieces = read_in_pieces(data, size, 1 + data[size - 1] % 64);
+	must(whole.messages == pieces.messages && whole.hash == pieces.hash);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	check_stream(data, size);
 	begin();
 	for (int pieces = 0; pieces < PIECES_MAX; pieces++) {
 		const uint8_t *end = size ? memchr(data, SEPARATOR, size) : NULL;

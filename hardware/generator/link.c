@@ -9,28 +9,38 @@
 #include <time.h>
 #include <unistd.h>
 #include "link.h"
+#include "stream.h"
 
 #define BATCH          16
 #define DATAGRAM_BYTES (65536 + 4096 + 64) /* the excess keeps the slots out of each other's cache sets */
 #define EVENTS         64
-#define STREAM_BYTES   (1 << 18)
-#define STREAM_BUFFER  (1 << 16)    /* read at once, beside what is left over */
 #define OUT_BYTES_MAX  (16UL << 20) /* unsent in a connection: it is stuck */
 #define LISTENER       UINT32_MAX
 #define BACKLOG        4096
+
+/* What is to be known of a message when the kernel has taken it. */
+struct unsent {
+	size_t size; /* bytes that are left */
+	enum sip_kind kind;
+	bool again;
+};
 
 struct connection {
 	int fd; /* -1: free */
 	uint32_t generation;
 	uint64_t owner;
+	bool dialled;
 	bool closing;
-	bool dirty;   /* in link->dirty */
-	bool writing; /* EPOLLOUT is armed */
-	char *rest;   /* of the stream: the start of a message */
-	size_t rest_size;
+	bool dirty;          /* in link->dirty */
+	bool writing;        /* EPOLLOUT is armed */
+	uint64_t blocked_ns; /* since when the send buffer is full; 0: it is not */
+	struct stream in;
 	char *out;
 	size_t out_size;
 	size_t out_room;
+	struct unsent *unsent; /* the messages in `out` */
+	size_t n_unsent;
+	size_t unsent_room;
 };
 
 struct link {
@@ -43,7 +53,7 @@ struct link {
 	bool connected;
 	int buffer_bytes;
 	link_received *received;
-	link_lost *lost;
+	link_lost *lost_callback;
 	void *context;
 	/* UDP */
 	char *datagrams;
@@ -57,7 +67,9 @@ struct link {
 	uint32_t n_spare;
 	uint32_t *dirty; /* connections with something to send or to close */
 	uint32_t n_dirty;
-	uint32_t room; /* of the three arrays */
+	uint32_t *lost; /* connections whose owner is still to be told */
+	uint32_t n_lost;
+	uint32_t room; /* of the four arrays */
 	char *stream;
 };
 
@@ -166,34 +178,67 @@ struct link *link_open(int socket, bool reliable, bool connected, int buffer_byt
 void link_set_callbacks(struct link *link, link_received *received, link_lost *lost, void *context)
 {
 	link->received = received;
-	link->lost = lost;
+	link->lost_callback = lost;
 	link->context = context;
+}
+
+static void count_sent(struct link *link, enum sip_kind kind, bool again, bool sent)
+{
+	if (!sent)
+		link->counts.not_sent[kind]++;
+	else if (again)
+		link->counts.sent_again[kind]++;
+	else
+		link->counts.sent[kind]++;
+}
+
+static void count_blocked(struct link *link, struct connection *c)
+{
+	if (c->blocked_ns)
+		link->counts.blocked_ns += clock_ns() - c->blocked_ns;
+	c->blocked_ns = 0;
+}
+
+/* What it has not sent is lost; its index is free once it is in `spare`. */
+static void end_connection(struct link *link, uint32_t index)
+{
+	struct connection *c = &link->connections[index];
+
+	for (size_t i = 0; i < c->n_unsent; i++)
+		count_sent(link, c->unsent[i].kind, c->unsent[i].again, false);
+	link->counts.connections_cut += c->in.size > 0;
+	count_blocked(link, c);
+	close(c->fd);
+	stream_free(&c->in);
+	free(c->out);
+	free(c->unsent);
+	*c = (struct connection){
+		.fd = -1, .generation = c->generation + 1, .owner = c->owner, .dirty = c->dirty
+	};
 }
 
 static void drop_connection(struct link *link, uint32_t index)
 {
-	struct connection *c = &link->connections[index];
-
-	close(c->fd);
-	c->fd = -1;
-	c->generation++;
-	free(c->rest);
-	free(c->out);
-	c->rest = c->out = NULL;
-	c->rest_size = c->out_size = c->out_room = 0;
+	end_connection(link, index);
 	link->spare[link->n_spare++] = index;
 }
 
-void link_free(struct link *link)
+void link_close_all(struct link *link)
 {
 	for (uint32_t i = 0; i < link->n_connections; i++)
 		if (link->connections[i].fd >= 0)
 			drop_connection(link, i);
+}
+
+void link_free(struct link *link)
+{
+	link_close_all(link);
 	if (link->epoll >= 0)
 		close(link->epoll);
 	free(link->connections);
 	free(link->spare);
 	free(link->dirty);
+	free(link->lost);
 	free(link->stream);
 	free(link->datagrams);
 	free(link);
@@ -214,21 +259,16 @@ struct counts *link_counts(struct link *link)
 	return &link->counts;
 }
 
-static void count_sent(struct link *link, const struct outgoing *m, bool sent)
-{
-	if (!sent)
-		link->counts.not_sent[m->kind]++;
-	else if (m->again)
-		link->counts.sent_again[m->kind]++;
-	else
-		link->counts.sent[m->kind]++;
-}
-
 static void outbox_sent(struct outbox *outbox, unsigned count)
 {
 	outbox->first += count;
 	if (outbox->first == outbox->used)
 		outbox->first = outbox->used = 0;
+}
+
+static void count_datagram(struct link *link, const struct outgoing *m, bool sent)
+{
+	count_sent(link, m->kind, m->again, sent);
 }
 
 static void flush_udp(struct outbox *outbox, unsigned count)
@@ -252,7 +292,7 @@ static void flush_udp(struct outbox *outbox, unsigned count)
 
 		if (sent > 0) {
 			for (int i = 0; i < sent; i++)
-				count_sent(link, &messages[done++], true);
+				count_datagram(link, &messages[done++], true);
 			tries = 0;
 			continue;
 		}
@@ -265,7 +305,7 @@ static void flush_udp(struct outbox *outbox, unsigned count)
 		/* ECONNREFUSED tells of an earlier datagram: this one was not even tried */
 		if (tries++ == 0)
 			continue;
-		count_sent(link, &messages[done++], false);
+		count_datagram(link, &messages[done++], false);
 		tries = 0;
 	}
 	outbox_sent(outbox, count);
@@ -286,11 +326,13 @@ static uint32_t take_index(struct link *link)
 		void *connections = realloc(link->connections, room * sizeof(*link->connections));
 		void *spare = realloc(link->spare, room * sizeof(*link->spare));
 		void *dirty = realloc(link->dirty, room * sizeof(*link->dirty));
+		void *lost = realloc(link->lost, room * sizeof(*link->lost));
 
 		link->connections = connections ? connections : link->connections;
 		link->spare = spare ? spare : link->spare;
 		link->dirty = dirty ? dirty : link->dirty;
-		if (!connections || !spare || !dirty)
+		link->lost = lost ? lost : link->lost;
+		if (!connections || !spare || !dirty || !lost)
 			return UINT32_MAX;
 		link->room = room;
 	}
@@ -301,8 +343,9 @@ static uint32_t take_index(struct link *link)
 }
 
 /* Takes over the descriptor; closes it if it cannot. */
-static struct connection *add_connection(struct link *link, int fd, uint64_t owner, uint32_t events)
+static struct connection *add_connection(struct link *link, int fd, bool dialled, uint64_t owner)
 {
+	uint32_t events = dialled ? EPOLLIN | EPOLLOUT : EPOLLIN;
 	uint32_t index = take_index(link);
 	struct connection *c;
 	int on = 1;
@@ -312,8 +355,12 @@ static struct connection *add_connection(struct link *link, int fd, uint64_t own
 		return NULL;
 	}
 	c = &link->connections[index];
-	*c = (struct connection){ .fd = fd, .generation = c->generation, .owner = owner, .dirty = c->dirty };
-	c->writing = (events & EPOLLOUT) != 0;
+	*c = (struct connection){ .fd = fd,
+				  .generation = c->generation,
+				  .owner = owner,
+				  .dialled = dialled,
+				  .dirty = c->dirty,
+				  .writing = dialled };
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	if (!watch(link, fd, EPOLL_CTL_ADD, events, index, c->generation)) {
 		drop_connection(link, index);
@@ -341,10 +388,11 @@ bool link_connect(struct link *link, const struct sockaddr_in *local, const stru
 	    (bind(fd, (struct sockaddr *)&any_port, sizeof(any_port)) ||
 	     (connect(fd, (const struct sockaddr *)remote, sizeof(*remote)) && errno != EINPROGRESS)))
 		fd = close_with_errno(fd);
-	c = fd >= 0 ? add_connection(link, fd, owner, EPOLLIN | EPOLLOUT) : NULL;
+	c = fd >= 0 ? add_connection(link, fd, true, owner) : NULL;
 	if (!c) {
 		count_error(link->counts.send_errors, errno);
 		link->counts.connections_lost++;
+		*peer = (struct peer){ .address = *remote, .connection = NO_CONNECTION };
 		return false;
 	}
 	*peer = (struct peer){ .address = *remote,
@@ -376,36 +424,86 @@ void link_close(struct link *link, const struct peer *peer)
 	mark_dirty(link, c);
 }
 
+/* The owner is told later: here it may be in the middle of writing a message. */
 static void lose(struct link *link, struct connection *c, int error)
 {
-	uint64_t owner = c->owner;
+	uint32_t index = (uint32_t)(c - link->connections);
+	bool dialled = c->dialled;
 
-	if (error) {
+	if (error)
 		count_error(link->counts.receive_errors, error);
-		link->counts.connections_lost++;
+	if (c->closing || !(error || dialled)) {
+		drop_connection(link, index);
+		return;
 	}
-	drop_connection(link, (uint32_t)(c - link->connections));
-	if (owner != LINK_NO_OWNER && link->lost)
-		link->lost(link->context, owner, clock_ns());
+	link->counts.connections_lost++;
+	end_connection(link, index);
+	if (dialled)
+		link->lost[link->n_lost++] = index;
+	else
+		link->spare[link->n_spare++] = index;
 }
 
-static bool append(struct connection *c, const char *text, size_t size)
+static void tell_of_losses(struct link *link)
 {
-	if (c->out_size + size > c->out_room) {
-		size_t room = c->out_room ? 2 * c->out_room : 4096;
-		char *out;
+	while (link->n_lost) {
+		uint32_t index = link->lost[--link->n_lost];
+		uint64_t owner = link->connections[index].owner;
 
-		while (room < c->out_size + size)
-			room *= 2;
-		out = room <= OUT_BYTES_MAX ? realloc(c->out, room) : NULL;
-		if (!out)
-			return false;
-		c->out = out;
-		c->out_room = room;
+		link->spare[link->n_spare++] = index;
+		link->lost_callback(link->context, owner, clock_ns());
 	}
-	memcpy(c->out + c->out_size, text, size);
-	c->out_size += size;
+}
+
+/* Room for so many; NULL: not enough memory. */
+static void *grow(void *array, size_t *room, size_t needed, size_t item)
+{
+	size_t more = *room ? *room : 4096 / item;
+	void *grown;
+
+	while (more < needed)
+		more *= 2;
+	if (more == *room)
+		return array;
+	grown = realloc(array, more * item);
+	*room = grown ? more : *room;
+	return grown;
+}
+
+static bool append(struct connection *c, const struct outgoing *m)
+{
+	size_t size = c->out_size + m->size;
+	char *out = size <= OUT_BYTES_MAX ? grow(c->out, &c->out_room, size, sizeof(*c->out)) : NULL;
+	struct unsent *unsent;
+
+	if (!out)
+		return false;
+	c->out = out;
+	unsent = grow(c->unsent, &c->unsent_room, c->n_unsent + 1, sizeof(*c->unsent));
+	if (!unsent)
+		return false;
+	c->unsent = unsent;
+	memcpy(c->out + c->out_size, m->text, m->size);
+	c->out_size = size;
+	c->unsent[c->n_unsent++] = (struct unsent){ m->size, m->kind, m->again };
 	return true;
+}
+
+/* The kernel has taken so many bytes of what waits. */
+static void taken(struct link *link, struct connection *c, size_t bytes)
+{
+	size_t whole = 0;
+
+	c->out_size -= bytes;
+	memmove(c->out, c->out + bytes, c->out_size);
+	for (; whole < c->n_unsent && c->unsent[whole].size <= bytes; whole++) {
+		bytes -= c->unsent[whole].size;
+		count_sent(link, c->unsent[whole].kind, c->unsent[whole].again, true);
+	}
+	c->n_unsent -= whole;
+	memmove(c->unsent, c->unsent + whole, c->n_unsent * sizeof(*c->unsent));
+	if (c->n_unsent)
+		c->unsent[0].size -= bytes;
 }
 
 /* Write what the kernel takes; ask to be told when it takes more. */
@@ -418,9 +516,13 @@ static void write_out(struct link *link, struct connection *c)
 		lose(link, c, errno);
 		return;
 	}
-	if (sent > 0) {
-		c->out_size -= (size_t)sent;
-		memmove(c->out, c->out + sent, c->out_size);
+	if (sent > 0)
+		taken(link, c, (size_t)sent);
+	if (!c->out_size) {
+		count_blocked(link, c);
+	} else if (!c->blocked_ns) {
+		link->counts.blocked++;
+		c->blocked_ns = clock_ns();
 	}
 	if (c->writing != (c->out_size > 0)) {
 		c->writing = c->out_size > 0;
@@ -438,11 +540,11 @@ static void flush_tcp(struct outbox *outbox, unsigned count)
 	for (unsigned i = 0; i < count; i++) {
 		struct outgoing *m = &outbox->messages[outbox->first + i];
 		struct connection *c = find_connection(link, m->to.connection, m->to.generation);
-		bool taken = c && append(c, m->text, m->size);
 
-		count_sent(link, m, taken);
-		if (taken)
+		if (c && append(c, m))
 			mark_dirty(link, c);
+		else
+			count_sent(link, m->kind, m->again, false);
 	}
 	outbox_sent(outbox, count);
 	for (uint32_t i = 0; i < link->n_dirty; i++) {
@@ -516,64 +618,49 @@ static void accept_all(struct link *link)
 
 	while ((fd = accept4(link->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
 		set_buffers(fd, link->buffer_bytes);
-		add_connection(link, fd, LINK_NO_OWNER, EPOLLIN);
+		add_connection(link, fd, false, 0);
 	}
 	if (errno != EAGAIN && errno != EINTR)
 		count_error(link->counts.receive_errors, errno);
 }
 
-/* Hand on the whole messages; gives the bytes used, or -1 if the stream cannot be followed. */
-static ssize_t cut_messages(struct link *link, const char *text, size_t size, const struct peer *from)
-{
-	uint64_t now_ns = clock_ns();
-	size_t used = 0, skip, length;
+/* Whose stream it is, and when it was read. */
+struct reading {
+	struct link *link;
+	struct peer from;
+	uint64_t now_ns;
+};
 
-	while (used < size) {
-		switch (sip_cut_frame(text + used, size - used, &skip, &length)) {
-		case SIP_FRAME_WHOLE:
-			link->received(link->context, text + used + skip, length, from, now_ns);
-			used += skip + length;
-			break;
-		case SIP_FRAME_PARTIAL:
-			return (ssize_t)(used + skip);
-		case SIP_FRAME_BROKEN:
-			link->counts.unparsable++;
-			return -1;
-		}
-	}
-	return (ssize_t)used;
+static void on_message(void *context, const char *text, size_t size)
+{
+	const struct reading *reading = context;
+	struct link *link = reading->link;
+
+	link->received(link->context, text, size, &reading->from, reading->now_ns);
 }
 
 static void read_stream(struct link *link, uint32_t index)
 {
 	struct connection *c = &link->connections[index];
-	struct peer from = { .connection = index, .generation = c->generation };
-	size_t size = c->rest_size;
-	ssize_t got, used;
+	struct reading reading = { .link = link,
+				   .from = { .connection = index, .generation = c->generation } };
+	size_t size = c->in.size, used;
+	bool followed;
+	ssize_t got;
 
-	memcpy(link->stream, c->rest ? c->rest : "", size);
-	got = recv(c->fd, link->stream + size, STREAM_BUFFER, 0);
+	got = recv(c->fd, link->stream + size, STREAM_READ, 0);
 	if (got <= 0) {
 		if (got == 0 || (errno != EAGAIN && errno != EINTR))
 			lose(link, c, got < 0 ? errno : 0);
 		return;
 	}
-	size += (size_t)got;
-	used = cut_messages(link, link->stream, size, &from);
+	size = stream_resume(&c->in, link->stream) + (size_t)got;
+	reading.now_ns = clock_ns();
+	followed = stream_cut(link->stream, size, on_message, &reading, &used);
+	link->counts.unparsable += !followed;
 	/* the handler may have opened connections: the array may have moved */
-	c = find_connection(link, index, from.generation);
-	if (!c)
-		return;
-	free(c->rest);
-	c->rest = NULL;
-	c->rest_size = 0;
-	if (used >= 0 && (size_t)used < size) {
-		c->rest_size = size - (size_t)used;
-		c->rest = malloc(c->rest_size);
-		if (c->rest)
-			memcpy(c->rest, link->stream + used, c->rest_size);
-	}
-	if (used < 0 || (c->rest_size && !c->rest))
+	c = find_connection(link, index, reading.from.generation);
+	if (c && !(followed && stream_keep(&c->in, link->stream + used, size - used)))
 		lose(link, c, EPROTO);
 }
 
@@ -582,6 +669,7 @@ static bool poll_tcp(struct link *link, uint64_t wait_ns)
 	struct epoll_event events[EVENTS];
 	int count;
 
+	tell_of_losses(link);
 	if (!wait_for_events(link, wait_ns, events, &count))
 		return false;
 	for (int i = 0; i < count; i++) {
@@ -600,6 +688,7 @@ static bool poll_tcp(struct link *link, uint64_t wait_ns)
 		if (c && events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP))
 			read_stream(link, index);
 	}
+	tell_of_losses(link);
 	return true;
 }
 

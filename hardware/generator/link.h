@@ -3,7 +3,8 @@
  * The wire of one thread: a UDP socket, or TCP connections and perhaps the socket they are accepted on.
  *
  * Sends what its outbox holds in one go, receives in batches, and counts what the kernel refuses.
- * Over TCP a message counts as sent when it is in the connection's buffer.
+ * Over TCP a message that meets a full send buffer waits here, which is counted; it is sent when the kernel has taken it
+ * whole, and not sent if its connection ends before.
  */
 #ifndef SIPSCHED_LINK_H
 #define SIPSCHED_LINK_H
@@ -11,10 +12,8 @@
 
 typedef void link_received(void *context, const char *text, size_t size, const struct peer *from,
 			   uint64_t now_ns);
-/* TCP: a connection that carried the call `owner` could not be opened or broke. */
+/* TCP: a connection of the client's that `owner` names could not be opened, broke, or was closed by the server. */
 typedef void link_lost(void *context, uint64_t owner, uint64_t now_ns);
-
-#define LINK_NO_OWNER UINT64_MAX
 
 struct link;
 
@@ -49,6 +48,9 @@ bool link_connect(struct link *link, const struct sockaddr_in *local, const stru
 bool link_is_open(const struct link *link, const struct peer *peer);
 /* Closes after the outbox has been flushed and the connection's buffer is empty. */
 void link_close(struct link *link, const struct peer *peer);
+
+/* TCP: close all connections; what they have not sent is counted. */
+void link_close_all(struct link *link);
 
 /* Send all that the outbox holds; its first message (UDP only, else all); all that is urgent. */
 void link_flush(struct link *link);

@@ -125,6 +125,7 @@ enum {
 	OPTION_RETRANSMISSIONS,
 	OPTION_DRAIN,
 	OPTION_LINGER,
+	OPTION_LATE,
 	OPTION_SPIN,
 	OPTION_T1,
 	OPTION_T2,
@@ -157,6 +158,7 @@ static const struct option CLIENT_OPTIONS[] = {
 	{ "hold-ms", required_argument, NULL, OPTION_HOLD },
 	{ "drain-s", required_argument, NULL, OPTION_DRAIN },
 	{ "linger-ms", required_argument, NULL, OPTION_LINGER },
+	{ "late-ms", required_argument, NULL, OPTION_LATE },
 	{ "spin-us", required_argument, NULL, OPTION_SPIN },
 	{ 0 },
 };
@@ -219,6 +221,9 @@ static void parse_option(struct options *o, int option, const char *name)
 	case OPTION_LINGER:
 		o->linger_ns = parse_ms(name, optarg);
 		return;
+	case OPTION_LATE:
+		o->late_ns = parse_ms(name, optarg);
+		return;
 	case OPTION_SPIN:
 		o->spin_ns = !strcmp(optarg, "always") ? UINT64_MAX
 						       : parse_number(name, optarg, 0, 1000000) * NS_PER_US;
@@ -252,6 +257,7 @@ static void parse_options(struct options *o, const struct option *known, uint64_
 			       .threads = 1,
 			       .drain_ns = 40 * NS_PER_S,
 			       .linger_ns = 100 * NS_PER_MS,
+			       .late_ns = 500 * NS_PER_MS,
 			       .spin_ns = spin_ns,
 			       .buffer_bytes = 4194304 };
 	while ((option = getopt_long(argc, argv, "", known, &index)) != -1)

@@ -31,6 +31,7 @@ struct options {
 	uint64_t ring_ns;
 	uint64_t drain_ns;
 	uint64_t linger_ns;
+	uint64_t late_ns; /* from INVITE to its 2xx: a longer one is late */
 	uint64_t spin_ns; /* UINT64_MAX: always */
 	int buffer_bytes;
 	int fifo; /* priority of SCHED_FIFO; 0: the policy it was started with */

@@ -123,8 +123,11 @@ void report_counts(FILE *file, const struct counts *c)
 {
 	const char *comma = "";
 
-	fprintf(file, "  \"connections\": {\"opened\": %" PRIu64 ", \"lost\": %" PRIu64 "},\n",
-		c->connections, c->connections_lost);
+	fprintf(file,
+		"  \"connections\": {\"opened\": %" PRIu64 ", \"again\": %" PRIu64 ", \"lost\": %" PRIu64
+		", \"cut\": %" PRIu64 ", \"blocked\": %" PRIu64 ", \"blocked_ns\": %" PRIu64 "},\n",
+		c->connections, c->connections_again, c->connections_lost, c->connections_cut, c->blocked,
+		c->blocked_ns);
 	report_errors(file, "send_errors", c->send_errors);
 	report_errors(file, "receive_errors", c->receive_errors);
 	fprintf(file,

@@ -6,6 +6,9 @@
  * messages.<kind> has sent, sent_again, not_sent, received, received_again, unexpected; a kind without any is
  * left out. Everything received is in exactly one of received, received_again, unexpected, unparsable; overtaken
  * counts those of received that are a 180 after the final answer of its call.
+ * connections.again counts those opened in the place of one that was lost, connections.cut those that ended within a
+ * message, connections.blocked how often a full send buffer made messages wait, and blocked_ns for how long in all.
+ * calls.late are completed calls of which INVITE was answered with 2xx later than --late-ms after it was sent.
  * send_errors and receive_errors count refusals by errno; a refused datagram is tried once more, and only then
  * is it not_sent.
  */

@@ -73,6 +73,7 @@ static void *server_main(void *argument)
 			busy_ns = now_ns;
 		link_flush(server->link);
 	}
+	link_close_all(server->link);
 	return NULL;
 }
 

@@ -384,7 +384,7 @@ enum sip_frame sip_cut_frame(const char *text, size_t size, size_t *skip, size_t
 {
 	struct span rest = { text, text + size };
 	struct span line, value;
-	uint32_t length = 0;
+	uint32_t length = NO_LENGTH;
 	enum header header;
 	enum line found;
 
@@ -400,6 +400,8 @@ enum sip_frame sip_cut_frame(const char *text, size_t size, size_t *skip, size_t
 			return SIP_FRAME_BROKEN;
 	if (found == LINE_NONE)
 		return size > SIP_MESSAGE_MAX ? SIP_FRAME_BROKEN : SIP_FRAME_PARTIAL;
+	if (length == NO_LENGTH)
+		return SIP_FRAME_BROKEN;
 	*frame_length = (size_t)(rest.at - text) + length;
 	if (*frame_length > SIP_MESSAGE_MAX)
 		return SIP_FRAME_BROKEN;

@@ -74,7 +74,7 @@ enum sip_frame {
 bool sip_parse(const char *text, size_t size, struct sip_message *message);
 
 /*
- * Cut a message off the front of a stream, by its Content-Length (18.3).
+ * Cut a message off the front of a stream, by its Content-Length (18.3), which none may lack.
  * `skip` gets the bytes of empty lines before it (7.5), `length` its own bytes.
  */
 enum sip_frame sip_cut_frame(const char *text, size_t size, size_t *skip, size_t *length);

@@ -5,7 +5,7 @@
  * USAGE
  *   sipload uac --local A:P --remote A:P --schedule FILE --calls-file FILE --report FILE
  *               [--transport udp|tcp] [--tcp-connections per-call|N] [--hold-ms X|exp:X]
- *               [--drain-s X] [--linger-ms X] [--spin-us X|always] [common options]
+ *               [--drain-s X] [--linger-ms X] [--late-ms X] [--spin-us X|always] [common options]
  *   sipload uas --local A:P --report FILE [--transport udp|tcp] [--ring-ms X] [--spin-us X|always] [--ready FILE]
  *               [common options]
  *   sipload schedule --output FILE (--rate CPS (--calls N | --blocks FILE) [--law exponential|constant]
@@ -13,8 +13,8 @@
  *   sipload version
  *   common: [--threads N] [--cpus LIST] [--retransmissions on|off] [--t1-ms X] [--t2-ms X] [--t4-ms X]
  *           [--buffer-bytes N] [--fifo PRIORITY]
- *   Defaults: udp, per-call, hold 0, seed 1, drain 40 s, linger 100 ms, spin 100 us (uas: 0), 1 thread, no pinning,
- *   retransmissions on, T1 500 ms, T2 4 s, T4 5 s, buffers 4194304 bytes, exponential, no priority.
+ *   Defaults: udp, per-call, hold 0, seed 1, drain 40 s, linger 100 ms, late 500 ms, spin 100 us (uas: 0), 1 thread,
+ *   no pinning, retransmissions on, T1 500 ms, T2 4 s, T4 5 s, buffers 4194304 bytes, exponential, no priority.
  *
  * WHAT IT DOES
  *   `uac` starts call i at t0 + the schedule's offset i (schedule.h), on CLOCK_MONOTONIC; a call that is late is
@@ -40,8 +40,9 @@
  *   Threads: those of `uac` bind P, P+1, ...; call i is made by thread i mod N. Those of `uas` share a socket.
  *
  * LIMITS
- *   IPv4. TCP: a broken shared connection is opened again for the next call, the calls on it time out; `uas`
- *   answers on the request's connection only and has one thread. With a connection a call, the client closes:
+ *   IPv4. TCP: a call whose connection is lost is lost, and a shared one is opened again for the next call; a send
+ *   buffer that is full makes messages wait, and the report says how long; `uas` answers on the request's connection
+ *   only and has one thread. With a connection a call, the client closes:
  *   ports wait 60 s, unless net.ipv4.tcp_tw_reuse is 1; the descriptor limit is raised to the hard limit.
  */
 #include <errno.h>

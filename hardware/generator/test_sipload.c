@@ -155,7 +155,8 @@ static void test_parse_refused(void)
 
 static void test_frames(void)
 {
-	static const char stream[] = "\r\n\r\nBYE sip:b SIP/2.0\r\nl: 3\r\n\r\nabcSIP/2.0 200 OK\r\n\r\n";
+	static const char stream[] =
+		"\r\n\r\nBYE sip:b SIP/2.0\r\nl: 3\r\n\r\nabcSIP/2.0 200 OK\r\nl: 0\r\n\r\n";
 	size_t first = strlen("BYE sip:b SIP/2.0\r\nl: 3\r\n\r\nabc");
 	size_t skip, length;
 	char *large = calloc(1, 70000);
@@ -168,8 +169,9 @@ static void test_frames(void)
 	CHECK(skip == 4 && length == first);
 	CHECK(sip_cut_frame(stream + 4 + first, sizeof(stream) - 5 - first, &skip, &length) ==
 	      SIP_FRAME_WHOLE);
-	CHECK(skip == 0 && length == strlen("SIP/2.0 200 OK\r\n\r\n"));
+	CHECK(skip == 0 && length == strlen("SIP/2.0 200 OK\r\nl: 0\r\n\r\n"));
 	CHECK(sip_cut_frame("A\r\nl: x\r\n\r\n", 11, &skip, &length) == SIP_FRAME_BROKEN);
+	CHECK(sip_cut_frame("SIP/2.0 200 OK\r\n\r\n", 18, &skip, &length) == SIP_FRAME_BROKEN);
 	CHECK(sip_cut_frame("A\r\nl: 65535\r\n\r\n", 15, &skip, &length) == SIP_FRAME_BROKEN);
 	memset(large, 'a', 70000);
 	CHECK(sip_cut_frame(large, 70000, &skip, &length) == SIP_FRAME_BROKEN);

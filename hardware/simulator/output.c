@@ -124,6 +124,8 @@ void output_report(const struct sim *sim, FILE *file)
 		c->received_kind[TRACE_KIND_180] + c->received_kind[TRACE_KIND_200_INVITE] +
 			c->received_kind[TRACE_KIND_200_BYE] + c->datagrams_sent - c->left,
 		c->wakeups, c->idle_wakeups);
+	fprintf(file, "  \"k_rcv_ns\": %" PRIu64 ",\n  \"t_sip_ns\": %" PRIu64 ",\n", c->k_rcv_ns,
+		c->t_sip_ns);
 	fprintf(file, "  \"from_uac\": %" PRIu64 ",\n",
 		c->sent[TRACE_KIND_INVITE] + c->sent_again[TRACE_KIND_INVITE] + c->sent[TRACE_KIND_ACK] +
 			c->sent_again[TRACE_KIND_ACK] + c->sent[TRACE_KIND_BYE] +

@@ -146,6 +146,8 @@ static void depart(struct sim *sim, struct worker *w)
 	w->record.t_dep = sim->now;
 	trace_message(sim, w);
 	sim->counts.left++;
+	sim->counts.k_rcv_ns += w->record.t_sip_in - w->record.t_arr;
+	sim->counts.t_sip_ns += w->record.t_sip_out - w->record.t_sip_in;
 	sim->counts.datagrams_sent += 1 + (sim->model.trying && w->message.kind == TRACE_KIND_INVITE);
 	agents_receive(sim, &w->message);
 	w->phase = PHASE_LOOP;

@@ -1,0 +1,17 @@
+"""Measure SIP proxy servers message by message: `sipsched.open` gives the runs that there are (docs/api.md)."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sipsched.lab import Plots, Runs, open
+
+__all__ = ["Plots", "Runs", "open"]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        # PEP 562: whoever imports a module of this package, as each job of the workflow does, pays for that alone
+        if name in __all__:
+            return getattr(import_module("sipsched.lab"), name)
+        raise AttributeError(f"module 'sipsched' has no attribute {name!r}")

@@ -1,6 +1,7 @@
 """What the workflow's scripts share: errors in one line, another attempt, an end in order."""
 
 import fcntl
+import os
 import signal
 import sys
 import traceback
@@ -17,6 +18,7 @@ ATTEMPTS = 3
 
 DISTURBED, REFUSED = "disturbed: ", "error: "
 """What the log of a job begins with where another attempt may help, and where we know that it does not."""
+STDERR = 2
 INTERRUPTED = "interrupted: nothing measured before is lost; the same command goes on from here"
 SAID = (DISTURBED, REFUSED, INTERRUPTED)
 """What the log of a job begins with that ended by an error we raise on purpose, or by a signal: one line."""
@@ -29,11 +31,14 @@ def one_line_errors(log: str | None = None, attempt: int | None = None) -> Itera
     Parameters
     ----------
     log
-        Of the job that this is: the line goes there, and who started the job shows it. An error that is not
-        raised on purpose leaves its traceback there. None: the line goes to stderr.
+        Of the job that this is: the line goes to its top, and who started the job shows it. An error that is
+        not raised on purpose leaves its traceback there. None: the line goes to stderr.
     attempt
         Which this is, of `ATTEMPTS`, where a job is started again after a `TransientError`. None: it is not.
     """
+    if log is not None:
+        # of an earlier attempt
+        Path(log).unlink(missing_ok=True)
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         yield
@@ -46,14 +51,34 @@ def one_line_errors(log: str | None = None, attempt: int | None = None) -> Itera
     except Exception:
         if log is None:
             raise
-        line = traceback.format_exc().rstrip()
+        with Path(log).open("a", errors="backslashreplace") as file:
+            file.write(traceback.format_exc())
+        sys.exit(1)
     else:
         return
     if log is None:
         sys.exit(line)
     # a name from outside may hold what is no text
-    Path(log).write_text(line + "\n", errors="backslashreplace")
+    Path(log).write_text(f"{line}\n{read_log(Path(log))}", errors="backslashreplace")
     sys.exit(1)
+
+
+@contextmanager
+def stderr_into(log: str) -> Iterator[None]:
+    """Keep what this process and those that it starts write to stderr in a job's log.
+
+    A kernel of Jupyter complains there of what nobody at a terminal can do anything about.
+    """
+    sys.stderr.flush()
+    with Path(log).open("ab") as file:
+        terminal = os.dup(STDERR)
+        os.dup2(file.fileno(), STDERR)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(terminal, STDERR)
+            os.close(terminal)
 
 
 def _ordinal(error: TransientError, attempt: int) -> str:

@@ -139,12 +139,13 @@ class LogHandler(LogHandlerBase):
         rule, logs = vars(record)["rule_name"], vars(record)["log"]
         process = self._processes.pop(record.thread, "")
         said = scripting.read_log(Path(logs[0])).strip() if logs else ""
-        if said == scripting.INTERRUPTED:
-            self._end(said)
-        elif said.startswith(scripting.SAID) and rule in MEASURING:
-            self._say(said)
-        elif said.startswith(scripting.SAID):
-            self._say(f"{said} (rule {rule}, {logs[0]})")
+        line = said.partition("\n")[0]
+        if line == scripting.INTERRUPTED:
+            self._end(line)
+        elif line.startswith(scripting.SAID) and rule in MEASURING:
+            self._say(line)
+        elif line.startswith(scripting.SAID):
+            self._say(f"{line} (rule {rule}, {logs[0]})")
         else:
             outputs = ", ".join(vars(record)["output"])
             self._say(f"error: rule {rule} failed, which makes {outputs}")

@@ -14,6 +14,7 @@ from sipsched.scripting import (
     clear_dead_locks,
     may_pass,
     one_line_errors,
+    stderr_into,
 )
 
 
@@ -116,9 +117,24 @@ def test_a_mistake_in_the_program_leaves_its_traceback_in_the_log(tmp_path: Path
         raise KeyError("threads")
 
 
+def test_what_a_job_and_its_programs_complain_of_is_in_its_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    with pytest.raises(SystemExit), one_line_errors(str(log)), stderr_into(str(log)):
+        subprocess.run([sys.executable, "-c", "import sys; sys.exit('no encryption')"])
+        print("divided by zero", file=sys.__stderr__)
+        raise StableError("cell 5")
+    assert log.read_text() == "error: cell 5\nno encryption\ndivided by zero\n"
+    print("here again", file=sys.__stderr__)
+    assert capfd.readouterr().err == "here again\n"
+
+
 HELD = """
 import signal, subprocess, sys
 from sipsched.scripting import hold_interrupts
+# who runs the tests may ignore it, as a shell does for what it starts in the background
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 hold_interrupts()
 with subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2]]) as child:
     sys.exit(child.wait())

@@ -45,6 +45,11 @@ TABLES = (
     "table-columns-missing",
     "table-hosts",
 )
+PREDICTED_FIGURES = ("figure-predicted", "figure-directions", "figure-ablation")
+PREDICTED_TABLES = (
+    *("table-errors", "table-free", "table-numbers", "table-directions"),
+    *("table-costs", "table-ablation", "table-grid"),
+)
 PUBLISHED_FIGURES = ("figure-crossing", "figure-capacity")
 PUBLISHED_TABLES = (
     "table-loads-at-limit",
@@ -111,17 +116,6 @@ TESTBED_TABLES = (
     "table-certificates",
     "table-hosts",
 )
-CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 
 
 def campaign(loads=(500, 1500, 2500), repetitions=3):
@@ -154,23 +148,6 @@ def render(folder, combined):
     parameters = {"summary": combined, "messages_root": folder / "runs", "study": "load_sweep"}
     pages.render(NOTEBOOK, page, parameters)
     return page
-
-
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory):
-    if not (CHROMIUM.exists() and DRIVER.exists()):
-        pytest.skip(f"no browser: {CHROMIUM} or {DRIVER} is missing (apt install chromium-driver)")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-    yield driver
-    driver.quit()
 
 
 def check_page(browser, page, figures=FIGURES, tables=TABLES, title="Load sweep"):
@@ -434,6 +411,15 @@ def test_page_of_the_migration_cost(tmp_path, browser, unavailable):
         assert "PDR is lowest" not in text
     else:
         assert "2 cores, 4 threads, 4200 cps: PDR is lowest at 0" in text
+
+
+def test_page_of_predictions_of_the_papers(tmp_path, browser):
+    path, page = tmp_path / "papers.csv", tmp_path / "reports" / "papers_predicted.html"
+    synthetic.predictions(0.2).to_csv(path, index=False)
+    pages.render(NOTEBOOKS / "papers_predicted.ipynb", page, {"predictions": [path]})
+    text = check_page(browser, page, PREDICTED_FIGURES, PREDICTED_TABLES, "Predicted by simulation")
+    assert text.splitlines()[1].startswith("Fidelity: Predicted by simulation, not measured")
+    assert "Yes: of 38 published effects" in text
 
 
 def test_page_of_published_numbers(tmp_path, browser):

@@ -18,6 +18,8 @@ import yaml
 from sipsched.analysis import papers
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import load_config
+from sipsched.records.reduced import reduce
+from sipsched.records.summary import open_summary
 
 WAIVED_LINTS = {
     # one environment for the whole workflow: requirements.lock, environment.yml
@@ -137,6 +139,9 @@ def test_nothing_runs_beside_a_measurement_on_this_machine(project: Path) -> Non
     measuring = [block for block in blocks if block.startswith("measure_run")]
     assert measuring
     assert all("threads: 2" in block and "testbed=1" in block for block in measuring)
+    simulating = [block for block in blocks if block.startswith("predict_papers")]
+    assert len(simulating) == 1
+    assert "threads: 2" in simulating[0]
 
 
 @pytest.mark.parametrize(
@@ -257,6 +262,25 @@ def test_a_document_needs_no_measurement(project: Path) -> None:
     assert planned_jobs(project, *target) == {"render_document": 1, "total": 1}
 
 
+def test_the_predictions_are_simulated_for_the_page_that_shows_them(project: Path) -> None:
+    target = ("--", "reports/papers_predicted.html")
+    jobs = {"predict_papers": 1, "render_document": 1, "total": 2}
+    assert planned_jobs(project, *target) == jobs
+    # a model is fitted anew: simulated again
+    held = project / "results" / "predicted" / "papers.csv"
+    held.parent.mkdir(parents=True)
+    held.touch()
+    assert planned_jobs(project, *target) == {"render_document": 1, "total": 1}
+    os.utime(project / "config" / "models" / "opensips-papers.yaml")
+    assert planned_jobs(project, *target) == jobs
+    # recorded with a campaign that measures nothing more
+    recorded = project / "recorded" / "predicted" / "papers.csv"
+    recorded.parent.mkdir(parents=True)
+    recorded.touch()
+    options = ("--config", "only_measured=True", "records=recorded/raw")
+    assert planned_jobs(project, *options, *target) == {"render_document": 1, "total": 1}
+
+
 def test_a_document_is_made_again_when_a_file_of_it_changes(project: Path) -> None:
     target = ("--", "reports/published.html")
     page = project / "reports" / "published.html"
@@ -331,6 +355,7 @@ def test_a_dead_host_stops_no_other_run_and_leaves_nothing_half_written(project:
     testbed.write_text(yaml.safe_dump(document))
     change_config(project, lambda d: d["studies"]["load_sweep"].update(cps=[100], threads=[2, 4]))
     change_config(project, lambda d: d["studies"]["load_sweep"].update(repetitions=1))
+    change_config(project, lambda d: d.pop("documents"))
     done = snakemake(project)
     text = done.stdout + done.stderr
     assert done.returncode != 0
@@ -361,14 +386,23 @@ def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
     asked = {"cps": [500, 1000], "threads": [2], "repetitions": 2}
     change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))
     record_campaign(project, "recorded/raw", 500)
+    predictions = project / "recorded" / "predicted" / "papers.csv"
+    predictions.parent.mkdir()
+    synthetic.predictions().to_csv(predictions, index=False)
     options = ("--config", "only_measured=True", "records=recorded/raw")
+    own = project / "reports" / "index.html"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text("one's own")
     done = snakemake(project, *options)
     assert done.returncode == 0, done.stderr
     assert not (project / "raw").exists()
-    text = (project / "reports" / "index.html").read_text()
+    assert own.read_text() == "one's own"
+    text = (project / "reports" / "recorded" / "index.html").read_text()
     assert synthetic.FIDELITY in text
     assert "2 of 4 planned runs count" in text
-    for page in load_pages(project):
+    pages = [path.name for path in (project / "reports" / "recorded").glob("*.html")]
+    assert len(pages) > 4
+    for page in pages:
         assert page == "index.html" or f'<a href="{page}">' in text
     assert planned_jobs(project, *options) == {}
 
@@ -379,7 +413,7 @@ def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
     (archive,) = (project / "publish").iterdir()
     with zipfile.ZipFile(archive) as bundle:
         held = set(bundle.namelist())
-    assert {f"reports/{page}" for page in load_pages(project)} <= held
+    assert {f"reports/recorded/{page}" for page in pages} <= held
     assert {
         "results/recorded/raw/load_sweep/local/summary.nc",
         "config/config.yaml",
@@ -425,5 +459,24 @@ def read_archive(path: Path) -> dict[str, bytes]:
         return {name: bundle.read(name) for name in bundle.namelist()}
 
 
-def load_pages(project: Path) -> list[str]:
-    return sorted(path.name for path in (project / "reports").glob("*.html"))
+def test_what_reduced_records_hold_is_unpacked_in_one_job(project: Path) -> None:
+    asked = {"cps": [500], "threads": [2], "repetitions": 2}
+    change_config(project, lambda d: d.update(only=["load_sweep"]))
+    change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))
+    record_campaign(project, "whole/raw", 500)
+    whole = ("--config", "only_measured=True", "records=whole/raw")
+    target = "results/{}/raw/load_sweep/local/summary.nc"
+    done = snakemake(project, target.format("whole"), *whole)
+    assert done.returncode == 0, done.stderr
+    for document in (project / "whole" / "raw").rglob("run.json"):
+        run = document.parent.relative_to(project / "whole" / "raw")
+        results = project / "results" / "whole" / "raw" / "runs" / run
+        reduce(document.parent, results, project / "kept" / "raw" / run)
+    kept = ("--config", "only_measured=True", "records=kept/raw")
+    jobs = planned_jobs(project, target.format("kept"), *kept)
+    assert jobs == {"unpack_reduced": 1, "combine_summaries": 1, "total": 2}
+    done = snakemake(project, target.format("kept"), *kept)
+    assert done.returncode == 0, done.stderr
+    first, second = (open_summary(project / target.format(name)) for name in ("whole", "kept"))
+    assert second["k_rcv_mean"].equals(first["k_rcv_mean"])
+    assert planned_jobs(project, target.format("kept"), *kept) == {}

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from sipsched import paths, versions
 from sipsched.measure import progress
 from sipsched.plan import crossover, modes
-from sipsched.records import crossing, missing, record
+from sipsched.records import crossing, missing, record, reduced
 from sipsched.testbed import inventory
 import snakemake_logger_plugin_campaign as terminal
 
@@ -26,8 +26,12 @@ with scripting.one_line_errors():
     RAW = CAMPAIGN.records
     # what comes of other records is kept apart: Snakemake would take the one for the other
     RESULTS = "results" if RAW == Path("raw") else f"results/{RAW}"
+    # and so are its pages: of recorded/raw in reports/recorded
+    REPORTS_IN = Path("reports", RAW.parent if RAW.name == "raw" else RAW)
     SEARCHES = CAMPAIGN.searches()
-    PLANNED = [*SEARCHES, *CAMPAIGN.runs(crossing.read_crossings(RAW, SEARCHES))]
+    RUNS = CAMPAIGN.runs(crossing.read_crossings(RAW, SEARCHES))
+    PLANNED = [*SEARCHES, *RUNS]
+    REDUCED = [run for run in RUNS if reduced.is_reduced(RAW / run.path)]
     for bed in TESTBEDS.values():
         bed.check_cores(each for each in PLANNED if each.testbed == bed.name)
     MODES = modes.load_modes()
@@ -43,16 +47,23 @@ MEASURE_THREADS = {
     for name, bed in TESTBEDS.items()
 }
 REPORTS = [
-    f"reports/{study.name}-{name}.html"
+    f"{REPORTS_IN}/{study.name}-{name}.html"
     for study in CAMPAIGN.studies.values()
     if study.notebook
     for name in TESTBEDS
 ]
-DOCUMENTS = [f"reports/{name}.html" for name in CAMPAIGN.documents]
+DOCUMENTS = [f"{REPORTS_IN}/{name}.html" for name in CAMPAIGN.documents]
 COMBINED = {
     name: [f"{RESULTS}/{study}/{name}/summary.nc" for study in CAMPAIGN.studies]
     for name in TESTBEDS
 }
+# what the simulator says of the papers' testbed; a campaign that comes with the repository has it recorded
+RECORDED_PAPERS = RAW.parent / "predicted" / "papers.csv"
+PAPERS_PREDICTED = (
+    str(RECORDED_PAPERS)
+    if CAMPAIGN.only_measured and RECORDED_PAPERS.exists()
+    else f"{RESULTS}/predicted/papers.csv"
+)
 # a simulated machine has no idle CPU to look at, and its runs do not disturb each other
 SIMULATED = {name for name, bed in TESTBEDS.items() if bed.simulated}
 NOISE = {
@@ -68,7 +79,7 @@ NOISE = {
 EXPECTED_S = {}
 PAGES = [
     *REPORTS,
-    *(f"reports/testbed-{name}.html" for name in TESTBEDS),
+    *(f"{REPORTS_IN}/testbed-{name}.html" for name in TESTBEDS),
     *DOCUMENTS,
 ]
 
@@ -232,6 +243,8 @@ def document_windows(wildcards):
 
 def document_predictions(wildcards):
     kind = CAMPAIGN.documents[wildcards.document].predictions
+    if kind == "papers":
+        return [PAPERS_PREDICTED]
     files = {"settings": "settings.nc", "capacity": "capacity.json"}
     return [
         f"{RESULTS}/predicted/{name}/{files[kind]}"
@@ -245,9 +258,7 @@ def default_runs(wildcards):
     found = {
         run
         for study in CAMPAIGN.studies
-        for run in study_runs(
-            SimpleNamespace(study=study, testbed=wildcards.testbed)
-        )
+        for run in study_runs(SimpleNamespace(study=study, testbed=wildcards.testbed))
         if run.mode == modes.DEFAULT and run.cores == 1
     }
     return [str(RAW / run.path / "run.json") for run in sorted(found)]

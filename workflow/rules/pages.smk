@@ -5,7 +5,7 @@ rule render_testbed:
         summaries=testbed_summaries,
         noise=testbed_noise,
     output:
-        html="reports/testbed-{testbed}.html",
+        html=f"{REPORTS_IN}/testbed-{{testbed}}.html",
     log:
         "logs/report/testbed-{testbed}.log",
     params:
@@ -21,7 +21,7 @@ rule render_index:
         crossings=found_crossings,
         pages=PAGES,
     output:
-        html="reports/index.html",
+        html=f"{REPORTS_IN}/index.html",
     log:
         "logs/report/index.log",
     params:

@@ -39,6 +39,36 @@ rule reduce_windows:
         "../scripts/reduce_windows.py"
 
 
+if REDUCED:
+
+    ruleorder: unpack_reduced > parse_run
+    ruleorder: unpack_reduced > summarise_run
+    ruleorder: unpack_reduced > reduce_windows
+
+    # what a reduced record holds, of all such runs in one job: each would load modules longer than it works
+    rule unpack_reduced:
+        input:
+            runs=[f"{RAW}/{run.path}/run.json" for run in REDUCED],
+        output:
+            messages=[f"{RESULTS}/runs/{run.path}/messages.nc" for run in REDUCED],
+            summaries=[f"{RESULTS}/runs/{run.path}/summary.nc" for run in REDUCED],
+            windows=[
+                f"{RESULTS}/runs/{run.path}/windows.nc"
+                for run in REDUCED
+                if crossover.is_comparison(run.mode)
+            ],
+        log:
+            f"logs/parse/{RAW}-reduced.log",
+        params:
+            schema_versions=(
+                versions.MESSAGES_VERSION,
+                versions.SUMMARY_VERSION,
+                versions.WINDOWS_VERSION,
+            ),
+        script:
+            "../scripts/unpack_reduced.py"
+
+
 rule combine_summaries:
     input:
         crossings=study_crossings,

@@ -21,9 +21,9 @@ rule predict_settings:
         predicted=f"{RESULTS}/predicted/{{testbed}}/settings.nc",
     log:
         "logs/predict/{testbed}-settings.log",
+    threads: workflow.cores or 1
     params:
         schema_version=versions.PREDICTION_VERSION,
-    threads: workflow.cores or 1
     script:
         "../scripts/predict_settings.py"
 
@@ -35,8 +35,8 @@ rule predict_capacity:
         capacity=f"{RESULTS}/predicted/{{testbed}}/capacity.json",
     log:
         "logs/predict/{testbed}-capacity.log",
+    threads: workflow.cores or 1
     params:
         schema_version=versions.PREDICTION_VERSION,
-    threads: workflow.cores or 1
     script:
         "../scripts/predict_capacity.py"

@@ -5,7 +5,7 @@ VERSION = versions.code_version(Path(workflow.basedir))
 rule publish:
     input:
         pages=PAGES,
-        index="reports/index.html",
+        index=f"{REPORTS_IN}/index.html",
         summaries=[path for group in COMBINED.values() for path in group],
         noise=[path for group in NOISE.values() for path in group],
         configuration=sorted(Path("config").rglob("*.*")),

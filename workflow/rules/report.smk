@@ -5,7 +5,7 @@ rule render_report:
         windows=study_windows,
         crossings=study_crossings,
     output:
-        html="reports/{study}-{testbed}.html",
+        html=f"{REPORTS_IN}/{{study}}-{{testbed}}.html",
     log:
         "logs/report/{study}-{testbed}.log",
     params:
@@ -23,7 +23,7 @@ rule render_document:
         windows=document_windows,
         predictions=document_predictions,
     output:
-        html="reports/{document}.html",
+        html=f"{REPORTS_IN}/{{document}}.html",
     log:
         "logs/report/{document}.log",
     params:

@@ -5,7 +5,8 @@ from pathlib import Path
 from sipsched import scripting
 from sipsched.pages import render
 
-with scripting.one_line_errors(snakemake.log[0]):
+log = snakemake.log[0]
+with scripting.one_line_errors(log), scripting.stderr_into(log):
     render.render(
         Path(snakemake.input.notebook),
         Path(snakemake.output.html),

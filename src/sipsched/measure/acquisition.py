@@ -17,6 +17,7 @@ from sipsched.measure.findings import (
     foreign_datagrams,
     load_numbers,
     probe_numbers,
+    shard_numbers,
     window_numbers,
 )
 from sipsched.measure.generator import Arrivals, CallStatistics
@@ -179,6 +180,7 @@ class _Acquisition:
                 **load_numbers(observed, settings.sps_cpus),
                 **window_numbers(windows),
                 "foreign_datagrams": foreign_datagrams(trace),
+                **shard_numbers(trace, serving.sut, run.threads),
                 **probe_numbers(probe, observed.ledger, self.stilled),
                 "allocation_failures": len(allocation_failures(log)),
                 "retransmission_disagreement": requests.disagreement,
@@ -202,7 +204,7 @@ class _Acquisition:
             ),
             certificate=certified,
             requests=requests,
-            proxy=ProxyReport(observed.proxy_cpu_ns),
+            proxy=ProxyReport(observed.proxy_cpu_ns, observed.shards),
             probe=probe,
             hosts=described,
             settings=settings,
@@ -245,8 +247,7 @@ class _Acquisition:
 
 def _generator_report(version: str, statistics: CallStatistics) -> GeneratorReport:
     """Give the statistics as run.json has them; requests stand beside those of the SPS."""
-    values = {name: value for name, value in vars(statistics).items() if name != "requests"}
-    return GeneratorReport(version=version, **values)
+    return GeneratorReport(version=version, **statistics.counts)
 
 
 def _commands(hosts: Hosts) -> tuple[CommandReport, ...]:

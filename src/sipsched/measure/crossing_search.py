@@ -17,7 +17,7 @@ from sipsched.files import whole
 from sipsched.measure.acquisition import arrival_seed
 from sipsched.measure.findings import load_numbers
 from sipsched.measure.generator import Arrivals
-from sipsched.measure.serving import Serving
+from sipsched.measure.serving import Observed, Serving
 from sipsched.measure.simulation import plan_point, simulated_counts
 from sipsched.measure.tuning import Tuned, tuned
 from sipsched.plan.config import Config, Limits, Point, Search, TestbedLabels
@@ -34,7 +34,7 @@ TRIAL_ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Trial:
-    """A load and what the SPS's socket made of it.
+    """A load and what the SPS's socket made of it; over TCP, which refuses nothing, what became of the calls.
 
     Attributes
     ----------
@@ -43,7 +43,8 @@ class Trial:
     duration_s
         For how long.
     received, refused
-        SIP messages that the socket took, and that it refused (RcvbufErrors).
+        SIP messages that the socket took, and that it refused (RcvbufErrors). Over TCP calls that were set up in
+        time and completed, and those that failed or were late.
     attempts
         How often it was made until it was not disturbed.
     """
@@ -203,11 +204,20 @@ def _offer(
         numbers = dict.fromkeys(RULES) | load_numbers(observed, serving.cpus)
         verdict = judge(numbers, validity)
         if verdict.valid:
-            reached = observed.ledger.to_sps
-            return Trial(cps, duration_s, reached.received, reached.refused, attempt)
+            return Trial(cps, duration_s, *taken_and_refused(observed), attempt)
     raise TransientError(
         f"the trial at {cps} cps was disturbed {TRIAL_ATTEMPTS} times: {in_words(verdict.broken)}"
     )
+
+
+def taken_and_refused(observed: Observed) -> tuple[int, int]:
+    """Count what a `Trial` has: messages, or over TCP calls."""
+    if observed.ledger.unit == "datagrams":
+        reached = observed.ledger.to_sps
+        return reached.received, reached.refused
+    calls = observed.statistics
+    good = calls.calls_completed - (calls.calls_late or 0)
+    return good, calls.calls_created - good
 
 
 def find_crossing(

@@ -23,6 +23,9 @@ from sipsched.validity.certificate import Certificate, certify
 from sipsched.validity.counters import parse_stat
 from sipsched.validity.ledger import Ledger
 
+MESSAGES_A_CALL = 7
+"""On each of an agent's two ways at most: the six of a call, and the SPS's own 100."""
+
 
 def certificate(
     generator: Generator,
@@ -118,8 +121,14 @@ def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | N
     statistics, balanced = observed.statistics, observed.ledger
     agents, created = balanced.from_sps, statistics.calls_created
     stat = {phase: files["/proc/stat"] for phase, files in observed.counters["sps"].items()}
-    # ASSUME a datagram that the SPS's full socket refuses ends one call at most
-    unexplained = created - statistics.calls_completed - balanced.to_sps.refused
+    failed, residual = created - statistics.calls_completed, balanced.residual
+    if balanced.unit == "datagrams":
+        # ASSUME a datagram that the SPS's full socket refuses ends one call at most
+        unexplained = failed - balanced.to_sps.refused
+    else:
+        # over TCP nothing is dropped: an SPS that has too much to do lets calls wait, with their messages in buffers
+        unexplained = failed - (statistics.calls_waiting or 0) if failed < created else created
+        residual = max(0, residual - MESSAGES_A_CALL * (statistics.calls_waiting or 0))
     return {
         "calls_failed_unexplained": max(0, unexplained) / created if created else 1.0,
         "unexpected_messages": statistics.unexpected / created if created else None,
@@ -129,7 +138,8 @@ def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | N
         "generator_drops": agents.refused + agents.other_errors,
         "calls_not_started": statistics.calls_offered - statistics.calls_created,
         "link_drops": balanced.link_drops,
-        "ledger_residual": balanced.residual,
+        "ledger_residual": residual,
+        "segments_again": balanced.segments_again,
         "steal_share": _steal_share(stat, cpus),
     }
 
@@ -155,6 +165,35 @@ def probe_numbers(probe: ProbeReport, balanced: Ledger, stilled: bool) -> dict[s
     return {
         "probe_lost": max(probe.lost - skipped, without) + probe.threads_untraced,
         "probe_skipped": probe.recursion_misses,
+    }
+
+
+def shard_numbers(trace: Trace | None, sut: Sut, threads: int) -> dict[str, float | None]:
+    """Judge how calls were spread over workers that have a socket each; of any other deployment nothing.
+
+    Parameters
+    ----------
+    trace
+        The probe's; without one it is not known.
+    sut
+        Says how it is deployed.
+    threads
+        Workers.
+    """
+    if trace is None or not sut.sharded:
+        return dict.fromkeys(("calls_split", "share_excess"))
+    taken = trace.records[(trace.records["tid"] != 0) & (trace.records["call_id_hash"] != 0)]
+    pairs = np.unique(taken[["call_id_hash", "tid"]])
+    calls = np.unique(pairs["call_id_hash"]).size
+    _, of_worker = np.unique(pairs["tid"], return_counts=True)
+    # a worker that got no call is not in the trace
+    fewest = of_worker.min(initial=calls) if of_worker.size >= threads else 0
+    off = max(of_worker.max(initial=0) * threads - calls, calls - fewest * threads)
+    # ASSUME the hash spreads calls like chance: the number of one worker of N is binomial
+    chance = 4 * math.sqrt((threads - 1) * calls)
+    return {
+        "calls_split": pairs.size - calls,
+        "share_excess": max(0.0, off - chance) / calls if calls else None,
     }
 
 
@@ -185,7 +224,7 @@ def _steal_share(stat: Mapping[str, str], cpus: Sequence[int]) -> float:
 
 def buffer_shortfall(settings: Settings, sut: Sut) -> float | None:
     """Share of the SUT's receive buffer that the kernel did not grant; None if it is not known."""
-    if settings.so_rcvbuf_bytes is None:
+    if settings.so_rcvbuf_bytes is None or sut.over_tcp:
         return None
     # SEE socket(7): the kernel doubles what is asked, for its own bookkeeping
     return max(0.0, 1 - settings.so_rcvbuf_bytes / (2 * sut.receive_buffer_bytes))

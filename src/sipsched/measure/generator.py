@@ -3,10 +3,10 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +14,17 @@ import numpy.typing as npt
 from sipsched.errors import StableError
 from sipsched.files import parse_json, read_zstd
 from sipsched.measure.templates import render
-from sipsched.plan.config import Load
+from sipsched.plan.config import Load, Sut
 from sipsched.plan.documents import validate
 from sipsched.records.retransmissions import REQUESTS
-from sipsched.records.run_document import CallCounts, Sends
+from sipsched.records.run_document import CallCounts, Connections, Sends, as_part
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import native_folder
 from sipsched.testbed.session import Hosts
+from sipsched.validity.ledger import Tally
 
 SERVER_LOG = "uas"
+SERVER_REPORT = "uas.json"
 SOCKET_BUFFER_BYTES = 4_194_304
 """Of UAC and UAS; SIPp's default of 64 KiB drops."""
 
@@ -65,9 +67,39 @@ SIPP_EXIT_CODES = (0, 1, 124)
 
 @dataclass(frozen=True)
 class CallStatistics(CallCounts):
-    """The counts, and what the client sent, by method: first and again; None if it does not tell them apart."""
+    """The counts, and more of what the client sent and received.
+
+    Attributes
+    ----------
+    requests
+        By method, first and again; None if it does not tell them apart.
+    messages
+        All of them; None if it does not tell.
+    """
 
     requests: Mapping[str, Sends] | None = None
+    messages: Tally | None = None
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """The counts alone."""
+        return {field.name: getattr(self, field.name) for field in fields(CallCounts)}
+
+
+@dataclass(frozen=True)
+class Transport:
+    """What carries SIP; over TCP the UAC has so many persistent connections, or one a call."""
+
+    protocol: str = "udp"
+    connections: int | Literal["per-call"] | None = None
+
+    @classmethod
+    def of(cls, sut: Sut) -> "Transport":
+        """Give a SUT's."""
+        return cls(sut.transport, sut.connections)
+
+
+UDP = Transport()
 
 
 @dataclass(frozen=True)
@@ -148,10 +180,19 @@ class Generator(Protocol):
     def version_argv(self, agent: Host) -> list[str]:
         """Give the command that prints the generator's version."""
 
-    def start_server(self, uas: Host, load: Load, limit_s: float) -> Process:
+    def start_server(
+        self, uas: Host, load: Load, limit_s: float, transport: Transport = UDP
+    ) -> Process:
         """Start answering calls on the UAS."""
 
-    def offer(self, hosts: Hosts, load: Load, label: str, arrivals: Arrivals) -> CallStatistics:
+    def offer(
+        self,
+        hosts: Hosts,
+        load: Load,
+        label: str,
+        arrivals: Arrivals,
+        transport: Transport = UDP,
+    ) -> CallStatistics:
         """Offer calls from the UAC to the SPS and wait for their end."""
 
     def fetch(self, hosts: Hosts, label: str, folder: Path) -> None:
@@ -172,8 +213,10 @@ class Sipp:
         """Give the command that prints SIPp's version."""
         return ["sipp", "-v"]
 
-    def start_server(self, uas: Host, load: Load, limit_s: float) -> Process:
-        """Start SIPp as UAS; it is ready when its socket is bound."""
+    def start_server(
+        self, uas: Host, load: Load, limit_s: float, transport: Transport = UDP
+    ) -> Process:
+        """Start SIPp as UAS, over UDP; it is ready when its socket is bound."""
         scenario = uas.workdir / "uas.xml"
         uas.put_text(
             render(
@@ -191,8 +234,15 @@ class Sipp:
         ]
         return uas.start(SERVER_LOG, argv, cpus=spec.cpus, limit_s=limit_s)
 
-    def offer(self, hosts: Hosts, load: Load, label: str, arrivals: Arrivals) -> CallStatistics:
-        """Run SIPp as UAC until all calls ended or the drain time is over; it draws nothing from a seed.
+    def offer(
+        self,
+        hosts: Hosts,
+        load: Load,
+        label: str,
+        arrivals: Arrivals,
+        transport: Transport = UDP,
+    ) -> CallStatistics:
+        """Run SIPp as UAC, over UDP, until all calls ended or the drain time is over; it draws nothing from a seed.
 
         Raises
         ------
@@ -250,12 +300,16 @@ class Sipload:
         """Give the command that prints the generator's version."""
         return [self._program(agent), "version"]
 
-    def start_server(self, uas: Host, load: Load, limit_s: float) -> Process:
+    def start_server(
+        self, uas: Host, load: Load, limit_s: float, transport: Transport = UDP
+    ) -> Process:
         """Start `sipload uas`."""
-        spec = uas.spec
+        spec, report = uas.spec, uas.workdir / SERVER_REPORT
+        uas.run(["rm", "-f", str(report)])
         argv = [
             *(self._program(uas), "uas", "--local", f"{spec.sip_address}:{spec.sip_port}"),
-            *("--report", str(uas.workdir / "uas.json"), "--ring-ms", str(load.ring_time_ms)),
+            *("--report", str(report), "--ring-ms", str(load.ring_time_ms)),
+            *("--transport", transport.protocol),
             *("--buffer-bytes", str(SOCKET_BUFFER_BYTES), "--fifo", str(FIFO_PRIORITY)),
             *("--retransmissions", "on" if load.retransmissions else "off"),
         ]
@@ -275,7 +329,14 @@ class Sipload:
         ]
         return Schedule(**parse_json(uac.run(argv).stdout))
 
-    def offer(self, hosts: Hosts, load: Load, label: str, arrivals: Arrivals) -> CallStatistics:
+    def offer(
+        self,
+        hosts: Hosts,
+        load: Load,
+        label: str,
+        arrivals: Arrivals,
+        transport: Transport = UDP,
+    ) -> CallStatistics:
         """Draw the schedule on the UAC, then make its calls."""
         uac, spec, sps = hosts.uac, hosts.uac.spec, hosts.sps.spec
         report = uac.workdir / f"{label}.json"
@@ -289,10 +350,28 @@ class Sipload:
             *("--hold-ms", _hold(load), "--drain-s", f"{load.drain_s:g}"),
             *("--buffer-bytes", str(SOCKET_BUFFER_BYTES), "--fifo", str(FIFO_PRIORITY)),
             *("--retransmissions", "on" if load.retransmissions else "off"),
+            *("--late-ms", str(load.ring_time_ms + load.setup_limit_ms)),
+            *("--transport", transport.protocol),
+            *(
+                ()
+                if transport.connections is None
+                else ("--tcp-connections", str(transport.connections))
+            ),
         ]
         longest_s = arrivals.duration_s + load.drain_s + SIPLOAD_SPARE_S
         uac.run_limited(label, argv, cpus=spec.cpus, limit_s=longest_s)
         return read_sipload_report(uac.run(["cat", str(report)]).stdout, str(report))
+
+    def served(self, uas: Host) -> Tally:
+        """Count the messages of a server that was stopped.
+
+        Raises
+        ------
+        StableError
+            It left no whole report.
+        """
+        report = uas.workdir / SERVER_REPORT
+        return tally(uas.run(["cat", str(report)]).stdout, str(report))
 
     def fetch(self, hosts: Hosts, label: str, folder: Path) -> None:
         """Copy the report and, compressed, the calls."""
@@ -329,18 +408,16 @@ def read_sipload_report(text: str, source: str) -> CallStatistics:
     StableError
         It is not JSON, or not like workflow/schemas/sipload.schema.yaml.
     """
-    what = f"{source}: not a complete sipload report"
-    try:
-        report = validate(parse_json(text), "sipload", what)
-    except ValueError as error:
-        raise StableError(f"{what}: {error}") from None
+    report = _read_report(text, source)
     calls, messages = report["calls"], report["messages"]
-    failed = ("timeout_invite", "timeout_bye", "rejected_invite", "rejected_bye")
+    failed = ("timeout_invite", "timeout_bye", "rejected_invite", "rejected_bye", "no_connection")
+    waiting = ("unfinished_at_end", "timeout_invite", "timeout_bye")
+    over_tcp = report.get("transport") == "tcp"
     return CallStatistics(
         calls_offered=calls["offered"],
         calls_created=calls["started"],
         calls_completed=calls["completed"],
-        calls_failed=sum(calls[name] for name in failed),
+        calls_failed=sum(calls.get(name, 0) for name in failed),
         achieved_cps=report["achieved_cps"],
         retransmissions=sum(kind["sent_again"] for kind in messages.values()),
         unexpected=sum(kind["unexpected"] for kind in messages.values()) + report["unparsable"],
@@ -355,7 +432,41 @@ def read_sipload_report(text: str, source: str) -> CallStatistics:
         overtaken=report["overtaken"],
         no_ringing=calls["no_ringing"],
         calls_distinct=calls.get("distinct"),
+        calls_late=calls.get("late"),
+        calls_waiting=sum(calls.get(name, 0) for name in waiting),
+        connections=as_part(Connections, report["connections"], source) if over_tcp else None,
+        messages=_tally(report),
     )
+
+
+def tally(text: str, source: str) -> Tally:
+    """Count the messages in the report of either role.
+
+    Raises
+    ------
+    StableError
+        As `read_sipload_report`.
+    """
+    return _tally(_read_report(text, source, "agent"))
+
+
+def _tally(report: Mapping[str, Any]) -> Tally:
+    def total(*columns: str) -> int:
+        return sum(kind.get(name, 0) for kind in report["messages"].values() for name in columns)
+
+    return Tally(
+        sent=total("sent", "sent_again"),
+        received=total("received", "received_again", "unexpected") + report["unparsable"],
+    )
+
+
+def _read_report(text: str, source: str, part: str | None = None) -> dict[str, Any]:
+    what = f"{source}: not a complete sipload report"
+    try:
+        report: dict[str, Any] = validate(parse_json(text), "sipload", what, part)
+        return report
+    except ValueError as error:
+        raise StableError(f"{what}: {error}") from None
 
 
 def _sends(counts: Mapping[str, int]) -> Sends:

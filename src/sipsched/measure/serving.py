@@ -10,7 +10,14 @@ from pathlib import PurePosixPath
 from typing import TypeVar
 
 from sipsched.errors import StableError, TransientError
-from sipsched.measure.generator import Arrivals, CallStatistics, Generator, Sipload, Sipp
+from sipsched.measure.generator import (
+    Arrivals,
+    CallStatistics,
+    Generator,
+    Sipload,
+    Sipp,
+    Transport,
+)
 from sipsched.measure.hoststate import COUNTER_FILES, clock_offset_s, describe, read_files
 from sipsched.measure.memory import check_memory
 from sipsched.measure.probe import (
@@ -21,17 +28,28 @@ from sipsched.measure.probe import (
     Probe,
 )
 from sipsched.measure.proxy import ALLOCATION_FAILURE, find_proxy
+from sipsched.measure.shards import LIBRARY, PROGRAM, Shards
 from sipsched.measure.tuning import Tuned, task_prefix
 from sipsched.plan.config import Config, Point
 from sipsched.records.record import UnfinishedRecord
-from sipsched.records.run_document import HostReport, HostReports, Settings
+from sipsched.records.run_document import HostReport, HostReports, Settings, ShardReport
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.links import check_links
 from sipsched.testbed.session import Hosts
-from sipsched.validity.ledger import SNMP, Ledger, Snapshots, balance, no_ports
+from sipsched.validity.ledger import (
+    SNMP,
+    Ledger,
+    Snapshots,
+    Tally,
+    balance,
+    balance_messages,
+    no_ports,
+)
 
 START_TIMEOUT_S = 10
 DRAIN_TIMEOUT_S = 5
+STREAM_DRAIN_TIMEOUT_S = 30
+"""Over TCP what is too much waits: as long as the load had lasted, at twice what the SPS can do, and longer beyond."""
 SPARE_BYTES = 64 * 2**20
 HOST_PROGRAMS = ("start-stop-daemon", "timeout", "taskset", "chrt", "ss", "lscpu", "zstd", "pkill")
 GENERATORS: dict[str, Generator] = {"sipload": Sipload(), "sipp": Sipp()}
@@ -50,6 +68,8 @@ else
 fi
 """
 """Of a file, at most so many bytes at each end, and lines of a pattern between them."""
+LISTENING = '[ "$(ss -Hln "--$1" "sport = :$2" | wc -l)" -ge "$3" ]'
+REUSE, PORTS = "/proc/sys/net/ipv4/tcp_tw_reuse", "/proc/sys/net/ipv4/ip_local_port_range"
 Found = TypeVar("Found")
 
 
@@ -66,13 +86,15 @@ class Observed:
     counters
         Of the three hosts before and after, the text of `counters.json`.
     ledger
-        The same, balanced.
+        The same, balanced; over TCP the messages that UAC, UAS and proxy count themselves.
     no_ports
         Datagrams that met no open port on a host whose agent or proxy was up.
     clock_step_s
         Largest step of CLOCK_REALTIME against CLOCK_MONOTONIC on any host, in seconds; at least 0.
     proxy_cpu_ns
         CPU time of all processes of the proxy.
+    shards
+        What each socket got, where several share the proxy's port; else None.
     """
 
     started: float
@@ -83,6 +105,7 @@ class Observed:
     no_ports: int
     clock_step_s: float
     proxy_cpu_ns: int
+    shards: ShardReport | None = None
 
 
 @dataclass(frozen=True)
@@ -144,10 +167,14 @@ class Serving:
         self.load = config.load
         self.sut = config.sut(point.sut)
         self.proxy = find_proxy(self.sut)
+        self.transport = Transport.of(self.sut)
         self.generator = GENERATORS[config.load.generator]
         self._probe_wanted = self.sut.probe or config.probe
         self._record = record
         self._limit_s = limit_s
+        self._shards = (
+            Shards(hosts.sps, self.sut, point.threads, limit_s) if self.sut.sharded else None
+        )
         self._controlled = controlled
 
     @property
@@ -178,7 +205,9 @@ class Serving:
         """Run UAS, proxy and probe while the block does."""
         sps = self.hosts.sps
         config_file = sps.workdir / "proxy.cfg"
-        config_text = self.proxy.config_text(self.sut, self.hosts.testbed, self.point.threads)
+        config_text = self.proxy.config_text(
+            self.sut, self.hosts.testbed, self.point.threads, sps.workdir
+        )
         sps.put_text(config_text, config_file)
         self._record.write("proxy.cfg", config_text)
         with ExitStack() as stack:
@@ -207,8 +236,9 @@ class Serving:
                 "see proxy.log"
             )
         cpu_s = (self._proxy_cpu_ns() - before_ns) / 1e9
-        if completed < calls:
-            # open calls would be answered, again and again, into the measurement
+        if completed < calls or self.sut.over_tcp:
+            # open calls would be answered, again and again, into the measurement; and over TCP what the UAS counts
+            # from its start on is to be the measurement's alone
             self._silence()
             self._start_server()
         cores = len(self.cpus)
@@ -239,6 +269,7 @@ class Serving:
         sps = self.hosts.sps
         self.probe.begin()
         before, clocks = self._counters(), self.on_each(clock_offset_s)
+        proxy_before = self._proxy_messages()
         cpu_before_ns = self._proxy_cpu_ns()
         started = time.time()
         with during or nullcontext():
@@ -247,8 +278,10 @@ class Serving:
         uas_no_ports = self._silence()
         self._expect_alive()
         cpu_ns = self._proxy_cpu_ns() - cpu_before_ns
+        proxy_after = self._proxy_messages()
         # its retransmissions would go on between the counters of one host and those of the next
         sps.stop(self.proxy_process)
+        shards = self._shards.end() if self._shards else None
         after, clocks_after = self._counters(), self.on_each(clock_offset_s)
         roles = [host.spec.role for host in self.hosts.all]
         counters = {
@@ -260,7 +293,7 @@ class Serving:
             ended=ended,
             statistics=statistics,
             counters=counters,
-            ledger=balance(counters),
+            ledger=self._ledger(counters, statistics, proxy_before, proxy_after),
             no_ports=(statistics.no_ports or 0)
             + no_ports(counters["sps"]["before"], counters["sps"]["after"])
             + no_ports(counters["uas"]["before"], uas_no_ports),
@@ -268,7 +301,41 @@ class Serving:
                 abs(last - first) for first, last in zip(clocks, clocks_after, strict=True)
             ),
             proxy_cpu_ns=cpu_ns,
+            shards=shards,
         )
+
+    @property
+    def _sockets(self) -> int:
+        """Sockets that the proxy listens on."""
+        return self.point.threads if self._shards else 1
+
+    def _listens(self, host: Host, sockets: int) -> bool:
+        """Say whether so many sockets are open on a host's port for SIP."""
+        done = host.shell(
+            LISTENING, self.transport.protocol, host.spec.sip_port, sockets, check=False
+        )
+        return done.exit_code == 0
+
+    def _proxy_messages(self) -> Tally | None:
+        """Ask the proxy for its messages since it started; over UDP the kernels count them."""
+        if not self.sut.over_tcp or self.proxy.count_messages is None:
+            return None
+        sps = self.hosts.sps
+        return self.proxy.count_messages(sps, sps.workdir, self.sut)
+
+    def _ledger(
+        self,
+        counters: Snapshots,
+        statistics: CallStatistics,
+        before: Tally | None,
+        after: Tally | None,
+    ) -> Ledger:
+        if before is None or after is None:
+            return balance(counters)
+        if not isinstance(self.generator, Sipload) or statistics.messages is None:
+            raise StableError(f"{self.load.generator} counts no messages over TCP; use sipload")
+        agents = statistics.messages + self.generator.served(self.hosts.uas)
+        return balance_messages(counters, agents, after - before)
 
     def first_call_ns(self, label: str, arrivals: Arrivals) -> int:
         """Say how long after the beginning of the load its first call starts.
@@ -287,7 +354,7 @@ class Serving:
 
     def _offer(self, label: str, arrivals: Arrivals) -> CallStatistics:
         """Offer calls and wait for their end."""
-        return self.generator.offer(self.hosts, self.load, label, arrivals)
+        return self.generator.offer(self.hosts, self.load, label, arrivals, self.transport)
 
     def _silence(self) -> dict[str, str]:
         """Stop the UAS, whose retransmissions outlive the UAC, and wait until the SPS's queue is empty.
@@ -298,18 +365,31 @@ class Serving:
         counted = read_files(uas, (SNMP,))
         if not uas.is_running(self._server):
             raise TransientError("the UAS ended by itself, before it was told to")
+        if self.sut.over_tcp:
+            self._await_empty(sps, "the SPS's receive queues are not empty")
+            self._await_empty(uas, "the UAS does not read what it is sent")
+            uas.stop(self._server)
+            return counted
         uas.stop(self._server)
-        sps.wait_until(
-            """[ -z "$(ss -Hlun "sport = :$1" | awk '$2 > 0')" ]""",
-            sps.spec.sip_port,
-            what="the SPS's receive queue is not empty",
-            timeout_s=DRAIN_TIMEOUT_S,
-        )
+        self._await_empty(sps, "the SPS's receive queue is not empty")
         return counted
 
+    def _await_empty(self, host: Host, what: str) -> None:
+        """Wait until no socket for SIP on a host has anything to be read."""
+        sockets = "-Hnt state established" if self.sut.over_tcp else "-Hlun"
+        # one column less where all are of one state
+        column = 1 if self.sut.over_tcp else 2
+        host.wait_until(
+            f"""[ -z "$(ss {sockets} "( sport = :$1 or dport = :$1 )" | awk '${column} > 0')" ]""",
+            host.spec.sip_port,
+            what=what,
+            timeout_s=STREAM_DRAIN_TIMEOUT_S if self.sut.over_tcp else DRAIN_TIMEOUT_S,
+        )
+
     def _expect_alive(self) -> None:
-        """Raise a TransientError, with the last words of the proxy, if it has ended under the load."""
-        if self.hosts.sps.is_running(self.proxy_process):
+        """Raise a TransientError, with the last words of the proxy, if it or an instance has ended under the load."""
+        sps = self.hosts.sps
+        if sps.is_running(self.proxy_process) and self._listens(sps, self._sockets):
             return
         log = self.record_proxy_log().strip()
         last = log.splitlines()[-1].strip() if log else "it wrote no log"
@@ -359,7 +439,7 @@ class Serving:
     def _start_server(self) -> None:
         """Start the UAS and wait until it listens."""
         uas = self.hosts.uas
-        self._server = self.generator.start_server(uas, self.load, self._limit_s)
+        self._server = self.generator.start_server(uas, self.load, self._limit_s, self.transport)
         self._wait_for_socket(uas, self._server)
 
     def _start_probed_proxy(
@@ -405,54 +485,68 @@ class Serving:
         sps = self.hosts.sps
         process = sps.start(
             "proxy",
-            [*prefix, *self.proxy.command(self.sut, config_file, sps.workdir)],
+            [
+                *prefix,
+                *self.proxy.command(self.sut, config_file, sps.workdir, self.point.threads),
+            ],
             cpus=self.cpus,
             limit_s=self._limit_s,
-            environment=environment,
+            environment=self._shards.environment(environment) if self._shards else environment,
         )
-        self._wait_for_socket(sps, process)
+        self._wait_for_socket(sps, process, self._sockets)
+        if self._shards:
+            self._shards.attach(process, self.proxy.program)
         return process
 
-    def _wait_for_socket(self, host: Host, process: Process) -> None:
+    def _wait_for_socket(self, host: Host, process: Process, sockets: int = 1) -> None:
         """Wait until a server listens; one that ends instead is an error with its own words."""
-        port = host.spec.sip_port
+        port, protocol = host.spec.sip_port, self.transport.protocol
         host.wait_until(
-            'ss -Hlun "sport = :$1" | grep -q . || ! kill -0 "$(cat "$2")" 2>/dev/null',
+            f'{LISTENING} || ! kill -0 "$(cat "$4")" 2>/dev/null',
+            protocol,
             port,
+            sockets,
             process.pid_file,
-            what=f"nothing listens on UDP port {port}",
+            what=f"nothing listens on {protocol.upper()} port {port}",
             timeout_s=START_TIMEOUT_S,
         )
-        if host.shell('ss -Hlun "sport = :$1" | grep -q .', port, check=False).exit_code != 0:
+        if not self._listens(host, sockets):
             log = host.run(["tail", "-n", "40", str(process.log_file)], check=False).stdout
             self._record.write(process.log_file.name, log)
             errors = [line for line in log.splitlines() if "ERROR" in line or "CRITICAL" in line]
             raise StableError(
-                f"host {host.spec}: {process.name} ended before it listened on UDP port {port}: "
+                f"host {host.spec}: {process.name} ended before it listened on {protocol.upper()} "
+                f"port {port}: "
                 f"{(errors or log.splitlines() or ['it wrote no log'])[0].strip()}"
             )
 
     def _check_host(self, host: Host, calls: int) -> None:
         host.stop_strays()
         role = host.spec.role
-        own = (self.proxy.program,) if role == "sps" else self.generator.installed
+        own = self.generator.installed
+        if role == "sps":
+            own = (self.proxy.program, *(self.proxy.programs if self.sut.over_tcp else ()))
         host.require_programs((*own, *HOST_PROGRAMS))
         built = {part: [name] for part, name in self.generator.built.items()}
         if role == "sps":
             built = {"scheduler": ["taskslice", "switcher"]}
             if self._probe_wanted != "off":
                 built["probe"] = ["sipprobe"]
+            if self._shards:
+                built["dispatcher"] = [PROGRAM, LIBRARY]
         for part, names in built.items():
             host.require_built(part, names)
         if role == "sps":
             check_memory(host, self.sut, self.point.threads)
-        port = host.spec.sip_port
-        users = host.run(["ss", "-Hlunp", f"sport = :{port}"]).stdout.strip()
+        port, protocol = host.spec.sip_port, self.transport.protocol
+        users = host.run(["ss", "-Hlnp", f"--{protocol}", f"sport = :{port}"]).stdout.strip()
         if users:
             raise StableError(
-                f"host {host.spec}: UDP port {port} is in use: {' '.join(users.split())}; "
+                f"host {host.spec}: {protocol.upper()} port {port} is in use: {' '.join(users.split())}; "
                 f"end that program or choose another sip_port"
             )
+        if role == "uac" and self.transport.connections == "per-call":
+            _check_ports(host, calls)
         free = host.free_bytes(host.workdir)
         needed = calls * TRACE_BYTES_PER_CALL * 2 + SPARE_BYTES
         if free < needed:
@@ -467,6 +561,23 @@ class Serving:
         else:
             versions = {self.load.generator: self.generator.version_argv(host)}
         return describe(host, versions)
+
+
+def _check_ports(uac: Host, calls: int) -> None:
+    """Refuse calls with a connection each where the ports run out: the UAC closes, and its port waits a minute.
+
+    Raises
+    ------
+    StableError
+        With what to set on the host.
+    """
+    files = read_files(uac, (REUSE, PORTS))
+    first, last = map(int, files[PORTS].split())
+    if files[REUSE].strip() != "1" and calls > last - first:
+        raise StableError(
+            f"host {uac.spec}: {calls} calls with a connection each, and {last - first + 1} ports, each of which "
+            "waits 60 s for the next; there: sysctl net.ipv4.tcp_tw_reuse=1"
+        )
 
 
 def _receive_buffer(sockets: str) -> int | None:

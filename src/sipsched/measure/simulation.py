@@ -73,6 +73,8 @@ WITHOUT: Mapping[str, Mapping[str, Value]] = {
     "stalls": {"stall_every_ns": 0},
     "receive": {"interrupt_ns": 0, "receive_ns": 0, "wake_ns": 0},
     "placement": {"placement": False},
+    "herd": {"wake_all": False},
+    "migration_cost": {"migration_cost_ns": 0},
 }
 """Mechanism to the numbers that switch it off."""
 
@@ -179,7 +181,6 @@ def simulated_run(
         },
         config.validity,
     )
-    counts = {name: value for name, value in vars(statistics).items() if name != "requests"}
     return RunDocument(
         run=run,
         testbed=testbed.labels,
@@ -188,7 +189,7 @@ def simulated_run(
         finished_at=utc(time.time()),
         timeline=Timeline(**dict.fromkeys(_BEFORE_LOAD, started), load_ended=ended, fetched=ended),
         load=OfferedLoad(**vars(load), calls=arrivals.calls, seed=arrivals.seed),
-        generator=GeneratorReport(version=version(), **counts),
+        generator=GeneratorReport(version=version(), **statistics.counts),
         certificate=certified,
         requests=requests,
         proxy=ProxyReport(observed.proxy_cpu_ns),

@@ -64,6 +64,8 @@ class SimulatorReport:
         Datagrams at the SPS: arrived = received + refused, and served = received.
     datagrams_sent, sent_to_uac
         By the SPS, to both agents and to the UAC.
+    k_rcv_ns, t_sip_ns
+        Sums over the messages served.
     from_uac
         Of those that arrived.
     wakeups, idle_wakeups
@@ -77,6 +79,8 @@ class SimulatorReport:
     received: int
     refused: int
     served: int
+    k_rcv_ns: int
+    t_sip_ns: int
     datagrams_sent: int
     sent_to_uac: int
     wakeups: int

@@ -416,6 +416,41 @@ def modes_table(sps: Host, cores: int, threads: int) -> list[str]:
     ]
 
 
+def asked_table(cores: int, threads: int) -> list[str]:
+    """Say for every declared mode what it asks for at a point, whatever the kernel; one processor.
+
+    Returns
+    -------
+    list of str
+        Lines of a table: mode, setting, value.
+
+    Raises
+    ------
+    StableError
+        A number is none that a point can have.
+    """
+    if cores < 1 or threads < 1:
+        raise StableError(f"expected at least one core and one thread, found {cores} and {threads}")
+    declared = load_modes()
+    counts = Counts(cores=cores, threads=threads, processors=1)
+    rows = [("mode", "setting", "asks for")]
+    for name in declared:
+        try:
+            settings = find_mode(name, declared).settings(counts)
+        except StableError as error:
+            rows.append((name, "not declared", str(error)))
+            continue
+        for setting, value in settings.items():
+            rows.append((name, setting.key, _with_unit(setting, value)))
+        if not settings:
+            rows.append((name, "none", ""))
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
+    return [
+        f"{cores} core(s) of one processor, {threads} threads; any kernel",
+        *("  ".join((*map(str.ljust, row[:2], widths), row[2])).rstrip() for row in rows),
+    ]
+
+
 def _with_unit(setting: Setting, value: int) -> str:
     if setting in NAMED:
         return value_name(setting, value)

@@ -51,6 +51,7 @@ def render(
     import nbclient.exceptions
     import nbformat
     import papermill
+    from jupyter_client.manager import AsyncKernelManager
 
     if not notebook.is_file():
         raise StableError(f"{notebook}: no such notebook; see `notebook` in config/config.yaml")
@@ -67,6 +68,13 @@ def render(
     logging.getLogger("papermill").setLevel(logging.WARNING)
     with tempfile.TemporaryDirectory(prefix="sipsched-report-") as scratch:
         executed = Path(scratch) / notebook.name
+
+        class OwnKernelManager(AsyncKernelManager):
+            """Reaches its kernel by sockets in a folder that is ours alone: TCP is for kernels elsewhere."""
+
+            def __init__(self, **options: Any) -> None:
+                super().__init__(transport="ipc", ip=str(Path(scratch) / "kernel"), **options)
+
         try:
             papermill.execute_notebook(
                 str(notebook),
@@ -74,8 +82,7 @@ def render(
                 parameters=values,
                 cwd=str(PROJECT_ROOT),
                 progress_bar=False,
-                # errors of cells come as messages; what it logs is that a kernel of this machine is reached over TCP
-                extra_arguments=["--log-level=CRITICAL"],
+                kernel_manager_class=OwnKernelManager,
             )
         except papermill.PapermillExecutionError as error:
             place = _cell_of(source, error.source)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT, SCHEMAS
@@ -125,6 +125,23 @@ class Sut:
     receive_buffer_bytes: int
     probe: str | None = None
     """Overrides the campaign's probe; `off` makes control runs that show what the probe costs."""
+    transport: str = "udp"
+    connections: int | Literal["per-call"] | None = None
+    """Over TCP: persistent connections of the UAC, that calls take in turn, or one a call. Over UDP None."""
+
+    deployment: str = "shared"
+    """Of UDP: all workers on one `shared` socket; a worker a socket, the `sockets` on one port; or `partitioned`: and a
+    worker an instance, with transactions of its own."""
+
+    @property
+    def sharded(self) -> bool:
+        """Whether several sockets share the port."""
+        return self.deployment != "shared"
+
+    @property
+    def over_tcp(self) -> bool:
+        """Whether messages come in streams: none is dropped, they wait."""
+        return self.transport == "tcp"
 
 
 @dataclass(frozen=True)
@@ -140,6 +157,8 @@ class Load:
     hold_law: str
     retransmissions: bool
     drain_s: float
+    setup_limit_ms: int = 500
+    """From INVITE to its 200, less the ring time: a call that takes longer is late."""
 
 
 @dataclass(frozen=True)
@@ -302,7 +321,7 @@ class Study:
 class Document:
     """A page that rests on files of this repository, and on what studies measured if it names any.
 
-    `predictions` is what the simulator has to say for it: `settings` or `capacity`; None: nothing.
+    `predictions` is what the simulator has to say for it: `settings`, `capacity` or `papers`; None: nothing.
     """
 
     name: str
@@ -388,6 +407,7 @@ class Config:
             raise StableError(
                 f"{what}: '{run.sut}' is not defined under suts ({', '.join(sorted(self.suts))})"
             )
+        _check_use(self.suts[run.sut], run.mode, self.load, what)
 
     def searches(self) -> list[Point]:
         """List every point whose crossing is to be found first, once."""
@@ -464,6 +484,8 @@ def parse_config(
             f"({search.highest_cps})"
         )
     suts = {name: Sut(name=name, **body) for name, body in document["suts"].items()}
+    for sut in suts.values():
+        _check_transport(sut, what)
     studies = {}
     for name, body in document["studies"].items():
         axes = {key: tuple(body[key]) for key in ("suts", "modes", "cores", "threads")}
@@ -483,12 +505,13 @@ def parse_config(
             points=points,
             **axes,
         )
-        for sut in axes["suts"]:
-            if sut not in suts:
+        for sut_name, mode in itertools.product(axes["suts"], axes["modes"]):
+            if sut_name not in suts:
                 raise StableError(
-                    f"{what}: studies.{name}.suts: '{sut}' is not defined under suts "
+                    f"{what}: studies.{name}.suts: '{sut_name}' is not defined under suts "
                     f"({', '.join(sorted(suts))})"
                 )
+            _check_use(suts[sut_name], mode, load, f"{what}: studies.{name}")
     only = document.get("only", list(studies))
     for name in only:
         if name not in studies:
@@ -522,6 +545,41 @@ def parse_config(
         only_measured=document.get("only_measured", False),
         records=Path(document.get("records", "raw")),
     )
+
+
+def _check_transport(sut: Sut, what: str) -> None:
+    where = f"{what}: suts.{sut.name}"
+    if not sut.over_tcp:
+        if sut.connections is not None:
+            raise StableError(f"{where}.connections: only TCP has them; set transport to tcp")
+        return
+    if sut.sharded:
+        raise StableError(
+            f"{where}.deployment: over TCP there is only shared, found {sut.deployment}"
+        )
+    if sut.connections is None:
+        raise StableError(
+            f"{where}.connections: missing; TCP takes a number of persistent ones, or per-call"
+        )
+    if sut.probe != "off":
+        raise StableError(
+            f"{where}.probe: the probe times datagrams, and messages in streams not yet: expected off, "
+            f"found {sut.probe or 'none, which takes that of the campaign'}"
+        )
+
+
+def _check_use(sut: Sut, mode: str, load: Load, where: str) -> None:
+    if not sut.over_tcp:
+        return
+    if load.generator == "sipp":
+        raise StableError(
+            f"{where}: {sut.name}: SIPp is run over UDP; set load.generator to sipload"
+        )
+    if is_comparison(mode):
+        raise StableError(
+            f"{where}: '{mode}' compares modes by the messages in its windows, which no probe tells over "
+            f"TCP: measure each mode of {sut.name} by itself"
+        )
 
 
 def _check_comparisons(study: Study, load: Load, where: str) -> None:

@@ -13,6 +13,11 @@ from sipsched.plan.documents import read_yaml, validate
 MODELS = PROJECT_ROOT / "config" / "models"
 KINDS = ("INVITE", "180", "200_INVITE", "ACK", "BYE", "200_BYE")
 """Message types of a call, in the order of `enum trace_kind` from 1."""
+CELL = ["mode", "cores", "threads"]
+CASE = [*CELL, "cps", "rep", "without"]
+"""What names a run of which the means alone are kept: `without` has mechanisms joined by commas, or nothing."""
+MEANS = ["k_rcv_us", "t_sip_us", "pdr"]
+"""Those means, over the messages served; `pdr` is the share of messages refused."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,8 @@ class Model:
         Raises
         ------
         StableError
-            Another proxy, routing or memory manager, or a control run without a probe.
+            Another proxy, routing or memory manager, workers that do not share a UDP socket, or a control run without a
+            probe.
         """
         for key, value in self.sut.items():
             if getattr(sut, key) != value:
@@ -49,6 +55,11 @@ class Model:
                     f"SUT {sut.name}: {key}: model {self.name} is of {value}, found "
                     f"{getattr(sut, key)}; name a model of it in the testbed's file"
                 )
+        if sut.over_tcp or sut.sharded:
+            raise StableError(
+                f"SUT {sut.name}: model {self.name} is of workers that share a UDP socket, found "
+                f"{sut.transport}, {sut.deployment}"
+            )
         if sut.probe == "off":
             raise StableError(f"SUT {sut.name}: a model has no probe that could be off")
 

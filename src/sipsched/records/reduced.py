@@ -46,6 +46,11 @@ class Reduced:
     files: Mapping[str, FileReport]
 
 
+def is_reduced(folder: Path) -> bool:
+    """Tell whether a record is a reduced one; of no record it is False."""
+    return (folder / REDUCED_FILE).is_file()
+
+
 def read_reduced(folder: Path) -> Reduced | None:
     """Read what a record was reduced to; None of a whole one.
 

@@ -36,12 +36,32 @@ class Timeline:
     fetched: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OfferedLoad(Load):
     """The load as configured, and what came of it for this run."""
 
     calls: int
     seed: int
+
+
+@dataclass(frozen=True)
+class Connections:
+    """TCP connections of an agent.
+
+    Attributes
+    ----------
+    opened, again, lost, cut
+        Opened or accepted; of them, in the place of one that was lost; lost; ended within a message.
+    blocked, blocked_ns
+        How often a full send buffer made messages wait, and for how long in all.
+    """
+
+    opened: int
+    again: int
+    lost: int
+    cut: int
+    blocked: int
+    blocked_ns: int
 
 
 @dataclass(frozen=True)
@@ -74,6 +94,13 @@ class CallCounts:
     calls_distinct
         Of the calls offered, those that were drawn; the others are a block's, played again. None if it
         draws no schedule, and in records before November 2026: then all.
+    calls_late
+        Of those completed, calls whose INVITE was answered with 200 later than the ring time and
+        `setup_limit_ms` of the load. None if it does not tell, and in older records.
+    calls_waiting
+        Of those not completed, calls that had no answer yet, or not in time (64 T1). None as `calls_late`.
+    connections
+        Over TCP, of the client; else None.
     """
 
     calls_offered: int
@@ -90,6 +117,9 @@ class CallCounts:
     overtaken: int | None = None
     no_ringing: int | None = None
     calls_distinct: int | None = None
+    calls_late: int | None = None
+    calls_waiting: int | None = None
+    connections: Connections | None = None
 
     @property
     def replays(self) -> float:
@@ -122,10 +152,34 @@ class Requests:
 
 
 @dataclass(frozen=True)
+class ShardReport:
+    """Datagrams since the proxy was started, by the socket that the dispatcher chose.
+
+    Attributes
+    ----------
+    selected
+        By socket.
+    without_call_id
+        Of them, those that have no Call-ID; they go to the first.
+    gone
+        Dropped, for the socket of their call was closed.
+    runs, run_ns
+        Of the program that chooses, and its CPU time; 0 where the kernel does not count them.
+    """
+
+    selected: tuple[int, ...]
+    without_call_id: int
+    gone: int
+    runs: int
+    run_ns: int
+
+
+@dataclass(frozen=True)
 class ProxyReport:
-    """CPU time of all processes of the proxy during the load."""
+    """CPU time of all processes of the proxy during the load; `shards` only where its sockets share a port."""
 
     cpu_ns: int
+    shards: ShardReport | None = None
 
 
 @dataclass(frozen=True)

@@ -291,6 +291,8 @@ class MachineTestbed(ABC):
         self._ip(role, f"address add {net}.2/30 dev sip0")
         self._ip(role, "link set sip0 up")
         self._ip(role, f"route add {SPS_SIP_ADDRESS}/32 via {net}.1")
+        # with a connection a call ports are used again before their minute is over
+        self._in_namespace(role, ["sh", "-c", "echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse"])
 
     def _wait_for_carrier(self, role: str, link: str) -> None:
         # the kernel activates a link's queue up to 1 s after its carrier; packets sent before are lost

@@ -22,7 +22,11 @@ GUEST_BUILD_PACKAGES = (
 )
 """For the machine that makes and runs the guest of a testbed of kind `vm`."""
 TEST_PACKAGES = ("chromium", "chromium-driver", "clang-format", "libclang-rt-14-dev")
-NATIVE_PARTS = {"uac": ("generator",), "sps": ("scheduler", "probe"), "uas": ("generator",)}
+NATIVE_PARTS = {
+    "uac": ("generator",),
+    "sps": ("scheduler", "probe", "dispatcher"),
+    "uas": ("generator",),
+}
 """Folders of hardware/ that are built on a host."""
 
 

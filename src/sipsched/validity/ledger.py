@@ -14,7 +14,7 @@ Snapshots = Mapping[str, Mapping[str, Mapping[str, str]]]
 
 @dataclass(frozen=True)
 class Balance:
-    """One direction of the signal's way, in datagrams.
+    """One direction of the signal's way, in datagrams; over TCP in messages, none of which can be refused.
 
     Attributes
     ----------
@@ -54,11 +54,17 @@ class Ledger:
     link_drops
         The `drop` columns of all interfaces, and SndbufErrors: what a sender's own queueing discipline
         refused is not in its OutDatagrams.
+    unit
+        What is balanced: `datagrams`, by the kernels' counters, or over TCP `messages`, by the programs' own.
+    segments_again
+        Over TCP, what the kernels of the three hosts sent again (RetransSegs), SSH's segments included.
     """
 
     to_sps: Balance
     from_sps: Balance
     link_drops: int
+    unit: str = "datagrams"
+    segments_again: int | None = None
 
     @property
     def residual(self) -> int:
@@ -87,6 +93,54 @@ def balance(snapshots: Snapshots) -> Ledger:
         from_sps=_balance([udp["sps"]], agents),
         link_drops=sum(_link_drops(snapshots, role) + udp[role]["SndbufErrors"] for role in udp),
     )
+
+
+@dataclass(frozen=True)
+class Tally:
+    """SIP messages that a program sent and received, each as often as it went over the wire."""
+
+    sent: int
+    received: int
+
+    def __add__(self, other: "Tally") -> "Tally":
+        """Add what another program sent and received."""
+        return Tally(self.sent + other.sent, self.received + other.received)
+
+    def __sub__(self, other: "Tally") -> "Tally":
+        """Take off what was counted before."""
+        return Tally(self.sent - other.sent, self.received - other.received)
+
+
+def balance_messages(snapshots: Snapshots, agents: Tally, proxy: Tally) -> Ledger:
+    """Balance a run over TCP, where the kernels count no messages.
+
+    Parameters
+    ----------
+    snapshots
+        As of `balance`: what the interfaces dropped and TCP sent again.
+    agents, proxy
+        What UAC and UAS together, and the proxy, count of the same load.
+
+    Raises
+    ------
+    StableError
+        A counter file is missing or cut off.
+    """
+    return Ledger(
+        to_sps=Balance(agents.sent, proxy.received, 0, 0, 0),
+        from_sps=Balance(proxy.sent, agents.received, 0, 0, 0),
+        link_drops=sum(_link_drops(snapshots, role) for role in snapshots),
+        unit="messages",
+        segments_again=sum(_segments_again(snapshots, role) for role in snapshots),
+    )
+
+
+def _segments_again(snapshots: Snapshots, role: str) -> int:
+    before, after = (
+        counters.parse_snmp(text, where).get("Tcp", {}).get("RetransSegs", 0)
+        for text, where in (_text(snapshots, role, phase, SNMP) for phase in PHASES)
+    )
+    return after - before
 
 
 def no_ports(before: Mapping[str, str], after: Mapping[str, str]) -> int:

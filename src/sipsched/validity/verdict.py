@@ -82,6 +82,9 @@ RULES: Mapping[str, str] = {
     "foreign_datagrams": "{value:.0f} datagrams that are none of the calls' reached the SPS",
     "link_drops": "interfaces dropped {value:.0f} packets",
     "ledger_residual": "{value:.0f} datagrams were sent and are not accounted for",
+    "segments_again": "TCP sent {value:.0f} segments again",
+    "calls_split": "{value:.0f} calls had messages at more than one of the SPS's sockets",
+    "share_excess": "a worker's share of the calls is {value:.0%} off the others' beyond chance",
     "retransmission_disagreement": "UAC and SPS tell first sends and retransmissions apart "
     "differently for {value:.0f} requests",
     "probe_lost": "the probe lost {value:.0f} records",

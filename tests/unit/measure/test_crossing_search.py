@@ -1,5 +1,6 @@
 """The crossing of the drop rate's limit, found on proxies whose knee is known, and the loads around it."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -7,9 +8,12 @@ import pytest
 import synthetic
 
 from sipsched.errors import StableError
-from sipsched.measure.crossing_search import Trial, find_crossing
+from sipsched.measure.crossing_search import Trial, find_crossing, taken_and_refused
+from sipsched.measure.generator import CallStatistics
+from sipsched.measure.serving import Observed
 from sipsched.plan.config import AroundCrossing, Point, Search, Study, load_config
 from sipsched.records.crossing import read_crossings
+from sipsched.validity.ledger import Balance, Ledger
 
 SEARCH = Search(
     lowest_cps=200, highest_cps=8000, relative_width=0.05, trial_s=2, trials_s=4, limit_s=60
@@ -47,6 +51,16 @@ def test_the_crossing_lies_in_the_interval_found(knee_cps: int) -> None:
 def test_a_knee_outside_the_range_is_one_clear_error(knee_cps: int, message: str) -> None:
     with pytest.raises(StableError, match=f"{message} cps; widen `search`"):
         find_crossing(proxy_with_knee(knee_cps), 0.01, SEARCH)
+
+
+def test_over_tcp_calls_that_fail_or_are_late_are_what_is_refused() -> None:
+    calls = CallStatistics(1000, 990, 970, 20, 100.0, 0, 0, calls_late=50)
+    none = Balance(0, 0, 0, 0, 0)
+    datagrams = Ledger(Balance(100, 93, 7, 0, 0), none, 0)
+    load = Observed(0.0, 1.0, calls, {}, datagrams, 0, 0.0, 0)
+    assert taken_and_refused(load) == (93, 7)
+    streams = dataclasses.replace(load, ledger=Ledger(none, none, 0, "messages"))
+    assert taken_and_refused(streams) == (920, 70)
 
 
 def test_nothing_reached_is_no_drop_rate() -> None:

@@ -13,6 +13,7 @@ from sipsched.measure.findings import (
     foreign_datagrams,
     load_numbers,
     probe_numbers,
+    shard_numbers,
 )
 from sipsched.measure.generator import CallStatistics
 from sipsched.measure.serving import Observed
@@ -141,3 +142,80 @@ def test_what_the_probe_lost_is_told_by_the_kernels_count(
     ledger = Ledger(Balance(100, 100, 0, 0, 0), Balance(100, 100, 0, 0, 0), 0)
     found = probe_numbers(probe, ledger, stilled)
     assert found == {"probe_lost": told, "probe_skipped": skipped}
+
+
+def over_tcp(
+    failed: int, waiting: int, residual: int = 0, created: int = 2400, segments_again: int = 0
+) -> Observed:
+    """A run over TCP of which calls failed, of them some that were waiting still."""
+    found = observed(created=created, completed=created - failed)
+    reached = Balance(14400, 14400 - residual, 0, 0, 0)
+    return dataclasses.replace(
+        found,
+        statistics=dataclasses.replace(found.statistics, calls_waiting=waiting),
+        ledger=Ledger(reached, reached, 0, "messages", segments_again),
+    )
+
+
+@pytest.mark.parametrize(
+    ("load", "grade", "rules"),
+    [
+        (over_tcp(0, 0), VALID, set()),
+        # an overload: calls wait, and their messages in buffers
+        (over_tcp(1000, 1000, residual=7000), VALID, set()),
+        (over_tcp(1000, 1000, residual=7001), INVALID, {"ledger_residual"}),
+        # they were rejected, or their connection was lost
+        (over_tcp(1000, 0), INVALID, {"calls_failed_unexplained"}),
+        # nothing gets through
+        (over_tcp(2400, 2400), INVALID, {"calls_failed_unexplained"}),
+        (over_tcp(0, 0, residual=1), INVALID, {"ledger_residual"}),
+        (over_tcp(0, 0, segments_again=1), SUSPECT, {"segments_again"}),
+        (over_tcp(0, 0, segments_again=500), INVALID, {"segments_again"}),
+    ],
+)
+def test_a_load_over_tcp_is_graded_by_messages(load: Observed, grade: str, rules: set[str]) -> None:
+    assert graded(load_numbers(load, (0,))) == (grade, rules)
+
+
+def spread(*workers: int) -> Trace:
+    """Six messages a call; the tid of each call's worker. A drop has none."""
+    records = np.zeros(6 * len(workers) + 1, RECORD)
+    records["call_id_hash"][:-1] = np.repeat(np.arange(1, len(workers) + 1), 6)
+    records["tid"][:-1] = np.repeat(workers, 6)
+    records["call_id_hash"][-1] = 1
+    return Trace(Mode.EXACT, records)
+
+
+def test_calls_that_two_workers_had_are_split() -> None:
+    sut = CONFIG.sut("kamailio-udp-partitioned")
+    whole = spread(*[7, 8] * 500)
+    assert shard_numbers(whole, sut, 2) == {"calls_split": 0, "share_excess": 0.0}
+    whole.records["tid"][[0, 6]] = [8, 7]
+    found = shard_numbers(whole, sut, 2)
+    assert graded(found) == (INVALID, {"calls_split"})
+    assert found["calls_split"] == 2
+
+
+@pytest.mark.parametrize(
+    ("workers", "threads", "excess"),
+    [
+        # within 4 standard errors: 4 * sqrt(999) = 126
+        ([7] * 560 + [8] * 439, 2, 0.0),
+        ([7] * 700 + [8] * 300, 2, (400 - 4 * math.sqrt(1000)) / 1000),
+        # one worker got nothing
+        ([7, 8] * 500, 3, (1000 - 4 * math.sqrt(2000)) / 1000),
+    ],
+)
+def test_an_uneven_load_is_told_beyond_chance(
+    workers: list[int], threads: int, excess: float
+) -> None:
+    sut = CONFIG.sut("kamailio-udp-sockets")
+    found = shard_numbers(spread(*workers), sut, threads)
+    assert found["share_excess"] == pytest.approx(excess)
+
+
+def test_of_workers_that_share_a_socket_nothing_is_said() -> None:
+    nothing = {"calls_split": None, "share_excess": None}
+    assert shard_numbers(spread(7, 8), CONFIG.sut("kamailio-udp"), 2) == nothing
+    assert shard_numbers(None, CONFIG.sut("kamailio-udp-sockets"), 2) == nothing
+    assert graded(nothing) == (VALID, set())

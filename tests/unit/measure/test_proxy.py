@@ -7,9 +7,15 @@ import pytest
 
 from sipsched.errors import StableError
 from sipsched.measure import templates
-from sipsched.measure.proxy import PROXIES, allocation_failures, find_proxy
+from sipsched.measure.proxy import (
+    PROXIES,
+    allocation_failures,
+    find_proxy,
+    parse_kamailio_counts,
+)
 from sipsched.plan.config import Sut, load_config
 from sipsched.testbed.inventory import load_testbed
+from sipsched.validity.ledger import Tally
 
 CAMPAIGN = load_config()
 # Kamailio 5.6.3 with too little shared memory
@@ -23,9 +29,13 @@ KAMAILIO_LOG = """\
 @pytest.mark.parametrize("sut", CAMPAIGN.suts.values(), ids=lambda sut: sut.name)
 def test_every_sut_has_a_configuration_with_its_workers(sut: Sut) -> None:
     testbed = load_testbed("local")
-    text = find_proxy(sut).config_text(sut, testbed, threads=7)
-    assert ("children=7\n" in text) or ("udp_workers=7\n" in text)
-    assert f"udp:{testbed.sps.sip_address}:{testbed.sps.sip_port}" in text
+    text = find_proxy(sut).config_text(sut, testbed, 7, PurePosixPath("/w"))
+    workers = 1 if sut.sharded else 7
+    assert (f"children={workers}\n" in text) or (f"udp_workers={workers}\n" in text)
+    assert text.count("listen=") == (
+        0 if sut.proxy == "opensips" else 7 if sut.deployment == "sockets" else 1
+    )
+    assert f"{sut.transport}:{testbed.sps.sip_address}:{testbed.sps.sip_port}" in text
     assert f"{testbed.uas.sip_address}:{testbed.uas.sip_port}" in text
     assert ("record_route();" in text) == (sut.routing == "stateful")
     assert ("t_relay()" in text) == (sut.routing == "stateful")
@@ -34,9 +44,10 @@ def test_every_sut_has_a_configuration_with_its_workers(sut: Sut) -> None:
 @pytest.mark.parametrize("sut", CAMPAIGN.suts.values(), ids=lambda sut: sut.name)
 def test_command_names_allocator_and_memory(sut: Sut) -> None:
     folder = PurePosixPath("/w")
-    command = find_proxy(sut).command(sut, folder / "proxy.cfg", folder)
-    assert command[0] == sut.proxy
-    assert command[command.index("-m") + 1] == str(sut.shared_memory_mib)
+    command = find_proxy(sut).command(sut, folder / "proxy.cfg", folder, 4)
+    command = command[command.index(sut.proxy) :]
+    instances = 4 if sut.deployment == "partitioned" else 1
+    assert command[command.index("-m") + 1] == str(sut.shared_memory_mib // instances)
     assert sut.memory_manager in command
     assert not [word for word in command if "{" in word]
 
@@ -57,3 +68,62 @@ def test_a_value_that_a_template_does_not_get_is_an_error() -> None:
 def test_allocation_failures_in_the_log() -> None:
     assert len(allocation_failures(KAMAILIO_LOG)) == 2
     assert allocation_failures("Listening on\n udp: 198.18.0.1:5060\n") == []
+
+
+# Kamailio 5.6.3 after a thousand calls over TCP, in part
+KAMCMD = """\
+core:fwd_replies = 0
+core:fwd_requests = 1000
+core:rcv_replies = 3000
+core:rcv_replies_18x = 1000
+core:rcv_requests = 3000
+core:rcv_requests_ack = 1000
+sl:received_ACKs = 0
+sl:sent_replies = 0
+"""
+TM_STATS = """\
+{
+	current: 2000
+	waiting: 2000
+	total: 2000
+	total_local: 0
+	rpl_received: 3000
+	rpl_generated: 1000
+	rpl_sent: 4000
+	6xx: 0
+	2xx: 2000
+	created: 2000
+	freed: 0
+}
+"""
+
+
+def test_kamailio_counts_what_came_and_what_went() -> None:
+    # seven go out for six that come: tm sends the 100
+    assert parse_kamailio_counts(KAMCMD + TM_STATS, "x") == Tally(sent=7000, received=6000)
+    stateless = KAMCMD.replace("fwd_replies = 0", "fwd_replies = 3000").replace(
+        "fwd_requests = 1000", "fwd_requests = 3000"
+    )
+    assert parse_kamailio_counts(stateless, "x") == Tally(sent=6000, received=6000)
+
+
+@pytest.mark.parametrize("text", ["", "error: 500 - command not found\n", KAMCMD[:40], TM_STATS])
+def test_counts_that_are_not_told_are_one_clear_error(text: str) -> None:
+    with pytest.raises(StableError, match=r"^x: kamcmd does not tell core:rcv_requests"):
+        parse_kamailio_counts(text, "x")
+
+
+def test_a_proxy_that_cannot_be_asked_is_not_measured_over_tcp() -> None:
+    sut = Sut("x", "opensips", "stateful", "F_MALLOC", 64, 8, 65536, "off", "tcp", 1)
+    with pytest.raises(
+        StableError, match=r"SUT x: the adapter for opensips is for UDP; .* kamailio"
+    ):
+        find_proxy(sut)
+
+
+def test_a_deployment_that_an_adapter_does_not_know_is_one_clear_error() -> None:
+    sut = Sut("x", "opensips", "stateful", "F_MALLOC", 64, 8, 65536, deployment="partitioned")
+    with pytest.raises(
+        StableError, match="the adapter for opensips knows no deployment 'partitioned'"
+    ):
+        find_proxy(sut)

@@ -152,6 +152,8 @@ def test_runs_of_one_load_and_repetition_have_the_same_arrivals(
     [
         ({"sut": "opensips-udp"}, "model kamailio-qm is of kamailio, found opensips"),
         ({"sut": "kamailio-udp-fm"}, "memory_manager: model kamailio-qm is of qm, found fm"),
+        ({"sut": "kamailio-udp-sockets"}, "share a UDP socket, found udp, sockets"),
+        ({"sut": "kamailio-tcp"}, "share a UDP socket, found tcp, shared"),
         ({"mode": "baseline,enhanced"}, "not compared within a simulated run"),
         ({"mode": "default+recording=off"}, "no probe whose recording"),
         ({"cores": 9}, "the SPS has 8 CPU"),

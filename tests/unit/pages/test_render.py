@@ -70,3 +70,10 @@ def test_a_page_shows_paths_as_a_reader_elsewhere_can_use_them(tmp_path, monkeyp
     text = html.unescape((tmp_path / "page.html").read_text())
     assert 'x = ["results/a.nc", "elsewhere.nc"]' in text
     assert str(tmp_path) not in text
+
+
+def test_the_kernel_of_a_page_is_reached_over_no_network(tmp_path, capfd):
+    source = "import json\nfrom ipykernel import get_connection_info\n"
+    source += "assert json.loads(get_connection_info())['transport'] == 'ipc'"
+    render.render(broken_notebook(tmp_path / "ipc.ipynb", source), tmp_path / "page.html", {})
+    assert capfd.readouterr().err == ""

@@ -196,6 +196,48 @@ def test_a_document_reads_studies_that_are_there(document: dict[str, Any]) -> No
         config.parse_config(document)
 
 
+@pytest.mark.parametrize(
+    ("sut", "message"),
+    [
+        ({"connections": 2}, r"suts\.x\.connections: only TCP has them"),
+        ({"transport": "tcp", "probe": "off"}, r"suts\.x\.connections: missing; TCP takes"),
+        ({"transport": "tcp", "connections": 1}, r"suts\.x\.probe: .* expected off, found none"),
+        (
+            {"transport": "tcp", "connections": 1, "probe": "exact"},
+            r"suts\.x\.probe: .* expected off, found exact",
+        ),
+        (
+            {"transport": "tcp", "connections": 1, "probe": "off", "deployment": "sockets"},
+            r"suts\.x\.deployment: over TCP there is only shared, found sockets",
+        ),
+        ({"transport": "sctp"}, r"suts\.x\.transport must be one of"),
+        ({"transport": "tcp", "connections": 0, "probe": "off"}, r"suts\.x\.connections"),
+    ],
+)
+def test_a_transport_that_is_not_thought_through_is_one_clear_error(
+    document: dict[str, Any], sut: dict[str, Any], message: str
+) -> None:
+    document["suts"]["x"] = document["suts"]["kamailio-udp"] | sut
+    with pytest.raises(StableError, match=message):
+        config.parse_config(document)
+
+
+def test_over_tcp_modes_are_not_compared_and_sipp_is_not_run(document: dict[str, Any]) -> None:
+    study = document["studies"]["load_sweep"]
+    study["suts"] = ["kamailio-tcp"]
+    campaign = config.parse_config(document)
+    run = config.Run("local", "kamailio-tcp", "default,batch", 1, 8, 100, 1)
+    with pytest.raises(StableError, match="'default,batch' compares modes by the messages"):
+        campaign.check_run(run)
+    document["load"] |= {"generator": "sipp", "law": "constant"}
+    with pytest.raises(StableError, match="load_sweep: kamailio-tcp: SIPp is run over UDP"):
+        config.parse_config(document)
+    document["load"]["generator"] = "sipload"
+    study["modes"] = ["default,batch"]
+    with pytest.raises(StableError, match="compares modes by the messages"):
+        config.parse_config(document)
+
+
 def test_every_key_of_the_schemas_is_described() -> None:
     def undescribed(schema: Any, where: str) -> list[str]:
         if not isinstance(schema, dict):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sipsched.errors import StableError
-from sipsched.validity.ledger import balance
+from sipsched.validity.ledger import Tally, balance, balance_messages
 
 NAMES = "InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors"
 DEV = """\
@@ -80,3 +80,21 @@ def test_cut_counters_are_one_clear_error() -> None:
     hosts["sps"]["after"]["/proc/net/snmp"] = hosts["sps"]["after"]["/proc/net/snmp"][:60]
     with pytest.raises(StableError, match="sps, after: /proc/net/snmp"):
         balance(hosts)
+
+
+def with_tcp(retransmitted: int) -> dict[str, dict[str, str]]:
+    """A host that sent so many segments again."""
+    found = host((0,) * 7)
+    for phase, count in (("before", 5), ("after", 5 + retransmitted)):
+        found[phase]["/proc/net/snmp"] += f"Tcp: OutSegs RetransSegs\nTcp: 100 {count}\n"
+    return found
+
+
+def test_messages_balance_over_tcp_by_what_the_programs_count() -> None:
+    hosts = {"uac": with_tcp(1), "sps": with_tcp(0), "uas": with_tcp(2)}
+    agents = Tally(sent=3000, received=4000) + Tally(sent=3000, received=3000)
+    ledger = balance_messages(hosts, agents, Tally(8200, 7200) - Tally(1200, 1200))
+    assert (ledger.unit, ledger.segments_again, ledger.link_drops) == ("messages", 3, 0)
+    assert (ledger.to_sps.residual, ledger.from_sps.residual) == (0, 0)
+    lost = balance_messages(hosts, agents, Tally(7003, 5998))
+    assert (lost.to_sps.residual, lost.from_sps.residual, lost.residual) == (2, 3, 3)

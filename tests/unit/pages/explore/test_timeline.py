@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import synthetic
 
-from sipsched.errors import StableError
-from sipsched.pages import explore
+from sipsched.pages.explore import timeline
 from sipsched.plan import config
 from sipsched.records.messages import messages_from_record
 
@@ -14,7 +13,7 @@ RUN = config.Run("synthetic", "kamailio-udp", "default", 1, 8, 1000, 1)
 
 def messages(tmp_path, records, **options):
     record = synthetic.write_record(tmp_path / "raw", synthetic.Run(), records=records, **options)
-    return explore.place_in_time(messages_from_record(record), RUN)
+    return timeline.place_in_time(messages_from_record(record), RUN)
 
 
 def burst(waits_us):
@@ -49,7 +48,7 @@ def test_without_bpf_the_queue_is_the_whole_way(tmp_path):
     found = messages(tmp_path, burst([3500, 500, 500, 100]), mode=3)
     assert found.queue_is_whole_way
     assert found.queue_length(np.array([0.0012, 0.004])).tolist() == [2, 0]
-    figure = explore.timeline([found])
+    figure = timeline.timeline([found])
     assert "between driver and proxy" in figure.caption
 
 
@@ -57,11 +56,11 @@ def test_a_run_in_words_and_its_drops(tmp_path):
     rng = np.random.default_rng(2)
     records = synthetic.refuse(synthetic.six_per_call(rng, 200, 1000), 40, rng)
     found = messages(tmp_path, records)
-    figure = explore.timeline([found, found])
+    figure = timeline.timeline([found, found])
     assert len(figure.seen) == 2
     assert "1160 messages" in figure.seen[0]
     assert "40 dropped, the first at" in figure.seen[0]
-    half = explore.timeline([found], 0.0, found.length_s / 2).seen[0]
+    half = timeline.timeline([found], 0.0, found.length_s / 2).seen[0]
     dropped = int(half.split("; ")[-1].split()[0])
     assert 0 < dropped < 40
     assert synthetic.FIDELITY in figure.provenance
@@ -72,45 +71,12 @@ def test_runs_without_messages_can_be_drawn(tmp_path):
     records = synthetic.six_per_call(rng, 5, 1000)
     only_drops = messages(tmp_path, synthetic.refuse(records, 30, rng))
     untraced = synthetic.write_record(tmp_path / "off", synthetic.Run(), mode=0)
-    nothing = explore.place_in_time(messages_from_record(untraced), RUN)
-    figure = explore.timeline([only_drops, nothing])
+    nothing = timeline.place_in_time(messages_from_record(untraced), RUN)
+    figure = timeline.timeline([only_drops, nothing])
     assert "0 messages; at most 0 waiting; 30 dropped" in figure.seen[0]
     assert figure.seen[1].endswith("0 messages; at most 0 waiting; 0 dropped.")
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs")
-    planned = [*synthetic.repeated((500, 2000), 2), synthetic.Run(mode="enhanced", cps=3000)]
-    synthetic.write_study(folder, planned)
-    return explore.find_runs(folder / "results" / "runs")
-
-
-def test_runs_are_found_and_the_default_pair_is_one_configuration(runs):
-    assert len(runs.runs) == 5
-    low, high = runs.default_pair
-    assert (low.mode, low.cps, low.rep) == ("default", 500, 1)
-    assert (high.mode, high.cps, high.rep) == ("default", 2000, 1)
-    assert runs.named(None, 1) == high
-    assert runs.named(str(high.path)) == high
-
-
-def test_no_such_run_is_said_in_one_line(runs, tmp_path):
-    with pytest.raises(StableError, match="there is synthetic/kamailio-udp/default"):
-        runs.named("nowhere")
-    with pytest.raises(StableError, match="make reports"):
-        explore.find_runs(tmp_path).named(None)
-
-
-def test_a_change_of_the_controls_draws_anew(runs):
-    box = explore.controls(runs, *runs.default_pair)
-    left, right, stretch, shown = box.children
-    assert "500 cps" in shown.value
-    assert "2000 cps" in shown.value
-    right.value = None
-    assert "2000 cps" not in shown.value
-    left.value = next(run for run in runs.runs if run.mode == "enhanced")
-    assert "3000 cps" in shown.value
-    before = shown.value
-    stretch.value = (0.0, stretch.max / 4)
-    assert shown.value != before
+def test_a_stretch_is_named_as_finely_as_it_was_chosen(tmp_path):
+    found = messages(tmp_path, burst([500] * 20))
+    assert "0.0123 to 0.0143 s: 2 messages" in timeline.timeline([found], 0.0123, 0.002).seen[0]

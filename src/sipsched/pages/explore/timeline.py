@@ -1,9 +1,7 @@
-"""Single messages of a run over time: what waited, what was dropped, and two runs side by side."""
+"""The messages of a run over time: what waited, what was dropped, and two runs side by side."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +11,13 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from sipsched.errors import StableError
 from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.parts import Figure
-from sipsched.pages.tables import Heading
 from sipsched.plan.config import Run
+from sipsched.records.catalogue import Catalogue
 from sipsched.records.messages import FLAGS, MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
 from sipsched.words import number, plural
 
-MESSAGES_FILE = "messages.nc"
 MOST_DRAWN = 3000
 """Messages drawn one by one; of more, so many are taken evenly. The numbers in words are of all."""
 STEPS = 400
@@ -48,6 +44,10 @@ class Messages:
         Shape (message,): K_rcv and T_sip in µs, NaN where it is missing.
     kind
         Shape (message,): code of `MESSAGE_TYPES`.
+    worker
+        Shape (message,): index of the worker that received it.
+    off_us, send_us
+        Shape (message,): the part of T_sip off CPU, and K_snd, in µs, NaN where it is missing.
     queued_s, taken_s
         Shape (message,), each ascending: instants at which a message joined and left what waits for
         the proxy. In the socket queue, from t_stack to t_sockq; where a run lacks these, from t_arr
@@ -63,6 +63,9 @@ class Messages:
     wait_us: Values
     service_us: Values
     kind: npt.NDArray[np.uint8]
+    worker: npt.NDArray[Any]
+    off_us: Values
+    send_us: Values
     queued_s: Values
     taken_s: Values
     queue_is_whole_way: bool
@@ -98,66 +101,15 @@ class Messages:
         return edges, longest
 
 
-@dataclass(frozen=True)
-class Runs:
-    """The runs that have messages, to choose from."""
-
-    root: Path
-    runs: tuple[Run, ...]
-
-    def named(self, name: str | None, place: int = 0) -> Run:
-        """Take a run by the path that names it, or the one in this place of the default pair.
-
-        Raises
-        ------
-        StableError
-            There is no such run, or none at all.
-        """
-        if not self.runs:
-            raise StableError(
-                f"no {MESSAGES_FILE} under {self.root}; make them with: make reports (what is "
-                "recorded), or snakemake (measures what is missing)"
-            )
-        if name is None:
-            return self.default_pair[place]
-        for run in self.runs:
-            if str(run.path) == name:
-                return run
-        raise StableError(f"{name}: no such run under {self.root}; there is {self.runs[0].path}")
-
-    @property
-    def default_pair(self) -> tuple[Run, Run]:
-        """The runs of one configuration with the lowest and the highest load, first repetition first."""
-        first = self.runs[0]
-        alike = [run for run in self.runs if _configuration(run) == _configuration(first)]
-        alike.sort(key=lambda run: (run.cps, run.rep))
-        high = min((run for run in alike if run.cps == alike[-1].cps), key=lambda run: run.rep)
-        return alike[0], high
-
-
-def _configuration(run: Run) -> tuple[Any, ...]:
-    return run.testbed, run.sut, run.mode, run.cores, run.threads
-
-
-def find_runs(root: Path) -> Runs:
-    """List the runs under a folder that have a `messages.nc`, in order of their tuples."""
-    found = []
-    for path in root.glob(f"*/*/*/cores~*/threads~*/cps~*/rep~*/{MESSAGES_FILE}"):
-        testbed, sut, mode, *numbers = path.parent.relative_to(root).parts
-        cores, threads, cps, rep = (int(part.partition("~")[2]) for part in numbers)
-        found.append(Run(testbed, sut, mode, cores, threads, cps, rep))
-    return Runs(root, tuple(sorted(found)))
-
-
-def read_messages(root: Path, run: Run) -> Messages:
+def read_messages(runs: Catalogue, run: Run) -> Messages:
     """Read the messages of a run.
 
     Raises
     ------
     StableError
-        Its `messages.nc` is missing, damaged or of another version.
+        They are not kept, or the file is damaged.
     """
-    return place_in_time(open_messages(root / run.path / MESSAGES_FILE), run)
+    return place_in_time(open_messages(runs.messages_file(run)), run)
 
 
 def place_in_time(ds: xr.Dataset, run: Run) -> Messages:
@@ -191,6 +143,9 @@ def place_in_time(ds: xr.Dataset, run: Run) -> Messages:
         wait_us=wait / 1000,
         service_us=nanoseconds(ds, "t_sip") / 1000,
         kind=ds["message_type"].to_numpy(),
+        worker=ds["worker"].to_numpy(),
+        off_us=nanoseconds(ds, "t_sip_off") / 1000,
+        send_us=nanoseconds(ds, "k_snd") / 1000,
         queued_s=np.sort(queued[known]) / NS,
         taken_s=np.sort(taken[known]) / NS,
         queue_is_whole_way=whole_way,
@@ -221,7 +176,7 @@ def timeline(
             _draw_waits(column[0], each, start_s, end_s)
             _draw_queue(column[1], each, start_s, end_s)
             _draw_drops(column[2], each, start_s, end_s)
-            column[0].set_title(",\n".join(_name(each.run)), loc="left")
+            column[0].set_title(",\n".join(name_of(each.run)), loc="left")
             column[2].set_xlabel("time since the first arrival (s)")
             column[2].set_xlim(start_s, end_s)
         # Shared limits, once everything is drawn: a limit set earlier would cut the other run off.
@@ -256,27 +211,21 @@ def timeline(
         alt=f"Messages over time. {caption} {' '.join(seen)}",
         caption=caption,
         seen=seen,
-        provenance=" | ".join(
-            dict.fromkeys(
-                f"Testbed {each.run.testbed}, kernel {each.kernel}. Fidelity: {each.fidelity}"
-                for each in messages
-            )
-        ),
+        provenance=provenance(messages),
     )
 
 
-def heading(messages: Sequence[Messages]) -> Heading:
-    """Say what the runs are worth, and where they come from."""
-    first = messages[0]
-    names = " and ".join(dict.fromkeys(str(each.run) for each in messages))
-    return Heading(
-        fidelity="; ".join(dict.fromkeys(each.fidelity for each in messages)),
-        testbed=f"{names}, kernel {first.kernel}.",
-        description="",
+def provenance(messages: Sequence[Messages]) -> str:
+    """Say where the messages come from, as figures do."""
+    return " | ".join(
+        dict.fromkeys(
+            f"Testbed {each.run.testbed}, kernel {each.kernel}. Fidelity: {each.fidelity}"
+            for each in messages
+        )
     )
 
 
-def _name(run: Run) -> tuple[str, str]:
+def name_of(run: Run) -> tuple[str, str]:
     """Name a run in two halves, for two lines or one."""
     return (
         f"{run.sut}, {run.mode}, {plural(run.cores, 'core')}",
@@ -284,13 +233,14 @@ def _name(run: Run) -> tuple[str, str]:
     )
 
 
-def _within(times: Values, start_s: float, end_s: float) -> slice:
+def within(times: Values, start_s: float, end_s: float) -> slice:
+    """Find which of ascending instants lie in a stretch."""
     first = np.searchsorted(times, start_s, side="left")
     return slice(int(first), int(np.searchsorted(times, end_s, side="right")))
 
 
 def _draw_waits(axis: Axes, messages: Messages, start_s: float, end_s: float) -> None:
-    stretch = _within(messages.at_s, start_s, end_s)
+    stretch = within(messages.at_s, start_s, end_s)
     at, wait, kind = (
         values[stretch] for values in (messages.at_s, messages.wait_us, messages.kind)
     )
@@ -330,13 +280,13 @@ def _draw_drops(axis: Axes, messages: Messages, start_s: float, end_s: float) ->
 
 
 def _words(messages: Messages, start_s: float, end_s: float) -> str:
-    stretch = _within(messages.at_s, start_s, end_s)
+    stretch = within(messages.at_s, start_s, end_s)
     wait = messages.wait_us[stretch]
     wait = wait[~np.isnan(wait)]
-    drops = messages.drop_at_s[_within(messages.drop_at_s, start_s, end_s)]
+    drops = messages.drop_at_s[within(messages.drop_at_s, start_s, end_s)]
     _, waiting = messages.longest_queue(start_s, end_s)
-    name = ", ".join(_name(messages.run))
-    text = f"{name}, {start_s:g} to {end_s:.3g} s: {stretch.stop - stretch.start} messages"
+    name = ", ".join(name_of(messages.run))
+    text = f"{name}, {start_s:.6g} to {end_s:.6g} s: {stretch.stop - stretch.start} messages"
     if len(wait):
         middle, slow = np.percentile(wait, (50, 99))
         text += (
@@ -346,61 +296,3 @@ def _words(messages: Messages, start_s: float, end_s: float) -> str:
     return f"{text}; at most {waiting.max()} waiting; {len(drops)} dropped" + (
         f", the first at {drops[0]:.3f} s." if len(drops) else "."
     )
-
-
-def controls(runs: Runs, first: Run, second: Run | None) -> Any:
-    """Make controls for JupyterLab: two runs and a stretch of time, drawn anew at each change.
-
-    Parameters
-    ----------
-    runs
-        To choose from.
-    first, second
-        What is shown at the beginning.
-
-    Returns
-    -------
-    ipywidgets.VBox
-    """
-    # Imported here: only a notebook that a person looks at needs it.
-    import ipywidgets
-
-    names = [(str(run), run) for run in runs.runs]
-    layout = ipywidgets.Layout(width="40em")
-    style = {"description_width": "7em"}
-    kept = lru_cache(maxsize=4)(lambda run: read_messages(runs.root, run))
-    left = ipywidgets.Dropdown(
-        options=names, value=first, description="run", layout=layout, style=style
-    )
-    right = ipywidgets.Dropdown(
-        options=[("none", None), *names],
-        value=second,
-        description="beside it",
-        layout=layout,
-        style=style,
-    )
-    longest = max(kept(run).length_s for run in (first, second or first))
-    stretch = ipywidgets.FloatRangeSlider(
-        value=(0.0, longest),
-        min=0.0,
-        max=longest,
-        step=longest / 500 or 0.001,
-        description="seconds",
-        readout_format=".3f",
-        continuous_update=False,
-        layout=layout,
-        style=style,
-    )
-
-    # Not an Output widget: run without a person, nbclient waits for its end and sees none.
-    shown = ipywidgets.HTML()
-
-    def draw(change: Any = None) -> None:
-        begin, end = stretch.value
-        chosen = [kept(run) for run in (left.value, right.value) if run is not None]
-        shown.value = timeline(chosen, begin, end - begin)._repr_html_()
-
-    for control in (left, right, stretch):
-        control.observe(draw, names="value")
-    draw()
-    return ipywidgets.VBox([left, right, stretch, shown])

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+/*
+ * libsipshard.so: lets sockets of a program, or of several, share one UDP port.
+ *
+ *   SIPSHARD_PORT=<port> SIPSHARD_SOCKETS=<n> LD_PRELOAD=./libsipshard.so kamailio ...
+ *
+ * A UDP socket that is bound to one of the ports from <port> to <port> + <n> - 1 gets SO_REUSEPORT and is bound to <port>.
+ * For a program that keeps one socket a port, as Kamailio does, and knows no SO_REUSEPORT. IPv4 only.
+ */
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+typedef int bind_call(int, const struct sockaddr *, socklen_t);
+
+static unsigned long number(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text ? strtoul(text, NULL, 10) : 0;
+}
+
+__attribute__((visibility("default"))) int bind(int fd, const struct sockaddr *address, socklen_t size)
+{
+	bind_call *next = (bind_call *)dlsym(RTLD_NEXT, "bind");
+	unsigned long first = number("SIPSHARD_PORT"), count = number("SIPSHARD_SOCKETS"), port;
+	struct sockaddr_in shared;
+	socklen_t type_size;
+	int type = 0, on = 1;
+
+	if (!next) {
+		errno = ENOSYS;
+		return -1;
+	}
+	type_size = sizeof(type);
+	if (!address || size < sizeof(shared) || address->sa_family != AF_INET ||
+	    getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_size) || type != SOCK_DGRAM)
+		return next(fd, address, size);
+	shared = *(const struct sockaddr_in *)address;
+	port = ntohs(shared.sin_port);
+	if (port < first || port >= first + count)
+		return next(fd, address, size);
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)))
+		return -1;
+	shared.sin_port = htons((uint16_t)first);
+	return next(fd, (const struct sockaddr *)&shared, sizeof(shared));
+}

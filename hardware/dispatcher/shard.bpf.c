@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The socket of a datagram, of those that share its port: by the Call-ID of the SIP message in it (RFC 3261 20.8).
+ *
+ * All messages of a call go to one socket, whoever sends them. A hash that is equal for all, FNV-1a of the value without the
+ * blanks around it, modulo the number of sockets. What has no Call-ID goes to socket 0; what belongs to a socket that is
+ * closed is dropped: another instance of the proxy could not answer it.
+ *
+ * Eight bytes are looked at together, since few of them hold the end of a line. Needs bpf_loop (Linux 5.17).
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <stdbool.h>
+#include "shard.h"
+
+#define UDP_HEADER   8
+#define WORD         8
+#define STEP         64
+#define HASH_STEP    16
+#define VALUE_MAX    256 /* bytes of a Call-ID that are hashed */
+#define SPARE        16  /* behind the head, so that what is compared lies in the buffer */
+#define NEWLINES     0x0a0a0a0a0a0a0a0aULL
+#define LOW_BITS     0x0101010101010101ULL
+#define HIGH_BITS    0x8080808080808080ULL
+#define BYTE_NUMBERS 0x0001020304050607ULL
+#define FNV_BASIS    2166136261U
+#define FNV_PRIME    16777619U
+
+char LICENSE[] SEC("license") = "GPL";
+
+const volatile __u32 n_sockets = 1;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_REUSEPORT_SOCKARRAY);
+	__uint(max_entries, SHARDS_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} sockets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct shard_counts);
+} counts SEC(".maps");
+
+struct head {
+	char bytes[HEAD_BYTES + VALUE_MAX + SPARE];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct head);
+} heads SEC(".maps");
+
+struct search {
+	struct head *head;
+	__u32 size;
+	__u32 value; /* where the Call-ID begins; 0: not found */
+	__u32 hash;
+};
+
+static __always_inline char lower(char c)
+{
+	return c | 0x20;
+}
+
+/* Where the value of the Call-ID begins, if `at` holds the end of a line and its header follows; else 0. */
+static __always_inline __u32 value_after(const struct head *head, __u32 at)
+{
+	const char *line;
+
+	at &= HEAD_BYTES - 1;
+	if (head->bytes[at] != '\n')
+		return 0;
+	line = head->bytes + at + 1;
+	if (lower(line[0]) == 'i' && (line[1] == ':' || line[1] == ' '))
+		return at + 2;
+	if (lower(line[0]) == 'c' && lower(line[1]) == 'a' && lower(line[2]) == 'l' &&
+	    lower(line[3]) == 'l' && line[4] == '-' && lower(line[5]) == 'i' && lower(line[6]) == 'd' &&
+	    (line[7] == ':' || line[7] == ' '))
+		return at + 8;
+	return 0;
+}
+
+/* Whether the header begins after a line that ends in this word. */
+static __always_inline bool find_in_word(struct search *search, __u32 at)
+{
+	__u64 word = *(__u64 *)(search->head->bytes + at) ^ NEWLINES;
+	__u64 ends = (word - LOW_BITS) & ~word & HIGH_BITS;
+
+	/* the lowest bit that is set belongs to a newline; those above it may be wrong */
+	for (__u32 i = 0; i < WORD && ends; i++) {
+		/* which byte: the product's top byte counts how far the bit is up */
+		__u32 here = at + (((ends & -ends) >> 7) * BYTE_NUMBERS >> 56);
+
+		ends &= ends - 1;
+		search->value = value_after(search->head, here);
+		if (search->value)
+			return true;
+	}
+	return false;
+}
+
+static long find_in_step(__u32 index, void *context)
+{
+	struct search *search = context;
+	__u32 first = index * STEP & (HEAD_BYTES - 1);
+
+	if (first >= search->size)
+		return 1;
+	for (__u32 at = 0; at < STEP; at += WORD)
+		if (find_in_word(search, first + at))
+			return 1;
+	return 0;
+}
+
+/* Blanks and the colon before the value are passed over, and blanks do not count. */
+static long hash_step(__u32 index, void *context)
+{
+	struct search *search = context;
+	__u64 first = (__u64)search->value + index * HASH_STEP;
+
+	/* the verifier is to see the bounds */
+	asm volatile("" : "+r"(first));
+	if (first >= HEAD_BYTES + VALUE_MAX - HASH_STEP)
+		return 1;
+	for (__u32 i = 0; i < HASH_STEP; i++) {
+		char c = search->head->bytes[first + i];
+
+		if (c == '\r' || c == '\n' || first + i >= search->size)
+			return 1;
+		if (c != ' ' && c != '\t' && !(c == ':' && search->hash == FNV_BASIS))
+			search->hash = (search->hash ^ (__u8)c) * FNV_PRIME;
+	}
+	return 0;
+}
+
+/* The head of the message into `search`; false: there is none. */
+static __always_inline bool load_head(struct sk_reuseport_md *message, struct search *search)
+{
+	__u32 size = message->len;
+
+	if (size <= UDP_HEADER)
+		return false;
+	size -= UDP_HEADER;
+	if (size > HEAD_BYTES)
+		size = HEAD_BYTES;
+	/* the verifier is to see the bounds */
+	asm volatile("" : "+r"(size));
+	if (size < 1 || size > HEAD_BYTES ||
+	    bpf_skb_load_bytes(message, UDP_HEADER, search->head->bytes, size))
+		return false;
+	search->size = size;
+	return true;
+}
+
+SEC("sk_reuseport")
+int sipshard(struct sk_reuseport_md *message)
+{
+	struct search search = { .hash = FNV_BASIS };
+	__u32 zero = 0, socket = 0;
+	struct shard_counts *count = bpf_map_lookup_elem(&counts, &zero);
+
+	search.head = bpf_map_lookup_elem(&heads, &zero);
+	if (!count || !search.head)
+		return SK_PASS;
+	if (load_head(message, &search))
+		bpf_loop(HEAD_BYTES / STEP, find_in_step, &search, 0);
+	/* behind the end of a message is what is left of an earlier one */
+	if (search.value && search.value < search.size) {
+		bpf_loop(VALUE_MAX / HASH_STEP, hash_step, &search, 0);
+		socket = (search.hash ^ search.hash >> 16) % n_sockets;
+	} else {
+		count->without_call_id++;
+	}
+	if (bpf_sk_select_reuseport(message, &sockets, &socket, 0)) {
+		count->gone++;
+		return SK_DROP;
+	}
+	if (socket < SHARDS_MAX)
+		count->selected[socket]++;
+	return SK_PASS;
+}

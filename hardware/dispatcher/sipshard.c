@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT
+/*
+ * sipshard: gives each of the UDP sockets that share a port its own calls, from outside the programs that own them.
+ *
+ * USAGE
+ *   sipshard --port P --sockets N --report FILE --ready FILE PID...
+ *
+ * WHAT IT DOES
+ *   Finds the N sockets that the processes have bound to UDP port P with SO_REUSEPORT (pidfd_getfd), and attaches the
+ *   program of shard.bpf.c, which chooses among them by Call-ID. Then FILE of --ready is there. At SIGTERM or SIGINT it
+ *   writes a report, one JSON object:
+ *     selected          datagrams by socket, in the order in which the processes are listed
+ *     without_call_id   of them, those without a Call-ID, at socket 0
+ *     gone              dropped, since the socket of their call is closed
+ *     runs, run_ns      of the program, where the kernel counts them (kernel.bpf_stats_enabled)
+ *   Nothing is pinned: the program goes with the sockets, also where this one is killed.
+ *   Exit code: 0 good; 1 not, and one line on stderr says why; 2 wrong usage.
+ *
+ * Needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_PTRACE; Linux 5.17 or later.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include "shard.h"
+#include "shard.skel.h"
+
+struct shards {
+	unsigned port;
+	unsigned wanted;
+	unsigned found;
+	int sockets[SHARDS_MAX];
+	uint64_t cookies[SHARDS_MAX];
+};
+
+static volatile sig_atomic_t stop_asked;
+
+static void on_signal(int number)
+{
+	(void)number;
+	stop_asked = 1;
+}
+
+static int fail(const char *what, int error)
+{
+	fprintf(stderr, "sipshard: %s: %s\n", what, strerror(error));
+	return 1;
+}
+
+static _Noreturn void usage(void)
+{
+	fprintf(stderr,
+		"sipshard: usage: sipshard --port P --sockets N (1 to %d) --report FILE --ready FILE "
+		"PID...\n",
+		SHARDS_MAX);
+	exit(2);
+}
+
+/* Keep the socket if it is one of the port's that is not known yet; else it is closed. */
+static void keep(struct shards *shards, int socket)
+{
+	struct sockaddr_in address = { 0 };
+	socklen_t size = sizeof(address);
+	int type = 0, shared = 0;
+	uint64_t cookie = 0;
+	bool known = false;
+
+	if (getsockname(socket, (struct sockaddr *)&address, &size) == 0 && address.sin_family == AF_INET &&
+	    ntohs(address.sin_port) == shards->port) {
+		size = sizeof(type);
+		getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &size);
+		size = sizeof(shared);
+		getsockopt(socket, SOL_SOCKET, SO_REUSEPORT, &shared, &size);
+		size = sizeof(cookie);
+		getsockopt(socket, SOL_SOCKET, SO_COOKIE, &cookie, &size);
+	}
+	for (unsigned i = 0; i < shards->found && i < SHARDS_MAX; i++)
+		known = known || shards->cookies[i] == cookie;
+	if (type != SOCK_DGRAM || !shared || known) {
+		close(socket);
+		return;
+	}
+	if (shards->found < SHARDS_MAX) {
+		shards->cookies[shards->found] = cookie;
+		shards->sockets[shards->found] = socket;
+	} else {
+		close(socket);
+	}
+	shards->found++;
+}
+
+static void search_process(struct shards *shards, pid_t pid)
+{
+	char path[64];
+	int process = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct dirent *entry;
+	DIR *folder;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	folder = opendir(path);
+	while (folder && process >= 0 && (entry = readdir(folder))) {
+		char name[PATH_MAX], target[16] = "";
+		int socket;
+
+		snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
+		if (readlink(name, target, sizeof(target) - 1) < 0 || strncmp(target, "socket:", 7))
+			continue;
+		socket = (int)syscall(SYS_pidfd_getfd, process, atoi(entry->d_name), 0);
+		if (socket >= 0)
+			keep(shards, socket);
+	}
+	if (folder)
+		closedir(folder);
+	if (process >= 0)
+		close(process);
+}
+
+static int attach(const struct shards *shards, struct shard_bpf *object)
+{
+	int program = bpf_program__fd(object->progs.sipshard);
+
+	for (__u32 i = 0; i < shards->found; i++) {
+		__u64 socket = (__u64)shards->sockets[i];
+
+		if (bpf_map__update_elem(object->maps.sockets, &i, sizeof(i), &socket, sizeof(socket),
+					 BPF_ANY))
+			return fail("cannot enter a socket", errno);
+	}
+	if (setsockopt(shards->sockets[0], SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF, &program, sizeof(program)))
+		return fail("cannot attach the program", errno);
+	return 0;
+}
+
+static int write_report(const char *path, const struct shards *shards, const struct shard_bpf *object)
+{
+	int cpus = libbpf_num_possible_cpus();
+	struct shard_counts sum = { 0 }, *counts = cpus > 0 ? calloc((size_t)cpus, sizeof(*counts)) : NULL;
+	struct bpf_prog_info info = { 0 };
+	__u32 zero = 0, size = sizeof(info);
+	FILE *file = fopen(path, "w");
+
+	if (!file || !counts) {
+		free(counts);
+		return fail(path, file ? ENOMEM : errno);
+	}
+	bpf_map__lookup_elem(object->maps.counts, &zero, sizeof(zero), counts, (size_t)cpus * sizeof(*counts),
+			     0);
+	for (int cpu = 0; cpu < cpus; cpu++) {
+		for (unsigned i = 0; i < SHARDS_MAX; i++)
+			sum.selected[i] += counts[cpu].selected[i];
+		sum.without_call_id += counts[cpu].without_call_id;
+		sum.gone += counts[cpu].gone;
+	}
+	free(counts);
+	bpf_obj_get_info_by_fd(bpf_program__fd(object->progs.sipshard), &info, &size);
+	fprintf(file, "{\"selected\": [");
+	for (unsigned i = 0; i < shards->found; i++)
+		fprintf(file, "%s%llu", i ? ", " : "", (unsigned long long)sum.selected[i]);
+	fprintf(file, "], \"without_call_id\": %llu, \"gone\": %llu, \"runs\": %llu, \"run_ns\": %llu}\n",
+		(unsigned long long)sum.without_call_id, (unsigned long long)sum.gone,
+		(unsigned long long)info.run_cnt, (unsigned long long)info.run_time_ns);
+	return fclose(file) ? fail(path, errno) : 0;
+}
+
+static int run(struct shards *shards, const char *report, const char *ready)
+{
+	struct shard_bpf *object = shard_bpf__open();
+	sigset_t signals;
+	FILE *file;
+	int result;
+
+	if (!object)
+		return fail("cannot open the program", errno);
+	object->rodata->n_sockets = shards->found;
+	if (shard_bpf__load(object)) {
+		result = fail("cannot load the program; it needs Linux 5.17 (bpf_loop) and CAP_BPF", errno);
+		shard_bpf__destroy(object);
+		return result;
+	}
+	result = attach(shards, object);
+	/* from now on they are the proxy's alone: what it closes is closed */
+	for (unsigned i = 0; i < shards->found; i++)
+		close(shards->sockets[i]);
+	file = result ? NULL : fopen(ready, "w");
+	if (!result && (!file || fclose(file)))
+		result = fail(ready, errno);
+	sigemptyset(&signals);
+	while (!result && !stop_asked)
+		sigsuspend(&signals);
+	if (!result)
+		result = write_report(report, shards, object);
+	shard_bpf__destroy(object);
+	return result;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option known[] = {
+		{ "port", required_argument, NULL, 'p' },
+		{ "sockets", required_argument, NULL, 'n' },
+		{ "report", required_argument, NULL, 'r' },
+		{ "ready", required_argument, NULL, 'y' },
+		{ 0 },
+	};
+	struct sigaction action = { .sa_handler = on_signal };
+	const char *report = NULL, *ready = NULL;
+	struct shards shards = { 0 };
+	sigset_t signals;
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		if (option == 'p')
+			shards.port = (unsigned)strtoul(optarg, NULL, 10);
+		else if (option == 'n')
+			shards.wanted = (unsigned)strtoul(optarg, NULL, 10);
+		else if (option == 'r')
+			report = optarg;
+		else if (option == 'y')
+			ready = optarg;
+		else
+			usage();
+	}
+	if (!shards.port || shards.port > 65535 || !shards.wanted || shards.wanted > SHARDS_MAX || !report ||
+	    !ready || optind == argc)
+		usage();
+	/* none comes before it is waited for */
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+	libbpf_set_print(NULL);
+	for (int i = optind; i < argc; i++)
+		search_process(&shards, (pid_t)strtol(argv[i], NULL, 10));
+	if (shards.found != shards.wanted) {
+		fprintf(stderr, "sipshard: %u sockets share UDP port %u, expected %u\n", shards.found,
+			shards.port, shards.wanted);
+		return 1;
+	}
+	return run(&shards, report, ready);
+}

@@ -1,0 +1,134 @@
+"""Many simulated runs at once, of which the means alone are kept: what a model predicts of a grid."""
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from sipsched.measure.acquisition import arrival_seed
+from sipsched.measure.generator import Arrivals
+from sipsched.measure.simulation import Plan, plan_point
+from sipsched.measure.simulator import Value, simulate
+from sipsched.plan.config import Config, Point
+from sipsched.plan.simulated import CASE, CELL, MEANS
+from sipsched.testbed.inventory import Testbed
+
+EXTENSIONS = 10
+"""Steps beyond the first three loads of a cell, at most."""
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A SUT on a simulated testbed, whose runs are many and short.
+
+    Attributes
+    ----------
+    calls
+        Of each run.
+    change
+        Numbers in place of those of the model's file, and of what `without` makes of them.
+    """
+
+    config: Config
+    testbed: Testbed
+    sut: str
+    calls: int
+    change: Mapping[str, Value] = field(default_factory=dict)
+
+    def predict(self, cases: pd.DataFrame) -> pd.DataFrame:
+        """Simulate every case, all CPUs at once. The same load and repetition has the same arrivals.
+
+        Parameters
+        ----------
+        cases
+            Columns `CASE`.
+
+        Returns
+        -------
+        DataFrame
+            The cases, `calls`, and `MEANS`.
+
+        Raises
+        ------
+        StableError
+            As `sipsched.measure.simulation.plan_point` and `sipsched.measure.simulator.simulate`.
+        """
+        plan = lru_cache(maxsize=None)(self._plan)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            found = list(
+                pool.map(
+                    lambda case: self._one(plan(*case[:3], case[5]), *case[3:5]),
+                    cases[CASE].itertuples(index=False, name=None),
+                )
+            )
+        means = pd.DataFrame(found, columns=MEANS, index=cases.index, dtype=float)
+        return pd.concat([cases.assign(calls=self.calls), means], axis=1)
+
+    def near_limit(
+        self, cells: pd.DataFrame, limit: float, step_cps: int, most_cps: int, repetitions: int
+    ) -> pd.DataFrame:
+        """Simulate each cell at three loads or more around the one where the packet drop rate passes a limit.
+
+        The load is searched among multiples of the step by halving, a run a trial. Simulated are the last that
+        was found at or under the limit and one step to each side, and further steps while the mean over
+        repetitions is on one side of the limit.
+
+        Parameters
+        ----------
+        cells
+            Columns `CELL`.
+        limit
+            Share of messages dropped.
+        step_cps, most_cps
+            Loads looked at: multiples of the step, up to most.
+        repetitions
+            Of each load.
+        """
+        low = np.zeros(len(cells), int)
+        high = np.full(len(cells), most_cps // step_cps)
+        trial = cells[CELL].assign(rep=1, without="").reset_index(drop=True)
+        while (high - low > 1).any():
+            middle = np.maximum((low + high) // 2, 1)
+            dropped = self.predict(trial.assign(cps=middle * step_cps))["pdr"].to_numpy() > limit
+            high, low = np.where(dropped, middle, high), np.where(dropped, low, middle)
+
+        def at(steps: pd.Series) -> pd.DataFrame:
+            loads = trial.loc[steps.index].assign(cps=steps * step_cps)
+            repeated = [loads.assign(rep=rep) for rep in range(1, repetitions + 1)]
+            return self.predict(pd.concat(repeated, ignore_index=True))
+
+        steps = pd.Series(np.maximum(low, 2))
+        found = pd.concat([at(steps + by) for by in (-1, 0, 1)])
+        for _ in range(EXTENSIONS):
+            means = found.groupby([*CELL, "cps"])["pdr"].mean().reset_index("cps")
+            ends = means.groupby(CELL)["cps"].agg(["min", "max"]) // step_cps
+            dropped = means.assign(dropped=means["pdr"] > limit).groupby(CELL)["dropped"]
+            lower = (ends["min"] - 1)[dropped.all() & (ends["min"] > 1)]
+            higher = (ends["max"] + 1)[~dropped.any() & (ends["max"] < most_cps // step_cps)]
+            onwards = pd.concat([lower, higher])
+            if onwards.empty:
+                break
+            places = pd.MultiIndex.from_frame(trial[CELL])
+            found = pd.concat([found, at(onwards.set_axis(places.get_indexer(onwards.index)))])
+        return found.reset_index(drop=True)
+
+    def _plan(self, mode: str, cores: int, threads: int, without: str) -> Plan:
+        simulated = self.testbed.simulated
+        if simulated is not None and without:
+            simulated = replace(simulated, without=tuple(without.split(",")))
+        bed = replace(self.testbed, simulated=simulated)
+        return plan_point(Point(bed.name, self.sut, mode, cores, threads), self.config, bed)
+
+    def _one(self, plan: Plan, cps: int, rep: int) -> Sequence[float]:
+        arrivals = Arrivals(cps, self.calls, arrival_seed(cps, rep))
+        with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as folder:
+            numbers = {**plan.at(self.config.load, arrivals), **self.change}
+            report = simulate(numbers, Path(folder))
+        times = (ns / max(report.served, 1) / 1000 for ns in (report.k_rcv_ns, report.t_sip_ns))
+        return *times, report.refused / max(report.arrived, 1)

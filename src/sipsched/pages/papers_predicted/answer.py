@@ -1,0 +1,111 @@
+"""The head of the page: what the simulator tells of the papers' testbed, in sentences."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pandas as pd
+
+from sipsched.analysis.papers_fit import FREE, METRICS, values_of
+from sipsched.analysis.papers_predicted import (
+    ABLATED,
+    Ablation,
+    Direction,
+    Effect,
+    Error,
+    Group,
+    MigrationCost,
+)
+from sipsched.pages.papers_predicted.ablation import whole_words
+from sipsched.pages.papers_predicted.wording import GROUPS, NAMES, PREDICTED, place, provenance
+from sipsched.pages.parts import Table, Words
+from sipsched.pages.tables import Heading
+from sipsched.plan.simulated import Model
+from sipsched.words import number, plural
+
+
+def heading(model: Model, runs: pd.DataFrame) -> Heading:
+    """Say first that all of it is predicted, and by what."""
+    return Heading(
+        fidelity=f"{PREDICTED}. {model.description.rstrip('.')}, as a model; fitted to {model.fitted_to}.",
+        testbed=provenance(runs),
+        description="The papers' kernels are older than the rules that are simulated.",
+    )
+
+
+def words(
+    found: Sequence[Error],
+    effects: Sequence[Effect],
+    costs: Sequence[MigrationCost],
+    ablations: Sequence[Ablation],
+) -> Words:
+    """Answer in a sentence each: which effects, how far off, which cost of migration, from where."""
+    return Words(
+        (
+            _directions(effects),
+            _reach(found),
+            _costs(costs),
+            *(f"{place(*ABLATED)}: {whole_words(each)}" for each in ablations),
+        )
+    )
+
+
+def _reach(found: Sequence[Error]) -> str:
+    unseen = [error for error in found if error.group is not Group.FITTED]
+    if not unseen:
+        return "No published number was predicted."
+    better = [error for error in unseen if error.best]
+    told = [f"{NAMES[each.metric]} ({GROUPS[each.group]})" for each in better]
+    what = "kinds of published numbers that the fit did not see"
+    start = f"Of {len(unseen)} {what}, the simulator is nearer than both naive predictions for {len(better)}"
+    return f"{start}: {', '.join(told)}." if told else f"{start}."
+
+
+def _directions(effects: Sequence[Effect]) -> str:
+    if not effects:
+        return "No published difference between the modes was simulated."
+    counts = Counter(effect.direction for effect in effects)
+    reproduced, holds = counts[Direction.REPRODUCED], sum(effect.holds for effect in effects)
+    answer = "No" if not reproduced else "Yes" if reproduced == len(effects) else "In part"
+    told = ", ".join(f"{counts[each]} {each}" for each in Direction)
+    return (
+        f"{answer}: of {plural(len(effects), 'published effect')} of enhanced mode {told}; the published size "
+        f"lies in the predicted interval for {holds}."
+    )
+
+
+def _costs(costs: Sequence[MigrationCost]) -> str:
+    told = [direction for cost in costs for direction in cost.directions.values()]
+    if not told:
+        return "No migration cost of figure 2 was simulated."
+    counts = Counter(told)
+    words = ", ".join(f"{counts[each]} {each}" for each in Direction)
+    return (
+        "That the migration cost which the paper's figure 2 has as its best is better than another, of "
+        f"{plural(len(told), 'comparison')}: {words}."
+    )
+
+
+def free_numbers(model: Model, points: int) -> Table:
+    """List what was fitted, and between which bounds it was searched.
+
+    Parameters
+    ----------
+    model
+        Of the papers' proxy and machine.
+    points
+        Printed numbers that it was fitted to.
+    """
+    rows = [
+        (free.meaning, free.name, number(value), number(free.low), number(free.high))
+        for free, value in zip(FREE, values_of(model.numbers), strict=True)
+    ]
+    return Table(
+        identity="table-free",
+        header=("what", "name", "fitted", "from", "to"),
+        rows=tuple(rows),
+        none="nothing was fitted",
+        caption=f"{len(rows)} free numbers beside {points} printed ones, {len(METRICS)} of each of "
+        f"{points // len(METRICS)} columns. Times are in ns. All other numbers of the model are assumed; "
+        "config/models/opensips-papers.yaml has each with its source.",
+        provenance=f"{PREDICTED}: numbers of a model.",
+    )

@@ -1,0 +1,209 @@
+"""Predicted against published: the numbers of the tables, and the loads at the limit."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from sipsched.analysis.papers_predicted import Error, Group
+from sipsched.analysis.statistics import PDR_LIMIT
+from sipsched.pages.drawing import INK, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.numbers import signed
+from sipsched.pages.papers_predicted.wording import GROUPS, NAMES, UNITS, factor, provenance, scaled
+from sipsched.pages.parts import Figure, Table
+from sipsched.words import grouped, number, plural
+
+NARROW_IN = 3.7
+
+
+def figure(
+    table: pd.DataFrame, capacities: pd.DataFrame, found: Sequence[Error], runs: pd.DataFrame
+) -> Figure:
+    """Draw each predicted number against the published one.
+
+    Parameters
+    ----------
+    table, capacities
+        As `sipsched.analysis.papers_predicted.against_published` and `capacities` return them.
+    found
+        Of both, as `sipsched.analysis.papers_predicted.errors` returns them.
+    runs
+        As `sipsched.analysis.papers_predicted.load_predictions` returns it.
+    """
+    both = pd.concat([table, capacities]).dropna(subset=["published", "predicted"])
+    caption = (
+        "Predicted by simulation against published, one mark a printed number; on the line they are equal. "
+        "Blue: what the model was fitted to; the other colours it had not seen. Logarithmic scales; "
+        f"capacity: the last load at or under {100 * PDR_LIMIT:g} %. A predicted drop rate of 0 is not drawn."
+    )
+    seen = tuple(_error_words(metric, found) for metric in NAMES)
+    return Figure(
+        identity="figure-predicted",
+        svg=_draw(both, 2, WIDTH_IN),
+        narrow=_draw(both, 1, NARROW_IN),
+        alt=f"Predicted against published. {caption} {' '.join(seen)}",
+        caption=caption,
+        seen=seen,
+        provenance=provenance(runs),
+    )
+
+
+def _draw(both: pd.DataFrame, across: int, width: float) -> str:
+    down = math.ceil(len(NAMES) / across)
+    with rc_context({**STYLE, "font.size": 8.0}):
+        canvas = Canvas(figsize=(width, 0.5 + 2.9 * down), layout="constrained")
+        grid = canvas.subplots(down, across, squeeze=False)
+        for axis, (metric, name) in zip(grid.ravel(), NAMES.items(), strict=True):
+            part = both[(both["metric"] == metric) & (both["predicted"] > 0)]
+            _panel(axis, part, scaled(metric))
+            axis.set_title(f"{name} ({UNITS[metric]})", loc="left")
+            axis.set_xlabel("published")
+            axis.set_ylabel("predicted")
+        legend(canvas, grid, columns=across)
+        return themed(canvas)
+
+
+def _panel(axis: Axes, part: pd.DataFrame, scale: float) -> None:
+    if part.empty:
+        axis.text(0.5, 0.5, "nothing predicted", transform=axis.transAxes, ha="center")
+        return
+    values = scale * part[["published", "predicted"]].to_numpy(float)
+    ends = np.array([values.min() / 1.3, values.max() * 1.3])
+    axis.plot(ends, ends, color=INK, linewidth=0.8)
+    for group, marker, color in zip(Group, MARKERS, SERIES, strict=False):
+        here = (part["group"] == group).to_numpy()
+        axis.plot(
+            *values[here].T,
+            linestyle="none",
+            marker=marker,
+            markersize=3.5,
+            color=color,
+            label=GROUPS[group],
+        )
+    axis.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
+    for one in (axis.xaxis, axis.yaxis):
+        one.set_major_locator(LogLocator(10, (1.0, 2.0, 5.0)))
+        one.set_major_formatter(FuncFormatter(grouped))
+        one.set_minor_formatter(NullFormatter())
+
+
+def _error_words(metric: str, found: Sequence[Error]) -> str:
+    these = [error for error in found if error.metric == metric]
+    if not these:
+        return f"{NAMES[metric]}: nothing was predicted that is published."
+    parts = [
+        f"{factor(error.simulator)} for {GROUPS[error.group]}"
+        f"{', fitted' if error.group is Group.FITTED else ''} (same threads: {factor(error.same_threads)})"
+        for error in these
+    ]
+    return f"{NAMES[metric]}, off by a factor of {'; '.join(parts)}."
+
+
+def errors(found: Sequence[Error], runs: pd.DataFrame) -> Table:
+    """List how far the simulator is off, and what needs no simulator.
+
+    Parameters are those of `figure`.
+    """
+    rows = [
+        (
+            *(NAMES[error.metric], str(error.group), str(error.n), factor(error.simulator)),
+            *(factor(error.same_threads), factor(error.mean), "yes" if error.best else "no"),
+        )
+        for error in sorted(found, key=lambda error: list(NAMES).index(error.metric))
+    ]
+    return Table(
+        identity="table-errors",
+        header=(
+            "metric",
+            "of the papers",
+            "numbers",
+            "simulator",
+            "same threads",
+            "mean",
+            "nearest?",
+        ),
+        rows=tuple(rows),
+        none="nothing was predicted that is published",
+        caption="By which factor predictions are off: the root mean square of the logs of predicted over published, as "
+        "a factor; 1.00 is exact. Drop rates with 0.1 % added to both. Same threads: the geometric mean of the fitted "
+        "numbers of as many threads, of one core for one and of two for more. Mean: that of all fitted numbers. "
+        "Nearest: whether the simulator is nearer than both. Published drop rates lie on both sides of 1 % by the "
+        "papers' choice of loads, so that their mean is near by itself.",
+        provenance=provenance(runs),
+    )
+
+
+def numbers(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
+    """List each number; the page shows the first of them.
+
+    Parameters are those of `figure`.
+    """
+    rows = []
+    for row in table.itertuples():
+        scale, off = scaled(row.metric), 100 * (row.predicted / row.published - 1)
+        rows.append(
+            (
+                *(row.mode, str(row.cores), str(row.threads), str(row.cps)),
+                f"{NAMES[row.metric]} ({UNITS[row.metric]})",
+                *(number(scale * row.published), number(scale * row.predicted), signed(off)),
+                *(number(scale * row.same_threads), number(scale * row.mean)),
+                "yes" if row.group is Group.FITTED else "no",
+            )
+        )
+    return Table(
+        identity="table-numbers",
+        header=(
+            *("mode", "cores", "threads", "cps", "metric", "published", "predicted", "off by (%)"),
+            *("same threads", "mean", "fitted?"),
+        ),
+        rows=tuple(rows),
+        none="nothing was predicted that is published",
+        caption="Every printed number of the tables of measurements, and what predicts it.",
+        provenance=provenance(runs),
+        shown=12,
+    )
+
+
+def capacities(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
+    """List the load at the limit of each cell of the grid.
+
+    Parameters
+    ----------
+    table
+        As `sipsched.analysis.papers_predicted.capacities` returns it.
+    runs
+        As `sipsched.analysis.papers_predicted.load_predictions` returns it.
+    """
+    rows = []
+    for (cores, threads), cell in table.groupby(["cores", "threads"]):
+        by_mode = cell.set_index("mode")
+        values = [
+            (by_mode["predicted"].get(mode, np.nan), by_mode["published"].get(mode, np.nan))
+            for mode in ("baseline", "enhanced")
+        ]
+        shown = [
+            text
+            for predicted, published in values
+            for text in (_load(predicted, "not bracketed"), _load(published, ""))
+        ]
+        rows.append((plural(cores, "core"), str(threads), *shown))
+    return Table(
+        identity="table-grid",
+        groups=(("", 2), ("baseline (cps)", 2), ("enhanced (cps)", 2)),
+        header=("", "threads", *("predicted", "published") * 2),
+        rows=tuple(rows),
+        none="the grid was not simulated",
+        caption=f"The last load at or under {100 * PDR_LIMIT:g} % of the papers' grid, 200 cps apart, mean of 3 "
+        "runs a load. One thread and eight cores are in no table. Not bracketed: all loads that were "
+        "simulated lie on one side of the limit.",
+        provenance=provenance(runs),
+    )
+
+
+def _load(cps: float, otherwise: str) -> str:
+    return otherwise if np.isnan(cps) else grouped(cps)

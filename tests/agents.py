@@ -1,0 +1,78 @@
+"""`sipload` over TCP on the loopback, and native parts built with AddressSanitizer."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import wait_for
+
+from sipsched.paths import PROJECT_ROOT
+
+SANITIZED = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+LOOPBACK = "127.0.0.1"
+CALLS = 200
+RATE = 400
+SENT_BY_UAC, SENT_BY_UAS = ("INVITE", "ACK", "BYE"), ("180", "200_INVITE", "200_BYE")
+
+
+def build(part: str, program: str, folder: Path) -> Path:
+    """Build a program of a folder of hardware/, with sanitizers."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc")
+    source = PROJECT_ROOT / "hardware" / part
+    for path in [*source.glob("*.[ch]"), source / "Makefile"]:
+        shutil.copy(path, folder)
+    argv = ["make", "--silent", "-C", str(folder), program]
+    subprocess.run(argv, check=True, env={**os.environ, "CFLAGS": SANITIZED})
+    return folder / program
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind((LOOPBACK, 0))
+        return int(sock.getsockname()[1])
+
+
+@contextmanager
+def server(sipload: Path, folder: Path) -> Iterator[tuple[int, Path]]:
+    """Run `sipload uas`; its report is there when the block has ended."""
+    port, report, ready = free_port(), folder / "uas.json", folder / "ready"
+    argv = [sipload, "uas", "--transport", "tcp", "--local", f"{LOOPBACK}:{port}"]
+    process = subprocess.Popen([*argv, "--report", report, "--ready", ready, "--ring-ms", "5"])
+    try:
+        wait_for(lambda: ready.exists() or process.poll() is not None, 10)
+        yield port, report
+    finally:
+        process.terminate()
+        assert process.wait(10) == 0
+
+
+def call(sipload: Path, folder: Path, port: int, connections: str, **more: str) -> dict[str, Any]:
+    """Make the calls; gives the client's report."""
+    schedule, report = folder / "s", folder / "uac.json"
+    argv = [sipload, "schedule", "--output", schedule, "--rate", str(RATE), "--calls", str(CALLS)]
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+    options = {"hold-ms": "5", "drain-s": "1", "tcp-connections": connections} | {
+        name.replace("_", "-"): value for name, value in more.items()
+    }
+    argv = [
+        *(sipload, "uac", "--transport", "tcp", "--local", f"{LOOPBACK}:{free_port()}"),
+        *("--remote", f"{LOOPBACK}:{port}", "--schedule", schedule, "--report", report),
+        *("--calls-file", folder / "calls"),
+        *(word for name, value in options.items() for word in (f"--{name}", value)),
+    ]
+    subprocess.run(argv, check=True, timeout=30)
+    found: dict[str, Any] = json.loads(report.read_text())
+    return found
+
+
+def sums(report: dict[str, Any], kinds: tuple[str, ...], *columns: str) -> int:
+    of_none = dict.fromkeys(columns, 0)
+    return sum(report["messages"].get(kind, of_none)[name] for kind in kinds for name in columns)

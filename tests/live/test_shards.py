@@ -1,0 +1,229 @@
+"""Sockets that share the proxy's port: each call whole at one of them, and nothing left of it afterwards."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import LOAD, leftovers, pids, wait_for
+
+from sipsched.errors import TransientError
+from sipsched.paths import PROJECT_ROOT
+from sipsched.testbed import local
+from sipsched.testbed.inventory import Testbed
+
+Measure = Callable[..., Path]
+SOURCE = PROJECT_ROOT / "hardware" / "dispatcher"
+PROXY = r"^kamailio .*proxy\.cfg"
+PORT, SOCKETS = 25060, 3
+RECEIVER = """
+import collections, json, re, signal, socket, sys
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+sock.bind(("127.0.0.1", int(sys.argv[1])))
+calls = collections.Counter()
+# it takes what is there and no more
+signal.signal(signal.SIGTERM, lambda *_: sock.setblocking(False))
+print("bound", flush=True)
+try:
+    while True:
+        found = re.search(rb"(?im)^(?:call-id|i)[ \\t]*:[ \\t]*(\\S+)", sock.recv(65536))
+        calls[found[1].decode() if found else ""] += 1
+except BlockingIOError:
+    print(json.dumps(calls), flush=True)
+"""
+CALL_ID = ("Call-ID: %s", "i:%s", "CALL-ID :  %s  ", "call-id:\t%s", "I : %s")
+WITHOUT = (
+    b"",
+    b"\r\n\r\n",
+    b"\xff" * 60_000,
+    b"A\r\nCall-ID",
+    b"A\ni",
+    b"A\r\n" + b"X: y\r\n" * 400,
+)
+
+
+@pytest.fixture(scope="module")
+def dispatcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build it, as provisioning does."""
+    folder = tmp_path_factory.mktemp("dispatcher")
+    for path in [*SOURCE.glob("*.[ch]"), SOURCE / "Makefile"]:
+        shutil.copy(path, folder)
+    subprocess.run(["make", "--silent", "-C", str(folder)], check=True)
+    return folder
+
+
+@contextmanager
+def receivers(dispatcher: Path, apart: int) -> Iterator[list[subprocess.Popen[str]]]:
+    """Programs that know nothing of SO_REUSEPORT, on ports so far apart, as they think."""
+    shared = {"SIPSHARD_PORT": str(PORT), "SIPSHARD_SOCKETS": str(SOCKETS)}
+    environment = {**os.environ, **shared, "LD_PRELOAD": str(dispatcher / "libsipshard.so")}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", RECEIVER, str(PORT + apart * number)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(SOCKETS)
+    ]
+    try:
+        for one in started:
+            assert one.stdout
+            assert one.stdout.readline() == "bound\n"
+        yield started
+    finally:
+        for one in started:
+            one.kill()
+            one.wait()
+
+
+def command(dispatcher: Path, folder: Path, *owners: subprocess.Popen[str]) -> list[str]:
+    return [
+        *(str(dispatcher / "sipshard"), "--port", str(PORT), "--sockets", str(SOCKETS)),
+        *("--report", str(folder / "report"), "--ready", str(folder / "ready")),
+        *(str(one.pid) for one in owners),
+    ]
+
+
+@contextmanager
+def attached(argv: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(argv)
+    try:
+        wait_for(lambda: (folder / "ready").exists() or process.poll() is not None, 5)
+        assert process.poll() is None
+        yield process
+    finally:
+        process.terminate()
+        process.wait(5)
+
+
+def got(receiver: subprocess.Popen[str]) -> dict[str, int]:
+    """Messages by Call-ID that a receiver took."""
+    receiver.terminate()
+    assert receiver.stdout
+    calls: dict[str, int] = json.loads(receiver.stdout.readline())
+    return calls
+
+
+def send(*datagrams: bytes) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for datagram in datagrams:
+            sock.sendto(datagram, ("127.0.0.1", PORT))
+
+
+def sip(call: int, form: str, padding: int) -> bytes:
+    head = "INVITE sip:b@h SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK-Call-ID: no\r\n"
+    call_id = form % f"{call:08x}-5eed@10.0.0.1"
+    return f"{head}X-Long: {'a' * padding}\r\n{call_id}\r\nCSeq: 1 INVITE\r\n\r\n".encode()
+
+
+@pytest.mark.parametrize("apart", [1, 0], ids=["sockets", "partitioned"])
+def test_each_call_is_whole_at_one_socket_however_its_call_id_is_written(
+    dispatcher: Path, tmp_path: Path, apart: int
+) -> None:
+    paddings = [17 * number % 1200 for number in range(400)]
+    with (
+        receivers(dispatcher, apart) as started,
+        attached(command(dispatcher, tmp_path, *started), tmp_path),
+    ):
+        for message in range(5):
+            for call, padding in enumerate(paddings):
+                send(sip(call, CALL_ID[(call + message) % len(CALL_ID)], padding))
+        send(*WITHOUT)
+        taken = [got(one) for one in started]
+    report = json.loads((tmp_path / "report").read_text())
+    assert sorted(report["selected"]) == sorted(sum(calls.values()) for calls in taken)
+    assert sum(report["selected"]) == 2000 + len(WITHOUT)
+    assert (report["without_call_id"], report["gone"]) == (len(WITHOUT), 0)
+    whole = [count for calls in taken for name, count in calls.items() if name]
+    assert whole == [5] * 400
+    # 133 calls each on average; their standard deviation is 9.4
+    assert all(95 < len(calls) < 172 for calls in taken)
+
+
+def test_calls_of_a_socket_that_is_closed_are_lost_and_no_others(
+    dispatcher: Path, tmp_path: Path
+) -> None:
+    with (
+        receivers(dispatcher, 0) as started,
+        attached(command(dispatcher, tmp_path, *started), tmp_path),
+    ):
+        started[1].kill()
+        started[1].wait()
+        send(*(sip(call, CALL_ID[0], 0) for call in range(400)))
+        taken = [got(started[at]) for at in (0, 2)]
+    report = json.loads((tmp_path / "report").read_text())
+    assert 95 < report["gone"] < 172
+    assert sum(map(len, taken)) == 400 - report["gone"]
+
+
+def test_sockets_that_are_not_there_are_one_clear_error(dispatcher: Path, tmp_path: Path) -> None:
+    with receivers(dispatcher, 0) as started:
+        argv = command(dispatcher, tmp_path, *started[:2])
+        done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == f"sipshard: 2 sockets share UDP port {PORT}, expected 3\n"
+
+
+def test_killed_it_leaves_nothing_in_the_kernel(dispatcher: Path, tmp_path: Path) -> None:
+    def shown() -> bool:
+        listed = subprocess.run(["bpftool", "prog", "show"], capture_output=True, text=True)
+        return "name sipshard" in listed.stdout
+
+    with (
+        receivers(dispatcher, 1) as started,
+        attached(command(dispatcher, tmp_path, *started), tmp_path) as process,
+    ):
+        process.kill()
+        process.wait()
+        # it goes on for as long as the sockets do
+        assert shown()
+    wait_for(lambda: not shown(), 5)
+
+
+def run_json(record: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((record / "run.json").read_text())
+    return document
+
+
+def findings(run: dict[str, Any]) -> dict[str, Any]:
+    return {finding["rule"]: finding["value"] for finding in run["verdict"]["findings"]}
+
+
+@pytest.mark.parametrize("deployment", ["sockets", "partitioned"])
+def test_every_call_lands_whole_at_one_worker(measure: Measure, deployment: str) -> None:
+    record = measure(sut=f"kamailio-udp-{deployment}", threads=4, cps=200, duration_s=5.0)
+    run = run_json(record)
+    assert run["generator"]["calls_completed"] == 1000
+    assert run["generator"]["retransmissions"] == 0
+    assert run["probe"]["records"] == 6000
+    assert findings(run)["calls_split"] == findings(run)["share_excess"] == 0
+    assert len(run["proxy"]["shards"]["selected"]) == 4
+    assert run["proxy"]["shards"]["gone"] == 0
+    # the warm-up's, too
+    assert sum(run["proxy"]["shards"]["selected"]) >= 6000
+
+
+def test_an_instance_that_dies_ends_the_run_and_nothing_is_left(
+    testbed: Testbed, measure: Measure
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(measure, sut="kamailio-udp-partitioned", threads=3, cps=200)
+        wait_for(lambda: bool(pids(LOAD)) or made.done(), 20)
+        time.sleep(0.5)
+        os.kill(max(pids(PROXY)), signal.SIGKILL)
+        with pytest.raises(TransientError, match="the proxy ended during the run"):
+            made.result()
+    local.take_down()
+    wait_for(lambda: not [line for line in leftovers() if "sipshard" in line or "proxy" in line], 5)

@@ -1,0 +1,102 @@
+"""SIP over TCP through a real proxy: every message is counted on both sides, and a late call is told."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import LOAD, pids, wait_for
+
+from sipsched.errors import TransientError
+from sipsched.records.messages import messages_from_record
+from sipsched.testbed.inventory import Testbed
+
+Measure = Callable[..., Path]
+PROXY = r"^kamailio .*/sps/.*proxy\.cfg"
+HALF_A_MESSAGE = """
+import socket, sys
+for cut in (20, 60):
+    with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as sock:
+        sock.sendall(b"INVITE sip:x@y SIP/2.0\\r\\nVia: SIP/2.0/TCP 198.18.1.2;branch=z9hG4bKx\\r\\n"[:cut])
+"""
+
+
+def run_json(record: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((record / "run.json").read_text())
+    return document
+
+
+@pytest.mark.parametrize(
+    ("sut", "opened", "sent_by_sps"),
+    # tm answers INVITE with 100 by itself
+    [
+        ("kamailio-tcp", 8, 3500),
+        ("kamailio-tcp-per-call", 500, 3500),
+        ("kamailio-tcp-stateless", 8, 3000),
+    ],
+)
+def test_all_calls_complete_and_every_message_is_counted_on_both_sides(
+    measure: Measure, sut: str, opened: int, sent_by_sps: int
+) -> None:
+    record = measure(sut=sut, threads=4, cps=200, duration_s=2.5)
+    run = run_json(record)
+    generator, ledger = run["generator"], run["ledger"]
+    assert generator["calls_completed"] == 500
+    assert generator["calls_late"] == generator["calls_waiting"] == 0
+    assert generator["connections"]["opened"] == opened
+    assert generator["connections"]["again"] == generator["connections"]["lost"] == 0
+    assert (ledger["unit"], ledger["to_sps"]["residual"]) == ("messages", 0)
+    assert ledger["to_sps"]["sent"] == ledger["to_sps"]["received"] == 3000
+    assert ledger["from_sps"]["sent"] == ledger["from_sps"]["received"] == sent_by_sps
+    assert run["certificate"]["arrivals"] == 500
+    assert run["probe"]["mode"] == "off"
+    assert messages_from_record(record).sizes.get("message", 0) == 0
+
+
+def test_half_a_message_of_a_stranger_disturbs_no_call(measure: Measure, testbed: Testbed) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(measure, sut="kamailio-tcp", threads=2, cps=200, duration_s=2.5)
+        wait_for(lambda: bool(pids(LOAD)) or made.done(), 20)
+        there = [testbed.sps.sip_address, str(testbed.sps.sip_port)]
+        here = ["ip", "netns", "exec", "sipsched-uac", sys.executable, "-c", HALF_A_MESSAGE]
+        subprocess.run([*here, *there], check=True)
+        run = run_json(made.result())
+    assert run["generator"]["calls_completed"] == 500
+    assert run["ledger"]["to_sps"]["residual"] == run["ledger"]["from_sps"]["residual"] == 0
+
+
+def test_calls_that_wait_for_a_stopped_proxy_are_late_and_none_is_lost(measure: Measure) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(measure, sut="kamailio-tcp", threads=2, cps=200, duration_s=2.5)
+        wait_for(lambda: bool(pids(LOAD)) or made.done(), 20)
+        time.sleep(0.5)
+        workers = pids(PROXY)
+        for pid in workers:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(1.0)
+        for pid in workers:
+            os.kill(pid, signal.SIGCONT)
+        run = run_json(made.result())
+    assert run["generator"]["calls_completed"] == 500
+    # of the calls of that second, those of its first half waited longer than half a second
+    assert 60 < run["generator"]["calls_late"] < 140
+    assert run["ledger"]["to_sps"]["residual"] == run["ledger"]["from_sps"]["residual"] == 0
+
+
+def test_a_proxy_that_dies_ends_the_run_with_its_reason(measure: Measure, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(measure, sut="kamailio-tcp", threads=2, cps=200, duration_s=2.5)
+        wait_for(lambda: bool(pids(LOAD)) or made.done(), 20)
+        time.sleep(0.5)
+        for pid in pids(PROXY):
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(TransientError, match="the proxy ended during the run"):
+            made.result()
+    assert list(tmp_path.rglob("rep~1.failed-1"))

@@ -1,0 +1,131 @@
+"""The fit finds what made the numbers, and the model's file has what it found."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sipsched.analysis.papers import load_points, wide
+from sipsched.analysis.papers_fit import (
+    FREE,
+    METRICS,
+    TYPES,
+    fit,
+    fitted_half,
+    log_ratios,
+    loss,
+    numbers,
+    values_of,
+)
+from sipsched.measure.simulated_means import Predictor
+from sipsched.plan.config import load_config
+from sipsched.plan.documents import read_yaml
+from sipsched.plan.simulated import CASE, MODELS, load_model
+from sipsched.testbed.inventory import load_testbed
+
+CALLS = 2000
+
+
+@pytest.fixture(scope="module")
+def half():
+    return fitted_half(load_points())
+
+
+@pytest.fixture(scope="module")
+def predictor():
+    return Predictor(load_config(), load_testbed("simulated-papers"), "opensips-udp", CALLS)
+
+
+def predict(predictor, half, change, rep=1):
+    return replace(predictor, change=change).predict(half.assign(rep=rep, without="")[CASE])
+
+
+def test_the_half_is_table_i_of_either_paper(half):
+    assert set(half["mode"]) == {"baseline"}
+    assert set(half["table"]) == {"I"}
+    assert len(half) == 20
+    assert half[list(METRICS)].notna().all(axis=None)
+    both = wide(load_points())
+    assert 2 * len(half) == (both["cores"] <= 2).sum()
+
+
+def test_an_exact_prediction_has_no_loss(half):
+    assert loss(half, half) == 0
+    twice = half.assign(t_sip_us=2 * half["t_sip_us"])
+    assert loss(twice, half) == pytest.approx(np.log(2) ** 2 / 3)
+    assert not log_ratios(half.assign(pdr=0.0), half).isna().any(axis=None)
+
+
+def test_numbers_and_values_are_each_others_inverse():
+    values = np.array([np.sqrt(free.low * free.high) for free in FREE])
+    found = values_of({**load_model("opensips-papers").numbers, **numbers(values)})
+    assert found == pytest.approx(values, rel=1e-3)
+    assert np.mean(list(TYPES.values())) == pytest.approx(1)
+
+
+def test_the_fit_finds_numbers_that_made_the_points(half, predictor):
+    """Points made by the simulator itself: the search comes near them, with time for a part of the way."""
+    some = half.iloc[[1, 5, 11, 17]].reset_index(drop=True)
+    short = replace(predictor, calls=800)
+    truth = numbers([45e3, 8e3, 4e3, 0.05, 3e3, 2e8, 4e6, 90])
+    made = some.assign(**predict(short, some, truth)[list(METRICS)])
+    start = loss(predict(short, some, numbers([90e3, 30e3, 20e3, 0.3, 9e3, 5e7, 9e6, 300])), made)
+    found = fit(made, lambda change: predict(short, some, change), generations=6, polish=60)
+    assert found.points == 12
+    assert found.loss < start / 10
+    again = loss(predict(short, some, numbers(found.values)), made)
+    assert again == pytest.approx(found.loss)
+    service, outside = found.values[:2]
+    assert service + outside == pytest.approx(53e3, rel=0.25)
+
+
+def test_a_run_that_does_not_end_is_no_end_of_the_fit(half):
+    found = fit(half, lambda change: None, generations=1, polish=2)
+    assert found.loss == 1000
+
+
+def test_the_file_says_what_is_fitted_and_no_more():
+    body = read_yaml(MODELS / "opensips-papers.yaml")
+    fitted = {name for name, each in body["numbers"].items() if "Fitted" in each["source"]}
+    free = {free.name for free in FREE} - {"service_ns", "queue"}
+    assert fitted == free | {"truesize"}
+    assert "Fitted" in body["service"]["source"]
+    everything = (each["source"] for each in body["numbers"].values())
+    assert all(re.match("Fitted|Assumed|CONFIG_HZ", source) for source in everything)
+
+
+def test_each_number_of_the_file_is_one_of_the_fits_and_within_its_bounds(half, predictor):
+    model = load_model("opensips-papers").numbers
+    values = values_of(model)
+    assert all(free.low <= value <= free.high for free, value in zip(FREE, values, strict=True))
+    same = numbers(values)
+    for name, value in same.items():
+        assert model[name] == pytest.approx(value, rel=1e-3), name
+
+
+def test_far_from_the_files_numbers_the_loss_is_higher(half, predictor):
+    """What is worth fitting: three and a third times as much, or so little, fits worse."""
+    model = load_model("opensips-papers").numbers
+    values = values_of(model)
+
+    def at(values):
+        losses = [loss(predict(predictor, half, numbers(values), rep), half) for rep in (2, 3, 4)]
+        return float(np.mean(losses))
+
+    best = at(values)
+    for which, free in enumerate(FREE):
+        if free.name not in ("service_ns", "loop_ns", "stall_ns", "stall_every_ns"):
+            continue
+        for by in (0.3, 3.3):
+            other = values.copy()
+            other[which] *= by
+            assert at(other) > best, free.name
+
+
+def test_the_fitted_half_is_hit_better_than_by_its_own_mean(half, predictor):
+    model = predict(predictor, half, {}, rep=2)
+    off = (log_ratios(model, half) ** 2).mean()
+    spread = np.log(half[["t_sip_us", "k_rcv_us"]]).var(ddof=0)
+    assert off["t_sip_us"] < spread["t_sip_us"]
+    assert off["k_rcv_us"] < spread["k_rcv_us"]

@@ -1,0 +1,230 @@
+"""Predictions against what the papers print: on runs whose truth is known."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+
+from sipsched.analysis import papers, papers_predicted
+from sipsched.analysis.papers_predicted import ABLATED, MECHANISMS, Direction, Group
+from sipsched.errors import StableError
+from sipsched.measure.simulated_means import Predictor
+from sipsched.measure.simulation import WITHOUT
+from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.config import load_config
+from sipsched.plan.modes import Setting
+from sipsched.plan.simulated import CASE, MEANS
+from sipsched.testbed.inventory import load_testbed
+
+RECORDED = PROJECT_ROOT / "recorded" / "predicted" / "papers.csv"
+
+
+@pytest.fixture(scope="module")
+def points():
+    return papers.load_points()
+
+
+@pytest.fixture(scope="module")
+def compared():
+    return papers.load_comparison()
+
+
+def test_what_is_wanted_has_every_printed_column_and_both_modes_of_each_comparison(
+    points, compared
+):
+    asked = papers_predicted.wanted(points, compared)
+    assert not asked.duplicated().any()
+    keys = [*papers_predicted.CELL, "cps"]
+    have = set(asked[keys].itertuples(index=False, name=None))
+    assert set(papers.wide(points)[keys].itertuples(index=False, name=None)) <= have
+    for row in compared.itertuples():
+        assert {(mode, row.cores, row.threads, row.cps) for mode in papers.MODES} <= have
+    plain = asked[asked["without"] == ""]
+    assert plain.groupby(keys)["rep"].nunique().min() >= papers_predicted.REPETITIONS
+    assert set(asked["without"]) - {""} == set(MECHANISMS) <= set(WITHOUT)
+
+
+def test_the_grid_is_that_of_the_papers_and_more():
+    cells = set(papers_predicted.GRID)
+    assert len(cells) == len(papers_predicted.GRID) == 29
+    printed = papers.load_points()[["cores", "threads"]].drop_duplicates()
+    assert set(printed.itertuples(index=False, name=None)) <= cells
+    assert len(papers_predicted.grid()) == 58
+
+
+def test_settings_put_back_are_those_that_differ():
+    names = papers_predicted.settings_put_back()
+    assert names[Setting.WAKEUP_GRANULARITY] == "enhanced+wakeup_granularity_ns=25000"
+    assert names[Setting.MIGRATION_COST] == "enhanced+migration_cost_ns=5000000"
+    # 100 µs in both
+    assert Setting.MIN_GRANULARITY not in names
+
+
+@pytest.mark.parametrize(
+    ("mode", "cores", "group"),
+    [
+        ("baseline", 1, Group.FITTED),
+        ("baseline", 2, Group.FITTED),
+        ("enhanced", 2, Group.OTHER_HALF),
+        ("baseline", 4, Group.FOUR),
+        ("enhanced", 6, Group.SIX),
+    ],
+)
+def test_what_the_fit_saw(mode, cores, group):
+    assert papers_predicted.group_of(mode, cores) is group
+
+
+def test_an_exact_simulator_is_off_by_nothing_and_the_naive_ones_are_not(points, compared):
+    printed = papers.wide(points)
+    keys = [*papers_predicted.CELL, "cps"]
+    runs = synthetic.predictions()
+    exact = runs.drop(columns=papers_predicted.MEANS).merge(
+        printed[[*keys, *papers_predicted.MEANS]], on=keys
+    )
+    table = papers_predicted.against_published(exact, points)
+    assert len(table) == 3 * 76
+    assert table["predicted"].to_numpy() == pytest.approx(table["published"].to_numpy())
+    for error in papers_predicted.errors(table):
+        assert error.simulator == pytest.approx(0, abs=1e-9)
+        assert error.best
+        assert min(error.mean, error.same_threads) > 0.01
+    sizes = {error.group: error.n for error in papers_predicted.errors(table)}
+    assert list(sizes.values()) == [20, 20, 20, 16]
+
+
+def test_naive_predictions_know_the_fitted_half_alone(points):
+    runs = synthetic.predictions()
+    before = papers_predicted.against_published(runs, points)
+    changed = points.copy()
+    unseen = (changed["mode"] == "enhanced") | (changed["cores"] > 2)
+    changed.loc[unseen, "value"] *= 7
+    after = papers_predicted.against_published(runs, changed)
+    for name in ("mean", "same_threads"):
+        assert after[name].to_numpy() == pytest.approx(before[name].to_numpy())
+    two = before[(before["cores"] == 2) & (before["metric"] == "t_sip_us")]
+    six = before[(before["cores"] == 6) & (before["metric"] == "t_sip_us")]
+    by_threads = two.groupby("threads")["same_threads"].first()
+    assert (six["same_threads"].to_numpy() == by_threads[six["threads"]].to_numpy()).all()
+
+
+def test_effects_of_known_size_are_reproduced_and_their_opposite_is_not(compared):
+    for lower, direction in ((0.3, Direction.REPRODUCED), (-0.3, Direction.OPPOSITE)):
+        found = papers_predicted.effects(synthetic.predictions(lower), compared)
+        assert len(found) == 38
+        assert {each.direction for each in found} == {direction}
+        assert [each.papers_predicted.estimate for each in found] == pytest.approx(
+            [100 * lower] * 38
+        )
+    printed = {
+        (each.cores, each.threads, each.metric): each.published
+        for each in papers_predicted.effects(synthetic.predictions(0.3), compared)
+    }
+    assert printed[2, 2, "k_rcv_us"] == 72.72
+    assert printed[6, 16, "pdr"] == 36.22
+
+
+def test_runs_that_are_alike_show_no_difference_at_all(compared):
+    found = papers_predicted.effects(synthetic.predictions(), compared)
+    assert {each.direction for each in found} == {Direction.NONE}
+    assert not any(each.holds for each in found)
+
+
+def test_noise_is_not_told_from_chance(compared):
+    runs = synthetic.predictions()
+    noise = np.exp(0.5 * np.random.default_rng(3).normal(size=(len(runs), 2)))
+    runs[["k_rcv_us", "pdr"]] *= noise
+    directions = [each.direction for each in papers_predicted.effects(runs, compared)]
+    assert directions.count(Direction.NOT_TOLD) >= 36
+    assert Direction.NONE not in directions
+
+
+def test_nothing_simulated_gives_nothing(points, compared):
+    none = synthetic.predictions().iloc[:0]
+    assert papers_predicted.effects(none, compared) == []
+    assert papers_predicted.migration_costs(none) == []
+    assert papers_predicted.ablation(none, "pdr") is None
+    assert papers_predicted.against_published(none, points).empty
+    assert papers_predicted.errors(papers_predicted.capacities(none, points)) == []
+
+
+def test_capacities_are_read_between_two_loads_a_step_apart(points):
+    runs = synthetic.predictions(loads=lambda cores, threads: 800 * cores + 200 * threads)
+    table = papers_predicted.capacities(runs, points).set_index(papers_predicted.CELL)
+    assert len(table) == 58
+    assert table.loc[("baseline", 2, 4), "predicted"] == 2400
+    assert table.loc[("baseline", 2, 4), "published"] == 3600
+    assert np.isnan(table.loc[("baseline", 8, 4), "published"])
+    above = runs[~((runs["part"] == papers_predicted.NEAR_LIMIT) & (runs["pdr"] < 0.01))]
+    assert papers_predicted.capacities(above, points)["predicted"].isna().all()
+
+
+def test_figure_2_compares_the_published_best_with_the_others():
+    runs = synthetic.predictions()
+    found = papers_predicted.migration_costs(runs)
+    assert len(found) == 6
+    best = {each.cores: each.best_ns for each in found}
+    assert best == {2: 0, 4: 0, 6: 500_000}
+    assert all(set(each.lower) == set(papers_predicted.COSTS_NS) - {each.best_ns} for each in found)
+    worse = runs["mode"] == papers_predicted.cost_mode(5_000_000)
+    runs.loc[worse, ["k_rcv_us", "pdr"]] *= 2
+    for each in papers_predicted.migration_costs(runs):
+        assert each.directions[5_000_000] is Direction.REPRODUCED
+        assert each.lower[5_000_000].estimate == pytest.approx(50)
+
+
+def test_a_known_ablation_is_taken_apart():
+    parts = {"placement": 0.75, "wakeup_granularity_ns": 0.5}
+    found = papers_predicted.ablation(synthetic.predictions(0.4, parts=parts), "k_rcv_us")
+    assert found.told
+    whole = found.whole.estimate
+    assert whole == pytest.approx(0.4 * found.baseline.estimate)
+    by_name = {part.name: part for part in (*found.mechanisms, *found.settings)}
+    for name, part in by_name.items():
+        share = parts.get(name, 0.0)
+        assert part.part.estimate == pytest.approx(share * whole, abs=1e-6), name
+        assert part.left.estimate == pytest.approx((1 - share) * whole, abs=1e-6), name
+        assert (part.part.low <= 0 <= part.part.high) == (share == 0)
+
+
+def test_what_is_not_told_says_what_would_have_been():
+    runs = synthetic.predictions()
+    here = (runs["cores"] == ABLATED[0]) & (runs["threads"] == ABLATED[1])
+    here &= runs["cps"] == ABLATED[2]
+    noise = np.random.default_rng(5).normal(400, 40, here.sum())
+    runs.loc[here, "k_rcv_us"] = noise
+    found = papers_predicted.ablation(runs, "k_rcv_us")
+    assert not found.told
+    # t(15): 2.13 + 0.87 standard errors of differences of two
+    error = 40 * np.sqrt(2 / papers_predicted.ABLATION_REPETITIONS)
+    assert found.detectable == pytest.approx(3.0 * error, rel=0.4)
+
+
+def test_a_file_of_other_columns_is_refused(tmp_path):
+    path = tmp_path / "papers.csv"
+    with pytest.raises(StableError, match="no such file; snakemake"):
+        papers_predicted.load_predictions(path)
+    runs = synthetic.predictions()
+    runs.to_csv(path, index=False)
+    pd.testing.assert_frame_equal(
+        papers_predicted.load_predictions(path), runs.reset_index(drop=True), check_dtype=False
+    )
+    runs.drop(columns="calls").to_csv(path, index=False)
+    with pytest.raises(StableError, match="expected the columns part, mode"):
+        papers_predicted.load_predictions(path)
+
+
+def test_recorded_predictions_are_what_is_wanted_and_what_the_model_gives():
+    runs = papers_predicted.load_predictions(RECORDED)
+    tables = runs[runs["part"] == papers_predicted.TABLES].reset_index(drop=True)
+    asked = papers_predicted.wanted(papers.load_points(), papers.load_comparison())
+    assert tables[CASE].equals(asked[CASE])
+    near = runs[runs["part"] == papers_predicted.NEAR_LIMIT]
+    assert len(near[papers_predicted.CELL].drop_duplicates()) == 2 * len(papers_predicted.GRID)
+    assert set(runs["calls"]) == {papers_predicted.CALLS}
+
+    some = runs.iloc[:: len(runs) // 12]
+    predictor = Predictor(
+        load_config(), load_testbed("simulated-papers"), "opensips-udp", papers_predicted.CALLS
+    )
+    again = predictor.predict(some[CASE])
+    assert again[MEANS].to_numpy() == pytest.approx(some[MEANS].to_numpy(), rel=1e-9)

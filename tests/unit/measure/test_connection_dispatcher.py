@@ -1,0 +1,160 @@
+"""`sipdispatch`, built with AddressSanitizer: calls of few connections, each whole at one of several servers."""
+
+import json
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import CALLS, LOOPBACK, SENT_BY_UAC, build, call, free_port, server, sums
+from helpers import wait_for
+
+INSTANCES = 3
+BYE = b"BYE sip:b SIP/2.0\r\nCall-ID: a\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def sipload(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("generator", "sipload", tmp_path_factory.mktemp("generator"))
+
+
+@pytest.fixture(scope="module")
+def sipdispatch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("dispatcher", "sipdispatch", tmp_path_factory.mktemp("dispatcher"))
+
+
+@contextmanager
+def dispatching(program: Path, folder: Path, ports: list[int]) -> Iterator[tuple[int, Path]]:
+    """Run it before some servers; its report is there when the block has ended."""
+    port, report, ready = free_port(), folder / "dispatch.json", folder / "dispatch.ready"
+    instances = [word for one in ports for word in ("--instance", f"{LOOPBACK}:{one}")]
+    argv = [str(program), "--listen", f"{LOOPBACK}:{port}", "--report", str(report)]
+    process = subprocess.Popen([*argv, "--ready", str(ready), *instances])
+    try:
+        wait_for(lambda: ready.exists() or process.poll() is not None, 10)
+        yield port, report
+    finally:
+        process.terminate()
+        assert process.wait(10) == 0
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+@pytest.mark.parametrize("connections", ["1", "per-call"])
+def test_each_call_is_whole_at_one_instance(
+    sipload: Path, sipdispatch: Path, tmp_path: Path, connections: str
+) -> None:
+    with ExitStack() as stack:
+        folders = [tmp_path / str(number) for number in range(INSTANCES)]
+        for folder in folders:
+            folder.mkdir()
+        servers = [stack.enter_context(server(sipload, folder)) for folder in folders]
+        ports = [port for port, _ in servers]
+        port, report = stack.enter_context(dispatching(sipdispatch, tmp_path, ports))
+        uac = call(sipload, tmp_path, port, connections)
+    told = read(report)
+    assert uac["calls"]["completed"] == CALLS
+    assert sum(told["to_instances"]) == told["to_clients"] == 3 * CALLS
+    assert (told["lost"], told["broken"], told["without_call_id"]) == (0, 0, 0)
+    assert told["clients"] == (CALLS if connections == "per-call" else 1)
+    of_each = [read(path) for _, path in servers]
+    # a server that got another's ACK or BYE would call it unexpected
+    for uas, handed in zip(of_each, told["to_instances"], strict=True):
+        assert sums(uas, SENT_BY_UAC, "unexpected") == 0
+        assert 3 * uas["calls"]["begun"] == 3 * uas["calls"]["ended"] == handed
+        # 67 on average, with a standard deviation of 6.7
+        assert 35 < uas["calls"]["begun"] < 100
+
+
+def test_an_instance_that_is_not_there_loses_its_calls_and_no_others(
+    sipload: Path, sipdispatch: Path, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        port_there, _ = stack.enter_context(server(sipload, tmp_path))
+        ports = [port_there, free_port()]
+        port, report = stack.enter_context(dispatching(sipdispatch, tmp_path, ports))
+        uac = call(sipload, tmp_path, port, "1")
+    told = read(report)
+    gone = told["to_instances"][1]
+    assert told["lost"] == gone == CALLS - uac["calls"]["completed"]
+    assert 60 < gone < 140
+
+
+@pytest.mark.parametrize(
+    ("stream", "passed", "without", "broken"),
+    [
+        (BYE * 3, 3, 0, 0),
+        (b"\r\n\r\n" + BYE, 1, 0, 0),
+        (BYE.replace(b"Call-ID: a\r\n", b""), 1, 1, 0),
+        # no length: nobody can say where it ends
+        (BYE + BYE.replace(b"Content-Length: 0\r\n", b""), 1, 0, 1),
+        (BYE.replace(b"Length: 0", b"Length: 70000"), 0, 0, 1),
+        (BYE.replace(b"Length: 0", b"Length: 18446744073709551617"), 0, 0, 1),
+        (b"X" * 70_000, 0, 0, 1),
+        # cut within a message
+        (BYE + BYE[:30], 1, 0, 0),
+    ],
+)
+def test_a_hostile_stream_costs_its_own_connection(
+    sipdispatch: Path, tmp_path: Path, stream: bytes, passed: int, without: int, broken: int
+) -> None:
+    with socket.create_server((LOOPBACK, 0)) as instance:
+        ports = [instance.getsockname()[1]]
+        with dispatching(sipdispatch, tmp_path, ports) as (port, report):
+            with socket.create_connection((LOOPBACK, port)) as client:
+                client.sendall(stream)
+                if broken:
+                    client.settimeout(5)
+                    # closed, or reset if something is left unread
+                    with suppress(ConnectionResetError):
+                        assert client.recv(1) == b""
+                elif passed:
+                    accepted, _ = instance.accept()
+                    accepted.settimeout(5)
+                    with accepted:
+                        got = b""
+                        while got.count(b"BYE") < passed:
+                            got += accepted.recv(65536)
+                        assert got.count(b"BYE") == passed
+            with socket.create_connection((LOOPBACK, port)) as other:
+                other.sendall(BYE)
+                accepted, _ = instance.accept()
+                accepted.close()
+    told = read(report)
+    assert (told["without_call_id"], told["broken"]) == (without, broken)
+    assert sum(told["to_instances"]) == passed + 1
+
+
+def test_an_instance_that_does_not_read_stops_its_client_and_that_is_told(
+    sipdispatch: Path, tmp_path: Path
+) -> None:
+    body = b"x" * 60_000
+    message = BYE.replace(b"Length: 0", b"Length: 60000") + body
+    with (
+        socket.create_server((LOOPBACK, 0)) as instance,
+        dispatching(sipdispatch, tmp_path, [instance.getsockname()[1]]) as (port, report),
+        socket.create_connection((LOOPBACK, port)) as client,
+    ):
+        sent = 0
+        client.settimeout(1.0)
+        # the kernels' buffers and the dispatcher's own take some megabytes
+        with pytest.raises(TimeoutError):
+            while sent < 1000:
+                client.sendall(message)
+                sent += 1
+        accepted, _ = instance.accept()
+        with accepted:
+            accepted.settimeout(5)
+            got = 0
+            while got < sent * len(message):
+                got += len(accepted.recv(1 << 20))
+    told = read(report)
+    assert told["stalls"] >= 1
+    assert told["lost"] == 0
+    assert sum(told["to_instances"]) >= sent

@@ -1,0 +1,93 @@
+"""Many simulated runs at once: paired, repeatable, and the same as one by one."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sipsched.measure.generator import Arrivals
+from sipsched.measure.simulated_means import Predictor
+from sipsched.measure.simulation import WITHOUT, plan_point
+from sipsched.measure.simulator import simulate
+from sipsched.plan.config import Point, load_config
+from sipsched.plan.simulated import CASE, MEANS
+from sipsched.testbed.inventory import load_testbed
+
+BED = load_testbed("simulated-papers")
+
+
+@pytest.fixture(scope="module")
+def predictor() -> Predictor:
+    return Predictor(load_config(), BED, "opensips-udp", 300)
+
+
+def cases(*rows):
+    return pd.DataFrame(rows, columns=CASE)
+
+
+def test_a_case_is_the_run_that_the_testbed_would_do(predictor, tmp_path):
+    from sipsched.measure.acquisition import arrival_seed
+
+    found = predictor.predict(cases(("baseline", 2, 4, 3600, 2, ""))).iloc[0]
+    plan = plan_point(
+        Point(BED.name, "opensips-udp", "baseline", 2, 4), predictor.config, replace(BED)
+    )
+    arrivals = Arrivals(3600, 300, arrival_seed(3600, 2))
+    report = simulate(plan.at(predictor.config.load, arrivals), tmp_path)
+    assert found["k_rcv_us"] == report.k_rcv_ns / report.served / 1000
+    assert found["t_sip_us"] == report.t_sip_ns / report.served / 1000
+    assert found["pdr"] == report.refused / report.arrived
+
+
+def test_the_same_cases_give_the_same_numbers(predictor):
+    asked = cases(*product(("baseline", "enhanced"), (2,), (4,), (3600,), (1, 2), ("",)))
+    first, second = predictor.predict(asked), predictor.predict(asked)
+    pd.testing.assert_frame_equal(first, second)
+    assert first.groupby("rep")["k_rcv_us"].nunique().max() > 0
+    assert first["k_rcv_us"].nunique() > 1
+
+
+def test_with_no_more_threads_than_cores_the_modes_are_the_same_run(predictor):
+    asked = cases(*product(("baseline", "enhanced"), (2,), (2,), (3200,), (1,), ("",)))
+    found = predictor.predict(asked)[MEANS]
+    assert found.iloc[0].equals(found.iloc[1])
+
+
+@pytest.mark.parametrize("mechanism", ["switches", "receive", "stalls"])
+def test_a_mechanism_that_is_off_takes_no_time(predictor, mechanism):
+    """One worker on one CPU at a low load: what is left of a message's time is less."""
+    rows = product(("baseline",), (1,), (1,), (200,), (1,), ("", mechanism))
+    found = (
+        predictor.predict(cases(*rows)).set_index("without")[["k_rcv_us", "t_sip_us"]].sum(axis=1)
+    )
+    assert found[mechanism] < found[""]
+
+
+def test_every_mechanism_has_a_switch_that_the_schema_knows(predictor):
+    everything = ",".join(WITHOUT)
+    found = predictor.predict(cases(("baseline", 4, 8, 2000, 1, everything)))
+    assert found["t_sip_us"].iloc[0] > 0
+
+
+def test_changed_numbers_take_the_place_of_the_files(predictor):
+    case = cases(("baseline", 1, 2, 500, 1, ""))
+    slower = replace(predictor, change={"service_ns": [0.0] + [200_000.0] * 6})
+    assert slower.predict(case)["t_sip_us"].iloc[0] > 199
+    assert predictor.predict(case)["t_sip_us"].iloc[0] < 150
+
+
+def test_the_loads_of_a_cell_lie_on_both_sides_of_the_limit(predictor):
+    cells = pd.DataFrame(
+        [("baseline", 1, 2), ("enhanced", 2, 4)], columns=["mode", "cores", "threads"]
+    )
+    found = replace(predictor, calls=3000).near_limit(cells, 0.01, 200, 12_800, 2)
+    for _, cell in found.groupby(["mode", "cores", "threads"]):
+        means = cell.groupby("cps")["pdr"].mean()
+        assert len(means) >= 3
+        assert set(np.diff(means.index)) == {200}
+        assert means.min() <= 0.01 < means.max()
+        assert cell.groupby("cps").size().eq(2).all()
+    capacity = found.groupby("cores")["cps"].median()
+    assert capacity[2] > 1.2 * capacity[1]

@@ -1,0 +1,117 @@
+"""The controls, moved without a browser; tests/workflow/test_jupyterlab.py moves them in one."""
+
+import pytest
+import synthetic
+
+from sipsched.errors import StableError
+from sipsched.pages.explore import controls
+from sipsched.pages.explore.single import MOST_SINGLE
+from sipsched.pages.explore.timeline import read_messages, within
+from sipsched.records.catalogue import find_runs
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    for run in (
+        *synthetic.repeated((500, 2000), 2),
+        *(synthetic.Run(mode="enhanced", cps=cps) for cps in (2000, 3000)),
+    ):
+        synthetic.write_record(folder / "raw", run, calls=3 * run.cps // 10)
+    return find_runs(folder / "raw", "synthetic")
+
+
+class Box:
+    """The widgets by what a person sees on them."""
+
+    def __init__(self, box):
+        choices, self.start, row, self._shown = box.children
+        self.left, self.right = (
+            {menu.description: menu for menu in column.children[1:]} for column in choices.children
+        )
+        self.length, *buttons = row.children
+        self.buttons = {button.description: button for button in buttons}
+
+    @property
+    def shown(self):
+        return self._shown.value
+
+
+def test_what_there_is_of_a_key_hangs_on_the_choices_before_it(runs):
+    box = Box(controls.controls(runs))
+    assert list(box.left) == ["mode", "load (cps)", "repetition"]
+    assert "default, 1 core, 8 threads, 500 cps, repetition 1" in box.shown
+    assert "2000 cps, repetition 1" in box.shown
+    box.left["load (cps)"].value = 2000
+    box.left["repetition"].value = 2
+    box.left["mode"].value = "enhanced"
+    assert dict(box.left["load (cps)"].options) == {"2000": 2000, "3000": 3000}
+    # the load is kept, the repetition is not there
+    assert box.left["load (cps)"].value == 2000
+    assert dict(box.left["repetition"].options) == {"1": 1}
+    assert "enhanced, 1 core, 8 threads, 2000 cps, repetition 1" in box.shown
+    box.right["mode"].value = None
+    assert "default" not in box.shown
+    box.right["mode"].value = "default"
+    assert "default, 1 core, 8 threads, 500 cps, repetition 1" in box.shown
+
+
+def test_the_slider_reaches_to_the_end_of_the_runs_that_are_shown(runs):
+    box = Box(controls.controls(runs))
+    box.right["mode"].value = None
+    lengths = {}
+    for cps in (500, 2000):
+        box.left["load (cps)"].value = cps
+        lengths[cps] = read_messages(runs, runs.sel(mode="default", cps=cps, rep=1).one).length_s
+        assert box.start.max == pytest.approx(lengths[cps])
+    assert lengths[500] != pytest.approx(lengths[2000], rel=0.01)
+    box.length.value = 0.01
+    box.start.value = box.start.max
+    box.left["load (cps)"].value = 500 if lengths[500] < lengths[2000] else 2000
+    assert box.start.value <= box.start.max
+
+
+def test_the_slowest_message_is_shown_one_by_one(runs):
+    box = Box(controls.controls(runs))
+    box.right["mode"].value = None
+    assert "figure-single" not in box.shown
+    assert f"up to {MOST_SINGLE} are drawn one by one" in box.shown
+    box.buttons["slowest message"].click()
+    assert "figure-single" in box.shown
+    found = read_messages(runs, runs.sel(mode="default", cps=500, rep=1).one)
+    at_s = found.at_s[found.wait_us.argmax()]
+    assert box.start.value <= at_s <= box.start.value + box.length.value
+    stretch = within(found.at_s, box.start.value, box.start.value + box.length.value)
+    assert stretch.stop - stretch.start <= MOST_SINGLE
+    before = box.start.value
+    box.buttons["later"].click()
+    assert box.start.value == pytest.approx(before + box.length.value / 2, abs=0.002)
+    box.buttons["earlier"].click()
+    assert box.start.value == pytest.approx(before, abs=0.002)
+    box.buttons["whole run"].click()
+    assert box.length.value is None
+    assert "figure-single" not in box.shown
+
+
+def test_a_stretch_of_a_millisecond_can_be_chosen_anywhere(runs):
+    box = Box(controls.controls(runs))
+    assert box.start.step == 0.001
+    box.length.value = 0.001
+    box.start.value = 0.123
+    assert "0.123 to 0.124 s" in box.shown
+
+
+def test_one_run_alone_has_nothing_beside_it(runs):
+    box = Box(controls.controls(runs.sel(mode="enhanced", cps=3000)))
+    assert box.right["mode"].value is None
+    assert box.shown.count("3000 cps") > 0
+
+
+def test_runs_without_messages_are_not_offered(tmp_path):
+    for mode, probe in (("default", 2), ("enhanced", 0)):
+        synthetic.write_record(tmp_path / "raw", synthetic.Run(mode=mode), mode=probe)
+    found = find_runs(tmp_path / "raw", "synthetic")
+    box = Box(controls.controls(found))
+    assert dict(box.left["mode"].options) == {"default": "default"}
+    with pytest.raises(StableError, match="no single messages: the probe was off"):
+        controls.controls(found.sel(mode="enhanced"))

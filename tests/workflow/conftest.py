@@ -1,0 +1,50 @@
+"""A real browser, for pages and for JupyterLab; and a user who is not root."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    if not (CHROMIUM.exists() and DRIVER.exists()):
+        pytest.skip(f"no browser: {CHROMIUM} or {DRIVER} is missing (apt install chromium-driver)")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def nobody():
+    """Before a command: it runs as a user without rights."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("needs root on Linux, to be somebody else")
+    become = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    # by a shell: setpriv itself finds a program with root's rights still
+    runs = [*become, "sh", "-c", '"$1" -c "import json"', "sh", sys.executable]
+    if subprocess.run(runs, capture_output=True).returncode:
+        pytest.skip(f"{sys.executable} can be run by root alone")
+    return become

@@ -1,0 +1,96 @@
+"""`fab doctor` and `fab modes` as a user types them, on this machine and on one that lacks something."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sipsched.paths import PROJECT_ROOT
+
+FAB = str(Path(sys.executable).with_name("fab"))
+HIDE = 'for program in $(which -a kamailio opensips); do mount --bind /dev/null "$program"; done; exec "$@"'
+READ_ONLY = "mount -t tracefs -o ro none /sys/kernel/tracing && " + 'exec "$@"'
+
+root = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="needs root on Linux: mount namespaces"
+)
+
+
+def fab(*arguments, before=()):
+    """Run a task; give its exit code, and of each line under the machine's name the state by subject."""
+    done = subprocess.run(
+        [*before, FAB, *arguments],
+        cwd=PROJECT_ROOT,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, done.stdout
+
+
+def states(text):
+    rows = [line.split(maxsplit=1) for line in text.splitlines()]
+    return {
+        row[1].split("  ")[0]: row[0] for row in rows if row and row[0] in ("yes", "less", "no")
+    }
+
+
+def in_namespace(script):
+    return ("unshare", "--mount", "sh", "-ec", script, "sh")
+
+
+def test_the_exit_code_is_whether_anything_is_missing():
+    code, text = fab("doctor")
+    found = states(text)
+    assert len(found) > 10
+    assert code == ("no" in found.values())
+    assert text.splitlines()[-1].startswith("testbed local: ")
+
+
+def test_without_root_nothing_can_be_measured_and_it_is_said_why(nobody):
+    code, text = fab("doctor", before=nobody)
+    assert code == 1
+    found = states(text)
+    assert found["root"] == found["network namespaces"] == "no"
+    assert "make reports" in text
+    assert "nothing can be measured now, for want of: this machine: root" in text
+
+
+@root
+def test_without_a_proxy_nothing_can_be_measured():
+    code, text = fab("doctor", before=in_namespace(HIDE))
+    assert code == 1
+    assert states(text)["SIP proxy"] == "no"
+    assert "fab provision" in text
+
+
+@root
+def test_a_read_only_tracefs_changes_nothing_but_is_told():
+    there = in_namespace(READ_ONLY)
+    if subprocess.run([*there, "true"]).returncode:
+        pytest.skip("tracefs cannot be mounted here")
+    _, here = fab("doctor")
+    _, text = fab("doctor", before=there)
+    assert "read-only at /sys/kernel/tracing" in text
+    assert states(text)["BPF"] == states(here)["BPF"]
+
+
+@root
+def test_looking_mounts_nothing():
+    before = Path("/proc/mounts").read_text()
+    fab("doctor")
+    assert Path("/proc/mounts").read_text() == before
+
+
+def test_what_a_mode_asks_for_is_told_without_a_testbed_that_has_so_many_cores():
+    code, text = fab("modes", "--cores=4", "--threads=8")
+    assert code == 0
+    lines = text.splitlines()
+    assert lines[0] == "4 core(s) of one processor, 8 threads; any kernel"
+    assert ["enhanced", "sched_latency_ns", "3,200,000", "ns"] in [line.split() for line in lines]
+    assert lines[-1].startswith("where they go is not told: testbed local: the SPS has 1 CPU(s)")
+    code, text = fab("modes", "--cores=0")
+    assert code == 1
