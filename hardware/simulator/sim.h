@@ -141,7 +141,7 @@ struct call {
 struct counts {
 	uint64_t events, sent[KINDS], sent_again[KINDS], arrived, received, refused, left, datagrams_sent;
 	uint64_t overtaken, wakeups, idle_wakeups;
-	uint64_t k_rcv_ns, t_sip_ns; /* of all messages that left */
+	uint64_t k_rcv_ns, t_sip_ns;                          /* of all messages that left */
 	uint64_t received_kind[KINDS], received_again[KINDS]; /* by the agents */
 };
 
