@@ -481,10 +481,10 @@ def test_what_reduced_records_hold_is_unpacked_in_one_job(project: Path) -> None
         results = project / "results" / "whole" / "raw" / "runs" / run
         reduce(document.parent, results, project / "kept" / "raw" / run)
     kept = ("--config", "only_measured=True", "records=kept/raw")
-    jobs = planned_jobs(project, target.format("kept"), *kept)
+    jobs = planned_jobs(project, *kept, "--", target.format("kept"))
     assert jobs == {"unpack_reduced": 1, "combine_summaries": 1, "total": 2}
     done = snakemake(project, target.format("kept"), *kept)
     assert done.returncode == 0, done.stderr
     first, second = (open_summary(project / target.format(name)) for name in ("whole", "kept"))
     assert second["k_rcv_mean"].equals(first["k_rcv_mean"])
-    assert planned_jobs(project, target.format("kept"), *kept) == {}
+    assert planned_jobs(project, *kept, "--", target.format("kept")) == {}

@@ -68,7 +68,16 @@ else
 fi
 """
 """Of a file, at most so many bytes at each end, and lines of a pattern between them."""
+NOTHING_WAITS = """\
+case $2 in
+udp) waiting=$(ss -Hlun "sport = :$1" | awk '$2 > 0') ;;
+tcp) waiting=$(ss -Hnt state established "( sport = :$1 or dport = :$1 )" | awk '$1 > 0') ;;
+esac
+[ -z "$waiting" ]"""
+"""No socket for SIP has anything to be read: port, protocol."""
 LISTENING = '[ "$(ss -Hln "--$1" "sport = :$2" | wc -l)" -ge "$3" ]'
+LISTENING_OR_ENDED = """\
+[ "$(ss -Hln "--$1" "sport = :$2" | wc -l)" -ge "$3" ] || ! kill -0 "$(cat "$4")" 2>/dev/null"""
 REUSE, PORTS = "/proc/sys/net/ipv4/tcp_tw_reuse", "/proc/sys/net/ipv4/ip_local_port_range"
 Found = TypeVar("Found")
 
@@ -376,12 +385,10 @@ class Serving:
 
     def _await_empty(self, host: Host, what: str) -> None:
         """Wait until no socket for SIP on a host has anything to be read."""
-        sockets = "-Hnt state established" if self.sut.over_tcp else "-Hlun"
-        # one column less where all are of one state
-        column = 1 if self.sut.over_tcp else 2
         host.wait_until(
-            f"""[ -z "$(ss {sockets} "( sport = :$1 or dport = :$1 )" | awk '${column} > 0')" ]""",
+            NOTHING_WAITS,
             host.spec.sip_port,
+            self.transport.protocol,
             what=what,
             timeout_s=STREAM_DRAIN_TIMEOUT_S if self.sut.over_tcp else DRAIN_TIMEOUT_S,
         )
@@ -502,7 +509,7 @@ class Serving:
         """Wait until a server listens; one that ends instead is an error with its own words."""
         port, protocol = host.spec.sip_port, self.transport.protocol
         host.wait_until(
-            f'{LISTENING} || ! kill -0 "$(cat "$4")" 2>/dev/null',
+            LISTENING_OR_ENDED,
             protocol,
             port,
             sockets,

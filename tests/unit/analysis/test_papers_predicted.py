@@ -8,15 +8,8 @@ import synthetic
 from sipsched.analysis import papers, papers_predicted
 from sipsched.analysis.papers_predicted import ABLATED, MECHANISMS, Direction, Group
 from sipsched.errors import StableError
-from sipsched.measure.simulated_means import Predictor
 from sipsched.measure.simulation import WITHOUT
-from sipsched.paths import PROJECT_ROOT
-from sipsched.plan.config import load_config
 from sipsched.plan.modes import Setting
-from sipsched.plan.simulated import CASE, MEANS
-from sipsched.testbed.inventory import load_testbed
-
-RECORDED = PROJECT_ROOT / "recorded" / "predicted" / "papers.csv"
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +105,7 @@ def test_effects_of_known_size_are_reproduced_and_their_opposite_is_not(compared
         found = papers_predicted.effects(synthetic.predictions(lower), compared)
         assert len(found) == 38
         assert {each.direction for each in found} == {direction}
-        assert [each.papers_predicted.estimate for each in found] == pytest.approx(
-            [100 * lower] * 38
-        )
+        assert [each.predicted.estimate for each in found] == pytest.approx([100 * lower] * 38)
     printed = {
         (each.cores, each.threads, each.metric): each.published
         for each in papers_predicted.effects(synthetic.predictions(0.3), compared)
@@ -211,20 +202,3 @@ def test_a_file_of_other_columns_is_refused(tmp_path):
     runs.drop(columns="calls").to_csv(path, index=False)
     with pytest.raises(StableError, match="expected the columns part, mode"):
         papers_predicted.load_predictions(path)
-
-
-def test_recorded_predictions_are_what_is_wanted_and_what_the_model_gives():
-    runs = papers_predicted.load_predictions(RECORDED)
-    tables = runs[runs["part"] == papers_predicted.TABLES].reset_index(drop=True)
-    asked = papers_predicted.wanted(papers.load_points(), papers.load_comparison())
-    assert tables[CASE].equals(asked[CASE])
-    near = runs[runs["part"] == papers_predicted.NEAR_LIMIT]
-    assert len(near[papers_predicted.CELL].drop_duplicates()) == 2 * len(papers_predicted.GRID)
-    assert set(runs["calls"]) == {papers_predicted.CALLS}
-
-    some = runs.iloc[:: len(runs) // 12]
-    predictor = Predictor(
-        load_config(), load_testbed("simulated-papers"), "opensips-udp", papers_predicted.CALLS
-    )
-    again = predictor.predict(some[CASE])
-    assert again[MEANS].to_numpy() == pytest.approx(some[MEANS].to_numpy(), rel=1e-9)

@@ -86,16 +86,6 @@ def test_what_was_not_predicted_is_left_out() -> None:
     assert check(predictions, loads_of([windows]), []).contrasts == ()
 
 
-def test_one_block_has_no_interval_to_lie_in() -> None:
-    windows = synthetic.windows(
-        Run(mode="default,fifo"), {"default": {}, "fifo": {"t_sip_mean": 1.0}}, blocks=1
-    )
-    predictions = Predictions(FITTED, 6.0, (predicted("default", {}), predicted("fifo", {})))
-    found = check(predictions, loads_of([windows]), [])
-    assert len(found.contrasts) == 5
-    assert found.comparable == ()
-
-
 def test_the_interval_of_replicates_holds_one_more_of_them() -> None:
     rng = np.random.default_rng(3)
     held = [

@@ -326,6 +326,8 @@ WITHOUT_LINUX = """
 import os, select, socket, sys
 from dataclasses import replace
 from pathlib import Path
+# libraries ask for the platform as they are loaded, and would find Linux without its calls
+import dask.array, numba, xarray
 
 for module, starts in ((os, ("sched_", "memfd_", "pidfd_", "eventfd", "posix_f")), (select, "epoll"),
                        (socket, ("AF_NETLINK", "AF_PACKET"))):
