@@ -223,16 +223,18 @@ def test_a_study_file_asks_for_its_study_alone(
 ) -> None:
     """Whether or not config.yaml is named too; only the points of the file's studies are planned."""
     studies = yaml.safe_load(path.read_text())["studies"]
-    study = studies[path.stem]
-    # loads that hang on a search are not known before it
-    loads = study["cps"][:3] if isinstance(study["cps"], list) else [1000]
-    cut = {"repetitions": 1, "cps": loads}
-    (project / "cut.yaml").write_text(yaml.safe_dump({"studies": {path.stem: cut}}))
+    cut, runs = {}, set()
+    for name, study in studies.items():
+        # loads that hang on a search are not known before it
+        loads = study["cps"][:3] if isinstance(study["cps"], list) else [1000]
+        cut[name] = {"repetitions": 1, "cps": loads}
+        points = study.get("points") or itertools.product(study["cores"], study["threads"], loads)
+        arms = list(itertools.product(study["modes"], study["suts"]))
+        runs |= {(*point, *arm) for point, arm in itertools.product(map(tuple, points), arms)}
+    (project / "cut.yaml").write_text(yaml.safe_dump({"studies": cut}))
     files = (*named, f"config/studies/{path.name}")
     jobs = planned_jobs(project, "--configfile", *files, "cut.yaml")
-    points = study.get("points") or itertools.product(study["cores"], study["threads"], cut["cps"])
-    runs = len(list(points)) * len(study["modes"]) * len(study["suts"])
-    assert jobs["measure_run"] == runs
+    assert jobs["measure_run"] == len(runs)
     assert jobs["combine_summaries"] == len(studies)
 
 
@@ -254,9 +256,10 @@ def test_no_op_does_nothing(project: Path) -> None:
         "results/load_sweep/local/summary.nc",
         "reports/load_sweep-local.html",
         "raw/local/noise.json",
+        *(f"results/predicted/{name}" for name in ("papers.csv", "local/fit.json")),
+        *(f"results/predicted/local/{name}" for name in ("settings.nc", "capacity.json")),
         "reports/testbed-local.html",
-        "reports/published.html",
-        "reports/capacity_model.html",
+        *(f"reports/{name}.html" for name in load_config(project / "config/config.yaml").documents),
         "reports/index.html",
     ):
         (project / path).parent.mkdir(parents=True, exist_ok=True)
@@ -285,7 +288,8 @@ def test_the_predictions_are_simulated_for_the_page_that_shows_them(project: Pat
     recorded.parent.mkdir(parents=True)
     recorded.touch()
     options = ("--config", "only_measured=True", "records=recorded/raw")
-    assert planned_jobs(project, *options, *target) == {"render_document": 1, "total": 1}
+    page = "reports/recorded/papers_predicted.html"
+    assert planned_jobs(project, *options, "--", page) == {"render_document": 1, "total": 1}
 
 
 def test_a_document_is_made_again_when_a_file_of_it_changes(project: Path) -> None:
