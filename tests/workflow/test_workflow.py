@@ -270,7 +270,8 @@ def test_a_document_needs_no_measurement(project: Path) -> None:
 
 
 def test_the_predictions_are_simulated_for_the_page_that_shows_them(project: Path) -> None:
-    target = ("--", "reports/papers_predicted.html")
+    files = ("--configfile", "config/config.yaml", "config/studies/papers_simulated.yaml")
+    target = (*files, "--", "reports/papers_predicted.html")
     jobs = {"predict_papers": 1, "render_document": 1, "total": 2}
     assert planned_jobs(project, *target) == jobs
     # a model is fitted anew: simulated again
@@ -284,7 +285,8 @@ def test_the_predictions_are_simulated_for_the_page_that_shows_them(project: Pat
     recorded = project / "recorded" / "predicted" / "papers.csv"
     recorded.parent.mkdir(parents=True)
     recorded.touch()
-    options = ("--config", "only_measured=True", "records=recorded/raw")
+    options = ("--config", "only_measured=True", "records=recorded/raw", *files)
+    target = ("--", "reports/recorded/papers_predicted.html")
     assert planned_jobs(project, *options, *target) == {"render_document": 1, "total": 1}
 
 
