@@ -24,7 +24,9 @@ DOCUMENT = {"notebook": "n.ipynb", "files": ["f"]}
 def document() -> dict[str, Any]:
     whole = documents.read_yaml(paths.PROJECT_ROOT / "config" / "config.yaml")
     whole["studies"] = {"load_sweep": whole["studies"]["load_sweep"]}
-    whole["documents"]["capacity_model"]["studies"] = ["load_sweep"]
+    for page in whole["documents"].values():
+        if "studies" in page:
+            page["studies"] = ["load_sweep"]
     return copy.deepcopy(whole)
 
 
