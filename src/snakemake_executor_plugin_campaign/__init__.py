@@ -84,6 +84,12 @@ class Executor(local.Executor):  # type: ignore[misc]
             if job.attempt > job.restart_times:
                 self._given_up.add(job)
 
+    def print_job_error(self, job_info: Any, msg: str | None = None, **kwargs: Any) -> None:
+        """Hand on what the log of a job says: it is gone once the job is started again, which may be at once."""
+        log = next(iter(job_info.job.log), None)
+        said = scripting.read_log(Path(log)) if log else ""
+        super().print_job_error(job_info, msg, said=said, **kwargs)
+
     def shutdown(self) -> None:
         """End, with a page of what was measured if anything was."""
         super().shutdown()

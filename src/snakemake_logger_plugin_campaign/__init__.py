@@ -162,7 +162,8 @@ class LogHandler(LogHandlerBase):
         """Say why a job failed: in the words of its log, or of who started it where it has none."""
         rule, logs = vars(record)["rule_name"], vars(record)["log"]
         process = self._processes.pop(record.thread, "")
-        said = scripting.read_log(Path(logs[0])).strip() if logs else ""
+        said = vars(record)["aux"].get("said", "")
+        said = (said or (scripting.read_log(Path(logs[0])) if logs else "")).strip()
         line = said.partition("\n")[0]
         if line == scripting.INTERRUPTED:
             self._end(line)

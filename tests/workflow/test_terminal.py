@@ -256,11 +256,11 @@ def test_a_dry_run_says_what_is_left_and_when_it_would_be_done(project: Path) ->
     )
     assert not (project / "reports" / "progress.html").exists()
     run(project, {"4/2": "9"})
-    (line,) = outlook(RUNS)
+    (line,) = outlook(*RUNS)
     assert line.startswith("local: 3 of 4 runs measured, 1 minute of testbed time left")
     assert line.endswith("(by the times of 3 recorded runs)")
     run(project, {})
-    assert outlook(RUNS) == ["local: all of its 4 runs measured"]
+    assert outlook(*RUNS) == ["local: all of its 4 runs measured"]
     assert outlook("--config", "only_measured=True") == []
 
 
@@ -270,7 +270,7 @@ def test_a_page_says_how_far_measuring_is_and_what_was_refused(project: Path) ->
     failed.mkdir(parents=True)
     (failed / "failure.txt").write_text("the link of <uac> was lost\n")
     (project / "fates.json").write_text(json.dumps({"2/2": "slow"}))
-    command = [sys.executable, "-m", "snakemake", RUNS]
+    command = [sys.executable, "-m", "snakemake", *RUNS]
     with subprocess.Popen(
         command, cwd=project, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as child:
