@@ -269,7 +269,8 @@ def document_predictions(wildcards):
     return [
         f"{RESULTS}/predicted/{name}/{files[kind]}"
         for name in TESTBEDS
-        if kind is not None
+        # a simulator that is fitted to a simulator tells nothing
+        if kind is not None and name not in SIMULATED
     ]
 
 
