@@ -546,7 +546,7 @@ def test_capacity_page_with_what_was_simulated(tmp_path, browser):
     file = tmp_path / "capacity.json"
     write_capacity(found, file)
     page = render_capacity(tmp_path, [], predictions=[file])
-    figures = (*CAPACITY_FIGURES, "figure-simulated-capacity")
+    figures = ("figure-plan", "figure-cores", "figure-simulated-capacity", "figure-queues")
     text = check_page(browser, page, figures, CAPACITY_TABLES, "Capacity model")
     assert "Predicted by simulation, not measured: 1 core carries 2\u202f000 cps" in text
     assert "More than 8 cores add nothing, up to 16" in text

@@ -269,8 +269,7 @@ def document_predictions(wildcards):
     return [
         f"{RESULTS}/predicted/{name}/{files[kind]}"
         for name in TESTBEDS
-        # a simulator that is fitted to a simulator tells nothing
-        if kind is not None and name not in SIMULATED
+        if kind is not None
     ]
 
 

@@ -6,7 +6,8 @@ of mode `default` alone; docs/simulator.md has the table.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -182,7 +183,8 @@ def fit(runs: Iterable[Messages], noise: Path | None) -> Fit:
     Raises
     ------
     StableError
-        There is no run, or a type of message is missing.
+        There is no run, a type of message is missing, no load tells the costs apart, or a time between two
+        instants comes to less than 0.
     """
     pooled = _pool(list(runs))
     lengths = {}
@@ -213,12 +215,16 @@ def fit(runs: Iterable[Messages], noise: Path | None) -> Fit:
         "stall_ns": stall_ns,
         "truesize": int(np.gcd.reduce(pooled.rmem)),
     }
+    for name in ("copy_ns", "send_ns", "loop_ns"):
+        if not numbers[name] >= 0:
+            raise StableError(f"records to fit a model to: {name} comes to {numbers[name]:.0f}")
     return Fit(
         service={
             kind: Service(each.mean_ns * unstalled, each.scv) for kind, each in service.items()
         },
         lengths=lengths,
-        numbers={name: round(value) for name, value in numbers.items()},
+        # a cost that is a difference of two means may come to less than 0 where it is not seen
+        numbers={name: max(round(value), 0) for name, value in numbers.items()},
         messages=len(pooled.kind),
     )
 
@@ -336,10 +342,9 @@ def fit_campaign(
         found = fit(runs, noise)
     except StableError as error:
         return Fitted(why=str(error))
-    rng = np.random.default_rng(SEED)
-    samples = (
-        [runs[i] for i in rng.integers(0, len(runs), len(runs))] for _ in range(max(draws, 0))
-    )
+    samples = tuple(_fits_of_samples(runs, noise, draws))
+    if not samples:
+        return Fitted(why="records to fit a model to: no sample of the runs tells the costs apart")
     first = usable[chosen[0]]
     slices = [each.scheduler.base_slice_ns for each in documents.values()]
     return Fitted(
@@ -350,5 +355,13 @@ def fit_campaign(
         kernel="6.18" if first.scheduler.family.startswith("EEVDF") else "5.10",
         base_slice_ns=next((slice_ns for slice_ns in slices if slice_ns), None),
         numbers=found.simulator_numbers(),
-        draws=tuple(fit(sample, noise).simulator_numbers() for sample in samples),
+        draws=tuple(again.simulator_numbers() for again in samples),
     )
+
+
+def _fits_of_samples(runs: Sequence[Messages], noise: Path | None, draws: int) -> Iterator[Fit]:
+    """Fit samples of the runs; one whose runs do not tell the costs apart is none."""
+    rng = np.random.default_rng(SEED)
+    for _ in range(draws):
+        with suppress(StableError):
+            yield fit([runs[i] for i in rng.integers(0, len(runs), len(runs))], noise)

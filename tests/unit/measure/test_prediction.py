@@ -127,6 +127,7 @@ def test_a_capacity_is_what_the_service_times_allow(
     assert four.receive_share > 0.95
     assert found.assumed is not None
     (two,) = found.assumed["two CPUs receive"]
-    assert two.cps > 1.5 * four.cps
+    # four cores that serve and receive; a call that loses a message asks for no more
+    assert two.cps == pytest.approx(4 * 1e9 / 6 / 150_000, rel=0.08)
     write_capacity(found, tmp_path / "capacity.json")
     assert read_capacity(tmp_path / "capacity.json") == found
