@@ -80,10 +80,11 @@ def words(found: Found) -> Words:
             f"What bounds {plural(row.cores, 'core')}: {why} (receive softirqs {100 * row.receive_share:.0f} % of "
             f"the busiest receiving CPU, all CPUs {100 * row.busy_share:.0f} % busy)."
         )
-    if TWO_RECEIVE in most.alternatives:
+    two = next((row for row in reversed(rows) if TWO_RECEIVE in row.alternatives), None)
+    if two:
         lines.append(
-            f"With two CPUs receiving, {plural(most.cores, 'core')} would carry "
-            f"{grouped(most.alternatives[TWO_RECEIVE])} cps."
+            f"With two CPUs receiving, {plural(two.cores, 'core')} would carry "
+            f"{grouped(two.alternatives[TWO_RECEIVE])} cps."
         )
     lines.append(
         "Assumed, since runs on one core tell nothing of it: no waiting for locks, "
