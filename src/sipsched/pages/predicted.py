@@ -123,7 +123,7 @@ def answer(found: Found) -> tuple[str, ...]:
     return (
         f"{first}, and {second}.",
         f"The model was fitted to {plural(len(fitted.runs), 'run')} of mode default "
-        f"({grouped(fitted.messages)} messages) and saw nothing else; nothing was changed afterwards.",
+        f"({grouped(fitted.messages)} messages) and to nothing else.",
     )
 
 
