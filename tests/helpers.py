@@ -84,7 +84,7 @@ def leftovers() -> list[str]:
     """Everything of ours on this machine but what is on disk."""
     listing = subprocess.run(["ps", "-eo", "stat,pid,args"], capture_output=True, text=True)
     program = re.compile(
-        r"([^ ]*/)?(kamailio|opensips|sipp|sipload|sipprobe|sipshard|switcher|sipsched-vm) "
+        r"([^ ]*/)?(kamailio|opensips|sipp|sipload|sipprobe|sipshard|sipdispatch|switcher|sipsched-vm) "
     )
     other = re.compile(
         r"sshd.*/run/sipsched/|/var/lib/sipsched|sipsched\.testbed\.\w+ import guard"
