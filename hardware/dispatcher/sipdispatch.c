@@ -25,11 +25,9 @@
  *   One thread, IPv4, no TLS; messages up to 65535 bytes. An instance that could not be reached is tried again after 100 ms.
  */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <netinet/tcp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +36,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "frame.h"
+#include "program.h"
 
 #define INSTANCES_MAX 250
 #define READ_BYTES    (1 << 16)
@@ -92,20 +91,6 @@ struct dispatcher {
 	uint64_t stalls;
 	char buffer[BUFFER_BYTES];
 };
-
-static volatile sig_atomic_t stop_asked;
-
-static void on_signal(int number)
-{
-	(void)number;
-	stop_asked = 1;
-}
-
-static int fail(const char *what, int error)
-{
-	fprintf(stderr, "sipdispatch: %s: %s\n", what, strerror(error));
-	return 1;
-}
 
 static uint64_t now_ns(void)
 {
@@ -511,13 +496,6 @@ static int open_listener(struct dispatcher *d, const struct sockaddr_in *address
 	return 0;
 }
 
-static int touch(const char *path)
-{
-	FILE *file = fopen(path, "w");
-
-	return !file || fclose(file) ? fail(path, errno) : 0;
-}
-
 int main(int argc, char **argv)
 {
 	static const struct option known[] = {
@@ -528,11 +506,10 @@ int main(int argc, char **argv)
 		{ 0 },
 	};
 	static struct dispatcher dispatcher;
-	struct sigaction action = { .sa_handler = on_signal };
 	const char *report = NULL, *ready = NULL;
 	struct sockaddr_in listen_at = { 0 };
 	uint64_t start_ns = now_ns();
-	sigset_t blocked, open;
+	sigset_t none;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
@@ -549,15 +526,10 @@ int main(int argc, char **argv)
 	}
 	if (!listen_at.sin_port || !dispatcher.n_instances || !report || optind < argc)
 		usage();
-	sigemptyset(&open);
-	sigemptyset(&blocked);
-	sigaddset(&blocked, SIGTERM);
-	sigaddset(&blocked, SIGINT);
-	sigprocmask(SIG_BLOCK, &blocked, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGINT, &action, NULL);
-	if (open_listener(&dispatcher, &listen_at) || (ready && touch(ready)))
+	await_signals();
+	if (open_listener(&dispatcher, &listen_at) || (ready && write_ready(ready)))
 		return 1;
-	serve(&dispatcher, &open);
+	sigemptyset(&none);
+	serve(&dispatcher, &none);
 	return write_report(&dispatcher, report, start_ns);
 }
