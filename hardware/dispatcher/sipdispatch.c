@@ -43,6 +43,7 @@
 #define BUFFER_BYTES  (FRAME_MAX + READ_BYTES)
 #define OUT_BYTES_MAX (1UL << 20) /* unsent: from here on the other side is not read */
 #define EVENTS        64
+#define TOUCHED_MAX   1024
 #define BACKLOG       4096
 #define RETRY_NS      100000000ULL
 #define NS_PER_S      1000000000ULL
@@ -80,7 +81,7 @@ struct dispatcher {
 	unsigned n_instances;
 	struct sockaddr_in instances[INSTANCES_MAX];
 	struct way *ended;
-	struct side *touched[INSTANCES_MAX + 1]; /* have something new to send */
+	struct side *touched[TOUCHED_MAX]; /* have something new to send */
 	unsigned n_touched;
 	uint64_t to_instances[INSTANCES_MAX];
 	uint64_t to_clients;
@@ -286,6 +287,20 @@ static struct side *target_of(struct dispatcher *d, struct side *from, const str
 	return &from->way->instances[instance];
 }
 
+/* What several sides had for one goes to it at once: it is woken once. */
+static void flush_touched(struct dispatcher *d)
+{
+	for (unsigned i = 0; i < d->n_touched; i++) {
+		struct side *side = d->touched[i];
+
+		side->touched = false;
+		write_out(d, side);
+		if (side->out_size && !side->way->ended)
+			watch_all(d, side->way);
+	}
+	d->n_touched = 0;
+}
+
 static void pass_on(struct dispatcher *d, struct side *from, const char *text, const struct frame *frame)
 {
 	struct side *to = target_of(d, from, frame);
@@ -296,18 +311,12 @@ static void pass_on(struct dispatcher *d, struct side *from, const char *text, c
 		d->lost++;
 		return;
 	}
-	if (!to->touched)
-		d->touched[d->n_touched++] = to;
+	if (to->touched)
+		return;
+	if (d->n_touched == TOUCHED_MAX)
+		flush_touched(d);
 	to->touched = true;
-}
-
-static void flush_touched(struct dispatcher *d)
-{
-	for (unsigned i = 0; i < d->n_touched; i++) {
-		d->touched[i]->touched = false;
-		write_out(d, d->touched[i]);
-	}
-	d->n_touched = 0;
+	d->touched[d->n_touched++] = to;
 }
 
 /* False: the stream cannot be followed. `used` gets the bytes that are passed on. */
@@ -358,15 +367,14 @@ static void read_side(struct dispatcher *d, struct side *side)
 	side->rest_size = 0;
 	size += (size_t)got;
 	followed = cut_all(d, side, size, &used);
-	flush_touched(d);
 	if (way->ended)
 		return;
 	d->broken += !followed;
 	/* what is for this side may have found it gone */
-	if (side->fd >= 0 && !(followed && keep_rest(side, d->buffer + used, size - used)))
+	if (side->fd >= 0 && !(followed && keep_rest(side, d->buffer + used, size - used))) {
+		flush_touched(d);
 		lose(d, side);
-	if (!way->ended)
-		watch_all(d, way);
+	}
 }
 
 static void accept_clients(struct dispatcher *d)
@@ -426,6 +434,7 @@ static void serve(struct dispatcher *d, const sigset_t *signals)
 			if (side->fd >= 0 && events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP))
 				read_side(d, side);
 		}
+		flush_touched(d);
 		free_ended(d);
 	}
 }
