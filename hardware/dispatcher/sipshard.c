@@ -39,6 +39,7 @@ struct shards {
 	unsigned port;
 	unsigned wanted;
 	unsigned found;
+	int denied; /* errno of a process that could not be looked into */
 	int sockets[SHARDS_MAX];
 	uint64_t cookies[SHARDS_MAX];
 };
@@ -104,7 +105,11 @@ static void search_process(struct shards *shards, pid_t pid)
 		socket = (int)syscall(SYS_pidfd_getfd, process, atoi(entry->d_name), 0);
 		if (socket >= 0)
 			keep(shards, socket);
+		else
+			shards->denied = errno;
 	}
+	if (!folder || process < 0)
+		shards->denied = errno;
 	if (folder)
 		closedir(folder);
 	if (process >= 0)
@@ -168,7 +173,9 @@ static int run(struct shards *shards, const char *report, const char *ready)
 		return fail("cannot open the program", errno);
 	object->rodata->n_sockets = shards->found;
 	if (shard_bpf__load(object)) {
-		result = fail("cannot load the program; it needs Linux 5.17 (bpf_loop) and CAP_BPF", errno);
+		result = fail(
+			"cannot load the program; it needs Linux 5.17 (sk_reuseport, bpf_loop) and CAP_BPF",
+			errno);
 		shard_bpf__destroy(object);
 		return result;
 	}
@@ -219,6 +226,8 @@ int main(int argc, char **argv)
 	libbpf_set_print(NULL);
 	for (int i = optind; i < argc; i++)
 		search_process(&shards, (pid_t)strtol(argv[i], NULL, 10));
+	if (shards.found < shards.wanted && shards.denied)
+		return fail("cannot take the sockets of a process", shards.denied);
 	if (shards.found != shards.wanted) {
 		fprintf(stderr, "sipshard: %u sockets share UDP port %u, expected %u\n", shards.found,
 			shards.port, shards.wanted);
