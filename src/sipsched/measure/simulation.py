@@ -19,6 +19,7 @@ from sipsched.measure.findings import (
     compare_requests,
     foreign_datagrams,
     load_numbers,
+    shard_numbers,
     window_numbers,
 )
 from sipsched.measure.generator import Arrivals, Sipload, read_sipload_report
@@ -49,6 +50,7 @@ from sipsched.records.run_document import (
     ProxyReport,
     RunDocument,
     Settings,
+    ShardReport,
     Timeline,
     TracedThread,
 )
@@ -56,7 +58,7 @@ from sipsched.records.switch_log import WINDOWS_FILE, WindowsDocument, parse_log
 from sipsched.records.trace import HEADER, RECORD, read_trace
 from sipsched.testbed.inventory import Simulated, Testbed
 from sipsched.validity.counters import USER_HZ
-from sipsched.validity.ledger import balance
+from sipsched.validity.ledger import Ledger, Snapshots, Tally, balance, balance_messages
 from sipsched.validity.verdict import RULES, judge
 from sipsched.words import utc
 
@@ -124,12 +126,14 @@ class Plan:
             "calls": arrivals.calls,
             "seed": arrivals.seed,
             "constant_arrivals": load.law == "constant",
-            "retransmissions": load.retransmissions,
+            # SEE RFC 3261, 17.1.1.2 and 17.1.2.2: over a reliable transport requests are not sent again
+            "retransmissions": load.retransmissions and not self.sut.over_tcp,
             "answered": True,
             "hold_exponential": load.hold_law == "exponential",
             "ring_ns": load.ring_time_ms * 1_000_000,
             "hold_ns": load.hold_time_ms * 1_000_000,
             "drain_ns": round(load.drain_s * 1e9),
+            "setup_limit_ns": load.setup_limit_ms * 1_000_000,
             "t1_ns": T1_NS,
             "t2_ns": T2_NS,
             "events_max": 1_000_000 + EVENTS_A_CALL * arrivals.calls,
@@ -186,34 +190,27 @@ def simulated_run(
     ended = time.time()
     report, windows = done.report, done.windows
     statistics = read_sipload_report((folder / "uac.json").read_text(), "uac.json")
-    counters = _counters(report, run.cores)
+    counters = _counters(report, run.cores, plan.sut.over_tcp)
     record.write(COUNTERS_FILE, json.dumps(counters, indent=1))
     observed = Observed(
         started=started,
         ended=ended,
         statistics=statistics,
         counters=counters,
-        ledger=balance(counters),
+        ledger=_ledger(plan.sut, report, counters),
         no_ports=0,
         clock_step_s=0.0,
-        proxy_cpu_ns=_proxy_cpu_ns(report),
+        proxy_cpu_ns=report.charged_ns,
+        # the proxy with its sockets is as old as the load
+        shards=ShardReport(report.selected or (report.arrived,), 0, 0, 0, 0)
+        if plan.sut.sharded
+        else None,
     )
-    probe = ProbeReport(
-        mode="simulated",
-        mode_reason="the model's own instants; nothing was measured",
-        records=done.records - report.refused,
-        drops=report.refused,
-        lost=0,
-        arrived=report.arrived,
-        received=report.received,
-        sent=report.datagrams_sent,
-        refused=report.refused,
-        threads=tuple(
-            TracedThread(1000 + i, "worker", worker.messages)
-            for i, worker in enumerate(report.workers)
-        ),
-    )
-    trace = read_trace(folder / TRACE_FILE, done.records)
+    trace = None
+    probe = ProbeReport(mode="off", mode_reason="asked for", records=0, drops=0, lost=0)
+    if plan.sut.probe != "off":
+        trace = read_trace(folder / TRACE_FILE, done.records)
+        probe = _probe_report(report, done.records)
     certified = certificate(Sipload(), folder, trace, run.cps, load.law, statistics.replays)
     requests = compare_requests(statistics.requests, trace, probe)
     cpus = tuple(cpu.number for cpu in plan.state.layout.cpus)
@@ -223,6 +220,7 @@ def simulated_run(
             **arrival_numbers(certified),
             **load_numbers(observed, cpus),
             **window_numbers(windows),
+            **shard_numbers(trace, plan.sut, run.threads),
             "foreign_datagrams": foreign_datagrams(trace),
             "probe_lost": 0,
             "retransmission_disagreement": requests.disagreement,
@@ -241,7 +239,7 @@ def simulated_run(
         generator=GeneratorReport(version=version(), **statistics.counts),
         certificate=certified,
         requests=requests,
-        proxy=ProxyReport(observed.proxy_cpu_ns),
+        proxy=ProxyReport(observed.proxy_cpu_ns, observed.shards),
         probe=probe,
         hosts=_hosts(plan.kernel, cpus),
         settings=Settings(2 * plan.sut.receive_buffer_bytes, cpus),
@@ -261,7 +259,7 @@ def _choose(
     with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as scratch:
         before = Arrivals(run.cps, calls, arrivals.seed + 1)
         report = simulate(plan.at(load, before), Path(scratch))
-    cpu_s = _proxy_cpu_ns(report) / 1e9 / run.cores
+    cpu_s = report.charged_ns / 1e9 / run.cores
     busy = (cpu_s / before.duration_s, cpu_s / report.served)
     total_s = duration_s(run.mode, crossover)
     return choose(modes.names, total_s, crossover, *busy, arrivals.seed)
@@ -295,7 +293,8 @@ def _simulate(
             cpus = tuple(cpu.number for cpu in plan.state.layout.cpus)
             windows = WindowsDocument(design, cpus, steal_share, log)
             record.write(WINDOWS_FILE, windows.to_bytes())
-        _compress(record, outputs.trace, TRACE_FILE)
+        if plan.sut.probe != "off":
+            _compress(record, outputs.trace, TRACE_FILE)
         _compress(record, outputs.calls, "uac.calls.zst")
         for path in written:
             record.write(path.name, path.read_bytes())
@@ -305,8 +304,30 @@ def _simulate(
     return _Simulated(report, records, windows)
 
 
-def _proxy_cpu_ns(report: SimulatorReport) -> int:
-    return sum(worker.charged_ns for worker in report.workers)
+def _probe_report(report: SimulatorReport, records: int) -> ProbeReport:
+    return ProbeReport(
+        mode="simulated",
+        mode_reason="the model's own instants; nothing was measured",
+        records=records - report.refused,
+        drops=report.refused,
+        lost=0,
+        arrived=report.arrived,
+        received=report.received,
+        sent=report.datagrams_sent,
+        refused=report.refused,
+        threads=tuple(
+            TracedThread(1000 + i, "worker", worker.messages)
+            for i, worker in enumerate(report.workers)
+        ),
+    )
+
+
+def _ledger(sut: Sut, report: SimulatorReport, counters: Snapshots) -> Ledger:
+    if not sut.over_tcp:
+        return balance(counters)
+    # ASSUME agents lose nothing: what reaches the SPS was sent, and what it sends arrives
+    agents = Tally(report.arrived, report.datagrams_sent)
+    return balance_messages(counters, agents, Tally(report.datagrams_sent, report.received))
 
 
 def simulated_counts(plan: Plan, load: Load, arrivals: Arrivals) -> tuple[int, int]:
@@ -315,10 +336,13 @@ def simulated_counts(plan: Plan, load: Load, arrivals: Arrivals) -> tuple[int, i
     Returns
     -------
     tuple of int
-        SIP messages that the socket took, and that it refused.
+        SIP messages that the sockets took, and that they refused; over TCP calls that were set up in time and
+        completed, and the others.
     """
     with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as scratch:
         report = simulate(plan.at(load, arrivals), Path(scratch))
+    if plan.sut.over_tcp:
+        return report.calls_good, report.calls_started - report.calls_good
     return report.received, report.refused
 
 
@@ -349,6 +373,7 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> Plan:
     state = states[0]
     numbers: dict[str, Value] = {
         **model.numbers,
+        **model.deployed(sut, point.threads),
         "cores": point.cores,
         "cores_per_processor": simulated.cores_per_processor,
         "receive_cpus": min(int(model.numbers["receive_cpus"]), point.cores),
@@ -494,7 +519,9 @@ def _hosts(kernel: str, cpus: tuple[int, ...]) -> HostReports:
     return HostReports(host((), program), host(cpus, program), host((), program))
 
 
-def _counters(report: SimulatorReport, cores: int) -> dict[str, dict[str, dict[str, str]]]:
+def _counters(
+    report: SimulatorReport, cores: int, over_tcp: bool
+) -> dict[str, dict[str, dict[str, str]]]:
     """Write what the model counted as the kernel's files have it; nothing else is in them."""
     from_uas = report.arrived - report.from_uac
     to_uas = report.datagrams_sent - report.sent_to_uac
@@ -507,10 +534,11 @@ def _counters(report: SimulatorReport, cores: int) -> dict[str, dict[str, dict[s
         "sps": (_snmp(report.received, report.refused, report.datagrams_sent), busy),
         "uas": (_snmp(to_uas, 0, from_uas), _proc_stat([])),
     }
+    none = _snmp(0, 0, 0)
     return {
         role: {
-            "before": _files(_snmp(0, 0, 0), idle if role == "sps" else stat),
-            "after": _files(snmp, stat),
+            "before": _files(none, idle if role == "sps" else stat),
+            "after": _files(none if over_tcp else snmp, stat),
         }
         for role, (snmp, stat) in ends.items()
     }

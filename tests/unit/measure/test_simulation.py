@@ -15,8 +15,9 @@ from sipsched.measure import acquisition
 from sipsched.measure.crossing_search import search_crossing
 from sipsched.measure.generator import Sipload
 from sipsched.measure.simulation import plan_point
-from sipsched.plan.config import Config, Point, Run, load_config
+from sipsched.plan.config import Config, Point, Run, Sut, load_config
 from sipsched.plan.crossover import draw
+from sipsched.plan.simulated import COSTS, load_model
 from sipsched.records.crossing import read_crossings
 from sipsched.records.messages import (
     k_rcv,
@@ -295,8 +296,6 @@ def test_what_switching_costs_is_taken_from_the_workers_cpu(campaign: Config) ->
     [
         ({"sut": "opensips-udp"}, "model kamailio-qm is of kamailio, found opensips"),
         ({"sut": "kamailio-udp-fm"}, "memory_manager: model kamailio-qm is of qm, found fm"),
-        ({"sut": "kamailio-udp-sockets"}, "share a UDP socket, found udp, sockets"),
-        ({"sut": "kamailio-tcp"}, "share a UDP socket, found tcp, shared"),
         ({"mode": "default,default+recording=off"}, "no probe whose recording"),
         ({"mode": "default,default+latency_ns=900000"}, "would compare a mode with itself"),
         ({"cores": 9}, "the SPS has 8 CPU"),
@@ -308,6 +307,59 @@ def test_what_the_model_has_not_is_refused(
     run = replace(point().run(500, 1), **changes)  # type: ignore[arg-type]
     with pytest.raises(StableError, match=words):
         measured(run, campaign, tmp_path)
+
+
+def suts(config: Config) -> dict[str, Sut]:
+    """Every deployment, as a configuration would name it."""
+    udp, tcp = config.sut("kamailio-udp"), config.sut("kamailio-tcp")
+    named = {}
+    for transport, deployment in COSTS:
+        sut = replace(tcp if transport == "tcp" else udp, deployment=deployment)
+        if deployment == "front":
+            sut = replace(sut, probe="off")
+        name = f"kamailio-{transport}-{deployment}"
+        named[name] = replace(sut, name=name)
+    return named
+
+
+@pytest.mark.parametrize(("transport", "deployment"), COSTS)
+def test_a_run_of_every_deployment_is_valid_and_a_search_ends(
+    transport: str, deployment: str, campaign: Config, tmp_path: Path
+) -> None:
+    config = replace(campaign, suts={**campaign.suts, **suts(campaign)})
+    place = replace(point(cores=2, threads=4), sut=f"kamailio-{transport}-{deployment}")
+    record = measured(place.run(1000, 1), config, tmp_path)
+    document = read_record(record)
+    assert not damages(record, document)
+    assert document.verdict.grade == "valid"
+    assert document.generator.calls_completed == 1000
+    assert document.ledger.residual == 0
+    findings = {finding.rule: finding.value for finding in document.verdict.findings}
+    if deployment in ("sockets", "partitioned"):
+        assert findings["calls_split"] == findings["share_excess"] == 0
+        assert document.proxy.shards is not None
+        assert sum(document.proxy.shards.selected) == 6000
+        assert len(document.proxy.shards.selected) == 4
+    else:
+        assert findings["calls_split"] is None
+    assert (document.probe.mode == "off") == (transport == "tcp" or deployment == "front")
+    assert (document.ledger.unit == "messages") == (transport == "tcp")
+    search_crossing(place, config, load_testbed(place.testbed), tmp_path)
+    lower, upper = read_crossings(tmp_path, [place])[place]
+    assert 1000 < lower < upper < 8000
+
+
+def test_a_deployment_without_its_costs_is_refused(campaign: Config) -> None:
+    sut = replace(campaign.sut("opensips-udp"), deployment="sockets")
+    config = replace(campaign, suts={"opensips-udp": sut})
+    place = replace(point("simulated-papers"), sut="opensips-udp")
+    with pytest.raises(StableError, match=r"has no deployments\.dispatch_ns; give it"):
+        plan_point(place, config, load_testbed("simulated-papers"))
+
+
+def test_the_model_has_the_costs_of_all() -> None:
+    named = {name for names in COSTS.values() for name in names}
+    assert named == set(load_model("kamailio-qm").costs)
 
 
 def test_a_control_run_without_a_probe_is_refused(campaign: Config) -> None:
