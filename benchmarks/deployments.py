@@ -1,7 +1,7 @@
 """What deployments cost a message, as config/models has it: TCP, passing connections, and a front without transactions.
 
-On the embedded testbed, without a probe: the proxy's CPU time a message over UDP and over TCP, with 8 connections and with
-one a call, and of its last process, which accepts and passes them; three repetitions each. On the loopback, no
+On the embedded testbed, without a probe: the proxy's CPU time a message over UDP and over TCP, with 8 connections and
+with one a call, and of its last process, which accepts and passes them; three repetitions each. On the loopback, no
 testbed: a Kamailio that forwards datagrams by Call-ID, on a CPU of its own, before four `sipload uas`.
 """
 
