@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,6 +47,8 @@ THREADS = (4, 8, 16)
 CORES_PER_PROCESSOR = 16
 TRIAL_CALLS = 8_000
 """Of a trial of a capacity: the receive buffer is full after some hundred."""
+TRIAL_S_MIN = 0.5
+"""Of one of a deployment: calls ring and hold for 20 ms."""
 WINDOWS_MIN = 2
 T0_NS = 1_000_000_000
 """Of a simulated run's instants. SEE hardware/simulator/sim.h"""
@@ -54,7 +57,7 @@ MESSAGES = 6
 HALVINGS = 6
 """Of a bracket of loads, for a capacity."""
 SPEEDUP_HALVINGS, SPEEDUP_DRAWS = 4, 4
-"""Likewise for those of deployments, of which there are many; and samples of the fit that each is made with."""
+"""Likewise around a guess for those of deployments, of which there are many; and samples of the fit for each."""
 SPEEDUP_CORES_RECEIVED_BY_ONE = (1, 2, 4, 8, 16)
 """More of them add nothing."""
 CONNECTIONS = 8
@@ -202,7 +205,8 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
     def carries(cores: int, threads: int, changes: Changes, guess_cps: float = 0.0) -> Carried:
         point = Point(ANY_BED, fitted.sut, DEFAULT, cores, threads)
         plan = plan_point(point, config, _testbed(fitted, cores))
-        return _capacity(plan, {**fitted.numbers, **changes}, config, guess_cps)
+        numbers = {**fitted.numbers, **changes}
+        return _capacity(plan, numbers, config, guess_cps, lambda _: TRIAL_CALLS, HALVINGS)
 
     central = replace(none, carried=tuple(_at_once(lambda s: carries(*s, {}), settings)))
     best = [found for cores in CORES if (found := central.best(cores))]
@@ -267,7 +271,9 @@ def _deployed(
         changes: dict[str, Value] = {"receive_cpus": cores, "peers": cores} if spread else {}
         if lock_share:
             changes["lock_share"] = lock_share
-        return _capacity(plan, {**numbers, **changes}, config, guess_cps, SPEEDUP_HALVINGS)
+        calls = partial(_trial_calls, plan, config)
+        changed = {**numbers, **changes}
+        return _capacity(plan, changed, config, guess_cps, calls, SPEEDUP_HALVINGS)
 
     assumed = (
         *((f"{CONNECTIONS} connections",) if over_tcp else ()),
@@ -298,16 +304,21 @@ def _deployed(
     return rows
 
 
-def _trial_calls(plan: Plan, cps: float, config: Config) -> int:
-    """Count the calls of a trial: what its sockets' buffers hold is to be little of it."""
+def _trial_calls(plan: Plan, config: Config, cps: float) -> int:
+    """Count the calls of a trial: its beginning, and what its sockets' buffers hold, are to be little of it."""
     if plan.sut.over_tcp:
         return round(cps * config.search.trial_s)
     sockets = plan.point.threads if plan.sut.deployment != "shared" else 1
-    return TRIAL_CALLS * max(1, sockets // 2)
+    return max(TRIAL_CALLS * max(1, sockets // 2), round(cps * TRIAL_S_MIN))
 
 
 def _capacity(
-    plan: Plan, numbers: Changes, config: Config, guess_cps: float, halvings: int = HALVINGS
+    plan: Plan,
+    numbers: Changes,
+    config: Config,
+    guess_cps: float,
+    calls: Callable[[float], int],
+    halvings: int,
 ) -> Carried:
     """Close in on the crossing, from both sides of a guess or of what the service times allow.
 
@@ -317,14 +328,13 @@ def _capacity(
     cores, threads = plan.point.cores, plan.point.threads
 
     def trial(cps: float) -> SimulatorReport:
-        arrivals = Arrivals(round(cps), _trial_calls(plan, cps, config), 1)
+        arrivals = Arrivals(round(cps), calls(cps), 1)
         whole = {**plan.at(config.load, arrivals), **numbers}
         with tempfile.TemporaryDirectory(prefix="sipsched-predicted-") as folder:
             return simulate(whole, Path(folder))
 
     def receive_share(report: SimulatorReport, cps: float) -> float:
-        calls = _trial_calls(plan, cps, config)
-        return max(cpu.receive for cpu in report.cpus) * cps / calls / 1e9
+        return max(cpu.receive for cpu in report.cpus) * cps / calls(cps) / 1e9
 
     def is_carried(report: SimulatorReport, cps: float) -> bool:
         # ASSUME a CPU that is full with receiving loses datagrams before the socket (netdev_max_backlog): the model's
@@ -346,7 +356,7 @@ def _capacity(
         found = trial(lower)
     while is_carried(trial(upper), upper):
         lower, upper = upper, upper * 1.5
-    for _ in range(halvings):
+    for _ in range(halvings if guess_cps else HALVINGS):
         middle = (lower * upper) ** 0.5
         report = trial(middle)
         if is_carried(report, middle):

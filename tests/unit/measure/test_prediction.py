@@ -140,10 +140,7 @@ def test_a_capacity_is_what_the_service_times_allow(
 def test_speedups_are_what_each_mechanism_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction, "CORES", (1, 4))
     monkeypatch.setattr(prediction, "SPEEDUP_CORES_RECEIVED_BY_ONE", (1, 4))
-    kinds = (
-        *(("udp", "shared"), ("udp", "partitioned"), ("udp", "front")),
-        *(("tcp", "shared"), ("tcp", "dispatcher")),
-    )
+    kinds = (("udp", "shared"), ("udp", "partitioned"), ("tcp", "shared"), ("tcp", "dispatcher"))
     monkeypatch.setattr(prediction, "COSTS", {kind: COSTS[kind] for kind in kinds})
     fitted = replace(FITTED, numbers=CONSTANT, draws=(CONSTANT,))
     found = predict_deployments(fitted, load_config())
@@ -157,10 +154,9 @@ def test_speedups_are_what_each_mechanism_allows(monkeypatch: pytest.MonkeyPatch
     }
     dispatch_ns = load_model("kamailio-qm").costs["dispatch_ns"]
     one, four = (1e9 / 6 / (150_000 + dispatch_ns) * cores for cores in (1, 4))
-    # of four sockets one has more than its share, and bursts
+    # buffers hold 2 % of a trial; of four sockets one has more than its share
     assert cps["udp", "partitioned", 1, 1] == pytest.approx(one, rel=0.07)
-    assert 0.85 * four < cps["udp", "partitioned", 4, 4] < 1.03 * four
-    assert cps["udp", "front", 4, 4] < 0.98 * cps["udp", "partitioned", 4, 4]
+    assert 0.85 * four < cps["udp", "partitioned", 4, 4] < 1.07 * four
     # received by one CPU, all that it can
     assert cps["udp", "shared", 4, 1] == pytest.approx(1e9 / 6 / 50_000, rel=0.04)
     # one worker serves all that the UAS sends: three messages a call
@@ -169,7 +165,7 @@ def test_speedups_are_what_each_mechanism_allows(monkeypatch: pytest.MonkeyPatch
     assert 0.8 * trunk < cps["tcp", "shared", 4, 4] < 1.1 * trunk
     assert cps["tcp", "dispatcher", 4, 4] > 1.1 * cps["tcp", "shared", 4, 4]
     # the same numbers give the same, to the width of a bracket
-    assert all(each.drawn[0] == pytest.approx(each.cps, rel=0.02) for each in found if each.drawn)
+    assert all(each.drawn[0] == pytest.approx(each.cps, rel=0.025) for each in found if each.drawn)
 
 
 def test_without_a_fit_or_its_costs_no_deployment_is_predicted(config: Config) -> None:
