@@ -24,7 +24,7 @@ from sipsched.plan.config import Config, Point, Run
 from sipsched.plan.crossover import compared, is_comparison, lengths
 from sipsched.plan.modes import DEFAULT, find_mode, load_modes
 from sipsched.plan.modes import Setting as Key
-from sipsched.plan.simulated import COSTS, is_untraced, load_model
+from sipsched.plan.simulated import COSTS, load_model
 from sipsched.records.fitted import Fitted
 from sipsched.records.prediction import (
     UNITS,
@@ -261,7 +261,7 @@ def _deployed(
     name = f"{transport}-{deployment}"
     sut = replace(config.sut(fitted.sut), name=name, transport=transport, deployment=deployment)
     sut = replace(sut, connections=CONNECTIONS if over_tcp else None)
-    sut = replace(sut, probe="off" if is_untraced(sut) else None)
+    sut = replace(sut, probe="off" if sut.over_tcp or sut.fronted else None)
     config = replace(config, suts={name: sut})
 
     def carried(cores: int, threads: int, numbers: Changes, guess_cps: float) -> Carried:

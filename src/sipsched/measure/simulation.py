@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import zstandard
 
 from sipsched.errors import StableError
@@ -19,10 +21,10 @@ from sipsched.measure.findings import (
     compare_requests,
     foreign_datagrams,
     load_numbers,
-    shard_numbers,
+    spread_numbers,
     window_numbers,
 )
-from sipsched.measure.generator import Arrivals, Sipload, read_sipload_report
+from sipsched.measure.generator import Arrivals, Served, Sipload, read_sipload_report
 from sipsched.measure.scheduler import KernelScheduler, compile_mode, task_attributes, writes
 from sipsched.measure.serving import Observed
 from sipsched.measure.simulator import (
@@ -42,6 +44,7 @@ from sipsched.plan.modes import Counts, Mode, Scaling, Setting, find_mode, load_
 from sipsched.plan.simulated import load_model
 from sipsched.records.record import COUNTERS_FILE, TRACE_FILE, UnfinishedRecord
 from sipsched.records.run_document import (
+    FrontReport,
     GeneratorReport,
     HostReport,
     HostReports,
@@ -55,7 +58,7 @@ from sipsched.records.run_document import (
     TracedThread,
 )
 from sipsched.records.switch_log import WINDOWS_FILE, WindowsDocument, parse_log
-from sipsched.records.trace import HEADER, RECORD, read_trace
+from sipsched.records.trace import HEADER, RECORD, Event, read_trace
 from sipsched.testbed.inventory import Simulated, Testbed
 from sipsched.validity.counters import USER_HZ
 from sipsched.validity.ledger import Ledger, Snapshots, Tally, balance, balance_messages
@@ -162,6 +165,7 @@ class _Simulated:
     report: SimulatorReport
     records: int
     windows: WindowsDocument | None
+    served: Served | None
 
 
 def simulated_run(
@@ -200,11 +204,8 @@ def simulated_run(
         ledger=_ledger(plan.sut, report, counters),
         no_ports=0,
         clock_step_s=0.0,
-        proxy_cpu_ns=report.charged_ns,
-        # the proxy with its sockets is as old as the load
-        shards=ShardReport(report.selected or (report.arrived,), 0, 0, 0, 0)
-        if plan.sut.sharded
-        else None,
+        proxy=_proxy_report(plan, report, done.served),
+        served=done.served,
     )
     trace = None
     probe = ProbeReport(mode="off", mode_reason="asked for", records=0, drops=0, lost=0)
@@ -220,7 +221,7 @@ def simulated_run(
             **arrival_numbers(certified),
             **load_numbers(observed, cpus),
             **window_numbers(windows),
-            **shard_numbers(trace, plan.sut, run.threads),
+            **spread_numbers(trace, observed.served, plan.sut, run.threads),
             "foreign_datagrams": foreign_datagrams(trace),
             "probe_lost": 0,
             "retransmission_disagreement": requests.disagreement,
@@ -239,7 +240,7 @@ def simulated_run(
         generator=GeneratorReport(version=version(), **statistics.counts),
         certificate=certified,
         requests=requests,
-        proxy=ProxyReport(observed.proxy_cpu_ns, observed.shards),
+        proxy=observed.proxy,
         probe=probe,
         hosts=_hosts(plan.kernel, cpus),
         settings=Settings(2 * plan.sut.receive_buffer_bytes, cpus),
@@ -300,8 +301,34 @@ def _simulate(
             record.write(path.name, path.read_bytes())
         for name in ("report.json", "model.txt"):
             record.write(f"simulator-{name}", (here / name).read_bytes())
-        records = (outputs.trace.stat().st_size - HEADER.itemsize) // RECORD.itemsize
-    return _Simulated(report, records, windows)
+        records = np.frombuffer(outputs.trace.read_bytes(), RECORD, offset=HEADER.itemsize)
+        served = _served(report, records) if plan.sut.told_apart else None
+    return _Simulated(report, len(records), windows, served)
+
+
+def _served(report: SimulatorReport, records: npt.NDArray[np.void]) -> Served:
+    """Tell instances apart as a UAS does by their addresses: here by the worker, of which each has one."""
+    taken = records[records["event"] == Event.MESSAGE]
+    pairs = np.unique(taken[["call_id_hash", "tid"]])
+    calls = np.unique(pairs["call_id_hash"]).size
+    _, of_worker = np.unique(pairs["tid"], return_counts=True)
+    messages = Tally(
+        sent=report.arrived - report.from_uac, received=report.datagrams_sent - report.sent_to_uac
+    )
+    return Served(messages, tuple(map(int, of_worker)), pairs.size - calls)
+
+
+def _proxy_report(plan: Plan, report: SimulatorReport, served: Served | None) -> ProxyReport:
+    shards = front = calls = None
+    if plan.sut.sharded:
+        # the proxy with its sockets is as old as the load
+        shards = ShardReport(report.selected or (report.arrived,), 0, 0, 0, 0)
+    if plan.sut.fronted:
+        cpus = tuple(cpu.number for cpu in plan.state.layout.cpus)
+        front = FrontReport("sipsim", cpus, sum(each.charged_ns for each in report.fronts))
+    if served:
+        calls = (*served.calls, *(0,) * (plan.point.threads - len(served.calls)))
+    return ProxyReport(report.charged_ns, shards, front, calls)
 
 
 def _probe_report(report: SimulatorReport, records: int) -> ProbeReport:
@@ -373,7 +400,7 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> Plan:
     state = states[0]
     numbers: dict[str, Value] = {
         **model.numbers,
-        **model.deployed(sut, point.threads),
+        **model.deployed(sut, point.threads, point.cores),
         "cores": point.cores,
         "cores_per_processor": simulated.cores_per_processor,
         "receive_cpus": min(int(model.numbers["receive_cpus"]), point.cores),

@@ -77,11 +77,14 @@ class Model:
                 f"SUT {sut.name}: {sut.transport}, {sut.deployment}: model {self.name} has no "
                 f"deployments.{missing[0]}; give it, with its source, or name another model"
             )
-        if sut.probe == "off" and not is_untraced(sut):
+        if sut.probe == "off" and not (sut.over_tcp or sut.fronted):
             raise StableError(f"SUT {sut.name}: a model has no probe that could be off")
 
-    def deployed(self, sut: Sut, threads: int) -> dict[str, Any]:
-        """Give the simulator's numbers of a deployment; `Model.check_sut` says whether it has one."""
+    def deployed(self, sut: Sut, threads: int, cores: int) -> dict[str, Any]:
+        """Give the simulator's numbers of a deployment; `Model.check_sut` says whether it has one.
+
+        A front has a process a core, as hardware/proxies/kamailio-front.cfg.j2.
+        """
         transport, deployment, costs = sut.transport, sut.deployment, self.costs
         shared: dict[str, Any] = {
             **{"peers": 1, "sockets": 1, "choice": "call", "dispatch_ns": 0, "instances": 1},
@@ -94,7 +97,7 @@ class Model:
             ("udp", "shared"): {},
             ("udp", "sockets"): {"sockets": threads, "dispatch_ns": costs.get("dispatch_ns")},
             ("udp", "partitioned"): {**each, "dispatch_ns": costs.get("dispatch_ns")},
-            ("udp", "front"): {**each, "fronts": 1, "front_ns": costs.get("front_ns")},
+            ("udp", "front"): {**each, "fronts": cores, "front_ns": costs.get("front_ns")},
             ("tcp", "shared"): {
                 **{"sockets": threads, "choice": "holder", "fronts": 1},
                 **{"front_ns": costs.get("pass_ns"), "keep_ns": costs.get("keep_ns")},
@@ -106,11 +109,6 @@ class Model:
             },
         }
         return {**shared, **changes[transport, deployment]}
-
-
-def is_untraced(sut: Sut) -> bool:
-    """Say whether no probe is asked of a SUT: messages in streams, or ones that come twice to its processes."""
-    return sut.over_tcp or sut.deployment == "front"
 
 
 def load_model(name: str, folder: Path = MODELS) -> Model:

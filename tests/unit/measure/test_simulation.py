@@ -15,7 +15,7 @@ from sipsched.measure import acquisition
 from sipsched.measure.crossing_search import search_crossing
 from sipsched.measure.generator import Sipload
 from sipsched.measure.simulation import plan_point
-from sipsched.plan.config import Config, Point, Run, Sut, load_config
+from sipsched.plan.config import Config, Point, Run, load_config
 from sipsched.plan.crossover import draw
 from sipsched.plan.simulated import COSTS, load_model
 from sipsched.records.crossing import read_crossings
@@ -309,42 +309,46 @@ def test_what_the_model_has_not_is_refused(
         measured(run, campaign, tmp_path)
 
 
-def suts(config: Config) -> dict[str, Sut]:
-    """Every deployment, as a configuration would name it."""
-    udp, tcp = config.sut("kamailio-udp"), config.sut("kamailio-tcp")
-    named = {}
-    for transport, deployment in COSTS:
-        sut = replace(tcp if transport == "tcp" else udp, deployment=deployment)
-        if deployment == "front":
-            sut = replace(sut, probe="off")
-        name = f"kamailio-{transport}-{deployment}"
-        named[name] = replace(sut, name=name)
-    return named
+def named(config: Config, transport: str, deployment: str) -> str:
+    """Find the SUT of a deployment; over TCP with persistent connections."""
+    wanted = (
+        sut.name
+        for sut in config.suts.values()
+        if (sut.proxy, sut.transport, sut.deployment) == ("kamailio", transport, deployment)
+        and (sut.routing, sut.memory_manager) == ("stateful", "qm")
+        and sut.connections != "per-call"
+    )
+    return next(wanted)
 
 
 @pytest.mark.parametrize(("transport", "deployment"), COSTS)
 def test_a_run_of_every_deployment_is_valid_and_a_search_ends(
     transport: str, deployment: str, campaign: Config, tmp_path: Path
 ) -> None:
-    config = replace(campaign, suts={**campaign.suts, **suts(campaign)})
-    place = replace(point(cores=2, threads=4), sut=f"kamailio-{transport}-{deployment}")
-    record = measured(place.run(1000, 1), config, tmp_path)
+    place = replace(point(cores=2, threads=4), sut=named(campaign, transport, deployment))
+    record = measured(place.run(1000, 1), campaign, tmp_path)
     document = read_record(record)
     assert not damages(record, document)
     assert document.verdict.grade == "valid"
     assert document.generator.calls_completed == 1000
     assert document.ledger.residual == 0
     findings = {finding.rule: finding.value for finding in document.verdict.findings}
-    if deployment in ("sockets", "partitioned"):
-        assert findings["calls_split"] == findings["share_excess"] == 0
-        assert document.proxy.shards is not None
-        assert sum(document.proxy.shards.selected) == 6000
-        assert len(document.proxy.shards.selected) == 4
-    else:
-        assert findings["calls_split"] is None
+    shards, calls = document.proxy.shards, document.proxy.calls_of_instances
+    assert findings["calls_split"] == (None if deployment == "shared" else 0)
+    even = deployment not in ("shared", "listeners")
+    assert findings["share_excess"] == (0 if even else None)
+    assert (shards is not None) == (deployment in ("sockets", "partitioned"))
+    if shards:
+        assert (sum(shards.selected), len(shards.selected)) == (6000, 4)
+    if deployment in ("front", "listeners", "dispatcher"):
+        assert calls is not None
+        assert (sum(calls), len(calls)) == (1000, 4)
+    front = document.proxy.front
+    assert (front is not None) == (deployment in ("front", "dispatcher"))
+    assert front is None or 0 < front.cpu_ns < document.proxy.cpu_ns
     assert (document.probe.mode == "off") == (transport == "tcp" or deployment == "front")
     assert (document.ledger.unit == "messages") == (transport == "tcp")
-    search_crossing(place, config, load_testbed(place.testbed), tmp_path)
+    search_crossing(place, campaign, load_testbed(place.testbed), tmp_path)
     lower, upper = read_crossings(tmp_path, [place])[place]
     assert 1000 < lower < upper < 8000
 
