@@ -64,7 +64,7 @@ struct model {
 	enum choice choice;
 	uint64_t dispatch_ns; /* of the softirq, to choose */
 	bool streams;         /* TCP: what is sent waits and is never refused */
-	uint64_t stream_ns; /* what a message takes more there, to be received */
+	uint64_t stream_ns;   /* what a message takes more there, to be received */
 	uint32_t connections; /* of the UAC, which calls take in turn; 0: one a call */
 	uint32_t instances;   /* of the proxy; their workers share no lock */
 	/* processes before the workers, which pass on every message or, where workers hold connections, those that
