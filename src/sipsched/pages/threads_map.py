@@ -1,0 +1,146 @@
+"""Threads against load: what share is dropped and how long messages wait, as a heat map of medians over runs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure as Canvas
+
+from sipsched.analysis.run_table import Facet, counted, facet_name, facets, provenance
+from sipsched.pages.drawing import INK, STYLE, WIDTH_IN, themed
+from sipsched.pages.parts import Figure, Several
+from sipsched.records.summary import ALL
+from sipsched.words import grouped, number, plural
+
+Values = npt.NDArray[np.float64]
+MOST_LABELLED = 12
+"""Loads of a panel up to which each cell has its number."""
+CELL_IN = 0.28
+LEAST = {"PDR": 0.01, "wait": 1.0}
+"""Where the colours begin: a hundredth of a percent, and a microsecond; nothing dropped has no colour."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One quantity of one configuration: shape (threads, load), NaN where no run counts."""
+
+    facet: Facet
+    threads: tuple[int, ...]
+    cps: tuple[int, ...]
+    pdr: Values
+    wait: Values
+
+
+def heat_maps(summary: xr.Dataset) -> Several:
+    """Draw for each configuration that was measured with several numbers of threads, at several loads, both quantities.
+
+    Parameters
+    ----------
+    summary
+        Of a study.
+
+    Returns
+    -------
+    Several
+        One figure; nothing if there is no such configuration.
+    """
+    panels = [panel for facet in facets(summary) if (panel := _panel(summary, facet)) is not None]
+    if not panels:
+        return Several(())
+    with rc_context({**STYLE, "axes.grid": False}):
+        height = sum(0.9 + CELL_IN * len(panel.threads) for panel in panels)
+        canvas = Canvas(figsize=(WIDTH_IN, 0.3 + height), layout="constrained")
+        ratios = [0.9 + CELL_IN * len(panel.threads) for panel in panels]
+        grid = canvas.subplots(len(panels), 2, squeeze=False, gridspec_kw={"height_ratios": ratios})
+        for row, panel in zip(grid, panels, strict=True):
+            _draw(row[0], panel, panel.pdr, LEAST["PDR"], lambda value: f"{value:.2g}")
+            _draw(row[1], panel, panel.wait, LEAST["wait"], number)
+            row[0].set_title(f"{facet_name(panel.facet)}: PDR (%)", loc="left")
+            row[1].set_title("99th percentile of K_rcv (µs)", loc="left")
+            row[0].set_ylabel("threads")
+        for axis in grid[-1]:
+            axis.set_xlabel("calls per second")
+        svg = themed(canvas)
+    seen = tuple(map(_words, panels))
+    caption = (
+        "Each cell is the median of its runs; the darker, the less, on a logarithmic scale. A cell without colour has "
+        "no run that counts, or drops nothing. Along a row the load becomes too much; along a column are the "
+        "numbers of threads to choose from."
+    )
+    figure = Figure(
+        identity="figure-threads",
+        svg=svg,
+        alt=f"Heat maps of threads against load. {caption} {' '.join(seen)}",
+        caption=caption,
+        seen=seen,
+        provenance=provenance(summary),
+    )
+    return Several((figure,))
+
+
+def _panel(summary: xr.Dataset, facet: Facet) -> Panel | None:
+    sut, mode, cores = facet
+    runs = counted(summary).sel(sut=sut, mode=mode, cores=cores)
+    pdr = 100 * runs["pdr"].median("rep").transpose("threads", "cps")
+    wait = runs["k_rcv_p99"].sel(message_type=ALL).median("rep").transpose("threads", "cps")
+    known = pdr.notnull()
+    threads, cps = known.any("cps").to_numpy(), known.any("threads").to_numpy()
+    if threads.sum() < 2 or cps.sum() < 2:
+        return None
+    return Panel(
+        facet,
+        tuple(pdr["threads"].to_numpy()[threads].tolist()),
+        tuple(pdr["cps"].to_numpy()[cps].tolist()),
+        pdr.to_numpy()[np.ix_(threads, cps)],
+        wait.to_numpy()[np.ix_(threads, cps)],
+    )
+
+
+def _draw(
+    axis: Axes, panel: Panel, values: Values, least: float, say: Callable[[float], str]
+) -> None:
+    shown = np.where(values > 0, values, np.nan)
+    highest = float(np.nanmax(shown, initial=2 * least))
+    norm = LogNorm(least, max(highest, 2 * least))
+    axis.pcolormesh(shown, norm=norm, cmap="viridis", rasterized=True)
+    axis.set_xticks(np.arange(len(panel.cps)) + 0.5, [grouped(each) for each in panel.cps])
+    axis.tick_params(axis="x", labelrotation=0 if len(panel.cps) <= 6 else 60)
+    axis.set_yticks(np.arange(len(panel.threads)) + 0.5, [str(each) for each in panel.threads])
+    if len(panel.cps) > MOST_LABELLED:
+        return
+    for (row, column), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            # the map is dark below its middle: black or white there, whatever the page's colours
+            color = INK if value <= 0 else "white" if norm(value) < 0.6 else "black"
+            axis.text(
+                column + 0.5,
+                row + 0.5,
+                say(float(value)),
+                ha="center",
+                va="center",
+                fontsize=6.5,
+                color=color,
+            )
+
+
+def _words(panel: Panel) -> str:
+    """Say with how many threads the most load is carried without a drop."""
+    name = facet_name(panel.facet)
+    clean = np.where(panel.pdr > 0, -1.0, np.array(panel.cps, float))
+    clean = np.where(np.isnan(panel.pdr), -1.0, clean)
+    highest = clean.max(axis=1)
+    if (highest < 0).all():
+        return f"{name}: something is dropped at every load, with any number of threads."
+    best = [each for each, cps in zip(panel.threads, highest, strict=True) if cps == highest.max()]
+    most = grouped(highest.max())
+    with_threads = plural(best[0], "thread")
+    if len(best) == len(panel.threads):
+        with_threads = f"any of {', '.join(map(str, best))} threads"
+    elif len(best) > 1:
+        with_threads = f"{' or '.join(map(str, best))} threads"
+    return f"{name}: the highest load without a drop is {most} cps, with {with_threads}."
