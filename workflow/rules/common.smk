@@ -97,6 +97,7 @@ wildcard_constraints:
     testbed=r"[A-Za-z0-9_-]+",
     sut=r"[a-z0-9-]+",
     mode=r"[^/]+",
+    search=r"crossing|capacity~[0-9.]+~[0-9.]+",
     # one way to write a number: threads~08 would be another file of the run of threads~8
     cores=r"[1-9][0-9]*",
     threads=r"[1-9][0-9]*",
@@ -205,8 +206,7 @@ def study_runs(wildcards):
     points = searched_points(wildcards)
     if not CAMPAIGN.only_measured:
         for point in points:
-            names = {name: str(value) for name, value in vars(point).items()}
-            checkpoints.find_crossing.get(**names)
+            checkpoints.find_crossing.get(**point.wildcards)
     crossings = crossing.read_crossings(RAW, points)
     return [
         run
@@ -225,6 +225,14 @@ def study_windows(wildcards):
         for run in study_runs(wildcards)
         if crossover.is_comparison(run.mode)
     ]
+
+
+def study_limit(wildcards):
+    """The packet drop rate at which capacity ends, of a study."""
+    loads = CAMPAIGN.studies[wildcards.study].cps
+    return (
+        loads.limit if isinstance(loads, settings.Capacity) else CAMPAIGN.pdr_limit
+    )
 
 
 def study_notebook(wildcards):

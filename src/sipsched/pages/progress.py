@@ -52,7 +52,8 @@ def line(outlook: Outlook, now: datetime) -> str:
 
 def basis(outlook: Outlook) -> str:
     """Say what the time that a run takes is taken from."""
-    searching = "a search counts as the most it may take" if outlook.searches else ""
+    by_limit = outlook.searches and outlook.by_search_limit
+    searching = "a search counts as the most it may take" if by_limit else ""
     if outlook.from_runs:
         times = f"by the times of {plural(outlook.from_runs, 'recorded run')}"
     else:

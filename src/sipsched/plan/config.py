@@ -14,7 +14,7 @@ from sipsched.plan.documents import read_yaml, shorten, validate
 
 POINT_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}"
 RUN_PATTERN = f"{POINT_PATTERN}/cps~{{cps}}/rep~{{rep}}"
-CROSSING_PATTERN = f"{POINT_PATTERN}/crossing.json"
+CROSSING_PATTERN = f"{POINT_PATTERN}/{{search}}.json"
 
 WIDEST_BRACKET = 1.25
 """Ratio of the loads on both sides of a crossing from which on it is only "between" them."""
@@ -24,10 +24,65 @@ LISTED = ("cores", "threads", "cps")
 
 
 @dataclass(frozen=True, order=True)
+class Capacity:
+    """Loads of a study that bracket what each of its cells carries, and what a search for them aims at.
+
+    Attributes
+    ----------
+    limit
+        Packet drop rate at which capacity ends.
+    relative_width
+        Distance of the two loads around it, as a share of the upper one.
+    """
+
+    limit: float
+    relative_width: float
+
+    @property
+    def name(self) -> str:
+        """Name a search with this aim, as its record's file does."""
+        return f"capacity~{self.limit:g}~{self.relative_width:g}"
+
+    @classmethod
+    def from_name(cls, name: str) -> "Capacity":
+        """Read it back from the name of a file.
+
+        Raises
+        ------
+        StableError
+            It is not the name of such a search.
+        """
+        try:
+            word, limit, width = name.split("~")
+            found = cls(float(limit), float(width))
+        except ValueError:
+            word, found = "", cls(0, 0)
+        if word != "capacity" or found.name != name:
+            raise StableError(
+                f"{name}.json: no search has this name; expected {CROSSING} or capacity~LIMIT~WIDTH"
+            )
+        return found
+
+    def loads(self, lower_cps: int, upper_cps: int) -> tuple[int, ...]:
+        """Give the loads around a capacity, as `AroundCrossing.loads` does."""
+        return tuple(sorted({lower_cps, upper_cps}))
+
+
+CROSSING = "crossing"
+"""Names the search that finds loads for what else is to be measured there."""
+
+
+@dataclass(frozen=True, order=True)
 class Point:
     """What is measured, and where: a SUT in a mode on so many cores with so many threads, on one testbed.
 
     A load and a repetition of it is a `Run`.
+
+    Attributes
+    ----------
+    goal
+        What is searched there, if that is the capacity; None: where the drop rate crosses the campaign's limit,
+        as its `search` has it.
     """
 
     testbed: str
@@ -35,11 +90,18 @@ class Point:
     mode: str
     cores: int
     threads: int
+    goal: Capacity | None = None
 
     @property
     def crossing_path(self) -> Path:
         """Relative path of the record of where its packet drop rate crosses the limit."""
-        return Path(CROSSING_PATTERN.format(**vars(self)))
+        return Path(CROSSING_PATTERN.format(**self.wildcards))
+
+    @property
+    def wildcards(self) -> dict[str, str]:
+        """What its path is made of."""
+        names = {name: str(value) for name, value in vars(self).items() if name != "goal"}
+        return names | {"search": self.goal.name if self.goal else CROSSING}
 
     def run(self, cps: int, rep: int) -> "Run":
         """Give a repetition of it at a load."""
@@ -51,13 +113,21 @@ class Point:
 
     @classmethod
     def from_wildcards(cls, wildcards: Mapping[str, str]) -> "Point":
-        """Read it back from the text of a path."""
+        """Read it back from the text of a path.
+
+        Raises
+        ------
+        StableError
+            No search has such a name.
+        """
+        search = wildcards.get("search", CROSSING)
         return cls(
             testbed=wildcards["testbed"],
             sut=wildcards["sut"],
             mode=wildcards["mode"],
             cores=int(wildcards["cores"]),
             threads=int(wildcards["threads"]),
+            goal=None if search == CROSSING else Capacity.from_name(search),
         )
 
 
@@ -241,7 +311,7 @@ class SharesOfCrossing:
         return tuple(sorted({max(1, round(lower_cps * share / 10)) * 10 for share in self.shares}))
 
 
-Found = AroundCrossing | SharesOfCrossing
+Found = AroundCrossing | SharesOfCrossing | Capacity
 """Loads that hang on what is found on the testbed."""
 
 
@@ -255,6 +325,9 @@ class Study:
         What makes the study's own page; None if it has none.
     points
         (cores, threads, cps) to measure of all combinations; empty: all of them.
+    cps
+        Loads, or how they are found. Around the capacity of a SUT in one mode it is measured in all: modes are
+        compared at equal loads.
     """
 
     name: str
@@ -269,11 +342,10 @@ class Study:
 
     def searches(self, testbed: str) -> list[Point]:
         """List the points whose crossing is to be found first."""
-        if isinstance(self.cps, tuple):
-            return []
         return [
-            Point(testbed, sut, self.cps.mode, cores, threads)
+            point
             for sut, cores, threads in itertools.product(self.suts, self.cores, self.threads)
+            for point in self._searched(testbed, sut, cores, threads)
         ]
 
     def runs(self, testbed: str, crossings: Crossings = MappingProxyType({})) -> list[Run]:
@@ -310,11 +382,21 @@ class Study:
         """Give the loads of each SUT."""
         if isinstance(self.cps, tuple):
             return dict.fromkeys(self.suts, self.cps)
-        points = {sut: Point(testbed, sut, self.cps.mode, cores, threads) for sut in self.suts}
-        return {
-            sut: self.cps.loads(*crossings[point]) if point in crossings else ()
-            for sut, point in points.items()
-        }
+        found: dict[str, tuple[int, ...]] = dict.fromkeys(self.suts, ())
+        for sut in self.suts:
+            for point in self._searched(testbed, sut, cores, threads):
+                if point in crossings:
+                    found[sut] += self.cps.loads(*crossings[point])
+        return found
+
+    def _searched(self, testbed: str, sut: str, cores: int, threads: int) -> list[Point]:
+        """Give what is searched for the loads of a SUT: what it carries in each mode, or in one of them."""
+        if isinstance(self.cps, tuple):
+            return []
+        place = (cores, threads)
+        if isinstance(self.cps, Capacity):
+            return [Point(testbed, sut, mode, *place, self.cps) for mode in self.modes]
+        return [Point(testbed, sut, self.cps.mode, *place)]
 
 
 @dataclass(frozen=True)
@@ -395,6 +477,8 @@ class Config:
             raise StableError(
                 f"{point.crossing_path}: '{point.mode}' compares modes; a crossing is searched in one"
             )
+        if point.goal:
+            validate(vars(point.goal), "config", str(point.crossing_path), part="capacity")
         self._check(point.run(self.search.lowest_cps, 1), str(point.crossing_path))
 
     def _check(self, run: Run, what: str) -> None:
@@ -489,7 +573,7 @@ def parse_config(
     studies = {}
     for name, body in document["studies"].items():
         axes = {key: tuple(body[key]) for key in ("suts", "modes", "cores", "threads")}
-        cps = _loads(body["cps"])
+        cps = _loads(body, f"{what}: studies.{name}")
         points = frozenset(map(tuple, body.get("points", ())))
         listed = {**axes, "cps": cps if isinstance(cps, tuple) else ()}
         for point in sorted(points):
@@ -583,7 +667,13 @@ def _check_use(sut: Sut, mode: str, load: Load, where: str) -> None:
 
 
 def _check_comparisons(study: Study, load: Load, where: str) -> None:
-    if isinstance(study.cps, Found) and is_comparison(study.cps.mode):
+    if isinstance(study.cps, Capacity):
+        for mode in filter(is_comparison, study.modes):
+            raise StableError(
+                f"{where}.modes: '{mode}' compares modes; a capacity is searched in each mode by itself: "
+                "list them one by one, and compare them in a study with loads (cps)"
+            )
+    elif isinstance(study.cps, Found) and is_comparison(study.cps.mode):
         raise StableError(
             f"{where}.cps.around_crossing_of: '{study.cps.mode}' compares modes; a crossing is searched "
             "in one"
@@ -609,7 +699,17 @@ def _crossover(declared: Mapping[str, Any], what: str) -> Crossover:
     return Crossover(**body)
 
 
-def _loads(declared: Any) -> tuple[int, ...] | Found:
+def _loads(study: Mapping[str, Any], where: str) -> tuple[int, ...] | Found:
+    asked = [key for key in ("cps", "capacity") if key in study]
+    if len(asked) != 1:
+        raise StableError(
+            f"{where}: expected one of cps and capacity, found {' and '.join(asked) or 'neither'}; cps lists "
+            "loads, capacity searches what each cell carries (a file over config.yaml adds keys to its studies: "
+            "give yours a name of its own)"
+        )
+    if "capacity" in study:
+        return Capacity(**study["capacity"])
+    declared = study["cps"]
     if isinstance(declared, list):
         return tuple(declared)
     mode = declared["around_crossing_of"]

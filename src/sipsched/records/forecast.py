@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sipsched.errors import StableError
 from sipsched.plan.config import Config, Point, Run
-from sipsched.records.crossing import read_crossings
+from sipsched.records.crossing import read_crossing, read_crossings
 from sipsched.records.record import Attempt, failed_attempts, is_recorded
 from sipsched.records.run_document import read_run
 
@@ -93,6 +93,8 @@ class Outlook:
     from_runs
         How many recorded runs tell how long one takes. 0: nothing of this testbed is recorded, and the configuration
         tells it: warm-up, load and some seconds around them.
+    by_search_limit
+        Whether a search that is left counts as the most it may take.
     """
 
     testbed: str
@@ -104,6 +106,7 @@ class Outlook:
     work_s: float
     done_in_s: float
     from_runs: int
+    by_search_limit: bool = True
 
     @property
     def is_done(self) -> bool:
@@ -163,12 +166,12 @@ def outlooks(config: Config, raw: Path, lanes: Lanes) -> list[Outlook]:
 
     Notes
     -----
-    A search counts as its `limit_s`, the most that it may take. The runs behind it are counted as if the crossing
+    A search for a crossing counts as its `limit_s`, the most that it may take; one for a capacity as what those
+    recorded of the testbed took (the median of up to ten). The runs behind a search are counted as if the crossing
     were at the geometric middle of the loads to be searched: their number hangs on it where loads are steps.
     """
     crossings = read_crossings(raw, config.searches())
-    middle = round(math.sqrt(config.search.lowest_cps * config.search.highest_cps))
-    supposed = dict.fromkeys(config.searches(), (middle, middle)) | crossings
+    supposed = _supposed(config) | crossings
     known, all_runs = set(config.runs(crossings)), config.runs(supposed)
     by_kind: dict[Kind, list[Run]] = defaultdict(list)
     for run in all_runs:
@@ -182,7 +185,9 @@ def outlooks(config: Config, raw: Path, lanes: Lanes) -> list[Outlook]:
         searches = [
             point for point in config.searches() if point.testbed == name and point not in crossings
         ]
-        seconds = config.search.limit_s * len(searches) + sum(
+        seconds = sum(
+            _recorded_search_s(point, crossings, raw) or config.search.limit_s for point in searches
+        ) + sum(
             statistics.median(times) if (times := paces[kind(run)]) else planned_s(run, config)
             for run in to_come
         )
@@ -202,9 +207,33 @@ def outlooks(config: Config, raw: Path, lanes: Lanes) -> list[Outlook]:
                 work_s=seconds,
                 done_in_s=ends[name] if seconds else 0.0,
                 from_runs=sum(len(times) for (bed, _), times in paces.items() if bed == name),
+                by_search_limit=any(
+                    _recorded_search_s(point, crossings, raw) is None for point in searches
+                ),
             )
         )
     return found
+
+
+def _supposed(config: Config) -> dict[Point, tuple[int, int]]:
+    """Suppose crossings at the middle of what is searched; of capacities each at loads of its own."""
+    middle = round(math.sqrt(config.search.lowest_cps * config.search.highest_cps))
+    return {
+        point: (middle + 2 * place, middle + 2 * place + 1) if point.goal else (middle, middle)
+        for place, point in enumerate(config.searches())
+    }
+
+
+def _recorded_search_s(point: Point, found: Iterable[Point], raw: Path) -> float | None:
+    """Say how long recorded searches for a capacity took; None where there is none, or a crossing is searched."""
+    alike = [
+        other
+        for other in found
+        if point.goal and (other.testbed, other.goal) == (point.testbed, point.goal)
+    ]
+    times = [read_crossing(raw / other.crossing_path).took_s for other in alike[:RUNS_FOR_PACE]]
+    known = [each for each in times if each is not None]
+    return statistics.median(known) + BETWEEN_S if known else None
 
 
 def _refused(raw: Path, runs: Sequence[Run]) -> tuple[tuple[str, int], ...]:

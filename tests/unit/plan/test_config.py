@@ -99,6 +99,38 @@ def test_points_pick_some_of_all_combinations(document: dict[str, Any]) -> None:
         config.parse_config(document)
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"capacity": {"limit": 0.01}}, r"must contain \['relative_width'\] properties"),
+        (
+            {"capacity": {"limit": 1, "relative_width": 0.02}},
+            "capacity.limit must be smaller than 1, found 1",
+        ),
+        (
+            {"capacity": {"limit": 0.01, "relative_width": 0}},
+            "capacity.relative_width must be bigger than or equal to 0.001, found 0",
+        ),
+        ({"cps": [100]}, ": expected one of cps and capacity, found cps and capacity"),
+        ({"capacity": None}, ": expected one of cps and capacity, found neither"),
+        ({"modes": ["default,batch"]}, "modes: 'default,batch' compares modes; a capacity is"),
+        ({"points": [[1, 8, 100]]}, r"points: \[1, 8, 100\] is not among"),
+    ],
+)
+def test_what_a_study_of_capacities_may_not_ask_for_is_told_with_file_and_key(
+    document: dict[str, Any], changes: dict[str, Any], expected: str
+) -> None:
+    study = document["studies"]["load_sweep"]
+    del study["cps"]
+    study["capacity"] = {"limit": 0.01, "relative_width": 0.02}
+    assert config.parse_config(document, "my.yaml").studies["load_sweep"].searches("local")
+    study.update(changes)
+    if study["capacity"] is None:
+        del study["capacity"]
+    with pytest.raises(StableError, match=rf"\Amy.yaml: studies.load_sweep.*{expected}.*\Z"):
+        config.parse_config(document, "my.yaml")
+
+
 def test_only_the_studies_that_are_named_are_measured(document: dict[str, Any]) -> None:
     document["studies"]["again"] = document["studies"]["load_sweep"]
     assert list(config.parse_config(document).studies) == ["load_sweep", "again"]

@@ -178,17 +178,15 @@ def _more(side: Side, level: float) -> tuple[str, str]:
 
 
 def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
-    """Show the trials by which the loads around a crossing were chosen, from `crossing.json` files."""
+    """Show the trials by which the loads around a crossing were chosen, from the records of searches."""
     rows, found = [], []
     for path in map(Path, crossings):
         crossing = read_crossing(path)
         cores, threads = crossing.point.cores, crossing.point.threads
         name = f"{crossing.label}, {plural(cores, 'core')}, {plural(threads, 'thread')}"
         told = search_interval(crossing.trials, case.limit)
-        found.append(
-            f"{name}: between {crossing.lower_cps} and {crossing.upper_cps} cps; as trials vary, "
-            f"{told.text('cps')} trials"
-        )
+        trials = f"; as trials vary, {told.text('cps')} trials" if crossing.is_bracketed else ""
+        found.append(f"{name}: {crossing.found}{trials}")
         rows += [
             (
                 name,
