@@ -124,7 +124,8 @@ class Executor(local.Executor):  # type: ignore[misc]
         self._page_made = time.monotonic()
         campaign = self._campaign
         with suppress(StableError, OSError):
-            found = outlooks(campaign["CAMPAIGN"], campaign["RAW"], campaign["LANES"])
+            results = Path(campaign["RESULTS"])
+            found = outlooks(campaign["CAMPAIGN"], campaign["RAW"], campaign["LANES"], results)
             page.write_page(
                 campaign["REPORTS_IN"] / PAGE, found, self._measuring, datetime.now(UTC)
             )

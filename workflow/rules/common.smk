@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from sipsched import paths, versions
 from sipsched.pages import progress
 from sipsched.plan import crossover, modes
-from sipsched.records import crossing, forecast, missing, record, reduced
+from sipsched.records import crossing, forecast, look, missing, record, reduced
 from sipsched.testbed import inventory
 import snakemake_logger_plugin_campaign as terminal
 
@@ -31,7 +31,10 @@ with scripting.one_line_errors():
     # and so are its pages: of recorded/raw in reports/recorded
     REPORTS_IN = Path("reports", RAW.parent if RAW.name == "raw" else RAW)
     SEARCHES = CAMPAIGN.searches()
-    RUNS = CAMPAIGN.runs(crossing.read_crossings(RAW, SEARCHES))
+    RUNS = CAMPAIGN.runs(
+        crossing.read_crossings(RAW, SEARCHES),
+        look.all_repeats(Path(RESULTS), CAMPAIGN),
+    )
     PLANNED = [*SEARCHES, *RUNS]
     REDUCED = [run for run in RUNS if reduced.is_reduced(RAW / run.path)]
     for bed in TESTBEDS.values():
@@ -75,6 +78,12 @@ PAPERS_PREDICTED = (
 )
 # a simulated machine has no idle CPU to look at, and its runs do not disturb each other
 SIMULATED = {name for name, bed in TESTBEDS.items() if bed.simulated}
+LOOKS = [
+    look.look_path(Path(RESULTS), study.name, name, repetitions)
+    for study in CAMPAIGN.studies.values()
+    for name in TESTBEDS
+    for repetitions, _ in study.looks()
+]
 NOISE = {
     name: (
         []
@@ -151,17 +160,22 @@ def crossing_is_found(point):
 
 
 @functools.cache
-def places(found):
-    """The place of each run in the order of measuring, by the searches that have found a crossing."""
+def ordered(found, looked):
     crossings = crossing.read_crossings(RAW, found)
-    return {run: place for place, run in enumerate(CAMPAIGN.runs(crossings), start=1)}
+    runs = CAMPAIGN.runs(crossings, look.all_repeats(Path(RESULTS), CAMPAIGN))
+    return {run: place for place, run in enumerate(runs, start=1)}
+
+
+def places():
+    """The place of each run in the order of measuring, by what was searched and looked at by now."""
+    return ordered(
+        tuple(filter(crossing_is_found, SEARCHES)), tuple(filter(Path.is_file, LOOKS))
+    )
 
 
 def measure_order(wildcards):
-    # a search may have ended since the last job was asked for
-    found = tuple(filter(crossing_is_found, SEARCHES))
     # a run that no study asks for is measured because its file was asked for
-    return places(found).get(settings.Run.from_wildcards(wildcards), 0)
+    return places().get(settings.Run.from_wildcards(wildcards), 0)
 
 
 def attempt_number(wildcards, attempt):
@@ -172,8 +186,7 @@ def expected_seconds(wildcards):
     run = settings.Run.from_wildcards(wildcards)
     kind = forecast.kind(run)
     if kind not in EXPECTED_S:
-        runs = places(tuple(filter(crossing_is_found, SEARCHES)))
-        EXPECTED_S[kind] = round(forecast.expected_s(run, runs, CAMPAIGN, RAW))
+        EXPECTED_S[kind] = round(forecast.expected_s(run, places(), CAMPAIGN, RAW))
     return EXPECTED_S[kind]
 
 
@@ -200,19 +213,40 @@ def study_crossings(wildcards):
     return [str(RAW / point.crossing_path) for point in searched_points(wildcards)]
 
 
-def study_runs(wildcards):
-    """The runs of a study, once their loads are known; of them those that there are, if no more are to be."""
+def study_runs(wildcards, until=None):
+    """The runs of a study, once their loads and how often they are repeated are known, at all or at a look.
+
+    Of them those that there are, if no more are to be made.
+    """
     study = CAMPAIGN.studies[wildcards.study]
     points = searched_points(wildcards)
     if not CAMPAIGN.only_measured:
         for point in points:
             checkpoints.find_crossing.get(**point.wildcards)
     crossings = crossing.read_crossings(RAW, points)
-    return [
-        run
-        for run in study.runs(wildcards.testbed, crossings)
-        if not CAMPAIGN.only_measured or record.is_recorded(RAW, run)
-    ]
+    if CAMPAIGN.only_measured:
+        repeats = look.recorded_repeats(RAW, study, wildcards.testbed, crossings)
+        runs = study.runs(wildcards.testbed, crossings, repeats)
+        return [run for run in runs if record.is_recorded(RAW, run)]
+    repeats = {}
+    for now, then in study.looks(until):
+        checkpoints.look_at_runs.get(
+            study=study.name, testbed=wildcards.testbed, rep=now
+        )
+        repeats = look.read_repeats(Path(RESULTS), study, wildcards.testbed, then)
+        if then not in repeats.values():
+            break
+    return study.runs(wildcards.testbed, crossings, repeats)
+
+
+def looked_at(wildcards):
+    """The summaries of the runs that are looked at."""
+    runs = study_runs(wildcards, until=int(wildcards.rep))
+    return [f"{RESULTS}/runs/{run.path}/summary.nc" for run in runs]
+
+
+def study_precision(wildcards):
+    return str(CAMPAIGN.studies[wildcards.study].precision)
 
 
 def study_summaries(wildcards):
@@ -230,9 +264,7 @@ def study_windows(wildcards):
 def study_limit(wildcards):
     """The packet drop rate at which capacity ends, of a study."""
     loads = CAMPAIGN.studies[wildcards.study].cps
-    return (
-        loads.limit if isinstance(loads, settings.Capacity) else CAMPAIGN.pdr_limit
-    )
+    return loads.limit if isinstance(loads, settings.Capacity) else CAMPAIGN.pdr_limit
 
 
 def study_notebook(wildcards):
@@ -337,7 +369,8 @@ def outlook_lines():
     """Say of each testbed how far it is, and when it would be done."""
     now = datetime.now(UTC)
     return [
-        progress.line(each, now) for each in forecast.outlooks(CAMPAIGN, RAW, LANES)
+        progress.line(each, now)
+        for each in forecast.outlooks(CAMPAIGN, RAW, LANES, Path(RESULTS))
     ]
 
 

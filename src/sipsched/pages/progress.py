@@ -44,6 +44,8 @@ def line(outlook: Outlook, now: datetime) -> str:
         them = "it" if len(outlook.searches) == 1 else "them"
         after = f" and about {plural(behind, 'run')} behind {them}" if behind else ""
         parts.append(f"{_searches(len(outlook.searches))} to make{after}")
+    if outlook.at_most_more:
+        parts.append(f"up to {plural(outlook.at_most_more, 'run')} more where intervals are wide")
     parts.append(
         f"{_hours(outlook.work_s)} of testbed time left, done about {_clock(outlook, now)} UTC"
     )

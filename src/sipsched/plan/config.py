@@ -315,6 +315,41 @@ Found = AroundCrossing | SharesOfCrossing | Capacity
 """Loads that hang on what is found on the testbed."""
 
 
+Group = tuple[int, int, int]
+"""Cores, threads and cps: what is measured there in all modes and SUTs of a study is compared."""
+Repeats = Mapping[Group, int]
+"""How often a group is to be repeated, those first whose intervals are widest."""
+NO_REPEATS: Repeats = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How far the runs of a study are repeated: until an interval is narrow enough.
+
+    Attributes
+    ----------
+    of
+        A statistic of a run's messages, `<quantity>_<statistic>` of its summary.
+    relative
+        Half the width of its interval over its estimate, which is to be reached.
+    at_least, at_most
+        Repetitions.
+    """
+
+    of: str
+    relative: float
+    at_least: int
+    at_most: int
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """Numbers of repetitions after which is looked whether that is enough: half as many again each time."""
+        found = [self.at_least]
+        while found[-1] < self.at_most:
+            found.append(min(self.at_most, found[-1] + -(-found[-1] // 2)))
+        return tuple(found)
+
+
 @dataclass(frozen=True)
 class Study:
     """A set of points and the notebook that reads them.
@@ -325,6 +360,10 @@ class Study:
         What makes the study's own page; None if it has none.
     points
         (cores, threads, cps) to measure of all combinations; empty: all of them.
+    repetitions
+        Of each point; with a precision as many as there are at least.
+    precision
+        What repetitions are to reach; None: their number is fixed.
     cps
         Loads, or how they are found. Around the capacity of a SUT in one mode it is measured in all: modes are
         compared at equal loads.
@@ -339,6 +378,20 @@ class Study:
     cps: tuple[int, ...] | Found
     repetitions: int
     points: frozenset[tuple[int, ...]] = frozenset()
+    precision: Precision | None = None
+
+    def looks(self, until: int | None = None) -> list[tuple[int, int]]:
+        """List after how many repetitions runs are looked at, and how many there are after that if need be.
+
+        Parameters
+        ----------
+        until
+            Only those before this number of repetitions; None: all.
+        """
+        looks = self.precision.looks if self.precision else ()
+        return [
+            (now, then) for now, then in itertools.pairwise(looks) if until is None or now < until
+        ]
 
     def searches(self, testbed: str) -> list[Point]:
         """List the points whose crossing is to be found first."""
@@ -348,10 +401,16 @@ class Study:
             for point in self._searched(testbed, sut, cores, threads)
         ]
 
-    def runs(self, testbed: str, crossings: Crossings = MappingProxyType({})) -> list[Run]:
+    def runs(
+        self,
+        testbed: str,
+        crossings: Crossings = MappingProxyType({}),
+        repeats: Repeats = NO_REPEATS,
+    ) -> list[Run]:
         """List the runs in the order to measure them.
 
-        In blocks: every point once before any is repeated. Runs that differ in mode or SUT only follow
+        In blocks: every point once before any is repeated, and in blocks beyond
+        `repetitions` the widest interval first. Runs that differ in mode or SUT only follow
         each other, in turned order in every second block, so that what drifts hits each the same.
 
         Parameters
@@ -361,18 +420,25 @@ class Study:
         crossings
             What the points of `searches` were found to cross between; those that are not in it have
             no runs yet.
+        repeats
+            Groups that are repeated more often.
         """
+        suts: dict[Group, list[str]] = {}
+        for cores, threads in itertools.product(self.cores, self.threads):
+            loads = self._loads(testbed, cores, threads, crossings)
+            for cps in sorted({load for of_sut in loads.values() for load in of_sut}):
+                group = (cores, threads, cps)
+                if not self.points or group in self.points:
+                    suts[group] = [sut for sut in self.suts if cps in loads[sut]]
+        more = [group for group in repeats if group in suts]
         runs = []
-        for rep in range(1, self.repetitions + 1):
-            for cores, threads in itertools.product(self.cores, self.threads):
-                loads = self._loads(testbed, cores, threads, crossings)
-                arms = list(itertools.product(self.suts, self.modes))
-                for cps in sorted({load for of_sut in loads.values() for load in of_sut}):
+        for rep in range(1, max([self.repetitions, *repeats.values()]) + 1):
+            for group in suts if rep <= self.repetitions else more:
+                if rep <= max(self.repetitions, repeats.get(group, 0)):
+                    arms = list(itertools.product(suts[group], self.modes))
                     runs += [
-                        Run(testbed, sut, mode, cores, threads, cps, rep)
+                        Run(testbed, sut, mode, *group, rep)
                         for sut, mode in (arms if rep % 2 else reversed(arms))
-                        if cps in loads[sut]
-                        and (not self.points or (cores, threads, cps) in self.points)
                     ]
         return runs
 
@@ -500,12 +566,32 @@ class Config:
         )
         return list(dict.fromkeys(points))
 
-    def runs(self, crossings: Crossings = MappingProxyType({})) -> list[Run]:
-        """List every run that the studies ask for, once, in the order to measure them."""
-        runs = itertools.chain.from_iterable(
-            study.runs(name, crossings) for name in self.testbeds for study in self.studies.values()
-        )
-        return list(dict.fromkeys(runs))
+    def runs(
+        self,
+        crossings: Crossings = MappingProxyType({}),
+        repeats: Mapping[tuple[str, str], Repeats] = MappingProxyType({}),
+    ) -> list[Run]:
+        """List every run that the studies ask for, once, in the order to measure them.
+
+        Testbed by testbed, and there each study's first block before any study's second: what has no interval yet, or
+        the widest, comes first, so that a campaign that is interrupted knows something of everything.
+
+        Parameters
+        ----------
+        crossings
+            As `Study.runs` takes them.
+        repeats
+            Study and testbed to what is repeated more often there.
+        """
+        found: dict[Run, None] = {}
+        for name in self.testbeds:
+            of_bed = (
+                study.runs(name, crossings, repeats.get((study.name, name), NO_REPEATS))
+                for study in self.studies.values()
+            )
+            runs = itertools.chain.from_iterable(of_bed)
+            found |= dict.fromkeys(sorted(runs, key=lambda run: run.rep))
+        return list(found)
 
 
 def name_files(files: Sequence[str | Path]) -> str:
@@ -574,6 +660,7 @@ def parse_config(
     for name, body in document["studies"].items():
         axes = {key: tuple(body[key]) for key in ("suts", "modes", "cores", "threads")}
         cps = _loads(body, f"{what}: studies.{name}")
+        precision = _precision(body, f"{what}: studies.{name}")
         points = frozenset(map(tuple, body.get("points", ())))
         listed = {**axes, "cps": cps if isinstance(cps, tuple) else ()}
         for point in sorted(points):
@@ -584,7 +671,8 @@ def parse_config(
         studies[name] = Study(
             name=name,
             notebook=body.get("notebook"),
-            repetitions=body["repetitions"],
+            repetitions=precision.at_least if precision else body["repetitions"],
+            precision=precision,
             cps=cps,
             points=points,
             **axes,
@@ -667,6 +755,12 @@ def _check_use(sut: Sut, mode: str, load: Load, where: str) -> None:
 
 
 def _check_comparisons(study: Study, load: Load, where: str) -> None:
+    if study.precision:
+        for mode in filter(is_comparison, study.modes):
+            raise StableError(
+                f"{where}.precision: '{mode}' compares modes within each run, whose length is what narrows that: "
+                "set repetitions, and crossover.mode_s"
+            )
     if isinstance(study.cps, Capacity):
         for mode in filter(is_comparison, study.modes):
             raise StableError(
@@ -697,6 +791,24 @@ def _crossover(declared: Mapping[str, Any], what: str) -> Crossover:
             f"({washout_s:g})"
         )
     return Crossover(**body)
+
+
+def _precision(study: Mapping[str, Any], where: str) -> Precision | None:
+    asked = [key for key in ("repetitions", "precision") if key in study]
+    if len(asked) != 1:
+        raise StableError(
+            f"{where}: expected one of repetitions and precision, found {' and '.join(asked) or 'neither'}; "
+            "repetitions is a number of runs, precision an interval to be reached"
+        )
+    if "repetitions" in study:
+        return None
+    precision = Precision(**study["precision"])
+    if precision.at_least > precision.at_most:
+        raise StableError(
+            f"{where}.precision: at_least ({precision.at_least}) must not be more than at_most "
+            f"({precision.at_most})"
+        )
+    return precision
 
 
 def _loads(study: Mapping[str, Any], where: str) -> tuple[int, ...] | Found:

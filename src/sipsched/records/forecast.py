@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sipsched.errors import StableError
-from sipsched.plan.config import Config, Point, Run
+from sipsched.plan.config import NO_REPEATS, Config, Crossings, Point, Repeats, Run
 from sipsched.records.crossing import read_crossing, read_crossings
+from sipsched.records.look import all_repeats
 from sipsched.records.record import Attempt, failed_attempts, is_recorded
 from sipsched.records.run_document import read_run
 
@@ -93,6 +94,8 @@ class Outlook:
     from_runs
         How many recorded runs tell how long one takes. 0: nothing of this testbed is recorded, and the configuration
         tells it: warm-up, load and some seconds around them.
+    at_most_more
+        How many runs may be added where a study asks for a precision, beside those left.
     by_search_limit
         Whether a search that is left counts as the most it may take.
     """
@@ -107,6 +110,7 @@ class Outlook:
     done_in_s: float
     from_runs: int
     by_search_limit: bool = True
+    at_most_more: int = 0
 
     @property
     def is_done(self) -> bool:
@@ -154,7 +158,7 @@ def expected_s(run: Run, planned: Iterable[Run], config: Config, raw: Path) -> f
     return statistics.median(times) if times else planned_s(run, config)
 
 
-def outlooks(config: Config, raw: Path, lanes: Lanes) -> list[Outlook]:
+def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = None) -> list[Outlook]:
     """Compare what a campaign asks for with what is recorded, testbed by testbed in the order of its configuration.
 
     Parameters
@@ -163,6 +167,8 @@ def outlooks(config: Config, raw: Path, lanes: Lanes) -> list[Outlook]:
         The campaign, and the folder of its records.
     lanes
         What may be measured at the same time.
+    results
+        Where looks at runs are, which say what is repeated more often; None: nothing is.
 
     Notes
     -----
@@ -172,7 +178,8 @@ def outlooks(config: Config, raw: Path, lanes: Lanes) -> list[Outlook]:
     """
     crossings = read_crossings(raw, config.searches())
     supposed = _supposed(config) | crossings
-    known, all_runs = set(config.runs(crossings)), config.runs(supposed)
+    repeats = all_repeats(results, config) if results else {}
+    known, all_runs = set(config.runs(crossings, repeats)), config.runs(supposed, repeats)
     by_kind: dict[Kind, list[Run]] = defaultdict(list)
     for run in all_runs:
         by_kind[kind(run)].append(run)
@@ -207,12 +214,32 @@ def outlooks(config: Config, raw: Path, lanes: Lanes) -> list[Outlook]:
                 work_s=seconds,
                 done_in_s=ends[name] if seconds else 0.0,
                 from_runs=sum(len(times) for (bed, _), times in paces.items() if bed == name),
+                at_most_more=_at_most_more(config, name, supposed, repeats),
                 by_search_limit=any(
                     _recorded_search_s(point, crossings, raw) is None for point in searches
                 ),
             )
         )
     return found
+
+
+def _at_most_more(
+    config: Config,
+    testbed: str,
+    crossings: Crossings,
+    repeats: Mapping[tuple[str, str], Repeats],
+) -> int:
+    """Count the runs that looks may still ask for: before the first of all groups, then of those that were wide."""
+    more = 0
+    for study in config.studies.values():
+        if study.precision is None:
+            continue
+        found = repeats.get((study.name, testbed), NO_REPEATS)
+        runs = study.runs(testbed, crossings, found)
+        often = max([study.repetitions, *found.values()])
+        last = [run for run in runs if run.rep == often]
+        more += len(last) * (study.precision.at_most - often)
+    return more
 
 
 def _supposed(config: Config) -> dict[Point, tuple[int, int]]:

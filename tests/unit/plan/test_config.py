@@ -131,6 +131,45 @@ def test_what_a_study_of_capacities_may_not_ask_for_is_told_with_file_and_key(
         config.parse_config(document, "my.yaml")
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"precision": {"of": "k_rcv_mean"}}, "must contain .*'at_least', 'at_most', 'relative'"),
+        ({"of": "pdr"}, "precision.of must match pattern .*found 'pdr'"),
+        ({"relative": 0}, "precision.relative must be bigger than 0, found 0"),
+        ({"at_least": 1}, "precision.at_least must be bigger than or equal to 2, found 1"),
+        ({"at_least": 31}, r"precision: at_least \(31\) must not be more than at_most \(30\)"),
+        ({"repetitions": 5}, "expected one of repetitions and precision, found repetitions and"),
+        ({"precision": None}, "expected one of repetitions and precision, found neither"),
+        ({"modes": ["default,batch"]}, "precision: 'default,batch' compares modes within each run"),
+    ],
+)
+def test_what_a_precision_may_not_be_is_told_with_file_and_key(
+    document: dict[str, Any], changes: dict[str, Any], expected: str
+) -> None:
+    study = document["studies"]["load_sweep"]
+    del study["repetitions"]
+    asked = {"of": "k_rcv_mean", "relative": 0.05, "at_least": 5, "at_most": 30}
+    study["precision"] = asked
+    parsed = config.parse_config(document, "my.yaml").studies["load_sweep"]
+    assert parsed.precision == config.Precision(**asked) and parsed.repetitions == 5
+    for key, value in changes.items():
+        (asked if key in asked else study)[key] = value
+    if study["precision"] is None:
+        del study["precision"]
+    with pytest.raises(StableError, match=rf"\Amy.yaml: studies.load_sweep.*{expected}.*\Z"):
+        config.parse_config(document, "my.yaml")
+
+
+def test_every_study_is_measured_once_before_any_is_repeated(document: dict[str, Any]) -> None:
+    study = document["studies"]["load_sweep"]
+    study.update(cps=[100], repetitions=2)
+    document["studies"]["again"] = study | {"cps": [200], "repetitions": 3}
+    assert [(run.rep, run.cps) for run in config.parse_config(document).runs()] == [
+        *((1, 100), (1, 200), (2, 100), (2, 200), (3, 200)),
+    ]
+
+
 def test_only_the_studies_that_are_named_are_measured(document: dict[str, Any]) -> None:
     document["studies"]["again"] = document["studies"]["load_sweep"]
     assert list(config.parse_config(document).studies) == ["load_sweep", "again"]
