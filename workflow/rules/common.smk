@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 from sipsched import paths, versions
+from sipsched.measure import aside
 from sipsched.pages import progress
 from sipsched.plan import crossover, modes
 from sipsched.records import crossing, forecast, look, missing, record, reduced
@@ -58,6 +59,8 @@ LANES = forecast.Lanes(
     frozenset(name for name, bed in TESTBEDS.items() if bed.is_on_this_machine),
     {name: CORES for name, bed in TESTBEDS.items() if bed.simulated},
 )
+# which of them are not reached: what starts a job and what tells of it look here
+ASIDE = aside.Aside()
 REPORTS = [
     f"{REPORTS_IN}/{study.name}-{name}.html"
     for study in CAMPAIGN.studies.values()
