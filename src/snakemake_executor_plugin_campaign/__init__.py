@@ -105,7 +105,11 @@ class Executor(local.Executor):  # type: ignore[misc]
             left = sum(_testbed(other) == testbed for other in self._to_measure())
             what = f"what is left there ({plural(left, 'run')})"
             if self._aside.is_given_up(testbed):
-                line = f"{testbed} is still not reached: {what} waits for the next snakemake"
+                twin = testbed in self._campaign["CAMPAIGN"].twins
+                given = (
+                    f"; snakemake --config 'aside=[{testbed}]' gives it to its twin" if twin else ""
+                )
+                line = f"{testbed} is still not reached: {what} waits for the next snakemake{given}"
             else:
                 again = f"every {AGAIN_S / 60:.0f} minutes, and when nothing else is left to do"
                 line = f"{testbed} is set aside: {what} waits, and it is tried again {again}"

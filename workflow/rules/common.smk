@@ -10,7 +10,7 @@ from sipsched import paths, versions
 from sipsched.measure import aside
 from sipsched.pages import progress
 from sipsched.plan import crossover, modes
-from sipsched.records import crossing, forecast, look, missing, record, reduced
+from sipsched.records import crossing, forecast, look, missing, record, reduced, twins
 from sipsched.testbed import inventory
 import snakemake_logger_plugin_campaign as terminal
 
@@ -40,6 +40,7 @@ with scripting.one_line_errors():
     REDUCED = [run for run in RUNS if reduced.is_reduced(RAW / run.path)]
     for bed in TESTBEDS.values():
         bed.check_cores(each for each in PLANNED if each.testbed == bed.name)
+    twins.check_twins(RAW, CAMPAIGN.twins)
     MODES = modes.load_modes()
     crossover.check(
         {mode for study in CAMPAIGN.studies.values() for mode in study.modes}

@@ -11,6 +11,7 @@ from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT, SCHEMAS
 from sipsched.plan.crossover import Crossover, duration_s, is_comparison
 from sipsched.plan.documents import read_yaml, shorten, validate
+from sipsched.plan.sharing import UNSHARED, Sharing
 
 POINT_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}"
 RUN_PATTERN = f"{POINT_PATTERN}/cps~{{cps}}/rep~{{rep}}"
@@ -388,6 +389,8 @@ class Study:
         Of each point; with a precision as many as there are at least.
     precision
         What repetitions are to reach; None: their number is fixed.
+    sharing
+        Testbeds that share out its runs.
     cps
         Loads, or how they are found. Around the capacity of a SUT in one mode it is measured in all: modes are
         compared at equal loads.
@@ -403,6 +406,7 @@ class Study:
     repetitions: int
     points: frozenset[tuple[int, ...]] = frozenset()
     precision: Precision | None = None
+    sharing: Sharing = UNSHARED
 
     def looks(self, until: int | None = None) -> list[tuple[int, int]]:
         """List after how many repetitions runs are looked at, and how many there are after that if need be.
@@ -455,16 +459,26 @@ class Study:
                 if not self.points or group in self.points:
                     suts[group] = [sut for sut in self.suts if cps in loads[sut]]
         more = [group for group in repeats if group in suts]
+        places = {group: place for place, group in enumerate(suts)}
         runs = []
         for rep in range(1, max([self.repetitions, *repeats.values()]) + 1):
             for group in suts if rep <= self.repetitions else more:
                 if rep <= max(self.repetitions, repeats.get(group, 0)):
                     arms = list(itertools.product(suts[group], self.modes))
-                    runs += [
+                    block = [
                         Run(testbed, sut, mode, *group, rep)
                         for sut, mode in (arms if rep % 2 else reversed(arms))
                     ]
+                    if self._measures(testbed, block, rep + places[group]):
+                        runs += block
         return runs
+
+    def _measures(self, testbed: str, block: Sequence[Run], turn: int) -> bool:
+        """Tell whether a block is measured on a testbed, and not on a twin of it."""
+        if not self.sharing.concerns(testbed):
+            return True
+        paths = (run.path.relative_to(testbed) for run in block)
+        return self.sharing.measures(paths, turn) == testbed
 
     def _loads(
         self, testbed: str, cores: int, threads: int, crossings: Crossings
@@ -485,8 +499,16 @@ class Study:
             return []
         place = (cores, threads)
         if isinstance(self.cps, Capacity):
-            return [Point(testbed, sut, mode, *place, self.cps) for mode in self.modes]
-        return [Point(testbed, sut, self.cps.mode, *place)]
+            points = [Point(testbed, sut, mode, *place, self.cps) for mode in self.modes]
+        else:
+            points = [Point(testbed, sut, self.cps.mode, *place)]
+        if not self.sharing.concerns(testbed):
+            return points
+        # the same loads on all twins
+        owners = (
+            self.sharing.searches(point.crossing_path.relative_to(testbed)) for point in points
+        )
+        return [replace(point, testbed=name) for point, name in zip(points, owners, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -519,6 +541,8 @@ class Config:
     documents: Mapping[str, Document]
     only_measured: bool
     records: Path
+    twins: tuple[str, ...] = ()
+    """Testbeds that share out the runs of each study."""
 
     def sut(self, name: str) -> Sut:
         """Look a SUT up.
@@ -680,6 +704,7 @@ def parse_config(
     suts = {name: Sut(name=name, **body) for name, body in document["suts"].items()}
     for sut in suts.values():
         _check_transport(sut, what)
+    sharing = _sharing(document, what)
     studies = {}
     for name, body in document["studies"].items():
         axes = {key: tuple(body[key]) for key in ("suts", "modes", "cores", "threads")}
@@ -697,6 +722,7 @@ def parse_config(
             notebook=body.get("notebook"),
             repetitions=precision.at_least if precision else body["repetitions"],
             precision=precision,
+            sharing=sharing,
             cps=cps,
             points=points,
             **axes,
@@ -727,6 +753,11 @@ def parse_config(
                     f"{what}: documents.{name}.studies: '{study}' is not defined under studies "
                     f"({', '.join(sorted(studies))})"
                 )
+    for name in only if sharing.twins else ():
+        if studies[name].precision:
+            raise StableError(
+                f"{what}: twins: studies.{name}.precision looks at the runs of one testbed; set repetitions there"
+            )
     return Config(
         testbeds=tuple(document["testbeds"]),
         probe=document["probe"],
@@ -737,10 +768,30 @@ def parse_config(
         validity={rule: Limits(**limits) for rule, limits in document["validity"].items()},
         suts=suts,
         studies={name: studies[name] for name in studies if name in only},
+        twins=sharing.twins,
         documents=documents,
         only_measured=document.get("only_measured", False),
         records=Path(document.get("records", "raw")),
     )
+
+
+def _sharing(document: Mapping[str, Any], what: str) -> Sharing:
+    """Read who shares what with whom."""
+    twins, aside = tuple(document.get("twins", ())), frozenset(document.get("aside", ()))
+    for name in twins:
+        if name not in document["testbeds"]:
+            raise StableError(
+                f"{what}: twins: '{name}' is not among testbeds ({', '.join(document['testbeds'])})"
+            )
+    for name in sorted(aside - {*twins}):
+        raise StableError(
+            f"{what}: aside: '{name}' has no twin to give its runs to; twins: {', '.join(twins) or 'none'}"
+        )
+    if twins and aside >= {*twins}:
+        raise StableError(
+            f"{what}: aside: none of the twins is left to measure; leave one of them out"
+        )
+    return Sharing(twins, aside, Path(document.get("records", "raw")))
 
 
 def _check_transport(sut: Sut, what: str) -> None:

@@ -161,6 +161,26 @@ def test_what_a_precision_may_not_be_is_told_with_file_and_key(
         config.parse_config(document, "my.yaml")
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"twins": ["local"]}, "twins must contain at least 2 items"),
+        ({"twins": ["local", "rack"]}, r"twins: 'rack' is not among testbeds \(local, vm\)"),
+        ({"aside": ["local"]}, "aside: 'local' has no twin to give its runs to; twins: none"),
+        (
+            {"twins": ["local", "vm"], "aside": ["vm", "local"]},
+            "aside: none of the twins is left to measure",
+        ),
+    ],
+)
+def test_what_twins_may_not_be_is_told_with_file_and_key(
+    document: dict[str, Any], changes: dict[str, Any], expected: str
+) -> None:
+    document |= {"testbeds": ["local", "vm"]} | changes
+    with pytest.raises(StableError, match=rf"\Amy.yaml: {expected}.*\Z"):
+        config.parse_config(document, "my.yaml")
+
+
 def test_every_study_is_measured_once_before_any_is_repeated(document: dict[str, Any]) -> None:
     study = document["studies"]["load_sweep"]
     study.update(cps=[100], repetitions=2)
