@@ -18,7 +18,11 @@ with scripting.one_line_errors(snakemake.log[0]):
     else:
         repeats = look.read_repeats(Path(snakemake.params.results), study, name)
     planned = study.runs(name, crossings, repeats)
-    combined = summary.combine([Path(path) for path in snakemake.input.summaries], planned)
+    paths = [Path(path) for path in snakemake.input.summaries]
+    runs = Path(snakemake.params.results) / "runs"
+    combined, mended = summary.combine_mending(paths, planned, runs, raw)
+    for path in mended:
+        scripting.say(f"{path}: damaged, made again")
     attempts = [
         replace(each, error=publishable.publishable_text(each.error))
         for each in record.failed_attempts(raw, planned)

@@ -16,6 +16,10 @@ with scripting.one_line_errors(snakemake.log[0]):
         Path(snakemake.params.results), study, name, until=int(snakemake.wildcards.rep)
     )
     planned = study.runs(name, crossings, repeats)
-    combined = summary.combine([Path(path) for path in snakemake.input.summaries], planned)
+    paths = [Path(path) for path in snakemake.input.summaries]
+    runs = Path(snakemake.params.results) / "runs"
+    combined, mended = summary.combine_mending(paths, planned, runs, campaign.records)
+    for path in mended:
+        scripting.say(f"{path}: damaged, made again")
     found = precision.look(combined, study.precision)
     look.write_look(output, precision.still_wide(found, study.precision))

@@ -598,6 +598,50 @@ def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
     return result
 
 
+def combine_mending(
+    paths: Sequence[Path], planned: Sequence[Run], runs: Path, raw: Path
+) -> tuple[xr.Dataset, list[Path]]:
+    """Put the summaries of many runs side by side; those that are damaged are made again.
+
+    Parameters
+    ----------
+    paths, planned
+        As `combine` takes them.
+    runs, raw
+        The folders below which runs have their datasets, and their records.
+
+    Returns
+    -------
+    Dataset
+        What `combine` gives.
+    list
+        What was made again.
+
+    Raises
+    ------
+    StableError
+        As `combine`; or the dataset or record of a damaged summary cannot be read either.
+    """
+    try:
+        return combine(paths, planned), []
+    except StableError:
+        mended = [path for path in paths if not _is_readable(path)]
+        if not mended:
+            raise
+    for path in mended:
+        record = raw / path.parent.relative_to(runs)
+        write(summarise_run(path.with_name("messages.nc"), record), path)
+    return combine(paths, planned), mended
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        _read_summary(path)
+    except StableError:
+        return False
+    return True
+
+
 def _axes(planned: Sequence[Run]) -> dict[str, list[Any]]:
     axes: dict[str, list[Any]] = {}
     for dim in RUN_DIMS:

@@ -242,6 +242,36 @@ def test_combine_refuses_what_does_not_belong(tmp_path):
         summary.combine([path], [synthetic.Run(testbed="elsewhere", cps=500)])
 
 
+@pytest.mark.parametrize("damage", ["cut", "empty", "gone", "other bytes"])
+def test_a_damaged_summary_is_named_and_made_again(tmp_path, damage):
+    planned = [synthetic.Run(rep=rep) for rep in (1, 2)]
+    paths = []
+    for run in planned:
+        record = synthetic.write_record(tmp_path / "raw", run, calls=40)
+        messages = tmp_path / "runs" / run.path / "messages.nc"
+        write_messages(messages_from_record(record), messages)
+        paths.append(messages.with_name("summary.nc"))
+        summary.write(summary.summarise_run(messages, record), paths[-1])
+    places = (tmp_path / "runs", tmp_path / "raw")
+    before, mended = summary.combine_mending(paths, planned, *places)
+    assert mended == []
+    whole = paths[1].read_bytes()
+    if damage == "gone":
+        paths[1].unlink()
+    else:
+        content = {"cut": whole[: len(whole) // 2], "empty": b"", "other bytes": whole[::-1]}
+        paths[1].write_bytes(content[damage])
+    after, mended = summary.combine_mending(paths, planned, *places)
+    assert mended == [paths[1]]
+    xr.testing.assert_identical(after, before)
+    # without its dataset it cannot be made, and that is what is named
+    paths[1].write_bytes(b"")
+    lost = paths[1].with_name("messages.nc")
+    lost.unlink()
+    with pytest.raises(StableError, match=str(lost)):
+        summary.combine_mending(paths, planned, *places)
+
+
 def test_summary_refuses_another_runs_messages_and_cut_counters(tmp_path):
     _, _, messages, record = reduce(tmp_path, synthetic.Run(cps=500), calls=5)
     *_, other = reduce(tmp_path, synthetic.Run(cps=1000), calls=5)
