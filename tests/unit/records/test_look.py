@@ -85,3 +85,11 @@ def test_the_outlook_says_how_many_runs_looks_may_still_ask_for(tmp_path: Path) 
     write(tmp_path, 2, LOW)
     (after,) = outlooks(campaign, tmp_path / "raw", Lanes(), tmp_path)
     assert (len(after.left), after.at_most_more) == (18, 6)
+
+
+def test_on_a_full_disk_a_look_is_one_clear_error_and_leaves_nothing(small_disk: Path) -> None:
+    path = small_disk / "look~2.json"
+    many = [(cores, 4, cps) for cores in range(1, 60) for cps in range(100, 4000, 10)]
+    with pytest.raises(StableError, match=rf"{path}: cannot write: .*No space left on device"):
+        look.write_look(path, many)
+    assert list(small_disk.iterdir()) == []
