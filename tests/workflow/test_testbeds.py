@@ -140,6 +140,43 @@ def test_a_testbed_that_is_not_reached_is_set_aside_and_its_runs_wait(
     assert code == 0 and len(list((project / "raw" / "rack-b").rglob("run.json"))) == 5
 
 
+def test_twins_share_out_the_runs_and_one_takes_those_of_the_other_that_is_lost(
+    project: Path,
+) -> None:
+    path = project / "config" / "config.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["testbeds"] = document["twins"] = ["rack-a", "rack-b"]
+    document["studies"]["load_sweep"] |= {"repetitions": 4, "modes": ["default", "batch"]}
+    path.write_text(yaml.safe_dump(document))
+    (project / "lost").write_text("1000")
+    command = [sys.executable, "-m", "snakemake", "--until", "measure_run"]
+
+    def measured(*arguments: str) -> tuple[list[str], set[tuple[str, ...]]]:
+        done = subprocess.run(
+            [*command, *arguments], cwd=project, capture_output=True, text=True, check=False
+        )
+        raw = project / "raw"
+        records = {path.relative_to(raw).parts for path in raw.rglob("run.json")}
+        return done.stderr.splitlines(), {(r[0], r[2], r[6]) for r in records}
+
+    said, there = measured()
+    assert there == {
+        ("rack-a", mode, f"rep~{rep}") for mode in ("default", "batch") for rep in (2, 4)
+    }
+    assert (
+        said.count(
+            "rack-b is still not reached: what is left there (4 runs) waits for the next snakemake; "
+            "snakemake --config 'aside=[rack-b]' gives it to its twin"
+        )
+        == 1
+    )
+    # what is compared in pairs is of one testbed, and stays with it when the other is back
+    every = {("rack-a", mode, f"rep~{rep}") for mode in ("default", "batch") for rep in range(1, 5)}
+    assert measured("--config", "aside=[rack-b]")[1] == every
+    (project / "lost").write_text("0")
+    assert measured()[1] == every
+
+
 def overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
