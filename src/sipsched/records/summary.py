@@ -109,6 +109,9 @@ RUN_LEVEL = {
     "ledger_residual": ("1", "datagrams sent and not accounted for, the larger of both directions"),
     "requests_again_uac": ("1", "requests that the UAC sent again"),
     "requests_again_sps": ("1", "requests that reached the SPS again, refused ones included"),
+    "proxy": ("", "program of the SUT"),
+    "transport": ("", "udp or tcp"),
+    "deployment": ("", "how workers, sockets, instances and a dispatcher make one SPS"),
     "clocksource": ("", "clock source of the SPS"),
     "grade": ("", "valid, suspect or invalid: the verdict of the run"),
     "valid": ("1", "1: the run counts; 0: it does not, see findings"),
@@ -360,6 +363,9 @@ def _run_level(
         "link_drops": float(ledger.link_drops),
         "requests_again_uac": _sent_again(document.requests.uac),
         "requests_again_sps": _sent_again(document.requests.sps),
+        "proxy": document.sut.proxy,
+        "transport": document.sut.transport,
+        "deployment": document.sut.deployment,
         "clocksource": document.hosts.sps.clocksource or UNKNOWN,
         "ledger_residual": float(ledger.residual),
         "grade": verdict.grade,
@@ -667,9 +673,9 @@ def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
         valid = values["valid"] == 1
         status[place] = MEASURED if valid else INVALID
         for name, array in arrays.items():
-            if valid or name not in OUTCOMES:
-                # a record reduced before there was such a number
-                array[place] = values.get(name, np.nan)
+            # a record reduced before there was such a number has none
+            if name in values and (valid or name not in OUTCOMES):
+                array[place] = values[name]
         found.append(attrs)
 
     dims = tuple(RUN_DIMS)
@@ -774,7 +780,9 @@ def _open_run(path: Path) -> xr.Dataset:
     values, attrs = _unpacked({name: ds[name].to_numpy() for name in (BY_TYPE, OF_RUN)}, ds.attrs)
     run = {name: values.pop(name) for name in RUN_DIMS}
     lacking = {
-        name: np.nan for name, (units, _) in RUN_LEVEL.items() if units and name not in values
+        name: np.nan if units else ""
+        for name, (units, _) in RUN_LEVEL.items()
+        if name not in values
     }
     variables = {
         name: ("message_type", value) if np.ndim(value) else ((), value)
