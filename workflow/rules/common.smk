@@ -268,9 +268,7 @@ def document_crossings(wildcards):
         for study in CAMPAIGN.documents[wildcards.document].studies
         if study in CAMPAIGN.studies
         for name in TESTBEDS
-        for crossing_file in study_crossings(
-            SimpleNamespace(study=study, testbed=name)
-        )
+        for crossing_file in study_crossings(SimpleNamespace(study=study, testbed=name))
     ]
 
 

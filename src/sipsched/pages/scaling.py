@@ -1,6 +1,6 @@
 """Whether the proxy scales with cores, by deployment and transport, and what stops it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +39,6 @@ from sipsched.words import number, plural
 TRANSPORTS = {"udp": "UDP", "tcp": "TCP"}
 NOTHING = "Nothing was measured of it yet: no answer."
 REPORT = "Zhou, Liang and Dai, IBM Research Report RC24501, 2008"
-LIMITS = {"udp": "datagrams refused", "tcp": "calls failed or late"}
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ def answer(found: Found) -> Words:
     cores = {each.place.cores for each in found.carried}
     if len(cores) == 1:
         lines.append(
-            f"Only {plural(min(cores), 'core')} {'was' if min(cores) == 1 else 'were'} measured: how it scales is not told."
+            f"Only runs on {plural(min(cores), 'core')} were measured: how it scales is not told."
         )
     return Words(tuple(lines), css_class="answer")
 
@@ -263,9 +262,9 @@ def capacities(found: Found) -> Table:
         none="no search was made",
         caption=f"Capacity: the load at which {share} is lost, over UDP of the datagrams that reached the SPS, over "
         f"TCP of the calls, which failed or took longer to set up than is allowed; by calls: that measure over both. "
-        "From the trials of a search, with its 95 % interval. Confirmed: runs on the bracket that fell on the side that "
-        "the search says. Bound: cores × CPU time of a message on one core / CPU time here. CPUs it had: cores, less "
-        "what the generators need of one that they share, as a run on one core shows it.",
+        "From the trials of a search, with its 95 % interval. Confirmed: runs on the bracket that fell on the side "
+        "that the search says. Bound: cores × CPU time of a message on one core / CPU time here. CPUs it had: cores, "
+        "less what the generators need of one that they share, as a run on one core shows it.",
         provenance=found.provenance,
     )
 
@@ -295,8 +294,8 @@ def costs(found: Found) -> Table:
         ),
         rows=tuple(rows),
         none="no run kept the limit",
-        caption="What a message costs at the highest load that kept the limit, of all processes of the proxy: CPU time by "
-        "the scheduler's clock, its parts by ticks, and the three factors. Waits for the proxy's own locks are "
+        caption="What a message costs at the highest load that kept the limit, of all processes of the proxy: CPU time "
+        "by the scheduler's clock, its parts by ticks, and the three factors. Waits for the proxy's own locks are "
         "futex and sched_yield; what it spins before is CPU time in the program. Of the kernel's native spinlocks the "
         "first waiter is not seen."
         + (
@@ -329,8 +328,8 @@ def curves(found: Found) -> Figure:
         for each in found.speed_ups
     ) or ("No SUT was measured on one core and on more.",)
     caption = (
-        "Speed-up over cores: capacity over that of the same SUT on one core, with its 95 % interval. Hollow: the bound "
-        "by the CPU time of a message. Dashed: as many times as there are cores."
+        "Speed-up over cores: capacity over that of the same SUT on one core, with its 95 % interval. Hollow: the "
+        "bound by the CPU time of a message. Dashed: as many times as there are cores."
     )
     return Figure(
         identity="figure-speed-up",
@@ -434,7 +433,7 @@ def _herd_words(each: Herd) -> str:
 
 def published(found: Found) -> Table:
     """Set the report's gain by its remedies beside the gain measured here."""
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             f"{each.platform}, {each.operating_system} (published)",
             TRANSPORTS[each.transport],
@@ -445,27 +444,16 @@ def published(found: Found) -> Table:
         )
         for each in found.published
     ]
-    for transport, deployments in REMEDIES.items():
-        of_transport = [s for s in found.speed_ups if s.one.place.transport == transport]
-        for cores in sorted({each.cores for each in of_transport}):
-            there = [each for each in of_transport if each.cores == cores]
-            before = next((s for s in there if s.one.place.deployment == SHARED), None)
-            after = next(
-                (s for name in deployments for s in there if s.one.place.deployment == name), None
+    for before, after in _gains(found):
+        first, second = before.measured.estimate, after.measured.estimate
+        rows.append(
+            (
+                f"{before.one.place.sut} and {after.one.place.sut} (measured here)",
+                TRANSPORTS[before.one.place.transport],
+                str(before.cores),
+                *map(number, (first, second, second / first)),
             )
-            if before is None or after is None:
-                continue
-            first, second = before.measured.estimate, after.measured.estimate
-            rows.append(
-                (
-                    f"{before.one.place.sut} and {after.one.place.sut} (measured here)",
-                    TRANSPORTS[transport],
-                    str(cores),
-                    number(first),
-                    number(second),
-                    number(second / first),
-                )
-            )
+        )
     return Table(
         identity="table-published-speed-ups",
         header=("", "transport", "cores", "before", "after", "after / before"),
@@ -478,6 +466,18 @@ def published(found: Found) -> Table:
     )
 
 
+def _gains(found: Found) -> Iterator[tuple[SpeedUp, SpeedUp]]:
+    """Give the speed-ups without and with the report's remedy, by transport and cores."""
+    for transport, deployments in REMEDIES.items():
+        among = [each for each in found.speed_ups if each.one.place.transport == transport]
+        for cores in sorted({each.cores for each in among}):
+            there = [each for each in among if each.cores == cores]
+            first = {s.one.place.deployment: s for s in reversed(there)}
+            after = next((first[name] for name in deployments if name in first), None)
+            if SHARED in first and after is not None:
+                yield first[SHARED], after
+
+
 def compared(found: Found) -> Words:
     """Say whether the remedies help here as the report says."""
     lines = []
@@ -488,12 +488,15 @@ def compared(found: Found) -> Words:
                 f"Published over {name}: the remedies multiply the speed-up by {number(min(gains))} to "
                 f"{number(max(gains))}."
             )
-    table = [row for row in published(found).rows if row[0].endswith("(measured here)")]
-    for row in table:
+    here = list(_gains(found))
+    for before, after in here:
+        first, second = before.measured.estimate, after.measured.estimate
         lines.append(
-            f"Measured here over {row[1]}, {plural(int(row[2]), 'core')}: by {row[5]} ({row[3]} to {row[4]})."
+            f"Measured here over {TRANSPORTS[before.one.place.transport]}, {plural(before.cores, 'core')}: by "
+            f"{number(second / first)}, from {number(first)} with {before.one.place.sut} to {number(second)} with "
+            f"{after.one.place.sut}."
         )
-    if not table:
+    if not here:
         lines.append("Here no remedy was measured beside its transport's deployment without one.")
     return Words(tuple(lines))
 
@@ -575,8 +578,8 @@ def sharing(found: Found) -> Words:
             continue
         lines.append(
             f"Control, {each.one.place.sut} on one core at {control.cps} cps: the generators' CPU is busy "
-            f"{100 * control.generator_busy:.0f} % of the time. At what it carries on {plural(each.cores, 'core')} they "
-            f"would leave {number(each.room)} CPUs."
+            f"{100 * control.generator_busy:.0f} % of the time. At what it carries on "
+            f"{plural(each.cores, 'core')} they would leave {number(each.room)} CPUs."
         )
     if len(lines) == 1:
         lines.append("No control was measured: what that costs is not known.")
