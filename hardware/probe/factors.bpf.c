@@ -15,7 +15,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-const volatile __s32 cfg_group = 0; /* process group whose tasks are asked for */
+const volatile __s32 cfg_groups[FACTORS_GROUPS] = { 0 }; /* process groups whose tasks are asked for */
 
 #define SPINS         1 /* LCB_F_SPIN, include/trace/events/lock.h */
 #define FUTEX_COMMAND 0x7f
@@ -60,8 +60,9 @@ static __always_inline bool asked_for(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pid *group = BPF_CORE_READ(task, signal, pids[PIDTYPE_PGID]);
+	__s32 number = BPF_CORE_READ(group, numbers[0].nr);
 
-	return BPF_CORE_READ(group, numbers[0].nr) == cfg_group;
+	return number == cfg_groups[0] || number == cfg_groups[1];
 }
 
 static __always_inline void add(enum factor what, __u64 since)

@@ -6,8 +6,9 @@
 #include <linux/types.h>
 #endif
 
-#define FACTORS_CPUS  256
-#define FACTORS_TASKS 65536 /* a power of two; waits are kept by the low bits of the thread id */
+#define FACTORS_GROUPS 2 /* the proxy, and what stands before it */
+#define FACTORS_CPUS   256
+#define FACTORS_TASKS  65536 /* a power of two; waits are kept by the low bits of the thread id */
 
 /* What a task can wait for, in the order of the report. */
 #define FACTORS_WAITS(WAIT)                                                           \

@@ -4,12 +4,12 @@
  * descriptors handed from one to another.
  *
  * USAGE
- *   sipfactors --group PGID --report FILE --ready FILE
+ *   sipfactors --group PGID [--group PGID] --report FILE --ready FILE
  *
  * WHAT IT DOES
  *   Attaches the programs of factors.bpf.c; then FILE of --ready is there. At SIGTERM or SIGINT it writes a report, one
  *   JSON object:
- *     proxy, others     of the tasks of the process group, and of all others: for each wait how often and ns in all, and
+ *     proxy, others     of the tasks of the process groups, and of all others: for each wait how often and ns in all, and
  *                       descriptors
  *     runs, run_ns      of all programs, where the kernel counts them (kernel.bpf_stats_enabled)
  *   Nothing is pinned. Exit code: 0 good; 1 not, and one line on stderr says why; 2 wrong usage.
@@ -100,7 +100,7 @@ static bool say_ready(const char *path)
 
 static int usage(void)
 {
-	complain("usage: sipfactors --group PGID --report FILE --ready FILE");
+	complain("usage: sipfactors --group PGID [--group PGID] --report FILE --ready FILE");
 	return 2;
 }
 
@@ -114,13 +114,13 @@ int main(int argc, char **argv)
 	};
 	const char *report = NULL, *ready = NULL;
 	struct factors_bpf *object;
-	int group = 0, option, error, signal;
+	int groups[FACTORS_GROUPS] = { 0 }, found = 0, option, error, signal;
 	sigset_t signals;
 	bool good;
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 'g')
-			group = atoi(optarg);
+		if (option == 'g' && found < FACTORS_GROUPS)
+			groups[found++] = atoi(optarg);
 		else if (option == 'r')
 			report = optarg;
 		else if (option == 'y')
@@ -128,7 +128,7 @@ int main(int argc, char **argv)
 		else
 			return usage();
 	}
-	if (group <= 0 || !report || !ready || optind < argc)
+	if (groups[0] <= 0 || groups[found - 1] <= 0 || !report || !ready || optind < argc)
 		return usage();
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGTERM);
@@ -144,7 +144,8 @@ int main(int argc, char **argv)
 		complain("cannot open the programs: %s", strerror(errno));
 		return 1;
 	}
-	object->rodata->cfg_group = group;
+	for (int i = 0; i < found; i++)
+		object->rodata->cfg_groups[i] = groups[i];
 	error = -factors_bpf__load(object);
 	if (!error)
 		error = -factors_bpf__attach(object);

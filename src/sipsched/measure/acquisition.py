@@ -161,9 +161,7 @@ class _Acquisition:
             warm_up = serving.warm_up(run.cps, self.arrivals.seed + 1)
             switcher = self._switcher(serving, modes, warm_up) if modes else None
             # of a run that compares modes it would be that of none
-            factors = (
-                None if switcher else FactorCounts(hosts.sps, serving.proxy_process, self.limit_s)
-            )
+            factors = None if switcher else FactorCounts(hosts.sps, serving.processes, self.limit_s)
             during = factors.counting() if factors else switcher.running() if switcher else None
             observed = serving.observe("uac", self.arrivals, during)
             self.timeline |= {"load_started": observed.started, "load_ended": observed.ended}

@@ -1,6 +1,6 @@
 """What keeps the proxy's processes from each other while a load lasts: waits for locks, descriptors, switches."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from sipsched.errors import SipschedError, StableError
@@ -12,7 +12,10 @@ from sipsched.testbed.inventory import native_folder
 READY_TIMEOUT_S = 10
 PROGRAM = "sipfactors"
 COUNT_TASKS = """\
-{ cat "$1/cgroup.procs" 2>/dev/null || pgrep --pgroup "$(cat "$2")"; } |
+while [ $# -gt 0 ]; do
+    cat "$1/cgroup.procs" 2>/dev/null || pgrep --pgroup "$(cat "$2")"
+    shift 2
+done |
 while read -r pid; do
     cat "/proc/$pid/task/"*/status "/proc/$pid/task/"*/sched "/proc/$pid/task/"*/stat
 done 2>/dev/null | awk '
@@ -22,7 +25,7 @@ done 2>/dev/null | awk '
 /^[0-9]+ \\(/ { sub(/.*\\) /, ""); user += $12; system_ += $13 }
 END { print tasks + 0, voluntary + 0, involuntary + 0, told ? migrations : -1, user + 0, system_ + 0 }'
 getconf CLK_TCK"""
-"""Of all tasks of a process group. The kernel shows migrations where it was built with CONFIG_SCHED_DEBUG."""
+"""Of all tasks of process groups. The kernel shows migrations where it was built with CONFIG_SCHED_DEBUG."""
 
 
 class FactorCounts:
@@ -33,12 +36,12 @@ class FactorCounts:
     sps
         The host of the proxy.
     proxy
-        What runs there.
+        What runs there: the proxy, and what stands before it.
     limit_s
         Longest life of what counts.
     """
 
-    def __init__(self, sps: Host, proxy: Process, limit_s: float) -> None:
+    def __init__(self, sps: Host, proxy: Sequence[Process], limit_s: float) -> None:
         self._sps, self._proxy, self._limit_s = sps, proxy, limit_s
         self._report, self._ready = sps.workdir / "factors.json", sps.workdir / "factors.ready"
         self._process: Process | None = None
@@ -71,8 +74,9 @@ class FactorCounts:
         if sps.run(["test", "-x", str(program)], check=False).exit_code != 0:
             return f"{PROGRAM} is not built on this host"
         sps.run(["rm", "-f", str(self._report), str(self._ready)])
-        group = sps.run(["cat", str(self._proxy.pid_file)]).stdout.strip()
-        argv = [str(program), "--group", group]
+        argv = [str(program)]
+        for process in self._proxy:
+            argv += ["--group", sps.run(["cat", str(process.pid_file)]).stdout.strip()]
         argv += ["--report", str(self._report), "--ready", str(self._ready)]
         self._process = sps.start("factors", argv, cpus=sps.spec.helper_cpus, limit_s=self._limit_s)
         sps.wait_until(
@@ -99,8 +103,8 @@ class FactorCounts:
             return f"{where}: {error}", None
 
     def _count_tasks(self) -> TaskCounts:
-        proxy = self._proxy
-        said = self._sps.shell(COUNT_TASKS, proxy.group, proxy.pid_file).stdout
+        groups = [place for one in self._proxy for place in (one.group, one.pid_file)]
+        said = self._sps.shell(COUNT_TASKS, *groups).stdout
         return parse_tasks(said, f"host {self._sps.spec}: tasks of the proxy")
 
 

@@ -18,12 +18,10 @@ from sipsched.analysis.speedup import (
     Carried,
     Herd,
     Published,
-    Simulated,
     SpeedUp,
     carried,
     herds,
     load_published,
-    load_simulated,
     shares_cpus,
     speed_ups,
 )
@@ -33,6 +31,7 @@ from sipsched.pages.numbers import told
 from sipsched.pages.parts import Figure, Table, Words
 from sipsched.pages.tables import Heading
 from sipsched.records.crossing import Crossing, read_crossing
+from sipsched.records.speedups import Speedup, read_speedups
 from sipsched.records.summary import open_summary
 from sipsched.words import number, plural
 
@@ -56,7 +55,7 @@ class Found:
     speed_ups: tuple[SpeedUp, ...]
     herds: tuple[Herd, ...]
     published: tuple[Published, ...]
-    simulated: tuple[Simulated, ...]
+    simulated: tuple[Speedup, ...]
     limit: float
 
     @property
@@ -95,16 +94,15 @@ def find(
         (path.parent.parent.name, open_summary(path)) for path in summaries if path.is_file()
     ]
     known = [read_crossing(path) for path in crossings if path.is_file()]
-    return found_of(
-        campaigns_of(studies), known, load_published(published), load_simulated(simulated), limit
-    )
+    predicted = read_speedups(simulated) if simulated.is_file() else ()
+    return found_of(campaigns_of(studies), known, load_published(published), predicted, limit)
 
 
 def found_of(
     campaigns: Sequence[Campaign],
     crossings: Sequence[Crossing],
     published: Sequence[Published],
-    simulated: Sequence[Simulated],
+    simulated: Sequence[Speedup],
     limit: float = PDR_LIMIT,
 ) -> Found:
     """Do the same with what was read."""
@@ -501,65 +499,49 @@ def compared(found: Found) -> Words:
     return Words(tuple(lines))
 
 
-def simulated(found: Found) -> Figure:
-    """Draw what the simulator says of more cores than there are here."""
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 3.4), layout="constrained")
-        grid = canvas.subplots(1, 1, squeeze=False)
-        axis = grid[0][0]
-        kinds = list(dict.fromkeys((s.deployment, s.transport) for s in found.simulated))
-        for i, kind in enumerate(kinds):
-            of_kind = sorted(
-                (s for s in found.simulated if (s.deployment, s.transport) == kind),
-                key=lambda s: s.cores,
-            )
-            axis.plot(
-                [s.cores for s in of_kind],
-                [s.speedup for s in of_kind],
-                color=SERIES[i % len(SERIES)],
-                marker=MARKERS[i % len(MARKERS)],
-                label=f"{kind[0]}, {TRANSPORTS.get(kind[1], kind[1])} (simulated)",
-            )
-        if kinds:
-            cores = sorted({s.cores for s in found.simulated})
-            axis.plot(cores, cores, color=LIMIT, linestyle="--", linewidth=1)
-            axis.set_xscale("log", base=2)
-            axis.set_yscale("log", base=2)
-            axis.xaxis.set_major_locator(FixedLocator(cores))
-            axis.set_xticklabels([str(each) for each in cores])
-        else:
-            _nothing(axis)
-        axis.set_xlabel("cores")
-        axis.set_ylabel("C(c) / C(1), simulated")
-        legend(canvas, grid, columns=2)
-        svg = themed(canvas)
-    seen = tuple(_simulated_words(found.simulated, kind) for kind in kinds) or (
-        "Nothing was simulated.",
-    )
-    caption = (
-        "Speed-up over cores by simulation, not measured: a model of the proxy under the kernel's scheduler, fitted to "
-        "one core. Dashed: as many times as there are cores."
-    )
-    return Figure(
-        identity="figure-simulated-speed-up",
-        svg=svg,
-        alt=f"Simulated speed-up by cores. {caption} {' '.join(seen)}",
-        caption=caption,
-        seen=seen,
+def simulated(found: Found) -> Table:
+    """List what the simulator says of more cores than there are here."""
+    cores = sorted({row.cores for row in found.simulated})
+    kinds = dict.fromkeys((row.transport, row.deployment, row.model) for row in found.simulated)
+    rows = []
+    for kind in kinds:
+        by_cores = {
+            row.cores: row
+            for row in found.simulated
+            if (row.transport, row.deployment, row.model) == kind
+        }
+        cells = [_plain(by_cores[each].speedup) if each in by_cores else "–" for each in cores]
+        rows.append((TRANSPORTS.get(kind[0], kind[0]), *kind[1:], *cells))
+    return Table(
+        identity="table-simulated-speed-ups",
+        groups=(("", 3), ("C(c) / C(1), simulated, on so many cores", len(cores))) if cores else (),
+        header=("transport", "deployment", "model", *map(str, cores)),
+        rows=tuple(rows),
+        none="nothing was simulated",
+        caption="Speed-ups by simulation, not measured: a model of the proxy under the kernel's scheduler, fitted to "
+        "one core. Each is over the same deployment on one core, with the number of workers that carries most.",
         provenance="Simulated; nothing measured",
     )
 
 
-def _simulated_words(among: Sequence[Simulated], kind: tuple[str, str]) -> str:
-    of_kind = [s for s in among if (s.deployment, s.transport) == kind]
-    best = max(of_kind, key=lambda s: (np.nan_to_num(s.speedup, nan=-1.0), -s.cores))
-    transport = TRANSPORTS.get(kind[1], kind[1])
-    if np.isnan(best.speedup):
-        return f"Simulated, {kind[0]} over {transport}: no capacity was found."
-    return (
-        f"Simulated, {kind[0]} over {transport}: at most {number(best.speedup)} times, on "
-        f"{plural(best.cores, 'core')}."
-    )
+def simulated_answer(found: Found) -> Words:
+    """Say which deployment carries most at the most cores, by the simulator and by model."""
+    lines = []
+    for transport, name in TRANSPORTS.items():
+        of_transport = [row for row in found.simulated if row.transport == transport]
+        for receiving in sorted({row.receive_cpus > 1 for row in of_transport}):
+            among = [row for row in of_transport if (row.receive_cpus > 1) == receiving]
+            most = max(row.cores for row in among)
+            known = [r for r in among if r.cores == most and np.isfinite(r.capacity_cps)]
+            if not known:
+                continue
+            best = max(known, key=lambda row: row.capacity_cps)
+            lines.append(
+                f"Simulated, over {name}, {'each core receives' if receiving else 'one CPU receives'}: on "
+                f"{plural(most, 'core')} {best.deployment} carries the most, {number(best.capacity_cps)} cps, "
+                f"{number(best.speedup)} times what it does on one core ({best.model})."
+            )
+    return Words(tuple(lines or ["Nothing was simulated."]))
 
 
 def sharing(found: Found) -> Words:

@@ -13,10 +13,8 @@ from sipsched.analysis.run_table import Campaign, campaigns_of
 from sipsched.analysis.speedup import (
     FACTORS,
     REMEDIES,
-    Simulated,
     carried,
     load_published,
-    load_simulated,
     ratio,
     speed_ups,
 )
@@ -26,6 +24,7 @@ from sipsched.pages import scaling
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import Point
 from sipsched.records.crossing import Crossing, Trial
+from sipsched.records.speedups import Speedup
 
 PUBLISHED = PROJECT_ROOT / "config" / "published" / "speedups.csv"
 CARRIES = {
@@ -95,7 +94,7 @@ def measured(
     return campaigns, [crossing(*place, CARRIES[place]) for place in places]
 
 
-def found(*arguments: Any, simulated: Sequence[Simulated] = (), **named: Any) -> scaling.Found:
+def found(*arguments: Any, simulated: Sequence[Speedup] = (), **named: Any) -> scaling.Found:
     """Give what the page shows."""
     return scaling.found_of(*measured(*arguments, **named), load_published(PUBLISHED), simulated)
 
@@ -105,7 +104,7 @@ def everything(page: scaling.Found) -> str:
     parts = (
         *(scaling.answer, scaling.heading, scaling.curves, scaling.capacities, scaling.sharing),
         *(scaling.stops, scaling.costs, scaling.herd, scaling.compared, scaling.published),
-        scaling.simulated,
+        *(scaling.simulated, scaling.simulated_answer),
     )
     return "\n".join(part(page)._repr_html_() for part in parts)
 
@@ -229,12 +228,27 @@ def test_the_herd_is_drawn_where_workers_were_varied() -> None:
 
 def test_what_is_simulated_says_so() -> None:
     rows = [
-        Simulated("shared", "udp", cores, cores**0.5, cores**0.4, cores**0.6)
-        for cores in (1, 4, 64)
+        Speedup(
+            *(deployment, "udp", cores, cores, 1000 * cores**power, np.nan, np.nan),
+            *(cores**power, np.nan, np.nan, receiving, "a model"),
+        )
+        for deployment, power in (("shared", 0.25), ("partitioned", 0.5))
+        for cores in (1, 4, 16)
+        for receiving in ([1] if cores == 1 else [1, cores])
     ]
-    figure = scaling.simulated(found(simulated=rows))
-    assert figure.seen == ("Simulated, shared over UDP: at most 8 times, on 64 cores.",)
-    assert figure.provenance == "Simulated; nothing measured"
+    page = found(simulated=rows)
+    assert scaling.simulated_answer(page).lines == (
+        "Simulated, over UDP, one CPU receives: on 16 cores partitioned carries the most, 4\u202f000 cps, 4 times "
+        "what it does on one core (a model).",
+        "Simulated, over UDP, each core receives: on 16 cores partitioned carries the most, 4\u202f000 cps, 4 times "
+        "what it does on one core (a model).",
+    )
+    table = scaling.simulated(page)
+    assert table.rows == (
+        ("UDP", "shared", "a model", "1", "1.41", "2"),
+        ("UDP", "partitioned", "a model", "1", "2", "4"),
+    )
+    assert table.provenance == "Simulated; nothing measured"
 
 
 def test_the_published_table_is_read_and_checked(tmp_path: Path) -> None:
@@ -256,13 +270,6 @@ def test_the_published_table_is_read_and_checked(tmp_path: Path) -> None:
         (tmp_path / "wrong.csv").write_text("\n".join(wrong) + "\n")
         with pytest.raises(StableError, match=r"wrong\.csv"):
             load_published(tmp_path / "wrong.csv")
-
-
-def test_simulated_speed_ups_may_be_missing_but_not_damaged(tmp_path: Path) -> None:
-    assert load_simulated(tmp_path / "none.csv") == []
-    (tmp_path / "cut.csv").write_text("deployment,transport,cores\nshared,udp,2\n")
-    with pytest.raises(StableError, match="not a table of simulated speed-ups"):
-        load_simulated(tmp_path / "cut.csv")
 
 
 def test_a_ratio_carries_both_errors() -> None:
