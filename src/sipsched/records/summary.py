@@ -318,8 +318,9 @@ def _read_counters(record: Path) -> dict[str, Any]:
     document = read_json(path, None, "repeat the run")
     validate(document, "counters", str(path))
     return {
-        role: {moment: host[moment] for moment in ("before", "after")}
-        for role, host in document.items()
+        role: {moment: document[role][moment] for moment in ("before", "after")}
+        for role in ("uac", "sps", "uas")
+        if role in document
     }
 
 
