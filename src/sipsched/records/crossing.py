@@ -20,11 +20,22 @@ REMEDY = "move away what is there and run snakemake"
 
 @dataclass(frozen=True)
 class Trial:
-    """One load of a search: calls per second, for how long, and the packet drop rate that came of it."""
+    """One load of a search.
+
+    Attributes
+    ----------
+    cps, duration_s
+        Calls per second, and for how long.
+    pdr
+        The packet drop rate that came of it; over TCP the same as `call_loss`.
+    call_loss
+        Share of calls that failed or were set up late; None in records before 22 November 2026.
+    """
 
     cps: int
     duration_s: float
     pdr: float
+    call_loss: float | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +114,8 @@ def read_crossing(path: Path) -> Crossing:
         lower_cps=lower,
         upper_cps=upper,
         trials=tuple(
-            Trial(trial["cps"], trial["duration_s"], trial["pdr"]) for trial in document["trials"]
+            Trial(trial["cps"], trial["duration_s"], trial["pdr"], _call_loss(trial))
+            for trial in document["trials"]
         ),
         ended_by=document.get("ended_by"),
         took_s=_took_s(document),
@@ -117,6 +129,11 @@ def _took_s(document: Mapping[str, Any]) -> float | None:
     except (KeyError, ValueError):
         return None
     return (finished - started).total_seconds()
+
+
+def _call_loss(trial: Mapping[str, Any]) -> float | None:
+    lost, calls = trial.get("calls_lost"), trial.get("calls")
+    return lost / calls if calls and lost is not None else None
 
 
 def read_crossings(raw: Path, points: Iterable[Point]) -> dict[Point, tuple[int, int]]:
