@@ -244,7 +244,8 @@ def _by_calls(crossing: Crossing, limit: float) -> Interval:
 
 def _confirmed(runs: pd.DataFrame, crossing: Crossing, limit: float) -> tuple[int, int]:
     rates = lost(runs)
-    below, above = runs["cps"] <= crossing.lower_cps, runs["cps"] >= crossing.upper_cps
+    below = runs["cps"] <= (crossing.lower_cps or 0)
+    above = runs["cps"] >= (crossing.upper_cps or np.inf)
     good = int((below & (rates <= limit)).sum() + (above & (rates > limit)).sum())
     return good, int(((below | above) & rates.notna()).sum())
 
