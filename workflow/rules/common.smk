@@ -99,6 +99,8 @@ NOISE = {
     for name in TESTBEDS
     for path in [RAW / name / "noise.json"]
 }
+# the place of each run in the order of measuring, as far as it is known
+PLACES = {}
 # how long a run should take, by its kind; looked up when the first of the kind is about to start
 EXPECTED_S = {}
 PAGES = [
@@ -181,8 +183,12 @@ def places():
 
 
 def measure_order(wildcards):
+    # asked of every run that is ready before each start: files are looked at for new ones alone
+    run = settings.Run.from_wildcards(wildcards)
+    if run not in PLACES:
+        PLACES.update(places())
     # a run that no study asks for is measured because its file was asked for
-    return places().get(settings.Run.from_wildcards(wildcards), 0)
+    return PLACES.get(run, 0)
 
 
 def attempt_number(wildcards, attempt):
