@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from sipsched.analysis.precision import Known, level_of_a_look, look
 from sipsched.analysis.run_length import (
     FULL_PDR,
     LEAST_PERIODS,
@@ -39,11 +40,12 @@ from sipsched.analysis.statistics import (
 )
 from sipsched.pages.numbers import told
 from sipsched.pages.parts import Table, Words
+from sipsched.plan.config import Precision
 from sipsched.records.summary import ALL, INVALID, MEASURED, MISSING
 from sipsched.validity.certificate import WINDOWS_MS
 from sipsched.validity.verdict import in_words
 from sipsched.versions import code_version
-from sipsched.words import number
+from sipsched.words import number, plural
 
 MAX_RUNS_LISTED = 50
 PROBE_MODES = {
@@ -436,4 +438,51 @@ def versions(*data: Path) -> Words:
             ),
         ),
         css_class="versions",
+    )
+
+
+def repetitions(data: xr.Dataset) -> Table | None:
+    """Show what the repetitions of a study reached; None where their number was fixed."""
+    if "precision" not in data.attrs:
+        return None
+    precision = Precision(**json.loads(data.attrs["precision"]))
+    found = look(data, precision)
+    reached = sum(known.half_width <= precision.relative for known in found)
+    looks = len(precision.looks)
+    return Table(
+        identity="table-precision",
+        header=(
+            "SUT",
+            "mode",
+            "cores",
+            "threads",
+            "cps",
+            precision.of,
+            "half-width (%)",
+            "reached",
+        ),
+        rows=tuple(_known_row(known, precision) for known in found),
+        none="nothing was planned",
+        caption=f"Runs were added until the interval of {precision.of} was within {100 * precision.relative:g} % of "
+        f"it on either side, {precision.at_least} to {plural(precision.at_most, 'run')} each; reached in {reached} of "
+        f"{len(found)}. It is looked at {plural(looks, 'time')} at most, and each look's interval has "
+        f"{100 * level_of_a_look(precision):.3g} %, so that the one stopped at holds at 95 %. Other intervals "
+        "of this page are made as if the number of runs had been fixed.",
+        provenance=provenance(data),
+    )
+
+
+def _known_row(known: Known, precision: Precision) -> tuple[str, ...]:
+    wide = known.half_width
+    if wide <= precision.relative:
+        word = "yes"
+    elif known.interval.n >= precision.at_most:
+        word = f"no, with the {precision.at_most} runs that there may be"
+    else:
+        word = "not yet"
+    return (
+        *(known.sut, known.mode, *map(str, known.group)),
+        known.interval.text("µs"),
+        number(100 * wide) if np.isfinite(wide) else "no interval",
+        word,
     )

@@ -766,9 +766,19 @@ def _read_summary(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     except OSError as error:
         raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None
     check_format(attrs, path, OF_A_RUN, SUMMARY_VERSION)
-    if packed:
-        return _unpacked(values, attrs)
-    # as earlier programs wrote it, in records that were reduced
+    try:
+        found = _unpacked(values, attrs) if packed else _as_it_was(values, attrs)
+    except (KeyError, ValueError):
+        found = {}, attrs
+    if not {*RUN_DIMS} <= {*found[0]}:
+        raise StableError(f"{path}: damaged: it does not say which run it is of; delete it")
+    return found
+
+
+def _as_it_was(
+    values: Mapping[str, Any], attrs: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Give what earlier programs wrote, in records that were reduced, as `_unpacked` does."""
     return {
         name: value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
         for name, value in values.items()

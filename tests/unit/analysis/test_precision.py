@@ -8,7 +8,7 @@ import synthetic
 
 from sipsched.analysis.precision import level_of_a_look, look, still_wide
 from sipsched.analysis.statistics import typical_interval
-from sipsched.pages import precision as page
+from sipsched.pages import tables
 from sipsched.plan.config import Precision, Run
 
 PRECISION = Precision("k_rcv_mean", 0.1, 3, 12)
@@ -56,11 +56,11 @@ def test_a_run_that_does_not_count_is_none_and_one_run_is_no_interval() -> None:
 
 def test_the_page_says_what_was_reached_and_at_which_level() -> None:
     summary = synthetic.combined(PLANNED, outcome)
-    assert page.table(summary) is None
+    assert tables.repetitions(summary) is None
     summary.attrs["precision"] = (
         '{"of": "k_rcv_mean", "relative": 0.1, "at_least": 3, "at_most": 4}'
     )
-    table = page.table(summary)
+    table = tables.repetitions(summary)
     assert table is not None
     # default at 200 and 300 cps differs by more than that
     assert "3 to 4 runs each; reached in 4 of 6. It is looked at 2 times at most" in table.caption
