@@ -50,7 +50,7 @@ class Capacity:
     @property
     def name(self) -> str:
         """Name a search with this aim, as its record's file does."""
-        return f"capacity~{self.limit:g}~{self.relative_width:g}"
+        return f"capacity~{self.limit}~{self.relative_width}"
 
     @classmethod
     def from_name(cls, name: str) -> "Capacity":
