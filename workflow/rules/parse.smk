@@ -90,7 +90,6 @@ checkpoint look_at_runs:
     resources:
         machine=1,
     params:
-        results=RESULTS,
         precision=study_precision,
         schema_version=versions.SUMMARY_VERSION,
     script:
@@ -110,7 +109,6 @@ rule combine_summaries:
     resources:
         machine=1,
     params:
-        results=RESULTS,
         precision=study_precision,
         schema_version=versions.SUMMARY_VERSION,
     script:

@@ -11,16 +11,16 @@ from sipsched.records import crossing, look, publishable, record, summary
 with scripting.one_line_errors(snakemake.log[0]):
     campaign = config.parse_config(snakemake.config)
     study, name = campaign.studies[snakemake.wildcards.study], snakemake.wildcards.testbed
-    raw = campaign.records
+    output = Path(snakemake.output.summary)
+    raw, results = campaign.records, output.parents[2]
     crossings = crossing.read_crossings(raw, study.searches(name))
     if campaign.only_measured:
         repeats = look.recorded_repeats(raw, study, name, crossings)
     else:
-        repeats = look.read_repeats(Path(snakemake.params.results), study, name)
+        repeats = look.read_repeats(results, study, name)
     planned = study.runs(name, crossings, repeats)
     paths = [Path(path) for path in snakemake.input.summaries]
-    runs = Path(snakemake.params.results) / "runs"
-    combined, mended = summary.combine_mending(paths, planned, runs, raw)
+    combined, mended = summary.combine_mending(paths, planned, results / "runs", raw)
     for path in mended:
         scripting.say(f"{path}: damaged, made again")
     attempts = [
@@ -30,4 +30,4 @@ with scripting.one_line_errors(snakemake.log[0]):
     combined.attrs["failed_attempts"] = json.dumps([asdict(each) for each in attempts])
     if study.precision:
         combined.attrs["precision"] = json.dumps(asdict(study.precision))
-    summary.write(combined, Path(snakemake.output.summary))
+    summary.write(combined, output)

@@ -11,14 +11,12 @@ with scripting.one_line_errors(snakemake.log[0]):
     campaign = config.parse_config(snakemake.config)
     study, name = campaign.studies[snakemake.wildcards.study], snakemake.wildcards.testbed
     output = Path(snakemake.output.look)
+    results = output.parents[2]
     crossings = crossing.read_crossings(campaign.records, study.searches(name))
-    repeats = look.read_repeats(
-        Path(snakemake.params.results), study, name, until=int(snakemake.wildcards.rep)
-    )
+    repeats = look.read_repeats(results, study, name, until=int(snakemake.wildcards.rep))
     planned = study.runs(name, crossings, repeats)
     paths = [Path(path) for path in snakemake.input.summaries]
-    runs = Path(snakemake.params.results) / "runs"
-    combined, mended = summary.combine_mending(paths, planned, runs, campaign.records)
+    combined, mended = summary.combine_mending(paths, planned, results / "runs", campaign.records)
     for path in mended:
         scripting.say(f"{path}: damaged, made again")
     found = precision.look(combined, study.precision)
