@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sipsched.errors import StableError
 from sipsched.files import parse_json
-from sipsched.measure.proxy import Proxy
+from sipsched.measure.proxy import MANY_FILES, Proxy
 from sipsched.measure.templates import render
 from sipsched.plan.config import Sut
 from sipsched.records.run_document import DispatchReport, FrontReport, as_part
@@ -102,6 +102,7 @@ class Front:
     def _dispatcher(self) -> list[str]:
         spec = self._sps.spec
         return [
+            *MANY_FILES,
             str(native_folder(self._sps.base, "dispatcher") / DISPATCHER),
             *("--listen", f"{spec.sip_address}:{spec.sip_port}", "--report", str(self._report)),
             *(word for one in self._instances for word in ("--instance", one)),
