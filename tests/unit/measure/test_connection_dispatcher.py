@@ -160,13 +160,18 @@ def test_clients_that_there_is_no_descriptor_for_are_closed_and_counted(
         socket.create_server((LOOPBACK, 0)) as instance,
         dispatching(sipdispatch, tmp_path, [instance.getsockname()[1]], files=16) as (port, report),
     ):
-        opened = [
-            clients.enter_context(socket.create_connection((LOOPBACK, port))) for _ in range(30)
-        ]
+        instance.settimeout(5)
+        first = clients.enter_context(socket.create_connection((LOOPBACK, port)))
+        first.sendall(BYE)
+        accepted = clients.enter_context(instance.accept()[0])
+        accepted.settimeout(5)
+        got = accepted.recv(65536)
+        for _ in range(29):
+            clients.enter_context(socket.create_connection((LOOPBACK, port)))
         # it goes on with those that it has
-        opened[0].sendall(BYE)
-        accepted, _ = instance.accept()
-        accepted.close()
+        first.sendall(BYE)
+        while got.count(b"BYE") < 2:
+            got += accepted.recv(65536)
     told = read(report)
     assert told["clients"] == 30
     assert 15 < told["refused"] < 30
