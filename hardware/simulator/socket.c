@@ -71,11 +71,10 @@ static struct worker *next_waiter(struct socket *s)
 	return w;
 }
 
-/* `message->at` is when it came. */
-static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, const struct timer *message)
+/* `queued.at` is when it came. */
+static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, struct timer queued)
 {
-	uint64_t size = sim->model.truesize[message->kind];
-	struct timer queued = *message;
+	uint64_t size = sim->model.truesize[queued.kind];
 	uint32_t woken;
 
 	s->chosen++;
@@ -107,7 +106,9 @@ static struct socket *hashed(const struct sim *sim, uint32_t call)
 {
 	uint64_t key = sim->model.choice == CHOICE_CALL ? call : connection_of(sim, call);
 
-	return &sim->sockets[sim->model.sockets > 1 ? (call_hash(key) >> 1) % sim->model.sockets : 0];
+	if (sim->model.sockets == 1)
+		return sim->sockets;
+	return &sim->sockets[(call_hash(key) >> 1) % sim->model.sockets];
 }
 
 static void let_go(struct sim *sim, struct connection *c)
@@ -134,10 +135,10 @@ static uint32_t deliver_stream(struct sim *sim, struct cpu *cpu, const struct ti
 		let_go(sim, c);
 	c->last = sim->now;
 	if (c->holder)
-		return enqueue(sim, c->holder->socket, cpu, message);
+		return enqueue(sim, c->holder->socket, cpu, *message);
 	if (!fifo_push(&c->unread, *message))
 		sim->failure = "not enough memory";
-	return c->unread.length == 1 ? enqueue(sim, front_socket(sim), cpu, message) : 0;
+	return c->unread.length == 1 ? enqueue(sim, front_socket(sim), cpu, *message) : 0;
 }
 
 uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *message)
@@ -147,7 +148,7 @@ uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *me
 	come.at = sim->now;
 	if (sim->model.choice == CHOICE_HOLDER)
 		return deliver_stream(sim, cpu, &come);
-	return enqueue(sim, sim->model.fronts ? front_socket(sim) : hashed(sim, come.call), cpu, &come);
+	return enqueue(sim, sim->model.fronts ? front_socket(sim) : hashed(sim, come.call), cpu, come);
 }
 
 /* SEE Kamailio's core/tcp_main.c: send2child(), to the worker that holds fewest */
@@ -163,7 +164,7 @@ static void pass(struct sim *sim, struct cpu *cpu, struct connection *c)
 	while (c->unread.length) {
 		struct timer message = fifo_pop(&c->unread);
 
-		enqueue(sim, fewest->socket, cpu, &message);
+		enqueue(sim, fewest->socket, cpu, message);
 	}
 }
 
@@ -177,7 +178,7 @@ void socket_forward(struct sim *sim, struct cpu *cpu, const struct timer *messag
 		return;
 	}
 	come.at = sim->now;
-	enqueue(sim, hashed(sim, come.call), cpu, &come);
+	enqueue(sim, hashed(sim, come.call), cpu, come);
 }
 
 void socket_close(struct sim *sim, uint32_t call)

@@ -286,7 +286,9 @@ def _deployed(
     for cores in CORES if spread else SPEEDUP_CORES_RECEIVED_BY_ONE:
         guess_cps = rows[-1].cps * cores / rows[-1].cores if rows else 0.0
         tried = []
-        for threads in sorted({max(cores, each) for each in SPEEDUP_THREADS}):
+        options = {max(cores, each) for each in SPEEDUP_THREADS}
+        # on the CPU that receives a worker gets less: another one helps where a socket has one worker
+        for threads in sorted(options if spread else {*options, 2 * cores}):
             tried.append(carried(cores, threads, fitted.numbers, guess_cps))
             guess_cps = tried[-1].cps
         best = max(tried, key=lambda each: (each.cps, -each.threads))
