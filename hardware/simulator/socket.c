@@ -43,15 +43,16 @@ void sockets_free(struct sim *sim)
 	free(sim->connections_held);
 }
 
-/* SEE net/ipv4/udp.c: __udp_enqueue_schedule_skb(); since Linux 6.15 what is queued has to fit within the limit,
- * before that a datagram is refused when what is queued already exceeds it */
+/* SEE net/ipv4/udp.c: __udp_enqueue_schedule_skb(); since Linux 6.15 what is
+ * queued has to fit within the limit, before that a datagram is refused when
+ * what is queued already exceeds it */
 static bool is_full(const struct sim *sim, const struct socket *s, uint64_t size)
 {
-	if (sim->model.streams)
-		return false;
-	if (sim->model.queue_rule == QUEUE_UNTIL_OVER)
-		return s->charged > sim->model.receive_buffer_bytes;
-	return s->charged && s->charged + size > sim->model.receive_buffer_bytes;
+	bool full = sim->model.queue_rule == QUEUE_UNTIL_OVER
+			    ? s->charged > sim->model.receive_buffer_bytes
+			    : s->charged && s->charged + size > sim->model.receive_buffer_bytes;
+
+	return full && !sim->model.streams;
 }
 
 static void wake(struct sim *sim, struct worker *w, struct cpu *cpu)
@@ -88,8 +89,9 @@ static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, stru
 	queued.rmem = (uint32_t)s->charged;
 	if (!fifo_push(&s->queue, queued))
 		sim->failure = "not enough memory";
-	/* SEE net/core/sock.c: sock_def_readable(); the exclusive waiter that has waited longest, or with the
-	 * level-triggered epoll of OpenSIPS every one (kernel/sched/wait.c: __wake_up_common()) */
+	/* SEE net/core/sock.c: sock_def_readable(); the exclusive waiter that has
+   * waited longest, or with the level-triggered epoll of OpenSIPS every one
+   * (kernel/sched/wait.c: __wake_up_common()) */
 	woken = sim->model.wake_all ? s->n_waiters : s->n_waiters > 0;
 	for (uint32_t n = woken; n; n--)
 		wake(sim, next_waiter(s), cpu);
@@ -106,8 +108,6 @@ static struct socket *hashed(const struct sim *sim, uint32_t call)
 {
 	uint64_t key = sim->model.choice == CHOICE_CALL ? call : connection_of(sim, call);
 
-	if (sim->model.sockets == 1)
-		return sim->sockets;
 	return &sim->sockets[(call_hash(key) >> 1) % sim->model.sockets];
 }
 
@@ -126,7 +126,8 @@ static struct connection *stream(const struct sim *sim, const struct timer *mess
 	return &sim->connections[from_uas ? 0 : 1 + connection_of(sim, message->call)];
 }
 
-/* Who holds the connection reads it; that it is readable and held by nobody is a matter for the front. */
+/* Who holds the connection reads it; that it is readable and held by nobody is
+ * a matter for the front. */
 static uint32_t deliver_stream(struct sim *sim, struct cpu *cpu, const struct timer *message)
 {
 	struct connection *c = stream(sim, message);
@@ -144,14 +145,20 @@ static uint32_t deliver_stream(struct sim *sim, struct cpu *cpu, const struct ti
 uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *message)
 {
 	struct timer come = *message;
+	struct socket *s = sim->sockets;
 
 	come.at = sim->now;
 	if (sim->model.choice == CHOICE_HOLDER)
 		return deliver_stream(sim, cpu, &come);
-	return enqueue(sim, sim->model.fronts ? front_socket(sim) : hashed(sim, come.call), cpu, come);
+	if (sim->model.fronts)
+		s = front_socket(sim);
+	else if (sim->model.sockets > 1)
+		s = hashed(sim, come.call);
+	return enqueue(sim, s, cpu, come);
 }
 
-/* SEE Kamailio's core/tcp_main.c: send2child(), to the worker that holds fewest */
+/* SEE Kamailio's core/tcp_main.c: send2child(), to the worker that holds fewest
+ */
 static void pass(struct sim *sim, struct cpu *cpu, struct connection *c)
 {
 	struct worker *fewest = sim->workers;
@@ -193,8 +200,9 @@ bool socket_take(struct sim *sim, struct worker *w)
 
 	if (!s->queue.length)
 		return false;
-	/* SEE net/ipv4/udp.c: __skb_recv_udp() splices the queue to the reader's side when that is empty;
-	 * udp_rmem_release() gives memory back in quarters of the limit while it is not */
+	/* SEE net/ipv4/udp.c: __skb_recv_udp() splices the queue to the reader's side
+   * when that is empty; udp_rmem_release() gives memory back in quarters of the
+   * limit while it is not */
 	if (!s->reader)
 		s->reader = s->queue.length;
 	s->reader--;
