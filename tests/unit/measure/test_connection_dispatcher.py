@@ -156,9 +156,9 @@ def test_clients_that_there_is_no_descriptor_for_are_closed_and_counted(
     sipdispatch: Path, tmp_path: Path
 ) -> None:
     with (
-        ExitStack() as clients,
         socket.create_server((LOOPBACK, 0)) as instance,
         dispatching(sipdispatch, tmp_path, [instance.getsockname()[1]], files=16) as (port, report),
+        ExitStack() as clients,
     ):
         instance.settimeout(5)
         first = clients.enter_context(socket.create_connection((LOOPBACK, port)))
