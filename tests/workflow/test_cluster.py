@@ -10,10 +10,15 @@ from pathlib import Path
 
 import pytest
 import synthetic
+import xarray as xr
 import yaml
+from dask.distributed import Client
+from dask_jobqueue import SLURMCluster
 from faults.checks import make_project
 from helpers import pids, wait_for
 
+import sipsched
+from sipsched import lab
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import load_config
 from sipsched.testbed import cluster, provision, requirements
@@ -61,7 +66,7 @@ def test_measured_here_and_analysed_there_though_a_job_is_killed_and_the_node_go
     document["testbeds"] = ["simulated"]
     document["studies"]["load_sweep"] |= {"cps": [400], "threads": [2, 4], "repetitions": 1}
     path.write_text(yaml.safe_dump(document))
-    targets = [f"results/runs/{run.path}/summary.nc" for run in load_config(path).runs()]
+    targets = [f"results/runs/{run.path}/summary.nc.zst" for run in load_config(path).runs()]
     with start(tmp_path, slurm, *targets) as child:
         running = ("squeue", "--noheader", "--states=running", "--format=%i")
         wait_for(lambda: len(ask(slurm, *running)) == 2, 60)
@@ -98,7 +103,7 @@ def test_what_failed_of_itself_is_told_once_and_not_tried_again(
     synthetic.write_record(tmp_path / "raw", run, calls=40)
     (tmp_path / "raw" / run.path / "trace.bin.zst").write_bytes(b"damaged")
     before = len(ask(slurm, "squeue", "--noheader", "--states=all", "--format=%i"))
-    with start(tmp_path, slurm, f"results/runs/{run.path}/summary.nc") as child:
+    with start(tmp_path, slurm, f"results/runs/{run.path}/summary.nc.zst") as child:
         assert child.stderr is not None
         said = child.stderr.read()
     assert child.returncode == 1
@@ -106,6 +111,38 @@ def test_what_failed_of_itself_is_told_once_and_not_tried_again(
     assert line.startswith("error: ") and "(rule parse_run, logs/parse/" in line
     jobs = ask(slurm, "squeue", "--noheader", "--states=all", "--format=%i")
     assert len(jobs) == before + 1
+
+
+def test_quantiles_of_a_study_are_computed_by_jobs_of_the_cluster(
+    tmp_path: Path, slurm: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab, "PROJECT_ROOT", tmp_path)
+    monkeypatch.setenv("SLURM_CONF", slurm["SLURM_CONF"])
+    planned = [synthetic.Run(cps=cps, rep=rep) for cps in (500, 1000) for rep in (1, 2)]
+    synthetic.write_study(tmp_path, planned, lambda run: {"wait": run.cps / 500})
+    ds = sipsched.open_messages("load_sweep", "synthetic")
+    here = sipsched.quantiles(ds, "total", [0.5, 0.999], ["cps"])
+    jobs = SLURMCluster(
+        cores=1,
+        processes=1,
+        memory="1GiB",
+        walltime="00:10:00",
+        python=sys.executable,
+        local_directory=str(tmp_path),
+        log_directory=str(tmp_path),
+        scheduler_options={"host": "127.0.0.1", "dashboard_address": ":0"},
+    )
+    with jobs, Client(jobs) as client:
+        jobs.scale(jobs=1)
+        client.wait_for_workers(1, timeout=180)
+        (job,) = ask(slurm, "squeue", "--noheader", "--states=running", "--format=%i")
+        assert client.run(os.getenv, "SLURM_JOB_ID").popitem()[1] == job
+        there = sipsched.quantiles(ds, "total", [0.5, 0.999], ["cps"])
+    xr.testing.assert_identical(there, here)
+    assert float(here.sel(cps=1000, share=0.999)) > float(here.sel(cps=500, share=0.999))
+    wait_for(
+        lambda: ask(slurm, "squeue", "--noheader", "--states=running", "--format=%i") == [], 30
+    )
 
 
 def test_what_is_left_of_a_cluster_that_was_killed_is_in_nobody_s_way(
