@@ -10,15 +10,10 @@ from pathlib import Path
 
 import pytest
 import synthetic
-import xarray as xr
 import yaml
-from dask.distributed import Client
-from dask_jobqueue import SLURMCluster
 from faults.checks import make_project
 from helpers import pids, wait_for
 
-import sipsched
-from sipsched import lab
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import load_config
 from sipsched.testbed import cluster, provision, requirements
@@ -111,38 +106,6 @@ def test_what_failed_of_itself_is_told_once_and_not_tried_again(
     assert line.startswith("error: ") and "(rule parse_run, logs/parse/" in line
     jobs = ask(slurm, "squeue", "--noheader", "--states=all", "--format=%i")
     assert len(jobs) == before + 1
-
-
-def test_quantiles_of_a_study_are_computed_by_jobs_of_the_cluster(
-    tmp_path: Path, slurm: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lab, "PROJECT_ROOT", tmp_path)
-    monkeypatch.setenv("SLURM_CONF", slurm["SLURM_CONF"])
-    planned = [synthetic.Run(cps=cps, rep=rep) for cps in (500, 1000) for rep in (1, 2)]
-    synthetic.write_study(tmp_path, planned, lambda run: {"wait": run.cps / 500})
-    ds = sipsched.open_messages("load_sweep", "synthetic")
-    here = sipsched.quantiles(ds, "total", [0.5, 0.999], ["cps"])
-    jobs = SLURMCluster(
-        cores=1,
-        processes=1,
-        memory="1GiB",
-        walltime="00:10:00",
-        python=sys.executable,
-        local_directory=str(tmp_path),
-        log_directory=str(tmp_path),
-        scheduler_options={"host": "127.0.0.1", "dashboard_address": ":0"},
-    )
-    with jobs, Client(jobs) as client:
-        jobs.scale(jobs=1)
-        client.wait_for_workers(1, timeout=180)
-        (job,) = ask(slurm, "squeue", "--noheader", "--states=running", "--format=%i")
-        assert client.run(os.getenv, "SLURM_JOB_ID").popitem()[1] == job
-        there = sipsched.quantiles(ds, "total", [0.5, 0.999], ["cps"])
-    xr.testing.assert_identical(there, here)
-    assert float(here.sel(cps=1000, share=0.999)) > float(here.sel(cps=500, share=0.999))
-    wait_for(
-        lambda: ask(slurm, "squeue", "--noheader", "--states=running", "--format=%i") == [], 30
-    )
 
 
 def test_what_is_left_of_a_cluster_that_was_killed_is_in_nobody_s_way(
