@@ -66,7 +66,7 @@ class Cost:
     factors
         By the names of `FACTORS`, a message.
     generator_busy
-        Share of time in which the generators' CPUs were not idle.
+        Share of time that the generators' CPUs spent on tasks that are not nice.
     probed
         Whether the probe timed messages meanwhile, which costs CPU time, too.
     """

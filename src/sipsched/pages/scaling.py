@@ -559,9 +559,9 @@ def sharing(found: Found) -> Words:
         if control is None or not np.isfinite(each.room):
             continue
         lines.append(
-            f"Control, {each.one.place.sut} on one core at {control.cps} cps: the generators' CPU is busy "
-            f"{100 * control.generator_busy:.0f} % of the time. At what it carries on "
-            f"{plural(each.cores, 'core')} they would leave {number(each.room)} CPUs."
+            f"Control, {each.one.place.sut} on one core at {control.cps} cps: the generators' CPU is busy with them "
+            f"and with all else that is not nice for {100 * control.generator_busy:.0f} % of the time. At what it carries "
+            f"on {plural(each.cores, 'core')} they would leave {number(each.room)} CPUs."
         )
     if len(lines) == 1:
         lines.append("No control was measured: what that costs is not known.")
