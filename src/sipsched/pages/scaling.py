@@ -560,8 +560,8 @@ def sharing(found: Found) -> Words:
             continue
         lines.append(
             f"Control, {each.one.place.sut} on one core at {control.cps} cps: the generators' CPU is busy with them "
-            f"and with all else that is not nice for {100 * control.generator_busy:.0f} % of the time. At what it carries "
-            f"on {plural(each.cores, 'core')} they would leave {number(each.room)} CPUs."
+            f"and with all else that is not nice for {100 * control.generator_busy:.0f} % of the time. At what it "
+            f"carries on {plural(each.cores, 'core')} they would leave {number(each.room)} CPUs."
         )
     if len(lines) == 1:
         lines.append("No control was measured: what that costs is not known.")
