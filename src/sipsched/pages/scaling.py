@@ -291,8 +291,8 @@ def costs(found: Found) -> Table:
         none="no run kept the limit",
         caption="What a message costs at the highest load measured that kept the limit, of all processes of the proxy: "
         "CPU time by the scheduler's clock, its parts by ticks, and the three factors. Waits for the proxy's own locks "
-        "are futex and sched_yield; what it spins before is CPU time in the program. Of the kernel's native spinlocks the "
-        "first waiter is not seen."
+        "are futex and sched_yield; what it spins before is CPU time in the program. Of the kernel's native spinlocks "
+        "the first waiter is not seen."
         + (
             " The probe timed messages in some of the runs, which costs CPU time, too."
             if any(cost.probed for cost in found.costs.values())
