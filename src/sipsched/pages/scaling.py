@@ -148,6 +148,8 @@ def answer(found: Found) -> Words:
         lines.append(
             f"Only runs on {plural(min(cores), 'core')} were measured: how it scales is not told."
         )
+    if found.simulated:
+        lines += simulated_answer(found).lines
     return Words(tuple(lines), css_class="answer")
 
 
