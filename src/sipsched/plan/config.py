@@ -485,7 +485,7 @@ def parse_config(
         )
     suts = {name: Sut(name=name, **body) for name, body in document["suts"].items()}
     for sut in suts.values():
-        _check_transport(sut, what)
+        _check_transport(sut, document["probe"], what)
     studies = {}
     for name, body in document["studies"].items():
         axes = {key: tuple(body[key]) for key in ("suts", "modes", "cores", "threads")}
@@ -547,7 +547,7 @@ def parse_config(
     )
 
 
-def _check_transport(sut: Sut, what: str) -> None:
+def _check_transport(sut: Sut, probe: str, what: str) -> None:
     where = f"{what}: suts.{sut.name}"
     if not sut.over_tcp:
         if sut.connections is not None:
@@ -561,10 +561,10 @@ def _check_transport(sut: Sut, what: str) -> None:
         raise StableError(
             f"{where}.connections: missing; TCP takes a number of persistent ones, or per-call"
         )
-    if sut.probe != "off":
+    if (sut.probe or probe) not in ("auto", "off"):
         raise StableError(
-            f"{where}.probe: the probe times datagrams, and messages in streams not yet: expected off, "
-            f"found {sut.probe or 'none, which takes that of the campaign'}"
+            f"{where}.probe: over TCP the probe has one mode, which auto takes: expected auto or off, found "
+            f"{sut.probe or f'none, which takes that of the campaign, {probe}'}"
         )
 
 
