@@ -29,6 +29,7 @@ struct connection {
 	int fd; /* -1: free */
 	uint32_t generation;
 	uint64_t owner;
+	struct sockaddr_in remote; /* of those that are accepted */
 	bool dialled;
 	bool closing;
 	bool dirty;          /* in link->dirty */
@@ -614,11 +615,18 @@ static bool wait_for_events(struct link *link, uint64_t wait_ns, struct epoll_ev
 
 static void accept_all(struct link *link)
 {
+	struct sockaddr_in remote;
+	socklen_t size = sizeof(remote);
+	struct connection *c;
 	int fd;
 
-	while ((fd = accept4(link->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+	while ((fd = accept4(link->socket, (struct sockaddr *)&remote, &size,
+			     SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
 		set_buffers(fd, link->buffer_bytes);
-		add_connection(link, fd, false, 0);
+		c = add_connection(link, fd, false, 0);
+		if (c)
+			c->remote = remote;
+		size = sizeof(remote);
 	}
 	if (errno != EAGAIN && errno != EINTR)
 		count_error(link->counts.receive_errors, errno);
@@ -642,8 +650,10 @@ static void on_message(void *context, const char *text, size_t size)
 static void read_stream(struct link *link, uint32_t index)
 {
 	struct connection *c = &link->connections[index];
-	struct reading reading = { .link = link,
-				   .from = { .connection = index, .generation = c->generation } };
+	struct reading reading = {
+		.link = link,
+		.from = { .address = c->remote, .connection = index, .generation = c->generation }
+	};
 	size_t size = c->in.size, used;
 	bool followed;
 	ssize_t got;

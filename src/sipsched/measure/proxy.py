@@ -9,7 +9,7 @@ from sipsched.errors import StableError
 from sipsched.measure.templates import render
 from sipsched.plan.config import Sut
 from sipsched.testbed.host import Host
-from sipsched.testbed.inventory import Testbed
+from sipsched.testbed.inventory import HostSpec, Testbed
 from sipsched.validity.ledger import Tally
 
 ALLOCATION_FAILURE = (
@@ -21,19 +21,19 @@ ALLOCATION_FAILURE = (
 MANY_FILES = ("sh", "-c", 'ulimit -n "$(ulimit -Hn)" && exec "$@"', "sh")
 """A connection is a descriptor, and the usual limit is 1024."""
 INSTANCES = """\
-folder=$1 option=$2 count=$3
-shift 3
+folder=$1 option=$2 count=$3 address=$4 port=$5
+shift 5
 while [ "$count" -gt 0 ]; do
     mkdir -p "$folder/instance-$count"
-    "$@" "$option" "$folder/instance-$count" &
+    "$@" "$option" "$folder/instance-$count" ${address:+-l "$address:$((port + count))"} &
     count=$((count - 1))
 done
 wait
 """
-"""Instances of a proxy, each in a folder of its own; one that ends leaves the others."""
+"""Instances of a proxy, each in a folder of its own, with an address on a port of its own; one that ends leaves the
+others."""
 SMALLEST_SHARED_MIB = 16
-CONTROL_SOCKET = "proxy.ctl"
-"""In the proxy's folder; what its template names too."""
+FRONT_SHARED_MIB = 64
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Proxy:
     options
         Command-line options that take the place of `{config}`, `{shared}`, `{package}` and `{manager}`.
     folder_option
-        That which names the folder it runs in.
+        That which names the folder it runs in; `-l` names what it listens on.
     deployments
         Those its template knows.
     count_messages
-        Asks a running one, by its folder, how many messages it received and sent; None if it cannot be asked, and
-        then it is not measured over TCP, where no kernel counts them.
+        Asks a running instance, by its folder, how many messages it received and sent; None if it cannot be asked,
+        and then it is not measured over TCP, where no kernel counts them.
     programs
         Other binaries that asking needs.
     """
@@ -77,38 +77,55 @@ class Proxy:
         )
 
     def command(
-        self, sut: Sut, config: PurePosixPath, folder: PurePosixPath, threads: int
+        self, sut: Sut, config: PurePosixPath, folder: PurePosixPath, threads: int, sps: HostSpec
     ) -> list[str]:
         """Build the command line; the proxy stays in the foreground and logs to stderr."""
-        instances = threads if sut.deployment == "partitioned" else 1
+        instances = sut.instances(threads)
+        argv = self._argv(sut, config, sut.shared_memory_mib // instances)
+        if sut.over_tcp:
+            argv = [*MANY_FILES, *argv]
+        if sut.deployment in ("shared", "sockets"):
+            return [*argv, self.folder_option, str(folder)]
+        address = f"{sut.transport}:{sps.sip_address}" if sut.fronted else ""
+        own = (folder, self.folder_option, instances, address, sps.sip_port)
+        return ["sh", "-c", INSTANCES, "sh", *map(str, own), *argv]
+
+    def front_command(self, sut: Sut, config: PurePosixPath, folder: PurePosixPath) -> list[str]:
+        """Build the command line of what keeps no transactions, before instances."""
+        argv = self._argv(sut, config, FRONT_SHARED_MIB)
+        return [*argv, self.folder_option, str(folder)]
+
+    def _argv(self, sut: Sut, config: PurePosixPath, shared_mib: int) -> list[str]:
         values = {
             "config": config,
-            "shared": max(SMALLEST_SHARED_MIB, sut.shared_memory_mib // instances),
+            "shared": max(SMALLEST_SHARED_MIB, shared_mib),
             "package": sut.package_memory_mib,
             "manager": sut.memory_manager,
         }
-        argv = [self.program, *(option.format(**values) for option in self.options)]
-        if sut.over_tcp:
-            argv = [*MANY_FILES, *argv]
-        if sut.deployment == "partitioned":
-            return [
-                "sh",
-                "-c",
-                INSTANCES,
-                "sh",
-                str(folder),
-                self.folder_option,
-                str(threads),
-                *argv,
-            ]
-        return [*argv, self.folder_option, str(folder)]
+        return [self.program, *(option.format(**values) for option in self.options)]
+
+    def messages(self, sps: Host, folder: PurePosixPath, sut: Sut, threads: int) -> Tally | None:
+        """Ask all instances for their messages since they started; over UDP the kernels count them."""
+        if not sut.over_tcp or self.count_messages is None:
+            return None
+        folders = instance_folders(sut, folder, threads)
+        return sum((self.count_messages(sps, one, sut) for one in folders), Tally(0, 0))
+
+
+def instance_folders(sut: Sut, folder: PurePosixPath, threads: int) -> list[PurePosixPath]:
+    """List the folders that instances run in; `INSTANCES` makes them."""
+    if sut.deployment in ("shared", "sockets"):
+        return [folder]
+    return [folder / f"instance-{number}" for number in range(1, sut.instances(threads) + 1)]
 
 
 def _count_kamailio(sps: Host, folder: PurePosixPath, sut: Sut) -> Tally:
     ask = 'kamcmd -s "unixs:$1" stats.get_statistics all'
     if sut.routing == "stateful":
         ask += ' && kamcmd -s "unixs:$1" tm.stats'
-    return parse_kamailio_counts(sps.shell(ask, folder / CONTROL_SOCKET).stdout, f"host {sps.spec}")
+    # what its module ctl names it in the folder it runs in
+    said = sps.shell(ask, folder / "kamailio_ctl").stdout
+    return parse_kamailio_counts(said, f"host {sps.spec}")
 
 
 def parse_kamailio_counts(text: str, where: str) -> Tally:
@@ -140,7 +157,7 @@ PROXIES: Mapping[str, Proxy] = {
             *("-x", "{manager}", "-X", "{manager}"),
         ),
         folder_option="-Y",
-        deployments=("shared", "sockets", "partitioned"),
+        deployments=("shared", "sockets", "partitioned", "front", "listeners", "dispatcher"),
         version_option="-v",
         count_messages=_count_kamailio,
         programs=("kamcmd",),

@@ -196,7 +196,7 @@ def simulated_run(
         ledger=balance(counters),
         no_ports=0,
         clock_step_s=0.0,
-        proxy_cpu_ns=_proxy_cpu_ns(report),
+        proxy=ProxyReport(_proxy_cpu_ns(report)),
     )
     probe = ProbeReport(
         mode="simulated",
@@ -241,7 +241,7 @@ def simulated_run(
         generator=GeneratorReport(version=version(), **statistics.counts),
         certificate=certified,
         requests=requests,
-        proxy=ProxyReport(observed.proxy_cpu_ns),
+        proxy=observed.proxy,
         probe=probe,
         hosts=_hosts(plan.kernel, cpus),
         settings=Settings(2 * plan.sut.receive_buffer_bytes, cpus),

@@ -55,7 +55,7 @@ class Model:
                     f"SUT {sut.name}: {key}: model {self.name} is of {value}, found "
                     f"{getattr(sut, key)}; name a model of it in the testbed's file"
                 )
-        if sut.over_tcp or sut.sharded:
+        if sut.over_tcp or sut.deployment != "shared":
             raise StableError(
                 f"SUT {sut.name}: model {self.name} is of workers that share a UDP socket, found "
                 f"{sut.transport}, {sut.deployment}"

@@ -1,6 +1,7 @@
 """Proxies: what is rendered for a run, and what their logs give away."""
 
-from pathlib import PurePosixPath
+import subprocess
+from pathlib import Path, PurePosixPath
 
 import jinja2
 import pytest
@@ -11,6 +12,7 @@ from sipsched.measure.proxy import (
     PROXIES,
     allocation_failures,
     find_proxy,
+    instance_folders,
     parse_kamailio_counts,
 )
 from sipsched.plan.config import Sut, load_config
@@ -30,26 +32,44 @@ KAMAILIO_LOG = """\
 def test_every_sut_has_a_configuration_with_its_workers(sut: Sut) -> None:
     testbed = load_testbed("local")
     text = find_proxy(sut).config_text(sut, testbed, 7, PurePosixPath("/w"))
-    workers = 1 if sut.sharded else 7
+    workers = 7 if sut.deployment == "shared" else 1
     assert (f"children={workers}\n" in text) or (f"udp_workers={workers}\n" in text)
-    assert text.count("listen=") == (
-        0 if sut.proxy == "opensips" else 7 if sut.deployment == "sockets" else 1
-    )
+    listeners = {"sockets": 7, "front": 0, "dispatcher": 0}.get(sut.deployment, 1)
+    assert text.count("listen=") == (0 if sut.proxy == "opensips" else listeners)
     assert f"{sut.transport}:{testbed.sps.sip_address}:{testbed.sps.sip_port}" in text
     assert f"{testbed.uas.sip_address}:{testbed.uas.sip_port}" in text
-    assert ("record_route();" in text) == (sut.routing == "stateful")
+    assert ("\trecord_route" in text) == (sut.routing == "stateful")
+    assert ("record_route_preset" in text) == sut.fronted
     assert ("t_relay()" in text) == (sut.routing == "stateful")
 
 
 @pytest.mark.parametrize("sut", CAMPAIGN.suts.values(), ids=lambda sut: sut.name)
 def test_command_names_allocator_and_memory(sut: Sut) -> None:
-    folder = PurePosixPath("/w")
-    command = find_proxy(sut).command(sut, folder / "proxy.cfg", folder, 4)
+    folder, sps = PurePosixPath("/w"), load_testbed("local").sps
+    command = find_proxy(sut).command(sut, folder / "proxy.cfg", folder, 4, sps)
     command = command[command.index(sut.proxy) :]
-    instances = 4 if sut.deployment == "partitioned" else 1
+    instances = 1 if sut.deployment in ("shared", "sockets") else 4
     assert command[command.index("-m") + 1] == str(sut.shared_memory_mib // instances)
     assert sut.memory_manager in command
     assert not [word for word in command if "{" in word]
+
+
+@pytest.mark.parametrize(
+    ("name", "ports"), [("kamailio-tcp-dispatcher", (5061, 5062)), ("kamailio-udp-partitioned", ())]
+)
+def test_instances_have_a_folder_each_and_behind_a_front_a_port_each(
+    tmp_path: Path, name: str, ports: tuple[int, ...]
+) -> None:
+    sut, folder, sps = CAMPAIGN.sut(name), PurePosixPath(tmp_path), load_testbed("local").sps
+    command = find_proxy(sut).command(sut, folder / "proxy.cfg", folder, 2, sps)
+    # what would be started says what it is given
+    done = subprocess.run([*command[:9], "echo", "x"], capture_output=True, text=True, check=True)
+    listens = [f" -l {sut.transport}:{sps.sip_address}:{port}" for port in ports] or ["", ""]
+    folders = instance_folders(sut, folder, 2)
+    assert sorted(done.stdout.splitlines()) == [
+        f"x -Y {one}{listen}" for one, listen in zip(folders, listens, strict=True)
+    ]
+    assert all(Path(one).is_dir() for one in folders)
 
 
 def test_unknown_proxy_names_those_there_are() -> None:
