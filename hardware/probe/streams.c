@@ -95,7 +95,8 @@ static void add_mark(struct marks *marks, const struct probe_segment *segment)
 		marks->n--;
 	}
 	if (marks->first + marks->n == marks->room) {
-		memmove(marks->at, marks->at + marks->first, marks->n * sizeof(*marks->at));
+		if (marks->n)
+			memmove(marks->at, marks->at + marks->first, marks->n * sizeof(*marks->at));
 		marks->first = 0;
 		if (2 * marks->n >= marks->room) {
 			marks->room = marks->room ? 2 * marks->room : 16;
