@@ -35,6 +35,7 @@ void begin_recording(struct recording *recording)
 	recording->on = true;
 	state->since_ns = clock_ns(CLOCK_MONOTONIC);
 	recording->streams->since_ns = state->since_ns;
+	recording->streams->until_ns = 0;
 	__sync_synchronize(); /* no arrival is entered that is older */
 	state->recording = 1;
 }
@@ -66,6 +67,7 @@ void switch_off(struct recording *recording)
 		if (!count_underway(recording) && !count_in_service(recording))
 			break;
 	}
+	recording->streams->until_ns = clock_ns(CLOCK_MONOTONIC);
 	detach_probe(recording->probe);
 	/* what was entered is of no use any more, also while the hooks are attached again */
 	recording->probe->object->bss->since_ns = UINT64_MAX;

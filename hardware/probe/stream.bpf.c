@@ -292,6 +292,7 @@ static __always_inline void exit_read(struct probe_worker *worker, struct pt_reg
 {
 	struct probe_transfer *transfer;
 
+	worker->taken = 0;
 	worker->off_cpu_ns = 0;
 	worker->switches = 0;
 	worker->cost_ns = 0;
@@ -353,7 +354,7 @@ int BPF_PROG(on_stream_return, struct pt_regs *regs, long result)
 	if (result <= 0 || (!is_read(id) && !is_write(id)))
 		return 0;
 	worker = worker_of(bpf_get_current_pid_tgid());
-	if (!worker)
+	if (!worker || !worker->t_recv_enter) /* its call began before this was attached */
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (is_read(id) && worker->taken) {
@@ -362,10 +363,10 @@ int BPF_PROG(on_stream_return, struct pt_regs *regs, long result)
 		return 0;
 	} else if (id == NR_SENDMSG && passes_descriptor(regs)) {
 		COUNT(descriptors_sent);
-		COUNT_BY(descriptor_send_ns, now - (worker->t_recv_enter ?: now));
+		COUNT_BY(descriptor_send_ns, now - worker->t_recv_enter);
 	} else if (id == NR_RECVMSG && passes_descriptor(regs)) {
 		COUNT(descriptors_received);
-		COUNT_BY(descriptor_receive_ns, now - (worker->t_recv_enter ?: now));
+		COUNT_BY(descriptor_receive_ns, now - worker->t_recv_enter);
 	}
 	return 0;
 }

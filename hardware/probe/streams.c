@@ -277,7 +277,7 @@ static void record_waiting(struct streams *streams, struct waiting *waiting)
 		if (stream && stream->undeparted)
 			stream->undeparted--;
 	}
-	if (record->t_sip_in < records->t_fresh_ns || record->t_sip_in > records->t_end_ns)
+	if (!is_in_run(records, record->t_sip_in))
 		return;
 	append_record(&records->trace, record);
 	if (waiting->slot < PROBE_WORKERS)
@@ -312,14 +312,19 @@ static void receive(struct streams *streams, struct stream *stream, const struct
 	const struct mark *arrived = find_mark(&stream->arrived, last);
 	const struct mark *queued = find_mark(&stream->queued, last);
 	struct service *service = &streams->services[read->slot % PROBE_WORKERS];
+	bool in_run = is_in_run(streams->records, read->t);
 	struct waiting *waiting;
 	struct sip_class class;
 
-	if (!arrived && !stream->timed && read->t < streams->since_ns + BEHIND_NS)
-		return; /* it came before recording was on */
+	/* it came before recording was on, or while it was being switched off */
+	if (!arrived && ((!stream->timed && read->t < streams->since_ns + BEHIND_NS) ||
+			 (streams->until_ns && read->t >= streams->until_ns)))
+		return;
 	class = classify(streams, text, size);
-	if (read->t >= streams->records->t_fresh_ns && read->t <= streams->records->t_end_ns)
+	if (in_run) {
 		streams->counts.received++;
+		streams->counts.unmatched += !arrived;
+	}
 	make_room(streams);
 	waiting = waiting_at(streams, streams->tail);
 	*waiting = (struct waiting){
@@ -350,7 +355,6 @@ static void receive(struct streams *streams, struct stream *stream, const struct
 		}
 	} else {
 		waiting->record.flags |= TRACE_FLAG_UNMATCHED;
-		streams->counts.unmatched++;
 	}
 	if (stream->in.began.t != read->t)
 		waiting->record.flags |= TRACE_FLAG_SPLIT;
@@ -397,7 +401,7 @@ static void forward(struct streams *streams, struct stream *stream, const struct
 	struct waiting *waiting = class.kind && class.call_id_hash ? find_waiting(streams, &class) : NULL;
 	const struct mark *departed = find_mark(&stream->departed, last);
 
-	if (write->t >= streams->records->t_fresh_ns && write->t <= streams->records->t_end_ns)
+	if (is_in_run(streams->records, write->t))
 		streams->counts.sent++;
 	count_send(streams, &class, began);
 	if (!waiting || began->t < waiting->record.t_sip_in)

@@ -40,6 +40,7 @@ struct stream;
 struct streams {
 	struct records *records; /* gets what is whole */
 	uint64_t since_ns;       /* of arrivals before it nothing is known */
+	uint64_t until_ns;       /* nor of those since; 0: recording is on */
 	uint64_t now_ns;         /* of the last event */
 	uint64_t t_sweep_ns;
 	struct stream_counts counts;

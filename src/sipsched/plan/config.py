@@ -509,7 +509,7 @@ def parse_config(
         )
     suts = {name: Sut(name=name, **body) for name, body in document["suts"].items()}
     for sut in suts.values():
-        _check_transport(sut, document["probe"], what)
+        _check_transport(sut, what)
     studies = {}
     for name, body in document["studies"].items():
         axes = {key: tuple(body[key]) for key in ("suts", "modes", "cores", "threads")}
@@ -571,7 +571,7 @@ def parse_config(
     )
 
 
-def _check_transport(sut: Sut, probe: str, what: str) -> None:
+def _check_transport(sut: Sut, what: str) -> None:
     where = f"{what}: suts.{sut.name}"
     if sut.deployment not in DEPLOYMENTS[sut.transport]:
         raise StableError(
@@ -591,10 +591,9 @@ def _check_transport(sut: Sut, probe: str, what: str) -> None:
         raise StableError(
             f"{where}.connections: missing; TCP takes a number of persistent ones, or per-call"
         )
-    if (sut.probe or probe) not in ("auto", "off"):
+    if sut.probe not in (None, "auto", "off"):
         raise StableError(
-            f"{where}.probe: over TCP the probe has one mode, which auto takes: expected auto or off, found "
-            f"{sut.probe or f'none, which takes that of the campaign, {probe}'}"
+            f"{where}.probe: over TCP the probe has one mode: expected auto or off, found {sut.probe}"
         )
 
 
