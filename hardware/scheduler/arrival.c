@@ -17,8 +17,8 @@
 int arrival_open(uint16_t port, bool tcp)
 {
 	/* of TCP's header the length in words is the upper half of its byte 12 */
-	struct sock_filter length = tcp ? (struct sock_filter)BPF_STMT(BPF_LD | BPF_B | BPF_IND, 12) :
-					  (struct sock_filter)BPF_STMT(BPF_LD | BPF_IMM, UDP_HEADER << 2);
+	struct sock_filter length = tcp ? (struct sock_filter)BPF_STMT(BPF_LD | BPF_B | BPF_IND, 12)
+					: (struct sock_filter)BPF_STMT(BPF_LD | BPF_IMM, UDP_HEADER << 2);
 	/* from the IPv4 header on; the last two lines are take and leave */
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 9),

@@ -202,7 +202,8 @@ const char *sampler_open(struct sampler *sampler, const pid_t *tasks, unsigned n
 	names = counter_names(sampler, read_text(sampler, sampler->counters));
 	sampler->datagrams_column = find_column(names, tcp ? "TCPOrigDataSent" : "InDatagrams");
 	sampler->refused_column = tcp ? 0 : find_column(names, "RcvbufErrors");
-	return sampler->counters >= 0 && sampler->datagrams_column && (tcp || sampler->refused_column) ? NULL : file;
+	return sampler->counters >= 0 && sampler->datagrams_column && (tcp || sampler->refused_column) ? NULL
+												       : file;
 }
 
 void sampler_close(struct sampler *sampler)
