@@ -3,8 +3,9 @@
 About half of the proxy's capacity. The comparison is default,default+recording=off: the probe lets go of every hook
 and attaches again while the proxy serves the same calls in each window of a block, and a sham beside them. The CPU
 time is that of all the proxy's processes, by their own clocks, the kernel's receive work in their context included;
-the messages are the datagrams that the SPS's sockets took, over TCP the segments with data that it sent. Printed with the 95 % interval of the mean over blocks and
-that of Hodges and Lehmann, which a few windows of a disturbed machine move less.
+the messages are the datagrams that the SPS's sockets took, over TCP the segments with data that it sent. Printed with
+the 95 % interval of the mean over blocks and that of Hodges and Lehmann, which a few windows of a disturbed machine
+move less.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
 `python stream_relay.py PLAN OUTPUT` reads a plan (JSON): `workers`, `rate` (messages a second), `size` (bytes of a
 message), `chunks` (how many bytes the client sends at a time, in turn; none: a message at a time), `read` (bytes that a
-worker reads at once) and `cut` (connections that end within a message). A process accepts
-connections and hands them to the workers with SCM_RIGHTS; a worker sends each message back as it is. When its input ends it writes, in ns of
+worker reads at once) and `cut` (connections that end within a message). A process accepts connections and hands them to
+the workers with SCM_RIGHTS; a worker sends each message back as it is. When its input ends it writes, in ns of
 CLOCK_MONOTONIC, what the client, the workers and a packet socket saw.
 """
 
@@ -82,7 +82,11 @@ def serve(channel: socket.socket, read: int, output: Path) -> None:
                     text = text[length:]
                 for message in found:
                     row = {"number": number_of(message), "before_read": before, "after_read": after}
-                    row |= {"reads": reads, "together": len(found), "before_send": time.monotonic_ns()}
+                    row |= {
+                        "reads": reads,
+                        "together": len(found),
+                        "before_send": time.monotonic_ns(),
+                    }
                     sock.sendall(message)
                     row["after_send"] = time.monotonic_ns()
                     seen.append(row)

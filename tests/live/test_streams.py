@@ -162,7 +162,13 @@ def check_bounds(records: npt.NDArray[Any], seen: dict[str, Any], size: int) -> 
         {"size": 20_000, "rate": 200},
         {"size": 60_000, "rate": 50, "read": 1 << 17},
     ],
-    ids=["a message a segment", "cut anywhere", "ten a segment", "larger than a read", "the largest"],
+    ids=[
+        "a message a segment",
+        "cut anywhere",
+        "ten a segment",
+        "larger than a read",
+        "the largest",
+    ],
 )
 def test_every_message_of_a_stream_has_its_row_and_its_stamps(
     testbed: Testbed, tmp_path: Path, plan: dict[str, Any]
