@@ -24,7 +24,7 @@ static uint64_t count_underway(const struct recording *recording)
 /* Received, and not sent on yet. */
 static uint64_t count_in_service(const struct recording *recording)
 {
-	return count_serving(recording->workers) + count_unsent(recording->streams);
+	return count_serving(recording->workers) + count_waiting(recording->streams);
 }
 
 void begin_recording(struct recording *recording)

@@ -305,7 +305,7 @@ static __always_inline void exit_read(struct probe_worker *worker, struct pt_reg
 
 /* False: it went elsewhere. */
 static __always_inline bool exit_write(struct probe_worker *worker, struct pt_regs *regs, long id,
-				       long length, __u64 now)
+				       long length, __u64 entered, __u64 now)
 {
 	struct probe_transfer *transfer;
 	struct probe_connection connection = {};
@@ -322,7 +322,7 @@ static __always_inline bool exit_write(struct probe_worker *worker, struct pt_re
 		return false;
 	connection.local = common.skc_rcv_saddr;
 	connection.remote = common.skc_daddr;
-	transfer = new_transfer(worker, PROBE_EVENT_WRITTEN, worker->t_recv_enter);
+	transfer = new_transfer(worker, PROBE_EVENT_WRITTEN, entered);
 	transfer->call.connection = connection;
 	/* ASSUME workers write to a connection one at a time, as they have to: else messages would mix */
 	emit_transfer(transfer, regs, id, BPF_CORE_READ((struct tcp_sock *)sk, write_seq) - (__u32)length,
@@ -349,24 +349,29 @@ int BPF_PROG(on_stream_return, struct pt_regs *regs, long result)
 {
 	long id = SYSCALL_OF(regs);
 	struct probe_worker *worker;
+	__u64 entered;
 	__u64 now;
 
-	if (result <= 0 || (!is_read(id) && !is_write(id)))
+	if (!is_read(id) && !is_write(id))
 		return 0;
 	worker = worker_of(bpf_get_current_pid_tgid());
-	if (!worker || !worker->t_recv_enter) /* its call began before this was attached */
+	if (!worker)
+		return 0;
+	entered = worker->t_recv_enter; /* 0: before this was attached */
+	worker->t_recv_enter = 0;
+	if (result <= 0)
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (is_read(id) && worker->taken) {
 		exit_read(worker, regs, id, result, now);
-	} else if (is_write(id) && exit_write(worker, regs, id, result, now)) {
+	} else if (is_write(id) && entered && exit_write(worker, regs, id, result, entered, now)) {
 		return 0;
 	} else if (id == NR_SENDMSG && passes_descriptor(regs)) {
 		COUNT(descriptors_sent);
-		COUNT_BY(descriptor_send_ns, now - worker->t_recv_enter);
+		COUNT_BY(descriptor_send_ns, entered ? now - entered : 0);
 	} else if (id == NR_RECVMSG && passes_descriptor(regs)) {
 		COUNT(descriptors_received);
-		COUNT_BY(descriptor_receive_ns, now - worker->t_recv_enter);
+		COUNT_BY(descriptor_receive_ns, entered ? now - entered : 0);
 	}
 	return 0;
 }

@@ -284,12 +284,17 @@ static void record_waiting(struct streams *streams, struct waiting *waiting)
 		records->messages[waiting->slot]++;
 }
 
+static bool has_left(const struct waiting *waiting)
+{
+	return waiting->sent && waiting->record.t_dep;
+}
+
 static bool is_done(const struct streams *streams, const struct waiting *waiting)
 {
 	if (streams->now_ns > waiting->record.t_sip_in + HOLD_NS)
 		return true;
 	/* its worker may send more for it until it reads again */
-	return waiting->sent && waiting->record.t_dep &&
+	return has_left(waiting) &&
 	       streams->services[waiting->slot % PROBE_WORKERS].number != waiting->service;
 }
 
@@ -624,13 +629,13 @@ void settle_streams(struct streams *streams)
 	sweep_streams(streams, streams->now_ns - CLOSED_NS, false);
 }
 
-uint64_t count_unsent(const struct streams *streams)
+uint64_t count_waiting(const struct streams *streams)
 {
-	uint64_t unsent = 0;
+	uint64_t waiting = 0;
 
 	for (uint64_t place = streams->head; place < streams->tail; place++)
-		unsent += !waiting_at(streams, place)->sent;
-	return unsent;
+		waiting += !has_left(waiting_at(streams, place));
+	return waiting;
 }
 
 static bool is_unread(const struct stream *stream)
@@ -657,7 +662,7 @@ void forget_streams(struct streams *streams)
 	for (; streams->head < streams->tail; streams->head++) {
 		struct waiting *waiting = waiting_at(streams, streams->head);
 
-		if (waiting->sent)
+		if (has_left(waiting))
 			record_waiting(streams, waiting);
 	}
 	for (size_t bucket = 0; bucket < STREAM_BUCKETS; bucket++) {

@@ -60,10 +60,10 @@ int on_stream_event(void *context, void *data, size_t size);
 void streams_afresh(struct streams *streams);
 /* Record what is done, and what has waited in vain. */
 void settle_streams(struct streams *streams);
-/* Messages that are not sent on yet, and connections with bytes that no worker has read. */
-uint64_t count_unsent(const struct streams *streams);
+/* Messages that have not left yet, and connections with bytes that no worker has read. */
+uint64_t count_waiting(const struct streams *streams);
 uint64_t count_unread(const struct streams *streams);
-/* Record what was sent on, forget the others and all that is underway. */
+/* Record what has left, forget the others and all that is underway. */
 void forget_streams(struct streams *streams);
 /* Record all that waits; nothing comes any more. */
 void end_streams(struct streams *streams);

@@ -310,11 +310,11 @@ static void test_recording_and_bytes_that_are_no_message(void)
 	arrive(5000, size, 120);
 	read_at(5000, text, size, 130);
 	read_at(5000, text, size, 131);
-	CHECK(count_unsent(&streams) == 1 && count_unread(&streams) == 0);
+	CHECK(count_waiting(&streams) == 1 && count_unread(&streams) == 0);
 	arrive((uint32_t)(5000 + size), 40, 140);
 	CHECK(count_unread(&streams) == 1);
 	forget_streams(&streams);
-	CHECK(count_unsent(&streams) == 0 && count_unread(&streams) == 0);
+	CHECK(count_waiting(&streams) == 0 && count_unread(&streams) == 0);
 	end();
 	CHECK(n_rows == 0 && !streams.counts.unmatched && streams.counts.skipped_bytes == 3 + size - 30);
 }
