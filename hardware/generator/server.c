@@ -175,7 +175,7 @@ int run_server(const struct options *options)
 {
 	struct server *servers = calloc(options->threads, sizeof(*servers));
 	int socket = options->timing.reliable
-			     ? open_tcp_listener(&options->local.address)
+			     ? open_tcp_listener(&options->local.address, options->buffer_bytes)
 			     : open_udp(&options->local.address, NULL, options->buffer_bytes);
 	const char *wrong = socket < 0 ? strerror(errno) : servers ? NULL : "not enough memory";
 	unsigned opened = 0;

@@ -398,8 +398,8 @@ def test_over_tcp_it_waits_for_a_segment_that_begins_with_an_invite_and_counts_s
     plan = plan_text(MODES, [0, 1], 300 * MS)
     switcher = start(plan, "--tcp", "--port", 5071, *sleepers(spawn, 1))
     switcher.send("INVITE sip:a", 5071)
-    script = [*namespace, sys.executable, "-c", OVER_TCP, "5071"]
-    done = subprocess.run(script, check=True, capture_output=True, text=True)
+    argv = [*namespace, sys.executable, "-c", OVER_TCP, "5071"]
+    done = subprocess.run(argv, check=True, capture_output=True, text=True)
     before, after = map(int, done.stdout.split())
     log = switcher.end()
     assert before <= log["t0_ns"] + 2 * MS <= after

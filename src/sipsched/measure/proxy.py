@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from sipsched.errors import StableError
+from sipsched.files import parse_json
 from sipsched.measure.templates import render
 from sipsched.plan.config import Sut
 from sipsched.testbed.host import Host
@@ -50,6 +51,8 @@ class Proxy:
         That which names the folder it runs in; `-l` names what it listens on.
     deployments
         Those its template knows.
+    cannot
+        Why not, of those that it could be thought to know.
     count_messages
         Asks a running instance, by its folder, how many messages it received and sent; None if it cannot be asked,
         and then it is not measured over TCP, where no kernel counts them.
@@ -64,6 +67,7 @@ class Proxy:
     deployments: tuple[str, ...] = ("shared",)
     count_messages: Callable[[Host, PurePosixPath, Sut], Tally] | None = None
     programs: tuple[str, ...] = ()
+    cannot: Mapping[str, str] = field(default_factory=dict)
 
     def config_text(self, sut: Sut, testbed: Testbed, threads: int, folder: PurePosixPath) -> str:
         """Render the configuration file for a number of workers."""
@@ -149,6 +153,49 @@ def parse_kamailio_counts(text: str, where: str) -> Tally:
     return Tally(sum(found[name] for name in sent), sum(found[name] for name in received))
 
 
+# what a folder it runs in has is named there, not in its configuration, which all instances share
+ASK_OPENSIPS = """\
+cd "$1" || exit 1
+rm -f reply
+mkfifo -m 600 reply
+{ timeout 5 cat reply & }
+echo ':reply:{"jsonrpc":"2.0","id":1,"method":"get_statistics","params":[["core:","tm:","sl:"]]}' |
+    timeout 5 tee opensips_fifo > /dev/null
+wait
+rm -f reply
+"""
+
+
+def _count_opensips(sps: Host, folder: PurePosixPath, sut: Sut) -> Tally:
+    return parse_opensips_counts(sps.shell(ASK_OPENSIPS, folder).stdout, f"host {sps.spec}")
+
+
+def parse_opensips_counts(text: str, where: str) -> Tally:
+    """Read what OpenSIPS answered to `get_statistics` of core, tm where that is loaded, and sl.
+
+    A transaction sends its request on, and the answers that it relays or makes; what belongs to none, as ACK, the core
+    does.
+
+    Raises
+    ------
+    StableError
+        It is no such answer, or a count is missing.
+    """
+    try:
+        found = dict(parse_json(text)["result"])
+        sent = ["core:fwd_requests", "core:fwd_replies", "sl:sent_replies"]
+        if "tm:UAS_transactions" in found:
+            sent += ["tm:UAS_transactions", "tm:relayed_replies", "tm:local_replies"]
+        return Tally(
+            sum(int(found[name]) for name in sent),
+            int(found["core:rcv_requests"]) + int(found["core:rcv_replies"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise StableError(
+            f"{where}: opensips does not tell its statistics ({error!r:.80}); found {text!r:.80}, see proxy.log"
+        ) from None
+
+
 PROXIES: Mapping[str, Proxy] = {
     "kamailio": Proxy(
         program="kamailio",
@@ -170,6 +217,14 @@ PROXIES: Mapping[str, Proxy] = {
         ),
         folder_option="-w",
         version_option="-V",
+        deployments=("shared", "partitioned", "dispatcher"),
+        count_messages=_count_opensips,
+        cannot={
+            "sockets": "it has one process group for each socket, not one socket a worker of a group",
+            "front": "its module dispatcher reads instances from a database",
+            "listeners": "with reuse_port it binds connections that it opens to the listening port as "
+            "well, and only one instance can have one from there to the UAS",
+        },
     ),
 }
 
@@ -194,7 +249,8 @@ def find_proxy(sut: Sut) -> Proxy:
         )
     if sut.deployment not in proxy.deployments:
         raise StableError(
-            f"SUT {sut.name}: the adapter for {sut.proxy} knows no deployment '{sut.deployment}'; "
+            f"SUT {sut.name}: the adapter for {sut.proxy} knows no deployment '{sut.deployment}'"
+            f"{': ' if sut.deployment in proxy.cannot else ''}{proxy.cannot.get(sut.deployment, '')}; "
             f"there are: {', '.join(proxy.deployments)}"
         )
     return proxy

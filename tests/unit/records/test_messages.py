@@ -55,8 +55,8 @@ def test_intervals_are_the_defined_differences(tmp_path):
 def test_a_run_over_tcp_has_the_same_columns_and_says_what_reads_shared(tmp_path):
     records = draw()
     records["flags"][:] = 0
-    records["flags"][3:5] |= trace.Flag.SHARED_READ
-    records["flags"][7] |= trace.Flag.SPLIT
+    records["flags"][3:5] = trace.Flag.SHARED_READ
+    records["flags"][7] = trace.Flag.SPLIT
     # left to another process
     records["off_cpu_ns"][9] = 0xFFFFFFFF
     ds = parse(tmp_path, records, mode=trace.Mode.STREAM)
