@@ -421,7 +421,7 @@ static void forward(struct streams *streams, struct stream *stream, const struct
 		waiting->record.in_cost_ns = saturate_u16(began->cost_ns);
 	} else {
 		/* its worker left it to another */
-		waiting->record.off_cpu_ns = UINT32_MAX;
+		waiting->record.flags |= TRACE_FLAG_LEFT;
 	}
 	if (departed)
 		waiting->record.t_dep = departed->t;

@@ -39,6 +39,7 @@ FLAGS = {
     "clipped": 1 << 8,
     "read_with_others": 1 << 9,
     "read_in_pieces": 1 << 10,
+    "sent_by_another": 1 << 11,
 }
 INTERVALS = {
     "k_stack": "t_stack - t_arr: network stack, from the driver to the socket queue",

@@ -56,6 +56,7 @@ class Flag(IntFlag):
     UNMATCHED = 1 << 6
     SHARED_READ = 1 << 9
     SPLIT = 1 << 10
+    LEFT = 1 << 11
 
 
 # SEE hardware/probe/trace.h: struct trace_header and struct trace_record, packed, little-endian
