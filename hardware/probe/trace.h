@@ -48,8 +48,7 @@ enum trace_flag {
 	/* 7 and 8 are those of sipsched.records.messages */
 	TRACE_FLAG_SHARED_READ = 1 << 9, /* over TCP: its read completed other messages, too */
 	TRACE_FLAG_SPLIT = 1 << 10,      /* over TCP: it took more than one read */
-	TRACE_FLAG_LEFT =
-		1 << 11, /* over TCP: another process sent it on: off_cpu_ns, switches are not known */
+	TRACE_FLAG_LEFT = 1 << 11,       /* over TCP: another process sent it on; off_cpu_ns = 0 */
 };
 
 struct trace_header {
