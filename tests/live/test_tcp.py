@@ -17,7 +17,7 @@ import pytest
 from helpers import LOAD, pids, wait_for
 
 from sipsched.errors import TransientError
-from sipsched.records.messages import MISSING, messages_from_record
+from sipsched.records.messages import FLAGS, MISSING, messages_from_record
 from sipsched.testbed.inventory import Testbed
 
 Measure = Callable[..., Path]
@@ -70,6 +70,20 @@ def test_all_calls_complete_and_every_message_is_counted_on_both_sides(
     for name in ("k_stack", "k_sockq", "k_copy", "t_sip", "k_snd"):
         assert "missing_reason" not in ds[name].attrs
         assert np.count_nonzero(ds[name] == MISSING) == 0, name
+
+
+def test_past_the_knee_reads_hold_many_messages_and_each_has_its_row(measure: Measure) -> None:
+    record = measure(sut="kamailio-tcp", threads=2, cps=3000, duration_s=1.5, drain_s=8.0)
+    run = run_json(record)
+    assert run["probe"]["lost"] == 0
+    assert run["probe"]["records"] == run["ledger"]["to_sps"]["received"] >= 6 * 4000
+    ds = messages_from_record(record)
+    flags = ds["flags"].to_numpy()
+    assert np.count_nonzero(flags & FLAGS["read_with_others"]) > 1000
+    assert np.count_nonzero(flags & FLAGS["read_in_pieces"]) > 100
+    # it waits: in the queue, and what a worker has read behind what it has read with it
+    k_sockq = ds["k_sockq"].to_numpy()
+    assert np.median(k_sockq[k_sockq != MISSING]) > 1e6
 
 
 def test_half_a_message_of_a_stranger_disturbs_no_call(measure: Measure, testbed: Testbed) -> None:
