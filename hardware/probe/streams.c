@@ -300,14 +300,36 @@ static bool is_done(const struct streams *streams, const struct waiting *waiting
 
 /* ---- what is read ---- */
 
-/* What a message is; counted where its header does not tell. */
-static struct sip_class classify(struct streams *streams, const char *text, size_t size)
+/* Without a stamp of the queue, or one that the reader was faster than, t_stack is t_arr. */
+static void stamp_received(struct trace_record *record, const struct probe_call *read,
+			   const struct mark *arrived, const struct mark *queued)
 {
-	struct sip_class class = sip_classify(text, size);
+	if (!arrived) {
+		record->flags |= TRACE_FLAG_UNMATCHED;
+		return;
+	}
+	record->t_arr = arrived->t;
+	record->t_sockq = read->t_taken;
+	if (queued && queued->t <= read->t_taken) {
+		record->t_stack = queued->t;
+		record->rmem = queued->rmem;
+	} else {
+		record->t_stack = arrived->t;
+		record->flags |= TRACE_FLAG_NO_STACK;
+	}
+}
 
-	if (!class.complete)
-		streams->records->unclassified++;
-	return class;
+/* It is one of the messages that a read completed. */
+static void enter_service(struct streams *streams, struct service *service)
+{
+	if (service->first < service->last) {
+		waiting_at(streams, streams->tail)->record.flags |= TRACE_FLAG_SHARED_READ;
+		if (service->first >= streams->head)
+			waiting_at(streams, service->first)->record.flags |= TRACE_FLAG_SHARED_READ;
+	} else {
+		service->first = streams->tail;
+	}
+	service->last = streams->tail + 1;
 }
 
 /* Enter what is known of a message that a worker has read whole; `last` is its last byte. */
@@ -317,7 +339,6 @@ static void receive(struct streams *streams, struct stream *stream, const struct
 	const struct mark *arrived = find_mark(&stream->arrived, last);
 	const struct mark *queued = find_mark(&stream->queued, last);
 	struct service *service = &streams->services[read->slot % PROBE_WORKERS];
-	bool in_run = is_in_run(streams->records, read->t);
 	struct waiting *waiting;
 	struct sip_class class;
 
@@ -325,8 +346,9 @@ static void receive(struct streams *streams, struct stream *stream, const struct
 	if (!arrived && ((!stream->timed && read->t < streams->since_ns + BEHIND_NS) ||
 			 (streams->until_ns && read->t >= streams->until_ns)))
 		return;
-	class = classify(streams, text, size);
-	if (in_run) {
+	class = sip_classify(text, size);
+	streams->records->unclassified += !class.complete;
+	if (is_in_run(streams->records, read->t)) {
 		streams->counts.received++;
 		streams->counts.unmatched += !arrived;
 	}
@@ -347,31 +369,14 @@ static void receive(struct streams *streams, struct stream *stream, const struct
 		.service = service->number,
 		.slot = read->slot,
 	};
-	if (arrived) {
+	stamp_received(&waiting->record, read, arrived, queued);
+	if (arrived)
 		stream->timed = true;
-		waiting->record.t_arr = arrived->t;
-		waiting->record.t_sockq = read->t_taken;
-		if (queued && queued->t <= read->t_taken) {
-			waiting->record.t_stack = queued->t;
-			waiting->record.rmem = queued->rmem;
-		} else {
-			waiting->record.t_stack = arrived->t;
-			waiting->record.flags |= TRACE_FLAG_NO_STACK;
-		}
-	} else {
-		waiting->record.flags |= TRACE_FLAG_UNMATCHED;
-	}
 	if (stream->in.began.t != read->t)
 		waiting->record.flags |= TRACE_FLAG_SPLIT;
-	if (service->first < service->last) {
-		waiting->record.flags |= TRACE_FLAG_SHARED_READ;
-		if (service->first >= streams->head)
-			waiting_at(streams, service->first)->record.flags |= TRACE_FLAG_SHARED_READ;
-	} else {
-		service->first = streams->tail;
-	}
+	enter_service(streams, service);
 	enter_waiting(streams, streams->tail);
-	service->last = ++streams->tail;
+	streams->tail++;
 }
 
 /* ---- what is written ---- */
@@ -437,15 +442,13 @@ typedef void message_action(struct streams *streams, struct stream *stream, cons
 /* Whether a message may begin like that: a method in capitals, or a version (RFC 3261 7.1, 7.2). */
 static bool begins_message(const char *text, size_t size)
 {
-	size_t at = 0;
+	size_t first = 0, at;
 
-	while (at < size && (text[at] == '\r' || text[at] == '\n'))
+	while (first < size && (text[first] == '\r' || text[first] == '\n'))
+		first++;
+	for (at = first; at < size && text[at] >= 'A' && text[at] <= 'Z';)
 		at++;
-	if (at == size)
-		return true;
-	while (at < size && text[at] >= 'A' && text[at] <= 'Z')
-		at++;
-	return at && (at == size || text[at] == ' ' || text[at] == '/') && text[0] != ' ' && text[0] != '/';
+	return at == size || (at > first && (text[at] == ' ' || text[at] == '/'));
 }
 
 static void lose_track(struct streams *streams, struct flow *flow)
