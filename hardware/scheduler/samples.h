@@ -6,8 +6,8 @@
  * thread's clock is not readable from another process (kernel/time/posix-cpu-timers.c: pid_for_clock()); whoever
  * names all threads of a process gets their sum. A process that has ended keeps its last value.
  *
- * Over TCP no kernel counts messages. Counted in the place of datagrams is TCPOrigDataSent, segments with data that is
- * sent for the first time: one a message sent, unless two wait to be sent at once.
+ * Over TCP no kernel counts messages. Counted in the place of datagrams is TCPOrigDataSent, segments with data, or the
+ * end of a stream, that are sent for the first time: one a message sent, unless two wait to be sent at once.
  */
 #ifndef SIPSCHED_SAMPLES_H
 #define SIPSCHED_SAMPLES_H
