@@ -8,6 +8,8 @@
 #define HOLD_NS   4000000000ULL /* a message that was not sent on by then will not be */
 #define CLOSED_NS 2000000000ULL /* what a worker had yet to read of a closed connection it has read by then */
 #define BEHIND_NS 1000000000ULL /* data older than that is in no queue: its arrival was missed */
+#define UNDERWAY_NS \
+	100000000ULL /* ASSUME no segment takes longer from the driver to its reader where others came after it */
 #define SWEEP_NS  1000000000ULL
 #define ROOM      1024
 #define MARKS_MAX 65536
@@ -343,7 +345,7 @@ static void receive(struct streams *streams, struct stream *stream, const struct
 	struct sip_class class;
 
 	/* it came before recording was on, or while it was being switched off */
-	if (!arrived && ((!stream->timed && read->t < streams->since_ns + BEHIND_NS) ||
+	if (!arrived && (read->t < streams->since_ns + (stream->timed ? UNDERWAY_NS : BEHIND_NS) ||
 			 (streams->until_ns && read->t >= streams->until_ns)))
 		return;
 	class = sip_classify(text, size);
