@@ -255,7 +255,7 @@ def study_runs(wildcards, until=None):
 def looked_at(wildcards):
     """The summaries of the runs that are looked at."""
     runs = study_runs(wildcards, until=int(wildcards.rep))
-    return [f"{RESULTS}/runs/{run.path}/summary.nc" for run in runs]
+    return [f"{RESULTS}/runs/{run.path}/summary.nc.zst" for run in runs]
 
 
 def study_precision(wildcards):
@@ -263,7 +263,9 @@ def study_precision(wildcards):
 
 
 def study_summaries(wildcards):
-    return [f"{RESULTS}/runs/{run.path}/summary.nc" for run in study_runs(wildcards)]
+    return [
+        f"{RESULTS}/runs/{run.path}/summary.nc.zst" for run in study_runs(wildcards)
+    ]
 
 
 def study_windows(wildcards):

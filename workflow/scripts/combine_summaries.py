@@ -8,7 +8,7 @@ from sipsched import scripting
 from sipsched.plan import config
 from sipsched.records import crossing, look, publishable, record, summary
 
-with scripting.one_line_errors(snakemake.log[0]):
+with scripting.one_line_errors(snakemake.log[0], computed=snakemake.input.summaries):
     campaign = config.parse_config(snakemake.config)
     study, name = campaign.studies[snakemake.wildcards.study], snakemake.wildcards.testbed
     output = Path(snakemake.output.summary)
@@ -19,10 +19,7 @@ with scripting.one_line_errors(snakemake.log[0]):
     else:
         repeats = look.read_repeats(results, study, name)
     planned = study.runs(name, crossings, repeats)
-    paths = [Path(path) for path in snakemake.input.summaries]
-    combined, mended = summary.combine_mending(paths, planned, results / "runs", raw)
-    for path in mended:
-        scripting.say(f"{path}: damaged, made again")
+    combined = summary.combine([Path(path) for path in snakemake.input.summaries], planned)
     attempts = [
         replace(each, error=publishable.publishable_text(each.error))
         for each in record.failed_attempts(raw, planned)

@@ -7,7 +7,7 @@ from sipsched.analysis import precision
 from sipsched.plan import config
 from sipsched.records import crossing, look, summary
 
-with scripting.one_line_errors(snakemake.log[0]):
+with scripting.one_line_errors(snakemake.log[0], computed=snakemake.input.summaries):
     campaign = config.parse_config(snakemake.config)
     study, name = campaign.studies[snakemake.wildcards.study], snakemake.wildcards.testbed
     output = Path(snakemake.output.look)
@@ -15,9 +15,6 @@ with scripting.one_line_errors(snakemake.log[0]):
     crossings = crossing.read_crossings(campaign.records, study.searches(name))
     repeats = look.read_repeats(results, study, name, until=int(snakemake.wildcards.rep))
     planned = study.runs(name, crossings, repeats)
-    paths = [Path(path) for path in snakemake.input.summaries]
-    combined, mended = summary.combine_mending(paths, planned, results / "runs", campaign.records)
-    for path in mended:
-        scripting.say(f"{path}: damaged, made again")
+    combined = summary.combine([Path(path) for path in snakemake.input.summaries], planned)
     found = precision.look(combined, study.precision)
     look.write_look(output, precision.still_wide(found, study.precision))
