@@ -25,14 +25,16 @@ from sipsched.analysis.statistics import (
     RATE_RANGE,
     Crossing,
     Estimates,
+    Interval,
     crossing,
     typical_drop_rates,
     typical_interval,
     typical_intervals,
 )
-from sipsched.pages.crossings import HOW, doubt
+from sipsched.pages.crossings import HOW, carries, crossing_words, doubt
 from sipsched.pages.drawing import LIMIT, MARKERS, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
-from sipsched.pages.parts import Figure
+from sipsched.pages.numbers import in_words, with_unit
+from sipsched.pages.parts import Answer, Figure
 from sipsched.plan.config import Run
 from sipsched.records.messages import MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
 from sipsched.records.summary import ALL, INVALID, MEASURED
@@ -53,6 +55,39 @@ class Picture:
 
     svg: str
     points: str
+
+
+def answer(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Answer:
+    """Say how much load the configuration that carries most carries, and what its messages wait."""
+    found = {}
+    for facet in facets(summary):
+        for threads in summary["threads"].to_numpy():
+            if _any_run(summary, facet, int(threads)):
+                runs = _runs(summary["pdr"], facet, int(threads))
+                passes = crossing(runs["cps"].to_numpy(), runs.to_numpy(), limit)
+                if not np.isnan(passes.interval.estimate):
+                    found[facet, int(threads)] = passes
+    if not found:
+        return Answer("There is no answer yet: no run of this study counts.")
+    facet, threads = max(found, key=lambda key: found[key].interval.estimate)
+    among = f", the best of {len(found)} configurations," if len(found) > 1 else ""
+    text = (
+        f"{facet_name(facet)}, {plural(threads, 'thread')}{among} "
+        f"{carries(found[facet, threads], limit)}"
+    )
+    waits = _series(summary, facet, threads, summary["k_rcv_p50"].sel(message_type=ALL))
+    if len(waits.cps):
+        text += f"; half of the messages wait {_ends(waits)} or less until it has them"
+    return Answer(f"{text}.")
+
+
+def _ends(series: "Series") -> str:
+    """Say what a time is at the lowest load and at the highest."""
+    said = [
+        f"{with_unit(Interval.without(float(series.of.estimate[i]), 1), 'µs')} at {grouped(series.cps[i])}"
+        for i in dict.fromkeys((0, len(series.cps) - 1))
+    ]
+    return f"{' and '.join(said)} calls per second"
 
 
 def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
@@ -91,13 +126,13 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
         passes = found(facet, threads)
         above = series.of.estimate > 100 * limit
         said = (
-            f"typical PDR passes {100 * limit:g} % {'at ' if passes.interval.resolved else ''}{passes}"
+            f"typical PDR passes {100 * limit:g} % {'at ' if passes.interval.resolved else ''}{crossing_words(passes)}"
             if passes.bracketed
-            else f"no crossing of {100 * limit:g} % is seen: {passes}"
+            else f"no crossing of {100 * limit:g} % is seen: {crossing_words(passes)}"
         )
         if above.any():
             first = int(np.argmax(above))
-            said += f"; it is {series.of.at(first).text('%')} at {series.cps[first]:g} cps"
+            said += f"; it is {in_words(series.of.at(first), '%')} at {series.cps[first]:g} cps"
         return " ".join(
             filter(None, (f"{said}.", doubt(passes, limit), _short_words(summary, facet, threads)))
         )
@@ -234,7 +269,7 @@ def receive_parts(summary: xr.Dataset) -> Figure:
                 return ""
             at = dict(zip(("sut", "mode", "cores"), facet, strict=True))
             runs = values.sel(at | {"threads": threads, "cps": loads[-1]}).to_numpy()
-            texts.append(f"{title} {typical_interval(runs).text('µs')}")
+            texts.append(f"{title} {in_words(typical_interval(runs), 'µs')}")
         return f"Of mean K_rcv at {loads[-1]:g} cps: {'; '.join(texts)}."
 
     bound = "tracepoint" in set(summary["probe_mode"].to_numpy().ravel().tolist())
@@ -283,7 +318,7 @@ def load(summary: xr.Dataset) -> Figure:
         worst = int(np.argmax(np.abs(series.of.estimate - 100)))
         return (
             f"the achieved rate is furthest from the offered one at {series.cps[worst]:g} cps, by "
-            f"{series.of.at(worst).map(lambda share: share - 100).text('%')}."
+            f"{in_words(series.of.at(worst).map(lambda share: share - 100), '%')}."
         )
 
     figure = _figure(
@@ -376,8 +411,8 @@ def distributions(
             if ordered:
                 quick, slow = ordered[0], ordered[-1]
                 parts.append(
-                    f"median {symbol} from {medians[quick].text('µs')}, of {quick} to "
-                    f"{medians[slow].text('µs')}, of {slow}"
+                    f"median {symbol} from {in_words(medians[quick], 'µs')}, of {quick} to "
+                    f"{in_words(medians[slow], 'µs')}, of {slow}"
                 )
         if not parts:
             return f"nothing to draw at {points[facet][0]} cps."
@@ -504,7 +539,8 @@ def _series(
     found = estimate(runs.to_numpy())
     some = found.n > 0
     low, high = found.low[some], found.high[some]
-    of = Estimates(found.estimate[some], low, high, found.n[some])
+    ends = found.least[some], found.most[some]
+    of = Estimates(found.estimate[some], low, high, found.n[some], *ends)
     return Series(runs["cps"].to_numpy()[some].astype(float), of)
 
 
@@ -732,7 +768,7 @@ def _from_to(series: Series, unit: str = "µs") -> str:
     cps = series.cps
     if not len(cps):
         return "not measured"
-    text = f"{series.of.at(0).text(unit)} at {cps[0]:g} cps"
+    text = f"{in_words(series.of.at(0), unit)} at {cps[0]:g} cps"
     if len(cps) > 1:
-        text += f", {series.of.at(-1).text(unit)} at {cps[-1]:g} cps"
+        text += f", {in_words(series.of.at(-1), unit)} at {cps[-1]:g} cps"
     return text

@@ -24,7 +24,8 @@ from sipsched.analysis.papers import (
 )
 from sipsched.analysis.statistics import PDR_LIMIT
 from sipsched.pages.drawing import LIMIT, MARKERS, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
-from sipsched.pages.parts import Figure, Table, Words
+from sipsched.pages.numbers import NO_ENTRY
+from sipsched.pages.parts import Answer, Figure, Table, Words
 from sipsched.pages.tables import Heading
 from sipsched.words import grouped, number, plural
 
@@ -44,6 +45,36 @@ def heading(points: pd.DataFrame) -> Heading:
         testbed="; ".join(f"{PAPERS[study]}: {CITATIONS[study]}" for study in papers) + ".",
         description="OpenSIPS, on Linux 3.2.51 and 2.6.32, on Intel Xeon E5540; a column of a "
         "table is the average of thirty experiments.",
+    )
+
+
+def answer(points: pd.DataFrame, checks: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Answer:
+    """Say what the papers report of the two modes, and how much of what they print agrees with itself.
+
+    Parameters
+    ----------
+    points
+        As `sipsched.analysis.papers.load_points` returns it.
+    checks
+        As `sipsched.analysis.papers.audit` returns it.
+    pdr_limit
+        The share of messages dropped at which capacity ends.
+    """
+    last = crossings(points, pdr_limit).pivot_table(
+        index=["study", "cores", "threads"], columns="mode", values="last_cps"
+    )
+    both = last.dropna() if set(MODES) <= set(last.columns) else last.iloc[:0]
+    if both.empty:
+        text = "The papers print no load that both modes carry"
+    else:
+        more = int((both["enhanced"] > both["baseline"]).sum())
+        text = (
+            f"By the papers' tables enhanced mode carries more calls per second than baseline mode in {more} of "
+            f"{len(both)} settings before {100 * pdr_limit:g}\u00a0% of messages are dropped"
+        )
+    agreeing = int(checks["agrees"].sum())
+    return Answer(
+        f"{text}; {agreeing} of {plural(len(checks), 'check')} of the printed numbers hold."
     )
 
 
@@ -139,10 +170,10 @@ def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
             row = by_mode.get(mode)
             for name in ("last_cps", "first_cps"):
                 there = row is not None and pd.notna(row[name])
-                cells.append(str(row[name]) if row is not None and there else "none printed")
+                cells.append(str(row[name]) if row is not None and there else NO_ENTRY)
             if row is not None and pd.notna(row["last_cps"]):
                 last[mode] = int(row["last_cps"])
-        more = _signed(last["enhanced"] - last["baseline"]) if len(last) == len(MODES) else "n/a"
+        more = _signed(last["enhanced"] - last["baseline"]) if len(last) == len(MODES) else NO_ENTRY
         place = f"{plural(cores, 'core')}, {threads} threads"
         rows.append((0 if study == "singlecore" else 1, (place, *cells, more)))
     share = f"{100 * pdr_limit:g}\u00a0%"
@@ -362,7 +393,7 @@ def capacity_model(
     for row in _rows(predictions(points, predicted, pdr_limit)):
         cells = [row[name] for name in ("cores", "processors", "threads", "capacity_cps")]
         if pd.isna(row["best_cps"]):
-            rest = ("n/a", "n/a", "n/a")
+            rest = (NO_ENTRY,) * 3
         else:
             difference = (
                 f"{_signed(row['difference_cps'])} ({_signed(row['difference_pct'], 1)}\u00a0%)"

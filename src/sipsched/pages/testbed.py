@@ -12,7 +12,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from sipsched.analysis.crossover import Effect, percent
+from sipsched.analysis.crossover import percent
 from sipsched.analysis.probe_cost import probe_costs
 from sipsched.analysis.run_table import (
     IMPOSSIBLE,
@@ -22,12 +22,13 @@ from sipsched.analysis.run_table import (
     receive_buffers,
 )
 from sipsched.pages.drawing import MARKERS, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
-from sipsched.pages.parts import Figure, Table, Words
+from sipsched.pages.numbers import NO_ENTRY, told, with_unit
+from sipsched.pages.parts import Answer, Cell, Figure, Table, Words
 from sipsched.pages.tables import Heading, conditions_of
 from sipsched.records.noise_record import CpuNoise, Noise, read_noise
 from sipsched.records.summary import INVALID, MEASURED, MISSING
 from sipsched.validity.verdict import in_general
-from sipsched.words import number, plural
+from sipsched.words import listed, number, plural
 
 MOST_LABELLED_LOADS = 14
 MOST_POINTS_LISTED = 50
@@ -53,6 +54,28 @@ def heading(campaign: Campaign) -> Heading:
         f"studies: {', '.join(campaign.studies)}.",
         description=campaign.description,
     )
+
+
+def answer(campaign: Campaign, noise_file: Path, windows: Sequence[Path]) -> Answer:
+    """Say how much of what was planned counts, how quiet the CPUs are, and what the probe costs."""
+    status = campaign.runs["status"].value_counts()
+    suspect = int((campaign.counted["grade"] == "suspect").sum())
+    said = [
+        f"{status.get(MEASURED, 0)} of {plural(len(campaign.runs), 'planned run')} count, {suspect} of them with "
+        "reservations"
+    ]
+    found = read_noise(noise_file).cpus if noise_file.is_file() else ()
+    if found:
+        lost = max(cpu.lost_share for cpu in found)
+        said.append(f"an idle CPU is interrupted for {100 * lost:.2g}\u00a0% of its time")
+    costs = [percent(cost.effect.interval) for cost in probe_costs(windows)]
+    known = [cost for cost in costs if not np.isnan(cost.estimate)]
+    if known:
+        most = max(known, key=lambda cost: cost.estimate)
+        said.append(
+            f"the probe changes the proxy's CPU time a message by {with_unit(most, '%', '+')}"
+        )
+    return Answer(f"{listed(said)}.")
 
 
 def coverage(campaign: Campaign) -> Figure:
@@ -261,19 +284,20 @@ def conditions(campaign: Campaign) -> Words:
 
 def cost_of_the_probe(campaign: Campaign, windows: Sequence[Path]) -> Table:
     """Compare the proxy's CPU time a message with the probe and without, point by point."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for cost in probe_costs(windows):
         rows.append(
             (
                 *(cost.sut, cost.mode, str(cost.cores), str(cost.threads), str(cost.cps)),
                 f"{cost.without_us:.1f}",
-                _percent(cost.effect),
-                _percent(cost.sham),
+                told(percent(cost.effect.interval), "%", plus="+"),
+                told(percent(cost.sham.interval), "%", plus="+"),
                 str(sum(cost.effect.blocks)),
             )
         )
     return Table(
         identity="table-probe-cost",
+        places=4,
         header=(
             *("SUT", "mode", "cores", "threads", "cps", "without the probe (µs)"),
             *("the probe adds (%)", "sham (%)", "blocks"),
@@ -283,13 +307,6 @@ def cost_of_the_probe(campaign: Campaign, windows: Sequence[Path]) -> Table:
         caption=COST_CAPTION,
         provenance=campaign.provenance,
     )
-
-
-def _percent(effect: Effect) -> str:
-    interval = percent(effect.interval)
-    if interval.known:
-        return f"{interval.estimate:+.1f} ({interval.low:+.1f} to {interval.high:+.1f})"
-    return f"{interval.estimate:+.1f}: {interval.why}" if effect.runs else interval.why
 
 
 def certificates(campaign: Campaign) -> Table:
@@ -311,6 +328,7 @@ def certificates(campaign: Campaign) -> Table:
         )
     return Table(
         identity="table-certificates",
+        places=1,
         header=(
             *("SUT", "cps", "runs", "KS distance", "CV", "lateness p99 (µs)"),
             *("generator CPU (%)", "worst rate error (%)", "verdicts"),
@@ -326,7 +344,7 @@ def certificates(campaign: Campaign) -> Table:
 def _range(values: pd.Series) -> str:
     there = values.dropna()
     if not len(there):
-        return "n/a"
+        return NO_ENTRY
     low, high = number(float(there.min())), number(float(there.max()))
     return low if low == high else f"{low} to {high}"
 
@@ -364,6 +382,7 @@ def runs_that_are_not_there(campaign: Campaign) -> Table:
         rows = [*rows[:MOST_POINTS_LISTED], (f"and {more} more",)]
     return Table(
         identity="table-runs-not-there",
+        places=4,
         header=(*POINT, "rep", "status", "why"),
         rows=tuple(rows),
         none="none: every planned run was measured and counts",

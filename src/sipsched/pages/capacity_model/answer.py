@@ -11,9 +11,10 @@ from sipsched.analysis.capacity.options import MEASURED, PUBLISHED, Option, Plan
 from sipsched.analysis.capacity.predictions import known_options, predictor
 from sipsched.analysis.capacity.systems import Evidence, System
 from sipsched.pages.capacity_model.panels import DODGE, core_axis, empty, hide, make_panels
-from sipsched.pages.capacity_model.wording import NOT_MEASURED, in_words
+from sipsched.pages.capacity_model.wording import NOT_MEASURED
 from sipsched.pages.drawing import LIMIT, MARKERS, PAPER, SERIES, STYLE, legend, themed
-from sipsched.pages.parts import Figure, Table, Words
+from sipsched.pages.numbers import in_words, told
+from sipsched.pages.parts import Answer, Cell, Figure, Table, Words
 from sipsched.words import grouped, number, plural
 
 
@@ -58,6 +59,38 @@ def plans(
             modes,
         )
         for sut in evidence.suts
+    )
+
+
+def answer(
+    evidence: Evidence, cps: float, cores: int, threads: Collection[int] | None = None
+) -> Answer:
+    """Answer the operator's question in one sentence: what was measured here first, then the papers."""
+    own = {each.sut for each in evidence.own}
+    named = zip(evidence.suts, plans(evidence, cps, cores, threads), strict=True)
+    told = [
+        f"{name}: {_short(found)}"
+        for name, found in sorted(named, key=lambda each: each[0] not in own)
+    ]
+    if not told:
+        return Answer("There is no answer: nothing is known of any proxy.")
+    measured = "" if own else " (nothing was measured here)"
+    return Answer(
+        f"For {grouped(cps)} calls per second, of at most {plural(cores, 'core')}: {'; '.join(told)}{measured}."
+    )
+
+
+def _short(found: Plan) -> str:
+    if found.choice is not None:
+        option = found.choice
+        size = f"{plural(option.cores, 'core')} with {plural(option.threads, 'thread')}"
+        return f"{size}, mode {option.mode} ({option.basis})"
+    if found.largest is None or not found.largest.carries_cps:
+        return "no setting is known to carry a load"
+    most = found.largest
+    size = f"{plural(most.cores, 'core')}, {plural(most.threads, 'thread')}"
+    return (
+        f"no setting that is known, the most is {grouped(most.carries_cps)} ({size}, {most.basis})"
     )
 
 
@@ -131,9 +164,9 @@ def _how(
         would = (
             f"{plural(choice.cores, 'core')} would do"
             if choice is not None
-            else "nothing would do either"
+            else "no number of cores would do"
         )
-        text += f" Were the prediction exact, {would}."
+        text += f" If the prediction has no error, {would}."
     return text
 
 
@@ -141,7 +174,7 @@ def smallest(
     evidence: Evidence, cps: float, cores: int, threads: Collection[int] | None = None
 ) -> Table:
     """List for each system and mode the smallest setting that carries a load, or what comes closest."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for system in evidence.systems:
         known = known_options(system, evidence, range(1, cores + 1))
         found = plan(cps, known, cores, threads)
@@ -157,7 +190,7 @@ def smallest(
                     str(shown.threads),
                     grouped(shown.carries_cps) if shown.carries_cps else "none",
                 ),
-                *(shown.basis, in_words(shown.interval)),
+                *(shown.basis, told(shown.interval, "cps")),
             )
         )
     return Table(

@@ -13,22 +13,21 @@ from sipsched.analysis.comparison import Case, Place, Side
 from sipsched.analysis.run_table import provenance
 from sipsched.analysis.search import search_interval
 from sipsched.analysis.statistics import Crossing
-from sipsched.pages.crossings import HOW, doubt
+from sipsched.pages.crossings import HOW, crossing_cell, crossing_words, doubt
 from sipsched.pages.drawing import STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.modes.panels import hollow, large, nothing, picture
 from sipsched.pages.modes.wording import (
-    NO_ENTRY,
     NOT_PRINTED,
     PUBLISHED_MODES,
     relative_to,
     study_of,
     with_papers,
 )
-from sipsched.pages.numbers import signed, told
-from sipsched.pages.parts import Figure, Table
+from sipsched.pages.numbers import NO_ENTRY, in_words, signed, told
+from sipsched.pages.parts import Cell, Figure, Table
 from sipsched.pages.published import HEADROOM
 from sipsched.records.crossing import read_crossing
-from sipsched.words import number, plural
+from sipsched.words import grouped, number, plural
 
 
 def figure(case: Case) -> Figure:
@@ -48,7 +47,11 @@ def figure(case: Case) -> Figure:
     seen = []
     for place in case.places():
         sides = [case.side(place, mode) for mode in case.modes]
-        said = [f"{side.label} {side.capacity.crossing}" for side in sides if side.loads_met]
+        said = [
+            f"{side.label} {crossing_words(side.capacity.crossing)}"
+            for side in sides
+            if side.loads_met
+        ]
         if said:
             doubts = [
                 f"{side.label}: {doubted}"
@@ -117,6 +120,7 @@ def table(case: Case) -> Table:
     reference = case.label(case.reference)
     return Table(
         identity="table-crossings",
+        places=1,
         groups=(
             *(("", 1), ("", 1), ("published (cps)", 3), ("this testbed (cps)", 3), ("", 1)),
             (f"more than {reference} (%)", 2),
@@ -140,33 +144,33 @@ def table(case: Case) -> Table:
 
 
 def _published(side: Side) -> tuple[str, str, str]:
-    last, first = (NOT_PRINTED if cps is None else str(cps) for cps in side.printed_loads)
+    last, first = (NOT_PRINTED if cps is None else grouped(cps) for cps in side.printed_loads)
     estimate = side.printed_crossing
     return last, first, NO_ENTRY if np.isnan(estimate) else number(estimate)
 
 
-def _here(side: Side) -> tuple[str, str, str, str]:
+def _here(side: Side) -> tuple[Cell, Cell, Cell, Cell]:
     """Give the loads around the limit, the crossing, and what it is more than published."""
     if not side.loads_met:
         return side.why_not_measured, NO_ENTRY, NO_ENTRY, NO_ENTRY
     capacity, published = side.capacity, side.printed_crossing
     interval = capacity.crossing.interval
-    difference = NO_ENTRY
+    difference: Cell = NO_ENTRY
     if np.isfinite(published) and np.isfinite(interval.estimate):
-        difference = told(interval.map(relative_to(published)), interval.n, signed)
+        difference = told(interval.map(relative_to(published)), "%", interval.n, "+")
     return (
         _bound(capacity.grid_cps),
         _bound(capacity.next_cps),
-        capacity.crossing.text(),
+        crossing_cell(capacity.crossing),
         difference,
     )
 
 
 def _bound(cps: float) -> str:
-    return number(cps) if np.isfinite(cps) else "none"
+    return grouped(cps) if np.isfinite(cps) else "none"
 
 
-def _more(side: Side, level: float) -> tuple[str, str]:
+def _more(side: Side, level: float) -> tuple[Cell, Cell]:
     """Give how many percent more load than the reference, published and here."""
     case = side.case
     if side.mode == case.reference:
@@ -174,7 +178,8 @@ def _more(side: Side, level: float) -> tuple[str, str]:
     of_reference = case.side(side.place, case.reference).printed_crossing
     more = 100 * (side.printed_crossing / of_reference - 1)
     interval = case.more_load(side.place, side.mode, level)
-    return NO_ENTRY if np.isnan(more) else signed(more), told(interval, None, signed)
+    printed = NO_ENTRY if np.isnan(more) else signed(more)
+    return printed, told(interval, "%", None, "+")
 
 
 def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
@@ -187,7 +192,7 @@ def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
         told = search_interval(crossing.trials, case.limit)
         found.append(
             f"{name}: between {crossing.lower_cps} and {crossing.upper_cps} cps; as trials vary, "
-            f"{told.text('cps')} trials"
+            f"{in_words(told, 'cps')} trials"
         )
         rows += [
             (
@@ -201,6 +206,7 @@ def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
         ]
     return Table(
         identity="table-searches",
+        places=1,
         header=("", "trial", "cps", "seconds", "PDR (%)"),
         rows=tuple(rows),
         none="none: the loads of this study are those of the configuration",

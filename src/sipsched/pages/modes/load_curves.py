@@ -11,6 +11,7 @@ from sipsched.analysis.statistics import typical_drop_rates, typical_intervals
 from sipsched.pages.drawing import LIMIT, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.modes.panels import large, nothing, picture, small
 from sipsched.pages.modes.wording import identity, with_papers
+from sipsched.pages.numbers import in_words
 from sipsched.pages.parts import Figure, Several
 from sipsched.words import plural
 
@@ -108,7 +109,7 @@ def _words(case: Case, place: Place) -> str:
         side = case.side(place, mode)
         met = side.loads_met
         ends = [
-            f"{side.mean('k_rcv', cps).text('µs')}, at {cps} cps"
+            f"{in_words(side.mean('k_rcv', cps), 'µs')}, at {cps} cps"
             for cps in dict.fromkeys((*met[:1], *met[-1:]))
         ]
         if ends:

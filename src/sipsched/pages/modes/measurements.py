@@ -8,7 +8,6 @@ from sipsched.analysis.comparison import PARTS, Case, Side, System, relative
 from sipsched.analysis.papers import CALLS, METRICS, PAPERS
 from sipsched.analysis.statistics import NOT_MEASURED, Values, typical_interval
 from sipsched.pages.modes.wording import (
-    NO_ENTRY,
     NOT_PRINTED,
     NOT_SEEN,
     SERVICE,
@@ -16,15 +15,15 @@ from sipsched.pages.modes.wording import (
     study_of,
     with_papers,
 )
-from sipsched.pages.numbers import signed, told
-from sipsched.pages.parts import Several, Table
-from sipsched.words import number, plural
+from sipsched.pages.numbers import NO_ENTRY, signed, told
+from sipsched.pages.parts import Cell, Several, Table
+from sipsched.words import grouped, number, plural
 
 PAPERS_RUNS = 30
 """Experiments that a column of the papers' tables averages. SEE section IV of both."""
 COUNTS = ("rcv_errors", "call_setup_drops", "call_setup_messages", "total_messages")
 SPLIT = ("k_stack", "k_sockq", "k_copy", "k_snd", "k_sockq_alone", "service")
-Triple = tuple[str, str, str]
+Triple = tuple[Cell, Cell, Cell]
 """Published, this testbed, difference."""
 
 
@@ -92,7 +91,9 @@ def _column(side: Side, first: bool) -> list[Triple]:
     share = NO_ENTRY
     if np.isfinite(cps) and printed_cps:
         share = signed(100 * (cps / printed_cps - 1))
-    rows = [(NOT_PRINTED if printed_cps is None else str(printed_cps), load, share)]
+    rows: list[Triple] = [
+        (NOT_PRINTED if printed_cps is None else grouped(printed_cps), load, share)
+    ]
     papers_runs = str(PAPERS_RUNS) if printed else NO_ENTRY
     if not np.isfinite(cps):
         # Below or above every load there is nothing to measure; without a run it was not.
@@ -113,7 +114,7 @@ def _load(side: Side, first: bool, cps: float) -> str:
     if not met:
         return side.why_not_measured
     if np.isfinite(cps):
-        return number(cps)
+        return grouped(cps)
     if first:
         return f"none: PDR ≤ {share} up to {max(met)} cps"
     return f"none: PDR > {share} from {min(met)} cps on"
@@ -123,17 +124,23 @@ def _printed(printed: Mapping[str, str], name: str) -> str:
     return printed.get(name, NOT_PRINTED if printed else NO_ENTRY)
 
 
-def _measured(side: Side, name: str, cps: float, printed: str | None, n: int) -> tuple[str, str]:
+def _measured(side: Side, name: str, cps: float, printed: str | None, n: int) -> tuple[Cell, Cell]:
     """Give this testbed and the difference; counts are scaled to the paper's calls for it."""
-    runs = side.runs(name, cps)
+    runs, unit = side.runs(name, cps), _unit(name)
     mean = typical_interval(runs)
     if np.isnan(mean.estimate):
         return NOT_SEEN, NO_ENTRY
     if printed is None:
-        return told(mean, n), NO_ENTRY
+        return told(mean, unit, n), NO_ENTRY
     if name in COUNTS:
         runs = runs / _per_call(side, cps)
-    return told(mean, n), told(relative(runs, float(printed)), n, signed)
+    return told(mean, unit, n), told(relative(runs, float(printed)), "%", n, "+")
+
+
+def _unit(name: str) -> str:
+    """Give the unit of a quantity, as its title ends with it."""
+    title = _quantities()[name]
+    return title.rpartition("(")[2].rstrip(")") if title.endswith(")") else ""
 
 
 def _per_call(side: Side, cps: float) -> Values:
