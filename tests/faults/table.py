@@ -365,7 +365,7 @@ CASES = (
     Case(
         "a link loses datagrams",
         lose_acks,
-        r"\b400 datagrams were sent and are not accounted for",
+        r"\b400 messages were sent and are not accounted for",
         before=True,
         retransmissions=False,
     ),
