@@ -24,6 +24,8 @@ MIN_BOOTSTRAP_RUNS = 8
 """Below it a bootstrap of normal values covers less than 93 % where it says 95 %."""
 RANKS_FROM = 6
 """Runs from which signed ranks reach 95 %; below it the t interval of logs is the shorter one as well."""
+FEWEST = 4
+"""Runs from which an interval is shown: that of three is as wide as chance makes it."""
 MIN_CROSSING_RUNS = 3
 """Runs at a load that brackets a crossing; with two the interval spans the whole sweep."""
 STEEPEST = 20
@@ -200,9 +202,9 @@ class Estimates:
 
     @property
     def bars(self) -> Values:
-        """How far the interval reaches below and above, shape (2, …); 0 where there is none."""
+        """How far the interval reaches below and above, shape (2, …); 0 where none is shown."""
         reach = np.array([self.estimate - self.low, self.high - self.estimate])
-        return np.asarray(np.maximum(np.nan_to_num(reach), 0))
+        return np.asarray(np.where(self.n < FEWEST, 0, np.maximum(np.nan_to_num(reach), 0)))
 
     def at(self, i: int) -> Interval:
         """Take the i-th of a row."""
@@ -636,7 +638,7 @@ def crossing_ratio(
     first, second = (each.interval for each in both)
     n = first.n + second.n
     if not (np.isfinite(first.estimate) and np.isfinite(second.estimate)):
-        return Interval.without(np.nan, n, level, "undefined: a crossing lies outside the loads")
+        return Interval.without(np.nan, n, level, "a crossing lies outside the loads")
     estimate = second.estimate / first.estimate
     if not (first.known and second.known):
         return Interval.without(estimate, n, level)

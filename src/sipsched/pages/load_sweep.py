@@ -21,6 +21,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullForm
 from sipsched.analysis.run_length import BusyPeriods, busy_periods
 from sipsched.analysis.run_table import Facet, counted, facet_name, facets, provenance
 from sipsched.analysis.statistics import (
+    FEWEST,
     PDR_LIMIT,
     RATE_RANGE,
     Crossing,
@@ -77,7 +78,7 @@ def answer(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Answer:
     )
     waits = _series(summary, facet, threads, summary["k_rcv_p50"].sel(message_type=ALL))
     if len(waits.cps):
-        text += f"; half of the messages wait {_ends(waits)} or less until it has them"
+        text += f"; half of the messages wait no more than {_ends(waits)}"
     return Answer(f"{text}.")
 
 
@@ -760,7 +761,10 @@ def _replicates(summary: xr.Dataset) -> str:
         return "n = 0 runs."
     low, high = int(counts.min()), int(counts.max())
     n = f"n = {low}" if low == high else f"n = {low} to {high}"
-    bars = "bars: 95 % interval" if high > 1 else "one run a point, so no interval"
+    if high >= FEWEST:
+        bars = f"bars: 95 % interval, from {FEWEST} runs on"
+    else:
+        bars = f"{plural(high, 'run')} a point at most, so no interval"
     return f"Points: runs ({n} a point); line: the {{middle}}; {bars}."
 
 

@@ -3,13 +3,11 @@
 import math
 from dataclasses import dataclass
 
-from sipsched.analysis.statistics import Interval
+from sipsched.analysis.statistics import FEWEST, Interval
 from sipsched.words import number
 
 LARGEST_TOLD = 9999
 """Percent; the interval of a ratio over two pairs may reach to 1e30."""
-FEWEST = 4
-"""Runs from which an interval is printed: that of three is as wide as chance makes it."""
 MILLI_FROM = 1000
 """Microseconds from which a time is told in milliseconds."""
 NO_ENTRY = "–"
@@ -62,7 +60,7 @@ def told(interval: Interval, unit: str = "", n: int | None = None, plus: str = "
 
 def in_words(interval: Interval, unit: str = "", plus: str = "") -> str:
     """Write a number for a sentence: "131 µs (108 to 157), n = 5"."""
-    count = f", n = {interval.n}" if interval.n and not math.isnan(interval.estimate) else ""
+    count = f", n = {interval.n}" if interval.n > 1 and not math.isnan(interval.estimate) else ""
     return with_unit(interval, unit, plus) + count
 
 
@@ -79,10 +77,12 @@ def with_unit(interval: Interval, unit: str = "", plus: str = "") -> str:
     if not estimate:
         beyond = f"over {LARGEST_TOLD // 100 + 1} times as much"
         return beyond if unit == "%" else "beyond what was measured"
-    shown = f"{estimate}{after}"
     if interval.known and not trusted(interval):
-        return f"{shown}{_seen(interval, estimate, unit, plus)}"
-    if not (low or high):
+        return f"{_alone(interval.estimate, unit, plus)}{after}{_seen(interval, unit, plus)}"
+    shown = f"{estimate}{after}"
+    if interval.n == 1 and not interval.known:
+        return f"{shown} (one run)"
+    if not (low or high) or estimate == low == high:
         return shown
     return f"{shown} ({_bounds(low, high, '{} to {}')})"
 
@@ -100,11 +100,10 @@ def _bounds(low: str, high: str, both: str) -> str:
     return f"at least {low}" if low else f"at most {high}" if high else "anything"
 
 
-def _seen(interval: Interval, estimate: str, unit: str, plus: str) -> str:
+def _seen(interval: Interval, unit: str, plus: str) -> str:
     """Say between what a few runs lie, from which no interval is told."""
-    decimals = len(estimate.partition(".")[2])
-    least, most = (_written(end, decimals, unit, plus) for end in (interval.least, interval.most))
-    return f" (runs: {least} to {most})" if least and most else ""
+    least, most = (_alone(end, unit, plus) for end in (interval.least, interval.most))
+    return f" (runs: {least} to {most})" if least and most and least != most else ""
 
 
 def rounded(interval: Interval, unit: str = "", plus: str = "") -> tuple[str, str, str]:
@@ -119,8 +118,7 @@ def rounded(interval: Interval, unit: str = "", plus: str = "") -> tuple[str, st
         Empty where there is none, and for what is infinite or too large to mean anything.
     """
     if not interval.known and interval.resolved:
-        places = _places(abs(interval.estimate) / 10)
-        return _written(interval.estimate, places, unit, plus), "", ""
+        return _alone(interval.estimate, unit, plus, 3), "", ""
     ends = [end for end in (interval.low, interval.high) if _tellable(end, unit)]
     if len(ends) == 2:
         error = (ends[1] - ends[0]) / 2
@@ -140,6 +138,13 @@ def _places(error: float) -> int:
         return 0
     power = math.floor(math.log10(error))
     return min(1 - power if error / 10**power < 3.55 else -power, 6)
+
+
+def _alone(value: float, unit: str, plus: str, digits: int = 2) -> str:
+    """Write a number of which no error is known in so many digits; three of them keep a whole number whole."""
+    power = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
+    places = min(digits - 1 - power, 6)
+    return _written(value, max(places, 0) if digits > 2 else places, unit, plus)
 
 
 def _tellable(value: float, unit: str) -> bool:

@@ -141,7 +141,7 @@ class Table:
         by_place: dict[str, list[str]] = {}
         for row in self.rows[: self.shown]:
             if any(str(row[i]) not in EMPTY for i in kept):
-                first, *rest = (html.escape(str(row[i])) for i in kept)
+                first, *rest = (_whole(row[i]) for i in kept)
                 cells = "".join(f"<td>{text}</td>" for text in rest)
                 line = f'<tr><th scope="row">{first}</th>{cells}</tr>'
                 by_place.setdefault(self._place(row), []).append(line)
@@ -217,6 +217,14 @@ class Table:
             f'<a class="download" download="{html.escape(self.identity)}.csv" '
             f'href="data:text/csv;charset=utf-8;base64,{data}">CSV</a> '
         )
+
+
+def _whole(cell: Cell) -> str:
+    """Write a cell; a number breaks nowhere but before its interval."""
+    text = html.escape(str(cell))
+    if isinstance(cell, Number):
+        text = text.replace(" ", "\u00a0").replace("\u00a0(", " (")
+    return text
 
 
 def _apart(title: str, cells: Sequence[Cell]) -> list[tuple[str, list[str]]]:

@@ -31,12 +31,13 @@ from sipsched.analysis.run_table import (
     receive_buffers,
 )
 from sipsched.analysis.statistics import (
+    FEWEST,
     PDR_LIMIT,
     Values,
     typical_drop_rates,
     typical_interval,
 )
-from sipsched.pages.numbers import FEWEST, NO_ENTRY, told
+from sipsched.pages.numbers import NO_ENTRY, told
 from sipsched.pages.parts import Cell, Several, Table, Words
 from sipsched.records.summary import ALL, INVALID, MEASURED, MISSING
 from sipsched.validity.certificate import WINDOWS_MS

@@ -26,7 +26,7 @@ def of(estimate, low, high, n=20, **rest):
         (of(131.2, 108.4, 156.6), "µs", "131\u00a0µs (108 to 157)"),
         (of(1.4168, 1.331, 1.508), "µs", "1.42\u00a0µs (1.33 to 1.51)"),
         (of(2131, 1790, 2470), "cps", "2\u202f130\u00a0cps (1\u202f790 to 2\u202f470)"),
-        (of(0, 0, 0), "%", "0\u00a0% (0 to 0)"),
+        (of(0, 0, 0), "%", "0\u00a0%"),
         (of(1840, 1790, INF), "cps", "1\u202f840\u00a0cps (at least 1\u202f790)"),
         (of(1840, -INF, 1890), "cps", "1\u202f840\u00a0cps (at most 1\u202f890)"),
         (of(1840, -INF, INF), "cps", "1\u202f840\u00a0cps"),
@@ -34,7 +34,9 @@ def of(estimate, low, high, n=20, **rest):
         (of(12.3, -2e4, 40), "%", "12\u00a0% (at most 40)"),
         (of(1500, 1400, 2200, resolved=False), "cps", "between 1\u202f400 and 2\u202f200\u00a0cps"),
         (of(1500, -INF, 2200, resolved=False), "cps", "at most 2\u202f200\u00a0cps"),
-        (Interval.without(12.34, 1), "%", "12.3\u00a0%"),
+        (Interval.without(12.34, 1), "%", "12.3\u00a0% (one run)"),
+        (of(5027, NAN, NAN, 30, why="no spread printed"), "cps", "5\u202f027\u00a0cps"),
+        (of(40, 40, 40), "%", "40\u00a0%"),
         (Interval.without(NAN, 0, why="not measured"), "%", "not measured"),
     ],
 )
@@ -44,12 +46,12 @@ def test_a_number_is_told_to_its_uncertainty(interval, unit, said):
 
 def test_three_runs_give_no_interval_but_where_they_lie():
     three, four = typical_interval([20, 49, 129]), typical_interval([20, 45, 49, 129])
-    assert with_unit(three, "µs") == "50\u00a0µs (runs: 20 to 129)"
+    assert with_unit(three, "µs") == "50\u00a0µs (runs: 20 to 130)"
     assert "to" in with_unit(four, "µs") and "runs" not in with_unit(four, "µs")
     assert in_words(three, "µs").endswith(", n = 3")
     # of a difference of pairs too
     fall = compare([100, 110, 120], [80, 100, 90]).percent_lower
-    assert with_unit(fall, "%") == "18\u00a0% (runs: 9 to 25)"
+    assert with_unit(fall, "%") == "18\u00a0% (runs: 9.1 to 25)"
 
 
 @given(
