@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ import xarray as xr
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from sipsched.analysis.run_length import BusyPeriods, busy_periods
 from sipsched.analysis.run_table import Facet, counted, facet_name, facets, provenance
@@ -33,7 +33,17 @@ from sipsched.analysis.statistics import (
     typical_intervals,
 )
 from sipsched.pages.crossings import HOW, carries, crossing_words, doubt
-from sipsched.pages.drawing import LIMIT, MARKERS, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import (
+    LIMIT,
+    MARKERS,
+    PAPER,
+    SERIES,
+    STYLE,
+    Layout,
+    both,
+    legend,
+    themed,
+)
 from sipsched.pages.numbers import in_words, with_unit
 from sipsched.pages.parts import Answer, Figure
 from sipsched.plan.config import Run
@@ -45,7 +55,6 @@ MAX_RUNS_READ = 10
 MAX_LOADS_AS_TICKS = 5
 
 Values = npt.NDArray[np.float64]
-Share = Literal["col", "all"]
 Column = tuple[str, Callable[[Axes, Facet], None]]
 """A column of panels: its title, and what draws a panel."""
 
@@ -55,6 +64,7 @@ class Picture:
     """Panels as SVG, and what their points and bars are; empty where the caption says it."""
 
     svg: str
+    narrow: str
     points: str
 
 
@@ -113,7 +123,7 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
             color=LIMIT,
         )
         crossings = {int(each): found(facet, each) for each in summary["threads"].to_numpy()}
-        _lines(axis, summary, facet, rates, typical, crossings)
+        _lines(axis, summary, facet, rates, typical, crossings, 100 * limit)
         for i, each in enumerate(crossings.values()):
             _mark(axis, each, 100 * limit, SERIES[i % len(SERIES)], _dodge(summary, i))
         for i, threads in enumerate(crossings):
@@ -566,10 +576,12 @@ def _lines(
     values: xr.DataArray,
     estimate: Callable[[Values], Estimates] = typical_intervals,
     crossings: Mapping[int, Crossing] = MappingProxyType({}),
+    limit: float = np.nan,
 ) -> bool:
     """Draw points (runs), what they are together and intervals, a series for each number of threads.
 
-    A line is not drawn across loads of which nothing more is said than that the crossing is between.
+    A line is not drawn across loads of which nothing more is said than that the crossing is between; where the
+    crossing is told, the line passes the limit there.
     """
     drawn = False
     for i, threads in enumerate(summary["threads"].to_numpy()):
@@ -604,8 +616,10 @@ def _lines(
             capsize=2.5,
             label=_name_of(threads),
         )
-        for part in _unbroken(cps, crossings.get(int(threads))):
-            axis.plot(cps[part] + shift, of.estimate[part], color=color)
+        passes = crossings.get(int(threads))
+        for part in _unbroken(cps, passes):
+            x, y = _through(cps[part], of.estimate[part], passes, limit)
+            axis.plot(x + shift, y, color=color)
     if not drawn:
         _empty(axis)
     return drawn
@@ -617,6 +631,18 @@ def _unbroken(cps: Values, crossing: Crossing | None) -> list[slice]:
         return [slice(None)]
     place = int(np.searchsorted(cps, crossing.bracket_cps[1]))
     return [slice(place), slice(place, None)]
+
+
+def _through(
+    cps: Values, values: Values, crossing: Crossing | None, limit: float
+) -> tuple[Values, Values]:
+    """Lead a line through the crossing that is printed, if it lies between two of its loads."""
+    if crossing is None or not crossing.interval.resolved or not crossing.bracketed:
+        return cps, values
+    place = int(np.searchsorted(cps, crossing.interval.estimate))
+    if not 0 < place < len(cps):
+        return cps, values
+    return np.insert(cps, place, crossing.interval.estimate), np.insert(values, place, limit)
 
 
 def _name_of(series: Any) -> str:
@@ -661,38 +687,46 @@ def _load_panels(
     limits = _decades(log_values) if log_values else None
     loads = summary["cps"].to_numpy().astype(float)
     margin = 0.08 * (loads[-1] - loads[0]) or 0.5 * loads[0]
-    with rc_context(STYLE):
-        canvas, grid = _panels(summary, columns, sharex="all", sharey="all" if limits else "col")
-        for axis in grid.ravel():
-            if limits:
-                axis.set_yscale("log", nonpositive="clip")
-                axis.set_ylim(limits)
-                axis.yaxis.set_major_formatter(FuncFormatter(grouped))
-                axis.yaxis.set_minor_formatter(NullFormatter())
-            axis.xaxis.set_major_locator(
-                FixedLocator(loads.tolist())
-                if len(loads) <= MAX_LOADS_AS_TICKS
-                else MaxNLocator(5, steps=[1, 2, 5, 10])
-            )
-            axis.set_xlim(loads[0] - margin, loads[-1] + margin)
-        svg = _finish(canvas, grid, "offered load (cps)", one_scale=limits is not None)
-    return Picture(svg, _replicates(summary))
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            shared = ("all", "all" if limits else "column")
+            canvas, grid = _panels(summary, columns, layout, shared)
+            for axis in grid.ravel():
+                if limits:
+                    axis.set_yscale("log", nonpositive="clip")
+                    axis.set_ylim(limits)
+                    axis.yaxis.set_major_formatter(FuncFormatter(grouped))
+                    axis.yaxis.set_minor_locator(NullLocator())
+                axis.xaxis.set_major_locator(
+                    FixedLocator(loads.tolist())
+                    if len(loads) <= MAX_LOADS_AS_TICKS
+                    else MaxNLocator(5, steps=[1, 2, 5, 10])
+                )
+                axis.set_xlim(loads[0] - margin, loads[-1] + margin)
+            one_scale = limits is not None and not layout.stacked
+            return _finish(canvas, grid, "offered load (cps)", one_scale)
+
+    return Picture(*both(draw), _replicates(summary))
 
 
 def _time_panels(summary: xr.Dataset, columns: Sequence[Column]) -> Picture:
     """Draw panels against time."""
-    with rc_context(STYLE):
-        canvas, grid = _panels(summary, columns, sharex="col", sharey="all")
-        return Picture(_finish(canvas, grid, "time (µs)", one_scale=True), "")
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = _panels(summary, columns, layout, ("column", "all"))
+            return _finish(canvas, grid, "time (µs)", one_scale=not layout.stacked)
+
+    return Picture(*both(draw), "")
 
 
 def _panels(
-    summary: xr.Dataset, columns: Sequence[Column], sharex: Share, sharey: Share
+    summary: xr.Dataset, columns: Sequence[Column], layout: Layout, shared: tuple[str, str]
 ) -> tuple[Canvas, npt.NDArray[Any]]:
     """Draw a grid of panels, a row a facet."""
     rows = facets(summary)
-    canvas = Canvas(figsize=(WIDTH_IN, 0.6 + 2.4 * len(rows)), layout="constrained")
-    grid = canvas.subplots(len(rows), len(columns), squeeze=False, sharex=sharex, sharey=sharey)
+    canvas, grid = layout.panels(len(rows), len(columns), 2.4, shared=shared)
     for axes, facet in zip(grid, rows, strict=True):
         for axis, (name, draw) in zip(axes, columns, strict=True):
             draw(axis, facet)
@@ -736,6 +770,7 @@ def _figure(
     return Figure(
         identity=identity,
         svg=picture.svg,
+        narrow=picture.narrow,
         alt=f"{title}. {caption} {' '.join(seen)}".strip(),
         caption=f"{caption} {picture.points.format(middle=middle)}".strip(),
         seen=tuple(seen) or (_why_nothing(summary),),

@@ -12,7 +12,6 @@ import numpy as np
 import xarray as xr
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator
 
 from sipsched.analysis.comparison import (
@@ -31,7 +30,7 @@ from sipsched.analysis.statistics import (
     typical_interval,
 )
 from sipsched.errors import StableError
-from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, Layout, both, legend, themed
 from sipsched.pages.numbers import NO_ENTRY, Number, in_words, p_text, told, with_unit
 from sipsched.pages.parts import Answer, Cell, Figure, Table, Words
 from sipsched.plan.modes import Setting, find_mode, label, load_modes
@@ -258,30 +257,35 @@ def _cost_at(found: Study, asked: Asked) -> int:
 def curves(found: Study) -> Figure:
     """Draw K_rcv and PDR against the cost of migration, a line for each number of cores."""
     costs = sorted({point.cost_ns for point in found.points})
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 3.6), layout="constrained")
-        grid = canvas.subplots(1, 2, squeeze=False)
-        for axis, name in zip(grid[0], ("k_rcv", "pdr"), strict=True):
-            drawn = [_line(axis, found, spot, name, i, costs) for i, spot in enumerate(found.spots)]
-            axis.set_title(TITLES[name], loc="left")
-            axis.set_xlabel("sched_migration_cost")
-            axis.xaxis.set_major_locator(FixedLocator(list(range(len(costs)))))
-            axis.set_xticklabels([_cost(cost) for cost in costs], rotation=45, ha="right")
-            axis.set_xlim(-0.4, len(costs) - 0.6)
-            if any(drawn):
-                axis.set_ylim(bottom=0)
-                if name == "pdr":
-                    axis.axhline(100 * found.limit, color=LIMIT, linestyle="--", linewidth=1)
-            else:
-                axis.text(
-                    *(0.5, 0.5, "nothing to draw"),
-                    transform=axis.transAxes,
-                    ha="center",
-                    va="center",
-                )
-                axis.tick_params(left=False, labelleft=False)
-        legend(canvas, grid, columns=2)
-        svg = themed(canvas)
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = layout.panels(1, 2, 3.0)
+            for axis, name in zip(grid[0], ("k_rcv", "pdr"), strict=True):
+                drawn = [
+                    _line(axis, found, spot, name, i, costs) for i, spot in enumerate(found.spots)
+                ]
+                axis.set_title(TITLES[name], loc="left")
+                axis.set_xlabel("sched_migration_cost")
+                axis.xaxis.set_major_locator(FixedLocator(list(range(len(costs)))))
+                axis.set_xticklabels([_cost(cost) for cost in costs], rotation=45, ha="right")
+                axis.set_xlim(-0.4, len(costs) - 0.6)
+                if any(drawn):
+                    axis.set_ylim(bottom=0)
+                    if name == "pdr":
+                        axis.axhline(100 * found.limit, color=LIMIT, linestyle="--", linewidth=1)
+                else:
+                    axis.text(
+                        *(0.5, 0.5, "nothing to draw"),
+                        transform=axis.transAxes,
+                        ha="center",
+                        va="center",
+                    )
+                    axis.tick_params(left=False, labelleft=False)
+            legend(canvas, grid, columns=2)
+            return themed(canvas)
+
+    svg, narrow = both(draw)
     caption = (
         f"Mean K_rcv and PDR against sched_migration_cost, {_others(found)}, by cores. Small: runs; "
         "line: the typical run; bars: its 95 % interval; costs are spaced evenly, not to scale. Dashed: "
@@ -291,6 +295,7 @@ def curves(found: Study) -> Figure:
     return Figure(
         identity="figure-migration-cost",
         svg=svg,
+        narrow=narrow,
         alt=f"K_rcv and PDR against the cost of migration. {caption} {' '.join(seen)}",
         caption=caption,
         seen=seen,

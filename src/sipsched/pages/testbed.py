@@ -21,7 +21,7 @@ from sipsched.analysis.run_table import (
     findings_of,
     receive_buffers,
 )
-from sipsched.pages.drawing import MARKERS, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import MARKERS, PAPER, SERIES, STYLE, Layout, both, legend, themed
 from sipsched.pages.numbers import NO_ENTRY, told, with_unit
 from sipsched.pages.parts import Answer, Cell, Figure, Table, Words
 from sipsched.pages.tables import Heading, conditions_of
@@ -88,39 +88,47 @@ def coverage(campaign: Campaign) -> Figure:
     grids = {sut: _grid(points[points["sut"] == sut]) for sut in suts}
     heights = [len(codes) for codes, _ in grids.values()]
     colours = ListedColormap([colour for colour, _, _ in KINDS.values()])
-    with rc_context({**STYLE, "axes.grid": False}):
-        height = 0.9 + 0.9 * len(suts) + 0.26 * sum(heights)
-        canvas = Canvas(figsize=(WIDTH_IN, height), layout="constrained")
-        axes = canvas.subplots(
-            max(len(suts), 1), 1, squeeze=False, gridspec_kw={"height_ratios": heights or [1]}
-        )[:, 0]
-        for axis, (sut, (codes, labels)) in zip(axes, grids.items(), strict=False):
-            seaborn.heatmap(
-                codes,
-                annot=labels if codes.shape[1] <= MOST_LABELLED_LOADS else None,
-                fmt="",
-                cmap=colours,
-                vmin=-0.5,
-                vmax=len(KINDS) - 0.5,
-                mask=codes.isna(),
-                cbar=False,
-                linewidths=1,
-                linecolor=PAPER,
-                annot_kws={"color": PAPER, "fontsize": 7.5},
-                ax=axis,
+
+    def draw(layout: Layout) -> str:
+        with rc_context({**STYLE, "axes.grid": False}):
+            height = 0.9 + 0.9 * len(suts) + 0.26 * sum(heights)
+            canvas = Canvas(figsize=(layout.width_in, height), layout="constrained")
+            axes = canvas.subplots(
+                max(len(suts), 1), 1, squeeze=False, gridspec_kw={"height_ratios": heights or [1]}
+            )[:, 0]
+            for axis, (sut, (codes, labels)) in zip(axes, grids.items(), strict=False):
+                seaborn.heatmap(
+                    codes,
+                    annot=labels if codes.shape[1] <= MOST_LABELLED_LOADS else None,
+                    fmt="",
+                    cmap=colours,
+                    vmin=-0.5,
+                    vmax=len(KINDS) - 0.5,
+                    mask=codes.isna(),
+                    cbar=False,
+                    linewidths=1,
+                    linecolor=PAPER,
+                    annot_kws={"color": PAPER, "fontsize": 5.5 if layout.stacked else 7.5},
+                    ax=axis,
+                )
+                axis.set_title(sut, loc="left")
+                axis.set_ylabel("")
+                axis.set_xlabel("offered load (cps)" if axis is axes[-1] else "")
+                axis.tick_params(length=0)
+                axis.tick_params(axis="y", rotation=0)
+                if layout.stacked:
+                    axis.set_yticklabels(
+                        [_broken(each.get_text()) for each in axis.get_yticklabels()]
+                    )
+            canvas.legend(
+                [Patch(color=colour) for colour, _, _ in KINDS.values()],
+                [f"{kind} {sign}".strip() for kind, (_, sign, _) in KINDS.items()],
+                loc="outside upper left",
+                ncols=2 if layout.stacked else len(KINDS),
             )
-            axis.set_title(sut, loc="left")
-            axis.set_ylabel("")
-            axis.set_xlabel("offered load (cps)" if axis is axes[-1] else "")
-            axis.tick_params(length=0)
-            axis.tick_params(axis="y", rotation=0)
-        canvas.legend(
-            [Patch(color=colour) for colour, _, _ in KINDS.values()],
-            [f"{kind} {sign}".strip() for kind, (_, sign, _) in KINDS.items()],
-            loc="outside upper left",
-            ncols=len(KINDS),
-        )
-        svg = themed(canvas)
+            return themed(canvas)
+
+    svg, narrow = both(draw)
     tally = points["kind"].value_counts()
     seen = [
         f"{len(points)} points planned: "
@@ -144,6 +152,7 @@ def coverage(campaign: Campaign) -> Figure:
     return Figure(
         identity="figure-coverage",
         svg=svg,
+        narrow=narrow,
         alt=f"Coverage of the campaign. {caption} {' '.join(seen)}",
         caption=caption,
         seen=tuple(seen),
@@ -188,6 +197,11 @@ def _configuration(mode: str, cores: int, threads: int) -> str:
     return f"{mode}, {plural(cores, 'core')}, {plural(threads, 'thread')}"
 
 
+def _broken(configuration: str) -> str:
+    """Put the mode of a configuration on a line of its own."""
+    return configuration.replace(", ", "\n", 1)
+
+
 def _listed(points: pd.DataFrame) -> str:
     """Name points in words, the first few of them."""
     few = 4
@@ -218,31 +232,35 @@ def noise(path: Path, campaign: Campaign) -> Figure | Words:
 
 def draw_noise(found: Noise, campaign: Campaign) -> Figure:
     """Draw the gaps of each CPU: how many a second are longer than a time."""
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 3.0), layout="constrained")
-        axis = canvas.subplots()
-        for i, cpu in enumerate(found.cpus):
-            lengths = np.sort(cpu.gaps_us)[::-1]
-            rate = np.arange(1, len(lengths) + 1) / cpu.duration_s
-            axis.step(
-                lengths,
-                rate,
-                where="post",
-                color=SERIES[i % len(SERIES)],
-                marker=MARKERS[i % len(MARKERS)],
-                markevery=max(1, len(lengths) // 12),
-                markersize=3.5,
-                label=f"CPU {cpu.cpu}",
-            )
-        if any(cpu.gaps_us.size for cpu in found.cpus):
-            axis.set_xscale("log")
-            axis.set_yscale("log")
-        axis.set_xlabel("length of a gap (µs)")
-        axis.set_ylabel("longer gaps a second")
-        for scale in (axis.xaxis, axis.yaxis):
-            scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        legend(canvas, np.array([axis]))
-        svg = themed(canvas)
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = layout.panels(1, 1, 2.5)
+            axis = grid[0, 0]
+            for i, cpu in enumerate(found.cpus):
+                lengths = np.sort(cpu.gaps_us)[::-1]
+                rate = np.arange(1, len(lengths) + 1) / cpu.duration_s
+                axis.step(
+                    lengths,
+                    rate,
+                    where="post",
+                    color=SERIES[i % len(SERIES)],
+                    marker=MARKERS[i % len(MARKERS)],
+                    markevery=max(1, len(lengths) // 12),
+                    markersize=3.5,
+                    label=f"CPU {cpu.cpu}",
+                )
+            if any(cpu.gaps_us.size for cpu in found.cpus):
+                axis.set_xscale("log")
+                axis.set_yscale("log")
+            axis.set_xlabel("length of a gap (µs)")
+            axis.set_ylabel("longer gaps a second")
+            for scale in (axis.xaxis, axis.yaxis):
+                scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            legend(canvas, np.array([axis]))
+            return themed(canvas)
+
+    svg, narrow = both(draw)
     seen = tuple(_noise_words(cpu) for cpu in found.cpus)
     caption = (
         "Gaps in the time of a program that reads the clock on an idle CPU of the SPS: how many a "
@@ -252,6 +270,7 @@ def draw_noise(found: Noise, campaign: Campaign) -> Figure:
     return Figure(
         identity="figure-noise",
         svg=svg,
+        narrow=narrow,
         alt=f"Noise of the idle testbed. {caption} {' '.join(seen)}",
         caption=caption,
         seen=seen,

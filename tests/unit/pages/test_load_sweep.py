@@ -104,6 +104,21 @@ def test_no_line_is_drawn_where_the_crossing_is_only_between_two_loads():
     assert [loads[part].tolist() for part in parts[8]] == [list(LOADS)]
 
 
+@pytest.mark.parametrize("threads", RATES)
+def test_a_line_passes_the_limit_at_the_crossing_that_is_printed(threads):
+    loads, ds = np.array(LOADS, float), knees()
+    runs = ds["pdr"].sel(threads=threads).squeeze().transpose("cps", "rep")
+    found = crossing(loads, runs)
+    typical = statistics.typical_drop_rates(100 * runs.to_numpy(), 1.0, whole=100.0).estimate
+    parts = load_sweep._unbroken(loads, found)
+    lines = [load_sweep._through(loads[part], typical[part], found, 1.0) for part in parts]
+    passed = [x[y == 1.0].tolist() for x, y in lines]
+    told = found.interval.resolved and found.bracketed
+    assert passed == ([[found.interval.estimate]] if told else [[] for _ in parts])
+    # nothing is drawn over the limit where the crossing is not told
+    assert all((y > 1.0).all() or (y < 1.0).all() for _, y in lines if not told)
+
+
 def test_table_and_figure_say_the_same_of_runs_of_which_one_drops():
     """Two runs without a drop and one of 8 %: typical is neither 0 nor their mean, 2.7 %."""
     planned = [synthetic.Run(threads=8, cps=1000, rep=rep) for rep in (1, 2, 3)]

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import synthetic
+from matplotlib.axes import Axes
 from synthetic import modes_case as case_of
 from synthetic import modes_plan as plan
 
@@ -66,6 +67,63 @@ def test_percent_lower_is_what_the_mode_does():
         and " lower than " in words[0]
     )
     assert words[0].endswith("more than chance.")
+
+
+def drawn_by(monkeypatch, case, draw):
+    """Draw, and give what was drawn as points and bars: x, and the ends of its interval."""
+    bars, points = [], []
+
+    def errorbar(axis, x, y, xerr=None, **style):
+        bars.append((x[0], None if xerr is None else (x[0] - xerr[0][0], x[0] + xerr[1][0])))
+        return original(axis, x, y, xerr=xerr, **style)
+
+    def plot(axis, *args, **style):
+        points.append((np.ravel(args[0]), axis, style))
+        return original_plot(axis, *args, **style)
+
+    original, original_plot = Axes.errorbar, Axes.plot
+    monkeypatch.setattr(Axes, "errorbar", errorbar)
+    monkeypatch.setattr(Axes, "plot", plot)
+    draw(case)
+    return bars, points
+
+
+def test_an_interval_is_drawn_as_it_is_told_and_no_run_is_cut_off(monkeypatch):
+    """Five runs of which the largest is a thousand times the smallest."""
+
+    def wide(run):
+        values = synthetic.two_modes(run)
+        return values | {f"{name}_mean": 10.0**run.rep for name in ("k_sockq", "k_rcv", "t_sip")}
+
+    case = case_of(plan(), wide)
+    side = case.side(EIGHT, "baseline")
+    mean = side.mean("k_sockq", case.compared_load(EIGHT))
+    bars, points = drawn_by(monkeypatch, case, message_time.parts_figures)
+    (ends,) = {ends for x, ends in bars if x == mean.estimate and ends}
+    assert ends == pytest.approx((mean.low, mean.high))
+    # of K_sockq all runs, 10 to 100 000 µs, lie within the axis
+    runs = [(x, axis.get_xlim()) for x, axis, _ in points if len(x) == 5 and x.max() == 1e5]
+    assert runs
+    assert all(low <= x.min() and x.max() <= high for x, (low, high) in runs)
+
+
+def test_what_has_no_bounds_is_drawn_apart_from_what_has(monkeypatch):
+    """Drops in one of five runs alone: a percentage without bounds."""
+
+    def rarely(run):
+        return synthetic.two_modes(run) | {"pdr": 0.05 * (run.rep == 1)}
+
+    case = case_of(plan(), rarely)
+    family = case.family()
+    cps = case.compared_load(EIGHT)
+    fall = family.cells[comparison.Asked(EIGHT, cps, "pdr")].comparison.percent_lower
+    assert not fall.known
+    bars, points = drawn_by(
+        monkeypatch, case, lambda case: percent_lower.figure(case, case.family())
+    )
+    assert all(ends is not None for _, ends in bars)
+    labels = {style.get("label") for _, _, style in points}
+    assert "this testbed, no interval" in labels
 
 
 def test_modes_that_do_nothing_differ_within_chance():

@@ -12,7 +12,17 @@ from sipsched.analysis.capacity.predictions import known_options, predictor
 from sipsched.analysis.capacity.systems import Evidence, System
 from sipsched.pages.capacity_model.panels import DODGE, core_axis, empty, hide, make_panels
 from sipsched.pages.capacity_model.wording import NOT_MEASURED
-from sipsched.pages.drawing import LIMIT, MARKERS, PAPER, SERIES, STYLE, legend, themed
+from sipsched.pages.drawing import (
+    LIMIT,
+    MARKERS,
+    PAPER,
+    SERIES,
+    STYLE,
+    Layout,
+    both,
+    legend,
+    themed,
+)
 from sipsched.pages.numbers import in_words, told
 from sipsched.pages.parts import Answer, Cell, Figure, Table, Words
 from sipsched.words import grouped, number, plural
@@ -218,28 +228,38 @@ def carried(
     """Draw what can be relied on by cores, known and predicted, and the load that is asked for."""
     names = evidence.suts
     modes = list(dict.fromkeys(system.mode for system in evidence.systems))
-    seen = []
-    with rc_context(STYLE):
-        panels = [*names, *([] if evidence.own else [NOT_MEASURED])]
-        canvas, grid = make_panels(len(panels), sharey=True)
-        for axis, name in zip(grid.ravel(), panels, strict=False):
-            axis.set_title(name if name != NOT_MEASURED else "this testbed", loc="left")
-            for system in (each for each in evidence.systems if each.sut == name):
-                known = known_options(system, evidence, range(1, cores + 1))
-                most = _most(known, cores, threads)
-                _draw_carried(axis, system, most, cores, modes.index(system.mode))
-                seen.append(_carried_words(system, most, plan(cps, known, cores, threads).choice))
-            axis.axhline(
-                cps, color=LIMIT, linestyle="--", linewidth=1, label=f"{grouped(cps)} cps asked for"
-            )
-            core_axis(axis, cores)
-            axis.set_xlabel("cores available")
-            axis.set_ylabel("load to rely on (cps)")
-            if name == NOT_MEASURED:
-                empty(axis, "not measured: no run of any study")
-        hide(grid, len(panels))
-        legend(canvas, grid)
-        svg = themed(canvas)
+    seen: dict[str, None] = {}
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            panels = [*names, *([] if evidence.own else [NOT_MEASURED])]
+            canvas, grid = make_panels(layout, len(panels), sharey="all")
+            for axis, name in zip(grid.ravel(), panels, strict=False):
+                axis.set_title(name if name != NOT_MEASURED else "this testbed", loc="left")
+                for system in (each for each in evidence.systems if each.sut == name):
+                    known = known_options(system, evidence, range(1, cores + 1))
+                    most = _most(known, cores, threads)
+                    _draw_carried(axis, system, most, cores, modes.index(system.mode))
+                    seen.setdefault(
+                        _carried_words(system, most, plan(cps, known, cores, threads).choice)
+                    )
+                axis.axhline(
+                    cps,
+                    color=LIMIT,
+                    linestyle="--",
+                    linewidth=1,
+                    label=f"{grouped(cps)} cps asked for",
+                )
+                core_axis(axis, cores)
+                axis.set_xlabel("cores available")
+                axis.set_ylabel("load to rely on (cps)")
+                if name == NOT_MEASURED:
+                    empty(axis, "not measured: no run of any study")
+            hide(grid, len(panels))
+            legend(canvas, grid)
+            return themed(canvas)
+
+    svg, narrow = both(draw)
     caption = (
         "The largest load to rely on by cores available, some of them idle if fewer carry more, with the "
         "best of the threads allowed: filled, measured or published; open, predicted or beyond the data, "
@@ -248,6 +268,7 @@ def carried(
     return Figure(
         identity="figure-plan",
         svg=svg,
+        narrow=narrow,
         alt=f"Load to rely on by cores. {caption} {' '.join(seen)}",
         caption=caption,
         seen=tuple(seen),

@@ -18,7 +18,7 @@ from sipsched.analysis.capacity.systems import Evidence, Model, System
 from sipsched.analysis.statistics import Interval
 from sipsched.pages.capacity_model.panels import DODGE, core_axis, empty, hide, make_panels
 from sipsched.pages.capacity_model.wording import NOT_MEASURED, off_by, percent
-from sipsched.pages.drawing import MARKERS, PAPER, SERIES, STYLE, legend, themed
+from sipsched.pages.drawing import MARKERS, PAPER, SERIES, STYLE, Layout, both, legend, themed
 from sipsched.pages.numbers import NO_ENTRY, in_words, told
 from sipsched.pages.parts import Cell, Figure, Table, Words
 from sipsched.words import grouped, number, plural
@@ -34,22 +34,28 @@ def by_cores(evidence: Evidence, cores_available: int) -> Figure:
     most = max(
         cores_available, *PAPERS_CORES, *(o.cores for s in evidence.systems for o in s.options)
     )
-    seen: list[str] = []
-    with rc_context(STYLE):
-        panels = [*names, *([] if evidence.own else [NOT_MEASURED])]
-        canvas, grid = make_panels(len(panels), sharey=False)
-        for axis, name in zip(grid.ravel(), panels, strict=False):
-            axis.set_title(name if name != NOT_MEASURED else "this testbed", loc="left")
-            among = [system for system in evidence.systems if system.sut == name]
-            for system in among:
-                seen.append(_draw_system(axis, evidence, system, modes.index(system.mode), most))
-            core_axis(axis, most)
-            axis.set_ylabel(f"capacity at {100 * evidence.limit:g} % (cps)")
-            if not among:
-                empty(axis, "not measured: no run of any study")
-        hide(grid, len(panels))
-        legend(canvas, grid)
-        svg = themed(canvas)
+    seen: dict[str, None] = {}
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            panels = [*names, *([] if evidence.own else [NOT_MEASURED])]
+            canvas, grid = make_panels(layout, len(panels), sharey="")
+            for axis, name in zip(grid.ravel(), panels, strict=False):
+                axis.set_title(name if name != NOT_MEASURED else "this testbed", loc="left")
+                among = [system for system in evidence.systems if system.sut == name]
+                for system in among:
+                    seen.setdefault(
+                        _draw_system(axis, evidence, system, modes.index(system.mode), most)
+                    )
+                core_axis(axis, most)
+                axis.set_ylabel(f"capacity at {100 * evidence.limit:g} % (cps)")
+                if not among:
+                    empty(axis, "not measured: no run of any study")
+            hide(grid, len(panels))
+            legend(canvas, grid)
+            return themed(canvas)
+
+    svg, narrow = both(draw)
     caption = (
         "Capacity by cores with the best number of threads: filled, measured or published, with its 95 % "
         "interval where there is one, without filling if it is only between its ends; stars, "
@@ -61,6 +67,7 @@ def by_cores(evidence: Evidence, cores_available: int) -> Figure:
     return Figure(
         identity="figure-cores",
         svg=svg,
+        narrow=narrow,
         alt=f"Capacity by cores. {caption} {' '.join(seen)}",
         caption=caption,
         seen=tuple(seen),

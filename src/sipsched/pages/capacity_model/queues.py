@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter
 
 from sipsched.analysis import papers
@@ -23,7 +22,7 @@ from sipsched.analysis.statistics import typical_drop_rates, typical_intervals
 from sipsched.errors import StableError
 from sipsched.pages.capacity_model.panels import empty
 from sipsched.pages.capacity_model.wording import NOT_MEASURED, off_by, percent
-from sipsched.pages.drawing import INK, LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import INK, LIMIT, MARKERS, SERIES, STYLE, Layout, both, legend, themed
 from sipsched.pages.numbers import in_words, told
 from sipsched.pages.parts import Cell, Figure, Table, Words
 from sipsched.words import grouped, number, plural
@@ -97,33 +96,35 @@ def curves(evidence: Evidence) -> Figure:
     """Draw drop rate and wait against load, measured and as the queues with cores as servers have them."""
     facets = list(dict.fromkeys(each.facet for each in evidence.services))
     counts = sorted({each.threads for each in evidence.services})
-    seen = []
-    with rc_context(STYLE):
-        rows = max(len(facets), 1)
-        canvas = Canvas(figsize=(WIDTH_IN, 0.7 + 2.4 * rows), layout="constrained")
-        grid = canvas.subplots(rows, 2, squeeze=False)
-        for axes, facet in zip(grid, facets, strict=False):
-            among = [each for each in evidence.services if each.facet == facet]
-            axes[0].set_title(f"{facet_name(facet)}\nPDR", loc="left")
-            axes[1].set_title("mean K_sockq", loc="left")
-            for each in among:
-                _draw_queue(axes, each, counts.index(each.threads), evidence.limit)
-                seen.append(_queue_words(each, evidence.limit))
-            axes[0].axhline(100 * evidence.limit, color=LIMIT, linestyle="--", linewidth=1)
-            axes[0].set_yscale("symlog", linthresh=0.01, linscale=0.5)
-            axes[0].set_ylim(0, 100)
-            axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            axes[0].set_ylabel("PDR (%)")
-            axes[1].set_yscale("log")
-            axes[1].yaxis.set_major_formatter(FuncFormatter(grouped))
-            axes[1].set_ylabel("wait (µs)")
-        if not facets:
-            for axis in grid[0]:
-                empty(axis, NOT_MEASURED)
-        for axis in grid[-1]:
-            axis.set_xlabel("offered load (cps)")
-        legend(canvas, grid)
-        svg = themed(canvas)
+    seen: dict[str, None] = {}
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = layout.panels(max(len(facets), 1), 2, 2.4)
+            for axes, facet in zip(grid, facets, strict=False):
+                among = [each for each in evidence.services if each.facet == facet]
+                axes[0].set_title(f"{facet_name(facet)}\nPDR", loc="left")
+                axes[1].set_title("mean K_sockq", loc="left")
+                for each in among:
+                    _draw_queue(axes, each, counts.index(each.threads), evidence.limit)
+                    seen.setdefault(_queue_words(each, evidence.limit))
+                axes[0].axhline(100 * evidence.limit, color=LIMIT, linestyle="--", linewidth=1)
+                axes[0].set_yscale("symlog", linthresh=0.01, linscale=0.5)
+                axes[0].set_ylim(0, 100)
+                axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+                axes[0].set_ylabel("PDR (%)")
+                axes[1].set_yscale("log")
+                axes[1].yaxis.set_major_formatter(FuncFormatter(grouped))
+                axes[1].set_ylabel("wait (µs)")
+            if not facets:
+                for axis in grid[0]:
+                    empty(axis, NOT_MEASURED)
+            for axis in grid[-1]:
+                axis.set_xlabel("offered load (cps)")
+            legend(canvas, grid)
+            return themed(canvas)
+
+    svg, narrow = both(draw)
     caption = (
         "Packet drop rate, and mean wait in the socket queue, against load: points, a typical run with its "
         "95 % interval; lines, queues whose servers are the cores, with the CPU time of the highest load at "
@@ -134,6 +135,7 @@ def curves(evidence: Evidence) -> Figure:
     return Figure(
         identity="figure-queues",
         svg=svg,
+        narrow=narrow,
         alt=f"Queue models against measurement. {caption} {' '.join(seen)}",
         caption=caption,
         seen=tuple(seen) or ("Nothing measured here: no load sweep to hold the queues against.",),

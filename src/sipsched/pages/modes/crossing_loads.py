@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from sipsched.analysis.comparison import Case, Place, Side
@@ -14,7 +13,7 @@ from sipsched.analysis.run_table import provenance
 from sipsched.analysis.search import search_interval
 from sipsched.analysis.statistics import Crossing
 from sipsched.pages.crossings import HOW, crossing_cell, crossing_words, doubt
-from sipsched.pages.drawing import STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import STYLE, Layout, both, legend, themed
 from sipsched.pages.modes.panels import hollow, large, nothing, picture
 from sipsched.pages.modes.wording import (
     NOT_PRINTED,
@@ -33,17 +32,20 @@ from sipsched.words import grouped, number, plural
 def figure(case: Case) -> Figure:
     """Draw the load at which PDR passes the limit, by threads and mode, here and as published."""
     rows = case.systems
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 0.8 + 2.6 * max(len(rows), 1)), layout="constrained")
-        grid = canvas.subplots(max(len(rows), 1), 1, squeeze=False)
-        for (axis,), (sut, cores) in zip(grid, rows, strict=False):
-            drawn = _crossings(axis, case, case.places((sut, cores), published=True))
-            axis.set_title(f"{sut}, {plural(cores, 'core')}", loc="left")
-            axis.set_ylabel(f"load at PDR = {case.share} (cps)")
-            axis.set_xlabel("server threads")
-            axis.set_ylim(0, HEADROOM * axis.dataLim.y1 if drawn else 1)
-        legend(canvas, grid, columns=2)
-        svg = themed(canvas)
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = layout.panels(max(len(rows), 1), 1, 2.6)
+            for (axis,), (sut, cores) in zip(grid, rows, strict=False):
+                drawn = _crossings(axis, case, case.places((sut, cores), published=True))
+                axis.set_title(f"{sut}, {plural(cores, 'core')}", loc="left")
+                axis.set_ylabel(f"load at PDR = {case.share} (cps)")
+                axis.set_xlabel("server threads")
+                axis.set_ylim(0, HEADROOM * axis.dataLim.y1 if drawn else 1)
+            legend(canvas, grid, columns=2)
+            return themed(canvas)
+
+    drawn = both(draw)
     seen = []
     for place in case.places():
         sides = [case.side(place, mode) for mode in case.modes]
@@ -65,7 +67,7 @@ def figure(case: Case) -> Figure:
         "somewhere on it; a triangle: outside them. Open, joined: the two loads that the papers print "
         "on either side (one alone: the other is not printed), on other hardware and another kernel."
     )
-    return picture("figure-crossings", "Load at the limit", svg, caption, seen, _provenance(case))
+    return picture("figure-crossings", "Load at the limit", drawn, caption, seen, _provenance(case))
 
 
 def _crossings(axis: Axes, case: Case, among: Sequence[Place]) -> bool:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from sipsched.analysis.comparison import (
@@ -22,7 +21,7 @@ from sipsched.analysis.comparison import (
     of_type,
 )
 from sipsched.analysis.run_table import provenance
-from sipsched.pages.drawing import STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import STYLE, Layout, both, legend, themed
 from sipsched.pages.modes.panels import large, nothing, picture, small
 from sipsched.pages.modes.wording import SERVICE, compared, corrected, identity, with_papers
 from sipsched.pages.numbers import in_words, told, trusted
@@ -119,23 +118,26 @@ def _figure(case: Case, system: System, dots: Dots) -> Figure:
         if (cps := case.compared_load(place)) is not None
     }
     longest = max(map(len, dots.columns.values()))
-    height = 0.9 + max(len(loads), 1) * (0.7 + 0.3 * longest)
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, height), layout="constrained")
-        grid = canvas.subplots(
-            max(len(loads), 1), len(dots.columns), squeeze=False, sharey=True, sharex="col"
-        )
-        for axes, (place, cps) in zip(grid, loads.items(), strict=False):
-            sides = [case.side(place, mode) for mode in case.modes]
-            for axis, (label, rows) in zip(axes, dots.columns.items(), strict=True):
-                _panel(axis, sides, cps, rows)
-                axis.set_xlabel(label)
-            axes[0].set_title(f"{plural(place.threads, 'thread')}, {cps} cps", loc="left")
-        if not loads:
-            for axis in grid.ravel():
-                nothing(axis)
-        legend(canvas, grid)
-        svg = themed(canvas)
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = layout.panels(
+                *(max(len(loads), 1), len(dots.columns), 0.7 + 0.3 * longest),
+                shared=("column", "all"),
+            )
+            for axes, (place, cps) in zip(grid, loads.items(), strict=False):
+                sides = [case.side(place, mode) for mode in case.modes]
+                for axis, (label, rows) in zip(axes, dots.columns.items(), strict=True):
+                    _panel(axis, sides, cps, rows)
+                    axis.set_xlabel(label)
+                axes[0].set_title(f"{plural(place.threads, 'thread')}, {cps} cps", loc="left")
+            if not loads:
+                for axis in grid.ravel():
+                    nothing(axis)
+            legend(canvas, grid)
+            return themed(canvas)
+
+    drawn = both(draw)
     seen = [
         f"{case.name(place)}, {cps} cps: {text}."
         for place, cps in loads.items()
@@ -148,7 +150,7 @@ def _figure(case: Case, system: System, dots: Dots) -> Figure:
     return picture(
         identity(dots.name, sut, cores),
         dots.title,
-        svg,
+        drawn,
         caption,
         seen,
         with_papers(case.summary),

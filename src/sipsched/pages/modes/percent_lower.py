@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator
 
 from sipsched.analysis.comparison import Asked, Case, Comparisons, Place, System
@@ -14,7 +13,7 @@ from sipsched.analysis.families import Cell as Compared
 from sipsched.analysis.papers import PAPERS
 from sipsched.analysis.run_table import provenance
 from sipsched.analysis.statistics import Interval
-from sipsched.pages.drawing import INK, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import INK, STYLE, Layout, both, legend, themed
 from sipsched.pages.modes.panels import hollow, large, nothing, picture, small
 from sipsched.pages.modes.wording import (
     NOT_PRINTED,
@@ -78,25 +77,30 @@ def figure(case: Case, found: Comparisons) -> Figure:
         for place in case.places(published=True)
         if case.printed_comparison(place) is not None or case.compared_load(place) is not None
     ]
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 1.4 + 0.45 * max(len(among), 1)), layout="constrained")
-        grid = canvas.subplots(1, len(TITLES), squeeze=False, sharey=True, sharex=True)
-        for axis, (name, title) in zip(grid[0], TITLES.items(), strict=True):
-            axis.axvline(0, color=INK, linewidth=1)
-            for y, place in enumerate(among):
-                _published(axis, case.printed_comparison(place), name, y)
-                _here(axis, _at_compared_load(case, found, place, name), y)
-            axis.set_title(title, loc="left")
-            axis.set_xlabel("lower by (%)")
-            if not among:
-                nothing(axis)
-        low, _ = grid[0][0].get_xlim()
-        grid[0][0].set_xlim(max(low, 1.08 * DRAWN_FROM_PERCENT), 108)
-        grid[0][0].yaxis.set_major_locator(FixedLocator(list(range(len(among)))))
-        grid[0][0].set_yticklabels([_tick(case, place) for place in among])
-        grid[0][0].set_ylim(len(among) - 0.5, -0.5)
-        legend(canvas, grid)
-        svg = themed(canvas)
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = layout.panels(
+                *(1, len(TITLES), 0.6 + 0.45 * max(len(among), 1)), shared=("all", "all")
+            )
+            for axis, (name, title) in zip(grid[0], TITLES.items(), strict=True):
+                axis.axvline(0, color=INK, linewidth=1)
+                for y, place in enumerate(among):
+                    _published(axis, case.printed_comparison(place), name, y)
+                    _here(axis, _at_compared_load(case, found, place, name), y)
+                axis.set_title(title, loc="left")
+                axis.set_xlabel("lower by (%)")
+                if not among:
+                    nothing(axis)
+            low, _ = grid[0][0].get_xlim()
+            grid[0][0].set_xlim(max(low, 1.08 * DRAWN_FROM_PERCENT), 108)
+            grid[0][0].yaxis.set_major_locator(FixedLocator(list(range(len(among)))))
+            grid[0][0].set_yticklabels([_tick(case, place) for place in among])
+            grid[0][0].set_ylim(len(among) - 0.5, -0.5)
+            legend(canvas, grid)
+            return themed(canvas)
+
+    drawn = both(draw)
     first, second = case.both
     caption = (
         f"By how many percent PDR and K_rcv are lower under {second} than under {first}, at "
@@ -107,7 +111,7 @@ def figure(case: Case, found: Comparisons) -> Figure:
     return picture(
         "figure-lower",
         "Lower by percent",
-        svg,
+        drawn,
         caption,
         _seen(case, found),
         with_papers(case.summary, *dict.fromkeys(study_of(cores) for _, cores in case.systems)),
