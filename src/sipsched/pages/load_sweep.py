@@ -1,7 +1,7 @@
 """The figures of the page of a load sweep: one function a figure, each saying in words what it shows.
 
 The replicate is the run: a point is one run, a line what a typical run is with its 95 %
-interval. Every figure prints testbed, kind, fidelity and kernel.
+interval.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -18,6 +18,7 @@ from sipsched.paths import PROJECT_ROOT
 TEMPLATE = "report_template"
 HOME = "index.html"
 """The page that links all others, in the same folder."""
+_HEADING = re.compile(r"<h2>(.*?)</h2>")
 NOT_ON_PAGE = "notebook-only"
 """Tag of a cell of text for those who open the notebook; the page has a title from its data instead."""
 
@@ -144,15 +145,25 @@ def _to_html(notebook: Any, fallback_title: str, home: str) -> str:
         "contents": [*_contents(notebook), ("glossary", "Glossary")],
     }
     body, _ = exporter.from_notebook_node(notebook, resources)
-    return expanded(str(body))
+    return expanded(_HEADING.sub(_with_id, str(body)))
 
 
 def _contents(notebook: Any) -> Iterator[tuple[str, str]]:
-    """Give id and text of each section; nbconvert makes the same id of a heading."""
+    """Give id and text of each section."""
     for cell in notebook.cells:
         if cell.cell_type == "markdown" and NOT_ON_PAGE not in cell.metadata.get("tags", ()):
             for text in re.findall(r"^## (.+)$", cell.source, re.MULTILINE):
-                yield text.replace(" ", "-"), text
+                yield _identity(text), text
+
+
+def _with_id(heading: re.Match[str]) -> str:
+    return f'<h2 id="{_identity(heading[1])}">{heading[1]}</h2>'
+
+
+def _identity(heading: str) -> str:
+    """Make an id of a heading, as text or as HTML."""
+    plain = html.unescape(re.sub(r"<[^>]*>|`", "", heading))
+    return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")
 
 
 def _title(notebook: Any) -> str:

@@ -134,7 +134,11 @@ def _draw_system(axis: Axes, evidence: Evidence, system: System, place: int, mos
         f"{plural(option.cores, 'core')} {capacity}, {plural(option.threads, 'thread')}"
         for option in known
         for capacity in [
-            in_words(option.capacity, "cps") if spread else grouped(option.capacity.estimate)
+            "no load at or under the limit"
+            if not option.capacity.estimate > 0
+            else in_words(option.capacity, "cps")
+            if spread
+            else grouped(option.capacity.estimate)
         ]
     )
     if known and not spread:

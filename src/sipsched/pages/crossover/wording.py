@@ -165,7 +165,7 @@ def fall_seen(detectable: float) -> str:
 
 
 def design(loads: Iterable[Load]) -> str:
-    """Say how runs were made: for every figure."""
+    """Say how runs were made: once on a page."""
     runs = [run for load in loads for run in load.runs]
     if not runs:
         return "Crossover; nothing was measured."
