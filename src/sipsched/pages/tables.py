@@ -157,8 +157,11 @@ def points(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
                     continue
                 rates = 100 * summary["pdr"].sel(at).to_numpy()[None]
                 pdr = typical_drop_rates(rates, 100 * limit, whole=100.0).at(0)
+                lost = 100 * summary["call_loss"].sel(at).to_numpy()[None]
+                calls = typical_drop_rates(lost, 100 * limit, whole=100.0).at(0)
                 cells = [
                     told(pdr, "%", n),
+                    told(calls, "%", n),
                     *(
                         told(typical_interval(values.sel(at).to_numpy()), unit, n)
                         for values, unit in by_name.values()
@@ -169,15 +172,15 @@ def points(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
     return Table(
         identity="table-points",
         header=(
-            *("SUT", "mode", "cores", "threads", "cps", "runs", "PDR (%)"),
+            *("SUT", "mode", "cores", "threads", "cps", "runs", "PDR (%)", "calls lost (%)"),
             *("mean", "p50", "p99", "mean", "off CPU (%)", "busy periods"),
         ),
-        groups=(("", 7), ("K_rcv", 3), ("T_sip", 2), ("", 1)),
+        groups=(("", 8), ("K_rcv", 3), ("T_sip", 2), ("", 1)),
         places=4,
         rows=tuple(rows),
         none="no run was measured",
         caption="Every measured point: the typical run with its 95 % interval; of fewer than "
-        f"{FEWEST} runs, between which they lie. Busy periods: those in "
+        f"{FEWEST} runs, between which they lie. Calls lost: failed, or set up late. Busy periods: those in "
         "which the SPS always holds a message; how many of equal length the run with the fewest amounts "
         "to, and the longest as a share of its run. Too short, at a PDR up to "
         f"{100 * FULL_PDR:g} %: fewer than {LEAST_PERIODS}, or one longer than {100 * LONGEST_SHARE:g} % of the run.",
@@ -246,6 +249,7 @@ def accounts(summary: xr.Dataset) -> Table:
     """Show for each point whether every datagram is accounted for."""
     names = {
         "calls that did not complete": "calls_failed",
+        "calls set up late": "calls_late",
         "drops at UAC and UAS": "generator_drops",
         "link drops": "link_drops",
         "records the probe lost": "lost_records",
