@@ -32,7 +32,7 @@ from sipsched.records.speedups import Speedup, write_speedups
 
 AXE = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text()
 SENTINELS = re.compile(
-    r"\b(nan|NaN|inf|None)\b|[{}]|all 0 |(below|above) [−+]?9\s999|[−-]inf|0 of the 0"
+    r"\b(nan|NaN|inf|None(?! of))\b|[{}]|all 0 |(below|above) [−+]?9\s999|[−-]inf|0 of the 0"
 )
 """What a template that nothing filled in, and a number that is none, look like."""
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"

@@ -141,9 +141,9 @@ class Table:
         by_place: dict[str, list[str]] = {}
         for row in self.rows[: self.shown]:
             if any(str(row[i]) not in EMPTY for i in kept):
-                first, *rest = (_whole(row[i]) for i in kept)
-                cells = "".join(f"<td>{text}</td>" for text in rest)
-                line = f'<tr><th scope="row">{first}</th>{cells}</tr>'
+                first, *rest = (row[i] for i in kept)
+                cells = "".join(map(_data, rest))
+                line = f'<tr><th scope="row">{html.escape(str(first))}</th>{cells}</tr>'
                 by_place.setdefault(self._place(row), []).append(line)
         body = "".join(
             "<tbody>"
@@ -219,12 +219,13 @@ class Table:
         )
 
 
-def _whole(cell: Cell) -> str:
-    """Write a cell; a number breaks nowhere but before its interval."""
+def _data(cell: Cell) -> str:
+    """Write a cell; of a number neither it nor its interval is parted on a screen."""
     text = html.escape(str(cell))
-    if isinstance(cell, Number):
-        text = text.replace(" ", "\u00a0").replace("\u00a0(", " (")
-    return text
+    if not isinstance(cell, Number):
+        return f"<td>{text}</td>"
+    number, bracket, rest = text.partition(" (")
+    return f"<td><span>{number}</span>{f' <span>({rest}</span>' if bracket else ''}</td>"
 
 
 def _apart(title: str, cells: Sequence[Cell]) -> list[tuple[str, list[str]]]:

@@ -51,15 +51,14 @@ def tables(case: Case) -> Several:
 def _table(case: Case, system: System, mode: str) -> Table:
     sut, cores = system
     among = case.measured_first(system, mode)
-    columns = [_column(case.side(place, mode), first) for place in among for first in (False, True)]
     signs = (f"last ≤\u00a0{case.share}", f"first >\u00a0{case.share}")
-    groups = [
-        (f"{plural(place.threads, 'thread')}, {sign}", 3) for place in among for sign in signs
-    ]
     names = ["Load (cps)", "Runs (n)", *_quantities().values()]
-    rows = [
-        (name, *(cell for column in columns for cell in column[i])) for i, name in enumerate(names)
-    ]
+    rows: list[tuple[Cell, ...]] = []
+    for place in among:
+        side = case.side(place, mode)
+        last, first = (_column(side, which) for which in (False, True))
+        threads = plural(place.threads, "thread")
+        rows += [(threads, name, *last[i], *first[i]) for i, name in enumerate(names)]
     study = study_of(cores)
     printed = case.points[(case.points["cores"] == cores) & (case.points["mode"] == mode)]
     beside = (
@@ -69,8 +68,9 @@ def _table(case: Case, system: System, mode: str) -> Table:
     )
     return Table(
         identity=identity("table-measurements", sut, cores, mode),
-        groups=(("", 1), *groups),
-        header=("", *(("published", "this testbed", "difference (%)") * len(groups))),
+        groups=(("", 2), *((sign, 3) for sign in signs)),
+        header=("", "", *(("published", "this testbed", "difference (%)") * 2)),
+        places=1,
         rows=tuple(rows),
         none="nothing was planned",
         caption=f"{beside}{case.label(mode)} on this testbed: {sut}, {plural(cores, 'core')}, at the "
