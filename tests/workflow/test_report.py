@@ -53,7 +53,7 @@ TABLES = (
     "table-columns-missing",
     "table-hosts",
 )
-PREDICTED_FIGURES = ("figure-predicted", "figure-directions", "figure-ablation")
+PREDICTED_FIGURES = ("figure-directions", "figure-predicted", "figure-ablation")
 PREDICTED_TABLES = (
     *("table-errors", "table-free", "table-numbers", "table-directions"),
     *("table-costs", "table-ablation", "table-grid"),
@@ -69,9 +69,9 @@ PUBLISHED_TABLES = (
     *(f"table-singlecore-{table}" for table in ("I", "II", "III")),
 )
 MODES_FIGURES = (
+    "figure-lower",
     "figure-load-kamailio-udp-1",
     "figure-crossings",
-    "figure-lower",
     "figure-parts-kamailio-udp-1",
     "figure-types-kamailio-udp-1",
 )
@@ -424,7 +424,8 @@ def test_page_of_modes_on_several_cores(tmp_path, browser, measured):
     pages.render(NOTEBOOKS / "modes.ipynb", page, {"summary": combined})
     sorts = ("load", *("parts", "types"))
     figures = [f"figure-{sort}-kamailio-udp-{cores}" for sort in sorts for cores in (2, 4, 6)]
-    figures[3:3] = ["figure-crossings", "figure-lower"]
+    figures[3:3] = ["figure-crossings"]
+    figures.insert(0, "figure-lower")
     names = [f"table-comparison-kamailio-udp-{cores}" for cores in (2, 4, 6)]
     text = check_page(browser, page, figures, names, "What do the papers' scheduler settings")
     for table in papers.TABLES:

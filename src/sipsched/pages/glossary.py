@@ -76,8 +76,8 @@ def expanded(page: str) -> str:
         for name in TERMS
         if name in used
     )
-    found = f'<section><h2 id="glossary">Glossary</h2></section><dl class="glossary">{listed}</dl>'
-    return before + body + "".join(parts).replace(PLACE, found if listed else "")
+    found = f'<dl class="glossary">{listed}</dl>' if listed else "<p>No abbreviation is used.</p>"
+    return before + body + "".join(parts).replace(PLACE, f"<h2>Glossary</h2>{found}")
 
 
 def _first_uses(text: str, used: set[str]) -> str:

@@ -145,7 +145,7 @@ def _to_html(notebook: Any, fallback_title: str, home: str) -> str:
         "contents": [*_contents(notebook), ("glossary", "Glossary")],
     }
     body, _ = exporter.from_notebook_node(notebook, resources)
-    return expanded(_HEADING.sub(_with_id, str(body)))
+    return _HEADING.sub(_with_id, expanded(str(body)))
 
 
 def _contents(notebook: Any) -> Iterator[tuple[str, str]]:
