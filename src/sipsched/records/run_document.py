@@ -192,6 +192,8 @@ class DispatchReport:
         Streams that could not be followed: their connection was closed.
     clients
         Connections that it accepted.
+    refused
+        Of them, those that it closed at once: it had no descriptor left.
     stalls
         Times that a side was not read, since the other did not take what was there.
     """
@@ -202,6 +204,7 @@ class DispatchReport:
     lost: int
     broken: int
     clients: int
+    refused: int
     stalls: int
 
 
