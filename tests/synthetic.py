@@ -321,7 +321,7 @@ def write_record(
         requests=Requests(uac=requests, sps=requests, disagreement=0),
         proxy=ProxyReport(int(n * cpu_ns_per_message)),
         probe=ProbeReport(
-            mode={0: "off", 1: "exact", 2: "tracepoint", 3: "preload"}[mode],
+            mode={0: "off", 1: "exact", 2: "tracepoint", 3: "preload", 4: "stream"}[mode],
             mode_reason="synthetic",
             records=n,
             drops=n_drops,

@@ -246,6 +246,7 @@ class _Acquisition:
             modes,
             design,
             serving.first_call_ns("uac", self.arrivals),
+            over_tcp=serving.sut.over_tcp,
         )
 
     def _mark(self, name: str) -> None:

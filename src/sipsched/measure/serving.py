@@ -524,6 +524,16 @@ class Serving:
         sps = self.hosts.sps
         if self._probe_wanted == "off":
             return start({}), NoProbe()
+        if self.sut.over_tcp:
+            process = start({})
+            return process, BpfProbe.start(
+                sps,
+                self.proxy.program,
+                "stream",
+                self._limit_s,
+                peer_port=self.hosts.uas.spec.sip_port,
+                controlled=self._controlled,
+            )
         reason = "asked for"
         if self._probe_wanted != "preload":
             process = start({})

@@ -51,6 +51,8 @@ PROBE_MODES = {
     "tracepoint": "Tracepoints only: t_sockq is a lower bound (the latest instant before which the "
     "worker cannot have taken the message), so K_sockq is at least and K_copy at most what is "
     "shown, about 1 µs apart; K_rcv is exact.",
+    "stream": "SIP over TCP, tracepoints only: all six stamps are measured, of the segment or the read "
+    "with a message's last byte.",
     "preload": "No eBPF: only t_arr, t_sip_in, t_sip_out and the drop counter; t_sockq and the "
     "parts of K_rcv are not known.",
     "off": "No probe: counters only.",

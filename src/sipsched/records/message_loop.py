@@ -22,6 +22,7 @@ _DROP = int(Event.DROP)
 _OTHER = int(Kind.OTHER)
 _NO_SEND = int(Flag.NO_SEND)
 _UNMATCHED = int(Flag.UNMATCHED)
+_LEFT = int(Flag.LEFT)
 
 
 @numba.njit(cache=True, boundscheck=False)
@@ -163,7 +164,8 @@ def fill(
                 service = np.int64(0)
                 flag |= FLAG_CLIPPED
             t_sip = _fit(service)
-            t_sip_off = _fit(np.int64(record["off_cpu_ns"]))
+            if not flag & _LEFT:
+                t_sip_off = _fit(np.int64(record["off_cpu_ns"]))
             if departed != 0:
                 sending = departed - (sent + np.int64(record["out_cost_ns"]))
                 if sending < 0:

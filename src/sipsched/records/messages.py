@@ -37,6 +37,9 @@ FLAGS = {
     "arrival_not_found": 1 << 6,
     "saturated": 1 << 7,
     "clipped": 1 << 8,
+    "read_with_others": 1 << 9,
+    "read_in_pieces": 1 << 10,
+    "sent_by_another": 1 << 11,
 }
 INTERVALS = {
     "k_stack": "t_stack - t_arr: network stack, from the driver to the socket queue",
@@ -198,6 +201,7 @@ def _global_attrs(document: RunDocument, record_dir: Path) -> dict[str, Any]:
         **asdict(document.run),
         "kind": document.testbed.kind,
         "fidelity": document.testbed.fidelity,
+        "transport": document.sut.transport,
         "probe_mode": document.probe.mode,
         "kernel": document.hosts.sps.kernel or UNKNOWN,
         "clock": "CLOCK_MONOTONIC of the SPS",
@@ -250,7 +254,7 @@ def _assemble(
         "flags": {
             "long_name": "what the probe and the parser say about the row",
             "units": "1",
-            "definition": "bits 0-6 from hardware/probe/trace.h, 7 and up from sipsched.records.messages",
+            "definition": "bits 7 and 8 from sipsched.records.messages, the others from hardware/probe/trace.h",
             "flag_masks": np.array(list(FLAGS.values()), np.uint16),
             "flag_meanings": " ".join(FLAGS),
         },

@@ -362,7 +362,8 @@ class TracedThread:
 class ProbeReport:
     """What the probe says of itself; None where its kind does not count it.
 
-    SEE hardware/probe/probe.h for the counters, hardware/probe/recording.h for those of recording switched off.
+    SEE hardware/probe/probe.h for the counters, hardware/probe/streams.h for those of streams,
+    hardware/probe/recording.h for those of recording switched off.
     """
 
     mode: str
@@ -383,6 +384,13 @@ class ProbeReport:
     unmatched: int | None = None
     evicted: int | None = None
     duplicates: int | None = None
+    broken: int | None = None
+    skipped_bytes: int | None = None
+    cut: int | None = None
+    descriptors_sent: int | None = None
+    descriptors_received: int | None = None
+    descriptor_send_ns: int | None = None
+    descriptor_receive_ns: int | None = None
     unclassified: int | None = None
     recursion_misses: int | None = None
     switches_off: int | None = None

@@ -139,7 +139,7 @@ RUN_LEVEL = {
         "1",
         "and its share of the time from the first arrival to the last departure",
     ),
-    "probe_mode": ("", "exact, tracepoint, preload, off or simulated"),
+    "probe_mode": ("", "exact, tracepoint, stream, preload, off or simulated"),
     "kernel": ("", "kernel release of the SPS"),
     "started_at": ("", "UTC, ISO 8601"),
 }

@@ -22,6 +22,7 @@ class Mode(IntEnum):
     EXACT = 1
     TRACEPOINT = 2
     PRELOAD = 3
+    STREAM = 4
 
 
 class Event(IntEnum):
@@ -32,7 +33,7 @@ class Event(IntEnum):
 
 
 class Kind(IntEnum):
-    """What a datagram was (`enum trace_kind`)."""
+    """What a message was (`enum trace_kind`)."""
 
     OTHER = 0
     INVITE = 1
@@ -53,6 +54,9 @@ class Flag(IntFlag):
     NO_DEP = 1 << 4
     MORE_SENDS = 1 << 5
     UNMATCHED = 1 << 6
+    SHARED_READ = 1 << 9
+    SPLIT = 1 << 10
+    LEFT = 1 << 11
 
 
 # SEE hardware/probe/trace.h: struct trace_header and struct trace_record, packed, little-endian
@@ -175,6 +179,6 @@ def _check_header(path: Path, header: Any) -> None:
         )
     if int(header["mode"]) not in set(Mode):
         raise StableError(
-            f"{path}: unknown probe mode: expected 1 to 3, found {header['mode']}; "
+            f"{path}: unknown probe mode: expected 1 to 4, found {header['mode']}; "
             "build the probe from this tree's hardware/probe"
         )

@@ -51,7 +51,10 @@ LEFT_OUT = {
 VARIABLES = {
     "messages": ("1", "messages that arrived in the window, received by a worker"),
     "drops": ("1", "messages that arrived in the window and that the full socket queue refused"),
-    "datagrams": ("1", "InDatagrams of the SPS, between the samples next to the window's ends"),
+    "datagrams": (
+        "1",
+        "InDatagrams of the SPS, next to the window's ends; over TCP TCPOrigDataSent",
+    ),
     "refused": ("1", "RcvbufErrors of the SPS, likewise"),
     "pdr": ("1", "refused / (datagrams + refused)"),
     "cpu_per_message": ("us", "CPU time of all of the proxy's processes over datagrams"),

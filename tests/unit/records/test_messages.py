@@ -52,6 +52,27 @@ def test_intervals_are_the_defined_differences(tmp_path):
     assert np.array_equal(tids[ds["worker"].to_numpy()], truth["tid"])
 
 
+def test_a_run_over_tcp_has_the_same_columns_and_says_what_reads_shared(tmp_path):
+    records = draw()
+    records["flags"][:] = 0
+    records["flags"][3:5] = trace.Flag.SHARED_READ
+    records["flags"][7] = trace.Flag.SPLIT
+    records["flags"][9] = trace.Flag.LEFT
+    ds = parse(tmp_path, records, mode=trace.Mode.STREAM)
+    assert set(ds) == set(parse(tmp_path / "udp", draw()))
+    truth = by_arrival(records)
+    for name in ("k_stack", "k_sockq", "k_copy", "t_sip", "k_snd"):
+        assert "missing_reason" not in ds[name].attrs
+        assert not (ds[name] == messages.MISSING).any()
+    shared = flag(ds, "read_with_others")
+    assert np.array_equal(shared, truth["flags"] & trace.Flag.SHARED_READ != 0)
+    assert shared.sum() == 2
+    assert flag(ds, "read_in_pieces").sum() == 1
+    assert not flag(ds, "sockq_is_lower_bound").any()
+    assert np.array_equal(ds["t_sip_off"] == messages.MISSING, flag(ds, "sent_by_another"))
+    assert flag(ds, "sent_by_another").sum() == 1
+
+
 def test_conservation(tmp_path):
     ds = parse(tmp_path, draw(calls=1000))
     assert ds.sizes["message"] == 6000
