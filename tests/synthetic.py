@@ -651,7 +651,7 @@ def write_study(
         wanted = options(run)
         if wanted is None:
             continue
-        paths.append(messages.with_name("summary.nc"))
+        paths.append(messages.with_name("summary.nc.zst"))
         if not messages.exists():
             directory = write_record(raw, run, **({"calls": 40} | wanted))
             write_messages(messages_from_record(directory), messages)

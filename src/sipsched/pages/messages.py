@@ -13,7 +13,7 @@ from sipsched.pages.explore.heat import heat_map
 from sipsched.pages.explore.lanes import lanes
 from sipsched.pages.explore.timeline import Messages, provenance, read_messages, timeline
 from sipsched.pages.explore.waterfall import STAGES, slow_way, waterfall
-from sipsched.pages.numbers import MILLI_FROM
+from sipsched.pages.numbers import in_us
 from sipsched.pages.parts import Answer, Figure, Several, Table, Words
 from sipsched.plan.config import Run
 from sipsched.plan.modes import DEFAULT
@@ -96,7 +96,7 @@ def answer(found: Found) -> Answer:
         return Answer(NOTHING)
     usual, slow, _ = np.percentile(_pooled(runs), PERCENTILES)
     first = (
-        f"At {grouped(runs[0].run.cps)} calls per second one message in a hundred takes longer than {_time(slow)} "
+        f"At {grouped(runs[0].run.cps)} calls per second one message in a hundred takes longer than {in_us(slow)} "
         f"from its arrival until the proxy sends it on, {number(slow / usual)} times as long as a usual one"
     )
     way = slow_way(runs)
@@ -129,7 +129,7 @@ def by_load(found: Found) -> Table:
                 str(len(runs)),
                 grouped(len(total)),
                 grouped(refused),
-                *(_time(value) for value in np.percentile(total, PERCENTILES)),
+                *(in_us(value) for value in np.percentile(total, PERCENTILES)),
                 *shares,
             )
         )
@@ -181,12 +181,6 @@ def over_time(found: Found) -> Several:
 def versions(found: Found) -> Words:
     """Name the versions that made this page, and the hashes of its data."""
     return tables.versions(*found.files)
-
-
-def _time(value_us: float) -> str:
-    """Write a time in µs, or from 1000 µs on in ms."""
-    in_ms = value_us >= MILLI_FROM
-    return f"{number(value_us / 1000 if in_ms else value_us)}\u00a0{'ms' if in_ms else 'µs'}"
 
 
 def _several(figures: Iterable[Figure | None], otherwise: str) -> Several:

@@ -160,6 +160,14 @@ def _written(value: float, places: int, unit: str, plus: str) -> str:
     return ("−" if value < 0 else plus) + size
 
 
+def in_us(value_us: float) -> str:
+    """Write a time without an interval in µs, or from 1000 µs on in ms."""
+    if math.isnan(value_us):
+        return NO_ENTRY
+    in_ms = value_us >= MILLI_FROM
+    return f"{number(value_us / 1000 if in_ms else value_us)}\u00a0{'ms' if in_ms else 'µs'}"
+
+
 def signed(value: float) -> str:
     """Write a number without an interval with its sign, in three digits."""
     return f"{'+' if value > 0 else ''}{number(value)}"

@@ -37,9 +37,10 @@ from sipsched.analysis.statistics import (
     typical_drop_rates,
     typical_interval,
 )
-from sipsched.pages.numbers import NO_ENTRY, told
+from sipsched.pages.numbers import NO_ENTRY, in_us, told
 from sipsched.pages.parts import Cell, Several, Table, Words
-from sipsched.records.summary import ALL, INVALID, MEASURED, MISSING
+from sipsched.records.histogram import RELATIVE_ERROR
+from sipsched.records.summary import ALL, INVALID, MEASURED, MISSING, pooled_quantile
 from sipsched.validity.certificate import WINDOWS_MS
 from sipsched.validity.verdict import in_words
 from sipsched.versions import code_version
@@ -142,6 +143,7 @@ def points(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
             "%",
         ),
     }
+    slowest = pooled_quantile(summary, "total", 0.999)
     rows: list[tuple[Cell, ...]] = []
     runs = counted(summary)
     for sut, mode, cores in facets(summary):
@@ -169,20 +171,23 @@ def points(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
                         for values, unit in by_name.values()
                     ),
                 ]
+                pooled = in_us(float(slowest.sel(at)))
                 busy = _busy(busy_periods(runs, at))
-                rows.append((sut, mode, *map(str, (cores, threads, cps, n)), *cells, busy))
+                place = (sut, mode, *map(str, (cores, threads, cps, n)))
+                rows.append((*place, *cells, pooled, busy))
     return Table(
         identity="table-points",
         header=(
             *("SUT", "mode", "cores", "threads", "cps", "runs", "PDR (%)", "calls lost (%)"),
-            *("mean", "p50", "p99", "mean", "off CPU (%)", "busy periods"),
+            *("mean", "p50", "p99", "mean", "off CPU (%)", "p99.9", "busy periods"),
         ),
-        groups=(("", 8), ("K_rcv", 3), ("T_sip", 2), ("", 1)),
+        groups=(("", 8), ("K_rcv", 3), ("T_sip", 2), ("K_rcv + T_sip", 1), ("", 1)),
         places=4,
         rows=tuple(rows),
         none="no run was measured",
         caption="Every measured point: the typical run with its 95 % interval; of fewer than "
-        f"{FEWEST} runs, between which they lie. Calls lost: failed, or set up late. Busy periods: those in "
+        f"{FEWEST} runs, between which they lie. Calls lost: failed, or set up late. p99.9: of the messages of all its "
+        f"runs together, to {100 * RELATIVE_ERROR:g} %; not there where a run has no histogram. Busy periods: those in "
         "which the SPS always holds a message; how many of equal length the run with the fewest amounts "
         "to, and the longest as a share of its run. Too short, at a PDR up to "
         f"{100 * FULL_PDR:g} %: fewer than {LEAST_PERIODS}, or one longer than {100 * LONGEST_SHARE:g} % of the run.",
