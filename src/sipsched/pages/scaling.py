@@ -170,16 +170,16 @@ def _best(found: Found, among: Sequence[Carried]) -> str:
     best = max(among, key=lambda each: each.capacity.estimate)
     plain = next((each for each in among if each.place.deployment == SHARED), None)
     if plain is not None and best is not plain and not _apart(best.capacity, plain.capacity):
-        best, reason = plain, "; none carries more beyond doubt, and it is the simplest"
+        best, reason = plain, " (none carries more beyond doubt, and it is the simplest)"
     elif plain is None or best is plain:
-        reason = "" if len(among) > 1 else "; no other was measured there"
+        reason = "" if len(among) > 1 else " (no other was measured there)"
     else:
         times = best.capacity.estimate / plain.capacity.estimate
         reason = f", {number(times)} times what {plain.place.sut} does"
     text = f"choose {best.place.sut}: it carries {_cps(best.capacity)}{reason}"
     gained = found.gained(best)
     if gained is not None:
-        text += f", and {_times(gained.measured)} what it does on one core"
+        text += f", {_times(gained.measured)} what it does on one core"
     return text
 
 
@@ -568,7 +568,7 @@ def sharing(found: Found) -> Words:
         lines.append(
             f"Control, {each.one.place.sut} on one core at {control.cps} cps: the generators' CPU is busy with them "
             f"and with all else that is not nice for {100 * control.generator_busy:.0f} % of the time. At what it "
-            f"carries on {plural(each.cores, 'core')} they would leave {number(each.room)} CPUs."
+            f"carries on {plural(each.cores, 'core')} they would leave {number(each.room)} of them."
         )
     if len(lines) == 1:
         lines.append("No control was measured: what that costs is not known.")
