@@ -5,29 +5,32 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TextIO
 
-from sipsched.errors import SipschedError, TransientError
+from sipsched.errors import ComputedFileError, LostError, SipschedError, TransientError
 
 ATTEMPTS = 3
 """How often a measurement is tried in all."""
 
-DISTURBED, REFUSED = "disturbed: ", "error: "
-"""What the log of a job begins with where another attempt may help, and where we know that it does not."""
+DISTURBED, LOST, REFUSED = "disturbed: ", "lost: ", "error: "
+"""What the log of a job begins with where another attempt may help, where its testbed has to be reached for that, and
+where we know that none does."""
 CONTROLLERS = Path(".snakemake") / "controllers"
 """Where each process that is at work on the files of a project leaves its word."""
 STDERR = 2
 INTERRUPTED = "interrupted: nothing measured before is lost; the same command goes on from here"
-SAID = (DISTURBED, REFUSED, INTERRUPTED)
+SAID = (DISTURBED, LOST, REFUSED, INTERRUPTED)
 """What the log of a job begins with that ended by an error we raise on purpose, or by a signal: one line."""
 
 
 @contextmanager
-def one_line_errors(log: str | None = None, attempt: int | None = None) -> Iterator[None]:
+def one_line_errors(
+    log: str | None = None, attempt: int | None = None, computed: Sequence[str] = ()
+) -> Iterator[None]:
     """Turn an error that we raise on purpose, or an interrupt, into one line and exit code 1.
 
     Parameters
@@ -37,6 +40,8 @@ def one_line_errors(log: str | None = None, attempt: int | None = None) -> Itera
         not raised on purpose leaves its traceback there. None: the line goes to stderr.
     attempt
         Which this is, of `ATTEMPTS`, where a job is started again after a `TransientError`. None: it is not.
+    computed
+        Files that jobs before this one made: one of them that is damaged is removed, so that it is made again.
     """
     if log is not None:
         # of an earlier attempt
@@ -44,10 +49,15 @@ def one_line_errors(log: str | None = None, attempt: int | None = None) -> Itera
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         yield
+    except LostError as error:
+        line = f"{LOST}{error if attempt is None else _ordinal(error, attempt)}"
     except TransientError as error:
         line = f"{REFUSED}{error}" if attempt is None else f"{DISTURBED}{_ordinal(error, attempt)}"
     except SipschedError as error:
         line = f"{REFUSED}{error}"
+        if isinstance(error, ComputedFileError) and str(error.path) in computed:
+            error.path.unlink(missing_ok=True)
+            line += "; it is removed"
     except KeyboardInterrupt:
         line = INTERRUPTED
     except Exception:
@@ -91,7 +101,13 @@ def _ordinal(error: TransientError, attempt: int) -> str:
 
 def may_pass(log: Path) -> bool:
     """Tell from the log of a job that failed whether another attempt may help."""
-    return read_log(log).startswith(DISTURBED)
+    return read_log(log).startswith((DISTURBED, LOST))
+
+
+def said_lost(log: Path) -> str:
+    """Give what the log of a job says of a host that it did not reach; nothing if it is of something else."""
+    line = read_log(log).partition("\n")[0]
+    return line.removeprefix(LOST) if line.startswith(LOST) else ""
 
 
 def read_log(log: Path) -> str:

@@ -18,7 +18,7 @@ rule summarise_run:
         run=f"{RAW}/{settings.RUN_PATTERN}/run.json",
         messages=f"{RESULTS}/runs/{settings.RUN_PATTERN}/messages.nc",
     output:
-        summary=f"{RESULTS}/runs/{settings.RUN_PATTERN}/summary.nc",
+        summary=f"{RESULTS}/runs/{settings.RUN_PATTERN}/summary.nc.zst",
     log:
         f"logs/summarise/{settings.RUN_PATTERN}.log",
     resources:
@@ -57,7 +57,7 @@ if REDUCED:
             runs=[f"{RAW}/{run.path}/run.json" for run in REDUCED],
         output:
             messages=[f"{RESULTS}/runs/{run.path}/messages.nc" for run in REDUCED],
-            summaries=[f"{RESULTS}/runs/{run.path}/summary.nc" for run in REDUCED],
+            summaries=[f"{RESULTS}/runs/{run.path}/summary.nc.zst" for run in REDUCED],
             windows=[
                 f"{RESULTS}/runs/{run.path}/windows.nc"
                 for run in REDUCED
@@ -77,6 +77,25 @@ if REDUCED:
             "../scripts/unpack_reduced.py"
 
 
+checkpoint look_at_runs:
+    input:
+        crossings=study_crossings,
+        summaries=looked_at,
+    output:
+        look=f"{RESULTS}/{{study}}/{{testbed}}/look~{{rep}}.json",
+    log:
+        "logs/look/{study}-{testbed}-{rep}.log",
+    # what is measured next hangs on it
+    priority: 102
+    resources:
+        machine=1,
+    params:
+        precision=study_precision,
+        schema_version=versions.SUMMARY_VERSION,
+    script:
+        "../scripts/look_at_runs.py"
+
+
 rule combine_summaries:
     input:
         crossings=study_crossings,
@@ -90,6 +109,7 @@ rule combine_summaries:
     resources:
         machine=1,
     params:
+        precision=study_precision,
         schema_version=versions.SUMMARY_VERSION,
     script:
         "../scripts/combine_summaries.py"

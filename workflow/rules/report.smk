@@ -12,7 +12,7 @@ rule render_report:
         machine=1,
     params:
         messages_root=f"{RESULTS}/runs",
-        pdr_limit=CAMPAIGN.pdr_limit,
+        pdr_limit=study_limit,
     script:
         "../scripts/render_report.py"
 
@@ -23,6 +23,7 @@ rule render_document:
         files=document_files,
         summaries=document_summaries,
         windows=document_windows,
+        crossings=document_crossings,
         predictions=document_predictions,
     output:
         html=f"{REPORTS_IN}/{{document}}.html",

@@ -7,8 +7,11 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import zstandard
+
 from sipsched.errors import SipschedError, StableError, TransientError
 from sipsched.files import free_bytes
+from sipsched.measure.factors import FactorCounts
 from sipsched.measure.findings import (
     arrival_numbers,
     buffer_shortfall,
@@ -30,7 +33,7 @@ from sipsched.measure.tuning import Tuned, compiled_here, read_tasks, tuned
 from sipsched.plan.config import Config, Load, Run
 from sipsched.plan.crossover import choose, compared, duration_s
 from sipsched.plan.modes import Setting, find_mode, load_modes
-from sipsched.records.record import COUNTERS_FILE, TRACE_FILE, UnfinishedRecord
+from sipsched.records.record import COMMANDS_FILE, COUNTERS_FILE, TRACE_FILE, UnfinishedRecord
 from sipsched.records.run_document import (
     CommandReport,
     GeneratorReport,
@@ -119,23 +122,25 @@ class _Acquisition:
         self.stilled = any(mode.overrides.get(Setting.RECORDING) == 0 for mode in self.modes)
         self.arrivals = _arrivals(run, self.load)
         self.timeline: dict[str, float] = {}
+        self.limit_s = self.load.warmup_s + self.load.duration_s + 2 * self.load.drain_s + 60
 
     def perform(self) -> RunDocument:
         """Do the run; files go to the record, the content of run.json comes back."""
         self._mark("started")
-        load = self.load
-        limit_s = load.warmup_s + load.duration_s + 2 * load.drain_s + 60
         with open_hosts(self.testbed, str(self.run)) as hosts:
             self._mark("connected")
             serving = Serving(
-                hosts, self.run.point, self.config, self.record, limit_s, controlled=self.stilled
+                hosts,
+                self.run.point,
+                self.config,
+                self.record,
+                self.limit_s,
+                controlled=self.stilled,
             )
             try:
                 return self._perform_on(hosts, serving)
-            except BaseException:
-                commands = [asdict(command) for command in _commands(hosts)]
-                self.record.write("commands.json", json.dumps(commands, indent=1))
-                raise
+            finally:
+                self.record.write(COMMANDS_FILE, _commands(hosts))
 
     def _perform_on(self, hosts: Hosts, serving: Serving) -> RunDocument:
         run, load, folder = self.run, self.load, self.record.folder
@@ -155,14 +160,16 @@ class _Acquisition:
             self._mark("warmup_started")
             warm_up = serving.warm_up(run.cps, self.arrivals.seed + 1)
             switcher = self._switcher(serving, modes, warm_up) if modes else None
-            during = switcher.running() if switcher else None
+            # of a run that compares modes it would be that of none
+            factors = None if switcher else FactorCounts(hosts.sps, serving.processes, self.limit_s)
+            during = factors.counting() if factors else switcher.running() if switcher else None
             observed = serving.observe("uac", self.arrivals, during)
             self.timeline |= {"load_started": observed.started, "load_ended": observed.ended}
             probe = serving.probe.end(folder)
         windows = switcher.record(self.config.crossover.steal_share) if switcher else None
         if windows:
             self.record.write(WINDOWS_FILE, windows.to_bytes())
-        self.record.write(COUNTERS_FILE, json.dumps(observed.counters, indent=1))
+        self.record.write(COUNTERS_FILE, zstandard.compress(json.dumps(observed.counters).encode()))
         serving.generator.fetch(hosts, "uac", folder)
         log = serving.record_proxy_log()
         trace = None if probe.mode == "off" else read_trace(folder / TRACE_FILE)
@@ -213,7 +220,7 @@ class _Acquisition:
             verdict=verdict,
             crossover=modes.report(windows) if modes and windows else None,
             speed=SpeedIndex(speed_before, speed_index(hosts.sps)),
-            commands=_commands(hosts),
+            factors=factors.report() if factors else None,
         )
 
     def _playable(self, sps: Host, state: Tuned) -> Playable | None:
@@ -238,6 +245,7 @@ class _Acquisition:
             modes,
             design,
             serving.first_call_ns("uac", self.arrivals),
+            over_tcp=serving.sut.over_tcp,
         )
 
     def _mark(self, name: str) -> None:
@@ -249,9 +257,9 @@ def _generator_report(version: str, statistics: CallStatistics) -> GeneratorRepo
     return GeneratorReport(version=version, **statistics.counts)
 
 
-def _commands(hosts: Hosts) -> tuple[CommandReport, ...]:
-    """Every command with its duration and exit code; of what it printed only the complaints."""
-    return tuple(
+def _commands(hosts: Hosts) -> bytes:
+    """Every command with its duration and exit code, as zstd; of what it printed only the complaints."""
+    commands = [
         CommandReport(
             host=done.host,
             argv=done.argv,
@@ -261,7 +269,8 @@ def _commands(hosts: Hosts) -> tuple[CommandReport, ...]:
             stderr=done.stderr,
         )
         for done in hosts.history
-    )
+    ]
+    return zstandard.compress(json.dumps(list(map(asdict, commands))).encode())
 
 
 def _arrivals(run: Run, load: Load) -> Arrivals:

@@ -10,8 +10,10 @@ import synthetic
 from sipsched.analysis import papers, statistics
 from sipsched.analysis.capacity import evidence, options, predictions, scaling
 from sipsched.analysis.capacity import queues as models
-from sipsched.pages.capacity_model import answer, laws, queues, sources
+from sipsched.pages.capacity_model import answer, deployments, laws, queues, sources
+from sipsched.pages.parts import Figure
 from sipsched.records import summary
+from sipsched.records.speedups import Speedup
 
 ONE_CORE = {
     ("default", 1, 2): 80.0,
@@ -125,7 +127,7 @@ def test_page_of_published_data_alone(alone):
     # One core with 2 threads, enhanced: the queue of one server and 200 places
     (row,) = [r for r in queues.published(alone).rows if r[:3] == ("enhanced", "1", "2")]
     assert row[3:5] == ("77.2", "2\u202f400")
-    assert row[6].startswith(f"{models.queue_capacity_cps(77.21, 1, 201):,.0f}"[0])
+    assert row[7].replace("\u202f", ",") == f"{models.queue_capacity_cps(77.21, 1, 201):,.0f}"
 
 
 def test_one_core_is_predicted_by_the_queue_it_is(one_core):
@@ -166,7 +168,7 @@ def test_one_core_is_carried_to_several_with_a_warning(one_core):
     assert all(
         row[7:] == ("beyond the data", "not measured", "not measured", "no check") for row in rows
     )
-    assert all("n = 40" in row[4] for row in rows)
+    assert all(row[4].interval.n == 40 for row in rows)
     assert [model.why for model in default.models][1:] == [
         "expected capacities of at least 3 different numbers of cores, found 1",
         "expected capacities of at least 2 different numbers of cores, found 1",
@@ -244,8 +246,8 @@ def test_without_the_kernels_part_no_cpu_time_and_why(points, tmp_path):
     known = collect(points, [path])
     check(known)
     cores, threads = queues.measured(known).rows
-    assert cores[5] == "the probe did not see the kernel's part, n = 0"
-    assert threads[5].endswith("%")
+    assert str(cores[5]) == "the probe did not see the kernel's part"
+    assert threads[6].endswith("%")
 
 
 def test_a_capacity_outside_the_loads_is_no_point(points, tmp_path):
@@ -281,7 +283,7 @@ def test_one_run_a_load_has_no_interval_and_says_so(points, tmp_path):
     summary.write(synthetic.queue_summary({("default", 1, 2): 80.0}, LOADS, 1), path)
     known = collect(points, [path])
     check(known)
-    assert sources.settings(known).rows[-1][5].endswith(f"n = 8: {statistics.TOO_FEW}")
+    assert sources.settings(known).rows[-1][5].interval.why == statistics.TOO_FEW
 
 
 def test_the_rule_needs_one_core(points, tmp_path):
@@ -311,7 +313,7 @@ def test_a_plan_is_a_sentence_that_names_what_its_settings_are():
     known = [made_up(1, 2, 1900), made_up(2, 4, 4400)]
     assert answer.plan_words(options.plan(4000, known, 2), options.MEASURED) == (
         "4\u202f000 cps: proxy, enhanced, 2 cores, 4 threads, measured: carries 4\u202f400 cps, "
-        f"10 % to spare. Its capacity: 4\u202f400 cps, n = 1: {statistics.TOO_FEW}."
+        "10 % to spare. Its capacity: 4\u202f400\u00a0cps (one run)."
     )
     assert answer.plan_words(options.plan(4000, known, 1), options.MEASURED) == (
         "4\u202f000 cps: nothing that is known carries it. The most is 1\u202f900 cps: "
@@ -355,3 +357,48 @@ def test_testbeds_with_different_buffers_are_said_not_to_be_comparable(points, t
             "comparable between runs with different ones."
         ]
     )
+
+
+def speedup(deployment, cores, times, **changes):
+    """A simulated speed-up over UDP, received by one CPU, of 2000 cps on one core."""
+    row = Speedup(
+        *(deployment, "udp", cores, cores, 2000 * times, 1900 * times, 2100 * times),
+        *(times, 0.9 * times, 1.1 * times, 1, "of a test; one CPU receives, no lock"),
+    )
+    return dataclasses.replace(row, **changes)
+
+
+def test_speedups_of_deployments_are_told_with_who_receives():
+    rows = [
+        *(speedup("shared", 1, 1), speedup("shared", 8, 4), speedup("sockets", 1, 1)),
+        *(speedup("sockets", 8, 5), speedup("shared", 1, 1, model="of a test; each core receives")),
+        speedup("shared", 8, 2, model="each core receives, assumed lock share 0.09"),
+    ]
+    lines = deployments.words(rows).lines
+    assert (
+        "over UDP, one CPU receives, 8 cores carry as many times what one carries: sockets 5 (4.5 to"
+        in lines[0]
+    )
+    assert lines[0].index("sockets 5") < lines[0].index("shared 4")
+    assert all("not measured" in line for line in lines[:2])
+    assert "9 % of the service time under one lock" in lines[2]
+    drawn = deployments.figure(rows)
+    assert isinstance(drawn, Figure)
+    assert "not measured" in drawn.provenance
+    assert len(deployments.table(rows).rows) == 6
+
+
+def test_a_speedup_without_samples_has_no_interval():
+    row = speedup(
+        "front", 2, 1.5, **dict.fromkeys(("low", "high", "speedup_low", "speedup_high"), np.nan)
+    )
+    cells = deployments.table([row]).rows[0]
+    assert cells[5:7] == ("3\u202f000", "1.5")
+
+
+def test_without_a_simulation_of_deployments_the_page_says_so(tmp_path):
+    rows = deployments.read(tmp_path / "speedups.csv")
+    assert rows == ()
+    assert deployments.words(rows).lines == (deployments.NONE,)
+    assert deployments.figure(rows) == deployments.words(rows)
+    assert deployments.table(rows).none == deployments.NONE
