@@ -30,7 +30,8 @@ from sipsched.pages.crossings import carries, doubt
 from sipsched.pages.crossover.answer import advised_for
 from sipsched.pages.crossover.wording import effect_words
 from sipsched.pages.numbers import in_words
-from sipsched.pages.parts import Answer, Table, Words
+from sipsched.pages.parts import Answer, Figure, Table, Words
+from sipsched.paths import PROJECT_ROOT
 from sipsched.records.messages import PROBE_OFF
 from sipsched.records.summary import MEASURED
 from sipsched.validity.verdict import in_general
@@ -45,6 +46,27 @@ NO_PAIRS = (
 WITHIN = "Which of the scheduler's settings is better, compared within runs?"
 BOUND = "the exact end of K_sockq, of which probe mode tracepoint gives a lower bound"
 TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
+
+
+DIAGRAM = PROJECT_ROOT / "docs" / "testbed.svg"
+ALONE, BESIDE = 'viewBox="0 0 400 405"', 'viewBox="0 0 800 405"'
+"""The diagram as it is, for a phone; and with room on its right, for a page twice as wide."""
+
+
+def diagram() -> Figure:
+    """Show the testbed, and the six instants at which a message is stamped on the SPS."""
+    svg = DIAGRAM.read_text(encoding="utf-8")
+    return Figure(
+        identity="figure-testbed-diagram",
+        svg=svg.replace(ALONE, BESIDE),
+        narrow=svg,
+        alt="Three hosts: the UAC sends calls to the SPS, whose proxy passes them to the UAS, which answers. On the "
+        "SPS each message is stamped at six instants: t_arr, t_stack, t_sockq, t_sip_in, t_sip_out, t_dep. Between "
+        "them lie K_stack, K_sockq and K_copy, together K_rcv, then T_sip and K_snd.",
+        caption="The testbed: a run offers calls from the UAC, and each message is stamped on its way through the SPS.",
+        seen=(),
+        provenance="",
+    )
 
 
 @dataclass(frozen=True)

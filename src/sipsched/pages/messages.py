@@ -18,7 +18,7 @@ from sipsched.pages.parts import Answer, Figure, Several, Table, Words
 from sipsched.plan.config import Run
 from sipsched.plan.modes import DEFAULT
 from sipsched.records.catalogue import Catalogue, find_runs
-from sipsched.words import grouped, number
+from sipsched.words import grouped, number, plural
 
 MOST_LOADS, MOST_REPETITIONS = 3, 3
 """Of a campaign with more, the lowest load, the one in the middle and the highest, and their first runs."""
@@ -109,7 +109,7 @@ def answer(found: Found) -> Answer:
 
 def distributions(found: Found) -> Figure | Words:
     """Draw how many messages take longer than a time, by load."""
-    return ccdf(found.all) if found.by_load else Words((NOTHING,))
+    return _of_page(ccdf(found.all), found) if found.by_load else Words((NOTHING,))
 
 
 def by_load(found: Found) -> Table:
@@ -152,7 +152,7 @@ def by_load(found: Found) -> Table:
         none=NOTHING,
         caption="How long the messages of all runs at a load take, and what the time of those next to the 99th "
         "percentile is made of.",
-        provenance=provenance(found.all),
+        provenance=_provenance(found),
     )
 
 
@@ -160,22 +160,22 @@ def ways(found: Found) -> Several:
     """Draw what a message's time is made of, by type, at the lowest load and at the highest."""
     ends = {min(found.by_load), max(found.by_load)} if found.by_load else set()
     drawn = [waterfall(found.by_load[cps]) for cps in sorted(ends)]
-    return _several(drawn, NO_STAGES)
+    return _several(drawn, found, NO_STAGES)
 
 
 def around(found: Found) -> Several:
     """Draw who ran while a slow message waited, at the lowest load and at the highest."""
     ends = {min(found.by_load), max(found.by_load)} if found.by_load else set()
-    return _several([lanes(found.by_load[cps][0]) for cps in sorted(ends)], NOTHING)
+    return _several([lanes(found.by_load[cps][0]) for cps in sorted(ends)], found, NOTHING)
 
 
 def over_time(found: Found) -> Several:
     """Draw the first run at the highest load over time: a heat map; and beside the lowest, waits, queue and drops."""
     if not found.by_load:
-        return _several([], NOTHING)
+        return _several([], found, NOTHING)
     ends = sorted({min(found.by_load), max(found.by_load)})
     pair = timeline([found.by_load[cps][0] for cps in ends])
-    return _several([heat_map(found.highest[0]), pair], NOTHING)
+    return _several([heat_map(found.highest[0]), pair], found, NOTHING)
 
 
 def versions(found: Found) -> Words:
@@ -183,9 +183,30 @@ def versions(found: Found) -> Words:
     return tables.versions(*found.files)
 
 
-def _several(figures: Iterable[Figure | None], otherwise: str) -> Several:
+def conditions(found: Found) -> Words:
+    """Say which runs these are, and where they were made."""
+    runs = found.all
+    if not runs:
+        return Words((NOTHING,))
+    run = runs[0].run
+    of_all = (
+        f"{run.sut}, mode {run.mode}, {plural(run.cores, 'core')}, {plural(run.threads, 'thread')}"
+    )
+    return Words((f"{plural(len(runs), 'run')}: {of_all}.", f"{provenance(runs)}."))
+
+
+def _provenance(found: Found) -> str:
+    """Say of what was not measured what it is; of what was the page says once where."""
+    return provenance(found.all) if any(r.testbed_kind == "simulated" for r in found.all) else ""
+
+
+def _of_page(figure: Figure, found: Found) -> Figure:
+    return replace(figure, provenance=_provenance(found))
+
+
+def _several(figures: Iterable[Figure | None], found: Found, otherwise: str) -> Several:
     drawn = tuple(
-        replace(figure, identity=f"{figure.identity}-{place}")
+        _of_page(replace(figure, identity=f"{figure.identity}-{place}"), found)
         for place, figure in enumerate(figures, start=1)
         if figure is not None
     )

@@ -1,6 +1,6 @@
 """Threads against load: what share is dropped and how long messages wait, as a heat map of medians over runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as Canvas
 
 from sipsched.analysis.run_table import Facet, counted, facet_name, facets, provenance
-from sipsched.pages.drawing import INK, STYLE, WIDTH_IN, themed
+from sipsched.pages.drawing import INK, STYLE, Layout, both, themed
 from sipsched.pages.parts import Figure, Several
 from sipsched.records.summary import ALL
 from sipsched.words import grouped, number, plural
@@ -20,7 +20,7 @@ from sipsched.words import grouped, number, plural
 Values = npt.NDArray[np.float64]
 MOST_LABELLED = 12
 """Loads of a panel up to which each cell has its number."""
-CELL_IN = 0.28
+CELL_IN, TITLE_IN = 0.28, 0.9
 LEAST = {"PDR": 0.01, "wait": 1.0}
 """Where the colours begin: a hundredth of a percent, and a microsecond; nothing dropped has no colour."""
 
@@ -52,20 +52,7 @@ def heat_maps(summary: xr.Dataset) -> Several:
     panels = [panel for facet in facets(summary) if (panel := _panel(summary, facet)) is not None]
     if not panels:
         return Several(())
-    with rc_context({**STYLE, "axes.grid": False}):
-        height = sum(0.9 + CELL_IN * len(panel.threads) for panel in panels)
-        canvas = Canvas(figsize=(WIDTH_IN, 0.3 + height), layout="constrained")
-        ratios = [0.9 + CELL_IN * len(panel.threads) for panel in panels]
-        grid = canvas.subplots(len(panels), 2, squeeze=False, gridspec_kw={"height_ratios": ratios})
-        for row, panel in zip(grid, panels, strict=True):
-            _draw(row[0], panel, panel.pdr, LEAST["PDR"], lambda value: f"{value:.2g}")
-            _draw(row[1], panel, panel.wait, LEAST["wait"], number)
-            row[0].set_title(f"{facet_name(panel.facet)}: PDR (%)", loc="left")
-            row[1].set_title("99th percentile of K_rcv (µs)", loc="left")
-            row[0].set_ylabel("threads")
-        for axis in grid[-1]:
-            axis.set_xlabel("calls per second")
-        svg = themed(canvas)
+    svg, narrow = both(lambda layout: _drawn(panels, layout))
     seen = tuple(map(_words, panels))
     caption = (
         "Each cell is the median of its runs; the darker, the less, on a logarithmic scale. A cell without colour has "
@@ -75,12 +62,34 @@ def heat_maps(summary: xr.Dataset) -> Several:
     figure = Figure(
         identity="figure-threads",
         svg=svg,
+        narrow=narrow,
         alt=f"Heat maps of threads against load. {caption} {' '.join(seen)}",
         caption=caption,
         seen=seen,
         provenance=provenance(summary),
     )
     return Several((figure,))
+
+
+def _drawn(panels: Sequence[Panel], layout: Layout) -> str:
+    across = 1 if layout.stacked else 2
+    heights = [
+        TITLE_IN + CELL_IN * len(panel.threads) for panel in panels for _ in range(2 // across)
+    ]
+    with rc_context({**STYLE, "axes.grid": False}):
+        canvas = Canvas(figsize=(layout.width_in, 0.3 + sum(heights)), layout="constrained")
+        grid = canvas.subplots(
+            len(heights), across, squeeze=False, gridspec_kw={"height_ratios": heights}
+        )
+        for pair, panel in zip(grid.reshape(-1, 2), panels, strict=True):
+            _draw(pair[0], panel, panel.pdr, LEAST["PDR"], lambda value: f"{value:.2g}")
+            _draw(pair[1], panel, panel.wait, LEAST["wait"], number)
+            pair[0].set_title(f"{facet_name(panel.facet)}: PDR (%)", loc="left")
+            pair[1].set_title("99th percentile of K_rcv (µs)", loc="left")
+            pair[0].set_ylabel("threads")
+        for axis in grid[-1]:
+            axis.set_xlabel("calls per second")
+        return themed(canvas)
 
 
 def _panel(summary: xr.Dataset, facet: Facet) -> Panel | None:

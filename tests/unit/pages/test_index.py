@@ -27,6 +27,14 @@ def whole(tmp_path_factory):
     return found
 
 
+def test_the_diagram_names_the_six_instants_and_has_room_beside_it_on_a_wide_page():
+    figure = index.diagram()
+    for name in ("t_arr", "t_stack", "t_sockq", "t_sip_in", "t_sip_out", "t_dep"):
+        assert name in figure.alt
+        assert f">{name}</text>" in figure.svg
+    assert figure.svg != figure.narrow
+
+
 def test_studies_of_a_testbed_are_put_together_and_each_run_is_there_once(whole):
     assert whole.studies == ("load_sweep", "modes", "control")
     assert len(whole.runs) == 12 + 1 + 24 + 6

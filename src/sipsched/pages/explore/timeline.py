@@ -43,7 +43,7 @@ class Messages:
     ----------
     run
         The tuple.
-    fidelity, kernel
+    fidelity, kernel, testbed_kind
         As the record has them.
     at_s
         Shape (message,), ascending: arrival.
@@ -68,6 +68,7 @@ class Messages:
     run: Run
     fidelity: str
     kernel: str
+    testbed_kind: str
     at_s: Values
     wait_us: Values
     service_us: Values
@@ -150,6 +151,7 @@ def place_in_time(ds: xr.Dataset, run: Run) -> Messages:
         run=run,
         fidelity=str(ds.attrs["fidelity"]),
         kernel=str(ds.attrs["kernel"]),
+        testbed_kind=str(ds.attrs["kind"]),
         at_s=t_arr / NS,
         wait_us=wait / 1000,
         service_us=nanoseconds(ds, "t_sip") / 1000,
