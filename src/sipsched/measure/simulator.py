@@ -14,7 +14,10 @@ from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
 
 HARDWARE = PROJECT_ROOT / "hardware"
-SOURCES = ("simulator/*.[ch]", "simulator/Makefile", "generator/schedule.[ch]", "generator/calls.h")
+SOURCES = (
+    *("simulator/*.[ch]", "simulator/Makefile", "generator/schedule.[ch]", "generator/calls.h"),
+    *("scheduler/sample.[ch]", "probe/trace.h"),
+)
 BUILD_TIMEOUT_S = 120
 RUN_TIMEOUT_S = 3600
 KINDS = ("other", "INVITE", "180", "200_INVITE", "ACK", "BYE", "200_BYE")
@@ -126,7 +129,6 @@ def program() -> Path:
     """
     sources = sorted(path for pattern in SOURCES for path in HARDWARE.glob(pattern))
     content = b"".join(path.name.encode() + path.read_bytes() for path in sources)
-    content += (HARDWARE / "probe" / "trace.h").read_bytes()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sipsched"
     built = cache / f"sipsim-{hashlib.sha256(content).hexdigest()[:16]}"
     if not built.exists():
