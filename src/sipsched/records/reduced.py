@@ -2,7 +2,8 @@
 
 A trace holds some 40 bytes a message; an hour of load is hundreds of megabytes. A campaign that is to be
 passed on keeps of most runs what was computed from the trace, `summary.nc` and `windows.nc`, compressed once
-more, beside the rest of the record. The original is not touched.
+more, beside the rest of the record, of which what only a person reads is compressed too: the counters, and the
+commands in `run.json`. The original is not touched.
 """
 
 import json
@@ -18,14 +19,16 @@ import zstandard
 from sipsched.errors import StableError
 from sipsched.files import read_json, read_zstd
 from sipsched.records import manifest
-from sipsched.records.run_document import FileReport, as_part
+from sipsched.records.run_document import RUN_FILE, FileReport, as_part
 
 REDUCED_FILE = "reduced.json"
 VERSION = 1
 SUMMARY_FILE = "summary.nc"
 REDUCED_WINDOWS_FILE = "windows.nc"
-LEFT_OUT = ("trace.bin.zst", "uac.calls.zst", "uac.csv")
-"""Files that grow with the number of messages."""
+COUNTERS = "counters.json"
+COMMANDS = "commands.json"
+LEFT_OUT = ("trace.bin.zst", "uac.calls.zst", "uac.csv", COUNTERS)
+"""Files that grow with the number of messages, and the one that is here compressed."""
 LEVEL = 19
 REASON = "the trace was left out of this record to make it smaller"
 
@@ -96,7 +99,7 @@ def _compressed(name: str) -> str:
 
 
 def reduce(record: Path, results: Path, target: Path) -> None:
-    """Copy a record without the files of single messages.
+    """Copy a record without the files of single messages, and with what nothing computes from compressed.
 
     Parameters
     ----------
@@ -118,19 +121,33 @@ def reduce(record: Path, results: Path, target: Path) -> None:
         for path in record.iterdir():
             if path.name not in left_out:
                 shutil.copy(path, target)
-        made = [name for name in (SUMMARY_FILE, REDUCED_WINDOWS_FILE) if (results / name).exists()]
-        if SUMMARY_FILE not in made:
+        kept = {
+            path.name: path.read_bytes()
+            for path in (
+                *(results / name for name in (SUMMARY_FILE, REDUCED_WINDOWS_FILE)),
+                record / COUNTERS,
+            )
+            if path.exists()
+        }
+        if SUMMARY_FILE not in kept:
             raise StableError(f"{results}: no {SUMMARY_FILE}; make it with snakemake")
-        for name in made:
-            data = zstandard.compress((results / name).read_bytes(), LEVEL)
-            (target / _compressed(name)).write_bytes(data)
+        kept[COMMANDS] = _take_commands(target / RUN_FILE)
+        for name, data in kept.items():
+            (target / _compressed(name)).write_bytes(zstandard.compress(data, LEVEL))
         everything = manifest.reports(target)
-        kept = map(_compressed, made)
-        reduced = Reduced(left_out, {name: everything[name] for name in kept})
+        reduced = Reduced(left_out, {name: everything[name] for name in map(_compressed, kept)})
         content = {"schema_version": VERSION, **asdict(reduced)}
         (target / REDUCED_FILE).write_text(json.dumps(content, indent=1) + "\n")
     except OSError as error:
         raise StableError(f"{error.filename}: {error.strerror}") from error
+
+
+def _take_commands(run_file: Path) -> bytes:
+    """Take the commands out of a `run.json`; nothing else of it changes."""
+    content = json.loads(run_file.read_bytes())
+    commands = content.pop("commands", [])
+    run_file.write_text(json.dumps(content, indent=1) + "\n")
+    return json.dumps(commands, indent=1).encode()
 
 
 def expected(
