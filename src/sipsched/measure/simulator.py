@@ -20,9 +20,8 @@ SOURCES = (
 )
 BUILD_TIMEOUT_S = 120
 RUN_TIMEOUT_S = 3600
-KINDS = ("other", "INVITE", "180", "200_INVITE", "ACK", "BYE", "200_BYE")
-"""Message types in the order of `enum trace_kind`; the simulator wants a value for each."""
-
+T0_NS = 1_000_000_000
+"""Of the instants in a trace. SEE hardware/simulator/sim.h"""
 Value = bool | int | float | str | Sequence[int] | Sequence[float]
 Numbers = Mapping[str, Value]
 """What hardware/simulator/model.h names, by these names."""
@@ -91,6 +90,11 @@ class SimulatorReport:
     from_uac: int
     cpus: tuple[CpuTimes, ...]
     workers: tuple[WorkerCounts, ...]
+
+    @property
+    def charged_ns(self) -> int:
+        """CPU time of the SPS as the kernel would show it."""
+        return sum(worker.charged_ns for worker in self.workers)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure as Canvas
 
 WIDTH_IN = 7.2
+NARROW_IN = 3.7
 COORDINATES = re.compile(r' d="[^"]*"| points="[^"]*"')
 NOT_DRAWN = re.compile(r"<!--.*?-->|^\s+", re.DOTALL | re.MULTILINE)
 DIGITS = re.compile(r"(\.\d\d)\d+")

@@ -15,7 +15,7 @@ from sipsched.analysis.predicted import DIFFERENCES, Check, Contrast, Level, by_
 from sipsched.analysis.run_table import campaigns_of
 from sipsched.analysis.statistics import Interval
 from sipsched.pages.crossover.wording import rounded
-from sipsched.pages.drawing import INK, PAPER, SERIES, STYLE, WIDTH_IN, themed
+from sipsched.pages.drawing import INK, NARROW_IN, PAPER, SERIES, STYLE, WIDTH_IN, themed
 from sipsched.pages.parts import Figure, Table, Words
 from sipsched.pages.tables import Heading
 from sipsched.records.fitted import Fitted
@@ -24,7 +24,6 @@ from sipsched.records.summary import open_summary
 from sipsched.words import grouped, number, plural
 
 QUESTION = "Does the simulator predict what settings do on this machine?"
-NARROW_IN = 3.7
 TITLES = {
     "k_rcv_mean": "K_rcv mean",
     "k_rcv_p50": "K_rcv p50",

@@ -51,12 +51,18 @@ def test_a_reduced_record_gives_the_same_numbers(campaign: Path) -> None:
 
 
 def test_counters_and_commands_are_compressed_and_nothing_of_them_is_lost(campaign: Path) -> None:
-    whole, small = campaign / "raw" / RUN.path, campaign / "small" / RUN.path
-    counters = zstandard.decompress((small / "counters.json.zst").read_bytes())
-    assert counters == (whole / "counters.json").read_bytes()
+    whole, small = campaign / "raw" / RUN.path, campaign / "again" / "small"
     document = json.loads((whole / "run.json").read_text())
-    commands = zstandard.decompress((small / "commands.json.zst").read_bytes())
-    assert json.loads(commands) == document.pop("commands")
+    commands = [{"host": "sps", "argv": ["true"]}]
+    (whole / "run.json").write_text(json.dumps({**document, "commands": commands}))
+    reduce(whole, campaign / "results" / RUN.path, small)
+    found = {
+        name: zstandard.decompress((small / f"{name}.zst").read_bytes())
+        for name in ("counters.json", "commands.json")
+    }
+    assert found["counters.json"] == (whole / "counters.json").read_bytes()
+    assert json.loads(found["commands.json"]) == commands
+    del document["commands"]
     assert json.loads((small / "run.json").read_text()) == document
 
 

@@ -20,11 +20,19 @@ from sipsched.pages.crossover.wording import (
     short_load,
     time_text,
 )
-from sipsched.pages.drawing import INK, LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import (
+    INK,
+    LIMIT,
+    MARKERS,
+    NARROW_IN,
+    SERIES,
+    STYLE,
+    WIDTH_IN,
+    legend,
+    themed,
+)
 from sipsched.pages.parts import Figure, Table, Words
 from sipsched.words import grouped, number
-
-NARROW_IN = 3.7
 
 
 def page(found: Sequence[Advice]) -> Sections:
