@@ -8,12 +8,17 @@ from sipsched.errors import StableError
 from sipsched.pages import tables
 from sipsched.pages.explore.ccdf import ccdf
 from sipsched.pages.explore.controls import controls, default_pair
+from sipsched.pages.explore.heat import heat_map
+from sipsched.pages.explore.lanes import lanes
 from sipsched.pages.explore.single import MOST_SINGLE, single
 from sipsched.pages.explore.timeline import read_messages, timeline, within
+from sipsched.pages.explore.waterfall import waterfall
 from sipsched.pages.parts import Figure, Table, Words
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import Run
 from sipsched.records.catalogue import Catalogue, find_runs
+from sipsched.records.messages import open_messages
+from sipsched.records.perfetto import write_trace
 
 RECORDS = ("raw", "recorded/raw", "recorded/fit")
 """One's own, then what comes with the repository: the campaign, reduced, and six runs with their messages."""
@@ -45,6 +50,22 @@ class Runs(Catalogue):
     def versions(self) -> Words:
         """Name the versions of what makes numbers and pictures of these runs, and the hashes of their messages."""
         return tables.versions(*map(self.messages_file, self.runs))
+
+    def perfetto(self, path: str | Path) -> Path:
+        """Write the only run as a trace for https://ui.perfetto.dev: workers, waiting messages, drops.
+
+        Parameters
+        ----------
+        path
+            The file, by custom `.json.gz`. Its bytes stay here until you open them there.
+
+        Raises
+        ------
+        StableError
+            There are several runs, or the messages of it are not kept.
+        """
+        write_trace(open_messages(self.messages_file(self.one)), Path(path))
+        return Path(path)
 
     def explore(self) -> Any:
         """Give controls for JupyterLab: any two of these runs, any stretch of time, single messages."""
@@ -114,6 +135,39 @@ class Plots:
         found = [read_messages(self.runs, run) for run in self.runs.runs]
         return timeline(found, start_s, length_s)
 
+    def waterfall(self) -> Figure:
+        """Draw what the time of a usual message, and of a slow one, is made of, by its type.
+
+        Raises
+        ------
+        StableError
+            The runs differ in more than the repetition, the messages of one are not kept, or none has every stamp.
+        """
+        others = [key for key in self.runs.varied if key != "rep"]
+        if others:
+            self.runs.one  # noqa: B018 - says what to choose from
+        return _drawn(waterfall([read_messages(self.runs, run) for run in self.runs.runs]))
+
+    def lanes(self) -> Figure:
+        """Draw who ran while a message of the only run waited whose wait is next to the 99th percentile.
+
+        Raises
+        ------
+        StableError
+            There are several runs, or no message has wait and service.
+        """
+        return _drawn(lanes(read_messages(self.runs, self.runs.one)))
+
+    def heat_map(self) -> Figure:
+        """Draw how many messages of the only run took how long, over time.
+
+        Raises
+        ------
+        StableError
+            There are several runs, or no message has wait and service.
+        """
+        return _drawn(heat_map(read_messages(self.runs, self.runs.one)))
+
     def single(self, start_s: float, length_s: float) -> Figure:
         """Draw each message of the only run that arrives in a stretch of time.
 
@@ -166,6 +220,12 @@ def open(
         f"no {kind} of testbed {testbed} in {where}; snakemake measures what is missing there, and "
         "recorded/fit has some of testbed local"
     )
+
+
+def _drawn(figure: Figure | None) -> Figure:
+    if figure is None:
+        raise StableError("no message has all the times that this picture needs: nothing to draw")
+    return figure
 
 
 def _shown(folder: Path) -> str:

@@ -91,6 +91,22 @@ def test_pictures_of_runs(project):
         one.plot.single(0.0, 1.0)
 
 
+def test_pictures_of_recorded_messages(tmp_path):
+    runs = sipsched.open("local", "recorded/fit", messages=True)
+    alike = runs.sel(cps=1600)
+    assert alike.plot.waterfall().caption.startswith(
+        "kamailio-udp, default, 1 core, 8 threads, 1600 cps, 2 runs"
+    )
+    with pytest.raises(StableError, match="6 runs where one is needed: choose with sel: cps"):
+        runs.plot.waterfall()
+    one = alike.sel(rep=1)
+    assert one.plot.lanes().identity == "figure-lanes"
+    assert one.plot.heat_map().identity == "figure-heat"
+    assert one.perfetto(tmp_path / "run.json.gz").stat().st_size > 100_000
+    with pytest.raises(StableError, match="2 runs where one is needed"):
+        alike.perfetto(tmp_path / "two.json.gz")
+
+
 def test_the_recorded_runs_open_in_three_lines():
     """The three lines of the README, on what is recorded in this repository."""
     runs = sipsched.open("local", "recorded/fit")

@@ -1,6 +1,6 @@
 """The messages of a run over time: what waited, what was dropped, and two runs side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,14 @@ from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, lege
 from sipsched.pages.parts import Figure
 from sipsched.plan.config import Run
 from sipsched.records.catalogue import Catalogue
-from sipsched.records.messages import FLAGS, MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
+from sipsched.records.messages import (
+    FLAGS,
+    MESSAGE_TYPES,
+    PARTS,
+    k_rcv,
+    nanoseconds,
+    open_messages,
+)
 from sipsched.words import number, plural
 
 MOST_DRAWN = 3000
@@ -44,8 +51,10 @@ class Messages:
         Shape (message,): K_rcv and T_sip in µs, NaN where it is missing.
     kind
         Shape (message,): code of `MESSAGE_TYPES`.
-    worker
-        Shape (message,): index of the worker that received it.
+    worker, cpu
+        Shape (message,): index of the worker that received it, and the CPU on which it did.
+    parts_us
+        Of K_rcv its `PARTS`, each of shape (message,), in µs, NaN where it is missing.
     off_us, send_us
         Shape (message,): the part of T_sip off CPU, and K_snd, in µs, NaN where it is missing.
     queued_s, taken_s
@@ -64,6 +73,8 @@ class Messages:
     service_us: Values
     kind: npt.NDArray[np.uint8]
     worker: npt.NDArray[Any]
+    cpu: npt.NDArray[Any]
+    parts_us: Mapping[str, Values]
     off_us: Values
     send_us: Values
     queued_s: Values
@@ -144,6 +155,8 @@ def place_in_time(ds: xr.Dataset, run: Run) -> Messages:
         service_us=nanoseconds(ds, "t_sip") / 1000,
         kind=ds["message_type"].to_numpy(),
         worker=ds["worker"].to_numpy(),
+        cpu=ds["cpu"].to_numpy(),
+        parts_us={name: nanoseconds(ds, name) / 1000 for name in PARTS},
         off_us=nanoseconds(ds, "t_sip_off") / 1000,
         send_us=nanoseconds(ds, "k_snd") / 1000,
         queued_s=np.sort(queued[known]) / NS,
@@ -231,6 +244,14 @@ def name_of(run: Run) -> tuple[str, str]:
         f"{run.sut}, {run.mode}, {plural(run.cores, 'core')}",
         f"{run.threads} threads, {run.cps} cps, repetition {run.rep}",
     )
+
+
+def name_of_all(runs: Sequence[Messages]) -> str:
+    """Name runs that are alike in all but the repetition."""
+    run = runs[0].run
+    which = f"repetition {run.rep}" if len(runs) == 1 else plural(len(runs), "run")
+    configuration, _ = name_of(run)
+    return f"{configuration}, {run.threads} threads, {run.cps} cps, {which}"
 
 
 def within(times: Values, start_s: float, end_s: float) -> slice:

@@ -1,0 +1,51 @@
+"""What the time of a usual and of a slow message is made of."""
+
+import numpy as np
+import pytest
+import synthetic
+
+from sipsched.pages.explore.timeline import place_in_time
+from sipsched.pages.explore.waterfall import FEWEST, STAGES, waterfall, ways
+from sipsched.records.messages import messages_from_record
+
+RUN = synthetic.Run()
+
+
+def read(folder, **wanted):
+    return place_in_time(messages_from_record(synthetic.write_record(folder, RUN, **wanted)), RUN)
+
+
+@pytest.fixture(scope="module")
+def messages(tmp_path_factory):
+    return read(tmp_path_factory.mktemp("raw"), calls=500)
+
+
+def test_the_stages_add_up_to_the_time_between_the_percentiles(messages):
+    whole = messages.wait_us + messages.service_us + messages.send_us
+    found = ways([messages], (98.5, 99.5))
+    assert [way.kind for way in found] == ["INVITE", "180", "200-INVITE", "ACK", "BYE", "200-BYE"]
+    for code, way in enumerate(found, start=1):
+        low, high = np.percentile(whole[messages.kind == code], (98.5, 99.5))
+        assert low <= way.stages_us.sum() <= high
+        assert way.count == 5
+        assert (way.stages_us >= 0).all()
+
+
+def test_what_takes_longest_is_said(tmp_path):
+    records = synthetic.six_per_call(np.random.default_rng(1), 500, 1000)
+    for stamp in ("t_sip_out", "t_dep"):
+        records[stamp] += 1_000_000
+    records["off_cpu_ns"] += 1_000_000
+    figure = waterfall([read(tmp_path, records=records)])
+    assert "is a worker that holds it and is off its CPU." in figure.seen[0]
+    assert figure.seen[0].startswith("A usual ")
+    assert figure.seen[1].startswith("A slow ")
+    # of each stage a bar a type in either panel, and one in the legend
+    for color in range(len(STAGES)):
+        assert figure.svg.count(f"fill: var(--series{color})") == 2 * 6 + 1
+    assert figure.narrow != figure.svg
+
+
+def test_types_with_few_messages_and_probes_without_stamps_are_not_drawn(tmp_path):
+    assert waterfall([read(tmp_path / "few", calls=FEWEST - 1)]) is None
+    assert waterfall([read(tmp_path / "preload", mode=3)]) is None
