@@ -43,6 +43,7 @@ def parameters_of(tmp_path_factory):
     own = {
         "explore": to_work_in,
         "question": to_work_in,
+        "messages": {"records": [str(folder / "raw")]},
         "migration_cost": {"summary": str(migration)},
         "crossover": {"summary": str(comparison), "crossings": []},
         "papers_predicted": {"predictions": [str(folder / "papers.csv")]},

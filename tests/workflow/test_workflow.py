@@ -255,7 +255,7 @@ def test_no_op_does_nothing(project: Path) -> None:
         "raw/local/noise.json",
         *(f"results/predicted/{name}" for name in ("papers.csv", "local/fit.json")),
         *(f"results/predicted/local/{name}" for name in ("settings.nc", "capacity.json")),
-        "reports/testbed-local.html",
+        *(f"reports/{page}-local.html" for page in ("testbed", "messages")),
         *(f"reports/{name}.html" for name in load_config(project / "config/config.yaml").documents),
         "reports/index.html",
     ):

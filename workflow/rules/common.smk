@@ -67,6 +67,8 @@ COMBINED = {
     for name in TESTBEDS
 }
 # what the simulator says of the papers' testbed; a campaign that comes with the repository has it recorded
+# beside a reduced campaign, runs with their single messages
+WHOLE = RAW.parent / "fit" if RAW != Path("raw") else RAW
 RECORDED_PAPERS = RAW.parent / "predicted" / "papers.csv"
 PAPERS_PREDICTED = (
     str(RECORDED_PAPERS)
@@ -89,6 +91,7 @@ EXPECTED_S = {}
 PAGES = [
     *REPORTS,
     *(f"{REPORTS_IN}/testbed-{name}.html" for name in TESTBEDS),
+    *(f"{REPORTS_IN}/messages-{name}.html" for name in TESTBEDS),
     *DOCUMENTS,
 ]
 
@@ -273,15 +276,27 @@ def document_predictions(wildcards):
     ]
 
 
-def default_runs(wildcards):
-    """The runs of mode default on one core, of all studies."""
+def runs_of_default(wildcards):
+    """The runs of mode default, of all studies."""
     found = {
         run
         for study in CAMPAIGN.studies
         for run in study_runs(SimpleNamespace(study=study, testbed=wildcards.testbed))
-        if run.mode == modes.DEFAULT and run.cores == 1
+        if run.mode == modes.DEFAULT
     }
-    return [str(RAW / run.path / "run.json") for run in sorted(found)]
+    return sorted(found)
+
+
+def default_runs(wildcards):
+    """Those on one core."""
+    found = [run for run in runs_of_default(wildcards) if run.cores == 1]
+    return [str(RAW / run.path / "run.json") for run in found]
+
+
+def whole_runs(wildcards):
+    """Their single messages, where a record keeps them."""
+    found = [run for run in runs_of_default(wildcards) if run not in REDUCED]
+    return [f"{RESULTS}/runs/{run.path}/messages.nc" for run in found]
 
 
 def testbed_summaries(wildcards):

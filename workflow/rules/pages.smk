@@ -1,4 +1,4 @@
-# Pages beside the studies' reports: one a testbed, and the one that links all.
+# Pages beside the studies' reports: two a testbed, and the one that links all.
 rule render_testbed:
     input:
         notebook="notebooks/testbed.ipynb",
@@ -14,6 +14,22 @@ rule render_testbed:
         noise=f"{RAW}/{{testbed}}/noise.json",
     script:
         "../scripts/render_testbed.py"
+
+
+rule render_messages:
+    input:
+        notebook="notebooks/messages.ipynb",
+        messages=whole_runs,
+    output:
+        html=f"{REPORTS_IN}/messages-{{testbed}}.html",
+    log:
+        "logs/report/messages-{testbed}.log",
+    resources:
+        machine=1,
+    params:
+        records=[str(folder) for folder in dict.fromkeys((RAW, WHOLE))],
+    script:
+        "../scripts/render_messages.py"
 
 
 rule render_index:

@@ -20,14 +20,14 @@ PERCENTILES = {"a usual message": (49.0, 51.0), "a slow one": (98.5, 99.5)}
 FEWEST = 100
 """Messages of a type, below which there is no hundredth."""
 STAGES = {
-    "K_stack: to the socket": "the kernel's receive path",
-    "K_sockq: in its queue": "the socket's queue",
-    "K_copy: to the worker": "the copy to the worker",
-    "T_sip, on a CPU": "service on a CPU",
-    "T_sip, off CPU": "a worker that holds it and is off its CPU",
-    "K_snd: to the driver": "the kernel's send path",
+    "K_stack: to the socket": "in the kernel's receive path",
+    "K_sockq: in its queue": "in the socket's queue",
+    "K_copy: to the worker": "on the copy to the worker",
+    "T_sip, on a CPU": "in service on a CPU",
+    "T_sip, off CPU": "with a worker that holds it and is off its CPU",
+    "K_snd: to the driver": "in the kernel's send path",
 }
-"""In the order of the way: as the legend names each, and as a sentence does."""
+"""In the order of the way: as the legend names each, and as a sentence does that says where time is spent."""
 
 
 @dataclass(frozen=True)
@@ -66,17 +66,24 @@ def ways(runs: Sequence[Messages], between: tuple[float, float]) -> list[Way]:
     """
     kind = np.concatenate([run.kind for run in runs])
     stages = np.concatenate([_stages(run) for run in runs], axis=1)
+    found = (_way(name, stages[:, kind == code], between) for name, code in MESSAGE_TYPES.items())
+    return [way for way in found if way is not None]
+
+
+def slow_way(runs: Sequence[Messages]) -> Way | None:
+    """Find what the time of messages of all types next to the 99th percentile is made of; None if they are too few."""
+    stages = np.concatenate([_stages(run) for run in runs], axis=1)
+    return _way("message", stages, PERCENTILES["a slow one"])
+
+
+def _way(kind: str, stages: Values, between: tuple[float, float]) -> Way | None:
     total = stages.sum(axis=0)
-    found = []
-    for name, code in MESSAGE_TYPES.items():
-        chosen = (kind == code) & ~np.isnan(total)
-        if chosen.sum() < FEWEST:
-            continue
-        low, high = np.percentile(total[chosen], between)
-        # one at least, as both bounds are messages or between two neighbours
-        near = chosen & (total >= low) & (total <= high)
-        found.append(Way(name, int(near.sum()), stages[:, near].mean(axis=1)))
-    return found
+    stages, total = stages[:, ~np.isnan(total)], total[~np.isnan(total)]
+    if len(total) < FEWEST:
+        return None
+    low, high = np.percentile(total, between)
+    near = (total >= low) & (total <= high)
+    return Way(kind, int(near.sum()), stages[:, near].mean(axis=1))
 
 
 def waterfall(runs: Sequence[Messages]) -> Figure | None:
@@ -155,5 +162,5 @@ def _words(title: str, rows: Sequence[Way]) -> str:
     kind = title.removesuffix(" one").removesuffix(" message").capitalize()
     return (
         f"{kind} {longest.kind} takes {number(total)} µs, the longest of the types; "
-        f"{100 * longest.stages_us[most] / total:.0f} % of it is {list(STAGES.values())[most]}."
+        f"{100 * longest.stages_us[most] / total:.0f} % of it is spent {list(STAGES.values())[most]}."
     )

@@ -37,7 +37,7 @@ def test_what_takes_longest_is_said(tmp_path):
         records[stamp] += 1_000_000
     records["off_cpu_ns"] += 1_000_000
     figure = waterfall([read(tmp_path, records=records)])
-    assert "is a worker that holds it and is off its CPU." in figure.seen[0]
+    assert "is spent with a worker that holds it and is off its CPU." in figure.seen[0]
     assert figure.seen[0].startswith("A usual ")
     assert figure.seen[1].startswith("A slow ")
     # of each stage a bar a type in either panel, and one in the legend
