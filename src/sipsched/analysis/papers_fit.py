@@ -25,7 +25,7 @@ FAILED = 1e3
 """The loss of numbers with which a run does not end."""
 SEARCHED, POLISHED = 1, 5
 """Arrivals that a column is predicted over: in the search within the bounds, and from its best."""
-RACED = 8
+RACED = 6
 """Of the last generation, those that are predicted over as many arrivals, to choose from."""
 
 Values = npt.NDArray[np.float64]
@@ -151,15 +151,15 @@ def fit(
     published: pd.DataFrame,
     model: Mapping[str, Any],
     predict: Callable[[Mapping[str, Any], int], pd.DataFrame | None],
-    generations: int = 14,
-    polish: int = 90,
+    generations: int = 4,
+    polish: int = 60,
     seed: int = 1,
 ) -> Fitted:
     """Search the numbers that predict the published ones best.
 
-    Differential evolution within the bounds (Storn and Price 1997) with few arrivals a column; of its last
-    generation the best with more arrivals, and from there Nelder and Mead's simplex. Arrivals and services are
-    the same in each evaluation, so that a difference is one of the numbers.
+    Differential evolution within the bounds (Storn and Price 1997) with few arrivals a column, the model's own
+    numbers in the first generation; of its last one the best with more arrivals, and from there Nelder and Mead's
+    simplex. Arrivals and services are the same in each evaluation, so that a difference is one of the numbers.
 
     Parameters
     ----------
@@ -188,6 +188,7 @@ def fit(
         score,
         bounds,
         args=(SEARCHED,),
+        x0=np.clip(np.log(values_of(model)), *bounds.T),
         popsize=4,
         maxiter=generations,
         rng=seed,

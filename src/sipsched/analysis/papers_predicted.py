@@ -138,6 +138,22 @@ def load_predictions(path: Path) -> pd.DataFrame:
     return runs
 
 
+def repeated(runs: pd.DataFrame, recorded: pd.DataFrame) -> tuple[int, int]:
+    """Count the runs of the grid that have the numbers of recorded ones to the last digit, and all of it.
+
+    Parameters
+    ----------
+    runs, recorded
+        As `load_predictions` returns them.
+    """
+    near, before = (
+        each[each["part"] == NEAR_LIMIT].set_index([*CASE, "calls"])[MEANS].sort_index()
+        for each in (runs, recorded)
+    )
+    same = near == before.reindex(near.index)
+    return int(same.all(axis=1).sum()), len(near)
+
+
 class Group(StrEnum):
     """What the fit saw of the papers, and what it did not."""
 

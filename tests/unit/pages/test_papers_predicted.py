@@ -123,3 +123,27 @@ def test_one_repetition_has_no_interval_and_no_direction():
     assert lines[0].startswith("No: of 38 published effects of enhanced mode 0 reproduced")
     assert "38 not told from chance" in lines[0]
     assert "too few for an interval" in shown["table-directions"].rows[0][3]
+
+
+@pytest.mark.parametrize(
+    ("changed", "rows", "said"),
+    [
+        (1.0, 0, "All 522 runs of the grid were simulated here and have the recorded numbers"),
+        (1 + 1e-15, 1, "Of 522 of the grid 521 have the recorded numbers to the last digit"),
+        (1.1, 600, "Of 522 of the grid 0 have"),
+    ],
+)
+def test_it_says_what_was_simulated_here_and_comes_out_as_recorded(tmp_path, changed, rows, said):
+    runs = synthetic.predictions().reset_index(drop=True)
+    here, recorded = tmp_path / "papers.csv", tmp_path / "recorded.csv"
+    runs.to_csv(recorded, index=False)
+    runs.loc[runs.index[len(runs) - rows :], "k_rcv_us"] *= changed
+    runs.to_csv(here, index=False)
+    assert said in answer.origin(here, recorded).lines[0]
+
+
+def test_it_says_that_nothing_was_simulated_here_or_all_of_it(tmp_path):
+    path = tmp_path / "papers.csv"
+    assert answer.origin(path, path).lines == ("All runs were simulated here.",)
+    synthetic.predictions().to_csv(path, index=False)
+    assert answer.origin(path, path).lines[0].startswith("All runs come with the repository")

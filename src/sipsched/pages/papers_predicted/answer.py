@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import pandas as pd
 
@@ -14,13 +15,15 @@ from sipsched.analysis.papers_predicted import (
     Error,
     Group,
     MigrationCost,
+    load_predictions,
+    repeated,
 )
 from sipsched.pages.papers_predicted.ablation import whole_words
 from sipsched.pages.papers_predicted.wording import GROUPS, NAMES, PREDICTED, place, provenance
 from sipsched.pages.parts import Table, Words
 from sipsched.pages.tables import Heading
 from sipsched.plan.simulated import Model
-from sipsched.words import number, plural
+from sipsched.words import grouped, number, plural
 
 
 def heading(model: Model, runs: pd.DataFrame) -> Heading:
@@ -82,6 +85,39 @@ def _costs(costs: Sequence[MigrationCost]) -> str:
     return (
         "That the migration cost which the paper's figure 2 has as its best is better than another, of "
         f"{plural(len(told), 'comparison')}: {words}."
+    )
+
+
+def origin(path: Path, recorded: Path) -> Words:
+    """Say which runs were simulated here, and whether they come out as recorded.
+
+    Parameters
+    ----------
+    path
+        What the page shows, as `sipsched.analysis.papers_predicted.load_predictions` reads it.
+    recorded
+        What comes with the repository, if it is there.
+    """
+    return Words((_origin(path, recorded),))
+
+
+def _origin(path: Path, recorded: Path) -> str:
+    if not recorded.is_file():
+        return "All runs were simulated here."
+    if path.samefile(recorded):
+        return (
+            "All runs come with the repository; snakemake reports/papers_predicted.html simulates those of "
+            "the grid again."
+        )
+    same, runs = repeated(load_predictions(path), load_predictions(recorded))
+    if same == runs:
+        return (
+            f"All {grouped(runs)} runs of the grid were simulated here and have the recorded numbers to the "
+            "last digit; all other runs come with the repository."
+        )
+    return (
+        f"All runs were simulated here. Of {grouped(runs)} of the grid {grouped(same)} have the recorded numbers to "
+        "the last digit: the model, the simulator or the machine's arithmetic is another."
     )
 
 
