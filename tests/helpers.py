@@ -27,9 +27,9 @@ from sipsched.measure import acquisition
 from sipsched.plan import config
 from sipsched.testbed import local
 from sipsched.testbed.inventory import load_testbed
-raw, name, mode, cores, cps, rep, idle_s, settings, retransmissions = sys.argv[1:]
+raw, sut, name, mode, cores, cps, rep, idle_s, settings, retransmissions = sys.argv[1:]
 local.IDLE_S = float(idle_s)
-run = config.Run(name, "kamailio-udp", mode, int(cores), 2, int(cps), int(rep))
+run = config.Run(name, sut, mode, int(cores), 2, int(cps), int(rep))
 scripting.end_in_order()
 with scripting.one_line_errors():
     campaign = config.load_config(Path(settings))
@@ -42,6 +42,7 @@ with scripting.one_line_errors():
 def start_run(
     raw: Path,
     *,
+    sut: str = "kamailio-udp",
     bed: str = "local",
     mode: str = "default",
     cores: int = 1,
@@ -53,7 +54,7 @@ def start_run(
     stderr: IO[str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a run in a process of its own, to be disturbed in the middle; it ends as the workflow's does."""
-    arguments = map(str, (raw, bed, mode, cores, cps, rep, idle_s, settings, retransmissions))
+    arguments = map(str, (raw, sut, bed, mode, cores, cps, rep, idle_s, settings, retransmissions))
     return subprocess.Popen([sys.executable, "-c", MEASURE, *arguments], stderr=stderr)
 
 
@@ -84,7 +85,7 @@ def leftovers() -> list[str]:
     """Everything of ours on this machine but what is on disk."""
     listing = subprocess.run(["ps", "-eo", "stat,pid,args"], capture_output=True, text=True)
     program = re.compile(
-        r"([^ ]*/)?(kamailio|opensips|sipp|sipload|sipprobe|sipshard|switcher|sipsched-vm) "
+        r"([^ ]*/)?(kamailio|opensips|sipp|sipload|sipprobe|sipshard|sipdispatch|switcher|sipsched-vm) "
     )
     other = re.compile(
         r"sshd.*/run/sipsched/|/var/lib/sipsched|sipsched\.testbed\.\w+ import guard"

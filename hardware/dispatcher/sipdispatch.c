@@ -25,11 +25,9 @@
  *   One thread, IPv4, no TLS; messages up to 65535 bytes. An instance that could not be reached is tried again after 100 ms.
  */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <netinet/tcp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,12 +36,14 @@
 #include <time.h>
 #include <unistd.h>
 #include "frame.h"
+#include "program.h"
 
 #define INSTANCES_MAX 250
 #define READ_BYTES    (1 << 16)
 #define BUFFER_BYTES  (FRAME_MAX + READ_BYTES)
 #define OUT_BYTES_MAX (1UL << 20) /* unsent: from here on the other side is not read */
 #define EVENTS        64
+#define TOUCHED_MAX   1024
 #define BACKLOG       4096
 #define RETRY_NS      100000000ULL
 #define NS_PER_S      1000000000ULL
@@ -81,7 +81,7 @@ struct dispatcher {
 	unsigned n_instances;
 	struct sockaddr_in instances[INSTANCES_MAX];
 	struct way *ended;
-	struct side *touched[INSTANCES_MAX + 1]; /* have something new to send */
+	struct side *touched[TOUCHED_MAX]; /* have something new to send */
 	unsigned n_touched;
 	uint64_t to_instances[INSTANCES_MAX];
 	uint64_t to_clients;
@@ -92,20 +92,6 @@ struct dispatcher {
 	uint64_t stalls;
 	char buffer[BUFFER_BYTES];
 };
-
-static volatile sig_atomic_t stop_asked;
-
-static void on_signal(int number)
-{
-	(void)number;
-	stop_asked = 1;
-}
-
-static int fail(const char *what, int error)
-{
-	fprintf(stderr, "sipdispatch: %s: %s\n", what, strerror(error));
-	return 1;
-}
 
 static uint64_t now_ns(void)
 {
@@ -301,6 +287,20 @@ static struct side *target_of(struct dispatcher *d, struct side *from, const str
 	return &from->way->instances[instance];
 }
 
+/* What several sides had for one goes to it at once: it is woken once. */
+static void flush_touched(struct dispatcher *d)
+{
+	for (unsigned i = 0; i < d->n_touched; i++) {
+		struct side *side = d->touched[i];
+
+		side->touched = false;
+		write_out(d, side);
+		if (side->out_size && !side->way->ended)
+			watch_all(d, side->way);
+	}
+	d->n_touched = 0;
+}
+
 static void pass_on(struct dispatcher *d, struct side *from, const char *text, const struct frame *frame)
 {
 	struct side *to = target_of(d, from, frame);
@@ -311,18 +311,12 @@ static void pass_on(struct dispatcher *d, struct side *from, const char *text, c
 		d->lost++;
 		return;
 	}
-	if (!to->touched)
-		d->touched[d->n_touched++] = to;
+	if (to->touched)
+		return;
+	if (d->n_touched == TOUCHED_MAX)
+		flush_touched(d);
 	to->touched = true;
-}
-
-static void flush_touched(struct dispatcher *d)
-{
-	for (unsigned i = 0; i < d->n_touched; i++) {
-		d->touched[i]->touched = false;
-		write_out(d, d->touched[i]);
-	}
-	d->n_touched = 0;
+	d->touched[d->n_touched++] = to;
 }
 
 /* False: the stream cannot be followed. `used` gets the bytes that are passed on. */
@@ -373,15 +367,14 @@ static void read_side(struct dispatcher *d, struct side *side)
 	side->rest_size = 0;
 	size += (size_t)got;
 	followed = cut_all(d, side, size, &used);
-	flush_touched(d);
 	if (way->ended)
 		return;
 	d->broken += !followed;
 	/* what is for this side may have found it gone */
-	if (side->fd >= 0 && !(followed && keep_rest(side, d->buffer + used, size - used)))
+	if (side->fd >= 0 && !(followed && keep_rest(side, d->buffer + used, size - used))) {
+		flush_touched(d);
 		lose(d, side);
-	if (!way->ended)
-		watch_all(d, way);
+	}
 }
 
 static void accept_clients(struct dispatcher *d)
@@ -441,6 +434,7 @@ static void serve(struct dispatcher *d, const sigset_t *signals)
 			if (side->fd >= 0 && events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP))
 				read_side(d, side);
 		}
+		flush_touched(d);
 		free_ended(d);
 	}
 }
@@ -511,13 +505,6 @@ static int open_listener(struct dispatcher *d, const struct sockaddr_in *address
 	return 0;
 }
 
-static int touch(const char *path)
-{
-	FILE *file = fopen(path, "w");
-
-	return !file || fclose(file) ? fail(path, errno) : 0;
-}
-
 int main(int argc, char **argv)
 {
 	static const struct option known[] = {
@@ -528,11 +515,10 @@ int main(int argc, char **argv)
 		{ 0 },
 	};
 	static struct dispatcher dispatcher;
-	struct sigaction action = { .sa_handler = on_signal };
 	const char *report = NULL, *ready = NULL;
 	struct sockaddr_in listen_at = { 0 };
 	uint64_t start_ns = now_ns();
-	sigset_t blocked, open;
+	sigset_t none;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
@@ -549,15 +535,10 @@ int main(int argc, char **argv)
 	}
 	if (!listen_at.sin_port || !dispatcher.n_instances || !report || optind < argc)
 		usage();
-	sigemptyset(&open);
-	sigemptyset(&blocked);
-	sigaddset(&blocked, SIGTERM);
-	sigaddset(&blocked, SIGINT);
-	sigprocmask(SIG_BLOCK, &blocked, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGINT, &action, NULL);
-	if (open_listener(&dispatcher, &listen_at) || (ready && touch(ready)))
+	await_signals();
+	if (open_listener(&dispatcher, &listen_at) || (ready && write_ready(ready)))
 		return 1;
-	serve(&dispatcher, &open);
+	sigemptyset(&none);
+	serve(&dispatcher, &none);
 	return write_report(&dispatcher, report, start_ns);
 }

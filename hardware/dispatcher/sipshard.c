@@ -19,11 +19,9 @@
  * Needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_PTRACE; Linux 5.17 or later.
  */
 #include <dirent.h>
-#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +31,7 @@
 #include <unistd.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include "program.h"
 #include "shard.h"
 #include "shard.skel.h"
 
@@ -40,23 +39,10 @@ struct shards {
 	unsigned port;
 	unsigned wanted;
 	unsigned found;
+	int denied; /* errno of a process that could not be looked into */
 	int sockets[SHARDS_MAX];
 	uint64_t cookies[SHARDS_MAX];
 };
-
-static volatile sig_atomic_t stop_asked;
-
-static void on_signal(int number)
-{
-	(void)number;
-	stop_asked = 1;
-}
-
-static int fail(const char *what, int error)
-{
-	fprintf(stderr, "sipshard: %s: %s\n", what, strerror(error));
-	return 1;
-}
 
 static _Noreturn void usage(void)
 {
@@ -119,7 +105,11 @@ static void search_process(struct shards *shards, pid_t pid)
 		socket = (int)syscall(SYS_pidfd_getfd, process, atoi(entry->d_name), 0);
 		if (socket >= 0)
 			keep(shards, socket);
+		else
+			shards->denied = errno;
 	}
+	if (!folder || process < 0)
+		shards->denied = errno;
 	if (folder)
 		closedir(folder);
 	if (process >= 0)
@@ -176,15 +166,16 @@ static int write_report(const char *path, const struct shards *shards, const str
 static int run(struct shards *shards, const char *report, const char *ready)
 {
 	struct shard_bpf *object = shard_bpf__open();
-	sigset_t signals;
-	FILE *file;
+	sigset_t none;
 	int result;
 
 	if (!object)
 		return fail("cannot open the program", errno);
 	object->rodata->n_sockets = shards->found;
 	if (shard_bpf__load(object)) {
-		result = fail("cannot load the program; it needs Linux 5.17 (bpf_loop) and CAP_BPF", errno);
+		result = fail(
+			"cannot load the program; it needs Linux 5.17 (sk_reuseport, bpf_loop) and CAP_BPF",
+			errno);
 		shard_bpf__destroy(object);
 		return result;
 	}
@@ -192,12 +183,11 @@ static int run(struct shards *shards, const char *report, const char *ready)
 	/* from now on they are the proxy's alone: what it closes is closed */
 	for (unsigned i = 0; i < shards->found; i++)
 		close(shards->sockets[i]);
-	file = result ? NULL : fopen(ready, "w");
-	if (!result && (!file || fclose(file)))
-		result = fail(ready, errno);
-	sigemptyset(&signals);
+	if (!result)
+		result = write_ready(ready);
+	sigemptyset(&none);
 	while (!result && !stop_asked)
-		sigsuspend(&signals);
+		sigsuspend(&none);
 	if (!result)
 		result = write_report(report, shards, object);
 	shard_bpf__destroy(object);
@@ -213,10 +203,8 @@ int main(int argc, char **argv)
 		{ "ready", required_argument, NULL, 'y' },
 		{ 0 },
 	};
-	struct sigaction action = { .sa_handler = on_signal };
 	const char *report = NULL, *ready = NULL;
 	struct shards shards = { 0 };
-	sigset_t signals;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
@@ -234,16 +222,12 @@ int main(int argc, char **argv)
 	if (!shards.port || shards.port > 65535 || !shards.wanted || shards.wanted > SHARDS_MAX || !report ||
 	    !ready || optind == argc)
 		usage();
-	/* none comes before it is waited for */
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGTERM);
-	sigaddset(&signals, SIGINT);
-	sigprocmask(SIG_BLOCK, &signals, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGINT, &action, NULL);
+	await_signals();
 	libbpf_set_print(NULL);
 	for (int i = optind; i < argc; i++)
 		search_process(&shards, (pid_t)strtol(argv[i], NULL, 10));
+	if (shards.found < shards.wanted && shards.denied)
+		return fail("cannot take the sockets of a process", shards.denied);
 	if (shards.found != shards.wanted) {
 		fprintf(stderr, "sipshard: %u sockets share UDP port %u, expected %u\n", shards.found,
 			shards.port, shards.wanted);

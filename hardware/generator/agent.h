@@ -27,7 +27,7 @@ struct timing {
 
 /* Where a message came from or goes to. */
 struct peer {
-	struct sockaddr_in address; /* UDP */
+	struct sockaddr_in address; /* UDP, and of a TCP server's clients */
 	uint32_t connection;        /* TCP; else NO_CONNECTION */
 	uint32_t generation;        /* of the connection: a number is used again */
 };
@@ -47,6 +47,7 @@ struct counts {
 	uint64_t calls_begun;               /* server */
 	uint64_t calls_ended;               /* server: BYE was answered */
 	uint64_t calls_no_ack;              /* server: no ACK for 64 T1 */
+	uint64_t calls_split;               /* server: ACK or BYE came from another address than INVITE */
 	uint64_t connections;               /* TCP: opened or accepted */
 	uint64_t connections_again;      /* TCP, client: of them, those in the place of one that was lost */
 	uint64_t connections_lost;       /* TCP: could not be opened, broke, or the server closed it */

@@ -29,9 +29,11 @@ struct connection {
 	int fd; /* -1: free */
 	uint32_t generation;
 	uint64_t owner;
+	struct sockaddr_in remote; /* of those that are accepted */
 	bool dialled;
 	bool closing;
 	bool dirty;          /* in link->dirty */
+	bool connecting;     /* nothing is sent yet */
 	bool writing;        /* EPOLLOUT is armed */
 	uint64_t blocked_ns; /* since when the send buffer is full; 0: it is not */
 	struct stream in;
@@ -125,7 +127,7 @@ int open_udp(const struct sockaddr_in *local, const struct sockaddr_in *remote, 
 	return fd;
 }
 
-int open_tcp_listener(const struct sockaddr_in *local)
+int open_tcp_listener(const struct sockaddr_in *local, int buffer_bytes)
 {
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int on = 1;
@@ -133,6 +135,9 @@ int open_tcp_listener(const struct sockaddr_in *local)
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	/* connections inherit both */
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	set_buffers(fd, buffer_bytes);
 	if (bind(fd, (const struct sockaddr *)local, sizeof(*local)) || listen(fd, BACKLOG))
 		return close_with_errno(fd);
 	return fd;
@@ -345,10 +350,8 @@ static uint32_t take_index(struct link *link)
 /* Takes over the descriptor; closes it if it cannot. */
 static struct connection *add_connection(struct link *link, int fd, bool dialled, uint64_t owner)
 {
-	uint32_t events = dialled ? EPOLLIN | EPOLLOUT : EPOLLIN;
 	uint32_t index = take_index(link);
 	struct connection *c;
-	int on = 1;
 
 	if (index == UINT32_MAX) {
 		close_with_errno(fd);
@@ -360,9 +363,8 @@ static struct connection *add_connection(struct link *link, int fd, bool dialled
 				  .owner = owner,
 				  .dialled = dialled,
 				  .dirty = c->dirty,
-				  .writing = dialled };
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	if (!watch(link, fd, EPOLL_CTL_ADD, events, index, c->generation)) {
+				  .connecting = dialled };
+	if (!watch(link, fd, EPOLL_CTL_ADD, EPOLLIN, index, c->generation)) {
 		drop_connection(link, index);
 		return NULL;
 	}
@@ -381,6 +383,7 @@ bool link_connect(struct link *link, const struct sockaddr_in *local, const stru
 	any_port.sin_port = 0;
 	if (fd >= 0) {
 		set_buffers(fd, link->buffer_bytes);
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 		/* the port is chosen by connect(), which may then reuse one for another remote */
 		setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
 	}
@@ -516,11 +519,13 @@ static void write_out(struct link *link, struct connection *c)
 		lose(link, c, errno);
 		return;
 	}
-	if (sent > 0)
+	if (sent > 0) {
+		c->connecting = false;
 		taken(link, c, (size_t)sent);
+	}
 	if (!c->out_size) {
 		count_blocked(link, c);
-	} else if (!c->blocked_ns) {
+	} else if (!c->blocked_ns && !c->connecting) {
 		link->counts.blocked++;
 		c->blocked_ns = clock_ns();
 	}
@@ -614,11 +619,17 @@ static bool wait_for_events(struct link *link, uint64_t wait_ns, struct epoll_ev
 
 static void accept_all(struct link *link)
 {
+	struct sockaddr_in remote;
+	socklen_t size = sizeof(remote);
+	struct connection *c;
 	int fd;
 
-	while ((fd = accept4(link->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
-		set_buffers(fd, link->buffer_bytes);
-		add_connection(link, fd, false, 0);
+	while ((fd = accept4(link->socket, (struct sockaddr *)&remote, &size,
+			     SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+		c = add_connection(link, fd, false, 0);
+		if (c)
+			c->remote = remote;
+		size = sizeof(remote);
 	}
 	if (errno != EAGAIN && errno != EINTR)
 		count_error(link->counts.receive_errors, errno);
@@ -642,8 +653,10 @@ static void on_message(void *context, const char *text, size_t size)
 static void read_stream(struct link *link, uint32_t index)
 {
 	struct connection *c = &link->connections[index];
-	struct reading reading = { .link = link,
-				   .from = { .connection = index, .generation = c->generation } };
+	struct reading reading = {
+		.link = link,
+		.from = { .address = c->remote, .connection = index, .generation = c->generation }
+	};
 	size_t size = c->in.size, used;
 	bool followed;
 	ssize_t got;

@@ -30,7 +30,7 @@ int open_udp(const struct sockaddr_in *local, const struct sockaddr_in *remote, 
  * in none of the kernel's counters, and a ledger of them would miss it.
  */
 void close_udp(int fd);
-int open_tcp_listener(const struct sockaddr_in *local);
+int open_tcp_listener(const struct sockaddr_in *local, int buffer_bytes);
 
 /* NULL: not enough memory or descriptors. `socket` is -1 for a TCP client. */
 struct link *link_open(int socket, bool reliable, bool connected, int buffer_bytes);

@@ -9,6 +9,7 @@
  * connections.again counts those opened in the place of one that was lost, connections.cut those that ended within a
  * message, connections.blocked how often a full send buffer made messages wait, and blocked_ns for how long in all.
  * calls.late are completed calls of which INVITE was answered with 2xx later than --late-ms after it was sent.
+ * peers are the calls that each address began, and calls.split those of which ACK or BYE came from another address than INVITE.
  * send_errors and receive_errors count refusals by errno; a refused datagram is tried once more, and only then
  * is it not_sent.
  */

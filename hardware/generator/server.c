@@ -102,6 +102,7 @@ static bool write_report(const struct options *o, struct server *servers, int so
 	FILE *file = report_open(o->report);
 	struct sockets sockets = { 0 };
 	struct counts counts = { 0 };
+	struct uas *all = &servers[0].uas;
 	uint64_t kept = 0;
 
 	if (!file)
@@ -111,6 +112,8 @@ static bool write_report(const struct options *o, struct server *servers, int so
 		counts_add(&counts, &servers[i].uas.counts);
 		counts.unparsable += servers[i].unparsable;
 		kept += servers[i].uas.kept;
+		for (unsigned j = 0; i > 0 && j < servers[i].uas.n_peers; j++)
+			uas_count_peer(all, &servers[i].uas.peers[j].address, servers[i].uas.peers[j].calls);
 	}
 	if (!o->timing.reliable)
 		sockets_add(&sockets, socket);
@@ -122,8 +125,12 @@ static bool write_report(const struct options *o, struct server *servers, int so
 	report_usage(file, start);
 	fprintf(file,
 		"  \"calls\": {\"begun\": %" PRIu64 ", \"ended\": %" PRIu64 ", \"no_ack\": %" PRIu64
-		", \"refused\": %" PRIu64 ", \"kept\": %" PRIu64 "},\n",
-		counts.calls_begun, counts.calls_ended, counts.calls_no_ack, counts.calls_refused, kept);
+		", \"refused\": %" PRIu64 ", \"kept\": %" PRIu64 ", \"split\": %" PRIu64 "},\n  \"peers\": [",
+		counts.calls_begun, counts.calls_ended, counts.calls_no_ack, counts.calls_refused, kept,
+		counts.calls_split);
+	for (unsigned i = 0; i < all->n_peers; i++)
+		fprintf(file, "%s%" PRIu64, i ? ", " : "", all->peers[i].calls);
+	fprintf(file, "],\n");
 	report_sockets(file, &sockets);
 	report_counts(file, &counts);
 	fprintf(file, "}\n");
@@ -168,7 +175,7 @@ int run_server(const struct options *options)
 {
 	struct server *servers = calloc(options->threads, sizeof(*servers));
 	int socket = options->timing.reliable
-			     ? open_tcp_listener(&options->local.address)
+			     ? open_tcp_listener(&options->local.address, options->buffer_bytes)
 			     : open_udp(&options->local.address, NULL, options->buffer_bytes);
 	const char *wrong = socket < 0 ? strerror(errno) : servers ? NULL : "not enough memory";
 	unsigned opened = 0;

@@ -25,6 +25,7 @@ struct uas_call {
 	uint32_t headers_size;
 	uint8_t state; /* enum uas_state */
 	bool acknowledged;
+	bool split;    /* not all of it came from one address */
 	char *headers; /* Via to CSeq of the answers to INVITE; NULL once they are not needed */
 };
 
@@ -266,6 +267,34 @@ void uas_advance(struct uas *uas, struct outbox *outbox, uint64_t now_ns)
 	wheel_advance(&uas->wheel, now_ns, on_timer, &firing);
 }
 
+static bool same_address(const struct sockaddr_in *a, const struct sockaddr_in *b)
+{
+	return a->sin_port == b->sin_port && a->sin_addr.s_addr == b->sin_addr.s_addr;
+}
+
+void uas_count_peer(struct uas *uas, const struct sockaddr_in *address, uint64_t calls)
+{
+	unsigned i = 0;
+
+	while (i < uas->n_peers && !same_address(&uas->peers[i].address, address))
+		i++;
+	if (i == UAS_PEERS) {
+		i--;
+	} else if (i == uas->n_peers) {
+		uas->peers[i].address = *address;
+		uas->n_peers++;
+	}
+	uas->peers[i].calls += calls;
+}
+
+static void check_whole(struct uas *uas, struct uas_call *call, const struct peer *from)
+{
+	if (call->split || same_address(&call->peer.address, &from->address))
+		return;
+	call->split = true;
+	uas->counts.calls_split++;
+}
+
 static void on_new_invite(struct uas *uas, struct outbox *outbox, const struct sip_message *m,
 			  const struct peer *from, uint64_t now_ns)
 {
@@ -298,6 +327,7 @@ static void on_new_invite(struct uas *uas, struct outbox *outbox, const struct s
 	call->invite_cseq = m->cseq_number;
 	call->state = UAS_RINGING;
 	uas->counts.calls_begun++;
+	uas_count_peer(uas, &from->address, 1);
 	send_180(uas, outbox, call, false);
 	if (uas->setup.ring_ns)
 		wheel_arm(&uas->wheel, &call->timer, now_ns + uas->setup.ring_ns);
@@ -324,7 +354,8 @@ static void on_invite(struct uas *uas, struct outbox *outbox, struct uas_call *c
 		send_200(uas, outbox, call, true);
 }
 
-static void on_ack(struct uas *uas, struct uas_call *call, const struct sip_message *m)
+static void on_ack(struct uas *uas, struct uas_call *call, const struct sip_message *m,
+		   const struct peer *from)
 {
 	if (!call || call->state == UAS_RINGING || m->cseq_number != call->invite_cseq) {
 		uas->counts.unexpected[m->kind]++;
@@ -335,6 +366,7 @@ static void on_ack(struct uas *uas, struct uas_call *call, const struct sip_mess
 		return;
 	}
 	uas->counts.received[m->kind]++;
+	check_whole(uas, call, from);
 	call->acknowledged = true;
 	if (call->state == UAS_ANSWERED) {
 		call->state = UAS_CONFIRMED;
@@ -360,6 +392,7 @@ static void on_bye(struct uas *uas, struct outbox *outbox, struct uas_call *call
 	}
 	/* BYE may come before ACK: it was overtaken in the SPS or is lost */
 	uas->counts.received[m->kind]++;
+	check_whole(uas, call, from);
 	uas->counts.calls_ended++;
 	call->state = UAS_ENDED;
 	call->bye_cseq = m->cseq_number;
@@ -391,7 +424,7 @@ void uas_receive(struct uas *uas, struct outbox *outbox, const struct sip_messag
 	else if (m->method == SIP_METHOD_INVITE)
 		on_invite(uas, outbox, call, m, from, now_ns);
 	else if (m->method == SIP_METHOD_ACK)
-		on_ack(uas, call, m);
+		on_ack(uas, call, m, from);
 	else if (m->method == SIP_METHOD_BYE)
 		on_bye(uas, outbox, call, m, from, now_ns);
 	else

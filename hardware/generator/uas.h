@@ -27,7 +27,15 @@ struct uas_setup {
 	uint64_t calls_kept; /* a new call past this many is refused in silence */
 };
 
+#define UAS_PEERS 256
+
 struct uas_call;
+
+/* Who calls: an address and a port. */
+struct uas_peer {
+	struct sockaddr_in address;
+	uint64_t calls; /* begun */
+};
 
 struct uas {
 	struct uas_setup setup;
@@ -38,6 +46,8 @@ struct uas {
 	uint64_t kept;
 	void **slabs; /* memory of the calls, until the end */
 	size_t n_slabs;
+	struct uas_peer peers[UAS_PEERS]; /* the last stands for all that come after it */
+	unsigned n_peers;
 };
 
 /* False: not enough memory. */
@@ -46,6 +56,9 @@ void uas_free(struct uas *uas);
 void uas_receive(struct uas *uas, struct outbox *outbox, const struct sip_message *message,
 		 const struct peer *from, uint64_t now_ns);
 void uas_advance(struct uas *uas, struct outbox *outbox, uint64_t now_ns);
+
+/* Add calls that an address began. */
+void uas_count_peer(struct uas *uas, const struct sockaddr_in *address, uint64_t calls);
 
 /* What a message's call is found by: the same for all messages of a call. */
 uint64_t uas_key(const struct sip_message *message);

@@ -105,7 +105,7 @@ static void begin_next(struct sim *sim, struct cpu *cpu)
 	if (next->kind == STALL)
 		begin(sim, cpu, next->since, SPENT_STALL);
 	else
-		begin(sim, cpu, sim->model.receive_ns, SPENT_RECEIVE);
+		begin(sim, cpu, sim->model.receive_ns + sim->model.dispatch_ns, SPENT_RECEIVE);
 }
 
 static void interrupt(struct sim *sim, struct cpu *cpu, struct timer timer)
@@ -120,6 +120,7 @@ void cpu_packet(struct sim *sim, struct timer message)
 {
 	bool from_uas = message.kind == TRACE_KIND_180 || message.kind == TRACE_KIND_200_INVITE ||
 			message.kind == TRACE_KIND_200_BYE;
+	uint64_t flow;
 	struct cpu *cpu;
 
 	sim->counts.arrived++;
@@ -128,8 +129,9 @@ void cpu_packet(struct sim *sim, struct timer message)
 		socket_deliver(sim, NULL, &message);
 		return;
 	}
-	/* SEE net/core/dev.c: get_rps_cpu(); the UAC's datagrams are one flow, the UAS's another */
-	cpu = &sim->cpus[from_uas % sim->model.receive_cpus];
+	/* SEE net/core/dev.c: get_rps_cpu(); the datagrams of each of the UAC's addresses are one flow, of the UAS's another */
+	flow = 2 * (message.call % sim->model.peers) + from_uas;
+	cpu = &sim->cpus[flow % sim->model.receive_cpus];
 	message.at = sim->now + sim->model.interrupt_ns;
 	/* SEE net/core/dev.c: enqueue_to_backlog(); what comes while a softirq polls needs no interrupt */
 	if (cpu->backlog.length || message.at == sim->now)

@@ -55,11 +55,13 @@ static const struct entry ENTRIES[] = {
 	NS(ring_ns),
 	NS(hold_ns),
 	NS(drain_ns),
+	NS(setup_limit_ns),
 	BETWEEN(t1_ns, NUMBER, 1, 1e12),
 	BETWEEN(t2_ns, NUMBER, 1, 1e12),
 	BETWEEN(cores, COUNT, 1, CPUS_MAX),
 	BETWEEN(cores_per_processor, COUNT, 1, CPUS_MAX),
 	BETWEEN(receive_cpus, COUNT, 0, CPUS_MAX),
+	BETWEEN(peers, COUNT, 1, 1e6),
 	NS(link_ns),
 	NS(interrupt_ns),
 	NS(receive_ns),
@@ -79,6 +81,16 @@ static const struct entry ENTRIES[] = {
 	ONE_OF(queue_rule, "until_over within "),
 	YES_NO(deferred_release),
 	YES_NO(wake_all),
+	BETWEEN(sockets, COUNT, 1, WORKERS_MAX),
+	ONE_OF(choice, "call connection holder "),
+	NS(dispatch_ns),
+	YES_NO(streams),
+	NS(stream_ns),
+	BETWEEN(connections, COUNT, 0, 1e6),
+	BETWEEN(instances, COUNT, 1, WORKERS_MAX),
+	BETWEEN(fronts, COUNT, 0, WORKERS_MAX),
+	NS(front_ns),
+	NS(keep_ns),
 	BETWEEN(length, COUNTS, 0, 65535),
 	BETWEEN(workers, COUNT, 1, WORKERS_MAX),
 	NS(copy_ns),
@@ -231,6 +243,12 @@ const char *model_parse(struct model *model, const char *text, char *error, size
 			return complain(error, size, "missing", ENTRIES[i].name);
 	if (model->receive_cpus > model->cores)
 		return complain(error, size, "more than cores", "receive_cpus");
+	if (model->sockets > model->workers)
+		return complain(error, size, "more than workers", "sockets");
+	if (model->sockets % model->instances)
+		return complain(error, size, "expected to divide sockets", "instances");
+	if (model->choice == CHOICE_HOLDER && (model->sockets != model->workers || model->fronts != 1))
+		return complain(error, size, "expected a socket a worker and one front", "choice = holder");
 	return NULL;
 }
 

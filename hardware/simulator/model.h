@@ -27,6 +27,11 @@ enum queue_rule {
 	QUEUE_UNTIL_OVER,
 	QUEUE_WITHIN
 };
+enum choice {
+	CHOICE_CALL,
+	CHOICE_CONNECTION,
+	CHOICE_HOLDER
+};
 enum service_law {
 	LAW_CONSTANT,
 	LAW_EXPONENTIAL,
@@ -40,8 +45,10 @@ struct model {
 	bool constant_arrivals, retransmissions, hold_exponential;
 	bool answered; /* the UAS answers; else a call is one INVITE, as queueing theory has it */
 	uint64_t ring_ns, hold_ns, drain_ns, t1_ns, t2_ns;
+	uint64_t setup_limit_ns; /* beyond the ring time, until an answered call counts as late */
 	/* machine */
 	uint32_t cores, cores_per_processor, receive_cpus;
+	uint32_t peers; /* addresses of either agent, which calls take in turn: a flow each way */
 	uint64_t link_ns, interrupt_ns, receive_ns, wake_ns, switch_ns, idle_exit_ns, tick_ns;
 	uint64_t refill_ns, refill_near_ns, refill_far_ns, balance_ns;
 	uint64_t stall_every_ns, stall_ns; /* means of exponential times; 0: no stalls */
@@ -51,6 +58,20 @@ struct model {
 	uint64_t receive_buffer_bytes, truesize[KINDS];
 	enum queue_rule queue_rule;
 	bool deferred_release, wake_all;
+	/* deployment: sockets that share the port, each with workers of its own, and how a message's is chosen: by its
+	 * Call-ID, by its connection, or that of the worker which holds its connection */
+	uint32_t sockets;
+	enum choice choice;
+	uint64_t dispatch_ns; /* of the softirq, to choose */
+	bool streams;         /* TCP: what is sent waits and is never refused */
+	uint64_t stream_ns;   /* what a message takes more there, to be received */
+	uint32_t connections; /* of the UAC, which calls take in turn; 0: one a call */
+	uint32_t instances;   /* of the proxy; their workers share no lock */
+	/* processes before the workers, which pass on every message or, where workers hold connections, those that
+	 * nobody holds */
+	uint32_t fronts;
+	uint64_t front_ns; /* a message or a connection, all of it */
+	uint64_t keep_ns;  /* a worker holds a connection for so long after its last message */
 	uint32_t length[KINDS];
 	/* proxy */
 	uint32_t workers;

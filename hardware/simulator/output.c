@@ -59,10 +59,15 @@ bool output_calls(struct sim *sim, FILE *file)
 	return good;
 }
 
+static bool is_late(const struct sim *sim, const struct call_record *r)
+{
+	return r->t_ok_invite > r->t_invite + sim->model.ring_ns + sim->model.setup_limit_ns;
+}
+
 void output_uac(const struct sim *sim, FILE *file)
 {
 	const struct counts *c = &sim->counts;
-	uint64_t outcomes[CALL_OUTCOMES] = { 0 }, no_ringing = 0;
+	uint64_t outcomes[CALL_OUTCOMES] = { 0 }, no_ringing = 0, late = 0;
 	const struct scheduled_call *calls = sim->schedule.calls;
 	uint64_t first = calls[0].offset_ns,
 		 last = sim->next_call ? calls[sim->next_call - 1].offset_ns : first;
@@ -73,9 +78,10 @@ void output_uac(const struct sim *sim, FILE *file)
 
 		outcomes[r->outcome]++;
 		no_ringing += r->t_ok_invite && !r->t_ringing;
+		late += r->outcome == CALL_COMPLETED && is_late(sim, r);
 	}
-	fprintf(file, "{\n  \"version\": %d,\n  \"role\": \"uac\",\n  \"transport\": \"udp\",\n",
-		SIPSIM_VERSION);
+	fprintf(file, "{\n  \"version\": %d,\n  \"role\": \"uac\",\n  \"transport\": \"%s\",\n",
+		SIPSIM_VERSION, sim->model.streams ? "tcp" : "udp");
 	fprintf(file, "  \"simulated\": true,\n  \"retransmissions\": %s,\n",
 		sim->model.retransmissions ? "true" : "false");
 	fprintf(file, "  \"t0\": %d,\n  \"scheduler\": \"other\",\n", T0_NS);
@@ -84,10 +90,19 @@ void output_uac(const struct sim *sim, FILE *file)
 		"  \"calls\": {\"offered\": %" PRIu64 ", \"started\": %" PRIu64 ", \"not_started\": %" PRIu64
 		", \"completed\": %" PRIu64 ", \"timeout_invite\": %" PRIu64 ", \"timeout_bye\": %" PRIu64
 		", \"rejected_invite\": 0, \"rejected_bye\": 0, \"unfinished_at_end\": %" PRIu64
-		", \"no_connection\": 0, \"no_ringing\": %" PRIu64 ", \"distinct\": %" PRIu64 "},\n",
+		", \"no_connection\": 0, \"no_ringing\": %" PRIu64 ", \"distinct\": %" PRIu64,
 		sim->model.calls, sim->next_call, sim->model.calls - sim->next_call, outcomes[CALL_COMPLETED],
 		outcomes[CALL_TIMEOUT_INVITE], outcomes[CALL_TIMEOUT_BYE], outcomes[CALL_UNFINISHED],
 		no_ringing, sim->schedule.header.distinct);
+	if (sim->model.streams)
+		fprintf(file, ", \"late\": %" PRIu64, late);
+	fprintf(file, "},\n");
+	if (sim->model.streams)
+		fprintf(file,
+			"  \"connections\": {\"opened\": %" PRIu64
+			", \"again\": 0, \"lost\": 0, \"cut\": 0, \"blocked\": 0, "
+			"\"blocked_ns\": 0},\n",
+			sim->model.connections ? sim->model.connections : sim->next_call);
 	fprintf(file, "  \"achieved_cps\": %.3f,\n",
 		last > first ? (double)(sim->next_call - 1) * 1e9 / (double)(last - first) : 0.0);
 	fprintf(file, "  \"sockets\": {\"drops\": 0},\n  \"no_ports\": 0,\n  \"unparsable\": 0,\n");
@@ -105,6 +120,42 @@ void output_uac(const struct sim *sim, FILE *file)
 		comma = ",";
 	}
 	fprintf(file, "\n  }\n}\n");
+}
+
+static void write_calls(const struct sim *sim, FILE *file)
+{
+	uint64_t good = 0;
+
+	for (uint64_t i = 0; i < sim->next_call; i++) {
+		const struct call_record *r = &sim->calls[i].record;
+
+		good += r->outcome == CALL_COMPLETED && !is_late(sim, r);
+	}
+	fprintf(file, ",\n  \"calls_started\": %" PRIu64 ",\n  \"calls_good\": %" PRIu64, sim->next_call,
+		good);
+}
+
+static void write_workers(const struct sim *sim, FILE *file, uint32_t first, uint32_t end)
+{
+	for (uint32_t i = first; i < end; i++) {
+		const struct worker *w = &sim->workers[i];
+
+		fprintf(file,
+			"%s\n    {\"messages\": %" PRIu64 ", \"ran_ns\": %" PRIu64 ", \"spun_ns\": %" PRIu64
+			", \"switches\": %" PRIu64 ", \"preemptions\": %" PRIu64 ", \"wakeups\": %" PRIu64
+			", \"migrations\": %" PRIu64 ", \"empty_receives\": %" PRIu64 ", \"yields\": %" PRIu64
+			", \"charged_ns\": %" PRIu64 "}",
+			i > first ? "," : "", w->messages, w->ran_ns, w->spun_ns, w->switches, w->preemptions,
+			w->wakeups, w->migrations, w->empty_receives, w->yields, w->charged_ns);
+	}
+}
+
+static void write_sockets(const struct sim *sim, FILE *file)
+{
+	fprintf(file, ",\n  \"selected\": [");
+	for (uint32_t i = 0; i < sim->model.sockets; i++)
+		fprintf(file, "%s%" PRIu64, i ? ", " : "", sim->sockets[i].chosen);
+	fprintf(file, "]");
 }
 
 void output_report(const struct sim *sim, FILE *file)
@@ -139,19 +190,17 @@ void output_report(const struct sim *sim, FILE *file)
 		fprintf(file, "}");
 		comma = ",";
 	}
-	comma = "";
 	fprintf(file, "\n  ],\n  \"workers\": [");
-	for (uint32_t i = 0; i < sim->model.workers; i++) {
-		const struct worker *w = &sim->workers[i];
-
-		fprintf(file,
-			"%s\n    {\"messages\": %" PRIu64 ", \"ran_ns\": %" PRIu64 ", \"spun_ns\": %" PRIu64
-			", \"switches\": %" PRIu64 ", \"preemptions\": %" PRIu64 ", \"wakeups\": %" PRIu64
-			", \"migrations\": %" PRIu64 ", \"empty_receives\": %" PRIu64 ", \"yields\": %" PRIu64
-			", \"charged_ns\": %" PRIu64 "}",
-			comma, w->messages, w->ran_ns, w->spun_ns, w->switches, w->preemptions, w->wakeups,
-			w->migrations, w->empty_receives, w->yields, w->charged_ns);
-		comma = ",";
+	write_workers(sim, file, 0, sim->model.workers);
+	fprintf(file, "\n  ]");
+	if (sim->model.streams)
+		write_calls(sim, file);
+	if (sim->model.sockets > 1)
+		write_sockets(sim, file);
+	if (sim->model.fronts) {
+		fprintf(file, ",\n  \"passed\": %" PRIu64 ",\n  \"fronts\": [", c->passed);
+		write_workers(sim, file, sim->model.workers, sim->n_workers);
+		fprintf(file, "\n  ]");
 	}
-	fprintf(file, "\n  ]\n}\n");
+	fprintf(file, "\n}\n");
 }

@@ -148,7 +148,7 @@ static void switch_to(struct sim *sim, struct cpu *cpu, struct worker *next)
 
 			next->record.off_cpu_ns = off < UINT32_MAX ? (uint32_t)off : UINT32_MAX;
 		}
-		worker_resumes(sim, next);
+		worker_resumes(next);
 		if (cpu->warm != next)
 			refill(m, next);
 		cpu->warm = next;

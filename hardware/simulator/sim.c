@@ -8,20 +8,25 @@ static bool allocate(struct sim *sim)
 {
 	const struct model *m = &sim->model;
 
+	sim->n_workers = m->workers + m->fronts;
 	sim->calls = calloc(m->calls, sizeof(*sim->calls));
-	sim->workers = calloc(m->workers, sizeof(*sim->workers));
+	sim->workers = calloc(sim->n_workers, sizeof(*sim->workers));
 	sim->cpus = calloc(m->cores, sizeof(*sim->cpus));
-	sim->spinning = calloc(m->workers, sizeof(*sim->spinning));
-	sim->socket.waiters = calloc(m->workers, sizeof(*sim->socket.waiters));
+	sim->locks = calloc(m->instances, sizeof(*sim->locks));
 	sim->stall_states = calloc(m->cores, sizeof(*sim->stall_states));
-	if (!sim->calls || !sim->workers || !sim->cpus || !sim->spinning || !sim->socket.waiters ||
-	    !sim->stall_states || !tree_init(&sim->tree, SOURCE_CPUS + m->cores))
+	if (!sim->calls || !sim->workers || !sim->cpus || !sim->locks || !sim->stall_states ||
+	    !sockets_init(sim) || !tree_init(&sim->tree, SOURCE_CPUS + m->cores))
 		return false;
+	for (uint32_t i = 0; i < m->instances; i++) {
+		sim->locks[i].spinning = calloc(m->workers / m->instances + 1, sizeof(struct worker *));
+		if (!sim->locks[i].spinning)
+			return false;
+	}
 	for (uint32_t i = 0; i < m->cores; i++) {
 		struct cpu *cpu = &sim->cpus[i];
 
-		cpu->fair.queue = calloc(m->workers, sizeof(struct worker *));
-		cpu->rt.queue = calloc(m->workers, sizeof(struct worker *));
+		cpu->fair.queue = calloc(sim->n_workers, sizeof(struct worker *));
+		cpu->rt.queue = calloc(sim->n_workers, sizeof(struct worker *));
 		if (!cpu->fair.queue || !cpu->rt.queue)
 			return false;
 	}
@@ -34,6 +39,8 @@ static void init_worker(struct sim *sim, uint32_t id)
 	struct worker *w = &sim->workers[id];
 
 	w->id = w->last_wakee = id;
+	w->socket = &sim->sockets[is_front(sim, w) ? m->sockets : id % m->sockets];
+	w->lock = &sim->locks[id % m->instances];
 	/* ASSUME fork() spread the workers evenly (fair.c: find_idlest_cpu()) */
 	w->cpu = id % m->cores;
 	w->policy = m->policy;
@@ -42,7 +49,7 @@ static void init_worker(struct sim *sim, uint32_t id)
 	w->rt_left_ns = 100000000;
 	w->phase = PHASE_TAKE;
 	if (!sim->script)
-		socket_wait(sim, w);
+		socket_wait(w);
 }
 
 static const char *draw_calls(struct sim *sim)
@@ -83,7 +90,7 @@ const char *sim_init(struct sim *sim, const struct model *given)
 		sim->service_sigma[kind] = sqrt(variance);
 		sim->service_mu[kind] = -variance / 2.0;
 	}
-	for (uint32_t i = 0; i < model->workers; i++)
+	for (uint32_t i = 0; i < sim->n_workers; i++)
 		init_worker(sim, i);
 	for (uint32_t i = 0; i < model->cores; i++) {
 		struct cpu *cpu = &sim->cpus[i];
@@ -142,9 +149,11 @@ static const char *check_conservation(struct sim *sim)
 			return "a CPU's time does not add up: a mistake in the model";
 		task += cpu->spent[SPENT_TASK];
 	}
-	for (uint32_t i = 0; i < sim->model.workers; i++) {
-		served += sim->workers[i].messages;
-		ran += sim->workers[i].ran_ns;
+	for (uint32_t i = 0; i < sim->n_workers; i++) {
+		struct worker *w = &sim->workers[i];
+
+		served += is_front(sim, w) ? 0 : w->messages;
+		ran += w->ran_ns;
 	}
 	if (ran != task)
 		return "the workers' time is not that of the CPUs: a mistake in the model";
@@ -206,9 +215,10 @@ void sim_free(struct sim *sim)
 	fifo_free(&sim->ring);
 	fifo_free(&sim->hold);
 	heap_free(&sim->held);
-	fifo_free(&sim->socket.queue);
-	free(sim->socket.waiters);
-	free(sim->spinning);
+	sockets_free(sim);
+	for (uint32_t i = 0; sim->locks && i < sim->model.instances; i++)
+		free(sim->locks[i].spinning);
+	free(sim->locks);
 	free(sim->stall_states);
 	free(sim->workers);
 	free(sim->cpus);

@@ -4,7 +4,7 @@
  *
  *   agents.c     calls: who sends what when, and what was caused by what
  *   cpu.c        what a CPU does: receive softirq, stalls, a worker, nothing
- *   socket.c     the one receive queue and who waits at it
+ *   socket.c     the receive queues, who waits at them, and which one a message goes to
  *   workers.c    a worker's way through a message
  *   sched.c      which worker runs; eevdf.c, cfs.c, rt.c the rules of a class
  *   placement.c  on which CPU a woken worker goes, and what CPUs take from each other
@@ -39,19 +39,29 @@ enum spent {
 
 /* Where a worker is in its loop. What ends at an event is marked: the rest is passed on the way. */
 enum phase {
-	PHASE_TAKE,   /* event: looks into the socket queue */
-	PHASE_COPY,   /* recv after the datagram was taken; t_sip_in at its end */
-	PHASE_BEFORE, /* service before the lock, or all of it; t_sip_out at its end */
-	PHASE_LOCK,   /* event: wants the lock */
-	PHASE_SPIN,   /* event: has spun in vain and yields */
-	PHASE_HELD,   /* event: releases the lock */
-	PHASE_AFTER,  /* service after the lock; t_sip_out at its end */
-	PHASE_SEND,   /* event: the datagram leaves; t_dep */
-	PHASE_LOOP,   /* event: receives again */
-	PHASE_SCRIPT, /* event: has done what the script gave it, and sleeps */
+	PHASE_TAKE,    /* event: looks into the socket queue */
+	PHASE_COPY,    /* recv after the datagram was taken; t_sip_in at its end */
+	PHASE_BEFORE,  /* service before the lock, or all of it; t_sip_out at its end */
+	PHASE_LOCK,    /* event: wants the lock */
+	PHASE_SPIN,    /* event: has spun in vain and yields */
+	PHASE_HELD,    /* event: releases the lock */
+	PHASE_AFTER,   /* service after the lock; t_sip_out at its end */
+	PHASE_SEND,    /* event: the datagram leaves; t_dep */
+	PHASE_LOOP,    /* event: receives again */
+	PHASE_FORWARD, /* event: a front passes on what it took */
+	PHASE_SCRIPT,  /* event: has done what the script gave it, and sleeps */
 };
 
+struct lock {
+	struct worker *holder;
+	struct worker **spinning;
+	uint32_t n_spinning;
+};
+
+/* One that serves, or a front. */
 struct worker {
+	struct socket *socket;
+	struct lock *lock;
 	/* scheduling entity */
 	int64_t vruntime, deadline, vprot, vlag;
 	int64_t slice;
@@ -131,7 +141,15 @@ struct socket {
 	uint64_t deficit;  /* read, not given back yet */
 	uint32_t reader;   /* of the queue, spliced to the reader's side */
 	struct worker **waiters;
-	uint32_t first_waiter, n_waiters;
+	uint32_t room, first_waiter, n_waiters;
+	uint64_t chosen; /* so many messages were for it */
+};
+
+/* A stream. Connection 0 is that of the UAS. */
+struct connection {
+	struct worker *holder; /* NULL: the front watches it */
+	uint64_t last;         /* when its last message came */
+	struct fifo unread;    /* came while nobody held it */
 };
 
 struct call {
@@ -142,7 +160,7 @@ struct call {
 
 struct counts {
 	uint64_t events, sent[KINDS], sent_again[KINDS], arrived, received, refused, left, datagrams_sent;
-	uint64_t overtaken, wakeups, idle_wakeups;
+	uint64_t overtaken, wakeups, idle_wakeups, passed;
 	uint64_t k_rcv_ns, t_sip_ns;                          /* of all messages that left */
 	uint64_t received_kind[KINDS], received_again[KINDS]; /* by the agents */
 };
@@ -160,14 +178,14 @@ struct sim {
 	struct fifo soon, ring, hold, timers[TIMER_LENGTHS];
 	struct heap held; /* hold, if its length is drawn */
 	uint64_t service_seed;
-	struct socket socket;
-	struct worker *workers;
+	struct socket *sockets;     /* and that of the fronts after them */
+	struct worker *workers;     /* and the fronts after them */
+	uint32_t n_workers;         /* with the fronts */
+	struct lock *locks;         /* one an instance */
+	uint32_t *connections_held; /* by worker */
+	struct connection *connections;
 	struct cpu *cpus;
 	uint64_t order;
-	/* the shared lock */
-	struct worker *holder;
-	struct worker **spinning;
-	uint32_t n_spinning;
 	uint64_t *stall_states;
 	double service_mu[KINDS], service_sigma[KINDS];
 	struct counts counts;
@@ -226,17 +244,28 @@ void cpu_set(struct sim *sim, struct cpu *cpu);
 uint64_t cpu_task_clock(const struct sim *sim, const struct cpu *cpu);
 
 /* socket.c */
-/* How many workers were woken. */
+bool sockets_init(struct sim *sim);
+void sockets_free(struct sim *sim);
+/* A message that has arrived: to the fronts, or to its workers' socket. How many were woken. */
 uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *message);
+/* What a front has done with a message. */
+void socket_forward(struct sim *sim, struct cpu *cpu, const struct timer *message);
+/* The call is over, and so is its connection if it has one of its own. */
+void socket_close(struct sim *sim, uint32_t call);
 bool socket_take(struct sim *sim, struct worker *w);
-void socket_wait(struct sim *sim, struct worker *w);
+void socket_wait(struct worker *w);
 
 /* workers.c */
+static inline bool is_front(const struct sim *sim, const struct worker *w)
+{
+	return w->id >= sim->model.workers;
+}
+
 void worker_event(struct sim *sim, struct cpu *cpu);
 void worker_pass(struct sim *sim, struct worker *w, uint64_t at);
 uint64_t worker_span(const struct sim *sim, const struct worker *w);
 bool phase_is_event(const struct sim *sim, const struct worker *w);
-void worker_resumes(struct sim *sim, struct worker *w);
+void worker_resumes(struct worker *w);
 uint64_t service_time(struct sim *sim, const struct timer *message);
 
 /* trace.c */

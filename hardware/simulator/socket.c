@@ -2,12 +2,53 @@
 #include "sched.h"
 #include "sim.h"
 
+static struct socket *front_socket(const struct sim *sim)
+{
+	return &sim->sockets[sim->model.sockets];
+}
+
+bool sockets_init(struct sim *sim)
+{
+	const struct model *m = &sim->model;
+	uint64_t streams = m->choice == CHOICE_HOLDER ? 1 + (m->connections ? m->connections : m->calls) : 0;
+
+	sim->sockets = calloc(m->sockets + 1, sizeof(*sim->sockets));
+	sim->connections = calloc(streams, sizeof(*sim->connections));
+	sim->connections_held = calloc(m->workers, sizeof(*sim->connections_held));
+	if (!sim->sockets || (streams && !sim->connections) || !sim->connections_held)
+		return false;
+	for (uint32_t i = 0; i <= m->sockets; i++) {
+		struct socket *s = &sim->sockets[i];
+
+		s->room = i < m->sockets ? (m->workers + m->sockets - 1) / m->sockets : m->fronts + 1;
+		s->waiters = calloc(s->room, sizeof(*s->waiters));
+		if (!s->waiters)
+			return false;
+	}
+	return true;
+}
+
+void sockets_free(struct sim *sim)
+{
+	uint64_t streams = sim->model.connections ? sim->model.connections : sim->model.calls;
+
+	for (uint32_t i = 0; sim->sockets && i <= sim->model.sockets; i++) {
+		fifo_free(&sim->sockets[i].queue);
+		free(sim->sockets[i].waiters);
+	}
+	for (uint64_t i = 0; sim->connections && sim->model.choice == CHOICE_HOLDER && i <= streams; i++)
+		fifo_free(&sim->connections[i].unread);
+	free(sim->sockets);
+	free(sim->connections);
+	free(sim->connections_held);
+}
+
 /* SEE net/ipv4/udp.c: __udp_enqueue_schedule_skb(); since Linux 6.15 what is queued has to fit within the limit,
  * before that a datagram is refused when what is queued already exceeds it */
-static bool is_full(const struct sim *sim, uint64_t size)
+static bool is_full(const struct sim *sim, const struct socket *s, uint64_t size)
 {
-	const struct socket *s = &sim->socket;
-
+	if (sim->model.streams)
+		return false;
 	if (sim->model.queue_rule == QUEUE_UNTIL_OVER)
 		return s->charged > sim->model.receive_buffer_bytes;
 	return s->charged && s->charged + size > sim->model.receive_buffer_bytes;
@@ -20,26 +61,25 @@ static void wake(struct sim *sim, struct worker *w, struct cpu *cpu)
 	sched_wake(sim, w, cpu);
 }
 
-static struct worker *next_waiter(struct sim *sim)
+static struct worker *next_waiter(struct socket *s)
 {
-	struct socket *s = &sim->socket;
 	struct worker *w = s->waiters[s->first_waiter];
 
-	if (++s->first_waiter == sim->model.workers)
+	if (++s->first_waiter == s->room)
 		s->first_waiter = 0;
 	s->n_waiters--;
 	return w;
 }
 
-uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *message)
+/* `message->at` is when it came. */
+static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, const struct timer *message)
 {
-	struct socket *s = &sim->socket;
 	uint64_t size = sim->model.truesize[message->kind];
 	struct timer queued = *message;
 	uint32_t woken;
 
-	queued.at = sim->now;
-	if (is_full(sim, size)) {
+	s->chosen++;
+	if (is_full(sim, s, size)) {
 		sim->counts.refused++;
 		queued.rmem = (uint32_t)s->charged;
 		trace_drop(sim, cpu, &queued);
@@ -53,13 +93,102 @@ uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *me
 	 * level-triggered epoll of OpenSIPS every one (kernel/sched/wait.c: __wake_up_common()) */
 	woken = sim->model.wake_all ? s->n_waiters : s->n_waiters > 0;
 	for (uint32_t n = woken; n; n--)
-		wake(sim, next_waiter(sim), cpu);
+		wake(sim, next_waiter(s), cpu);
 	return woken;
+}
+
+/* Of the UAC's connections, the one that a call is on. */
+static uint32_t connection_of(const struct sim *sim, uint32_t call)
+{
+	return sim->model.connections ? call % sim->model.connections : call;
+}
+
+static struct socket *hashed(const struct sim *sim, uint32_t call)
+{
+	uint64_t key = sim->model.choice == CHOICE_CALL ? call : connection_of(sim, call);
+
+	return &sim->sockets[sim->model.sockets > 1 ? (call_hash(key) >> 1) % sim->model.sockets : 0];
+}
+
+static void let_go(struct sim *sim, struct connection *c)
+{
+	if (c->holder)
+		sim->connections_held[c->holder->id]--;
+	c->holder = NULL;
+}
+
+static struct connection *stream(const struct sim *sim, const struct timer *message)
+{
+	bool from_uas = message->kind == TRACE_KIND_180 || message->kind == TRACE_KIND_200_INVITE ||
+			message->kind == TRACE_KIND_200_BYE;
+
+	return &sim->connections[from_uas ? 0 : 1 + connection_of(sim, message->call)];
+}
+
+/* Who holds the connection reads it; that it is readable and held by nobody is a matter for the front. */
+static uint32_t deliver_stream(struct sim *sim, struct cpu *cpu, const struct timer *message)
+{
+	struct connection *c = stream(sim, message);
+
+	if (c->holder && sim->now > c->last + sim->model.keep_ns)
+		let_go(sim, c);
+	c->last = sim->now;
+	if (c->holder)
+		return enqueue(sim, c->holder->socket, cpu, message);
+	if (!fifo_push(&c->unread, *message))
+		sim->failure = "not enough memory";
+	return c->unread.length == 1 ? enqueue(sim, front_socket(sim), cpu, message) : 0;
+}
+
+uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *message)
+{
+	struct timer come = *message;
+
+	come.at = sim->now;
+	if (sim->model.choice == CHOICE_HOLDER)
+		return deliver_stream(sim, cpu, &come);
+	return enqueue(sim, sim->model.fronts ? front_socket(sim) : hashed(sim, come.call), cpu, &come);
+}
+
+/* SEE Kamailio's core/tcp_main.c: send2child(), to the worker that holds fewest */
+static void pass(struct sim *sim, struct cpu *cpu, struct connection *c)
+{
+	struct worker *fewest = sim->workers;
+
+	for (uint32_t i = 1; i < sim->model.workers; i++)
+		if (sim->connections_held[i] < sim->connections_held[fewest->id])
+			fewest = &sim->workers[i];
+	sim->connections_held[fewest->id]++;
+	c->holder = fewest;
+	while (c->unread.length) {
+		struct timer message = fifo_pop(&c->unread);
+
+		enqueue(sim, fewest->socket, cpu, &message);
+	}
+}
+
+void socket_forward(struct sim *sim, struct cpu *cpu, const struct timer *message)
+{
+	struct timer come = *message;
+
+	sim->counts.passed++;
+	if (sim->model.choice == CHOICE_HOLDER) {
+		pass(sim, cpu, stream(sim, message));
+		return;
+	}
+	come.at = sim->now;
+	enqueue(sim, hashed(sim, come.call), cpu, &come);
+}
+
+void socket_close(struct sim *sim, uint32_t call)
+{
+	if (sim->model.choice == CHOICE_HOLDER && !sim->model.connections)
+		let_go(sim, &sim->connections[1 + call]);
 }
 
 bool socket_take(struct sim *sim, struct worker *w)
 {
-	struct socket *s = &sim->socket;
+	struct socket *s = w->socket;
 
 	if (!s->queue.length)
 		return false;
@@ -74,14 +203,14 @@ bool socket_take(struct sim *sim, struct worker *w)
 		s->charged -= s->deficit;
 		s->deficit = 0;
 	}
-	sim->counts.received++;
+	sim->counts.received += !is_front(sim, w);
 	return true;
 }
 
-void socket_wait(struct sim *sim, struct worker *w)
+void socket_wait(struct worker *w)
 {
-	struct socket *s = &sim->socket;
+	struct socket *s = w->socket;
 	uint32_t last = s->first_waiter + s->n_waiters++;
 
-	s->waiters[last < sim->model.workers ? last : last - sim->model.workers] = w;
+	s->waiters[last < s->room ? last : last - s->room] = w;
 }

@@ -39,7 +39,7 @@ static void look(struct sim *sim)
 		sample->idle_ticks += ticks(spent[SPENT_IDLE]);
 		sample->softirq_ticks += ticks(spent[SPENT_RECEIVE]);
 	}
-	for (uint32_t i = 0; i < sim->model.workers; i++)
+	for (uint32_t i = 0; i < sim->n_workers; i++)
 		sample->cpu_ns += sched_charged(sim, &sim->workers[i]);
 }
 
@@ -71,9 +71,9 @@ static void make_switch(struct sim *sim, uint32_t mode)
 
 	sim->model = plan->modes[mode];
 	sim->model.calls = calls;
-	for (uint32_t i = 0; i < sim->model.workers; i++)
+	for (uint32_t i = 0; i < sim->n_workers; i++)
 		sched_set(sim, &sim->workers[i]);
-	for (uint32_t i = 0; plan->setattr_ns && i < sim->model.workers; i++)
+	for (uint32_t i = 0; plan->setattr_ns && i < sim->n_workers; i++)
 		cpu_stall(sim, &sim->cpus[sim->workers[i].cpu], plan->setattr_ns);
 	for (uint32_t i = 0; i < sim->model.cores; i++) {
 		sched_check(sim, &sim->cpus[i]);
@@ -127,10 +127,10 @@ bool switches_over(const struct sim *sim)
 bool switches_write(struct sim *sim, FILE *file)
 {
 	const struct switches *s = &sim->switches;
-	uint64_t took_ns = s->plan->setattr_ns * sim->model.workers;
+	uint64_t took_ns = s->plan->setattr_ns * sim->n_workers;
 
 	fprintf(file, "{\"version\":%d,\"t0_ns\":%" PRIu64 ",\"tasks\":%" PRIu32, LOG_VERSION,
-		sim->model.link_ns + T0_NS, sim->model.workers);
+		sim->model.link_ns + T0_NS, sim->n_workers);
 	fprintf(file, ",\"simulated\":true,\"ended\":\"%s\",\"ticks_per_s\":%d,\n\"windows\":[",
 		switches_over(sim) ? "plan" : "signal", TICKS_PER_S);
 	for (uint32_t i = 0; i < s->plan->n_windows && i < s->window; i++) {

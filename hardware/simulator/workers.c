@@ -74,10 +74,17 @@ uint64_t service_time(struct sim *sim, const struct timer *message)
 
 static void take(struct sim *sim, struct worker *w)
 {
-	uint64_t service_ns = service_time(sim, &w->message);
+	uint64_t service_ns;
 
 	w->messages++;
 	w->looked = true;
+	if (is_front(sim, w)) {
+		w->phase = PHASE_FORWARD;
+		w->left_ns = sim->model.front_ns + w->cold_ns;
+		w->cold_ns = 0;
+		return;
+	}
+	service_ns = service_time(sim, &w->message);
 	w->held_ns = (uint64_t)((double)service_ns * sim->model.lock_share + 0.5);
 	w->before_ns = wants_lock(w) ? (service_ns - w->held_ns) / 2 : service_ns;
 	w->after_ns = service_ns - w->held_ns - w->before_ns;
@@ -90,55 +97,59 @@ static void take(struct sim *sim, struct worker *w)
 		.rmem = w->message.rmem,
 	};
 	w->phase = PHASE_COPY;
-	w->left_ns = sim->model.copy_ns;
+	w->left_ns = sim->model.copy_ns + sim->model.stream_ns;
 }
 
 static void spin(struct sim *sim, struct worker *w)
 {
+	struct lock *lock = w->lock;
+
 	w->phase = PHASE_SPIN;
 	w->left_ns = sim->model.spin_ns + sim->model.yield_ns;
-	sim->spinning[sim->n_spinning++] = w;
+	lock->spinning[lock->n_spinning++] = w;
 }
 
-static void stop_spinning(struct sim *sim, uint32_t place)
+static void stop_spinning(struct lock *lock, uint32_t place)
 {
-	sim->n_spinning--;
-	for (uint32_t i = place; i < sim->n_spinning; i++)
-		sim->spinning[i] = sim->spinning[i + 1];
+	lock->n_spinning--;
+	for (uint32_t i = place; i < lock->n_spinning; i++)
+		lock->spinning[i] = lock->spinning[i + 1];
 }
 
-static void hold(struct sim *sim, struct worker *w)
+static void hold(struct worker *w)
 {
-	sim->holder = w;
+	w->lock->holder = w;
 	w->phase = PHASE_HELD;
 	w->left_ns = w->held_ns;
 }
 
 /* Who spins on a CPU at this instant sees it first; who was switched out tries again when it runs. */
-static void release(struct sim *sim)
+static void release(struct sim *sim, struct lock *lock)
 {
-	sim->holder = NULL;
-	for (uint32_t i = 0; i < sim->n_spinning; i++) {
-		struct worker *w = sim->spinning[i];
+	lock->holder = NULL;
+	for (uint32_t i = 0; i < lock->n_spinning; i++) {
+		struct worker *w = lock->spinning[i];
 		struct cpu *cpu = &sim->cpus[w->cpu];
 
 		if (cpu->curr != w || cpu->resume_at > sim->now)
 			continue;
 		cpu_advance(sim, cpu);
-		stop_spinning(sim, i);
-		hold(sim, w);
+		stop_spinning(lock, i);
+		hold(w);
 		cpu_set(sim, cpu);
 		return;
 	}
 }
 
-void worker_resumes(struct sim *sim, struct worker *w)
+void worker_resumes(struct worker *w)
 {
+	struct lock *lock = w->lock;
+
 	if (w->phase != PHASE_SPIN)
 		return;
-	for (uint32_t i = 0; i < sim->n_spinning; i++)
-		if (sim->spinning[i] == w)
-			stop_spinning(sim, i);
+	for (uint32_t i = 0; i < lock->n_spinning; i++)
+		if (lock->spinning[i] == w)
+			stop_spinning(lock, i);
 	w->phase = PHASE_LOCK;
 	w->left_ns = 0;
 }
@@ -152,6 +163,8 @@ static void depart(struct sim *sim, struct worker *w)
 	sim->counts.t_sip_ns += w->record.t_sip_out - w->record.t_sip_in;
 	sim->counts.datagrams_sent += 1 + (sim->model.trying && w->message.kind == TRACE_KIND_INVITE);
 	agents_receive(sim, &w->message);
+	if (w->message.kind == TRACE_KIND_200_BYE)
+		socket_close(sim, w->message.call);
 	w->phase = PHASE_LOOP;
 	w->left_ns = sim->model.loop_ns;
 }
@@ -169,7 +182,7 @@ static bool find_nothing(struct sim *sim, struct cpu *cpu, struct worker *w)
 		}
 	}
 	w->phase = PHASE_TAKE;
-	socket_wait(sim, w);
+	socket_wait(w);
 	sched_sleep(sim, cpu);
 	return false;
 }
@@ -187,24 +200,29 @@ static bool step(struct sim *sim, struct cpu *cpu, struct worker *w)
 		take(sim, w);
 		return true;
 	case PHASE_LOCK:
-		if (sim->holder)
+		if (w->lock->holder)
 			spin(sim, w);
 		else
-			hold(sim, w);
+			hold(w);
 		return true;
 	case PHASE_SPIN:
-		worker_resumes(sim, w);
+		worker_resumes(w);
 		w->yields++;
 		sched_yield_curr(sim, cpu);
 		return cpu->curr == w;
 	case PHASE_HELD:
-		release(sim);
+		release(sim, w->lock);
 		w->phase = PHASE_AFTER;
 		w->left_ns = w->after_ns;
 		return true;
 	case PHASE_SEND:
 		depart(sim, w);
 		return true;
+	case PHASE_FORWARD:
+		w->phase = PHASE_TAKE;
+		socket_forward(sim, cpu, &w->message);
+		sched_check(sim, cpu);
+		return cpu->curr == w;
 	case PHASE_SCRIPT:
 		sched_sleep(sim, cpu);
 		return false;

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -176,6 +177,39 @@ def test_sockets_that_are_not_there_are_one_clear_error(dispatcher: Path, tmp_pa
     assert done.stderr == f"sipshard: 2 sockets share UDP port {PORT}, expected 3\n"
 
 
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        # what a kernel says that has no bpf_loop, or no programs of this type
+        ("bpf", "EINVAL", r"cannot load the program; it needs Linux 5\.17 .*: Invalid argument"),
+        ("bpf", "EPERM", r"cannot load the program; .* CAP_BPF: Operation not permitted"),
+        ("setsockopt", "ENOPROTOOPT", "cannot attach the program: Protocol not available"),
+        ("pidfd_getfd", "EPERM", "cannot take the sockets of a process: Operation not permitted"),
+        ("pidfd_open", "ENOSYS", "cannot take the sockets of a process: Function not implemented"),
+    ],
+)
+def test_a_kernel_that_cannot_is_one_clear_error(
+    dispatcher: Path, tmp_path: Path, call: str, error: str, said: str
+) -> None:
+    if shutil.which("strace") is None:
+        pytest.skip("no strace, which makes system calls fail")
+    inject = [
+        "strace",
+        "-o",
+        "/dev/null",
+        "-e",
+        f"trace={call}",
+        "-e",
+        f"inject={call}:error={error}",
+    ]
+    with receivers(dispatcher, 0) as started:
+        argv = [*inject, *command(dispatcher, tmp_path, *started)]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 1
+    assert re.fullmatch(f"sipshard: {said}\n", done.stderr)
+    assert not (tmp_path / "ready").exists()
+
+
 def test_killed_it_leaves_nothing_in_the_kernel(dispatcher: Path, tmp_path: Path) -> None:
     def shown() -> bool:
         listed = subprocess.run(["bpftool", "prog", "show"], capture_output=True, text=True)
@@ -223,7 +257,7 @@ def test_an_instance_that_dies_ends_the_run_and_nothing_is_left(
         wait_for(lambda: bool(pids(LOAD)) or made.done(), 20)
         time.sleep(0.5)
         os.kill(max(pids(PROXY)), signal.SIGKILL)
-        with pytest.raises(TransientError, match="the proxy ended during the run"):
+        with pytest.raises(TransientError, match=r"an instance of the proxy, .* 3 sockets, ended"):
             made.result()
     local.take_down()
     wait_for(lambda: not [line for line in leftovers() if "sipshard" in line or "proxy" in line], 5)

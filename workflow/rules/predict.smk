@@ -46,3 +46,20 @@ rule predict_capacity:
         schema_version=versions.PREDICTION_VERSION,
     script:
         "../scripts/predict_capacity.py"
+
+
+# half an hour of two CPUs: no page asks for it, and what is in recorded/predicted was made with it
+rule predict_speedups:
+    input:
+        fit=f"{RESULTS}/predicted/{{testbed}}/fit.json",
+    output:
+        speedups=f"{RESULTS}/predicted/{{testbed}}/speedups.csv",
+    log:
+        "logs/predict/{testbed}-speedups.log",
+    threads: CORES
+    resources:
+        machine=1,
+    params:
+        schema_version=versions.PREDICTION_VERSION,
+    script:
+        "../scripts/predict_speedups.py"

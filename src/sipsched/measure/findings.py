@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sipsched.measure.generator import Generator
+from sipsched.measure.generator import Generator, Served
 from sipsched.measure.serving import Observed
 from sipsched.plan.config import Sut
 from sipsched.records.retransmissions import arrived, disagreement
@@ -168,33 +168,55 @@ def probe_numbers(probe: ProbeReport, balanced: Ledger, stilled: bool) -> dict[s
     }
 
 
-def shard_numbers(trace: Trace | None, sut: Sut, threads: int) -> dict[str, float | None]:
-    """Judge how calls were spread over workers that have a socket each; of any other deployment nothing.
+def spread_numbers(
+    trace: Trace | None, served: Served | None, sut: Sut, threads: int
+) -> dict[str, float | None]:
+    """Judge how calls were spread over workers that do not share a socket; of any other deployment nothing.
+
+    Where the kernel spreads connections, by their addresses, nothing is said of the workers' shares: of few
+    connections they are what chance makes them, and the record has them.
 
     Parameters
     ----------
     trace
-        The probe's; without one it is not known.
+        The probe's: workers of sharded sockets are told apart by it alone.
+    served
+        The UAS's: what has an address of its own is told apart by it.
     sut
         Says how it is deployed.
     threads
         Workers.
     """
-    if trace is None or not sut.sharded:
-        return dict.fromkeys(("calls_split", "share_excess"))
-    taken = trace.records[(trace.records["tid"] != 0) & (trace.records["call_id_hash"] != 0)]
-    pairs = np.unique(taken[["call_id_hash", "tid"]])
-    calls = np.unique(pairs["call_id_hash"]).size
-    _, of_worker = np.unique(pairs["tid"], return_counts=True)
-    # a worker that got no call is not in the trace
-    fewest = of_worker.min(initial=calls) if of_worker.size >= threads else 0
-    off = max(of_worker.max(initial=0) * threads - calls, calls - fewest * threads)
+    if sut.sharded and trace is not None:
+        taken = trace.records[(trace.records["tid"] != 0) & (trace.records["call_id_hash"] != 0)]
+        pairs = np.unique(taken[["call_id_hash", "tid"]])
+        calls = np.unique(pairs["call_id_hash"]).size
+        _, of_worker = np.unique(pairs["tid"], return_counts=True)
+        return {
+            "calls_split": pairs.size - calls,
+            "share_excess": _share_excess(of_worker.tolist(), calls, threads),
+        }
+    if sut.told_apart and served is not None:
+        evenly = sut.deployment != "listeners"
+        return {
+            "calls_split": served.split,
+            "share_excess": _share_excess(served.calls, sum(served.calls), threads)
+            if evenly
+            else None,
+        }
+    return dict.fromkeys(("calls_split", "share_excess"))
+
+
+def _share_excess(of_worker: Sequence[int], calls: int, threads: int) -> float | None:
+    """Say how far a worker's share is off the others' beyond chance; None without calls."""
+    if not calls:
+        return None
+    # a worker that got no call is not seen
+    fewest = min(of_worker) if len(of_worker) >= threads else 0
+    off = max(max(of_worker) * threads - calls, calls - fewest * threads)
     # ASSUME the hash spreads calls like chance: the number of one worker of N is binomial
     chance = 4 * math.sqrt((threads - 1) * calls)
-    return {
-        "calls_split": pairs.size - calls,
-        "share_excess": max(0.0, off - chance) / calls if calls else None,
-    }
+    return max(0.0, off - chance) / calls
 
 
 def window_numbers(windows: WindowsDocument | None) -> dict[str, float | None]:

@@ -87,6 +87,25 @@ class CallStatistics(CallCounts):
 
 
 @dataclass(frozen=True)
+class Served:
+    """What a server answered from its start to its end.
+
+    Attributes
+    ----------
+    messages
+        All that it sent and received.
+    calls
+        That each address began, an instance of the SPS where each has its own.
+    split
+        Calls of which INVITE, ACK and BYE did not come from one address.
+    """
+
+    messages: Tally
+    calls: tuple[int, ...]
+    split: int
+
+
+@dataclass(frozen=True)
 class Transport:
     """What carries SIP; over TCP the UAC has so many persistent connections, or one a call."""
 
@@ -195,8 +214,11 @@ class Generator(Protocol):
     ) -> CallStatistics:
         """Offer calls from the UAC to the SPS and wait for their end."""
 
+    def served(self, uas: Host) -> Served | None:
+        """Say what a server that was stopped answered; None if it does not tell."""
+
     def fetch(self, hosts: Hosts, label: str, folder: Path) -> None:
-        """Copy the files that `offer` left on the UAC into the record."""
+        """Copy the files that it left on the agents into the record."""
 
     def starts(self, folder: Path, label: str) -> Starts | None:
         """Read from a record when calls started; None if the generator does not tell."""
@@ -281,6 +303,10 @@ class Sipp:
         text = uac.run(["cat", str(statistics)]).stdout
         return read_sipp_statistics(text, calls, str(statistics))
 
+    def served(self, uas: Host) -> Served | None:
+        """Give None: SIPp does not tell what its server answered."""
+        return None
+
     def fetch(self, hosts: Hosts, label: str, folder: Path) -> None:
         """Copy the statistics file."""
         hosts.uac.get_file(hosts.uac.workdir / f"{label}.csv", folder / f"{label}.csv")
@@ -362,8 +388,8 @@ class Sipload:
         uac.run_limited(label, argv, cpus=spec.cpus, limit_s=longest_s)
         return read_sipload_report(uac.run(["cat", str(report)]).stdout, str(report))
 
-    def served(self, uas: Host) -> Tally:
-        """Count the messages of a server that was stopped.
+    def served(self, uas: Host) -> Served:
+        """Say what a server that was stopped answered.
 
         Raises
         ------
@@ -371,15 +397,16 @@ class Sipload:
             It left no whole report.
         """
         report = uas.workdir / SERVER_REPORT
-        return tally(uas.run(["cat", str(report)]).stdout, str(report))
+        return read_server_report(uas.run(["cat", str(report)]).stdout, str(report))
 
     def fetch(self, hosts: Hosts, label: str, folder: Path) -> None:
-        """Copy the report and, compressed, the calls."""
+        """Copy the reports and, compressed, the calls."""
         uac = hosts.uac
         calls = uac.workdir / f"{label}.calls"
         uac.run(["zstd", "-q", "-f", "-1", "--rm", str(calls)])
         for name in (f"{label}.calls.zst", f"{label}.json"):
             uac.get_file(uac.workdir / name, folder / name)
+        hosts.uas.get_file(hosts.uas.workdir / SERVER_REPORT, folder / SERVER_REPORT)
 
     def starts(self, folder: Path, label: str) -> Starts | None:
         """Read the calls that were started."""
@@ -439,15 +466,16 @@ def read_sipload_report(text: str, source: str) -> CallStatistics:
     )
 
 
-def tally(text: str, source: str) -> Tally:
-    """Count the messages in the report of either role.
+def read_server_report(text: str, source: str) -> Served:
+    """Read the report of `sipload uas`.
 
     Raises
     ------
     StableError
         As `read_sipload_report`.
     """
-    return _tally(_read_report(text, source, "agent"))
+    report = _read_report(text, source, "server")
+    return Served(_tally(report), tuple(report["peers"]), report["calls"]["split"])
 
 
 def _tally(report: Mapping[str, Any]) -> Tally:

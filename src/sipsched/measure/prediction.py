@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sipsched.measure.generator import Arrivals
-from sipsched.measure.simulation import plan_point
-from sipsched.measure.simulator import T0_NS, Numbers, Outputs, SimulatorReport, simulate
+from sipsched.measure.simulation import Plan, plan_point
+from sipsched.measure.simulator import T0_NS, Numbers, Outputs, SimulatorReport, Value, simulate
 from sipsched.plan.config import Config, Point, Run
 from sipsched.plan.crossover import compared, is_comparison, lengths
 from sipsched.plan.modes import DEFAULT, find_mode, load_modes
 from sipsched.plan.modes import Setting as Key
-from sipsched.plan.simulated import KINDS
+from sipsched.plan.simulated import COSTS, KINDS, load_model
 from sipsched.records.fitted import Fitted
 from sipsched.records.prediction import (
     UNITS,
@@ -33,6 +34,7 @@ from sipsched.records.prediction import (
     Predictions,
     Setting,
 )
+from sipsched.records.speedups import Deployed
 from sipsched.records.trace import HEADER, RECORD, Event
 from sipsched.testbed.inventory import Simulated, Testbed, load_testbed
 
@@ -45,11 +47,21 @@ THREADS = (4, 8, 16)
 CORES_PER_PROCESSOR = 16
 TRIAL_CALLS = 8_000
 """Of a trial of a capacity: the receive buffer is full after some hundred."""
+TRIAL_S_MIN = 0.5
+"""Of one of a deployment: calls ring and hold for 20 ms."""
 WINDOWS_MIN = 2
 MESSAGES = len(KINDS)
 """Of a call."""
 HALVINGS = 6
 """Of a bracket of loads, for a capacity."""
+SPEEDUP_HALVINGS, SPEEDUP_DRAWS = 4, 4
+"""Likewise around a guess for those of deployments, of which there are many; and samples of the fit for each."""
+SPEEDUP_CORES_RECEIVED_BY_ONE = (1, 2, 4, 8, 16)
+"""More of them add nothing."""
+CONNECTIONS = 8
+"""Over TCP, of the UAC: as of the SUTs in config/config.yaml."""
+LOCK_SHARE = 0.09206
+"""Of the service time, as fitted to the papers' OpenSIPS. SEE config/models/opensips-papers.yaml"""
 ASSUMED = {
     "migrations cost nothing": {"refill_near_ns": 0, "refill_far_ns": 0, "balance_ns": 0},
     "migrations cost thrice as much": {
@@ -189,7 +201,10 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
     ]
 
     def carries(cores: int, threads: int, changes: Changes, guess_cps: float = 0.0) -> Carried:
-        return _capacity(cores, threads, fitted, {**fitted.numbers, **changes}, config, guess_cps)
+        point = Point(ANY_BED, fitted.sut, DEFAULT, cores, threads)
+        plan = plan_point(point, config, _testbed(fitted, cores))
+        numbers = {**fitted.numbers, **changes}
+        return _capacity(plan, numbers, config, guess_cps, lambda _: TRIAL_CALLS, HALVINGS)
 
     central = replace(none, carried=tuple(_at_once(lambda s: carries(*s, {}), settings)))
     best = [found for cores in CORES if (found := central.best(cores))]
@@ -209,30 +224,123 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
     )
 
 
+def predict_deployments(fitted: Fitted, config: Config) -> tuple[Deployed, ...]:
+    """Predict what each deployment carries by cores, with the number of threads that carries most.
+
+    Received by one CPU, as the model has it; and by each of the cores, from agents of as many addresses.
+
+    Parameters
+    ----------
+    fitted
+        The model; if it is of nothing, nothing is predicted.
+    config
+        The campaign: load, limit, and the length of a trial over TCP.
+    """
+    if not fitted.numbers:
+        return ()
+    model = load_model(fitted.model)
+    known = [kind for kind, costs in COSTS.items() if all(name in model.costs for name in costs)]
+    locked = [kind for kind in known if kind[1] in ("shared", "sockets")]
+    jobs = [
+        *((kind, False, None) for kind in known),
+        *((kind, True, None) for kind in known),
+        *((kind, True, LOCK_SHARE) for kind in locked),
+    ]
+    found = _at_once(lambda job: _deployed(*job, fitted, config), jobs)
+    return tuple(itertools.chain.from_iterable(found))
+
+
+def _deployed(
+    kind: tuple[str, str], spread: bool, lock_share: float | None, fitted: Fitted, config: Config
+) -> list[Deployed]:
+    """Predict one deployment on every number of cores, each from what the one before it carried."""
+    transport, deployment = kind
+    over_tcp = transport == "tcp"
+    name = f"{transport}-{deployment}"
+    sut = replace(config.sut(fitted.sut), name=name, transport=transport, deployment=deployment)
+    sut = replace(sut, connections=CONNECTIONS if over_tcp else None)
+    sut = replace(sut, probe="off" if sut.over_tcp or sut.fronted else None)
+    config = replace(config, suts={name: sut})
+
+    def carried(cores: int, threads: int, numbers: Changes, guess_cps: float) -> Carried:
+        plan = plan_point(
+            Point(ANY_BED, name, DEFAULT, cores, threads), config, _testbed(fitted, cores)
+        )
+        changes: dict[str, Value] = {"receive_cpus": cores, "peers": cores} if spread else {}
+        if lock_share:
+            changes["lock_share"] = lock_share
+        calls = partial(_trial_calls, plan, config)
+        changed = {**numbers, **changes}
+        return _capacity(plan, changed, config, guess_cps, calls, SPEEDUP_HALVINGS)
+
+    assumed = (
+        *((f"{CONNECTIONS} connections",) if over_tcp else ()),
+        "each core receives" if spread else "one CPU receives",
+        f"assumed lock share {lock_share:g}" if lock_share else "no lock",
+    )
+    rows: list[Deployed] = []
+    for cores in CORES if spread else SPEEDUP_CORES_RECEIVED_BY_ONE:
+        guess_cps = rows[-1].cps * cores / rows[-1].cores if rows else 0.0
+        tried = []
+        for threads in sorted({each for each in (cores, 2 * cores, 4, 8) if each >= cores}):
+            tried.append(carried(cores, threads, fitted.numbers, guess_cps))
+            guess_cps = tried[-1].cps
+        best = max(tried, key=lambda each: (each.cps, -each.threads))
+        draws = () if lock_share else fitted.draws[:SPEEDUP_DRAWS]
+        rows.append(
+            Deployed(
+                deployment=deployment,
+                transport=transport,
+                cores=cores,
+                threads=best.threads,
+                receive_cpus=cores if spread else 1,
+                model=f"{fitted.model} fitted to {len(fitted.runs)} runs; {', '.join(assumed)}",
+                cps=best.cps,
+                drawn=tuple(carried(cores, best.threads, each, best.cps).cps for each in draws),
+            )
+        )
+    return rows
+
+
+def _trial_calls(plan: Plan, config: Config, cps: float) -> int:
+    """Count the calls of a trial: its beginning, and what its sockets' buffers hold, are to be little of it."""
+    if plan.sut.over_tcp:
+        return round(cps * config.search.trial_s)
+    sockets = plan.point.threads if plan.sut.deployment != "shared" else 1
+    return max(TRIAL_CALLS * max(1, sockets // 2), round(cps * TRIAL_S_MIN))
+
+
 def _capacity(
-    cores: int, threads: int, fitted: Fitted, numbers: Changes, config: Config, guess_cps: float
+    plan: Plan,
+    numbers: Changes,
+    config: Config,
+    guess_cps: float,
+    calls: Callable[[float], int],
+    halvings: int,
 ) -> Carried:
     """Close in on the crossing, from both sides of a guess or of what the service times allow.
 
-    A load is carried where the packet drop rate is at or under the limit and no CPU is full with receiving.
+    A load is carried where the packet drop rate, over TCP the share of calls that fail or are late, is at or under
+    the limit and no CPU is full with receiving.
     """
-    point = Point(ANY_BED, fitted.sut, DEFAULT, cores, threads)
-    plan = plan_point(point, config, _testbed(fitted, cores))
+    cores, threads = plan.point.cores, plan.point.threads
 
     def trial(cps: float) -> SimulatorReport:
-        arrivals = Arrivals(round(cps), TRIAL_CALLS, 1)
+        arrivals = Arrivals(round(cps), calls(cps), 1)
         whole = {**plan.at(config.load, arrivals), **numbers}
         with tempfile.TemporaryDirectory(prefix="sipsched-predicted-") as folder:
             return simulate(whole, Path(folder))
 
     def receive_share(report: SimulatorReport, cps: float) -> float:
-        return max(cpu.receive for cpu in report.cpus) * cps / TRIAL_CALLS / 1e9
+        return max(cpu.receive for cpu in report.cpus) * cps / calls(cps) / 1e9
 
     def is_carried(report: SimulatorReport, cps: float) -> bool:
         # ASSUME a CPU that is full with receiving loses datagrams before the socket (netdev_max_backlog): the model's
         # backlog has no end
-        reached = max(report.received + report.refused, 1)
-        return report.refused <= config.pdr_limit * reached and receive_share(report, cps) < 1
+        lost, reached = report.refused, report.received + report.refused
+        if plan.sut.over_tcp:
+            lost, reached = report.calls_started - report.calls_good, report.calls_started
+        return lost <= config.pdr_limit * max(reached, 1) and receive_share(report, cps) < 1
 
     lower, upper = guess_cps * 0.85, guess_cps * 1.15
     if not guess_cps:
@@ -246,7 +354,7 @@ def _capacity(
         found = trial(lower)
     while is_carried(trial(upper), upper):
         lower, upper = upper, upper * 1.5
-    for _ in range(HALVINGS):
+    for _ in range(halvings if guess_cps else HALVINGS):
         middle = (lower * upper) ** 0.5
         report = trial(middle)
         if is_carried(report, middle):

@@ -10,10 +10,12 @@ from pathlib import PurePosixPath
 from typing import TypeVar
 
 from sipsched.errors import StableError, TransientError
+from sipsched.measure.fronts import DISPATCHER, MOST_INSTANCES, Front
 from sipsched.measure.generator import (
     Arrivals,
     CallStatistics,
     Generator,
+    Served,
     Sipload,
     Sipp,
     Transport,
@@ -32,7 +34,7 @@ from sipsched.measure.shards import LIBRARY, PROGRAM, Shards
 from sipsched.measure.tuning import Tuned, task_prefix
 from sipsched.plan.config import Config, Point
 from sipsched.records.record import UnfinishedRecord
-from sipsched.records.run_document import HostReport, HostReports, Settings, ShardReport
+from sipsched.records.run_document import HostReport, HostReports, ProxyReport, Settings
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.links import check_links
 from sipsched.testbed.session import Hosts
@@ -51,6 +53,7 @@ DRAIN_TIMEOUT_S = 5
 STREAM_DRAIN_TIMEOUT_S = 30
 """Over TCP what is too much waits: as long as the load had lasted, at twice what the SPS can do, and longer beyond."""
 SPARE_BYTES = 64 * 2**20
+LAST_PORT = 65535
 HOST_PROGRAMS = ("start-stop-daemon", "timeout", "taskset", "chrt", "ss", "lscpu", "zstd", "pkill")
 GENERATORS: dict[str, Generator] = {"sipload": Sipload(), "sipp": Sipp()}
 LOG_BYTES = 512 * 1024
@@ -69,15 +72,17 @@ fi
 """
 """Of a file, at most so many bytes at each end, and lines of a pattern between them."""
 NOTHING_WAITS = """\
-case $2 in
-udp) waiting=$(ss -Hlun "sport = :$1" | awk '$2 > 0') ;;
-tcp) waiting=$(ss -Hnt state established "( sport = :$1 or dport = :$1 )" | awk '$1 > 0') ;;
+own="( sport >= :$2 and sport <= :$3 )"
+case $1 in
+udp) waiting=$(ss -Hlun "$own" | awk '$2 > 0') ;;
+tcp) waiting=$(ss -Hnt state established "( $own or ( dport >= :$2 and dport <= :$3 ) )" | awk '$1 > 0') ;;
 esac
 [ -z "$waiting" ]"""
-"""No socket for SIP has anything to be read: port, protocol."""
-LISTENING = '[ "$(ss -Hln "--$1" "sport = :$2" | wc -l)" -ge "$3" ]'
-LISTENING_OR_ENDED = """\
-[ "$(ss -Hln "--$1" "sport = :$2" | wc -l)" -ge "$3" ] || ! kill -0 "$(cat "$4")" 2>/dev/null"""
+"""No socket for SIP has anything to be read: protocol, first and last port."""
+LISTENERS = 'ss -Hlnp "--$1" "( sport >= :$2 and sport <= :$3 )"'
+"""Protocol, first and last port."""
+LISTENING = f'[ "$({LISTENERS} | wc -l)" -ge "$4" ]'
+LISTENING_OR_ENDED = f'{LISTENING} || ! kill -0 "$(cat "$5")" 2>/dev/null'
 REUSE, PORTS = "/proc/sys/net/ipv4/tcp_tw_reuse", "/proc/sys/net/ipv4/ip_local_port_range"
 Found = TypeVar("Found")
 
@@ -100,10 +105,10 @@ class Observed:
         Datagrams that met no open port on a host whose agent or proxy was up.
     clock_step_s
         Largest step of CLOCK_REALTIME against CLOCK_MONOTONIC on any host, in seconds; at least 0.
-    proxy_cpu_ns
-        CPU time of all processes of the proxy.
-    shards
-        What each socket got, where several share the proxy's port; else None.
+    proxy
+        What its processes used and were given.
+    served
+        What the UAS answered since it was started; None if the generator does not tell.
     """
 
     started: float
@@ -113,8 +118,8 @@ class Observed:
     ledger: Ledger
     no_ports: int
     clock_step_s: float
-    proxy_cpu_ns: int
-    shards: ShardReport | None = None
+    proxy: ProxyReport
+    served: Served | None = None
 
 
 @dataclass(frozen=True)
@@ -131,6 +136,18 @@ class WarmUp:
 
     utilisation: float
     service_s: float
+
+
+@dataclass(frozen=True)
+class CpuTime:
+    """CPU time in ns of all processes of the SUT, and of them of what stands before its instances."""
+
+    all: int
+    front: int
+
+    def __sub__(self, other: "CpuTime") -> "CpuTime":
+        """Take off what was used before."""
+        return CpuTime(self.all - other.all, self.front - other.front)
 
 
 class Serving:
@@ -176,6 +193,11 @@ class Serving:
         self.load = config.load
         self.sut = config.sut(point.sut)
         self.proxy = find_proxy(self.sut)
+        if self.point.threads > MOST_INSTANCES and (self.sut.sharded or self.sut.fronted):
+            raise StableError(
+                f"SUT {self.sut.name}: calls are spread over at most {MOST_INSTANCES} workers, asked are "
+                f"{self.point.threads}; lower threads"
+            )
         self.transport = Transport.of(self.sut)
         self.generator = GENERATORS[config.load.generator]
         self._probe_wanted = self.sut.probe or config.probe
@@ -183,6 +205,11 @@ class Serving:
         self._limit_s = limit_s
         self._shards = (
             Shards(hosts.sps, self.sut, point.threads, limit_s) if self.sut.sharded else None
+        )
+        self._front = (
+            Front(hosts.sps, self.proxy, self.sut, point.threads, self.cpus, limit_s)
+            if self.sut.fronted
+            else None
         )
         self._controlled = controlled
 
@@ -236,7 +263,7 @@ class Serving:
             Not one of them completed.
         """
         calls = max(1, round(cps * self.load.warmup_s))
-        before_ns = self._proxy_cpu_ns()
+        before_ns = self._cpu_ns().all
         completed = self._offer("warmup", Arrivals(cps, calls, seed)).calls_completed
         if not completed:
             self.record_proxy_log()
@@ -244,7 +271,7 @@ class Serving:
                 f"no call gets through from UAC by SPS to UAS: {calls} offered, none completed; "
                 "see proxy.log"
             )
-        cpu_s = (self._proxy_cpu_ns() - before_ns) / 1e9
+        cpu_s = (self._cpu_ns().all - before_ns) / 1e9
         if completed < calls or self.sut.over_tcp:
             # open calls would be answered, again and again, into the measurement; and over TCP what the UAS counts
             # from its start on is to be the measurement's alone
@@ -278,19 +305,27 @@ class Serving:
         sps = self.hosts.sps
         self.probe.begin()
         before, clocks = self._counters(), self.on_each(clock_offset_s)
-        proxy_before = self._proxy_messages()
-        cpu_before_ns = self._proxy_cpu_ns()
+        messages_before = self._proxy_messages()
+        cpu_before = self._cpu_ns()
         started = time.time()
         with during or nullcontext():
             statistics = self._offer(label, arrivals)
         ended = time.time()
         uas_no_ports = self._silence()
-        self._expect_alive()
-        cpu_ns = self._proxy_cpu_ns() - cpu_before_ns
-        proxy_after = self._proxy_messages()
+        self._expect_alive(statistics)
+        used = self._cpu_ns() - cpu_before
+        messages = self._proxy_messages()
+        if messages is not None and messages_before is not None:
+            messages -= messages_before
         # its retransmissions would go on between the counters of one host and those of the next
         sps.stop(self.proxy_process)
-        shards = self._shards.end() if self._shards else None
+        served = self.generator.served(self.hosts.uas)
+        proxy = ProxyReport(
+            used.all,
+            shards=self._shards.end() if self._shards else None,
+            front=self._front.end(used.front) if self._front else None,
+            calls_of_instances=self._calls_of_instances(served),
+        )
         after, clocks_after = self._counters(), self.on_each(clock_offset_s)
         roles = [host.spec.role for host in self.hosts.all]
         counters = {
@@ -302,49 +337,57 @@ class Serving:
             ended=ended,
             statistics=statistics,
             counters=counters,
-            ledger=self._ledger(counters, statistics, proxy_before, proxy_after),
+            ledger=self._ledger(counters, statistics, served, messages),
             no_ports=(statistics.no_ports or 0)
             + no_ports(counters["sps"]["before"], counters["sps"]["after"])
             + no_ports(counters["uas"]["before"], uas_no_ports),
             clock_step_s=max(
                 abs(last - first) for first, last in zip(clocks, clocks_after, strict=True)
             ),
-            proxy_cpu_ns=cpu_ns,
-            shards=shards,
+            proxy=proxy,
+            served=served,
         )
 
     @property
     def _sockets(self) -> int:
-        """Sockets that the proxy listens on."""
-        return self.point.threads if self._shards else 1
+        """Sockets that the proxy listens on, without what stands before it."""
+        if self.sut.deployment == "sockets":
+            return self.point.threads
+        return self.sut.instances(self.point.threads)
+
+    def _ports(self, host: Host) -> tuple[int, int]:
+        """Give the first and the last of a host's ports for SIP: instances behind a front have one each."""
+        first = host.spec.sip_port
+        behind = host.spec.role == "sps" and self.sut.fronted
+        return first, first + (self.point.threads if behind else 0)
 
     def _listens(self, host: Host, sockets: int) -> bool:
-        """Say whether so many sockets are open on a host's port for SIP."""
-        done = host.shell(
-            LISTENING, self.transport.protocol, host.spec.sip_port, sockets, check=False
-        )
-        return done.exit_code == 0
+        """Say whether so many sockets are open on a host's ports for SIP."""
+        arguments = (self.transport.protocol, *self._ports(host), sockets)
+        return host.shell(LISTENING, *arguments, check=False).exit_code == 0
 
     def _proxy_messages(self) -> Tally | None:
-        """Ask the proxy for its messages since it started; over UDP the kernels count them."""
-        if not self.sut.over_tcp or self.proxy.count_messages is None:
-            return None
         sps = self.hosts.sps
-        return self.proxy.count_messages(sps, sps.workdir, self.sut)
+        return self.proxy.messages(sps, sps.workdir, self.sut, self.point.threads)
 
     def _ledger(
         self,
         counters: Snapshots,
         statistics: CallStatistics,
-        before: Tally | None,
-        after: Tally | None,
+        served: Served | None,
+        proxy: Tally | None,
     ) -> Ledger:
-        if before is None or after is None:
-            return balance(counters)
-        if not isinstance(self.generator, Sipload) or statistics.messages is None:
+        if proxy is None:
+            return balance(counters, fronted=self.sut.fronted)
+        if served is None or statistics.messages is None:
             raise StableError(f"{self.load.generator} counts no messages over TCP; use sipload")
-        agents = statistics.messages + self.generator.served(self.hosts.uas)
-        return balance_messages(counters, agents, after - before)
+        return balance_messages(counters, statistics.messages + served.messages, proxy)
+
+    def _calls_of_instances(self, served: Served | None) -> tuple[int, ...] | None:
+        """Give the calls of each instance that has an address of its own; one that got none is not seen."""
+        if served is None or not self.sut.told_apart:
+            return None
+        return (*served.calls, *(0,) * (self.point.threads - len(served.calls)))
 
     def first_call_ns(self, label: str, arrivals: Arrivals) -> int:
         """Say how long after the beginning of the load its first call starts.
@@ -358,8 +401,11 @@ class Serving:
             raise StableError(f"{self.load.generator} draws no calls beforehand; use sipload")
         return self.generator.draw(self.hosts.uac, self.load, label, arrivals).first_ns
 
-    def _proxy_cpu_ns(self) -> int:
-        return self.hosts.sps.cpu_time_ns(self.proxy_process)
+    def _cpu_ns(self) -> "CpuTime":
+        """Read what the SUT has used since it was started."""
+        instances = self.hosts.sps.cpu_time_ns(self.proxy_process)
+        front = self._front.cpu_time_ns() if self._front else 0
+        return CpuTime(instances + front, front)
 
     def _offer(self, label: str, arrivals: Arrivals) -> CallStatistics:
         """Offer calls and wait for their end."""
@@ -387,20 +433,29 @@ class Serving:
         """Wait until no socket for SIP on a host has anything to be read."""
         host.wait_until(
             NOTHING_WAITS,
-            host.spec.sip_port,
             self.transport.protocol,
+            *self._ports(host),
             what=what,
             timeout_s=STREAM_DRAIN_TIMEOUT_S if self.sut.over_tcp else DRAIN_TIMEOUT_S,
         )
 
-    def _expect_alive(self) -> None:
-        """Raise a TransientError, with the last words of the proxy, if it or an instance has ended under the load."""
-        sps = self.hosts.sps
-        if sps.is_running(self.proxy_process) and self._listens(sps, self._sockets):
+    def _expect_alive(self, statistics: CallStatistics) -> None:
+        """Raise a TransientError, with the last words of the proxy, if any of it has ended under the load."""
+        sps, front = self.hosts.sps, self._front
+        all_there = self._sockets + (front is not None)
+        front_ended = front is not None and not sps.is_running(front.process)
+        if sps.is_running(self.proxy_process) and not front_ended and self._listens(sps, all_there):
             return
+        what = f"the {self.sut.deployment} before the proxy" if front_ended else "the proxy"
+        if not front_ended and self._sockets > 1 and sps.is_running(self.proxy_process):
+            what = f"an instance of the proxy, or one of its {self._sockets} sockets,"
+        lost = statistics.calls_created - statistics.calls_completed
         log = self.record_proxy_log().strip()
         last = log.splitlines()[-1].strip() if log else "it wrote no log"
-        raise TransientError(f"the proxy ended during the run; its log is proxy.log: {last}")
+        raise TransientError(
+            f"{what} ended during the run, and {lost} of {statistics.calls_created} calls did not complete; "
+            f"its log is proxy.log: {last}"
+        )
 
     def _counters(self) -> list[dict[str, str]]:
         """Read the counters of each host: path to text."""
@@ -489,13 +544,11 @@ class Serving:
         prefix: Sequence[str],
         environment: Mapping[str, str],
     ) -> Process:
-        sps = self.hosts.sps
+        sps, threads = self.hosts.sps, self.point.threads
+        command = self.proxy.command(self.sut, config_file, sps.workdir, threads, sps.spec)
         process = sps.start(
             "proxy",
-            [
-                *prefix,
-                *self.proxy.command(self.sut, config_file, sps.workdir, self.point.threads),
-            ],
+            [*prefix, *command],
             cpus=self.cpus,
             limit_s=self._limit_s,
             environment=self._shards.environment(environment) if self._shards else environment,
@@ -503,6 +556,8 @@ class Serving:
         self._wait_for_socket(sps, process, self._sockets)
         if self._shards:
             self._shards.attach(process, self.proxy.program)
+        if self._front:
+            self._wait_for_socket(sps, self._front.start(prefix), self._sockets + 1)
         return process
 
     def _wait_for_socket(self, host: Host, process: Process, sockets: int = 1) -> None:
@@ -511,7 +566,7 @@ class Serving:
         host.wait_until(
             LISTENING_OR_ENDED,
             protocol,
-            port,
+            *self._ports(host),
             sockets,
             process.pid_file,
             what=f"nothing listens on {protocol.upper()} port {port}",
@@ -541,15 +596,23 @@ class Serving:
                 built["probe"] = ["sipprobe"]
             if self._shards:
                 built["dispatcher"] = [PROGRAM, LIBRARY]
+            elif self.sut.deployment == "dispatcher":
+                built["dispatcher"] = [DISPATCHER]
         for part, names in built.items():
             host.require_built(part, names)
         if role == "sps":
             check_memory(host, self.sut, self.point.threads)
-        port, protocol = host.spec.sip_port, self.transport.protocol
-        users = host.run(["ss", "-Hlnp", f"--{protocol}", f"sport = :{port}"]).stdout.strip()
-        if users:
+        (first, last), protocol = self._ports(host), self.transport.protocol
+        if last > LAST_PORT:
             raise StableError(
-                f"host {host.spec}: {protocol.upper()} port {port} is in use: {' '.join(users.split())}; "
+                f"host {host.spec}: {self.sut.name} with {self.point.threads} instances needs ports {first} to {last}, "
+                f"and the last there is is {LAST_PORT}; lower threads or sip_port"
+            )
+        users = host.shell(LISTENERS, protocol, first, last).stdout.strip()
+        if users:
+            ports = f"port {first}" if first == last else f"one of the ports {first} to {last}"
+            raise StableError(
+                f"host {host.spec}: {protocol.upper()} {ports} is in use: {' '.join(users.split())}; "
                 f"end that program or choose another sip_port"
             )
         if role == "uac" and self.transport.connections == "per-call":

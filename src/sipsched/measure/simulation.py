@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import zstandard
 
 from sipsched.errors import StableError
@@ -19,9 +21,10 @@ from sipsched.measure.findings import (
     compare_requests,
     foreign_datagrams,
     load_numbers,
+    spread_numbers,
     window_numbers,
 )
-from sipsched.measure.generator import Arrivals, Sipload, read_sipload_report
+from sipsched.measure.generator import Arrivals, Served, Sipload, read_sipload_report
 from sipsched.measure.scheduler import KernelScheduler, compile_mode, task_attributes, writes
 from sipsched.measure.serving import Observed
 from sipsched.measure.simulator import (
@@ -41,6 +44,7 @@ from sipsched.plan.modes import Counts, Mode, Scaling, Setting, find_mode, load_
 from sipsched.plan.simulated import load_model
 from sipsched.records.record import COUNTERS_FILE, TRACE_FILE, UnfinishedRecord
 from sipsched.records.run_document import (
+    FrontReport,
     GeneratorReport,
     HostReport,
     HostReports,
@@ -49,14 +53,15 @@ from sipsched.records.run_document import (
     ProxyReport,
     RunDocument,
     Settings,
+    ShardReport,
     Timeline,
     TracedThread,
 )
 from sipsched.records.switch_log import WINDOWS_FILE, WindowsDocument, parse_log
-from sipsched.records.trace import HEADER, RECORD, read_trace
+from sipsched.records.trace import HEADER, RECORD, Event, read_trace
 from sipsched.testbed.inventory import Simulated, Testbed
 from sipsched.validity.counters import USER_HZ
-from sipsched.validity.ledger import balance
+from sipsched.validity.ledger import Ledger, Snapshots, Tally, balance, balance_messages
 from sipsched.validity.verdict import RULES, judge
 from sipsched.words import utc
 
@@ -124,12 +129,14 @@ class Plan:
             "calls": arrivals.calls,
             "seed": arrivals.seed,
             "constant_arrivals": load.law == "constant",
-            "retransmissions": load.retransmissions,
+            # SEE RFC 3261, 17.1.1.2 and 17.1.2.2: over a reliable transport requests are not sent again
+            "retransmissions": load.retransmissions and not self.sut.over_tcp,
             "answered": True,
             "hold_exponential": load.hold_law == "exponential",
             "ring_ns": load.ring_time_ms * 1_000_000,
             "hold_ns": load.hold_time_ms * 1_000_000,
             "drain_ns": round(load.drain_s * 1e9),
+            "setup_limit_ns": load.setup_limit_ms * 1_000_000,
             "t1_ns": T1_NS,
             "t2_ns": T2_NS,
             "events_max": 1_000_000 + EVENTS_A_CALL * arrivals.calls,
@@ -158,6 +165,7 @@ class _Simulated:
     report: SimulatorReport
     records: int
     windows: WindowsDocument | None
+    served: Served | None
 
 
 def simulated_run(
@@ -186,34 +194,24 @@ def simulated_run(
     ended = time.time()
     report, windows = done.report, done.windows
     statistics = read_sipload_report((folder / "uac.json").read_text(), "uac.json")
-    counters = _counters(report, run.cores)
+    counters = _counters(report, run.cores, plan.sut.over_tcp)
     record.write(COUNTERS_FILE, json.dumps(counters, indent=1))
     observed = Observed(
         started=started,
         ended=ended,
         statistics=statistics,
         counters=counters,
-        ledger=balance(counters),
+        ledger=_ledger(plan.sut, report, counters),
         no_ports=0,
         clock_step_s=0.0,
-        proxy_cpu_ns=report.charged_ns,
+        proxy=_proxy_report(plan, report, done.served),
+        served=done.served,
     )
-    probe = ProbeReport(
-        mode="simulated",
-        mode_reason="the model's own instants; nothing was measured",
-        records=done.records - report.refused,
-        drops=report.refused,
-        lost=0,
-        arrived=report.arrived,
-        received=report.received,
-        sent=report.datagrams_sent,
-        refused=report.refused,
-        threads=tuple(
-            TracedThread(1000 + i, "worker", worker.messages)
-            for i, worker in enumerate(report.workers)
-        ),
-    )
-    trace = read_trace(folder / TRACE_FILE, done.records)
+    trace = None
+    probe = ProbeReport(mode="off", mode_reason="asked for", records=0, drops=0, lost=0)
+    if plan.sut.probe != "off":
+        trace = read_trace(folder / TRACE_FILE, done.records)
+        probe = _probe_report(report, done.records)
     certified = certificate(Sipload(), folder, trace, run.cps, load.law, statistics.replays)
     requests = compare_requests(statistics.requests, trace, probe)
     cpus = tuple(cpu.number for cpu in plan.state.layout.cpus)
@@ -223,6 +221,7 @@ def simulated_run(
             **arrival_numbers(certified),
             **load_numbers(observed, cpus),
             **window_numbers(windows),
+            **spread_numbers(trace, observed.served, plan.sut, run.threads),
             "foreign_datagrams": foreign_datagrams(trace),
             "probe_lost": 0,
             "retransmission_disagreement": requests.disagreement,
@@ -241,7 +240,7 @@ def simulated_run(
         generator=GeneratorReport(version=version(), **statistics.counts),
         certificate=certified,
         requests=requests,
-        proxy=ProxyReport(observed.proxy_cpu_ns),
+        proxy=observed.proxy,
         probe=probe,
         hosts=_hosts(plan.kernel, cpus),
         settings=Settings(2 * plan.sut.receive_buffer_bytes, cpus),
@@ -296,14 +295,67 @@ def _simulate(
             cpus = tuple(cpu.number for cpu in plan.state.layout.cpus)
             windows = WindowsDocument(design, cpus, steal_share, log)
             record.write(WINDOWS_FILE, windows.to_bytes())
-        _compress(record, outputs.trace, TRACE_FILE)
+        if plan.sut.probe != "off":
+            _compress(record, outputs.trace, TRACE_FILE)
         _compress(record, outputs.calls, "uac.calls.zst")
         for path in written:
             record.write(path.name, path.read_bytes())
         for name in ("report.json", "model.txt"):
             record.write(f"simulator-{name}", (here / name).read_bytes())
-        records = (outputs.trace.stat().st_size - HEADER.itemsize) // RECORD.itemsize
-    return _Simulated(report, records, windows)
+        records = np.frombuffer(outputs.trace.read_bytes(), RECORD, offset=HEADER.itemsize)
+        served = _served(report, records) if plan.sut.told_apart else None
+    return _Simulated(report, len(records), windows, served)
+
+
+def _served(report: SimulatorReport, records: npt.NDArray[np.void]) -> Served:
+    """Tell instances apart as a UAS does by their addresses: here by the worker, of which each has one."""
+    taken = records[records["event"] == Event.MESSAGE]
+    pairs = np.unique(taken[["call_id_hash", "tid"]])
+    calls = np.unique(pairs["call_id_hash"]).size
+    _, of_worker = np.unique(pairs["tid"], return_counts=True)
+    messages = Tally(
+        sent=report.arrived - report.from_uac, received=report.datagrams_sent - report.sent_to_uac
+    )
+    return Served(messages, tuple(map(int, of_worker)), pairs.size - calls)
+
+
+def _proxy_report(plan: Plan, report: SimulatorReport, served: Served | None) -> ProxyReport:
+    shards = front = calls = None
+    if plan.sut.sharded:
+        # the proxy with its sockets is as old as the load
+        shards = ShardReport(report.selected or (report.arrived,), 0, 0, 0, 0)
+    if plan.sut.fronted:
+        cpus = tuple(cpu.number for cpu in plan.state.layout.cpus)
+        front = FrontReport("sipsim", cpus, sum(each.charged_ns for each in report.fronts))
+    if served:
+        calls = (*served.calls, *(0,) * (plan.point.threads - len(served.calls)))
+    return ProxyReport(report.charged_ns, shards, front, calls)
+
+
+def _probe_report(report: SimulatorReport, records: int) -> ProbeReport:
+    return ProbeReport(
+        mode="simulated",
+        mode_reason="the model's own instants; nothing was measured",
+        records=records - report.refused,
+        drops=report.refused,
+        lost=0,
+        arrived=report.arrived,
+        received=report.received,
+        sent=report.datagrams_sent,
+        refused=report.refused,
+        threads=tuple(
+            TracedThread(1000 + i, "worker", worker.messages)
+            for i, worker in enumerate(report.workers)
+        ),
+    )
+
+
+def _ledger(sut: Sut, report: SimulatorReport, counters: Snapshots) -> Ledger:
+    if not sut.over_tcp:
+        return balance(counters)
+    # ASSUME agents lose nothing: what reaches the SPS was sent, and what it sends arrives
+    agents = Tally(report.arrived, report.datagrams_sent)
+    return balance_messages(counters, agents, Tally(report.datagrams_sent, report.received))
 
 
 def simulated_counts(plan: Plan, load: Load, arrivals: Arrivals) -> tuple[int, int]:
@@ -312,10 +364,13 @@ def simulated_counts(plan: Plan, load: Load, arrivals: Arrivals) -> tuple[int, i
     Returns
     -------
     tuple of int
-        SIP messages that the socket took, and that it refused.
+        SIP messages that the sockets took, and that they refused; over TCP calls that were set up in time and
+        completed, and the others.
     """
     with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as scratch:
         report = simulate(plan.at(load, arrivals), Path(scratch))
+    if plan.sut.over_tcp:
+        return report.calls_good, report.calls_started - report.calls_good
     return report.received, report.refused
 
 
@@ -346,6 +401,7 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> Plan:
     state = states[0]
     numbers: dict[str, Value] = {
         **model.numbers,
+        **model.deployed(sut, point.threads, point.cores),
         "cores": point.cores,
         "cores_per_processor": simulated.cores_per_processor,
         "receive_cpus": min(int(model.numbers["receive_cpus"]), point.cores),
@@ -491,7 +547,9 @@ def _hosts(kernel: str, cpus: tuple[int, ...]) -> HostReports:
     return HostReports(host((), program), host(cpus, program), host((), program))
 
 
-def _counters(report: SimulatorReport, cores: int) -> dict[str, dict[str, dict[str, str]]]:
+def _counters(
+    report: SimulatorReport, cores: int, over_tcp: bool
+) -> dict[str, dict[str, dict[str, str]]]:
     """Write what the model counted as the kernel's files have it; nothing else is in them."""
     from_uas = report.arrived - report.from_uac
     to_uas = report.datagrams_sent - report.sent_to_uac
@@ -504,10 +562,11 @@ def _counters(report: SimulatorReport, cores: int) -> dict[str, dict[str, dict[s
         "sps": (_snmp(report.received, report.refused, report.datagrams_sent), busy),
         "uas": (_snmp(to_uas, 0, from_uas), _proc_stat([])),
     }
+    none = _snmp(0, 0, 0)
     return {
         role: {
-            "before": _files(_snmp(0, 0, 0), idle if role == "sps" else stat),
-            "after": _files(snmp, stat),
+            "before": _files(none, idle if role == "sps" else stat),
+            "after": _files(none if over_tcp else snmp, stat),
         }
         for role, (snmp, stat) in ends.items()
     }

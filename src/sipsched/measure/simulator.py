@@ -72,6 +72,12 @@ class SimulatorReport:
         Of those that arrived.
     wakeups, idle_wakeups
         Of workers, and those to a CPU with nothing else to run.
+    selected
+        Messages that each socket was chosen for, where there are several.
+    passed, fronts
+        What processes before the workers passed on, and what they did.
+    calls_started, calls_good
+        Over TCP; good are those that completed and were set up in time.
     """
 
     version: int
@@ -90,11 +96,16 @@ class SimulatorReport:
     from_uac: int
     cpus: tuple[CpuTimes, ...]
     workers: tuple[WorkerCounts, ...]
+    selected: tuple[int, ...] = ()
+    passed: int = 0
+    fronts: tuple[WorkerCounts, ...] = ()
+    calls_started: int = 0
+    calls_good: int = 0
 
     @property
     def charged_ns(self) -> int:
-        """CPU time of the SPS as the kernel would show it."""
-        return sum(worker.charged_ns for worker in self.workers)
+        """CPU time of all processes, as the kernel would show it."""
+        return sum(each.charged_ns for each in (*self.workers, *self.fronts))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,14 @@ CROSSING_PATTERN = f"{POINT_PATTERN}/crossing.json"
 WIDEST_BRACKET = 1.25
 """Ratio of the loads on both sides of a crossing from which on it is only "between" them."""
 
+DEPLOYMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "udp": ("shared", "sockets", "partitioned", "front"),
+        "tcp": ("shared", "listeners", "dispatcher"),
+    }
+)
+"""Of each transport."""
+
 LISTED = ("cores", "threads", "cps")
 """What an entry of a study's `points` names, in this order."""
 
@@ -130,13 +138,29 @@ class Sut:
     """Over TCP: persistent connections of the UAC, that calls take in turn, or one a call. Over UDP None."""
 
     deployment: str = "shared"
-    """Of UDP: all workers on one `shared` socket; a worker a socket, the `sockets` on one port; or `partitioned`: and a
-    worker an instance, with transactions of its own."""
+    """Of UDP: all workers on one `shared` socket; a worker a socket, the `sockets` on one port; `partitioned`: and a
+    worker an instance, with transactions of its own; or such instances behind a `front`, a proxy without transactions.
+    Of TCP: one `shared` process hands connections to the workers; a worker an instance, all `listeners` on one port; or
+    such instances behind a `dispatcher`, sipdispatch."""
 
     @property
     def sharded(self) -> bool:
-        """Whether several sockets share the port."""
-        return self.deployment != "shared"
+        """Whether several UDP sockets share the port, and BPF chooses among them."""
+        return self.deployment in ("sockets", "partitioned")
+
+    @property
+    def fronted(self) -> bool:
+        """Whether a process of its own stands before the instances, each of which has a port of its own."""
+        return self.deployment in ("front", "dispatcher")
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether the UAS sees an address of its own of each instance."""
+        return self.deployment in ("front", "listeners", "dispatcher")
+
+    def instances(self, threads: int) -> int:
+        """Count the instances of the proxy that so many workers make."""
+        return 1 if self.deployment in ("shared", "sockets") else threads
 
     @property
     def over_tcp(self) -> bool:
@@ -549,14 +573,20 @@ def parse_config(
 
 def _check_transport(sut: Sut, what: str) -> None:
     where = f"{what}: suts.{sut.name}"
+    if sut.deployment not in DEPLOYMENTS[sut.transport]:
+        raise StableError(
+            f"{where}.deployment: over {sut.transport.upper()} there are "
+            f"{', '.join(DEPLOYMENTS[sut.transport])}; found {sut.deployment}"
+        )
+    if sut.fronted and sut.probe != "off":
+        raise StableError(
+            f"{where}.probe: every message would be two to it, one at the {sut.deployment} and one at an instance: "
+            f"expected off, found {sut.probe or 'none, which takes that of the campaign'}"
+        )
     if not sut.over_tcp:
         if sut.connections is not None:
             raise StableError(f"{where}.connections: only TCP has them; set transport to tcp")
         return
-    if sut.sharded:
-        raise StableError(
-            f"{where}.deployment: over TCP there is only shared, found {sut.deployment}"
-        )
     if sut.connections is None:
         raise StableError(
             f"{where}.connections: missing; TCP takes a number of persistent ones, or per-call"
@@ -569,16 +599,15 @@ def _check_transport(sut: Sut, what: str) -> None:
 
 
 def _check_use(sut: Sut, mode: str, load: Load, where: str) -> None:
-    if not sut.over_tcp:
-        return
-    if load.generator == "sipp":
+    if load.generator == "sipp" and (sut.over_tcp or sut.fronted):
         raise StableError(
-            f"{where}: {sut.name}: SIPp is run over UDP; set load.generator to sipload"
+            f"{where}: {sut.name}: SIPp is run over UDP, and does not tell instances apart; set load.generator to "
+            "sipload"
         )
-    if is_comparison(mode):
+    if is_comparison(mode) and (sut.over_tcp or sut.fronted):
         raise StableError(
             f"{where}: '{mode}' compares modes by the messages in its windows, which no probe tells over "
-            f"TCP: measure each mode of {sut.name} by itself"
+            f"TCP or behind a front: measure each mode of {sut.name} by itself"
         )
 
 

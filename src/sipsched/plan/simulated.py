@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sipsched.errors import StableError
@@ -18,6 +19,18 @@ CASE = [*CELL, "cps", "rep", "without"]
 """What names a run of which the means alone are kept: `without` has mechanisms joined by commas, or nothing."""
 MEANS = ["k_rcv_us", "t_sip_us", "pdr"]
 """Those means, over the messages served; `pdr` is the share of messages refused."""
+COSTS: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
+    {
+        ("udp", "shared"): (),
+        ("udp", "sockets"): ("dispatch_ns",),
+        ("udp", "partitioned"): ("dispatch_ns",),
+        ("udp", "front"): ("front_ns",),
+        ("tcp", "shared"): ("stream_ns", "pass_ns", "keep_ns"),
+        ("tcp", "listeners"): ("stream_ns",),
+        ("tcp", "dispatcher"): ("stream_ns", "dispatcher_ns"),
+    }
+)
+"""Transport and deployment to what a model has to say of them."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,8 @@ class Model:
         Proxy, routing and memory manager of the SUT that it is of.
     numbers
         By the names of hardware/simulator/model.h.
+    costs
+        Of deployments, by the names in `COSTS`.
     """
 
     name: str
@@ -42,6 +57,7 @@ class Model:
     from_records: bool
     sut: Mapping[str, str]
     numbers: Mapping[str, Any]
+    costs: Mapping[str, int]
 
     def check_sut(self, sut: Sut) -> None:
         """Refuse a SUT that it is no model of.
@@ -49,7 +65,7 @@ class Model:
         Raises
         ------
         StableError
-            Another proxy, routing or memory manager, workers that do not share a UDP socket, or a control run without a
+            Another proxy, routing or memory manager, a deployment that it has no costs of, or a control run without a
             probe.
         """
         for key, value in self.sut.items():
@@ -58,13 +74,44 @@ class Model:
                     f"SUT {sut.name}: {key}: model {self.name} is of {value}, found "
                     f"{getattr(sut, key)}; name a model of it in the testbed's file"
                 )
-        if sut.over_tcp or sut.sharded:
+        missing = [name for name in COSTS[sut.transport, sut.deployment] if name not in self.costs]
+        if missing:
             raise StableError(
-                f"SUT {sut.name}: model {self.name} is of workers that share a UDP socket, found "
-                f"{sut.transport}, {sut.deployment}"
+                f"SUT {sut.name}: {sut.transport}, {sut.deployment}: model {self.name} has no "
+                f"deployments.{missing[0]}; give it, with its source, or name another model"
             )
-        if sut.probe == "off":
+        if sut.probe == "off" and not (sut.over_tcp or sut.fronted):
             raise StableError(f"SUT {sut.name}: a model has no probe that could be off")
+
+    def deployed(self, sut: Sut, threads: int, cores: int) -> dict[str, Any]:
+        """Give the simulator's numbers of a deployment; `Model.check_sut` says whether it has one.
+
+        A front has a process a core, as hardware/proxies/kamailio-front.cfg.j2.
+        """
+        transport, deployment, costs = sut.transport, sut.deployment, self.costs
+        shared: dict[str, Any] = {
+            **{"peers": 1, "sockets": 1, "choice": "call", "dispatch_ns": 0, "instances": 1},
+            **{"streams": sut.over_tcp, "stream_ns": costs["stream_ns"] if sut.over_tcp else 0},
+            "connections": 0 if sut.connections in (None, "per-call") else sut.connections,
+            **{"fronts": 0, "front_ns": 0, "keep_ns": 0},
+        }
+        each = {"sockets": threads, "instances": threads}
+        changes: Mapping[tuple[str, str], Mapping[str, Any]] = {
+            ("udp", "shared"): {},
+            ("udp", "sockets"): {"sockets": threads, "dispatch_ns": costs.get("dispatch_ns")},
+            ("udp", "partitioned"): {**each, "dispatch_ns": costs.get("dispatch_ns")},
+            ("udp", "front"): {**each, "fronts": cores, "front_ns": costs.get("front_ns")},
+            ("tcp", "shared"): {
+                **{"sockets": threads, "choice": "holder", "fronts": 1},
+                **{"front_ns": costs.get("pass_ns"), "keep_ns": costs.get("keep_ns")},
+            },
+            ("tcp", "listeners"): {**each, "choice": "connection"},
+            ("tcp", "dispatcher"): {
+                **each,
+                **{"fronts": 1, "front_ns": costs.get("dispatcher_ns")},
+            },
+        }
+        return {**shared, **changes[transport, deployment]}
 
 
 def load_model(name: str, folder: Path = MODELS) -> Model:
@@ -98,6 +145,7 @@ def load_model(name: str, folder: Path = MODELS) -> Model:
             "trying": body["sut"]["routing"] == "stateful",
             "wake_all": body["wakes_all"],
         },
+        costs={key: each["value"] for key, each in body.get("deployments", {}).items()},
     )
 
 

@@ -175,11 +175,79 @@ class ShardReport:
 
 
 @dataclass(frozen=True)
+class DispatchReport:
+    """What sipdispatch passed on since it was started (hardware/dispatcher/sipdispatch.c).
+
+    Attributes
+    ----------
+    to_instances
+        Messages handed to each instance.
+    to_clients
+        Messages that came back.
+    without_call_id
+        Of those to instances; they go to the first.
+    lost
+        For an instance or a client that was gone.
+    broken
+        Streams that could not be followed: their connection was closed.
+    clients
+        Connections that it accepted.
+    stalls
+        Times that a side was not read, since the other did not take what was there.
+    """
+
+    to_instances: tuple[int, ...]
+    to_clients: int
+    without_call_id: int
+    lost: int
+    broken: int
+    clients: int
+    stalls: int
+
+
+@dataclass(frozen=True)
+class FrontReport:
+    """What stands before the instances of a proxy.
+
+    Attributes
+    ----------
+    program
+        Its binary.
+    cpus
+        CPUs of the SPS that it is held to.
+    cpu_ns
+        CPU time of all its processes during the load.
+    dispatched
+        What sipdispatch tells; None of a proxy.
+    """
+
+    program: str
+    cpus: tuple[int, ...]
+    cpu_ns: int
+    dispatched: DispatchReport | None = None
+
+
+@dataclass(frozen=True)
 class ProxyReport:
-    """CPU time of all processes of the proxy during the load; `shards` only where its sockets share a port."""
+    """The SUT's processes during the load.
+
+    Attributes
+    ----------
+    cpu_ns
+        CPU time of all of them, the front's included.
+    shards
+        Where UDP sockets share the port.
+    front
+        Where something stands before the instances.
+    calls_of_instances
+        Calls that each instance began at the UAS since that was started, which tells them by their addresses; None
+        where it cannot.
+    """
 
     cpu_ns: int
     shards: ShardReport | None = None
+    front: FrontReport | None = None
+    calls_of_instances: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)

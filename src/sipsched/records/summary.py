@@ -48,7 +48,7 @@ RUN_DIMS = ("sut", "mode", "cores", "threads", "cps", "rep")
 RUN_LEVEL = {
     "pdr": ("1", "RcvbufErrors of the SPS in the run / SIP messages that reached it"),
     "rcvbuf_errors": ("1", "RcvbufErrors of the SPS in the run"),
-    "in_datagrams": ("1", "InDatagrams of the SPS in the run"),
+    "in_datagrams": ("1", "InDatagrams of the SPS in the run, but what it sent itself"),
     "probe_drops": ("1", "refused datagrams by the probe: seen, and arrived but never received"),
     "lost_records": ("1", "records that the probe lost"),
     "offered_cps": ("s-1", "calls per second of the generator's schedule"),
@@ -299,6 +299,9 @@ def _run_level(
         stat = counters.parse_stat(files.get("/proc/stat", ""), where + "/proc/stat")
         steal[moment] = sum(cpu["steal"] for name, cpu in stat.items() if name in names)
     delta = counters.difference(udp["before"], udp["after"])
+    if document.sut.fronted and document.ledger.unit == "datagrams":
+        # what its front and its instances sent each other came from nobody else
+        delta["InDatagrams"] = document.ledger.to_sps.received
     reached = delta["InDatagrams"] + delta["RcvbufErrors"]
     generator, probe, ledger = document.generator, document.probe, document.ledger
     agents, scheduler, verdict = ledger.from_sps, document.scheduler, document.verdict

@@ -29,6 +29,7 @@ TEST_PACKAGES = (
     "chromium-driver",
     "clang-format",
     "libclang-rt-14-dev",
+    "strace",
 )
 NATIVE_PARTS = {
     "uac": ("generator",),

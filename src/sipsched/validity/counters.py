@@ -190,12 +190,27 @@ def parse_dev(text: str, where: str = "/proc/net/dev") -> dict[str, tuple[int, i
     StableError
         No header of two lines, or a line that is cut.
     """
+    return {name: (row[3], row[11]) for name, row in _dev_rows(text, where).items()}
+
+
+def parse_sent(text: str, where: str = "/proc/net/dev") -> dict[str, int]:
+    """Parse /proc/net/dev: interface to packets sent.
+
+    Raises
+    ------
+    StableError
+        As `parse_dev`.
+    """
+    return {name: row[9] for name, row in _dev_rows(text, where).items()}
+
+
+def _dev_rows(text: str, where: str) -> dict[str, list[int]]:
     lines = text.splitlines()
     if len(lines) < 2 or "drop" not in lines[1]:
         raise StableError(
             f"{where}: expected a header of two lines; the file is cut, repeat the run"
         )
-    dropped = {}
+    rows = {}
     for number, line in enumerate(lines[2:], start=3):
         name, _, columns = line.partition(":")
         words = columns.split()
@@ -203,8 +218,8 @@ def parse_dev(text: str, where: str = "/proc/net/dev") -> dict[str, tuple[int, i
             raise StableError(
                 f"{where}: line {number}: expected 16 columns, found {line!r:.80}; repeat the run"
             )
-        dropped[name.strip()] = (int(words[3]), int(words[11]))
-    return dropped
+        rows[name.strip()] = [int(word) for word in words]
+    return rows
 
 
 def parse_stat(text: str, where: str = "/proc/stat") -> dict[str, dict[str, float]]:

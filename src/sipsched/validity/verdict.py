@@ -81,7 +81,7 @@ RULES: Mapping[str, str] = {
     "datagrams_without_port": "{value:.0f} datagrams met no open port while UAC, SPS and UAS were up",
     "foreign_datagrams": "{value:.0f} datagrams that are none of the calls' reached the SPS",
     "link_drops": "interfaces dropped {value:.0f} packets",
-    "ledger_residual": "{value:.0f} datagrams were sent and are not accounted for",
+    "ledger_residual": "{value:.0f} messages were sent and are not accounted for",
     "segments_again": "TCP sent {value:.0f} segments again",
     "calls_split": "{value:.0f} calls had messages at more than one of the SPS's sockets",
     "share_excess": "a worker's share of the calls is {value:.0%} off the others' beyond chance",

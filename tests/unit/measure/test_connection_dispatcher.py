@@ -14,6 +14,10 @@ from helpers import wait_for
 
 INSTANCES = 3
 BYE = b"BYE sip:b SIP/2.0\r\nCall-ID: a\r\nContent-Length: 0\r\n\r\n"
+UNKNOWN = (
+    b"BYE sip:b SIP/2.0\r\nVia: SIP/2.0/TCP h;branch=z9hG4bK1\r\nFrom: <sip:a@h>;tag=1\r\n"
+    b"To: <sip:b@h>;tag=2\r\nCall-ID: %d\r\nCSeq: 1 BYE\r\nContent-Length: 0\r\n\r\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +88,65 @@ def test_an_instance_that_is_not_there_loses_its_calls_and_no_others(
     gone = told["to_instances"][1]
     assert told["lost"] == gone == CALLS - uac["calls"]["completed"]
     assert 60 < gone < 140
+
+
+def test_an_instance_that_dies_loses_its_calls_and_no_others(
+    sipload: Path, sipdispatch: Path, tmp_path: Path
+) -> None:
+    calls = b"".join(UNKNOWN % number for number in range(100))
+
+    def answered(client: socket.socket) -> int:
+        got = b""
+        with suppress(TimeoutError):
+            while True:
+                got += client.recv(65536)
+        # the server knows none of them
+        return got.count(b"481 ")
+
+    with ExitStack() as stack:
+        port_there, _ = stack.enter_context(server(sipload, tmp_path))
+        dying = stack.enter_context(socket.create_server((LOOPBACK, 0)))
+        ports = [port_there, dying.getsockname()[1]]
+        port, report = stack.enter_context(dispatching(sipdispatch, tmp_path, ports))
+        client = stack.enter_context(socket.create_connection((LOOPBACK, port)))
+        client.settimeout(1)
+        client.sendall(calls)
+        accepted, _ = dying.accept()
+        # it goes in the middle of an answer
+        accepted.sendall(BYE[:30])
+        accepted.close()
+        dying.close()
+        first = answered(client)
+        client.sendall(calls)
+        second = answered(client)
+    told = read(report)
+    assert told["to_instances"] == [2 * first, 200 - 2 * first]
+    assert first == second
+    assert 30 < first < 70
+    # what the dead one had not yet been sent, and all of the second time
+    assert 100 - first <= told["lost"] <= 200 - 2 * first
+    assert told["broken"] == 0
+
+
+def test_what_cannot_be_started_is_one_clear_error(sipdispatch: Path, tmp_path: Path) -> None:
+    report = ("--report", str(tmp_path / "r"))
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        at = f"{LOOPBACK}:{taken.getsockname()[1]}"
+        argv = [str(sipdispatch), "--listen", at, "--instance", at, *report]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=10)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "sipdispatch: cannot listen: Address already in use\n",
+    )
+    many = [word for port in range(1, 252) for word in ("--instance", f"{LOOPBACK}:{port}")]
+    done = subprocess.run(
+        [str(sipdispatch), "--listen", at, *many, *report],
+        capture_output=True,
+        text=True,
+        timeout=10,
+    )
+    assert done.returncode == 2
+    assert "at most 250 instances" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -13,19 +13,20 @@ from sipsched.measure.findings import (
     foreign_datagrams,
     load_numbers,
     probe_numbers,
-    shard_numbers,
+    spread_numbers,
 )
-from sipsched.measure.generator import CallStatistics
+from sipsched.measure.generator import CallStatistics, Served
 from sipsched.measure.serving import Observed
 from sipsched.plan.config import load_config
-from sipsched.records.run_document import ProbeReport, Settings
+from sipsched.records.run_document import ProbeReport, ProxyReport, Settings
 from sipsched.records.trace import RECORD, Kind, Mode, Trace
 from sipsched.validity.certificate import Certificate
-from sipsched.validity.ledger import Balance, Ledger
-from sipsched.validity.verdict import INVALID, RULES, SUSPECT, VALID, judge
+from sipsched.validity.ledger import Balance, Ledger, Tally
+from sipsched.validity.verdict import INVALID, RULES, SUSPECT, VALID, in_words, judge
 
 STAT = "cpu  0 0 0 {idle} 0 0 0 {steal} 0 0\ncpu0 0 0 0 {idle} 0 0 0 {steal} 0 0\n"
 CONFIG = load_config()
+SERVED = Served(Tally(0, 0), (600, 400), 0)
 
 
 def observed(created: int = 2400, completed: int = 2400, refused: int = 0, **more: Any) -> Observed:
@@ -46,7 +47,7 @@ def observed(created: int = 2400, completed: int = 2400, refused: int = 0, **mor
         ledger=Ledger(reached, Balance(14400, 14400, 0, 0, 0), 0),
         no_ports=0,
         clock_step_s=0.0,
-        proxy_cpu_ns=1,
+        proxy=ProxyReport(1),
     )
     return dataclasses.replace(nothing, **more)
 
@@ -189,9 +190,9 @@ def spread(*workers: int) -> Trace:
 def test_calls_that_two_workers_had_are_split() -> None:
     sut = CONFIG.sut("kamailio-udp-partitioned")
     whole = spread(*[7, 8] * 500)
-    assert shard_numbers(whole, sut, 2) == {"calls_split": 0, "share_excess": 0.0}
+    assert spread_numbers(whole, None, sut, 2) == {"calls_split": 0, "share_excess": 0.0}
     whole.records["tid"][[0, 6]] = [8, 7]
-    found = shard_numbers(whole, sut, 2)
+    found = spread_numbers(whole, None, sut, 2)
     assert graded(found) == (INVALID, {"calls_split"})
     assert found["calls_split"] == 2
 
@@ -210,12 +211,38 @@ def test_an_uneven_load_is_told_beyond_chance(
     workers: list[int], threads: int, excess: float
 ) -> None:
     sut = CONFIG.sut("kamailio-udp-sockets")
-    found = shard_numbers(spread(*workers), sut, threads)
+    found = spread_numbers(spread(*workers), None, sut, threads)
     assert found["share_excess"] == pytest.approx(excess)
 
 
 def test_of_workers_that_share_a_socket_nothing_is_said() -> None:
     nothing = {"calls_split": None, "share_excess": None}
-    assert shard_numbers(spread(7, 8), CONFIG.sut("kamailio-udp"), 2) == nothing
-    assert shard_numbers(None, CONFIG.sut("kamailio-udp-sockets"), 2) == nothing
+    assert spread_numbers(spread(7, 8), SERVED, CONFIG.sut("kamailio-udp"), 2) == nothing
+    assert spread_numbers(None, SERVED, CONFIG.sut("kamailio-udp-sockets"), 2) == nothing
     assert graded(nothing) == (VALID, set())
+
+
+@pytest.mark.parametrize("name", ["kamailio-udp-front", "kamailio-tcp-dispatcher"])
+def test_instances_are_told_apart_by_the_addresses_that_the_uas_sees(name: str) -> None:
+    sut = CONFIG.sut(name)
+    even = dataclasses.replace(SERVED, calls=(520, 480))
+    assert spread_numbers(None, even, sut, 2) == {"calls_split": 0, "share_excess": 0.0}
+    found = spread_numbers(None, dataclasses.replace(SERVED, split=3), sut, 2)
+    assert found == {"calls_split": 3, "share_excess": (200 - 4 * math.sqrt(1000)) / 1000}
+    # an instance without a call has no address there
+    alone = spread_numbers(None, dataclasses.replace(SERVED, calls=(1000,)), sut, 2)
+    assert graded(alone) == (INVALID, {"share_excess"})
+    none = spread_numbers(None, dataclasses.replace(SERVED, calls=()), sut, 2)
+    assert none["share_excess"] is None
+
+
+def test_where_the_kernel_spreads_connections_shares_are_not_judged() -> None:
+    one_sided = dataclasses.replace(SERVED, calls=(1000, 0), split=1)
+    found = spread_numbers(None, one_sided, CONFIG.sut("kamailio-tcp-listeners"), 2)
+    assert found == {"calls_split": 1, "share_excess": None}
+
+
+def test_what_is_not_accounted_for_is_said_in_messages() -> None:
+    numbers = load_numbers(over_tcp(0, 0, residual=3), (0,))
+    verdict = judge(dict.fromkeys(RULES) | numbers, CONFIG.validity)
+    assert in_words(verdict.broken) == "3 messages were sent and are not accounted for"

@@ -5,7 +5,7 @@ import pytest
 from sipsched.errors import StableError, TransientError
 from sipsched.measure.generator import CallStatistics
 from sipsched.measure.hoststate import parse_clock_offset_s, split_sections
-from sipsched.measure.serving import Serving, _receive_buffer
+from sipsched.measure.serving import CpuTime, Serving, _receive_buffer
 from sipsched.plan.config import load_config
 
 SS = """\
@@ -50,7 +50,7 @@ def test_a_warm_up_without_a_call_keeps_the_proxys_log(monkeypatch: pytest.Monke
     kept = []
     none_completed = CallStatistics(10, 10, 0, 0, 10.0, 0, 0)
     monkeypatch.setattr(Serving, "_offer", lambda *args: none_completed)
-    monkeypatch.setattr(Serving, "_proxy_cpu_ns", lambda self: 0)
+    monkeypatch.setattr(Serving, "_cpu_ns", lambda self: CpuTime(0, 0))
     monkeypatch.setattr(Serving, "record_proxy_log", lambda self: kept.append("proxy.log"))
     serving = object.__new__(Serving)
     serving.load = load_config().load

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from sipsched.measure import prediction
-from sipsched.measure.prediction import predict, predict_capacity
+from sipsched.measure.prediction import predict, predict_capacity, predict_deployments
 from sipsched.plan.config import Config, Run, load_config
-from sipsched.plan.simulated import load_model
+from sipsched.plan.simulated import COSTS, load_model
 from sipsched.records.fitted import Fitted, read_fitted, write_fitted
 from sipsched.records.prediction import (
     UNITS,
@@ -31,6 +31,27 @@ FITTED = Fitted(
     numbers=NUMBERS,
     draws=(NUMBERS, NUMBERS),
 )
+
+NO_COSTS = dict.fromkeys(
+    (
+        *(
+            "interrupt_ns",
+            "wake_ns",
+            "switch_ns",
+            "idle_exit_ns",
+            "refill_ns",
+            "copy_ns",
+            "send_ns",
+        ),
+        *("loop_ns", "stall_every_ns", "refill_near_ns", "refill_far_ns", "balance_ns"),
+    ),
+    0,
+)
+CONSTANT = {
+    **{**NUMBERS, **NO_COSTS},
+    **{"receive_ns": 50_000, "service_ns": [0.0, *[100_000.0] * 6], "service_scv": [0.0] * 7},
+}
+"""A message takes 100 µs of a worker and 50 µs of the CPU that receives, and nothing else."""
 
 
 def run(mode: str, cps: int = 1000, sut: str = "kamailio-udp") -> Run:
@@ -98,24 +119,7 @@ def test_a_capacity_is_what_the_service_times_allow(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Of constant costs alone: 100 µs a message are 1667 cps a core, and receiving 50 µs bounds two."""
-    costs = dict.fromkeys(
-        (
-            *(
-                "interrupt_ns",
-                "wake_ns",
-                "switch_ns",
-                "idle_exit_ns",
-                "refill_ns",
-                "copy_ns",
-                "send_ns",
-            ),
-            *("loop_ns", "stall_every_ns", "refill_near_ns", "refill_far_ns", "balance_ns"),
-        ),
-        0,
-    )
-    numbers = {**NUMBERS, **costs, "receive_ns": 50_000, "service_ns": [0.0, *[100_000.0] * 6]}
-    numbers["service_scv"] = [0.0] * 7
-    fitted = replace(FITTED, numbers=numbers, draws=(numbers,))
+    fitted = replace(FITTED, numbers=CONSTANT, draws=(CONSTANT,))
     monkeypatch.setattr(prediction, "CORES", (1, 4))
     found = predict_capacity(fitted, load_config())
     one, four = (found.best(cores) for cores in (1, 4))
@@ -131,3 +135,38 @@ def test_a_capacity_is_what_the_service_times_allow(
     assert two.cps == pytest.approx(4 * 1e9 / 6 / 150_000, rel=0.08)
     write_capacity(found, tmp_path / "capacity.json")
     assert read_capacity(tmp_path / "capacity.json") == found
+
+
+def test_speedups_are_what_each_mechanism_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prediction, "CORES", (1, 4))
+    monkeypatch.setattr(prediction, "SPEEDUP_CORES_RECEIVED_BY_ONE", (1, 4))
+    kinds = (("udp", "shared"), ("udp", "partitioned"), ("tcp", "shared"), ("tcp", "dispatcher"))
+    monkeypatch.setattr(prediction, "COSTS", {kind: COSTS[kind] for kind in kinds})
+    fitted = replace(FITTED, numbers=CONSTANT, draws=(CONSTANT,))
+    found = predict_deployments(fitted, load_config())
+    assert (
+        len({(each.transport, each.deployment, each.model) for each in found}) == 2 * len(kinds) + 2
+    )
+    cps = {
+        (each.transport, each.deployment, each.cores, each.receive_cpus): each.cps
+        for each in found
+        if "lock share" not in each.model
+    }
+    dispatch_ns = load_model("kamailio-qm").costs["dispatch_ns"]
+    one, four = (1e9 / 6 / (150_000 + dispatch_ns) * cores for cores in (1, 4))
+    # buffers hold 2 % of a trial; of four sockets one has more than its share
+    assert cps["udp", "partitioned", 1, 1] == pytest.approx(one, rel=0.07)
+    assert 0.85 * four < cps["udp", "partitioned", 4, 4] < 1.07 * four
+    # received by one CPU, all that it can
+    assert cps["udp", "shared", 4, 1] == pytest.approx(1e9 / 6 / 50_000, rel=0.04)
+    # one worker serves all that the UAS sends: three messages a call
+    stream_ns = load_model("kamailio-qm").costs["stream_ns"]
+    trunk = 1e9 / 3 / (100_000 + stream_ns)
+    assert 0.8 * trunk < cps["tcp", "shared", 4, 4] < 1.1 * trunk
+    assert cps["tcp", "dispatcher", 4, 4] > 1.1 * cps["tcp", "shared", 4, 4]
+    # the same numbers give the same, to the width of a bracket
+    assert all(each.drawn[0] == pytest.approx(each.cps, rel=0.025) for each in found if each.drawn)
+
+
+def test_without_a_fit_or_its_costs_no_deployment_is_predicted(config: Config) -> None:
+    assert predict_deployments(Fitted(why="no traces"), config) == ()

@@ -1,17 +1,22 @@
 """Proxies: what is rendered for a run, and what their logs give away."""
 
-from pathlib import PurePosixPath
+import dataclasses
+import json
+import subprocess
+from pathlib import Path, PurePosixPath
 
 import jinja2
 import pytest
 
 from sipsched.errors import StableError
-from sipsched.measure import templates
+from sipsched.measure import proxy, templates
 from sipsched.measure.proxy import (
     PROXIES,
     allocation_failures,
     find_proxy,
+    instance_folders,
     parse_kamailio_counts,
+    parse_opensips_counts,
 )
 from sipsched.plan.config import Sut, load_config
 from sipsched.testbed.inventory import load_testbed
@@ -30,26 +35,44 @@ KAMAILIO_LOG = """\
 def test_every_sut_has_a_configuration_with_its_workers(sut: Sut) -> None:
     testbed = load_testbed("local")
     text = find_proxy(sut).config_text(sut, testbed, 7, PurePosixPath("/w"))
-    workers = 1 if sut.sharded else 7
-    assert (f"children={workers}\n" in text) or (f"udp_workers={workers}\n" in text)
-    assert text.count("listen=") == (
-        0 if sut.proxy == "opensips" else 7 if sut.deployment == "sockets" else 1
-    )
+    workers = 7 if sut.deployment == "shared" else 1
+    assert any(f"{word}={workers}\n" in text for word in ("children", "_workers"))
+    listeners = {"sockets": 7, "front": 0, "dispatcher": 0}.get(sut.deployment, 1)
+    assert text.count("listen=") + text.count("socket=") == listeners
     assert f"{sut.transport}:{testbed.sps.sip_address}:{testbed.sps.sip_port}" in text
     assert f"{testbed.uas.sip_address}:{testbed.uas.sip_port}" in text
-    assert ("record_route();" in text) == (sut.routing == "stateful")
+    assert ("\trecord_route" in text) == (sut.routing == "stateful")
+    assert ("record_route_preset" in text) == sut.fronted
     assert ("t_relay()" in text) == (sut.routing == "stateful")
 
 
 @pytest.mark.parametrize("sut", CAMPAIGN.suts.values(), ids=lambda sut: sut.name)
 def test_command_names_allocator_and_memory(sut: Sut) -> None:
-    folder = PurePosixPath("/w")
-    command = find_proxy(sut).command(sut, folder / "proxy.cfg", folder, 4)
+    folder, sps = PurePosixPath("/w"), load_testbed("local").sps
+    command = find_proxy(sut).command(sut, folder / "proxy.cfg", folder, 4, sps)
     command = command[command.index(sut.proxy) :]
-    instances = 4 if sut.deployment == "partitioned" else 1
+    instances = 1 if sut.deployment in ("shared", "sockets") else 4
     assert command[command.index("-m") + 1] == str(sut.shared_memory_mib // instances)
     assert sut.memory_manager in command
     assert not [word for word in command if "{" in word]
+
+
+@pytest.mark.parametrize(
+    ("name", "ports"), [("kamailio-tcp-dispatcher", (5061, 5062)), ("kamailio-udp-partitioned", ())]
+)
+def test_instances_have_a_folder_each_and_behind_a_front_a_port_each(
+    tmp_path: Path, name: str, ports: tuple[int, ...]
+) -> None:
+    sut, folder, sps = CAMPAIGN.sut(name), PurePosixPath(tmp_path), load_testbed("local").sps
+    command = find_proxy(sut).command(sut, folder / "proxy.cfg", folder, 2, sps)
+    # what would be started says what it is given
+    done = subprocess.run([*command[:9], "echo", "x"], capture_output=True, text=True, check=True)
+    listens = [f" -l {sut.transport}:{sps.sip_address}:{port}" for port in ports] or ["", ""]
+    folders = instance_folders(sut, folder, 2)
+    assert sorted(done.stdout.splitlines()) == [
+        f"x -Y {one}{listen}" for one, listen in zip(folders, listens, strict=True)
+    ]
+    assert all(Path(one).is_dir() for one in folders)
 
 
 def test_unknown_proxy_names_those_there_are() -> None:
@@ -113,17 +136,60 @@ def test_counts_that_are_not_told_are_one_clear_error(text: str) -> None:
         parse_kamailio_counts(text, "x")
 
 
-def test_a_proxy_that_cannot_be_asked_is_not_measured_over_tcp() -> None:
-    sut = Sut("x", "opensips", "stateful", "F_MALLOC", 64, 8, 65536, "off", "tcp", 1)
+def test_a_proxy_that_cannot_be_asked_is_not_measured_over_tcp(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deaf = dataclasses.replace(PROXIES["opensips"], count_messages=None)
+    monkeypatch.setattr(proxy, "PROXIES", {**PROXIES, "opensips": deaf})
     with pytest.raises(
-        StableError, match=r"SUT x: the adapter for opensips is for UDP; .* kamailio"
+        StableError, match=r"SUT opensips-tcp: the adapter for opensips is for UDP; .* kamailio"
     ):
-        find_proxy(sut)
+        find_proxy(CAMPAIGN.sut("opensips-tcp"))
 
 
-def test_a_deployment_that_an_adapter_does_not_know_is_one_clear_error() -> None:
-    sut = Sut("x", "opensips", "stateful", "F_MALLOC", 64, 8, 65536, deployment="partitioned")
+# OpenSIPS 3.6.8 after a hundred calls over TCP, in part
+OPENSIPS = {
+    "core:rcv_requests": 300,
+    "core:rcv_replies": 300,
+    "core:fwd_requests": 100,
+    "core:fwd_replies": 0,
+    "tm:relayed_replies": 300,
+    "tm:local_replies": 100,
+    "tm:UAS_transactions": 200,
+    "sl:sent_replies": 0,
+}
+
+
+def answer(counts: dict[str, int]) -> str:
+    return json.dumps({"jsonrpc": "2.0", "result": counts, "id": 1})
+
+
+def test_opensips_counts_what_came_and_what_went() -> None:
+    assert parse_opensips_counts(answer(OPENSIPS), "x") == Tally(sent=700, received=600)
+    stateless = {name: count for name, count in OPENSIPS.items() if not name.startswith("tm:")}
+    stateless |= {"core:fwd_requests": 300, "core:fwd_replies": 300}
+    assert parse_opensips_counts(answer(stateless), "x") == Tally(sent=600, received=600)
+
+
+@pytest.mark.parametrize("text", ["", answer({}), '{"error": {"code": -32601}}', "[1]", "{"])
+def test_statistics_that_opensips_does_not_tell_are_one_clear_error(text: str) -> None:
+    with pytest.raises(StableError, match=r"^x: opensips does not tell its statistics"):
+        parse_opensips_counts(text, "x")
+
+
+@pytest.mark.parametrize(
+    ("transport", "deployment", "why"),
+    [
+        ("udp", "sockets", "it has one process group"),
+        ("udp", "front", "its module dispatcher reads"),
+        ("tcp", "listeners", "with reuse_port it binds connections that it opens"),
+    ],
+)
+def test_what_opensips_cannot_do_is_said_with_the_reason(
+    transport: str, deployment: str, why: str
+) -> None:
+    like = CAMPAIGN.sut(f"opensips-{transport}")
     with pytest.raises(
-        StableError, match="the adapter for opensips knows no deployment 'partitioned'"
+        StableError, match=rf"knows no deployment '{deployment}': {why}.*; there are: shared"
     ):
-        find_proxy(sut)
+        find_proxy(dataclasses.replace(like, deployment=deployment))

@@ -18,6 +18,7 @@ from sipsched.measure.simulation import plan_point
 from sipsched.measure.simulator import T0_NS
 from sipsched.plan.config import Config, Point, Run, load_config
 from sipsched.plan.crossover import draw
+from sipsched.plan.simulated import COSTS, load_model
 from sipsched.records.crossing import read_crossings
 from sipsched.records.messages import (
     k_rcv,
@@ -296,8 +297,6 @@ def test_what_switching_costs_is_taken_from_the_workers_cpu(campaign: Config) ->
     [
         ({"sut": "opensips-udp"}, "model kamailio-qm is of kamailio, found opensips"),
         ({"sut": "kamailio-udp-fm"}, "memory_manager: model kamailio-qm is of qm, found fm"),
-        ({"sut": "kamailio-udp-sockets"}, "share a UDP socket, found udp, sockets"),
-        ({"sut": "kamailio-tcp"}, "share a UDP socket, found tcp, shared"),
         ({"mode": "default,default+recording=off"}, "no probe whose recording"),
         ({"mode": "default,default+latency_ns=900000"}, "would compare a mode with itself"),
         ({"cores": 9}, "the SPS has 8 CPU"),
@@ -309,6 +308,63 @@ def test_what_the_model_has_not_is_refused(
     run = replace(point().run(500, 1), **changes)  # type: ignore[arg-type]
     with pytest.raises(StableError, match=words):
         measured(run, campaign, tmp_path)
+
+
+def named(config: Config, transport: str, deployment: str) -> str:
+    """Find the SUT of a deployment; over TCP with persistent connections."""
+    wanted = (
+        sut.name
+        for sut in config.suts.values()
+        if (sut.proxy, sut.transport, sut.deployment) == ("kamailio", transport, deployment)
+        and (sut.routing, sut.memory_manager) == ("stateful", "qm")
+        and sut.connections != "per-call"
+    )
+    return next(wanted)
+
+
+@pytest.mark.parametrize(("transport", "deployment"), COSTS)
+def test_a_run_of_every_deployment_is_valid_and_a_search_ends(
+    transport: str, deployment: str, campaign: Config, tmp_path: Path
+) -> None:
+    place = replace(point(cores=2, threads=4), sut=named(campaign, transport, deployment))
+    record = measured(place.run(1000, 1), campaign, tmp_path)
+    document = read_record(record)
+    assert not damages(record, document)
+    assert document.verdict.grade == "valid"
+    assert document.generator.calls_completed == 1000
+    assert document.ledger.residual == 0
+    findings = {finding.rule: finding.value for finding in document.verdict.findings}
+    shards, calls = document.proxy.shards, document.proxy.calls_of_instances
+    assert findings["calls_split"] == (None if deployment == "shared" else 0)
+    even = deployment not in ("shared", "listeners")
+    assert findings["share_excess"] == (0 if even else None)
+    assert (shards is not None) == (deployment in ("sockets", "partitioned"))
+    if shards:
+        assert (sum(shards.selected), len(shards.selected)) == (6000, 4)
+    if deployment in ("front", "listeners", "dispatcher"):
+        assert calls is not None
+        assert (sum(calls), len(calls)) == (1000, 4)
+    front = document.proxy.front
+    assert (front is not None) == (deployment in ("front", "dispatcher"))
+    assert front is None or 0 < front.cpu_ns < document.proxy.cpu_ns
+    assert (document.probe.mode == "off") == (transport == "tcp" or deployment == "front")
+    assert (document.ledger.unit == "messages") == (transport == "tcp")
+    search_crossing(place, campaign, load_testbed(place.testbed), tmp_path)
+    lower, upper = read_crossings(tmp_path, [place])[place]
+    assert 1000 < lower < upper < 8000
+
+
+def test_a_deployment_without_its_costs_is_refused(campaign: Config) -> None:
+    sut = replace(campaign.sut("opensips-udp"), deployment="sockets")
+    config = replace(campaign, suts={"opensips-udp": sut})
+    place = replace(point("simulated-papers"), sut="opensips-udp")
+    with pytest.raises(StableError, match=r"has no deployments\.dispatch_ns; give it"):
+        plan_point(place, config, load_testbed("simulated-papers"))
+
+
+def test_the_model_has_the_costs_of_all() -> None:
+    named = {name for names in COSTS.values() for name in names}
+    assert named == set(load_model("kamailio-qm").costs)
 
 
 def test_a_control_run_without_a_probe_is_refused(campaign: Config) -> None:

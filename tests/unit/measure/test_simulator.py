@@ -1,150 +1,21 @@
 """The simulator against queueing theory, and what it has to keep in every run."""
 
 import dataclasses
+import hashlib
 import itertools
 import math
-import statistics
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy import stats
+from simulated import CALLS, SERVER, SERVICE_NS, agrees, outputs, trace, waiting
 
 from sipsched.errors import StableError
-from sipsched.measure.simulator import T0_NS, Numbers, Outputs, SimulatorReport, simulate
+from sipsched.measure.simulator import T0_NS, Numbers, Outputs, simulate
 from sipsched.records.switch_log import parse_log
 from sipsched.records.trace import HEADER, RECORD, Event
-
-SEEDS = range(1, 11)
-SERVICE_NS = 100_000
-NOTHING = dict.fromkeys(
-    (
-        *("link_ns", "interrupt_ns", "receive_ns", "wake_ns", "switch_ns", "idle_exit_ns"),
-        *("refill_ns", "refill_near_ns", "refill_far_ns", "irq_time_accounting", "balance_ns"),
-        *("stall_every_ns", "stall_ns", "copy_ns", "send_ns", "loop_ns"),
-        *("empty_receive_ns", "receive_cpus", "ring_ns", "hold_ns", "migration_cost_ns", "nice"),
-    ),
-    0,
-)
-SERVER: Numbers = NOTHING | {
-    "rate_cps": 1000.0,
-    "calls": 100_000,
-    "seed": 1,
-    "constant_arrivals": False,
-    "retransmissions": False,
-    "hold_exponential": False,
-    "answered": False,
-    "drain_ns": 10_000_000_000,
-    "t1_ns": 500_000_000,
-    "t2_ns": 4_000_000_000,
-    "cores": 1,
-    "cores_per_processor": 8,
-    "tick_ns": 4_000_000,
-    "receive_buffer_bytes": 10**12,
-    "truesize": [1] * 7,
-    "queue_rule": "within",
-    "deferred_release": False,
-    "wake_all": False,
-    "length": [0] * 7,
-    "workers": 1,
-    "trying": False,
-    "service_law": "exponential",
-    "service_ns": [SERVICE_NS] * 7,
-    "service_scv": [0.0] * 7,
-    "lock_share": 0.0,
-    "spin_ns": 1000,
-    "yield_ns": 1000,
-    "rules": "eevdf",
-    "policy": "other",
-    "placement": True,
-    "slice_ns": 1_400_000,
-    "base_slice_ns": 700_000,
-    "place_lag": True,
-    "run_to_parity": True,
-    "preempt_short": True,
-    "delay_dequeue": True,
-    "latency_ns": 12_000_000,
-    "min_granularity_ns": 1_500_000,
-    "wakeup_granularity_ns": 2_000_000,
-    "nr_latency": 8,
-    "events_max": 10**9,
-}
-"""One worker that costs nothing but its service, and calls of one INVITE each."""
-
-CALLS: Numbers = SERVER | {
-    "rate_cps": 4000.0,
-    "calls": 5_000,
-    "answered": True,
-    "retransmissions": True,
-    "link_ns": 20_000,
-    "interrupt_ns": 10_000,
-    "receive_ns": 3_000,
-    "wake_ns": 2_000,
-    "receive_cpus": 1,
-    "switch_ns": 1_500,
-    "idle_exit_ns": 1_000,
-    "refill_ns": 4_000,
-    "refill_near_ns": 2_000,
-    "refill_far_ns": 5_000,
-    "balance_ns": 500,
-    "copy_ns": 700,
-    "send_ns": 1_200,
-    "loop_ns": 3_000,
-    "empty_receive_ns": 1_000,
-    "ring_ns": 10_000_000,
-    "hold_ns": 10_000_000,
-    "drain_ns": 1_500_000_000,
-    "stall_every_ns": 50_000_000,
-    "stall_ns": 2_000_000,
-    "receive_buffer_bytes": 131_072,
-    "truesize": [1280] * 7,
-    "deferred_release": True,
-    "trying": True,
-    "cores": 4,
-    "cores_per_processor": 2,
-    "workers": 8,
-    "service_law": "lognormal",
-    "service_ns": [0, 290_000, 50_000, 40_000, 90_000, 120_000, 50_000],
-    "service_scv": [0.5] * 7,
-    "lock_share": 0.1,
-    "spin_ns": 2_000,
-    "yield_ns": 500,
-    "migration_cost_ns": 500_000,
-}
-"""Six-message calls on four cores of two processors, with everything switched on, near the knee."""
-
-
-def outputs(folder: Path) -> Outputs:
-    """Name the files of a run."""
-    return Outputs(folder / "trace.bin", folder / "uac.calls", folder / "uac.json")
-
-
-def trace(numbers: Numbers, folder: Path) -> tuple[SimulatorReport, npt.NDArray[Any]]:
-    """Run the simulator and read its trace."""
-    files = outputs(folder)
-    report = simulate(numbers, folder, files)
-    return report, np.frombuffer(files.trace.read_bytes(), RECORD, offset=HEADER.itemsize)
-
-
-def agrees(
-    expected: float, changes: Numbers, found: Callable[[npt.NDArray[Any]], float], folder: Path
-) -> None:
-    """Fail unless the 99 % interval of the mean over the seeds covers what theory says."""
-    values = [found(trace({**SERVER, **changes, "seed": seed}, folder)[1]) for seed in SEEDS]
-    half = stats.t.ppf(0.995, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-    mean = statistics.mean(values)
-    assert abs(mean - expected) <= half, f"expected {expected:g}, found {mean:g} ± {half:g}"
-    # an interval that covers everything shows nothing
-    assert half < 0.15 * expected
-
-
-def waiting(records: npt.NDArray[Any]) -> float:
-    """Mean time from arrival to service, in services."""
-    served = records[records["event"] == Event.MESSAGE]
-    return float((served["t_sip_in"] - served["t_arr"]).mean()) / SERVICE_NS
 
 
 def sojourn(records: npt.NDArray[Any]) -> float:
@@ -293,6 +164,29 @@ def test_the_same_seed_gives_the_same_bytes(rules: str, tmp_path: Path) -> None:
     other.mkdir()
     simulate({**CALLS, "rules": rules, "seed": 2}, other, outputs(other))
     assert [path.read_bytes() for path in sorted(other.iterdir())] != found[0]
+
+
+BEFORE = {
+    "eevdf": "eaa50b96cf6cbea72f8831dd6bcb5d0e8b895d0aacb02da20252c2bfe97db678",
+    "cfs": "8485ae398f03e5f55aa491e1319d8d3c47d8b725b2fe816481ba836e374bd224",
+    "herd": "f93105d9ce89ec155a1acc9573db7f5f5200f5568dd1883ebf3f2473d39ac25f",
+    "overloaded": "86ba8331b4bcd111a6678fd7843ab61d89aec0ffcbd957991fa4180a0f048345",
+    "drawn hold times": "4849980e3a169debce3f7b3e625eb76a9f2c47557db10ba272e6a4313319656f",
+    "compared": "e5ed4d8a00918dfdfde509c44c821f7648901661d67b4d4cd3ff56d7cfa2dfad",
+}
+"""SHA-256 of report, trace, calls and report of the UAC, and of the log, as the simulator of one socket gave them."""
+
+
+@pytest.mark.parametrize("variant", BEFORE)
+def test_workers_that_share_a_socket_are_as_they_were_without_other_deployments(
+    variant: str, tmp_path: Path
+) -> None:
+    files = compared(tmp_path) if variant == "compared" else outputs(tmp_path)
+    simulate({**CALLS, **VARIANTS.get(variant, {})}, tmp_path, files)
+    written = [tmp_path / "report.json", files.trace, files.calls, files.uac]
+    written += [files.log] if files.log else []
+    content = b"".join(path.read_bytes() for path in written)
+    assert hashlib.sha256(content).hexdigest() == BEFORE[variant]
 
 
 MODES = ("policy = fifo", "policy = rr", "policy = batch", "nice = -10", "slice_ns = 100000")
@@ -466,6 +360,14 @@ def test_one_interrupt_is_for_all_that_have_come(tmp_path: Path) -> None:
         ({"rules": "bfs"}, "not a value it may have"),
         ({"service_ns": [1, 2]}, "not a value it may have"),
         ({"receive_cpus": 9}, "more than cores"),
+        ({"sockets": 9}, "more than workers: sockets"),
+        ({"sockets": 0}, "not a value it may have"),
+        ({"peers": 0}, "not a value it may have"),
+        ({"instances": 2}, "expected to divide sockets: instances"),
+        ({"sockets": 8, "instances": 3}, "expected to divide sockets: instances"),
+        ({"fronts": 1025}, "not a value it may have"),
+        ({"choice": "holder", "fronts": 1}, "expected a socket a worker and one front: choice"),
+        ({"choice": "holder", "sockets": 8}, "expected a socket a worker and one front: choice"),
         ({"speed": 1}, "unknown name: speed"),
         ({"events_max": 1000}, "not at its end after events_max events"),
     ],

@@ -211,8 +211,10 @@ def test_a_document_reads_studies_that_are_there(document: dict[str, Any]) -> No
         ),
         (
             {"transport": "tcp", "connections": 1, "probe": "off", "deployment": "sockets"},
-            r"suts\.x\.deployment: over TCP there is only shared, found sockets",
+            r"suts\.x\.deployment: over TCP there are shared, listeners, dispatcher; found sockets",
         ),
+        ({"deployment": "dispatcher"}, r"suts\.x\.deployment: over UDP there are shared, .* found"),
+        ({"deployment": "front"}, r"suts\.x\.probe: every message would be two .* found none"),
         ({"transport": "sctp"}, r"suts\.x\.transport must be one of"),
         ({"transport": "tcp", "connections": 0, "probe": "off"}, r"suts\.x\.connections"),
     ],

@@ -59,6 +59,17 @@ def test_a_run_without_the_probe_has_the_counters_and_no_times(tmp_path):
     assert float(ds["proxy_cpu_ns"]) == 600 * 70_000
 
 
+def test_what_a_front_and_its_instances_send_each_other_did_not_reach_the_sps(tmp_path):
+    record = synthetic.write_record(tmp_path / "raw", synthetic.Run(), calls=100, mode=0)
+    document = json.loads((record / "run.json").read_text())
+    document["sut"] |= {"deployment": "front", "probe": "off"}
+    (record / "run.json").write_text(json.dumps(document))
+    (record / "counters.json").write_text(json.dumps(synthetic.counters(1300, 0)))
+    messages = tmp_path / "messages.nc"
+    write_messages(messages_from_record(record), messages)
+    assert float(summary.summarise_run(messages, record)["in_datagrams"]) == 600
+
+
 def test_overall_service_time_is_all_but_waiting(tmp_path):
     ds, *_ = reduce(tmp_path, synthetic.Run(), calls=50)
     found = summary.overall_service_time(ds)

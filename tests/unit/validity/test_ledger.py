@@ -53,6 +53,22 @@ def test_refused_datagrams_are_accounted_for() -> None:
     assert ledger.residual == 0
 
 
+@pytest.mark.parametrize("refused", [0, 40])
+def test_what_a_front_hands_to_instances_is_within_the_sps(refused: int) -> None:
+    # 3,000 requests one way over the loopback interface, 4,000 answers the other way, of which some were refused
+    sps = host((13000 - refused, 0, refused, 14000, refused, 0, 0))
+    sps["after"]["/proc/net/dev"] = sps["after"]["/proc/net/dev"].replace(
+        "0       0    0    0    0     0       0          0\n",
+        "0    7000    0    0    0     0       0          0\n",
+        1,
+    )
+    hosts = run(sps=sps)
+    ledger = balance(hosts, fronted=True)
+    assert (ledger.to_sps.sent, ledger.to_sps.received) == (6000, 6000 - refused)
+    assert (ledger.to_sps.refused, ledger.from_sps.sent, ledger.residual) == (refused, 7000, 0)
+    assert balance(hosts).residual == 7000
+
+
 def test_other_errors_and_closed_ports_are_told_apart() -> None:
     ledger = balance(run(uas=host((2980, 15, 5, 3000, 0, 0, 5))))
     assert (ledger.from_sps.no_port, ledger.from_sps.other_errors) == (15, 5)

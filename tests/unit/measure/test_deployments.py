@@ -1,0 +1,170 @@
+"""Deployments of the proxy in the simulator: against queueing theory, and by hand."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from simulated import CALLS, SERVER, SERVICE_NS, agrees, outputs, trace, waiting
+
+from sipsched.measure.simulator import Numbers, simulate
+from sipsched.records.trace import Event
+
+N = 4
+EACH: Numbers = {"cores": N, "workers": N, "sockets": N}
+PASSING: Numbers = {"choice": "holder", "fronts": 1, "streams": True, "keep_ns": 5 * 10**9}
+DEPLOYMENTS: dict[str, Numbers] = {
+    "sockets": {"sockets": 8, "dispatch_ns": 800},
+    "two workers a socket": {"sockets": 4, "instances": 2},
+    "partitioned": {"sockets": 8, "instances": 8, "dispatch_ns": 800},
+    "front": {"sockets": 8, "instances": 8, "fronts": 1, "front_ns": 8_000},
+    "several fronts": {"sockets": 8, "instances": 8, "fronts": 3, "front_ns": 30_000},
+    "sockets, herd": {"sockets": 2, "wake_all": True},
+    "tcp": {**PASSING, "sockets": 8, "connections": 5, "front_ns": 30_000},
+    "tcp, a connection a call": {**PASSING, "sockets": 8, "front_ns": 30_000},
+    "tcp, kept for an instant": {**PASSING, "sockets": 8, "front_ns": 9_000, "keep_ns": 100_000},
+    "listeners": {"sockets": 8, "instances": 8, "choice": "connection", "streams": True},
+    "dispatcher": {"sockets": 8, "instances": 8, "streams": True, "fronts": 1, "front_ns": 800},
+}
+
+
+@pytest.mark.parametrize("load", [0.5, 0.8])
+@pytest.mark.parametrize(("law", "scv"), [("exponential", 1.0), ("constant", 0.0)])
+def test_sockets_are_as_many_queues_of_a_server_each(
+    load: float, law: str, scv: float, tmp_path: Path
+) -> None:
+    """Poisson arrivals that are split by chance are Poisson; M/M/1 and M/D/1 wait as Pollaczek and Khinchine say."""
+    changes = {**EACH, "rate_cps": N * load * 1e9 / SERVICE_NS, "service_law": law}
+    agrees(load / (1 - load) * (1 + scv) / 2, changes, waiting, tmp_path)
+
+
+def test_a_front_is_a_queue_before_them(tmp_path: Path) -> None:
+    """Its messages wait as in M/D/1, take its time, and meet workers that take none."""
+    load, front_ns = 0.8, 100_000
+    changes = {
+        **{**EACH, "cores": N + 1, "instances": N, "fronts": 1, "front_ns": front_ns},
+        **{"service_ns": [0.0] * 7, "rate_cps": load * 1e9 / front_ns},
+    }
+    agrees(load / (1 - load) / 2 + 1, changes, waiting, tmp_path)
+
+
+def test_instances_without_a_lock_are_sockets(tmp_path: Path) -> None:
+    found = []
+    for instances in (1, 8):
+        files = outputs(tmp_path)
+        numbers = {**CALLS, "sockets": 8, "instances": instances, "lock_share": 0.0}
+        report = simulate(numbers, tmp_path, files)
+        found.append((report, *(path.read_bytes() for path in files.given)))
+    assert found[0] == found[1]
+
+
+def test_a_lock_an_instance_makes_nobody_wait(tmp_path: Path) -> None:
+    spun = [
+        sum(
+            worker.spun_ns
+            for worker in simulate(
+                {**CALLS, "sockets": 8, "instances": instances}, tmp_path
+            ).workers
+        )
+        for instances in (1, 8)
+    ]
+    assert spun[0] > 0
+    assert spun[1] == 0
+
+
+@pytest.mark.parametrize("rules", ["eevdf", "cfs"])
+@pytest.mark.parametrize("rate_cps", [2000.0, 12_000.0])
+@pytest.mark.parametrize("deployment", DEPLOYMENTS)
+def test_messages_and_time_add_up(
+    deployment: str, rate_cps: float, rules: str, tmp_path: Path
+) -> None:
+    numbers = {**CALLS, "rate_cps": rate_cps, "rules": rules, **DEPLOYMENTS[deployment]}
+    report, records = trace(numbers, tmp_path)
+    assert report.arrived == len(records) == report.served + report.refused
+    assert sum(worker.messages for worker in report.workers) == report.served
+    for cpu in report.cpus:
+        assert sum(dataclasses.astuple(cpu)) == report.t_end_ns
+    ran_ns = sum(each.ran_ns for each in (*report.workers, *report.fronts))
+    assert sum(cpu.task for cpu in report.cpus) == ran_ns
+    assert sum(front.messages for front in report.fronts) == report.passed
+    if numbers["streams"]:
+        assert report.refused == 0
+    if numbers["fronts"] and numbers["choice"] == "call":
+        refused_before = report.arrived - report.passed
+        assert sum(report.selected) == report.passed
+        assert report.refused >= refused_before
+    elif not numbers["fronts"]:
+        assert sum(report.selected) == report.arrived
+    # a worker's socket is its own: what was chosen for it, less what was refused
+    served = records[records["event"] == Event.MESSAGE]
+    if numbers["choice"] == "call":
+        sockets = (served["tid"] - 1000) % numbers["sockets"]
+        pairs = np.unique(np.stack([served["call_id_hash"], sockets]), axis=1)
+        assert pairs.shape[1] == np.unique(served["call_id_hash"]).size
+
+
+STREAMS: Numbers = SERVER | {
+    **PASSING,
+    **{"calls": 6, "constant_arrivals": True, "service_law": "constant", "front_ns": 30_000},
+    **{"cores": 3, "workers": 2, "sockets": 2},
+}
+"""Six messages, each of which takes a worker 100 µs, and 30 µs to pass a connection."""
+
+
+@pytest.mark.parametrize(("connections", "passed"), [(2, 2), (0, 6)])
+def test_a_connection_is_passed_and_then_one_worker_at_a_time(
+    connections: int, passed: int, tmp_path: Path
+) -> None:
+    """Messages 20 µs apart, on two connections in turn or one each.
+
+    The process that accepts passes the first from 0 to 30 µs to A, and the second from 30 to 60 to B. A serves 0, 2,
+    4 from 30, 130 and 230 µs on; B serves 1, 3, 5 from 60, 160, 260. With a connection each it passes until 180, each
+    time to the one that holds fewer, A of equals: 2 at 90 to A, 3 at 120 to B, 4 at 150 to A, 5 at 180 to B; both
+    are busy.
+    """
+    changes = {"rate_cps": 50_000.0, "connections": connections}
+    report, records = trace({**STREAMS, **changes}, tmp_path)
+    first = records["t_arr"].min()
+    began_us = {
+        int(record["t_arr"] - first) // 20_000: (
+            int(record["tid"]) - 1000,
+            int(record["t_sip_in"] - first) / 1000,
+        )
+        for record in records
+    }
+    assert began_us == {
+        **{0: (0, 30), 2: (0, 130), 4: (0, 230)},
+        **{1: (1, 60), 3: (1, 160), 5: (1, 260)},
+    }
+    assert report.passed == passed
+    assert report.fronts[0].ran_ns == passed * 30_000
+
+
+@pytest.mark.parametrize(("keep_us", "passed"), [(60, 6), (150, 2)])
+def test_a_connection_that_is_quiet_goes_back(keep_us: int, passed: int, tmp_path: Path) -> None:
+    """Messages 100 µs apart on two connections: one of either every 200 µs, or every 100 µs on one."""
+    changes = {"rate_cps": 20_000.0, "connections": 2, "keep_ns": keep_us * 1000}
+    report, records = trace({**STREAMS, **changes}, tmp_path)
+    assert report.passed == passed
+    waits_us = (records["t_sip_in"] - records["t_arr"]) / 1000
+    assert waits_us.tolist() == [30] * 6
+
+
+def test_messages_of_a_connection_stay_in_order_and_at_one_worker(tmp_path: Path) -> None:
+    changes = {**DEPLOYMENTS["tcp"], "retransmissions": False, "stall_every_ns": 0}
+    _, records = trace({**CALLS, **changes}, tmp_path)
+    responses = records[np.isin(records["kind"], (2, 3, 6))]
+    assert np.unique(responses["tid"]).size == 1
+    assert np.all(np.diff(responses["t_sip_in"][np.argsort(responses["t_arr"])].astype("i8")) > 0)
+
+
+def test_flows_of_several_peers_are_received_on_several_cpus(tmp_path: Path) -> None:
+    busy = [
+        sum(
+            cpu.receive > 0
+            for cpu in simulate({**CALLS, "receive_cpus": 4, "peers": peers}, tmp_path).cpus
+        )
+        for peers in (1, 2, 8)
+    ]
+    # a flow of the UAC's and one of the UAS's for each of them
+    assert busy == [2, 4, 4]
