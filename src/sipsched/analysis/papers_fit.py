@@ -25,7 +25,7 @@ FAILED = 1e3
 """The loss of numbers with which a run does not end."""
 SEARCHED, POLISHED = 1, 5
 """Arrivals that a column is predicted over: in the search within the bounds, and from its best."""
-RACED = 6
+RACED = 8
 """Of the last generation, those that are predicted over as many arrivals, to choose from."""
 
 Values = npt.NDArray[np.float64]
@@ -151,8 +151,8 @@ def fit(
     published: pd.DataFrame,
     model: Mapping[str, Any],
     predict: Callable[[Mapping[str, Any], int], pd.DataFrame | None],
-    generations: int = 4,
-    polish: int = 60,
+    generations: int = 14,
+    polish: int = 90,
     seed: int = 1,
 ) -> Fitted:
     """Search the numbers that predict the published ones best.

@@ -304,6 +304,8 @@ class Effect:
         By how many percent enhanced is lower, as the tables have it.
     predicted
         The same, over pairs of simulated runs with the same arrivals; intervals hold together.
+    detectable
+        The least percent lower that would have been told from 0 with a power of 80 %.
     """
 
     study: str
@@ -315,6 +317,7 @@ class Effect:
     published: float
     predicted: Interval
     direction: Direction
+    detectable: float
 
     @property
     def holds(self) -> bool:
@@ -341,10 +344,15 @@ def effects(runs: pd.DataFrame, compared: pd.DataFrame) -> list[Effect]:
     }
     pairs = {key: _pair(runs, key[2:5], key[5]) for key in rows}
     pairs = {key: pair for key, pair in pairs.items() if pair[0].size}
-    return [
-        Effect(*key, rows[key], cell.comparison.percent_lower, _direction(cell, pairs[key]))
-        for key, cell in compare_together(pairs).cells.items()
-    ]
+    family = compare_together(pairs)
+    found = []
+    for key, cell in family.cells.items():
+        baseline, enhanced = pairs[key]
+        least = _detectable(baseline - enhanced, family.level)
+        share = 100 * least / baseline.mean() if baseline.any() else np.nan
+        lower = cell.comparison.percent_lower
+        found.append(Effect(*key, rows[key], lower, _direction(cell, pairs[key]), share))
+    return found
 
 
 @dataclass(frozen=True)
@@ -506,11 +514,11 @@ def ablation(runs: pd.DataFrame, metric: str) -> Ablation | None:
     )
 
 
-def _detectable(differences: npt.NDArray[np.float64]) -> float:
+def _detectable(differences: npt.NDArray[np.float64], level: float = LEVEL) -> float:
     n = differences.size
     if n < 2:
         return float("nan")
-    quantiles = special.stdtrit(n - 1, [(1 + LEVEL) / 2, POWER])
+    quantiles = special.stdtrit(n - 1, [(1 + level) / 2, POWER])
     return float(quantiles.sum() * differences.std(ddof=1) / np.sqrt(n))
 
 

@@ -1,5 +1,8 @@
 """The parts of the page of predictions: what they say of known runs, of few and of none."""
 
+import re
+
+import numpy as np
 import pytest
 import synthetic
 
@@ -63,6 +66,16 @@ def test_the_first_sentence_is_the_answer(lower):
     )
     lines, _, _ = said(synthetic.predictions())
     assert "38 no difference at all" in lines[0]
+
+
+def test_what_is_not_told_says_what_would_have_been_seen():
+    runs = synthetic.predictions()
+    noise = np.exp(0.1 * np.random.default_rng(3).normal(size=(len(runs), 2)))
+    runs[["k_rcv_us", "pdr"]] *= noise
+    lines, shown, _ = said(runs)
+    assert re.search(r"Where none is told, one of \d+ % \(median of the rows", lines[0])
+    place = shown["table-directions"].header.index("would have been seen (%)")
+    assert all(10 < float(row[place]) < 100 for row in shown["table-directions"].rows)
 
 
 def test_runs_of_some_rows_answer_in_part():

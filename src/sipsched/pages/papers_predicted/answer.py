@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
+from statistics import median
 
 import pandas as pd
 
@@ -72,7 +74,21 @@ def _directions(effects: Sequence[Effect]) -> str:
     told = ", ".join(f"{counts[each]} {each}" for each in Direction)
     return (
         f"{answer}: of {plural(len(effects), 'published effect')} of enhanced mode {told}; the published size "
-        f"lies in the predicted interval for {holds}."
+        f"lies in the predicted interval for {holds}.{_would_have_been_seen(effects)}"
+    )
+
+
+def _would_have_been_seen(effects: Sequence[Effect]) -> str:
+    least = sorted(
+        each.detectable
+        for each in effects
+        if each.direction is Direction.NOT_TOLD and not isnan(each.detectable)
+    )
+    if not least:
+        return ""
+    return (
+        f" Where none is told, one of {number(median(least))} % (median of the rows, {number(least[0])} to "
+        f"{number(least[-1])} %) would have been seen with a power of 80 %."
     )
 
 

@@ -108,6 +108,7 @@ def table(effects: Sequence[Effect], runs: pd.DataFrame) -> Table:
             f"{place(effect.cores, effect.threads, effect.cps)} (Table {effect.table})",
             *(NAMES[effect.metric], number(effect.published)),
             *(told(effect.predicted, effect.predicted.n), str(effect.direction)),
+            number(effect.detectable),
             "yes" if effect.holds else "no",
         )
         for effect in effects
@@ -116,12 +117,14 @@ def table(effects: Sequence[Effect], runs: pd.DataFrame) -> Table:
         identity="table-directions",
         header=(
             *("row of the papers", "metric", "published (%)", "predicted (%)", "direction"),
+            "would have been seen (%)",
             "published size in the interval?",
         ),
         rows=tuple(rows),
         none="nothing was simulated",
         caption="By how many percent enhanced mode is lower. Reproduced: lower by more than chance (Holm over all "
-        "rows); opposite: higher by more than chance; no difference at all: the same in each pair of runs to the last "
+        "rows); opposite: higher by more than chance; would have been seen: the least difference that is told from "
+        "chance with a power of 80 %; no difference at all: the same in each pair of runs to the last "
         "digit, as where there are no more threads than cores and the scheduler has nothing to choose.",
         provenance=provenance(runs),
     )
