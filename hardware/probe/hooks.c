@@ -7,8 +7,6 @@
 #include "hooks.h"
 #include "system.h"
 
-#define INITIAL_PID_NS 0xEFFFFFFCU /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
-
 #define ANY (-1)
 /* clang-format off */
 const struct hook hooks[] = {

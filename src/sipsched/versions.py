@@ -12,7 +12,7 @@ from sipsched.paths import PROJECT_ROOT
 
 MESSAGES_VERSION = 1
 """Of `messages.nc`, raised when its numbers change: then every run is parsed anew."""
-SUMMARY_VERSION = 8
+SUMMARY_VERSION = 9
 """Of each `summary.nc`, likewise."""
 WINDOWS_VERSION = 2
 """Of `windows.nc`, likewise."""

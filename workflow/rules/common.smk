@@ -264,6 +264,17 @@ def document_windows(wildcards):
     ]
 
 
+def document_crossings(wildcards):
+    """The searches of its studies."""
+    return [
+        crossing_file
+        for study in CAMPAIGN.documents[wildcards.document].studies
+        if study in CAMPAIGN.studies
+        for name in TESTBEDS
+        for crossing_file in study_crossings(SimpleNamespace(study=study, testbed=name))
+    ]
+
+
 def document_predictions(wildcards):
     kind = CAMPAIGN.documents[wildcards.document].predictions
     if kind == "papers":

@@ -23,6 +23,7 @@ rule render_document:
         files=document_files,
         summaries=document_summaries,
         windows=document_windows,
+        crossings=document_crossings,
         predictions=document_predictions,
     output:
         html=f"{REPORTS_IN}/{{document}}.html",

@@ -14,6 +14,7 @@ with scripting.one_line_errors(log), scripting.stderr_into(log):
         {
             "summaries": [Path(path) for path in snakemake.input.summaries],
             "windows": [Path(path) for path in snakemake.input.windows],
+            "crossings": [Path(path) for path in snakemake.input.crossings],
             "predictions": [Path(path) for path in snakemake.input.predictions],
             "pdr_limit": snakemake.params.pdr_limit,
         },

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sipsched.errors import SipschedError, StableError, TransientError
 from sipsched.files import free_bytes
+from sipsched.measure.factors import FactorCounts
 from sipsched.measure.findings import (
     arrival_numbers,
     buffer_shortfall,
@@ -119,16 +120,20 @@ class _Acquisition:
         self.stilled = any(mode.overrides.get(Setting.RECORDING) == 0 for mode in self.modes)
         self.arrivals = _arrivals(run, self.load)
         self.timeline: dict[str, float] = {}
+        self.limit_s = self.load.warmup_s + self.load.duration_s + 2 * self.load.drain_s + 60
 
     def perform(self) -> RunDocument:
         """Do the run; files go to the record, the content of run.json comes back."""
         self._mark("started")
-        load = self.load
-        limit_s = load.warmup_s + load.duration_s + 2 * load.drain_s + 60
         with open_hosts(self.testbed, str(self.run)) as hosts:
             self._mark("connected")
             serving = Serving(
-                hosts, self.run.point, self.config, self.record, limit_s, controlled=self.stilled
+                hosts,
+                self.run.point,
+                self.config,
+                self.record,
+                self.limit_s,
+                controlled=self.stilled,
             )
             try:
                 return self._perform_on(hosts, serving)
@@ -155,7 +160,9 @@ class _Acquisition:
             self._mark("warmup_started")
             warm_up = serving.warm_up(run.cps, self.arrivals.seed + 1)
             switcher = self._switcher(serving, modes, warm_up) if modes else None
-            during = switcher.running() if switcher else None
+            # of a run that compares modes it would be that of none
+            factors = None if switcher else FactorCounts(hosts.sps, serving.processes, self.limit_s)
+            during = factors.counting() if factors else switcher.running() if switcher else None
             observed = serving.observe("uac", self.arrivals, during)
             self.timeline |= {"load_started": observed.started, "load_ended": observed.ended}
             probe = serving.probe.end(folder)
@@ -213,6 +220,7 @@ class _Acquisition:
             verdict=verdict,
             crossover=modes.report(windows) if modes and windows else None,
             speed=SpeedIndex(speed_before, speed_index(hosts.sps)),
+            factors=factors.report() if factors else None,
             commands=_commands(hosts),
         )
 

@@ -24,6 +24,7 @@ from sipsched.plan.config import Config, Limits, Point, Search, TestbedLabels
 from sipsched.plan.modes import find_mode, load_modes
 from sipsched.records.crossing import SCHEMA_VERSION as CROSSING_VERSION
 from sipsched.records.record import UnfinishedRecord
+from sipsched.records.run_document import CallCounts
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import open_hosts
 from sipsched.validity.verdict import RULES, in_words, judge
@@ -47,6 +48,9 @@ class Trial:
         time and completed, and those that failed or were late.
     attempts
         How often it was made until it was not disturbed.
+    calls, calls_lost
+        Calls begun, and of them those that failed or were set up late: over both transports. None where it is not
+        told.
     """
 
     cps: int
@@ -54,6 +58,8 @@ class Trial:
     received: int
     refused: int
     attempts: int = 1
+    calls: int | None = None
+    calls_lost: int | None = None
 
     @property
     def pdr(self) -> float:
@@ -204,7 +210,9 @@ def _offer(
         numbers = dict.fromkeys(RULES) | load_numbers(observed, serving.cpus)
         verdict = judge(numbers, validity)
         if verdict.valid:
-            return Trial(cps, duration_s, *taken_and_refused(observed), attempt)
+            begun, said = observed.statistics.calls_created, observed.statistics.calls_late
+            lost = None if said is None else begun - _good(observed.statistics)
+            return Trial(cps, duration_s, *taken_and_refused(observed), attempt, begun, lost)
     raise TransientError(
         f"the trial at {cps} cps was disturbed {TRIAL_ATTEMPTS} times: {in_words(verdict.broken)}"
     )
@@ -215,9 +223,13 @@ def taken_and_refused(observed: Observed) -> tuple[int, int]:
     if observed.ledger.unit == "datagrams":
         reached = observed.ledger.to_sps
         return reached.received, reached.refused
-    calls = observed.statistics
-    good = calls.calls_completed - (calls.calls_late or 0)
-    return good, calls.calls_created - good
+    good = _good(observed.statistics)
+    return good, observed.statistics.calls_created - good
+
+
+def _good(calls: CallCounts) -> int:
+    """Count the calls that completed and were set up in time."""
+    return calls.calls_completed - (calls.calls_late or 0)
 
 
 def find_crossing(

@@ -218,6 +218,11 @@ class Serving:
         """CPUs of the SPS that the proxy is held to."""
         return self.hosts.sps.spec.cpus[: self.point.cores]
 
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """The proxy, and what stands before it; within `started` only."""
+        return (self.proxy_process, *([self._front.process] if self._front else []))
+
     def check_hosts(self, calls: int) -> None:
         """End strays, and see that each host has what the run needs.
 

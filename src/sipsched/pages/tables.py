@@ -122,14 +122,21 @@ def points(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
                     continue
                 rates = 100 * summary["pdr"].sel(at).to_numpy()[None]
                 pdr = typical_drop_rates(rates, 100 * limit, whole=100.0).at(0)
-                cells = [_cell(pdr), *(_typical(values.sel(at)) for values in by_name.values())]
+                lost = 100 * summary["call_loss"].sel(at).to_numpy()[None]
+                calls = typical_drop_rates(lost, 100 * limit, whole=100.0).at(0)
+                cells = [
+                    _cell(pdr),
+                    _cell(calls),
+                    *(_typical(values.sel(at)) for values in by_name.values()),
+                ]
                 cells.append(_busy(busy_periods(runs, at)))
                 rows.append((sut, mode, *map(str, (cores, threads, cps, n)), *cells))
     return Table(
         identity="table-points",
         header=(
-            *("SUT", "mode", "cores", "threads", "cps", "runs", "PDR (%)", "K_rcv mean (µs)"),
+            *("SUT", "mode", "cores", "threads", "cps", "runs", "PDR (%)", "calls lost (%)"),
             *(
+                "K_rcv mean (µs)",
                 "K_rcv p50 (µs)",
                 "K_rcv p99 (µs)",
                 "T_sip mean (µs)",
@@ -139,7 +146,8 @@ def points(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
         ),
         rows=tuple(rows),
         none="no run was measured",
-        caption="Every measured point: the typical run with its 95 % interval. Busy periods: those in "
+        caption="Every measured point: the typical run with its 95 % interval. Calls lost: failed, or set up late. "
+        "Busy periods: those in "
         "which the SPS always holds a message; how many of equal length the run with the fewest amounts "
         "to, and the longest as a share of its run. Too short, at a PDR up to "
         f"{100 * FULL_PDR:g} %: fewer than {LEAST_PERIODS}, or one longer than {100 * LONGEST_SHARE:g} % of the run.",
@@ -215,6 +223,7 @@ def accounts(summary: xr.Dataset) -> Table:
     """Show for each point whether every datagram is accounted for."""
     names = {
         "calls that did not complete": "calls_failed",
+        "calls set up late": "calls_late",
         "drops at UAC and UAS": "generator_drops",
         "link drops": "link_drops",
         "records the probe lost": "lost_records",

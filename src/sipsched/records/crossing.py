@@ -1,8 +1,9 @@
 """`crossing.json`: between which loads a point's packet drop rate crosses its limit, and how that was found."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sipsched.errors import StableError
 from sipsched.files import read_json
@@ -15,11 +16,22 @@ REMEDY = "move away what is there and run snakemake"
 
 @dataclass(frozen=True)
 class Trial:
-    """One load of a search: calls per second, for how long, and the packet drop rate that came of it."""
+    """One load of a search.
+
+    Attributes
+    ----------
+    cps, duration_s
+        Calls per second, and for how long.
+    pdr
+        The packet drop rate that came of it; over TCP the same as `call_loss`.
+    call_loss
+        Share of calls that failed or were set up late; None in records before 22 November 2026.
+    """
 
     cps: int
     duration_s: float
     pdr: float
+    call_loss: float | None = None
 
 
 @dataclass(frozen=True)
@@ -64,9 +76,15 @@ def read_crossing(path: Path) -> Crossing:
         lower_cps=lower,
         upper_cps=upper,
         trials=tuple(
-            Trial(trial["cps"], trial["duration_s"], trial["pdr"]) for trial in document["trials"]
+            Trial(trial["cps"], trial["duration_s"], trial["pdr"], _call_loss(trial))
+            for trial in document["trials"]
         ),
     )
+
+
+def _call_loss(trial: Mapping[str, Any]) -> float | None:
+    lost, calls = trial.get("calls_lost"), trial.get("calls")
+    return lost / calls if calls and lost is not None else None
 
 
 def read_crossings(raw: Path, points: Iterable[Point]) -> dict[Point, tuple[int, int]]:

@@ -251,6 +251,102 @@ class ProxyReport:
 
 
 @dataclass(frozen=True)
+class TaskCounts:
+    """What the kernel counted of all tasks of the proxy during the load.
+
+    Attributes
+    ----------
+    tasks
+        How many there were.
+    voluntary, involuntary
+        Context switches: of a task that waits, each of which ends with a wake-up; and of one that had to go, or
+        went by sched_yield.
+    migrations
+        To another CPU; None where the kernel does not tell.
+    user_ns, system_ns
+        CPU time of the program and of the kernel for it, by the clock's ticks.
+    """
+
+    tasks: int
+    voluntary: int
+    involuntary: int
+    migrations: int | None
+    user_ns: int
+    system_ns: int
+
+    def __sub__(self, other: "TaskCounts") -> "TaskCounts":
+        """Take off what was counted before."""
+        told = self.migrations is not None and other.migrations is not None
+        return TaskCounts(
+            tasks=self.tasks,
+            voluntary=self.voluntary - other.voluntary,
+            involuntary=self.involuntary - other.involuntary,
+            migrations=(self.migrations or 0) - (other.migrations or 0) if told else None,
+            user_ns=self.user_ns - other.user_ns,
+            system_ns=self.system_ns - other.system_ns,
+        )
+
+
+@dataclass(frozen=True)
+class Wait:
+    """How often tasks waited for something, and ns in all."""
+
+    count: int
+    ns: int
+
+
+@dataclass(frozen=True)
+class Waits:
+    """What tasks waited for.
+
+    Attributes
+    ----------
+    kernel_spin, kernel_sleep
+        Locks of the kernel, spinning (of a native spinlock only from the second waiter on) and asleep.
+    futex, sched_yield
+        Locks of the program: asleep, and given way by sched_yield.
+    descriptors
+        File descriptors sent to another process (SCM_RIGHTS).
+    """
+
+    kernel_spin: Wait
+    kernel_sleep: Wait
+    futex: Wait
+    sched_yield: Wait
+    descriptors: int
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What `sipfactors` counted: of the proxy, and of all other tasks of the host with their interrupts.
+
+    `runs` and `run_ns` are of its programs in the kernel; 0 where that does not count them.
+    """
+
+    proxy: Waits
+    others: Waits
+    runs: int
+    run_ns: int
+
+
+@dataclass(frozen=True)
+class FactorReport:
+    """What keeps the proxy's processes from each other, during the load.
+
+    Attributes
+    ----------
+    unavailable
+        Why there are no `waits`; empty if there are.
+    tasks, waits
+        None where they were not counted.
+    """
+
+    unavailable: str
+    tasks: TaskCounts | None
+    waits: Factors | None
+
+
+@dataclass(frozen=True)
 class TracedThread:
     """A worker of the proxy as the probe saw it."""
 
@@ -447,7 +543,8 @@ class RunDocument:
     """The content of `run.json`.
 
     `files` is None in records before November 2026, which name none; `crossover` in runs of a single mode;
-    `speed` where it was not measured.
+    `speed` where it was not measured; `factors` in runs that compare modes, in simulated ones, and in records before
+    22 November 2026.
     """
 
     run: Run
@@ -472,6 +569,7 @@ class RunDocument:
     files: Mapping[str, FileReport] | None = None
     crossover: CrossoverReport | None = None
     speed: SpeedIndex | None = None
+    factors: FactorReport | None = None
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> str:

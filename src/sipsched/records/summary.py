@@ -30,7 +30,13 @@ from sipsched.records.messages import (
 from sipsched.records.publishable import publishable_hosts, publishable_text
 from sipsched.records.record import COUNTERS_FILE, read_record
 from sipsched.records.reduced import SUMMARY_FILE, stored
-from sipsched.records.run_document import RunDocument, SchedulerReport, Sends
+from sipsched.records.run_document import (
+    GeneratorReport,
+    RunDocument,
+    SchedulerReport,
+    Sends,
+    Wait,
+)
 from sipsched.validity import counters
 from sipsched.validity.certificate import WINDOWS_MS, ks_p_value
 from sipsched.versions import SUMMARY_VERSION
@@ -42,6 +48,8 @@ STATISTICS = ("n", "mean", "sd", "p50", "p95", "p99")
 OF_A_RUN = "sipsched run summary"
 BY_TYPE, OF_RUN = "by_type", "of_run"
 """In the file of a run: its numbers by message type, and those of the run."""
+OLDER_RUNS = (8,)
+"""Versions of a run's summary that reduced records hold: what they lack is NaN."""
 RUN_DIMS = ("sut", "mode", "cores", "threads", "cps", "rep")
 
 # Run-level variables: units ("" for text) and definition.
@@ -56,8 +64,31 @@ RUN_LEVEL = {
     "calls_created": ("1", "calls begun"),
     "calls_completed": ("1", "calls that ended as they should"),
     "calls_failed": ("1", "calls that did not: failed, or open at the end of the drain time"),
+    "calls_late": (
+        "1",
+        "calls completed whose 200 came later than the ring time and `setup_limit_ms`",
+    ),
+    "call_loss": (
+        "1",
+        "calls that failed or were set up late / calls begun; over TCP its capacity ends here",
+    ),
+    "messages": ("1", "SIP messages that the SPS took; datagrams over UDP"),
     "so_rcvbuf": ("B", "effective SO_RCVBUF of the proxy's socket"),
     "proxy_cpu_ns": ("ns", "CPU time of all processes of the proxy during the load"),
+    "proxy_user_ns": ("ns", "of it in the program, by the clock's ticks"),
+    "proxy_system_ns": ("ns", "of it in the kernel, by the clock's ticks"),
+    "wake_ups": ("1", "voluntary context switches of the proxy's tasks: each ends with a wake-up"),
+    "preemptions": ("1", "their involuntary context switches; with those of sched_yield"),
+    "migrations": ("1", "their moves to another CPU"),
+    "kernel_locks": ("1", "times they waited for a lock of the kernel, spinning or asleep"),
+    "kernel_locks_ns": ("ns", "and for how long; of native spinlocks the first waiter is not seen"),
+    "own_locks": ("1", "times they waited for each other in futex or gave way in sched_yield"),
+    "own_locks_ns": ("ns", "and for how long"),
+    "descriptors": ("1", "file descriptors that they sent to each other (SCM_RIGHTS)"),
+    "generator_busy": (
+        "1",
+        "share of time in which the generators' CPUs were not idle, of the busier host",
+    ),
     "steal_s": ("s", "time stolen from the CPUs of the SPS during the run, summed"),
     "ks_distance": ("1", "Kolmogorov-Smirnov distance of inter-arrival times to their law"),
     "ks_p_value": ("1", "asymptotic p-value of that distance"),
@@ -78,6 +109,9 @@ RUN_LEVEL = {
     "ledger_residual": ("1", "datagrams sent and not accounted for, the larger of both directions"),
     "requests_again_uac": ("1", "requests that the UAC sent again"),
     "requests_again_sps": ("1", "requests that reached the SPS again, refused ones included"),
+    "proxy": ("", "program of the SUT"),
+    "transport": ("", "udp or tcp"),
+    "deployment": ("", "how workers, sockets, instances and a dispatcher make one SPS"),
     "clocksource": ("", "clock source of the SPS"),
     "grade": ("", "valid, suspect or invalid: the verdict of the run"),
     "valid": ("1", "1: the run counts; 0: it does not, see findings"),
@@ -111,7 +145,7 @@ RUN_LEVEL = {
 }
 # Outcomes: what an invalid run must not contribute to any average.
 OUTCOMES = (
-    *("pdr", "drops", "k_sockq_alone", "k_sockq_alone_n"),
+    *("call_loss", "pdr", "drops", "k_sockq_alone", "k_sockq_alone_n"),
     *("busy_periods", "busy_periods_effective", "busy_longest_s", "busy_longest_share"),
     *(f"{name}_{stat}" for name in QUANTITIES for stat in STATISTICS),
 )
@@ -167,7 +201,9 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
         "drops": ("message_type", _drops(ds)),
     }
     variables |= _statistics(ds)
-    level = _run_level(document, _read_counters(record), ds.sizes.get("drop", 0)) | _alone(ds)
+    snapshots = _read_counters(record)
+    level = _run_level(document, snapshots["sps"], ds.sizes.get("drop", 0)) | _alone(ds)
+    level |= _factors(document) | {"generator_busy": _generator_busy(document, snapshots)}
     variables |= {name: ((), value) for name, value in level.items()}
     result = xr.Dataset(
         variables,
@@ -281,7 +317,11 @@ def _read_counters(record: Path) -> dict[str, Any]:
     path = record / COUNTERS_FILE
     document = read_json(path, None, "repeat the run")
     validate(document, "counters", str(path))
-    return {moment: document["sps"][moment] for moment in ("before", "after")}
+    return {
+        role: {moment: document[role][moment] for moment in ("before", "after")}
+        for role in ("uac", "sps", "uas")
+        if role in document
+    }
 
 
 def _run_level(
@@ -289,7 +329,7 @@ def _run_level(
 ) -> dict[str, Any]:
     udp, steal = {}, {}
     # A namespace sees all CPUs of its machine: count those that the SPS is held to.
-    names = {f"cpu{cpu}" for cpu in document.hosts.sps.cpus}
+    names = {f"cpu{cpu}" for cpu in document.settings.sps_cpus}
     for moment, files in snapshots.items():
         where = f"counters.json: sps {moment} "
         snmp = counters.parse_snmp(files.get("/proc/net/snmp", ""), where + "/proc/net/snmp")
@@ -315,6 +355,9 @@ def _run_level(
         "calls_created": float(generator.calls_created),
         "calls_completed": float(generator.calls_completed),
         "calls_failed": float(generator.calls_created - generator.calls_completed),
+        "calls_late": _number(generator.calls_late),
+        "call_loss": _call_loss(generator),
+        "messages": float(ledger.to_sps.received),
         "so_rcvbuf": _number(document.settings.so_rcvbuf_bytes),
         "proxy_cpu_ns": float(document.proxy.cpu_ns),
         "steal_s": steal["after"] - steal["before"],
@@ -324,6 +367,9 @@ def _run_level(
         "link_drops": float(ledger.link_drops),
         "requests_again_uac": _sent_again(document.requests.uac),
         "requests_again_sps": _sent_again(document.requests.sps),
+        "proxy": document.sut.proxy,
+        "transport": document.sut.transport,
+        "deployment": document.sut.deployment,
         "clocksource": document.hosts.sps.clocksource or UNKNOWN,
         "ledger_residual": float(ledger.residual),
         "grade": verdict.grade,
@@ -336,6 +382,61 @@ def _run_level(
         "kernel": document.hosts.sps.kernel or UNKNOWN,
         "started_at": document.started_at,
     }
+
+
+def _call_loss(generator: GeneratorReport) -> float:
+    """Give the share of calls that a person would miss; NaN where nobody noted when they were set up."""
+    if generator.calls_late is None or not generator.calls_created:
+        return np.nan
+    good = generator.calls_completed - generator.calls_late
+    return 1 - good / generator.calls_created
+
+
+def _factors(document: RunDocument) -> dict[str, float]:
+    """Give what kept the proxy's tasks from each other; NaN where it was not counted."""
+    report = document.factors
+    tasks = report.tasks if report else None
+    waits = report.waits.proxy if report and report.waits else None
+    kernel = (waits.kernel_spin, waits.kernel_sleep) if waits else ()
+    own = (waits.futex, waits.sched_yield) if waits else ()
+
+    def summed(of: tuple[Wait, ...], name: str) -> float:
+        return float(sum(getattr(wait, name) for wait in of)) if waits else np.nan
+
+    return {
+        "proxy_user_ns": _number(tasks.user_ns if tasks else None),
+        "proxy_system_ns": _number(tasks.system_ns if tasks else None),
+        "wake_ups": _number(tasks.voluntary if tasks else None),
+        "preemptions": _number(tasks.involuntary if tasks else None),
+        "migrations": _number(tasks.migrations if tasks else None),
+        "kernel_locks": summed(kernel, "count"),
+        "kernel_locks_ns": summed(kernel, "ns"),
+        "own_locks": summed(own, "count"),
+        "own_locks_ns": summed(own, "ns"),
+        "descriptors": _number(waits.descriptors if waits else None),
+    }
+
+
+def _generator_busy(document: RunDocument, snapshots: Mapping[str, Any]) -> float:
+    """Give the share of time in which the CPUs of the generators were not idle, on the busier host."""
+    shares = []
+    for role in ("uac", "uas"):
+        names = {f"cpu{cpu}" for cpu in getattr(document.hosts, role).cpus}
+        idle, total = 0.0, 0.0
+        for moment, sign in (("before", -1), ("after", 1)):
+            text = snapshots.get(role, {}).get(moment, {}).get("/proc/stat", "")
+            if not text:
+                return np.nan
+            stat = counters.parse_stat(text, f"counters.json: {role} {moment} /proc/stat")
+            for name, cpu in stat.items():
+                if name in names:
+                    idle += sign * (cpu["idle"] + cpu["iowait"])
+                    # a guest's time is in user and nice already
+                    total += sign * sum(cpu[state] for state in counters.CPU_STATES[:8])
+        if total <= 0:
+            return np.nan
+        shares.append(1 - idle / total)
+    return max(shares)
 
 
 def _arrivals(document: RunDocument) -> dict[str, float]:
@@ -576,7 +677,8 @@ def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
         valid = values["valid"] == 1
         status[place] = MEASURED if valid else INVALID
         for name, array in arrays.items():
-            if valid or name not in OUTCOMES:
+            # a record reduced before there was such a number has none
+            if name in values and (valid or name not in OUTCOMES):
                 array[place] = values[name]
         found.append(attrs)
 
@@ -681,9 +783,14 @@ def _open_run(path: Path) -> xr.Dataset:
         return ds
     values, attrs = _unpacked({name: ds[name].to_numpy() for name in (BY_TYPE, OF_RUN)}, ds.attrs)
     run = {name: values.pop(name) for name in RUN_DIMS}
+    lacking = {
+        name: np.nan if units else ""
+        for name, (units, _) in RUN_LEVEL.items()
+        if name not in values
+    }
     variables = {
         name: ("message_type", value) if np.ndim(value) else ((), value)
-        for name, value in values.items()
+        for name, value in (values | lacking).items()
     }
     opened = xr.Dataset(variables, {"message_type": list(TYPES)} | run, attrs)
     return _described(opened.assign(count=opened["count"].astype(np.int64)))
@@ -699,5 +806,7 @@ def _open(path: Path, name: str) -> xr.Dataset:
         ) from None
     except (OSError, ValueError) as error:
         raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None
+    if name == OF_A_RUN and ds.attrs.get("format_version") in OLDER_RUNS:
+        ds.attrs["format_version"] = SUMMARY_VERSION
     check_format(ds.attrs, path, name, SUMMARY_VERSION)
     return ds

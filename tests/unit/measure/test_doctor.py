@@ -51,7 +51,7 @@ def test_what_was_printed_is_told(facts, wanted):
     assert found["scheduler"].told == "EEVDF (Linux 6.6 and later)"
     refused = "the kernel refuses migration_cost_ns, tunable_scaling, base_slice_ns"
     assert found["debugfs"].told == refused
-    assert found["CPUs"].told == "2 online, of which the SPS has 1"
+    assert found["CPUs"].told == "2 online, of which the SPS has 1, 0"
     # of CPU 1: 100 ticks, 1 user, 88 nice and 11 system
     assert "0.0 % of the SPS's CPU time was stolen" in found["quiet now"].told
     assert "100.0 % went to other programs" in found["quiet now"].told

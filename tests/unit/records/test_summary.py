@@ -59,6 +59,101 @@ def test_a_run_without_the_probe_has_the_counters_and_no_times(tmp_path):
     assert float(ds["proxy_cpu_ns"]) == 600 * 70_000
 
 
+def waits(number):
+    wait = {"count": number, "ns": 1000 * number}
+    kinds = ("kernel_spin", "kernel_sleep", "futex", "sched_yield")
+    return {**dict.fromkeys(kinds, wait), "descriptors": 5 * number}
+
+
+def summarised(tmp_path, **parts):
+    """Summarise a run whose run.json says other things in these parts; those given as None are left out."""
+    run = synthetic.Run()
+    record = synthetic.write_record(tmp_path / "raw", run, calls=100, mode=0)
+    document = json.loads((record / "run.json").read_text())
+    for name, part in parts.items():
+        if part is None:
+            document.pop(name)
+        else:
+            document[name] = {**(document[name] or {}), **part}
+    (record / "run.json").write_text(json.dumps(document))
+    messages = tmp_path / "runs" / run.path / "messages.nc"
+    write_messages(messages_from_record(record), messages)
+    return summary.summarise_run(messages, record)
+
+
+def test_calls_that_failed_or_were_late_are_lost(tmp_path):
+    ds = summarised(tmp_path, generator={"calls_completed": 98, "calls_failed": 2, "calls_late": 7})
+    assert float(ds["calls_late"]) == 7
+    assert float(ds["call_loss"]) == pytest.approx(0.09)
+    assert float(ds["messages"]) == 600
+
+
+def test_where_nobody_noted_when_calls_were_set_up_their_loss_is_not_known(tmp_path):
+    ds = summarised(tmp_path, generator={"calls_completed": 98, "calls_late": None})
+    assert np.isnan(float(ds["call_loss"]))
+
+
+def test_what_keeps_tasks_from_each_other(tmp_path):
+    tasks = {
+        **{"tasks": 9, "voluntary": 50, "involuntary": 60, "migrations": None},
+        **{"user_ns": 7, "system_ns": 8},
+    }
+    counted = {"proxy": waits(3), "others": waits(100), "runs": 0, "run_ns": 0}
+    ds = summarised(tmp_path, factors={"unavailable": "", "tasks": tasks, "waits": counted})
+    numbers = {
+        **{"wake_ups": 50, "preemptions": 60, "proxy_user_ns": 7, "proxy_system_ns": 8},
+        **{"kernel_locks": 6, "kernel_locks_ns": 6000, "own_locks": 6, "own_locks_ns": 6000},
+        "descriptors": 15,
+    }
+    assert {name: float(ds[name]) for name in numbers} == numbers
+    assert np.isnan(float(ds["migrations"]))
+    assert (str(ds["proxy"].item()), str(ds["transport"].item())) == ("kamailio", "udp")
+
+
+@pytest.mark.parametrize(
+    "factors", [None, {"unavailable": "not built", "tasks": None, "waits": None}]
+)
+def test_what_was_not_counted_is_not_known(tmp_path, factors):
+    ds = summarised(tmp_path, factors=factors)
+    for name in ("wake_ups", "migrations", "kernel_locks", "own_locks_ns", "descriptors"):
+        assert np.isnan(float(ds[name]))
+
+
+def test_the_generators_are_as_busy_as_their_busier_cpu(tmp_path):
+    run = synthetic.Run()
+    record = synthetic.write_record(tmp_path / "raw", run, calls=100, mode=0)
+    path = record / "counters.json"
+    snapshots = json.loads(path.read_text())
+    line = "cpu1 {} 0 1243 {} 373 0 49 24 0 0"
+    for role, busy in (("uac", 30), ("uas", 70)):
+        before, after = line.format(3207, 91740), line.format(3207 + busy, 91840 - busy)
+        snapshots[role] = {
+            "before": {"/proc/stat": f"cpu 1 1 1 1 1 1 1 1 1 1\n{before}\n"},
+            "after": {"/proc/stat": f"cpu 1 1 1 1 1 1 1 1 1 1\n{after}\n"},
+        }
+    path.write_text(json.dumps(snapshots))
+    messages = tmp_path / "runs" / run.path / "messages.nc"
+    write_messages(messages_from_record(record), messages)
+    ds = summary.summarise_run(messages, record)
+    assert float(ds["generator_busy"]) == pytest.approx(0.7)
+
+
+def test_a_summary_of_a_record_reduced_before_has_no_newer_number(tmp_path):
+    ds, path, *_ = reduce(tmp_path, synthetic.Run(), calls=20)
+    newer = ["call_loss", "wake_ups", "transport"]
+    old = ds.drop_vars(newer)
+    old.attrs["format_version"] = 8
+    summary.write(old, path)
+    read = summary._open_run(path)
+    assert np.isnan(float(read["call_loss"]))
+    assert np.isnan(float(read["wake_ups"]))
+    assert str(read["transport"].item()) == ""
+    assert float(read["proxy_cpu_ns"]) == float(ds["proxy_cpu_ns"])
+    summary.write(read, path)
+    combined = summary.combine([path], [synthetic.Run()])
+    assert np.isnan(float(combined["call_loss"].squeeze()))
+
+
 def test_what_a_front_and_its_instances_send_each_other_did_not_reach_the_sps(tmp_path):
     record = synthetic.write_record(tmp_path / "raw", synthetic.Run(), calls=100, mode=0)
     document = json.loads((record / "run.json").read_text())

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+/*
+ * sipfactors: counts what keeps a proxy's processes from each other: waits for locks, the kernel's and their own, and
+ * descriptors handed from one to another.
+ *
+ * USAGE
+ *   sipfactors --group PGID [--group PGID] --report FILE --ready FILE
+ *
+ * WHAT IT DOES
+ *   Attaches the programs of factors.bpf.c; then FILE of --ready is there. At SIGTERM or SIGINT it writes a report, one
+ *   JSON object:
+ *     proxy, others     of the tasks of the process groups, and of all others: for each wait how often and ns in all, and
+ *                       descriptors
+ *     runs, run_ns      of all programs, where the kernel counts them (kernel.bpf_stats_enabled)
+ *   Nothing is pinned. Exit code: 0 good; 1 not, and one line on stderr says why; 2 wrong usage.
+ *
+ * Needs root, or CAP_BPF and CAP_PERFMON, in the initial pid namespace; BTF (CONFIG_DEBUG_INFO_BTF); Linux 5.19.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include "factors.h"
+#include "factors.skel.h"
+#include "json.h"
+#include "system.h"
+
+#define FACTORS_NAME(name) #name,
+static const char *const names[] = { FACTORS_WAITS(FACTORS_NAME) };
+
+static struct factor_counts sum(const struct factor_counts *of_cpus)
+{
+	struct factor_counts total = { 0 };
+
+	for (size_t cpu = 0; cpu < FACTORS_CPUS; cpu++) {
+		for (int factor = 0; factor < FACTORS; factor++) {
+			total.wait[factor].count += of_cpus[cpu].wait[factor].count;
+			total.wait[factor].ns += of_cpus[cpu].wait[factor].ns;
+		}
+		total.descriptors += of_cpus[cpu].descriptors;
+	}
+	return total;
+}
+
+static void write_counts(FILE *file, const char *whose, struct factor_counts counts)
+{
+	fprintf(file, "\"%s\": {", whose);
+	for (int factor = 0; factor < FACTORS; factor++)
+		fprintf(file, "\"%s\": {\"count\": %llu, \"ns\": %llu}, ", names[factor],
+			(unsigned long long)counts.wait[factor].count,
+			(unsigned long long)counts.wait[factor].ns);
+	fprintf(file, "\"descriptors\": %llu}, ", (unsigned long long)counts.descriptors);
+}
+
+static bool write_report(const char *path, const struct factors_bpf *object)
+{
+	unsigned long long runs = 0, run_ns = 0;
+	struct bpf_program *program;
+	FILE *file = fopen(path, "we");
+
+	if (!file) {
+		complain("cannot write %s: %s", path, strerror(errno));
+		return false;
+	}
+	fprintf(file, "{");
+	write_counts(file, "proxy", sum(object->bss->counts[1]));
+	write_counts(file, "others", sum(object->bss->counts[0]));
+	bpf_object__for_each_program(program, object->obj)
+	{
+		struct bpf_prog_info info = { 0 };
+		__u32 size = sizeof(info);
+
+		if (bpf_program__fd(program) >= 0 &&
+		    !bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size)) {
+			runs += info.run_cnt;
+			run_ns += info.run_time_ns;
+		}
+	}
+	fprintf(file, "\"runs\": %llu, \"run_ns\": %llu}\n", runs, run_ns);
+	if (!fclose(file))
+		return true;
+	complain("cannot write %s: %s", path, strerror(errno));
+	return false;
+}
+
+static bool say_ready(const char *path)
+{
+	FILE *file = fopen(path, "we");
+
+	if (file && !fclose(file))
+		return true;
+	complain("cannot write %s: %s", path, strerror(errno));
+	return false;
+}
+
+static int usage(void)
+{
+	complain("usage: sipfactors --group PGID [--group PGID] --report FILE --ready FILE");
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "group", required_argument, NULL, 'g' },
+		{ "report", required_argument, NULL, 'r' },
+		{ "ready", required_argument, NULL, 'y' },
+		{ 0 },
+	};
+	const char *report = NULL, *ready = NULL;
+	struct factors_bpf *object;
+	int groups[FACTORS_GROUPS] = { 0 }, found = 0, option, error, signal;
+	sigset_t signals;
+	bool good;
+
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (option == 'g' && found < FACTORS_GROUPS)
+			groups[found++] = atoi(optarg);
+		else if (option == 'r')
+			report = optarg;
+		else if (option == 'y')
+			ready = optarg;
+		else
+			return usage();
+	}
+	if (groups[0] <= 0 || groups[found - 1] <= 0 || !report || !ready || optind < argc)
+		return usage();
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	libbpf_set_print(NULL);
+	if (namespace_of("/proc/self/ns/pid") != INITIAL_PID_NS) {
+		complain("not in the initial pid namespace: its process groups are not the kernel's");
+		return 1;
+	}
+	object = factors_bpf__open();
+	if (!object) {
+		complain("cannot open the programs: %s", strerror(errno));
+		return 1;
+	}
+	for (int i = 0; i < found; i++)
+		object->rodata->cfg_groups[i] = groups[i];
+	error = -factors_bpf__load(object);
+	if (!error)
+		error = -factors_bpf__attach(object);
+	if (error) {
+		complain("cannot load and attach the programs: %s (Linux 5.19, BTF and CAP_BPF)",
+			 strerror(error));
+		factors_bpf__destroy(object);
+		return 1;
+	}
+	good = say_ready(ready);
+	if (good)
+		sigwait(&signals, &signal);
+	factors_bpf__detach(object);
+	good = good && write_report(report, object);
+	factors_bpf__destroy(object);
+	return good ? 0 : 1;
+}

@@ -1,0 +1,139 @@
+"""What instances that share a port do not share: who is registered at one is unknown to the other."""
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from helpers import wait_for
+
+from sipsched.paths import PROJECT_ROOT
+
+SOURCE = PROJECT_ROOT / "hardware" / "dispatcher"
+PORT = 25071
+CALLS = 64
+REGISTRAR = """\
+#!KAMAILIO
+log_stderror=yes
+listen=udp:127.0.0.1:{port}
+disable_tcp=yes
+children={children}
+loadmodule "sl.so"
+loadmodule "pv.so"
+loadmodule "usrloc.so"
+loadmodule "registrar.so"
+modparam("usrloc", "db_mode", 0)
+request_route {{
+    if (method == "REGISTER") {{
+        save("location");
+    }} else if (lookup("location")) {{
+        sl_send_reply("200", "Here");
+    }} else {{
+        sl_send_reply("404", "Not registered here");
+    }}
+    exit;
+}}
+"""
+
+
+@pytest.fixture(scope="module")
+def dispatcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build it, as provisioning does."""
+    folder = tmp_path_factory.mktemp("dispatcher")
+    for path in [*SOURCE.glob("*.[ch]"), SOURCE / "Makefile"]:
+        shutil.copy(path, folder)
+    targets = ["sipshard", "libsipshard.so"]
+    subprocess.run(["make", "--silent", "-C", str(folder), *targets], check=True)
+    return folder
+
+
+@contextmanager
+def registrar(dispatcher: Path, folder: Path, instances: int) -> Iterator[None]:
+    """Run a registrar of two workers: in one instance, or in two on one port as docs/partitioned.md has it."""
+    (folder / "proxy.cfg").write_text(REGISTRAR.format(port=PORT, children=3 - instances))
+    shared = {"SIPSHARD_PORT": str(PORT), "SIPSHARD_SOCKETS": "1"}
+    preload = {"LD_PRELOAD": str(dispatcher / "libsipshard.so"), **shared}
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for number in range(instances):
+            own = folder / f"instance-{number}"
+            own.mkdir()
+            argv = ["kamailio", "-DD", "-E", "-f", str(folder / "proxy.cfg"), "-Y", str(own)]
+            with (own / "log").open("wb") as log:
+                started.append(
+                    subprocess.Popen(
+                        [*argv, "-m", "16"],
+                        env=os.environ | preload,
+                        stderr=log,
+                        process_group=0,
+                    )
+                )
+        wait_for(lambda: listening() == instances, 10)
+        argv = [str(dispatcher / "sipshard"), "--port", str(PORT), "--sockets", str(instances)]
+        argv += ["--report", str(folder / "report"), "--ready", str(folder / "ready")]
+        started.append(subprocess.Popen([*argv, *(str(one.pid) for one in started)]))
+        wait_for(lambda: (folder / "ready").exists() or started[-1].poll() is not None, 10)
+        assert started[-1].poll() is None
+        yield
+    finally:
+        for one in reversed(started):
+            one.terminate()
+            one.wait(10)
+
+
+def listening() -> int:
+    done = subprocess.run(
+        ["ss", "-Hlun", f"sport = :{PORT}"], capture_output=True, text=True, check=True
+    )
+    return len(done.stdout.splitlines())
+
+
+def ask(method: str, call: int) -> int:
+    """Send a request about one user, of a call of its own, and give the status of the answer."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(3)
+        sock.bind(("127.0.0.1", 0))
+        here = "{}:{}".format(*sock.getsockname())
+        lines = [
+            f"{method} sip:alice@127.0.0.1 SIP/2.0",
+            f"Via: SIP/2.0/UDP {here};branch=z9hG4bK{method}{call}",
+            "Max-Forwards: 9",
+            f"From: <sip:alice@127.0.0.1>;tag={call}",
+            "To: <sip:alice@127.0.0.1>",
+            f"Call-ID: {call:08x}-5eed@127.0.0.1",
+            f"CSeq: 1 {method}",
+            *([f"Contact: <sip:alice@{here}>"] if method == "REGISTER" else []),
+            *("Content-Length: 0", "", ""),
+        ]
+        sock.sendto("\r\n".join(lines).encode(), ("127.0.0.1", PORT))
+        return int(sock.recv(65536).split()[1])
+
+
+def found_by(calls: range) -> list[bool]:
+    """Tell for each of several calls whether the user is known where it lands."""
+    answers = [ask("OPTIONS", call) for call in calls]
+    assert set(answers) <= {200, 404}
+    return [answer == 200 for answer in answers]
+
+
+def test_one_instance_finds_who_is_registered(dispatcher: Path, tmp_path: Path) -> None:
+    with registrar(dispatcher, tmp_path, instances=1):
+        assert ask("REGISTER", 0) == 200
+        assert all(found_by(range(1, CALLS)))
+
+
+def test_of_two_only_that_which_was_registered_at(dispatcher: Path, tmp_path: Path) -> None:
+    with registrar(dispatcher, tmp_path, instances=2):
+        assert ask("REGISTER", 0) == 200
+        # the registration's own Call-ID lands where it did
+        assert found_by(range(1)) == [True]
+        known = found_by(range(1, CALLS))
+        print(f"found by {sum(known)} of {len(known)} calls")
+        # half of 63 calls; their standard deviation is 4
+        assert 15 < sum(known) < 48
+        # and each call by the same instance again
+        assert found_by(range(1, CALLS)) == known

@@ -1,0 +1,285 @@
+"""The page of scaling: its numbers from runs of a known truth, and what it says where there is little or nothing."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import synthetic
+
+from sipsched.analysis.run_table import Campaign, campaigns_of
+from sipsched.analysis.speedup import (
+    FACTORS,
+    REMEDIES,
+    carried,
+    load_published,
+    ratio,
+    speed_ups,
+)
+from sipsched.analysis.statistics import Interval
+from sipsched.errors import StableError
+from sipsched.pages import scaling
+from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.config import Point
+from sipsched.records.crossing import Crossing, Trial
+from sipsched.records.speedups import Speedup
+
+PUBLISHED = PROJECT_ROOT / "config" / "published" / "speedups.csv"
+CARRIES = {
+    ("kamailio-udp", 1): 2000,
+    ("kamailio-udp", 2): 2400,
+    ("kamailio-udp-partitioned", 1): 1900,
+    ("kamailio-udp-partitioned", 2): 3600,
+    ("kamailio-tcp", 1): 1000,
+    ("kamailio-tcp", 2): 1800,
+}
+"""By SUT and cores: calls per second."""
+COST_US = {1: 60.0, 2: 80.0}
+WAKE_UPS = {1: 0.5, 2: 0.9}
+BUSY = 0.3
+
+
+def crossing(sut: str, cores: int, middle: int, trials: int = 12) -> Crossing:
+    """Find a crossing between two loads 2 % apart, by many trials that agree."""
+    loads = [middle * (1 + (0.01 if i % 2 else -0.01)) for i in range(trials)]
+    return Crossing(
+        point=Point("synthetic", sut, "default", cores, 4),
+        label="default",
+        lower_cps=round(middle * 0.99),
+        upper_cps=round(middle * 1.01),
+        trials=tuple(
+            Trial(round(cps), 6.0, 0.0 if cps < middle else 0.2, 0.0 if cps < middle else 0.4)
+            for cps in loads
+        ),
+    )
+
+
+def outcome(run: synthetic.config.Run) -> dict[str, Any]:
+    """Half of what it carries, or more than that: lost above it."""
+    over = run.cps > CARRIES[run.sut, run.cores]
+    tcp = "tcp" in run.sut
+    messages = 36.0 * run.cps
+    return {
+        "transport": "tcp" if tcp else "udp",
+        "deployment": "partitioned" if run.sut.endswith("partitioned") else "shared",
+        "proxy": "kamailio",
+        "pdr": np.nan if tcp else 0.05 * over,
+        "call_loss": 0.3 * over,
+        "messages": messages,
+        "proxy_cpu_ns": 1000 * COST_US[run.cores] * messages,
+        "proxy_user_ns": 600 * COST_US[run.cores] * messages,
+        "proxy_system_ns": 400 * COST_US[run.cores] * messages,
+        "generator_busy": BUSY * run.cps / 1000,
+        **dict.fromkeys(FACTORS, 0.0),
+        "wake_ups": WAKE_UPS[run.cores] * messages,
+        "probe_mode": "off",
+    }
+
+
+def measured(
+    places: Sequence[tuple[str, int]] = tuple(CARRIES), on_this_machine: bool = False
+) -> tuple[list[Campaign], list[Crossing]]:
+    """Give the runs on both sides of each crossing, and the searches."""
+    planned = [
+        synthetic.Run(sut=sut, cores=cores, threads=4, cps=round(CARRIES[sut, cores] * share))
+        for sut, cores in places
+        for share in (0.5, 0.98, 1.1)
+    ]
+    campaigns = campaigns_of([("scaling", synthetic.combined(planned, outcome))])
+    if on_this_machine:
+        hosts = {"uac": {"cpus": [0]}, "sps": {"cpus": [1, 0]}, "uas": {"cpus": [0]}}
+        campaigns = [replace(each, kind="local", hosts=hosts) for each in campaigns]
+    return campaigns, [crossing(*place, CARRIES[place]) for place in places]
+
+
+def found(*arguments: Any, simulated: Sequence[Speedup] = (), **named: Any) -> scaling.Found:
+    """Give what the page shows."""
+    return scaling.found_of(*measured(*arguments, **named), load_published(PUBLISHED), simulated)
+
+
+def everything(page: scaling.Found) -> str:
+    """Show the whole page, and give all its text."""
+    parts = (
+        *(scaling.answer, scaling.heading, scaling.curves, scaling.capacities, scaling.sharing),
+        *(scaling.stops, scaling.costs, scaling.herd, scaling.compared, scaling.published),
+        *(scaling.simulated, scaling.simulated_answer),
+    )
+    return "\n".join(part(page)._repr_html_() for part in parts)
+
+
+def test_capacities_costs_and_speed_ups_are_those_of_the_runs() -> None:
+    (campaign,), crossings = measured()
+    places = carried(campaign, crossings)
+    for each in places:
+        truth = CARRIES[each.place.sut, each.place.cores]
+        assert each.capacity.estimate == pytest.approx(truth, rel=0.02)
+        assert each.confirmed == (3, 3)
+        assert each.cost is not None
+        assert each.cost.cpu_us == pytest.approx(COST_US[each.place.cores])
+        assert each.cost.factors["wake_ups"] == pytest.approx(WAKE_UPS[each.place.cores])
+        assert each.cost.cps == round(0.98 * truth)
+    gained = {each.one.place.sut: each for each in speed_ups(places, campaign)}
+    assert gained["kamailio-udp"].measured.estimate == pytest.approx(1.2, rel=0.03)
+    assert gained["kamailio-udp-partitioned"].measured.estimate == pytest.approx(1.89, rel=0.03)
+    assert {each.bound for each in gained.values()} == {2 * 60 / 80}
+    assert {each.room for each in gained.values()} == {2.0}
+
+
+def test_a_shared_cpu_leaves_what_the_control_says() -> None:
+    (campaign,), crossings = measured(on_this_machine=True)
+    gained = {
+        each.one.place.sut: each for each in speed_ups(carried(campaign, crossings), campaign)
+    }
+    # 0.3 of a CPU for 1000 cps, 2400 cps on two cores
+    assert gained["kamailio-udp"].room == pytest.approx(2 - BUSY * 2.4, rel=0.02)
+    # never more than the CPU that they have
+    assert gained["kamailio-udp-partitioned"].room == pytest.approx(1.0)
+
+
+def test_the_answer_names_what_carries_most() -> None:
+    lines = scaling.answer(found()).lines
+    assert lines[0].startswith("Over UDP, on 1 core choose kamailio-udp: it carries 2")
+    assert "on 2 cores choose kamailio-udp-partitioned: it carries 3" in lines[0]
+    assert "1.5 times what kamailio-udp does, and 1.89 times" in lines[0]
+    assert lines[1].startswith("Over TCP, on 1 core choose kamailio-tcp: it carries ")
+    assert "no other was measured there" in lines[1]
+
+
+def test_a_difference_within_the_intervals_is_no_reason() -> None:
+    campaigns, crossings = measured([("kamailio-udp", 2), ("kamailio-udp-partitioned", 2)])
+    close = [crossings[0], crossing("kamailio-udp-partitioned", 2, 2410)]
+    lines = scaling.answer(scaling.found_of(campaigns, close, [], [])).lines
+    assert "choose kamailio-udp: " in lines[0]
+    assert "none carries more beyond doubt, and it is the simplest" in lines[0]
+    assert lines[1] == "Only runs on 2 cores were measured: how it scales is not told."
+
+
+def test_what_grows_is_named_and_what_does_not_is_not() -> None:
+    (line,) = scaling.stops(found([("kamailio-udp", 1), ("kamailio-udp", 2)])).lines
+    assert "A message costs 80 µs of CPU, 60 µs on one core: by that alone it would be 1.5" in line
+    assert line.endswith("What grows, a message: wake-ups 0.5 → 0.9.")
+
+
+def test_a_remedy_stands_beside_the_report() -> None:
+    lines = scaling.compared(found()).lines
+    assert lines[0] == "Published over UDP: the remedies multiply the speed-up by 2.58 to 3.87."
+    assert lines[2].startswith("Measured here over UDP, 2 cores: by 1.5")
+    # over TCP no remedy was measured
+    assert len(lines) == 3
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [],
+        [("kamailio-udp", 1)],
+        [("kamailio-udp", 2)],
+        [("kamailio-tcp", 1), ("kamailio-udp", 2)],
+    ],
+)
+def test_a_page_of_little_says_so(places: list[tuple[str, int]]) -> None:
+    page = found(places) if places else scaling.found_of([], [], [], [])
+    text = everything(page)
+    assert "nan" not in text.replace("nance", "").lower()
+    assert "No SUT was measured on one core and on more." in text
+    if not places:
+        assert scaling.answer(page).lines == (scaling.NOTHING,)
+    else:
+        assert "No SUT was measured on one core and on more" in scaling.stops(page).lines[0]
+
+
+def test_runs_in_which_nothing_was_counted_show_no_numbers() -> None:
+    campaigns, crossings = measured()
+    for campaign in campaigns:
+        for name in (*FACTORS, "messages", "proxy_cpu_ns", "generator_busy", "call_loss", "pdr"):
+            campaign.runs[name] = 0.0
+    page = scaling.found_of(campaigns, crossings, [], [])
+    assert all(each.cost is None for each in page.carried)
+    assert "nan" not in everything(page).lower()
+    assert (
+        "no run kept the limit, so what a message cost is not known" in scaling.stops(page).lines[0]
+    )
+
+
+def test_the_herd_is_drawn_where_workers_were_varied() -> None:
+    planned = [synthetic.Run(sut=sut, threads=n, cps=500) for sut in ("a", "b") for n in (1, 4, 16)]
+
+    def wakes(run: synthetic.config.Run) -> dict[str, Any]:
+        each = 0.3 * run.threads if run.sut == "b" else 0.9
+        return {
+            **{"transport": "udp", "deployment": "shared", "proxy": "kamailio"},
+            **{"messages": 1000.0, "wake_ups": 1000.0 * each},
+        }
+
+    campaigns = campaigns_of([("herd", synthetic.combined(planned, wakes))])
+    page = scaling.found_of(campaigns, [], [], [])
+    assert [each.by_threads for each in page.herds] == [
+        pytest.approx({1: 0.9, 4: 0.9, 16: 0.9}),
+        pytest.approx({1: 0.3, 4: 1.2, 16: 4.8}),
+    ]
+    assert scaling.herd(page).seen == (
+        "a: 0.9 wake-ups a message with 1 worker, 0.9 with 16: a message wakes one worker or none.",
+        "b: 0.3 wake-ups a message with 1 worker, 4.8 with 16: a message wakes more workers than it "
+        "needs.",
+    )
+
+
+def test_what_is_simulated_says_so() -> None:
+    rows = [
+        Speedup(
+            *(deployment, "udp", cores, cores, 1000 * cores**power, np.nan, np.nan),
+            *(cores**power, np.nan, np.nan, receiving, "a model"),
+        )
+        for deployment, power in (("shared", 0.25), ("partitioned", 0.5))
+        for cores in (1, 4, 16)
+        for receiving in ([1] if cores == 1 else [1, cores])
+    ]
+    page = found(simulated=rows)
+    assert scaling.simulated_answer(page).lines == (
+        "Simulated, over UDP, one CPU receives: on 16 cores partitioned carries the most, 4\u202f000 cps, 4 times "
+        "what it does on one core (a model).",
+        "Simulated, over UDP, each core receives: on 16 cores partitioned carries the most, 4\u202f000 cps, 4 times "
+        "what it does on one core (a model).",
+    )
+    table = scaling.simulated(page)
+    assert table.rows == (
+        ("UDP", "shared", "a model", "1", "1.41", "2"),
+        ("UDP", "partitioned", "a model", "1", "2", "4"),
+    )
+    assert table.provenance == "Simulated; nothing measured"
+
+
+def test_the_published_table_is_read_and_checked(tmp_path: Path) -> None:
+    rows = load_published(PUBLISHED)
+    assert {(each.platform, each.transport): (each.before, each.after) for each in rows} == {
+        ("Intel Clovertown", "udp"): (1.2, 3.1),
+        ("Intel Clovertown", "tcp"): (2.6, 4.8),
+        ("Sun Niagara", "udp"): (1.5, 5.8),
+        ("Sun Niagara", "tcp"): (2.2, 6.2),
+    }
+    lines = PUBLISHED.read_text().splitlines()
+    for wrong in (
+        lines[:-1],
+        [*lines, lines[-1]],
+        [lines[0].replace("speedup", "faster"), *lines[1:]],
+        [*lines[:-1], lines[-1].replace("6.2", "fast")],
+        [*lines[:-1], lines[-1].replace("tcp", "sctp")],
+    ):
+        (tmp_path / "wrong.csv").write_text("\n".join(wrong) + "\n")
+        with pytest.raises(StableError, match=r"wrong\.csv"):
+            load_published(tmp_path / "wrong.csv")
+
+
+def test_a_ratio_carries_both_errors() -> None:
+    one, more = Interval(100.0, 90.0, 110.0, 4), Interval(200.0, 180.0, 220.0, 4)
+    found_ratio = ratio(more, one)
+    assert found_ratio.estimate == 2.0
+    assert found_ratio.low < 2 * 0.9
+    assert found_ratio.high > 2 * 1.1
+    assert not ratio(more, Interval.without(100.0, 1)).known
+
+
+def test_every_transport_has_a_remedy() -> None:
+    assert set(REMEDIES) == set(scaling.TRANSPORTS)
