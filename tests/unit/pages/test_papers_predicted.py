@@ -73,9 +73,14 @@ def test_what_is_not_told_says_what_would_have_been_seen():
     noise = np.exp(0.1 * np.random.default_rng(3).normal(size=(len(runs), 2)))
     runs[["k_rcv_us", "pdr"]] *= noise
     lines, shown, _ = said(runs)
-    assert re.search(r"Where none is told, one of \d+ % \(median of the rows", lines[0])
+    found = re.search(
+        r"Of 38 not told from chance, the published size would have been seen for (\d+)", lines[0]
+    )
+    assert found
+    rows = shown["table-directions"].rows
     place = shown["table-directions"].header.index("would have been seen (%)")
-    assert all(10 < float(row[place]) < 100 for row in shown["table-directions"].rows)
+    assert all(10 < float(row[place]) < 100 for row in rows)
+    assert int(found[1]) == sum(float(row[2]) >= float(row[place]) for row in rows)
 
 
 def test_runs_of_some_rows_answer_in_part():

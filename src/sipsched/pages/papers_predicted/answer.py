@@ -79,16 +79,18 @@ def _directions(effects: Sequence[Effect]) -> str:
 
 
 def _would_have_been_seen(effects: Sequence[Effect]) -> str:
-    least = sorted(
-        each.detectable
+    untold = [
+        each
         for each in effects
         if each.direction is Direction.NOT_TOLD and not isnan(each.detectable)
-    )
-    if not least:
+    ]
+    if not untold:
         return ""
+    least = sorted(each.detectable for each in untold)
+    seen = sum(each.published >= each.detectable for each in untold)
     return (
-        f" Where none is told, one of {number(median(least))} % (median of the rows, {number(least[0])} to "
-        f"{number(least[-1])} %) would have been seen with a power of 80 %."
+        f" Of {len(untold)} not told from chance, the published size would have been seen for {seen} with a power "
+        f"of 80 %: a fall by {number(median(least))} % (median; {number(least[0])} to {number(least[-1])} %)."
     )
 
 
