@@ -347,11 +347,8 @@ def effects(runs: pd.DataFrame, compared: pd.DataFrame) -> list[Effect]:
     family = compare_together(pairs)
     found = []
     for key, cell in family.cells.items():
-        baseline, enhanced = pairs[key]
-        least = _detectable(baseline - enhanced, family.level)
-        share = 100 * least / baseline.mean() if baseline.any() else np.nan
-        lower = cell.comparison.percent_lower
-        found.append(Effect(*key, rows[key], lower, _direction(cell, pairs[key]), share))
+        lower, least = cell.comparison.percent_lower, _least_lower(pairs[key], family.level)
+        found.append(Effect(*key, rows[key], lower, _direction(cell, pairs[key]), least))
     return found
 
 
@@ -368,8 +365,8 @@ class MigrationCost:
     lower
         Other costs to by how many percent the published best is lower than they, over pairs; all intervals of
         the figure hold together.
-    directions
-        Of these.
+    directions, detectable
+        Of these; the latter as of an `Effect`.
     """
 
     cores: int
@@ -380,6 +377,7 @@ class MigrationCost:
     values: dict[int, Interval]
     lower: dict[int, Interval]
     directions: dict[int, Direction]
+    detectable: dict[int, float]
 
 
 def migration_costs(runs: pd.DataFrame) -> list[MigrationCost]:
@@ -412,7 +410,8 @@ def migration_costs(runs: pd.DataFrame) -> list[MigrationCost]:
         }
         lower = {cost: cell.comparison.percent_lower for cost, cell in cells.items()}
         told = {cost: _direction(cell, pairs[place, metric, cost]) for cost, cell in cells.items()}
-        found.append(MigrationCost(*place, metric, best, values, lower, told))
+        least = {cost: _least_lower(pairs[place, metric, cost], family.level) for cost in cells}
+        found.append(MigrationCost(*place, metric, best, values, lower, told, least))
     return found
 
 
@@ -520,6 +519,12 @@ def _detectable(differences: npt.NDArray[np.float64], level: float = LEVEL) -> f
         return float("nan")
     quantiles = special.stdtrit(n - 1, [(1 + level) / 2, POWER])
     return float(quantiles.sum() * differences.std(ddof=1) / np.sqrt(n))
+
+
+def _least_lower(pair: Pair, level: float) -> float:
+    """Give the least percent lower that would have been told from 0; NaN where the first is 0."""
+    first, second = pair
+    return 100 * _detectable(first - second, level) / first.mean() if first.any() else np.nan
 
 
 def _direction(cell: Cell, pair: Pair) -> Direction:

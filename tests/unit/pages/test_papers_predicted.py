@@ -77,6 +77,7 @@ def test_what_is_not_told_says_what_would_have_been_seen():
         r"Of 38 not told from chance, the published size would have been seen for (\d+)", lines[0]
     )
     assert found
+    assert re.search(r"where it is not told, a fall by \d", lines[2])
     rows = shown["table-directions"].rows
     place = shown["table-directions"].header.index("would have been seen (%)")
     assert all(10 < float(row[place]) < 100 for row in rows)

@@ -72,25 +72,12 @@ def _directions(effects: Sequence[Effect]) -> str:
     reproduced, holds = counts[Direction.REPRODUCED], sum(effect.holds for effect in effects)
     answer = "No" if not reproduced else "Yes" if reproduced == len(effects) else "In part"
     told = ", ".join(f"{counts[each]} {each}" for each in Direction)
+    untold = [effect for effect in effects if effect.direction is Direction.NOT_TOLD]
+    seen = sum(effect.published >= effect.detectable for effect in untold)
+    least = _would_have_been_seen([effect.detectable for effect in untold])
     return (
         f"{answer}: of {plural(len(effects), 'published effect')} of enhanced mode {told}; the published size "
-        f"lies in the predicted interval for {holds}.{_would_have_been_seen(effects)}"
-    )
-
-
-def _would_have_been_seen(effects: Sequence[Effect]) -> str:
-    untold = [
-        each
-        for each in effects
-        if each.direction is Direction.NOT_TOLD and not isnan(each.detectable)
-    ]
-    if not untold:
-        return ""
-    least = sorted(each.detectable for each in untold)
-    seen = sum(each.published >= each.detectable for each in untold)
-    return (
-        f" Of {len(untold)} not told from chance, the published size would have been seen for {seen} with a power "
-        f"of 80 %: a fall by {number(median(least))} % (median; {number(least[0])} to {number(least[-1])} %)."
+        f"lies in the predicted interval for {holds}{least}{f', the published one for {seen}' if least else ''}."
     )
 
 
@@ -100,9 +87,25 @@ def _costs(costs: Sequence[MigrationCost]) -> str:
         return "No migration cost of figure 2 was simulated."
     counts = Counter(told)
     words = ", ".join(f"{counts[each]} {each}" for each in Direction)
+    least = [
+        cost.detectable[other]
+        for cost in costs
+        for other, direction in cost.directions.items()
+        if direction is Direction.NOT_TOLD
+    ]
     return (
         "That the migration cost which the paper's figure 2 has as its best is better than another, of "
-        f"{plural(len(told), 'comparison')}: {words}."
+        f"{plural(len(told), 'comparison')}: {words}{_would_have_been_seen(least)}."
+    )
+
+
+def _would_have_been_seen(least: Sequence[float]) -> str:
+    known = sorted(each for each in least if not isnan(each))
+    if not known:
+        return ""
+    return (
+        f"; where it is not told, a fall by {number(median(known))} % (median; {number(known[0])} to "
+        f"{number(known[-1])} %) would have been seen with a power of 80 %"
     )
 
 
