@@ -60,8 +60,6 @@ struct lock {
 
 /* One that serves, or a front. */
 struct worker {
-	struct socket *socket;
-	struct lock *lock;
 	/* scheduling entity */
 	int64_t vruntime, deadline, vprot, vlag;
 	int64_t slice;
@@ -84,6 +82,8 @@ struct worker {
 	uint64_t before_ns, held_ns, after_ns;
 	uint64_t cold_ns; /* of the next service: another worker had the CPU's caches */
 	uint64_t off_since;
+	struct socket *socket;
+	struct lock *lock;
 	bool in_service, looked; /* looked: found the queue empty since it was woken */
 	struct timer message;
 	struct trace_record record;

@@ -43,15 +43,16 @@ void sockets_free(struct sim *sim)
 	free(sim->connections_held);
 }
 
-/* SEE net/ipv4/udp.c: __udp_enqueue_schedule_skb(); since Linux 6.15 what is queued has to fit within the limit,
- * before that a datagram is refused when what is queued already exceeds it */
+/* SEE net/ipv4/udp.c: __udp_enqueue_schedule_skb(); since Linux 6.15 what is
+ * queued has to fit within the limit, before that a datagram is refused when
+ * what is queued already exceeds it */
 static bool is_full(const struct sim *sim, const struct socket *s, uint64_t size)
 {
-	if (sim->model.streams)
-		return false;
-	if (sim->model.queue_rule == QUEUE_UNTIL_OVER)
-		return s->charged > sim->model.receive_buffer_bytes;
-	return s->charged && s->charged + size > sim->model.receive_buffer_bytes;
+	bool full = sim->model.queue_rule == QUEUE_UNTIL_OVER
+			    ? s->charged > sim->model.receive_buffer_bytes
+			    : s->charged && s->charged + size > sim->model.receive_buffer_bytes;
+
+	return full && !sim->model.streams;
 }
 
 static void wake(struct sim *sim, struct worker *w, struct cpu *cpu)
@@ -71,11 +72,10 @@ static struct worker *next_waiter(struct socket *s)
 	return w;
 }
 
-/* `message->at` is when it came. */
-static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, const struct timer *message)
+/* `queued.at` is when it came. */
+static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, struct timer queued)
 {
-	uint64_t size = sim->model.truesize[message->kind];
-	struct timer queued = *message;
+	uint64_t size = sim->model.truesize[queued.kind];
 	uint32_t woken;
 
 	s->chosen++;
@@ -89,8 +89,9 @@ static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, cons
 	queued.rmem = (uint32_t)s->charged;
 	if (!fifo_push(&s->queue, queued))
 		sim->failure = "not enough memory";
-	/* SEE net/core/sock.c: sock_def_readable(); the exclusive waiter that has waited longest, or with the
-	 * level-triggered epoll of OpenSIPS every one (kernel/sched/wait.c: __wake_up_common()) */
+	/* SEE net/core/sock.c: sock_def_readable(); the exclusive waiter that has
+   * waited longest, or with the level-triggered epoll of OpenSIPS every one
+   * (kernel/sched/wait.c: __wake_up_common()) */
 	woken = sim->model.wake_all ? s->n_waiters : s->n_waiters > 0;
 	for (uint32_t n = woken; n; n--)
 		wake(sim, next_waiter(s), cpu);
@@ -107,7 +108,7 @@ static struct socket *hashed(const struct sim *sim, uint32_t call)
 {
 	uint64_t key = sim->model.choice == CHOICE_CALL ? call : connection_of(sim, call);
 
-	return &sim->sockets[sim->model.sockets > 1 ? (call_hash(key) >> 1) % sim->model.sockets : 0];
+	return &sim->sockets[(call_hash(key) >> 1) % sim->model.sockets];
 }
 
 static void let_go(struct sim *sim, struct connection *c)
@@ -125,7 +126,8 @@ static struct connection *stream(const struct sim *sim, const struct timer *mess
 	return &sim->connections[from_uas ? 0 : 1 + connection_of(sim, message->call)];
 }
 
-/* Who holds the connection reads it; that it is readable and held by nobody is a matter for the front. */
+/* Who holds the connection reads it; that it is readable and held by nobody is
+ * a matter for the front. */
 static uint32_t deliver_stream(struct sim *sim, struct cpu *cpu, const struct timer *message)
 {
 	struct connection *c = stream(sim, message);
@@ -134,23 +136,29 @@ static uint32_t deliver_stream(struct sim *sim, struct cpu *cpu, const struct ti
 		let_go(sim, c);
 	c->last = sim->now;
 	if (c->holder)
-		return enqueue(sim, c->holder->socket, cpu, message);
+		return enqueue(sim, c->holder->socket, cpu, *message);
 	if (!fifo_push(&c->unread, *message))
 		sim->failure = "not enough memory";
-	return c->unread.length == 1 ? enqueue(sim, front_socket(sim), cpu, message) : 0;
+	return c->unread.length == 1 ? enqueue(sim, front_socket(sim), cpu, *message) : 0;
 }
 
 uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *message)
 {
 	struct timer come = *message;
+	struct socket *s = sim->sockets;
 
 	come.at = sim->now;
 	if (sim->model.choice == CHOICE_HOLDER)
 		return deliver_stream(sim, cpu, &come);
-	return enqueue(sim, sim->model.fronts ? front_socket(sim) : hashed(sim, come.call), cpu, &come);
+	if (sim->model.fronts)
+		s = front_socket(sim);
+	else if (sim->model.sockets > 1)
+		s = hashed(sim, come.call);
+	return enqueue(sim, s, cpu, come);
 }
 
-/* SEE Kamailio's core/tcp_main.c: send2child(), to the worker that holds fewest */
+/* SEE Kamailio's core/tcp_main.c: send2child(), to the worker that holds fewest
+ */
 static void pass(struct sim *sim, struct cpu *cpu, struct connection *c)
 {
 	struct worker *fewest = sim->workers;
@@ -163,7 +171,7 @@ static void pass(struct sim *sim, struct cpu *cpu, struct connection *c)
 	while (c->unread.length) {
 		struct timer message = fifo_pop(&c->unread);
 
-		enqueue(sim, fewest->socket, cpu, &message);
+		enqueue(sim, fewest->socket, cpu, message);
 	}
 }
 
@@ -177,7 +185,7 @@ void socket_forward(struct sim *sim, struct cpu *cpu, const struct timer *messag
 		return;
 	}
 	come.at = sim->now;
-	enqueue(sim, hashed(sim, come.call), cpu, &come);
+	enqueue(sim, hashed(sim, come.call), cpu, come);
 }
 
 void socket_close(struct sim *sim, uint32_t call)
@@ -192,8 +200,9 @@ bool socket_take(struct sim *sim, struct worker *w)
 
 	if (!s->queue.length)
 		return false;
-	/* SEE net/ipv4/udp.c: __skb_recv_udp() splices the queue to the reader's side when that is empty;
-	 * udp_rmem_release() gives memory back in quarters of the limit while it is not */
+	/* SEE net/ipv4/udp.c: __skb_recv_udp() splices the queue to the reader's side
+   * when that is empty; udp_rmem_release() gives memory back in quarters of the
+   * limit while it is not */
 	if (!s->reader)
 		s->reader = s->queue.length;
 	s->reader--;

@@ -26,6 +26,7 @@ from sipsched.records.prediction import (
     write_capacity,
     write_predictions,
 )
+from sipsched.records.speedups import Speedup, write_speedups
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 NOTEBOOK = NOTEBOOKS / "load_sweep.ipynb"
@@ -109,6 +110,7 @@ CAPACITY_TABLES = (
     "table-published-queues",
     "table-simulated-capacity",
     "table-settings",
+    "table-simulated-speedups",
 )
 TESTBED_TABLES = (
     "table-runs-not-there",
@@ -494,7 +496,8 @@ def test_index_links_pages_and_answers_in_five_sentences(tmp_path, browser):
 
 def render_capacity(folder, summaries, **parameters):
     page = folder / "reports" / "capacity_model.html"
-    given = {"summaries": summaries, "predictions": []} | parameters
+    none = {"predictions": [], "speedups": "nowhere.csv"}
+    given = {"summaries": summaries} | none | parameters
     pages.render(NOTEBOOKS / "capacity_model.ipynb", page, given)
     return page
 
@@ -545,12 +548,18 @@ def test_capacity_page_with_what_was_simulated(tmp_path, browser):
     )
     file = tmp_path / "capacity.json"
     write_capacity(found, file)
-    page = render_capacity(tmp_path, [], predictions=[file])
-    figures = ("figure-plan", "figure-cores", "figure-simulated-capacity", "figure-queues")
+    speedups = tmp_path / "speedups.csv"
+    numbers = (2000.0, 1900.0, 2100.0, 1.0, 1.0, 1.0, 1, "one CPU receives")
+    write_speedups([Speedup("sockets", "udp", 1, 2, *numbers)], speedups)
+    page = render_capacity(tmp_path, [], predictions=[file], speedups=speedups)
+    simulated = ("figure-simulated-capacity", "figure-simulated-speedups")
+    figures = ("figure-plan", "figure-cores", *simulated, "figure-queues")
     text = check_page(browser, page, figures, CAPACITY_TABLES, "Capacity model")
     assert "Predicted by simulation, not measured: 1 core carries 2\u202f000 cps" in text
     assert "More than 8 cores add nothing, up to 16" in text
     assert "With two CPUs receiving" in text
+    assert "over UDP, one CPU receives, 1 core carry" not in text
+    assert "over UDP, one CPU receives, 1 core carries as many times" in text
 
 
 def test_page_of_predictions_without_any(tmp_path, browser):

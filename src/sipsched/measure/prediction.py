@@ -56,6 +56,8 @@ HALVINGS = 6
 """Of a bracket of loads, for a capacity."""
 SPEEDUP_HALVINGS, SPEEDUP_DRAWS = 4, 4
 """Likewise around a guess for those of deployments, of which there are many; and samples of the fit for each."""
+SPEEDUP_THREADS = (1, 2, 4, 8)
+"""Tried, of those that are no fewer than cores; else as many as cores."""
 SPEEDUP_CORES_RECEIVED_BY_ONE = (1, 2, 4, 8, 16)
 """More of them add nothing."""
 CONNECTIONS = 8
@@ -282,7 +284,9 @@ def _deployed(
     for cores in CORES if spread else SPEEDUP_CORES_RECEIVED_BY_ONE:
         guess_cps = rows[-1].cps * cores / rows[-1].cores if rows else 0.0
         tried = []
-        for threads in sorted({each for each in (cores, 2 * cores, 4, 8) if each >= cores}):
+        options = {max(cores, each) for each in SPEEDUP_THREADS}
+        # on the CPU that receives a worker gets less: another one helps where a socket has one worker
+        for threads in sorted(options if spread else {*options, 2 * cores}):
             tried.append(carried(cores, threads, fitted.numbers, guess_cps))
             guess_cps = tried[-1].cps
         best = max(tried, key=lambda each: (each.cps, -each.threads))

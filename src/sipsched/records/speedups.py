@@ -77,7 +77,7 @@ def write_speedups(rows: Iterable[Speedup], path: Path) -> None:
         for row in rows:
             table.writerow(
                 {
-                    name: f"{value:.5g}" if isinstance(value, float) else value
+                    name: f"{value:.6g}" if isinstance(value, float) else value
                     for name, value in asdict(row).items()
                 }
             )

@@ -10,8 +10,10 @@ import synthetic
 from sipsched.analysis import papers, statistics
 from sipsched.analysis.capacity import evidence, options, predictions, scaling
 from sipsched.analysis.capacity import queues as models
-from sipsched.pages.capacity_model import answer, laws, queues, sources
+from sipsched.pages.capacity_model import answer, deployments, laws, queues, sources
+from sipsched.pages.parts import Figure
 from sipsched.records import summary
+from sipsched.records.speedups import Speedup
 
 ONE_CORE = {
     ("default", 1, 2): 80.0,
@@ -355,3 +357,48 @@ def test_testbeds_with_different_buffers_are_said_not_to_be_comparable(points, t
             "comparable between runs with different ones."
         ]
     )
+
+
+def speedup(deployment, cores, times, **changes):
+    """A simulated speed-up over UDP, received by one CPU, of 2000 cps on one core."""
+    row = Speedup(
+        *(deployment, "udp", cores, cores, 2000 * times, 1900 * times, 2100 * times),
+        *(times, 0.9 * times, 1.1 * times, 1, "of a test; one CPU receives, no lock"),
+    )
+    return dataclasses.replace(row, **changes)
+
+
+def test_speedups_of_deployments_are_told_with_who_receives():
+    rows = [
+        *(speedup("shared", 1, 1), speedup("shared", 8, 4), speedup("sockets", 1, 1)),
+        *(speedup("sockets", 8, 5), speedup("shared", 1, 1, model="of a test; each core receives")),
+        speedup("shared", 8, 2, model="each core receives, assumed lock share 0.09"),
+    ]
+    lines = deployments.words(rows).lines
+    assert (
+        "over UDP, one CPU receives, 8 cores carry as many times what one carries: sockets 5 (4.5 to"
+        in lines[0]
+    )
+    assert lines[0].index("sockets 5") < lines[0].index("shared 4")
+    assert all("not measured" in line for line in lines[:2])
+    assert "9 % of the service time under one lock" in lines[2]
+    drawn = deployments.figure(rows)
+    assert isinstance(drawn, Figure)
+    assert "not measured" in drawn.provenance
+    assert len(deployments.table(rows).rows) == 6
+
+
+def test_a_speedup_without_samples_has_no_interval():
+    row = speedup(
+        "front", 2, 1.5, **dict.fromkeys(("low", "high", "speedup_low", "speedup_high"), np.nan)
+    )
+    cells = deployments.table([row]).rows[0]
+    assert cells[5:7] == ("3\u202f000", "1.5")
+
+
+def test_without_a_simulation_of_deployments_the_page_says_so(tmp_path):
+    rows = deployments.read(tmp_path / "speedups.csv")
+    assert rows == ()
+    assert deployments.words(rows).lines == (deployments.NONE,)
+    assert deployments.figure(rows) == deployments.words(rows)
+    assert deployments.table(rows).none == deployments.NONE
