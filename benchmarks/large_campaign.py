@@ -1,13 +1,15 @@
 """Measure what a large campaign costs beside its measurements, on files that no testbed made.
 
-Shows, for `--runs` runs: CPU seconds (user + system) and memory of a `snakemake` that finds everything to do, and of
-one that finds nothing to do; CPU seconds of the join of all runs' summaries, and bytes of one; of the page on progress.
-Records and datasets are empty files of the right names; the summaries are those of one synthetic run under every name,
-whose hosts are described in few words: a real one is 10 kB larger.
-Reach, at 36,000 runs on two cores: nothing to do 15 CPU s, join 60 CPU s, a summary 8 kB, 2 GiB for the controller.
+Shows, for `--runs` runs: CPU seconds (user + system) and memory of a `snakemake` that finds everything to do, of one
+that finds nothing to do, and of one that finds one run new, from its record to the study's summary; CPU seconds of the
+join of all summaries, and bytes of one; of the page on progress. Records and datasets are empty files of the right
+names; the summaries are those of one synthetic run under every name, its hosts described as in a recorded one.
+Reach, at 36,000 runs on two cores: nothing to do 15 CPU s, one run added 30 CPU s, join 60 CPU s, a summary 8 kB, 2 GiB
+for the controller.
 """
 
 import argparse
+import json
 import os
 import resource
 import shutil
@@ -15,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,13 +28,17 @@ import yaml
 from faults.checks import make_project
 
 from sipsched.pages.progress import write_page
+from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import Config, Run, load_config
 from sipsched.records import summary
 from sipsched.records.forecast import Lanes, outlooks
 from sipsched.records.messages import messages_from_record, write_messages
+from sipsched.records.publishable import publishable_hosts
+from sipsched.records.run_document import read_run
 
 TARGET = "results/load_sweep/local/summary.nc"
 THREADS, REPETITIONS = 4, 30
+CALLS = 10_000
 MODES = 3
 
 
@@ -70,9 +77,12 @@ def children(project: Path, says: str, *command: str) -> tuple[float, float]:
 def write_files(project: Path, planned: list[Run]) -> list[Path]:
     """Write what measuring and reducing leave, each newer than what it is made of."""
     scratch = project / "one"
-    record = synthetic.write_record(scratch, planned[0], calls=400)
+    record = synthetic.write_record(scratch, planned[0], calls=CALLS)
     write_messages(messages_from_record(record), scratch / "messages.nc")
+    measured = next((PROJECT_ROOT / "recorded" / "fit").rglob("run.json")).parent
+    hosts = publishable_hosts(asdict(read_run(measured).hosts))
     one = summary.summarise_run(scratch / "messages.nc", record)
+    one.attrs["hosts"] = json.dumps(hosts, sort_keys=True)
     now, paths = time.time(), []
     for run in planned:
         results = project / "results" / "runs" / run.path
@@ -82,11 +92,18 @@ def write_files(project: Path, planned: list[Run]) -> list[Path]:
             file.touch()
             os.utime(file, (now - age, now - age))
         named = one.assign_coords({name: getattr(run, name) for name in summary.RUN_DIMS})
-        paths.append(results / "summary.nc")
+        paths.append(results / "summary.nc.zst")
         summary.write(named, paths[-1])
         os.utime(paths[-1], (now - 100, now - 100))
     shutil.rmtree(scratch)
     return paths
+
+
+def measure_one(project: Path, run: Run) -> None:
+    """Put a record in the place of one run that there is, newer than all else, and its results away."""
+    shutil.rmtree(project / "raw" / run.path)
+    shutil.rmtree(project / "results" / "runs" / run.path)
+    synthetic.write_record(project / "raw", run, calls=CALLS)
 
 
 def main() -> None:
@@ -112,6 +129,11 @@ def main() -> None:
         summary.write(combined.assign_attrs(failed_attempts="[]"), project / TARGET)
         seconds, mib = children(project, "Nothing to be done", TARGET)
         print(f"nothing to do: {seconds:.1f} s, {mib:.0f} MiB at most so far")
+        measure_one(project, planned[-1])
+        seconds, mib = children(project, "", TARGET)
+        if not (project / "results" / "runs" / planned[-1].path / "messages.nc").exists():
+            sys.exit("the run that was added is not in the study's summary")
+        print(f"one run added, {6 * CALLS} messages: {seconds:.1f} s, {mib:.0f} MiB at most so far")
         began = time.process_time()
         found = outlooks(config, project / "raw", Lanes())
         write_page(project / "reports" / "progress.html", found, {}, datetime.now(UTC))

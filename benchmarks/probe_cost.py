@@ -3,8 +3,9 @@
 About half of the proxy's capacity. The comparison is default,default+recording=off: the probe lets go of every hook
 and attaches again while the proxy serves the same calls in each window of a block, and a sham beside them. The CPU
 time is that of all the proxy's processes, by their own clocks, the kernel's receive work in their context included;
-the messages are the datagrams that the SPS's sockets took. Printed with the 95 % interval of the mean over blocks and
-that of Hodges and Lehmann, which a few windows of a disturbed machine move less.
+the messages are the datagrams that the SPS's sockets took, over TCP the segments with data that it sent. Printed with
+the 95 % interval of the mean over blocks and that of Hodges and Lehmann, which a few windows of a disturbed machine
+move less.
 """
 
 import argparse
@@ -63,11 +64,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--cps", type=int, default=1500)
+    parser.add_argument("--sut", default="kamailio-udp")
     parser.add_argument(
         "--keep", type=Path, help="a folder for the run and its windows, which stay"
     )
     options = parser.parse_args()
-    run = config.Run("local", "kamailio-udp", MODE, 1, 8, options.cps, 1)
+    run = config.Run("local", options.sut, MODE, 1, 8, options.cps, 1)
     with tempfile.TemporaryDirectory() as scratch:
         cost, report = measure(run, options.seconds, options.keep or Path(scratch))
     mean, robust = cost.effect.interval, cost.effect.robust

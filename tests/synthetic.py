@@ -321,7 +321,7 @@ def write_record(
         requests=Requests(uac=requests, sps=requests, disagreement=0),
         proxy=ProxyReport(int(n * cpu_ns_per_message)),
         probe=ProbeReport(
-            mode={0: "off", 1: "exact", 2: "tracepoint", 3: "preload"}[mode],
+            mode={0: "off", 1: "exact", 2: "tracepoint", 3: "preload", 4: "stream"}[mode],
             mode_reason="synthetic",
             records=n,
             drops=n_drops,
@@ -651,7 +651,7 @@ def write_study(
         wanted = options(run)
         if wanted is None:
             continue
-        paths.append(messages.with_name("summary.nc"))
+        paths.append(messages.with_name("summary.nc.zst"))
         if not messages.exists():
             directory = write_record(raw, run, **({"calls": 40} | wanted))
             write_messages(messages_from_record(directory), messages)

@@ -16,6 +16,7 @@
  *     lost              messages for an instance that could not be reached or ended, and for a client that is gone
  *     broken            streams that could not be followed: their connection is closed
  *     clients           connections accepted
+ *     refused           of them, closed at once since descriptors or memory ran out
  *     stalls            times that a side was not read since the other did not take what was there: over TCP
  *                       all calls of a connection wait for the slowest instance
  *     cpu_ns, wall_ns   of the process
@@ -25,6 +26,7 @@
  *   One thread, IPv4, no TLS; messages up to 65535 bytes. An instance that could not be reached is tried again after 100 ms.
  */
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <netinet/tcp.h>
@@ -78,6 +80,7 @@ struct way {
 struct dispatcher {
 	int epoll;
 	int listener;
+	int spare; /* given up to accept, and close, a client when descriptors have run out */
 	unsigned n_instances;
 	struct sockaddr_in instances[INSTANCES_MAX];
 	struct way *ended;
@@ -89,6 +92,7 @@ struct dispatcher {
 	uint64_t lost;
 	uint64_t broken;
 	uint64_t clients;
+	uint64_t refused;
 	uint64_t stalls;
 	char buffer[BUFFER_BYTES];
 };
@@ -377,23 +381,56 @@ static void read_side(struct dispatcher *d, struct side *side)
 	}
 }
 
-static void accept_clients(struct dispatcher *d)
+static int spare_descriptor(void)
+{
+	return open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+/* One that is left in the listener's queue would wake us for ever. */
+static bool refuse_client(struct dispatcher *d)
 {
 	int fd;
 
-	while ((fd = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
-		struct way *way = calloc(1, sizeof(*way) + d->n_instances * sizeof(way->instances[0]));
+	if (d->spare < 0)
+		return false;
+	close(d->spare);
+	fd = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC);
+	if (fd >= 0)
+		close(fd);
+	d->spare = spare_descriptor();
+	d->clients += fd >= 0;
+	d->refused += fd >= 0;
+	return fd >= 0;
+}
 
-		if (!way) {
-			close(fd);
-			continue;
-		}
-		way->client = (struct side){ .way = way, .fd = fd };
-		for (unsigned i = 0; i < d->n_instances; i++)
-			way->instances[i] = (struct side){ .way = way, .fd = -1 };
-		d->clients++;
-		if (!enter(d, &way->client, EPOLLIN))
-			end_way(d, way);
+static void add_client(struct dispatcher *d, int fd)
+{
+	struct way *way = calloc(1, sizeof(*way) + d->n_instances * sizeof(way->instances[0]));
+
+	d->clients++;
+	if (!way) {
+		d->refused++;
+		close(fd);
+		return;
+	}
+	way->client = (struct side){ .way = way, .fd = fd };
+	for (unsigned i = 0; i < d->n_instances; i++)
+		way->instances[i] = (struct side){ .way = way, .fd = -1 };
+	if (!enter(d, &way->client, EPOLLIN)) {
+		d->refused++;
+		end_way(d, way);
+	}
+}
+
+static void accept_clients(struct dispatcher *d)
+{
+	for (;;) {
+		int fd = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0)
+			add_client(d, fd);
+		else if ((errno != EMFILE && errno != ENFILE) || !refuse_client(d))
+			return;
 	}
 }
 
@@ -458,8 +495,9 @@ static int write_report(const struct dispatcher *d, const char *path, uint64_t s
 		fprintf(file, "%s%" PRIu64, i ? ", " : "", d->to_instances[i]);
 	fprintf(file,
 		"], \"to_clients\": %" PRIu64 ", \"without_call_id\": %" PRIu64 ", \"lost\": %" PRIu64
-		", \"broken\": %" PRIu64 ", \"clients\": %" PRIu64 ", \"stalls\": %" PRIu64,
-		d->to_clients, d->without_call_id, d->lost, d->broken, d->clients, d->stalls);
+		", \"broken\": %" PRIu64 ", \"clients\": %" PRIu64 ", \"refused\": %" PRIu64
+		", \"stalls\": %" PRIu64,
+		d->to_clients, d->without_call_id, d->lost, d->broken, d->clients, d->refused, d->stalls);
 	fprintf(file, ", \"cpu_ns\": %" PRIu64 ", \"wall_ns\": %" PRIu64 "}\n", cpu_ns(),
 		now_ns() - start_ns);
 	return fclose(file) ? fail(path, errno) : 0;
@@ -494,6 +532,7 @@ static int open_listener(struct dispatcher *d, const struct sockaddr_in *address
 	struct epoll_event event = { .events = EPOLLIN };
 	int on = 1;
 
+	d->spare = spare_descriptor();
 	d->epoll = epoll_create1(EPOLL_CLOEXEC);
 	d->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (d->epoll < 0 || d->listener < 0)
@@ -540,5 +579,7 @@ int main(int argc, char **argv)
 		return 1;
 	sigemptyset(&none);
 	serve(&dispatcher, &none);
+	/* the report may need it */
+	close(dispatcher.spare);
 	return write_report(&dispatcher, report, start_ns);
 }

@@ -32,6 +32,7 @@ static struct sipprobe *open_object(const struct options *options, enum mode_cho
 	object->rodata->cfg_netns = own_network_namespace();
 	object->rodata->cfg_snippet = (__u32)options->snippet_bytes;
 	object->rodata->cfg_exact = mode == MODE_EXACT;
+	object->rodata->cfg_peer_port = (__u16)options->peer_port;
 	bpf_map__set_max_entries(object->maps.ring, (__u32)options->ring_bytes);
 	bpf_object__for_each_program(program, object->obj) bpf_program__set_autoload(program, false);
 	return object;
@@ -60,7 +61,9 @@ static void explain_refusal(char *reason, size_t size, const struct hook *hook, 
 
 void try_hook(const struct options *options, const struct hook *hook, struct hook_state *state)
 {
-	enum mode_choice mode = hook->use == USE_EXACT ? MODE_EXACT : MODE_TRACEPOINT;
+	enum mode_choice mode = hook_in_mode(hook, MODE_TRACEPOINT) ? MODE_TRACEPOINT
+				: hook_in_mode(hook, MODE_EXACT)    ? MODE_EXACT
+								    : MODE_STREAM;
 	struct sipprobe *object;
 	int error;
 
@@ -142,7 +145,7 @@ bool load_probe(const struct options *options, struct probe *probe)
 		complain("%s", reason);
 		return false;
 	}
-	probe->mode = options->mode == MODE_TRACEPOINT ? MODE_TRACEPOINT : MODE_EXACT;
+	probe->mode = options->mode == MODE_AUTO ? MODE_EXACT : options->mode;
 	probe->object = load_or_explain(options, probe->mode, states, reason, sizeof(reason));
 	if (!probe->object && options->mode == MODE_AUTO) {
 		memcpy(probe->mode_reason, reason, sizeof(reason));
@@ -150,6 +153,8 @@ bool load_probe(const struct options *options, struct probe *probe)
 		probe->object = load_or_explain(options, probe->mode, states, reason, sizeof(reason));
 	} else if (probe->object && options->mode == MODE_TRACEPOINT) {
 		snprintf(probe->mode_reason, sizeof(probe->mode_reason), "tracepoint mode was asked for");
+	} else if (probe->object && options->mode == MODE_STREAM) {
+		snprintf(probe->mode_reason, sizeof(probe->mode_reason), "SIP over TCP");
 	}
 	if (!probe->object)
 		complain("%s mode cannot run: %s", mode_name(probe->mode), reason);

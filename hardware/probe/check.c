@@ -34,11 +34,13 @@ int check(const struct options *options)
 	struct hook_state states[N_HOOKS];
 	char exact_reason[REASON_SIZE];
 	char tracepoint_reason[REASON_SIZE];
+	char stream_reason[REASON_SIZE];
 	char reason[REASON_SIZE];
 	char lockdown[64];
 	struct utsname kernel;
 	bool exact;
 	bool tracepoint;
+	bool stream;
 
 	if (choose_programs(states, reason, sizeof(reason))) {
 		for (size_t i = 0; i < N_HOOKS; i++)
@@ -46,10 +48,12 @@ int check(const struct options *options)
 	}
 	exact = mode_can_run(states, MODE_EXACT, exact_reason, sizeof(exact_reason));
 	tracepoint = mode_can_run(states, MODE_TRACEPOINT, tracepoint_reason, sizeof(tracepoint_reason));
+	stream = mode_can_run(states, MODE_STREAM, stream_reason, sizeof(stream_reason));
 	if (reason[0]) {
 		/* it is nothing about a hook */
 		memcpy(exact_reason, reason, sizeof(reason));
 		memcpy(tracepoint_reason, reason, sizeof(reason));
+		memcpy(stream_reason, reason, sizeof(reason));
 	}
 	uname(&kernel);
 	printf("{\n  \"version\": %d,\n  \"kernel\": ", REPORT_VERSION);
@@ -65,7 +69,8 @@ int check(const struct options *options)
 		print_hook(&hooks[i], &states[i], i + 1 == N_HOOKS);
 	puts("  ],\n  \"modes\": {");
 	print_mode("exact", exact, exact_reason, false);
-	print_mode("tracepoint", tracepoint, tracepoint_reason, true);
+	print_mode("tracepoint", tracepoint, tracepoint_reason, false);
+	print_mode("stream", stream, stream_reason, true);
 	fputs("  },\n  \"best\": ", stdout);
 	puts(exact ? "\"exact\"\n}" : tracepoint ? "\"tracepoint\"\n}" : "null\n}");
 	return exact || tracepoint ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -13,6 +13,7 @@ struct probe_counters sum_counters(const struct sipprobe *object)
 
 #define ADD(name) sum.name += of_cpu->name;
 		PROBE_COUNTERS(ADD, PROBE_NO_COUNTER)
+		PROBE_DESCRIPTOR_COUNTERS(ADD)
 #undef ADD
 	}
 	return sum;
@@ -25,6 +26,7 @@ struct probe_counters counters_between(const struct probe_counters *before,
 
 #define SUBTRACT(name) difference.name = after->name - before->name;
 	PROBE_COUNTERS(SUBTRACT, PROBE_NO_COUNTER)
+	PROBE_DESCRIPTOR_COUNTERS(SUBTRACT)
 #undef SUBTRACT
 	return difference;
 }

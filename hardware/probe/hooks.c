@@ -34,8 +34,28 @@ const struct hook hooks[] = {
 	  "on_device_queue", ANY, NULL, 0, "t_dep", NULL },
 	{ HOOK_TRACEPOINT, "net_dev_start_xmit", USE_BOTH,
 	  "on_start_xmit", ANY, NULL, 0, "t_dep", NULL },
-	{ HOOK_TRACEPOINT, "sched_switch", USE_BOTH,
+	{ HOOK_TRACEPOINT, "sched_switch", USE_EVERY,
 	  "on_switch", ANY, NULL, 0, "off_cpu_ns, bound of t_sockq", NULL },
+	{ HOOK_TRACEPOINT, "netif_rx", USE_STREAM_OPTIONAL,
+	  "on_stream_netif_rx", ANY, NULL, 0, "TCP: t_arr (veth, loopback)", NULL },
+	{ HOOK_TRACEPOINT, "napi_gro_receive_entry", USE_STREAM_OPTIONAL,
+	  "on_stream_gro_receive", ANY, NULL, 0, "TCP: t_arr (NAPI drivers)", NULL },
+	{ HOOK_TRACEPOINT, "netif_receive_skb_entry", USE_STREAM_OPTIONAL,
+	  "on_stream_receive_entry", ANY, NULL, 0, "TCP: t_arr (drivers without GRO)", NULL },
+	{ HOOK_TRACEPOINT, "netif_receive_skb", USE_STREAM,
+	  "on_stream_receive", ANY, NULL, 0, "TCP: t_arr (other drivers)", NULL },
+	{ HOOK_TRACEPOINT, "tcp_probe", USE_STREAM,
+	  "on_stream_queued", ANY, NULL, 0, "TCP: t_stack", NULL },
+	{ HOOK_TRACEPOINT, "tcp_rcv_space_adjust", USE_STREAM,
+	  "on_stream_taken", ANY, NULL, 0, "TCP: t_sockq", NULL },
+	{ HOOK_TRACEPOINT, "sys_exit", USE_STREAM,
+	  "on_stream_return", ANY, NULL, 0, "TCP: t_sip_in", NULL },
+	{ HOOK_TRACEPOINT, "sys_enter", USE_STREAM,
+	  "on_stream_call", ANY, NULL, 0, "TCP: t_sip_out", NULL },
+	{ HOOK_TRACEPOINT, "net_dev_start_xmit", USE_STREAM,
+	  "on_stream_departed", ANY, NULL, 0, "TCP: t_dep", NULL },
+	{ HOOK_TRACEPOINT, "inet_sock_set_state", USE_STREAM,
+	  "on_stream_state", ANY, NULL, 0, "TCP: connections that are opened and closed", NULL },
 };
 /* clang-format on */
 
@@ -48,16 +68,24 @@ const char *hook_type_name(enum hook_type type)
 
 bool hook_in_mode(const struct hook *hook, enum mode_choice mode)
 {
-	if (hook->use == USE_EXACT)
+	switch (hook->use) {
+	case USE_EXACT:
 		return mode == MODE_EXACT;
-	if (hook->use == USE_TRACEPOINT)
+	case USE_TRACEPOINT:
 		return mode == MODE_TRACEPOINT;
-	return true;
+	case USE_STREAM:
+	case USE_STREAM_OPTIONAL:
+		return mode == MODE_STREAM;
+	case USE_EVERY:
+		return true;
+	default:
+		return mode != MODE_STREAM;
+	}
 }
 
 bool hook_is_optional(const struct hook *hook)
 {
-	return hook->use == USE_BOTH_OPTIONAL;
+	return hook->use == USE_BOTH_OPTIONAL || hook->use == USE_STREAM_OPTIONAL;
 }
 
 /* Number of arguments of the hook's target according to BTF; -1 if this kernel lacks it. */

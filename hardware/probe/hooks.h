@@ -8,7 +8,7 @@
 
 #define REASON_SIZE 256 /* of a text that says why not */
 #define BTF_PATH    "/sys/kernel/btf/vmlinux"
-#define N_HOOKS     13
+#define N_HOOKS     23
 
 enum hook_type {
 	HOOK_TRACEPOINT,
@@ -16,12 +16,15 @@ enum hook_type {
 	HOOK_FEXIT
 };
 
-/* In which modes a hook is used, and whether the mode can do without it. */
+/* In which modes a hook is used (BOTH: of datagrams), and whether the mode can do without it. */
 enum hook_use {
 	USE_BOTH,
 	USE_BOTH_OPTIONAL,
 	USE_EXACT,
-	USE_TRACEPOINT
+	USE_TRACEPOINT,
+	USE_STREAM,
+	USE_STREAM_OPTIONAL,
+	USE_EVERY
 };
 
 /* Older kernels may give the target another number of arguments: then another program serves. */

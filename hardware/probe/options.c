@@ -14,15 +14,22 @@
 
 const char *mode_name(enum mode_choice mode)
 {
-	return mode == MODE_EXACT ? "exact" : "tracepoint";
+	switch (mode) {
+	case MODE_EXACT:
+		return "exact";
+	case MODE_STREAM:
+		return "stream";
+	default:
+		return "tracepoint";
+	}
 }
 
 int usage(void)
 {
 	fputs("usage: sipprobe check [--port N]\n"
 	      "       sipprobe run --port N --comm NAME --output TRACE --report JSON --ready FILE\n"
-	      "                    [--control SOCKET] [--mode auto|exact|tracepoint] [--ring-bytes N]\n"
-	      "                    [--snippet-bytes N] [--verbose]\n",
+	      "                    [--control SOCKET] [--mode auto|exact|tracepoint|stream] [--peer-port N]\n"
+	      "                    [--ring-bytes N] [--snippet-bytes N] [--verbose]\n",
 	      stderr);
 	return EXIT_USAGE;
 }
@@ -48,8 +55,10 @@ static bool parse_mode(const char *text, enum mode_choice *mode)
 		*mode = MODE_EXACT;
 	else if (!strcmp(text, "tracepoint"))
 		*mode = MODE_TRACEPOINT;
+	else if (!strcmp(text, "stream"))
+		*mode = MODE_STREAM;
 	else {
-		complain("--mode: expected auto, exact or tracepoint, found \"%s\"", text);
+		complain("--mode: expected auto, exact, tracepoint or stream, found \"%s\"", text);
 		return false;
 	}
 	return true;
@@ -74,6 +83,7 @@ bool parse_options(int argc, char **argv, struct options *options)
 {
 	static const struct option names[] = {
 		{ "port", required_argument, NULL, 'p' },
+		{ "peer-port", required_argument, NULL, 'e' },
 		{ "comm", required_argument, NULL, 'c' },
 		{ "output", required_argument, NULL, 'o' },
 		{ "report", required_argument, NULL, 'r' },
@@ -90,6 +100,7 @@ bool parse_options(int argc, char **argv, struct options *options)
 
 	*options = (struct options){
 		.port = 5060,
+		.peer_port = 5060,
 		.ring_bytes = RING_BYTES_DEFAULT,
 		.snippet_bytes = PROBE_SNIPPET_DEFAULT,
 	};
@@ -97,6 +108,9 @@ bool parse_options(int argc, char **argv, struct options *options)
 		switch (option) {
 		case 'p':
 			good = parse_number("port", optarg, 1, UINT16_MAX, &options->port);
+			break;
+		case 'e':
+			good = parse_number("peer-port", optarg, 1, UINT16_MAX, &options->peer_port);
 			break;
 		case 'c':
 			options->comm = optarg;

@@ -10,7 +10,8 @@
 enum mode_choice {
 	MODE_AUTO = 0,
 	MODE_EXACT = TRACE_MODE_EXACT,
-	MODE_TRACEPOINT = TRACE_MODE_TRACEPOINT
+	MODE_TRACEPOINT = TRACE_MODE_TRACEPOINT,
+	MODE_STREAM = TRACE_MODE_STREAM
 };
 
 struct options {
@@ -21,6 +22,7 @@ struct options {
 	const char *control; /* NULL: none */
 	enum mode_choice mode;
 	unsigned long port;
+	unsigned long peer_port; /* of what the proxy connects to; over TCP */
 	unsigned long ring_bytes;
 	unsigned long snippet_bytes;
 	bool verbose;

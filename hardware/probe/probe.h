@@ -18,11 +18,21 @@
 #define PROBE_WORKERS           256
 #define PROBE_TID_SLOTS         65536
 #define PROBE_CPUS              256
+#define PROBE_PIECE             4096 /* bytes of a stream in one record of the ring */
+#define PROBE_PIECES            16   /* of a system call: 64 KiB, the longest message there is */
 
 /* The values of enum trace_event and enum trace_flag (trace.h); records.c asserts that they agree. */
 enum probe_event {
 	PROBE_EVENT_MESSAGE = 0,
 	PROBE_EVENT_DROP = 1,
+	/* of streams: no records of the trace, streams.c makes them of these */
+	PROBE_EVENT_ARRIVED = 2,  /* a segment: the driver hands it up */
+	PROBE_EVENT_QUEUED = 3,   /* its connection takes it */
+	PROBE_EVENT_DEPARTED = 4, /* it is handed to the driver */
+	PROBE_EVENT_READ = 5,     /* a piece of what a worker has read */
+	PROBE_EVENT_WRITTEN = 6,  /* or written */
+	PROBE_EVENT_OPENED = 7,   /* a connection is established */
+	PROBE_EVENT_CLOSED = 8,
 };
 
 enum probe_flag {
@@ -76,6 +86,47 @@ struct probe_drop {
 	char payload[PROBE_SNIPPET_MAX];
 };
 
+/* A TCP connection from our side; addresses in network order, ports in the host's. */
+struct probe_connection {
+	__u32 local;
+	__u32 remote;
+	__u16 local_port;
+	__u16 remote_port;
+};
+
+/* What happened to bytes of a stream on their way; to none of them where a connection is opened or closed. */
+struct probe_segment {
+	__u32 event;
+	__u32 seq; /* of the first */
+	__u64 t;
+	__u32 length;
+	__u32 rmem; /* sk_rmem_alloc when queued */
+	struct probe_connection connection;
+	__u32 padding;
+};
+
+/* A piece of what one system call of a worker moved. */
+struct probe_call {
+	__u32 event;
+	__u32 tid;
+	__u64 t;          /* the call: of a read its end, of a write its beginning */
+	__u64 t_taken;    /* of a read: the last bytes were out of the socket's queue */
+	__u64 cost_ns;    /* the probe's own work in this worker since its last read, before t */
+	__u64 off_cpu_ns; /* of a write, since the worker's last read; switches likewise */
+	__u32 switches;
+	__u32 slot;
+	__u32 cpu;
+	__u32 seq; /* of the first byte */
+	__u32 length;
+	struct probe_connection connection;
+};
+
+/* In the ring, data is cut to length bytes. */
+struct probe_transfer {
+	struct probe_call call;
+	char data[PROBE_PIECE];
+};
+
 /*
  * What is counted in a run, in the order of the report.
  * BPF(name): by the programs. USER(name): by user space, when it writes the report.
@@ -93,17 +144,26 @@ struct probe_drop {
 	BPF(evicted)         /* arrivals overwritten before a worker had them */  \
 	BPF(duplicates)      /* arrivals while an identical datagram was waiting */
 
+/* Over TCP: descriptors of connections that one process hands to another through a unix socket (SCM_RIGHTS). */
+#define PROBE_DESCRIPTOR_COUNTERS(BPF)                              \
+	BPF(descriptors_sent)      /* handed over */                \
+	BPF(descriptors_received)  /* and taken */                  \
+	BPF(descriptor_send_ns)    /* time in the calls that did */ \
+	BPF(descriptor_receive_ns) /* likewise, waiting for the other process included */
+
 #define PROBE_NO_COUNTER(name)
 #define PROBE_COUNTER_ONE(name)   +1
 #define PROBE_COUNTER_FIELD(name) __u64 name;
 
 enum {
 	PROBE_N_COUNTERS = 0 PROBE_COUNTERS(PROBE_COUNTER_ONE, PROBE_NO_COUNTER)
+		PROBE_DESCRIPTOR_COUNTERS(PROBE_COUNTER_ONE)
 };
 
 /* One per CPU; user space sums them. */
 struct probe_counters {
 	PROBE_COUNTERS(PROBE_COUNTER_FIELD, PROBE_NO_COUNTER)
+	PROBE_DESCRIPTOR_COUNTERS(PROBE_COUNTER_FIELD)
 	__u64 padding[16 - PROBE_N_COUNTERS]; /* two cache lines, no sharing between CPUs */
 };
 
@@ -128,7 +188,11 @@ struct probe_worker {
 	__u64 taken_t_arr;
 	__u64 taken_t_stack;
 	__u32 taken_rmem;
-	__u32 behind; /* may yet receive what arrived before recording: the queue is in order */
+	/* of streams: where its last read ended, on which connection; `taken` is set if it was a read of one */
+	__u32 position;
+	struct probe_connection connection;
+	__u64 cost_ns; /* since t_sip_in */
+	__u32 behind;  /* may yet receive what arrived before recording: the queue is in order */
 	struct probe_message message;
 };
 #endif

@@ -12,13 +12,19 @@ uint64_t count_unaccounted(const struct probe_counters *counted)
 	return counted->arrived > known ? counted->arrived - known : 0;
 }
 
-/* Arrived since recording was switched on, and neither received nor refused. */
+/* Arrived since recording was switched on, and neither received nor refused; over TCP, connections with such data. */
 static uint64_t count_underway(const struct recording *recording)
 {
 	const struct probe_counters now = sum_counters(recording->probe->object);
 	const struct probe_counters counted = counters_between(&recording->at_on, &now);
 
-	return count_unaccounted(&counted);
+	return count_unaccounted(&counted) + count_unread(recording->streams);
+}
+
+/* Received, and not sent on yet. */
+static uint64_t count_in_service(const struct recording *recording)
+{
+	return count_serving(recording->workers) + count_waiting(recording->streams);
 }
 
 void begin_recording(struct recording *recording)
@@ -28,6 +34,8 @@ void begin_recording(struct recording *recording)
 	recording->at_on = sum_counters(recording->probe->object);
 	recording->on = true;
 	state->since_ns = clock_ns(CLOCK_MONOTONIC);
+	recording->streams->since_ns = state->since_ns;
+	recording->streams->until_ns = 0;
 	__sync_synchronize(); /* no arrival is entered that is older */
 	state->recording = 1;
 }
@@ -55,15 +63,18 @@ void switch_off(struct recording *recording)
 	while (clock_ns(CLOCK_MONOTONIC) - begin < FINISH_NS) {
 		/* first the pause: an arrival may just be entering */
 		pause_ns(LOOK_NS);
-		if (!count_underway(recording) && !count_serving(recording->workers))
+		ring_buffer__consume(recording->ring);
+		if (!count_underway(recording) && !count_in_service(recording))
 			break;
 	}
+	recording->streams->until_ns = clock_ns(CLOCK_MONOTONIC);
 	detach_probe(recording->probe);
 	/* what was entered is of no use any more, also while the hooks are attached again */
 	recording->probe->object->bss->since_ns = UINT64_MAX;
 	ring_buffer__consume(recording->ring);
 	recording->cut_arrivals += count_underway(recording);
-	recording->cut_services += count_serving(recording->workers);
+	recording->cut_services += count_in_service(recording);
+	forget_streams(recording->streams);
 	recording->switches_off++;
 	recording->t_off_ns = begin;
 	took = clock_ns(CLOCK_MONOTONIC) - begin;

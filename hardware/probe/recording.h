@@ -7,19 +7,22 @@
 #include <bpf/libbpf.h>
 #include "attach.h"
 #include "counters.h"
+#include "streams.h"
 #include "workers.h"
 
 struct recording {
 	struct probe *probe;
 	struct workers *workers;
 	struct ring_buffer *ring;
+	struct streams *streams; /* over UDP there is none in it */
 	bool on;
 	struct probe_counters at_on; /* when it was switched on last */
 	uint64_t t_off_ns;           /* when it was switched off last */
 	/* since the fresh start */
 	uint64_t switches_off;
-	uint64_t off_ns;         /* time without hooks, whole or in part */
-	uint64_t cut_arrivals;   /* had not been received when recording was switched off */
+	uint64_t off_ns; /* time without hooks, whole or in part */
+	uint64_t
+		cut_arrivals; /* had not been received when recording was switched off; over TCP connections */
 	uint64_t cut_services;   /* were received, but still in service then: not in the trace */
 	uint64_t slowest_off_ns; /* of the switches, how long one took */
 	uint64_t slowest_on_ns;

@@ -35,7 +35,7 @@ static const struct probe_send *forwarded(const struct probe_message *message)
 	return NULL;
 }
 
-static bool in_run(const struct records *records, uint64_t t_ns)
+bool is_in_run(const struct records *records, uint64_t t_ns)
 {
 	return t_ns >= records->t_fresh_ns && t_ns <= records->t_end_ns;
 }
@@ -70,7 +70,7 @@ void record_message(struct records *records, const struct probe_message *message
 		.n_send = message->n_send > UINT8_MAX ? UINT8_MAX : (uint8_t)message->n_send,
 	};
 
-	if (!in_run(records, message->t_sip_in))
+	if (!is_in_run(records, message->t_sip_in))
 		return;
 	if (send) {
 		record.t_sip_out = send->t_sip_out;
@@ -100,7 +100,7 @@ static void record_drop(struct records *records, const struct probe_drop *drop)
 		.drop_reason = (uint8_t)drop->reason,
 	};
 
-	if (!in_run(records, drop->t_refused))
+	if (!is_in_run(records, drop->t_refused))
 		return;
 	classify_record(records, &record, drop->payload, drop->snippet, drop->length);
 	append_record(&records->trace, &record);

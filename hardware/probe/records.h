@@ -15,6 +15,8 @@ struct records {
 	uint64_t messages[PROBE_WORKERS]; /* by the place of the worker */
 };
 
+/* Whether what happened then belongs to the run. */
+bool is_in_run(const struct records *records, uint64_t t_ns);
 void record_message(struct records *records, const struct probe_message *message);
 /* One record of the ring, of any event: a callback of libbpf whose context is `struct records`. */
 int on_ring_record(void *context, void *data, size_t size);

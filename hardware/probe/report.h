@@ -7,6 +7,7 @@
 #include "attach.h"
 #include "recording.h"
 #include "records.h"
+#include "streams.h"
 #include "workers.h"
 
 /* From the fresh start to the end. */
@@ -15,6 +16,7 @@ struct report {
 	const struct records *records;
 	const struct workers *workers;
 	const struct recording *recording;
+	const struct streams *streams;
 	struct probe_counters counted;
 	struct misses misses;
 	uint64_t cpu_at_fresh_ns; /* CLOCK_PROCESS_CPUTIME_ID */

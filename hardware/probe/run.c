@@ -15,6 +15,7 @@
 #include "records.h"
 #include "report.h"
 #include "run.h"
+#include "streams.h"
 #include "system.h"
 #include "workers.h"
 
@@ -31,6 +32,7 @@ struct run {
 	struct records records;
 	struct workers workers;
 	struct recording recording;
+	struct streams streams; /* mode STREAM */
 	struct control control;
 	int signals; /* to read them from */
 	uint64_t t_scan_ns;
@@ -68,6 +70,7 @@ static bool start_afresh(struct run *run)
 	run->workers.untraced = 0;
 	memset(run->records.messages, 0, sizeof(run->records.messages));
 	recording_afresh(&run->recording, run->records.t_fresh_ns);
+	streams_afresh(&run->streams);
 	return start_trace(&run->records.trace, (enum trace_mode)run->probe.mode);
 }
 
@@ -85,6 +88,7 @@ static void end_run(struct run *run)
 	pause_ns(DETACH_SETTLE_NS);
 	ring_buffer__consume(run->ring);
 	record_last_messages(&run->workers);
+	end_streams(&run->streams);
 	run->at_end.lost_ring = sum_counters(run->probe.object).lost_ring;
 	flush_trace(&run->records.trace);
 }
@@ -131,6 +135,8 @@ static bool collect(struct run *run)
 		uint32_t signal = wait_for_work(run);
 		int consumed = ring_buffer__consume(run->ring);
 
+		settle_streams(&run->streams);
+
 		if (consumed < 0) {
 			complain("cannot read the ring: %s", strerror(-consumed));
 			return false;
@@ -170,6 +176,7 @@ static bool report_run(const struct run *run)
 		.records = &run->records,
 		.workers = &run->workers,
 		.recording = &run->recording,
+		.streams = &run->streams,
 		.counted = counters_between(&run->at_fresh, &run->at_end),
 		.misses = misses_between(&run->misses_at_fresh, &misses),
 		.cpu_at_fresh_ns = run->cpu_at_fresh_ns,
@@ -195,6 +202,7 @@ int run_probe(const struct options *options)
 {
 	static struct run run;
 	sigset_t signals;
+	bool streaming;
 	bool good;
 
 	run.options = options;
@@ -210,8 +218,11 @@ int run_probe(const struct options *options)
 	if (!open_outputs(&run) || !load_probe(options, &run.probe))
 		return EXIT_FAILURE;
 	run.workers.object = run.probe.object;
-	run.ring = ring_buffer__new(bpf_map__fd(run.probe.object->maps.ring), on_ring_record, &run.records,
-				    NULL);
+	streaming = run.probe.mode == MODE_STREAM;
+	run.streams.records = &run.records;
+	run.ring = ring_buffer__new(bpf_map__fd(run.probe.object->maps.ring),
+				    streaming ? on_stream_event : on_ring_record,
+				    streaming ? (void *)&run.streams : &run.records, NULL);
 	if (!run.ring || run.signals < 0) {
 		complain("cannot map the ring or read signals: %s", strerror(errno));
 		return EXIT_FAILURE;
@@ -219,6 +230,7 @@ int run_probe(const struct options *options)
 	run.recording.probe = &run.probe;
 	run.recording.workers = &run.workers;
 	run.recording.ring = run.ring;
+	run.recording.streams = &run.streams;
 	if (!open_control(&run.control, options->control))
 		return EXIT_FAILURE;
 	good = trace_until_told(&run);

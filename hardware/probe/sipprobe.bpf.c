@@ -15,21 +15,15 @@
  *
  * State lives in arrays in .bss, not in hash maps: a lookup costs a few ns, user space reads it as memory.
  */
-#include "vmlinux.h"
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_tracing.h>
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_endian.h>
-#include "probe.h"
+#include "common.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
 const volatile __u16 cfg_port = 5060;
-const volatile __u32 cfg_netns = 0; /* inode of the network namespace */
+const volatile __u32 cfg_netns = 0;
 const volatile __u32 cfg_snippet = PROBE_SNIPPET_DEFAULT;
 const volatile bool cfg_exact = false;
 
-#define ETHERTYPE_IPV4    0x0800
 #define PROTOCOL_UDP      17
 #define STALE_NS          10000000000LL /* an entry nobody asked for in that time may be overwritten */
 #define BEHIND_NS         1000000000LL /* a datagram older than that is in no queue: its arrival was missed */
@@ -89,26 +83,7 @@ static struct payload payloads[PAYLOAD_SETS * WAYS];
 static struct departure departures[DEPARTURES];
 static __u64 last_skb[PROBE_CPUS]; /* the datagram that this CPU handed on last; exact mode: to our socket */
 
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 16 * 1024 * 1024);
-} ring SEC(".maps");
-
-#define COUNT(what) COUNT_BY(what, 1)
-#define COUNT_BY(what, by) \
-	__sync_fetch_and_add(&counters[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)].what, by)
-
-/*
- * The verifier forbids arithmetic on a trusted pointer. What was added to a place on the stack is a number to it;
- * cheaper than to read the pointer back with bpf_probe_read_kernel().
- */
-static __always_inline __u64 address_of(void *pointer)
-{
-	__u64 address = 0;
-
-	__sync_fetch_and_add(&address, (__u64)pointer);
-	return address;
-}
+struct ring ring SEC(".maps");
 
 /* Four independent lanes: half the time of one chain. */
 static __always_inline __u64 fingerprint_of(const __u64 *words, __u32 length)
@@ -135,11 +110,6 @@ static __always_inline __u64 fingerprint_of(const __u64 *words, __u32 length)
 
 /* ---- which packets and sockets are ours ---- */
 
-static __always_inline bool is_from_network(struct sk_buff *skb)
-{
-	return skb->protocol == bpf_htons(ETHERTYPE_IPV4) && skb->dev->nd_net.net->ns.inum == cfg_netns;
-}
-
 static __always_inline bool packet_is_ours(struct sk_buff *skb, struct packet_headers *headers)
 {
 	if (bpf_probe_read_kernel(headers, sizeof(*headers), skb->data))
@@ -158,16 +128,8 @@ static __always_inline bool socket_is_ours(struct sock *sk)
 /* About 0.3 us: for the rare descriptor that is not the one of the worker's last message. */
 static __noinline bool descriptor_is_ours(int fd)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-	struct file **table = BPF_CORE_READ(task, files, fdt, fd);
-	struct file *file = NULL;
-	struct socket *socket;
-	struct sock *sk;
+	struct sock *sk = socket_of(fd);
 
-	if (fd < 0 || bpf_probe_read_kernel(&file, sizeof(file), table + fd) || !file)
-		return false;
-	socket = BPF_CORE_READ(file, private_data);
-	sk = BPF_CORE_READ(socket, sk);
 	return BPF_CORE_READ(sk, __sk_common.skc_num) == cfg_port &&
 	       BPF_CORE_READ(sk, sk_protocol) == PROTOCOL_UDP;
 }
@@ -442,18 +404,6 @@ int BPF_PROG(on_enqueue, struct sock *sk, struct sk_buff *skb)
 	return 0;
 }
 
-static __always_inline struct probe_worker *worker_of(__u32 tid)
-{
-	__u32 slot = slot_of_tid[tid & (PROBE_TID_SLOTS - 1)];
-	struct probe_worker *worker;
-
-	if (!slot)
-		return NULL;
-	worker = &workers[(slot - 1) &
-			  (PROBE_WORKERS - 1)]; /* a mask, not a comparison: the verifier of 5.10 */
-	return worker->tid == tid ? worker : NULL;
-}
-
 static __always_inline int on_taken(struct sock *sk, struct sk_buff *skb)
 {
 	__u64 address = address_of(skb);
@@ -600,49 +550,6 @@ int BPF_PROG(on_refused, int rc, struct sock *sk, struct sk_buff *skb)
 }
 
 /* ---- system calls ---- */
-
-#if defined(__TARGET_ARCH_x86)
-#define NR_SENDTO        44
-#define NR_RECVFROM      45
-#define NR_SENDMSG       46
-#define NR_RECVMSG       47
-#define SYSCALL_OF(regs) ((regs)->orig_ax)
-#define ARG_FD(regs)     ((regs)->di)
-#define ARG_BUFFER(regs) ((regs)->si)
-#elif defined(__TARGET_ARCH_arm64)
-#define NR_SENDTO        206
-#define NR_RECVFROM      207
-#define NR_SENDMSG       211
-#define NR_RECVMSG       212
-#define SYSCALL_OF(regs) ((regs)->syscallno)
-#define ARG_FD(regs)     ((regs)->orig_x0)
-#define ARG_BUFFER(regs) ((regs)->regs[1])
-#else
-#error "add the system call numbers and argument registers of this architecture"
-#endif
-
-static __always_inline bool is_receive(long id)
-{
-	return id == NR_RECVFROM || id == NR_RECVMSG;
-}
-
-static __always_inline bool is_send(long id)
-{
-	return id == NR_SENDTO || id == NR_SENDMSG;
-}
-
-/* Where the payload lies in user space; of a scattered one, its first piece. */
-static __always_inline void *user_buffer(struct pt_regs *regs, long id)
-{
-	struct user_msghdr header = {};
-	struct iovec piece = {};
-
-	if (id == NR_SENDTO || id == NR_RECVFROM)
-		return (void *)ARG_BUFFER(regs);
-	bpf_probe_read_user(&header, sizeof(header), (void *)ARG_BUFFER(regs));
-	bpf_probe_read_user(&piece, sizeof(piece), header.msg_iov);
-	return piece.iov_base;
-}
 
 /* The service of a message ends when its worker asks for the next one. No wake-up: user space polls. */
 static __always_inline void end_service(struct probe_worker *worker)
@@ -927,7 +834,7 @@ static __always_inline void switch_in(struct probe_worker *worker, __u64 now)
 	worker->segment++;
 	worker->on[worker->segment & (PROBE_SEGMENTS - 1)] = now;
 	worker->off[worker->segment & (PROBE_SEGMENTS - 1)] = 0;
-	if (worker->in_service && worker->t_switched_out) {
+	if (worker->t_switched_out) {
 		worker->off_cpu_ns += now - worker->t_switched_out;
 		worker->switches++;
 	}

@@ -5,13 +5,15 @@
  * USAGE
  *   sipprobe check [--port N]
  *   sipprobe run --port N --comm NAME --output TRACE --report JSON --ready FILE
- *                [--control SOCKET] [--mode auto|exact|tracepoint] [--ring-bytes N]
- *                [--snippet-bytes N] [--verbose]
+ *                [--control SOCKET] [--mode auto|exact|tracepoint|stream] [--peer-port N]
+ *                [--ring-bytes N] [--snippet-bytes N] [--verbose]
  *
  * WHAT IT SHOWS
  *   One record for each datagram that a worker thread received on the UDP port, one for each that the full
  *   socket queue refused (trace.h). `run` watches the network namespace it is started in, and there the
  *   threads of all processes called NAME; it looks for new ones each second.
+ *   Mode `stream` is for SIP over TCP: one record for each message that a worker read whole, on a connection to the
+ *   port or from here to --peer-port of another host.
  *   --ready FILE gets a line `ready <ns>` when everything is attached, and `fresh <ns>` after SIGUSR1, which
  *   discards what was measured so far. SIGTERM or SIGINT ends the run: the ring is drained, the report
  *   written.
@@ -34,6 +36,8 @@
  *   The two costs are the probe's own work at the start of the interval.
  *   Mode `exact` measures all six stamps with fentry and fexit. Mode `tracepoint`, for kernels that refuse
  *   those, gives a lower bound of t_sockq. `auto` takes the better one that loads; the report says which.
+ *   Mode `stream` measures all six, of bytes: docs/methodology.md. It counts descriptors that the proxy's processes
+ *   hand to each other, and the time in the calls that do.
  *   In the report, `lost` other than 0 means that the trace is incomplete; so do `threads_untraced` and,
  *   for the statistics of a kind, `unclassified`.
  *
@@ -46,7 +50,7 @@
  *   Exact mode: not measured.
  *
  * WHAT IT DOES NOT SEE
- *   IPv6, IP options, fragments; recvmmsg, sendmmsg, io_uring and MSG_PEEK; proxies that hand a message to
+ *   TLS, IPv6, IP options, fragments; recvmmsg, sendmmsg, io_uring and MSG_PEEK; proxies that hand a message to
  *   another thread; messages a new thread receives before it is found.
  *   In tracepoint mode, a datagram whose first 256 bytes the driver left in page fragments is unmatched, and
  *   so is the fifth of identical ones that wait at the same time; before 6.10, of datagrams that the kernel
@@ -55,7 +59,8 @@
  *   --snippet-bytes is not found: counted as `unclassified`.
  *
  * KERNELS
- *   5.10 and later with BTF. Tracepoint mode needs sk_data_ready (6.3) and, for a drop's Call-ID, 6.10.
+ *   5.10 and later with BTF. Tracepoint mode needs sk_data_ready (6.3) and, for a drop's Call-ID, 6.10. Mode stream
+ *   was run on 6.18 alone; its hooks are in all of them.
  *
  * FILES
  *   options.c                  the command line
@@ -67,7 +72,9 @@
  *   records.c, trace_file.c    from the ring to the trace
  *   counters.c, report.c       what was counted, and the report
  *   json.c, system.c           what several of them need
- *   sipprobe.bpf.c, probe.h    the kernel's side, and what both sides share
+ *   streams.c                  messages in streams, by ../dispatcher/frame.c
+ *   sipprobe.bpf.c, stream.bpf.c, common.bpf.h, probe.h
+ *                              the kernel's side, of datagrams and of streams, and what both sides share
  */
 #include <stdio.h>
 #include <string.h>

@@ -18,6 +18,7 @@ enum trace_mode {
 	TRACE_MODE_EXACT = 1,      /* fentry/fexit: all six stamps measured */
 	TRACE_MODE_TRACEPOINT = 2, /* tracepoints only: t_sockq is a lower bound */
 	TRACE_MODE_PRELOAD = 3,    /* no BPF: t_arr, t_sip_in, t_sip_out and the drop counter */
+	TRACE_MODE_STREAM = 4,     /* over TCP: tracepoints; all six stamps measured */
 };
 
 enum trace_event {
@@ -44,6 +45,10 @@ enum trace_flag {
 	TRACE_FLAG_NO_DEP = 1 << 4,      /* the hand-over to the driver was not seen: t_dep = 0 */
 	TRACE_FLAG_MORE_SENDS = 1 << 5,  /* more datagrams were sent than the probe keeps for a message */
 	TRACE_FLAG_UNMATCHED = 1 << 6,   /* no arrival found: t_arr, t_stack, t_sockq = 0; counted lost */
+	/* 7 and 8 are those of sipsched.records.messages */
+	TRACE_FLAG_SHARED_READ = 1 << 9, /* over TCP: its read completed other messages, too */
+	TRACE_FLAG_SPLIT = 1 << 10,      /* over TCP: it took more than one read */
+	TRACE_FLAG_LEFT = 1 << 11,       /* over TCP: another process sent it on; off_cpu_ns = 0 */
 };
 
 struct trace_header {

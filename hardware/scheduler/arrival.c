@@ -11,20 +11,29 @@
 #include "arrival.h"
 #include "clock.h"
 
-#define INVITE 0x494e5649 /* "INVI" */
+#define INVITE     0x494e5649 /* "INVI" */
+#define UDP_HEADER 8
 
-int arrival_open(uint16_t port)
+int arrival_open(uint16_t port, bool tcp)
 {
+	/* of TCP's header the length in words is the upper half of its byte 12 */
+	struct sock_filter length = tcp ? (struct sock_filter)BPF_STMT(BPF_LD | BPF_B | BPF_IND, 12)
+					: (struct sock_filter)BPF_STMT(BPF_LD | BPF_IMM, UDP_HEADER << 2);
 	/* from the IPv4 header on; the last two lines are take and leave */
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 9),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_UDP, 0, 8),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, tcp ? IPPROTO_TCP : IPPROTO_UDP, 0, 13),
 		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 6), /* of a later fragment the port is not there */
-		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x1fff, 6, 0),
+		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x1fff, 11, 0),
 		BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 0),
 		BPF_STMT(BPF_LD | BPF_H | BPF_IND, 2),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, port, 0, 3),
-		BPF_STMT(BPF_LD | BPF_W | BPF_IND, 8),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, port, 0, 8),
+		length,
+		BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 2),
+		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0x3c),
+		BPF_STMT(BPF_ALU | BPF_ADD | BPF_X, 0),
+		BPF_STMT(BPF_MISC | BPF_TAX, 0),
+		BPF_STMT(BPF_LD | BPF_W | BPF_IND, 0),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, INVITE, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
 		BPF_STMT(BPF_RET | BPF_K, 0),

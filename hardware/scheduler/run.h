@@ -11,6 +11,7 @@ struct run_options {
 	const char *probe_control; /* NULL: none */
 	int fifo;                  /* priority; 0: no */
 	uint16_t port;
+	bool tcp;
 	struct cpu_set cpus;
 	unsigned n_tasks;
 	pid_t *tasks;

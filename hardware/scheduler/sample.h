@@ -17,8 +17,8 @@
 struct sample {
 	uint64_t t_ns; /* the CPU clocks are read first, right after this instant */
 	uint64_t cpu_ns;
-	uint64_t datagrams; /* InDatagrams of UDP in the SPS's network namespace */
-	uint64_t refused;   /* RcvbufErrors */
+	uint64_t datagrams; /* InDatagrams of UDP in the SPS's network namespace, or TCPOrigDataSent */
+	uint64_t refused;   /* RcvbufErrors, of UDP */
 	uint64_t steal_ticks, idle_ticks, softirq_ticks; /* of the CPUs; idle with iowait */
 	uint64_t time_squeeze;                           /* of the CPUs */
 };

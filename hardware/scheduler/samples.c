@@ -10,6 +10,7 @@
 
 #define BUFFER_SIZE    (256 * 1024)
 #define SNMP           "/proc/self/net/snmp"
+#define NETSTAT        "/proc/self/net/netstat"
 #define STAT           "/proc/stat"
 #define SOFTNET        "/proc/self/net/softnet_stat"
 #define SQUEEZE_COLUMN 2
@@ -85,10 +86,10 @@ static const char *next_line(const char *line)
 	return end ? end + 1 : line + strlen(line);
 }
 
-/* The line of /proc/net/snmp with the names of UDP's counters; that of their values follows. */
-static const char *udp_names(const char *text)
+/* The line with the names of the protocol's counters; that of their values follows. */
+static const char *counter_names(const struct sampler *sampler, const char *text)
 {
-	while (*text && strncmp(text, "Udp: ", 5))
+	while (*text && strncmp(text, sampler->protocol, strlen(sampler->protocol)))
 		text = next_line(text);
 	return text;
 }
@@ -156,12 +157,13 @@ static void read_softnet(struct sampler *sampler, struct sample *sample)
 			sample->time_squeeze += number_at(line, SQUEEZE_COLUMN, 16);
 }
 
-static void read_snmp(struct sampler *sampler, struct sample *sample)
+static void read_counters(struct sampler *sampler, struct sample *sample)
 {
-	const char *values = next_line(udp_names(read_text(sampler, sampler->snmp)));
+	const char *values = next_line(counter_names(sampler, read_text(sampler, sampler->counters)));
 
 	sample->datagrams = number_at(values, sampler->datagrams_column, 10);
-	sample->refused = number_at(values, sampler->refused_column, 10);
+	if (sampler->refused_column)
+		sample->refused = number_at(values, sampler->refused_column, 10);
 }
 
 void sampler_take(struct sampler *sampler)
@@ -172,16 +174,16 @@ void sampler_take(struct sampler *sampler)
 		return;
 	*sample = (struct sample){ .t_ns = now_ns() };
 	sample->cpu_ns = cpu_time_ns(sampler);
-	read_snmp(sampler, sample);
+	read_counters(sampler, sample);
 	read_stat(sampler, sample);
 	read_softnet(sampler, sample);
 	sampler->n++;
 }
 
 const char *sampler_open(struct sampler *sampler, const pid_t *tasks, unsigned n_tasks,
-			 const struct cpu_set *cpus, size_t room)
+			 const struct cpu_set *cpus, bool tcp, size_t room)
 {
-	const char *names;
+	const char *file = tcp ? NETSTAT : SNMP, *names;
 
 	*sampler = (struct sampler){ .cpus = *cpus, .room = room };
 	sampler->buffer = keep(malloc(BUFFER_SIZE));
@@ -189,22 +191,24 @@ const char *sampler_open(struct sampler *sampler, const pid_t *tasks, unsigned n
 	/* a page that is touched first while it runs would be a delay of our own */
 	memset(sampler->samples, 1, (room + 1) * sizeof(*sampler->samples));
 	find_processes(sampler, tasks, n_tasks);
-	sampler->snmp = open(SNMP, O_RDONLY | O_CLOEXEC);
+	sampler->protocol = tcp ? "TcpExt: " : "Udp: ";
+	sampler->counters = open(file, O_RDONLY | O_CLOEXEC);
 	sampler->stat = open(STAT, O_RDONLY | O_CLOEXEC);
 	sampler->softnet = open(SOFTNET, O_RDONLY | O_CLOEXEC);
 	if (sampler->stat < 0)
 		return STAT;
 	if (sampler->softnet < 0)
 		return SOFTNET;
-	names = udp_names(read_text(sampler, sampler->snmp));
-	sampler->datagrams_column = find_column(names, "InDatagrams");
-	sampler->refused_column = find_column(names, "RcvbufErrors");
-	return sampler->snmp >= 0 && sampler->datagrams_column && sampler->refused_column ? NULL : SNMP;
+	names = counter_names(sampler, read_text(sampler, sampler->counters));
+	sampler->datagrams_column = find_column(names, tcp ? "TCPOrigDataSent" : "InDatagrams");
+	sampler->refused_column = tcp ? 0 : find_column(names, "RcvbufErrors");
+	return sampler->counters >= 0 && sampler->datagrams_column && (tcp || sampler->refused_column) ? NULL
+												       : file;
 }
 
 void sampler_close(struct sampler *sampler)
 {
-	close(sampler->snmp);
+	close(sampler->counters);
 	close(sampler->stat);
 	close(sampler->softnet);
 	free(sampler->processes);

@@ -3,7 +3,7 @@
  * switcher: brings a proxy that serves from one scheduler mode to another, at instants drawn beforehand.
  *
  * USAGE
- *   switcher run --plan FILE --log FILE [--fifo N] [--port 5060] [--probe-control SOCKET] [--cpus 0,2-3] PID...
+ *   switcher run --plan FILE --log FILE [--fifo N] [--port 5060] [--tcp] [--probe-control SOCKET] [--cpus 0,2-3] PID...
  *                            PIDs are all tasks of the proxy, threads too. Runs until the plan's end or SIGTERM.
  *   switcher check --plan FILE
  *                            tries each mode on a child of its own, one line a mode: "0 ok", or
@@ -92,6 +92,7 @@ static enum exit_code run_command(int argc, char **argv)
 		{ "log", required_argument, NULL, 'l' },
 		{ "fifo", required_argument, NULL, 'f' },
 		{ "port", required_argument, NULL, 'n' },
+		{ "tcp", no_argument, NULL, 't' },
 		{ "cpus", required_argument, NULL, 'c' },
 		{ "probe-control", required_argument, NULL, 'r' },
 		{ 0 },
@@ -108,6 +109,8 @@ static enum exit_code run_command(int argc, char **argv)
 			o.log = optarg;
 		else if (option == 'r')
 			o.probe_control = optarg;
+		else if (option == 't')
+			o.tcp = true;
 		else if (option == 'f' && read_whole(optarg, 1, 99, &number))
 			o.fifo = (int)number;
 		else if (option == 'f')

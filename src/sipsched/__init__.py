@@ -4,9 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sipsched.lab import Plots, Runs, open
+    from sipsched.lab import Plots, Runs, open, open_messages, quantiles
 
-__all__ = ["Plots", "Runs", "open"]
+__all__ = ["Plots", "Runs", "open", "open_messages", "quantiles"]
 
 if not TYPE_CHECKING:
 

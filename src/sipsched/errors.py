@@ -1,5 +1,7 @@
 """Errors, split by what the caller may do about them."""
 
+from pathlib import Path
+
 
 class SipschedError(Exception):
     """Root of all errors that this package raises on purpose; its message is one line."""
@@ -15,6 +17,15 @@ class SipschedError(Exception):
 
 class StableError(SipschedError):
     """Wrong configuration or a missing feature: trying again changes nothing."""
+
+
+class ComputedFileError(StableError):
+    """A file that was computed from others is damaged or of another version: once it is gone it can be made again."""
+
+    def __init__(self, message: str, path: Path) -> None:
+        """Take what is wrong, and the file."""
+        super().__init__(message)
+        self.path = path
 
 
 class TransientError(SipschedError):

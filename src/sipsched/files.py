@@ -11,7 +11,8 @@ from typing import Any
 
 from sipsched.errors import StableError
 
-CHUNK_BYTES = 1 << 22
+PACKED_BYTES, UNPACKED_BYTES = 1 << 16, 1 << 20
+"""Of a zstd file at a time: what stays in the processor's cache."""
 
 
 @contextmanager
@@ -135,7 +136,12 @@ def _in_64_bits(text: str) -> int:
 
 
 def read_zstd(path: Path, what: str, remedy: str) -> bytes:
-    """Read a zstd file whole.
+    """Read a zstd file whole: see `zstd_pieces`."""
+    return b"".join(zstd_pieces(path, what, remedy))
+
+
+def zstd_pieces(path: Path, what: str, remedy: str) -> Iterator[bytes]:
+    """Read a zstd file piece by piece.
 
     Parameters
     ----------
@@ -162,19 +168,22 @@ def read_zstd(path: Path, what: str, remedy: str) -> bytes:
         expected = zstandard.FRAME_HEADER.hex(" ")
         found = f"it starts with {rest[:4].hex(' ')}" if rest else "it is empty"
         raise StableError(f"{path}: not a zstd file: expected {expected}, {found}; {remedy}")
-    pieces = []
-    while rest:
+    length, view = 0, memoryview(rest)
+    while view:
         # ZstdDecompressor.decompress and stream_reader give no sign of a frame that stops early
         # when the frame does not state its size; a decompressobj does.
-        frame = zstandard.ZstdDecompressor().decompressobj(write_size=CHUNK_BYTES)
-        try:
-            pieces.append(frame.decompress(rest))
-        except zstandard.ZstdError as error:
-            raise StableError(f"{path}: damaged zstd data: {error}; {remedy}") from None
+        frame = zstandard.ZstdDecompressor().decompressobj(write_size=UNPACKED_BYTES)
+        while view and not frame.eof:
+            try:
+                piece = frame.decompress(view[:PACKED_BYTES])
+            except zstandard.ZstdError as error:
+                raise StableError(f"{path}: damaged zstd data: {error}; {remedy}") from None
+            view = view[PACKED_BYTES:]
+            length += len(piece)
+            yield piece
         if not frame.eof:
             raise StableError(
-                f"{path}: truncated: the zstd frame has no end after "
-                f"{sum(map(len, pieces))} bytes of {what}; {remedy}"
+                f"{path}: truncated: the zstd frame has no end after {length} bytes of {what}; {remedy}"
             )
-        rest = frame.unused_data
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if frame.unused_data:
+            view = memoryview(frame.unused_data + bytes(view))

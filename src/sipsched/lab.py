@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import xarray as xr
+
 from sipsched.errors import StableError
 from sipsched.pages import tables
 from sipsched.pages.explore.ccdf import ccdf
@@ -16,10 +18,13 @@ from sipsched.pages.explore.waterfall import waterfall
 from sipsched.pages.parts import Figure, Table, Words
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import Run
+from sipsched.records import messages
 from sipsched.records.catalogue import Catalogue, find_runs
-from sipsched.records.messages import open_messages
 from sipsched.records.perfetto import write_trace
+from sipsched.records.pooled import open_study, quantiles
+from sipsched.records.summary import open_summary
 
+__all__ = ["Plots", "Runs", "open", "open_messages", "quantiles"]
 RECORDS = ("raw", "recorded/raw", "recorded/fit")
 """One's own, then what comes with the repository: the campaign, reduced, and six runs with their messages."""
 
@@ -64,7 +69,7 @@ class Runs(Catalogue):
         StableError
             There are several runs, or the messages of it are not kept.
         """
-        write_trace(open_messages(self.messages_file(self.one)), Path(path))
+        write_trace(messages.open_messages(self.messages_file(self.one)), Path(path))
         return Path(path)
 
     def explore(self) -> Any:
@@ -185,6 +190,32 @@ class Plots:
                 f"{seen.stop - seen.start}"
             )
         return figure
+
+
+def open_messages(study: str, testbed: str = "local", **where: Any) -> xr.Dataset:
+    """Open all messages of a study as one; nothing is read until it is asked for.
+
+    Parameters
+    ----------
+    study
+        Its name: the workflow has to have made `results/STUDY/TESTBED/summary.nc`.
+    testbed
+        Its name.
+    where
+        `sut`, `mode`, `cores`, `threads`, `cps`, `rep`: a value, or a list of them; only such runs.
+
+    Returns
+    -------
+    Dataset
+        Over Dask, a chunk a run: see `sipsched.records.pooled.open_study`. `quantiles` reduces it.
+
+    Raises
+    ------
+    StableError
+        There is no such study or run, or `messages.nc` of some are not there.
+    """
+    folder = PROJECT_ROOT / "results"
+    return open_study(open_summary(folder / study / testbed / "summary.nc"), folder / "runs", where)
 
 
 def open(

@@ -5,13 +5,13 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TextIO
 
-from sipsched.errors import SipschedError, TransientError
+from sipsched.errors import ComputedFileError, SipschedError, TransientError
 
 ATTEMPTS = 3
 """How often a measurement is tried in all."""
@@ -27,7 +27,9 @@ SAID = (DISTURBED, REFUSED, INTERRUPTED)
 
 
 @contextmanager
-def one_line_errors(log: str | None = None, attempt: int | None = None) -> Iterator[None]:
+def one_line_errors(
+    log: str | None = None, attempt: int | None = None, computed: Sequence[str] = ()
+) -> Iterator[None]:
     """Turn an error that we raise on purpose, or an interrupt, into one line and exit code 1.
 
     Parameters
@@ -37,6 +39,8 @@ def one_line_errors(log: str | None = None, attempt: int | None = None) -> Itera
         not raised on purpose leaves its traceback there. None: the line goes to stderr.
     attempt
         Which this is, of `ATTEMPTS`, where a job is started again after a `TransientError`. None: it is not.
+    computed
+        Files that jobs before this one made: one of them that is damaged is removed, so that it is made again.
     """
     if log is not None:
         # of an earlier attempt
@@ -48,6 +52,9 @@ def one_line_errors(log: str | None = None, attempt: int | None = None) -> Itera
         line = f"{REFUSED}{error}" if attempt is None else f"{DISTURBED}{_ordinal(error, attempt)}"
     except SipschedError as error:
         line = f"{REFUSED}{error}"
+        if isinstance(error, ComputedFileError) and str(error.path) in computed:
+            error.path.unlink(missing_ok=True)
+            line += "; it is removed"
     except KeyboardInterrupt:
         line = INTERRUPTED
     except Exception:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from sipsched.paths import PROJECT_ROOT
 
-MESSAGES_VERSION = 1
+MESSAGES_VERSION = 2
 """Of `messages.nc`, raised when its numbers change: then every run is parsed anew."""
-SUMMARY_VERSION = 9
-"""Of each `summary.nc`, likewise."""
+SUMMARY_VERSION = 10
+"""Of each `summary.nc` and `summary.nc.zst`, likewise."""
 WINDOWS_VERSION = 2
 """Of `windows.nc`, likewise."""
 PREDICTION_VERSION = 1

@@ -22,10 +22,10 @@ from sipsched.testbed.inventory import Testbed
 DATAGRAMS = 2000
 """How many foreign ones are sent, at most."""
 INTO_LOAD_S = 0.7
+"""How long after the UAC has started something happens."""
 PROXY_ENDED = (
     r"the proxy ended during the run, and \d+ of \d+ calls did not complete; its log is proxy\.log"
 )
-"""How long after the UAC has started something happens."""
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,8 @@ class Damage:
 DAMAGES = (
     Damage(record.TRACE_FILE, 0, "expected a file as run.json says, found none"),
     Damage(record.TRACE_FILE, 0.5, "truncated"),
-    Damage(record.COUNTERS_FILE, 0, "expected a file as run.json says, found none"),
-    Damage(record.COUNTERS_FILE, 0.5, r"line \d+: not JSON"),
+    Damage(record.EARLIER_COUNTERS_FILE, 0, "expected a file as run.json says, found none"),
+    Damage(record.EARLIER_COUNTERS_FILE, 0.5, r"line \d+: not JSON"),
     Damage(run_document.RUN_FILE, 0, "no such file"),
     Damage(run_document.RUN_FILE, 0.5, r"line \d+: not JSON"),
     Damage("uac.calls.zst", 0, "expected a file as run.json says, found none"),

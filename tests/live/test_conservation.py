@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 from sipsched.errors import StableError
+from sipsched.files import read_zstd
 from sipsched.measure.generator import read_calls
 from sipsched.records import messages, summary
 from sipsched.records.messages import messages_from_record, write_messages
@@ -32,11 +33,11 @@ def parsed(record: Path) -> Any:
     """The messages as anybody reads them: written to messages.nc and opened again."""
     path = record.parent / "messages.nc"
     write_messages(messages_from_record(record), path)
-    return xr.load_dataset(path)
+    return messages.with_arrivals(xr.load_dataset(path))
 
 
 def udp_of_sps(record: Path) -> dict[str, int]:
-    phases = json.loads((record / "counters.json").read_text())["sps"]
+    phases = json.loads(read_zstd(record / "counters.json.zst", "counters", ""))["sps"]
     before, after = (
         counters.parse_snmp(phases[phase]["/proc/net/snmp"])["Udp"] for phase in ("before", "after")
     )
@@ -134,7 +135,7 @@ def test_a_record_is_refused_when_a_file_of_it_was_cut(measure: Measure) -> None
     record = measure(threads=2, cps=100, duration_s=1.0)
     named = read_record(record).files or {}
     assert named.keys() == {path.name for path in record.iterdir()} - {"run.json"}
-    assert {"uac.calls.zst", "trace.bin.zst", "counters.json", "proxy.log"} <= named.keys()
+    assert {"uac.calls.zst", "trace.bin.zst", "counters.json.zst", "proxy.log"} <= named.keys()
     calls = record / "uac.calls.zst"
     calls.write_bytes(calls.read_bytes()[:-1])
     with pytest.raises(StableError, match=r"uac\.calls\.zst: expected \d+ bytes as run\.json says"):

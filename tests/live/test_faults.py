@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sipsched.errors import StableError, TransientError
+from sipsched.files import read_zstd
 from sipsched.measure import acquisition, generator
 from sipsched.plan import config
 from sipsched.testbed import local
@@ -55,8 +56,9 @@ def test_more_memory_than_the_sps_has_is_refused_before_a_process_starts(
     expected = r"kamailio-udp with 250 workers may use 1026048 MiB \(2048 shared, 4096 for each"
     with pytest.raises(StableError, match=expected):
         acquisition.measure(run, large, testbed, tmp_path / "raw")
-    (commands,) = tmp_path.rglob("commands.json")
-    argvs = [command["argv"] for command in json.loads(commands.read_text())]
+    (commands,) = tmp_path.rglob("commands.json.zst")
+    told = json.loads(read_zstd(commands, "commands", ""))
+    argvs = [command["argv"] for command in told]
     assert not any("start-stop-daemon" in argv and "--start" in argv for argv in argvs)
 
 

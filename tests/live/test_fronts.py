@@ -68,6 +68,7 @@ def test_every_call_is_whole_at_one_instance_and_all_have_their_share(
     assert len(proxy["calls_of_instances"]) == 4
     assert all(180 < calls < 340 for calls in proxy["calls_of_instances"])
     assert (proxy["front"] is not None) == (sut in FRONTS)
+    assert (record / "front.cfg").exists() == (sut == "kamailio-udp-front")
     assert json.loads((record / "uas.json").read_text())["calls"]["split"] == 0
     if proxy["front"]:
         assert findings(run)["share_excess"] == 0

@@ -28,6 +28,24 @@ s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 for _ in range(int(sys.argv[3])):
     s.sendto(sys.argv[1].encode(), ("127.0.0.1", int(sys.argv[2])))
 """
+OVER_TCP = """
+import socket, sys, time
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+s = socket.create_connection(server.getsockname())
+peer, _ = server.accept()
+def send(text):
+    s.sendall(text)
+    assert peer.recv(1000) == text
+    time.sleep(0.01)
+send(b"BYE sip:a")
+send(b"the INVITE sip:a")
+before = time.monotonic_ns()
+send(b"INVITE sip:a")
+print(before, time.monotonic_ns())
+time.sleep(0.1)
+for number in range(20):
+    send(b"ACK sip:a")
+"""
 SLOW_RECEIVER = """
 import socket, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -372,6 +390,23 @@ def test_it_waits_for_an_invite_to_the_port(start: Start, spawn: Spawn) -> None:
     switcher.send("IN", 5070)
     before, after = switcher.send("INVITE sip:a", 5070)
     assert before <= switcher.end()["t0_ns"] + 2 * MS <= after
+
+
+def test_over_tcp_it_waits_for_a_segment_that_begins_with_an_invite_and_counts_segments(
+    start: Start, spawn: Spawn, namespace: list[str]
+) -> None:
+    plan = plan_text(MODES, [0, 1], 300 * MS)
+    switcher = start(plan, "--tcp", "--port", 5071, *sleepers(spawn, 1))
+    switcher.send("INVITE sip:a", 5071)
+    argv = [*namespace, sys.executable, "-c", OVER_TCP, "5071"]
+    done = subprocess.run(argv, check=True, capture_output=True, text=True)
+    before, after = map(int, done.stdout.split())
+    log = switcher.end()
+    assert before <= log["t0_ns"] + 2 * MS <= after
+    sent = log["samples"]["datagrams"]
+    # the ends of both streams count, too
+    assert sent[-1] - sent[0] == 20 + 2
+    assert set(log["samples"]["refused"]) == {0}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -6,16 +6,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from helpers import LOAD, pids, wait_for
 
 from sipsched.errors import TransientError
-from sipsched.records.messages import messages_from_record
+from sipsched.records.messages import FLAGS, MISSING, messages_from_record
 from sipsched.testbed.inventory import Testbed
 
 Measure = Callable[..., Path]
@@ -56,8 +58,32 @@ def test_all_calls_complete_and_every_message_is_counted_on_both_sides(
     assert ledger["to_sps"]["sent"] == ledger["to_sps"]["received"] == 3000
     assert ledger["from_sps"]["sent"] == ledger["from_sps"]["received"] == sent_by_sps
     assert run["certificate"]["arrivals"] == 500
-    assert run["probe"]["mode"] == "off"
-    assert messages_from_record(record).sizes.get("message", 0) == 0
+    probe = run["probe"]
+    assert probe["mode"] == "stream"
+    assert probe["records"] == probe["received"] == 3000
+    assert probe["sent"] == sent_by_sps
+    assert probe["lost"] == probe["broken"] == probe["cut"] == 0
+    # a connection that comes is handed to a worker, and one that a worker needs and has not is handed to it, too
+    assert probe["descriptors_received"] >= (500 if opened == 500 else 0)
+    ds = messages_from_record(record)
+    assert Counter(ds.message_type.to_numpy().tolist()) == dict.fromkeys(range(1, 7), 500)
+    for name in ("k_stack", "k_sockq", "k_copy", "t_sip", "k_snd"):
+        assert "missing_reason" not in ds[name].attrs
+        assert np.count_nonzero(ds[name] == MISSING) == 0, name
+
+
+def test_past_the_knee_reads_hold_many_messages_and_each_has_its_row(measure: Measure) -> None:
+    record = measure(sut="kamailio-tcp", threads=2, cps=3000, duration_s=1.5, drain_s=8.0)
+    run = run_json(record)
+    assert run["probe"]["lost"] == 0
+    assert run["probe"]["records"] == run["ledger"]["to_sps"]["received"] >= 6 * 4000
+    ds = messages_from_record(record)
+    flags = ds["flags"].to_numpy()
+    assert np.count_nonzero(flags & FLAGS["read_with_others"]) > 1000
+    assert np.count_nonzero(flags & FLAGS["read_in_pieces"]) > 100
+    # it waits: in the queue, and what a worker has read behind what it has read with it
+    k_sockq = ds["k_sockq"].to_numpy()
+    assert np.median(k_sockq[k_sockq != MISSING]) > 1e6
 
 
 def test_half_a_message_of_a_stranger_disturbs_no_call(measure: Measure, testbed: Testbed) -> None:
@@ -70,6 +96,9 @@ def test_half_a_message_of_a_stranger_disturbs_no_call(measure: Measure, testbed
         run = run_json(made.result())
     assert run["generator"]["calls_completed"] == 500
     assert run["ledger"]["to_sps"]["residual"] == run["ledger"]["from_sps"]["residual"] == 0
+    # the probe saw where they ended, and takes them for no messages
+    assert run["probe"]["cut"] == 2
+    assert run["probe"]["records"] == run["ledger"]["to_sps"]["received"] == 3000
 
 
 def test_calls_that_wait_for_a_stopped_proxy_are_late_and_none_is_lost(measure: Measure) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sipsched.errors import StableError, TransientError
+from sipsched.errors import ComputedFileError, StableError, TransientError
 from sipsched.scripting import (
     announced,
     attempted,
@@ -106,6 +106,19 @@ def test_the_log_of_a_job_says_whether_another_attempt_may_help(tmp_path: Path) 
     with pytest.raises(SystemExit), one_line_errors(str(log)):
         raise TransientError("late")
     assert log.read_text() == "error: late\n"
+
+
+def test_a_damaged_file_that_a_job_made_is_removed_so_that_it_is_made_again(tmp_path: Path) -> None:
+    log, made, recorded = tmp_path / "log", tmp_path / "summary.nc.zst", tmp_path / "record"
+    for path in (made, recorded):
+        path.write_text("half")
+        with pytest.raises(SystemExit), one_line_errors(str(log), computed=[str(made)]):
+            raise ComputedFileError(f"{path}: truncated; delete it and run snakemake", path)
+    assert recorded.exists()
+    assert not made.exists()
+    with pytest.raises(SystemExit), one_line_errors(str(log), computed=[str(made)]):
+        raise ComputedFileError(f"{made}: truncated", made)
+    assert log.read_text() == f"error: {made}: truncated; it is removed\n"
 
 
 def test_a_mistake_in_the_program_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:

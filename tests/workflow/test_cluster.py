@@ -61,7 +61,7 @@ def test_measured_here_and_analysed_there_though_a_job_is_killed_and_the_node_go
     document["testbeds"] = ["simulated"]
     document["studies"]["load_sweep"] |= {"cps": [400], "threads": [2, 4], "repetitions": 1}
     path.write_text(yaml.safe_dump(document))
-    targets = [f"results/runs/{run.path}/summary.nc" for run in load_config(path).runs()]
+    targets = [f"results/runs/{run.path}/summary.nc.zst" for run in load_config(path).runs()]
     with start(tmp_path, slurm, *targets) as child:
         running = ("squeue", "--noheader", "--states=running", "--format=%i")
         wait_for(lambda: len(ask(slurm, *running)) == 2, 60)
@@ -98,7 +98,7 @@ def test_what_failed_of_itself_is_told_once_and_not_tried_again(
     synthetic.write_record(tmp_path / "raw", run, calls=40)
     (tmp_path / "raw" / run.path / "trace.bin.zst").write_bytes(b"damaged")
     before = len(ask(slurm, "squeue", "--noheader", "--states=all", "--format=%i"))
-    with start(tmp_path, slurm, f"results/runs/{run.path}/summary.nc") as child:
+    with start(tmp_path, slurm, f"results/runs/{run.path}/summary.nc.zst") as child:
         assert child.stderr is not None
         said = child.stderr.read()
     assert child.returncode == 1

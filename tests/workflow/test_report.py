@@ -138,7 +138,7 @@ def build(folder, planned, measured, invalid=(), **options):
         record = synthetic.write_record(folder / "raw", run, **(settings | options))
         messages = folder / "runs" / run.path / "messages.nc"
         write_messages(messages_from_record(record), messages)
-        paths.append(messages.with_name("summary.nc"))
+        paths.append(messages.with_name("summary.nc.zst"))
         summary.write(summary.summarise_run(messages, record), paths[-1])
     combined = folder / "summary.nc"
     summary.write(summary.combine(paths, planned), combined)
@@ -269,7 +269,7 @@ def modes_record(folder, run, drops):
     )
     messages = folder / "runs" / run.path / "messages.nc"
     write_messages(messages_from_record(record), messages)
-    path = messages.with_name("summary.nc")
+    path = messages.with_name("summary.nc.zst")
     summary.write(summary.summarise_run(messages, record), path)
     return path
 
@@ -310,10 +310,10 @@ def test_page_of_modes_compared_within_runs(tmp_path, browser):
     write_messages(messages_from_record(record), folder / "messages.nc")
     found = windows.windows_from_record(folder / "messages.nc", record)
     windows.write_windows(found, folder / "windows.nc")
-    summary.write(summary.summarise_run(folder / "messages.nc", record), folder / "summary.nc")
+    summary.write(summary.summarise_run(folder / "messages.nc", record), folder / "summary.nc.zst")
     combined = tmp_path / "results" / "crossover" / "synthetic" / "summary.nc"
     planned = [run, dataclasses.replace(run, rep=2)]
-    summary.write(summary.combine([folder / "summary.nc"], planned), combined)
+    summary.write(summary.combine([folder / "summary.nc.zst"], planned), combined)
     crossing = tmp_path / "crossing.json"
     point = Point("synthetic", "kamailio-udp", "default", 1, 8)
     crossing.write_text(json.dumps(synthetic.crossing(point, 500, 550)))

@@ -191,7 +191,10 @@ def test_a_file_that_snakemake_would_take_or_break_on_is_refused(
         ("raw/local/{sut}/threads~0/cps~100/rep~1/run.json", "MissingRuleException"),
         ("raw/local/{sut}/threads~08/cps~100/rep~1/run.json", "MissingRuleException"),
         ("raw/local/{sut}/threads~251/cps~100/rep~1/run.json", "error: local/.*: threads must be"),
-        ("results/runs/local/{sut}/threads~251/cps~9/rep~1/summary.nc", "threads must be smaller"),
+        (
+            "results/runs/local/{sut}/threads~251/cps~9/rep~1/summary.nc.zst",
+            "threads must be smaller",
+        ),
         ("raw/local/{sut}/threads~251/crossing.json", "error: local/.*: threads must be smaller"),
         ("raw/vm/{sut}/threads~2/cps~100/rep~1/run.json", "testbed 'vm' is not among testbeds"),
     ],
@@ -245,7 +248,7 @@ def test_lint_has_nothing_new_to_say(project: Path) -> None:
 def test_no_op_does_nothing(project: Path) -> None:
     pretend_measured(project)
     for run in load_config(project / "config" / "config.yaml").runs():
-        for name in ("messages.nc", "summary.nc"):
+        for name in ("messages.nc", "summary.nc.zst"):
             path = project / "results" / "runs" / run.path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()

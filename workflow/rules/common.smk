@@ -219,7 +219,9 @@ def study_runs(wildcards):
 
 
 def study_summaries(wildcards):
-    return [f"{RESULTS}/runs/{run.path}/summary.nc" for run in study_runs(wildcards)]
+    return [
+        f"{RESULTS}/runs/{run.path}/summary.nc.zst" for run in study_runs(wildcards)
+    ]
 
 
 def study_windows(wildcards):

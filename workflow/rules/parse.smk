@@ -18,7 +18,7 @@ rule summarise_run:
         run=f"{RAW}/{settings.RUN_PATTERN}/run.json",
         messages=f"{RESULTS}/runs/{settings.RUN_PATTERN}/messages.nc",
     output:
-        summary=f"{RESULTS}/runs/{settings.RUN_PATTERN}/summary.nc",
+        summary=f"{RESULTS}/runs/{settings.RUN_PATTERN}/summary.nc.zst",
     log:
         f"logs/summarise/{settings.RUN_PATTERN}.log",
     resources:
@@ -57,7 +57,7 @@ if REDUCED:
             runs=[f"{RAW}/{run.path}/run.json" for run in REDUCED],
         output:
             messages=[f"{RESULTS}/runs/{run.path}/messages.nc" for run in REDUCED],
-            summaries=[f"{RESULTS}/runs/{run.path}/summary.nc" for run in REDUCED],
+            summaries=[f"{RESULTS}/runs/{run.path}/summary.nc.zst" for run in REDUCED],
             windows=[
                 f"{RESULTS}/runs/{run.path}/windows.nc"
                 for run in REDUCED

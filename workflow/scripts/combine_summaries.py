@@ -8,7 +8,7 @@ from sipsched import scripting
 from sipsched.plan import config
 from sipsched.records import crossing, publishable, record, summary
 
-with scripting.one_line_errors(snakemake.log[0]):
+with scripting.one_line_errors(snakemake.log[0], computed=snakemake.input.summaries):
     campaign = config.parse_config(snakemake.config)
     study, name = campaign.studies[snakemake.wildcards.study], snakemake.wildcards.testbed
     planned = study.runs(name, crossing.read_crossings(campaign.records, study.searches(name)))

@@ -5,7 +5,7 @@ from pathlib import Path
 from sipsched import scripting
 from sipsched.records import windows
 
-with scripting.one_line_errors(snakemake.log[0]):
+with scripting.one_line_errors(snakemake.log[0], computed=[snakemake.input.messages]):
     record = Path(snakemake.input.run).parent
     windows.write_windows(
         windows.windows_from_record(Path(snakemake.input.messages), record),

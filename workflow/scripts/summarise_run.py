@@ -5,7 +5,7 @@ from pathlib import Path
 from sipsched import scripting
 from sipsched.records import summary
 
-with scripting.one_line_errors(snakemake.log[0]):
+with scripting.one_line_errors(snakemake.log[0], computed=[snakemake.input.messages]):
     record = Path(snakemake.input.run).parent
     summary.write(
         summary.summarise_run(Path(snakemake.input.messages), record),

@@ -10,7 +10,7 @@ with scripting.one_line_errors(snakemake.log[0]):
     for run, target in zip(snakemake.input.runs, snakemake.output.messages, strict=True):
         record, path = Path(run).parent, Path(target)
         messages.write_messages(messages.messages_from_record(record), path)
-        summary.write(summary.summarise_run(path, record), path.with_name("summary.nc"))
+        summary.write(summary.summarise_run(path, record), path.with_name("summary.nc.zst"))
         reduced = path.with_name("windows.nc")
         if str(reduced) in wanted:
             windows.write_windows(windows.windows_from_record(path, record), reduced)

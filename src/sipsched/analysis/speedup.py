@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from sipsched.analysis.run_table import Campaign
+from sipsched.analysis.run_table import Campaign, Configuration, configurations
 from sipsched.analysis.search import search_interval
 from sipsched.analysis.statistics import LEVEL, PDR_LIMIT, Interval
 from sipsched.errors import StableError
@@ -66,7 +66,7 @@ class Cost:
     factors
         By the names of `FACTORS`, a message.
     generator_busy
-        Share of time in which the generators' CPUs were not idle.
+        Share of time that the generators' CPUs spent on tasks that are not nice.
     probed
         Whether the probe timed messages meanwhile, which costs CPU time, too.
     """
@@ -254,6 +254,19 @@ def _busiest(runs: pd.DataFrame, limit: float) -> Cost | None:
     if not len(kept):
         return None
     return cost(kept.loc[kept["cps"].idxmax()])
+
+
+def costs(runs: pd.DataFrame, limit: float = PDR_LIMIT) -> dict[Configuration, Cost]:
+    """Say what a message cost wherever what keeps tasks from each other was counted, in mode default.
+
+    Returns
+    -------
+    dict
+        By SUT, cores and workers, at the highest load that kept the limit.
+    """
+    among = runs[(runs["mode"] == DEFAULT) & runs["wake_ups"].notna()]
+    found = {key: _busiest(group, limit) for key, group in configurations(among).items()}
+    return {key: cost for key, cost in found.items() if cost is not None}
 
 
 def cost(run: pd.Series) -> Cost:

@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import zstandard
+
 from sipsched.errors import SipschedError, StableError, TransientError
 from sipsched.files import free_bytes
 from sipsched.measure.factors import FactorCounts
@@ -31,7 +33,7 @@ from sipsched.measure.tuning import Tuned, compiled_here, read_tasks, tuned
 from sipsched.plan.config import Config, Load, Run
 from sipsched.plan.crossover import choose, compared, duration_s
 from sipsched.plan.modes import Setting, find_mode, load_modes
-from sipsched.records.record import COUNTERS_FILE, TRACE_FILE, UnfinishedRecord
+from sipsched.records.record import COMMANDS_FILE, COUNTERS_FILE, TRACE_FILE, UnfinishedRecord
 from sipsched.records.run_document import (
     CommandReport,
     GeneratorReport,
@@ -137,10 +139,8 @@ class _Acquisition:
             )
             try:
                 return self._perform_on(hosts, serving)
-            except BaseException:
-                commands = [asdict(command) for command in _commands(hosts)]
-                self.record.write("commands.json", json.dumps(commands, indent=1))
-                raise
+            finally:
+                self.record.write(COMMANDS_FILE, _commands(hosts))
 
     def _perform_on(self, hosts: Hosts, serving: Serving) -> RunDocument:
         run, load, folder = self.run, self.load, self.record.folder
@@ -169,7 +169,7 @@ class _Acquisition:
         windows = switcher.record(self.config.crossover.steal_share) if switcher else None
         if windows:
             self.record.write(WINDOWS_FILE, windows.to_bytes())
-        self.record.write(COUNTERS_FILE, json.dumps(observed.counters, indent=1))
+        self.record.write(COUNTERS_FILE, zstandard.compress(json.dumps(observed.counters).encode()))
         serving.generator.fetch(hosts, "uac", folder)
         log = serving.record_proxy_log()
         trace = None if probe.mode == "off" else read_trace(folder / TRACE_FILE)
@@ -221,7 +221,6 @@ class _Acquisition:
             crossover=modes.report(windows) if modes and windows else None,
             speed=SpeedIndex(speed_before, speed_index(hosts.sps)),
             factors=factors.report() if factors else None,
-            commands=_commands(hosts),
         )
 
     def _playable(self, sps: Host, state: Tuned) -> Playable | None:
@@ -246,6 +245,7 @@ class _Acquisition:
             modes,
             design,
             serving.first_call_ns("uac", self.arrivals),
+            over_tcp=serving.sut.over_tcp,
         )
 
     def _mark(self, name: str) -> None:
@@ -257,9 +257,9 @@ def _generator_report(version: str, statistics: CallStatistics) -> GeneratorRepo
     return GeneratorReport(version=version, **statistics.counts)
 
 
-def _commands(hosts: Hosts) -> tuple[CommandReport, ...]:
-    """Every command with its duration and exit code; of what it printed only the complaints."""
-    return tuple(
+def _commands(hosts: Hosts) -> bytes:
+    """Every command with its duration and exit code, as zstd; of what it printed only the complaints."""
+    commands = [
         CommandReport(
             host=done.host,
             argv=done.argv,
@@ -269,7 +269,8 @@ def _commands(hosts: Hosts) -> tuple[CommandReport, ...]:
             stderr=done.stderr,
         )
         for done in hosts.history
-    )
+    ]
+    return zstandard.compress(json.dumps(list(map(asdict, commands))).encode())
 
 
 def _arrivals(run: Run, load: Load) -> Arrivals:

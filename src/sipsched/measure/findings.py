@@ -148,7 +148,7 @@ def probe_numbers(probe: ProbeReport, balanced: Ledger, stilled: bool) -> dict[s
     """Say what the probe did not see.
 
     Where the kernel skipped one of its programs (it was interrupted by itself) a stamp may be missing, or a
-    record: whether one is, the kernel's own count of datagrams says.
+    record: whether one is, the kernel's own count of datagrams says, or over TCP the proxy's of messages.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def probe_numbers(probe: ProbeReport, balanced: Ledger, stilled: bool) -> dict[s
         Whether recording was switched off in between; then the trace is not to hold every datagram.
     """
     skipped = probe.recursion_misses or 0
-    seen = probe.mode in ("exact", "tracepoint") and not stilled
+    seen = probe.mode in ("exact", "tracepoint", "stream") and not stilled
     without = max(0, balanced.to_sps.received - probe.records) if seen else 0
     return {
         "probe_lost": max(probe.lost - skipped, without) + probe.threads_untraced,

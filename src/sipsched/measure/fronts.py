@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sipsched.errors import StableError
 from sipsched.files import parse_json
-from sipsched.measure.proxy import Proxy
+from sipsched.measure.proxy import MANY_FILES, Proxy
 from sipsched.measure.templates import render
 from sipsched.plan.config import Sut
 from sipsched.records.run_document import DispatchReport, FrontReport, as_part
@@ -36,6 +36,13 @@ class Front:
         CPUs of the SPS that the proxy is held to.
     limit_s
         Its longest life.
+
+    Attributes
+    ----------
+    process
+        What runs, once it is started.
+    config
+        Its configuration file; None if it has none.
     """
 
     process: Process
@@ -55,18 +62,19 @@ class Front:
         self._instances = [
             f"{sps.spec.sip_address}:{port}" for port in range(first, first + threads)
         ]
-        self._report = sps.workdir / "front.json"
+        self._folder, self._report = sps.workdir / "front", sps.workdir / "front.json"
+        self.config = self._render() if sut.deployment == "front" else None
 
     @property
     def program(self) -> str:
         """Name of its binary."""
-        return DISPATCHER if self._sut.deployment == "dispatcher" else self._proxy.program
+        return DISPATCHER if self.config is None else self._proxy.program
 
     def start(self, prefix: Sequence[str]) -> Process:
         """Start it before instances that listen; its own socket is still to be waited for."""
         sps = self._sps
         sps.run(["rm", "-f", str(self._report)])
-        argv = self._dispatcher() if self._sut.deployment == "dispatcher" else self._stateless()
+        argv = self._dispatcher() if self.config is None else self._stateless(self.config)
         self.process = sps.start("front", [*prefix, *argv], cpus=self._cpus, limit_s=self._limit_s)
         return self.process
 
@@ -90,7 +98,7 @@ class Front:
         sps = self._sps
         sps.stop(self.process)
         dispatched = None
-        if self._sut.deployment == "dispatcher":
+        if self.config is None:
             where = f"host {sps.spec}: {self._report.name}"
             text = sps.run(["cat", str(self._report)], check=False).stdout
             try:
@@ -102,22 +110,25 @@ class Front:
     def _dispatcher(self) -> list[str]:
         spec = self._sps.spec
         return [
+            *MANY_FILES,
             str(native_folder(self._sps.base, "dispatcher") / DISPATCHER),
             *("--listen", f"{spec.sip_address}:{spec.sip_port}", "--report", str(self._report)),
             *(word for one in self._instances for word in ("--instance", one)),
         ]
 
-    def _stateless(self) -> list[str]:
-        sps, folder = self._sps, self._sps.workdir / "front"
+    def _stateless(self, config: str) -> list[str]:
+        sps, folder = self._sps, self._folder
         sps.run(["mkdir", "-p", str(folder)])
         lines = (f"1 sip:{one}\n" for one in self._instances)
         sps.put_text("".join(lines), folder / "instances")
-        text = render(
+        sps.put_text(config, folder / "front.cfg")
+        return self._proxy.front_command(self._sut, folder / "front.cfg", folder)
+
+    def _render(self) -> str:
+        return render(
             Path("proxies", f"{self._proxy.program}-front.cfg.j2"),
             sut=self._sut,
             cores=len(self._cpus),
-            folder=folder,
-            sps=sps.spec,
+            folder=self._folder,
+            sps=self._sps.spec,
         )
-        sps.put_text(text, folder / "front.cfg")
-        return self._proxy.front_command(self._sut, folder / "front.cfg", folder)

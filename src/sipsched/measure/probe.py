@@ -39,7 +39,7 @@ class Probe(Protocol):
 
 
 class BpfProbe:
-    """`sipprobe`: six stamps a message by eBPF."""
+    """`sipprobe`: six stamps a message by eBPF, over UDP and over TCP."""
 
     def __init__(self, sps: Host, process: Process) -> None:
         self._sps = sps
@@ -47,7 +47,14 @@ class BpfProbe:
 
     @classmethod
     def start(
-        cls, sps: Host, program: str, mode: str, limit_s: float, *, controlled: bool = False
+        cls,
+        sps: Host,
+        program: str,
+        mode: str,
+        limit_s: float,
+        *,
+        peer_port: int | None = None,
+        controlled: bool = False,
     ) -> "BpfProbe":
         """Start the probe and wait until it is attached and has found the proxy's workers.
 
@@ -58,9 +65,11 @@ class BpfProbe:
         program
             Name of the proxy's worker processes.
         mode
-            `auto`, `exact` or `tracepoint`.
+            `auto`, `exact` or `tracepoint`; or `stream`, which is SIP over TCP.
         limit_s
             Longest life of the probe.
+        peer_port
+            Of a stream: the port that the proxy connects to.
         controlled
             Whether it listens at `CONTROL_SOCKET`, to have its recording switched.
 
@@ -77,6 +86,7 @@ class BpfProbe:
             *("--port", str(sps.spec.sip_port), "--comm", program),
             *("--output", str(folder / "trace.bin"), "--report", str(folder / "probe.json")),
             *("--ready", str(folder / "probe.ready"), "--ring-bytes", str(RING_BYTES)),
+            *(("--peer-port", str(peer_port)) if peer_port is not None else ()),
             *(("--control", str(folder / CONTROL_SOCKET)) if controlled else ()),
         ]
         # on a CPU shared with generators that may not wait, the ring would run over

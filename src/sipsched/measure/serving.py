@@ -251,6 +251,8 @@ class Serving:
         )
         sps.put_text(config_text, config_file)
         self._record.write("proxy.cfg", config_text)
+        if self._front and self._front.config:
+            self._record.write("front.cfg", self._front.config)
         with ExitStack() as stack:
             stack.callback(sps.stop_strays)
             stack.callback(self.hosts.uas.stop_strays)
@@ -451,15 +453,18 @@ class Serving:
         front_ended = front is not None and not sps.is_running(front.process)
         if sps.is_running(self.proxy_process) and not front_ended and self._listens(sps, all_there):
             return
-        what = f"the {self.sut.deployment} before the proxy" if front_ended else "the proxy"
-        if not front_ended and self._sockets > 1 and sps.is_running(self.proxy_process):
+        what, log_name, log = "the proxy", "proxy.log", self.record_proxy_log()
+        if front is not None and front_ended:
+            what, log_name = f"the {self.sut.deployment} before the proxy", "front.log"
+            log = sps.run(["tail", "-n", "40", str(front.process.log_file)], check=False).stdout
+            self._record.write(log_name, log)
+        elif self._sockets > 1 and sps.is_running(self.proxy_process):
             what = f"an instance of the proxy, or one of its {self._sockets} sockets,"
         lost = statistics.calls_created - statistics.calls_completed
-        log = self.record_proxy_log().strip()
-        last = log.splitlines()[-1].strip() if log else "it wrote no log"
+        last = log.strip().splitlines()[-1].strip() if log.strip() else "it wrote no log"
         raise TransientError(
             f"{what} ended during the run, and {lost} of {statistics.calls_created} calls did not complete; "
-            f"its log is proxy.log: {last}"
+            f"its log is {log_name}: {last}"
         )
 
     def _counters(self) -> list[dict[str, str]]:
@@ -519,6 +524,16 @@ class Serving:
         sps = self.hosts.sps
         if self._probe_wanted == "off":
             return start({}), NoProbe()
+        if self.sut.over_tcp:
+            process = start({})
+            return process, BpfProbe.start(
+                sps,
+                self.proxy.program,
+                "stream",
+                self._limit_s,
+                peer_port=self.hosts.uas.spec.sip_port,
+                controlled=self._controlled,
+            )
         reason = "asked for"
         if self._probe_wanted != "preload":
             process = start({})

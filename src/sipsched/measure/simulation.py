@@ -195,7 +195,7 @@ def simulated_run(
     report, windows = done.report, done.windows
     statistics = read_sipload_report((folder / "uac.json").read_text(), "uac.json")
     counters = _counters(report, run.cores, plan.sut.over_tcp)
-    record.write(COUNTERS_FILE, json.dumps(counters, indent=1))
+    record.write(COUNTERS_FILE, zstandard.compress(json.dumps(counters).encode()))
     observed = Observed(
         started=started,
         ended=ended,

@@ -131,6 +131,8 @@ class Switcher:
         The windows.
     first_ns
         From t0 of the schedule to its first call.
+    over_tcp
+        Whether calls come over TCP.
 
     Attributes
     ----------
@@ -148,6 +150,8 @@ class Switcher:
         modes: Playable,
         design: Design,
         first_ns: int,
+        *,
+        over_tcp: bool = False,
     ) -> None:
         self._sps = sps
         self._proxy = proxy
@@ -156,6 +160,7 @@ class Switcher:
         self._modes = modes.modes
         self._design = design
         self._first_ns = first_ns
+        self._over_tcp = over_tcp
         self._cpus = tuple(cpu.number for cpu in modes.modes[0].layout.cpus)
 
     @contextmanager
@@ -179,6 +184,7 @@ class Switcher:
             *(str(native_folder(sps.base, "scheduler") / "switcher"), "run"),
             *("--plan", str(plan), "--log", str(log_file), "--fifo", str(FIFO_PRIORITY)),
             *("--port", str(sps.spec.sip_port), "--cpus", cpus),
+            *(("--tcp",) if self._over_tcp else ()),
             *(
                 ("--probe-control", str(folder / CONTROL_SOCKET))
                 if self._playable.stills_probe

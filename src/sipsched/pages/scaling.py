@@ -1,6 +1,6 @@
 """Whether the proxy scales with cores, by deployment and transport, and what stops it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator
 
-from sipsched.analysis.run_table import Campaign, campaigns_of
+from sipsched.analysis.run_table import Campaign, Configuration, campaigns_of
 from sipsched.analysis.speedup import (
     FACTORS,
     REMEDIES,
     SHARED,
     Carried,
+    Cost,
     Herd,
     Published,
     SpeedUp,
@@ -25,6 +26,7 @@ from sipsched.analysis.speedup import (
     shares_cpus,
     speed_ups,
 )
+from sipsched.analysis.speedup import costs as costs_of
 from sipsched.analysis.statistics import PDR_LIMIT, Interval
 from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.numbers import told
@@ -53,6 +55,7 @@ class Found:
     campaign: Campaign | None
     carried: tuple[Carried, ...]
     speed_ups: tuple[SpeedUp, ...]
+    costs: Mapping[Configuration, Cost]
     herds: tuple[Herd, ...]
     published: tuple[Published, ...]
     simulated: tuple[Speedup, ...]
@@ -112,6 +115,7 @@ def found_of(
         campaign=campaign,
         carried=tuple(places),
         speed_ups=tuple(speed_ups(places, campaign)) if campaign else (),
+        costs=costs_of(campaign.single, limit) if campaign else {},
         herds=tuple(herds(campaign.single)) if campaign else (),
         published=tuple(published),
         simulated=tuple(simulated),
@@ -144,6 +148,8 @@ def answer(found: Found) -> Words:
         lines.append(
             f"Only runs on {plural(min(cores), 'core')} were measured: how it scales is not told."
         )
+    if found.simulated:
+        lines += simulated_answer(found).lines
     return Words(tuple(lines), css_class="answer")
 
 
@@ -269,21 +275,14 @@ def capacities(found: Found) -> Table:
 
 def costs(found: Found) -> Table:
     """List what a message costs, and the factors, by deployment, workers and cores."""
-    rows = []
-    for each in found.carried:
-        cost = each.cost
-        if cost is None:
-            continue
-        rows.append(
-            (
-                each.place.sut,
-                str(each.place.threads),
-                str(each.place.cores),
-                str(cost.cps),
-                *map(_plain, (cost.cpu_us, cost.user_us, cost.system_us)),
-                *(_plain(cost.factors[key]) for key in FACTORS),
-            )
+    rows = [
+        (
+            *(key.sut, str(key.threads), str(key.cores), str(cost.cps)),
+            *map(_plain, (cost.cpu_us, cost.user_us, cost.system_us)),
+            *(_plain(cost.factors[name]) for name in FACTORS),
         )
+        for key, cost in found.costs.items()
+    ]
     return Table(
         identity="table-factors",
         header=(
@@ -292,13 +291,13 @@ def costs(found: Found) -> Table:
         ),
         rows=tuple(rows),
         none="no run kept the limit",
-        caption="What a message costs at the highest load that kept the limit, of all processes of the proxy: CPU time "
-        "by the scheduler's clock, its parts by ticks, and the three factors. Waits for the proxy's own locks are "
-        "futex and sched_yield; what it spins before is CPU time in the program. Of the kernel's native spinlocks the "
-        "first waiter is not seen."
+        caption="What a message costs at the highest load measured that kept the limit, of all processes of the proxy: "
+        "CPU time by the scheduler's clock, its parts by ticks, and the three factors. Waits for the proxy's own locks "
+        "are futex and sched_yield; what it spins before is CPU time in the program. Of the kernel's native spinlocks "
+        "the first waiter is not seen."
         + (
             " The probe timed messages in some of the runs, which costs CPU time, too."
-            if any(each.cost and each.cost.probed for each in found.carried)
+            if any(cost.probed for cost in found.costs.values())
             else ""
         ),
         provenance=found.provenance,
@@ -460,7 +459,7 @@ def published(found: Found) -> Table:
         caption=f"Speed-ups before and after remedies: those that the abstract of {REPORT}, prints, on other hardware, "
         "another proxy and more cores, and those measured here. What can be compared is whether the remedies help, and "
         "over which transport they help more.",
-        provenance=found.provenance,
+        provenance=f"Published rows: not measured here. Measured rows: {found.provenance}",
     )
 
 
@@ -546,9 +545,9 @@ def simulated_answer(found: Found) -> Words:
 
 def sharing(found: Found) -> Words:
     """Say how a CPU is shared with the generators, and what that costs, by the runs on one core."""
-    if found.campaign is None:
+    if found.campaign is None or not found.carried:
         return Words((NOTHING,))
-    most = max((each.place.cores for each in found.carried), default=1)
+    most = max(each.place.cores for each in found.carried)
     if not shares_cpus(found.campaign, most):
         return Words(("The proxy had its CPUs to itself, on every number of cores measured.",))
     lines = [
@@ -559,9 +558,9 @@ def sharing(found: Found) -> Words:
         if control is None or not np.isfinite(each.room):
             continue
         lines.append(
-            f"Control, {each.one.place.sut} on one core at {control.cps} cps: the generators' CPU is busy "
-            f"{100 * control.generator_busy:.0f} % of the time. At what it carries on "
-            f"{plural(each.cores, 'core')} they would leave {number(each.room)} CPUs."
+            f"Control, {each.one.place.sut} on one core at {control.cps} cps: the generators' CPU is busy with them "
+            f"and with all else that is not nice for {100 * control.generator_busy:.0f} % of the time. At what it "
+            f"carries on {plural(each.cores, 'core')} they would leave {number(each.room)} CPUs."
         )
     if len(lines) == 1:
         lines.append("No control was measured: what that costs is not known.")

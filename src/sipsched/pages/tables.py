@@ -39,7 +39,8 @@ from sipsched.analysis.statistics import (
 )
 from sipsched.pages.numbers import told
 from sipsched.pages.parts import Table, Words
-from sipsched.records.summary import ALL, INVALID, MEASURED, MISSING
+from sipsched.records.histogram import RELATIVE_ERROR
+from sipsched.records.summary import ALL, INVALID, MEASURED, MISSING, pooled_quantile
 from sipsched.validity.certificate import WINDOWS_MS
 from sipsched.validity.verdict import in_words
 from sipsched.versions import code_version
@@ -51,6 +52,8 @@ PROBE_MODES = {
     "tracepoint": "Tracepoints only: t_sockq is a lower bound (the latest instant before which the "
     "worker cannot have taken the message), so K_sockq is at least and K_copy at most what is "
     "shown, about 1 µs apart; K_rcv is exact.",
+    "stream": "SIP over TCP, tracepoints only: all six stamps are measured, of the segment or the read "
+    "with a message's last byte.",
     "preload": "No eBPF: only t_arr, t_sip_in, t_sip_out and the drop counter; t_sockq and the "
     "parts of K_rcv are not known.",
     "off": "No probe: counters only.",
@@ -106,6 +109,7 @@ def points(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
         "t_sip": summary["t_sip_mean"].sel(message_type=ALL),
         "off": 100 * (summary["t_sip_off_mean"] / summary["t_sip_mean"]).sel(message_type=ALL),
     }
+    slowest = pooled_quantile(summary, "total", 0.999)
     rows, runs = [], counted(summary)
     for sut, mode, cores in facets(summary):
         for threads in summary["threads"].to_numpy():
@@ -129,6 +133,7 @@ def points(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
                     _cell(calls),
                     *(_typical(values.sel(at)) for values in by_name.values()),
                 ]
+                cells.append(_number(float(slowest.sel(at))))
                 cells.append(_busy(busy_periods(runs, at)))
                 rows.append((sut, mode, *map(str, (cores, threads, cps, n)), *cells))
     return Table(
@@ -141,18 +146,24 @@ def points(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
                 "K_rcv p99 (µs)",
                 "T_sip mean (µs)",
                 "of it off CPU (%)",
+                "K_rcv + T_sip p99.9 (µs)",
                 "busy periods",
             ),
         ),
         rows=tuple(rows),
         none="no run was measured",
         caption="Every measured point: the typical run with its 95 % interval. Calls lost: failed, or set up late. "
-        "Busy periods: those in "
+        f"p99.9: of the messages of all its runs together, to {100 * RELATIVE_ERROR:g} %; n/a where a run has no "
+        "histogram. Busy periods: those in "
         "which the SPS always holds a message; how many of equal length the run with the fewest amounts "
         "to, and the longest as a share of its run. Too short, at a PDR up to "
         f"{100 * FULL_PDR:g} %: fewer than {LEAST_PERIODS}, or one longer than {100 * LONGEST_SHARE:g} % of the run.",
         provenance=provenance(summary),
     )
+
+
+def _number(value: float) -> str:
+    return "n/a" if np.isnan(value) else number(value)
 
 
 def _busy(found: BusyPeriods | None) -> str:

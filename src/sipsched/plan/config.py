@@ -591,10 +591,9 @@ def _check_transport(sut: Sut, what: str) -> None:
         raise StableError(
             f"{where}.connections: missing; TCP takes a number of persistent ones, or per-call"
         )
-    if sut.probe != "off":
+    if sut.probe not in (None, "auto", "off"):
         raise StableError(
-            f"{where}.probe: the probe times datagrams, and messages in streams not yet: expected off, "
-            f"found {sut.probe or 'none, which takes that of the campaign'}"
+            f"{where}.probe: over TCP the probe has one mode: expected auto or off, found {sut.probe}"
         )
 
 
@@ -604,10 +603,10 @@ def _check_use(sut: Sut, mode: str, load: Load, where: str) -> None:
             f"{where}: {sut.name}: SIPp is run over UDP, and does not tell instances apart; set load.generator to "
             "sipload"
         )
-    if is_comparison(mode) and (sut.over_tcp or sut.fronted):
+    if is_comparison(mode) and sut.fronted:
         raise StableError(
-            f"{where}: '{mode}' compares modes by the messages in its windows, which no probe tells over "
-            f"TCP or behind a front: measure each mode of {sut.name} by itself"
+            f"{where}: '{mode}' compares modes by the messages in its windows, which no probe tells behind a front: "
+            f"measure each mode of {sut.name} by itself"
         )
 
 

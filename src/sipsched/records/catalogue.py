@@ -17,14 +17,16 @@ from sipsched.records.messages import (
     PARTS,
     PROBE_OFF,
     messages_from_record,
+    with_arrivals,
     write_messages,
 )
+from sipsched.records.pooled import open_runs, quantiles
 from sipsched.records.record import TRACE_FILE
 from sipsched.records.run_document import RUN_FILE, RunDocument, read_run
 from sipsched.records.windows import windows_from_record
-from sipsched.versions import MESSAGES_VERSION, SUMMARY_VERSION
+from sipsched.versions import MESSAGES_VERSION
 
-MESSAGES_FILE, SUMMARY_FILE = "messages.nc", "summary.nc"
+MESSAGES_FILE = "messages.nc"
 KEYS = tuple(field.name for field in fields(Run))
 SUMS = {
     "k_rcv": (PARTS, "from the driver to the proxy: K_stack + K_sockq + K_copy"),
@@ -142,7 +144,7 @@ class Catalogue:
 
     def _made(self, run: Run) -> Path:
         path = self.results / "runs" / run.path / MESSAGES_FILE
-        if not _is_current(path, MESSAGES_VERSION):
+        if not _is_current(path):
             write_messages(messages_from_record(self.records / run.path), path)
         return path
 
@@ -177,7 +179,7 @@ class Catalogue:
 
     def _opened(self, run: Run, varied: Sequence[str]) -> xr.Dataset:
         path = self.messages_file(run)
-        ds = xr.open_dataset(path, engine="netcdf4", chunks={}, decode_times=False)
+        ds = with_arrivals(xr.open_dataset(path, engine="netcdf4", chunks={}, decode_times=False))
         for name, (parts, text) in SUMS.items():
             if name not in ds:
                 ds[name] = sum((ds[part] for part in parts[1:]), ds[parts[0]])
@@ -189,6 +191,27 @@ class Catalogue:
                 same = np.full(ds.sizes[dimension], getattr(run, key), dtype)
                 ds = ds.assign_coords({f"{prefix}{key}": (dimension, same)})
         return ds
+
+    def quantiles(
+        self, quantity: str, shares: Sequence[float], by: Sequence[str] = ()
+    ) -> xr.DataArray:
+        """Compute quantiles of all messages of runs that are alike, reading each message once.
+
+        Parameters
+        ----------
+        quantity, shares, by
+            See `sipsched.records.pooled.quantiles`, which this is of these runs.
+
+        Raises
+        ------
+        StableError
+            The single messages of a run are not kept.
+        """
+        paths, sizes = [self.messages_file(run) for run in self.runs], []
+        for path in paths:
+            with netCDF4.Dataset(path) as file:
+                sizes.append(file.dimensions["message"].size)
+        return quantiles(open_runs(self.runs, paths, sizes, {}), quantity, shares, by)
 
     def summary(self) -> xr.Dataset:
         """Put the numbers of these runs side by side.
@@ -202,8 +225,8 @@ class Catalogue:
         return summary.combine([self._summary_file(run) for run in self.runs], self.runs)
 
     def _summary_file(self, run: Run) -> Path:
-        path = self.results / "runs" / run.path / SUMMARY_FILE
-        if not _is_current(path, SUMMARY_VERSION):
+        path = self.results / "runs" / run.path / reduced.SUMMARY_FILE
+        if not summary.is_current(path):
             summary.write(summary.summarise_run(self._made(run), self.records / run.path), path)
         return path
 
@@ -246,10 +269,10 @@ def find_runs(records: Path, testbed: str) -> Catalogue:
     return Catalogue(records, results, tuple(sorted(found)))
 
 
-def _is_current(path: Path, version: int) -> bool:
-    """Tell whether a file is there, in the version of this program."""
+def _is_current(path: Path) -> bool:
+    """Tell whether a `messages.nc` is there, in the version of this program."""
     try:
         with netCDF4.Dataset(path) as file:
-            return bool(file.getncattr("format_version") == version)
+            return bool(file.getncattr("format_version") == MESSAGES_VERSION)
     except (OSError, AttributeError):
         return False

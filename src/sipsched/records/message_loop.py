@@ -22,25 +22,27 @@ _DROP = int(Event.DROP)
 _OTHER = int(Kind.OTHER)
 _NO_SEND = int(Flag.NO_SEND)
 _UNMATCHED = int(Flag.UNMATCHED)
+_LEFT = int(Flag.LEFT)
 
 
 @numba.njit(cache=True, boundscheck=False)
-def _slot(table: npt.NDArray[np.uint64], call: Any, cseq: Any, kind: Any) -> Any:
-    """Find where (call, cseq, kind) is or belongs in an open-addressing table; also its key."""
-    # splitmix64 over the three fields.
-    # ASSUME no two (Call-ID, CSeq, kind) of a run share 64 bits (p < 1e-7 at 10⁶ messages)
-    key = np.uint64(call) ^ (np.uint64(cseq) * np.uint64(0x9E3779B97F4A7C15))
-    key += np.uint64(kind) * np.uint64(0xD1B54A32D192ED03)
-    key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    key ^= key >> np.uint64(31)
+def _slot(table: npt.NDArray[np.uint64], call: Any, cseq: Any) -> Any:
+    """Find where (call, cseq) is in an open-addressing table, or put it where it belongs."""
+    # splitmix64 of the call: its transactions lie side by side, in one line of the cache
+    mixed = np.uint64(call)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    # ASSUME no two (Call-ID, CSeq) of a run share 64 bits (p < 1e-7 at 10⁶ messages)
+    key = mixed ^ (np.uint64(cseq) * np.uint64(0x9E3779B97F4A7C15))
     if key == np.uint64(0):
         key = np.uint64(1)
     mask = np.uint64(len(table) - 1)
-    place = key & mask
+    place = (mixed + np.uint64(cseq)) & mask
     while table[place] != np.uint64(0) and table[place] != key:
         place = (place + np.uint64(1)) & mask
-    return place, key
+    table[place] = key
+    return place
 
 
 @numba.njit(cache=True, boundscheck=False)
@@ -75,6 +77,7 @@ def fill(
     t_arr: npt.NDArray[np.int64],
     order: npt.NDArray[np.int64],
     table: npt.NDArray[np.uint64],
+    seen: npt.NDArray[np.uint8],
     message_t_arr: npt.NDArray[np.int64],
     intervals: npt.NDArray[np.uint32],
     message_type: npt.NDArray[np.uint8],
@@ -97,6 +100,8 @@ def fill(
         The permutation that sorts `t_arr`, stable.
     table
         Zeros; a power of two long, more than 1.5 n.
+    seen
+        Zeros, of the same length: a bit for each kind of datagram.
     message_t_arr, message_type, tid, cpu, flags
         Outputs, one element a message.
     intervals
@@ -112,10 +117,11 @@ def fill(
         record = records[index]
         kind = record["kind"]
         if kind != _OTHER and record["call_id_hash"] != 0:
-            place, key = _slot(table, record["call_id_hash"], record["cseq"], kind)
-            if table[place] == key:
+            place = _slot(table, record["call_id_hash"], record["cseq"])
+            bit = np.uint8(1) << kind
+            if seen[place] & bit:
                 kind = np.uint8(RETRANSMISSION)
-            table[place] = key
+            seen[place] |= bit
 
         if record["event"] == _DROP:
             drop_t_arr[drop] = t_arr[index]
@@ -163,7 +169,8 @@ def fill(
                 service = np.int64(0)
                 flag |= FLAG_CLIPPED
             t_sip = _fit(service)
-            t_sip_off = _fit(np.int64(record["off_cpu_ns"]))
+            if not flag & _LEFT:
+                t_sip_off = _fit(np.int64(record["off_cpu_ns"]))
             if departed != 0:
                 sending = departed - (sent + np.int64(record["out_cost_ns"]))
                 if sending < 0:

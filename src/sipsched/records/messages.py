@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from sipsched.errors import StableError
+from sipsched.errors import ComputedFileError, StableError
 from sipsched.files import whole
 from sipsched.records import record, reduced, trace
 from sipsched.records.run_document import RunDocument
@@ -37,6 +37,9 @@ FLAGS = {
     "arrival_not_found": 1 << 6,
     "saturated": 1 << 7,
     "clipped": 1 << 8,
+    "read_with_others": 1 << 9,
+    "read_in_pieces": 1 << 10,
+    "sent_by_another": 1 << 11,
 }
 INTERVALS = {
     "k_stack": "t_stack - t_arr: network stack, from the driver to the socket queue",
@@ -46,6 +49,18 @@ INTERVALS = {
     "t_sip_off": "the part of t_sip that the worker spent off CPU",
     "k_snd": "t_dep - t_sip_out: from send to the driver, without the probe's own work",
     "k_rcv": "t_sip_in - t_arr; present only where its three parts are not",
+}
+ARRIVALS = {
+    "t_arr": {
+        "long_name": "arrival: the driver hands the packet up",
+        "units": "ns",
+        "definition": "CLOCK_MONOTONIC; t_sip_in where flag arrival_not_found is set",
+    },
+    "drop_t_arr": {
+        "long_name": "arrival of a datagram that the full socket queue refused",
+        "units": "ns",
+        "definition": "CLOCK_MONOTONIC",
+    },
 }
 STAMPS = {
     "t_stack": ("k_stack", "k_sockq"),
@@ -59,8 +74,16 @@ UNKNOWN = "unknown"
 PROBE_OFF = "the probe was off"
 """Why a control run has no times."""
 PARTS = ("k_stack", "k_sockq", "k_copy")
+GAPS = {"t_arr": "gap", "drop_t_arr": "drop_gap"}
+"""Instants, and what is stored in their place."""
+BY_BYTES = ("k_stack", "k_copy", "k_snd", "t_sip_off")
+"""Of these a byte is often the same as in the message before."""
+NOISY = ("gap", "k_sockq", "t_sip", "k_rcv")
+"""Of these a tenth of a byte a message goes with a few ns more."""
 CHUNK = 1 << 16
-BLOSC: Mapping[str, Any] = {"compression": "blosc_zstd", "blosc_shuffle": 2, "complevel": 1}
+BY_BYTE: Mapping[str, Any] = {"compression": "blosc_zstd", "blosc_shuffle": 1, "complevel": 1}
+BY_BIT: Mapping[str, Any] = {"compression": "blosc_zstd", "blosc_shuffle": 2, "complevel": 1}
+BY_BIT_SLOWLY: Mapping[str, Any] = {"compression": "blosc_zstd", "blosc_shuffle": 2, "complevel": 5}
 ZLIB: Mapping[str, Any] = {"compression": "zlib", "shuffle": True, "complevel": 4}
 
 
@@ -145,6 +168,7 @@ def _columns(
         t_arr,
         order,
         table,
+        np.zeros(len(table), np.uint8),
         message_t_arr,
         intervals,
         message_type,
@@ -198,6 +222,7 @@ def _global_attrs(document: RunDocument, record_dir: Path) -> dict[str, Any]:
         **asdict(document.run),
         "kind": document.testbed.kind,
         "fidelity": document.testbed.fidelity,
+        "transport": document.sut.transport,
         "probe_mode": document.probe.mode,
         "kernel": document.hosts.sps.kernel or UNKNOWN,
         "clock": "CLOCK_MONOTONIC of the SPS",
@@ -224,12 +249,8 @@ def _assemble(
         "flag_values": np.array(list(MESSAGE_TYPES.values()), np.uint8),
         "flag_meanings": " ".join(MESSAGE_TYPES),
     }
-    described: dict[str, dict[str, Any]] = {
-        "t_arr": {
-            "long_name": "arrival: the driver hands the packet up",
-            "units": "ns",
-            "definition": "CLOCK_MONOTONIC; t_sip_in where flag arrival_not_found is set",
-        },
+    described: dict[str, Mapping[str, Any]] = {
+        **ARRIVALS,
         "message_type": {
             "long_name": "kind of message; request by method, response by status and CSeq method",
             "units": "1",
@@ -250,14 +271,9 @@ def _assemble(
         "flags": {
             "long_name": "what the probe and the parser say about the row",
             "units": "1",
-            "definition": "bits 0-6 from hardware/probe/trace.h, 7 and up from sipsched.records.messages",
+            "definition": "bits 7 and 8 from sipsched.records.messages, the others from hardware/probe/trace.h",
             "flag_masks": np.array(list(FLAGS.values()), np.uint16),
             "flag_meanings": " ".join(FLAGS),
-        },
-        "drop_t_arr": {
-            "long_name": "arrival of a datagram that the full socket queue refused",
-            "units": "ns",
-            "definition": "CLOCK_MONOTONIC",
         },
         "drop_type": {
             "long_name": "kind of the refused datagram",
@@ -272,7 +288,7 @@ def _assemble(
         },
     }
     for name, definition in INTERVALS.items():
-        described[name] = {
+        interval: dict[str, Any] = {
             "long_name": definition.split(": ")[-1],
             "units": "ns",
             "definition": definition,
@@ -280,7 +296,8 @@ def _assemble(
             "saturation": np.uint32(SATURATED),
         }
         if name in reasons:
-            described[name]["missing_reason"] = reasons[name]
+            interval["missing_reason"] = reasons[name]
+        described[name] = interval
     variables = {
         name: ("drop" if name in drops else "message", values, described[name])
         for name, values in {**columns, **drops}.items()
@@ -289,7 +306,7 @@ def _assemble(
 
 
 def write_messages(ds: xr.Dataset, path: Path) -> None:
-    """Write `messages.nc`: netCDF-4, blosc-zstd with bitshuffle, or zlib where that cannot shrink.
+    """Write `messages.nc`: netCDF-4, arrivals as the gaps between them, see `ENCODINGS`.
 
     The file appears whole or not at all.
 
@@ -300,33 +317,89 @@ def write_messages(ds: xr.Dataset, path: Path) -> None:
     path
         The file; its directory is made.
     """
+    stored = _with_gaps(ds)
     encoding = {}
-    for name, variable in ds.variables.items():
+    for name, variable in stored.variables.items():
         encoding[name] = {
-            **(BLOSC if _blosc_can_shrink(variable.to_numpy()) else ZLIB),
+            **_encoding(str(name), variable.to_numpy()),
             "chunksizes": (min(CHUNK, max(1, variable.size)),),
         }
         if "_FillValue" not in variable.attrs:
             encoding[name]["_FillValue"] = None
     with whole(path) as partial:
-        ds.to_netcdf(partial, engine="netcdf4", encoding=encoding)
+        stored.to_netcdf(partial, engine="netcdf4", encoding=encoding)
 
 
-def _blosc_can_shrink(values: npt.NDArray[Any]) -> bool:
-    """Tell whether every chunk is sure to get smaller.
+def _with_gaps(ds: xr.Dataset) -> xr.Dataset:
+    """Put the time since the arrival before in the place of each arrival."""
+    stored = {}
+    for name, variable in ds.variables.items():
+        if name not in GAPS:
+            stored[name] = variable
+            continue
+        instants = variable.to_numpy()
+        gaps = np.diff(instants, prepend=instants[:1])
+        fits = not gaps.size or gaps.max() < 2**32
+        attrs = variable.attrs | {
+            "long_name": "time since the one before",
+            "first": instants[0] if instants.size else np.int64(0),
+            "definition": f"{name} is first + the sum of the gaps up to it; "
+            + variable.attrs["definition"],
+        }
+        gaps = gaps.astype(np.uint32 if fits else np.uint64)
+        stored[GAPS[name]] = xr.Variable(variable.dims, gaps, attrs)
+    return xr.Dataset(stored, attrs=ds.attrs)
 
-    HDF5's blosc filter fails ("Buffer is uncompressible") where zlib would store the chunk as it
-    is. Seen with 30 drops, and with uniform 32-bit values. Two bits that never change, apart from the
-    two reserved values, are enough for bitshuffle.
+
+def with_arrivals(ds: xr.Dataset) -> xr.Dataset:
+    """Put arrivals in the place of the gaps between them.
+
+    Parameters
+    ----------
+    ds
+        A `messages.nc` as it is stored, in memory or in Dask arrays.
+
+    Returns
+    -------
+    Dataset
+        The same, with `t_arr` and `drop_t_arr`, int64 ns, in the place of `gap` and `drop_gap`.
+    """
+    variables = {}
+    for name, variable in ds.variables.items():
+        instant = next((key for key, gap in GAPS.items() if gap == name), None)
+        if instant is None:
+            variables[name] = variable
+            continue
+        (dimension,) = variable.dims
+        instants = variable.astype(np.int64).cumsum(str(dimension)) + variable.attrs["first"]
+        variables[instant] = xr.Variable(variable.dims, instants.data, ARRIVALS[instant])
+    return xr.Dataset(variables, attrs=ds.attrs)
+
+
+def _encoding(name: str, values: npt.NDArray[Any]) -> Mapping[str, Any]:
+    """Choose the encoding of a column: one that is sure to shrink each of its chunks.
+
+    HDF5's blosc filter fails ("Buffer is uncompressible") where zlib would store the chunk as it is. Seen with
+    30 drops, and with uniform 32-bit values. A byte that is 0 in seven of eight rows, or for bitshuffle two bits
+    that never change, apart from the two reserved values, are enough.
     """
     if values.size < CHUNK // 16:
-        return False
+        return ZLIB
+    if name in BY_BYTES and _largest_share(values >= 1 << 24) <= 1 / 8:
+        return BY_BYTE
     if values.dtype == np.uint32:
         values = values[values < SATURATED]
         if not values.size:
-            return True
+            return BY_BIT
     varying = int(np.bitwise_or.reduce(values ^ values[0]))
-    return varying.bit_count() <= 8 * values.itemsize - 2
+    if varying.bit_count() > 8 * values.itemsize - 2:
+        return ZLIB
+    return BY_BIT_SLOWLY if name in NOISY else BY_BIT
+
+
+def _largest_share(rows: npt.NDArray[np.bool_]) -> float:
+    """Say what share of a chunk's rows is chosen, of the chunk in which it is largest."""
+    return max(float(rows[at : at + CHUNK].mean()) for at in range(0, len(rows), CHUNK))
 
 
 def open_messages(path: Path) -> xr.Dataset:
@@ -338,13 +411,17 @@ def open_messages(path: Path) -> xr.Dataset:
         The file is missing, is not netCDF, or has another format version.
     """
     try:
-        ds = xr.load_dataset(path, engine="netcdf4", mask_and_scale=False, decode_times=False)
+        stored = xr.load_dataset(path, engine="netcdf4", mask_and_scale=False, decode_times=False)
+        check_format(stored.attrs, path, "sipsched messages", MESSAGES_VERSION)
     except FileNotFoundError:
         raise StableError(f"{path}: no such file; make it with snakemake") from None
-    except (OSError, ValueError) as error:
-        raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None
-    check_format(ds.attrs, path, "sipsched messages", MESSAGES_VERSION)
-    return ds
+    # a chunk that does not unpack is a RuntimeError
+    except (OSError, ValueError, RuntimeError) as error:
+        problem = f"{path}: not a netCDF-4 file: {error}; delete it and run snakemake"
+        raise ComputedFileError(problem, path) from None
+    except StableError as error:
+        raise ComputedFileError(str(error), path) from None
+    return with_arrivals(stored)
 
 
 def check_format(attrs: Mapping[str, Any], path: Path, name: str, version: int) -> None:

@@ -13,7 +13,9 @@ from sipsched.records.reduced import expected
 from sipsched.records.run_document import RUN_FILE, RunDocument, read_run
 from sipsched.validity.verdict import INVALID, Finding, in_words
 
-COUNTERS_FILE = "counters.json"
+COUNTERS_FILE, COMMANDS_FILE = "counters.json.zst", "commands.json.zst"
+EARLIER_COUNTERS_FILE = "counters.json"
+"""Of records whose `run.json` holds the commands."""
 TRACE_FILE = "trace.bin.zst"
 REASON_FILE = "failure.txt"
 GENERATOR_FILES = {"sipload": ("uac.calls.zst", "uac.json"), "sipp": ("uac.csv",)}
@@ -28,8 +30,10 @@ def is_recorded(raw: Path, run: Run) -> bool:
 
 def needed_files(document: RunDocument) -> tuple[str, ...]:
     """Name the files that a run like this always leaves beside `run.json`."""
+    earlier = document.files is None or EARLIER_COUNTERS_FILE in document.files
+    counters = EARLIER_COUNTERS_FILE if earlier else COUNTERS_FILE
     trace = () if document.probe.mode == "off" else (TRACE_FILE,)
-    return (COUNTERS_FILE, *trace, *GENERATOR_FILES.get(document.load.generator, ()))
+    return (counters, *trace, *GENERATOR_FILES.get(document.load.generator, ()))
 
 
 def damages(record: Path, document: RunDocument) -> tuple[manifest.Damage, ...]:

@@ -1,32 +1,29 @@
 """Reduced records: without the files of single messages, and with what came of them instead.
 
 A trace holds some 40 bytes a message; an hour of load is hundreds of megabytes. A campaign that is to be
-passed on keeps of most runs what was computed from the trace, `summary.nc` and `windows.nc`, compressed once
-more, beside the rest of the record, of which what only a person reads is compressed too: the counters, and the
-commands in `run.json`. The original is not touched.
+passed on keeps of most runs what was computed from the trace, `summary.nc.zst` and `windows.nc`, compressed
+too, beside the rest of the record, of which what only a person reads is compressed as well: the counters, and
+the commands in `run.json`. The original is not touched.
 """
 
 import json
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import zstandard
 
 from sipsched.errors import StableError
-from sipsched.files import read_json, read_zstd
+from sipsched.files import read_json
 from sipsched.records import manifest
 from sipsched.records.run_document import RUN_FILE, FileReport, as_part
 
 REDUCED_FILE = "reduced.json"
 VERSION = 1
-SUMMARY_FILE = "summary.nc"
-REDUCED_WINDOWS_FILE = "windows.nc"
-COUNTERS = "counters.json"
-COMMANDS = "commands.json"
+SUMMARY_FILE = "summary.nc.zst"
+WINDOWS_FILE, REDUCED_WINDOWS_FILE = "windows.nc", "windows.nc.zst"
+COUNTERS, COMMANDS = "counters.json", "commands.json"
 LEFT_OUT = ("trace.bin.zst", "uac.calls.zst", "uac.csv", COUNTERS)
 """Files that grow with the number of messages, and the one that is here compressed."""
 LEVEL = 19
@@ -69,11 +66,8 @@ def read_reduced(folder: Path) -> Reduced | None:
     return as_part(Reduced, content, str(path))
 
 
-@contextmanager
-def stored(folder: Path, name: str) -> Iterator[Path | None]:
-    """Give the file that stands for what was computed from the messages; None of a whole record.
-
-    It is there while the block is.
+def kept(folder: Path, name: str) -> Path | None:
+    """Name the compressed file that stands for what was computed from the messages; None of a whole record.
 
     Raises
     ------
@@ -82,20 +76,10 @@ def stored(folder: Path, name: str) -> Iterator[Path | None]:
     """
     reduced = read_reduced(folder)
     if reduced is None:
-        yield None
-        return
-    compressed = _compressed(name)
-    if compressed not in reduced.files:
+        return None
+    if name not in reduced.files:
         raise StableError(f"{folder}: reduced without {name}; take it from the whole campaign")
-    data = read_zstd(folder / compressed, name, "take it from the whole campaign")
-    with tempfile.TemporaryDirectory(prefix="sipsched-reduced-") as scratch:
-        path = Path(scratch) / name
-        path.write_bytes(data)
-        yield path
-
-
-def _compressed(name: str) -> str:
-    return f"{name}.zst"
+    return folder / name
 
 
 def reduce(record: Path, results: Path, target: Path) -> None:
@@ -106,7 +90,7 @@ def reduce(record: Path, results: Path, target: Path) -> None:
     record
         A whole record.
     results
-        Folder with the run's `summary.nc` and, of a comparison, `windows.nc`.
+        Folder with the run's `summary.nc.zst` and, of a comparison, `windows.nc`.
     target
         The new folder; its parents are made.
 
@@ -121,21 +105,18 @@ def reduce(record: Path, results: Path, target: Path) -> None:
         for path in record.iterdir():
             if path.name not in left_out:
                 shutil.copy(path, target)
-        kept = {
-            path.name: path.read_bytes()
-            for path in (
-                *(results / name for name in (SUMMARY_FILE, REDUCED_WINDOWS_FILE)),
-                record / COUNTERS,
-            )
-            if path.exists()
-        }
-        if SUMMARY_FILE not in kept:
+        if not (results / SUMMARY_FILE).exists():
             raise StableError(f"{results}: no {SUMMARY_FILE}; make it with snakemake")
-        kept[COMMANDS] = _take_commands(target / RUN_FILE)
-        for name, data in kept.items():
-            (target / _compressed(name)).write_bytes(zstandard.compress(data, LEVEL))
+        shutil.copy(results / SUMMARY_FILE, target)
+        loose = {COMMANDS: _take_commands(target / RUN_FILE)}
+        for path in (results / WINDOWS_FILE, record / COUNTERS):
+            if path.exists():
+                loose[path.name] = path.read_bytes()
+        for name, data in loose.items():
+            (target / f"{name}.zst").write_bytes(zstandard.compress(data, LEVEL))
         everything = manifest.reports(target)
-        reduced = Reduced(left_out, {name: everything[name] for name in map(_compressed, kept)})
+        made = (SUMMARY_FILE, *(f"{name}.zst" for name in loose))
+        reduced = Reduced(left_out, {name: everything[name] for name in made})
         content = {"schema_version": VERSION, **asdict(reduced)}
         (target / REDUCED_FILE).write_text(json.dumps(content, indent=1) + "\n")
     except OSError as error:

@@ -192,6 +192,8 @@ class DispatchReport:
         Streams that could not be followed: their connection was closed.
     clients
         Connections that it accepted.
+    refused
+        Of them, those that it closed at once: it had no descriptor left.
     stalls
         Times that a side was not read, since the other did not take what was there.
     """
@@ -202,6 +204,7 @@ class DispatchReport:
     lost: int
     broken: int
     clients: int
+    refused: int
     stalls: int
 
 
@@ -359,7 +362,8 @@ class TracedThread:
 class ProbeReport:
     """What the probe says of itself; None where its kind does not count it.
 
-    SEE hardware/probe/probe.h for the counters, hardware/probe/recording.h for those of recording switched off.
+    SEE hardware/probe/probe.h for the counters, hardware/probe/streams.h for those of streams,
+    hardware/probe/recording.h for those of recording switched off.
     """
 
     mode: str
@@ -380,6 +384,13 @@ class ProbeReport:
     unmatched: int | None = None
     evicted: int | None = None
     duplicates: int | None = None
+    broken: int | None = None
+    skipped_bytes: int | None = None
+    cut: int | None = None
+    descriptors_sent: int | None = None
+    descriptors_received: int | None = None
+    descriptor_send_ns: int | None = None
+    descriptor_receive_ns: int | None = None
     unclassified: int | None = None
     recursion_misses: int | None = None
     switches_off: int | None = None

@@ -1,4 +1,4 @@
-"""`summary.nc`: what a run comes to, by message type, and many runs side by side."""
+"""What a run comes to, `summary.nc.zst`, and many runs side by side, `summary.nc` (docs/data-format.md)."""
 
 import json
 import operator
@@ -12,11 +12,13 @@ import netCDF4
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
+import zstandard
 
-from sipsched.errors import StableError
-from sipsched.files import read_json, whole
+from sipsched.errors import ComputedFileError, StableError
+from sipsched.files import parse_json, read_json, read_zstd, whole
 from sipsched.plan.config import Run
 from sipsched.plan.documents import validate
+from sipsched.records import histogram
 from sipsched.records.messages import (
     FLAGS,
     INTERVALS,
@@ -28,8 +30,8 @@ from sipsched.records.messages import (
     open_messages,
 )
 from sipsched.records.publishable import publishable_hosts, publishable_text
-from sipsched.records.record import COUNTERS_FILE, read_record
-from sipsched.records.reduced import SUMMARY_FILE, stored
+from sipsched.records.record import COUNTERS_FILE, EARLIER_COUNTERS_FILE, read_record
+from sipsched.records.reduced import SUMMARY_FILE, kept
 from sipsched.records.run_document import (
     GeneratorReport,
     RunDocument,
@@ -46,10 +48,14 @@ TYPES = (ALL, *MESSAGE_TYPES)
 QUANTITIES = ("k_rcv", "k_stack", "k_sockq", "k_copy", "t_sip", "t_sip_off", "k_snd")
 STATISTICS = ("n", "mean", "sd", "p50", "p95", "p99")
 OF_A_RUN = "sipsched run summary"
-BY_TYPE, OF_RUN = "by_type", "of_run"
-"""In the file of a run: its numbers by message type, and those of the run."""
-OLDER_RUNS = (8,)
-"""Versions of a run's summary that reduced records hold: what they lack is NaN."""
+BY_TYPE, OF_RUN, HISTOGRAM = "by_type", "of_run", "histogram"
+"""In the file of a run: its numbers by message type, those of the run, and counts by time."""
+COUNTED = ("k_rcv", "t_sip", "total")
+"""What has a histogram; `total` is K_rcv + T_sip of the same message."""
+OLDER_RUNS = (8, 9)
+"""Versions of a run's summary that reduced records hold: what they lack is NaN, and histograms are empty."""
+LEVEL = 12
+REMEDY = "delete it and run snakemake"
 RUN_DIMS = ("sut", "mode", "cores", "threads", "cps", "rep")
 
 # Run-level variables: units ("" for text) and definition.
@@ -87,7 +93,7 @@ RUN_LEVEL = {
     "descriptors": ("1", "file descriptors that they sent to each other (SCM_RIGHTS)"),
     "generator_busy": (
         "1",
-        "share of time in which the generators' CPUs were not idle, of the busier host",
+        "share of time that the generators' CPUs spent on tasks that are not nice, of the busier host",
     ),
     "steal_s": ("s", "time stolen from the CPUs of the SPS during the run, summed"),
     "ks_distance": ("1", "Kolmogorov-Smirnov distance of inter-arrival times to their law"),
@@ -139,10 +145,11 @@ RUN_LEVEL = {
         "1",
         "and its share of the time from the first arrival to the last departure",
     ),
-    "probe_mode": ("", "exact, tracepoint, preload, off or simulated"),
+    "probe_mode": ("", "exact, tracepoint, stream, preload, off or simulated"),
     "kernel": ("", "kernel release of the SPS"),
     "started_at": ("", "UTC, ISO 8601"),
 }
+_NO_COUNTS = np.zeros((len(COUNTED), histogram.BINS), np.int32)
 # Outcomes: what an invalid run must not contribute to any average.
 OUTCOMES = (
     *("call_loss", "pdr", "drops", "k_sockq_alone", "k_sockq_alone_n"),
@@ -161,7 +168,7 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
     messages
         The run's `messages.nc`.
     record
-        The run's directory in raw/, for `run.json` and `counters.json`. Of a reduced one the summary that
+        The run's directory in raw/, for `run.json` and `counters.json.zst`. Of a reduced one the summary that
         it holds comes back.
 
     Returns
@@ -172,8 +179,9 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
         refused datagrams that the probe saw, NaN without a probe. For each of K_rcv (`k_rcv`),
         `k_stack`, `k_sockq`, `k_copy`, `t_sip`, `t_sip_off`, `k_snd`: `<name>_n`, the messages that
         have the value, and `<name>_mean`, `_sd` (n - 1), `_p50`, `_p95`, `_p99` (linear
-        interpolation), float64 µs, NaN without messages. Scalars: see `RUN_LEVEL`; scalar
-        coordinates: the tuple.
+        interpolation), float64 µs, NaN without messages. `histogram` (int64, over quantity and bin):
+        of `COUNTED` of all messages, see `sipsched.records.histogram`; nothing but 0 of a record that was
+        reduced before there were any. Scalars: see `RUN_LEVEL`; scalar coordinates: the tuple.
 
         `pdr` = ΔRcvbufErrors / (ΔInDatagrams + ΔRcvbufErrors), Udp counters of the SPS from
         /proc/net/snmp: the packet drop rate of the papers, where a SIP message that reached the SPS
@@ -185,9 +193,9 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
         A file is missing, damaged or of another version, or the two are not of the same run.
     """
     document = read_record(record)
-    with stored(record, SUMMARY_FILE) as kept:
-        if kept is not None:
-            return _open_run(kept)
+    stored = kept(record, SUMMARY_FILE)
+    if stored is not None:
+        return open_run(stored)
     ds = open_messages(messages)
     run = asdict(document.run)
     for key in ("testbed", *RUN_DIMS):
@@ -201,13 +209,15 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
         "drops": ("message_type", _drops(ds)),
     }
     variables |= _statistics(ds)
+    variables[HISTOGRAM] = (("quantity", "bin"), _histograms(ds))
     snapshots = _read_counters(record)
     level = _run_level(document, snapshots["sps"], ds.sizes.get("drop", 0)) | _alone(ds)
     level |= _factors(document) | {"generator_busy": _generator_busy(document, snapshots)}
     variables |= {name: ((), value) for name, value in level.items()}
     result = xr.Dataset(
         variables,
-        coords={"message_type": list(TYPES)} | {key: run[key] for key in RUN_DIMS},
+        coords={"message_type": list(TYPES), "quantity": list(COUNTED)}
+        | {key: run[key] for key in RUN_DIMS},
         attrs={
             "title": "summary of one run",
             "format": OF_A_RUN,
@@ -304,6 +314,11 @@ def _statistics(ds: xr.Dataset) -> dict[str, tuple[str, npt.NDArray[np.float64]]
     return statistics
 
 
+def _histograms(ds: xr.Dataset) -> npt.NDArray[np.int64]:
+    waited, served = k_rcv(ds), nanoseconds(ds, "t_sip")
+    return np.array([histogram.count(times) for times in (waited, served, waited + served)])
+
+
 def _describe(values: npt.NDArray[np.float64]) -> tuple[float, ...]:
     values = values[~np.isnan(values)]
     n = len(values)
@@ -315,7 +330,15 @@ def _describe(values: npt.NDArray[np.float64]) -> tuple[float, ...]:
 
 def _read_counters(record: Path) -> dict[str, Any]:
     path = record / COUNTERS_FILE
-    document = read_json(path, None, "repeat the run")
+    remedy = "repeat the run"
+    if path.exists():
+        try:
+            document = parse_json(read_zstd(path, "counters", remedy).decode())
+        except ValueError as error:
+            raise StableError(f"{path}: not JSON: {error}; {remedy}") from None
+    else:
+        path = record / EARLIER_COUNTERS_FILE
+        document = read_json(path, None, remedy)
     validate(document, "counters", str(path))
     return {
         role: {moment: document[role][moment] for moment in ("before", "after")}
@@ -418,11 +441,11 @@ def _factors(document: RunDocument) -> dict[str, float]:
 
 
 def _generator_busy(document: RunDocument, snapshots: Mapping[str, Any]) -> float:
-    """Give the share of time in which the CPUs of the generators were not idle, on the busier host."""
+    """Give the share of time that the CPUs of the generators spent on tasks that are not nice, of the busier host."""
     shares = []
     for role in ("uac", "uas"):
         names = {f"cpu{cpu}" for cpu in getattr(document.hosts, role).cpus}
-        idle, total = 0.0, 0.0
+        busy, total = 0.0, 0.0
         for moment, sign in (("before", -1), ("after", 1)):
             text = snapshots.get(role, {}).get(moment, {}).get("/proc/stat", "")
             if not text:
@@ -430,12 +453,13 @@ def _generator_busy(document: RunDocument, snapshots: Mapping[str, Any]) -> floa
             stat = counters.parse_stat(text, f"counters.json: {role} {moment} /proc/stat")
             for name, cpu in stat.items():
                 if name in names:
-                    idle += sign * (cpu["idle"] + cpu["iowait"])
+                    # ASSUME generators are not nice; what is, such as a test of somebody else, gives way to them
+                    busy += sign * sum(cpu[state] for state in ("user", "system", "irq", "softirq"))
                     # a guest's time is in user and nice already
                     total += sign * sum(cpu[state] for state in counters.CPU_STATES[:8])
         if total <= 0:
             return np.nan
-        shares.append(1 - idle / total)
+        shares.append(busy / total)
     return max(shares)
 
 
@@ -504,6 +528,11 @@ def _described(ds: xr.Dataset) -> xr.Dataset:
         "units": "1",
         "definition": "drops of messages.nc; a refused datagram that came again is a retransmission",
     }
+    ds[HISTOGRAM].attrs = {
+        "long_name": "messages by time",
+        "units": "1",
+        "definition": f"bin i ends at ((1 + e) / (1 - e))^i ns, e = {histogram.RELATIVE_ERROR}",
+    }
     ds["cps"].attrs = {"long_name": "offered calls per second", "units": "s-1"}
     return ds
 
@@ -566,22 +595,22 @@ def _sum_of_means(ds: xr.Dataset, *parts: str) -> xr.DataArray:
 
 
 def write(ds: xr.Dataset, path: Path) -> None:
-    """Write a `summary.nc`, whole or not at all: that of a study as it is, that of a run packed."""
+    """Write a summary, whole or not at all: that of a study as it is, that of a run packed and compressed."""
     with whole(path) as partial:
         if ds.attrs["format"] == OF_A_RUN:
             # a variable of netCDF-4 takes 0.7 kB and 0.17 ms to read, whatever it holds
-            _packed(ds).to_netcdf(partial, engine="netcdf4", format="NETCDF3_64BIT")
+            content = bytes(_packed(ds).to_netcdf(engine="scipy", format="NETCDF3_64BIT"))
+            partial.write_bytes(zstandard.compress(content, LEVEL))
         else:
-            ds.to_netcdf(partial, engine="netcdf4")
+            shrunk = {HISTOGRAM: {"compression": "zlib", "complevel": 1}}
+            ds.to_netcdf(partial, engine="netcdf4", encoding=shrunk)
 
 
 def _packed(ds: xr.Dataset) -> xr.Dataset:
     """Put the numbers of a run into two variables, and their names and all text into attributes."""
     names: dict[str, list[str]] = {BY_TYPE: [], OF_RUN: []}
     texts = {}
-    for name, variable in ds.variables.items():
-        if name == "message_type":
-            continue
+    for name, variable in ds.drop_vars(("message_type", "quantity", HISTOGRAM)).variables.items():
         if variable.dtype.kind == "U":
             texts[str(name)] = str(variable.values)
         else:
@@ -593,6 +622,7 @@ def _packed(ds: xr.Dataset) -> xr.Dataset:
                 np.array([ds[n] for n in names[BY_TYPE]], float),
             ),
             OF_RUN: ("number", np.array([ds[n] for n in names[OF_RUN]], float)),
+            HISTOGRAM: ds[HISTOGRAM].variable.astype(np.int32),
         },
         attrs=ds.attrs | {"names": json.dumps(names), "texts": json.dumps(texts)},
     )
@@ -610,6 +640,7 @@ def _unpacked(
     for name in RUN_DIMS:
         if name not in texts:
             values[name] = int(values[name])
+    values[HISTOGRAM] = arrays.get(HISTOGRAM, _NO_COUNTS)
     return values, rest
 
 
@@ -619,7 +650,7 @@ def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
     Parameters
     ----------
     paths
-        `summary.nc` of the runs that there are.
+        `summary.nc.zst` of the runs that there are.
     planned
         The runs that the study asks for, all on one testbed.
 
@@ -627,9 +658,10 @@ def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
     -------
     Dataset
         Dimensions (sut, mode, cores, threads, cps, rep), and message_type where it applies; the
-        variables of `summarise_run`. `status` (str) is "measured", "invalid" (diagnostics stand,
-        but pdr and all statistics are NaN so that no average takes them in), "missing" (planned,
-        not there: NaN, empty text) or "not planned". Attributes carry testbed, kind, fidelity,
+        variables of `summarise_run`, but `histogram` over the dimensions other than rep: of the runs that
+        are measured, together. `histogram_runs` says how many have one. `status` (str) is "measured",
+        "invalid" (diagnostics stand, but pdr and all statistics are NaN so that no average takes them
+        in), "missing" (planned, not there: NaN, empty text) or "not planned". Attributes carry testbed, kind, fidelity,
         kernels, the hosts of the first run, and per column why it is missing in how many runs.
 
     Raises
@@ -654,6 +686,8 @@ def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
     }
     for name, (units, _) in RUN_LEVEL.items():
         arrays[name] = np.full(shape, np.nan) if units else np.full(shape, "", object)
+    counts = np.zeros((*shape[:-1], *_NO_COUNTS.shape), np.int64)
+    counted_runs = np.zeros(shape[:-1], np.int64)
     status = np.full(shape, NOT_PLANNED, object)
     for run in planned:
         status[tuple(index[dim][getattr(run, dim)] for dim in RUN_DIMS)] = MISSING
@@ -680,6 +714,9 @@ def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
             # a record reduced before there was such a number has none
             if name in values and (valid or name not in OUTCOMES):
                 array[place] = values[name]
+        if valid and values[HISTOGRAM].any():
+            counts[place[:-1]] += values[HISTOGRAM]
+            counted_runs[place[:-1]] += 1
         found.append(attrs)
 
     dims = tuple(RUN_DIMS)
@@ -688,14 +725,23 @@ def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
             name: ((*dims, "message_type") if array.ndim > len(dims) else dims, array)
             for name, array in arrays.items()
         }
-        | {"status": (dims, status)},
-        coords={**axes, "message_type": list(TYPES)},
+        | {
+            "status": (dims, status),
+            HISTOGRAM: ((*dims[:-1], "quantity", "bin"), counts),
+            "histogram_runs": (dims[:-1], counted_runs),
+        },
+        coords={**axes, "message_type": list(TYPES), "quantity": list(COUNTED)},
         attrs=_combined_attrs(testbeds[0], found),
     )
     result = _described(result)
     result["status"].attrs = {
         "long_name": "what became of the run",
         "definition": f"{MEASURED}, {INVALID}, {MISSING} or {NOT_PLANNED}",
+    }
+    result["histogram_runs"].attrs = {
+        "long_name": "runs in the histogram",
+        "units": "1",
+        "definition": "measured, not reduced before there were histograms, and with messages",
     }
     return result
 
@@ -712,20 +758,22 @@ def _axes(planned: Sequence[Run]) -> dict[str, list[Any]]:
 def _read_summary(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read one run's summary by netCDF4 itself: of thousands of files, xarray takes 10 ms each."""
     try:
-        with netCDF4.Dataset(path) as file:
+        content = read_zstd(path, "summary", REMEDY)
+        with netCDF4.Dataset(path, memory=content) as file:
             file.set_auto_mask(False)
             attrs = {name: file.getncattr(name) for name in file.ncattrs()}
             values = {name: variable[...] for name, variable in file.variables.items()}
-            packed = BY_TYPE in values
-    except FileNotFoundError:
-        raise StableError(f"{path}: no such file; make it with snakemake") from None
+        if attrs.get("format_version") in OLDER_RUNS:
+            attrs["format_version"] = SUMMARY_VERSION
+        check_format(attrs, path, OF_A_RUN, SUMMARY_VERSION)
     except OSError as error:
-        raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None
-    check_format(attrs, path, OF_A_RUN, SUMMARY_VERSION)
-    if packed:
+        raise ComputedFileError(f"{path}: not a netCDF file: {error}; {REMEDY}", path) from None
+    except StableError as error:
+        raise ComputedFileError(str(error), path) from None
+    if BY_TYPE in values:
         return _unpacked(values, attrs)
-    # as earlier programs wrote it, in records that were reduced
-    return {
+    # a variable for each, as the earliest of them are
+    return {HISTOGRAM: _NO_COUNTS} | {
         name: value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
         for name, value in values.items()
     }, attrs
@@ -773,30 +821,6 @@ def open_summary(path: Path) -> xr.Dataset:
     StableError
         The file is missing, is not netCDF, or has another format version.
     """
-    return _open(path, "sipsched summary")
-
-
-def _open_run(path: Path) -> xr.Dataset:
-    """Read the `summary.nc` of a run."""
-    ds = _open(path, OF_A_RUN)
-    if BY_TYPE not in ds:
-        return ds
-    values, attrs = _unpacked({name: ds[name].to_numpy() for name in (BY_TYPE, OF_RUN)}, ds.attrs)
-    run = {name: values.pop(name) for name in RUN_DIMS}
-    lacking = {
-        name: np.nan if units else ""
-        for name, (units, _) in RUN_LEVEL.items()
-        if name not in values
-    }
-    variables = {
-        name: ("message_type", value) if np.ndim(value) else ((), value)
-        for name, value in (values | lacking).items()
-    }
-    opened = xr.Dataset(variables, {"message_type": list(TYPES)} | run, attrs)
-    return _described(opened.assign(count=opened["count"].astype(np.int64)))
-
-
-def _open(path: Path, name: str) -> xr.Dataset:
     try:
         ds = xr.load_dataset(path, engine="netcdf4")
     except FileNotFoundError:
@@ -806,7 +830,77 @@ def _open(path: Path, name: str) -> xr.Dataset:
         ) from None
     except (OSError, ValueError) as error:
         raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None
-    if name == OF_A_RUN and ds.attrs.get("format_version") in OLDER_RUNS:
-        ds.attrs["format_version"] = SUMMARY_VERSION
-    check_format(ds.attrs, path, name, SUMMARY_VERSION)
+    check_format(ds.attrs, path, "sipsched summary", SUMMARY_VERSION)
     return ds
+
+
+def pooled_quantile(
+    ds: xr.Dataset, quantity: str, share: float, over: Sequence[str] = ()
+) -> xr.DataArray:
+    """Compute a quantile over all messages of several runs together.
+
+    Parameters
+    ----------
+    ds
+        What `combine` gives.
+    quantity
+        One of `COUNTED`.
+    share
+        In (0, 1]: 0.999 for the 99.9th percentile.
+    over
+        Dimensions to pool over, such as cps, beside rep.
+
+    Returns
+    -------
+    DataArray
+        µs, over the dimensions left, within `histogram.RELATIVE_ERROR`; NaN where there is no message, or one
+        of the measured runs has no histogram.
+    """
+    counts = ds[HISTOGRAM].sel(quantity=quantity, drop=True).sum(list(over))
+    found = xr.apply_ufunc(
+        histogram.quantile_ns, counts, kwargs={"share": share}, input_core_dims=[["bin"]]
+    )
+    has_messages = ds["k_rcv_n"].sel(message_type=ALL, drop=True) > 0
+    measured = has_messages.sum(["rep", *over])
+    pooled = (found / 1000).where(measured == ds["histogram_runs"].sum(list(over)))
+    described: xr.DataArray = pooled.assign_attrs(
+        long_name=f"{100 * share:g}th percentile of {quantity}",
+        units="us",
+        definition="of all messages of the runs together, from their histograms",
+    )
+    return described
+
+
+def open_run(path: Path) -> xr.Dataset:
+    """Read the `summary.nc.zst` of a run.
+
+    Raises
+    ------
+    StableError
+        The file is missing, damaged, or has another format version.
+    """
+    values, attrs = _read_summary(path)
+    run = {name: values.pop(name) for name in RUN_DIMS}
+    values.pop("message_type", None)
+    counts = values.pop(HISTOGRAM).astype(np.int64)
+    lacking = {
+        name: np.nan if units else ""
+        for name, (units, _) in RUN_LEVEL.items()
+        if name not in values
+    }
+    variables: dict[str, Any] = {
+        name: ("message_type", value) if np.ndim(value) else ((), value)
+        for name, value in (values | lacking).items()
+    }
+    variables[HISTOGRAM] = (("quantity", "bin"), counts)
+    axes = {"message_type": list(TYPES), "quantity": list(COUNTED)}
+    opened = xr.Dataset(variables, axes | run, attrs)
+    return _described(opened.assign(count=opened["count"].astype(np.int64)))
+
+
+def is_current(path: Path) -> bool:
+    """Tell whether a summary of a run is there, whole, in the version of this program."""
+    try:
+        return bool(_read_summary(path)[1]["format_version"] == SUMMARY_VERSION)
+    except StableError:
+        return False

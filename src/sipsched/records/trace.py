@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sipsched.errors import StableError
-from sipsched.files import read_zstd
+from sipsched.files import zstd_pieces
 
 MAGIC = b"SIPTRACE"
 TRACE_VERSION = 1
@@ -22,6 +22,7 @@ class Mode(IntEnum):
     EXACT = 1
     TRACEPOINT = 2
     PRELOAD = 3
+    STREAM = 4
 
 
 class Event(IntEnum):
@@ -32,7 +33,7 @@ class Event(IntEnum):
 
 
 class Kind(IntEnum):
-    """What a datagram was (`enum trace_kind`)."""
+    """What a message was (`enum trace_kind`)."""
 
     OTHER = 0
     INVITE = 1
@@ -53,6 +54,9 @@ class Flag(IntFlag):
     NO_DEP = 1 << 4
     MORE_SENDS = 1 << 5
     UNMATCHED = 1 << 6
+    SHARED_READ = 1 << 9
+    SPLIT = 1 << 10
+    LEFT = 1 << 11
 
 
 # SEE hardware/probe/trace.h: struct trace_header and struct trace_record, packed, little-endian
@@ -131,7 +135,7 @@ def read_trace(path: Path, expected: int | None = None) -> Trace:
         Not zstd, truncated, foreign magic, unknown version or mode, another record size, a partial
         last record, or not as many records as expected. The message names the file.
     """
-    data = read_zstd(path, "trace", f"{FRESH_TRACE} with the probe on")
+    data = _read(path, expected)
     if len(data) < HEADER.itemsize:
         raise StableError(
             f"{path}: truncated: expected a header of {HEADER.itemsize} bytes, found {len(data)}; "
@@ -159,6 +163,21 @@ def read_trace(path: Path, expected: int | None = None) -> Trace:
     return Trace(mode, records)
 
 
+def _read(path: Path, expected: int | None) -> npt.NDArray[np.uint8]:
+    """Read the bytes of a trace; where their number is known, into memory that is taken once."""
+    pieces = zstd_pieces(path, "trace", f"{FRESH_TRACE} with the probe on")
+    room = 0 if expected is None else HEADER.itemsize + expected * RECORD.itemsize
+    data, length = np.empty(room, np.uint8), 0
+    rest: list[npt.NDArray[np.uint8]] = []
+    for piece in pieces:
+        if rest or length + len(piece) > room:
+            rest.append(np.frombuffer(piece, np.uint8))
+            continue
+        data[length : length + len(piece)] = np.frombuffer(piece, np.uint8)
+        length += len(piece)
+    return np.concatenate((data[:length], *rest)) if rest else data[:length]
+
+
 def _check_header(path: Path, header: Any) -> None:
     magic = bytes(header["magic"])
     if magic != MAGIC:
@@ -175,6 +194,6 @@ def _check_header(path: Path, header: Any) -> None:
         )
     if int(header["mode"]) not in set(Mode):
         raise StableError(
-            f"{path}: unknown probe mode: expected 1 to 3, found {header['mode']}; "
+            f"{path}: unknown probe mode: expected 1 to 4, found {header['mode']}; "
             "build the probe from this tree's hardware/probe"
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sipsched.errors import StableError
 from sipsched.files import read_json, read_zstd
-from sipsched.records.record import COUNTERS_FILE, DAMAGED, REASON_FILE, TRACE_FILE, damages
+from sipsched.records.record import DAMAGED, EARLIER_COUNTERS_FILE, REASON_FILE, TRACE_FILE, damages
 from sipsched.records.reduced import REDUCED_FILE, read_reduced
 from sipsched.records.run_document import RUN_FILE, RunDocument, read_run
 from sipsched.records.trace import read_trace
@@ -130,7 +130,7 @@ def _unreadable(folder: Path, document: RunDocument) -> tuple[str, ...]:
                 read_trace(path, document.probe.records + document.probe.drops)
             elif path.suffix == ".zst":
                 read_zstd(path, "file", FRESH)
-            elif path.name == COUNTERS_FILE:
+            elif path.name == EARLIER_COUNTERS_FILE:
                 read_json(path, None, FRESH)
         except (StableError, OSError) as error:
             found.append(str(error))

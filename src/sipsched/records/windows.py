@@ -1,6 +1,7 @@
 """`windows.nc`: the windows of a crossover run, a row each (docs/data-format.md)."""
 
 import json
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,10 +12,10 @@ import numpy.typing as npt
 import xarray as xr
 
 from sipsched.errors import StableError
-from sipsched.files import whole
+from sipsched.files import read_zstd, whole
 from sipsched.records.messages import check_format, k_rcv, nanoseconds, open_messages
 from sipsched.records.record import read_record
-from sipsched.records.reduced import REDUCED_WINDOWS_FILE, stored
+from sipsched.records.reduced import REDUCED_WINDOWS_FILE, WINDOWS_FILE, kept
 from sipsched.records.run_document import RunDocument
 from sipsched.records.switch_log import Samples, WindowsDocument, read_windows
 from sipsched.records.window_time import (
@@ -51,7 +52,10 @@ LEFT_OUT = {
 VARIABLES = {
     "messages": ("1", "messages that arrived in the window, received by a worker"),
     "drops": ("1", "messages that arrived in the window and that the full socket queue refused"),
-    "datagrams": ("1", "InDatagrams of the SPS, between the samples next to the window's ends"),
+    "datagrams": (
+        "1",
+        "InDatagrams of the SPS, next to the window's ends; over TCP TCPOrigDataSent",
+    ),
     "refused": ("1", "RcvbufErrors of the SPS, likewise"),
     "pdr": ("1", "refused / (datagrams + refused)"),
     "cpu_per_message": ("us", "CPU time of all of the proxy's processes over datagrams"),
@@ -117,9 +121,12 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
         A file is missing, damaged or of another version.
     """
     document = read_record(record)
-    with stored(record, REDUCED_WINDOWS_FILE) as kept:
-        if kept is not None:
-            return open_windows(kept)
+    stored = kept(record, REDUCED_WINDOWS_FILE)
+    if stored is not None:
+        with tempfile.TemporaryDirectory(prefix="sipsched-reduced-") as scratch:
+            path = Path(scratch) / WINDOWS_FILE
+            path.write_bytes(read_zstd(stored, WINDOWS_FILE, "take it from the whole campaign"))
+            return open_windows(path)
     recorded = read_windows(record)
     found = _messages(open_messages(messages))
     design, log = recorded.design, recorded.log

@@ -33,10 +33,10 @@ TEST_PACKAGES = (
 )
 NATIVE_PARTS = {
     "uac": ("generator",),
-    "sps": ("scheduler", "probe", "dispatcher"),
+    "sps": ("scheduler", "dispatcher", "probe"),
     "uas": ("generator",),
 }
-"""Folders of hardware/ that are built on a host."""
+"""Folders of hardware/ that are built on a host, in this order: the probe takes the framing of the dispatcher."""
 
 
 def native_sources(part: str) -> list[Path]:

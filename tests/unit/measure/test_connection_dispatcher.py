@@ -31,12 +31,15 @@ def sipdispatch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def dispatching(program: Path, folder: Path, ports: list[int]) -> Iterator[tuple[int, Path]]:
-    """Run it before some servers; its report is there when the block has ended."""
+def dispatching(
+    program: Path, folder: Path, ports: list[int], files: int = 1024
+) -> Iterator[tuple[int, Path]]:
+    """Run it before some servers, with so many files; its report is there when the block has ended."""
     port, report, ready = free_port(), folder / "dispatch.json", folder / "dispatch.ready"
     instances = [word for one in ports for word in ("--instance", f"{LOOPBACK}:{one}")]
     argv = [str(program), "--listen", f"{LOOPBACK}:{port}", "--report", str(report)]
-    process = subprocess.Popen([*argv, "--ready", str(ready), *instances])
+    limited = ["prlimit", f"--nofile={files}", *argv, "--ready", str(ready), *instances]
+    process = subprocess.Popen(limited)
     try:
         wait_for(lambda: ready.exists() or process.poll() is not None, 10)
         yield port, report
@@ -147,6 +150,31 @@ def test_what_cannot_be_started_is_one_clear_error(sipdispatch: Path, tmp_path: 
     )
     assert done.returncode == 2
     assert "at most 250 instances" in done.stderr
+
+
+def test_clients_that_there_is_no_descriptor_for_are_closed_and_counted(
+    sipdispatch: Path, tmp_path: Path
+) -> None:
+    with (
+        socket.create_server((LOOPBACK, 0)) as instance,
+        dispatching(sipdispatch, tmp_path, [instance.getsockname()[1]], files=16) as (port, report),
+        ExitStack() as clients,
+    ):
+        instance.settimeout(5)
+        first = clients.enter_context(socket.create_connection((LOOPBACK, port)))
+        first.sendall(BYE)
+        accepted = clients.enter_context(instance.accept()[0])
+        accepted.settimeout(5)
+        got = accepted.recv(65536)
+        for _ in range(29):
+            clients.enter_context(socket.create_connection((LOOPBACK, port)))
+        # it goes on with those that it has
+        first.sendall(BYE)
+        while got.count(b"BYE") < 2:
+            got += accepted.recv(65536)
+    told = read(report)
+    assert told["clients"] == 30
+    assert 15 < told["refused"] < 30
 
 
 @pytest.mark.parametrize(

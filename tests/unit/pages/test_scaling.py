@@ -203,6 +203,12 @@ def test_runs_in_which_nothing_was_counted_show_no_numbers() -> None:
     )
 
 
+def test_what_a_message_costs_is_listed_by_workers_and_cores() -> None:
+    rows = scaling.costs(found()).rows
+    assert len(rows) == len(CARRIES)
+    assert rows[0][:8] == ("kamailio-udp", "4", "1", "1960", "60", "36", "24", "0.5")
+
+
 def test_the_herd_is_drawn_where_workers_were_varied() -> None:
     planned = [synthetic.Run(sut=sut, threads=n, cps=500) for sut in ("a", "b") for n in (1, 4, 16)]
 

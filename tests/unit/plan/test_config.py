@@ -204,10 +204,9 @@ def test_a_document_reads_studies_that_are_there(document: dict[str, Any]) -> No
     [
         ({"connections": 2}, r"suts\.x\.connections: only TCP has them"),
         ({"transport": "tcp", "probe": "off"}, r"suts\.x\.connections: missing; TCP takes"),
-        ({"transport": "tcp", "connections": 1}, r"suts\.x\.probe: .* expected off, found none"),
         (
             {"transport": "tcp", "connections": 1, "probe": "exact"},
-            r"suts\.x\.probe: .* expected off, found exact",
+            r"suts\.x\.probe: over TCP .* expected auto or off, found exact",
         ),
         (
             {"transport": "tcp", "connections": 1, "probe": "off", "deployment": "sockets"},
@@ -227,18 +226,21 @@ def test_a_transport_that_is_not_thought_through_is_one_clear_error(
         config.parse_config(document)
 
 
-def test_over_tcp_modes_are_not_compared_and_sipp_is_not_run(document: dict[str, Any]) -> None:
+def test_over_tcp_sipp_is_not_run_and_behind_a_front_modes_are_not_compared(
+    document: dict[str, Any],
+) -> None:
     study = document["studies"]["load_sweep"]
     study["suts"] = ["kamailio-tcp"]
     campaign = config.parse_config(document)
-    run = config.Run("local", "kamailio-tcp", "default,batch", 1, 8, 100, 1)
+    campaign.check_run(config.Run("local", "kamailio-tcp", "default,batch", 1, 8, 100, 1))
+    run = config.Run("local", "kamailio-tcp-dispatcher", "default,batch", 1, 8, 100, 1)
     with pytest.raises(StableError, match="'default,batch' compares modes by the messages"):
         campaign.check_run(run)
     document["load"] |= {"generator": "sipp", "law": "constant"}
     with pytest.raises(StableError, match="load_sweep: kamailio-tcp: SIPp is run over UDP"):
         config.parse_config(document)
     document["load"]["generator"] = "sipload"
-    study["modes"] = ["default,batch"]
+    study |= {"suts": ["kamailio-tcp-dispatcher"], "modes": ["default,batch"]}
     with pytest.raises(StableError, match="compares modes by the messages"):
         config.parse_config(document)
 

@@ -23,7 +23,7 @@ def computed(run: config.Run, raw: Path, results: Path) -> None:
     folder = results / run.path
     write_messages(messages_from_record(raw / run.path), folder / "messages.nc")
     summary.write(
-        summary.summarise_run(folder / "messages.nc", raw / run.path), folder / "summary.nc"
+        summary.summarise_run(folder / "messages.nc", raw / run.path), folder / "summary.nc.zst"
     )
     if "," in run.mode:
         found = windows.windows_from_record(folder / "messages.nc", raw / run.path)
@@ -41,9 +41,9 @@ def campaign(tmp_path: Path) -> Path:
 
 def test_a_reduced_record_gives_the_same_numbers(campaign: Path) -> None:
     computed(RUN, campaign / "small", campaign / "again")
-    for name in ("summary.nc", "windows.nc"):
-        before = xr.load_dataset(campaign / "results" / RUN.path / name, decode_times=False)
-        after = xr.load_dataset(campaign / "again" / RUN.path / name, decode_times=False)
+    for name, read in (("summary.nc.zst", summary.open_run), ("windows.nc", windows.open_windows)):
+        before = read(campaign / "results" / RUN.path / name)
+        after = read(campaign / "again" / RUN.path / name)
         xr.testing.assert_identical(before, after)
     there = {path.name for path in (campaign / "small" / RUN.path).iterdir()}
     assert {"trace.bin.zst", "counters.json"}.isdisjoint(there)
@@ -88,11 +88,11 @@ def test_a_single_mode_has_no_windows(tmp_path: Path) -> None:
     computed(run, tmp_path / "raw", tmp_path / "results")
     reduce(tmp_path / "raw" / run.path, tmp_path / "results" / run.path, tmp_path / "small")
     assert not (tmp_path / "small" / "windows.nc.zst").exists()
-    with pytest.raises(StableError, match=r"reduced without windows\.nc"):
+    with pytest.raises(StableError, match=r"reduced without windows\.nc\.zst"):
         windows.windows_from_record(tmp_path / "messages.nc", tmp_path / "small")
 
 
 def test_without_results_nothing_is_reduced(tmp_path: Path) -> None:
     write_record(tmp_path / "raw", Run())
-    with pytest.raises(StableError, match=r"no summary\.nc; make it with snakemake"):
+    with pytest.raises(StableError, match=r"no summary\.nc\.zst; make it with snakemake"):
         reduce(tmp_path / "raw" / Run().path, tmp_path / "results", tmp_path / "small")

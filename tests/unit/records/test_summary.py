@@ -1,14 +1,27 @@
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 import synthetic
 import xarray as xr
+import zstandard
 
 from sipsched.errors import StableError
-from sipsched.records import summary, trace
-from sipsched.records.messages import messages_from_record, write_messages
+from sipsched.paths import PROJECT_ROOT
+from sipsched.records import manifest, summary, trace
+from sipsched.records.messages import (
+    k_rcv,
+    messages_from_record,
+    nanoseconds,
+    open_messages,
+    write_messages,
+)
+from sipsched.records.publishable import publishable_hosts
+from sipsched.records.record import read_record
 from sipsched.versions import SUMMARY_VERSION
+
+FITTED = next((PROJECT_ROOT / "recorded/fit").rglob("run.json")).parent
 
 
 def reduce(tmp_path, run, **options):
@@ -16,7 +29,7 @@ def reduce(tmp_path, run, **options):
     messages = tmp_path / "runs" / run.path / "messages.nc"
     write_messages(messages_from_record(record), messages)
     ds = summary.summarise_run(messages, record)
-    path = messages.with_name("summary.nc")
+    path = messages.with_name("summary.nc.zst")
     summary.write(ds, path)
     return ds, path, messages, record
 
@@ -144,7 +157,7 @@ def test_a_summary_of_a_record_reduced_before_has_no_newer_number(tmp_path):
     old = ds.drop_vars(newer)
     old.attrs["format_version"] = 8
     summary.write(old, path)
-    read = summary._open_run(path)
+    read = summary.open_run(path)
     assert np.isnan(float(read["call_loss"]))
     assert np.isnan(float(read["wake_ups"]))
     assert str(read["transport"].item()) == ""
@@ -263,21 +276,101 @@ def test_every_variable_is_described(tmp_path):
 
 
 def test_the_file_of_a_run_is_small_and_holds_all_of_it(tmp_path):
-    ds, path, *_ = reduce(tmp_path, synthetic.Run())
-    described = len(json.dumps(ds.attrs))
-    assert path.stat().st_size < described + 12_000
-    again = summary._open_run(path)
-    xr.testing.assert_identical(again, ds[list(again.variables)])
+    ds, path, *_ = reduce(tmp_path, synthetic.Run(), calls=20_000)
+    # hosts as they are described of a real machine, all else as it is
+    recorded = recorded_hosts()
+    real = ds.assign_attrs(hosts=recorded)
+    summary.write(real, path)
+    assert len(recorded) > 9000
+    assert path.stat().st_size <= 8000
+    again = summary.open_run(path)
+    xr.testing.assert_identical(again, real[list(again.variables)])
     assert set(again.variables) == set(ds.variables)
 
 
-def test_a_run_s_file_of_an_earlier_program_is_read_as_well(tmp_path):
+def recorded_hosts():
+    record = read_record(FITTED)
+    return json.dumps(publishable_hosts(asdict(record.hosts)), sort_keys=True)
+
+
+@pytest.mark.parametrize("form", ["packed", "a variable for each"])
+def test_a_run_s_file_of_an_earlier_program_is_read_as_well(tmp_path, form):
     run = synthetic.Run()
     ds, path, *_ = reduce(tmp_path, run)
-    earlier = tmp_path / "earlier.nc"
-    ds.to_netcdf(earlier, engine="netcdf4")
-    xr.testing.assert_identical(summary._open_run(earlier), ds)
-    xr.testing.assert_identical(summary.combine([earlier], [run]), summary.combine([path], [run]))
+    earlier = ds.drop_dims("bin").drop_vars("quantity").assign_attrs(format_version=8)
+    if form == "packed":
+        earlier = summary._packed(ds).drop_vars("histogram")
+        earlier.attrs["format_version"] = 8
+    stored = tmp_path / "summary.nc.zst"
+    earlier.to_netcdf(tmp_path / "earlier.nc", engine="netcdf4")
+    stored.write_bytes(zstandard.compress((tmp_path / "earlier.nc").read_bytes()))
+    again = summary.open_run(stored)
+    assert int(again["histogram"].sum()) == 0
+    xr.testing.assert_identical(again.drop_dims("bin"), ds.drop_dims("bin"))
+    before, after = (summary.combine([file], [run]) for file in (stored, path))
+    xr.testing.assert_identical(
+        before.drop_vars(["histogram", "histogram_runs"]),
+        after.drop_vars(["histogram", "histogram_runs"]),
+    )
+    # what is not known of every run is not said of any
+    assert np.isnan(summary.pooled_quantile(before, "k_rcv", 0.5)).all()
+    assert np.isfinite(summary.pooled_quantile(after, "k_rcv", 0.5)).all()
+
+
+def test_a_damaged_summary_is_named_and_what_to_do(tmp_path):
+    run = synthetic.Run()
+    _, path, *_ = reduce(tmp_path, run)
+    content = path.read_bytes()
+    inside = zstandard.decompress(content)
+    assert summary.is_current(path)
+    for damaged in (content[:-20], content[:10], b"", inside, zstandard.compress(inside[:300])):
+        path.write_bytes(damaged)
+        with pytest.raises(StableError, match=r"summary\.nc\.zst: .*delete it and run snakemake"):
+            summary.combine([path], [run])
+        assert not summary.is_current(path)
+
+
+def test_quantiles_of_a_cell_and_of_a_mode_are_those_of_their_messages(tmp_path):
+    planned = [
+        synthetic.Run(mode=mode, cps=cps, rep=rep)
+        for mode in ("default", "batch")
+        for cps in (500, 1000)
+        for rep in (1, 2)
+    ]
+    made = [
+        reduce(
+            tmp_path, run, calls=200 + 100 * run.rep, wait=run.cps / 500, valid=run != planned[3]
+        )
+        for run in planned
+    ]
+    ds = summary.combine([path for _, path, *_ in made], planned)
+    assert ds["histogram_runs"].squeeze().to_numpy().tolist() == [[2, 1], [2, 2]]
+    counted = [
+        (run, open_messages(messages))
+        for run, (_, _, messages, _) in zip(planned, made, strict=True)
+        if run != planned[3]
+    ]
+    for quantity in summary.COUNTED:
+        for share in (0.5, 0.99, 0.999):
+            by_cell = summary.pooled_quantile(ds, quantity, share)
+            by_mode = summary.pooled_quantile(ds, quantity, share, ["cps"])
+            for mode in ("default", "batch"):
+                of_mode = [
+                    (run, of_run(found, quantity)) for run, found in counted if run.mode == mode
+                ]
+                for cps in (500, 1000):
+                    of_cell = np.concatenate([times for run, times in of_mode if run.cps == cps])
+                    exact = np.quantile(of_cell, share, method="inverted_cdf") / 1000
+                    found = float(by_cell.sel(mode=mode, cps=cps).item())
+                    assert found == pytest.approx(exact, rel=0.01)
+                together = np.concatenate([times for _, times in of_mode])
+                exact = np.quantile(together, share, method="inverted_cdf") / 1000
+                assert float(by_mode.sel(mode=mode).item()) == pytest.approx(exact, rel=0.01)
+
+
+def of_run(found, quantity):
+    waited, served = k_rcv(found), nanoseconds(found, "t_sip")
+    return {"k_rcv": waited, "t_sip": served, "total": waited + served}[quantity]
 
 
 def test_combined_has_planned_but_missing_and_invalid_runs(tmp_path):
@@ -330,9 +423,12 @@ def test_combine_refuses_what_does_not_belong(tmp_path):
         summary.combine([], [])
     version = SUMMARY_VERSION
     with pytest.raises(StableError, match=f"expected 'sipsched run summary' version {version}"):
-        summary.combine([messages], [run])
-    with pytest.raises(StableError, match="no such file"):
-        summary.combine([tmp_path / "summary.nc"], [run])
+        foreign = tmp_path / "summary.nc.zst"
+        foreign.write_bytes(zstandard.compress(messages.read_bytes()))
+        summary.combine([foreign], [run])
+    foreign.unlink()
+    with pytest.raises(StableError, match="no such summary"):
+        summary.combine([tmp_path / "summary.nc.zst"], [run])
     with pytest.raises(StableError, match="testbed: expected elsewhere, found synthetic"):
         summary.combine([path], [synthetic.Run(testbed="elsewhere", cps=500)])
 
@@ -350,4 +446,24 @@ def test_summary_refuses_another_runs_messages_and_cut_counters(tmp_path):
         summary.summarise_run(messages, record)
     path.write_text(path.read_text()[:100])
     with pytest.raises(StableError, match="not JSON"):
+        summary.summarise_run(messages, record)
+
+
+def named(record):
+    (record / "run.json").unlink(missing_ok=True)
+    return {name: asdict(report) for name, report in manifest.reports(record).items()}
+
+
+def test_counters_are_read_from_the_file_of_either_time(tmp_path):
+    before, _, messages, record = reduce(tmp_path, synthetic.Run(), calls=20)
+    earlier = record / "counters.json"
+    now = record / "counters.json.zst"
+    now.write_bytes(zstandard.compress(earlier.read_bytes()))
+    content = json.loads((record / "run.json").read_text())
+    earlier.unlink()
+    (record / "run.json").write_text(json.dumps(content | {"files": named(record)}))
+    xr.testing.assert_identical(summary.summarise_run(messages, record), before)
+    now.write_bytes(zstandard.compress(b"{"))
+    (record / "run.json").write_text(json.dumps(content | {"files": named(record)}))
+    with pytest.raises(StableError, match=r"counters\.json\.zst: not JSON"):
         summary.summarise_run(messages, record)

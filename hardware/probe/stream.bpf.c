@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What streams.c makes stamps of: SIP over TCP, of an unmodified kernel and proxy.
+ *
+ * t_arr      netif_rx, napi_gro_receive_entry, netif_receive_skb_entry, netif_receive_skb: the earliest wins
+ * t_stack    tcp_probe: the connection takes the segment; where a process holds the socket, when that lets go of it
+ * t_sockq    tcp_rcv_space_adjust: a read has copied bytes out of the queue
+ * t_sip_in   sys_exit of the read
+ * t_sip_out  sys_enter of the write
+ * t_dep      net_dev_start_xmit
+ *
+ * Nothing is joined here: every hook emits sequence numbers of its bytes, reads and writes the bytes themselves.
+ * A message, which may lie in several segments and reads, or share them, shows in user space.
+ */
+#include "common.bpf.h"
+
+const volatile __u16 cfg_peer_port = 5060;
+
+#define PROTOCOL_TCP  6
+#define FAMILY_IPV4   2
+#define ESTABLISHED   1
+#define CLOSED        7
+#define SOL_SOCKET    1
+#define SCM_RIGHTS    1
+#define HANDED_UP     4096
+#define SEGMENT_BYTES (sizeof(struct probe_segment))
+
+struct stream_headers {
+	struct iphdr ip;
+	struct tcphdr tcp;
+};
+
+/* A segment between the driver and the protocol layer. */
+struct handed_up {
+	__u64 skb;
+	__u32 seq;
+	__u32 padding;
+};
+
+extern struct ring ring SEC(".maps");
+
+static struct handed_up handed_up[HANDED_UP];
+static struct probe_transfer transfers[PROBE_WORKERS]; /* only its own worker writes there */
+
+/* ---- segments ---- */
+
+static __always_inline void emit_segment(struct probe_segment *segment)
+{
+	if (bpf_ringbuf_output(&ring, segment, SEGMENT_BYTES, BPF_RB_NO_WAKEUP))
+		COUNT(lost_ring);
+}
+
+/* Bytes of data; 0: none, or no segment of ours. `room`: bytes from the IP header on. */
+static __always_inline __u32 segment_bytes(const struct stream_headers *headers, __u32 room)
+{
+	__u32 ahead = sizeof(headers->ip) + headers->tcp.doff * 4;
+	__u32 total = bpf_ntohs(headers->ip.tot_len);
+
+	/* ASSUME packets of SIP carry no IP options and are not fragmented */
+	if (headers->ip.protocol != PROTOCOL_TCP || headers->ip.ihl != 5)
+		return 0;
+	if (!total) /* longer than its field tells */
+		total = room;
+	return total > ahead ? total - ahead : 0;
+}
+
+static __always_inline int on_stream_driver(struct sk_buff *skb, bool protocol_layer)
+{
+	struct probe_segment segment = { .event = PROBE_EVENT_ARRIVED };
+	struct stream_headers headers;
+	struct handed_up *before;
+	__u64 address;
+
+	if (!is_from_network(skb) || bpf_probe_read_kernel(&headers, sizeof(headers), skb->data))
+		return 0;
+	segment.length = segment_bytes(&headers, skb->len);
+	if (!segment.length ||
+	    (headers.tcp.dest != bpf_htons(cfg_port) && headers.tcp.source != bpf_htons(cfg_peer_port)))
+		return 0;
+	segment.seq = bpf_ntohl(headers.tcp.seq);
+	address = address_of(skb);
+	before = &handed_up[(address >> 6 ^ address >> 18) & (HANDED_UP - 1)];
+	if (protocol_layer) {
+		/* the driver's hook has told */
+		if (before->skb == address && before->seq == segment.seq) {
+			before->skb = 0;
+			return 0;
+		}
+	} else {
+		before->seq = segment.seq;
+		before->skb = address;
+	}
+	segment.t = bpf_ktime_get_ns();
+	segment.connection.local = headers.ip.daddr;
+	segment.connection.remote = headers.ip.saddr;
+	segment.connection.local_port = bpf_ntohs(headers.tcp.dest);
+	segment.connection.remote_port = bpf_ntohs(headers.tcp.source);
+	emit_segment(&segment);
+	return 0;
+}
+
+SEC("tp_btf/netif_rx")
+int BPF_PROG(on_stream_netif_rx, struct sk_buff *skb)
+{
+	return on_stream_driver(skb, false);
+}
+
+SEC("tp_btf/napi_gro_receive_entry")
+int BPF_PROG(on_stream_gro_receive, struct sk_buff *skb)
+{
+	return on_stream_driver(skb, false);
+}
+
+SEC("tp_btf/netif_receive_skb_entry")
+int BPF_PROG(on_stream_receive_entry, struct sk_buff *skb)
+{
+	return on_stream_driver(skb, false);
+}
+
+/* Every received packet passes here, whatever its driver. */
+SEC("tp_btf/netif_receive_skb")
+int BPF_PROG(on_stream_receive, struct sk_buff *skb)
+{
+	return on_stream_driver(skb, true);
+}
+
+/* False: no connection of ours. */
+static __always_inline bool identify(struct sock *sk, __u16 local_port, struct probe_connection *connection)
+{
+	connection->local_port = local_port;
+	connection->remote_port = bpf_ntohs(sk->__sk_common.skc_dport);
+	if (connection->local_port != cfg_port && connection->remote_port != cfg_peer_port)
+		return false;
+	connection->local = sk->__sk_common.skc_rcv_saddr;
+	connection->remote = sk->__sk_common.skc_daddr;
+	return sk->__sk_common.skc_family == FAMILY_IPV4 && sk->__sk_common.skc_net.net->ns.inum == cfg_netns;
+}
+
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(on_stream_queued, struct sock *sk, struct sk_buff *skb)
+{
+	struct probe_segment segment = { .event = PROBE_EVENT_QUEUED };
+	struct {
+		__u32 seq;
+		__u32 end;
+	} bytes; /* the first of struct tcp_skb_cb */
+
+	if (!identify(sk, sk->__sk_common.skc_num, &segment.connection) ||
+	    bpf_probe_read_kernel(&bytes, sizeof(bytes), skb->cb))
+		return 0;
+	segment.seq = bytes.seq;
+	segment.length = bytes.end - bytes.seq;
+	if (!segment.length)
+		return 0;
+	segment.rmem = sk->sk_backlog.rmem_alloc.counter;
+	segment.t = bpf_ktime_get_ns();
+	emit_segment(&segment);
+	return 0;
+}
+
+SEC("tp_btf/net_dev_start_xmit")
+int BPF_PROG(on_stream_departed, struct sk_buff *skb)
+{
+	struct probe_segment segment = { .event = PROBE_EVENT_DEPARTED };
+	struct stream_headers headers;
+	__u64 ahead;
+
+	if (!is_from_network(skb))
+		return 0;
+	segment.t = bpf_ktime_get_ns();
+	ahead = skb->head + skb->network_header - skb->data;
+	if (bpf_probe_read_kernel(&headers, sizeof(headers), skb->head + skb->network_header))
+		return 0;
+	segment.length = segment_bytes(&headers, skb->len - (__u32)ahead);
+	if (!segment.length ||
+	    (headers.tcp.source != bpf_htons(cfg_port) && headers.tcp.dest != bpf_htons(cfg_peer_port)))
+		return 0;
+	segment.seq = bpf_ntohl(headers.tcp.seq);
+	segment.connection.local = headers.ip.saddr;
+	segment.connection.remote = headers.ip.daddr;
+	segment.connection.local_port = bpf_ntohs(headers.tcp.source);
+	segment.connection.remote_port = bpf_ntohs(headers.tcp.dest);
+	emit_segment(&segment);
+	return 0;
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(on_stream_state, struct sock *sk, int before, int now)
+{
+	struct probe_segment segment = { .event = now == ESTABLISHED ? PROBE_EVENT_OPENED
+								     : PROBE_EVENT_CLOSED };
+
+	if ((now != ESTABLISHED && now != CLOSED) || sk->sk_protocol != PROTOCOL_TCP)
+		return 0;
+	/* a closed socket has let go of skc_num */
+	if (!identify(sk, bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport)), &segment.connection))
+		return 0;
+	segment.t = bpf_ktime_get_ns();
+	emit_segment(&segment);
+	return 0;
+}
+
+/* ---- reads and writes ---- */
+
+static __always_inline bool is_read(long id)
+{
+	return id == NR_READ || id == NR_READV || is_receive(id);
+}
+
+static __always_inline bool is_write(long id)
+{
+	return id == NR_WRITE || id == NR_WRITEV || is_send(id);
+}
+
+/* In the context of the reader, under the socket's lock. */
+SEC("tp_btf/tcp_rcv_space_adjust")
+int BPF_PROG(on_stream_taken, struct sock *sk)
+{
+	struct probe_worker *worker = worker_of(bpf_get_current_pid_tgid());
+	struct tcp_sock *tcp;
+
+	if (!worker || !identify(sk, sk->__sk_common.skc_num, &worker->connection))
+		return 0;
+	tcp = bpf_skc_to_tcp_sock(sk);
+	if (!tcp)
+		return 0;
+	worker->position = tcp->copied_seq;
+	worker->taken = 1;
+	worker->t_taken = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(on_stream_call, struct pt_regs *regs, long id)
+{
+	struct probe_worker *worker;
+
+	if (!is_read(id) && !is_write(id))
+		return 0;
+	worker = worker_of(bpf_get_current_pid_tgid());
+	if (!worker)
+		return 0;
+	worker->taken = 0;
+	worker->t_recv_enter = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* Emit the bytes of a call; its record but for seq, length and data is filled in. */
+static __always_inline void emit_transfer(struct probe_transfer *transfer, struct pt_regs *regs, long id,
+					  __u32 seq, __u64 length)
+{
+	struct iovec piece = user_piece(regs, id);
+	__u32 size;
+
+	/* ASSUME a worker reads and writes into one place at a time: what lies elsewhere is a hole in the stream */
+	if (length > piece.iov_len)
+		length = piece.iov_len;
+	for (int i = 0; i < PROBE_PIECES && length; i++) {
+		size = length < PROBE_PIECE ? length : PROBE_PIECE;
+		size &= 2 * PROBE_PIECE - 1;
+		if (size > PROBE_PIECE)
+			return;
+		transfer->call.seq = seq;
+		transfer->call.length = size;
+		if (bpf_probe_read_user(transfer->data, size, piece.iov_base))
+			return;
+		if (bpf_ringbuf_output(&ring, transfer, sizeof(struct probe_call) + size, BPF_RB_NO_WAKEUP))
+			COUNT(lost_ring);
+		seq += size;
+		length -= size;
+		piece.iov_base += size;
+	}
+}
+
+static __always_inline struct probe_transfer *new_transfer(struct probe_worker *worker, __u32 event, __u64 t)
+{
+	struct probe_transfer *transfer = &transfers[worker->message.slot & (PROBE_WORKERS - 1)];
+
+	transfer->call.event = event;
+	transfer->call.tid = worker->tid;
+	transfer->call.slot = worker->message.slot;
+	transfer->call.t = t;
+	transfer->call.cost_ns = worker->cost_ns;
+	transfer->call.off_cpu_ns = worker->off_cpu_ns;
+	transfer->call.switches = worker->switches;
+	transfer->call.cpu = bpf_get_smp_processor_id();
+	return transfer;
+}
+
+static __always_inline void exit_read(struct probe_worker *worker, struct pt_regs *regs, long id, long length,
+				      __u64 now)
+{
+	struct probe_transfer *transfer;
+
+	worker->taken = 0;
+	worker->off_cpu_ns = 0;
+	worker->switches = 0;
+	worker->cost_ns = 0;
+	transfer = new_transfer(worker, PROBE_EVENT_READ, now);
+	transfer->call.t_taken = worker->t_taken;
+	transfer->call.connection = worker->connection;
+	emit_transfer(transfer, regs, id, worker->position - (__u32)length, length);
+	worker->cost_ns = bpf_ktime_get_ns() - now;
+}
+
+/* False: it went elsewhere. */
+static __always_inline bool exit_write(struct probe_worker *worker, struct pt_regs *regs, long id,
+				       long length, __u64 entered, __u64 now)
+{
+	struct probe_transfer *transfer;
+	struct probe_connection connection = {};
+	struct sock *sk = socket_of(ARG_FD(regs));
+	struct sock_common common;
+
+	if (!sk || bpf_probe_read_kernel(&common, sizeof(common), &sk->__sk_common))
+		return false;
+	connection.local_port = common.skc_num;
+	connection.remote_port = bpf_ntohs(common.skc_dport);
+	if (common.skc_family != FAMILY_IPV4 ||
+	    (connection.local_port != cfg_port && connection.remote_port != cfg_peer_port) ||
+	    BPF_CORE_READ(sk, sk_protocol) != PROTOCOL_TCP)
+		return false;
+	connection.local = common.skc_rcv_saddr;
+	connection.remote = common.skc_daddr;
+	transfer = new_transfer(worker, PROBE_EVENT_WRITTEN, entered);
+	transfer->call.connection = connection;
+	/* ASSUME workers write to a connection one at a time, as they have to: else messages would mix */
+	emit_transfer(transfer, regs, id, BPF_CORE_READ((struct tcp_sock *)sk, write_seq) - (__u32)length,
+		      length);
+	worker->cost_ns += bpf_ktime_get_ns() - now;
+	return true;
+}
+
+/* Whether a call on a unix socket moved a descriptor. */
+static __always_inline bool passes_descriptor(struct pt_regs *regs)
+{
+	struct user_msghdr header = {};
+	struct cmsghdr control = {};
+
+	if (bpf_probe_read_user(&header, sizeof(header), (void *)ARG_BUFFER(regs)) ||
+	    header.msg_controllen < sizeof(control) ||
+	    bpf_probe_read_user(&control, sizeof(control), header.msg_control))
+		return false;
+	return control.cmsg_level == SOL_SOCKET && control.cmsg_type == SCM_RIGHTS;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(on_stream_return, struct pt_regs *regs, long result)
+{
+	long id = SYSCALL_OF(regs);
+	struct probe_worker *worker;
+	__u64 entered;
+	__u64 now;
+
+	if (!is_read(id) && !is_write(id))
+		return 0;
+	worker = worker_of(bpf_get_current_pid_tgid());
+	if (!worker)
+		return 0;
+	entered = worker->t_recv_enter; /* 0: before this was attached */
+	worker->t_recv_enter = 0;
+	if (result <= 0)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (is_read(id) && worker->taken) {
+		exit_read(worker, regs, id, result, now);
+	} else if (is_write(id) && entered && exit_write(worker, regs, id, result, entered, now)) {
+		return 0;
+	} else if (id == NR_SENDMSG && passes_descriptor(regs)) {
+		COUNT(descriptors_sent);
+		COUNT_BY(descriptor_send_ns, entered ? now - entered : 0);
+	} else if (id == NR_RECVMSG && passes_descriptor(regs)) {
+		COUNT(descriptors_received);
+		COUNT_BY(descriptor_receive_ns, entered ? now - entered : 0);
+	}
+	return 0;
+}

@@ -1,0 +1,694 @@
+// SPDX-License-Identifier: MIT
+#include <stdlib.h>
+#include <string.h>
+#include "../dispatcher/frame.h"
+#include "classify.h"
+#include "streams.h"
+
+#define HOLD_NS   4000000000ULL /* a message that was not sent on by then will not be */
+#define CLOSED_NS 2000000000ULL /* what a worker had yet to read of a closed connection it has read by then */
+#define BEHIND_NS 1000000000ULL /* data older than that is in no queue: its arrival was missed */
+#define UNDERWAY_NS \
+	100000000ULL /* ASSUME no segment takes longer from the driver to its reader where others came after it */
+#define SWEEP_NS  1000000000ULL
+#define ROOM      1024
+#define MARKS_MAX 65536
+
+/* Bytes that passed a place on their way. */
+struct mark {
+	uint32_t seq;
+	uint32_t end;
+	uint64_t t;
+	uint32_t rmem;
+};
+
+/* In the order in which they passed. */
+struct marks {
+	struct mark *at;
+	size_t first;
+	size_t n;
+	size_t room;
+};
+
+/* One direction of a stream, as far as it is cut into messages. */
+struct flow {
+	bool synced;   /* text begins where a message does */
+	uint32_t next; /* sequence number of the byte behind text */
+	char *text;
+	size_t size;
+	size_t room;
+	struct probe_call began; /* moved the first byte of text */
+};
+
+struct stream {
+	struct stream *next;
+	struct probe_connection connection;
+	uint64_t t_closed; /* 0: it is open */
+	bool timed;        /* an arrival was found: then all that comes later is known, too */
+	struct flow in;
+	struct flow out;
+	struct marks arrived;
+	struct marks queued;
+	struct marks departed;
+	uint64_t undeparted; /* messages of it that wait for their last segment */
+};
+
+struct waiting {
+	struct trace_record record;
+	uint64_t key;
+	uint64_t older; /* of the same bucket: 1 + place, 0: none */
+	uint64_t service;
+	uint32_t slot;
+	bool sent;
+	uint32_t last; /* sequence number of the last byte sent */
+	struct probe_connection out;
+};
+
+static uint16_t saturate_u16(uint64_t value)
+{
+	return value > UINT16_MAX ? UINT16_MAX : (uint16_t)value;
+}
+
+static uint32_t saturate_u32(uint64_t value)
+{
+	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+}
+
+/* Sequence numbers wrap. */
+static bool is_before(uint32_t a, uint32_t b)
+{
+	return (int32_t)(a - b) < 0;
+}
+
+static void *must(void *memory)
+{
+	if (!memory)
+		abort();
+	return memory;
+}
+
+/* ---- marks ---- */
+
+static void add_mark(struct marks *marks, const struct probe_segment *segment)
+{
+	if (marks->n == MARKS_MAX) {
+		/* nobody reads there */
+		marks->first++;
+		marks->n--;
+	}
+	if (marks->first + marks->n == marks->room) {
+		if (marks->n)
+			memmove(marks->at, marks->at + marks->first, marks->n * sizeof(*marks->at));
+		marks->first = 0;
+		if (2 * marks->n >= marks->room) {
+			marks->room = marks->room ? 2 * marks->room : 16;
+			marks->at = must(realloc(marks->at, marks->room * sizeof(*marks->at)));
+		}
+	}
+	marks->at[marks->first + marks->n] = (struct mark){
+		.seq = segment->seq,
+		.end = segment->seq + segment->length,
+		.t = segment->t,
+		.rmem = segment->rmem,
+	};
+	marks->n++;
+}
+
+/* The first passage of a byte; NULL: it was not seen. */
+static const struct mark *find_mark(const struct marks *marks, uint32_t seq)
+{
+	for (size_t i = marks->first; i < marks->first + marks->n; i++) {
+		if (!is_before(seq, marks->at[i].seq) && is_before(seq, marks->at[i].end))
+			return &marks->at[i];
+	}
+	return NULL;
+}
+
+static void drop_marks(struct marks *marks, uint32_t end)
+{
+	while (marks->n && !is_before(end, marks->at[marks->first].end)) {
+		marks->first++;
+		marks->n--;
+	}
+}
+
+/* ---- streams ---- */
+
+static size_t bucket_of(const struct probe_connection *connection)
+{
+	uint64_t key = (uint64_t)connection->local << 32 | connection->remote;
+
+	key ^= (uint64_t)connection->local_port << 16 | connection->remote_port;
+	return (size_t)(key * 0x9E3779B97F4A7C15ULL >> 40) % STREAM_BUCKETS;
+}
+
+static struct stream *find_stream(struct streams *streams, const struct probe_connection *connection,
+				  bool make)
+{
+	struct stream **bucket = &streams->streams[bucket_of(connection)];
+
+	for (struct stream *stream = *bucket; stream; stream = stream->next) {
+		if (!memcmp(&stream->connection, connection, sizeof(*connection)))
+			return stream;
+	}
+	if (!make)
+		return NULL;
+	*bucket =
+		memcpy(must(malloc(sizeof(struct stream))),
+		       &(struct stream){ .next = *bucket, .connection = *connection }, sizeof(struct stream));
+	return *bucket;
+}
+
+/* Nothing is known of it but its name. */
+static void clear_stream(struct stream *stream)
+{
+	free(stream->in.text);
+	free(stream->out.text);
+	free(stream->arrived.at);
+	free(stream->queued.at);
+	free(stream->departed.at);
+	*stream = (struct stream){ .next = stream->next, .connection = stream->connection };
+}
+
+/* A closed one; what it ended within is a message that nobody will read. */
+static void end_stream(struct streams *streams, struct stream *stream)
+{
+	if (stream->in.synced && stream->in.size)
+		streams->counts.cut++;
+	clear_stream(stream);
+}
+
+/* Forget connections that were closed before an instant, and at the end the open ones, too. */
+static void sweep_streams(struct streams *streams, uint64_t before_ns, bool open)
+{
+	for (size_t bucket = 0; bucket < STREAM_BUCKETS; bucket++) {
+		struct stream **place = &streams->streams[bucket];
+
+		while (*place) {
+			struct stream *stream = *place;
+
+			if (stream->t_closed ? stream->t_closed > before_ns : !open) {
+				place = &stream->next;
+				continue;
+			}
+			*place = stream->next;
+			if (stream->t_closed)
+				end_stream(streams, stream);
+			else
+				clear_stream(stream);
+			free(stream);
+		}
+	}
+}
+
+/* ---- messages that wait ---- */
+
+static struct waiting *waiting_at(const struct streams *streams, uint64_t place)
+{
+	return &streams->waiting[place & (streams->room - 1)];
+}
+
+static uint64_t *newest_of(const struct streams *streams, uint64_t key)
+{
+	return &streams->newest[key & (streams->room - 1)];
+}
+
+static void enter_waiting(const struct streams *streams, uint64_t place)
+{
+	struct waiting *waiting = waiting_at(streams, place);
+	uint64_t *newest = newest_of(streams, waiting->key);
+
+	waiting->older = *newest;
+	*newest = place + 1;
+}
+
+static void make_room(struct streams *streams)
+{
+	struct streams before = *streams;
+
+	if (streams->tail - streams->head < streams->room)
+		return;
+	streams->room = streams->room ? 2 * streams->room : ROOM;
+	streams->waiting = must(calloc(streams->room, sizeof(*streams->waiting)));
+	streams->newest = must(calloc(streams->room, sizeof(*streams->newest)));
+	for (uint64_t place = streams->head; place < streams->tail; place++) {
+		*waiting_at(streams, place) = *waiting_at(&before, place);
+		enter_waiting(streams, place);
+	}
+	free(before.waiting);
+	free(before.newest);
+}
+
+static uint64_t key_of(const struct sip_class *class)
+{
+	uint64_t key = class->call_id_hash ^ class->cseq * 0x9E3779B97F4A7C15ULL;
+
+	key += class->kind * 0xD1B54A32D192ED03ULL;
+	return (key ^ key >> 31) * 0xBF58476D1CE4E5B9ULL >> 8;
+}
+
+/* The oldest that was not sent on. */
+static struct waiting *find_waiting(const struct streams *streams, const struct sip_class *class)
+{
+	uint64_t key = key_of(class);
+	struct waiting *found = NULL;
+
+	if (!streams->room)
+		return NULL;
+	for (uint64_t next = *newest_of(streams, key); next > streams->head;) {
+		struct waiting *waiting = waiting_at(streams, next - 1);
+
+		if (!waiting->sent && waiting->key == key)
+			found = waiting;
+		next = waiting->older;
+	}
+	return found;
+}
+
+static void record_waiting(struct streams *streams, struct waiting *waiting)
+{
+	struct trace_record *record = &waiting->record;
+	struct records *records = streams->records;
+	struct stream *stream;
+
+	if (!waiting->sent) {
+		record->flags |= TRACE_FLAG_NO_SEND;
+	} else if (!record->t_dep) {
+		record->flags |= TRACE_FLAG_NO_DEP;
+		stream = find_stream(streams, &waiting->out, false);
+		if (stream && stream->undeparted)
+			stream->undeparted--;
+	}
+	if (!is_in_run(records, record->t_sip_in))
+		return;
+	append_record(&records->trace, record);
+	if (waiting->slot < PROBE_WORKERS)
+		records->messages[waiting->slot]++;
+}
+
+static bool has_left(const struct waiting *waiting)
+{
+	return waiting->sent && waiting->record.t_dep;
+}
+
+static bool is_done(const struct streams *streams, const struct waiting *waiting)
+{
+	if (streams->now_ns > waiting->record.t_sip_in + HOLD_NS)
+		return true;
+	/* its worker may send more for it until it reads again */
+	return has_left(waiting) &&
+	       streams->services[waiting->slot % PROBE_WORKERS].number != waiting->service;
+}
+
+/* ---- what is read ---- */
+
+/* Without a stamp of the queue, or one that the reader was faster than, t_stack is t_arr. */
+static void stamp_received(struct trace_record *record, const struct probe_call *read,
+			   const struct mark *arrived, const struct mark *queued)
+{
+	if (!arrived) {
+		record->flags |= TRACE_FLAG_UNMATCHED;
+		return;
+	}
+	record->t_arr = arrived->t;
+	record->t_sockq = read->t_taken;
+	if (queued && queued->t <= read->t_taken) {
+		record->t_stack = queued->t;
+		record->rmem = queued->rmem;
+	} else {
+		record->t_stack = arrived->t;
+		record->flags |= TRACE_FLAG_NO_STACK;
+	}
+}
+
+/* It is one of the messages that a read completed. */
+static void enter_service(struct streams *streams, struct service *service)
+{
+	if (service->first < service->last) {
+		waiting_at(streams, streams->tail)->record.flags |= TRACE_FLAG_SHARED_READ;
+		if (service->first >= streams->head)
+			waiting_at(streams, service->first)->record.flags |= TRACE_FLAG_SHARED_READ;
+	} else {
+		service->first = streams->tail;
+	}
+	service->last = streams->tail + 1;
+}
+
+/* Enter what is known of a message that a worker has read whole; `last` is its last byte. */
+static void receive(struct streams *streams, struct stream *stream, const struct probe_call *read,
+		    const char *text, size_t size, uint32_t last)
+{
+	const struct mark *arrived = find_mark(&stream->arrived, last);
+	const struct mark *queued = find_mark(&stream->queued, last);
+	struct service *service = &streams->services[read->slot % PROBE_WORKERS];
+	struct waiting *waiting;
+	struct sip_class class;
+
+	/* it came before recording was on, or while it was being switched off */
+	if (!arrived && (read->t < streams->since_ns + (stream->timed ? UNDERWAY_NS : BEHIND_NS) ||
+			 (streams->until_ns && read->t >= streams->until_ns)))
+		return;
+	class = sip_classify(text, size);
+	streams->records->unclassified += !class.complete;
+	if (is_in_run(streams->records, read->t)) {
+		streams->counts.received++;
+		streams->counts.unmatched += !arrived;
+	}
+	make_room(streams);
+	waiting = waiting_at(streams, streams->tail);
+	*waiting = (struct waiting){
+		.record = {
+			.t_sip_in = read->t,
+			.tid = read->tid,
+			.cpu = saturate_u16(read->cpu),
+			.call_id_hash = class.call_id_hash,
+			.cseq = class.cseq,
+			.kind = class.kind,
+			.length = saturate_u16(size),
+			.event = TRACE_EVENT_MESSAGE,
+		},
+		.key = key_of(&class),
+		.service = service->number,
+		.slot = read->slot,
+	};
+	stamp_received(&waiting->record, read, arrived, queued);
+	if (arrived)
+		stream->timed = true;
+	if (stream->in.began.t != read->t)
+		waiting->record.flags |= TRACE_FLAG_SPLIT;
+	enter_service(streams, service);
+	enter_waiting(streams, streams->tail);
+	streams->tail++;
+}
+
+/* ---- what is written ---- */
+
+/* Whether the worker wrote it in the service of that message. */
+static bool serves(const struct streams *streams, const struct waiting *waiting,
+		   const struct probe_call *write)
+{
+	return waiting->slot == write->slot && waiting->record.tid == write->tid &&
+	       streams->services[write->slot % PROBE_WORKERS].number == waiting->service;
+}
+
+static void count_send(struct streams *streams, const struct sip_class *class, const struct probe_call *write)
+{
+	const struct service *service = &streams->services[write->slot % PROBE_WORKERS];
+
+	for (uint64_t place = service->first; place < service->last; place++) {
+		struct waiting *waiting = waiting_at(streams, place);
+
+		if (place >= streams->head && serves(streams, waiting, write) &&
+		    waiting->record.call_id_hash == class->call_id_hash && waiting->record.n_send < UINT8_MAX)
+			waiting->record.n_send++;
+	}
+}
+
+/* Find the message of which that is the one sent on. */
+static void forward(struct streams *streams, struct stream *stream, const struct probe_call *write,
+		    const char *text, size_t size, uint32_t last)
+{
+	const struct probe_call *began = &stream->out.began;
+	struct sip_class class = sip_classify(text, size);
+	struct waiting *waiting = class.kind && class.call_id_hash ? find_waiting(streams, &class) : NULL;
+	const struct mark *departed = find_mark(&stream->departed, last);
+
+	if (is_in_run(streams->records, write->t))
+		streams->counts.sent++;
+	count_send(streams, &class, began);
+	if (!waiting || began->t < waiting->record.t_sip_in)
+		return;
+	waiting->sent = true;
+	waiting->last = last;
+	waiting->out = stream->connection;
+	waiting->record.t_sip_out = began->t;
+	if (serves(streams, waiting, began)) {
+		waiting->record.off_cpu_ns = saturate_u32(began->off_cpu_ns);
+		waiting->record.switches = saturate_u16(began->switches);
+		waiting->record.in_cost_ns = saturate_u16(began->cost_ns);
+	} else {
+		/* its worker left it to another */
+		waiting->record.flags |= TRACE_FLAG_LEFT;
+	}
+	if (departed)
+		waiting->record.t_dep = departed->t;
+	else
+		stream->undeparted++;
+}
+
+/* ---- cutting ---- */
+
+typedef void message_action(struct streams *streams, struct stream *stream, const struct probe_call *call,
+			    const char *text, size_t size, uint32_t last);
+
+/* Whether a message may begin like that: a method in capitals, or a version (RFC 3261 7.1, 7.2). */
+static bool begins_message(const char *text, size_t size)
+{
+	size_t first = 0, at;
+
+	while (first < size && (text[first] == '\r' || text[first] == '\n'))
+		first++;
+	for (at = first; at < size && text[at] >= 'A' && text[at] <= 'Z';)
+		at++;
+	return at == size || (at > first && (text[at] == ' ' || text[at] == '/'));
+}
+
+static void lose_track(struct streams *streams, struct flow *flow)
+{
+	if (flow->synced)
+		streams->counts.broken++;
+	streams->counts.skipped_bytes += flow->size;
+	flow->size = 0;
+	flow->synced = false;
+}
+
+/* Put a piece behind the text; false if there is nothing to cut. */
+static bool extend(struct streams *streams, struct flow *flow, const struct probe_transfer *transfer)
+{
+	const char *data = transfer->data;
+	uint32_t seq = transfer->call.seq;
+	size_t size = transfer->call.length;
+
+	if (flow->synced && is_before(seq, flow->next)) {
+		/* read again, as after MSG_PEEK */
+		if (flow->next - seq >= size)
+			return false;
+		data += flow->next - seq;
+		size -= flow->next - seq;
+		seq = flow->next;
+	}
+	if (flow->synced && seq != flow->next)
+		lose_track(streams, flow); /* what lies between is not there */
+	if (!flow->synced && !begins_message(data, size)) {
+		streams->counts.skipped_bytes += size;
+		flow->next = seq + (uint32_t)size;
+		return false;
+	}
+	if (flow->size + size > flow->room) {
+		flow->room = flow->size + size + PROBE_PIECE;
+		flow->text = must(realloc(flow->text, flow->room));
+	}
+	if (!flow->size)
+		flow->began = transfer->call;
+	memcpy(flow->text + flow->size, data, size);
+	flow->size += size;
+	flow->next = seq + (uint32_t)size;
+	flow->synced = true;
+	return true;
+}
+
+static void cut_messages(struct streams *streams, struct stream *stream, struct flow *flow,
+			 const struct probe_call *call, message_action *action)
+{
+	size_t used = 0;
+
+	while (used < flow->size) {
+		struct frame frame;
+		enum frame_state state = frame_cut(flow->text + used, flow->size - used, &frame);
+
+		if (state == FRAME_BROKEN) {
+			flow->size -= used;
+			lose_track(streams, flow);
+			return;
+		}
+		used += frame.skip;
+		if (state == FRAME_PARTIAL)
+			break;
+		action(streams, stream, call, flow->text + used, frame.length,
+		       flow->next - (uint32_t)(flow->size - used - frame.length) - 1);
+		used += frame.length;
+		flow->began = *call;
+	}
+	flow->size -= used;
+	memmove(flow->text, flow->text + used, flow->size);
+}
+
+static void on_read(struct streams *streams, const struct probe_transfer *transfer)
+{
+	const struct probe_call *read = &transfer->call;
+	struct stream *stream = find_stream(streams, &read->connection, true);
+	struct service *service = &streams->services[read->slot % PROBE_WORKERS];
+
+	if (service->t != read->t) {
+		service->t = read->t;
+		service->number++;
+		service->first = service->last = streams->tail;
+	}
+	if (extend(streams, &stream->in, transfer))
+		cut_messages(streams, stream, &stream->in, read, receive);
+	drop_marks(&stream->arrived, stream->in.next - (uint32_t)stream->in.size);
+	drop_marks(&stream->queued, stream->in.next - (uint32_t)stream->in.size);
+}
+
+static void on_written(struct streams *streams, const struct probe_transfer *transfer)
+{
+	struct stream *stream = find_stream(streams, &transfer->call.connection, true);
+
+	if (extend(streams, &stream->out, transfer))
+		cut_messages(streams, stream, &stream->out, &transfer->call, forward);
+	drop_marks(&stream->departed, stream->out.next - (uint32_t)stream->out.size);
+}
+
+/* What was written before it departed. */
+static void on_departed(struct streams *streams, const struct probe_segment *segment)
+{
+	struct stream *stream = find_stream(streams, &segment->connection, true);
+
+	add_mark(&stream->departed, segment);
+	for (uint64_t place = streams->head; stream->undeparted && place < streams->tail; place++) {
+		struct waiting *waiting = waiting_at(streams, place);
+
+		if (!waiting->sent || waiting->record.t_dep || is_before(waiting->last, segment->seq) ||
+		    !is_before(waiting->last, segment->seq + segment->length) ||
+		    memcmp(&waiting->out, &segment->connection, sizeof(waiting->out)) != 0)
+			continue;
+		waiting->record.t_dep = segment->t;
+		stream->undeparted--;
+	}
+}
+
+int on_stream_event(void *context, void *data, size_t size)
+{
+	struct streams *streams = context;
+	const struct probe_segment *segment = data;
+	const uint32_t *event = data;
+	uint64_t t = segment->t; /* at the same place in both kinds */
+	struct stream *stream;
+
+	(void)size;
+	switch (*event) {
+	case PROBE_EVENT_READ:
+		on_read(streams, data);
+		break;
+	case PROBE_EVENT_WRITTEN:
+		on_written(streams, data);
+		break;
+	case PROBE_EVENT_ARRIVED:
+		add_mark(&find_stream(streams, &segment->connection, true)->arrived, segment);
+		break;
+	case PROBE_EVENT_QUEUED:
+		add_mark(&find_stream(streams, &segment->connection, true)->queued, segment);
+		break;
+	case PROBE_EVENT_DEPARTED:
+		on_departed(streams, segment);
+		break;
+	case PROBE_EVENT_OPENED:
+		stream = find_stream(streams, &segment->connection, false);
+		/* the name of an earlier one */
+		if (stream && stream->t_closed)
+			end_stream(streams, stream);
+		break;
+	case PROBE_EVENT_CLOSED:
+		stream = find_stream(streams, &segment->connection, false);
+		if (stream)
+			stream->t_closed = segment->t;
+		break;
+	default:
+		break;
+	}
+	if (t > streams->now_ns)
+		streams->now_ns = t;
+	return 0;
+}
+
+/* ---- from without ---- */
+
+void streams_afresh(struct streams *streams)
+{
+	streams->counts = (struct stream_counts){ 0 };
+}
+
+void settle_streams(struct streams *streams)
+{
+	while (streams->head < streams->tail) {
+		struct waiting *waiting = waiting_at(streams, streams->head);
+
+		if (!is_done(streams, waiting))
+			break;
+		record_waiting(streams, waiting);
+		streams->head++;
+	}
+	if (streams->now_ns < streams->t_sweep_ns + SWEEP_NS)
+		return;
+	streams->t_sweep_ns = streams->now_ns;
+	sweep_streams(streams, streams->now_ns - CLOSED_NS, false);
+}
+
+uint64_t count_waiting(const struct streams *streams)
+{
+	uint64_t waiting = 0;
+
+	for (uint64_t place = streams->head; place < streams->tail; place++)
+		waiting += !has_left(waiting_at(streams, place));
+	return waiting;
+}
+
+static bool is_unread(const struct stream *stream)
+{
+	const struct marks *arrived = &stream->arrived;
+
+	return stream->in.synced && arrived->n &&
+	       is_before(stream->in.next, arrived->at[arrived->first + arrived->n - 1].end);
+}
+
+uint64_t count_unread(const struct streams *streams)
+{
+	uint64_t unread = 0;
+
+	for (size_t bucket = 0; bucket < STREAM_BUCKETS; bucket++) {
+		for (struct stream *stream = streams->streams[bucket]; stream; stream = stream->next)
+			unread += is_unread(stream);
+	}
+	return unread;
+}
+
+void forget_streams(struct streams *streams)
+{
+	for (; streams->head < streams->tail; streams->head++) {
+		struct waiting *waiting = waiting_at(streams, streams->head);
+
+		if (has_left(waiting))
+			record_waiting(streams, waiting);
+	}
+	for (size_t bucket = 0; bucket < STREAM_BUCKETS; bucket++) {
+		for (struct stream *stream = streams->streams[bucket]; stream; stream = stream->next) {
+			uint64_t t_closed = stream->t_closed;
+
+			clear_stream(stream);
+			stream->t_closed = t_closed;
+		}
+	}
+	memset(streams->services, 0, sizeof(streams->services));
+}
+
+void end_streams(struct streams *streams)
+{
+	for (; streams->head < streams->tail; streams->head++)
+		record_waiting(streams, waiting_at(streams, streams->head));
+	sweep_streams(streams, UINT64_MAX, true);
+	free(streams->waiting);
+	free(streams->newest);
+	streams->waiting = NULL;
+	streams->newest = NULL;
+	streams->room = 0;
+}

@@ -1,0 +1,225 @@
+"""All messages of a study as one dataset over Dask, larger than any memory, and quantiles of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import netCDF4
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from dask.utils import SerializableLock
+
+from sipsched.errors import ComputedFileError, StableError
+from sipsched.plan.config import Run
+from sipsched.records import histogram
+from sipsched.records.messages import ARRIVALS, INTERVALS, MISSING, PARTS, check_format
+from sipsched.records.summary import ALL, MEASURED, RUN_DIMS
+from sipsched.versions import MESSAGES_VERSION
+
+SUMS = {
+    "k_rcv": (PARTS, "from the driver to the proxy: K_stack + K_sockq + K_copy"),
+    "total": ((*PARTS, "t_sip"), "wait and service: K_rcv + T_sip of the same message"),
+}
+SMALL = {"message_type": "u1", "worker": "u2", "cpu": "u2", "flags": "u2"}
+_LOCK = SerializableLock("sipsched.netcdf4")
+"""HDF5's library is not safe in several threads."""
+
+
+def open_study(summary: xr.Dataset, runs_folder: Path, where: Mapping[str, Any]) -> xr.Dataset:
+    """Open all messages of a study on one testbed; nothing is read until it is asked for.
+
+    Parameters
+    ----------
+    summary
+        Of the study: which runs count, and how many messages each has.
+    runs_folder
+        Where the runs' `messages.nc` are, such as results/runs.
+    where
+        `sut`, `mode`, `cores`, `threads`, `cps`, `rep`: a value, or a list of them.
+
+    Returns
+    -------
+    Dataset
+        See `open_runs`.
+
+    Raises
+    ------
+    StableError
+        No run that counts is like that, or `messages.nc` of some are not there.
+    """
+    for key in where:
+        if key not in RUN_DIMS:
+            raise StableError(f"{key}: runs have no such key; there are {', '.join(RUN_DIMS)}")
+    found = summary[["status", "count"]].sel(message_type=ALL, drop=True)
+    table = found.stack(runs=RUN_DIMS).reset_index("runs")
+    kept = (table["status"] == MEASURED).to_numpy() & (table["count"] > 0).to_numpy()
+    for key, value in where.items():
+        wanted = list(value) if isinstance(value, (list, tuple, set)) else [value]
+        kept &= np.isin(table[key].to_numpy(), wanted)
+    table = table.isel(runs=np.flatnonzero(kept))
+    keys = [table[key].to_numpy().tolist() for key in RUN_DIMS]
+    runs = [Run(summary.attrs["testbed"], *values) for values in zip(*keys, strict=True)]
+    if not runs:
+        raise StableError(
+            f"no run that counts and has messages is like {dict(where)}; see status in the study's summary"
+        )
+    paths = [runs_folder / run.path / "messages.nc" for run in runs]
+    lost = [path for path in paths if not path.exists()]
+    if lost:
+        raise StableError(
+            f"{lost[0]}: no such file, and {len(lost)} of {len(paths)} are missing; make them with snakemake"
+        )
+    attrs = {key: summary.attrs[key] for key in ("kind", "fidelity")}
+    return open_runs(runs, paths, table["count"].to_numpy().astype(int).tolist(), attrs)
+
+
+def open_runs(
+    runs: Sequence[Run], paths: Sequence[Path], sizes: Sequence[int], attrs: Mapping[str, Any]
+) -> xr.Dataset:
+    """Open all messages of some runs as one; nothing is read until it is asked for.
+
+    Parameters
+    ----------
+    runs, paths, sizes
+        Of each run its tuple, its `messages.nc`, and how many messages that has.
+    attrs
+        Of the dataset.
+
+    Returns
+    -------
+    Dataset
+        Dimension `message`, in Dask arrays of one chunk a run: `t_arr` (int64, ns, of the clock of the run's
+        SPS); `k_stack`, `k_sockq`, `k_copy`, `t_sip`, `t_sip_off`, `k_snd`, `k_rcv` and `total` = K_rcv +
+        T_sip (float64, ns, NaN where missing); `message_type`, `worker`, `cpu`, `flags` as in
+        `messages.nc`; `run` (int32), the place of its run along dimension `runs`. On `runs`: the tuple, and
+        `messages`, how many each has.
+    """
+    rows = [(str(path), n, place) for place, (path, n) in enumerate(zip(paths, sizes, strict=True))]
+    files = da.from_array(np.array(rows, object), (1, 3))
+
+    def column(dtype: Any, read: Callable[..., Any], **chosen: Any) -> tuple[str, da.Array]:
+        values = da.map_blocks(
+            read, files, **chosen, drop_axis=1, chunks=(tuple(sizes),), dtype=dtype,
+            meta=np.empty(0, dtype),
+        )  # fmt: skip
+        return "message", values
+
+    described = INTERVALS | {name: text for name, (_, text) in SUMS.items()}
+    variables: dict[str, Any] = {
+        "t_arr": (*column(np.int64, _read, column="t_arr"), ARRIVALS["t_arr"])
+    }
+    for name, text in described.items():
+        text_attrs = {"long_name": text.split(": ")[-1], "units": "ns", "definition": text}
+        variables[name] = (*column(np.float64, _read, column=name), text_attrs)
+    variables |= {name: column(kind, _read, column=name) for name, kind in SMALL.items()}
+    on_runs = {key: [getattr(run, key) for run in runs] for key in RUN_DIMS} | {"messages": sizes}
+    coordinates: dict[str, Any] = {
+        key: ("runs", np.array(values)) for key, values in on_runs.items()
+    }
+    coordinates["run"] = column(np.int32, _place)
+    return xr.Dataset(variables, coordinates, {"testbed": runs[0].testbed} | dict(attrs))
+
+
+def _place(files: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+    """Name the run of each message of a chunk."""
+    _, size, place = files[0]
+    return np.full(size, place, np.int32)
+
+
+def _read(files: npt.NDArray[Any], column: str) -> npt.NDArray[Any]:
+    """Read one column of one run."""
+    path, expected = Path(files[0, 0]), files[0, 1]
+    try:
+        with _LOCK, netCDF4.Dataset(path) as file:
+            file.set_auto_maskandscale(False)
+            attrs = {name: file.getncattr(name) for name in ("format", "format_version")}
+            check_format(attrs, path, "sipsched messages", MESSAGES_VERSION)
+            if column == "t_arr":
+                values = file["gap"][:].astype(np.int64).cumsum() + file["gap"].first
+            elif column in SUMS and column not in file.variables:
+                values = _nanoseconds(file, SUMS[column][0])
+            elif column in SMALL:
+                values = file[column][:].astype(SMALL[column])
+            else:
+                values = _nanoseconds(file, (column,))
+    except (OSError, RuntimeError, IndexError, AttributeError) as error:
+        problem = f"{path}: not a netCDF-4 file: {error}; delete it and run snakemake"
+        raise ComputedFileError(problem, path) from None
+    if len(values) != expected:
+        raise ComputedFileError(
+            f"{path}: expected {expected} messages as the study's summary says, found {len(values)}; "
+            "delete it and run snakemake",
+            path,
+        )
+    return np.asarray(values)
+
+
+def _nanoseconds(file: netCDF4.Dataset, columns: Sequence[str]) -> npt.NDArray[np.float64]:
+    """Add columns up, NaN where one is missing."""
+    # a probe that lacks a part of K_rcv has K_rcv itself
+    if set(PARTS) <= set(columns) and "k_rcv" in file.variables:
+        columns = ("k_rcv", *(name for name in columns if name not in PARTS))
+    stored = [file[name][:] for name in columns]
+    total = np.zeros(len(stored[0]))
+    for values in stored:
+        total += values
+    for values in stored:
+        missing = values == MISSING
+        if missing.any():
+            total[missing] = np.nan
+    return total
+
+
+def quantiles(
+    ds: xr.Dataset, quantity: str, shares: Sequence[float], by: Sequence[str]
+) -> xr.DataArray:
+    """Compute quantiles of the messages of runs that are alike, reading each message once.
+
+    Parameters
+    ----------
+    ds
+        What `open_study` and `open_runs` give.
+    quantity
+        A variable in ns, such as `k_rcv`, `t_sip` or `total`.
+    shares
+        Each in (0, 1]: 0.999 for the 99.9th percentile.
+    by
+        Keys of the tuple: runs in which they are alike are pooled; without any, all runs.
+
+    Returns
+    -------
+    DataArray
+        Dimensions `by` and `share`, float64, µs, within `histogram.RELATIVE_ERROR`; NaN where there is no
+        run. It is computed where Dask's current client computes, a chunk of one run at a time.
+    """
+    values = ds[quantity].data
+    counts = da.map_blocks(
+        _counted, values, new_axis=1, chunks=((1,) * ds.sizes["runs"], (histogram.BINS,)),
+        dtype=np.int64, meta=np.empty((0, 0), np.int64),
+    )  # fmt: skip
+    axes = {key: np.unique(ds[key].to_numpy()) for key in by}
+    shape = tuple(len(axis) for axis in axes.values())
+    places = [np.searchsorted(axes[key], ds[key].to_numpy()) for key in by]
+    cells = np.ravel_multi_index(places, shape) if by else np.zeros(ds.sizes["runs"], np.intp)
+    of_run = xr.DataArray(counts, {"cell": ("runs", cells)}, ("runs", "bin"))
+    summed = of_run.groupby("cell").sum().compute()
+    table = np.full((int(np.prod(shape)), len(shares)), np.nan)
+    for column, share in enumerate(shares):
+        of_cell = histogram.quantile_ns(summed.to_numpy(), share) / 1000
+        table[summed["cell"].to_numpy(), column] = of_cell
+    return xr.DataArray(
+        table.reshape(*shape, len(shares)),
+        axes | {"share": list(shares)},
+        (*by, "share"),
+        name=quantity,
+        attrs={
+            "long_name": f"quantiles of {quantity}, all messages of alike runs together",
+            "units": "us",
+        },
+    )
+
+
+def _counted(times_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    return histogram.count(times_ns)[None]
