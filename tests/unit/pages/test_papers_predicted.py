@@ -73,9 +73,7 @@ def test_what_is_not_told_says_what_would_have_been_seen():
     noise = np.exp(0.1 * np.random.default_rng(3).normal(size=(len(runs), 2)))
     runs[["k_rcv_us", "pdr"]] *= noise
     lines, shown, _ = said(runs)
-    found = re.search(
-        r"Of 38 not told from chance, the published size would have been seen for (\d+)", lines[0]
-    )
+    found = re.search(r"with a power of 80 %, the published one for (\d+)\.$", lines[0])
     assert found
     assert re.search(r"where it is not told, a fall by \d", lines[2])
     rows = shown["table-directions"].rows
