@@ -1,4 +1,9 @@
-"""How long the testbed idles between two runs of a campaign, as the workflow does them."""
+"""How long the testbed idles between two runs of a campaign, as the workflow does them, and where that time goes.
+
+Shows the gap from the end of one load to the start of the next run's warm-up and to its load, and its parts (medians):
+what is stopped, fetched and judged after the load; the end of one job, the start of the next and its imports; reaching
+the hosts; checking them and starting UAS, proxy and probe; describing hosts and settings. It takes a minute.
+"""
 
 import itertools
 import json
@@ -15,6 +20,13 @@ from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import load_config
 
 RUNS = 6
+PARTS = {
+    "after the load": ("load_ended", "fetched"),
+    "hosts reached": ("started", "connected"),
+    "servers up": ("connected", "servers_ready"),
+    "described": ("servers_ready", "warmup_started"),
+}
+"""Of a run, by two marks of its timeline; between `fetched` and the next `started` one job ends and another starts."""
 
 
 def main() -> None:
@@ -45,6 +57,12 @@ def main() -> None:
         f"(max {max(to_warmup):.2f}), to next measured load {statistics.median(to_load):.2f} s "
         f"(max {max(to_load):.2f}); {RUNS} runs, warm-up {document['load']['warmup_s']} s"
     )
+    parts = {
+        name: statistics.median(each[end] - each[begin] for each in timelines)
+        for name, (begin, end) in PARTS.items()
+    }
+    parts["between jobs"] = statistics.median(b["started"] - a["fetched"] for a, b in pairs)
+    print("  " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in parts.items()))
 
 
 if __name__ == "__main__":

@@ -30,3 +30,7 @@ class ComputedFileError(StableError):
 
 class TransientError(SipschedError):
     """A lost link, a time-out, a run disturbed from outside: trying again may help."""
+
+
+class LostError(TransientError):
+    """A host that is not reached, or no longer: what else is to be done on its testbed may fare no better."""

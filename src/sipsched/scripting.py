@@ -11,18 +11,19 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TextIO
 
-from sipsched.errors import ComputedFileError, SipschedError, TransientError
+from sipsched.errors import ComputedFileError, LostError, SipschedError, TransientError
 
 ATTEMPTS = 3
 """How often a measurement is tried in all."""
 
-DISTURBED, REFUSED = "disturbed: ", "error: "
-"""What the log of a job begins with where another attempt may help, and where we know that it does not."""
+DISTURBED, LOST, REFUSED = "disturbed: ", "lost: ", "error: "
+"""What the log of a job begins with where another attempt may help, where its testbed has to be reached for that, and
+where we know that none does."""
 CONTROLLERS = Path(".snakemake") / "controllers"
 """Where each process that is at work on the files of a project leaves its word."""
 STDERR = 2
 INTERRUPTED = "interrupted: nothing measured before is lost; the same command goes on from here"
-SAID = (DISTURBED, REFUSED, INTERRUPTED)
+SAID = (DISTURBED, LOST, REFUSED, INTERRUPTED)
 """What the log of a job begins with that ended by an error we raise on purpose, or by a signal: one line."""
 
 
@@ -48,6 +49,8 @@ def one_line_errors(
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         yield
+    except LostError as error:
+        line = f"{LOST}{error if attempt is None else _ordinal(error, attempt)}"
     except TransientError as error:
         line = f"{REFUSED}{error}" if attempt is None else f"{DISTURBED}{_ordinal(error, attempt)}"
     except SipschedError as error:
@@ -98,7 +101,13 @@ def _ordinal(error: TransientError, attempt: int) -> str:
 
 def may_pass(log: Path) -> bool:
     """Tell from the log of a job that failed whether another attempt may help."""
-    return read_log(log).startswith(DISTURBED)
+    return read_log(log).startswith((DISTURBED, LOST))
+
+
+def said_lost(log: Path) -> str:
+    """Give what the log of a job says of a host that it did not reach; nothing if it is of something else."""
+    line = read_log(log).partition("\n")[0]
+    return line.removeprefix(LOST) if line.startswith(LOST) else ""
 
 
 def read_log(log: Path) -> str:

@@ -1,5 +1,6 @@
 """Numbers, counts and instants as reports and records write them."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 
@@ -17,6 +18,13 @@ def grouped(value: float, _: object = None) -> str:
 def plural(count: int, noun: str) -> str:
     """Write a count with its noun."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """Put words into a row: "a, b and c"."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
 def utc(epoch_s: float) -> str:

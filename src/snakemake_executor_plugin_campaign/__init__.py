@@ -22,11 +22,13 @@ from snakemake.executors import local
 
 from sipsched import scripting
 from sipsched.errors import StableError
+from sipsched.measure.aside import AGAIN_S, Aside
 from sipsched.measure.progress import Progress
 from sipsched.pages import progress as page
 from sipsched.plan.config import Run
 from sipsched.records.forecast import outlooks
 from sipsched.testbed.lock import holder
+from sipsched.words import plural
 from snakemake_logger_plugin_campaign import MEASURING as ALL_THAT_MEASURES
 from snakemake_logger_plugin_campaign import OURS
 
@@ -50,6 +52,7 @@ class Executor(local.Executor):  # type: ignore[misc]
         self._campaign = self.workflow.globals
         self._progress = Progress(self._campaign["LANES"])
         self._given_up: set[Any] = set()
+        self._aside: Aside = self._campaign["ASIDE"]
         self._measuring: dict[Run, datetime] = {}
         self._page_made: float | None = None
         # Snakemake has locked the files of its jobs by now, and does not say for whom
@@ -59,6 +62,10 @@ class Executor(local.Executor):  # type: ignore[misc]
         """Start a job, without a log of an earlier attempt; of a measurement, say how far it is."""
         for log in job.log:
             Path(log).unlink(missing_ok=True)
+        if job.name in ALL_THAT_MEASURES and self._aside.is_given_up(_testbed(job)):
+            # it was not tried, so there is no more to be said of it
+            self.workflow.scheduler.error_callback(job)
+            return
         if job.name == MEASURING:
             left = {_run(other): float(other.resources.expected_s) for other in self._to_measure()}
             line = self._progress.start(_run(job), job.attempt, left, time.monotonic())
@@ -71,18 +78,42 @@ class Executor(local.Executor):  # type: ignore[misc]
     def handle_job_success(self, job: Any) -> None:
         """Take note of the end of a measurement."""
         super().handle_job_success(job)
+        if job.name in ALL_THAT_MEASURES and self._aside.reached(_testbed(job)):
+            self.logger.info(f"{_testbed(job)} is there again", extra=OURS)
         if job.name == MEASURING:
             self._end(job)
 
     def handle_job_error(self, job: Any) -> None:
         """Use a job's attempts up if trying again changes nothing; Snakemake asks right after this."""
         super().handle_job_error(job)
+        if job.name in ALL_THAT_MEASURES and not self._aside.is_given_up(_testbed(job)):
+            self._note_reach(job)
         if not any(scripting.may_pass(Path(log)) for log in job.log):
             job.attempt = job.restart_times + 1
         if job.name == MEASURING:
             self._end(job)
             if job.attempt > job.restart_times:
                 self._given_up.add(job)
+
+    def _note_reach(self, job: Any) -> None:
+        """Take note whether an attempt that failed reached the hosts of its testbed."""
+        testbed = _testbed(job)
+        lost = next(filter(None, map(scripting.said_lost, map(Path, job.log))), "")
+        if not lost:
+            self._aside.reached(testbed)
+        elif self._aside.lost(testbed, time.monotonic()):
+            left = sum(_testbed(other) == testbed for other in self._to_measure())
+            what = f"what is left there ({plural(left, 'run')})"
+            if self._aside.is_given_up(testbed):
+                twin = testbed in self._campaign["CAMPAIGN"].twins
+                given = (
+                    f"; snakemake --config 'aside=[{testbed}]' gives it to its twin" if twin else ""
+                )
+                line = f"{testbed} is still not reached: {what} waits for the next snakemake{given}"
+            else:
+                again = f"every {AGAIN_S / 60:.0f} minutes, and when nothing else is left to do"
+                line = f"{testbed} is set aside: {what} waits, and it is tried again {again}"
+            self.logger.info(line, extra=OURS)
 
     def print_job_error(self, job_info: Any, msg: str | None = None, **kwargs: Any) -> None:
         """Hand on what the log of a job says: it is gone once the job is started again, which may be at once."""
@@ -124,7 +155,8 @@ class Executor(local.Executor):  # type: ignore[misc]
         self._page_made = time.monotonic()
         campaign = self._campaign
         with suppress(StableError, OSError):
-            found = outlooks(campaign["CAMPAIGN"], campaign["RAW"], campaign["LANES"])
+            results = Path(campaign["RESULTS"])
+            found = outlooks(campaign["CAMPAIGN"], campaign["RAW"], campaign["LANES"], results)
             page.write_page(
                 campaign["REPORTS_IN"] / PAGE, found, self._measuring, datetime.now(UTC)
             )
@@ -136,6 +168,10 @@ class Executor(local.Executor):  # type: ignore[misc]
 
 def _run(job: Any) -> Run:
     return Run.from_wildcards(job.wildcards_dict)
+
+
+def _testbed(job: Any) -> str:
+    return str(job.wildcards_dict["testbed"])
 
 
 def _children(process: str) -> list[str]:

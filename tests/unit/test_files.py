@@ -1,28 +1,11 @@
 """Files that appear whole or not at all."""
 
-import subprocess
-
 import numpy as np
 import pytest
 import xarray as xr
 
 from sipsched.errors import StableError
 from sipsched.files import whole
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 64 KiB."""
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        pytest.skip(f"cannot mount a small file system: {done.stderr.strip()}")
-    yield tmp_path
-    subprocess.run(["umount", str(tmp_path)], check=True)
 
 
 def test_a_file_takes_the_old_ones_place_when_it_is_written(tmp_path):

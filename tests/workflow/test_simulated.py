@@ -75,6 +75,148 @@ def test_from_a_search_to_a_report_that_says_what_it_is(project: Path) -> None:
     assert not (project / "raw" / "simulated" / "noise.json").exists()
 
 
+def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_them(
+    project: Path,
+) -> None:
+    """One cell carries more than the search offers: it is told, and the others have their tables."""
+    study = {
+        "testbeds": ["simulated-cfs"],
+        "only": ["capacities"],
+        "load": {"duration_s": 1},
+        "search": {"trial_s": 0.5, "trials_s": 0.5, "lowest_cps": 500, "highest_cps": 4500},
+        "studies": {
+            "capacities": {
+                "notebook": "notebooks/modes.ipynb",
+                "suts": ["kamailio-udp"],
+                "modes": ["baseline", "enhanced"],
+                "cores": [1, 4],
+                "threads": [4],
+                "capacity": {"limit": 0.01, "relative_width": 0.05},
+                "repetitions": 2,
+            }
+        },
+        "documents": {},
+    }
+    (project / "simulated.yaml").write_text(yaml.safe_dump(study))
+    argv = [sys.executable, "-m", "snakemake", "--cores", "1", "--configfile", "simulated.yaml"]
+    page = "reports/capacities-simulated-cfs.html"
+
+    def snakemake(target: str) -> list[str]:
+        done = subprocess.run(
+            [*argv, "--", target], cwd=project, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stderr.splitlines()
+
+    said = snakemake(page)
+    raw = project / "raw" / "simulated-cfs" / "kamailio-udp"
+    found = {
+        (document["point"]["mode"], document["point"]["cores"]): document
+        for path in raw.rglob("capacity~0.01~0.05.json")
+        for document in [json.loads(path.read_text())]
+    }
+    assert len(found) == 4
+    for mode in ("baseline", "enhanced"):
+        one, four = found[mode, 1], found[mode, 4]
+        assert (
+            one["ended_by"] == "width"
+            and one["upper_cps"] - one["lower_cps"] <= 0.055 * one["upper_cps"]
+        )
+        assert (four["ended_by"], four["lower_cps"], four["upper_cps"]) == ("range", 4500, None)
+        line = (
+            f"kamailio-udp {mode} cores=4 threads=4 on simulated-cfs: the limit of 1 % is crossed above 4500 "
+            "cps, the highest load of the search, where no more than it is dropped"
+        )
+        assert line in said
+    # only the first that was searched had nothing to begin with
+    assert sum(each["guess_cps"] is None for each in found.values()) == 1
+    loads = {
+        found[mode, 1][end]
+        for mode in ("baseline", "enhanced")
+        for end in ("lower_cps", "upper_cps")
+    }
+    runs = {path.relative_to(raw).parts for path in raw.rglob("run.json")}
+    assert runs == {
+        (mode, f"cores~{cores}", "threads~4", f"cps~{cps}", f"rep~{rep}", "run.json")
+        for mode in ("baseline", "enhanced")
+        for cores, of_cores in ((1, loads), (4, {4500}))
+        for cps in of_cores
+        for rep in (1, 2)
+    }
+    text = (project / page).read_text()
+    assert "above 4500 cps, the highest load of the search" in text
+    # one missing file is one search again; what is measured stays
+    lost = raw / "enhanced" / "cores~1" / "threads~4" / "capacity~0.01~0.05.json"
+    lost.unlink()
+    said = snakemake(str(lost.relative_to(project)))
+    (again,) = (line for line in said if line.startswith(("searching", "measuring")))
+    assert again.startswith(
+        "searching where kamailio-udp enhanced cores=1 threads=4 on simulated-cfs drops 1 %, beginning at "
+    )
+    assert lost.is_file() and runs <= {
+        path.relative_to(raw).parts for path in raw.rglob("run.json")
+    }
+
+
+def test_runs_are_added_where_an_interval_is_wide_until_there_are_as_many_as_may_be(
+    project: Path,
+) -> None:
+    """Well below the knee three runs agree; at the knee seven do not."""
+    study = {
+        "testbeds": ["simulated"],
+        "only": ["precise"],
+        "load": {"duration_s": 1},
+        "studies": {
+            "precise": {
+                "notebook": "notebooks/load_sweep.ipynb",
+                "suts": ["kamailio-udp"],
+                "modes": ["default"],
+                "cores": [1],
+                "threads": [4],
+                "cps": [500, 2400],
+                "precision": {"of": "k_rcv_mean", "relative": 0.2, "at_least": 3, "at_most": 7},
+            }
+        },
+        "documents": {},
+    }
+    (project / "simulated.yaml").write_text(yaml.safe_dump(study))
+    argv = [sys.executable, "-m", "snakemake", "--configfile", "simulated.yaml"]
+    page = "reports/precise-simulated.html"
+
+    def snakemake(*arguments: str) -> list[str]:
+        done = subprocess.run(
+            [*argv, *arguments], cwd=project, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return (done.stdout + done.stderr).splitlines()
+
+    before = snakemake("--dry-run", "--", page)
+    assert any("0 of 6 runs measured, up to 8 runs more where" in line for line in before)
+    said = snakemake("--", page)
+    raw, results = project / "raw" / "simulated", project / "results" / "precise" / "simulated"
+    repetitions = {
+        cps: len(list(raw.rglob(f"cps~{cps}/rep~*/run.json")))
+        for cps in study["studies"]["precise"]["cps"]
+    }
+    assert repetitions == {500: 3, 2400: 7}
+    assert (
+        [line for line in said if line.startswith("measuring ")][-1]
+        .split(":")[0]
+        .endswith("cps=2400 rep=7 on simulated")
+    )
+    assert sorted(path.name for path in results.glob("look~*")) == ["look~3.json", "look~5.json"]
+    text = (project / page).read_text()
+    assert "3 to 7 runs each; reached in 1 of 2." in text
+    assert "no, with the 7 runs that there may be" in text
+    # a look that is lost is made again of the runs that there are
+    lost = results / "look~3.json"
+    content = lost.read_bytes()
+    lost.unlink()
+    said = snakemake("--", str(lost.relative_to(project)))
+    assert not any(line.startswith("measuring ") for line in said)
+    assert lost.read_bytes() == content
+
+
 def test_a_fit_to_simulated_runs_predicts_other_numbers_of_threads(project: Path) -> None:
     """The model is the machine here: the whole way from runs to the page of predictions."""
     study = {

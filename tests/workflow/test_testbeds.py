@@ -22,7 +22,7 @@ MEASURE_RUN = """
 import sys, time
 from pathlib import Path
 from sipsched import scripting
-from sipsched.errors import TransientError
+from sipsched.errors import LostError, TransientError
 from sipsched.plan import config
 sys.path.insert(0, {tests!r})
 import synthetic
@@ -34,7 +34,13 @@ with scripting.one_line_errors(snakemake.log[0], snakemake.resources.attempt):
     time.sleep(60 if run.testbed == "stuck" else 1)
     with Path("measured").open("a") as file:
         file.write(f"{{run.testbed}} {{began}} {{time.time()}}\\n")
-    if run.testbed == "rack-b":
+    lost = Path("lost")
+    if run.testbed == "rack-b" and lost.exists():
+        left = int(lost.read_text())
+        if left:
+            lost.write_text(str(left - 1))
+            raise LostError(f"{{run}}: host sps (root@rack-b:22) is unreachable")
+    elif run.testbed == "rack-b":
         raise TransientError(f"{{run}}: sps (root@rack-b:22): no answer")
     (Path("raw") / run.path).rmdir()
     synthetic.write_record(Path("raw"), run, calls=5)
@@ -89,6 +95,86 @@ def test_testbeds_measure_side_by_side_alone_on_this_machine_and_one_that_fails_
     assert any(overlap(*pair) for pair in racks)
     said = [line for line in done.stderr.splitlines() if line.startswith("disturbed: ")]
     assert len(said) == 6 and all("on rack-b: sps" in line for line in said)
+
+
+@pytest.mark.parametrize("attempts_lost", [2, 1000])
+def test_a_testbed_that_is_not_reached_is_set_aside_and_its_runs_wait(
+    project: Path, attempts_lost: int
+) -> None:
+    path = project / "config" / "config.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["testbeds"] = ["rack-a", "rack-b"]
+    document["studies"]["load_sweep"]["repetitions"] = 5
+    path.write_text(yaml.safe_dump(document))
+    (project / "lost").write_text(str(attempts_lost))
+    command = [sys.executable, "-m", "snakemake", "--until", "measure_run"]
+
+    def snakemake() -> tuple[int, list[str]]:
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr.splitlines()
+
+    code, said = snakemake()
+    attempts = [line.split()[0] for line in (project / "measured").read_text().splitlines()]
+    recorded = {
+        name: len(list((project / "raw" / name).rglob("run.json"))) for name in document["testbeds"]
+    }
+    told = [line for line in said if line.startswith("rack-b ")]
+    # two attempts find it lost, and then it waits until nothing else is left to do
+    assert attempts[-1] == "rack-b" and recorded["rack-a"] == 5
+    assert told[0] == (
+        "rack-b is set aside: what is left there (5 runs) waits, and it is tried again every 5 minutes, and "
+        "when nothing else is left to do"
+    )
+    lost = [line for line in said if line.startswith("lost: ")]
+    if attempts_lost == 2:
+        assert (code, recorded["rack-b"], len(lost)) == (0, 5, 2)
+        assert told[1:] == ["rack-b is there again"]
+        return
+    assert (code, recorded["rack-b"], len(lost)) == (1, 0, 3)
+    assert told[1:] == [
+        "rack-b is still not reached: what is left there (5 runs) waits for the next snakemake"
+    ]
+    assert attempts.count("rack-b") == 3
+    (project / "lost").write_text("0")
+    code, said = snakemake()
+    assert code == 0 and len(list((project / "raw" / "rack-b").rglob("run.json"))) == 5
+
+
+def test_twins_share_out_the_runs_and_one_takes_those_of_the_other_that_is_lost(
+    project: Path,
+) -> None:
+    path = project / "config" / "config.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["testbeds"] = document["twins"] = ["rack-a", "rack-b"]
+    document["studies"]["load_sweep"] |= {"repetitions": 4, "modes": ["default", "batch"]}
+    path.write_text(yaml.safe_dump(document))
+    (project / "lost").write_text("1000")
+    command = [sys.executable, "-m", "snakemake", "--until", "measure_run"]
+
+    def measured(*arguments: str) -> tuple[list[str], set[tuple[str, ...]]]:
+        done = subprocess.run(
+            [*command, *arguments], cwd=project, capture_output=True, text=True, check=False
+        )
+        raw = project / "raw"
+        records = {path.relative_to(raw).parts for path in raw.rglob("run.json")}
+        return done.stderr.splitlines(), {(r[0], r[2], r[6]) for r in records}
+
+    said, there = measured()
+    assert there == {
+        ("rack-a", mode, f"rep~{rep}") for mode in ("default", "batch") for rep in (2, 4)
+    }
+    assert (
+        said.count(
+            "rack-b is still not reached: what is left there (4 runs) waits for the next snakemake; "
+            "snakemake --config 'aside=[rack-b]' gives it to its twin"
+        )
+        == 1
+    )
+    # what is compared in pairs is of one testbed, and stays with it when the other is back
+    every = {("rack-a", mode, f"rep~{rep}") for mode in ("default", "batch") for rep in range(1, 5)}
+    assert measured("--config", "aside=[rack-b]")[1] == every
+    (project / "lost").write_text("0")
+    assert measured()[1] == every
 
 
 def overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:

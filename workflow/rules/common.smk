@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 from sipsched import paths, versions
+from sipsched.measure import aside
 from sipsched.pages import progress
 from sipsched.plan import crossover, modes
-from sipsched.records import crossing, forecast, missing, record, reduced
+from sipsched.records import crossing, forecast, look, missing, record, reduced, twins
 from sipsched.testbed import inventory
 import snakemake_logger_plugin_campaign as terminal
 
@@ -31,11 +32,15 @@ with scripting.one_line_errors():
     # and so are its pages: of recorded/raw in reports/recorded
     REPORTS_IN = Path("reports", RAW.parent if RAW.name == "raw" else RAW)
     SEARCHES = CAMPAIGN.searches()
-    RUNS = CAMPAIGN.runs(crossing.read_crossings(RAW, SEARCHES))
+    RUNS = CAMPAIGN.runs(
+        crossing.read_crossings(RAW, SEARCHES),
+        look.all_repeats(Path(RESULTS), CAMPAIGN),
+    )
     PLANNED = [*SEARCHES, *RUNS]
     REDUCED = [run for run in RUNS if reduced.is_reduced(RAW / run.path)]
     for bed in TESTBEDS.values():
         bed.check_cores(each for each in PLANNED if each.testbed == bed.name)
+    twins.check_twins(RAW, CAMPAIGN.twins)
     MODES = modes.load_modes()
     crossover.check(
         {mode for study in CAMPAIGN.studies.values() for mode in study.modes}
@@ -55,6 +60,8 @@ LANES = forecast.Lanes(
     frozenset(name for name, bed in TESTBEDS.items() if bed.is_on_this_machine),
     {name: CORES for name, bed in TESTBEDS.items() if bed.simulated},
 )
+# which of them are not reached: what starts a job and what tells of it look here
+ASIDE = aside.Aside()
 REPORTS = [
     f"{REPORTS_IN}/{study.name}-{name}.html"
     for study in CAMPAIGN.studies.values()
@@ -77,6 +84,12 @@ PAPERS_PREDICTED = (
 )
 # a simulated machine has no idle CPU to look at, and its runs do not disturb each other
 SIMULATED = {name for name, bed in TESTBEDS.items() if bed.simulated}
+LOOKS = [
+    look.look_path(Path(RESULTS), study.name, name, repetitions)
+    for study in CAMPAIGN.studies.values()
+    for name in TESTBEDS
+    for repetitions, _ in study.looks()
+]
 NOISE = {
     name: (
         []
@@ -86,6 +99,8 @@ NOISE = {
     for name in TESTBEDS
     for path in [RAW / name / "noise.json"]
 }
+# the place of each run in the order of measuring, as far as it is known
+PLACES = {}
 # how long a run should take, by its kind; looked up when the first of the kind is about to start
 EXPECTED_S = {}
 PAGES = [
@@ -100,6 +115,7 @@ wildcard_constraints:
     testbed=r"[A-Za-z0-9_-]+",
     sut=r"[a-z0-9-]+",
     mode=r"[^/]+",
+    search=r"crossing|capacity~[0-9.]+~[0-9.]+",
     # one way to write a number: threads~08 would be another file of the run of threads~8
     cores=r"[1-9][0-9]*",
     threads=r"[1-9][0-9]*",
@@ -153,17 +169,26 @@ def crossing_is_found(point):
 
 
 @functools.cache
-def places(found):
-    """The place of each run in the order of measuring, by the searches that have found a crossing."""
+def ordered(found, looked):
     crossings = crossing.read_crossings(RAW, found)
-    return {run: place for place, run in enumerate(CAMPAIGN.runs(crossings), start=1)}
+    runs = CAMPAIGN.runs(crossings, look.all_repeats(Path(RESULTS), CAMPAIGN))
+    return {run: place for place, run in enumerate(runs, start=1)}
+
+
+def places():
+    """The place of each run in the order of measuring, by what was searched and looked at by now."""
+    return ordered(
+        tuple(filter(crossing_is_found, SEARCHES)), tuple(filter(Path.is_file, LOOKS))
+    )
 
 
 def measure_order(wildcards):
-    # a search may have ended since the last job was asked for
-    found = tuple(filter(crossing_is_found, SEARCHES))
+    # asked of every run that is ready before each start: files are looked at for new ones alone
+    run = settings.Run.from_wildcards(wildcards)
+    if run not in PLACES:
+        PLACES.update(places())
     # a run that no study asks for is measured because its file was asked for
-    return places(found).get(settings.Run.from_wildcards(wildcards), 0)
+    return PLACES.get(run, 0)
 
 
 def attempt_number(wildcards, attempt):
@@ -174,8 +199,7 @@ def expected_seconds(wildcards):
     run = settings.Run.from_wildcards(wildcards)
     kind = forecast.kind(run)
     if kind not in EXPECTED_S:
-        runs = places(tuple(filter(crossing_is_found, SEARCHES)))
-        EXPECTED_S[kind] = round(forecast.expected_s(run, runs, CAMPAIGN, RAW))
+        EXPECTED_S[kind] = round(forecast.expected_s(run, places(), CAMPAIGN, RAW))
     return EXPECTED_S[kind]
 
 
@@ -202,20 +226,40 @@ def study_crossings(wildcards):
     return [str(RAW / point.crossing_path) for point in searched_points(wildcards)]
 
 
-def study_runs(wildcards):
-    """The runs of a study, once their loads are known; of them those that there are, if no more are to be."""
+def study_runs(wildcards, until=None):
+    """The runs of a study, once their loads and how often they are repeated are known, at all or at a look.
+
+    Of them those that there are, if no more are to be made.
+    """
     study = CAMPAIGN.studies[wildcards.study]
     points = searched_points(wildcards)
     if not CAMPAIGN.only_measured:
         for point in points:
-            names = {name: str(value) for name, value in vars(point).items()}
-            checkpoints.find_crossing.get(**names)
+            checkpoints.find_crossing.get(**point.wildcards)
     crossings = crossing.read_crossings(RAW, points)
-    return [
-        run
-        for run in study.runs(wildcards.testbed, crossings)
-        if not CAMPAIGN.only_measured or record.is_recorded(RAW, run)
-    ]
+    if CAMPAIGN.only_measured:
+        repeats = look.recorded_repeats(RAW, study, wildcards.testbed, crossings)
+        runs = study.runs(wildcards.testbed, crossings, repeats)
+        return [run for run in runs if record.is_recorded(RAW, run)]
+    repeats = {}
+    for now, then in study.looks(until):
+        checkpoints.look_at_runs.get(
+            study=study.name, testbed=wildcards.testbed, rep=now
+        )
+        repeats = look.read_repeats(Path(RESULTS), study, wildcards.testbed, then)
+        if then not in repeats.values():
+            break
+    return study.runs(wildcards.testbed, crossings, repeats)
+
+
+def looked_at(wildcards):
+    """The summaries of the runs that are looked at."""
+    runs = study_runs(wildcards, until=int(wildcards.rep))
+    return [f"{RESULTS}/runs/{run.path}/summary.nc.zst" for run in runs]
+
+
+def study_precision(wildcards):
+    return str(CAMPAIGN.studies[wildcards.study].precision)
 
 
 def study_summaries(wildcards):
@@ -230,6 +274,12 @@ def study_windows(wildcards):
         for run in study_runs(wildcards)
         if crossover.is_comparison(run.mode)
     ]
+
+
+def study_limit(wildcards):
+    """The packet drop rate at which capacity ends, of a study."""
+    loads = CAMPAIGN.studies[wildcards.study].cps
+    return loads.limit if isinstance(loads, settings.Capacity) else CAMPAIGN.pdr_limit
 
 
 def study_notebook(wildcards):
@@ -357,7 +407,8 @@ def outlook_lines():
     """Say of each testbed how far it is, and when it would be done."""
     now = datetime.now(UTC)
     return [
-        progress.line(each, now) for each in forecast.outlooks(CAMPAIGN, RAW, LANES)
+        progress.line(each, now)
+        for each in forecast.outlooks(CAMPAIGN, RAW, LANES, Path(RESULTS))
     ]
 
 

@@ -77,6 +77,25 @@ if REDUCED:
             "../scripts/unpack_reduced.py"
 
 
+checkpoint look_at_runs:
+    input:
+        crossings=study_crossings,
+        summaries=looked_at,
+    output:
+        look=f"{RESULTS}/{{study}}/{{testbed}}/look~{{rep}}.json",
+    log:
+        "logs/look/{study}-{testbed}-{rep}.log",
+    # what is measured next hangs on it
+    priority: 102
+    resources:
+        machine=1,
+    params:
+        precision=study_precision,
+        schema_version=versions.SUMMARY_VERSION,
+    script:
+        "../scripts/look_at_runs.py"
+
+
 rule combine_summaries:
     input:
         crossings=study_crossings,
@@ -90,6 +109,7 @@ rule combine_summaries:
     resources:
         machine=1,
     params:
+        precision=study_precision,
         schema_version=versions.SUMMARY_VERSION,
     script:
         "../scripts/combine_summaries.py"

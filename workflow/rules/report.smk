@@ -12,7 +12,7 @@ rule render_report:
         machine=1,
     params:
         messages_root=f"{RESULTS}/runs",
-        pdr_limit=CAMPAIGN.pdr_limit,
+        pdr_limit=study_limit,
     script:
         "../scripts/render_report.py"
 

@@ -6,16 +6,25 @@ from pathlib import Path
 
 from sipsched import scripting
 from sipsched.plan import config
-from sipsched.records import crossing, publishable, record, summary
+from sipsched.records import crossing, look, publishable, record, summary
 
 with scripting.one_line_errors(snakemake.log[0], computed=snakemake.input.summaries):
     campaign = config.parse_config(snakemake.config)
     study, name = campaign.studies[snakemake.wildcards.study], snakemake.wildcards.testbed
-    planned = study.runs(name, crossing.read_crossings(campaign.records, study.searches(name)))
+    output = Path(snakemake.output.summary)
+    raw, results = campaign.records, output.parents[2]
+    crossings = crossing.read_crossings(raw, study.searches(name))
+    if campaign.only_measured:
+        repeats = look.recorded_repeats(raw, study, name, crossings)
+    else:
+        repeats = look.read_repeats(results, study, name)
+    planned = study.runs(name, crossings, repeats)
     combined = summary.combine([Path(path) for path in snakemake.input.summaries], planned)
     attempts = [
         replace(each, error=publishable.publishable_text(each.error))
-        for each in record.failed_attempts(campaign.records, planned)
+        for each in record.failed_attempts(raw, planned)
     ]
     combined.attrs["failed_attempts"] = json.dumps([asdict(each) for each in attempts])
-    summary.write(combined, Path(snakemake.output.summary))
+    if study.precision:
+        combined.attrs["precision"] = json.dumps(asdict(study.precision))
+    summary.write(combined, output)

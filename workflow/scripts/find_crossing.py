@@ -14,6 +14,18 @@ with scripting.one_line_errors(snakemake.log[0]):
     campaign = config.parse_config(snakemake.config)
     raw = campaign.records
     bed = inventory.load_testbed(point.testbed, paths.TESTBEDS)
-    scripting.say(f"searching where {point} drops {campaign.pdr_limit:.0%}")
+    guess = None
+    if point.goal:
+        # SciPy, which a search for a crossing can do without
+        from sipsched.analysis.capacity import guess as guessing
+
+        guess = guessing.guess_cps(point, crossing.read_crossings(raw, campaign.searches()))
+    limit = point.goal.limit if point.goal else campaign.pdr_limit
+    begins = f", beginning at {guess:.0f} cps" if guess else ""
+    scripting.say(f"searching where {point} drops {100 * limit:g} %{begins}")
     if point not in crossing.read_crossings(raw, [point]):
-        scripting.attempted(partial(crossing_search.search_crossing, point, campaign, bed, raw))
+        search = partial(crossing_search.search_crossing, point, campaign, bed, raw, guess)
+        scripting.attempted(search)
+    if point.goal:
+        found = crossing.read_crossing(raw / point.crossing_path).found
+        scripting.say(f"{point}: the limit of {100 * limit:g} % is crossed {found}")

@@ -96,7 +96,7 @@ class Load:
     @property
     def share(self) -> float | None:
         """The load as a share of the highest that the search found under the limit."""
-        return self.cps / self.capacity.lower_cps if self.capacity else None
+        return self.cps / self.capacity.loads[0] if self.capacity else None
 
     @cached_property
     def modes(self) -> tuple[str, ...]:

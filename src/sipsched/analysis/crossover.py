@@ -43,8 +43,8 @@ TINY = 1e-150
 """Squares of what is smaller are 0."""
 SKEWED_STRETCH = 1.25
 """An end this much farther away than that of t: in 4 % of normal series of 20 blocks, in 1 % of 30."""
-NO_LOGARITHM = "undefined: a ratio was asked of a value that is not above 0"
-NOT_FINITE = "undefined: a value is infinite"
+NO_LOGARITHM = "a ratio was asked of a value that is not above 0"
+NOT_FINITE = "a value is infinite"
 NO_SPREAD = "no interval, since all blocks are equal"
 MOST_EQUAL = "no interval, since most blocks are equal"
 

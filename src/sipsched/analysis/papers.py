@@ -76,7 +76,7 @@ _COUNT = re.compile(r"[1-9][0-9]*")
 
 
 def provenance(*studies: str) -> str:
-    """Say where published numbers come from."""
+    """Say of a figure or table that its numbers are published, and where."""
     return f"{NOT_MEASURED}: {' and '.join(SHORT[study] for study in dict.fromkeys(studies))}."
 
 

@@ -48,13 +48,12 @@ OF_ALL_MESSAGES = tuple(f"{name}_{statistic}" for name in QUANTITIES for statist
 
 
 def provenance(summary: xr.Dataset) -> str:
-    """Say where the numbers come from: testbed, kind, fidelity, kernel."""
-    attrs = summary.attrs
-    return _provenance(*(attrs[key] for key in ("testbed", "kind", "kernels", "fidelity")))
+    """Say what the numbers are where nothing was measured; of what was the page says once where."""
+    return _provenance(summary.attrs["kind"], summary.attrs["fidelity"])
 
 
-def _provenance(testbed: str, kind: str, kernels: str, fidelity: str) -> str:
-    return f"Testbed {testbed} ({kind}), kernel {kernels}. Fidelity: {fidelity}"
+def _provenance(kind: str, fidelity: str) -> str:
+    return fidelity if kind == "simulated" else ""
 
 
 def facets(summary: xr.Dataset) -> list[Facet]:
@@ -151,8 +150,8 @@ class Campaign:
 
     @property
     def provenance(self) -> str:
-        """Say where the numbers come from, as figures do."""
-        return _provenance(self.testbed, self.kind, self.kernels, self.fidelity)
+        """Say what the numbers are, as figures do."""
+        return _provenance(self.kind, self.fidelity)
 
     @property
     def counted(self) -> pd.DataFrame:

@@ -20,6 +20,8 @@ SHARED = "shared"
 """The deployment without a remedy."""
 REMEDIES = {"udp": ("partitioned",), "tcp": ("dispatcher", "listeners")}
 """Deployments that are the report's remedy over each transport, the nearest to it first."""
+NEAR = 1.1
+"""A run confirms a bound of a bracket from at most so many times farther off."""
 COLUMNS = ("study", "platform", "operating_system", "transport", "remedies", "speedup", "place")
 FACTORS = {
     "wake_ups": ("wake-ups", 1.0),
@@ -91,7 +93,7 @@ class Carried:
     by_calls
         The same by calls that failed or were late, over both.
     confirmed
-        Runs at or under the lower load of the bracket that kept the limit, and runs at or over the upper one that did
+        Runs just under the lower load of the bracket that kept the limit, and runs just over the upper one that did
         not; and all such runs.
     cost
         At the highest load that kept the limit; None where there is no such run.
@@ -244,7 +246,9 @@ def _by_calls(crossing: Crossing, limit: float) -> Interval:
 
 def _confirmed(runs: pd.DataFrame, crossing: Crossing, limit: float) -> tuple[int, int]:
     rates = lost(runs)
-    below, above = runs["cps"] <= crossing.lower_cps, runs["cps"] >= crossing.upper_cps
+    lower, upper = crossing.lower_cps or 0, crossing.upper_cps or np.inf
+    below = runs["cps"].between(lower / NEAR, lower)
+    above = runs["cps"].between(upper, upper * NEAR)
     good = int((below & (rates <= limit)).sum() + (above & (rates > limit)).sum())
     return good, int(((below | above) & rates.notna()).sum())
 

@@ -15,7 +15,6 @@ from scipy import special
 
 from sipsched.errors import StableError
 from sipsched.plan.config import WIDEST_BRACKET
-from sipsched.words import number
 
 PDR_LIMIT = 0.01
 LEVEL = 0.95
@@ -25,6 +24,8 @@ MIN_BOOTSTRAP_RUNS = 8
 """Below it a bootstrap of normal values covers less than 93 % where it says 95 %."""
 RANKS_FROM = 6
 """Runs from which signed ranks reach 95 %; below it the t interval of logs is the shorter one as well."""
+FEWEST = 4
+"""Runs from which an interval is shown: that of three is as wide as chance makes it."""
 MIN_CROSSING_RUNS = 3
 """Runs at a load that brackets a crossing; with two the interval spans the whole sweep."""
 STEEPEST = 20
@@ -32,7 +33,7 @@ STEEPEST = 20
 RATE_RANGE = 100
 """A drop rate is told apart from the limit down to this part of it: what is less counts as that."""
 TOO_FEW = "too few for an interval"
-UNBOUNDED = "no bounds, since the reference is not told from 0"
+UNBOUNDED = "the reference is too near 0 for a percentage"
 TOO_FEW_TO_RESAMPLE = f"too few for a bootstrap interval, which needs {MIN_BOOTSTRAP_RUNS}"
 NOT_MEASURED = "not measured"
 
@@ -60,6 +61,8 @@ class Interval:
     resolved
         Whether the number is more than some place between the ends. If not it is not printed, the
         ends are; they are there then even where `why` says that they are no interval.
+    least, most
+        The smallest and the largest run; NaN where there are none that the number is between.
     """
 
     estimate: float
@@ -70,6 +73,8 @@ class Interval:
     method: str = ""
     why: str = ""
     resolved: bool = True
+    least: float = np.nan
+    most: float = np.nan
 
     @classmethod
     def without(
@@ -86,32 +91,10 @@ class Interval:
     def map(self, function: Callable[[float], float]) -> "Interval":
         """Put the number and its ends through a monotone function; a falling one swaps the ends."""
         low, high = sorted((function(self.low), function(self.high)))
-        return replace(self, estimate=function(self.estimate), low=low, high=high)
-
-    def text(self, unit: str = "", say: Callable[[float], str] = number) -> str:
-        """Write it out: "131 µs (108 to 157), n = 5"."""
-        if np.isnan(self.estimate):
-            return f"{self.why}, n = {self.n}"
-        if not self.resolved:
-            return f"{self.range(say)} {unit}".strip() + f", n = {self.n}{self._because}"
-        estimate = f"{say(self.estimate)} {unit}".strip()
-        if self.why:
-            return f"{estimate}, n = {self.n}{self._because}"
-        return f"{estimate} ({say(self.low)} to {say(self.high)}), n = {self.n}"
-
-    def range(self, say: Callable[[float], str] = number) -> str:
-        """Write out what the number is between, for one that is not resolved: "between 1000 and 2000"."""
-        if np.isfinite((self.low, self.high)).all():
-            return f"between {say(self.low)} and {say(self.high)}"
-        return f"{say(self.low)} to {say(self.high)}"
-
-    @property
-    def _because(self) -> str:
-        return f": {self.why}" if self.why else ""
-
-    def __str__(self) -> str:
-        """Write it without a unit."""
-        return self.text()
+        least, most = sorted((function(self.least), function(self.most)))
+        return replace(
+            self, estimate=function(self.estimate), low=low, high=high, least=least, most=most
+        )
 
 
 @dataclass(frozen=True)
@@ -160,17 +143,6 @@ class Crossing:
     bracket_cps: tuple[float, float]
     bracket_pdr: tuple[float, float]
 
-    def __str__(self) -> str:
-        """Write it out: "1840 cps (1790 to above 2000), n = 15"."""
-        return self.text("cps")
-
-    def text(self, unit: str = "") -> str:
-        """Write it out with a unit or without."""
-        interval = self.interval
-        if np.isinf(interval.estimate) and interval.low == interval.high:
-            return f"{self._say(interval.estimate)} {unit}".strip() + f", n = {interval.n}"
-        return interval.text(unit, self._say)
-
     @property
     def bracketed(self) -> bool:
         """Whether a load was measured on either side."""
@@ -181,12 +153,6 @@ class Crossing:
         """Whether these two loads are near enough to each other for a number between them."""
         low, high = self.bracket_cps
         return self.bracketed and high <= WIDEST_BRACKET * low
-
-    def _say(self, cps: float) -> str:
-        if np.isfinite(cps):
-            return number(cps)
-        bound = self.lowest_cps if cps < 0 else self.highest_cps
-        return f"{'below' if cps < 0 else 'above'} {number(bound)}"
 
 
 @dataclass(frozen=True)
@@ -222,25 +188,34 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Estimates:
-    """Numbers with their intervals, shape (…): NaN ends where there is none; and the runs behind each."""
+    """Numbers with their intervals, shape (…): NaN ends where there is none; and the runs behind each.
+
+    `least` and `most` are the smallest and the largest of these runs.
+    """
 
     estimate: Values
     low: Values
     high: Values
     n: npt.NDArray[np.int64]
+    least: Values
+    most: Values
 
     @property
     def bars(self) -> Values:
-        """How far the interval reaches below and above, shape (2, …); 0 where there is none."""
+        """How far the interval reaches below and above, shape (2, …); 0 where none is shown."""
         reach = np.array([self.estimate - self.low, self.high - self.estimate])
-        return np.asarray(np.maximum(np.nan_to_num(reach), 0))
+        return np.asarray(np.where(self.n < FEWEST, 0, np.maximum(np.nan_to_num(reach), 0)))
 
     def at(self, i: int) -> Interval:
         """Take the i-th of a row."""
         n, estimate = int(self.n[i]), float(self.estimate[i])
         if np.isnan(self.low[i]):
             return Interval.without(estimate, n, why=TOO_FEW if n else NOT_MEASURED)
-        return Interval(estimate, float(self.low[i]), float(self.high[i]), n)
+        return Interval(
+            *(estimate, float(self.low[i]), float(self.high[i]), n),
+            least=float(self.least[i]),
+            most=float(self.most[i]),
+        )
 
 
 def typical_drop_rates(
@@ -268,7 +243,7 @@ def typical_drop_rates(
     estimate, low, high = (
         np.where(end <= 1.0001 * least, 0, end) for end in (found.estimate, found.low, found.high)
     )
-    return Estimates(estimate, low, np.minimum(high, whole), found.n)
+    return Estimates(estimate, low, np.minimum(high, whole), found.n, *_ends(pdr))
 
 
 def typical_intervals(values: Values, level: float = LEVEL) -> Estimates:
@@ -290,7 +265,16 @@ def typical_intervals(values: Values, level: float = LEVEL) -> Estimates:
     rows = values.reshape(-1, values.shape[-1])
     found = [_typical_of(row[~np.isnan(row)], level) for row in rows]
     estimate, low, high = np.array([each[:3] for each in found]).T.reshape(3, *values.shape[:-1])
-    return Estimates(estimate, low, high, np.count_nonzero(~np.isnan(values), axis=-1))
+    count = np.count_nonzero(~np.isnan(values), axis=-1)
+    return Estimates(estimate, low, high, count, *_ends(values))
+
+
+def _ends(values: Values) -> tuple[Values, Values]:
+    """Give the smallest and the largest run over the last axis; NaN without any."""
+    none = np.isnan(values).all(axis=-1)
+    least = np.min(values, axis=-1, initial=np.inf, where=~np.isnan(values))
+    most = np.max(values, axis=-1, initial=-np.inf, where=~np.isnan(values))
+    return np.where(none, np.nan, least), np.where(none, np.nan, most)
 
 
 def typical_interval(values: npt.ArrayLike, level: float = LEVEL) -> Interval:
@@ -318,7 +302,11 @@ def typical_interval(values: npt.ArrayLike, level: float = LEVEL) -> Interval:
     if runs.size < 2:
         why = TOO_FEW if runs.size else NOT_MEASURED
         return Interval.without(estimate, runs.size, level, why)
-    return Interval(estimate, low, high, runs.size, level, method)
+    return Interval(
+        *(estimate, low, high, runs.size, level, method),
+        least=float(runs.min()),
+        most=float(runs.max()),
+    )
 
 
 def mean_intervals(
@@ -363,7 +351,11 @@ def mean_interval(values: npt.ArrayLike, level: float = LEVEL, least: float = -n
     mean, half, n = float(means), float(halves), int(counts)
     if n < 2:
         return Interval.without(mean, n, level, TOO_FEW if n else NOT_MEASURED)
-    return Interval(mean, max(mean - half, least), mean + half, n, level, "t")
+    return Interval(
+        *(mean, max(mean - half, least), mean + half, n, level, "t"),
+        least=float(np.nanmin(values)),
+        most=float(np.nanmax(values)),
+    )
 
 
 def bootstrap_interval(
@@ -454,7 +446,7 @@ def ratio_interval(
     if not n:
         return Interval.without(np.nan, 0, level, NOT_MEASURED)
     if not first.any():
-        return Interval.without(np.nan, n, level, "undefined: the reference is 0 in every run")
+        return Interval.without(np.nan, n, level, "the reference is 0 in every run")
     if _above_0(first, second):
         logs = mean_interval(np.log(second / first), level)
         return replace(
@@ -646,7 +638,7 @@ def crossing_ratio(
     first, second = (each.interval for each in both)
     n = first.n + second.n
     if not (np.isfinite(first.estimate) and np.isfinite(second.estimate)):
-        return Interval.without(np.nan, n, level, "undefined: a crossing lies outside the loads")
+        return Interval.without(np.nan, n, level, "a crossing lies outside the loads")
     estimate = second.estimate / first.estimate
     if not (first.known and second.known):
         return Interval.without(estimate, n, level)

@@ -1,13 +1,18 @@
-"""Where a proxy starts to drop: trials that close in on the load of a packet drop rate."""
+"""Where a proxy starts to drop: trials that close in on the load of a packet drop rate.
+
+By Multiple Loss Ratio search (Polák and Konstantynowicz, draft-ietf-bmwg-mlrsearch), from the library of that name: a
+load is a bound once trials of `trial_s` on it, long enough together, agree by majority.
+"""
 
 import json
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import MLRsearch
 from MLRsearch import AbstractMeasurer, MeasurementResult, MultipleLossRatioSearch, SearchGoal
@@ -20,7 +25,7 @@ from sipsched.measure.generator import Arrivals
 from sipsched.measure.serving import Observed, Serving
 from sipsched.measure.simulation import plan_point, simulated_counts
 from sipsched.measure.tuning import Tuned, tuned
-from sipsched.plan.config import Config, Limits, Point, Search, TestbedLabels
+from sipsched.plan.config import Capacity, Config, Limits, Point, Search, TestbedLabels
 from sipsched.plan.modes import find_mode, load_modes
 from sipsched.records.crossing import SCHEMA_VERSION as CROSSING_VERSION
 from sipsched.records.record import UnfinishedRecord
@@ -31,6 +36,10 @@ from sipsched.validity.verdict import RULES, in_words, judge
 from sipsched.words import utc
 
 TRIAL_ATTEMPTS = 3
+MAJORITY_OF = 3
+"""Trials of a load that decide whether it is a bound of a capacity; the third only where two disagree."""
+AROUND_GUESS = 1.2
+"""Times a guess, up and down, that a capacity is looked for first."""
 
 
 @dataclass(frozen=True)
@@ -75,58 +84,75 @@ class Bracket:
     Attributes
     ----------
     lower_cps
-        The highest load found at or under the limit.
+        The highest load found at or under the limit; None: it is exceeded at the lowest of the range.
     upper_cps
-        The lowest load found above it.
+        The lowest load found above it; None: it is not exceeded at the highest of the range.
     trials
         All of them, in their order.
+    in_time
+        Whether they are as close as was asked for, and not what there was when the time was up.
     """
 
-    lower_cps: int
-    upper_cps: int
+    lower_cps: int | None
+    upper_cps: int | None
     trials: tuple[Trial, ...]
+    in_time: bool = True
+
+    @property
+    def ended_by(self) -> str:
+        """Say what ended the search."""
+        if not self.in_time:
+            return "time"
+        return "range" if self.lower_cps is None or self.upper_cps is None else "width"
 
 
-def search_crossing(point: Point, config: Config, testbed: Testbed, raw: Path) -> Path:
+def search_crossing(
+    point: Point, config: Config, testbed: Testbed, raw: Path, guess_cps: float | None = None
+) -> Path:
     """Find where the packet drop rate crosses its limit at a point, and record it.
 
     Parameters
     ----------
     point
-        What is measured.
+        What is measured; with a goal its capacity is searched.
     config
         The campaign: limit, range and width of the search.
     testbed
         Three hosts that SSH reaches.
     raw
         Folder of all records.
+    guess_cps
+        Where a capacity may be, by what is known of other points.
 
     Returns
     -------
     Path
-        The `crossing.json`, beside the folders of that point's loads.
+        The record, beside the folders of that point's loads.
 
     Raises
     ------
     StableError
-        The limit is not crossed within the range of loads, or a run cannot be done here.
+        The limit is not crossed within the range of loads, unless that is what is to be found out, or a run cannot
+        be done here.
     TransientError
         It was disturbed.
     """
     testbed.check_cores([point])
     path = raw / point.crossing_path
-    search, started = config.search, time.time()
-    found = (_search_simulated if testbed.simulated else _search)(point, config, testbed)
+    started, goal = time.time(), point.goal
+    look = partial(_look, goal=goal, config=config, guess_cps=guess_cps)
+    found = (_search_simulated if testbed.simulated else _search)(point, config, testbed, look)
     document = {
         "schema_version": CROSSING_VERSION,
         "testbed": asdict(found.testbed),
-        "point": asdict(point),
+        "point": {name: value for name, value in vars(point).items() if name != "goal"},
+        **(_of_capacity(goal, guess_cps, found.bracket) if goal else {}),
         "label": found.label,
         "kernel": found.kernel,
         "started_at": utc(started),
         "finished_at": utc(time.time()),
-        "pdr_limit": config.pdr_limit,
-        "search": asdict(search),
+        "pdr_limit": goal.limit if goal else config.pdr_limit,
+        "search": asdict(config.search),
         "load": asdict(config.load),
         "lower_cps": found.bracket.lower_cps,
         "upper_cps": found.bracket.upper_cps,
@@ -147,7 +173,23 @@ class _Found:
     kernel: str | None
 
 
-def _search(point: Point, config: Config, testbed: Testbed) -> _Found:
+def _of_capacity(goal: Capacity, guess_cps: float | None, found: Bracket) -> dict[str, Any]:
+    return {"goal": asdict(goal), "guess_cps": guess_cps, "ended_by": found.ended_by}
+
+
+Offer = Callable[[int, float], Trial]
+"""Offers a load in calls per second for some seconds."""
+
+
+def _look(offer: Offer, goal: Capacity | None, config: Config, guess_cps: float | None) -> Bracket:
+    if goal is None:
+        return find_crossing(offer, config.pdr_limit, config.search)
+    return find_capacity(offer, goal, config.search, guess_cps)
+
+
+def _search(
+    point: Point, config: Config, testbed: Testbed, look: Callable[[Offer], Bracket]
+) -> _Found:
     search = config.search
     # each trial's files take the place of the last one's
     calls = round(search.highest_cps * search.trial_s)
@@ -159,24 +201,24 @@ def _search(point: Point, config: Config, testbed: Testbed) -> _Found:
             serving = Serving(hosts, point, config, record, search.limit_s + 60)
             serving.check_hosts(calls)
             with tuned(hosts.sps, testbed, mode, point.cores, point.threads) as state:
-                offer = _with_own_arrivals(partial(_offer, serving, state, config.validity))
-                found = find_crossing(offer, config.pdr_limit, search)
+                found = look(_with_own_arrivals(partial(_offer, serving, state, config.validity)))
                 kernel = serving.describe().sps.kernel
     return _Found(found, hosts.testbed.labels, state.label, kernel)
 
 
-def _search_simulated(point: Point, config: Config, testbed: Testbed) -> _Found:
+def _search_simulated(
+    point: Point, config: Config, testbed: Testbed, look: Callable[[Offer], Bracket]
+) -> _Found:
     plan = plan_point(point, config, testbed)
 
     def offer(cps: int, duration_s: float, rep: int) -> Trial:
         arrivals = Arrivals(cps, max(1, round(cps * duration_s)), arrival_seed(cps, rep))
         return Trial(cps, duration_s, *simulated_counts(plan, config.load, arrivals))
 
-    found = find_crossing(_with_own_arrivals(offer), config.pdr_limit, config.search)
-    return _Found(found, testbed.labels, plan.state.label, plan.kernel)
+    return _Found(look(_with_own_arrivals(offer)), testbed.labels, plan.state.label, plan.kernel)
 
 
-def _with_own_arrivals(offer: Callable[[int, float, int], Trial]) -> Callable[[int, float], Trial]:
+def _with_own_arrivals(offer: Callable[[int, float, int], Trial]) -> Offer:
     """Give each trial of a load arrivals of its own: the same again would fall into the same bursts."""
     asked: Counter[int] = Counter()
 
@@ -232,20 +274,16 @@ def _good(calls: CallCounts) -> int:
     return calls.calls_completed - (calls.calls_late or 0)
 
 
-def find_crossing(
-    offer: Callable[[int, float], Trial], pdr_limit: float, search: Search
-) -> Bracket:
+def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
     """Search for the load at which the packet drop rate crosses a limit.
 
-    Multiple Loss Ratio search (Polák and Konstantynowicz, draft-ietf-bmwg-mlrsearch), from the library of
-    that name: a load is a bound once trials of `trial_s` on it, at least `trials_s` together, agree by majority.
-    Each bound is tried once more, whatever comes of it: how far trials agree is what an interval rests on
-    (`sipsched.analysis.search`).
+    A load is a bound once `trials_s` of trials agree. Each bound is tried once more, whatever comes of it: how far
+    trials agree is what an interval rests on (`sipsched.analysis.search`).
 
     Parameters
     ----------
     offer
-        Offers a load in calls per second for some seconds.
+        Makes a trial.
     pdr_limit
         Packet drop rate, 0 to 1.
     search
@@ -258,28 +296,14 @@ def find_crossing(
     TransientError
         No crossing within the time allowed: the trials contradict each other too often.
     """
-    measurer = _Measurer(offer)
-    goal = SearchGoal(
-        loss_ratio=pdr_limit,
-        exceed_ratio=0.5,
-        relative_width=search.relative_width,
-        initial_trial_duration=search.trial_s,
-        final_trial_duration=search.trial_s,
-        duration_sum=search.trials_s,
-        preceding_targets=2,
-        fail_fast=False,
-    )
-    settings = MLRsearch.Config()
-    settings.goals = [goal]
-    settings.min_load = search.lowest_cps
-    settings.max_load = search.highest_cps
-    settings.search_duration_max = search.limit_s
-    settings.warmup_duration = None
-    try:
-        result = MultipleLossRatioSearch(settings).search(measurer, debug=lambda text: None)[goal]
-    except RuntimeError as error:
-        raise TransientError(f"search for the crossing: {error}") from error
-    lower, upper = result.relevant_lower_bound, result.relevant_upper_bound
+    trials = _Trials(offer)
+    goal = _goal(pdr_limit, search.relative_width, search.trials_s, search)
+    ends_at = time.monotonic() + search.limit_s
+    lower, upper, in_time = _bracket(trials, goal, search.lowest_cps, search.highest_cps, ends_at)
+    if not in_time:
+        raise TransientError(
+            f"search for the crossing: not found within {search.limit_s:g} s, since trials contradict each other"
+        )
     if lower is None or upper is None:
         where, bound = (
             ("at the lowest load", search.lowest_cps)
@@ -290,21 +314,163 @@ def find_crossing(
             f"search for the crossing: more than {pdr_limit:.0%} is dropped {where}, {bound} cps; "
             "widen `search` in the configuration"
         )
-    bounds = round(float(lower)), round(float(upper))
-    again = (offer(cps, search.trial_s) for cps in bounds)
-    return Bracket(*bounds, (*measurer.trials, *again))
+    return _tried_again(trials, lower, upper, search)
+
+
+def find_capacity(
+    offer: Offer, goal: Capacity, search: Search, guess_cps: float | None = None
+) -> Bracket:
+    """Search for the two loads around a capacity.
+
+    A load is a bound by the majority of three trials of `search.trial_s`, and the search ends when two bounds are
+    `goal.relative_width` apart, or `search.limit_s` after it began, with the bounds that its trials make by then,
+    however few of each load: near the knee trials of a machine that is not quiet contradict each other, and more of
+    them would not end that. Each bound is tried once more.
+
+    Parameters
+    ----------
+    offer
+        Makes a trial.
+    goal
+        Limit and width.
+    search
+        Range of loads, durations.
+    guess_cps
+        Where to begin; from there the range widens until it holds the capacity. None: with the whole range.
+
+    Returns
+    -------
+    Bracket
+        Without a lower or an upper load where the range ends before the limit is crossed.
+
+    Raises
+    ------
+    TransientError
+        No two loads around it within the time allowed.
+    """
+    trials = _Trials(offer)
+    aim = _goal(goal.limit, goal.relative_width, MAJORITY_OF * search.trial_s, search)
+    ends_at = time.monotonic() + search.limit_s
+    low, high = _first_range(search, guess_cps)
+    step = AROUND_GUESS**2
+    while True:
+        lower, upper, in_time = _bracket(trials, aim, low, high, ends_at)
+        if lower is None and low > search.lowest_cps:
+            low, high = max(search.lowest_cps, round(low / step)), low
+        elif upper is None and high < search.highest_cps:
+            low, high = high, min(search.highest_cps, round(high * step))
+        else:
+            break
+        if not in_time:
+            break
+        step *= step
+    if not in_time:
+        lower, upper = _bounds_of(trials.made, goal.limit)
+    if not in_time and (lower is None or upper is None):
+        raise TransientError(
+            f"search for the capacity: no two loads around it within {search.limit_s:g} s (search.limit_s)"
+        )
+    return _tried_again(trials, lower, upper, search, in_time)
+
+
+def _bounds_of(trials: Iterable[Trial], limit: float) -> tuple[int | None, int | None]:
+    """Give the lowest load of which half of all trials or more were above the limit, and the highest other below it."""
+    by_load: dict[int, list[bool]] = defaultdict(list)
+    for trial in trials:
+        by_load[trial.cps].append(trial.pdr > limit)
+    over = {cps: 2 * sum(each) >= len(each) for cps, each in by_load.items()}
+    upper = min((cps for cps in over if over[cps]), default=None)
+    lower = max(
+        (cps for cps in over if not over[cps] and (upper is None or cps < upper)), default=None
+    )
+    return lower, upper
+
+
+def _first_range(search: Search, guess_cps: float | None) -> tuple[int, int]:
+    whole = search.lowest_cps, search.highest_cps
+    if guess_cps is None:
+        return whole
+    low = max(search.lowest_cps, round(guess_cps / AROUND_GUESS))
+    high = min(search.highest_cps, round(guess_cps * AROUND_GUESS))
+    return (low, high) if low < high else whole
+
+
+def _goal(limit: float, relative_width: float, trials_s: float, search: Search) -> SearchGoal:
+    return SearchGoal(
+        loss_ratio=limit,
+        exceed_ratio=0.5,
+        relative_width=relative_width,
+        initial_trial_duration=search.trial_s,
+        final_trial_duration=search.trial_s,
+        duration_sum=trials_s,
+        preceding_targets=2,
+        fail_fast=False,
+    )
+
+
+def _bracket(
+    trials: "_Trials", goal: SearchGoal, low_cps: int, high_cps: int, ends_at: float
+) -> tuple[int | None, int | None, bool]:
+    """Search within a range of loads, until some instant of `time.monotonic`.
+
+    Returns
+    -------
+    tuple
+        Highest load under the limit, lowest above it, None where the range ends before; and whether they are as
+        close as the goal says.
+    """
+    settings = MLRsearch.Config()
+    settings.goals = [goal]
+    settings.min_load, settings.max_load = min(low_cps, high_cps - 1), high_cps
+    settings.search_duration_max = max(0.001, ends_at - time.monotonic())
+    settings.warmup_duration = None
+    searching, in_time = MultipleLossRatioSearch(settings), True
+    try:
+        searching.search(_Measurer(trials), debug=lambda text: None)
+    except RuntimeError as error:
+        # the library's word for the end of its time, too
+        if time.monotonic() < ends_at:
+            raise TransientError(f"search: {error}") from error
+        in_time = False
+    target = searching.scaling.goal_to_final_target[goal]
+    bounds = searching.database.get_relevant_bounds(target=target)
+    lower, upper = (
+        None if bound is None else round(float(bound)) for bound in (bounds.clo, bounds.chi)
+    )
+    return lower, upper, in_time
+
+
+def _tried_again(
+    trials: "_Trials", lower: int | None, upper: int | None, search: Search, in_time: bool = True
+) -> Bracket:
+    for cps in (lower, upper):
+        if cps is not None:
+            trials.make(cps, search.trial_s)
+    return Bracket(lower, upper, tuple(trials.made), in_time)
+
+
+class _Trials:
+    """Those made so far."""
+
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
+        self.made: list[Trial] = []
+
+    def make(self, cps: int, duration_s: float) -> Trial:
+        """Make one more."""
+        self.made.append(self._offer(cps, duration_s))
+        return self.made[-1]
 
 
 class _Measurer(AbstractMeasurer):  # type: ignore[misc]
-    """The library's side of a trial."""
+    """The library's side of a trial; those of an earlier range it takes once more."""
 
-    def __init__(self, offer: Callable[[int, float], Trial]) -> None:
-        self._offer = offer
-        self.trials: list[Trial] = []
+    def __init__(self, trials: _Trials) -> None:
+        self._trials = trials
+        self._known = list(trials.made)
 
     def measure(self, intended_duration: float, intended_load: float) -> MeasurementResult:
-        trial = self._offer(round(intended_load), intended_duration)
-        self.trials.append(trial)
+        trial = self._trial(round(intended_load), intended_duration)
         return MeasurementResult(
             intended_duration=intended_duration,
             intended_load=intended_load,
@@ -313,3 +479,10 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc]
             # the library sums this up, and `trials_s` is about seconds of load
             duration_with_overheads=intended_duration,
         )
+
+    def _trial(self, cps: int, duration_s: float) -> Trial:
+        for trial in self._known:
+            if (trial.cps, trial.duration_s) == (cps, duration_s):
+                self._known.remove(trial)
+                return trial
+        return self._trials.make(cps, duration_s)

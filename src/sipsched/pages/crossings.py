@@ -3,6 +3,7 @@
 import numpy as np
 
 from sipsched.analysis.statistics import RATE_RANGE, STEEPEST, Crossing
+from sipsched.pages.numbers import Number, in_words, told, with_unit
 from sipsched.plan.config import WIDEST_BRACKET
 from sipsched.words import number
 
@@ -12,6 +13,48 @@ HOW = (
     f"is more than {STEEPEST} times the limit or less than its {STEEPEST}th part, the crossing is no more "
     "than between them"
 )
+
+
+def crossing_words(crossing: Crossing, unit: str = "cps") -> str:
+    """Write a crossing: "1 840 cps (1 790 to 1 900), n = 15", or beyond which load it lies."""
+    interval = crossing.interval
+    if np.isinf(interval.estimate):
+        side = "above" if interval.estimate > 0 else "below"
+        end = crossing.highest_cps if interval.estimate > 0 else crossing.lowest_cps
+        return f"{side} {number(end)}\u00a0{unit}".rstrip() + f", n = {interval.n}"
+    return in_words(interval, unit)
+
+
+def crossing_cell(crossing: Crossing) -> Number | str:
+    """Write a crossing for a cell; in words where it lies beyond what was measured."""
+    interval = crossing.interval
+    return crossing_words(crossing, "") if np.isinf(interval.estimate) else told(interval, "cps")
+
+
+def carries(crossing: Crossing, limit: float) -> str:
+    """Say as a clause how much load a proxy carries: "carries 1 840 calls per second (…) before …".
+
+    Parameters
+    ----------
+    crossing
+        Of one configuration.
+    limit
+        Packet drop rate, as a share.
+    """
+    interval, share = crossing.interval, f"{100 * limit:g}\u00a0% of its messages"
+    lowest, highest = (
+        f"{number(cps)} calls per second" for cps in (crossing.lowest_cps, crossing.highest_cps)
+    )
+    if np.isnan(interval.estimate):
+        return "was not measured"
+    if interval.estimate == -np.inf:
+        return f"drops more than {share} at every load measured, from {lowest} on"
+    if interval.estimate == np.inf:
+        said = f"drops no more than {share} at any load measured, up to {highest}"
+        if np.isfinite(interval.low) and interval.low < crossing.highest_cps:
+            said += f" (95 % confident up to {number(interval.low)})"
+        return said
+    return f"carries {with_unit(interval, 'calls per second')} before it drops {share}"
 
 
 def doubt(crossing: Crossing, limit: float) -> str:

@@ -2,8 +2,11 @@
 
 import io
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure as Canvas
 
@@ -54,6 +57,64 @@ STYLE: Any = {
 }
 
 
+@dataclass(frozen=True)
+class Layout:
+    """How a figure is laid out: panels side by side, or one under the other for a phone."""
+
+    width_in: float
+    stacked: bool
+
+    def panels(
+        self,
+        rows: int,
+        columns: int,
+        height_in: float,
+        above_in: float = 0.7,
+        shared: tuple[str, str] = ("", ""),
+    ) -> tuple[Canvas, npt.NDArray[Any]]:
+        """Make panels.
+
+        Parameters
+        ----------
+        rows, columns
+            How many, side by side.
+        height_in, above_in
+            Of a row of panels, and of what stands above them.
+        shared
+            Which panels share their x, and which their y axis: "all", those of a "column", or none.
+
+        Returns
+        -------
+        canvas, grid
+            The panels, shape (rows, columns) also where they are stacked.
+        """
+        down, across = (rows * columns, 1) if self.stacked else (rows, columns)
+        size = (self.width_in, above_in + height_in * down)
+        canvas = Canvas(figsize=size, layout="constrained")
+        spec = canvas.add_gridspec(down, across)
+        grid = np.empty((rows, columns), dtype=object)
+        for row in range(rows):
+            for column in range(columns):
+                first = {"all": grid[0, 0], "column": grid[0, column], "": None}
+                x, y = (first[each] for each in shared)
+                place = divmod(row * columns + column, across)
+                axis = canvas.add_subplot(spec[place], sharex=x, sharey=y)
+                if shared[0] and place[0] < down - 1 and not self.stacked:
+                    axis.tick_params(labelbottom=False)
+                if shared[1] == "all" and place[1]:
+                    axis.tick_params(labelleft=False)
+                grid[row, column] = axis
+        return canvas, grid
+
+
+WIDE, NARROW = Layout(WIDTH_IN, False), Layout(NARROW_IN, True)
+
+
+def both(draw: Callable[[Layout], str]) -> tuple[str, str]:
+    """Draw a figure for a page and for a phone."""
+    return draw(WIDE), draw(NARROW)
+
+
 def legend(
     canvas: Canvas,
     grid: npt.NDArray[Any],
@@ -70,7 +131,7 @@ def legend(
             list(entries.values()),
             list(entries),
             loc="outside upper left",
-            ncols=columns,
+            ncols=columns if canvas.get_figwidth() > NARROW_IN else min(columns, 2),
             columnspacing=1.2,
             markerscale=marker_scale,
         )

@@ -26,10 +26,11 @@ from sipsched.analysis.statistics import (
     PDR_LIMIT,
     typical_interval,
 )
-from sipsched.pages.crossings import doubt
+from sipsched.pages.crossings import carries, doubt
 from sipsched.pages.crossover.answer import advised_for
 from sipsched.pages.crossover.wording import effect_words
-from sipsched.pages.parts import Table, Words
+from sipsched.pages.numbers import in_words
+from sipsched.pages.parts import Answer, Table, Words
 from sipsched.records.messages import PROBE_OFF
 from sipsched.records.summary import MEASURED
 from sipsched.validity.verdict import in_general
@@ -86,7 +87,7 @@ class Headings:
 
     def _repr_html_(self) -> str:
         return "".join(
-            f'<p class="fidelity"><strong>Fidelity:</strong> {html.escape(campaign.fidelity)}</p>'
+            f"<p>{html.escape(campaign.fidelity.rstrip('.'))}.</p>"
             f'<p class="testbed">Testbed {html.escape(campaign.testbed)}, kind '
             f"{html.escape(campaign.kind)}, kernel {html.escape(campaign.kernels)}. "
             f"{html.escape(campaign.description.rstrip('.'))}. {html.escape(when(campaign))}</p>"
@@ -104,6 +105,40 @@ def when(campaign: Campaign) -> str:
     )
     done = "Simulated" if campaign.kind == "simulated" else "Measured"
     return f"{done} {first} to {last} UTC."
+
+
+def answer(
+    campaigns: Sequence[Campaign], compared: Sequence[Advice] = (), limit: float = PDR_LIMIT
+) -> Answer:
+    """Answer in one sentence: how much the proxy carries, and what the scheduler can do for it.
+
+    Parameters
+    ----------
+    campaigns
+        All runs, by testbed; the first that measured a capacity answers.
+    compared
+        What runs that compare modes come to.
+    limit
+        Packet drop rate at which capacity ends, as a share.
+    """
+    for campaign in campaigns:
+        best = best_configuration(campaign, limit)
+        if best is None:
+            continue
+        here = [each for each in compared if each.place.testbed == campaign.testbed]
+        gains = sum(bool(each.recommended) for each in here)
+        setting = (
+            "; a scheduler setting makes its slowest messages faster"
+            if gains
+            else "; no scheduler setting compared beats the one it has"
+            if any(ranking.judged for each in here for ranking in each.rankings)
+            else ""
+        )
+        told = f"{best} {carries(best.capacity.crossing, limit)}{setting}"
+        return Answer(f"{told}{' (predicted)' if campaign.kind == 'simulated' else ''}.")
+    return Answer(
+        "There is no answer yet: no configuration has runs that count at two loads or more."
+    )
 
 
 def links(pages: Iterable[Path]) -> Links:
@@ -195,15 +230,13 @@ def carried(campaign: Campaign, best: Carried | None, limit: float) -> str:
     """Say the capacity of the proxy, with its interval."""
     if best is None:
         return f"{NOT_MEASURED}: no configuration has runs that count at two loads or more."
-    capacity = best.capacity
-    crossing = capacity.crossing
+    crossing = best.capacity.crossing
     doubted = doubt(crossing, limit)
-    at = "at " if crossing.bracketed and crossing.interval.resolved else ""
     same = capacities(campaign.traced, limit, best.sut, best.mode)
     among = f" (the best of {len(same)} combinations of cores and threads)" if same[1:] else ""
     return (
-        f"{best}{among}, drops {100 * limit:g} % of its messages {at}{crossing} (cps: calls "
-        f"started per second).{' ' if doubted else ''}{doubted}"
+        f"{best}{among}, {carries(crossing, limit)}, n = {crossing.interval.n}."
+        f"{' ' if doubted else ''}{doubted}"
     )
 
 
@@ -244,8 +277,8 @@ def modes(campaign: Campaign, limit: float) -> str | None:
     return (
         f"{sut} at {at[3]} cps, next to the {REFERENCE} mode's capacity ({plural(at[1], 'core')}, "
         f"{plural(at[2], 'thread')}): {_label(chosen, CHANGED)} against {_label(chosen, REFERENCE)} changes the mean "
-        f"wait K_rcv by {percent.text('%', _signed)}, which {_said(wait)}, and the packet drop "
-        f"rate by {points.text('percentage points', _signed)}, which {_said(drop)}; of "
+        f"wait K_rcv by {in_words(percent, '%', '+')}, which {_said(wait)}, and the packet drop "
+        f"rate by {in_words(points, 'percentage points', '+')}, which {_said(drop)}; of "
         f"{plural(len(common), 'point')} compared, K_rcv stands out at {standing['k_rcv']} and the drop rate at "
         f"{standing['pdr']} (paired t test, Holm, {100 * SIGNIFICANT:g} %; these intervals hold together at 95 %)."
     )
@@ -276,8 +309,8 @@ def waiting(campaign: Campaign, best: Carried | None) -> str:
     p99, median = (typical_interval(there[f"k_rcv_{which}"]) for which in ("p99", "p50"))
     return (
         f"{best}: at {cps} cps, the measured load nearest to half of that ({number(half)}), the "
-        f"slowest message in a hundred waits {p99.text('µs')}, or longer, from network card to proxy "
-        f"(99th percentile of K_rcv), and the median one {median.text('µs')}."
+        f"slowest message in a hundred waits {in_words(p99, 'µs')}, or longer, from network card to proxy "
+        f"(99th percentile of K_rcv), and the median one {in_words(median, 'µs')}."
     )
 
 
@@ -327,10 +360,6 @@ def _label(runs: pd.DataFrame, mode: str) -> str:
     """Name a mode as it was on the kernel at hand."""
     labels = [label for label in runs.loc[runs["mode"] == mode, "mode_label"].unique() if label]
     return str(labels[0]) if len(labels) == 1 else mode
-
-
-def _signed(value: float) -> str:
-    return number(value) if value <= 0 else f"+{number(value)}"
 
 
 def software(campaigns: Sequence[Campaign]) -> Words:

@@ -1,14 +1,14 @@
 """The figures of the page of a load sweep: one function a figure, each saying in words what it shows.
 
 The replicate is the run: a point is one run, a line what a typical run is with its 95 %
-interval. Every figure prints testbed, kind, fidelity and kernel.
+interval.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,23 +16,36 @@ import xarray as xr
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from sipsched.analysis.run_length import BusyPeriods, busy_periods
 from sipsched.analysis.run_table import Facet, counted, facet_name, facets, provenance
 from sipsched.analysis.statistics import (
+    FEWEST,
     PDR_LIMIT,
     RATE_RANGE,
     Crossing,
     Estimates,
+    Interval,
     crossing,
     typical_drop_rates,
     typical_interval,
     typical_intervals,
 )
-from sipsched.pages.crossings import HOW, doubt
-from sipsched.pages.drawing import LIMIT, MARKERS, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
-from sipsched.pages.parts import Figure
+from sipsched.pages.crossings import HOW, carries, crossing_words, doubt
+from sipsched.pages.drawing import (
+    LIMIT,
+    MARKERS,
+    PAPER,
+    SERIES,
+    STYLE,
+    Layout,
+    both,
+    legend,
+    themed,
+)
+from sipsched.pages.numbers import in_words, with_unit
+from sipsched.pages.parts import Answer, Figure
 from sipsched.plan.config import Run
 from sipsched.records.messages import MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
 from sipsched.records.summary import ALL, INVALID, MEASURED
@@ -42,7 +55,6 @@ MAX_RUNS_READ = 10
 MAX_LOADS_AS_TICKS = 5
 
 Values = npt.NDArray[np.float64]
-Share = Literal["col", "all"]
 Column = tuple[str, Callable[[Axes, Facet], None]]
 """A column of panels: its title, and what draws a panel."""
 
@@ -52,7 +64,41 @@ class Picture:
     """Panels as SVG, and what their points and bars are; empty where the caption says it."""
 
     svg: str
+    narrow: str
     points: str
+
+
+def answer(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Answer:
+    """Say how much load the configuration that carries most carries, and what its messages wait."""
+    found = {}
+    for facet in facets(summary):
+        for threads in summary["threads"].to_numpy():
+            if _any_run(summary, facet, int(threads)):
+                runs = _runs(summary["pdr"], facet, int(threads))
+                passes = crossing(runs["cps"].to_numpy(), runs.to_numpy(), limit)
+                if not np.isnan(passes.interval.estimate):
+                    found[facet, int(threads)] = passes
+    if not found:
+        return Answer("There is no answer yet: no run of this study counts.")
+    facet, threads = max(found, key=lambda key: found[key].interval.estimate)
+    among = f", the best of {len(found)} configurations," if len(found) > 1 else ""
+    text = (
+        f"{facet_name(facet)}, {plural(threads, 'thread')}{among} "
+        f"{carries(found[facet, threads], limit)}"
+    )
+    waits = _series(summary, facet, threads, summary["k_rcv_p50"].sel(message_type=ALL))
+    if len(waits.cps):
+        text += f"; half of the messages wait no more than {_ends(waits)}"
+    return Answer(f"{text}.")
+
+
+def _ends(series: "Series") -> str:
+    """Say what a time is at the lowest load and at the highest."""
+    said = [
+        f"{with_unit(Interval.without(float(series.of.estimate[i]), 1), 'µs')} at {grouped(series.cps[i])}"
+        for i in dict.fromkeys((0, len(series.cps) - 1))
+    ]
+    return f"{' and '.join(said)} calls per second"
 
 
 def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
@@ -77,7 +123,7 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
             color=LIMIT,
         )
         crossings = {int(each): found(facet, each) for each in summary["threads"].to_numpy()}
-        _lines(axis, summary, facet, rates, typical, crossings)
+        _lines(axis, summary, facet, rates, typical, crossings, 100 * limit)
         for i, each in enumerate(crossings.values()):
             _mark(axis, each, 100 * limit, SERIES[i % len(SERIES)], _dodge(summary, i))
         for i, threads in enumerate(crossings):
@@ -91,13 +137,13 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Figure:
         passes = found(facet, threads)
         above = series.of.estimate > 100 * limit
         said = (
-            f"typical PDR passes {100 * limit:g} % {'at ' if passes.interval.resolved else ''}{passes}"
+            f"typical PDR passes {100 * limit:g} % {'at ' if passes.interval.resolved else ''}{crossing_words(passes)}"
             if passes.bracketed
-            else f"no crossing of {100 * limit:g} % is seen: {passes}"
+            else f"no crossing of {100 * limit:g} % is seen: {crossing_words(passes)}"
         )
         if above.any():
             first = int(np.argmax(above))
-            said += f"; it is {series.of.at(first).text('%')} at {series.cps[first]:g} cps"
+            said += f"; it is {in_words(series.of.at(first), '%')} at {series.cps[first]:g} cps"
         return " ".join(
             filter(None, (f"{said}.", doubt(passes, limit), _short_words(summary, facet, threads)))
         )
@@ -234,7 +280,7 @@ def receive_parts(summary: xr.Dataset) -> Figure:
                 return ""
             at = dict(zip(("sut", "mode", "cores"), facet, strict=True))
             runs = values.sel(at | {"threads": threads, "cps": loads[-1]}).to_numpy()
-            texts.append(f"{title} {typical_interval(runs).text('µs')}")
+            texts.append(f"{title} {in_words(typical_interval(runs), 'µs')}")
         return f"Of mean K_rcv at {loads[-1]:g} cps: {'; '.join(texts)}."
 
     bound = "tracepoint" in set(summary["probe_mode"].to_numpy().ravel().tolist())
@@ -283,7 +329,7 @@ def load(summary: xr.Dataset) -> Figure:
         worst = int(np.argmax(np.abs(series.of.estimate - 100)))
         return (
             f"the achieved rate is furthest from the offered one at {series.cps[worst]:g} cps, by "
-            f"{series.of.at(worst).map(lambda share: share - 100).text('%')}."
+            f"{in_words(series.of.at(worst).map(lambda share: share - 100), '%')}."
         )
 
     figure = _figure(
@@ -376,8 +422,8 @@ def distributions(
             if ordered:
                 quick, slow = ordered[0], ordered[-1]
                 parts.append(
-                    f"median {symbol} from {medians[quick].text('µs')}, of {quick} to "
-                    f"{medians[slow].text('µs')}, of {slow}"
+                    f"median {symbol} from {in_words(medians[quick], 'µs')}, of {quick} to "
+                    f"{in_words(medians[slow], 'µs')}, of {slow}"
                 )
         if not parts:
             return f"nothing to draw at {points[facet][0]} cps."
@@ -504,7 +550,8 @@ def _series(
     found = estimate(runs.to_numpy())
     some = found.n > 0
     low, high = found.low[some], found.high[some]
-    of = Estimates(found.estimate[some], low, high, found.n[some])
+    ends = found.least[some], found.most[some]
+    of = Estimates(found.estimate[some], low, high, found.n[some], *ends)
     return Series(runs["cps"].to_numpy()[some].astype(float), of)
 
 
@@ -529,10 +576,12 @@ def _lines(
     values: xr.DataArray,
     estimate: Callable[[Values], Estimates] = typical_intervals,
     crossings: Mapping[int, Crossing] = MappingProxyType({}),
+    limit: float = np.nan,
 ) -> bool:
     """Draw points (runs), what they are together and intervals, a series for each number of threads.
 
-    A line is not drawn across loads of which nothing more is said than that the crossing is between.
+    A line is not drawn across loads of which nothing more is said than that the crossing is between; where the
+    crossing is told, the line passes the limit there.
     """
     drawn = False
     for i, threads in enumerate(summary["threads"].to_numpy()):
@@ -567,8 +616,10 @@ def _lines(
             capsize=2.5,
             label=_name_of(threads),
         )
-        for part in _unbroken(cps, crossings.get(int(threads))):
-            axis.plot(cps[part] + shift, of.estimate[part], color=color)
+        passes = crossings.get(int(threads))
+        for part in _unbroken(cps, passes):
+            x, y = _through(cps[part], of.estimate[part], passes, limit)
+            axis.plot(x + shift, y, color=color)
     if not drawn:
         _empty(axis)
     return drawn
@@ -580,6 +631,18 @@ def _unbroken(cps: Values, crossing: Crossing | None) -> list[slice]:
         return [slice(None)]
     place = int(np.searchsorted(cps, crossing.bracket_cps[1]))
     return [slice(place), slice(place, None)]
+
+
+def _through(
+    cps: Values, values: Values, crossing: Crossing | None, limit: float
+) -> tuple[Values, Values]:
+    """Lead a line through the crossing that is printed, if it lies between two of its loads."""
+    if crossing is None or not crossing.interval.resolved or not crossing.bracketed:
+        return cps, values
+    place = int(np.searchsorted(cps, crossing.interval.estimate))
+    if not 0 < place < len(cps):
+        return cps, values
+    return np.insert(cps, place, crossing.interval.estimate), np.insert(values, place, limit)
 
 
 def _name_of(series: Any) -> str:
@@ -624,38 +687,46 @@ def _load_panels(
     limits = _decades(log_values) if log_values else None
     loads = summary["cps"].to_numpy().astype(float)
     margin = 0.08 * (loads[-1] - loads[0]) or 0.5 * loads[0]
-    with rc_context(STYLE):
-        canvas, grid = _panels(summary, columns, sharex="all", sharey="all" if limits else "col")
-        for axis in grid.ravel():
-            if limits:
-                axis.set_yscale("log", nonpositive="clip")
-                axis.set_ylim(limits)
-                axis.yaxis.set_major_formatter(FuncFormatter(grouped))
-                axis.yaxis.set_minor_formatter(NullFormatter())
-            axis.xaxis.set_major_locator(
-                FixedLocator(loads.tolist())
-                if len(loads) <= MAX_LOADS_AS_TICKS
-                else MaxNLocator(5, steps=[1, 2, 5, 10])
-            )
-            axis.set_xlim(loads[0] - margin, loads[-1] + margin)
-        svg = _finish(canvas, grid, "offered load (cps)", one_scale=limits is not None)
-    return Picture(svg, _replicates(summary))
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            shared = ("all", "all" if limits else "column")
+            canvas, grid = _panels(summary, columns, layout, shared)
+            for axis in grid.ravel():
+                if limits:
+                    axis.set_yscale("log", nonpositive="clip")
+                    axis.set_ylim(limits)
+                    axis.yaxis.set_major_formatter(FuncFormatter(grouped))
+                    axis.yaxis.set_minor_locator(NullLocator())
+                axis.xaxis.set_major_locator(
+                    FixedLocator(loads.tolist())
+                    if len(loads) <= MAX_LOADS_AS_TICKS
+                    else MaxNLocator(5, steps=[1, 2, 5, 10])
+                )
+                axis.set_xlim(loads[0] - margin, loads[-1] + margin)
+            one_scale = limits is not None and not layout.stacked
+            return _finish(canvas, grid, "offered load (cps)", one_scale)
+
+    return Picture(*both(draw), _replicates(summary))
 
 
 def _time_panels(summary: xr.Dataset, columns: Sequence[Column]) -> Picture:
     """Draw panels against time."""
-    with rc_context(STYLE):
-        canvas, grid = _panels(summary, columns, sharex="col", sharey="all")
-        return Picture(_finish(canvas, grid, "time (µs)", one_scale=True), "")
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = _panels(summary, columns, layout, ("column", "all"))
+            return _finish(canvas, grid, "time (µs)", one_scale=not layout.stacked)
+
+    return Picture(*both(draw), "")
 
 
 def _panels(
-    summary: xr.Dataset, columns: Sequence[Column], sharex: Share, sharey: Share
+    summary: xr.Dataset, columns: Sequence[Column], layout: Layout, shared: tuple[str, str]
 ) -> tuple[Canvas, npt.NDArray[Any]]:
     """Draw a grid of panels, a row a facet."""
     rows = facets(summary)
-    canvas = Canvas(figsize=(WIDTH_IN, 0.6 + 2.4 * len(rows)), layout="constrained")
-    grid = canvas.subplots(len(rows), len(columns), squeeze=False, sharex=sharex, sharey=sharey)
+    canvas, grid = layout.panels(len(rows), len(columns), 2.4, shared=shared)
     for axes, facet in zip(grid, rows, strict=True):
         for axis, (name, draw) in zip(axes, columns, strict=True):
             draw(axis, facet)
@@ -699,6 +770,7 @@ def _figure(
     return Figure(
         identity=identity,
         svg=picture.svg,
+        narrow=picture.narrow,
         alt=f"{title}. {caption} {' '.join(seen)}".strip(),
         caption=f"{caption} {picture.points.format(middle=middle)}".strip(),
         seen=tuple(seen) or (_why_nothing(summary),),
@@ -724,7 +796,10 @@ def _replicates(summary: xr.Dataset) -> str:
         return "n = 0 runs."
     low, high = int(counts.min()), int(counts.max())
     n = f"n = {low}" if low == high else f"n = {low} to {high}"
-    bars = "bars: 95 % interval" if high > 1 else "one run a point, so no interval"
+    if high >= FEWEST:
+        bars = f"bars: 95 % interval, from {FEWEST} runs on"
+    else:
+        bars = f"{plural(high, 'run')} a point at most, so no interval"
     return f"Points: runs ({n} a point); line: the {{middle}}; {bars}."
 
 
@@ -732,7 +807,7 @@ def _from_to(series: Series, unit: str = "µs") -> str:
     cps = series.cps
     if not len(cps):
         return "not measured"
-    text = f"{series.of.at(0).text(unit)} at {cps[0]:g} cps"
+    text = f"{in_words(series.of.at(0), unit)} at {cps[0]:g} cps"
     if len(cps) > 1:
-        text += f", {series.of.at(-1).text(unit)} at {cps[-1]:g} cps"
+        text += f", {in_words(series.of.at(-1), unit)} at {cps[-1]:g} cps"
     return text

@@ -13,14 +13,13 @@ from sipsched.pages.explore.heat import heat_map
 from sipsched.pages.explore.lanes import lanes
 from sipsched.pages.explore.timeline import Messages, provenance, read_messages, timeline
 from sipsched.pages.explore.waterfall import STAGES, slow_way, waterfall
-from sipsched.pages.parts import Figure, Several, Table, Words
-from sipsched.pages.predicted import Title
+from sipsched.pages.numbers import in_us
+from sipsched.pages.parts import Answer, Figure, Several, Table, Words
 from sipsched.plan.config import Run
 from sipsched.plan.modes import DEFAULT
 from sipsched.records.catalogue import Catalogue, find_runs
 from sipsched.words import grouped, number
 
-QUESTION = "How long does a message take, and what does a slow one wait for?"
 MOST_LOADS, MOST_REPETITIONS = 3, 3
 """Of a campaign with more, the lowest load, the one in the middle and the highest, and their first runs."""
 NOTHING = "There is nothing to say: no run of mode default has its single messages kept."
@@ -90,27 +89,22 @@ def read(testbed: str, folders: Iterable[Path]) -> Found:
     return Found(by_load, tuple(files))
 
 
-def title(found: Found) -> Title:
-    """Answer in the first sentence."""
-    return Title(QUESTION, answer(found))
-
-
-def answer(found: Found) -> tuple[str, ...]:
+def answer(found: Found) -> Answer:
     """Say how long a slow message takes at the highest load, and what it spends it in."""
     runs = found.highest
     if not runs:
-        return (NOTHING,)
+        return Answer(NOTHING)
     usual, slow, _ = np.percentile(_pooled(runs), PERCENTILES)
     first = (
-        f"At {grouped(runs[0].run.cps)} calls per second one message in a hundred takes longer than {number(slow)} µs "
+        f"At {grouped(runs[0].run.cps)} calls per second one message in a hundred takes longer than {in_us(slow)} "
         f"from its arrival until the proxy sends it on, {number(slow / usual)} times as long as a usual one"
     )
     way = slow_way(runs)
     if way is None:
-        return (f"{first}.",)
+        return Answer(f"{first}.")
     most = int(np.argmax(way.stages_us))
     share = 100 * way.stages_us[most] / way.stages_us.sum()
-    return (f"{first}; {share:.0f} % of that is spent {list(STAGES.values())[most]}.",)
+    return Answer(f"{first}; {share:.0f} % of that is spent {list(STAGES.values())[most]}.")
 
 
 def distributions(found: Found) -> Figure | Words:
@@ -135,7 +129,7 @@ def by_load(found: Found) -> Table:
                 str(len(runs)),
                 grouped(len(total)),
                 grouped(refused),
-                *(number(value) for value in np.percentile(total, PERCENTILES)),
+                *(in_us(value) for value in np.percentile(total, PERCENTILES)),
                 *shares,
             )
         )
@@ -146,9 +140,9 @@ def by_load(found: Found) -> Table:
             "runs",
             "messages",
             "refused",
-            "median (µs)",
-            "99 % (µs)",
-            "99.9 % (µs)",
+            "median",
+            "p99",
+            "99.9 %",
             "wait",
             "service on a CPU",
             "service off CPU",

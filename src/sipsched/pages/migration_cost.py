@@ -12,7 +12,6 @@ import numpy as np
 import xarray as xr
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator
 
 from sipsched.analysis.comparison import (
@@ -31,12 +30,12 @@ from sipsched.analysis.statistics import (
     typical_interval,
 )
 from sipsched.errors import StableError
-from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
-from sipsched.pages.numbers import p_text, plain, told, with_p
-from sipsched.pages.parts import Figure, Table, Words
+from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, Layout, both, legend, themed
+from sipsched.pages.numbers import NO_ENTRY, Number, in_words, p_text, told, with_unit
+from sipsched.pages.parts import Answer, Cell, Figure, Table, Words
 from sipsched.plan.modes import Setting, find_mode, label, load_modes
 from sipsched.records.summary import NOT_PLANNED
-from sipsched.words import plural
+from sipsched.words import listed, plural
 
 DEFAULT_COST_NS = 500_000
 """The kernel's own."""
@@ -216,33 +215,77 @@ def _pairs(points: Sequence[Point], default_ns: int) -> dict[Asked, Pair]:
     return pairs
 
 
+def answer(found: Study) -> Answer:
+    """Say whether any cost drops fewer messages than the default by more than chance."""
+    drawn = [point for point in found.points if not point.why]
+    if not drawn:
+        why = listed(list(dict.fromkeys(point.why for point in found.points)))
+        return Answer(f"There is no answer: {why or 'nothing was planned'}.")
+    judged = {
+        asked: cell
+        for asked, cell in found.against.cells.items()
+        if asked.quantity == "pdr" and not np.isnan(cell.p_value)
+    }
+    default = f"the default, {_cost(found.default_ns)}"
+    if not judged:
+        return Answer(
+            f"There is no answer yet: too few runs at {default}, and at other costs with the same arrivals."
+        )
+    told = [
+        f"{_cost(_cost_at(found, asked))} drops {'fewer' if better else 'more'} messages at "
+        f"{found.name(asked.spot)}"
+        for better in (True, False)
+        for asked, cell in judged.items()
+        if cell.stands_out and (cell.comparison.difference.estimate < 0) is better
+    ]
+    if not told:
+        return Answer(
+            f"No cost of migration makes the proxy drop fewer or more messages than {default}, by more than "
+            f"chance: {plural(len(judged), 'comparison')}."
+        )
+    return Answer(f"Compared with {default}, {listed(told)}.")
+
+
+def _cost_at(found: Study, asked: Asked) -> int:
+    return next(
+        point.cost_ns
+        for point in found.points
+        if (point.spot, point.mode) == (asked.spot, asked.mode)
+    )
+
+
 def curves(found: Study) -> Figure:
     """Draw K_rcv and PDR against the cost of migration, a line for each number of cores."""
     costs = sorted({point.cost_ns for point in found.points})
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 3.6), layout="constrained")
-        grid = canvas.subplots(1, 2, squeeze=False)
-        for axis, name in zip(grid[0], ("k_rcv", "pdr"), strict=True):
-            drawn = [_line(axis, found, spot, name, i, costs) for i, spot in enumerate(found.spots)]
-            axis.set_title(TITLES[name], loc="left")
-            axis.set_xlabel("sched_migration_cost")
-            axis.xaxis.set_major_locator(FixedLocator(list(range(len(costs)))))
-            axis.set_xticklabels([_cost(cost) for cost in costs], rotation=45, ha="right")
-            axis.set_xlim(-0.4, len(costs) - 0.6)
-            if any(drawn):
-                axis.set_ylim(bottom=0)
-                if name == "pdr":
-                    axis.axhline(100 * found.limit, color=LIMIT, linestyle="--", linewidth=1)
-            else:
-                axis.text(
-                    *(0.5, 0.5, "nothing to draw"),
-                    transform=axis.transAxes,
-                    ha="center",
-                    va="center",
-                )
-                axis.tick_params(left=False, labelleft=False)
-        legend(canvas, grid, columns=2)
-        svg = themed(canvas)
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = layout.panels(1, 2, 3.0)
+            for axis, name in zip(grid[0], ("k_rcv", "pdr"), strict=True):
+                drawn = [
+                    _line(axis, found, spot, name, i, costs) for i, spot in enumerate(found.spots)
+                ]
+                axis.set_title(TITLES[name], loc="left")
+                axis.set_xlabel("sched_migration_cost")
+                axis.xaxis.set_major_locator(FixedLocator(list(range(len(costs)))))
+                axis.set_xticklabels([_cost(cost) for cost in costs], rotation=45, ha="right")
+                axis.set_xlim(-0.4, len(costs) - 0.6)
+                if any(drawn):
+                    axis.set_ylim(bottom=0)
+                    if name == "pdr":
+                        axis.axhline(100 * found.limit, color=LIMIT, linestyle="--", linewidth=1)
+                else:
+                    axis.text(
+                        *(0.5, 0.5, "nothing to draw"),
+                        transform=axis.transAxes,
+                        ha="center",
+                        va="center",
+                    )
+                    axis.tick_params(left=False, labelleft=False)
+            legend(canvas, grid, columns=2)
+            return themed(canvas)
+
+    svg, narrow = both(draw)
     caption = (
         f"Mean K_rcv and PDR against sched_migration_cost, {_others(found)}, by cores. Small: runs; "
         "line: the typical run; bars: its 95 % interval; costs are spaced evenly, not to scale. Dashed: "
@@ -252,6 +295,7 @@ def curves(found: Study) -> Figure:
     return Figure(
         identity="figure-migration-cost",
         svg=svg,
+        narrow=narrow,
         alt=f"K_rcv and PDR against the cost of migration. {caption} {' '.join(seen)}",
         caption=caption,
         seen=seen,
@@ -332,7 +376,7 @@ def _best(found: Study, name: str, title: str, means: Mapping[int, tuple[Point, 
     if against is None:
         return f"{text}; the default, {_cost(found.default_ns)}, was not measured."
     lower = against.comparison.percent_lower
-    text += f"; lower than at {_cost(found.default_ns)} by (%) {told(lower, None, plain)}"
+    text += f"; lower than at {_cost(found.default_ns)} by {with_unit(lower, '%')}"
     if np.isnan(against.p_value):
         return f"{text}."
     return f"{text}; {p_text(against.p_value)}: " + (
@@ -358,40 +402,53 @@ def _obstacles(found: Study) -> Iterator[str]:
 
 def costs(found: Study) -> Table:
     """List every cost with PDR and K_rcv, and both against the default."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for spot in found.spots:
         for point in found.at(spot):
             where = (found.name(spot), _cost(point.cost_ns))
             if point.why:
-                rows.append((*where, "0", point.why, *["–"] * 3))
+                rows.append((*where, "0", point.why, *[NO_ENTRY] * 3))
                 continue
             means = {name: typical_interval(point.values[name]) for name in TITLES}
             n = means["pdr"].n
-            cells: list[str] = []
+            cells: list[Cell] = []
             for name, mean in means.items():
-                cells += [told(mean, n), _against(found, point, name, n)]
+                cells += [
+                    told(mean, "%" if name == "pdr" else "µs", n),
+                    _against(found, point, name, n),
+                ]
             rows.append((*where, str(n), *cells))
     lower = f"lower than at {_cost(found.default_ns)} (%)"
     return Table(
         identity="table-migration-cost",
-        header=("", "cost", "runs", "PDR (%)", lower, "K_rcv (µs)", lower),
+        header=("", "cost", "runs", "PDR (%)", lower, "K_rcv", lower),
+        places=1,
         rows=tuple(rows),
         none="no run is planned",
         caption=f"PDR and mean K_rcv by sched_migration_cost, {_others(found)}: typical runs with their 95 % "
-        f"intervals. Against {_cost(found.default_ns)}: over pairs of runs with the same arrivals, "
-        f"each interval at {100 * found.against.level:.3g} %, so that all {found.against.tests} hold together "
-        "at 95 % (Bonferroni); p: paired t test, after Holm.",
+        f"intervals. Against {_cost(found.default_ns)}: {_family(found)}.",
         provenance=provenance(found.summary),
     )
 
 
-def _against(found: Study, point: Point, name: str, n: int) -> str:
+def _family(found: Study) -> str:
+    """Say how the comparisons are corrected for their number."""
+    tests = found.against.tests
+    if not tests:
+        return "no two runs with the same arrivals to compare"
+    return (
+        f"over pairs of runs with the same arrivals, each interval at {100 * found.against.level:.3g} %, so that "
+        f"{plural(tests, 'comparison')} together hold at 95 % (Bonferroni); p: paired t test, after Holm"
+    )
+
+
+def _against(found: Study, point: Point, name: str, n: int) -> Cell:
     if point.cost_ns == found.default_ns:
         return "the default"
     against = found.against.cells.get(Asked(point.spot, point.mode, name))
     if against is None:
         return "default not measured"
-    return with_p(told(against.comparison.percent_lower, n, plain), against.p_value)
+    return Number(against.comparison.percent_lower, "%", n=n, p_value=against.p_value)
 
 
 def _others(found: Study) -> str:
@@ -414,7 +471,7 @@ def _missing(settings: Mapping[str, Any]) -> list[str]:
 
 
 def _unit(mean: Interval, name: str) -> str:
-    return mean.text("%" if name == "pdr" else "µs")
+    return in_words(mean, "%" if name == "pdr" else "µs")
 
 
 def _cost(cost_ns: int) -> str:

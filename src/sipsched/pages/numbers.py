@@ -1,55 +1,180 @@
 """Numbers with their intervals and p-values, as the cells and sentences of pages write them."""
 
-from collections.abc import Callable
+import math
+from dataclasses import dataclass
 
-import numpy as np
-
-from sipsched.analysis.statistics import Interval
+from sipsched.analysis.statistics import FEWEST, Interval
 from sipsched.words import number
 
 LARGEST_TOLD = 9999
 """Percent; the interval of a ratio over two pairs may reach to 1e30."""
+MILLI_FROM = 1000
+"""Microseconds from which a time is told in milliseconds."""
+NO_ENTRY = "–"
+
+
+def trusted(interval: Interval) -> bool:
+    """Tell whether a page prints and draws an interval: there is one, of enough runs."""
+    return interval.known and (not interval.n or interval.n >= FEWEST)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number as a cell of a table: words on the page, columns of their own in its CSV.
+
+    Attributes
+    ----------
+    interval
+        The number, in `unit`.
+    unit
+        Of the interval; a time stands on the page with the unit that suits it.
+    plus
+        What stands before a positive number: a sign, for a difference.
+    n
+        Runs or pairs that the row names; where the interval has another number, the cell says so.
+    p_value
+        Of the test that the number is no difference; NaN where there was none.
+    """
+
+    interval: Interval
+    unit: str = ""
+    plus: str = ""
+    n: int | None = None
+    p_value: float = math.nan
+
+    def __str__(self) -> str:
+        """Write it for the page."""
+        interval = self.interval
+        if math.isnan(interval.estimate):
+            return interval.why or NO_ENTRY
+        text = with_unit(interval, self.unit if self.unit == "µs" else "", self.plus)
+        if self.n is not None and interval.n not in (self.n, 0):
+            text += f", n = {interval.n}"
+        return ", ".join(filter(None, (text, p_text(self.p_value))))
+
+
+def told(interval: Interval, unit: str = "", n: int | None = None, plus: str = "") -> Number:
+    """Write a number for a cell; parameters are the attributes of `Number`."""
+    return Number(interval, unit, plus, n)
+
+
+def in_words(interval: Interval, unit: str = "", plus: str = "") -> str:
+    """Write a number for a sentence: "131 µs (108 to 157), n = 5"."""
+    count = f", n = {interval.n}" if interval.n > 1 and not math.isnan(interval.estimate) else ""
+    return with_unit(interval, unit, plus) + count
+
+
+def with_unit(interval: Interval, unit: str = "", plus: str = "") -> str:
+    """Write a number, its unit and what is known of its error; no end that is infinite."""
+    if math.isnan(interval.estimate):
+        return interval.why or "not measured"
+    if unit == "µs" and _largest(interval) >= MILLI_FROM:
+        interval, unit = interval.map(lambda us: us / 1000), "ms"
+    after = f"\u00a0{unit}" if unit else ""
+    estimate, low, high = rounded(interval, unit, plus)
+    if not interval.resolved:
+        return f"{_bounds(low, high, 'between {} and {}')}{after}"
+    if not estimate:
+        beyond = f"over {LARGEST_TOLD // 100 + 1} times as much"
+        return beyond if unit == "%" else "beyond what was measured"
+    if interval.known and not trusted(interval):
+        return f"{_alone(interval.estimate, unit, plus)}{after}{_seen(interval, unit, plus)}"
+    shown = f"{estimate}{after}"
+    if interval.n == 1 and not interval.known:
+        return f"{shown} (one run)"
+    if not (low or high) or estimate == low == high:
+        return shown
+    return f"{shown} ({_bounds(low, high, '{} to {}')})"
+
+
+def _largest(interval: Interval) -> float:
+    """Give what decides the unit of a time: the number, or where none is told the end there is."""
+    if interval.resolved:
+        return abs(interval.estimate)
+    return max((abs(end) for end in (interval.low, interval.high) if math.isfinite(end)), default=0)
+
+
+def _bounds(low: str, high: str, both: str) -> str:
+    if low and high:
+        return both.format(low, high)
+    return f"at least {low}" if low else f"at most {high}" if high else "anything"
+
+
+def _seen(interval: Interval, unit: str, plus: str) -> str:
+    """Say between what a few runs lie, from which no interval is told."""
+    least, most = (_alone(end, unit, plus) for end in (interval.least, interval.most))
+    return f" (runs: {least} to {most})" if least and most and least != most else ""
+
+
+def rounded(interval: Interval, unit: str = "", plus: str = "") -> tuple[str, str, str]:
+    """Write a number and the ends of its interval to the digits that the interval allows.
+
+    SEE Particle Data Group, Review of Particle Physics, Introduction, 5.3: two digits of an error up to
+    354 of its leading three, one beyond.
+
+    Returns
+    -------
+    estimate, low, high
+        Empty where there is none, and for what is infinite or too large to mean anything.
+    """
+    if not interval.known and interval.resolved:
+        return _alone(interval.estimate, unit, plus, 3), "", ""
+    ends = [end for end in (interval.low, interval.high) if _tellable(end, unit)]
+    if len(ends) == 2:
+        error = (ends[1] - ends[0]) / 2
+    else:
+        error = max((abs(end - interval.estimate) for end in ends), default=0)
+    places = _places(error or abs(interval.estimate) / 10)
+    estimate, low, high = (
+        _written(value, places, unit, plus)
+        for value in (interval.estimate, interval.low, interval.high)
+    )
+    return estimate, low, high
+
+
+def _places(error: float) -> int:
+    """Give the decimals that an error of this size allows; below 0 tens, hundreds and so on."""
+    if not error > 0 or not math.isfinite(error):
+        return 0
+    power = math.floor(math.log10(error))
+    return min(1 - power if error / 10**power < 3.55 else -power, 6)
+
+
+def _alone(value: float, unit: str, plus: str, digits: int = 2) -> str:
+    """Write a number of which no error is known in so many digits; three of them keep a whole number whole."""
+    power = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
+    places = min(digits - 1 - power, 6)
+    return _written(value, max(places, 0) if digits > 2 else places, unit, plus)
+
+
+def _tellable(value: float, unit: str) -> bool:
+    return math.isfinite(value) and not (unit == "%" and abs(value) > LARGEST_TOLD)
+
+
+def _written(value: float, places: int, unit: str, plus: str) -> str:
+    if not _tellable(value, unit):
+        return ""
+    size = f"{round(abs(value), places):,.{max(places, 0)}f}".replace(",", "\u202f")
+    if not size.strip("0.\u202f"):
+        return "0" if value == 0 else size
+    return ("−" if value < 0 else plus) + size
+
+
+def in_us(value_us: float) -> str:
+    """Write a time without an interval in µs, or from 1000 µs on in ms."""
+    if math.isnan(value_us):
+        return NO_ENTRY
+    in_ms = value_us >= MILLI_FROM
+    return f"{number(value_us / 1000 if in_ms else value_us)}\u00a0{'ms' if in_ms else 'µs'}"
 
 
 def signed(value: float) -> str:
-    """Write a number with its sign; what is too large to mean anything as a bound."""
-    return _bounded(value, "+")
-
-
-def plain(value: float) -> str:
-    """Write a number as `signed` does, without its plus."""
-    return _bounded(value, "")
-
-
-def _bounded(value: float, plus: str) -> str:
-    if value < -LARGEST_TOLD:
-        return f"below {number(-LARGEST_TOLD)}"
-    if value > LARGEST_TOLD:
-        return f"above {plus}{number(LARGEST_TOLD)}"
-    return f"{plus if value > 0 else ''}{number(value)}"
-
-
-def told(interval: Interval, n: int | None = None, say: Callable[[float], str] = number) -> str:
-    """Write a number with its interval for a cell; its n where that is not the `n` of its row."""
-    if np.isnan(interval.estimate):
-        return interval.why
-    if not interval.resolved:
-        count = "" if interval.n == n else f", n = {interval.n}"
-        return f"{interval.range(say)}{count}" + ("" if interval.known else f": {interval.why}")
-    if not interval.known:
-        count = "" if interval.n == n else f", n = {interval.n}"
-        return f"{say(interval.estimate)}{count}: {interval.why}"
-    text = f"{say(interval.estimate)} ({say(interval.low)} to {say(interval.high)})"
-    return text if interval.n == n else f"{text}, n = {interval.n}"
+    """Write a number without an interval with its sign, in three digits."""
+    return f"{'+' if value > 0 else ''}{number(value)}"
 
 
 def p_text(value: float) -> str:
     """Write a p-value; nothing where there was no test."""
-    if np.isnan(value):
+    if math.isnan(value):
         return ""
     return "p\u00a0<\u00a00.001" if value < 0.001 else f"p\u00a0=\u00a0{value:.2g}"
-
-
-def with_p(text: str, p_value: float) -> str:
-    """Add a p-value to a cell, where there was a test."""
-    return ", ".join(filter(None, (text, p_text(p_value))))

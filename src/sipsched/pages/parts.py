@@ -4,12 +4,24 @@ import base64
 import csv
 import html
 import io
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Protocol
 from urllib.parse import quote
+
+from sipsched.pages.numbers import NO_ENTRY, Number
+from sipsched.words import plural
 
 _IN_ADDRESS = " '()*+,-./:;=?@[]_~!$\n"
 """What may stand in the address of a picture, in an attribute with double quotes."""
+
+
+class Shown(Protocol):
+    """What Jupyter shows by itself."""
+
+    def _repr_html_(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -29,9 +41,10 @@ class Figure:
     seen
         Sentences computed from the data.
     provenance
-        Testbed, kind, fidelity, kernel.
+        What the numbers are where nothing was measured: simulated, predicted, published. Of what was
+        measured the page says once where.
     narrow
-        The picture laid out for a phone; where there is none, the other one is scrolled there.
+        The picture laid out for a phone.
     """
 
     identity: str
@@ -52,11 +65,15 @@ class Figure:
             )
             img = f"<picture>{source}{img}</picture>"
         return (
-            f'<figure><div class="scroll">{img}</div>'
-            f"<figcaption>{html.escape(self.caption)} "
-            f"<small>{html.escape(self.provenance)}</small></figcaption></figure>"
+            f"<figure>{img}"
+            f"<figcaption>{html.escape(self.caption)}{_mark(self.provenance)}</figcaption></figure>"
             + sentences(self.seen)
         )
+
+
+def _mark(provenance: str) -> str:
+    """Say under a figure or a table what its numbers are."""
+    return f" <small>{html.escape(provenance)}</small>" if provenance else ""
 
 
 def _address(svg: str) -> str:
@@ -64,72 +81,136 @@ def _address(svg: str) -> str:
     return f"data:image/svg+xml,{quote(svg, safe=_IN_ADDRESS)}"
 
 
+Cell = str | Number
+"""What a table holds: words, or a number with its interval."""
+EMPTY = frozenset(("", NO_ENTRY))
+"""Cells that say nothing: a column or row of nothing else is not shown."""
+
+
 @dataclass(frozen=True)
 class Table:
     """A table with its words; Jupyter shows it by itself.
+
+    Columns and rows without any entry are left out. Rows that agree in the columns that name their place
+    stand under one heading.
 
     Attributes
     ----------
     identity
         The id of the element in the page.
     header, rows
-        Text of the cells.
+        Names of the columns, each with its unit in brackets at the end; and cells.
     none
         What is said if there are no rows.
     caption, provenance
         As in `Figure`.
     groups
         A line above the header: text, and how many columns it spans.
+    places
+        How many columns, from the first on, name the place that rows may share.
     shown
         How many rows the page shows; the CSV has all. None for all.
     """
 
     identity: str
     header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[tuple[Cell, ...], ...]
     caption: str
     provenance: str
     none: str
     groups: tuple[tuple[str, int], ...] = ()
+    places: int = 0
     shown: int | None = None
 
     def _repr_html_(self) -> str:
-        def line(cells: Sequence[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
-
-        body = "".join(line(row, "td") for row in self.rows[: self.shown])
-        more = len(self.rows) - (self.shown or len(self.rows))
-        if more > 0:
-            body += f'<tr><td colspan="{len(self.header)}">and {more} more: see the CSV</td></tr>'
+        caption = f'<figcaption id="{self.identity}-caption">{html.escape(self.caption)}'
         if not self.rows:
             none = html.escape(self.none)
-            body = f'<tr><td colspan="{len(self.header)}">{none}</td></tr>'
-        above = "".join(
-            f'<th colspan="{span}">{html.escape(text)}</th>' for text, span in self.groups
-        )
-        head = (f"<tr>{above}</tr>" if above else "") + line(self.header, "th")
-        grouped = ' class="grouped"' if above else ""
+            return f'<figure class="table" id="{self.identity}">{caption}</figcaption><p>{none}</p></figure>'
+        more = len(self.rows) - (self.shown or len(self.rows))
+        rest = f"<p>{more} more in the CSV.</p>" if more > 0 else ""
         return (
-            f'<figure class="table"><figcaption>{html.escape(self.caption)} {self._download()}'
-            f"<small>{html.escape(self.provenance)}</small></figcaption>"
-            f'<div class="scroll"><table id="{self.identity}"{grouped}><thead>{head}'
-            f"</thead><tbody>{body}</tbody></table></div></figure>"
+            f'<figure class="table">{caption} {self._download()}{_mark(self.provenance)}</figcaption>'
+            f'<div class="scroll" tabindex="0" role="region" aria-labelledby="{self.identity}-caption">'
+            f"{self._drawn()}</div>{rest}</figure>"
         )
 
+    def _drawn(self) -> str:
+        """Draw the columns and rows that say something, under spanners and headings of rows."""
+        kept = self._columns()
+        by_place: dict[str, list[str]] = {}
+        for row in self.rows[: self.shown]:
+            if any(str(row[i]) not in EMPTY for i in kept):
+                first, *rest = (row[i] for i in kept)
+                cells = "".join(map(_data, rest))
+                line = f'<tr><th scope="row">{html.escape(str(first))}</th>{cells}</tr>'
+                by_place.setdefault(self._place(row), []).append(line)
+        body = "".join(
+            "<tbody>"
+            + (f'<tr class="place"><th scope="rowgroup" colspan="{len(kept)}">' if place else "")
+            + (f"<span>{html.escape(place)}</span></th></tr>" if place else "")
+            + "".join(lines)
+            + "</tbody>"
+            for place, lines in by_place.items()
+        )
+        return f'<table id="{self.identity}"><thead>{self._head(kept)}</thead>{body}</table>'
+
+    def _columns(self) -> list[int]:
+        """Find the columns after those of the place that have an entry in some row."""
+        return [
+            i
+            for i in range(self.places, len(self.header))
+            if any(str(row[i]) not in EMPTY for row in self.rows[: self.shown])
+        ]
+
+    def _head(self, kept: Sequence[int]) -> str:
+        """Draw the names of columns, under what spans them."""
+        ends = list(accumulate((span for _, span in self.groups), initial=0))
+        above = "".join(
+            f'<th scope="colgroup" colspan="{count}">{html.escape(text)}</th>'
+            if text
+            else f'<td colspan="{count}"></td>'
+            for (text, span), start in zip(self.groups, ends, strict=False)
+            if (count := sum(start <= i < start + span for i in kept))
+        )
+        names = "".join(
+            f'<th scope="col">{html.escape(self.header[i])}</th>' if self.header[i] else "<td></td>"
+            for i in kept
+        )
+        return (f'<tr class="spanners">{above}</tr>' if above else "") + f"<tr>{names}</tr>"
+
+    def _place(self, row: Sequence[Cell]) -> str:
+        """Name the place of a row: its first cells, a count with its noun."""
+        said = []
+        for name, cell in zip(self.header, row[: self.places], strict=False):
+            text = str(cell)
+            if text.isdecimal():
+                text = plural(int(text), name.removesuffix("s"))
+            elif name == "mode":
+                text = f"mode {text}"
+            said.append(text)
+        return ", ".join(filter(None, said))
+
     def to_csv(self) -> str:
-        """Write the table as CSV (RFC 4180): one header line, no typographic spaces or minus."""
+        """Write the table as CSV (RFC 4180): one header line, no typographic spaces or minus.
+
+        A number with an interval has columns for estimate, low, high, n, unit, and p where there was a test.
+        """
         spans = [text for text, span in self.groups for _ in range(span)]
         spans += [""] * (len(self.header) - len(spans))
-        header = [": ".join(filter(None, pair)) for pair in zip(spans, self.header, strict=True)]
+        columns = []
+        for i, (span, name) in enumerate(zip(spans, self.header, strict=True)):
+            title = ": ".join(filter(None, (span, name)))
+            cells = [row[i] if i < len(row) else "" for row in self.rows]
+            columns += _apart(title, cells)
         buffer = io.StringIO()
         writer = csv.writer(buffer)
-        writer.writerows([_plain(cell) for cell in line] for line in (header, *self.rows))
+        writer.writerow([_plain(title) for title, _ in columns])
+        writer.writerows(zip(*(cells for _, cells in columns), strict=True))
         return buffer.getvalue()
 
     def _download(self) -> str:
         """Make a link that needs no network: the file is in the address."""
-        if not self.rows:
-            return ""
         # The mark tells spreadsheets that it is UTF-8.
         data = base64.b64encode(self.to_csv().encode("utf-8-sig")).decode()
         return (
@@ -138,10 +219,72 @@ class Table:
         )
 
 
+def _data(cell: Cell) -> str:
+    """Write a cell; of a number neither it nor its interval is parted on a screen."""
+    text = html.escape(str(cell))
+    if not isinstance(cell, Number):
+        return f"<td>{text}</td>"
+    number, bracket, rest = text.partition(" (")
+    return f"<td><span>{number}</span>{f' <span>({rest}</span>' if bracket else ''}</td>"
+
+
+def _apart(title: str, cells: Sequence[Cell]) -> list[tuple[str, list[str]]]:
+    """Part a column of a table into those of its CSV."""
+    numbers = [cell for cell in cells if isinstance(cell, Number)]
+    if not numbers:
+        return [(title, [_plain(str(cell)) for cell in cells])]
+    units = dict.fromkeys(cell.unit for cell in numbers if cell.unit)
+    name = title.removesuffix(f" ({next(iter(units), '')})")
+
+    def column(part: str, value: Callable[[Number], float | int | str]) -> tuple[str, list[str]]:
+        return f"{name}: {part}", [
+            _written(value(cell)) if isinstance(cell, Number) else "" for cell in cells
+        ]
+
+    found = [
+        (name, ["" if isinstance(cell, Number) else _plain(str(cell)) for cell in cells]),
+        column("estimate", lambda cell: cell.interval.estimate),
+        column("low", lambda cell: cell.interval.low),
+        column("high", lambda cell: cell.interval.high),
+        column("n", lambda cell: cell.interval.n),
+        column("unit", lambda cell: cell.unit),
+        column("p", lambda cell: cell.p_value),
+    ]
+    kept = (": estimate", ": low", ": high", ": n")
+    return [each for each in found if any(each[1]) or each[0].endswith(kept)]
+
+
+def _written(value: float | int | str) -> str:
+    """Write a number for a CSV: nothing where there is none."""
+    if isinstance(value, str):
+        return value
+    return f"{value:.6g}" if math.isfinite(value) else ""
+
+
 def _plain(text: str) -> str:
     """Take out what a spreadsheet does not read as part of a number: thin spaces, the real minus."""
     thin = text.replace("\u202f", "").replace("\u2009", "")
     return thin.replace("\u00a0", " ").replace("−", "-")
+
+
+@dataclass(frozen=True)
+class Title:
+    """The question that the page answers; Jupyter shows it by itself."""
+
+    text: str
+
+    def _repr_html_(self) -> str:
+        return f"<h1>{html.escape(self.text)}</h1>"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to the page's question in one sentence, set larger than what follows."""
+
+    line: str
+
+    def _repr_html_(self) -> str:
+        return f'<p class="answer">{html.escape(self.line)}</p>'
 
 
 @dataclass(frozen=True)
@@ -159,7 +302,7 @@ class Words:
 class Several:
     """Figures, tables and sentences one after the other; Jupyter shows them by itself."""
 
-    parts: tuple[Figure | Table | Words, ...]
+    parts: tuple[Shown, ...]
 
     def _repr_html_(self) -> str:
         return "".join(part._repr_html_() for part in self.parts)

@@ -1,6 +1,5 @@
 """Whether the simulator, fitted to the default mode, predicts what settings do on the machine."""
 
-import html
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +13,15 @@ from sipsched.analysis.advice import read_loads
 from sipsched.analysis.predicted import DIFFERENCES, Check, Contrast, Level, by_quantity, check
 from sipsched.analysis.run_table import campaigns_of
 from sipsched.analysis.statistics import Interval
-from sipsched.pages.crossover.wording import rounded
 from sipsched.pages.drawing import INK, NARROW_IN, PAPER, SERIES, STYLE, WIDTH_IN, themed
-from sipsched.pages.parts import Figure, Table, Words
+from sipsched.pages.numbers import Number, rounded, told
+from sipsched.pages.parts import Answer, Figure, Table, Words
 from sipsched.pages.tables import Heading
 from sipsched.records.fitted import Fitted
 from sipsched.records.prediction import Predictions, Setting, open_predictions
 from sipsched.records.summary import open_summary
 from sipsched.words import grouped, number, plural
 
-QUESTION = "Does the simulator predict what settings do on this machine?"
 TITLES = {
     "k_rcv_mean": "K_rcv mean",
     "k_rcv_p50": "K_rcv p50",
@@ -59,18 +57,6 @@ class Found:
         return "what was measured has no interval"
 
 
-@dataclass(frozen=True)
-class Title:
-    """The question, and in its first sentence the answer; Jupyter shows it by itself."""
-
-    question: str
-    lines: tuple[str, ...]
-
-    def _repr_html_(self) -> str:
-        lead = "".join(f"<p>{html.escape(line)}</p>" for line in self.lines)
-        return f'<h1>{html.escape(self.question)}</h1><div class="lead">{lead}</div>'
-
-
 def read(predictions: Iterable[Path], summaries: Iterable[Path], windows: Iterable[Path]) -> Found:
     """Read what was predicted and what was measured.
 
@@ -91,18 +77,13 @@ def read(predictions: Iterable[Path], summaries: Iterable[Path], windows: Iterab
     loads = read_loads([Path(path) for path in windows if Path(path).is_file()])
     said = "; ".join(dict.fromkeys(each.provenance for each in campaigns))
     descriptions = "; ".join(dict.fromkeys(each.description for each in campaigns))
-    return Found(check(chosen, loads, campaigns), said or "Nothing measured.", descriptions)
+    return Found(check(chosen, loads, campaigns), said, descriptions)
 
 
-def title(found: Found) -> Title:
-    """Answer in the first sentence."""
-    return Title(QUESTION, answer(found))
-
-
-def answer(found: Found) -> tuple[str, ...]:
+def answer(found: Found) -> Answer:
     """Say how many predictions lie where they should, and how many signs are right."""
     if found.why_not:
-        return (f"{NOTHING}{found.why_not}.",)
+        return Answer(f"{NOTHING}{found.why_not}.")
     comparable = found.check.comparable
     inside = sum(each.inside for each in comparable)
     told = [each for each in comparable if each.told]
@@ -118,11 +99,19 @@ def answer(found: Found) -> tuple[str, ...]:
         )
     else:
         second = "no effect is told from chance, so no sign can be right or wrong"
+    return Answer(f"{first}, and {second}.")
+
+
+def fitted_to(found: Found) -> Words:
+    """Say what the model had seen before it predicted."""
     fitted = found.check.predictions.fitted
-    return (
-        f"{first}, and {second}.",
-        f"The model was fitted to {plural(len(fitted.runs), 'run')} of mode default "
-        f"({grouped(fitted.messages)} messages) and to nothing else.",
+    if not fitted.numbers:
+        return Words((f"No model was fitted: {fitted.why}.",) if fitted.why else ())
+    return Words(
+        (
+            f"The model was fitted to {plural(len(fitted.runs), 'run')} of mode default "
+            f"({grouped(fitted.messages)} messages) and to nothing else.",
+        )
     )
 
 
@@ -161,7 +150,7 @@ def by_kind(found: Found) -> Table:
         "would be outside of one in twenty. Overlap: it has a value in common with where 95 % of replicates "
         "of the simulation lie. Told from chance: p ≤ 0.05 after Holm over the whole page. Error: between the "
         "two estimates.",
-        provenance=f"{MODEL}. {found.provenance}",
+        provenance=MODEL,
     )
 
 
@@ -191,7 +180,7 @@ def figure(found: Found) -> Figure | Words:
         alt=f"Predicted over measured effects. {caption} {' '.join(seen)}",
         caption=caption,
         seen=seen,
-        provenance=f"{MODEL}. {found.provenance}",
+        provenance=MODEL,
     )
 
 
@@ -286,7 +275,7 @@ def _name(each: Contrast) -> str:
 
 
 def _text(interval: Interval) -> str:
-    estimate, low, high = rounded(interval, "+")
+    estimate, low, high = rounded(interval, plus="+")
     return f"{estimate} ({low} to {high})" if low else estimate
 
 
@@ -295,13 +284,14 @@ def contrasts(found: Found) -> Table:
     rows = [
         (
             *(_place(each.other), _name(each), _reference(each), TITLES[each.quantity]),
-            *(_text(each.predicted), _text(each.measured), _unit(each.quantity)),
+            *(told(each.predicted, plus="+"), told(each.measured, plus="+"), _unit(each.quantity)),
             _verdict(each),
         )
         for each in found.check.contrasts
     ]
     return Table(
         identity="table-predicted",
+        places=3,
         header=(
             *("where", "what", "beside", "quantity", "predicted", "measured", "in", "verdict"),
         ),
@@ -310,7 +300,7 @@ def contrasts(found: Found) -> Table:
         caption="Every prediction: the mean over replicates and where 95 % of replicates lie, each with "
         "arrivals of its own and numbers fitted to a sample of the runs; and what was measured with its 95 % "
         "interval: over blocks of windows of a run, or over pairs of runs with the same arrivals.",
-        provenance=f"{MODEL}. {found.provenance}",
+        provenance=MODEL,
         shown=40,
     )
 
@@ -343,12 +333,13 @@ def levels(found: Found) -> Table:
             rows.append((what, TITLES[each.quantity], _level(each), _runs(each)))
     return Table(
         identity="table-predicted-default",
+        places=1,
         header=("setting", "quantity", "simulated", "runs"),
         rows=tuple(rows),
         none="no run of mode default was predicted and measured",
         caption="Mode default, which the model was fitted to, in µs, and its share off CPU in %: the mean over "
         "replicates with where 95 % of them lie, and what the runs measured.",
-        provenance=f"{MODEL}. {found.provenance}",
+        provenance=MODEL,
     )
 
 
@@ -357,9 +348,9 @@ def _scaled(each: Level) -> Callable[[float], float]:
     return lambda value: factor * value
 
 
-def _level(each: Level) -> str:
-    estimate, low, high = rounded(each.predicted.map(_scaled(each)))
-    return f"{estimate} ({low} to {high})" if low else estimate
+def _level(each: Level) -> Number:
+    unit = "%" if each.quantity in DIFFERENCES else "µs"
+    return told(each.predicted.map(_scaled(each)), unit)
 
 
 def _runs(each: Level) -> str:
@@ -394,7 +385,7 @@ def fit(found: Found) -> Table:
         caption="What was fitted to mode default, in ns and bytes; scv is variance over mean square. "
         f"All else is of config/models/{fitted.model or '*'}.yaml, each number with its source. "
         "docs/simulator.md says which instants show what.",
-        provenance=f"{found.provenance}",
+        provenance=MODEL,
     )
 
 

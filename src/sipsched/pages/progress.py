@@ -44,6 +44,8 @@ def line(outlook: Outlook, now: datetime) -> str:
         them = "it" if len(outlook.searches) == 1 else "them"
         after = f" and about {plural(behind, 'run')} behind {them}" if behind else ""
         parts.append(f"{_searches(len(outlook.searches))} to make{after}")
+    if outlook.at_most_more:
+        parts.append(f"up to {plural(outlook.at_most_more, 'run')} more where intervals are wide")
     parts.append(
         f"{_hours(outlook.work_s)} of testbed time left, done about {_clock(outlook, now)} UTC"
     )
@@ -52,7 +54,8 @@ def line(outlook: Outlook, now: datetime) -> str:
 
 def basis(outlook: Outlook) -> str:
     """Say what the time that a run takes is taken from."""
-    searching = "a search counts as the most it may take" if outlook.searches else ""
+    by_limit = outlook.searches and outlook.by_search_limit
+    searching = "a search counts as the most it may take" if by_limit else ""
     if outlook.from_runs:
         times = f"by the times of {plural(outlook.from_runs, 'recorded run')}"
     else:

@@ -6,7 +6,6 @@ from typing import Any
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from sipsched.analysis.papers import (
@@ -23,8 +22,19 @@ from sipsched.analysis.papers import (
     provenance,
 )
 from sipsched.analysis.statistics import PDR_LIMIT
-from sipsched.pages.drawing import LIMIT, MARKERS, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
-from sipsched.pages.parts import Figure, Table, Words
+from sipsched.pages.drawing import (
+    LIMIT,
+    MARKERS,
+    PAPER,
+    SERIES,
+    STYLE,
+    Layout,
+    both,
+    legend,
+    themed,
+)
+from sipsched.pages.numbers import NO_ENTRY
+from sipsched.pages.parts import Answer, Figure, Table, Words
 from sipsched.pages.tables import Heading
 from sipsched.words import grouped, number, plural
 
@@ -44,6 +54,36 @@ def heading(points: pd.DataFrame) -> Heading:
         testbed="; ".join(f"{PAPERS[study]}: {CITATIONS[study]}" for study in papers) + ".",
         description="OpenSIPS, on Linux 3.2.51 and 2.6.32, on Intel Xeon E5540; a column of a "
         "table is the average of thirty experiments.",
+    )
+
+
+def answer(points: pd.DataFrame, checks: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Answer:
+    """Say what the papers report of the two modes, and how much of what they print agrees with itself.
+
+    Parameters
+    ----------
+    points
+        As `sipsched.analysis.papers.load_points` returns it.
+    checks
+        As `sipsched.analysis.papers.audit` returns it.
+    pdr_limit
+        The share of messages dropped at which capacity ends.
+    """
+    last = crossings(points, pdr_limit).pivot_table(
+        index=["study", "cores", "threads"], columns="mode", values="last_cps"
+    )
+    both = last.dropna() if set(MODES) <= set(last.columns) else last.iloc[:0]
+    if both.empty:
+        text = "The papers print no load that both modes carry"
+    else:
+        more = int((both["enhanced"] > both["baseline"]).sum())
+        text = (
+            f"By the papers' tables enhanced mode carries more calls per second than baseline mode in {more} of "
+            f"{len(both)} settings before {100 * pdr_limit:g}\u00a0% of messages are dropped"
+        )
+    agreeing = int(checks["agrees"].sum())
+    return Answer(
+        f"{text}; {agreeing} of {plural(len(checks), 'check')} of the printed numbers hold."
     )
 
 
@@ -85,7 +125,7 @@ def measurements(points: pd.DataFrame, study: str, table: str) -> Table:
         rows=tuple(rows),
         none="the paper has no such table",
         caption=f"{PAPERS[study]}, Table {table}: {what}.{left}",
-        provenance=provenance(study),
+        provenance="",
     )
 
 
@@ -115,7 +155,7 @@ def comparison(compared: pd.DataFrame, study: str, table: str) -> Table:
         none="the paper has no such table",
         caption=f"{PAPERS[study]}, Table {table}: baseline and enhanced mode at the same load, "
         f"{cores}.",
-        provenance=provenance(study),
+        provenance="",
     )
 
 
@@ -139,10 +179,10 @@ def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
             row = by_mode.get(mode)
             for name in ("last_cps", "first_cps"):
                 there = row is not None and pd.notna(row[name])
-                cells.append(str(row[name]) if row is not None and there else "none printed")
+                cells.append(str(row[name]) if row is not None and there else NO_ENTRY)
             if row is not None and pd.notna(row["last_cps"]):
                 last[mode] = int(row["last_cps"])
-        more = _signed(last["enhanced"] - last["baseline"]) if len(last) == len(MODES) else "n/a"
+        more = _signed(last["enhanced"] - last["baseline"]) if len(last) == len(MODES) else NO_ENTRY
         place = f"{plural(cores, 'core')}, {threads} threads"
         rows.append((0 if study == "singlecore" else 1, (place, *cells, more)))
     share = f"{100 * pdr_limit:g}\u00a0%"
@@ -154,7 +194,7 @@ def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
         none="no table of measurements",
         caption=f"Loads (cps) between which PDR passes {share}, as printed, and how much more "
         "load enhanced mode carries. One core: the single-core paper, another kernel.",
-        provenance=provenance(*found["study"]),
+        provenance="",
     )
 
 
@@ -171,26 +211,29 @@ def crossing(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
     found = crossings(points, pdr_limit)
     systems = _systems(found)
     share = f"{100 * pdr_limit:g} %"
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 0.6 + 2.0 * len(systems)), layout="constrained")
-        grid = canvas.subplots(len(systems), 2, squeeze=False)
-        for axes, (study, cores) in zip(grid, systems, strict=True):
-            among = found[(found["study"] == study) & (found["cores"] == cores)]
-            for axis, column, scale, label in (
-                (axes[0], "pdr", 100, "PDR (%)"),
-                (axes[1], "k_rcv_us", 1, "K_rcv (µs)"),
-            ):
-                _dumbbells(axis, among, column, scale, share)
-                axis.set_ylabel(label)
-                drawn = scale * among[[f"last_{column}", f"first_{column}"]].stack()
-                limit = pd.Series([scale * pdr_limit] if column == "pdr" else [])
-                axis.set_ylim(0, _top(drawn, limit))
-            axes[0].axhline(100 * pdr_limit, color=LIMIT, linestyle="--", linewidth=1)
-            axes[0].set_title(_system(study, cores), loc="left")
-        for axis in grid[-1]:
-            axis.set_xlabel("server threads")
-        legend(canvas, grid)
-        svg = themed(canvas)
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = layout.panels(len(systems), 2, 2.0)
+            for axes, (study, cores) in zip(grid, systems, strict=True):
+                among = found[(found["study"] == study) & (found["cores"] == cores)]
+                for axis, column, scale, label in (
+                    (axes[0], "pdr", 100, "PDR (%)"),
+                    (axes[1], "k_rcv_us", 1, "K_rcv (µs)"),
+                ):
+                    _dumbbells(axis, among, column, scale, share)
+                    axis.set_ylabel(label)
+                    drawn = scale * among[[f"last_{column}", f"first_{column}"]].stack()
+                    limit = pd.Series([scale * pdr_limit] if column == "pdr" else [])
+                    axis.set_ylim(0, _top(drawn, limit))
+                axes[0].axhline(100 * pdr_limit, color=LIMIT, linestyle="--", linewidth=1)
+                axes[0].set_title(_system(study, cores), loc="left")
+            for axis in grid[-1]:
+                axis.set_xlabel("server threads")
+            legend(canvas, grid)
+            return themed(canvas)
+
+    svg, narrow = both(draw)
     seen = tuple(_crossing_words(found, system) for system in systems)
     caption = (
         f"PDR and K_rcv at the last load at or under {share} (open) and at the first load above it "
@@ -200,6 +243,7 @@ def crossing(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
     return Figure(
         identity="figure-crossing",
         svg=svg,
+        narrow=narrow,
         alt=f"Published packet drop rate and K_rcv where the drop rate passes {share}. {caption} "
         f"{' '.join(seen)}",
         caption=caption,
@@ -267,31 +311,36 @@ def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = P
     systems = _systems(found)
     threads = sorted(set(found["threads"]))
     share = f"{100 * pdr_limit:g} %"
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 3.8), layout="constrained")
-        grid = canvas.subplots(1, len(MODES), squeeze=False, sharey=True)
-        for axis, mode in zip(grid[0], MODES, strict=True):
-            for i, (study, cores) in enumerate(systems):
-                rows = found[(found["study"] == study) & (found["cores"] == cores)]
-                rows = rows[rows["mode"] == mode].dropna(subset="last_cps").sort_values("threads")
-                axis.plot(
-                    [threads.index(count) for count in rows["threads"]],
-                    rows["last_cps"].astype(float),
-                    marker=MARKERS[i],
-                    markersize=5,
-                    color=SERIES[i],
-                    label=plural(cores, "core"),
-                )
-            if mode == "enhanced":
-                _stars(axis, predicted, systems, threads)
-            axis.set_title(mode, loc="left")
-            axis.set_xlabel("server threads")
-            _categories(axis, threads)
-        grid[0][0].set_ylim(0, _top(found["last_cps"], predicted["capacity_cps"]))
-        grid[0][0].set_ylabel(f"last load with PDR ≤ {share} (cps)")
-        grid[0][0].yaxis.set_major_formatter(FuncFormatter(grouped))
-        legend(canvas, grid)
-        svg = themed(canvas)
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = layout.panels(1, len(MODES), 3.2, shared=("", "all"))
+            for axis, mode in zip(grid[0], MODES, strict=True):
+                for i, (study, cores) in enumerate(systems):
+                    rows = found[(found["study"] == study) & (found["cores"] == cores)]
+                    rows = (
+                        rows[rows["mode"] == mode].dropna(subset="last_cps").sort_values("threads")
+                    )
+                    axis.plot(
+                        [threads.index(count) for count in rows["threads"]],
+                        rows["last_cps"].astype(float),
+                        marker=MARKERS[i],
+                        markersize=5,
+                        color=SERIES[i],
+                        label=plural(cores, "core"),
+                    )
+                if mode == "enhanced":
+                    _stars(axis, predicted, systems, threads)
+                axis.set_title(mode, loc="left")
+                axis.set_xlabel("server threads")
+                _categories(axis, threads)
+            grid[0][0].set_ylim(0, _top(found["last_cps"], predicted["capacity_cps"]))
+            grid[0][0].set_ylabel(f"last load with PDR ≤ {share} (cps)")
+            grid[0][0].yaxis.set_major_formatter(FuncFormatter(grouped))
+            legend(canvas, grid)
+            return themed(canvas)
+
+    svg, narrow = both(draw)
     seen = tuple(_capacity_words(found, mode) for mode in MODES)
     caption = (
         f"Capacity, the last load at or under {share} of dropped messages, by server threads and "
@@ -301,6 +350,7 @@ def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = P
     return Figure(
         identity="figure-capacity",
         svg=svg,
+        narrow=narrow,
         alt=f"Published capacity. {caption} {' '.join(seen)}",
         caption=caption,
         seen=seen,
@@ -362,7 +412,7 @@ def capacity_model(
     for row in _rows(predictions(points, predicted, pdr_limit)):
         cells = [row[name] for name in ("cores", "processors", "threads", "capacity_cps")]
         if pd.isna(row["best_cps"]):
-            rest = ("n/a", "n/a", "n/a")
+            rest = (NO_ENTRY,) * 3
         else:
             difference = (
                 f"{_signed(row['difference_cps'])} ({_signed(row['difference_pct'], 1)}\u00a0%)"
@@ -382,7 +432,7 @@ def capacity_model(
         f"{', '.join(map(str, predicted['single_core_cps'].unique()))} cps, beside the last load "
         f"at or under {100 * pdr_limit:g} % in Tables II, V and VIII. The paper prints the first "
         "four columns; the others follow from the tables.",
-        provenance=provenance(*predicted["study"]),
+        provenance="",
     )
 
 
@@ -407,7 +457,7 @@ def audit_summary(checks: pd.DataFrame) -> Table:
         none="nothing was checked",
         caption="What has to hold between printed numbers. An equality holds to half a unit of the "
         "last printed digit; cut off: it would, had the rest been dropped instead of rounded.",
-        provenance=provenance(*checks["study"]),
+        provenance="",
     )
 
 
@@ -461,7 +511,7 @@ def audit_disagreements(checks: pd.DataFrame) -> Table:
         rows=tuple(rows),
         none="none: every check holds",
         caption="Every check that does not hold; the numbers are held as printed.",
-        provenance=provenance(*checks["study"]),
+        provenance="",
     )
 
 
@@ -507,7 +557,7 @@ def errors_not_shown(bounds: pd.DataFrame) -> Table:
         none="none: every table of measurements has its RCV errors",
         caption="RCV errors that the scan does not show: PDR × total messages, where PDR may be "
         "rounded or cut off.",
-        provenance=provenance(*bounds["study"]),
+        provenance="",
     )
 
 

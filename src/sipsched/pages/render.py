@@ -5,16 +5,20 @@ import logging
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from sipsched.errors import SipschedError, StableError
 from sipsched.files import whole
+from sipsched.pages.glossary import expanded
 from sipsched.paths import PROJECT_ROOT
 
 TEMPLATE = "report_template"
+HOME = "index.html"
+"""The page that links all others, in the same folder."""
+_HEADING = re.compile(r"<h2>(.*?)</h2>")
 NOT_ON_PAGE = "notebook-only"
 """Tag of a cell of text for those who open the notebook; the page has a title from its data instead."""
 
@@ -95,7 +99,7 @@ def render(
             ) from None
         finished = nbformat.read(executed, as_version=4)  # type: ignore[no-untyped-call]
     _show_parameters(finished, {name: _shown(value) for name, value in given.items()})
-    page = _to_html(finished, notebook.stem)
+    page = _to_html(finished, notebook.stem, "" if output_html.name == HOME else HOME)
     with whole(output_html) as partial:
         partial.write_text(page, encoding="utf-8")
 
@@ -127,7 +131,7 @@ def _show_parameters(notebook: Any, values: Mapping[str, Any]) -> None:
             cell.source = translate_parameters(kernel.name, kernel.language, values, "Parameters")
 
 
-def _to_html(notebook: Any, fallback_title: str) -> str:
+def _to_html(notebook: Any, fallback_title: str, home: str) -> str:
     from nbconvert import HTMLExporter
 
     exporter = HTMLExporter(  # type: ignore[no-untyped-call]
@@ -135,9 +139,31 @@ def _to_html(notebook: Any, fallback_title: str) -> str:
         extra_template_basedirs=[str(Path(__file__).parent)],
         exclude_anchor_links=True,
     )
-    title = _title(notebook) or fallback_title
-    body, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": title}})
-    return str(body)
+    resources = {
+        "metadata": {"name": _title(notebook) or fallback_title},
+        "home": home,
+        "contents": [*_contents(notebook), ("glossary", "Glossary")],
+    }
+    body, _ = exporter.from_notebook_node(notebook, resources)
+    return _HEADING.sub(_with_id, expanded(str(body)))
+
+
+def _contents(notebook: Any) -> Iterator[tuple[str, str]]:
+    """Give id and text of each section."""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and NOT_ON_PAGE not in cell.metadata.get("tags", ()):
+            for text in re.findall(r"^## (.+)$", cell.source, re.MULTILINE):
+                yield _identity(text), text
+
+
+def _with_id(heading: re.Match[str]) -> str:
+    return f'<h2 id="{_identity(heading[1])}">{heading[1]}</h2>'
+
+
+def _identity(heading: str) -> str:
+    """Make an id of a heading, as text or as HTML."""
+    plain = html.unescape(re.sub(r"<[^>]*>|`", "", heading))
+    return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")
 
 
 def _title(notebook: Any) -> str:

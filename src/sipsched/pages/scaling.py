@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator
 
 from sipsched.analysis.run_table import Campaign, Configuration, campaigns_of
@@ -28,9 +27,9 @@ from sipsched.analysis.speedup import (
 )
 from sipsched.analysis.speedup import costs as costs_of
 from sipsched.analysis.statistics import PDR_LIMIT, Interval
-from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
-from sipsched.pages.numbers import told
-from sipsched.pages.parts import Figure, Table, Words
+from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, Layout, both, legend, themed
+from sipsched.pages.numbers import NO_ENTRY, told
+from sipsched.pages.parts import Answer, Cell, Figure, Table, Words
 from sipsched.pages.tables import Heading
 from sipsched.records.crossing import Crossing, read_crossing
 from sipsched.records.speedups import Speedup, read_speedups
@@ -135,7 +134,7 @@ def heading(found: Found) -> Heading:
     )
 
 
-def answer(found: Found) -> Words:
+def answer(found: Found) -> Answer:
     """Say which deployment to choose, at how many cores, over which transport."""
     lines = [
         line
@@ -150,7 +149,7 @@ def answer(found: Found) -> Words:
         )
     if found.simulated:
         lines += simulated_answer(found).lines
-    return Words(tuple(lines), css_class="answer")
+    return Answer(" ".join(lines))
 
 
 def _choice(found: Found, places: Sequence[Carried], transport: str) -> str:
@@ -171,16 +170,16 @@ def _best(found: Found, among: Sequence[Carried]) -> str:
     best = max(among, key=lambda each: each.capacity.estimate)
     plain = next((each for each in among if each.place.deployment == SHARED), None)
     if plain is not None and best is not plain and not _apart(best.capacity, plain.capacity):
-        best, reason = plain, "; none carries more beyond doubt, and it is the simplest"
+        best, reason = plain, " (none carries more beyond doubt, and it is the simplest)"
     elif plain is None or best is plain:
-        reason = "" if len(among) > 1 else "; no other was measured there"
+        reason = "" if len(among) > 1 else " (no other was measured there)"
     else:
         times = best.capacity.estimate / plain.capacity.estimate
         reason = f", {number(times)} times what {plain.place.sut} does"
     text = f"choose {best.place.sut}: it carries {_cps(best.capacity)}{reason}"
     gained = found.gained(best)
     if gained is not None:
-        text += f", and {_times(gained.measured)} what it does on one core"
+        text += f", {_times(gained.measured)} what it does on one core"
     return text
 
 
@@ -237,7 +236,7 @@ def _stop(each: SpeedUp) -> str:
 
 def capacities(found: Found) -> Table:
     """List what each deployment carries, by cores, and its speed-up beside its bound."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for each in found.carried:
         gained = found.gained(each)
         good, runs = each.confirmed
@@ -247,17 +246,18 @@ def capacities(found: Found) -> Table:
                 each.place.sut,
                 str(each.place.threads),
                 str(each.place.cores),
-                told(each.capacity, each.capacity.n),
-                told(each.by_calls, each.capacity.n),
+                told(each.capacity, "cps", each.capacity.n),
+                told(each.by_calls, "cps", each.capacity.n),
                 f"{good} of {plural(runs, 'run')}" if runs else "no run",
-                told(gained.measured, gained.measured.n) if gained else "–",
-                _plain(gained.bound) if gained else "–",
-                _plain(gained.room) if gained else "–",
+                told(gained.measured, n=gained.measured.n) if gained else NO_ENTRY,
+                _plain(gained.bound) if gained else NO_ENTRY,
+                _plain(gained.room) if gained else NO_ENTRY,
             )
         )
     share = f"{100 * found.limit:g} %"
     return Table(
         identity="table-scaling",
+        places=1,
         header=(
             *("transport", "SUT", "workers", "cores", "capacity (cps)", "by calls (cps)"),
             *("confirmed", "speed-up", "bound", "CPUs it had"),
@@ -311,15 +311,18 @@ def _plain(value: float) -> str:
 def curves(found: Found) -> Figure:
     """Draw the speed-up over cores by deployment, with the bound that the cost of a message sets."""
     names = [name for name in TRANSPORTS if found.over(name)] or ["udp"]
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 3.4), layout="constrained")
-        grid = canvas.subplots(1, len(names), squeeze=False, sharey=True)
-        for axis, name in zip(grid[0], names, strict=True):
-            _draw_speed_ups(axis, [s for s in found.speed_ups if s.one.place.transport == name])
-            axis.set_title(f"over {TRANSPORTS[name]}", loc="left")
-        grid[0][0].set_ylabel("C(c) / C(1)")
-        legend(canvas, grid, columns=3)
-        svg = themed(canvas)
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = layout.panels(1, len(names), 2.8, shared=("", "all"))
+            for axis, name in zip(grid[0], names, strict=True):
+                _draw_speed_ups(axis, [s for s in found.speed_ups if s.one.place.transport == name])
+                axis.set_title(f"over {TRANSPORTS[name]}", loc="left")
+            grid[0][0].set_ylabel("C(c) / C(1)")
+            legend(canvas, grid, columns=3)
+            return themed(canvas)
+
+    svg, narrow = both(draw)
     seen = tuple(
         f"{each.more.place.sut}, {plural(each.cores, 'core')}: {_times(each.measured)}."
         for each in found.speed_ups
@@ -331,6 +334,7 @@ def curves(found: Found) -> Figure:
     return Figure(
         identity="figure-speed-up",
         svg=svg,
+        narrow=narrow,
         alt=f"Speed-up by cores. {caption} {' '.join(seen)}",
         caption=caption,
         seen=(),
@@ -377,28 +381,31 @@ def _nothing(axis: Axes) -> None:
 
 def herd(found: Found) -> Figure:
     """Draw the wake-ups a message against workers."""
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 3.2), layout="constrained")
-        grid = canvas.subplots(1, 1, squeeze=False)
-        axis = grid[0][0]
-        for i, each in enumerate(found.herds):
-            axis.plot(
-                list(each.by_threads),
-                list(each.by_threads.values()),
-                color=SERIES[i % len(SERIES)],
-                marker=MARKERS[i % len(MARKERS)],
-                label=f"{each.sut}, {each.cps} cps",
-            )
-        axis.set_xlabel("workers")
-        axis.set_ylabel("wake-ups a message")
-        if found.herds:
-            workers = sorted({threads for each in found.herds for threads in each.by_threads})
-            axis.xaxis.set_major_locator(FixedLocator(workers))
-            axis.set_ylim(bottom=0)
-        else:
-            _nothing(axis)
-        legend(canvas, grid, columns=2)
-        svg = themed(canvas)
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = layout.panels(1, 1, 2.6)
+            axis = grid[0][0]
+            for i, each in enumerate(found.herds):
+                axis.plot(
+                    list(each.by_threads),
+                    list(each.by_threads.values()),
+                    color=SERIES[i % len(SERIES)],
+                    marker=MARKERS[i % len(MARKERS)],
+                    label=f"{each.sut}, {each.cps} cps",
+                )
+            axis.set_xlabel("workers")
+            axis.set_ylabel("wake-ups a message")
+            if found.herds:
+                workers = sorted({threads for each in found.herds for threads in each.by_threads})
+                axis.xaxis.set_major_locator(FixedLocator(workers))
+                axis.set_ylim(bottom=0)
+            else:
+                _nothing(axis)
+            legend(canvas, grid, columns=2)
+            return themed(canvas)
+
+    svg, narrow = both(draw)
     seen = tuple(map(_herd_words, found.herds)) or (
         "Wake-ups were not counted at two numbers of workers.",
     )
@@ -409,6 +416,7 @@ def herd(found: Found) -> Figure:
     return Figure(
         identity="figure-herd",
         svg=svg,
+        narrow=narrow,
         alt=f"Wake-ups a message against workers. {caption} {' '.join(seen)}",
         caption=caption,
         seen=seen,
@@ -560,7 +568,7 @@ def sharing(found: Found) -> Words:
         lines.append(
             f"Control, {each.one.place.sut} on one core at {control.cps} cps: the generators' CPU is busy with them "
             f"and with all else that is not nice for {100 * control.generator_busy:.0f} % of the time. At what it "
-            f"carries on {plural(each.cores, 'core')} they would leave {number(each.room)} CPUs."
+            f"carries on {plural(each.cores, 'core')} they would leave {number(each.room)} of them."
         )
     if len(lines) == 1:
         lines.append("No control was measured: what that costs is not known.")

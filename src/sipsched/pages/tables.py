@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from sipsched.analysis.precision import Known, level_of_a_look, look
 from sipsched.analysis.run_length import (
     FULL_PDR,
     LEAST_PERIODS,
@@ -31,20 +32,21 @@ from sipsched.analysis.run_table import (
     receive_buffers,
 )
 from sipsched.analysis.statistics import (
+    FEWEST,
     PDR_LIMIT,
-    Interval,
     Values,
     typical_drop_rates,
     typical_interval,
 )
-from sipsched.pages.numbers import told
-from sipsched.pages.parts import Table, Words
+from sipsched.pages.numbers import NO_ENTRY, in_us, told
+from sipsched.pages.parts import Cell, Several, Table, Words
+from sipsched.plan.config import Precision
 from sipsched.records.histogram import RELATIVE_ERROR
 from sipsched.records.summary import ALL, INVALID, MEASURED, MISSING, pooled_quantile
 from sipsched.validity.certificate import WINDOWS_MS
 from sipsched.validity.verdict import in_words
 from sipsched.versions import code_version
-from sipsched.words import number
+from sipsched.words import number, plural
 
 MAX_RUNS_LISTED = 50
 PROBE_MODES = {
@@ -84,7 +86,7 @@ class Heading:
     def _repr_html_(self) -> str:
         text = html.escape(self.description)
         return (
-            f'<p class="fidelity"><strong>Fidelity:</strong> {html.escape(self.fidelity)}</p>'
+            f"<p>{html.escape(self.fidelity.rstrip('.'))}.</p>"
             f'<p class="testbed">{html.escape(self.testbed)} {text}</p>'
         )
 
@@ -100,17 +102,53 @@ def heading(summary: xr.Dataset, study: str) -> Heading:
     )
 
 
+def conditions_of_study(
+    summary: xr.Dataset, study: str, labelled: xr.Dataset | None = None
+) -> Several:
+    """Say at the end of a page what its numbers rest on: testbed, coverage, probe, arrivals, hosts.
+
+    Parameters
+    ----------
+    summary
+        Combined summary of the study on one testbed.
+    study
+        Its name.
+    labelled
+        The same with the modes as they were on the kernel; None where they have no other names.
+    """
+    shown = summary if labelled is None else labelled
+    return Several(
+        (
+            heading(summary, study),
+            coverage(summary),
+            conditions(shown),
+            suspicions(shown),
+            arrivals(shown),
+            accounts(shown),
+            attempts(shown),
+            *filter(None, (repetitions(shown),)),
+            runs_not_counted(shown),
+            columns_missing(shown),
+            hosts(shown),
+        )
+    )
+
+
 def points(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
     """List every point with its numbers: the typical run with its 95 % interval."""
     by_name = {
-        "k_rcv": summary["k_rcv_mean"].sel(message_type=ALL),
-        "p50": summary["k_rcv_p50"].sel(message_type=ALL),
-        "p99": summary["k_rcv_p99"].sel(message_type=ALL),
-        "t_sip": summary["t_sip_mean"].sel(message_type=ALL),
-        "off": 100 * (summary["t_sip_off_mean"] / summary["t_sip_mean"]).sel(message_type=ALL),
+        "k_rcv": (summary["k_rcv_mean"].sel(message_type=ALL), "µs"),
+        "p50": (summary["k_rcv_p50"].sel(message_type=ALL), "µs"),
+        "p99": (summary["k_rcv_p99"].sel(message_type=ALL), "µs"),
+        "t_sip": (summary["t_sip_mean"].sel(message_type=ALL), "µs"),
+        "off": (
+            100 * (summary["t_sip_off_mean"] / summary["t_sip_mean"]).sel(message_type=ALL),
+            "%",
+        ),
     }
     slowest = pooled_quantile(summary, "total", 0.999)
-    rows, runs = [], counted(summary)
+    rows: list[tuple[Cell, ...]] = []
+    runs = counted(summary)
     for sut, mode, cores in facets(summary):
         for threads in summary["threads"].to_numpy():
             for cps in summary["cps"].to_numpy():
@@ -129,32 +167,30 @@ def points(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
                 lost = 100 * summary["call_loss"].sel(at).to_numpy()[None]
                 calls = typical_drop_rates(lost, 100 * limit, whole=100.0).at(0)
                 cells = [
-                    _cell(pdr),
-                    _cell(calls),
-                    *(_typical(values.sel(at)) for values in by_name.values()),
+                    told(pdr, "%", n),
+                    told(calls, "%", n),
+                    *(
+                        told(typical_interval(values.sel(at).to_numpy()), unit, n)
+                        for values, unit in by_name.values()
+                    ),
                 ]
-                cells.append(_number(float(slowest.sel(at))))
-                cells.append(_busy(busy_periods(runs, at)))
-                rows.append((sut, mode, *map(str, (cores, threads, cps, n)), *cells))
+                pooled = in_us(float(slowest.sel(at)))
+                busy = _busy(busy_periods(runs, at))
+                place = (sut, mode, *map(str, (cores, threads, cps, n)))
+                rows.append((*place, *cells, pooled, busy))
     return Table(
         identity="table-points",
         header=(
             *("SUT", "mode", "cores", "threads", "cps", "runs", "PDR (%)", "calls lost (%)"),
-            *(
-                "K_rcv mean (µs)",
-                "K_rcv p50 (µs)",
-                "K_rcv p99 (µs)",
-                "T_sip mean (µs)",
-                "of it off CPU (%)",
-                "K_rcv + T_sip p99.9 (µs)",
-                "busy periods",
-            ),
+            *("mean", "p50", "p99", "mean", "off CPU (%)", "p99.9", "busy periods"),
         ),
+        groups=(("", 8), ("K_rcv", 3), ("T_sip", 2), ("K_rcv + T_sip", 1), ("", 1)),
+        places=4,
         rows=tuple(rows),
         none="no run was measured",
-        caption="Every measured point: the typical run with its 95 % interval. Calls lost: failed, or set up late. "
-        f"p99.9: of the messages of all its runs together, to {100 * RELATIVE_ERROR:g} %; n/a where a run has no "
-        "histogram. Busy periods: those in "
+        caption="Every measured point: the typical run with its 95 % interval; of fewer than "
+        f"{FEWEST} runs, between which they lie. Calls lost: failed, or set up late. p99.9: of the messages of all its "
+        f"runs together, to {100 * RELATIVE_ERROR:g} %; not there where a run has no histogram. Busy periods: those in "
         "which the SPS always holds a message; how many of equal length the run with the fewest amounts "
         "to, and the longest as a share of its run. Too short, at a PDR up to "
         f"{100 * FULL_PDR:g} %: fewer than {LEAST_PERIODS}, or one longer than {100 * LONGEST_SHARE:g} % of the run.",
@@ -162,25 +198,11 @@ def points(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
     )
 
 
-def _number(value: float) -> str:
-    return "n/a" if np.isnan(value) else number(value)
-
-
 def _busy(found: BusyPeriods | None) -> str:
     if found is None:
-        return "n/a"
+        return NO_ENTRY
     text = f"{number(found.least)}, longest {100 * found.longest_share:.2g}\u00a0%"
     return f"{text}: {found.short} of {found.runs} too short" if found.short else text
-
-
-def _typical(values: xr.DataArray) -> str:
-    return _cell(typical_interval(values.to_numpy()))
-
-
-def _cell(found: Interval) -> str:
-    if not found.n:
-        return "n/a"
-    return told(found, found.n) if found.known else number(found.estimate)
 
 
 def runs_not_counted(summary: xr.Dataset) -> Table:
@@ -196,6 +218,7 @@ def runs_not_counted(summary: xr.Dataset) -> Table:
     return Table(
         identity="table-runs-not-counted",
         header=("SUT", "mode", "cores", "threads", "cps", "rep", "status", "why"),
+        places=4,
         rows=tuple(rows),
         none="none: every planned run was measured and counts",
         caption="Planned runs that no average contains.",
@@ -211,18 +234,20 @@ def arrivals(summary: xr.Dataset) -> Table:
         "KS p-value": _smallest(summary["ks_p_value"]),
         "CV": _largest(summary["cv"]),
         **{
-            f"variance/mean at {window} ms": _largest(summary[f"variance_to_mean_{window}ms"])
+            f"{window} ms": _largest(summary[f"variance_to_mean_{window}ms"])
             for window in WINDOWS_MS
         },
-        **{
-            f"lateness {which} (µs)": _largest(summary[f"lateness_{which}_us"])
-            for which in ("p50", "p99", "max")
-        },
+        **{which: _largest(summary[f"lateness_{which}_us"]) for which in ("p50", "p99", "max")},
         "generator CPU (%)": _largest(100 * summary["generator_cpu_share"]),
     }
     return Table(
         identity="table-arrivals",
         header=(*POINT_HEADER, *columns, "verdicts\u00a0of\u00a0runs"),
+        places=4,
+        groups=(
+            *(("", len(POINT_HEADER) + 3), ("variance / mean in windows of", len(WINDOWS_MS))),
+            *(("lateness (µs)", 3), ("", 2)),
+        ),
         rows=_rows_per_point(summary, columns),
         none="no run was measured",
         caption="Arrival certificates: of each point's runs the worst value, and their verdicts.",
@@ -247,6 +272,7 @@ def accounts(summary: xr.Dataset) -> Table:
     return Table(
         identity="table-accounts",
         header=(*POINT_HEADER, *columns, "verdicts\u00a0of\u00a0runs"),
+        places=4,
         rows=_rows_per_point(summary, columns),
         none="no run was measured",
         caption="Drop ledgers: of each point's runs the largest value, and their verdicts. Requests "
@@ -276,7 +302,7 @@ def _rows_per_point(
     for point, found in grades.items():
         place = dict(zip(("sut", "mode", "cores", "threads", "cps"), point, strict=True))
         values = [float(column.sel(place)) for column in columns.values()]
-        cells = ["n/a" if np.isnan(value) else number(value) for value in values]
+        cells = [NO_ENTRY if np.isnan(value) else number(value) for value in values]
         counted = ", ".join(f"{found.count(grade)}\u00a0{grade}" for grade in dict.fromkeys(found))
         rows.append((*map(str, point), *cells, counted))
     return tuple(rows)
@@ -311,13 +337,15 @@ def coverage(summary: xr.Dataset) -> Words:
     """Say how many runs were planned, measured, invalid, missing; and what the probe was."""
     words = [status for _, status in iterate_runs(summary)]
     lines = [
-        f"{len(words)} runs planned: {words.count(MEASURED)} measured, "
+        f"{plural(len(words), 'run')} planned: {words.count(MEASURED)} measured, "
         f"{words.count(INVALID)} invalid, {words.count(MISSING)} missing."
     ]
     modes, counts = np.unique(summary["probe_mode"].to_numpy().astype(str), return_counts=True)
     for mode, count in zip(modes, counts, strict=True):
         if mode:
-            lines.append(f"Probe mode {mode} in {count} runs. {PROBE_MODES.get(mode, '')}")
+            lines.append(
+                f"Probe mode {mode} in {plural(count, 'run')}. {PROBE_MODES.get(mode, '')}"
+            )
     for reason in json.loads(summary.attrs["probe_mode_reasons"]):
         lines.append(f"Why this probe mode: {reason}")
     lost = float(np.nansum(summary["lost_records"].to_numpy()))
@@ -447,4 +475,51 @@ def versions(*data: Path) -> Words:
             ),
         ),
         css_class="versions",
+    )
+
+
+def repetitions(data: xr.Dataset) -> Table | None:
+    """Show what the repetitions of a study reached; None where their number was fixed."""
+    if "precision" not in data.attrs:
+        return None
+    precision = Precision(**json.loads(data.attrs["precision"]))
+    found = look(data, precision)
+    reached = sum(known.half_width <= precision.relative for known in found)
+    looks = len(precision.looks)
+    return Table(
+        identity="table-precision",
+        header=(
+            "SUT",
+            "mode",
+            "cores",
+            "threads",
+            "cps",
+            precision.of,
+            "half-width (%)",
+            "reached",
+        ),
+        rows=tuple(_known_row(known, precision) for known in found),
+        none="nothing was planned",
+        caption=f"Runs were added until the interval of {precision.of} was within {100 * precision.relative:g} % of "
+        f"it on either side, {precision.at_least} to {plural(precision.at_most, 'run')} each; reached in {reached} of "
+        f"{len(found)}. It is looked at {plural(looks, 'time')} at most, and each look's interval has "
+        f"{100 * level_of_a_look(precision):.3g} %, so that the one stopped at holds at 95 %. Other intervals "
+        "of this page are made as if the number of runs had been fixed.",
+        provenance=provenance(data),
+    )
+
+
+def _known_row(known: Known, precision: Precision) -> tuple[Cell, ...]:
+    wide = known.half_width
+    if wide <= precision.relative:
+        word = "yes"
+    elif known.interval.n >= precision.at_most:
+        word = f"no, with the {precision.at_most} runs that there may be"
+    else:
+        word = "not yet"
+    return (
+        *(known.sut, known.mode, *map(str, known.group)),
+        told(known.interval, "µs"),
+        number(100 * wide) if np.isfinite(wide) else "no interval",
+        word,
     )

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from sipsched.analysis.crossover import Effect, percent
+from sipsched.analysis.crossover import percent
 from sipsched.analysis.probe_cost import probe_costs
 from sipsched.analysis.run_table import (
     IMPOSSIBLE,
@@ -21,13 +21,14 @@ from sipsched.analysis.run_table import (
     findings_of,
     receive_buffers,
 )
-from sipsched.pages.drawing import MARKERS, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
-from sipsched.pages.parts import Figure, Table, Words
+from sipsched.pages.drawing import MARKERS, PAPER, SERIES, STYLE, Layout, both, legend, themed
+from sipsched.pages.numbers import NO_ENTRY, told, with_unit
+from sipsched.pages.parts import Answer, Cell, Figure, Table, Words
 from sipsched.pages.tables import Heading, conditions_of
 from sipsched.records.noise_record import CpuNoise, Noise, read_noise
 from sipsched.records.summary import INVALID, MEASURED, MISSING
 from sipsched.validity.verdict import in_general
-from sipsched.words import number, plural
+from sipsched.words import listed, number, plural
 
 MOST_LABELLED_LOADS = 14
 MOST_POINTS_LISTED = 50
@@ -55,6 +56,28 @@ def heading(campaign: Campaign) -> Heading:
     )
 
 
+def answer(campaign: Campaign, noise_file: Path, windows: Sequence[Path]) -> Answer:
+    """Say how much of what was planned counts, how quiet the CPUs are, and what the probe costs."""
+    status = campaign.runs["status"].value_counts()
+    suspect = int((campaign.counted["grade"] == "suspect").sum())
+    said = [
+        f"{status.get(MEASURED, 0)} of {plural(len(campaign.runs), 'planned run')} count, {suspect} of them with "
+        "reservations"
+    ]
+    found = read_noise(noise_file).cpus if noise_file.is_file() else ()
+    if found:
+        lost = max(cpu.lost_share for cpu in found)
+        said.append(f"an idle CPU is interrupted for {100 * lost:.2g}\u00a0% of its time")
+    costs = [percent(cost.effect.interval) for cost in probe_costs(windows)]
+    known = [cost for cost in costs if not np.isnan(cost.estimate)]
+    if known:
+        most = max(known, key=lambda cost: cost.estimate)
+        said.append(
+            f"the probe changes the proxy's CPU time a message by {with_unit(most, '%', '+')}"
+        )
+    return Answer(f"{listed(said)}.")
+
+
 def coverage(campaign: Campaign) -> Figure:
     """Draw every planned point by what became of its runs: measured, missing, invalid, impossible."""
     # Imported here: with pyplot it takes a second that other pages need not spend.
@@ -65,39 +88,47 @@ def coverage(campaign: Campaign) -> Figure:
     grids = {sut: _grid(points[points["sut"] == sut]) for sut in suts}
     heights = [len(codes) for codes, _ in grids.values()]
     colours = ListedColormap([colour for colour, _, _ in KINDS.values()])
-    with rc_context({**STYLE, "axes.grid": False}):
-        height = 0.9 + 0.9 * len(suts) + 0.26 * sum(heights)
-        canvas = Canvas(figsize=(WIDTH_IN, height), layout="constrained")
-        axes = canvas.subplots(
-            max(len(suts), 1), 1, squeeze=False, gridspec_kw={"height_ratios": heights or [1]}
-        )[:, 0]
-        for axis, (sut, (codes, labels)) in zip(axes, grids.items(), strict=False):
-            seaborn.heatmap(
-                codes,
-                annot=labels if codes.shape[1] <= MOST_LABELLED_LOADS else None,
-                fmt="",
-                cmap=colours,
-                vmin=-0.5,
-                vmax=len(KINDS) - 0.5,
-                mask=codes.isna(),
-                cbar=False,
-                linewidths=1,
-                linecolor=PAPER,
-                annot_kws={"color": PAPER, "fontsize": 7.5},
-                ax=axis,
+
+    def draw(layout: Layout) -> str:
+        with rc_context({**STYLE, "axes.grid": False}):
+            height = 0.9 + 0.9 * len(suts) + 0.26 * sum(heights)
+            canvas = Canvas(figsize=(layout.width_in, height), layout="constrained")
+            axes = canvas.subplots(
+                max(len(suts), 1), 1, squeeze=False, gridspec_kw={"height_ratios": heights or [1]}
+            )[:, 0]
+            for axis, (sut, (codes, labels)) in zip(axes, grids.items(), strict=False):
+                seaborn.heatmap(
+                    codes,
+                    annot=labels if codes.shape[1] <= MOST_LABELLED_LOADS else None,
+                    fmt="",
+                    cmap=colours,
+                    vmin=-0.5,
+                    vmax=len(KINDS) - 0.5,
+                    mask=codes.isna(),
+                    cbar=False,
+                    linewidths=1,
+                    linecolor=PAPER,
+                    annot_kws={"color": PAPER, "fontsize": 5.5 if layout.stacked else 7.5},
+                    ax=axis,
+                )
+                axis.set_title(sut, loc="left")
+                axis.set_ylabel("")
+                axis.set_xlabel("offered load (cps)" if axis is axes[-1] else "")
+                axis.tick_params(length=0)
+                axis.tick_params(axis="y", rotation=0)
+                if layout.stacked:
+                    axis.set_yticklabels(
+                        [_broken(each.get_text()) for each in axis.get_yticklabels()]
+                    )
+            canvas.legend(
+                [Patch(color=colour) for colour, _, _ in KINDS.values()],
+                [f"{kind} {sign}".strip() for kind, (_, sign, _) in KINDS.items()],
+                loc="outside upper left",
+                ncols=2 if layout.stacked else len(KINDS),
             )
-            axis.set_title(sut, loc="left")
-            axis.set_ylabel("")
-            axis.set_xlabel("offered load (cps)" if axis is axes[-1] else "")
-            axis.tick_params(length=0)
-            axis.tick_params(axis="y", rotation=0)
-        canvas.legend(
-            [Patch(color=colour) for colour, _, _ in KINDS.values()],
-            [f"{kind} {sign}".strip() for kind, (_, sign, _) in KINDS.items()],
-            loc="outside upper left",
-            ncols=len(KINDS),
-        )
-        svg = themed(canvas)
+            return themed(canvas)
+
+    svg, narrow = both(draw)
     tally = points["kind"].value_counts()
     seen = [
         f"{len(points)} points planned: "
@@ -121,6 +152,7 @@ def coverage(campaign: Campaign) -> Figure:
     return Figure(
         identity="figure-coverage",
         svg=svg,
+        narrow=narrow,
         alt=f"Coverage of the campaign. {caption} {' '.join(seen)}",
         caption=caption,
         seen=tuple(seen),
@@ -165,6 +197,11 @@ def _configuration(mode: str, cores: int, threads: int) -> str:
     return f"{mode}, {plural(cores, 'core')}, {plural(threads, 'thread')}"
 
 
+def _broken(configuration: str) -> str:
+    """Put the mode of a configuration on a line of its own."""
+    return configuration.replace(", ", "\n", 1)
+
+
 def _listed(points: pd.DataFrame) -> str:
     """Name points in words, the first few of them."""
     few = 4
@@ -195,31 +232,35 @@ def noise(path: Path, campaign: Campaign) -> Figure | Words:
 
 def draw_noise(found: Noise, campaign: Campaign) -> Figure:
     """Draw the gaps of each CPU: how many a second are longer than a time."""
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 3.0), layout="constrained")
-        axis = canvas.subplots()
-        for i, cpu in enumerate(found.cpus):
-            lengths = np.sort(cpu.gaps_us)[::-1]
-            rate = np.arange(1, len(lengths) + 1) / cpu.duration_s
-            axis.step(
-                lengths,
-                rate,
-                where="post",
-                color=SERIES[i % len(SERIES)],
-                marker=MARKERS[i % len(MARKERS)],
-                markevery=max(1, len(lengths) // 12),
-                markersize=3.5,
-                label=f"CPU {cpu.cpu}",
-            )
-        if any(cpu.gaps_us.size for cpu in found.cpus):
-            axis.set_xscale("log")
-            axis.set_yscale("log")
-        axis.set_xlabel("length of a gap (µs)")
-        axis.set_ylabel("longer gaps a second")
-        for scale in (axis.xaxis, axis.yaxis):
-            scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        legend(canvas, np.array([axis]))
-        svg = themed(canvas)
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = layout.panels(1, 1, 2.5)
+            axis = grid[0, 0]
+            for i, cpu in enumerate(found.cpus):
+                lengths = np.sort(cpu.gaps_us)[::-1]
+                rate = np.arange(1, len(lengths) + 1) / cpu.duration_s
+                axis.step(
+                    lengths,
+                    rate,
+                    where="post",
+                    color=SERIES[i % len(SERIES)],
+                    marker=MARKERS[i % len(MARKERS)],
+                    markevery=max(1, len(lengths) // 12),
+                    markersize=3.5,
+                    label=f"CPU {cpu.cpu}",
+                )
+            if any(cpu.gaps_us.size for cpu in found.cpus):
+                axis.set_xscale("log")
+                axis.set_yscale("log")
+            axis.set_xlabel("length of a gap (µs)")
+            axis.set_ylabel("longer gaps a second")
+            for scale in (axis.xaxis, axis.yaxis):
+                scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            legend(canvas, np.array([axis]))
+            return themed(canvas)
+
+    svg, narrow = both(draw)
     seen = tuple(_noise_words(cpu) for cpu in found.cpus)
     caption = (
         "Gaps in the time of a program that reads the clock on an idle CPU of the SPS: how many a "
@@ -229,6 +270,7 @@ def draw_noise(found: Noise, campaign: Campaign) -> Figure:
     return Figure(
         identity="figure-noise",
         svg=svg,
+        narrow=narrow,
         alt=f"Noise of the idle testbed. {caption} {' '.join(seen)}",
         caption=caption,
         seen=seen,
@@ -261,19 +303,20 @@ def conditions(campaign: Campaign) -> Words:
 
 def cost_of_the_probe(campaign: Campaign, windows: Sequence[Path]) -> Table:
     """Compare the proxy's CPU time a message with the probe and without, point by point."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for cost in probe_costs(windows):
         rows.append(
             (
                 *(cost.sut, cost.mode, str(cost.cores), str(cost.threads), str(cost.cps)),
                 f"{cost.without_us:.1f}",
-                _percent(cost.effect),
-                _percent(cost.sham),
+                told(percent(cost.effect.interval), "%", plus="+"),
+                told(percent(cost.sham.interval), "%", plus="+"),
                 str(sum(cost.effect.blocks)),
             )
         )
     return Table(
         identity="table-probe-cost",
+        places=4,
         header=(
             *("SUT", "mode", "cores", "threads", "cps", "without the probe (µs)"),
             *("the probe adds (%)", "sham (%)", "blocks"),
@@ -283,13 +326,6 @@ def cost_of_the_probe(campaign: Campaign, windows: Sequence[Path]) -> Table:
         caption=COST_CAPTION,
         provenance=campaign.provenance,
     )
-
-
-def _percent(effect: Effect) -> str:
-    interval = percent(effect.interval)
-    if interval.known:
-        return f"{interval.estimate:+.1f} ({interval.low:+.1f} to {interval.high:+.1f})"
-    return f"{interval.estimate:+.1f}: {interval.why}" if effect.runs else interval.why
 
 
 def certificates(campaign: Campaign) -> Table:
@@ -311,6 +347,7 @@ def certificates(campaign: Campaign) -> Table:
         )
     return Table(
         identity="table-certificates",
+        places=1,
         header=(
             *("SUT", "cps", "runs", "KS distance", "CV", "lateness p99 (µs)"),
             *("generator CPU (%)", "worst rate error (%)", "verdicts"),
@@ -326,7 +363,7 @@ def certificates(campaign: Campaign) -> Table:
 def _range(values: pd.Series) -> str:
     there = values.dropna()
     if not len(there):
-        return "n/a"
+        return NO_ENTRY
     low, high = number(float(there.min())), number(float(there.max()))
     return low if low == high else f"{low} to {high}"
 
@@ -364,6 +401,7 @@ def runs_that_are_not_there(campaign: Campaign) -> Table:
         rows = [*rows[:MOST_POINTS_LISTED], (f"and {more} more",)]
     return Table(
         identity="table-runs-not-there",
+        places=4,
         header=(*POINT, "rep", "status", "why"),
         rows=tuple(rows),
         none="none: every planned run was measured and counts",

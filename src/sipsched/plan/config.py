@@ -11,10 +11,11 @@ from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT, SCHEMAS
 from sipsched.plan.crossover import Crossover, duration_s, is_comparison
 from sipsched.plan.documents import read_yaml, shorten, validate
+from sipsched.plan.sharing import UNSHARED, Sharing
 
 POINT_PATTERN = "{testbed}/{sut}/{mode}/cores~{cores}/threads~{threads}"
 RUN_PATTERN = f"{POINT_PATTERN}/cps~{{cps}}/rep~{{rep}}"
-CROSSING_PATTERN = f"{POINT_PATTERN}/crossing.json"
+CROSSING_PATTERN = f"{POINT_PATTERN}/{{search}}.json"
 
 WIDEST_BRACKET = 1.25
 """Ratio of the loads on both sides of a crossing from which on it is only "between" them."""
@@ -32,10 +33,65 @@ LISTED = ("cores", "threads", "cps")
 
 
 @dataclass(frozen=True, order=True)
+class Capacity:
+    """Loads of a study that bracket what each of its cells carries, and what a search for them aims at.
+
+    Attributes
+    ----------
+    limit
+        Packet drop rate at which capacity ends.
+    relative_width
+        Distance of the two loads around it, as a share of the upper one.
+    """
+
+    limit: float
+    relative_width: float
+
+    @property
+    def name(self) -> str:
+        """Name a search with this aim, as its record's file does."""
+        return f"capacity~{self.limit}~{self.relative_width}"
+
+    @classmethod
+    def from_name(cls, name: str) -> "Capacity":
+        """Read it back from the name of a file.
+
+        Raises
+        ------
+        StableError
+            It is not the name of such a search.
+        """
+        try:
+            word, limit, width = name.split("~")
+            found = cls(float(limit), float(width))
+        except ValueError:
+            word, found = "", cls(0, 0)
+        if word != "capacity" or found.name != name:
+            raise StableError(
+                f"{name}.json: no search has this name; expected {CROSSING} or capacity~LIMIT~WIDTH"
+            )
+        return found
+
+    def loads(self, lower_cps: int, upper_cps: int) -> tuple[int, ...]:
+        """Give the loads around a capacity, as `AroundCrossing.loads` does."""
+        return tuple(sorted({lower_cps, upper_cps}))
+
+
+CROSSING = "crossing"
+"""Names the search that finds loads for what else is to be measured there."""
+
+
+@dataclass(frozen=True, order=True)
 class Point:
     """What is measured, and where: a SUT in a mode on so many cores with so many threads, on one testbed.
 
     A load and a repetition of it is a `Run`.
+
+    Attributes
+    ----------
+    goal
+        What is searched there, if that is the capacity; None: where the drop rate crosses the campaign's limit,
+        as its `search` has it.
     """
 
     testbed: str
@@ -43,11 +99,18 @@ class Point:
     mode: str
     cores: int
     threads: int
+    goal: Capacity | None = None
 
     @property
     def crossing_path(self) -> Path:
         """Relative path of the record of where its packet drop rate crosses the limit."""
-        return Path(CROSSING_PATTERN.format(**vars(self)))
+        return Path(CROSSING_PATTERN.format(**self.wildcards))
+
+    @property
+    def wildcards(self) -> dict[str, str]:
+        """What its path is made of."""
+        names = {name: str(value) for name, value in vars(self).items() if name != "goal"}
+        return names | {"search": self.goal.name if self.goal else CROSSING}
 
     def run(self, cps: int, rep: int) -> "Run":
         """Give a repetition of it at a load."""
@@ -59,13 +122,21 @@ class Point:
 
     @classmethod
     def from_wildcards(cls, wildcards: Mapping[str, str]) -> "Point":
-        """Read it back from the text of a path."""
+        """Read it back from the text of a path.
+
+        Raises
+        ------
+        StableError
+            No search has such a name.
+        """
+        search = wildcards.get("search", CROSSING)
         return cls(
             testbed=wildcards["testbed"],
             sut=wildcards["sut"],
             mode=wildcards["mode"],
             cores=int(wildcards["cores"]),
             threads=int(wildcards["threads"]),
+            goal=None if search == CROSSING else Capacity.from_name(search),
         )
 
 
@@ -265,8 +336,43 @@ class SharesOfCrossing:
         return tuple(sorted({max(1, round(lower_cps * share / 10)) * 10 for share in self.shares}))
 
 
-Found = AroundCrossing | SharesOfCrossing
+Found = AroundCrossing | SharesOfCrossing | Capacity
 """Loads that hang on what is found on the testbed."""
+
+
+Group = tuple[int, int, int]
+"""Cores, threads and cps: what is measured there in all modes and SUTs of a study is compared."""
+Repeats = Mapping[Group, int]
+"""How often a group is to be repeated, those first whose intervals are widest."""
+NO_REPEATS: Repeats = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How far the runs of a study are repeated: until an interval is narrow enough.
+
+    Attributes
+    ----------
+    of
+        A statistic of a run's messages, `<quantity>_<statistic>` of its summary.
+    relative
+        Half the width of its interval over its estimate, which is to be reached.
+    at_least, at_most
+        Repetitions.
+    """
+
+    of: str
+    relative: float
+    at_least: int
+    at_most: int
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """Numbers of repetitions after which is looked whether that is enough: half as many again each time."""
+        found = [self.at_least]
+        while found[-1] < self.at_most:
+            found.append(min(self.at_most, found[-1] + -(-found[-1] // 2)))
+        return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -279,6 +385,15 @@ class Study:
         What makes the study's own page; None if it has none.
     points
         (cores, threads, cps) to measure of all combinations; empty: all of them.
+    repetitions
+        Of each point; with a precision as many as there are at least.
+    precision
+        What repetitions are to reach; None: their number is fixed.
+    sharing
+        Testbeds that share out its runs.
+    cps
+        Loads, or how they are found. Around the capacity of a SUT in one mode it is measured in all: modes are
+        compared at equal loads.
     """
 
     name: str
@@ -290,20 +405,40 @@ class Study:
     cps: tuple[int, ...] | Found
     repetitions: int
     points: frozenset[tuple[int, ...]] = frozenset()
+    precision: Precision | None = None
+    sharing: Sharing = UNSHARED
+
+    def looks(self, until: int | None = None) -> list[tuple[int, int]]:
+        """List after how many repetitions runs are looked at, and how many there are after that if need be.
+
+        Parameters
+        ----------
+        until
+            Only those before this number of repetitions; None: all.
+        """
+        looks = self.precision.looks if self.precision else ()
+        return [
+            (now, then) for now, then in itertools.pairwise(looks) if until is None or now < until
+        ]
 
     def searches(self, testbed: str) -> list[Point]:
         """List the points whose crossing is to be found first."""
-        if isinstance(self.cps, tuple):
-            return []
         return [
-            Point(testbed, sut, self.cps.mode, cores, threads)
+            point
             for sut, cores, threads in itertools.product(self.suts, self.cores, self.threads)
+            for point in self._searched(testbed, sut, cores, threads)
         ]
 
-    def runs(self, testbed: str, crossings: Crossings = MappingProxyType({})) -> list[Run]:
+    def runs(
+        self,
+        testbed: str,
+        crossings: Crossings = MappingProxyType({}),
+        repeats: Repeats = NO_REPEATS,
+    ) -> list[Run]:
         """List the runs in the order to measure them.
 
-        In blocks: every point once before any is repeated. Runs that differ in mode or SUT only follow
+        In blocks: every point once before any is repeated, and in blocks beyond
+        `repetitions` the widest interval first. Runs that differ in mode or SUT only follow
         each other, in turned order in every second block, so that what drifts hits each the same.
 
         Parameters
@@ -313,20 +448,37 @@ class Study:
         crossings
             What the points of `searches` were found to cross between; those that are not in it have
             no runs yet.
+        repeats
+            Groups that are repeated more often.
         """
+        suts: dict[Group, list[str]] = {}
+        for cores, threads in itertools.product(self.cores, self.threads):
+            loads = self._loads(testbed, cores, threads, crossings)
+            for cps in sorted({load for of_sut in loads.values() for load in of_sut}):
+                group = (cores, threads, cps)
+                if not self.points or group in self.points:
+                    suts[group] = [sut for sut in self.suts if cps in loads[sut]]
+        more = [group for group in repeats if group in suts]
+        places = {group: place for place, group in enumerate(suts)}
         runs = []
-        for rep in range(1, self.repetitions + 1):
-            for cores, threads in itertools.product(self.cores, self.threads):
-                loads = self._loads(testbed, cores, threads, crossings)
-                arms = list(itertools.product(self.suts, self.modes))
-                for cps in sorted({load for of_sut in loads.values() for load in of_sut}):
-                    runs += [
-                        Run(testbed, sut, mode, cores, threads, cps, rep)
+        for rep in range(1, max([self.repetitions, *repeats.values()]) + 1):
+            for group in suts if rep <= self.repetitions else more:
+                if rep <= max(self.repetitions, repeats.get(group, 0)):
+                    arms = list(itertools.product(suts[group], self.modes))
+                    block = [
+                        Run(testbed, sut, mode, *group, rep)
                         for sut, mode in (arms if rep % 2 else reversed(arms))
-                        if cps in loads[sut]
-                        and (not self.points or (cores, threads, cps) in self.points)
                     ]
+                    if self._measures(testbed, block, rep + places[group]):
+                        runs += block
         return runs
+
+    def _measures(self, testbed: str, block: Sequence[Run], turn: int) -> bool:
+        """Tell whether a block is measured on a testbed, and not on a twin of it."""
+        if not self.sharing.concerns(testbed):
+            return True
+        paths = (run.path.relative_to(testbed) for run in block)
+        return self.sharing.measures(paths, turn) == testbed
 
     def _loads(
         self, testbed: str, cores: int, threads: int, crossings: Crossings
@@ -334,11 +486,29 @@ class Study:
         """Give the loads of each SUT."""
         if isinstance(self.cps, tuple):
             return dict.fromkeys(self.suts, self.cps)
-        points = {sut: Point(testbed, sut, self.cps.mode, cores, threads) for sut in self.suts}
-        return {
-            sut: self.cps.loads(*crossings[point]) if point in crossings else ()
-            for sut, point in points.items()
-        }
+        found: dict[str, tuple[int, ...]] = dict.fromkeys(self.suts, ())
+        for sut in self.suts:
+            for point in self._searched(testbed, sut, cores, threads):
+                if point in crossings:
+                    found[sut] += self.cps.loads(*crossings[point])
+        return found
+
+    def _searched(self, testbed: str, sut: str, cores: int, threads: int) -> list[Point]:
+        """Give what is searched for the loads of a SUT: what it carries in each mode, or in one of them."""
+        if isinstance(self.cps, tuple):
+            return []
+        place = (cores, threads)
+        if isinstance(self.cps, Capacity):
+            points = [Point(testbed, sut, mode, *place, self.cps) for mode in self.modes]
+        else:
+            points = [Point(testbed, sut, self.cps.mode, *place)]
+        if not self.sharing.concerns(testbed):
+            return points
+        # the same loads on all twins
+        owners = (
+            self.sharing.searches(point.crossing_path.relative_to(testbed)) for point in points
+        )
+        return [replace(point, testbed=name) for point, name in zip(points, owners, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -371,6 +541,8 @@ class Config:
     documents: Mapping[str, Document]
     only_measured: bool
     records: Path
+    twins: tuple[str, ...] = ()
+    """Testbeds that share out the runs of each study."""
 
     def sut(self, name: str) -> Sut:
         """Look a SUT up.
@@ -419,6 +591,8 @@ class Config:
             raise StableError(
                 f"{point.crossing_path}: '{point.mode}' compares modes; a crossing is searched in one"
             )
+        if point.goal:
+            validate(vars(point.goal), "config", str(point.crossing_path), part="capacity")
         self._check(point.run(self.search.lowest_cps, 1), str(point.crossing_path))
 
     def _check(self, run: Run, what: str) -> None:
@@ -440,12 +614,32 @@ class Config:
         )
         return list(dict.fromkeys(points))
 
-    def runs(self, crossings: Crossings = MappingProxyType({})) -> list[Run]:
-        """List every run that the studies ask for, once, in the order to measure them."""
-        runs = itertools.chain.from_iterable(
-            study.runs(name, crossings) for name in self.testbeds for study in self.studies.values()
-        )
-        return list(dict.fromkeys(runs))
+    def runs(
+        self,
+        crossings: Crossings = MappingProxyType({}),
+        repeats: Mapping[tuple[str, str], Repeats] = MappingProxyType({}),
+    ) -> list[Run]:
+        """List every run that the studies ask for, once, in the order to measure them.
+
+        Testbed by testbed, and there each study's first block before any study's second: what has no interval yet, or
+        the widest, comes first, so that a campaign that is interrupted knows something of everything.
+
+        Parameters
+        ----------
+        crossings
+            As `Study.runs` takes them.
+        repeats
+            Study and testbed to what is repeated more often there.
+        """
+        found: dict[Run, None] = {}
+        for name in self.testbeds:
+            of_bed = (
+                study.runs(name, crossings, repeats.get((study.name, name), NO_REPEATS))
+                for study in self.studies.values()
+            )
+            runs = itertools.chain.from_iterable(of_bed)
+            found |= dict.fromkeys(sorted(runs, key=lambda run: run.rep))
+        return list(found)
 
 
 def name_files(files: Sequence[str | Path]) -> str:
@@ -510,10 +704,12 @@ def parse_config(
     suts = {name: Sut(name=name, **body) for name, body in document["suts"].items()}
     for sut in suts.values():
         _check_transport(sut, what)
+    sharing = _sharing(document, what)
     studies = {}
     for name, body in document["studies"].items():
         axes = {key: tuple(body[key]) for key in ("suts", "modes", "cores", "threads")}
-        cps = _loads(body["cps"])
+        cps = _loads(body, f"{what}: studies.{name}")
+        precision = _precision(body, f"{what}: studies.{name}")
         points = frozenset(map(tuple, body.get("points", ())))
         listed = {**axes, "cps": cps if isinstance(cps, tuple) else ()}
         for point in sorted(points):
@@ -524,7 +720,9 @@ def parse_config(
         studies[name] = Study(
             name=name,
             notebook=body.get("notebook"),
-            repetitions=body["repetitions"],
+            repetitions=precision.at_least if precision else body["repetitions"],
+            precision=precision,
+            sharing=sharing,
             cps=cps,
             points=points,
             **axes,
@@ -555,6 +753,11 @@ def parse_config(
                     f"{what}: documents.{name}.studies: '{study}' is not defined under studies "
                     f"({', '.join(sorted(studies))})"
                 )
+    for name in only if sharing.twins else ():
+        if studies[name].precision:
+            raise StableError(
+                f"{what}: twins: studies.{name}.precision looks at the runs of one testbed; set repetitions there"
+            )
     return Config(
         testbeds=tuple(document["testbeds"]),
         probe=document["probe"],
@@ -565,10 +768,30 @@ def parse_config(
         validity={rule: Limits(**limits) for rule, limits in document["validity"].items()},
         suts=suts,
         studies={name: studies[name] for name in studies if name in only},
+        twins=sharing.twins,
         documents=documents,
         only_measured=document.get("only_measured", False),
         records=Path(document.get("records", "raw")),
     )
+
+
+def _sharing(document: Mapping[str, Any], what: str) -> Sharing:
+    """Read who shares what with whom."""
+    twins, aside = tuple(document.get("twins", ())), frozenset(document.get("aside", ()))
+    for name in twins:
+        if name not in document["testbeds"]:
+            raise StableError(
+                f"{what}: twins: '{name}' is not among testbeds ({', '.join(document['testbeds'])})"
+            )
+    for name in sorted(aside - {*twins}):
+        raise StableError(
+            f"{what}: aside: '{name}' has no twin to give its runs to; twins: {', '.join(twins) or 'none'}"
+        )
+    if twins and aside >= {*twins}:
+        raise StableError(
+            f"{what}: aside: none of the twins is left to measure; leave one of them out"
+        )
+    return Sharing(twins, aside, Path(document.get("records", "raw")))
 
 
 def _check_transport(sut: Sut, what: str) -> None:
@@ -611,7 +834,19 @@ def _check_use(sut: Sut, mode: str, load: Load, where: str) -> None:
 
 
 def _check_comparisons(study: Study, load: Load, where: str) -> None:
-    if isinstance(study.cps, Found) and is_comparison(study.cps.mode):
+    if study.precision:
+        for mode in filter(is_comparison, study.modes):
+            raise StableError(
+                f"{where}.precision: '{mode}' compares modes within each run, whose length is what narrows that: "
+                "set repetitions, and crossover.mode_s"
+            )
+    if isinstance(study.cps, Capacity):
+        for mode in filter(is_comparison, study.modes):
+            raise StableError(
+                f"{where}.modes: '{mode}' compares modes; a capacity is searched in each mode by itself: "
+                "list them one by one, and compare them in a study with loads (cps)"
+            )
+    elif isinstance(study.cps, Found) and is_comparison(study.cps.mode):
         raise StableError(
             f"{where}.cps.around_crossing_of: '{study.cps.mode}' compares modes; a crossing is searched "
             "in one"
@@ -637,7 +872,35 @@ def _crossover(declared: Mapping[str, Any], what: str) -> Crossover:
     return Crossover(**body)
 
 
-def _loads(declared: Any) -> tuple[int, ...] | Found:
+def _precision(study: Mapping[str, Any], where: str) -> Precision | None:
+    asked = [key for key in ("repetitions", "precision") if key in study]
+    if len(asked) != 1:
+        raise StableError(
+            f"{where}: expected one of repetitions and precision, found {' and '.join(asked) or 'neither'}; "
+            "repetitions is a number of runs, precision an interval to be reached"
+        )
+    if "repetitions" in study:
+        return None
+    precision = Precision(**study["precision"])
+    if precision.at_least > precision.at_most:
+        raise StableError(
+            f"{where}.precision: at_least ({precision.at_least}) must not be more than at_most "
+            f"({precision.at_most})"
+        )
+    return precision
+
+
+def _loads(study: Mapping[str, Any], where: str) -> tuple[int, ...] | Found:
+    asked = [key for key in ("cps", "capacity") if key in study]
+    if len(asked) != 1:
+        raise StableError(
+            f"{where}: expected one of cps and capacity, found {' and '.join(asked) or 'neither'}; cps lists "
+            "loads, capacity searches what each cell carries (a file over config.yaml adds keys to its studies: "
+            "give yours a name of its own)"
+        )
+    if "capacity" in study:
+        return Capacity(**study["capacity"])
+    declared = study["cps"]
     if isinstance(declared, list):
         return tuple(declared)
     mode = declared["around_crossing_of"]

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sipsched.errors import StableError
-from sipsched.plan.config import Config, Point, Run
-from sipsched.records.crossing import read_crossings
+from sipsched.plan.config import NO_REPEATS, Config, Crossings, Point, Repeats, Run
+from sipsched.records.crossing import read_crossing, read_crossings
+from sipsched.records.look import all_repeats
 from sipsched.records.record import Attempt, failed_attempts, is_recorded
 from sipsched.records.run_document import read_run
 
@@ -93,6 +94,10 @@ class Outlook:
     from_runs
         How many recorded runs tell how long one takes. 0: nothing of this testbed is recorded, and the configuration
         tells it: warm-up, load and some seconds around them.
+    at_most_more
+        How many runs may be added where a study asks for a precision, beside those left.
+    by_search_limit
+        Whether a search that is left counts as the most it may take.
     """
 
     testbed: str
@@ -104,6 +109,8 @@ class Outlook:
     work_s: float
     done_in_s: float
     from_runs: int
+    by_search_limit: bool = True
+    at_most_more: int = 0
 
     @property
     def is_done(self) -> bool:
@@ -151,7 +158,7 @@ def expected_s(run: Run, planned: Iterable[Run], config: Config, raw: Path) -> f
     return statistics.median(times) if times else planned_s(run, config)
 
 
-def outlooks(config: Config, raw: Path, lanes: Lanes) -> list[Outlook]:
+def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = None) -> list[Outlook]:
     """Compare what a campaign asks for with what is recorded, testbed by testbed in the order of its configuration.
 
     Parameters
@@ -160,16 +167,19 @@ def outlooks(config: Config, raw: Path, lanes: Lanes) -> list[Outlook]:
         The campaign, and the folder of its records.
     lanes
         What may be measured at the same time.
+    results
+        Where looks at runs are, which say what is repeated more often; None: nothing is.
 
     Notes
     -----
-    A search counts as its `limit_s`, the most that it may take. The runs behind it are counted as if the crossing
+    A search for a crossing counts as its `limit_s`, the most that it may take; one for a capacity as what those
+    recorded of the testbed took (the median of up to ten). The runs behind a search are counted as if the crossing
     were at the geometric middle of the loads to be searched: their number hangs on it where loads are steps.
     """
     crossings = read_crossings(raw, config.searches())
-    middle = round(math.sqrt(config.search.lowest_cps * config.search.highest_cps))
-    supposed = dict.fromkeys(config.searches(), (middle, middle)) | crossings
-    known, all_runs = set(config.runs(crossings)), config.runs(supposed)
+    supposed = _supposed(config) | crossings
+    repeats = all_repeats(results, config) if results else {}
+    known, all_runs = set(config.runs(crossings, repeats)), config.runs(supposed, repeats)
     by_kind: dict[Kind, list[Run]] = defaultdict(list)
     for run in all_runs:
         by_kind[kind(run)].append(run)
@@ -182,7 +192,9 @@ def outlooks(config: Config, raw: Path, lanes: Lanes) -> list[Outlook]:
         searches = [
             point for point in config.searches() if point.testbed == name and point not in crossings
         ]
-        seconds = config.search.limit_s * len(searches) + sum(
+        seconds = sum(
+            _recorded_search_s(point, crossings, raw) or config.search.limit_s for point in searches
+        ) + sum(
             statistics.median(times) if (times := paces[kind(run)]) else planned_s(run, config)
             for run in to_come
         )
@@ -202,9 +214,53 @@ def outlooks(config: Config, raw: Path, lanes: Lanes) -> list[Outlook]:
                 work_s=seconds,
                 done_in_s=ends[name] if seconds else 0.0,
                 from_runs=sum(len(times) for (bed, _), times in paces.items() if bed == name),
+                at_most_more=_at_most_more(config, name, supposed, repeats),
+                by_search_limit=any(
+                    _recorded_search_s(point, crossings, raw) is None for point in searches
+                ),
             )
         )
     return found
+
+
+def _at_most_more(
+    config: Config,
+    testbed: str,
+    crossings: Crossings,
+    repeats: Mapping[tuple[str, str], Repeats],
+) -> int:
+    """Count the runs that looks may still ask for: before the first of all groups, then of those that were wide."""
+    more = 0
+    for study in config.studies.values():
+        if study.precision is None:
+            continue
+        found = repeats.get((study.name, testbed), NO_REPEATS)
+        runs = study.runs(testbed, crossings, found)
+        often = max([study.repetitions, *found.values()])
+        last = [run for run in runs if run.rep == often]
+        more += len(last) * (study.precision.at_most - often)
+    return more
+
+
+def _supposed(config: Config) -> dict[Point, tuple[int, int]]:
+    """Suppose crossings at the middle of what is searched; of capacities each at loads of its own."""
+    middle = round(math.sqrt(config.search.lowest_cps * config.search.highest_cps))
+    return {
+        point: (middle + 2 * place, middle + 2 * place + 1) if point.goal else (middle, middle)
+        for place, point in enumerate(config.searches())
+    }
+
+
+def _recorded_search_s(point: Point, found: Iterable[Point], raw: Path) -> float | None:
+    """Say how long recorded searches for a capacity took; None where there is none, or a crossing is searched."""
+    alike = [
+        other
+        for other in found
+        if point.goal and (other.testbed, other.goal) == (point.testbed, point.goal)
+    ]
+    times = [read_crossing(raw / other.crossing_path).took_s for other in alike[:RUNS_FOR_PACE]]
+    known = [each for each in times if each is not None]
+    return statistics.median(known) + BETWEEN_S if known else None
 
 
 def _refused(raw: Path, runs: Sequence[Run]) -> tuple[tuple[str, int], ...]:

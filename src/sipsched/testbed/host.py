@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 import fabric
 import paramiko
 
-from sipsched.errors import StableError, TransientError
+from sipsched.errors import LostError, StableError, TransientError
 from sipsched.testbed import groups, places
 from sipsched.testbed.inventory import HostSpec, native_folder
 from sipsched.testbed.lock import await_lock, holder
@@ -162,9 +162,9 @@ class Host:
                     f"host {self.spec}: its key is not in {known_hosts}; "
                     f"log in once by hand, or add it with ssh-keyscan"
                 ) from error
-            raise TransientError(f"host {self.spec}: SSH failed: {error}") from error
+            raise LostError(f"host {self.spec}: SSH failed: {error}") from error
         except (TimeoutError, OSError) as error:
-            raise TransientError(
+            raise LostError(
                 f"host {self.spec} is unreachable: {error}; is it up? (fab check)"
             ) from error
         # paramiko leaves Nagle's algorithm on: 44 ms a command instead of 12
@@ -196,7 +196,7 @@ class Host:
         except TimeoutError as error:
             if not self._answers():
                 self._give_up()
-                raise TransientError(
+                raise LostError(
                     f"host {self.spec}: connection lost: no answer after {timeout_s:g} s in: {command}"
                 ) from error
             raise TransientError(
@@ -204,9 +204,7 @@ class Host:
             ) from error
         except (paramiko.SSHException, EOFError, OSError) as error:
             self._give_up()
-            raise TransientError(
-                f"host {self.spec}: connection lost in: {command}: {error}"
-            ) from error
+            raise LostError(f"host {self.spec}: connection lost in: {command}: {error}") from error
         done = self._note(argv, started, exit_code, stdout, stderr)
         if check and done.exit_code != 0:
             raise self._failed(done)
@@ -556,7 +554,7 @@ class Host:
                 channel.close()
                 raise
         except (paramiko.SSHException, EOFError, StopIteration, OSError) as error:
-            raise TransientError(
+            raise LostError(
                 f"host {self.spec}: connection lost in: {_shown(argv)}: {error}"
             ) from error
         try:

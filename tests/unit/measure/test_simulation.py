@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +18,10 @@ from sipsched.measure.crossing_search import search_crossing
 from sipsched.measure.generator import Sipload
 from sipsched.measure.simulation import plan_point
 from sipsched.measure.simulator import T0_NS
-from sipsched.plan.config import Config, Point, Run, load_config
+from sipsched.plan.config import Capacity, Config, Point, Run, load_config
 from sipsched.plan.crossover import draw
 from sipsched.plan.simulated import COSTS, load_model
-from sipsched.records.crossing import read_crossings
+from sipsched.records.crossing import read_crossing, read_crossings
 from sipsched.records.messages import (
     k_rcv,
     messages_from_record,
@@ -96,6 +98,25 @@ def test_a_search_brackets_the_limit(campaign: Config, tmp_path: Path) -> None:
     lower, upper = read_crossings(tmp_path, [place])[place]
     # one core is full at 6 messages of some 74 µs a call: 2250 cps
     assert 1500 < lower < upper < 3500
+
+
+def test_a_capacity_is_recorded_whole_or_with_one_error_of_a_full_disk(
+    campaign: Config, small_disk: Path
+) -> None:
+    place = replace(point(), goal=Capacity(0.01, 0.1))
+    path = small_disk / place.crossing_path
+    search = partial(search_crossing, place, campaign, load_testbed(EEVDF), small_disk)
+    ballast = small_disk / "ballast"
+    with suppress(OSError):
+        ballast.write_bytes(bytes(1 << 20))
+    with pytest.raises(StableError, match=rf"{path}: cannot write: .*No space left on device"):
+        search()
+    assert not list(small_disk.rglob("*capacity*"))
+    ballast.unlink()
+    search(guess_cps=2250)
+    found = read_crossing(path)
+    assert found.ended_by == "width" and found.took_s is not None
+    assert found.loads[0] >= 0.89 * found.loads[1]
 
 
 def test_the_papers_settings_act_on_cfs_as_they_are(campaign: Config) -> None:
@@ -381,7 +402,9 @@ def test_nobody_looks_for_its_hosts() -> None:
 
 WITHOUT_LINUX = """
 import os, select, socket, sys
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 # libraries ask for the platform as they are loaded, and would find Linux without its calls
 import dask.array, numba, xarray

@@ -49,7 +49,9 @@ def test_five_sentences_of_a_whole_campaign(whole):
     assert all(answer.endswith(".") for answer in told)
     assert all("not measured" not in answer.lower() for answer in told[:-1])
     load, modes, wait, counts, cost = told
-    assert load.startswith("kamailio-udp, mode default, 1 core, 8 threads, drops 1 % of its")
+    assert load.startswith(
+        "kamailio-udp, mode default, 1 core, 8 threads, carries between 1\u202f500 and"
+    )
     assert "n = 10" in load
     assert "kamailio-udp at 1500 cps" in modes or "kamailio-udp at 2000 cps" in modes
     assert "changes the mean wait K_rcv by −" in modes

@@ -24,7 +24,6 @@ def test_figures_of_nothing_measured_still_say_so(draw):
     ds = summary.combine([], [synthetic.Run(cps=500), synthetic.Run(cps=1000)])
     figure = draw(ds)
     assert "No valid run" in figure.seen[0]
-    assert "Fidelity: unknown" in figure.provenance
     assert figure.svg.startswith("<?xml")
 
 
@@ -38,16 +37,16 @@ def test_colours_follow_the_reader():
 LOADS = (1000, 1200, 1400, 2000)
 RATES = {
     # a knee that the loads resolve, one that jumps between loads, one between loads that are far apart
-    1: ((0.0, 0.004, 0.03, 0.3), "typical PDR passes 1 % at 1\u202f282 cps (1"),
+    1: ((0.0, 0.004, 0.03, 0.3), "typical PDR passes 1 % at 1\u202f282\u00a0cps (1"),
     2: (
         (0.0, 0.0, 0.25, 0.4),
-        "typical PDR passes 1 % between 1\u202f200 and 1\u202f400 cps, n = 12",
+        "typical PDR passes 1 % between 1\u202f200 and 1\u202f400\u00a0cps, n = 12",
     ),
     4: (
         (0.0, 0.0, 0.0, 0.4),
-        "typical PDR passes 1 % between 1\u202f400 and 2\u202f000 cps, n = 12",
+        "typical PDR passes 1 % between 1\u202f400 and 2\u202f000\u00a0cps, n = 12",
     ),
-    8: ((0.0, 0.0, 0.0, 0.001), "no crossing of 1 % is seen: above 2\u202f000 cps, n = 12"),
+    8: ((0.0, 0.0, 0.0, 0.001), "no crossing of 1 % is seen: above 2\u202f000\u00a0cps, n = 12"),
 }
 
 
@@ -105,6 +104,21 @@ def test_no_line_is_drawn_where_the_crossing_is_only_between_two_loads():
     assert [loads[part].tolist() for part in parts[8]] == [list(LOADS)]
 
 
+@pytest.mark.parametrize("threads", RATES)
+def test_a_line_passes_the_limit_at_the_crossing_that_is_printed(threads):
+    loads, ds = np.array(LOADS, float), knees()
+    runs = ds["pdr"].sel(threads=threads).squeeze().transpose("cps", "rep")
+    found = crossing(loads, runs)
+    typical = statistics.typical_drop_rates(100 * runs.to_numpy(), 1.0, whole=100.0).estimate
+    parts = load_sweep._unbroken(loads, found)
+    lines = [load_sweep._through(loads[part], typical[part], found, 1.0) for part in parts]
+    passed = [x[y == 1.0].tolist() for x, y in lines]
+    told = found.interval.resolved and found.bracketed
+    assert passed == ([[found.interval.estimate]] if told else [[] for _ in parts])
+    # nothing is drawn over the limit where the crossing is not told
+    assert all((y > 1.0).all() or (y < 1.0).all() for _, y in lines if not told)
+
+
 def test_table_and_figure_say_the_same_of_runs_of_which_one_drops():
     """Two runs without a drop and one of 8 %: typical is neither 0 nor their mean, 2.7 %."""
     planned = [synthetic.Run(threads=8, cps=1000, rep=rep) for rep in (1, 2, 3)]
@@ -112,4 +126,4 @@ def test_table_and_figure_say_the_same_of_runs_of_which_one_drops():
     drawn = statistics.typical_drop_rates(
         100 * ds["pdr"].to_numpy().reshape(1, 3), 1.0, whole=100.0
     ).at(0)
-    assert tables.points(ds).rows[0][6] == told(drawn, 3) == "0.0532 (0 to 100)"
+    assert str(tables.points(ds).rows[0][6]) == str(told(drawn, "%", 3)) == "0.053 (runs: 0 to 8.0)"

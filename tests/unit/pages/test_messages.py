@@ -21,7 +21,7 @@ def test_the_highest_load_is_in_the_first_sentence(tmp_path):
     assert list(found.by_load) == [500, 1000, 2000]
     total = np.concatenate([run.wait_us + run.service_us for run in found.highest])
     usual, slow = np.nanpercentile(total, (50, 99))
-    (said,) = page.answer(found)
+    said = page.answer(found).line
     assert said.startswith(
         "At 2\u202f000 calls per second one message in a hundred takes longer than "
     )
@@ -47,7 +47,7 @@ def test_the_folder_with_more_loads_is_shown(tmp_path):
 def test_without_bpf_the_stages_are_not_seen(tmp_path):
     synthetic.write_record(tmp_path / "raw", synthetic.Run(), mode=3)
     found = read(tmp_path)
-    assert page.answer(found)[0].endswith("times as long as a usual one.")
+    assert page.answer(found).line.endswith("times as long as a usual one.")
     assert page.by_load(found).rows[0][-3:] == ("not seen",) * 3
     assert page.ways(found).parts == (Words((page.NO_STAGES,)),)
     assert isinstance(page.distributions(found), Figure)
@@ -58,7 +58,7 @@ def test_no_messages_are_said(tmp_path, probe):
     if probe is not None:
         synthetic.write_record(tmp_path / "raw", synthetic.Run(), mode=probe)
     found = read(tmp_path)
-    assert page.title(found).lines == (page.NOTHING,)
+    assert page.answer(found).line == page.NOTHING
     assert page.by_load(found).rows == ()
     for part in (page.ways(found), page.around(found), page.over_time(found)):
         assert all(isinstance(each, Words) for each in part.parts)

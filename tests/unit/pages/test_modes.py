@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import synthetic
+from matplotlib.axes import Axes
 from synthetic import modes_case as case_of
 from synthetic import modes_plan as plan
 
@@ -61,8 +62,68 @@ def test_percent_lower_is_what_the_mode_does():
         assert cell.comparison.percent_lower.n == 5
         assert cell.p_value < 0.05
     words = percent_lower.verdict(case, family).lines
-    assert "PDR under enhanced (EEVDF translation) is 40\u00a0% lower" in words[0]
+    assert (
+        "PDR under enhanced (EEVDF translation) is 40\u00a0%" in words[0]
+        and " lower than " in words[0]
+    )
     assert words[0].endswith("more than chance.")
+
+
+def drawn_by(monkeypatch, case, draw):
+    """Draw, and give what was drawn as points and bars: x, and the ends of its interval."""
+    bars, points = [], []
+
+    def errorbar(axis, x, y, xerr=None, **style):
+        bars.append((x[0], None if xerr is None else (x[0] - xerr[0][0], x[0] + xerr[1][0])))
+        return original(axis, x, y, xerr=xerr, **style)
+
+    def plot(axis, *args, **style):
+        points.append((np.ravel(args[0]), axis, style))
+        return original_plot(axis, *args, **style)
+
+    original, original_plot = Axes.errorbar, Axes.plot
+    monkeypatch.setattr(Axes, "errorbar", errorbar)
+    monkeypatch.setattr(Axes, "plot", plot)
+    draw(case)
+    return bars, points
+
+
+def test_an_interval_is_drawn_as_it_is_told_and_no_run_is_cut_off(monkeypatch):
+    """Five runs of which the largest is a thousand times the smallest."""
+
+    def wide(run):
+        values = synthetic.two_modes(run)
+        return values | {f"{name}_mean": 10.0**run.rep for name in ("k_sockq", "k_rcv", "t_sip")}
+
+    case = case_of(plan(), wide)
+    side = case.side(EIGHT, "baseline")
+    mean = side.mean("k_sockq", case.compared_load(EIGHT))
+    bars, points = drawn_by(monkeypatch, case, message_time.parts_figures)
+    (ends,) = {ends for x, ends in bars if x == mean.estimate and ends}
+    assert ends == pytest.approx((mean.low, mean.high))
+    # of K_sockq all runs, 10 to 100 000 µs, lie within the axis
+    runs = [(x, axis.get_xlim()) for x, axis, _ in points if len(x) == 5 and x.max() == 1e5]
+    assert runs
+    assert all(low <= x.min() and x.max() <= high for x, (low, high) in runs)
+
+
+def test_what_has_no_bounds_is_drawn_apart_from_what_has(monkeypatch):
+    """Drops in one of five runs alone: a percentage without bounds."""
+
+    def rarely(run):
+        return synthetic.two_modes(run) | {"pdr": 0.05 * (run.rep == 1)}
+
+    case = case_of(plan(), rarely)
+    family = case.family()
+    cps = case.compared_load(EIGHT)
+    fall = family.cells[comparison.Asked(EIGHT, cps, "pdr")].comparison.percent_lower
+    assert not fall.known
+    bars, points = drawn_by(
+        monkeypatch, case, lambda case: percent_lower.figure(case, case.family())
+    )
+    assert all(ends is not None for _, ends in bars)
+    labels = {style.get("label") for _, _, style in points}
+    assert "this testbed, no interval" in labels
 
 
 def test_modes_that_do_nothing_differ_within_chance():
@@ -80,27 +141,25 @@ def test_modes_that_do_nothing_differ_within_chance():
 def test_the_papers_table_beside_this_testbed():
     case = case_of(plan())
     baseline, enhanced = measurements.tables(case).parts
-    rows = {row[0]: row[1:] for row in baseline.rows}
     # what is measured comes first: 8 threads, the last load under the limit and the first above it
-    assert baseline.groups[1:3] == (
-        ("8 threads, last ≤\u00a01\u00a0%", 3),
-        ("8 threads, first >\u00a01\u00a0%", 3),
-    )
+    assert baseline.rows[0][0] == "8 threads"
+    assert baseline.groups[1:] == (("last ≤\u00a01\u00a0%", 3), ("first >\u00a01\u00a0%", 3))
+    rows = {row[1]: row[2:] for row in baseline.rows if row[0] == "8 threads"}
+    others = {row[1]: row[2:] for row in baseline.rows if row[0] == "2 threads"}
     assert sum(span for _, span in baseline.groups) == len(baseline.header) == len(baseline.rows[0])
-    assert rows["Load (cps)"][3:6] == ("1800", "2\u202f000", "+11.1")
+    assert rows["Load (cps)"][3:6] == ("1\u202f800", "2\u202f000", "+11.1")
     assert rows["Runs (n)"][3:6] == ("30", "5", "–")
     assert rows["PDR"][3] == "0.018"
     rates = [synthetic.two_modes(run)["pdr"] for run in plan() if run.cps == 2000][:5]
     typical = typical_interval(rates).estimate
-    assert rows["PDR"][4].startswith(f"{typical:.3g} (")
-    assert rows["PDR"][5].startswith(f"+{100 * (typical / 0.018 - 1):.3g} (")
+    assert rows["PDR"][4].interval.estimate == pytest.approx(typical)
+    assert rows["PDR"][5].interval.estimate == pytest.approx(100 * (typical / 0.018 - 1))
     # of counts the difference is one per call: 6 messages a call here, 447876 / 200000 there
-    assert rows["Total messages"][3:5] == ("447876", "96\u202f000 (96\u202f000 to 96\u202f000)")
-    assert rows["Total messages"][5].startswith("+168 (")
-    assert rows["Call-setup messages"][3:6] == (
-        *("not printed", "64\u202f000 (64\u202f000 to 64\u202f000)", "–"),
-    )
-    assert rows["PDR"][6:9] == ("0.0062", "not measured", "–")
+    assert rows["Total messages"][3] == "447876"
+    assert str(rows["Total messages"][4]) == "96\u202f000"
+    assert rows["Total messages"][5].interval.estimate == pytest.approx(168, abs=0.5)
+    assert (rows["Call-setup messages"][3], rows["Call-setup messages"][5]) == ("–", "–")
+    assert others["PDR"][:3] == ("0.0062", "not measured", "–")
     assert "Table I (baseline), beside baseline (EEVDF translation) on this testbed" in (
         baseline.caption
     )
@@ -112,7 +171,7 @@ def test_crossing_loads_beside_the_papers():
     table = crossing_loads.table(case)
     rows = {row[:2]: row[2:] for row in table.rows}
     here = rows["1 core, 8 threads", "baseline (EEVDF translation)"]
-    assert here[:2] == ("1600", "1800")
+    assert here[:2] == ("1\u202f600", "1\u202f800")
     assert here[3:5] == ("1\u202f900", "2\u202f000")
     crossing = case.side(EIGHT, "baseline").capacity.crossing.interval
     assert crossing.estimate == pytest.approx(1900, rel=0.01)
@@ -176,7 +235,8 @@ def test_half_measured_studies_still_render(modes):
 def test_one_run_a_point_says_that_it_is_too_few():
     case = case_of(plan(reps=1))
     text = everything(case)
-    assert "too few for an interval" in text
+    assert "(one run)" in text
+    assert "too few runs to tell" in percent_lower.answer(case, case.family()).line
     assert case.family().tests == 0
 
 
@@ -191,7 +251,10 @@ def test_a_probe_without_parts_and_loads_that_never_pass_the_limit():
     text = everything(case)
     assert "not seen by the probe" in text
     assert "none: PDR ≤ 1\u00a0% up to 2000 cps" in text
-    assert "undefined: the reference is 0 in every run" in text
+    assert "the reference is 0 in every run" in text
+    assert (
+        "highest load of both, since no PDR is" in percent_lower.figure(case, case.family()).caption
+    )
     assert case.compared_load(EIGHT) == 2000
 
 

@@ -2,7 +2,13 @@ import base64
 import csv
 import re
 
+from sipsched.analysis.statistics import Interval, typical_interval
+from sipsched.pages.numbers import Number, told
 from sipsched.pages.parts import Table
+
+
+def table(header, rows, **options):
+    return Table("table-x", header, rows, "c", "p", "none of it", **options)
 
 
 def csv_link(page):
@@ -14,16 +20,12 @@ def csv_link(page):
 
 
 def test_a_table_is_downloadable_without_network():
-    table = Table(
-        identity="table-x",
-        header=("load (cps)", "mean (µs)", 'p99, "worst"'),
-        rows=(("1\u202f000", "12\u00a0±\u00a03", "−1,5"),),
-        caption="c",
-        provenance="p",
-        none="none",
+    found = table(
+        ("load (cps)", "mean (µs)", 'p99, "worst"'),
+        (("1\u202f000", "12\u00a0±\u00a03", "−1,5"),),
         groups=(("", 1), ("K_rcv", 2)),
     )
-    name, lines = csv_link(table._repr_html_())
+    name, lines = csv_link(found._repr_html_())
     assert name == "table-x.csv"
     assert lines == [
         ["load (cps)", "K_rcv: mean (µs)", 'K_rcv: p99, "worst"'],
@@ -31,9 +33,64 @@ def test_a_table_is_downloadable_without_network():
     ]
 
 
+def test_a_csv_has_a_number_its_interval_and_its_unit_in_columns_of_their_own():
+    five = typical_interval([1000, 1100, 1200, 1300, 1400])
+    rows = (
+        ("1400", told(five, "µs", 5), Number(five, "%", p_value=0.25)),
+        ("1500", told(Interval.without(7.0, 1), "µs"), "not seen by the probe"),
+    )
+    _, lines = csv_link(table(("cps", "mean", "lower by (%)"), rows)._repr_html_())
+    assert lines[0] == [
+        *("cps", "mean: estimate", "mean: low", "mean: high", "mean: n", "mean: unit"),
+        *("lower by", "lower by: estimate", "lower by: low", "lower by: high", "lower by: n"),
+        *("lower by: unit", "lower by: p"),
+    ]
+    one, other = (dict(zip(lines[0], line, strict=True)) for line in lines[1:])
+    assert (one["mean: unit"], one["mean: n"], one["lower by: p"]) == ("µs", "5", "0.25")
+    assert float(one["mean: low"]) < float(one["mean: estimate"]) < float(one["mean: high"])
+    assert (other["mean: estimate"], other["mean: low"], other["mean: n"]) == ("7", "", "1")
+    assert (other["lower by"], other["lower by: estimate"]) == ("not seen by the probe", "")
+
+
 def test_a_long_table_is_whole_in_its_csv():
-    table = Table("table-x", ("n",), (("1",), ("2",), ("3",)), "c", "p", "none", shown=2)
-    page = table._repr_html_()
-    assert "<td>2</td>" in page and "<td>3</td>" not in page
-    assert "and 1 more" in page
-    assert csv_link(page)[1] == [["n"], ["1"], ["2"], ["3"]]
+    page = table(("n", "m"), (("1", "a"), ("2", "b"), ("3", "c")), shown=2)._repr_html_()
+    assert "<td>b</td>" in page and "<td>c</td>" not in page
+    assert "1 more in the CSV" in page
+    assert csv_link(page)[1] == [["n", "m"], ["1", "a"], ["2", "b"], ["3", "c"]]
+
+
+def test_columns_and_rows_of_nothing_are_not_shown():
+    rows = (("1400", "5", "–", ""), ("–", "", "–", ""), ("1500", "–", "–", ""))
+    page = table(
+        ("cps", "measured", "published", "difference"), rows, groups=(("", 1), ("who", 3))
+    )._repr_html_()
+    assert "published" not in page.partition("<thead>")[2]
+    assert '<th scope="colgroup" colspan="1">who</th>' in page
+    assert page.count('<th scope="row">') == 2
+    # of what was asked for nothing is lost: the file has it
+    assert len(csv_link(page)[1]) == 4
+
+
+def test_rows_of_one_place_stand_under_its_name():
+    rows = (
+        *(("kamailio", "fifo", "1", "8", load, "x") for load in ("1400", "1500")),
+        ("kamailio", "rr", "2", "1", "1400", "y"),
+    )
+    page = table(("SUT", "mode", "cores", "threads", "cps", "PDR"), rows, places=4)._repr_html_()
+    assert re.findall(r'scope="rowgroup" colspan="2"><span>(.*?)</span>', page) == [
+        "kamailio, mode fifo, 1 core, 8 threads",
+        "kamailio, mode rr, 2 cores, 1 thread",
+    ]
+    assert page.count("kamailio") == 2
+    assert len(csv_link(page)[1][0]) == 6
+
+
+def test_an_empty_table_is_a_sentence_with_nothing_to_download():
+    page = table(("n",), ())._repr_html_()
+    assert "none of it" in page and "<table" not in page and "download" not in page
+
+
+def test_a_table_that_scrolls_is_reached_by_keyboard_and_named():
+    page = table(("n",), (("1",),))._repr_html_()
+    assert 'tabindex="0" role="region" aria-labelledby="table-x-caption"' in page
+    assert 'id="table-x-caption"' in page

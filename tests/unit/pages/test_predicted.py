@@ -41,18 +41,16 @@ def found(*contrasts: Contrast, fitted: Fitted = FITTED) -> predicted.Found:
 
 def test_the_first_sentence_is_the_answer() -> None:
     page = found(contrast(-44, -42), contrast(20, -30), contrast(1, 3, p_value=0.6))
-    first, second = predicted.answer(page)
-    assert first == (
+    assert predicted.answer(page).line == (
         "2 of 3 predictions lie inside the measured 95 % interval, and the sign is right of 1 of the 2 "
         "effects told from chance."
     )
+    (second,) = predicted.fitted_to(page).lines
     assert "fitted to 2 runs of mode default (47\u202f997 messages)" in second
-    assert "<h1>Does the simulator predict" in predicted.title(page)._repr_html_()
 
 
 def test_one_prediction_is_not_one_of_one() -> None:
-    (first, _) = predicted.answer(found(contrast(0, 0, p_value=0.9)))
-    assert first.startswith(
+    assert predicted.answer(found(contrast(0, 0, p_value=0.9))).line.startswith(
         "The one prediction lies inside the measured 95 % interval, and no effect"
     )
 
@@ -77,7 +75,7 @@ def test_without_anything_to_compare_it_says_why(
     fitted: Fitted, contrasts: tuple[Contrast, ...], words: str
 ) -> None:
     page = found(*contrasts, fitted=fitted)
-    assert predicted.answer(page) == (f"There is nothing to compare: {words}.",)
+    assert predicted.answer(page).line == f"There is nothing to compare: {words}."
     assert isinstance(predicted.figure(page), Words)
     assert predicted.misses(page).lines == (f"There is nothing to compare: {words}.",)
     for table in (predicted.by_kind(page), predicted.contrasts(page), predicted.levels(page)):
@@ -95,7 +93,7 @@ def test_where_it_fails_a_wrong_sign_comes_first_then_the_farthest() -> None:
 
 def test_all_zero_lies_inside_and_is_told_of_nothing() -> None:
     page = found(*(contrast(0, 0, p_value=1.0) for _ in range(4)))
-    assert predicted.answer(page)[0].startswith("4 of 4 predictions lie inside")
+    assert predicted.answer(page).line.startswith("4 of 4 predictions lie inside")
     assert predicted.misses(page).lines == ("No prediction lies outside the measured interval.",)
     assert "svg" in predicted.figure(page)._repr_html_()
 

@@ -62,7 +62,7 @@ def test_loads_at_the_limit_as_printed(points):
     rows = {row[0]: row[1:] for row in published.loads_at_limit(points).rows}
     assert len(rows) == 19
     assert rows["2 cores, 4 threads"] == ("3600", "3800", "4400", "4600", "+800")
-    assert rows["2 cores, 16 threads"] == ("2600", "none printed", "2600", "2800", "0")
+    assert rows["2 cores, 16 threads"] == ("2600", "–", "2600", "2800", "0")
     assert next(iter(rows)) == "1 core, 2 threads"
 
 
@@ -88,7 +88,7 @@ def test_figures_of_another_limit_and_of_one_paper(points):
         assert "2016" not in crossing.provenance + capacity.provenance
     assert "no load at or under the limit" in published.crossing(alone, 0.001).seen[0]
     rows = published.capacity_model(alone, papers.load_capacity()).rows
-    assert all(row[-1] == "n/a" for row in rows)
+    assert all(row[-1] == "–" for row in rows)
 
 
 def test_words_of_the_audit_follow_the_data(points):

@@ -10,8 +10,8 @@ from sipsched.records import summary
 def test_tables_of_nothing_measured():
     ds = summary.combine([], [synthetic.Run()])
     for make in (tables.points, tables.runs_not_counted, tables.columns_missing, tables.hosts):
-        assert "<table" in make(ds)._repr_html_()
-    assert "1 runs planned: 0 measured, 0 invalid, 1 missing." in tables.coverage(ds).lines[0]
+        assert make(ds).caption in make(ds)._repr_html_()
+    assert "1 run planned: 0 measured, 0 invalid, 1 missing." in tables.coverage(ds).lines[0]
 
 
 def test_a_table_without_rows_has_nothing_to_download():

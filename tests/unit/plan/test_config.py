@@ -99,6 +99,97 @@ def test_points_pick_some_of_all_combinations(document: dict[str, Any]) -> None:
         config.parse_config(document)
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"capacity": {"limit": 0.01}}, r"must contain \['relative_width'\] properties"),
+        (
+            {"capacity": {"limit": 1, "relative_width": 0.02}},
+            "capacity.limit must be smaller than 1, found 1",
+        ),
+        (
+            {"capacity": {"limit": 0.01, "relative_width": 0}},
+            "capacity.relative_width must be bigger than or equal to 0.001, found 0",
+        ),
+        ({"cps": [100]}, ": expected one of cps and capacity, found cps and capacity"),
+        ({"capacity": None}, ": expected one of cps and capacity, found neither"),
+        ({"modes": ["default,batch"]}, "modes: 'default,batch' compares modes; a capacity is"),
+        ({"points": [[1, 8, 100]]}, r"points: \[1, 8, 100\] is not among"),
+    ],
+)
+def test_what_a_study_of_capacities_may_not_ask_for_is_told_with_file_and_key(
+    document: dict[str, Any], changes: dict[str, Any], expected: str
+) -> None:
+    study = document["studies"]["load_sweep"]
+    del study["cps"]
+    study["capacity"] = {"limit": 0.01, "relative_width": 0.02}
+    assert config.parse_config(document, "my.yaml").studies["load_sweep"].searches("local")
+    study.update(changes)
+    if study["capacity"] is None:
+        del study["capacity"]
+    with pytest.raises(StableError, match=rf"\Amy.yaml: studies.load_sweep.*{expected}.*\Z"):
+        config.parse_config(document, "my.yaml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"precision": {"of": "k_rcv_mean"}}, "must contain .*'at_least', 'at_most', 'relative'"),
+        ({"of": "pdr"}, "precision.of must match pattern .*found 'pdr'"),
+        ({"relative": 0}, "precision.relative must be bigger than 0, found 0"),
+        ({"at_least": 1}, "precision.at_least must be bigger than or equal to 2, found 1"),
+        ({"at_least": 31}, r"precision: at_least \(31\) must not be more than at_most \(30\)"),
+        ({"repetitions": 5}, "expected one of repetitions and precision, found repetitions and"),
+        ({"precision": None}, "expected one of repetitions and precision, found neither"),
+        ({"modes": ["default,batch"]}, "precision: 'default,batch' compares modes within each run"),
+    ],
+)
+def test_what_a_precision_may_not_be_is_told_with_file_and_key(
+    document: dict[str, Any], changes: dict[str, Any], expected: str
+) -> None:
+    study = document["studies"]["load_sweep"]
+    del study["repetitions"]
+    asked = {"of": "k_rcv_mean", "relative": 0.05, "at_least": 5, "at_most": 30}
+    study["precision"] = asked
+    parsed = config.parse_config(document, "my.yaml").studies["load_sweep"]
+    assert parsed.precision == config.Precision(**asked) and parsed.repetitions == 5
+    for key, value in changes.items():
+        (asked if key in asked else study)[key] = value
+    if study["precision"] is None:
+        del study["precision"]
+    with pytest.raises(StableError, match=rf"\Amy.yaml: studies.load_sweep.*{expected}.*\Z"):
+        config.parse_config(document, "my.yaml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"twins": ["local"]}, "twins must contain at least 2 items"),
+        ({"twins": ["local", "rack"]}, r"twins: 'rack' is not among testbeds \(local, vm\)"),
+        ({"aside": ["local"]}, "aside: 'local' has no twin to give its runs to; twins: none"),
+        (
+            {"twins": ["local", "vm"], "aside": ["vm", "local"]},
+            "aside: none of the twins is left to measure",
+        ),
+    ],
+)
+def test_what_twins_may_not_be_is_told_with_file_and_key(
+    document: dict[str, Any], changes: dict[str, Any], expected: str
+) -> None:
+    document |= {"testbeds": ["local", "vm"]} | changes
+    with pytest.raises(StableError, match=rf"\Amy.yaml: {expected}.*\Z"):
+        config.parse_config(document, "my.yaml")
+
+
+def test_every_study_is_measured_once_before_any_is_repeated(document: dict[str, Any]) -> None:
+    study = document["studies"]["load_sweep"]
+    study.update(cps=[100], repetitions=2)
+    document["studies"]["again"] = study | {"cps": [200], "repetitions": 3}
+    assert [(run.rep, run.cps) for run in config.parse_config(document).runs()] == [
+        *((1, 100), (1, 200), (2, 100), (2, 200), (3, 200)),
+    ]
+
+
 def test_only_the_studies_that_are_named_are_measured(document: dict[str, Any]) -> None:
     document["studies"]["again"] = document["studies"]["load_sweep"]
     assert list(config.parse_config(document).studies) == ["load_sweep", "again"]

@@ -34,7 +34,7 @@ def test_what_a_search_found(tmp_path: Path) -> None:
     ("change", "expected"),
     [
         ({"lower_cps": -900}, "lower_cps must be bigger than or equal to 1, found -900"),
-        ({"lower_cps": "900"}, "lower_cps must be integer, found '900'"),
+        ({"lower_cps": "900"}, "lower_cps must be integer or null, found '900'"),
         ({"lower_cps": 1000}, r"lower_cps \(1000\) must be less than upper_cps \(1000\)"),
         ({"upper_cps": float("inf")}, "not JSON: Infinity is no number"),
         ({"upper_cps": float("nan")}, "not JSON: NaN is no number"),

@@ -163,12 +163,12 @@ class Evidence:
     @property
     def provenance(self) -> str:
         """Say where the numbers of the page come from."""
-        return " ".join(dict.fromkeys(system.provenance for system in self.systems))
+        return " ".join(filter(None, dict.fromkeys(system.provenance for system in self.systems)))
 
     @property
     def own_provenance(self) -> str:
         """Say where the numbers measured here come from."""
-        return " ".join(dict.fromkeys(each.provenance for each in self.own)) or "Nothing measured."
+        return " ".join(filter(None, dict.fromkeys(each.provenance for each in self.own)))
 
     @property
     def suts(self) -> tuple[str, ...]:

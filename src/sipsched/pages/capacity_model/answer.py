@@ -11,9 +11,20 @@ from sipsched.analysis.capacity.options import MEASURED, PUBLISHED, Option, Plan
 from sipsched.analysis.capacity.predictions import known_options, predictor
 from sipsched.analysis.capacity.systems import Evidence, System
 from sipsched.pages.capacity_model.panels import DODGE, core_axis, empty, hide, make_panels
-from sipsched.pages.capacity_model.wording import NOT_MEASURED, in_words
-from sipsched.pages.drawing import LIMIT, MARKERS, PAPER, SERIES, STYLE, legend, themed
-from sipsched.pages.parts import Figure, Table, Words
+from sipsched.pages.capacity_model.wording import NOT_MEASURED
+from sipsched.pages.drawing import (
+    LIMIT,
+    MARKERS,
+    PAPER,
+    SERIES,
+    STYLE,
+    Layout,
+    both,
+    legend,
+    themed,
+)
+from sipsched.pages.numbers import in_words, told
+from sipsched.pages.parts import Answer, Cell, Figure, Table, Words
 from sipsched.words import grouped, number, plural
 
 
@@ -58,6 +69,38 @@ def plans(
             modes,
         )
         for sut in evidence.suts
+    )
+
+
+def answer(
+    evidence: Evidence, cps: float, cores: int, threads: Collection[int] | None = None
+) -> Answer:
+    """Answer the operator's question in one sentence: what was measured here first, then the papers."""
+    own = {each.sut for each in evidence.own}
+    named = zip(evidence.suts, plans(evidence, cps, cores, threads), strict=True)
+    told = [
+        f"{name}: {_short(found)}"
+        for name, found in sorted(named, key=lambda each: each[0] not in own)
+    ]
+    if not told:
+        return Answer("There is no answer: nothing is known of any proxy.")
+    measured = "" if own else " (nothing was measured here)"
+    return Answer(
+        f"For {grouped(cps)} calls per second, of at most {plural(cores, 'core')}: {'; '.join(told)}{measured}."
+    )
+
+
+def _short(found: Plan) -> str:
+    if found.choice is not None:
+        option = found.choice
+        size = f"{plural(option.cores, 'core')} with {plural(option.threads, 'thread')}"
+        return f"{size}, mode {option.mode} ({option.basis})"
+    if found.largest is None or not found.largest.carries_cps:
+        return "no setting is known to carry a load"
+    most = found.largest
+    size = f"{plural(most.cores, 'core')}, {plural(most.threads, 'thread')}"
+    return (
+        f"no setting that is known, the most is {grouped(most.carries_cps)} ({size}, {most.basis})"
     )
 
 
@@ -131,9 +174,9 @@ def _how(
         would = (
             f"{plural(choice.cores, 'core')} would do"
             if choice is not None
-            else "nothing would do either"
+            else "no number of cores would do"
         )
-        text += f" Were the prediction exact, {would}."
+        text += f" If the prediction has no error, {would}."
     return text
 
 
@@ -141,7 +184,7 @@ def smallest(
     evidence: Evidence, cps: float, cores: int, threads: Collection[int] | None = None
 ) -> Table:
     """List for each system and mode the smallest setting that carries a load, or what comes closest."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for system in evidence.systems:
         known = known_options(system, evidence, range(1, cores + 1))
         found = plan(cps, known, cores, threads)
@@ -157,7 +200,7 @@ def smallest(
                     str(shown.threads),
                     grouped(shown.carries_cps) if shown.carries_cps else "none",
                 ),
-                *(shown.basis, in_words(shown.interval)),
+                *(shown.basis, told(shown.interval, "cps")),
             )
         )
     return Table(
@@ -185,28 +228,38 @@ def carried(
     """Draw what can be relied on by cores, known and predicted, and the load that is asked for."""
     names = evidence.suts
     modes = list(dict.fromkeys(system.mode for system in evidence.systems))
-    seen = []
-    with rc_context(STYLE):
-        panels = [*names, *([] if evidence.own else [NOT_MEASURED])]
-        canvas, grid = make_panels(len(panels), sharey=True)
-        for axis, name in zip(grid.ravel(), panels, strict=False):
-            axis.set_title(name if name != NOT_MEASURED else "this testbed", loc="left")
-            for system in (each for each in evidence.systems if each.sut == name):
-                known = known_options(system, evidence, range(1, cores + 1))
-                most = _most(known, cores, threads)
-                _draw_carried(axis, system, most, cores, modes.index(system.mode))
-                seen.append(_carried_words(system, most, plan(cps, known, cores, threads).choice))
-            axis.axhline(
-                cps, color=LIMIT, linestyle="--", linewidth=1, label=f"{grouped(cps)} cps asked for"
-            )
-            core_axis(axis, cores)
-            axis.set_xlabel("cores available")
-            axis.set_ylabel("load to rely on (cps)")
-            if name == NOT_MEASURED:
-                empty(axis, "not measured: no run of any study")
-        hide(grid, len(panels))
-        legend(canvas, grid)
-        svg = themed(canvas)
+    seen: dict[str, None] = {}
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            panels = [*names, *([] if evidence.own else [NOT_MEASURED])]
+            canvas, grid = make_panels(layout, len(panels), sharey="all")
+            for axis, name in zip(grid.ravel(), panels, strict=False):
+                axis.set_title(name if name != NOT_MEASURED else "this testbed", loc="left")
+                for system in (each for each in evidence.systems if each.sut == name):
+                    known = known_options(system, evidence, range(1, cores + 1))
+                    most = _most(known, cores, threads)
+                    _draw_carried(axis, system, most, cores, modes.index(system.mode))
+                    seen.setdefault(
+                        _carried_words(system, most, plan(cps, known, cores, threads).choice)
+                    )
+                axis.axhline(
+                    cps,
+                    color=LIMIT,
+                    linestyle="--",
+                    linewidth=1,
+                    label=f"{grouped(cps)} cps asked for",
+                )
+                core_axis(axis, cores)
+                axis.set_xlabel("cores available")
+                axis.set_ylabel("load to rely on (cps)")
+                if name == NOT_MEASURED:
+                    empty(axis, "not measured: no run of any study")
+            hide(grid, len(panels))
+            legend(canvas, grid)
+            return themed(canvas)
+
+    svg, narrow = both(draw)
     caption = (
         "The largest load to rely on by cores available, some of them idle if fewer carry more, with the "
         "best of the threads allowed: filled, measured or published; open, predicted or beyond the data, "
@@ -215,6 +268,7 @@ def carried(
     return Figure(
         identity="figure-plan",
         svg=svg,
+        narrow=narrow,
         alt=f"Load to rely on by cores. {caption} {' '.join(seen)}",
         caption=caption,
         seen=tuple(seen),

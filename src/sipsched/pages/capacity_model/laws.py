@@ -17,9 +17,10 @@ from sipsched.analysis.capacity.predictions import (
 from sipsched.analysis.capacity.systems import Evidence, Model, System
 from sipsched.analysis.statistics import Interval
 from sipsched.pages.capacity_model.panels import DODGE, core_axis, empty, hide, make_panels
-from sipsched.pages.capacity_model.wording import NOT_MEASURED, in_words, off_by, percent
-from sipsched.pages.drawing import MARKERS, PAPER, SERIES, STYLE, legend, themed
-from sipsched.pages.parts import Figure, Table, Words
+from sipsched.pages.capacity_model.wording import NOT_MEASURED, off_by, percent
+from sipsched.pages.drawing import MARKERS, PAPER, SERIES, STYLE, Layout, both, legend, themed
+from sipsched.pages.numbers import NO_ENTRY, in_words, told
+from sipsched.pages.parts import Cell, Figure, Table, Words
 from sipsched.words import grouped, number, plural
 
 PAPERS_CORES = (2, 4, 6)
@@ -33,22 +34,28 @@ def by_cores(evidence: Evidence, cores_available: int) -> Figure:
     most = max(
         cores_available, *PAPERS_CORES, *(o.cores for s in evidence.systems for o in s.options)
     )
-    seen: list[str] = []
-    with rc_context(STYLE):
-        panels = [*names, *([] if evidence.own else [NOT_MEASURED])]
-        canvas, grid = make_panels(len(panels), sharey=False)
-        for axis, name in zip(grid.ravel(), panels, strict=False):
-            axis.set_title(name if name != NOT_MEASURED else "this testbed", loc="left")
-            among = [system for system in evidence.systems if system.sut == name]
-            for system in among:
-                seen.append(_draw_system(axis, evidence, system, modes.index(system.mode), most))
-            core_axis(axis, most)
-            axis.set_ylabel(f"capacity at {100 * evidence.limit:g} % (cps)")
-            if not among:
-                empty(axis, "not measured: no run of any study")
-        hide(grid, len(panels))
-        legend(canvas, grid)
-        svg = themed(canvas)
+    seen: dict[str, None] = {}
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            panels = [*names, *([] if evidence.own else [NOT_MEASURED])]
+            canvas, grid = make_panels(layout, len(panels), sharey="")
+            for axis, name in zip(grid.ravel(), panels, strict=False):
+                axis.set_title(name if name != NOT_MEASURED else "this testbed", loc="left")
+                among = [system for system in evidence.systems if system.sut == name]
+                for system in among:
+                    seen.setdefault(
+                        _draw_system(axis, evidence, system, modes.index(system.mode), most)
+                    )
+                core_axis(axis, most)
+                axis.set_ylabel(f"capacity at {100 * evidence.limit:g} % (cps)")
+                if not among:
+                    empty(axis, "not measured: no run of any study")
+            hide(grid, len(panels))
+            legend(canvas, grid)
+            return themed(canvas)
+
+    svg, narrow = both(draw)
     caption = (
         "Capacity by cores with the best number of threads: filled, measured or published, with its 95 % "
         "interval where there is one, without filling if it is only between its ends; stars, "
@@ -60,6 +67,7 @@ def by_cores(evidence: Evidence, cores_available: int) -> Figure:
     return Figure(
         identity="figure-cores",
         svg=svg,
+        narrow=narrow,
         alt=f"Capacity by cores. {caption} {' '.join(seen)}",
         caption=caption,
         seen=tuple(seen),
@@ -126,7 +134,11 @@ def _draw_system(axis: Axes, evidence: Evidence, system: System, place: int, mos
         f"{plural(option.cores, 'core')} {capacity}, {plural(option.threads, 'thread')}"
         for option in known
         for capacity in [
-            in_words(option.capacity, "cps") if spread else grouped(option.capacity.estimate)
+            "no load at or under the limit"
+            if not option.capacity.estimate > 0
+            else in_words(option.capacity, "cps")
+            if spread
+            else grouped(option.capacity.estimate)
         ]
     )
     if known and not spread:
@@ -137,7 +149,7 @@ def _draw_system(axis: Axes, evidence: Evidence, system: System, place: int, mos
 
 def rule(evidence: Evidence) -> Table:
     """Set the papers' rule beside what was published and what was measured."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for system in evidence.systems:
         if not system.ruled:
             continue
@@ -145,21 +157,29 @@ def rule(evidence: Evidence) -> Table:
         for cores in sorted({*PAPERS_CORES, *best} - {1}):
             said = extrapolations(system, evidence, cores)
             model, there = said[RULE_OF_ONE], best.get(cores)
-            cells = [in_words(said[name]) for name in (RULE_OF_ONE, LINEAR, BORROWED)]
+            cells: list[Cell] = [
+                told(said[name], "cps") for name in (RULE_OF_ONE, LINEAR, BORROWED)
+            ]
             if system.published:
                 cells[2] = "this is it"
             threads = str(evidence.threads(cores))
             place = (system.name, str(cores), str(evidence.processors[cores]), threads)
             if there is None:
-                rest = (system.basis(cores), NOT_MEASURED, NOT_MEASURED, "no check")
+                rest: tuple[Cell, ...] = (
+                    system.basis(cores),
+                    NOT_MEASURED,
+                    NOT_MEASURED,
+                    "no check",
+                )
             else:
                 rest = (
                     *(there.basis, str(there.threads)),
-                    *(in_words(there.capacity), off_by(model, there)),
+                    *(told(there.capacity, "cps"), off_by(model, there)),
                 )
             rows.append((*place, *cells, *rest))
     return Table(
         identity="table-rule",
+        places=1,
         groups=(
             ("", 1),
             ("papers' rule", 4),
@@ -215,7 +235,7 @@ def _off(evidence: Evidence, single: Interval, option: Option) -> float:
 
 def fitted(evidence: Evidence) -> Table:
     """List each law fitted over cores, with its parameters, its errors, and what it says of eight cores."""
-    rows: list[tuple[str, ...]] = []
+    rows: list[tuple[Cell, ...]] = []
     for system in evidence.systems:
         chosen = choose(system.models)
         for model in system.models:
@@ -231,10 +251,11 @@ def fitted(evidence: Evidence) -> Table:
             )
             if model is chosen:
                 error += ", the least"
-            predicted = in_words(model.predict(8))
+            predicted = told(model.predict(8), "cps")
             rows.append((system.name, model.name, str(model.points), error, predicted, said))
     return Table(
         identity="table-laws",
+        places=1,
         header=(
             *("system", "law", "points", "leave-one-out error (rms)"),
             *("predicted for 8 cores (cps)", "parameters"),
@@ -260,7 +281,7 @@ def left_out(evidence: Evidence) -> Table:
         for count in cores:
             row = said.get(count)
             if row is None:
-                cells.append("no point")
+                cells.append(NO_ENTRY)
             elif np.isnan(row.predicted_cps):
                 cells.append(f"too few others to predict {grouped(row.measured_cps)}")
             else:
@@ -271,6 +292,7 @@ def left_out(evidence: Evidence) -> Table:
         rows.append((system.name, model.name, *cells))
     return Table(
         identity="table-left-out",
+        places=1,
         header=("system", "law", *(plural(int(count), "core") for count in cores)),
         rows=tuple(rows),
         none="no system is known on several numbers of cores",
@@ -285,9 +307,7 @@ def _parameters(model: Model) -> str:
     """Write a law's parameters; why they have no intervals stands once."""
     values = [value for _, _, value in model.parameters]
     if any(value.known for value in values):
-        return "; ".join(
-            f"{name} = {v.text(unit, _parameter)}" for name, unit, v in model.parameters
-        )
+        return "; ".join(f"{name} = {in_words(v, unit)}" for name, unit, v in model.parameters)
     said = "; ".join(
         f"{name} = {_parameter(value.estimate)} {unit}".strip()
         for name, unit, value in model.parameters

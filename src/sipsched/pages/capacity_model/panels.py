@@ -6,18 +6,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from sipsched.pages.drawing import WIDTH_IN
+from sipsched.pages.drawing import Layout
 from sipsched.words import grouped
 
 DODGE = 0.09
 """How far the modes stand apart, in cores."""
 
 
-def make_panels(count: int, sharey: bool) -> tuple[Canvas, npt.NDArray[np.object_]]:
+def make_panels(layout: Layout, count: int, sharey: str) -> tuple[Canvas, npt.NDArray[np.object_]]:
     """Make so many panels, two a row."""
-    rows = -(-count // 2)
-    canvas = Canvas(figsize=(WIDTH_IN, 0.7 + 2.9 * rows), layout="constrained")
-    return canvas, canvas.subplots(rows, 2, squeeze=False, sharey=sharey)
+    return layout.panels(-(-count // 2), 2, 2.9, shared=("", sharey))
 
 
 def hide(grid: npt.NDArray[np.object_], used: int) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter
 
 from sipsched.analysis import papers
@@ -22,9 +21,10 @@ from sipsched.analysis.run_table import facet_name
 from sipsched.analysis.statistics import typical_drop_rates, typical_intervals
 from sipsched.errors import StableError
 from sipsched.pages.capacity_model.panels import empty
-from sipsched.pages.capacity_model.wording import NOT_MEASURED, in_words, off_by, percent
-from sipsched.pages.drawing import INK, LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
-from sipsched.pages.parts import Figure, Table, Words
+from sipsched.pages.capacity_model.wording import NOT_MEASURED, off_by, percent
+from sipsched.pages.drawing import INK, LIMIT, MARKERS, SERIES, STYLE, Layout, both, legend, themed
+from sipsched.pages.numbers import in_words, told
+from sipsched.pages.parts import Cell, Figure, Table, Words
 from sipsched.words import grouped, number, plural
 
 # ASSUME the papers' receive buffer holds 50 to 1000 messages.
@@ -37,27 +37,27 @@ SERVERS = {"cores": "cores, CPU time", "threads": "threads, T_sip"}
 
 def measured(evidence: Evidence) -> Table:
     """Set the capacities of queues with the measured service times beside the measured ones."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for each in evidence.services:
         for by, service in (("cores", each.cpu_us), ("threads", each.t_sip_us)):
-            cells = []
+            cells: list[Cell] = []
             for general in (False, True):
                 found = each.predict(by, general, evidence.limit)
-                cells.append(
-                    "; ".join(filter(None, (in_words(found), off_by(found, each.measured))))
-                )
+                cells += [told(found, "cps"), off_by(found, each.measured)]
             rows.append(
                 (
-                    *(each.name, in_words(each.measured.capacity), SERVERS[by]),
-                    *(in_words(service), grouped(each.at_cps), *cells),
+                    *(each.name, SERVERS[by], told(each.measured.capacity, "cps")),
+                    *(told(service, "µs"), grouped(each.at_cps), *cells),
                 )
             )
     return Table(
         identity="table-queues",
         header=(
-            *("setting", "measured (cps)", "servers, service", "service time (µs)", "at (cps)"),
-            *("M/M/c/K (cps)", "M/G/c/K (cps)"),
+            *("setting", "servers, service", "measured (cps)", "service time", "at (cps)"),
+            *("predicted (cps)", "off by") * 2,
         ),
+        groups=(("", 5), ("M/M/c/K", 2), ("M/G/c/K", 2)),
+        places=1,
         rows=tuple(rows),
         none="nothing measured: no service times",
         caption="Capacity as queues with finite room predict it from measured service times, and by how "
@@ -96,33 +96,35 @@ def curves(evidence: Evidence) -> Figure:
     """Draw drop rate and wait against load, measured and as the queues with cores as servers have them."""
     facets = list(dict.fromkeys(each.facet for each in evidence.services))
     counts = sorted({each.threads for each in evidence.services})
-    seen = []
-    with rc_context(STYLE):
-        rows = max(len(facets), 1)
-        canvas = Canvas(figsize=(WIDTH_IN, 0.7 + 2.4 * rows), layout="constrained")
-        grid = canvas.subplots(rows, 2, squeeze=False)
-        for axes, facet in zip(grid, facets, strict=False):
-            among = [each for each in evidence.services if each.facet == facet]
-            axes[0].set_title(f"{facet_name(facet)}\nPDR", loc="left")
-            axes[1].set_title("mean K_sockq", loc="left")
-            for each in among:
-                _draw_queue(axes, each, counts.index(each.threads), evidence.limit)
-                seen.append(_queue_words(each, evidence.limit))
-            axes[0].axhline(100 * evidence.limit, color=LIMIT, linestyle="--", linewidth=1)
-            axes[0].set_yscale("symlog", linthresh=0.01, linscale=0.5)
-            axes[0].set_ylim(0, 100)
-            axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            axes[0].set_ylabel("PDR (%)")
-            axes[1].set_yscale("log")
-            axes[1].yaxis.set_major_formatter(FuncFormatter(grouped))
-            axes[1].set_ylabel("wait (µs)")
-        if not facets:
-            for axis in grid[0]:
-                empty(axis, NOT_MEASURED)
-        for axis in grid[-1]:
-            axis.set_xlabel("offered load (cps)")
-        legend(canvas, grid)
-        svg = themed(canvas)
+    seen: dict[str, None] = {}
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = layout.panels(max(len(facets), 1), 2, 2.4)
+            for axes, facet in zip(grid, facets, strict=False):
+                among = [each for each in evidence.services if each.facet == facet]
+                axes[0].set_title(f"{facet_name(facet)}\nPDR", loc="left")
+                axes[1].set_title("mean K_sockq", loc="left")
+                for each in among:
+                    _draw_queue(axes, each, counts.index(each.threads), evidence.limit)
+                    seen.setdefault(_queue_words(each, evidence.limit))
+                axes[0].axhline(100 * evidence.limit, color=LIMIT, linestyle="--", linewidth=1)
+                axes[0].set_yscale("symlog", linthresh=0.01, linscale=0.5)
+                axes[0].set_ylim(0, 100)
+                axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+                axes[0].set_ylabel("PDR (%)")
+                axes[1].set_yscale("log")
+                axes[1].yaxis.set_major_formatter(FuncFormatter(grouped))
+                axes[1].set_ylabel("wait (µs)")
+            if not facets:
+                for axis in grid[0]:
+                    empty(axis, NOT_MEASURED)
+            for axis in grid[-1]:
+                axis.set_xlabel("offered load (cps)")
+            legend(canvas, grid)
+            return themed(canvas)
+
+    svg, narrow = both(draw)
     caption = (
         "Packet drop rate, and mean wait in the socket queue, against load: points, a typical run with its "
         "95 % interval; lines, queues whose servers are the cores, with the CPU time of the highest load at "
@@ -133,6 +135,7 @@ def curves(evidence: Evidence) -> Figure:
     return Figure(
         identity="figure-queues",
         svg=svg,
+        narrow=narrow,
         alt=f"Queue models against measurement. {caption} {' '.join(seen)}",
         caption=caption,
         seen=tuple(seen) or ("Nothing measured here: no load sweep to hold the queues against.",),
@@ -203,21 +206,25 @@ def published(evidence: Evidence) -> Table:
     rows = []
     for system, option, found in _published_services(evidence):
         if option in system.best:
-            cells = [grouped(cps) for _, cps in found]
-            errors = [percent(100 * (cps / option.capacity.estimate - 1)) for _, cps in found]
+            pairs = [
+                (grouped(cps), percent(100 * (cps / option.capacity.estimate - 1)))
+                for _, cps in found
+            ]
             rows.append(
                 (
                     *(system.mode, str(option.cores), str(option.threads)),
                     *(number(found[0][0]), grouped(option.capacity.estimate)),
-                    *(f"{cell}; {error}" for cell, error in zip(cells, errors, strict=True)),
+                    *(cell for pair in pairs for cell in pair),
                 )
             )
     return Table(
         identity="table-published-queues",
         header=(
             *("mode", "cores", "threads", "T_sip (µs)", "published (cps)"),
-            *("M/M/c/K, c = threads (cps)", "M/M/c/K, c = cores (cps)"),
+            *("predicted (cps)", "off by") * 2,
         ),
+        groups=(("", 5), ("M/M/c/K, c = threads", 2), ("M/M/c/K, c = cores", 2)),
+        places=1,
         rows=tuple(rows),
         none="no capacity in the tables",
         caption="Capacity by M/M/c/K with the T_sip that the papers print for the last load at or under the "

@@ -12,9 +12,9 @@ from matplotlib.ticker import FuncFormatter
 from sipsched.analysis.capacity.predictions import BORROWED, LINEAR, extrapolations
 from sipsched.analysis.capacity.simulated import CORES, RECEIVE, Simulated, by_cores, read
 from sipsched.analysis.capacity.systems import Evidence
-from sipsched.pages.capacity_model.wording import in_words
 from sipsched.pages.drawing import MARKERS, NARROW_IN, SERIES, STYLE, WIDTH_IN, legend, themed
-from sipsched.pages.parts import Figure, Table, Words
+from sipsched.pages.numbers import in_words, told
+from sipsched.pages.parts import Cell, Figure, Table, Words
 from sipsched.plan.modes import DEFAULT
 from sipsched.records.prediction import CapacityPrediction
 from sipsched.words import grouped, number, plural
@@ -162,13 +162,13 @@ def _draw(rows: Sequence[Simulated], others: dict[str, list[float]], width: floa
 
 def table(found: Found) -> Table:
     """List capacity, best threads and what bounds it by cores."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for row in found.rows:
         tried = "; ".join(f"{each.threads}: {grouped(each.cps)}" for each in row.tried)
         others = "; ".join(f"{name}: {grouped(cps)}" for name, cps in row.alternatives.items())
         rows.append(
             (
-                *(str(row.cores), str(row.threads), in_words(row.capacity)),
+                *(str(row.cores), str(row.threads), told(row.capacity, "cps")),
                 *(f"{100 * row.receive_share:.0f} %", f"{100 * row.busy_share:.0f} %", row.bound),
                 *(tried, others),
             )

@@ -4,9 +4,9 @@ import numpy as np
 
 from sipsched.analysis.capacity.predictions import SingleCore, single_core
 from sipsched.analysis.capacity.systems import Evidence, Source
-from sipsched.pages.capacity_model.wording import in_words
 from sipsched.pages.crossings import HOW
-from sipsched.pages.parts import Table, Words
+from sipsched.pages.numbers import in_words, told
+from sipsched.pages.parts import Cell, Table, Words
 from sipsched.pages.tables import Heading, buffers_differ
 from sipsched.words import grouped, number
 
@@ -59,9 +59,9 @@ def _single_words(single: SingleCore) -> str:
             )
         return words
     if single.threads == 1:
-        return f"{single.capacity.text('cps')}; one thread, as the papers define it."
+        return f"{in_words(single.capacity, 'cps')}; one thread, as the papers define it."
     return (
-        f"{single.capacity.text('cps')}; {single.threads} threads, the best measured on one "
+        f"{in_words(single.capacity, 'cps')}; {single.threads} threads, the best measured on one "
         "core. The papers' one thread was not measured: what follows is too high where "
         f"{single.threads} threads carry more than one."
     )
@@ -69,16 +69,17 @@ def _single_words(single: SingleCore) -> str:
 
 def settings(evidence: Evidence) -> Table:
     """List the capacity of every setting, published and measured."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for system in evidence.systems:
         for option in sorted(system.options, key=lambda each: (each.cores, each.threads)):
             grid = grouped(option.grid_cps) if np.isfinite(option.grid_cps) else "none"
             best = "best" if option in system.best else ""
             place = (system.sut, system.mode, str(option.cores), str(option.threads))
-            rows.append((*place, grid, in_words(option.interval), best))
+            rows.append((*place, grid, told(option.interval, "cps"), best))
     share = f"{100 * evidence.limit:g}\u00a0%"
     return Table(
         identity="table-settings",
+        places=2,
         header=(
             *("SUT", "mode", "cores", "threads", f"last load ≤\u00a0{share} (cps)"),
             *("crossing (cps)", "of its cores"),

@@ -4,21 +4,8 @@ import numpy as np
 
 from sipsched.analysis.capacity.options import Option
 from sipsched.analysis.statistics import Interval
-from sipsched.words import number
 
 NOT_MEASURED = "not measured"
-
-
-def in_words(interval: Interval, unit: str = "") -> str:
-    """Write a number with its interval, ends beyond the loads measured in words."""
-    return interval.text(unit, bound)
-
-
-def bound(value: float) -> str:
-    """Write the end of an interval, which may lie beyond the loads measured."""
-    if np.isinf(value):
-        return "beyond all loads" if value > 0 else "below all loads"
-    return number(value)
 
 
 def percent(value: float, decimals: int | None = None) -> str:

@@ -1,8 +1,6 @@
 """The answer of a page of comparisons: the advice, how to follow it, what it costs, and how far to trust it."""
 
-import html
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
@@ -28,20 +26,18 @@ from sipsched.pages.crossover.wording import (
     TITLES,
     effect_words,
     fall_seen,
-    listed,
     load_name,
     loads_name,
     lowered,
     place_name,
-    provenance,
     raised,
     reference_name,
     short_load,
 )
-from sipsched.pages.parts import Words
+from sipsched.pages.parts import Answer, Title, Words
 from sipsched.records.window_time import COUNTS
 from sipsched.records.windows import LEFT_OUT
-from sipsched.words import plural
+from sipsched.words import listed, plural
 
 ADVICE = "advice"
 """The study that asks an operator's question of today."""
@@ -50,28 +46,6 @@ MOST_NAMED = 4
 ORDER = ("best", "trade", "none", "alike", "unknown")
 """Of clauses in the first sentence."""
 NOTHING = "No answer: no run that compares modes within itself counts yet; snakemake measures what is missing."
-
-
-@dataclass(frozen=True)
-class Title:
-    """The question that the page answers; Jupyter shows it by itself."""
-
-    text: str
-
-    def _repr_html_(self) -> str:
-        return f"<h1>{html.escape(self.text)}</h1>"
-
-
-@dataclass(frozen=True)
-class Lead:
-    """The answer, set larger than what follows; under it the design and the fidelity."""
-
-    lines: tuple[str, ...]
-    provenance: str
-
-    def _repr_html_(self) -> str:
-        told = "".join(f'<p class="answer">{html.escape(line)}</p>' for line in self.lines)
-        return f'{told}<p class="testbed">{html.escape(self.provenance)}</p>'
 
 
 def title(study: str, loads: Sequence[Load], given: str = "") -> Title:
@@ -100,24 +74,21 @@ def title(study: str, loads: Sequence[Load], given: str = "") -> Title:
     return Title(f"What do {listed(modes)} settings do to the proxy?")
 
 
-def lead(found: Sequence[Advice], loads: Sequence[Load]) -> Lead:
-    """Answer: for each proxy what to set, how, and what it costs."""
-    lines = [line for advice in found for line in sentences(advice, len(found) > 1)]
-    return Lead(tuple(lines) or (NOTHING,), provenance(loads))
+def answer(found: Sequence[Advice]) -> Answer:
+    """Answer in a sentence: for each proxy what to set."""
+    lines = [advised_for(advice) if len(found) > 1 else advised(advice) for advice in found]
+    return Answer(" ".join(lines) or NOTHING)
 
 
-def sentences(advice: Advice, named: bool = False) -> list[str]:
-    """Give the advice for a place, how it is set, what it costs, and where switching itself shows.
+def consequences(found: Sequence[Advice]) -> Words:
+    """Say how the advice is followed, what it costs, and where switching itself shows."""
+    return Words(tuple(line for advice in found for line in _follow(advice, len(found) > 1)))
 
-    Parameters
-    ----------
-    advice
-        Of the place.
-    named
-        Whether the first sentence starts with the name of the place.
-    """
-    first = advised_for(advice) if named else advised(advice)
-    return [first, *_how(advice, named), *_costs(advice), *distrust(advice)]
+
+def _follow(advice: Advice, named: bool) -> Iterator[str]:
+    yield from _how(advice, named)
+    yield from _costs(advice)
+    yield from distrust(advice)
 
 
 def advised_for(advice: Advice) -> str:
@@ -371,25 +342,9 @@ def rule(found: Sequence[Advice]) -> Words:
             "does so at a cost where PDR, CPU time a message or the other of the two are higher by more than "
             f"chance. Modes are ranked by the 99th percentile of the sum.{corrected} Every other "
             "interval is one of 95\u00a0% for itself.",
+            "A window is a stretch of load under one mode. A block has a window of every mode, in random order, with "
+            "the same calls in each. The start of a window, the washout, is left out.",
             "A/A: after each window of the reference it is played once more, with the same switch "
             "before it. Where that shows a difference, a mode has to differ by more than the A/A may.",
-        )
-    )
-
-
-def glossary(pdr_limit: float) -> Words:
-    """Expand the abbreviations of the page."""
-    return Words(
-        (
-            "SPS: SIP proxy server, what is measured. SUT: system under test, a proxy as it is configured "
-            "here. cps: calls per second; a call is six messages.",
-            "K_rcv: from the network driver until the proxy has the message. T_sip: from then until it sends "
-            "the answer on. Sum: K_rcv + T_sip of the same message. p99: the 99th percentile, the slowest "
-            "message in a hundred.",
-            f"PDR: packet drop rate, the share of messages that the proxy's full socket refuses. Capacity: the "
-            f"highest load that a search found at a PDR of {100 * pdr_limit:g}\u00a0% or less.",
-            "Window: a stretch of load under one mode. Block: a window of every mode, in random order, with the "
-            "same calls in each. Washout: the start of a window, left out. EEVDF: the kernel's scheduler "
-            "since 6.6.",
         )
     )

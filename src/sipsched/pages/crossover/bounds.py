@@ -18,7 +18,6 @@ from sipsched.pages.crossover.wording import (
     place_name,
     provenance,
     short_load,
-    time_text,
 )
 from sipsched.pages.drawing import (
     INK,
@@ -31,7 +30,8 @@ from sipsched.pages.drawing import (
     legend,
     themed,
 )
-from sipsched.pages.parts import Figure, Table, Words
+from sipsched.pages.numbers import NO_ENTRY, told, with_unit
+from sipsched.pages.parts import Cell, Figure, Table, Words
 from sipsched.words import grouped, number
 
 
@@ -132,7 +132,7 @@ def _seen(load: Load, found: Sojourn) -> str:
     if math.isinf(found.sharing_us):
         return (
             f"{name}: {number(found.service_us)} µs of CPU a message leave no time free at this load: no bound; "
-            f"{reference} measured {time_text(measured)}."
+            f"{reference} measured {with_unit(measured, 'µs')}."
         )
     lower = "processor sharing" if found.sharing_us < found.fcfs_us else "first come first served"
     told = (
@@ -143,7 +143,7 @@ def _seen(load: Load, found: Sojourn) -> str:
     return (
         f"{name}: {number(found.service_us)} µs of CPU a message, {100 * found.utilisation:.0f}\u00a0% busy"
         + ("" if math.isnan(found.scv) else f", squared coefficient of variation {found.scv:.2g}")
-        + f": {told}; {reference} measured {time_text(measured)}."
+        + f": {told}; {reference} measured {with_unit(measured, 'µs')}."
     )
 
 
@@ -152,24 +152,25 @@ def _us(value: float) -> str:
 
 
 def _table(advice: Advice, known: Sequence[tuple[Load, Sojourn]]) -> Table:
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for load, each in known:
         for mode in (advice.place.reference, *load.modes):
             rows.append(
                 (
                     short_load(load),
                     load.label(mode),
-                    time_text(load.mean(mode, "total_mean")),
+                    told(load.mean(mode, "total_mean"), "µs"),
                     _bound(each.sharing_us),
                     _bound(each.fcfs_us),
                     number(each.service_us),
                     f"{100 * each.utilisation:.0f}",
-                    "–" if math.isnan(each.scv) else f"{each.scv:.2g}",
+                    NO_ENTRY if math.isnan(each.scv) else f"{each.scv:.2g}",
                 )
             )
     return Table(
         identity=identity("table-bounds", *advice.place[1:4]),
         groups=(("", 3), ("bounds", 2), ("made of", 3)),
+        places=1,
         header=(
             *("load", "mode", "mean of the sum", "processor sharing", "first come first served"),
             *("CPU a message (µs)", "busy (%)", "scv"),

@@ -15,17 +15,16 @@ from sipsched.pages.crossover.forest import AA
 from sipsched.pages.crossover.wording import (
     SCALES,
     TITLES,
-    effect_words,
+    effect_cell,
     no_interval,
     place_apart,
     provenance,
-    rounded,
     short_load,
     shown,
     unit,
 )
-from sipsched.pages.numbers import p_text
-from sipsched.pages.parts import Several, Table, Words
+from sipsched.pages.numbers import NO_ENTRY, p_text, rounded
+from sipsched.pages.parts import Cell, Several, Table, Words
 from sipsched.records.windows import SHAM
 from sipsched.words import plural
 
@@ -43,7 +42,7 @@ def _name(found: Sequence[Advice], advice: Advice, ranking: Ranking) -> str:
 
 def estimates(found: Sequence[Advice]) -> Table:
     """Show every estimate: mean and interval, robust estimate, test by randomisation, what stands behind it."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for advice in found:
         for ranking in advice.rankings:
             arms = [(AA, ranking.sham)]
@@ -54,9 +53,9 @@ def estimates(found: Sequence[Advice]) -> Table:
                     rows.append((_name(found, advice, ranking), TITLES[quantity], name, *row))
     return Table(
         identity="table-estimates",
-        groups=(("", 3), ("effect", 4), ("robust", 1), ("", 1), ("behind it", 4), ("", 1)),
+        places=2,
         header=(
-            *("load", "quantity", "mode", "estimate", "low", "high", "unit", "estimate"),
+            *("load", "quantity", "mode", "effect", "in", "robust"),
             *(
                 "randomisation p",
                 "blocks",
@@ -77,22 +76,21 @@ def estimates(found: Sequence[Advice]) -> Table:
     )
 
 
-def _estimate(effect: Effect, quantity: str) -> tuple[str, ...]:
+def _estimate(effect: Effect, quantity: str) -> tuple[Cell, ...]:
     interval = shown(effect, quantity)
     if math.isnan(interval.estimate):
-        return (*("–",) * 3, unit(quantity), *("–",) * 6, settled(effect).why)
-    estimate, low, high = rounded(interval, "+")
+        return (settled(effect).why, unit(quantity), *(NO_ENTRY,) * 7)
     robust = shown(effect, quantity, effect.robust)
     lags = effect.autocorrelation.lags
     return (
-        *(estimate, low or "–", high or "–", unit(quantity)),
-        "–" if math.isnan(robust.estimate) else rounded(robust, "+")[0],
+        *(effect_cell(effect, quantity), unit(quantity)),
+        NO_ENTRY if math.isnan(robust.estimate) else rounded(robust, unit(quantity), "+")[0],
         p_text(effect.p_randomisation).removeprefix("p\u00a0=\u00a0").removeprefix("p\u00a0")
-        or "–",
+        or NO_ENTRY,
         str(sum(effect.blocks)),
         str(effect.runs),
-        f"{lags[0]:+.2f}".replace("-", "−") if lags.size else "–",
-        "yes" if Doubt.AUTOCORRELATED in effect.doubts else "–",
+        f"{lags[0]:+.2f}".replace("-", "−") if lags.size else NO_ENTRY,
+        "yes" if Doubt.AUTOCORRELATED in effect.doubts else NO_ENTRY,
         _seen(effect, quantity),
     )
 
@@ -108,20 +106,21 @@ def _seen(effect: Effect, quantity: str) -> str:
 
 def washouts(found: Sequence[Advice]) -> Several:
     """Show the sum under two washouts, side by side, and say whether the estimate moves."""
-    rows, moved = [], []
+    rows: list[tuple[Cell, ...]] = []
+    moved = []
     for advice in found:
         for ranking in advice.rankings:
-            for arm in (SHAM, *(each.mode for each in ranking.candidates)):
-                for quantity in DECIDING:
+            for quantity in DECIDING:
+                for arm in (SHAM, *(each.mode for each in ranking.candidates)):
                     change = ranking.load.change(arm, quantity, ranking.level)
                     label = AA if arm == SHAM else ranking.load.label(arm)
                     name = _name(found, advice, ranking)
                     said = _moves(change)
                     cells = [
-                        effect_words(each, quantity)
+                        effect_cell(each, quantity)
                         for each in (change.first, change.second, change.moved)
                     ]
-                    rows.append((name, label, TITLES[quantity], *cells, said))
+                    rows.append((name, TITLES[quantity], label, *cells, said))
                     if _beyond(change):
                         moved.append(f"{name}: {label}, {TITLES[quantity]}: {said}.")
     if not rows:
@@ -144,11 +143,21 @@ def washouts(found: Sequence[Advice]) -> Several:
         for run in ranking.load.runs
     ]
     first, second = (
-        _span([float(washout[place]) for washout in spans]) if spans else "–" for place in (0, 1)
+        _span([float(washout[place]) for washout in spans]) if spans else NO_ENTRY
+        for place in (0, 1)
     )
     table = Table(
         identity="table-washouts",
-        header=("load", "mode", "", f"washout {first}", f"washout {second}", "moved by", ""),
+        header=(
+            "load",
+            "quantity",
+            "mode",
+            f"washout {first} (%)",
+            f"washout {second} (%)",
+            "moved by",
+            "",
+        ),
+        places=2,
         rows=tuple(rows),
         none="nothing was compared",
         caption="The effect on the sum with what is left out at the start of each window, and with twice that; the "

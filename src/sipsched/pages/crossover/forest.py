@@ -34,11 +34,11 @@ from sipsched.pages.crossover.wording import (
     place_name,
     provenance,
     short_load,
-    time_text,
     unit,
 )
 from sipsched.pages.drawing import GRID, INK, NARROW_IN, PAPER, SERIES, STYLE, WIDTH_IN, themed
-from sipsched.pages.parts import Figure, Table
+from sipsched.pages.numbers import told
+from sipsched.pages.parts import Cell, Figure, Table
 from sipsched.words import number
 
 COLUMNS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -270,7 +270,7 @@ def _table(ranking: Ranking) -> Table:
     load = ranking.load
     reference = load.place.reference
     absolute = [_absolute(ranking, reference, name) for name in RANKED]
-    rows = [(load.label(reference), "the reference", *absolute)]
+    rows: list[tuple[Cell, ...]] = [(load.label(reference), "the reference", *absolute)]
     rows.append(
         (
             AA,
@@ -296,14 +296,13 @@ def _table(ranking: Ranking) -> Table:
     )
 
 
-def _absolute(ranking: Ranking, mode: str, quantity: str) -> str:
+def _absolute(ranking: Ranking, mode: str, quantity: str) -> Cell:
     mean = ranking.load.mean(mode, quantity)
     if quantity == "pdr":
-        return (
-            f"{number(100 * mean.estimate)}\u00a0%" if not math.isnan(mean.estimate) else mean.why
-        )
-    return time_text(mean)
+        known = not math.isnan(mean.estimate)
+        return f"{number(100 * mean.estimate)}\u00a0%" if known else mean.why
+    return told(mean, "µs")
 
 
-def _cells(effects: Mapping[str, Effect], verdict: str) -> tuple[str, ...]:
+def _cells(effects: Mapping[str, Effect], verdict: str) -> tuple[Cell, ...]:
     return (verdict, *(effect_cell(effects[name], name) for name in RANKED))

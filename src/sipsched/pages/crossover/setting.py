@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sipsched.analysis.advice import Load
-from sipsched.pages.crossover.wording import listed, place_name, provenance
+from sipsched.pages.crossover.wording import place_name, provenance
 from sipsched.pages.parts import Table, Words
+from sipsched.words import listed
 
 POLICIES = ("other", "fifo", "rr", "batch")
 """By the kernel's number. SEE include/uapi/linux/sched.h."""
@@ -149,6 +150,7 @@ def table(loads: Sequence[Load]) -> Table:
             rows.setdefault((sut, load.label(mode), "; ".join(told), way))
     return Table(
         identity="table-how",
+        places=1,
         header=("SUT", "mode", "sets", "how an operator sets it"),
         rows=tuple(rows),
         none="nothing was compared",

@@ -13,14 +13,15 @@ from sipsched.analysis.statistics import Values
 from sipsched.analysis.switching import Aligned, Switching, aligned, switching
 from sipsched.pages.crossover.forest import AA
 from sipsched.pages.crossover.wording import (
+    design,
     loads_name,
     place_apart,
     place_name,
     provenance,
-    rounded,
     short_load,
 )
 from sipsched.pages.drawing import GRID, LIMIT, NARROW_IN, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.numbers import NO_ENTRY, rounded
 from sipsched.pages.parts import Figure, Table, Words
 from sipsched.plan.crossover import CALL_TAIL_S, RELAXATIONS, WINDOW_MIN_S, WINDOW_WASHOUTS
 from sipsched.records.window_time import STOLEN, SWITCH, UNFINISHED
@@ -149,6 +150,11 @@ def _signed(value: float) -> str:
     return f"{value:+.0f}".replace("-", "−")
 
 
+def design_words(loads: Sequence[Load]) -> Words:
+    """Say how the runs were made."""
+    return Words((design(loads),))
+
+
 def chosen(loads: Sequence[Load]) -> Words:
     """Say where the lengths of windows and washouts come from."""
     lines = []
@@ -211,6 +217,7 @@ def windows(loads: Sequence[Load]) -> Table:
     header = ("SUT", "load", "run", "window (s)", "washout (ms)", "whole blocks", "windows")
     return Table(
         identity="table-windows",
+        places=2,
         groups=(("", len(header)), ("left out because", len(reasons))) if reasons else (),
         header=(*header, *(REASONS.get(reason, LEFT_OUT[reason]) for reason in reasons)),
         rows=tuple(rows),
@@ -243,11 +250,12 @@ def switches(loads: Sequence[Load]) -> Table:
                     _or_dash(100 * each.steal_max),
                     _or_dash(each.speed_before),
                     _or_dash(each.speed_after),
-                    "–" if math.isnan(moved) else f"{100 * moved:+.1f}".replace("-", "−"),
+                    NO_ENTRY if math.isnan(moved) else f"{100 * moved:+.1f}".replace("-", "−"),
                 )
             )
     return Table(
         identity="table-switches",
+        places=2,
         groups=(("", 4), ("switch (µs)", 4), ("steal (%)", 2), ("speed index", 3)),
         header=(
             *("SUT", "load", "run", "processes", "median", "longest", "latest", "failed"),
@@ -299,4 +307,4 @@ def _run(load: Load, each: Switching) -> tuple[str, str, str]:
 
 
 def _or_dash(value: float) -> str:
-    return "–" if math.isnan(value) else number(value)
+    return NO_ENTRY if math.isnan(value) else number(value)

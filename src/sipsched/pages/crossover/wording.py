@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from sipsched.analysis.advice import SQUEEZED, Load, Place, settled
 from sipsched.analysis.crossover import Effect, Scale, percent
 from sipsched.analysis.statistics import Interval
-from sipsched.pages.numbers import LARGEST_TOLD
+from sipsched.pages.numbers import Number, told, with_unit
 from sipsched.pages.parts import Figure, Several, Table, Words
 from sipsched.plan.modes import DEFAULT
-from sipsched.words import grouped, plural
+from sipsched.words import grouped, listed, plural
 
 TITLES = {
     "k_rcv_mean": "K_rcv mean",
@@ -104,57 +104,10 @@ def short_load(load: Load) -> str:
     return cps if load.share is None else f"{100 * load.share:.0f} % ({cps})"
 
 
-def listed(words: Sequence[str], last: str = "and") -> str:
-    """Put words into a row: "a, b and c"."""
-    if len(words) < 2:
-        return "".join(words)
-    return f"{', '.join(words[:-1])} {last} {words[-1]}"
-
-
 def reference_name(load: Load) -> str:
     """Name the reference as a person would."""
     reference = load.place.reference
     return "the kernel's default" if reference == DEFAULT else load.label(reference)
-
-
-def rounded(interval: Interval, plus: str = "") -> tuple[str, str, str]:
-    """Write a number and the ends of its interval to the digits that the interval allows.
-
-    SEE Particle Data Group, Review of Particle Physics, Introduction, 5.3: two digits of an error up to
-    354 of its leading three, one beyond.
-
-    Returns
-    -------
-    estimate, low, high
-        The ends are empty where there is no interval.
-    """
-    if not interval.known or not math.isfinite(interval.high - interval.low):
-        places = _places(abs(interval.estimate) / 10)
-        return _written(interval.estimate, places, plus), "", ""
-    places = _places((interval.high - interval.low) / 2)
-    estimate, low, high = (
-        _written(value, places, plus) for value in (interval.estimate, interval.low, interval.high)
-    )
-    return estimate, low, high
-
-
-def _places(error: float) -> int:
-    if not error > 0 or not math.isfinite(error):
-        return 0
-    power = math.floor(math.log10(error))
-    leading = error / 10**power
-    return min(max(1 - power if leading < 3.55 else -power, 0), 6)
-
-
-def _written(value: float, places: int, plus: str) -> str:
-    if math.isnan(value):
-        return "n/a"
-    if abs(value) > LARGEST_TOLD and plus:
-        return f"beyond {'−' if value < 0 else '+'}{grouped(LARGEST_TOLD)}"
-    text = f"{abs(value):,.{places}f}".replace(",", "\u202f")
-    if not text.strip("0.\u202f"):
-        return text
-    return ("−" if value < 0 else plus) + text
 
 
 def shown(effect: Effect, quantity: str, interval: Interval | None = None) -> Interval:
@@ -170,13 +123,9 @@ def unit(quantity: str) -> str:
     return UNITS.get(quantity, "%")
 
 
-def effect_cell(effect: Effect, quantity: str) -> str:
+def effect_cell(effect: Effect, quantity: str) -> Number:
     """Write an effect for a cell: "−42 (−48 to −36)"."""
-    interval = shown(effect, quantity)
-    if math.isnan(interval.estimate):
-        return f"– ({interval.why})"
-    estimate, low, high = rounded(interval, "+")
-    return f"{estimate} ({low} to {high})" if low else f"{estimate} ({no_interval(effect)})"
+    return told(shown(effect, quantity), unit(quantity), plus="+")
 
 
 def effect_words(effect: Effect, quantity: str) -> str:
@@ -184,9 +133,8 @@ def effect_words(effect: Effect, quantity: str) -> str:
     interval = shown(effect, quantity)
     if math.isnan(interval.estimate):
         return f"not known ({interval.why})"
-    estimate, low, high = rounded(interval, "+")
-    told = f"{estimate}\u00a0{unit(quantity)}"
-    return f"{told} ({low} to {high})" if low else f"{told} ({no_interval(effect)})"
+    told = with_unit(interval, unit(quantity), "+")
+    return told if interval.known else f"{told} ({no_interval(effect)})"
 
 
 def no_interval(effect: Effect) -> str:
@@ -207,8 +155,7 @@ def lowered(effect: Effect, quantity: str) -> str:
 
 
 def _by(interval: Interval, quantity: str) -> str:
-    estimate, low, high = rounded(interval)
-    return f"by {estimate}\u00a0{unit(quantity)} ({low} to {high})"
+    return f"by {with_unit(interval, unit(quantity))}"
 
 
 def fall_seen(detectable: float) -> str:
@@ -217,18 +164,8 @@ def fall_seen(detectable: float) -> str:
     return f"{share:.0f}\u00a0%" if share >= 2 else f"{share:.1f}\u00a0%"
 
 
-def time_text(interval: Interval) -> str:
-    """Write a time in µs, or above 1000 µs in ms, with its interval."""
-    if math.isnan(interval.estimate):
-        return interval.why
-    in_ms = interval.estimate >= 1000
-    estimate, low, high = rounded(interval.map(lambda us: us / 1000) if in_ms else interval)
-    name = "ms" if in_ms else "µs"
-    return f"{estimate}\u00a0{name} ({low} to {high})" if low else f"{estimate}\u00a0{name}"
-
-
 def design(loads: Iterable[Load]) -> str:
-    """Say how runs were made: for every figure."""
+    """Say how runs were made: once on a page."""
     runs = [run for load in loads for run in load.runs]
     if not runs:
         return "Crossover; nothing was measured."
@@ -243,15 +180,7 @@ def design(loads: Iterable[Load]) -> str:
 
 
 def provenance(loads: Sequence[Load]) -> str:
-    """Say the design, and where the numbers come from."""
+    """Say what the numbers are where nothing was measured; of what was the page says once where."""
     runs = [run for load in loads for run in load.runs]
-
-    def said(key: str) -> str:
-        return "; ".join(dict.fromkeys(str(run.attrs[key]) for run in runs))
-
-    if not runs:
-        return design(loads)
-    return (
-        f"{design(loads)} Testbed {said('testbed')} ({said('kind')}), kernel {said('kernel')}. "
-        f"Fidelity: {said('fidelity')}"
-    )
+    simulated = [run for run in runs if run.attrs["kind"] == "simulated"]
+    return "; ".join(dict.fromkeys(str(run.attrs["fidelity"]) for run in simulated))

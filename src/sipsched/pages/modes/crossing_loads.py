@@ -6,49 +6,54 @@ from pathlib import Path
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from sipsched.analysis.comparison import Case, Place, Side
 from sipsched.analysis.run_table import provenance
 from sipsched.analysis.search import search_interval
 from sipsched.analysis.statistics import Crossing
-from sipsched.pages.crossings import HOW, doubt
-from sipsched.pages.drawing import STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.crossings import HOW, crossing_cell, crossing_words, doubt
+from sipsched.pages.drawing import STYLE, Layout, both, legend, themed
 from sipsched.pages.modes.panels import hollow, large, nothing, picture
 from sipsched.pages.modes.wording import (
-    NO_ENTRY,
     NOT_PRINTED,
     PUBLISHED_MODES,
     relative_to,
     study_of,
     with_papers,
 )
-from sipsched.pages.numbers import signed, told
-from sipsched.pages.parts import Figure, Table
+from sipsched.pages.numbers import NO_ENTRY, in_words, signed, told
+from sipsched.pages.parts import Cell, Figure, Table
 from sipsched.pages.published import HEADROOM
 from sipsched.records.crossing import read_crossing
-from sipsched.words import number, plural
+from sipsched.words import grouped, number, plural
 
 
 def figure(case: Case) -> Figure:
     """Draw the load at which PDR passes the limit, by threads and mode, here and as published."""
     rows = case.systems
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 0.8 + 2.6 * max(len(rows), 1)), layout="constrained")
-        grid = canvas.subplots(max(len(rows), 1), 1, squeeze=False)
-        for (axis,), (sut, cores) in zip(grid, rows, strict=False):
-            drawn = _crossings(axis, case, case.places((sut, cores), published=True))
-            axis.set_title(f"{sut}, {plural(cores, 'core')}", loc="left")
-            axis.set_ylabel(f"load at PDR = {case.share} (cps)")
-            axis.set_xlabel("server threads")
-            axis.set_ylim(0, HEADROOM * axis.dataLim.y1 if drawn else 1)
-        legend(canvas, grid, columns=2)
-        svg = themed(canvas)
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = layout.panels(max(len(rows), 1), 1, 2.6)
+            for (axis,), (sut, cores) in zip(grid, rows, strict=False):
+                drawn = _crossings(axis, case, case.places((sut, cores), published=True))
+                axis.set_title(f"{sut}, {plural(cores, 'core')}", loc="left")
+                axis.set_ylabel(f"load at PDR = {case.share} (cps)")
+                axis.set_xlabel("server threads")
+                axis.set_ylim(0, HEADROOM * axis.dataLim.y1 if drawn else 1)
+            legend(canvas, grid, columns=2)
+            return themed(canvas)
+
+    drawn = both(draw)
     seen = []
     for place in case.places():
         sides = [case.side(place, mode) for mode in case.modes]
-        said = [f"{side.label} {side.capacity.crossing}" for side in sides if side.loads_met]
+        said = [
+            f"{side.label} {crossing_words(side.capacity.crossing)}"
+            for side in sides
+            if side.loads_met
+        ]
         if said:
             doubts = [
                 f"{side.label}: {doubted}"
@@ -62,7 +67,7 @@ def figure(case: Case) -> Figure:
         "somewhere on it; a triangle: outside them. Open, joined: the two loads that the papers print "
         "on either side (one alone: the other is not printed), on other hardware and another kernel."
     )
-    return picture("figure-crossings", "Load at the limit", svg, caption, seen, _provenance(case))
+    return picture("figure-crossings", "Load at the limit", drawn, caption, seen, _provenance(case))
 
 
 def _crossings(axis: Axes, case: Case, among: Sequence[Place]) -> bool:
@@ -117,6 +122,7 @@ def table(case: Case) -> Table:
     reference = case.label(case.reference)
     return Table(
         identity="table-crossings",
+        places=1,
         groups=(
             *(("", 1), ("", 1), ("published (cps)", 3), ("this testbed (cps)", 3), ("", 1)),
             (f"more than {reference} (%)", 2),
@@ -140,33 +146,33 @@ def table(case: Case) -> Table:
 
 
 def _published(side: Side) -> tuple[str, str, str]:
-    last, first = (NOT_PRINTED if cps is None else str(cps) for cps in side.printed_loads)
+    last, first = (NOT_PRINTED if cps is None else grouped(cps) for cps in side.printed_loads)
     estimate = side.printed_crossing
     return last, first, NO_ENTRY if np.isnan(estimate) else number(estimate)
 
 
-def _here(side: Side) -> tuple[str, str, str, str]:
+def _here(side: Side) -> tuple[Cell, Cell, Cell, Cell]:
     """Give the loads around the limit, the crossing, and what it is more than published."""
     if not side.loads_met:
         return side.why_not_measured, NO_ENTRY, NO_ENTRY, NO_ENTRY
     capacity, published = side.capacity, side.printed_crossing
     interval = capacity.crossing.interval
-    difference = NO_ENTRY
+    difference: Cell = NO_ENTRY
     if np.isfinite(published) and np.isfinite(interval.estimate):
-        difference = told(interval.map(relative_to(published)), interval.n, signed)
+        difference = told(interval.map(relative_to(published)), "%", interval.n, "+")
     return (
         _bound(capacity.grid_cps),
         _bound(capacity.next_cps),
-        capacity.crossing.text(),
+        crossing_cell(capacity.crossing),
         difference,
     )
 
 
 def _bound(cps: float) -> str:
-    return number(cps) if np.isfinite(cps) else "none"
+    return grouped(cps) if np.isfinite(cps) else "none"
 
 
-def _more(side: Side, level: float) -> tuple[str, str]:
+def _more(side: Side, level: float) -> tuple[Cell, Cell]:
     """Give how many percent more load than the reference, published and here."""
     case = side.case
     if side.mode == case.reference:
@@ -174,21 +180,22 @@ def _more(side: Side, level: float) -> tuple[str, str]:
     of_reference = case.side(side.place, case.reference).printed_crossing
     more = 100 * (side.printed_crossing / of_reference - 1)
     interval = case.more_load(side.place, side.mode, level)
-    return NO_ENTRY if np.isnan(more) else signed(more), told(interval, None, signed)
+    printed = NO_ENTRY if np.isnan(more) else signed(more)
+    return printed, told(interval, "%", None, "+")
 
 
 def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
-    """Show the trials by which the loads around a crossing were chosen, from `crossing.json` files."""
+    """Show the trials by which the loads around a crossing were chosen, from the records of searches."""
     rows, found = [], []
     for path in map(Path, crossings):
         crossing = read_crossing(path)
         cores, threads = crossing.point.cores, crossing.point.threads
         name = f"{crossing.label}, {plural(cores, 'core')}, {plural(threads, 'thread')}"
         told = search_interval(crossing.trials, case.limit)
-        found.append(
-            f"{name}: between {crossing.lower_cps} and {crossing.upper_cps} cps; as trials vary, "
-            f"{told.text('cps')} trials"
+        trials = (
+            f"; as trials vary, {in_words(told, 'cps')} trials" if crossing.is_bracketed else ""
         )
+        found.append(f"{name}: {crossing.found}{trials}")
         rows += [
             (
                 name,
@@ -201,6 +208,7 @@ def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
         ]
     return Table(
         identity="table-searches",
+        places=1,
         header=("", "trial", "cps", "seconds", "PDR (%)"),
         rows=tuple(rows),
         none="none: the loads of this study are those of the configuration",

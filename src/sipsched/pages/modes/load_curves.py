@@ -3,14 +3,14 @@
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from sipsched.analysis.comparison import Case, Place, Side, System
 from sipsched.analysis.statistics import typical_drop_rates, typical_intervals
-from sipsched.pages.drawing import LIMIT, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import LIMIT, STYLE, Layout, both, legend, themed
 from sipsched.pages.modes.panels import large, nothing, picture, small
 from sipsched.pages.modes.wording import identity, with_papers
+from sipsched.pages.numbers import in_words
 from sipsched.pages.parts import Figure, Several
 from sipsched.words import plural
 
@@ -28,33 +28,36 @@ def _figure(case: Case, system: System) -> Figure:
     sut, cores = system
     rows = case.places(system)
     loads = case.loads_cps
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 0.7 + 2.2 * len(rows)), layout="constrained")
-        grid = canvas.subplots(len(rows), len(COLUMNS), squeeze=False, sharex=True)
-        for axes, place in zip(grid, rows, strict=True):
-            for axis, name in zip(axes, COLUMNS, strict=True):
-                if name == "pdr":
-                    axis.axhline(100 * case.limit, color=LIMIT, linestyle="--", linewidth=1)
-                drawn = [
-                    _curve(axis, case.side(place, mode), name, _shift(case, i), i)
-                    for i, mode in enumerate(case.modes)
-                ]
-                axis.set_ylabel(COLUMNS[name][0])
-                if name == "pdr":
-                    axis.set_yscale("symlog", linthresh=SYMLOG_FROM_PERCENT, linscale=0.5)
-                    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-                    axis.yaxis.set_minor_formatter(NullFormatter())
-                if any(drawn):
-                    axis.set_ylim(bottom=0)
-                else:
-                    nothing(axis)
-                if len(loads) <= 4:
-                    axis.xaxis.set_major_locator(FixedLocator(loads.tolist()))
-            axes[0].set_title(plural(place.threads, "thread"), loc="left")
-        for axis in grid[-1]:
-            axis.set_xlabel("load (cps)")
-        legend(canvas, grid)
-        svg = themed(canvas)
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = layout.panels(len(rows), len(COLUMNS), 2.2, shared=("all", ""))
+            for axes, place in zip(grid, rows, strict=True):
+                for axis, name in zip(axes, COLUMNS, strict=True):
+                    if name == "pdr":
+                        axis.axhline(100 * case.limit, color=LIMIT, linestyle="--", linewidth=1)
+                    drawn = [
+                        _curve(axis, case.side(place, mode), name, _shift(case, i), i)
+                        for i, mode in enumerate(case.modes)
+                    ]
+                    axis.set_ylabel(COLUMNS[name][0])
+                    if name == "pdr":
+                        axis.set_yscale("symlog", linthresh=SYMLOG_FROM_PERCENT, linscale=0.5)
+                        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+                        axis.yaxis.set_minor_formatter(NullFormatter())
+                    if any(drawn):
+                        axis.set_ylim(bottom=0)
+                    else:
+                        nothing(axis)
+                    if len(loads) <= 4:
+                        axis.xaxis.set_major_locator(FixedLocator(loads.tolist()))
+                axes[0].set_title(plural(place.threads, "thread"), loc="left")
+            for axis in grid[-1]:
+                axis.set_xlabel("load (cps)")
+            legend(canvas, grid)
+            return themed(canvas)
+
+    drawn = both(draw)
     caption = (
         f"PDR, mean K_rcv and mean T_sip against the offered load, {sut}, {plural(cores, 'core')}, by "
         f"threads and mode. Small: runs; line: the typical run; bars: its 95 % interval. Dashed: {case.share}; "
@@ -63,7 +66,7 @@ def _figure(case: Case, system: System) -> Figure:
     return picture(
         identity("figure-load", sut, cores),
         "Modes by load",
-        svg,
+        drawn,
         caption,
         [_words(case, place) for place in rows],
         with_papers(case.summary),
@@ -108,7 +111,7 @@ def _words(case: Case, place: Place) -> str:
         side = case.side(place, mode)
         met = side.loads_met
         ends = [
-            f"{side.mean('k_rcv', cps).text('µs')}, at {cps} cps"
+            f"{in_words(side.mean('k_rcv', cps), 'µs')}, at {cps} cps"
             for cps in dict.fromkeys((*met[:1], *met[-1:]))
         ]
         if ends:

@@ -8,7 +8,6 @@ from sipsched.analysis.comparison import PARTS, Case, Side, System, relative
 from sipsched.analysis.papers import CALLS, METRICS, PAPERS
 from sipsched.analysis.statistics import NOT_MEASURED, Values, typical_interval
 from sipsched.pages.modes.wording import (
-    NO_ENTRY,
     NOT_PRINTED,
     NOT_SEEN,
     SERVICE,
@@ -16,15 +15,15 @@ from sipsched.pages.modes.wording import (
     study_of,
     with_papers,
 )
-from sipsched.pages.numbers import signed, told
-from sipsched.pages.parts import Several, Table
-from sipsched.words import number, plural
+from sipsched.pages.numbers import NO_ENTRY, signed, told
+from sipsched.pages.parts import Cell, Several, Table
+from sipsched.words import grouped, number, plural
 
 PAPERS_RUNS = 30
 """Experiments that a column of the papers' tables averages. SEE section IV of both."""
 COUNTS = ("rcv_errors", "call_setup_drops", "call_setup_messages", "total_messages")
 SPLIT = ("k_stack", "k_sockq", "k_copy", "k_snd", "k_sockq_alone", "service")
-Triple = tuple[str, str, str]
+Triple = tuple[Cell, Cell, Cell]
 """Published, this testbed, difference."""
 
 
@@ -52,15 +51,14 @@ def tables(case: Case) -> Several:
 def _table(case: Case, system: System, mode: str) -> Table:
     sut, cores = system
     among = case.measured_first(system, mode)
-    columns = [_column(case.side(place, mode), first) for place in among for first in (False, True)]
     signs = (f"last ≤\u00a0{case.share}", f"first >\u00a0{case.share}")
-    groups = [
-        (f"{plural(place.threads, 'thread')}, {sign}", 3) for place in among for sign in signs
-    ]
     names = ["Load (cps)", "Runs (n)", *_quantities().values()]
-    rows = [
-        (name, *(cell for column in columns for cell in column[i])) for i, name in enumerate(names)
-    ]
+    rows: list[tuple[Cell, ...]] = []
+    for place in among:
+        side = case.side(place, mode)
+        last, first = (_column(side, which) for which in (False, True))
+        threads = plural(place.threads, "thread")
+        rows += [(threads, name, *last[i], *first[i]) for i, name in enumerate(names)]
     study = study_of(cores)
     printed = case.points[(case.points["cores"] == cores) & (case.points["mode"] == mode)]
     beside = (
@@ -70,8 +68,9 @@ def _table(case: Case, system: System, mode: str) -> Table:
     )
     return Table(
         identity=identity("table-measurements", sut, cores, mode),
-        groups=(("", 1), *groups),
-        header=("", *(("published", "this testbed", "difference (%)") * len(groups))),
+        groups=(("", 2), *((sign, 3) for sign in signs)),
+        header=("", "", *(("published", "this testbed", "difference (%)") * 2)),
+        places=1,
         rows=tuple(rows),
         none="nothing was planned",
         caption=f"{beside}{case.label(mode)} on this testbed: {sut}, {plural(cores, 'core')}, at the "
@@ -92,7 +91,9 @@ def _column(side: Side, first: bool) -> list[Triple]:
     share = NO_ENTRY
     if np.isfinite(cps) and printed_cps:
         share = signed(100 * (cps / printed_cps - 1))
-    rows = [(NOT_PRINTED if printed_cps is None else str(printed_cps), load, share)]
+    rows: list[Triple] = [
+        (NOT_PRINTED if printed_cps is None else grouped(printed_cps), load, share)
+    ]
     papers_runs = str(PAPERS_RUNS) if printed else NO_ENTRY
     if not np.isfinite(cps):
         # Below or above every load there is nothing to measure; without a run it was not.
@@ -113,7 +114,7 @@ def _load(side: Side, first: bool, cps: float) -> str:
     if not met:
         return side.why_not_measured
     if np.isfinite(cps):
-        return number(cps)
+        return grouped(cps)
     if first:
         return f"none: PDR ≤ {share} up to {max(met)} cps"
     return f"none: PDR > {share} from {min(met)} cps on"
@@ -123,17 +124,23 @@ def _printed(printed: Mapping[str, str], name: str) -> str:
     return printed.get(name, NOT_PRINTED if printed else NO_ENTRY)
 
 
-def _measured(side: Side, name: str, cps: float, printed: str | None, n: int) -> tuple[str, str]:
+def _measured(side: Side, name: str, cps: float, printed: str | None, n: int) -> tuple[Cell, Cell]:
     """Give this testbed and the difference; counts are scaled to the paper's calls for it."""
-    runs = side.runs(name, cps)
+    runs, unit = side.runs(name, cps), _unit(name)
     mean = typical_interval(runs)
     if np.isnan(mean.estimate):
         return NOT_SEEN, NO_ENTRY
     if printed is None:
-        return told(mean, n), NO_ENTRY
+        return told(mean, unit, n), NO_ENTRY
     if name in COUNTS:
         runs = runs / _per_call(side, cps)
-    return told(mean, n), told(relative(runs, float(printed)), n, signed)
+    return told(mean, unit, n), told(relative(runs, float(printed)), "%", n, "+")
+
+
+def _unit(name: str) -> str:
+    """Give the unit of a quantity, as its title ends with it."""
+    title = _quantities()[name]
+    return title.rpartition("(")[2].rstrip(")") if title.endswith(")") else ""
 
 
 def _per_call(side: Side, cps: float) -> Values:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from sipsched.analysis.comparison import (
@@ -22,11 +21,11 @@ from sipsched.analysis.comparison import (
     of_type,
 )
 from sipsched.analysis.run_table import provenance
-from sipsched.pages.drawing import STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import STYLE, Layout, both, legend, themed
 from sipsched.pages.modes.panels import large, nothing, picture, small
 from sipsched.pages.modes.wording import SERVICE, compared, corrected, identity, with_papers
-from sipsched.pages.numbers import told, with_p
-from sipsched.pages.parts import Figure, Several, Table
+from sipsched.pages.numbers import in_words, told, trusted
+from sipsched.pages.parts import Cell, Figure, Several, Table
 from sipsched.words import grouped, number, plural
 
 Labelled = Mapping[str, str]
@@ -71,7 +70,7 @@ def _part_words(case: Case, place: Place, cps: int) -> str:
     for name in ("k_sockq", "t_sip_off", "service"):
         means = {side.label: side.mean(name, cps) for side in case.sides(place)}
         texts = [
-            f"{mean.text('µs')}, under {label}"
+            f"{in_words(mean, 'µs')}, under {label}"
             for label, mean in means.items()
             if not np.isnan(mean.estimate)
         ]
@@ -105,8 +104,8 @@ def _type_words(case: Case, place: Place, cps: int) -> str:
                 most = max(means, key=lambda kind: means[kind].estimate)
                 least = min(means, key=lambda kind: means[kind].estimate)
                 said.append(
-                    f"{title} under {side.label} from {means[least].text('µs')}, of {least} "
-                    f"to {means[most].text('µs')}, of {most}"
+                    f"{title} under {side.label} from {in_words(means[least], 'µs')}, of {least} "
+                    f"to {in_words(means[most], 'µs')}, of {most}"
                 )
     return "; ".join(said)
 
@@ -119,23 +118,26 @@ def _figure(case: Case, system: System, dots: Dots) -> Figure:
         if (cps := case.compared_load(place)) is not None
     }
     longest = max(map(len, dots.columns.values()))
-    height = 0.9 + max(len(loads), 1) * (0.7 + 0.3 * longest)
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, height), layout="constrained")
-        grid = canvas.subplots(
-            max(len(loads), 1), len(dots.columns), squeeze=False, sharey=True, sharex="col"
-        )
-        for axes, (place, cps) in zip(grid, loads.items(), strict=False):
-            sides = [case.side(place, mode) for mode in case.modes]
-            for axis, (label, rows) in zip(axes, dots.columns.items(), strict=True):
-                _panel(axis, sides, cps, rows)
-                axis.set_xlabel(label)
-            axes[0].set_title(f"{plural(place.threads, 'thread')}, {cps} cps", loc="left")
-        if not loads:
-            for axis in grid.ravel():
-                nothing(axis)
-        legend(canvas, grid)
-        svg = themed(canvas)
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = layout.panels(
+                *(max(len(loads), 1), len(dots.columns), 0.7 + 0.3 * longest),
+                shared=("column", "all"),
+            )
+            for axes, (place, cps) in zip(grid, loads.items(), strict=False):
+                sides = [case.side(place, mode) for mode in case.modes]
+                for axis, (label, rows) in zip(axes, dots.columns.items(), strict=True):
+                    _panel(axis, sides, cps, rows)
+                    axis.set_xlabel(label)
+                axes[0].set_title(f"{plural(place.threads, 'thread')}, {cps} cps", loc="left")
+            if not loads:
+                for axis in grid.ravel():
+                    nothing(axis)
+            legend(canvas, grid)
+            return themed(canvas)
+
+    drawn = both(draw)
     seen = [
         f"{case.name(place)}, {cps} cps: {text}."
         for place, cps in loads.items()
@@ -148,7 +150,7 @@ def _figure(case: Case, system: System, dots: Dots) -> Figure:
     return picture(
         identity(dots.name, sut, cores),
         dots.title,
-        svg,
+        drawn,
         caption,
         seen,
         with_papers(case.summary),
@@ -157,17 +159,21 @@ def _figure(case: Case, system: System, dots: Dots) -> Figure:
 
 def _panel(axis: Axes, sides: Sequence[Side], cps: int, rows: Labelled) -> None:
     wide = 0.6 / len(sides)
-    drawn = []
+    drawn: list[float] = []
     for i, side in enumerate(sides):
         for row, name in enumerate(rows):
             mean = side.mean(name, cps)
             if np.isnan(mean.estimate):
                 continue
             x, y = mean.estimate, row + wide * (i - (len(sides) - 1) / 2)
-            drawn.append(x)
             values = side.runs(name, cps)
             axis.plot(values, np.full(len(values), y), **small(i))
-            ends = [[min(x - mean.low, 0.95 * x)], [mean.high - x]] if mean.known else None
+            drawn += [x, *values[~np.isnan(values)]]
+            ends = None
+            if trusted(mean):
+                drawn += [end for end in (mean.low, mean.high) if end > 0]
+                # on a log scale an end at 0 is cut off by the axis
+                ends = [[x - mean.low], [mean.high - x]]
             axis.errorbar(
                 [x], [y], xerr=ends, **(large(i) | {"linestyle": "none"}), label=side.label
             )
@@ -177,7 +183,7 @@ def _panel(axis: Axes, sides: Sequence[Side], cps: int, rows: Labelled) -> None:
     if not drawn or min(drawn) <= 0:
         nothing(axis)
         return
-    axis.set_xscale("log")
+    axis.set_xscale("log", nonpositive="clip")
     low, high = 10 ** np.floor(np.log10(min(drawn))), 10 ** np.ceil(np.log10(max(drawn) * 1.01))
     axis.set_xlim(low, high)
     axis.xaxis.set_major_formatter(
@@ -191,13 +197,15 @@ def parts_table(case: Case, found: Comparisons) -> Table:
     first, second = case.both
     return Table(
         identity="table-parts",
-        header=("", "cps", "", "pairs", first, second, "lower by (%)", "p"),
+        header=("", "load", "part", "pairs", first, second, "lower by (%)"),
+        places=2,
         rows=tuple(
             (
                 case.name(asked.place),
-                str(asked.cps),
-                f"{PARTS[asked.quantity]} (µs)",
-                *compared(cell),
+                f"{grouped(asked.cps)} cps",
+                PARTS[asked.quantity],
+                str(cell.comparison.difference.n),
+                *compared(cell, "µs"),
             )
             for asked, cell in found.cells.items()
         ),
@@ -211,7 +219,12 @@ def parts_table(case: Case, found: Comparisons) -> Table:
 def types_table(case: Case, found: Comparisons) -> Table:
     """Show K_rcv, T_sip and refusals by message type under both modes at the compared load."""
     rows = [
-        (case.name(place), str(cps), kind, *_by_type(case, found, Asked(place, cps, kind)))
+        (
+            case.name(place),
+            f"{grouped(cps)} cps",
+            kind,
+            *_by_type(case, found, Asked(place, cps, kind)),
+        )
         for place in case.places()
         if (cps := case.compared_load(place)) is not None
         for kind in KINDS
@@ -220,8 +233,9 @@ def types_table(case: Case, found: Comparisons) -> Table:
     pair = (first, second, "lower by (%)")
     return Table(
         identity="table-types",
-        groups=(("", 1), ("", 3), ("K_rcv (µs)", 3), ("T_sip (µs)", 3), ("refused (%)", 2)),
-        header=("", "cps", "message", "pairs", *pair * 2, first, second),
+        groups=(("", 4), ("K_rcv", 3), ("T_sip", 3), ("refused (%)", 2)),
+        header=("", "load", "message", "pairs", *pair * 2, first, second),
+        places=2,
         rows=tuple(rows),
         none=f"no load at which runs of both {first} and {second} count",
         caption="By message type at the compared load; refused: datagrams of the type that the full "
@@ -231,14 +245,13 @@ def types_table(case: Case, found: Comparisons) -> Table:
     )
 
 
-def _by_type(case: Case, found: Comparisons, at: Asked) -> list[str]:
+def _by_type(case: Case, found: Comparisons, at: Asked) -> list[Cell]:
     """Give pairs, both comparisons and both shares refused; the quantity of `at` is a message type."""
     cells = [
         found.cells[at._replace(quantity=of_type(at.quantity, name))] for name in ("k_rcv", "t_sip")
     ]
-    texts = [str(cells[0].comparison.difference.n)]
+    texts: list[Cell] = [str(cells[0].comparison.difference.n)]
     for cell in cells:
-        _, first, second, lower, _ = compared(cell)
-        texts += [first, second, with_p(lower, cell.p_value)]
+        texts += compared(cell, "µs")
     refused = of_type(at.quantity, "refused")
-    return texts + [told(side.mean(refused, at.cps)) for side in case.sides(at.place)]
+    return texts + [told(side.mean(refused, at.cps), "%") for side in case.sides(at.place)]

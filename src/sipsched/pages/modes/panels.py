@@ -10,12 +10,18 @@ from sipsched.pages.parts import Figure
 
 
 def picture(
-    identity: str, title: str, svg: str, caption: str, seen: Sequence[str], provenance: str
+    identity: str,
+    title: str,
+    drawn: tuple[str, str],
+    caption: str,
+    seen: Sequence[str],
+    provenance: str,
 ) -> Figure:
-    """Put a picture and its words together."""
+    """Put a picture, for a page and for a phone, and its words together."""
     return Figure(
         identity=identity,
-        svg=svg,
+        svg=drawn[0],
+        narrow=drawn[1],
         alt=f"{title}. {caption} {' '.join(seen)}".strip(),
         caption=caption,
         seen=tuple(seen) or ("No valid run of both modes: nothing to see yet.",),

@@ -6,34 +6,68 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedLocator
 
 from sipsched.analysis.comparison import Asked, Case, Comparisons, Place, System
-from sipsched.analysis.families import Cell
+from sipsched.analysis.families import Cell as Compared
 from sipsched.analysis.papers import PAPERS
 from sipsched.analysis.run_table import provenance
-from sipsched.pages.drawing import INK, STYLE, WIDTH_IN, legend, themed
-from sipsched.pages.modes.panels import hollow, large, nothing, picture
+from sipsched.analysis.statistics import Interval
+from sipsched.pages.drawing import INK, STYLE, Layout, both, legend, themed
+from sipsched.pages.modes.panels import hollow, large, nothing, picture, small
 from sipsched.pages.modes.wording import (
-    NO_ENTRY,
     NOT_PRINTED,
     PUBLISHED_MODES,
     corrected,
     identity,
+    lower,
     relative_to,
     study_of,
     with_papers,
 )
-from sipsched.pages.numbers import p_text, plain, signed, told, with_p
-from sipsched.pages.parts import Figure, Several, Table, Words
-from sipsched.words import number, plural
+from sipsched.pages.numbers import NO_ENTRY, p_text, signed, told, trusted, with_unit
+from sipsched.pages.parts import Answer, Cell, Figure, Several, Table, Words
+from sipsched.words import grouped, listed, number, plural
 
 DRAWN_FROM_PERCENT = -150
 """What is more than so many percent higher is drawn at the edge."""
 TITLES = {"pdr": "PDR", "k_rcv": "K_rcv"}
-UNITS = {"pdr": ("PDR (%)", 100.0), "k_rcv": ("K_rcv (µs)", 1.0)}
-"""Quantity to its title and what it is multiplied with."""
+UNITS = {"pdr": ("PDR", "%", 100.0), "k_rcv": ("K_rcv", "µs", 1.0)}
+"""Quantity to its title, its unit and what it is multiplied with."""
+
+
+def answer(case: Case, found: Comparisons) -> Answer:
+    """Say whether the other mode drops less and lets messages wait less."""
+    first, second = case.both
+    told = []
+    for name, title in (("pdr", "drops messages"), ("k_rcv", "lets messages wait")):
+        cells = [
+            cell
+            for place in case.places()
+            if (cell := _at_compared_load(case, found, place, name)) is not None
+        ]
+        if cells:
+            told.append(f"{title} {_less_or_more(cells)}")
+    if not told:
+        return Answer(
+            f"There is no answer yet: at no load do runs of both {first} and {second} count."
+        )
+    same = [case.same_settings(place) for place in case.places()]
+    alike = ", though the settings are the same here" if all(same) and same else ""
+    return Answer(f"Compared with {first}, {second} {listed(told)}{alike}.")
+
+
+def _less_or_more(cells: Sequence[Compared]) -> str:
+    """Say at how many of the places compared a quantity is lower, and higher, by more than chance."""
+    sure = [cell.comparison.difference.estimate for cell in cells if cell.stands_out]
+    less, more = sum(value < 0 for value in sure), sum(value > 0 for value in sure)
+    of = plural(len(cells), "place")
+    if not sure:
+        tested = [cell for cell in cells if not np.isnan(cell.p_value)]
+        why = "no difference is more than chance" if tested else "too few runs to tell"
+        return f"neither less nor more ({of} compared: {why})"
+    parts = [f"{word} at {count}" for word, count in (("less", less), ("more", more)) if count]
+    return f"{listed(parts)} of {of} compared, by more than chance"
 
 
 def figure(case: Case, found: Comparisons) -> Figure:
@@ -43,43 +77,61 @@ def figure(case: Case, found: Comparisons) -> Figure:
         for place in case.places(published=True)
         if case.printed_comparison(place) is not None or case.compared_load(place) is not None
     ]
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 1.4 + 0.45 * max(len(among), 1)), layout="constrained")
-        grid = canvas.subplots(1, len(TITLES), squeeze=False, sharey=True, sharex=True)
-        for axis, (name, title) in zip(grid[0], TITLES.items(), strict=True):
-            axis.axvline(0, color=INK, linewidth=1)
-            for y, place in enumerate(among):
-                _published(axis, case.printed_comparison(place), name, y)
-                _here(axis, _at_compared_load(case, found, place, name), y)
-            axis.set_title(title, loc="left")
-            axis.set_xlabel("lower by (%)")
-            if not among:
-                nothing(axis)
-        low, _ = grid[0][0].get_xlim()
-        grid[0][0].set_xlim(max(low, 1.08 * DRAWN_FROM_PERCENT), 108)
-        grid[0][0].yaxis.set_major_locator(FixedLocator(list(range(len(among)))))
-        grid[0][0].set_yticklabels([_tick(case, place) for place in among])
-        grid[0][0].set_ylim(len(among) - 0.5, -0.5)
-        legend(canvas, grid)
-        svg = themed(canvas)
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            canvas, grid = layout.panels(
+                *(1, len(TITLES), 0.6 + 0.45 * max(len(among), 1)), shared=("all", "all")
+            )
+            for axis, (name, title) in zip(grid[0], TITLES.items(), strict=True):
+                axis.axvline(0, color=INK, linewidth=1)
+                for y, place in enumerate(among):
+                    _published(axis, case.printed_comparison(place), name, y)
+                    _here(axis, _at_compared_load(case, found, place, name), y)
+                axis.set_title(title, loc="left")
+                axis.set_xlabel("lower by (%)")
+                if not among:
+                    nothing(axis)
+            low, _ = grid[0][0].get_xlim()
+            grid[0][0].set_xlim(max(low, 1.08 * DRAWN_FROM_PERCENT), 108)
+            grid[0][0].yaxis.set_major_locator(FixedLocator(list(range(len(among)))))
+            grid[0][0].set_yticklabels([_tick(case, place) for place in among])
+            grid[0][0].set_ylim(len(among) - 0.5, -0.5)
+            legend(canvas, grid)
+            return themed(canvas)
+
+    drawn = both(draw)
     first, second = case.both
     caption = (
-        f"By how many percent PDR and K_rcv are lower under {second} than under {first}, at the "
-        f"first load with PDR > {case.share} under the latter. Filled: this testbed; open: published, "
-        f"without interval, each at the papers' own load. Cut off at "
-        f"{plain(DRAWN_FROM_PERCENT)} %. {corrected(found)}"
+        f"By how many percent PDR and K_rcv are lower under {second} than under {first}, at "
+        f"{_loads(case, among)}. Large: this testbed, with intervals; small: this testbed, too few runs for one; open: "
+        f"published, without interval, each at the papers' own load. Cut off at "
+        f"{number(DRAWN_FROM_PERCENT)} %. {corrected(found)}"
     )
     return picture(
         "figure-lower",
         "Lower by percent",
-        svg,
+        drawn,
         caption,
         _seen(case, found),
         with_papers(case.summary, *dict.fromkeys(study_of(cores) for _, cores in case.systems)),
     )
 
 
-def _at_compared_load(case: Case, found: Comparisons, place: Place, name: str) -> Cell | None:
+def _loads(case: Case, among: Sequence[Place]) -> str:
+    """Say what the compared loads are: where the reference drops more than the limit, else the highest."""
+    found = [(place, cps) for place in among if (cps := case.compared_load(place)) is not None]
+    above = [cps == case.side(place, case.reference).loads_around[1] for place, cps in found]
+    first = f"the first load with PDR > {case.share} under the latter"
+    highest = f"the highest load of both, since no PDR is > {case.share}"
+    if not found:
+        return "no load: nothing was measured under both"
+    if all(above):
+        return first
+    return f"{first}, or {highest}" if any(above) else highest
+
+
+def _at_compared_load(case: Case, found: Comparisons, place: Place, name: str) -> Compared | None:
     cps = case.compared_load(place)
     return None if cps is None else found.cells.get(Asked(place, cps, name))
 
@@ -94,14 +146,23 @@ def _seen(case: Case, found: Comparisons) -> list[str]:
             if cell is not None and not np.isnan(cell.comparison.percent_lower.estimate)
         ]
         if percents:
-            sure = sum(each.known and (each.low > 0 or each.high < 0) for each in percents)
-            lower = sum(each.estimate > 0 for each in percents)
-            seen.append(
-                f"{title} is lower under {case.label(case.other)} at {lower} of {len(percents)} "
-                f"places; the interval leaves 0 out at {sure} of the "
-                f"{sum(each.known for each in percents)} that have one."
-            )
+            seen.append(f"{title}: {_counted(case, percents)}.")
     return seen
+
+
+def _counted(case: Case, percents: Sequence[Interval]) -> str:
+    """Say at how many places the other mode is lower, and at how many that is more than chance."""
+    fewer = sum(each.estimate > 0 for each in percents)
+    of = f"{case.label(case.other)} is lower at {fewer} of {plural(len(percents), 'place')}"
+    judged = [each for each in percents if each.known]
+    if not judged:
+        return f"{of}; too few runs to tell any of them from chance"
+    sure = [each for each in judged if each.low > 0 or each.high < 0]
+    if not sure:
+        return f"{of}, nowhere by more than chance"
+    up = sum(each.high < 0 for each in sure)
+    told = f"lower by more than chance at {len(sure) - up}"
+    return f"{of}; {told}" + (f", higher by more than chance at {up}" if up else "")
 
 
 def _tick(case: Case, place: Place) -> str:
@@ -114,14 +175,20 @@ def _published(axis: Axes, printed: Mapping[Any, Any] | None, name: str, y: floa
         axis.plot([printed[f"{name}_lower_pct"]], [y + 0.15], **hollow(1), label="published")
 
 
-def _here(axis: Axes, cell: Cell | None, y: float) -> None:
+def _here(axis: Axes, cell: Compared | None, y: float) -> None:
     if cell is None or np.isnan(cell.comparison.percent_lower.estimate):
         return
     lower = cell.comparison.percent_lower
     low, x, high = np.clip((lower.low, lower.estimate, lower.high), DRAWN_FROM_PERCENT, 100)
-    ends = None if np.isnan(low) else [[x - low], [high - x]]
+    if not trusted(lower):
+        # without bounds it is no more than what these runs happened to give
+        axis.plot([x], [y - 0.15], **small(1), label="this testbed, no interval")
+        return
     axis.errorbar(
-        [x], [y - 0.15], xerr=ends, **(large(1) | {"linestyle": "none"}), label="this testbed"
+        *([x], [y - 0.15]),
+        xerr=[[x - low], [high - x]],
+        **(large(1) | {"linestyle": "none"}),
+        label="this testbed",
     )
 
 
@@ -145,22 +212,21 @@ def verdict(case: Case, found: Comparisons) -> Words:
     return Words(tuple(lines))
 
 
-def _said(cell: Cell, title: str, second: str, first: str) -> str:
-    lower = cell.comparison.percent_lower
-    difference = cell.comparison.difference
-    if np.isnan(lower.estimate):
-        return f"{title} cannot be compared: {told(lower)}."
-    text = (
-        f"{title} under {second} is {number(abs(lower.estimate))}\u00a0% "
-        f"{'lower' if lower.estimate >= 0 else 'higher'} than under {first}"
-    )
-    if not difference.known:
-        return f"{text}, n = {difference.n}: {difference.why}."
-    if lower.known:
-        text += f" (lower by {plain(lower.low)} to {plain(lower.high)}\u00a0%)"
-    return f"{text}, n = {difference.n}, {p_text(cell.p_value)}: " + (
-        "more than chance." if cell.stands_out else "within chance."
-    )
+def _said(cell: Compared, title: str, second: str, first: str) -> str:
+    fall = cell.comparison.percent_lower
+    if np.isnan(fall.estimate):
+        return f"{title} cannot be compared: {fall.why}."
+    if fall.estimate == 0:
+        text = f"{title} is the same under {second} as under {first}"
+    else:
+        size = fall if fall.estimate > 0 else fall.map(lambda percent: -percent)
+        side = "lower" if fall.estimate > 0 else "higher"
+        text = f"{title} under {second} is {with_unit(size, '%')} {side} than under {first}"
+    pairs = plural(cell.comparison.difference.n, "pair")
+    if np.isnan(cell.p_value):
+        return f"{text}, in {pairs} of runs: too few to tell it from chance."
+    verdict = "more than chance" if cell.stands_out else "within chance"
+    return f"{text}, in {pairs} of runs, {p_text(cell.p_value)}: {verdict}."
 
 
 def tables(case: Case, found: Comparisons) -> Several:
@@ -178,19 +244,20 @@ def _table(case: Case, found: Comparisons, system: System) -> Table:
     beside = f"{PAPERS[study_of(cores)]}{table}, beside this testbed" if table else "This testbed"
     return Table(
         identity=identity("table-comparison", sut, cores),
-        groups=(("", 1), ("", 2), ("PDR", 3), ("K_rcv (µs)", 3)),
+        groups=(("", 3), ("PDR", 3), ("K_rcv", 3)),
+        places=1,
         header=("", "whose", "load (cps)", *(first, second, "lower by (%)") * 2),
         rows=tuple(row for place in among for row in _rows(case, found, place)),
         none="nothing was planned",
-        caption=f"{beside}: {sut}, {plural(cores, 'core')}, {first} against {second}, at the first "
-        f"load with PDR > {case.share} under {first}. Typical runs with 95 % intervals. {corrected(found)} The "
+        caption=f"{beside}: {sut}, {plural(cores, 'core')}, {first} against {second}, at "
+        f"{_loads(case, among)}. Typical runs with 95 % intervals. {corrected(found)} The "
         "row difference: means in % of the published, percentages in points."
         f"{PUBLISHED_MODES}",
         provenance=with_papers(case.summary, *([study_of(cores)] if table else [])),
     )
 
 
-def _rows(case: Case, found: Comparisons, place: Place) -> list[tuple[str, ...]]:
+def _rows(case: Case, found: Comparisons, place: Place) -> list[tuple[Cell, ...]]:
     """Give published, this testbed and difference of a place."""
     threads = plural(place.threads, "thread")
     printed = case.printed_comparison(place)
@@ -201,13 +268,14 @@ def _rows(case: Case, found: Comparisons, place: Place) -> list[tuple[str, ...]]
             *("k_rcv_baseline_us", "k_rcv_enhanced_us", "k_rcv_lower_pct"),
         ]
         texts = [str(printed["cps"]), *(str(printed[f"{name}_printed"]) for name in names)]
-    rows: list[tuple[str, ...]] = [(threads, "published", *texts)]
+    rows: list[tuple[Cell, ...]] = [(threads, "published", *texts)]
     cps = case.compared_load(place)
     if cps is None:
         return [*rows, (threads, "this testbed", _why_not_compared(case, place), *[NO_ENTRY] * 6)]
     cells = [found.cells.get(Asked(place, cps, name)) for name in TITLES]
     n = cells[0].comparison.difference.n if cells[0] else 0
-    here = [text for cell in cells for text in _cell(cell, n)]
+    units = ("", "µs")
+    here = [text for cell, unit in zip(cells, units, strict=True) for text in _cell(cell, n, unit)]
     rows.append((threads, f"this testbed, n = {n}", _load(case, place, cps), *here))
     if printed is not None:
         more = signed(100 * (cps / printed["cps"] - 1)) + "\u00a0%"
@@ -231,26 +299,25 @@ def _load(case: Case, place: Place, cps: int) -> str:
     return f"{cps} (the highest of both; none > {case.share})"
 
 
-def _cell(cell: Cell | None, n: int) -> tuple[str, str, str]:
+def _cell(cell: Compared | None, n: int, unit: str) -> tuple[Cell, Cell, Cell]:
     if cell is None:
         return NO_ENTRY, NO_ENTRY, NO_ENTRY
-    lower = told(cell.comparison.percent_lower, n, plain)
-    return told(cell.reference, n), told(cell.other, n), with_p(lower, cell.p_value)
+    return told(cell.reference, unit, n), told(cell.other, unit, n), lower(cell, n)
 
 
 def _differences(
-    cells: Sequence[Cell | None], printed: Mapping[Any, Any], n: int
-) -> tuple[str, ...]:
-    texts: list[str] = []
+    cells: Sequence[Compared | None], printed: Mapping[Any, Any], n: int
+) -> tuple[Cell, ...]:
+    texts: list[Cell] = []
     for cell, name, unit in zip(cells, TITLES, ("", "_us"), strict=True):
         if cell is None:
             texts += [NO_ENTRY] * 3
             continue
         for mode, mean in (("baseline", cell.reference), ("enhanced", cell.other)):
             value = float(printed[f"{name}_{mode}{unit}"])
-            texts.append(told(mean.map(relative_to(value)), n, signed))
+            texts.append(told(mean.map(relative_to(value)), "%", n, "+"))
         points = float(printed[f"{name}_lower_pct"])
-        texts.append(told(cell.comparison.percent_lower.map(_less(points)), n, signed))
+        texts.append(told(cell.comparison.percent_lower.map(_less(points)), "%", n, "+"))
     return tuple(texts)
 
 
@@ -260,27 +327,27 @@ def _less(value: float) -> Callable[[float], float]:
 
 def both_loads(case: Case, found: Comparisons) -> Table:
     """Show both modes at every load next to a crossing that both have met."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for asked, cell in found.cells.items():
-        title, scale = UNITS[asked.quantity]
+        title, unit, scale = UNITS[asked.quantity]
         n = cell.comparison.difference.n
         means = (cell.reference, cell.other)
         rows.append(
             (
                 case.name(asked.place),
-                str(asked.cps),
                 title,
+                f"{grouped(asked.cps)} cps",
                 str(n),
-                *(told(mean.map(_times(scale)), n) for mean in means),
-                told(cell.comparison.difference.map(_times(scale)), n, signed),
-                told(cell.comparison.percent_lower, n, plain),
-                p_text(cell.p_value) or NO_ENTRY,
+                *(told(mean.map(_times(scale)), unit, n) for mean in means),
+                told(cell.comparison.difference.map(_times(scale)), unit, n, "+"),
+                lower(cell, n),
             )
         )
     first, second = case.both
     return Table(
         identity="table-both-loads",
-        header=("", "cps", "", "pairs", first, second, "difference", "lower by (%)", "p"),
+        header=("", "", "load", "pairs", first, second, "difference", "lower by (%)"),
+        places=2,
         rows=tuple(rows),
         none=f"no load at which runs of both {first} and {second} count",
         caption=f"{second} against {first} at every load next to the crossing of either that both "

@@ -6,7 +6,7 @@ import xarray as xr
 
 from sipsched.analysis.comparison import Case
 from sipsched.analysis.run_table import provenance
-from sipsched.pages.modes.wording import NO_ENTRY
+from sipsched.pages.numbers import NO_ENTRY
 from sipsched.pages.parts import Table, Words
 from sipsched.pages.tables import buffers_differ
 from sipsched.plan.modes import Setting, value_name

@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sipsched.analysis.families import Cell, Family
+from sipsched.analysis.families import Cell as Compared
+from sipsched.analysis.families import Family
 from sipsched.analysis.papers import SHORT
 from sipsched.analysis.run_table import provenance
 from sipsched.analysis.statistics import LEVEL
-from sipsched.pages.numbers import p_text, plain, told
+from sipsched.pages.numbers import NO_ENTRY, Number, told
+from sipsched.pages.parts import Cell
 from sipsched.words import plural
 
-NO_ENTRY = "–"
-NOT_PRINTED = "not printed"
+NOT_PRINTED = NO_ENTRY
 NOT_SEEN = "not seen by the probe"
 PUBLISHED_MODES = " Published numbers are of the papers' own modes of that name, on CFS."
 SERVICE = (
@@ -31,10 +32,10 @@ def study_of(cores: int) -> str:
 
 
 def with_papers(summary: xr.Dataset, *studies: str) -> str:
-    """Say where the numbers come from, the published ones too."""
+    """Say what the numbers are where nothing was measured, and whose the published ones are."""
     here = provenance(summary)
-    papers = f" Published: {'; '.join(SHORT[study] for study in studies)}." if studies else ""
-    return f"{here}{'' if here.endswith('.') else '.'}{papers}"
+    papers = f"Published: {'; '.join(SHORT[study] for study in studies)}." if studies else ""
+    return ". ".join(filter(None, (here.rstrip("."), papers)))
 
 
 def corrected(found: Family[Any]) -> str:
@@ -48,18 +49,17 @@ def corrected(found: Family[Any]) -> str:
     )
 
 
-def compared(cell: Cell) -> tuple[str, str, str, str, str]:
-    """Write a comparison as cells: pairs, both means, percent lower, p-value."""
-    n = cell.comparison.difference.n
-    if np.isnan(cell.reference.estimate) or np.isnan(cell.other.estimate):
-        return str(n), NO_ENTRY, NO_ENTRY, NOT_SEEN, NO_ENTRY
-    return (
-        str(n),
-        told(cell.reference, n),
-        told(cell.other, n),
-        told(cell.comparison.percent_lower, n, plain),
-        p_text(cell.p_value) or NO_ENTRY,
-    )
+def compared(found: Compared, unit: str) -> tuple[Cell, Cell, Cell]:
+    """Write a comparison as cells: both typical runs, in their unit, and percent lower with its p-value."""
+    n = found.comparison.difference.n
+    if np.isnan(found.reference.estimate) or np.isnan(found.other.estimate):
+        return NO_ENTRY, NO_ENTRY, NOT_SEEN
+    return told(found.reference, unit, n), told(found.other, unit, n), lower(found, n)
+
+
+def lower(found: Compared, n: int) -> Number:
+    """Write by how many percent the other is lower, as a cell."""
+    return Number(found.comparison.percent_lower, "%", n=n, p_value=found.p_value)
 
 
 def relative_to(value: float) -> Callable[[float], float]:

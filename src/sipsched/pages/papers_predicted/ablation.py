@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Canvas
 from sipsched.analysis.papers_predicted import ABLATED, Ablation, Part
 from sipsched.analysis.statistics import Interval
 from sipsched.pages.drawing import INK, SERIES, STYLE, themed
-from sipsched.pages.numbers import told
+from sipsched.pages.numbers import in_words, told
 from sipsched.pages.papers_predicted.wording import (
     NAMES,
     UNITS,
@@ -22,7 +22,7 @@ from sipsched.pages.papers_predicted.wording import (
     provenance,
     scaled,
 )
-from sipsched.pages.parts import Figure, Table
+from sipsched.pages.parts import Cell, Figure, Table
 from sipsched.words import number
 
 MEANING = {
@@ -42,14 +42,14 @@ def whole_words(found: Ablation) -> str:
     whole = in_unit(found.whole, found.metric)
     name = f"{NAMES[found.metric]}, {compared()}"
     if not whole.known:
-        return f"{name}: {whole.text(unit)}."
+        return f"{name}: {in_words(whole, unit)}."
     if not found.told:
         least = f"{number(found.detectable * scale)} {unit}"
         return (
-            f"{name}: {whole.text(unit)}, not told from 0; {least} would have been seen with a power of "
+            f"{name}: {in_words(whole, unit)}, not told from 0; {least} would have been seen with a power of "
             f"80 %. {_parts_words(found)}"
         )
-    return f"{name}: {whole.text(unit)}. {_parts_words(found)}"
+    return f"{name}: {in_words(whole, unit)}. {_parts_words(found)}"
 
 
 def _parts_words(found: Ablation) -> str:
@@ -135,22 +135,26 @@ def table(found: Sequence[Ablation], runs: pd.DataFrame) -> Table:
 
     Parameters are those of `figure`.
     """
-    rows: list[tuple[str, ...]] = []
+    rows: list[tuple[Cell, ...]] = []
     for each in found:
         name, metric = f"{NAMES[each.metric]} ({_unit(each.metric)})", each.metric
-        whole = told(in_unit(each.whole, metric), each.whole.n)
+        whole = told(in_unit(each.whole, metric), _unit(metric), each.whole.n)
         rows.append((name, "the whole difference", whole, "", str(each.whole.n)))
         for kind, parts in (("without", each.mechanisms), ("with baseline's", each.settings)):
             rows += [
                 (
                     *(name, f"{kind} {_name(part)}"),
-                    *(told(in_unit(each, metric), each.n) for each in (part.left, part.part)),
+                    *(
+                        told(in_unit(each, metric), _unit(metric), each.n)
+                        for each in (part.left, part.part)
+                    ),
                     str(part.part.n),
                 )
                 for part in parts
             ]
     return Table(
         identity="table-ablation",
+        places=1,
         header=("metric", "simulated", compared(), "comes from it", "pairs of runs"),
         rows=tuple(rows),
         none="nothing of it was simulated",

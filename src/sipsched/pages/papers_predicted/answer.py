@@ -21,8 +21,8 @@ from sipsched.analysis.papers_predicted import (
     repeated,
 )
 from sipsched.pages.papers_predicted.ablation import whole_words
-from sipsched.pages.papers_predicted.wording import GROUPS, NAMES, PREDICTED, place, provenance
-from sipsched.pages.parts import Table, Words
+from sipsched.pages.papers_predicted.wording import GROUPS, NAMES, PREDICTED, place, simulated
+from sipsched.pages.parts import Answer, Table, Words
 from sipsched.pages.tables import Heading
 from sipsched.plan.simulated import Model
 from sipsched.words import grouped, number, plural
@@ -32,21 +32,24 @@ def heading(model: Model, runs: pd.DataFrame) -> Heading:
     """Say first that all of it is predicted, and by what."""
     return Heading(
         fidelity=f"{PREDICTED}. {model.description.rstrip('.')}, as a model; fitted to {model.fitted_to}.",
-        testbed=provenance(runs),
+        testbed=simulated(runs),
         description="The papers' kernels are older than the rules that are simulated.",
     )
 
 
+def answer(effects: Sequence[Effect]) -> Answer:
+    """Say in a sentence whether the published effects are reproduced."""
+    return Answer(_directions(effects))
+
+
 def words(
     found: Sequence[Error],
-    effects: Sequence[Effect],
     costs: Sequence[MigrationCost],
     ablations: Sequence[Ablation],
 ) -> Words:
-    """Answer in a sentence each: which effects, how far off, which cost of migration, from where."""
+    """Say in a sentence each how far off it is, which cost of migration is best, and where effects come from."""
     return Words(
         (
-            _directions(effects),
             _reach(found),
             _costs(costs),
             *(f"{place(*ABLATED)}: {whole_words(each)}" for each in ablations),
@@ -71,13 +74,14 @@ def _directions(effects: Sequence[Effect]) -> str:
     counts = Counter(effect.direction for effect in effects)
     reproduced, holds = counts[Direction.REPRODUCED], sum(effect.holds for effect in effects)
     answer = "No" if not reproduced else "Yes" if reproduced == len(effects) else "In part"
-    told = ", ".join(f"{counts[each]} {each}" for each in Direction)
+    told = ", ".join(f"{counts[each]} {each}" for each in Direction if counts[each])
     untold = [effect for effect in effects if effect.direction is Direction.NOT_TOLD]
     seen = sum(effect.published >= effect.detectable for effect in untold)
     least = _would_have_been_seen([effect.detectable for effect in untold])
     return (
-        f"{answer}: of {plural(len(effects), 'published effect')} of enhanced mode {told}; the published size "
-        f"lies in the predicted interval for {holds}{least}{f', the published one for {seen}' if least else ''}."
+        f"{answer}, in simulation: of {plural(len(effects), 'published effect')} of enhanced mode {told}; the "
+        f"published size lies in the predicted interval for {holds}{least}"
+        f"{f', the published one for {seen}' if least else ''}."
     )
 
 

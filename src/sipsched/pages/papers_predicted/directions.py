@@ -10,7 +10,7 @@ from matplotlib.figure import Figure as Canvas
 
 from sipsched.analysis.papers_predicted import EFFECTS, Direction, Effect, MigrationCost
 from sipsched.pages.drawing import INK, PAPER, SERIES, STYLE, legend, themed
-from sipsched.pages.numbers import told
+from sipsched.pages.numbers import told, with_unit
 from sipsched.pages.papers_predicted.wording import (
     NAMES,
     UNITS,
@@ -107,7 +107,7 @@ def table(effects: Sequence[Effect], runs: pd.DataFrame) -> Table:
         (
             f"{place(effect.cores, effect.threads, effect.cps)} (Table {effect.table})",
             *(NAMES[effect.metric], number(effect.published)),
-            *(told(effect.predicted, effect.predicted.n), str(effect.direction)),
+            *(told(effect.predicted, "%", effect.predicted.n), str(effect.direction)),
             number(effect.detectable),
             "yes" if effect.holds else "no",
         )
@@ -149,13 +149,14 @@ def costs(found: Sequence[MigrationCost], runs: pd.DataFrame) -> Table:
                     place(each.cores, each.threads, each.cps),
                     f"{NAMES[each.metric]} ({UNITS[each.metric]})",
                     f"{number(cost / 1000)} µs",
-                    told(in_unit(value, each.metric), value.n),
+                    told(in_unit(value, each.metric), UNITS[each.metric], value.n),
                     "best, as published" if best else _told(each, cost),
                 )
             )
     return Table(
         identity="table-costs",
         header=("point", "metric", "migration cost", "predicted", "beside the published best"),
+        places=2,
         rows=tuple(rows),
         none="nothing was simulated",
         caption="Figure 2 of the multi-core paper: enhanced mode with its migration cost overridden. The last column: "
@@ -168,4 +169,4 @@ def _told(found: MigrationCost, cost: int) -> str:
     if cost not in found.lower:
         return "not simulated"
     lower = found.lower[cost]
-    return f"lower by {told(lower, lower.n)} %: {found.directions[cost]}"
+    return f"lower by {with_unit(lower, '%')}: {found.directions[cost]}"

@@ -29,11 +29,16 @@ GROUPS = dict(
 
 def provenance(runs: pd.DataFrame) -> str:
     """Say of a figure that it was simulated, and from how much."""
+    return PREDICTED if len(runs) else f"{PREDICTED}: no run"
+
+
+def simulated(runs: pd.DataFrame) -> str:
+    """Say what was simulated, and what stands beside it."""
     calls = " or ".join(grouped(each) for each in sorted(set(runs["calls"])))
     amount = f"{grouped(len(runs))} runs of {calls} calls" if len(runs) else "no run"
     return (
-        f"{PREDICTED}: model opensips-papers, CFS of Linux 5.10, {amount}. Beside it published "
-        f"numbers, not measured here: {'; '.join(SHORT.values())}."
+        f"Model opensips-papers, CFS of Linux 5.10, {amount}. Beside it published numbers, not measured here: "
+        f"{'; '.join(SHORT.values())}."
     )
 
 

@@ -1,0 +1,37 @@
+"""Whether testbeds that share out runs are the same hardware, by what is recorded of them."""
+
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+
+from sipsched.errors import StableError
+from sipsched.records.run_document import RUN_FILE, RunDocument, read_run
+
+ALIKE = ("kernel", "cpu_model", "clocksource", "governor", "versions")
+"""What the hosts of one role have in common."""
+RUNS = f"*/*/cores~*/threads~*/cps~*/rep~*/{RUN_FILE}"
+
+
+def check_twins(raw: Path, twins: Iterable[str]) -> None:
+    """Refuse twins whose records show different hosts; of one without a record nothing is known yet.
+
+    Raises
+    ------
+    StableError
+        Names what differs, of which host.
+    """
+    recorded = {name: document for name in twins if (document := _any_record(raw / name))}
+    for (one, first), (other, second) in itertools.combinations(recorded.items(), 2):
+        for role in ("uac", "sps", "uas"):
+            for what in ALIKE:
+                values = [getattr(getattr(each.hosts, role), what) for each in (first, second)]
+                if values[0] != values[1]:
+                    raise StableError(
+                        f"config: twins: {one} and {other} are not the same hardware by their records: {what} of the "
+                        f"{role} is {values[0]!r} and {values[1]!r}; take one of them out of twins"
+                    )
+
+
+def _any_record(folder: Path) -> RunDocument | None:
+    path = next(folder.glob(RUNS), None)
+    return read_run(path.parent) if path else None

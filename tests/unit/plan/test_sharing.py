@@ -1,0 +1,96 @@
+"""Who measures what among testbeds of the same hardware."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import synthetic
+
+from sipsched.errors import StableError
+from sipsched.plan.config import AroundCrossing, Run, Study
+from sipsched.plan.sharing import Sharing
+from sipsched.records.twins import check_twins
+
+STUDY = Study("s", None, ("a",), ("default", "batch"), (1,), (4, 8), (100, 200), 3)
+
+
+def shared(raw: Path, *aside: str) -> Study:
+    return replace(STUDY, sharing=Sharing(("one", "two"), frozenset(aside), raw))
+
+
+def record(raw: Path, run: Run) -> None:
+    path = raw / run.path / "run.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+
+
+def without_testbed(runs: list[Run]) -> list[Run]:
+    return [replace(run, testbed="any") for run in runs]
+
+
+def test_twins_measure_each_run_once_and_each_point_on_both(tmp_path: Path) -> None:
+    study = shared(tmp_path)
+    one, two = study.runs("one"), study.runs("two")
+    assert Counter(without_testbed(one + two)) == Counter(without_testbed(STUDY.runs("any")))
+    assert len(one) == len(two)
+    points = {(run.mode, run.threads, run.cps) for run in one}
+    assert points == {(run.mode, run.threads, run.cps) for run in two} and len(points) == 8
+    # the runs of a pair on one of them, after each other
+    assert [run.mode for run in one[:2]] == ["default", "batch"]
+    assert all(first.cps == second.cps for first, second in zip(one[::2], one[1::2], strict=True))
+    assert study.runs("three") == STUDY.runs("three")
+
+
+def test_what_a_twin_has_not_measured_whole_is_given_to_the_other_and_what_it_has_stays(
+    tmp_path: Path,
+) -> None:
+    before = shared(tmp_path)
+    first, second, third, *_ = before.runs("one")
+    for run in (first, second, third):
+        record(tmp_path, run)
+    given = shared(tmp_path, "one")
+    assert given.runs("one") == [first, second]
+    assert len(given.runs("two")) == 22
+    assert replace(third, testbed="two") in given.runs("two")
+    # what was measured in its place stays there when it is back
+    block = [
+        run
+        for run in given.runs("two")
+        if (run.rep, run.cps, run.threads) == (1, third.cps, third.threads)
+    ]
+    for run in block:
+        record(tmp_path, run)
+    assert set(block) <= set(before.runs("two")) and third not in before.runs("one")
+
+
+def test_loads_are_searched_on_one_for_both(tmp_path: Path) -> None:
+    around = AroundCrossing("default", 100, (0,))
+    study = replace(shared(tmp_path), cps=around)
+    points = study.searches("two")
+    assert points == study.searches("one") and {point.testbed for point in points} == {"one"}
+    found = dict.fromkeys(points, (900, 950))
+    assert {run.cps for run in study.runs("two", found)} == {
+        run.cps for run in study.runs("one", found)
+    }
+    aside = replace(shared(tmp_path, "one"), cps=around)
+    assert {point.testbed for point in aside.searches("one")} == {"two"}
+    path = tmp_path / points[0].crossing_path
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    assert [point.testbed for point in aside.searches("two")] == ["one", "two"]
+
+
+def test_twins_are_the_same_hardware_by_what_is_recorded(tmp_path: Path) -> None:
+    check_twins(tmp_path, ("one", "two"))
+    for name in ("one", "two"):
+        synthetic.write_record(tmp_path, Run(name, "a", "default", 1, 8, 100, 1), calls=5)
+    check_twins(tmp_path, ("one", "two"))
+    path = tmp_path / Run("two", "a", "default", 1, 8, 100, 1).path / "run.json"
+    text = path.read_text()
+    path.write_text(text.replace('"kernel":', '"kernel": "9.9-other", "was":', 1))
+    with pytest.raises(
+        StableError,
+        match="twins: one and two are not the same hardware by their records: kernel of",
+    ):
+        check_twins(tmp_path, ("one", "two"))
