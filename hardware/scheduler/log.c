@@ -2,23 +2,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stddef.h>
 #include <unistd.h>
 #include "log.h"
-
-static const struct {
-	const char *name;
-	size_t offset;
-} COLUMNS[] = {
-	{ "t_ns", offsetof(struct sample, t_ns) },
-	{ "cpu_ns", offsetof(struct sample, cpu_ns) },
-	{ "datagrams", offsetof(struct sample, datagrams) },
-	{ "refused", offsetof(struct sample, refused) },
-	{ "steal_ticks", offsetof(struct sample, steal_ticks) },
-	{ "idle_ticks", offsetof(struct sample, idle_ticks) },
-	{ "softirq_ticks", offsetof(struct sample, softirq_ticks) },
-	{ "time_squeeze", offsetof(struct sample, time_squeeze) },
-};
 
 static void partial_name(char *name, const char *path)
 {
@@ -100,14 +85,7 @@ void log_write(FILE *file, const struct log *log, const struct switches *switche
 		fputs(i ? ",\n" : "\n", file);
 		write_window(file, log, &switches->plan->windows[i], &log->windows[i]);
 	}
-	fprintf(file, "],\n\"samples\":{");
-	for (size_t column = 0; column < sizeof(COLUMNS) / sizeof(*COLUMNS); column++) {
-		fprintf(file, "%s\n\"%s\":[", column ? "," : "", COLUMNS[column].name);
-		for (size_t i = 0; i < sampler->n; i++)
-			fprintf(file, "%s%" PRIu64, i ? "," : "",
-				*(const uint64_t *)((const char *)&sampler->samples[i] +
-						    COLUMNS[column].offset));
-		fputc(']', file);
-	}
-	fprintf(file, "}}\n");
+	fputs("],\n\"samples\":", file);
+	samples_write(file, sampler->samples, sampler->n);
+	fputs("}\n", file);
 }

@@ -16,7 +16,7 @@
  *     errors         system calls that failed, a probe that did not answer ok
  *     unlike         tasks and files that read back otherwise
  *     error          the first of these, or ""
- *   samples        columns of equal length; see samples.h
+ *   samples        columns of equal length; see sample.h
  */
 #ifndef SIPSCHED_LOG_H
 #define SIPSCHED_LOG_H
@@ -24,8 +24,6 @@
 #include <stdio.h>
 #include "samples.h"
 #include "switches.h"
-
-#define LOG_VERSION 1
 
 struct log {
 	bool has_t0;

@@ -13,9 +13,6 @@
 #include "log.h"
 #include "run.h"
 
-/* How long before a switch its sample is begun: several times what a sample takes (benchmarks/switching.py). */
-#define LEAD_NS NS_PER_MS
-
 struct runner {
 	const struct plan *plan;
 	struct switches switches;
@@ -55,7 +52,7 @@ static void make_window(struct runner *runner, size_t window)
 /* True: it has come; false: a signal came. Samples are taken on the way, the last one right before the instant. */
 static bool sample_until(struct runner *runner, uint64_t instant_ns, uint64_t *next_ns)
 {
-	uint64_t last_ns = instant_ns - LEAD_NS;
+	uint64_t last_ns = instant_ns - SAMPLE_LEAD_NS;
 
 	while (*next_ns < last_ns) {
 		if (!wait_until(runner, *next_ns))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Samples: what the proxy and its CPUs have come to, as counters that only grow.
+ * Samples: what the proxy and its CPUs have come to.
  *
  * CPU time is that of the processes to which the tasks belong, from their CPU clocks, running time included. A single
  * thread's clock is not readable from another process (kernel/time/posix-cpu-timers.c: pid_for_clock()); whoever
@@ -16,21 +16,13 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
+#include "sample.h"
 
 #define CPUS_MAX 1024
 
 struct cpu_set {
 	unsigned n; /* 0: all */
 	bool held[CPUS_MAX];
-};
-
-struct sample {
-	uint64_t t_ns; /* the CPU clocks are read first, right after this instant */
-	uint64_t cpu_ns;
-	uint64_t datagrams; /* InDatagrams of UDP in this network namespace, or TCPOrigDataSent */
-	uint64_t refused;   /* RcvbufErrors, of UDP */
-	uint64_t steal_ticks, idle_ticks, softirq_ticks; /* of the CPUs; idle with iowait */
-	uint64_t time_squeeze;                           /* of the CPUs */
 };
 
 struct process_clock {

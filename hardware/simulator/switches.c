@@ -1,26 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <inttypes.h>
-#include <stddef.h>
 #include <string.h>
 #include "sched.h"
 #include "switches.h"
 
-#define LEAD_NS     1000000 /* SEE ../scheduler/run.c */
-#define LOG_VERSION 1
 #define TICKS_PER_S 100
-
-static const struct {
-	const char *name;
-	size_t offset;
-} COLUMNS[] = {
-	{ "t_ns", offsetof(struct sample, t_ns) },
-	{ "cpu_ns", offsetof(struct sample, cpu_ns) },
-	{ "datagrams", offsetof(struct sample, datagrams) },
-	{ "refused", offsetof(struct sample, refused) },
-	{ "steal_ticks", offsetof(struct sample, steal_ticks) },
-	{ "idle_ticks", offsetof(struct sample, idle_ticks) },
-	{ "softirq_ticks", offsetof(struct sample, softirq_ticks) },
-};
 
 static uint64_t ticks(uint64_t ns)
 {
@@ -73,10 +57,10 @@ static void set_next(struct sim *sim)
 	const struct switches *s = &sim->switches;
 	uint64_t at = instant_of(sim, s->window);
 
-	if (s->next_look + LEAD_NS < at)
+	if (s->next_look + SAMPLE_LEAD_NS < at)
 		at = s->next_look;
 	else if (!s->looked)
-		at -= LEAD_NS;
+		at -= SAMPLE_LEAD_NS;
 	tree_set(&sim->tree, SOURCE_SWITCHES, at > sim->now ? at : sim->now);
 }
 
@@ -102,7 +86,7 @@ void switches_begin(struct sim *sim)
 	struct switches *s = &sim->switches;
 
 	s->looked = true;
-	s->next_look = NEVER - LEAD_NS;
+	s->next_look = NEVER - SAMPLE_LEAD_NS;
 	set_next(sim);
 }
 
@@ -113,7 +97,7 @@ void switches_event(struct sim *sim)
 
 	if (sim->now < at) {
 		look(sim);
-		if (s->next_look + LEAD_NS < at)
+		if (s->next_look + SAMPLE_LEAD_NS < at)
 			while (s->next_look <= sim->now)
 				s->next_look += s->plan->sample_ns;
 		else
@@ -157,18 +141,9 @@ bool switches_write(struct sim *sim, FILE *file)
 			",\"errors\":0,\"unlike\":0,\"error\":\"\"}",
 			i ? "," : "", at, at, at + took_ns);
 	}
-	fprintf(file, "],\n\"samples\":{\n\"time_squeeze\":[");
-	for (uint32_t i = 0; i < s->n_samples; i++)
-		fprintf(file, "%s0", i ? "," : "");
-	fputc(']', file);
-	for (size_t column = 0; column < sizeof(COLUMNS) / sizeof(COLUMNS[0]); column++) {
-		fprintf(file, ",\n\"%s\":[", COLUMNS[column].name);
-		for (uint32_t i = 0; i < s->n_samples; i++)
-			fprintf(file, "%s%" PRIu64, i ? "," : "",
-				*(const uint64_t *)((const char *)&s->samples[i] + COLUMNS[column].offset));
-		fputc(']', file);
-	}
-	fprintf(file, "}}\n");
+	fputs("],\n\"samples\":", file);
+	samples_write(file, s->samples, s->n_samples);
+	fputs("}\n", file);
 	return true;
 }
 

@@ -8,14 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include "../scheduler/sample.h"
 #include "plan.h"
 
 struct sim;
-
-/* Sums since the beginning; of all workers and CPUs. */
-struct sample {
-	uint64_t t_ns, cpu_ns, datagrams, refused, steal_ticks, idle_ticks, softirq_ticks;
-};
 
 struct switches {
 	const struct plan *plan; /* NULL: one mode */

@@ -6,6 +6,8 @@ PROJECT_ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = PROJECT_ROOT / "workflow" / "schemas"
 TESTBEDS = Path("hardware", "testbeds")
 """In a project: the workflow reads those of the folder that it runs in, which may be a copy."""
+RECORDED_PAPERS = Path("recorded", "predicted", "papers.csv")
+"""Likewise: what the simulator said of the papers' testbed (workflow/rules/predict_papers.smk)."""
 RECORDED = {"results": "results/recorded/raw", "raw": "recorded/raw"}
 
 

@@ -73,10 +73,10 @@ COMBINED = {
     name: [f"{RESULTS}/{study}/{name}/summary.nc" for study in CAMPAIGN.studies]
     for name in TESTBEDS
 }
-# what the simulator says of the papers' testbed; a campaign that comes with the repository has it recorded
 # beside a reduced campaign, runs with their single messages
 WHOLE = RAW.parent / "fit" if RAW != Path("raw") else RAW
-RECORDED_PAPERS = RAW.parent / "predicted" / "papers.csv"
+# what the simulator says of the papers' testbed comes with the repository, and is not simulated where nothing is to be
+RECORDED_PAPERS = paths.RECORDED_PAPERS
 PAPERS_PREDICTED = (
     str(RECORDED_PAPERS)
     if CAMPAIGN.only_measured and RECORDED_PAPERS.exists()

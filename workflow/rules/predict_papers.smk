@@ -5,6 +5,8 @@ rule predict_papers:
         comparison="config/published/comparison.csv",
         model="config/models/opensips-papers.yaml",
         modes="config/modes.yaml",
+        # if there is one: then the grid alone is simulated, and all of it if that comes out otherwise
+        recorded=[str(RECORDED_PAPERS)] if RECORDED_PAPERS.exists() else [],
     output:
         predictions=f"{RESULTS}/predicted/papers.csv",
     log:

@@ -8,14 +8,15 @@ from sipsched import files, paths, scripting
 from sipsched.analysis import papers, papers_predicted
 from sipsched.measure.simulated_means import Predictor
 from sipsched.plan.config import load_config
+from sipsched.plan.simulated import CASE
 from sipsched.testbed.inventory import load_testbed
 
-with scripting.one_line_errors(snakemake.log[0]):
-    folder = Path(snakemake.input.points).parent
-    bed = load_testbed("simulated-papers", paths.TESTBEDS)
-    # the load is the one of the fit, whatever the campaign's is
-    predictor = Predictor(load_config(), bed, "opensips-udp", papers_predicted.CALLS)
-    wanted = papers_predicted.wanted(papers.load_points(folder), papers.load_comparison(folder))
+
+def simulate(predictor: Predictor, published: Path) -> pd.DataFrame:
+    """Simulate all of it."""
+    wanted = papers_predicted.wanted(
+        papers.load_points(published), papers.load_comparison(published)
+    )
     tables = predictor.predict(wanted).assign(part=papers_predicted.TABLES)
     near = predictor.near_limit(
         papers_predicted.grid(),
@@ -24,8 +25,26 @@ with scripting.one_line_errors(snakemake.log[0]):
         papers_predicted.MOST_CPS,
         papers_predicted.GRID_REPETITIONS,
     )
-    table = pd.concat([tables, near.assign(part=papers_predicted.NEAR_LIMIT)])[
-        papers_predicted.COLUMNS
-    ]
+    return pd.concat([tables, near.assign(part=papers_predicted.NEAR_LIMIT)])
+
+
+def simulate_grid(predictor: Predictor, recorded: pd.DataFrame) -> pd.DataFrame | None:
+    """Simulate a recorded grid again and take the rest from the record; None if it comes out otherwise."""
+    near = recorded[recorded["part"] == papers_predicted.NEAR_LIMIT]
+    again = predictor.predict(near[CASE]).assign(part=papers_predicted.NEAR_LIMIT)
+    rest = recorded.drop(near.index)
+    same, runs = papers_predicted.repeated(again, recorded)
+    return pd.concat([rest, again]) if same == runs else None
+
+
+with scripting.one_line_errors(snakemake.log[0]):
+    bed = load_testbed("simulated-papers", paths.TESTBEDS)
+    # the load is the one of the fit, whatever the campaign's is
+    predictor = Predictor(load_config(), bed, "opensips-udp", papers_predicted.CALLS)
+    table = None
+    for path in map(Path, snakemake.input.recorded):
+        table = simulate_grid(predictor, papers_predicted.load_predictions(path))
+    if table is None:
+        table = simulate(predictor, Path(snakemake.input.points).parent)
     with files.whole(Path(snakemake.output.predictions)) as path:
-        table.to_csv(path, index=False)
+        table[papers_predicted.COLUMNS].to_csv(path, index=False)

@@ -26,6 +26,8 @@ from sipsched.records.trace import RECORD, Event, read_trace
 
 TAIL = 0.001
 """Share of the longest services of a type that is left out: stalls, which the model has by themselves."""
+EARLY = 0.05
+"""Quantile of the services of a type within which arrivals are counted, too: few end before it."""
 SHORTEST_STALL_NS = 5_000
 NEIGHBOURS, TURNS = 65, 10
 """Messages over which the speed of a CPU is taken, some 5 ms at 2000 cps; turns until nothing changes by 1 %."""
@@ -88,6 +90,9 @@ class Messages:
         Whether another worker had received the message before.
     woke, met
         Arrivals within the service that woke a worker, and that found none waiting.
+    woke_early, met_early
+        Of these, those within the time that nearly all services of the type last: of how long this one is by
+        itself they know nothing.
     stack
         K_stack.
     first
@@ -112,6 +117,8 @@ class Messages:
     cold: Mask
     woke: Nanoseconds
     met: Nanoseconds
+    woke_early: Nanoseconds
+    met_early: Nanoseconds
     stack: Nanoseconds
     first: Mask
     alone: Mask
@@ -142,8 +149,13 @@ def read_messages(folder: Path) -> Messages:
     # how many the SPS held when each datagram came to the socket, itself left out
     held = np.arange(len(stacked)) - np.searchsorted(departed, stacked)
     waking = np.concatenate(([0], np.cumsum(held < run.threads)))
-    within = [np.searchsorted(stacked, at[name]) for name in ("t_sip_in", "t_sip_out")]
-    arrivals, woke = within[1] - within[0], waking[within[1]] - waking[within[0]]
+    within = [
+        np.searchsorted(stacked, instants)
+        for instants in (at["t_sip_in"], at["t_sip_out"], at["t_sip_in"] + _early_ns(found))
+    ]
+    (arrivals, woke), (arrivals_early, woke_early) = (
+        (end - within[0], waking[end] - waking[within[0]]) for end in within[1:]
+    )
     arrived = np.sort(at["t_arr"])
     held_before = np.searchsorted(stacked, at["t_arr"]) - np.searchsorted(departed, at["t_arr"])
     on_their_way = np.searchsorted(arrived, at["t_arr"]) - np.searchsorted(stacked, at["t_arr"])
@@ -159,6 +171,8 @@ def read_messages(folder: Path) -> Messages:
         cold=cold,
         woke=woke,
         met=arrivals - woke,
+        woke_early=woke_early,
+        met_early=arrivals_early - woke_early,
         stack=at["t_stack"] - at["t_arr"],
         first=on_their_way <= 0,
         alone=held_before <= 0,
@@ -168,6 +182,16 @@ def read_messages(folder: Path) -> Messages:
         send=at["t_dep"] - at["t_sip_out"] - at["out_cost_ns"],
         rmem=found["rmem"],
     )
+
+
+def _early_ns(records: npt.NDArray[Any]) -> Nanoseconds:
+    """Give for each message the time that nearly all services of its type last."""
+    t_sip = (records["t_sip_out"] - records["t_sip_in"]).astype("i8")
+    early = np.zeros(len(records), "i8")
+    for kind in np.unique(records["kind"]):
+        of_kind = records["kind"] == kind
+        early[of_kind] = np.quantile(t_sip[of_kind], EARLY)
+    return early
 
 
 def fit(runs: Iterable[Messages], noise: Path | None) -> Fit:
@@ -247,7 +271,11 @@ def _pool(runs: list[Messages]) -> Messages:
 
 
 def _services(messages: Messages) -> tuple[dict[str, Service], float, float, float]:
-    """Regress T_sip on the CPU on what came before and meanwhile, by least squares.
+    """Regress T_sip on the CPU on what came before and meanwhile, by least squares in two stages.
+
+    A service that is long by itself meets more arrivals. So the arrivals of its first part, which it did not
+    choose, stand for all of them.
+    SEE Angrist and Pischke, Mostly Harmless Econometrics, 2009, 4.1
 
     A CPU whose other half somebody else uses is slower for seconds; queues are longer then, and arrivals
     find no worker waiting. So each message is divided by the speed about it, in turns with the regression:
@@ -264,11 +292,13 @@ def _services(messages: Messages) -> tuple[dict[str, Service], float, float, flo
     for of_type in types.T:
         these = messages.served[of_type & messages.whole]
         used &= ~of_type | (messages.served <= np.quantile(these, 1 - TAIL))
-    causes = np.column_stack((types, messages.cold, messages.woke, messages.met))[used].astype("f8")
+    known = np.column_stack((types, messages.cold))
+    causes = np.column_stack((known, messages.woke, messages.met))[used].astype("f8")
+    early = np.column_stack((known, messages.woke_early, messages.met_early))[used].astype("f8")
     times = messages.served[used].astype("f8")
     slowness = np.ones(len(times))
     for _ in range(TURNS):
-        served, _, rank, _ = np.linalg.lstsq(causes, times / slowness)
+        served, _, rank, _ = np.linalg.lstsq(early.T @ causes, early.T @ (times / slowness))
         if rank < causes.shape[1]:
             raise StableError(
                 "records to fit a model to: no load at which workers take turns and wait"

@@ -17,14 +17,16 @@ FITTED_MODE, FITTED_CORES = "baseline", (1, 2)
 """The half: Table I of either paper. The modes' difference and more cores are left to be predicted."""
 FLOOR = {"t_sip_us": 0.0, "k_rcv_us": 0.0, "pdr": 0.001}
 """Added to both sides before a ratio is taken: a drop rate may be 0."""
-TYPES = dict(zip(KINDS, (2.77, 0.43, 0.40, 0.82, 1.15, 0.43), strict=True))
-"""ASSUME service times of the types stand to each other as Kamailio's in kamailio-qm; the mean of all is 1."""
 FAR = 5
 """ASSUME a refill from another processor's cache takes five times one from the same, as in kamailio-qm."""
 RECEIVE_BUFFER_BYTES = 524_288
 """Of the SUT opensips-udp, doubled by the kernel."""
 FAILED = 1e3
 """The loss of numbers with which a run does not end."""
+SEARCHED, POLISHED = 1, 5
+"""Arrivals that a column is predicted over: in the search within the bounds, and from its best."""
+RACED = 8
+"""Of the last generation, those that are predicted over as many arrivals, to choose from."""
 
 Values = npt.NDArray[np.float64]
 
@@ -51,16 +53,25 @@ FREE = (
 )
 
 
-def numbers(values: npt.ArrayLike) -> dict[str, Any]:
-    """Turn values of `FREE` into numbers of hardware/simulator/model.h."""
+def numbers(values: npt.ArrayLike, model: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn values of `FREE` into numbers of hardware/simulator/model.h.
+
+    Parameters
+    ----------
+    values
+        Shape (free,).
+    model
+        Numbers of the model's file; the service times of the types stand to each other as there.
+    """
     found = dict(zip((free.name for free in FREE), np.asarray(values).tolist(), strict=True))
     whole = {
         name: round(found[name])
         for name in ("loop_ns", "switch_ns", "refill_near_ns", "stall_every_ns", "stall_ns")
     }
+    scale = found["service_ns"] / float(np.mean(model["service_ns"][1:]))
     return {
         **whole,
-        "service_ns": [0.0, *(share * found["service_ns"] for share in TYPES.values())],
+        "service_ns": [scale * mean_ns for mean_ns in model["service_ns"]],
         "lock_share": found["lock_share"],
         "refill_far_ns": FAR * whole["refill_near_ns"],
         "truesize": [round(RECEIVE_BUFFER_BYTES / found["queue"])] * (len(KINDS) + 1),
@@ -126,34 +137,39 @@ class Fitted:
         Of these.
     points
         Printed numbers that it was fitted to.
-    evaluations
-        How often all of them were simulated.
+    columns
+        How many columns of the papers' tables were simulated.
     """
 
     values: Values
     loss: float
     points: int
-    evaluations: int
+    columns: int
 
 
 def fit(
     published: pd.DataFrame,
-    predict: Callable[[Mapping[str, Any]], pd.DataFrame | None],
-    generations: int = 12,
-    polish: int = 120,
+    model: Mapping[str, Any],
+    predict: Callable[[Mapping[str, Any], int], pd.DataFrame | None],
+    generations: int = 14,
+    polish: int = 90,
     seed: int = 1,
 ) -> Fitted:
     """Search the numbers that predict the published ones best.
 
-    Differential evolution within the bounds (Storn and Price 1997), then Nelder and Mead's simplex from the
-    best. Arrivals and services are the same in each evaluation, so that a difference is one of the numbers.
+    Differential evolution within the bounds (Storn and Price 1997) with few arrivals a column, the model's own
+    numbers in the first generation; of its last one the best with more arrivals, and from there Nelder and Mead's
+    simplex. Arrivals and services are the same in each evaluation, so that a difference is one of the numbers.
 
     Parameters
     ----------
     published
         As `fitted_half` returns it.
+    model
+        As `numbers` takes it.
     predict
-        From numbers of a model to `METRICS`, a row a row of published; None where a run does not end.
+        From numbers of a model to `METRICS`, a row a row of published, each the mean over so many arrivals;
+        None where a run does not end.
     generations, polish
         Generations of the one, evaluations of the other.
     seed
@@ -161,24 +177,33 @@ def fit(
     """
     spent = 0
 
-    def score(logs: Values) -> float:
+    def score(logs: Values, arrivals: int) -> float:
         nonlocal spent
-        spent += 1
-        found = predict(numbers(np.exp(logs)))
+        spent += arrivals * len(published)
+        found = predict(numbers(np.exp(logs), model), arrivals)
         return FAILED if found is None else loss(found, published)
 
     bounds = np.log([(free.low, free.high) for free in FREE])
     broad = optimize.differential_evolution(
-        score, bounds, popsize=4, maxiter=generations, rng=seed, polish=False, tol=0.0
+        score,
+        bounds,
+        args=(SEARCHED,),
+        x0=np.clip(np.log(values_of(model)), *bounds.T),
+        popsize=4,
+        maxiter=generations,
+        rng=seed,
+        polish=False,
+        tol=0.0,
     )
-    simplex = np.vstack([broad.x, broad.x + 0.15 * np.eye(len(FREE))])
+    best = broad.population[np.argsort(broad.population_energies)[:RACED]]
+    start = best[np.argmin([score(logs, POLISHED) for logs in best])]
+    simplex = np.vstack([start, start + 0.15 * np.eye(len(FREE))])
     fine = optimize.minimize(
         score,
-        broad.x,
+        start,
+        args=(POLISHED,),
         method="Nelder-Mead",
         bounds=bounds,
         options={"maxfev": polish, "initial_simplex": np.clip(simplex, *bounds.T)},
     )
-    best = min((broad, fine), key=lambda found: float(found.fun))
-    points = len(published) * len(METRICS)
-    return Fitted(np.exp(best.x), float(best.fun), points, spent)
+    return Fitted(np.exp(fine.x), float(fine.fun), published[list(METRICS)].size, spent)

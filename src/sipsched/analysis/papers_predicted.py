@@ -138,6 +138,22 @@ def load_predictions(path: Path) -> pd.DataFrame:
     return runs
 
 
+def repeated(runs: pd.DataFrame, recorded: pd.DataFrame) -> tuple[int, int]:
+    """Count the runs of the grid that have the numbers of recorded ones to the last digit, and all of it.
+
+    Parameters
+    ----------
+    runs, recorded
+        As `load_predictions` returns them.
+    """
+    near, before = (
+        each[each["part"] == NEAR_LIMIT].set_index([*CASE, "calls"])[MEANS].sort_index()
+        for each in (runs, recorded)
+    )
+    same = near == before.reindex(near.index)
+    return int(same.all(axis=1).sum()), len(near)
+
+
 class Group(StrEnum):
     """What the fit saw of the papers, and what it did not."""
 
@@ -288,6 +304,8 @@ class Effect:
         By how many percent enhanced is lower, as the tables have it.
     predicted
         The same, over pairs of simulated runs with the same arrivals; intervals hold together.
+    detectable
+        The least percent lower that would have been told from 0 with a power of 80 %.
     """
 
     study: str
@@ -299,6 +317,7 @@ class Effect:
     published: float
     predicted: Interval
     direction: Direction
+    detectable: float
 
     @property
     def holds(self) -> bool:
@@ -325,10 +344,12 @@ def effects(runs: pd.DataFrame, compared: pd.DataFrame) -> list[Effect]:
     }
     pairs = {key: _pair(runs, key[2:5], key[5]) for key in rows}
     pairs = {key: pair for key, pair in pairs.items() if pair[0].size}
-    return [
-        Effect(*key, rows[key], cell.comparison.percent_lower, _direction(cell, pairs[key]))
-        for key, cell in compare_together(pairs).cells.items()
-    ]
+    family = compare_together(pairs)
+    found = []
+    for key, cell in family.cells.items():
+        lower, least = cell.comparison.percent_lower, _least_lower(pairs[key], family.level)
+        found.append(Effect(*key, rows[key], lower, _direction(cell, pairs[key]), least))
+    return found
 
 
 @dataclass(frozen=True)
@@ -344,8 +365,8 @@ class MigrationCost:
     lower
         Other costs to by how many percent the published best is lower than they, over pairs; all intervals of
         the figure hold together.
-    directions
-        Of these.
+    directions, detectable
+        Of these; the latter as of an `Effect`.
     """
 
     cores: int
@@ -356,6 +377,7 @@ class MigrationCost:
     values: dict[int, Interval]
     lower: dict[int, Interval]
     directions: dict[int, Direction]
+    detectable: dict[int, float]
 
 
 def migration_costs(runs: pd.DataFrame) -> list[MigrationCost]:
@@ -388,7 +410,8 @@ def migration_costs(runs: pd.DataFrame) -> list[MigrationCost]:
         }
         lower = {cost: cell.comparison.percent_lower for cost, cell in cells.items()}
         told = {cost: _direction(cell, pairs[place, metric, cost]) for cost, cell in cells.items()}
-        found.append(MigrationCost(*place, metric, best, values, lower, told))
+        least = {cost: _least_lower(pairs[place, metric, cost], family.level) for cost in cells}
+        found.append(MigrationCost(*place, metric, best, values, lower, told, least))
     return found
 
 
@@ -490,12 +513,18 @@ def ablation(runs: pd.DataFrame, metric: str) -> Ablation | None:
     )
 
 
-def _detectable(differences: npt.NDArray[np.float64]) -> float:
+def _detectable(differences: npt.NDArray[np.float64], level: float = LEVEL) -> float:
     n = differences.size
     if n < 2:
         return float("nan")
-    quantiles = special.stdtrit(n - 1, [(1 + LEVEL) / 2, POWER])
+    quantiles = special.stdtrit(n - 1, [(1 + level) / 2, POWER])
     return float(quantiles.sum() * differences.std(ddof=1) / np.sqrt(n))
+
+
+def _least_lower(pair: Pair, level: float) -> float:
+    """Give the least percent lower that would have been told from 0; NaN where the first is 0."""
+    first, second = pair
+    return 100 * _detectable(first - second, level) / first.mean() if first.any() else np.nan
 
 
 def _direction(cell: Cell, pair: Pair) -> Direction:

@@ -19,12 +19,12 @@ import numpy.typing as npt
 
 from sipsched.measure.generator import Arrivals
 from sipsched.measure.simulation import Plan, plan_point
-from sipsched.measure.simulator import Numbers, Outputs, SimulatorReport, Value, simulate
+from sipsched.measure.simulator import T0_NS, Numbers, Outputs, SimulatorReport, Value, simulate
 from sipsched.plan.config import Config, Point, Run
 from sipsched.plan.crossover import compared, is_comparison, lengths
 from sipsched.plan.modes import DEFAULT, find_mode, load_modes
 from sipsched.plan.modes import Setting as Key
-from sipsched.plan.simulated import COSTS, load_model
+from sipsched.plan.simulated import COSTS, KINDS, load_model
 from sipsched.records.fitted import Fitted
 from sipsched.records.prediction import (
     UNITS,
@@ -50,9 +50,7 @@ TRIAL_CALLS = 8_000
 TRIAL_S_MIN = 0.5
 """Of one of a deployment: calls ring and hold for 20 ms."""
 WINDOWS_MIN = 2
-T0_NS = 1_000_000_000
-"""Of a simulated run's instants. SEE hardware/simulator/sim.h"""
-MESSAGES = 6
+MESSAGES = len(KINDS)
 """Of a call."""
 HALVINGS = 6
 """Of a bracket of loads, for a capacity."""
@@ -165,8 +163,8 @@ def _served(numbers: Numbers) -> tuple[npt.NDArray[Any], float]:
         outputs = Outputs(folder / "trace", folder / "calls", folder / "uac")
         report = simulate(numbers, folder, outputs)
         records = np.frombuffer(outputs.trace.read_bytes(), RECORD, offset=HEADER.itemsize)
-    cpu_ns = sum(worker.charged_ns for worker in report.workers)
-    return records[records["event"] == Event.MESSAGE], cpu_ns / max(report.served, 1) / 1000
+    cpu_us = report.charged_ns / max(report.served, 1) / 1000
+    return records[records["event"] == Event.MESSAGE], cpu_us
 
 
 def _of(records: npt.NDArray[Any], cpu_us: float) -> Floats:

@@ -261,6 +261,7 @@ def _choose(
         before = Arrivals(run.cps, calls, arrivals.seed + 1)
         report = simulate(plan.at(load, before), Path(scratch))
     cpu_s = report.charged_ns / 1e9 / run.cores
+    # one message at least is served: a socket that holds nothing takes any
     busy = (cpu_s / before.duration_s, cpu_s / report.served)
     total_s = duration_s(run.mode, crossover)
     return choose(modes.names, total_s, crossover, *busy, arrivals.seed)

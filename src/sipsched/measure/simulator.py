@@ -14,12 +14,14 @@ from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
 
 HARDWARE = PROJECT_ROOT / "hardware"
-SOURCES = ("simulator/*.[ch]", "simulator/Makefile", "generator/schedule.[ch]", "generator/calls.h")
+SOURCES = (
+    *("simulator/*.[ch]", "simulator/Makefile", "generator/schedule.[ch]", "generator/calls.h"),
+    *("scheduler/sample.[ch]", "probe/trace.h"),
+)
 BUILD_TIMEOUT_S = 120
 RUN_TIMEOUT_S = 3600
-KINDS = ("other", "INVITE", "180", "200_INVITE", "ACK", "BYE", "200_BYE")
-"""Message types in the order of `enum trace_kind`; the simulator wants a value for each."""
-
+T0_NS = 1_000_000_000
+"""Of the instants in a trace. SEE hardware/simulator/sim.h"""
 Value = bool | int | float | str | Sequence[int] | Sequence[float]
 Numbers = Mapping[str, Value]
 """What hardware/simulator/model.h names, by these names."""
@@ -142,7 +144,6 @@ def program() -> Path:
     """
     sources = sorted(path for pattern in SOURCES for path in HARDWARE.glob(pattern))
     content = b"".join(path.name.encode() + path.read_bytes() for path in sources)
-    content += (HARDWARE / "probe" / "trace.h").read_bytes()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sipsched"
     built = cache / f"sipsim-{hashlib.sha256(content).hexdigest()[:16]}"
     if not built.exists():

@@ -13,7 +13,7 @@ from sipsched.analysis.advice import read_loads
 from sipsched.analysis.predicted import DIFFERENCES, Check, Contrast, Level, by_quantity, check
 from sipsched.analysis.run_table import campaigns_of
 from sipsched.analysis.statistics import Interval
-from sipsched.pages.drawing import INK, PAPER, SERIES, STYLE, WIDTH_IN, themed
+from sipsched.pages.drawing import INK, NARROW_IN, PAPER, SERIES, STYLE, WIDTH_IN, themed
 from sipsched.pages.numbers import Number, rounded, told
 from sipsched.pages.parts import Answer, Figure, Table, Words
 from sipsched.pages.tables import Heading
@@ -22,7 +22,6 @@ from sipsched.records.prediction import Predictions, Setting, open_predictions
 from sipsched.records.summary import open_summary
 from sipsched.words import grouped, number, plural
 
-NARROW_IN = 3.7
 TITLES = {
     "k_rcv_mean": "K_rcv mean",
     "k_rcv_p50": "K_rcv p50",

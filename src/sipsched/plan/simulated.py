@@ -41,6 +41,8 @@ class Model:
     ----------
     description, fitted_to
         Of what it is a model, and what its numbers come from.
+    from_records
+        Whether its machine is one of our records.
     sut
         Proxy, routing and memory manager of the SUT that it is of.
     numbers
@@ -52,6 +54,7 @@ class Model:
     name: str
     description: str
     fitted_to: str
+    from_records: bool
     sut: Mapping[str, str]
     numbers: Mapping[str, Any]
     costs: Mapping[str, int]
@@ -129,6 +132,7 @@ def load_model(name: str, folder: Path = MODELS) -> Model:
         name=name,
         description=body["description"],
         fitted_to=body["fitted_to"],
+        from_records=body["from"] == "records",
         sut=body["sut"],
         numbers={
             **fitted_numbers(
@@ -170,9 +174,14 @@ def fitted_numbers(
 
 
 def model_of(sut: Sut, folder: Path = MODELS) -> Model | None:
-    """Find the first model, by name, that is of a SUT; None if there is none."""
+    """Find the first model, by name, of a SUT on a machine of our records; None if there is none.
+
+    A model of another machine is left out: what is assumed of that one holds for no other.
+    """
     for path in sorted(folder.glob("*.yaml")):
         model = load_model(path.stem, folder)
+        if not model.from_records:
+            continue
         try:
             model.check_sut(sut)
         except StableError:

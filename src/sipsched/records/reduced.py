@@ -2,7 +2,8 @@
 
 A trace holds some 40 bytes a message; an hour of load is hundreds of megabytes. A campaign that is to be
 passed on keeps of most runs what was computed from the trace, `summary.nc.zst` and `windows.nc`, compressed
-too, beside the rest of the record. The original is not touched.
+too, beside the rest of the record, of which what only a person reads is compressed as well: the counters, and
+the commands in `run.json`. The original is not touched.
 """
 
 import json
@@ -16,14 +17,15 @@ import zstandard
 from sipsched.errors import StableError
 from sipsched.files import read_json
 from sipsched.records import manifest
-from sipsched.records.run_document import FileReport, as_part
+from sipsched.records.run_document import RUN_FILE, FileReport, as_part
 
 REDUCED_FILE = "reduced.json"
 VERSION = 1
 SUMMARY_FILE = "summary.nc.zst"
 WINDOWS_FILE, REDUCED_WINDOWS_FILE = "windows.nc", "windows.nc.zst"
-LEFT_OUT = ("trace.bin.zst", "uac.calls.zst", "uac.csv")
-"""Files that grow with the number of messages."""
+COUNTERS, COMMANDS = "counters.json", "commands.json"
+LEFT_OUT = ("trace.bin.zst", "uac.calls.zst", "uac.csv", COUNTERS)
+"""Files that grow with the number of messages, and the one that is here compressed."""
 LEVEL = 19
 REASON = "the trace was left out of this record to make it smaller"
 
@@ -81,7 +83,7 @@ def kept(folder: Path, name: str) -> Path | None:
 
 
 def reduce(record: Path, results: Path, target: Path) -> None:
-    """Copy a record without the files of single messages.
+    """Copy a record without the files of single messages, and with what nothing computes from compressed.
 
     Parameters
     ----------
@@ -106,17 +108,27 @@ def reduce(record: Path, results: Path, target: Path) -> None:
         if not (results / SUMMARY_FILE).exists():
             raise StableError(f"{results}: no {SUMMARY_FILE}; make it with snakemake")
         shutil.copy(results / SUMMARY_FILE, target)
-        made = [SUMMARY_FILE]
-        if (results / WINDOWS_FILE).exists():
-            data = zstandard.compress((results / WINDOWS_FILE).read_bytes(), LEVEL)
-            (target / REDUCED_WINDOWS_FILE).write_bytes(data)
-            made.append(REDUCED_WINDOWS_FILE)
+        loose = {COMMANDS: _take_commands(target / RUN_FILE)}
+        for path in (results / WINDOWS_FILE, record / COUNTERS):
+            if path.exists():
+                loose[path.name] = path.read_bytes()
+        for name, data in loose.items():
+            (target / f"{name}.zst").write_bytes(zstandard.compress(data, LEVEL))
         everything = manifest.reports(target)
+        made = (SUMMARY_FILE, *(f"{name}.zst" for name in loose))
         reduced = Reduced(left_out, {name: everything[name] for name in made})
         content = {"schema_version": VERSION, **asdict(reduced)}
         (target / REDUCED_FILE).write_text(json.dumps(content, indent=1) + "\n")
     except OSError as error:
         raise StableError(f"{error.filename}: {error.strerror}") from error
+
+
+def _take_commands(run_file: Path) -> bytes:
+    """Take the commands out of a `run.json`; nothing else of it changes."""
+    content = json.loads(run_file.read_bytes())
+    commands = content.pop("commands", [])
+    run_file.write_text(json.dumps(content, indent=1) + "\n")
+    return json.dumps(commands, indent=1).encode()
 
 
 def expected(

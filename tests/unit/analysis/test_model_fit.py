@@ -66,9 +66,10 @@ def test_of_simulated_runs_it_finds_what_they_were_made_with(tmp_path: Path) -> 
         assert numbers[name] == model[name], name
     for name in ("loop_ns", "refill_ns"):
         assert numbers[name] == pytest.approx(model[name], rel=0.15, abs=600), name
-    # a service that is long by itself meets more arrivals: they seem to cost more than they do
-    for name in ("receive_ns", "wake_ns", "interrupt_ns"):
-        assert numbers[name] == pytest.approx(model[name], abs=2500), name
+    # a service that is long by itself meets more arrivals: that is not what an arrival costs
+    for name in ("receive_ns", "interrupt_ns"):
+        assert numbers[name] == pytest.approx(model[name], abs=1000), name
+    assert numbers["wake_ns"] == pytest.approx(model["wake_ns"], abs=2000)
     # the machine leaves idle within K_stack, the model within K_sockq
     woken = ("wake_ns", "idle_exit_ns", "switch_ns")
     assert sum(numbers[name] for name in woken) == pytest.approx(

@@ -124,9 +124,12 @@ def test_noise_is_not_told_from_chance(compared):
     runs = synthetic.predictions()
     noise = np.exp(0.5 * np.random.default_rng(3).normal(size=(len(runs), 2)))
     runs[["k_rcv_us", "pdr"]] *= noise
-    directions = [each.direction for each in papers_predicted.effects(runs, compared)]
+    found = papers_predicted.effects(runs, compared)
+    directions = [each.direction for each in found]
     assert directions.count(Direction.NOT_TOLD) >= 36
     assert Direction.NONE not in directions
+    # t of 7 at 1 - 0.05 / 76 and at 0.8: 6.1; by the difference of two with a scatter of 53 %, over the root of 8
+    assert np.median([each.detectable for each in found]) == pytest.approx(160, rel=0.3)
 
 
 def test_nothing_simulated_gives_nothing(points, compared):

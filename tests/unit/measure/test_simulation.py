@@ -17,6 +17,7 @@ from sipsched.measure import acquisition
 from sipsched.measure.crossing_search import search_crossing
 from sipsched.measure.generator import Sipload
 from sipsched.measure.simulation import plan_point
+from sipsched.measure.simulator import T0_NS
 from sipsched.plan.config import Capacity, Config, Point, Run, load_config
 from sipsched.plan.crossover import draw
 from sipsched.plan.simulated import COSTS, load_model
@@ -230,7 +231,7 @@ def test_each_window_of_a_block_has_the_same_calls(compared: tuple[Path, xr.Data
     starts = Sipload().starts(record, "uac")
     assert starts is not None
     windows = read_windows(record).design.windows
-    edges = [window.start_ns + 1_000_000_000 for window in windows]
+    edges = [window.start_ns + T0_NS for window in windows]
     place = np.searchsorted(edges, starts.intended_ns, side="right") - 1
     since = [starts.intended_ns[place == n] - edge for n, edge in enumerate(edges)]
     for n in range(0, len(windows), 3):

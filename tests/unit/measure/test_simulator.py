@@ -13,7 +13,7 @@ import pytest
 from simulated import CALLS, SERVER, SERVICE_NS, agrees, outputs, trace, waiting
 
 from sipsched.errors import StableError
-from sipsched.measure.simulator import Numbers, Outputs, simulate
+from sipsched.measure.simulator import T0_NS, Numbers, Outputs, simulate
 from sipsched.records.switch_log import parse_log
 from sipsched.records.trace import HEADER, RECORD, Event
 
@@ -243,7 +243,7 @@ def test_calls_that_are_played_again_take_the_same_time(tmp_path: Path) -> None:
     simulate(numbers, tmp_path, files)
     records = np.frombuffer(files.trace.read_bytes(), RECORD, offset=HEADER.itemsize)
     invites = records[records["kind"] == 1]
-    since = invites["t_arr"].astype("i8") - 1_000_000_000 - 20_000
+    since = invites["t_arr"].astype("i8") - T0_NS - 20_000
     window = since // WINDOW_NS
     spent = (invites["t_sip_out"] - invites["t_sip_in"] - invites["off_cpu_ns"]).astype("i8")
     for first in range(0, 30, 5):

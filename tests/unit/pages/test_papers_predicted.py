@@ -1,5 +1,8 @@
 """The parts of the page of predictions: what they say of known runs, of few and of none."""
 
+import re
+
+import numpy as np
 import pytest
 import synthetic
 
@@ -71,6 +74,20 @@ def test_the_first_sentence_is_the_answer(lower):
     assert "38 no difference at all" in lines[0]
 
 
+def test_what_is_not_told_says_what_would_have_been_seen():
+    runs = synthetic.predictions()
+    noise = np.exp(0.1 * np.random.default_rng(3).normal(size=(len(runs), 2)))
+    runs[["k_rcv_us", "pdr"]] *= noise
+    lines, shown, _ = said(runs)
+    found = re.search(r"with a power of 80 %, the published one for (\d+)\.$", lines[0])
+    assert found
+    assert re.search(r"where it is not told, a fall by \d", lines[2])
+    rows = shown["table-directions"].rows
+    place = shown["table-directions"].header.index("would have been seen (%)")
+    assert all(10 < float(row[place]) < 100 for row in rows)
+    assert int(found[1]) == sum(float(row[2]) >= float(row[place]) for row in rows)
+
+
 def test_runs_of_some_rows_answer_in_part():
     runs = synthetic.predictions(0.3)
     alike = runs["cores"] == 6
@@ -134,3 +151,27 @@ def test_one_repetition_has_no_interval_and_no_direction():
         "(one run)" in str(shown["table-directions"].rows[0][3])
         or shown["table-directions"].rows[0][3].interval.n == 1
     )
+
+
+@pytest.mark.parametrize(
+    ("changed", "rows", "said"),
+    [
+        (1.0, 0, "All 522 runs of the grid were simulated here and have the recorded numbers"),
+        (1 + 1e-15, 1, "Of 522 of the grid 521 have the recorded numbers to the last digit"),
+        (1.1, 600, "Of 522 of the grid 0 have"),
+    ],
+)
+def test_it_says_what_was_simulated_here_and_comes_out_as_recorded(tmp_path, changed, rows, said):
+    runs = synthetic.predictions().reset_index(drop=True)
+    here, recorded = tmp_path / "papers.csv", tmp_path / "recorded.csv"
+    runs.to_csv(recorded, index=False)
+    runs.loc[runs.index[len(runs) - rows :], "k_rcv_us"] *= changed
+    runs.to_csv(here, index=False)
+    assert said in answer.origin(here, recorded).lines[0]
+
+
+def test_it_says_that_nothing_was_simulated_here_or_all_of_it(tmp_path):
+    path = tmp_path / "papers.csv"
+    assert answer.origin(path, path).lines == ("All runs were simulated here.",)
+    synthetic.predictions().to_csv(path, index=False)
+    assert answer.origin(path, path).lines[0].startswith("All runs come with the repository")

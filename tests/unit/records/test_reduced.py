@@ -1,9 +1,11 @@
 """Tests of records without their single messages."""
 
+import json
 from pathlib import Path
 
 import pytest
 import xarray as xr
+import zstandard
 from synthetic import Run, write_comparison, write_record
 
 from sipsched.errors import StableError
@@ -44,8 +46,24 @@ def test_a_reduced_record_gives_the_same_numbers(campaign: Path) -> None:
         after = read(campaign / "again" / RUN.path / name)
         xr.testing.assert_identical(before, after)
     there = {path.name for path in (campaign / "small" / RUN.path).iterdir()}
-    assert "trace.bin.zst" not in there
-    assert {"run.json", "counters.json", "windows.json.zst", REDUCED_FILE} <= there
+    assert {"trace.bin.zst", "counters.json"}.isdisjoint(there)
+    assert {"run.json", "windows.json.zst", REDUCED_FILE} <= there
+
+
+def test_counters_and_commands_are_compressed_and_nothing_of_them_is_lost(campaign: Path) -> None:
+    whole, small = campaign / "raw" / RUN.path, campaign / "again" / "small"
+    document = json.loads((whole / "run.json").read_text())
+    commands = [{"host": "sps", "argv": ["true"]}]
+    (whole / "run.json").write_text(json.dumps({**document, "commands": commands}))
+    reduce(whole, campaign / "results" / RUN.path, small)
+    found = {
+        name: zstandard.decompress((small / f"{name}.zst").read_bytes())
+        for name in ("counters.json", "commands.json")
+    }
+    assert found["counters.json"] == (whole / "counters.json").read_bytes()
+    assert json.loads(found["commands.json"]) == commands
+    del document["commands"]
+    assert json.loads((small / "run.json").read_text()) == document
 
 
 def test_its_messages_say_why_there_are_none(campaign: Path) -> None:

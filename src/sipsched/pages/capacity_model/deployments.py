@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter
 
-from sipsched.pages.capacity_model.simulated import NARROW_IN, SIMULATED
-from sipsched.pages.drawing import INK, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.capacity_model.simulated import SIMULATED
+from sipsched.pages.drawing import INK, MARKERS, NARROW_IN, SERIES, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.parts import Figure, Table, Words
 from sipsched.records.speedups import Speedup, read_speedups
 from sipsched.words import grouped, number, plural

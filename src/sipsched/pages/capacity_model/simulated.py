@@ -12,14 +12,13 @@ from matplotlib.ticker import FuncFormatter
 from sipsched.analysis.capacity.predictions import BORROWED, LINEAR, extrapolations
 from sipsched.analysis.capacity.simulated import CORES, RECEIVE, Simulated, by_cores, read
 from sipsched.analysis.capacity.systems import Evidence
-from sipsched.pages.drawing import MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import MARKERS, NARROW_IN, SERIES, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.numbers import in_words, told
 from sipsched.pages.parts import Cell, Figure, Table, Words
 from sipsched.plan.modes import DEFAULT
 from sipsched.records.prediction import CapacityPrediction
 from sipsched.words import grouped, number, plural
 
-NARROW_IN = 3.7
 SIMULATED = "Predicted by simulation, not measured"
 WIDENING = ("migrations cost nothing", "migrations cost thrice as much")
 TWO_RECEIVE = "two CPUs receive"

@@ -19,12 +19,20 @@ from sipsched.pages.crossover.wording import (
     provenance,
     short_load,
 )
-from sipsched.pages.drawing import INK, LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import (
+    INK,
+    LIMIT,
+    MARKERS,
+    NARROW_IN,
+    SERIES,
+    STYLE,
+    WIDTH_IN,
+    legend,
+    themed,
+)
 from sipsched.pages.numbers import NO_ENTRY, told, with_unit
 from sipsched.pages.parts import Cell, Figure, Table, Words
 from sipsched.words import grouped, number
-
-NARROW_IN = 3.7
 
 
 def page(found: Sequence[Advice]) -> Sections:

@@ -36,7 +36,7 @@ from sipsched.pages.crossover.wording import (
     short_load,
     unit,
 )
-from sipsched.pages.drawing import GRID, INK, PAPER, SERIES, STYLE, WIDTH_IN, themed
+from sipsched.pages.drawing import GRID, INK, NARROW_IN, PAPER, SERIES, STYLE, WIDTH_IN, themed
 from sipsched.pages.numbers import told
 from sipsched.pages.parts import Cell, Figure, Table
 from sipsched.words import number
@@ -55,7 +55,6 @@ RANKED = (
 )
 TICKS = (-90, -50, 100, 900, -75, 300, -20, 25, -10, 10, -5, 5, -2, 2)
 """Of a logarithmic axis of ratios, in percent, the ones to have first."""
-NARROW_IN = 3.7
 MOST = math.log(20)
 """A ratio drawn at most; what lies beyond is cut off."""
 AA = "A/A (reference again)"

@@ -20,7 +20,7 @@ from sipsched.pages.crossover.wording import (
     provenance,
     short_load,
 )
-from sipsched.pages.drawing import GRID, LIMIT, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import GRID, LIMIT, NARROW_IN, SERIES, STYLE, WIDTH_IN, legend, themed
 from sipsched.pages.numbers import NO_ENTRY, rounded
 from sipsched.pages.parts import Figure, Table, Words
 from sipsched.plan.crossover import CALL_TAIL_S, RELAXATIONS, WINDOW_MIN_S, WINDOW_WASHOUTS
@@ -28,7 +28,6 @@ from sipsched.records.window_time import STOLEN, SWITCH, UNFINISHED
 from sipsched.records.windows import DROPPED, FEW, LEFT_OUT, SHAM
 from sipsched.words import number, plural
 
-NARROW_IN = 3.7
 LINES = ("-", "--", ":", "-.")
 REASONS = {
     SWITCH: "switch failed",

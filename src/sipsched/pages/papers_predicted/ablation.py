@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import pandas as pd
 from matplotlib import rc_context
@@ -9,13 +10,14 @@ from matplotlib.figure import Figure as Canvas
 
 from sipsched.analysis.papers_predicted import ABLATED, Ablation, Part
 from sipsched.analysis.statistics import Interval
-from sipsched.pages.drawing import INK, SERIES, STYLE, WIDTH_IN, themed
+from sipsched.pages.drawing import INK, SERIES, STYLE, themed
 from sipsched.pages.numbers import in_words, told
 from sipsched.pages.papers_predicted.wording import (
     NAMES,
     UNITS,
     compared,
     in_unit,
+    picture,
     place,
     provenance,
     scaled,
@@ -23,7 +25,6 @@ from sipsched.pages.papers_predicted.wording import (
 from sipsched.pages.parts import Cell, Figure, Table
 from sipsched.words import number
 
-NARROW_IN = 3.7
 MEANING = {
     "lock": "the lock that workers share",
     "switches": "context switches",
@@ -90,14 +91,13 @@ def figure(found: Sequence[Ablation], runs: pd.DataFrame) -> Figure:
         "Parts need not add up."
     )
     seen = tuple(whole_words(each) for each in found) or ("Nothing of it was simulated.",)
-    return Figure(
-        identity="figure-ablation",
-        svg=_draw(found, 2, WIDTH_IN),
-        narrow=_draw(found, 1, NARROW_IN),
-        alt=f"What makes the difference between the modes. {caption} {' '.join(seen)}",
-        caption=caption,
-        seen=seen,
-        provenance=provenance(runs),
+    return picture(
+        "figure-ablation",
+        "What makes the difference between the modes",
+        partial(_draw, found),
+        caption,
+        seen,
+        runs,
     )
 
 

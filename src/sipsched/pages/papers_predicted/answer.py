@@ -2,6 +2,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from math import isnan
+from pathlib import Path
+from statistics import median
 
 import pandas as pd
 
@@ -14,13 +17,15 @@ from sipsched.analysis.papers_predicted import (
     Error,
     Group,
     MigrationCost,
+    load_predictions,
+    repeated,
 )
 from sipsched.pages.papers_predicted.ablation import whole_words
 from sipsched.pages.papers_predicted.wording import GROUPS, NAMES, PREDICTED, place, simulated
 from sipsched.pages.parts import Answer, Table, Words
 from sipsched.pages.tables import Heading
 from sipsched.plan.simulated import Model
-from sipsched.words import number, plural
+from sipsched.words import grouped, number, plural
 
 
 def heading(model: Model, runs: pd.DataFrame) -> Heading:
@@ -70,9 +75,13 @@ def _directions(effects: Sequence[Effect]) -> str:
     reproduced, holds = counts[Direction.REPRODUCED], sum(effect.holds for effect in effects)
     answer = "No" if not reproduced else "Yes" if reproduced == len(effects) else "In part"
     told = ", ".join(f"{counts[each]} {each}" for each in Direction if counts[each])
+    untold = [effect for effect in effects if effect.direction is Direction.NOT_TOLD]
+    seen = sum(effect.published >= effect.detectable for effect in untold)
+    least = _would_have_been_seen([effect.detectable for effect in untold])
     return (
         f"{answer}, in simulation: of {plural(len(effects), 'published effect')} of enhanced mode {told}; the "
-        f"published size lies in the predicted interval for {holds}."
+        f"published size lies in the predicted interval for {holds}{least}"
+        f"{f', the published one for {seen}' if least else ''}."
     )
 
 
@@ -82,9 +91,58 @@ def _costs(costs: Sequence[MigrationCost]) -> str:
         return "No migration cost of figure 2 was simulated."
     counts = Counter(told)
     words = ", ".join(f"{counts[each]} {each}" for each in Direction)
+    least = [
+        cost.detectable[other]
+        for cost in costs
+        for other, direction in cost.directions.items()
+        if direction is Direction.NOT_TOLD
+    ]
     return (
         "That the migration cost which the paper's figure 2 has as its best is better than another, of "
-        f"{plural(len(told), 'comparison')}: {words}."
+        f"{plural(len(told), 'comparison')}: {words}{_would_have_been_seen(least)}."
+    )
+
+
+def _would_have_been_seen(least: Sequence[float]) -> str:
+    known = sorted(each for each in least if not isnan(each))
+    if not known:
+        return ""
+    return (
+        f"; where it is not told, a fall by {number(median(known))} % (median; {number(known[0])} to "
+        f"{number(known[-1])} %) would have been seen with a power of 80 %"
+    )
+
+
+def origin(path: Path, recorded: Path) -> Words:
+    """Say which runs were simulated here, and whether they come out as recorded.
+
+    Parameters
+    ----------
+    path
+        What the page shows, as `sipsched.analysis.papers_predicted.load_predictions` reads it.
+    recorded
+        What comes with the repository, if it is there.
+    """
+    return Words((_origin(path, recorded),))
+
+
+def _origin(path: Path, recorded: Path) -> str:
+    if not recorded.is_file():
+        return "All runs were simulated here."
+    if path.samefile(recorded):
+        return (
+            "All runs come with the repository; snakemake reports/papers_predicted.html simulates those of "
+            "the grid again."
+        )
+    same, runs = repeated(load_predictions(path), load_predictions(recorded))
+    if same == runs:
+        return (
+            f"All {grouped(runs)} runs of the grid were simulated here and have the recorded numbers to the "
+            "last digit; all other runs come with the repository."
+        )
+    return (
+        f"All runs were simulated here. Of {grouped(runs)} of the grid {grouped(same)} have the recorded numbers to "
+        "the last digit: the model, the simulator or the machine's arithmetic is another."
     )
 
 

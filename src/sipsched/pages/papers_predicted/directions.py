@@ -2,19 +2,26 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure as Canvas
 
 from sipsched.analysis.papers_predicted import EFFECTS, Direction, Effect, MigrationCost
-from sipsched.pages.drawing import INK, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import INK, PAPER, SERIES, STYLE, legend, themed
 from sipsched.pages.numbers import told, with_unit
-from sipsched.pages.papers_predicted.wording import NAMES, UNITS, in_unit, place, provenance
+from sipsched.pages.papers_predicted.wording import (
+    NAMES,
+    UNITS,
+    in_unit,
+    picture,
+    place,
+    provenance,
+)
 from sipsched.pages.parts import Figure, Table
 from sipsched.words import number, plural
 
-NARROW_IN = 3.7
 LEAST = -100.0
 """Percent lower at which an axis ends: what is more than twice as high is cut off."""
 
@@ -35,14 +42,13 @@ def figure(effects: Sequence[Effect], runs: pd.DataFrame) -> Figure:
         "Right of 0 is what the papers found."
     )
     seen = tuple(_seen(effects, metric) for metric in EFFECTS)
-    return Figure(
-        identity="figure-directions",
-        svg=_draw(effects, 2, WIDTH_IN),
-        narrow=_draw(effects, 1, NARROW_IN),
-        alt=f"Effects of enhanced mode, predicted and published. {caption} {' '.join(seen)}",
-        caption=caption,
-        seen=seen,
-        provenance=provenance(runs),
+    return picture(
+        "figure-directions",
+        "Effects of enhanced mode, predicted and published",
+        partial(_draw, effects),
+        caption,
+        seen,
+        runs,
     )
 
 
@@ -102,6 +108,7 @@ def table(effects: Sequence[Effect], runs: pd.DataFrame) -> Table:
             f"{place(effect.cores, effect.threads, effect.cps)} (Table {effect.table})",
             *(NAMES[effect.metric], number(effect.published)),
             *(told(effect.predicted, "%", effect.predicted.n), str(effect.direction)),
+            number(effect.detectable),
             "yes" if effect.holds else "no",
         )
         for effect in effects
@@ -110,12 +117,14 @@ def table(effects: Sequence[Effect], runs: pd.DataFrame) -> Table:
         identity="table-directions",
         header=(
             *("row of the papers", "metric", "published (%)", "predicted (%)", "direction"),
+            "would have been seen (%)",
             "published size in the interval?",
         ),
         rows=tuple(rows),
         none="nothing was simulated",
         caption="By how many percent enhanced mode is lower. Reproduced: lower by more than chance (Holm over all "
-        "rows); opposite: higher by more than chance; no difference at all: the same in each pair of runs to the last "
+        "rows); opposite: higher by more than chance; would have been seen: the least difference that is told from "
+        "chance with a power of 80 %; no difference at all: the same in each pair of runs to the last "
         "digit, as where there are no more threads than cores and the scheduler has nothing to choose.",
         provenance=provenance(runs),
     )

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,13 +13,19 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from sipsched.analysis.papers_predicted import Error, Group
 from sipsched.analysis.statistics import PDR_LIMIT
-from sipsched.pages.drawing import INK, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import INK, MARKERS, SERIES, STYLE, legend, themed
 from sipsched.pages.numbers import signed
-from sipsched.pages.papers_predicted.wording import GROUPS, NAMES, UNITS, factor, provenance, scaled
+from sipsched.pages.papers_predicted.wording import (
+    GROUPS,
+    NAMES,
+    UNITS,
+    factor,
+    picture,
+    provenance,
+    scaled,
+)
 from sipsched.pages.parts import Figure, Table
 from sipsched.words import grouped, number, plural
-
-NARROW_IN = 3.7
 
 
 def figure(
@@ -42,14 +49,8 @@ def figure(
         f"capacity: the last load at or under {100 * PDR_LIMIT:g} %. A predicted drop rate of 0 is not drawn."
     )
     seen = tuple(_error_words(metric, found) for metric in NAMES)
-    return Figure(
-        identity="figure-predicted",
-        svg=_draw(both, 2, WIDTH_IN),
-        narrow=_draw(both, 1, NARROW_IN),
-        alt=f"Predicted against published. {caption} {' '.join(seen)}",
-        caption=caption,
-        seen=seen,
-        provenance=provenance(runs),
+    return picture(
+        "figure-predicted", "Predicted against published", partial(_draw, both), caption, seen, runs
     )
 
 

@@ -1,6 +1,7 @@
 """What the predictions are called, and where they come from."""
 
 import math
+from collections.abc import Callable
 
 import pandas as pd
 
@@ -8,6 +9,8 @@ from sipsched.analysis.papers import MODES, SHORT
 from sipsched.analysis.papers_fit import METRICS
 from sipsched.analysis.papers_predicted import Group
 from sipsched.analysis.statistics import Interval
+from sipsched.pages.drawing import NARROW_IN, WIDTH_IN
+from sipsched.pages.parts import Figure
 from sipsched.words import grouped, plural
 
 PREDICTED = "Predicted by simulation, not measured"
@@ -36,6 +39,38 @@ def simulated(runs: pd.DataFrame) -> str:
     return (
         f"Model opensips-papers, CFS of Linux 5.10, {amount}. Beside it published numbers, not measured here: "
         f"{'; '.join(SHORT.values())}."
+    )
+
+
+def picture(
+    identity: str,
+    what: str,
+    draw: Callable[[int, float], str],
+    caption: str,
+    seen: tuple[str, ...],
+    runs: pd.DataFrame,
+) -> Figure:
+    """Make a figure of panels, two across or one below the other.
+
+    Parameters
+    ----------
+    identity, caption, seen
+        As of a `Figure`.
+    what
+        A title for who does not see it.
+    draw
+        From panels across and width in inches to an SVG.
+    runs
+        What was simulated.
+    """
+    return Figure(
+        identity=identity,
+        svg=draw(2, WIDTH_IN),
+        narrow=draw(1, NARROW_IN),
+        alt=f"{what}. {caption} {' '.join(seen)}",
+        caption=caption,
+        seen=seen,
+        provenance=provenance(runs),
     )
 
 

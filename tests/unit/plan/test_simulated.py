@@ -1,0 +1,28 @@
+"""Tests of which model stands for a SUT."""
+
+from pathlib import Path
+from shutil import copy
+
+import pytest
+
+from sipsched.errors import StableError
+from sipsched.plan.config import load_config
+from sipsched.plan.simulated import MODELS, load_model, model_of
+
+
+def test_a_campaign_is_fitted_in_the_place_of_a_model_of_recorded_runs_only() -> None:
+    """What is assumed of the papers' machine holds for no other that OpenSIPS is measured on."""
+    suts = load_config().suts
+    found = model_of(suts["kamailio-udp"])
+    assert found is not None
+    assert found.name == "kamailio-qm"
+    load_model("opensips-papers").check_sut(suts["opensips-udp"])
+    assert model_of(suts["opensips-udp"]) is None
+
+
+def test_a_model_of_another_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "old.yaml"
+    copy(MODELS / "kamailio-qm.yaml", path)
+    path.write_text(path.read_text().replace("version: 1", "version: 2"))
+    with pytest.raises(StableError, match=r"old\.yaml: version must be .* 1, found 2"):
+        load_model("old", tmp_path)
