@@ -368,7 +368,7 @@ def test_a_run_of_every_deployment_is_valid_and_a_search_ends(
     front = document.proxy.front
     assert (front is not None) == (deployment in ("front", "dispatcher"))
     assert front is None or 0 < front.cpu_ns < document.proxy.cpu_ns
-    assert (document.probe.mode == "off") == (transport == "tcp" or deployment == "front")
+    assert (document.probe.mode == "off") == (deployment in ("front", "dispatcher"))
     assert (document.ledger.unit == "messages") == (transport == "tcp")
     search_crossing(place, campaign, load_testbed(place.testbed), tmp_path)
     lower, upper = read_crossings(tmp_path, [place])[place]
