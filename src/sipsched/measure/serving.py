@@ -81,12 +81,11 @@ esac
 """No socket for SIP has anything to be read: protocol, first and last port."""
 LISTENERS = 'ss -Hlnp "--$1" "( sport >= :$2 and sport <= :$3 )"'
 """Protocol, first and last port."""
-LISTENING = """\
-[ "$(ss -Hlnp "--$1" "( sport >= :$2 and sport <= :$3 )" | wc -l)" -ge "$4" ]
-"""
-LISTENING_OR_ENDED = """\
-[ "$(ss -Hlnp "--$1" "( sport >= :$2 and sport <= :$3 )" | wc -l)" -ge "$4" ] || ! kill -0 "$(cat "$5")" 2>/dev/null
-"""
+LISTENING = '[ "$(ss -Hlnp "--$1" "( sport >= :$2 and sport <= :$3 )" | wc -l)" -ge "$4" ]'
+LISTENING_OR_ENDED = (
+    '[ "$(ss -Hlnp "--$1" "( sport >= :$2 and sport <= :$3 )" | wc -l)" -ge "$4" ]'
+    ' || ! kill -0 "$(cat "$5")" 2>/dev/null'
+)
 REUSE, PORTS = "/proc/sys/net/ipv4/tcp_tw_reuse", "/proc/sys/net/ipv4/ip_local_port_range"
 Found = TypeVar("Found")
 
