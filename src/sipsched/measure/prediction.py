@@ -62,8 +62,8 @@ SPEEDUP_CORES_RECEIVED_BY_ONE = (1, 2, 4, 8, 16)
 """More of them add nothing."""
 CONNECTIONS = 8
 """Over TCP, of the UAC: as of the SUTs in config/config.yaml."""
-LOCK_SHARE = 0.09206
-"""Of the service time, as fitted to the papers' OpenSIPS. SEE config/models/opensips-papers.yaml"""
+LOCKED_MODEL = "opensips-papers"
+"""Whose share of the service time under a lock is assumed where the fitted model has none."""
 ASSUMED = {
     "migrations cost nothing": {"refill_near_ns": 0, "refill_far_ns": 0, "balance_ns": 0},
     "migrations cost thrice as much": {
@@ -243,10 +243,11 @@ def predict_deployments(fitted: Fitted, config: Config) -> tuple[Deployed, ...]:
     model = load_model(fitted.model)
     known = [kind for kind, costs in COSTS.items() if all(name in model.costs for name in costs)]
     locked = [kind for kind in known if kind[1] in ("shared", "sockets")]
+    lock_share = float(load_model(LOCKED_MODEL).numbers["lock_share"])
     jobs = [
         *((kind, False, None) for kind in known),
         *((kind, True, None) for kind in known),
-        *((kind, True, LOCK_SHARE) for kind in locked),
+        *((kind, True, lock_share) for kind in locked),
     ]
     found = _at_once(lambda job: _deployed(*job, fitted, config), jobs)
     return tuple(itertools.chain.from_iterable(found))
