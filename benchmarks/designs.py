@@ -26,6 +26,7 @@ from sipsched.analysis import crossover
 from sipsched.analysis.statistics import Interval, mean_interval
 from sipsched.errors import SipschedError, TransientError
 from sipsched.measure import acquisition, crossing_search
+from sipsched.pages.numbers import in_words
 from sipsched.plan.config import Config, Limits, Point, Run, load_config
 from sipsched.records import crossing, windows
 from sipsched.records.messages import (
@@ -169,7 +170,7 @@ def compare_pairs(done: Sequence[Done], modes: tuple[str, str]) -> list[Interval
 
 def said(interval: Interval) -> str:
     """Write the logarithm of a ratio as percent, with the half-width that is compared."""
-    return f"{crossover.percent(interval).text('%')}: half-width {half_width(interval):.3f}"
+    return f"{in_words(crossover.percent(interval), '%')}: half-width {half_width(interval):.3f}"
 
 
 def show_machine(what: str, done: Sequence[Done]) -> None:

@@ -18,6 +18,7 @@ from sipsched.analysis.crossover import percent
 from sipsched.analysis.probe_cost import ProbeCost, probe_costs
 from sipsched.analysis.statistics import Interval
 from sipsched.measure import acquisition
+from sipsched.pages.numbers import in_words
 from sipsched.plan import config
 from sipsched.plan.modes import Setting
 from sipsched.records import windows
@@ -74,9 +75,9 @@ def main() -> None:
         cost, report = measure(run, options.seconds, options.keep or Path(scratch))
     mean, robust = cost.effect.interval, cost.effect.robust
     print(
-        f"probe cost: {percent(mean).text('%')} of the proxy's CPU time a message (half-width "
-        f"{half_width(mean):.1f} %), Hodges-Lehmann {percent(robust).text('%')} ({half_width(robust):.1f} %); "
-        f"without the probe {cost.without_us:.1f} µs a message; sham {percent(cost.sham.interval).text('%')}"
+        f"probe cost: {in_words(percent(mean), '%')} of the proxy's CPU time a message (half-width "
+        f"{half_width(mean):.1f} %), Hodges-Lehmann {in_words(percent(robust), '%')} ({half_width(robust):.1f} %); "
+        f"without the probe {cost.without_us:.1f} µs a message; sham {in_words(percent(cost.sham.interval), '%')}"
     )
     print(
         f"  mode {report.mode}, {sum(cost.effect.blocks)} blocks of windows of {WINDOW_S:g} s ({WASHOUT_S:g} s left "

@@ -23,6 +23,7 @@ from scipy import stats
 from sipsched.analysis import crossover
 from sipsched.analysis.statistics import LEVEL
 from sipsched.errors import StableError
+from sipsched.pages.numbers import in_words
 from sipsched.records.windows import by_arm, open_windows
 
 QUANTITIES = {
@@ -196,7 +197,7 @@ def show(runs: Sequence[Values], kinds: Mapping[str, int], size: int) -> None:
     print("  sham against reference, all blocks of all runs:")
     for place, words in enumerate(QUANTITIES.values()):
         found = crossover.effect([table[place] for table in runs], 0, 1)
-        print(f"    {words}: {crossover.percent(found.interval).text('%')} blocks")
+        print(f"    {words}: {in_words(crossover.percent(found.interval), '%')} blocks")
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from sipsched.analysis.search import search_interval
 from sipsched.analysis.statistics import Interval
 from sipsched.errors import SipschedError
 from sipsched.measure import crossing_search
+from sipsched.pages.numbers import in_words
 from sipsched.plan.config import Config, Point, load_config
 from sipsched.records.crossing import read_crossing
 from sipsched.testbed.inventory import Testbed, load_testbed, native_folder
@@ -57,7 +58,7 @@ def search(point: Point, config: Config, testbed: Testbed) -> Interval:
     told = search_interval(found.trials, config.pdr_limit)
     trials = ", ".join(f"{trial.cps}: {100 * trial.pdr:.3g}" for trial in found.trials)
     print(
-        f"  {told.text('cps')} trials, bounds {found.lower_cps} and {found.upper_cps}; {took:.0f} s, "
+        f"  {in_words(told, 'cps')} trials, bounds {found.lower_cps} and {found.upper_cps}; {took:.0f} s, "
         f"{100 * stolen:.1f} % stolen, speed index {speeds[0]:.0f} before and {speeds[1]:.0f} after\n"
         f"    trials, cps: PDR in %: {trials}",
         flush=True,

@@ -95,6 +95,6 @@ def test_what_a_mode_asks_for_is_told_without_a_testbed_that_has_so_many_cores()
     lines = text.splitlines()
     assert lines[0] == "4 core(s) of one processor, 8 threads; any kernel"
     assert ["enhanced", "sched_latency_ns", "3,200,000", "ns"] in [line.split() for line in lines]
-    assert lines[-1].startswith("where they go is not told: testbed local: the SPS has 1 CPU(s)")
+    assert lines[-1].startswith("where they go is not told: testbed local: the SPS has 2 CPU(s)")
     code, text = fab("modes", "--cores=0")
     assert code == 1

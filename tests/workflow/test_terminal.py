@@ -288,7 +288,7 @@ def test_a_page_says_how_far_measuring_is_and_what_was_refused(project: Path) ->
     for text in (during, after):
         assert "the link of &lt;uac&gt; was lost" in text
         assert "kamailio-udp default cores=1 threads=4 cps=500 rep=2 on local" in text
-    assert "<td>local</td><td>2</td><td>2</td>" in after
+    assert '<th scope="row">local</th><td>2</td><td>2</td>' in after
 
 
 def test_a_dry_run_and_quiet_are_as_ever(project: Path) -> None:

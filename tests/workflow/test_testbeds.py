@@ -145,7 +145,7 @@ def test_twins_share_out_the_runs_and_one_takes_those_of_the_other_that_is_lost(
 ) -> None:
     path = project / "config" / "config.yaml"
     document = yaml.safe_load(path.read_text())
-    document["testbeds"] = document["twins"] = ["rack-a", "rack-b"]
+    document["testbeds"], document["twins"] = ["rack-a", "rack-b"], ["rack-a", "rack-b"]
     document["studies"]["load_sweep"] |= {"repetitions": 4, "modes": ["default", "batch"]}
     path.write_text(yaml.safe_dump(document))
     (project / "lost").write_text("1000")

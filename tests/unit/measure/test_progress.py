@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import synthetic
 
+from sipsched.measure.aside import Aside
 from sipsched.measure.progress import Progress, in_minutes
 from sipsched.plan.config import load_config
 from sipsched.records.forecast import BETWEEN_S, OVERHEAD_S, Lanes, expected_s
@@ -85,21 +86,30 @@ def test_before_any_run_the_records_say_how_long_one_takes(tmp_path: Path) -> No
     assert expected_s(RUNS[0], RUNS, config, tmp_path) == took != nothing
 
 
-def job(order: int | None, priority: int = 100, attempt: int = 1) -> SimpleNamespace:
+class Job(SimpleNamespace):
+    """What the scheduler sees of a job; each is itself alone."""
+
+    __hash__ = object.__hash__
+
+
+def job(order: int | None, priority: int = 100, attempt: int = 1) -> Job:
     limited = {"testbed": 1, "_cores": 1, "_nodes": 1}
     resources = limited if order is None else limited | {"order": order}
-    return SimpleNamespace(
+    return Job(
         priority=priority,
         attempt=attempt,
         resources=resources,
         scheduler_resources=limited,
         input=[],
+        name="parse_run",
+        is_group=lambda: False,
     )
 
 
-def started(jobs: list[SimpleNamespace]) -> list[SimpleNamespace]:
+def started(jobs: list[Job]) -> list[Job]:
     """Give jobs of which one at a time fits in the order in which they start."""
-    scheduler = Scheduler(None, SchedulerSettings(), None)
+    workflow = SimpleNamespace(globals={"ASIDE": Aside()}, scheduler=SimpleNamespace(running=[]))
+    scheduler = Scheduler(SimpleNamespace(workflow=workflow), SchedulerSettings(), None)
     left, order = list(jobs), []
     while left:
         chosen = scheduler.select_jobs(left, left, {"testbed": 1, "_cores": 9, "_nodes": 99}, {})
