@@ -28,7 +28,7 @@ from sipsched.analysis.speedup import (
 from sipsched.analysis.speedup import costs as costs_of
 from sipsched.analysis.statistics import PDR_LIMIT, Interval
 from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, Layout, both, legend, themed
-from sipsched.pages.numbers import NO_ENTRY, told
+from sipsched.pages.numbers import NO_ENTRY, rounded, told, with_unit
 from sipsched.pages.parts import Answer, Cell, Figure, Table, Words
 from sipsched.pages.tables import Heading
 from sipsched.records.crossing import Crossing, read_crossing
@@ -147,8 +147,6 @@ def answer(found: Found) -> Answer:
         lines.append(
             f"Only runs on {plural(min(cores), 'core')} were measured: how it scales is not told."
         )
-    if found.simulated:
-        lines += simulated_answer(found).lines
     return Answer(" ".join(lines))
 
 
@@ -189,16 +187,14 @@ def _apart(one: Interval, other: Interval) -> bool:
 
 
 def _cps(capacity: Interval) -> str:
-    if not capacity.known:
-        return f"{number(capacity.estimate)} cps"
-    return f"{number(capacity.estimate)} cps ({number(capacity.low)} to {number(capacity.high)})"
+    return with_unit(capacity, "cps")
 
 
 def _times(speedup: Interval) -> str:
     if np.isnan(speedup.estimate):
         return "an unknown part of"
-    interval = f" ({number(speedup.low)} to {number(speedup.high)})" if speedup.known else ""
-    return f"{number(speedup.estimate)} times{interval}"
+    estimate, low, high = rounded(speedup)
+    return f"{estimate} times ({low} to {high})" if low and high else f"{estimate} times"
 
 
 def stops(found: Found) -> Words:
