@@ -26,7 +26,6 @@ from sipsched.analysis.statistics import (
     RATE_RANGE,
     Crossing,
     Estimates,
-    Interval,
     crossing,
     typical_drop_rates,
     typical_interval,
@@ -95,7 +94,7 @@ def answer(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Answer:
 def _ends(series: "Series") -> str:
     """Say what a time is at the lowest load and at the highest."""
     said = [
-        f"{with_unit(Interval.without(float(series.of.estimate[i]), 1), 'µs')} at {grouped(series.cps[i])}"
+        f"{with_unit(series.of.at(i), 'µs')} at {grouped(series.cps[i])}"
         for i in dict.fromkeys((0, len(series.cps) - 1))
     ]
     return f"{' and '.join(said)} calls per second"

@@ -127,3 +127,16 @@ def test_table_and_figure_say_the_same_of_runs_of_which_one_drops():
         100 * ds["pdr"].to_numpy().reshape(1, 3), 1.0, whole=100.0
     ).at(0)
     assert str(tables.points(ds).rows[0][6]) == str(told(drawn, "%", 3)) == "0.053 (runs: 0 to 8.0)"
+
+
+def test_the_answer_tells_runs_apart_from_one_run():
+    planned = [synthetic.Run(cps=cps, rep=rep) for cps in (1000, 1400) for rep in (1, 2, 3)]
+    data = synthetic.combined(
+        planned,
+        lambda run: {"pdr": 0.1 * (run.cps > 1000), "k_rcv_p50": 40.0 + run.rep},
+    )
+    line = load_sweep.answer(data).line
+    assert (
+        "half of the messages wait no more than 42\u00a0µs (runs: 41 to 43) at 1\u202f000" in line
+    )
+    assert "one run" not in line
