@@ -39,6 +39,7 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 NOTEBOOK = NOTEBOOKS / "load_sweep.ipynb"
 FIGURES = (
     "figure-pdr",
+    "figure-threads",
     "figure-k-rcv",
     "figure-t-sip",
     "figure-k-rcv-parts",
@@ -299,7 +300,8 @@ def test_report_of_drops_alone(tmp_path, browser):
 
 def test_report_of_nothing_measured(tmp_path, browser):
     planned = campaign(loads=(500, 1000), repetitions=2)
-    text = check_page(browser, render(tmp_path, build(tmp_path, planned, [])))
+    figures = tuple(name for name in FIGURES if name != "figure-threads")
+    text = check_page(browser, render(tmp_path, build(tmp_path, planned, [])), figures)
     assert "8 runs planned: 0 measured, 0 invalid, 8 missing." in text
 
 
@@ -532,7 +534,8 @@ def test_index_links_pages_and_answers_in_five_sentences(tmp_path, browser):
     other.write_text("<!doctype html><title>Another: page?</title>")
     page = other.with_name("index.html")
     pages.render(NOTEBOOKS / "index.ipynb", page, {"summaries": summaries, "pages": [other]})
-    text = check_page(browser, page, (), ("table-coverage",), "What was measured")
+    figures = ("figure-testbed-diagram",)
+    text = check_page(browser, page, figures, ("table-coverage",), "What was measured")
     assert synthetic.FIDELITY.rstrip(".") in text
     for testbed, unknown in (("synthetic", 2), ("elsewhere", 4)):
         sentences = browser.find_elements("css selector", f"#answers-{testbed} dd")
