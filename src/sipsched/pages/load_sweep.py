@@ -44,7 +44,8 @@ from sipsched.pages.drawing import (
     themed,
 )
 from sipsched.pages.numbers import in_words, with_unit
-from sipsched.pages.parts import Answer, Figure
+from sipsched.pages.parts import Answer, Figure, Several
+from sipsched.pages.threads_map import heat_maps
 from sipsched.plan.config import Run
 from sipsched.records.messages import MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
 from sipsched.records.summary import ALL, INVALID, MEASURED
@@ -208,6 +209,11 @@ def _mark(axis: Axes, found: Crossing, limit: float, color: str, shift: float) -
             markersize=11,
             markeredgewidth=2,
         )
+
+
+def by_threads(summary: xr.Dataset) -> Several:
+    """Draw threads against load; nothing where one number of threads was measured."""
+    return heat_maps(summary)
 
 
 def receive_time(summary: xr.Dataset) -> Figure:

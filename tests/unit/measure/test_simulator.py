@@ -172,7 +172,7 @@ BEFORE = {
     "herd": "f93105d9ce89ec155a1acc9573db7f5f5200f5568dd1883ebf3f2473d39ac25f",
     "overloaded": "86ba8331b4bcd111a6678fd7843ab61d89aec0ffcbd957991fa4180a0f048345",
     "drawn hold times": "4849980e3a169debce3f7b3e625eb76a9f2c47557db10ba272e6a4313319656f",
-    "compared": "e5ed4d8a00918dfdfde509c44c821f7648901661d67b4d4cd3ff56d7cfa2dfad",
+    "compared": "9c6e19898043608b10df64b994367116a3aef4ff17836ccefc7ab333475ac6a7",
 }
 """SHA-256 of report, trace, calls and report of the UAC, and of the log, as the simulator of one socket gave them."""
 
