@@ -108,7 +108,7 @@ def reduce(record: Path, results: Path, target: Path) -> None:
         if not (results / SUMMARY_FILE).exists():
             raise StableError(f"{results}: no {SUMMARY_FILE}; make it with snakemake")
         shutil.copy(results / SUMMARY_FILE, target)
-        loose = {COMMANDS: _take_commands(target / RUN_FILE)}
+        loose = _take_commands(target / RUN_FILE)
         for path in (results / WINDOWS_FILE, record / COUNTERS):
             if path.exists():
                 loose[path.name] = path.read_bytes()
@@ -123,12 +123,14 @@ def reduce(record: Path, results: Path, target: Path) -> None:
         raise StableError(f"{error.filename}: {error.strerror}") from error
 
 
-def _take_commands(run_file: Path) -> bytes:
-    """Take the commands out of a `run.json`; nothing else of it changes."""
+def _take_commands(run_file: Path) -> dict[str, bytes]:
+    """Take the commands out of an earlier `run.json`; newer ones have none, and the record a file of them."""
     content = json.loads(run_file.read_bytes())
     commands = content.pop("commands", [])
+    if not commands:
+        return {}
     run_file.write_text(json.dumps(content, indent=1) + "\n")
-    return json.dumps(commands, indent=1).encode()
+    return {COMMANDS: json.dumps(commands, indent=1).encode()}
 
 
 def expected(

@@ -66,6 +66,15 @@ def test_counters_and_commands_are_compressed_and_nothing_of_them_is_lost(campai
     assert json.loads((small / "run.json").read_text()) == document
 
 
+def test_commands_that_have_a_file_of_their_own_stay_there(campaign: Path) -> None:
+    whole, small = campaign / "raw" / RUN.path, campaign / "again" / "small"
+    commands = zstandard.compress(b'[{"host": "sps", "argv": ["true"]}]')
+    (whole / "commands.json.zst").write_bytes(commands)
+    reduce(whole, campaign / "results" / RUN.path, small)
+    assert (small / "commands.json.zst").read_bytes() == commands
+    assert (small / "run.json").read_bytes() == (whole / "run.json").read_bytes()
+
+
 def test_its_messages_say_why_there_are_none(campaign: Path) -> None:
     computed(RUN, campaign / "small", campaign / "again")
     found = open_messages(campaign / "again" / RUN.path / "messages.nc")
