@@ -1,12 +1,19 @@
 """OpenSIPS, where its binary is: over TCP, and instances of it, as far as it can."""
 
 import json
+import os
 import shutil
+import signal
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import LOAD, pids, wait_for
+
+from sipsched.errors import TransientError
 
 Measure = Callable[..., Path]
 
@@ -51,3 +58,16 @@ def test_instances_share_its_port_and_every_call_is_whole_at_one(measure: Measur
     assert run["probe"]["records"] == 3000
     assert found["calls_split"] == found["share_excess"] == 0
     assert len(run["proxy"]["shards"]["selected"]) == 4
+
+
+def test_what_one_that_is_killed_leaves_does_not_refuse_the_next_run(measure: Measure) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(measure, sut="opensips-tcp", cps=200, duration_s=1.5, drain_s=2.0)
+        wait_for(lambda: bool(pids(LOAD)) or made.done(), 20)
+        time.sleep(0.5)
+        for pid in pids(r"^opensips .*proxy\.cfg"):
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(TransientError, match="the proxy ended"):
+            made.result()
+    run = run_json(measure(sut="opensips-tcp", cps=200, duration_s=1.5))
+    assert run["generator"]["calls_completed"] == 300
