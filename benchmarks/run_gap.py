@@ -1,8 +1,8 @@
 """How long the testbed idles between two runs of a campaign, as the workflow does them, and where that time goes.
 
 Shows the gap from the end of one load to the start of the next run's warm-up and to its load, and its parts (medians):
-what is stopped, fetched and judged after the load; the end of one job, the start of the next and its imports; reaching
-the hosts; checking them and starting UAS, proxy and probe; describing hosts and settings. It takes a minute.
+what is stopped, fetched and judged after the load; the end of one job and the start of the next; reaching the hosts;
+checking them and starting UAS, proxy and probe; describing settings. It takes a minute.
 """
 
 import itertools

@@ -128,8 +128,11 @@ static struct sipprobe *load_or_explain(const struct options *options, enum mode
 	if (object)
 		return object;
 	for (size_t i = 0; i < N_HOOKS; i++) {
-		if (hook_in_mode(&hooks[i], mode))
-			try_hook(options, &hooks[i], &states[i]);
+		if (!hook_in_mode(&hooks[i], mode) || hook_is_optional(&hooks[i]))
+			continue;
+		try_hook(options, &hooks[i], &states[i]);
+		if (!states[i].available)
+			break; /* one reason is enough */
 	}
 	if (mode_can_run(states, mode, reason, size))
 		snprintf(reason, size, "each hook loads alone, but not together: %s", strerror(error));

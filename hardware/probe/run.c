@@ -62,12 +62,13 @@ static bool say(const struct run *run, const char *word, uint64_t t_ns)
  */
 static bool start_afresh(struct run *run)
 {
+	run->workers.untraced = 0;
+	scan_workers(&run->workers);
 	run->records.t_fresh_ns = clock_ns(CLOCK_MONOTONIC);
 	run->at_fresh = sum_counters(run->probe.object);
 	run->misses_at_fresh = recursion_misses(run->probe.object);
 	run->cpu_at_fresh_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	run->records.unclassified = 0;
-	run->workers.untraced = 0;
 	memset(run->records.messages, 0, sizeof(run->records.messages));
 	recording_afresh(&run->recording, run->records.t_fresh_ns);
 	streams_afresh(&run->streams);

@@ -11,7 +11,7 @@
  * WHAT IT SHOWS
  *   One record for each datagram that a worker thread received on the UDP port, one for each that the full
  *   socket queue refused (trace.h). `run` watches the network namespace it is started in, and there the
- *   threads of all processes called NAME; it looks for new ones each second.
+ *   threads of all processes called NAME; it looks for new ones each second, and on SIGUSR1.
  *   Mode `stream` is for SIP over TCP: one record for each message that a worker read whole, on a connection to the
  *   port or from here to --peer-port of another host.
  *   --ready FILE gets a line `ready <ns>` when everything is attached, and `fresh <ns>` after SIGUSR1, which

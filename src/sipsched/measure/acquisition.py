@@ -3,6 +3,7 @@
 import json
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -144,18 +145,22 @@ class _Acquisition:
 
     def _perform_on(self, hosts: Hosts, serving: Serving) -> RunDocument:
         run, load, folder = self.run, self.load, self.record.folder
-        serving.check_hosts(self.arrivals.calls)
-        speed_before = speed_index(hosts.sps)
+        serving.clear_hosts()
         mode, *others = self.modes
         with ExitStack() as stack:
+            stack.enter_context(serving.starting())
+            beside = stack.enter_context(ThreadPoolExecutor())
+            serving.check_hosts(self.arrivals.calls)
+            speed_before = speed_index(hosts.sps)
             state = stack.enter_context(
                 tuned(hosts.sps, self.testbed, mode, run.cores, run.threads, others)
             )
+            describing = beside.submit(serving.describe)
             modes = self._playable(hosts.sps, state)
-            stack.enter_context(serving.started(state))
+            serving.start(state)
             self._mark("servers_ready")
             read_tasks(state, hosts.sps, serving.proxy_process, serving.proxy.program)
-            described = serving.describe()
+            described = describing.result()
             settings = serving.settings()
             self._mark("warmup_started")
             warm_up = serving.warm_up(run.cps, self.arrivals.seed + 1)
@@ -165,13 +170,15 @@ class _Acquisition:
             during = factors.counting() if factors else switcher.running() if switcher else None
             observed = serving.observe("uac", self.arrivals, during)
             self.timeline |= {"load_started": observed.started, "load_ended": observed.ended}
+            fetching = beside.submit(serving.generator.fetch, hosts, "uac", folder)
+            logging = beside.submit(serving.record_proxy_log)
             probe = serving.probe.end(folder)
+            fetching.result()
+            log = logging.result()
         windows = switcher.record(self.config.crossover.steal_share) if switcher else None
         if windows:
             self.record.write(WINDOWS_FILE, windows.to_bytes())
         self.record.write(COUNTERS_FILE, zstandard.compress(json.dumps(observed.counters).encode()))
-        serving.generator.fetch(hosts, "uac", folder)
-        log = serving.record_proxy_log()
         trace = None if probe.mode == "off" else read_trace(folder / TRACE_FILE)
         certified = certificate(
             serving.generator, folder, trace, run.cps, load.law, observed.statistics.replays

@@ -199,6 +199,7 @@ def _search(
         record = UnfinishedRecord.begin(Path(scratch), point.run(0, 0))
         with open_hosts(testbed, f"a search at {point}") as hosts:
             serving = Serving(hosts, point, config, record, search.limit_s + 60)
+            serving.clear_hosts()
             serving.check_hosts(calls)
             with tuned(hosts.sps, testbed, mode, point.cores, point.threads) as state:
                 found = look(_with_own_arrivals(partial(_offer, serving, state, config.validity)))
@@ -245,7 +246,8 @@ def _offer(
     """
     seed = arrival_seed(cps, rep)
     for attempt in range(1, TRIAL_ATTEMPTS + 1):
-        with serving.started(state):
+        with serving.starting():
+            serving.start(state)
             serving.warm_up(cps, seed + 1)
             calls = max(1, round(cps * duration_s))
             observed = serving.observe("trial", Arrivals(cps, calls, seed))

@@ -9,6 +9,7 @@ import zstandard
 
 from sipsched.errors import SipschedError, StableError
 from sipsched.files import parse_json
+from sipsched.measure.hoststate import read_files
 from sipsched.records.record import TRACE_FILE
 from sipsched.records.run_document import ProbeReport, as_part
 from sipsched.records.trace import HEADER, RECORD
@@ -22,6 +23,7 @@ RING_BYTES = 16 * 2**20
 """Records on their way from the kernel to the probe's writer: 16 MiB hold about 0.1 s of 180,000 records/s."""
 FIFO_PRIORITY = 11
 """Of the probe's writer: above that of the generators; it takes 1 to 3 % of a CPU."""
+RAISE = 'chrt --fifo --all-tasks --pid "$1" "$(pgrep --parent "$(cat "$2")")"'
 TRACE_BYTES_PER_CALL = 6 * RECORD.itemsize
 ZSTD_LEVEL = 1
 FULL_BYTES = 1 << 20
@@ -44,6 +46,7 @@ class BpfProbe:
     def __init__(self, sps: Host, process: Process) -> None:
         self._sps = sps
         self._process = process
+        self._begun = 0
 
     @classmethod
     def start(
@@ -56,7 +59,7 @@ class BpfProbe:
         peer_port: int | None = None,
         controlled: bool = False,
     ) -> "BpfProbe":
-        """Start the probe and wait until it is attached and has found the proxy's workers.
+        """Start the probe and wait until it is attached; workers that start later are found by `begin`.
 
         Parameters
         ----------
@@ -89,12 +92,13 @@ class BpfProbe:
             *(("--peer-port", str(peer_port)) if peer_port is not None else ()),
             *(("--control", str(folder / CONTROL_SOCKET)) if controlled else ()),
         ]
-        # on a CPU shared with generators that may not wait, the ring would run over
-        priority = ["chrt", "--fifo", str(FIFO_PRIORITY)]
-        process = sps.start("probe", [*priority, *argv], cpus=sps.spec.helper_cpus, limit_s=limit_s)
+        process = sps.start("probe", argv, cpus=sps.spec.helper_cpus, limit_s=limit_s)
         probe = cls(sps, process)
         try:
-            probe._wait_for("ready")
+            probe._wait_for("ready", 1)
+            # on a CPU shared with generators that may not wait, the ring would run over; not before, since loading
+            # takes 0.2 s of a CPU that others start on
+            sps.shell(RAISE, FIFO_PRIORITY, process.pid_file)
         except SipschedError as error:
             said = sps.run(["cat", str(process.log_file)], check=False).stdout.strip()
             sps.stop(process)
@@ -102,16 +106,18 @@ class BpfProbe:
         return probe
 
     def begin(self) -> None:
-        """Start the trace afresh."""
+        """Look for the proxy's workers and start the trace afresh."""
+        self._begun += 1
         self._sps.signal(self._process, "USR1")
-        self._wait_for("fresh")
+        self._wait_for("fresh", self._begun)
 
     def end(self, folder: Path) -> ProbeReport:
         """Stop the probe, compress the trace on the host and fetch it."""
         sps = self._sps
         sps.stop(self._process)
-        log = sps.run(["cat", str(self._process.log_file)], check=False).stdout.strip()
-        text = sps.run(["cat", str(sps.workdir / "probe.json")], check=False).stdout
+        log_file, report_file = str(self._process.log_file), str(sps.workdir / "probe.json")
+        files = read_files(sps, (report_file, log_file))
+        log, text = files.get(log_file, "").strip(), files.get(report_file, "")
         if not text.rstrip().endswith("}"):
             if sps.free_bytes(sps.workdir) < FULL_BYTES:
                 raise StableError(
@@ -129,17 +135,18 @@ class BpfProbe:
         sps.run(["rm", "-f", str(compressed)])
         return report
 
-    def _wait_for(self, word: str) -> None:
-        ready = self._sps.workdir / "probe.ready"
-        self._sps.wait_until(
-            'grep -qs "$1" "$2" || ! kill -0 "$(cat "$3")" 2>/dev/null',
+    def _wait_for(self, word: str, times: int) -> None:
+        said = self._sps.wait_while_running(
+            self._process,
+            '[ "$(grep -cs "$1" "$2")" = "$3" ]',
             word,
-            ready,
-            self._process.pid_file,
+            self._sps.workdir / "probe.ready",
+            times,
             what=f"probe does not say '{word}'",
             timeout_s=READY_TIMEOUT_S,
         )
-        self._sps.run(["grep", "-qs", word, str(ready)])
+        if not said:
+            raise StableError(f"host {self._sps.spec}: the probe ended before it said '{word}'")
 
 
 def parse_report(text: str, where: str) -> ProbeReport:

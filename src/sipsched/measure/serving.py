@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -81,11 +81,7 @@ esac
 """No socket for SIP has anything to be read: protocol, first and last port."""
 LISTENERS = 'ss -Hlnp "--$1" "( sport >= :$2 and sport <= :$3 )"'
 """Protocol, first and last port."""
-LISTENING = '[ "$(ss -Hlnp "--$1" "( sport >= :$2 and sport <= :$3 )" | wc -l)" -ge "$4" ]'
-LISTENING_OR_ENDED = (
-    '[ "$(ss -Hlnp "--$1" "( sport >= :$2 and sport <= :$3 )" | wc -l)" -ge "$4" ]'
-    ' || ! kill -0 "$(cat "$5")" 2>/dev/null'
-)
+LISTENING = '[ "$(ss -Hln "--$1" "( sport >= :$2 and sport <= :$3 )" | wc -l)" -ge "$4" ]'
 REUSE, PORTS = "/proc/sys/net/ipv4/tcp_tw_reuse", "/proc/sys/net/ipv4/ip_local_port_range"
 Found = TypeVar("Found")
 
@@ -154,7 +150,7 @@ class CpuTime:
 
 
 class Serving:
-    """The SUT of a point on three hosts; nothing runs until `started`.
+    """The SUT of a point on three hosts; nothing runs until `starting`.
 
     Parameters
     ----------
@@ -174,12 +170,13 @@ class Serving:
     Attributes
     ----------
     proxy_process, probe
-        Of the proxy that runs; within `started` only.
+        Of the proxy that runs; once `start` has returned.
     """
 
     proxy_process: Process
     probe: Probe
     _server: Process
+    _bpf: Future[BpfProbe | None]
 
     def __init__(
         self,
@@ -223,11 +220,21 @@ class Serving:
 
     @property
     def processes(self) -> tuple[Process, ...]:
-        """The proxy, and what stands before it; within `started` only."""
+        """The proxy, and what stands before it; once `start` has returned."""
         return (self.proxy_process, *([self._front.process] if self._front else []))
 
+    def clear_hosts(self) -> None:
+        """End strays, and see that there are the programs, the probe, the memory and free ports for SIP.
+
+        Raises
+        ------
+        StableError
+            A program is missing or not as it was built, memory is short, a port is in use.
+        """
+        self.on_each(self._clear)
+
     def check_hosts(self, calls: int) -> None:
-        """End strays, and see that each host has what the run needs.
+        """See that each host has whatever else the run needs.
 
         Parameters
         ----------
@@ -237,16 +244,27 @@ class Serving:
         Raises
         ------
         StableError
-            A program is missing, a port is in use, a disk is full.
+            A native part is missing or not as it was built, a disk is full.
         TransientError
             A link has no carrier, or no datagram passes.
         """
-        self.on_each(partial(self._check_host, calls=calls))
-        check_links(self.hosts)
+        with ThreadPoolExecutor(1) as pool:
+            links = pool.submit(check_links, self.hosts)
+            self.on_each(partial(self._check_host, calls=calls))
+            links.result()
 
     @contextmanager
-    def started(self, state: Tuned) -> Iterator[None]:
-        """Run UAS, proxy and probe while the block does."""
+    def starting(self) -> Iterator[None]:
+        """Start the probe beside what the block does first; when it ends, all that was started does."""
+        with ExitStack() as stack:
+            stack.callback(self.hosts.sps.stop_strays)
+            stack.callback(self.hosts.uas.stop_strays)
+            pool = stack.enter_context(ThreadPoolExecutor(1))
+            self._bpf = pool.submit(self._start_bpf_probe)
+            yield
+
+    def start(self, state: Tuned) -> None:
+        """Start UAS and, on a tuned SPS, proxy; wait until both and the probe are ready. Within `starting`."""
         sps = self.hosts.sps
         config_file = sps.workdir / "proxy.cfg"
         config_text = self.proxy.config_text(
@@ -256,13 +274,12 @@ class Serving:
         self._record.write("proxy.cfg", config_text)
         if self._front and self._front.config:
             self._record.write("front.cfg", self._front.config)
-        with ExitStack() as stack:
-            stack.callback(sps.stop_strays)
-            stack.callback(self.hosts.uas.stop_strays)
-            self._start_server()
-            start = partial(self._start_proxy, config_file, task_prefix(state, sps))
-            self.proxy_process, self.probe = self._start_probed_proxy(start)
-            yield
+        with ThreadPoolExecutor(1) as pool:
+            uas = pool.submit(self._start_server)
+            self.proxy_process, self.probe = self._start_probed_proxy(
+                partial(self._start_proxy, config_file, task_prefix(state, sps))
+            )
+            uas.result()
 
     def warm_up(self, cps: int, seed: int) -> "WarmUp":
         """Offer calls that are not measured, one at least: a call gets through from end to end.
@@ -517,42 +534,46 @@ class Serving:
         self._server = self.generator.start_server(uas, self.load, self._limit_s, self.transport)
         self._wait_for_socket(uas, self._server)
 
+    def _start_bpf_probe(self) -> BpfProbe | None:
+        """Start the probe that the kernel runs, with the proxy or before it; None where it is not wanted."""
+        if self._probe_wanted == "off" or (
+            self._probe_wanted == "preload" and not self.sut.over_tcp
+        ):
+            return None
+        over_tcp = self.sut.over_tcp
+        return BpfProbe.start(
+            self.hosts.sps,
+            self.proxy.program,
+            "stream" if over_tcp else self._probe_wanted,
+            self._limit_s,
+            peer_port=self.hosts.uas.spec.sip_port if over_tcp else None,
+            controlled=self._controlled,
+        )
+
     def _start_probed_proxy(
         self, start: Callable[[Mapping[str, str]], Process]
     ) -> tuple[Process, Probe]:
-        """Start the proxy, then the probe, which has to find its workers.
+        """Start the proxy, and take the probe that the kernel runs once it is there.
 
         A library that is preloaded has to be there first: where BPF is refused, the proxy starts again.
         """
-        sps = self.hosts.sps
+        sps, reason = self.hosts.sps, "asked for"
         if self._probe_wanted == "off":
             return start({}), NoProbe()
-        if self.sut.over_tcp:
-            process = start({})
-            return process, BpfProbe.start(
-                sps,
-                self.proxy.program,
-                "stream",
-                self._limit_s,
-                peer_port=self.hosts.uas.spec.sip_port,
-                controlled=self._controlled,
-            )
-        reason = "asked for"
-        if self._probe_wanted != "preload":
+        if self._probe_wanted != "preload" or self.sut.over_tcp:
             process = start({})
             try:
-                return process, BpfProbe.start(
-                    sps,
-                    self.proxy.program,
-                    self._probe_wanted,
-                    self._limit_s,
-                    controlled=self._controlled,
-                )
+                probe = self._bpf.result()
             except StableError as error:
-                if self._probe_wanted != "auto":
+                if self._probe_wanted != "auto" or self.sut.over_tcp:
                     raise
                 reason = str(error)
                 sps.stop(process)
+            else:
+                assert probe is not None
+                # before the first message: its workers are there by now
+                probe.begin()
+                return process, probe
         if self._controlled:
             raise StableError(
                 f"host {sps.spec}: only the BPF probe can be stilled and go on, and here it cannot run: "
@@ -586,16 +607,16 @@ class Serving:
     def _wait_for_socket(self, host: Host, process: Process, sockets: int = 1) -> None:
         """Wait until a server listens; one that ends instead is an error with its own words."""
         port, protocol = host.spec.sip_port, self.transport.protocol
-        host.wait_until(
-            LISTENING_OR_ENDED,
+        listens = host.wait_while_running(
+            process,
+            LISTENING,
             protocol,
             *self._ports(host),
             sockets,
-            process.pid_file,
             what=f"nothing listens on {protocol.upper()} port {port}",
             timeout_s=START_TIMEOUT_S,
         )
-        if not self._listens(host, sockets):
+        if not listens:
             log = host.run(["tail", "-n", "40", str(process.log_file)], check=False).stdout
             self._record.write(process.log_file.name, log)
             errors = [line for line in log.splitlines() if "ERROR" in line or "CRITICAL" in line]
@@ -605,26 +626,16 @@ class Serving:
                 f"{(errors or log.splitlines() or ['it wrote no log'])[0].strip()}"
             )
 
-    def _check_host(self, host: Host, calls: int) -> None:
+    def _clear(self, host: Host) -> None:
         host.stop_strays()
-        role = host.spec.role
         own = self.generator.installed
-        if role == "sps":
+        if host.spec.role == "sps":
             own = (self.proxy.program, *(self.proxy.programs if self.sut.over_tcp else ()))
         host.require_programs((*own, *HOST_PROGRAMS))
-        built = {part: [name] for part, name in self.generator.built.items()}
-        if role == "sps":
-            built = {"scheduler": ["taskslice", "switcher"]}
-            if self._probe_wanted != "off":
-                built["probe"] = ["sipprobe"]
-            if self._shards:
-                built["dispatcher"] = [PROGRAM, LIBRARY]
-            elif self.sut.deployment == "dispatcher":
-                built["dispatcher"] = [DISPATCHER]
-        for part, names in built.items():
-            host.require_built(part, names)
-        if role == "sps":
+        if host.spec.role == "sps":
             check_memory(host, self.sut, self.point.threads)
+            if self._probe_wanted != "off":
+                host.require_built("probe", ["sipprobe"])
         (first, last), protocol = self._ports(host), self.transport.protocol
         if last > LAST_PORT:
             raise StableError(
@@ -638,6 +649,19 @@ class Serving:
                 f"host {host.spec}: {protocol.upper()} {ports} is in use: {' '.join(users.split())}; "
                 f"end that program or choose another sip_port"
             )
+
+    def _check_host(self, host: Host, calls: int) -> None:
+        """See that a host has the other native parts, the ports and the disk that the run needs."""
+        role = host.spec.role
+        built = {part: [name] for part, name in self.generator.built.items()}
+        if role == "sps":
+            built = {"scheduler": ["taskslice", "switcher"]}
+            if self._shards:
+                built["dispatcher"] = [PROGRAM, LIBRARY]
+            elif self.sut.deployment == "dispatcher":
+                built["dispatcher"] = [DISPATCHER]
+        for part, names in built.items():
+            host.require_built(part, names)
         if role == "uac" and self.transport.connections == "per-call":
             _check_ports(host, calls)
         free = host.free_bytes(host.workdir)

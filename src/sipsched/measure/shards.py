@@ -53,14 +53,13 @@ class Shards:
             *("--ready", str(self._ready), *pids.split()),
         ]
         self._process = sps.start("shards", argv, cpus=sps.spec.helper_cpus, limit_s=self._limit_s)
-        sps.wait_until(
-            '[ -e "$1" ] || ! kill -0 "$(cat "$2")" 2>/dev/null',
+        if not sps.wait_while_running(
+            self._process,
+            '[ -e "$1" ]',
             self._ready,
-            self._process.pid_file,
             what=f"{PROGRAM} is not ready",
             timeout_s=READY_TIMEOUT_S,
-        )
-        if sps.run(["test", "-e", str(self._ready)], check=False).exit_code != 0:
+        ):
             said = sps.run(["cat", str(self._process.log_file)], check=False).stdout.strip()
             raise StableError(f"host {sps.spec}: {said or f'{PROGRAM} ended before it was ready'}")
 

@@ -194,14 +194,14 @@ class Switcher:
         ]
         limit_s = self._design.end_ns / 1e9 + 60
         process = sps.start("switcher", argv, cpus=sps.spec.helper_cpus, limit_s=limit_s)
-        sps.wait_until(
-            'grep -qs ready "$1" || ! kill -0 "$(cat "$2")" 2>/dev/null',
+        ready = sps.wait_while_running(
+            process,
+            'grep -qs ready "$1"',
             process.log_file,
-            process.pid_file,
             what="switcher does not say 'ready'",
             timeout_s=READY_TIMEOUT_S,
         )
-        if not sps.is_running(process):
+        if not ready:
             raise StableError(f"host {sps.spec}: switcher: {self._said(process)}")
         try:
             yield

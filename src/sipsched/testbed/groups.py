@@ -32,14 +32,15 @@ fi
 """
 
 START = """\
-group=$1
-shift
+group=$1 log=$2
+shift 2
+[ -z "$log" ] || rm -f "$log"
 if [ "$group" ]; then
     mkdir -p "$group" && echo $$ > "$group/cgroup.procs" || exit 1
 fi
 exec "$@"
 """
-"""Becomes a command in the group "$1"; in none if that is empty."""
+"""Becomes a command in the group "$1", without the log "$2" of an earlier one; in none if that is empty."""
 
 END = """\
 if [ "$3" ]; then

@@ -23,6 +23,8 @@ HANDSHAKE_TIMEOUT_S = 30
 CONNECT_TIMEOUT_S = 10
 ANSWER_TIMEOUT_S = 3
 CHUNK_BYTES = 65536
+LATE = 124
+"""Exit code of `timeout` where the time was over."""
 KILLED = -1
 """Exit code of a command that a signal ended, as SSH has it."""
 STOP_GRACE_S = 5
@@ -333,10 +335,14 @@ class Host:
         process = self._process(name)
         variables = [f"{key}={value}" for key, value in (environment or {}).items()]
         log = str(process.log_file)
-        self.run(["rm", "-f", log])
         self.run(
             self._supervised(
-                name, ["env", *variables, *argv], cpus, limit_s, ["--background", "--output", log]
+                name,
+                ["env", *variables, *argv],
+                cpus,
+                limit_s,
+                ["--background", "--output", log],
+                log,
             )
         )
         return process
@@ -386,11 +392,12 @@ class Host:
         cpus: Sequence[int],
         limit_s: float,
         options: Sequence[str],
+        log: str = "",
     ) -> list[str]:
         # in the group before anything of it runs
         group = f"{self._group}/{name}" if self._group else ""
         return [
-            *("sh", "-c", groups.START, "sh", group),
+            *("sh", "-c", groups.START, "sh", group, log),
             *("start-stop-daemon", "--start", "--quiet", "--make-pidfile"),
             *(
                 "--pidfile",
@@ -469,11 +476,36 @@ class Host:
         TransientError
             It did not hold in time; `what` names the thing waited for.
         """
-        loop = f"until {condition}; do sleep 0.02; done"
+        loop = f"until {condition}; do sleep 0.01; done"
+        if not self._wait(loop, *arguments, what=what, timeout_s=timeout_s):
+            raise TransientError(f"host {self.spec}: {what}: the wait was ended")
+
+    def wait_while_running(
+        self, process: Process, condition: str, *arguments: object, what: str, timeout_s: float
+    ) -> bool:
+        """Wait on the host until a shell condition holds or a process has ended; say whether it holds.
+
+        Raises
+        ------
+        TransientError
+            Neither in time; `what` names the thing waited for.
+        """
+        loop = f"""\
+pid=$1
+shift
+until {condition}; do
+    # what it did last it may have done since
+    kill -0 "$(cat "$pid")" 2>/dev/null || {{ {condition}; exit; }}
+    sleep 0.01
+done"""
+        return self._wait(loop, process.pid_file, *arguments, what=what, timeout_s=timeout_s)
+
+    def _wait(self, loop: str, *arguments: object, what: str, timeout_s: float) -> bool:
         argv = ["timeout", f"{timeout_s:g}", "sh", "-c", loop, "sh", *map(str, arguments)]
         done = self.run(argv, timeout_s=timeout_s + 5, check=False)
-        if done.exit_code != 0:
+        if done.exit_code == LATE:
             raise TransientError(f"host {self.spec}: {what} after {timeout_s:g} s")
+        return done.exit_code == 0
 
     @contextmanager
     def exclusive_lock(

@@ -421,7 +421,7 @@ class MachineTestbed(ABC):
         """Run a command whose processes, and all that they will start, are found again by their group."""
         name, mount = self._group_name(role), str(places.CGROUP_MOUNT)
         group = self._run(["sh", "-c", groups.FIND, "sh", name, mount]).strip()
-        self._run(["sh", "-c", groups.START, "sh", group, *argv])
+        self._run(["sh", "-c", groups.START, "sh", group, "", *argv])
 
     def _run(self, argv: Sequence[str]) -> str:
         return run_here(argv, f"testbed {self.kind}")
