@@ -8,6 +8,8 @@ TESTBEDS = Path("hardware", "testbeds")
 """In a project: the workflow reads those of the folder that it runs in, which may be a copy."""
 RECORDED_PAPERS = Path("recorded", "predicted", "papers.csv")
 """Likewise: what the simulator said of the papers' testbed (workflow/rules/predict_papers.smk)."""
+RUN_FILE = "run.json"
+"""What a record has when it is whole."""
 RECORDED = {"results": "results/recorded/raw", "raw": "recorded/raw"}
 
 

@@ -10,8 +10,8 @@ from faults.checks import digests
 
 from sipsched.errors import StableError
 from sipsched.measure.generator import read_calls
-from sipsched.paths import PROJECT_ROOT
-from sipsched.records import record, run_document, summary
+from sipsched.paths import PROJECT_ROOT, RUN_FILE
+from sipsched.records import record, summary
 from sipsched.records.messages import messages_from_record, write_messages
 from sipsched.records.verification import verify
 
@@ -42,8 +42,8 @@ DAMAGES = (
     Damage(record.TRACE_FILE, 0.5, "truncated"),
     Damage(record.EARLIER_COUNTERS_FILE, 0, "expected a file as run.json says, found none"),
     Damage(record.EARLIER_COUNTERS_FILE, 0.5, r"line \d+: not JSON"),
-    Damage(run_document.RUN_FILE, 0, "no such file"),
-    Damage(run_document.RUN_FILE, 0.5, r"line \d+: not JSON"),
+    Damage(RUN_FILE, 0, "no such file"),
+    Damage(RUN_FILE, 0.5, r"line \d+: not JSON"),
     Damage("uac.calls.zst", 0, "expected a file as run.json says, found none"),
     Damage("uac.calls.zst", 0.5, "truncated"),
 )

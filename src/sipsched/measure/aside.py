@@ -13,6 +13,7 @@ class _State:
     lost: int = 0
     tried_at: float = 0.0
     for_the_last_time: bool = False
+    given_up: bool = False
 
 
 class Aside:
@@ -24,7 +25,6 @@ class Aside:
 
     def __init__(self) -> None:
         self._states: dict[str, _State] = {}
-        self._given_up: set[str] = set()
 
     def lost(self, testbed: str, now: float) -> bool:
         """Take note of an attempt that did not reach a host.
@@ -43,29 +43,26 @@ class Aside:
         """
         state = self._states.setdefault(testbed, _State())
         state.lost, state.tried_at = state.lost + 1, now
-        if state.for_the_last_time and testbed not in self._given_up:
-            self._given_up.add(testbed)
+        if state.for_the_last_time and not state.given_up:
+            state.given_up = True
             return True
         return state.lost == LOST_IN_A_ROW
 
     def reached(self, testbed: str) -> bool:
         """Take note of an attempt that reached its hosts, however it ended; say whether they were set aside."""
         state = self._states.pop(testbed, _State())
-        self._given_up.discard(testbed)
         return state.lost >= LOST_IN_A_ROW
 
     def waits(self, testbed: str, now: float) -> bool:
         """Tell whether nothing is to be started on a testbed now."""
         state = self._states.get(testbed, _State())
-        if state.lost < LOST_IN_A_ROW or (
-            state.for_the_last_time and testbed not in self._given_up
-        ):
+        if state.lost < LOST_IN_A_ROW or (state.for_the_last_time and not state.given_up):
             return False
-        return testbed in self._given_up or now - state.tried_at < AGAIN_S
+        return state.given_up or now - state.tried_at < AGAIN_S
 
     def is_given_up(self, testbed: str) -> bool:
         """Tell whether a testbed was tried for the last time."""
-        return testbed in self._given_up
+        return self._states.get(testbed, _State()).given_up
 
     def try_for_the_last_time(self, testbed: str) -> None:
         """Let one more attempt on a testbed that is set aside decide."""

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-RUN_FILE = "run.json"
-"""What a record has when it is whole."""
+from sipsched.paths import RUN_FILE
 
 
 @dataclass(frozen=True)

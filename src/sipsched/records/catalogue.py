@@ -10,28 +10,23 @@ import numpy as np
 import xarray as xr
 
 from sipsched.errors import StableError
-from sipsched.paths import PROJECT_ROOT
+from sipsched.paths import PROJECT_ROOT, RUN_FILE
 from sipsched.plan.config import RUN_PATTERN, Run
 from sipsched.records import reduced, summary
 from sipsched.records.messages import (
-    PARTS,
     PROBE_OFF,
     messages_from_record,
     with_arrivals,
     write_messages,
 )
-from sipsched.records.pooled import open_runs, quantiles
+from sipsched.records.pooled import SUMS, open_runs, quantiles
 from sipsched.records.record import TRACE_FILE
-from sipsched.records.run_document import RUN_FILE, RunDocument, read_run
+from sipsched.records.run_document import RunDocument, read_run
 from sipsched.records.windows import windows_from_record
 from sipsched.versions import MESSAGES_VERSION
 
 MESSAGES_FILE = "messages.nc"
 KEYS = tuple(field.name for field in fields(Run))
-SUMS = {
-    "k_rcv": (PARTS, "from the driver to the proxy: K_stack + K_sockq + K_copy"),
-    "total": (("k_rcv", "t_sip"), "wait and service: K_rcv + T_sip of the same message"),
-}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sipsched.records.run_document import RUN_FILE, FileReport
+from sipsched.paths import RUN_FILE
+from sipsched.records.run_document import FileReport
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from sipsched.records.messages import ARRIVALS, INTERVALS, MISSING, PARTS, check
 from sipsched.records.summary import ALL, MEASURED, RUN_DIMS
 from sipsched.versions import MESSAGES_VERSION
 
-SUMS = {
+SUMS: Mapping[str, tuple[Sequence[str], str]] = {
     "k_rcv": (PARTS, "from the driver to the proxy: K_stack + K_sockq + K_copy"),
-    "total": ((*PARTS, "t_sip"), "wait and service: K_rcv + T_sip of the same message"),
+    "total": (("k_rcv", "t_sip"), "wait and service: K_rcv + T_sip of the same message"),
 }
+"""Of columns that a file need not have, what they are the sum of."""
 SMALL = {"message_type": "u1", "worker": "u2", "cpu": "u2", "flags": "u2"}
 _LOCK = SerializableLock("sipsched.netcdf4")
 """HDF5's library is not safe in several threads."""
@@ -138,12 +139,10 @@ def _read(files: npt.NDArray[Any], column: str) -> npt.NDArray[Any]:
             check_format(attrs, path, "sipsched messages", MESSAGES_VERSION)
             if column == "t_arr":
                 values = file["gap"][:].astype(np.int64).cumsum() + file["gap"].first
-            elif column in SUMS and column not in file.variables:
-                values = _nanoseconds(file, SUMS[column][0])
             elif column in SMALL:
                 values = file[column][:].astype(SMALL[column])
             else:
-                values = _nanoseconds(file, (column,))
+                values = _nanoseconds(file, column)
     except (OSError, RuntimeError, IndexError, AttributeError) as error:
         problem = f"{path}: not a netCDF-4 file: {error}; delete it and run snakemake"
         raise ComputedFileError(problem, path) from None
@@ -156,12 +155,9 @@ def _read(files: npt.NDArray[Any], column: str) -> npt.NDArray[Any]:
     return np.asarray(values)
 
 
-def _nanoseconds(file: netCDF4.Dataset, columns: Sequence[str]) -> npt.NDArray[np.float64]:
-    """Add columns up, NaN where one is missing."""
-    # a probe that lacks a part of K_rcv has K_rcv itself
-    if set(PARTS) <= set(columns) and "k_rcv" in file.variables:
-        columns = ("k_rcv", *(name for name in columns if name not in PARTS))
-    stored = [file[name][:] for name in columns]
+def _nanoseconds(file: netCDF4.Dataset, column: str) -> npt.NDArray[np.float64]:
+    """Read a column, or add up what it is the sum of; NaN where one of these is missing."""
+    stored = [file[name][:] for name in _stored(file, column)]
     total = np.zeros(len(stored[0]))
     for values in stored:
         total += values
@@ -170,6 +166,13 @@ def _nanoseconds(file: netCDF4.Dataset, columns: Sequence[str]) -> npt.NDArray[n
         if missing.any():
             total[missing] = np.nan
     return total
+
+
+def _stored(file: netCDF4.Dataset, column: str) -> list[str]:
+    """Name the columns of a file that add up to one; a probe that lacks a part of K_rcv has K_rcv itself."""
+    if column in file.variables or column not in SUMS:
+        return [column]
+    return [name for part in SUMS[column][0] for name in _stored(file, part)]
 
 
 def quantiles(

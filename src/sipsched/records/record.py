@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sipsched.errors import StableError
+from sipsched.paths import RUN_FILE
 from sipsched.plan.config import Run
 from sipsched.records import manifest
 from sipsched.records.reduced import expected
-from sipsched.records.run_document import RUN_FILE, RunDocument, read_run
+from sipsched.records.run_document import RunDocument, read_run
 from sipsched.validity.verdict import INVALID, Finding, in_words
 
 COUNTERS_FILE, COMMANDS_FILE = "counters.json.zst", "commands.json.zst"

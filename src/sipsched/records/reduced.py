@@ -16,8 +16,9 @@ import zstandard
 
 from sipsched.errors import StableError
 from sipsched.files import read_json
+from sipsched.paths import RUN_FILE
 from sipsched.records import manifest
-from sipsched.records.run_document import RUN_FILE, FileReport, as_part
+from sipsched.records.run_document import FileReport, as_part
 
 REDUCED_FILE = "reduced.json"
 VERSION = 1

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from sipsched.errors import StableError
 from sipsched.files import read_json
+from sipsched.paths import RUN_FILE
 from sipsched.plan import modes
 from sipsched.plan.config import Load, Run, Sut, TestbedLabels
 from sipsched.validity.certificate import Certificate
@@ -19,7 +20,6 @@ from sipsched.validity.ledger import Ledger
 from sipsched.validity.verdict import Verdict
 
 SCHEMA_VERSION = 1
-RUN_FILE = "run.json"
 Part = TypeVar("Part")
 
 

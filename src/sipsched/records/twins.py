@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sipsched.errors import StableError
-from sipsched.records.run_document import RUN_FILE, RunDocument, read_run
+from sipsched.paths import RUN_FILE
+from sipsched.records.run_document import RunDocument, read_run
 
 ALIKE = ("kernel", "cpu_model", "clocksource", "governor", "versions")
 """What the hosts of one role have in common."""

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from sipsched.errors import StableError
 from sipsched.files import read_json, read_zstd
+from sipsched.paths import RUN_FILE
 from sipsched.records.record import DAMAGED, EARLIER_COUNTERS_FILE, REASON_FILE, TRACE_FILE, damages
 from sipsched.records.reduced import REDUCED_FILE, read_reduced
-from sipsched.records.run_document import RUN_FILE, RunDocument, read_run
+from sipsched.records.run_document import RunDocument, read_run
 from sipsched.records.trace import read_trace
 from sipsched.words import plural
 
