@@ -31,7 +31,7 @@ from sipsched.analysis.statistics import (
     typical_interval,
     typical_intervals,
 )
-from sipsched.pages.crossings import HOW, carries, crossing_words, doubt
+from sipsched.pages.crossings import HOW, carries, crossing_words, doubt, through, unbroken
 from sipsched.pages.drawing import (
     LIMIT,
     MARKERS,
@@ -622,32 +622,12 @@ def _lines(
             label=_name_of(threads),
         )
         passes = crossings.get(int(threads))
-        for part in _unbroken(cps, passes):
-            x, y = _through(cps[part], of.estimate[part], passes, limit)
+        for part in unbroken(cps, passes):
+            x, y = through(cps[part], of.estimate[part], passes, limit)
             axis.plot(x + shift, y, color=color)
     if not drawn:
         _empty(axis)
     return drawn
-
-
-def _unbroken(cps: Values, crossing: Crossing | None) -> list[slice]:
-    """Part a line where a crossing is somewhere between two of its loads and nothing tells where."""
-    if crossing is None or crossing.interval.resolved:
-        return [slice(None)]
-    place = int(np.searchsorted(cps, crossing.bracket_cps[1]))
-    return [slice(place), slice(place, None)]
-
-
-def _through(
-    cps: Values, values: Values, crossing: Crossing | None, limit: float
-) -> tuple[Values, Values]:
-    """Lead a line through the crossing that is printed, if it lies between two of its loads."""
-    if crossing is None or not crossing.interval.resolved or not crossing.bracketed:
-        return cps, values
-    place = int(np.searchsorted(cps, crossing.interval.estimate))
-    if not 0 < place < len(cps):
-        return cps, values
-    return np.insert(cps, place, crossing.interval.estimate), np.insert(values, place, limit)
 
 
 def _name_of(series: Any) -> str:

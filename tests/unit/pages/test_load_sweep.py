@@ -6,7 +6,7 @@ import synthetic
 
 from sipsched.analysis import statistics
 from sipsched.analysis.statistics import crossing
-from sipsched.pages import drawing, load_sweep, tables
+from sipsched.pages import crossings, drawing, load_sweep, tables
 from sipsched.pages.numbers import told
 from sipsched.records import summary
 
@@ -97,7 +97,7 @@ def test_no_line_is_drawn_where_the_crossing_is_only_between_two_loads():
         threads: crossing(loads, ds["pdr"].sel(threads=threads).squeeze().transpose("cps", "rep"))
         for threads in RATES
     }
-    parts = {threads: load_sweep._unbroken(loads, each) for threads, each in found.items()}
+    parts = {threads: crossings.unbroken(loads, each) for threads, each in found.items()}
     assert [loads[part].tolist() for part in parts[1]] == [list(LOADS)]
     assert [loads[part].tolist() for part in parts[2]] == [[1000, 1200], [1400, 2000]]
     assert [loads[part].tolist() for part in parts[4]] == [[1000, 1200, 1400], [2000]]
@@ -110,8 +110,8 @@ def test_a_line_passes_the_limit_at_the_crossing_that_is_printed(threads):
     runs = ds["pdr"].sel(threads=threads).squeeze().transpose("cps", "rep")
     found = crossing(loads, runs)
     typical = statistics.typical_drop_rates(100 * runs.to_numpy(), 1.0, whole=100.0).estimate
-    parts = load_sweep._unbroken(loads, found)
-    lines = [load_sweep._through(loads[part], typical[part], found, 1.0) for part in parts]
+    parts = crossings.unbroken(loads, found)
+    lines = [crossings.through(loads[part], typical[part], found, 1.0) for part in parts]
     passed = [x[y == 1.0].tolist() for x, y in lines]
     told = found.interval.resolved and found.bracketed
     assert passed == ([[found.interval.estimate]] if told else [[] for _ in parts])
