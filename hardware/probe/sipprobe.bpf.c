@@ -186,6 +186,8 @@ static __always_inline struct packet *new_packet(__u64 skb, __u64 now)
 {
 	__u32 base = packet_base(skb);
 	__u32 pick = WAYS;
+	__u32 oldest = 0;
+	__u64 t_oldest = ~0ULL;
 	struct packet *packet;
 
 	for (__u32 i = 0; i < WAYS; i++) {
@@ -196,10 +198,14 @@ static __always_inline struct packet *new_packet(__u64 skb, __u64 now)
 		}
 		if (pick == WAYS && (!packet->skb || is_stale(now, packet->t_arr)))
 			pick = i;
+		if (packet->t_arr < t_oldest) {
+			t_oldest = packet->t_arr;
+			oldest = i;
+		}
 	}
 	if (pick == WAYS) {
 		COUNT(evicted);
-		pick = now & (WAYS - 1);
+		pick = oldest;
 	}
 	packet = &packets[(base + pick) & (PACKET_SETS * WAYS - 1)];
 	packet->t_arr = now;
@@ -220,6 +226,8 @@ static __always_inline __u32 new_payload(struct sk_buff *skb, struct packet_head
 	__u32 size = length < PROBE_FINGERPRINT_BYTES ? length : PROBE_FINGERPRINT_BYTES;
 	__u32 linear = skb->len - skb->data_len;
 	__u32 pick = WAYS;
+	__u32 oldest = 0;
+	__u64 t_oldest = ~0ULL;
 	__u16 flags = 0;
 	__u64 fingerprint;
 	__u32 base;
@@ -244,12 +252,17 @@ static __always_inline __u32 new_payload(struct sk_buff *skb, struct packet_head
 		} else if (payload->fingerprint == fingerprint) {
 			flags = PROBE_FLAG_DUPLICATE;
 		}
+		if (payload->t_arr < t_oldest) {
+			t_oldest = payload->t_arr;
+			oldest = i;
+		}
 	}
 	if (flags)
 		COUNT(duplicates);
+	/* the oldest is the likeliest to have been refused unseen: what waits in the queue came later */
 	if (pick == WAYS) {
 		COUNT(evicted);
-		pick = t_arr & (WAYS - 1);
+		pick = oldest;
 	}
 	index = (base + pick) & (PAYLOAD_SETS * WAYS - 1);
 	payloads[index].fingerprint = fingerprint;

@@ -29,15 +29,11 @@ def in_host(role: str, command: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["local", "ssh"])
-def test_a_way_that_is_whole_costs_a_run_little(testbed: Testbed, kind: str) -> None:
+def test_a_way_that_is_whole_costs_a_run_a_command_a_host(testbed: Testbed, kind: str) -> None:
     with open_hosts(dataclasses.replace(testbed, kind=kind)) as hosts:
-        times = []
-        for _ in range(5):
-            started = time.monotonic()
-            check_links(hosts)
-            times.append(time.monotonic() - started)
-    # the machine of the test may be busy with something else: the quickest of them
-    assert min(times) < 0.1, times
+        before = len(hosts.history)
+        check_links(hosts)
+        assert sorted(done.host for done in hosts.history[before:]) == ["sps", "uac", "uas"]
 
 
 @pytest.mark.parametrize(

@@ -247,6 +247,9 @@ def test_every_call_lands_whole_at_one_worker(measure: Measure, deployment: str)
     assert run["proxy"]["shards"]["gone"] == 0
     # the warm-up's, too
     assert sum(run["proxy"]["shards"]["selected"]) >= 6000
+    client, server = (json.loads((record / f"{role}.json").read_text()) for role in ("uac", "uas"))
+    took_us = (client["cpu_ns"] / 1000 + server["cpu_ns"] / server["calls"]["begun"]) / 1000
+    assert run["generator"]["cpu_us"] == pytest.approx(took_us)
 
 
 def test_an_instance_that_dies_ends_the_run_and_nothing_is_left(

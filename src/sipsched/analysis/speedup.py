@@ -67,8 +67,8 @@ class Cost:
         CPU time of the proxy's processes, and of it in the program and in the kernel.
     factors
         By the names of `FACTORS`, a message.
-    generator_busy
-        Share of time that the generators' CPUs spent on tasks that are not nice.
+    generator_us
+        CPU time of the generators a call.
     probed
         Whether the probe timed messages meanwhile, which costs CPU time, too.
     """
@@ -78,7 +78,7 @@ class Cost:
     user_us: float
     system_us: float
     factors: Mapping[str, float]
-    generator_busy: float
+    generator_us: float
     probed: bool
 
 
@@ -282,7 +282,7 @@ def cost(run: pd.Series) -> Cost:
         user_us=float(run["proxy_user_ns"]) / messages / 1000,
         system_us=float(run["proxy_system_ns"]) / messages / 1000,
         factors={name: scale * float(run[name]) / messages for name, (_, scale) in FACTORS.items()},
-        generator_busy=float(run["generator_busy"]),
+        generator_us=float(run["generator_cpu_us"]),
         probed=run["probe_mode"] != "off",
     )
 
@@ -342,7 +342,7 @@ def _room(one: Carried, more: Carried, campaign: Campaign) -> float:
     if one.cost is None or shares_cpus(campaign, 1):
         return float("nan")
     # ASSUME what the generators need of a CPU grows with the calls
-    return cores - min(1.0, one.cost.generator_busy / one.cost.cps * more.capacity.estimate)
+    return cores - min(1.0, one.cost.generator_us / 1e6 * more.capacity.estimate)
 
 
 def shares_cpus(campaign: Campaign, cores: int) -> bool:

@@ -23,10 +23,10 @@ from sipsched.measure.findings import (
     spread_numbers,
     window_numbers,
 )
-from sipsched.measure.generator import Arrivals, CallStatistics
+from sipsched.measure.generator import Arrivals
 from sipsched.measure.probe import TRACE_BYTES_PER_CALL
 from sipsched.measure.proxy import allocation_failures
-from sipsched.measure.serving import SPARE_BYTES, Serving, WarmUp
+from sipsched.measure.serving import SPARE_BYTES, Observed, Serving, WarmUp
 from sipsched.measure.simulation import simulated_run
 from sipsched.measure.switching import Playable, Switcher, playable, speed_index
 from sipsched.measure.tuning import Tuned, compiled_here, read_tasks, tuned
@@ -205,9 +205,7 @@ class _Acquisition:
             load=OfferedLoad(
                 **vars(load), calls=observed.statistics.calls_offered, seed=self.arrivals.seed
             ),
-            generator=_generator_report(
-                described.uac.versions[load.generator], observed.statistics
-            ),
+            generator=_generator_report(described.uac.versions[load.generator], observed),
             certificate=certified,
             requests=requests,
             proxy=observed.proxy,
@@ -252,9 +250,14 @@ class _Acquisition:
         self.timeline[name] = time.time()
 
 
-def _generator_report(version: str, statistics: CallStatistics) -> GeneratorReport:
+def _generator_report(version: str, observed: Observed) -> GeneratorReport:
     """Give the statistics as run.json has them; requests stand beside those of the SPS."""
-    return GeneratorReport(version=version, **statistics.counts)
+    client, server = observed.statistics.cpu_us, observed.served.cpu_us if observed.served else None
+    return GeneratorReport(
+        version=version,
+        cpu_us=None if client is None or server is None else client + server,
+        **observed.statistics.counts,
+    )
 
 
 def _commands(hosts: Hosts) -> bytes:

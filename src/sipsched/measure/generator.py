@@ -75,10 +75,13 @@ class CallStatistics(CallCounts):
         By method, first and again; None if it does not tell them apart.
     messages
         All of them; None if it does not tell.
+    cpu_us
+        CPU time of the client a call; None if it does not tell.
     """
 
     requests: Mapping[str, Sends] | None = None
     messages: Tally | None = None
+    cpu_us: float | None = None
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -98,11 +101,14 @@ class Served:
         That each address began, an instance of the SPS where each has its own.
     split
         Calls of which INVITE, ACK and BYE did not come from one address.
+    cpu_us
+        CPU time a call; None if it does not tell.
     """
 
     messages: Tally
     calls: tuple[int, ...]
     split: int
+    cpu_us: float | None = None
 
 
 @dataclass(frozen=True)
@@ -462,6 +468,7 @@ def read_sipload_report(text: str, source: str) -> CallStatistics:
         calls_late=calls.get("late"),
         calls_waiting=sum(calls.get(name, 0) for name in waiting),
         connections=as_part(Connections, report["connections"], source) if over_tcp else None,
+        cpu_us=_cpu_us(report, calls["started"]),
         messages=_tally(report),
     )
 
@@ -475,7 +482,14 @@ def read_server_report(text: str, source: str) -> Served:
         As `read_sipload_report`.
     """
     report = _read_report(text, source, "server")
-    return Served(_tally(report), tuple(report["peers"]), report["calls"]["split"])
+    calls = report["calls"]
+    return Served(
+        _tally(report), tuple(report["peers"]), calls["split"], _cpu_us(report, calls["begun"])
+    )
+
+
+def _cpu_us(report: Mapping[str, Any], calls: int) -> float | None:
+    return report["cpu_ns"] / calls / 1000 if calls else None
 
 
 def _tally(report: Mapping[str, Any]) -> Tally:

@@ -547,6 +547,13 @@ def simulated_answer(found: Found) -> Words:
     return Words(tuple(lines or ["Nothing was simulated."]))
 
 
+def _beside(gained: SpeedUp) -> str:
+    more = gained.more.cost
+    if more is None or not np.isfinite(more.generator_us):
+        return ""
+    return f", {number(more.generator_us)} with the proxy on their CPU at {more.cps} cps"
+
+
 def sharing(found: Found) -> Words:
     """Say how a CPU is shared with the generators, and what that costs, by the runs on one core."""
     if found.campaign is None or not found.carried:
@@ -562,9 +569,9 @@ def sharing(found: Found) -> Words:
         if control is None or not np.isfinite(each.room):
             continue
         lines.append(
-            f"Control, {each.one.place.sut} on one core at {control.cps} cps: the generators' CPU is busy with them "
-            f"and with all else that is not nice for {100 * control.generator_busy:.0f} % of the time. At what it "
-            f"carries on {plural(each.cores, 'core')} they would leave {number(each.room)} of them."
+            f"Control, {each.one.place.sut} on one core at {control.cps} cps: client and server take "
+            f"{number(control.generator_us)} µs of CPU time for a call{_beside(each)}. At what it carries on "
+            f"{plural(each.cores, 'core')} they leave {number(each.room)} of them."
         )
     if len(lines) == 1:
         lines.append("No control was measured: what that costs is not known.")

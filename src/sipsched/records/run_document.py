@@ -129,9 +129,18 @@ class CallCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratorReport(CallCounts):
-    """The counts, and the program's version."""
+    """The counts, and more of the program.
+
+    Attributes
+    ----------
+    version
+        Its version.
+    cpu_us
+        CPU time of client and server a call; None if one does not tell, and in older records.
+    """
 
     version: str
+    cpu_us: float | None = None
 
 
 @dataclass(frozen=True)

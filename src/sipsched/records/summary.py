@@ -91,10 +91,7 @@ RUN_LEVEL = {
     "own_locks": ("1", "times they waited for each other in futex or gave way in sched_yield"),
     "own_locks_ns": ("ns", "and for how long"),
     "descriptors": ("1", "file descriptors that they sent to each other (SCM_RIGHTS)"),
-    "generator_busy": (
-        "1",
-        "share of time that the generators' CPUs spent on tasks that are not nice, of the busier host",
-    ),
+    "generator_cpu_us": ("us", "CPU time of the generators, client and server, a call"),
     "steal_s": ("s", "time stolen from the CPUs of the SPS during the run, summed"),
     "ks_distance": ("1", "Kolmogorov-Smirnov distance of inter-arrival times to their law"),
     "ks_p_value": ("1", "asymptotic p-value of that distance"),
@@ -212,7 +209,7 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
     variables[HISTOGRAM] = (("quantity", "bin"), _histograms(ds))
     snapshots = _read_counters(record)
     level = _run_level(document, snapshots["sps"], ds.sizes.get("drop", 0)) | _alone(ds)
-    level |= _factors(document) | {"generator_busy": _generator_busy(document, snapshots)}
+    level |= _factors(document)
     variables |= {name: ((), value) for name, value in level.items()}
     result = xr.Dataset(
         variables,
@@ -386,6 +383,7 @@ def _run_level(
         "steal_s": steal["after"] - steal["before"],
         **_arrivals(document),
         "generator_cpu_share": _number(generator.cpu_share),
+        "generator_cpu_us": _number(generator.cpu_us),
         "generator_drops": float(agents.refused + agents.other_errors),
         "link_drops": float(ledger.link_drops),
         "requests_again_uac": _sent_again(document.requests.uac),
@@ -438,29 +436,6 @@ def _factors(document: RunDocument) -> dict[str, float]:
         "own_locks_ns": summed(own, "ns"),
         "descriptors": _number(waits.descriptors if waits else None),
     }
-
-
-def _generator_busy(document: RunDocument, snapshots: Mapping[str, Any]) -> float:
-    """Give the share of time that the CPUs of the generators spent on tasks that are not nice, of the busier host."""
-    shares = []
-    for role in ("uac", "uas"):
-        names = {f"cpu{cpu}" for cpu in getattr(document.hosts, role).cpus}
-        busy, total = 0.0, 0.0
-        for moment, sign in (("before", -1), ("after", 1)):
-            text = snapshots.get(role, {}).get(moment, {}).get("/proc/stat", "")
-            if not text:
-                return np.nan
-            stat = counters.parse_stat(text, f"counters.json: {role} {moment} /proc/stat")
-            for name, cpu in stat.items():
-                if name in names:
-                    # ASSUME generators are not nice; what is, such as a test of somebody else, gives way to them
-                    busy += sign * sum(cpu[state] for state in ("user", "system", "irq", "softirq"))
-                    # a guest's time is in user and nice already
-                    total += sign * sum(cpu[state] for state in counters.CPU_STATES[:8])
-        if total <= 0:
-            return np.nan
-        shares.append(busy / total)
-    return max(shares)
 
 
 def _arrivals(document: RunDocument) -> dict[str, float]:

@@ -102,6 +102,7 @@ def test_a_verbatim_report_tells_of_calls_whose_180_was_overtaken() -> None:
     found = read_sipload_report(REPORT, "uac.json")
     assert found.calls_offered == found.calls_created == found.calls_completed == 8000
     assert (found.no_ringing, found.overtaken, found.unexpected, found.calls_failed) == (2, 0, 0, 0)
+    assert found.cpu_us == pytest.approx(1839596 / 8000)
 
 
 def test_a_missing_calls_file_is_called_one(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def outcome(run: synthetic.config.Run) -> dict[str, Any]:
         "proxy_cpu_ns": 1000 * COST_US[run.cores] * messages,
         "proxy_user_ns": 600 * COST_US[run.cores] * messages,
         "proxy_system_ns": 400 * COST_US[run.cores] * messages,
-        "generator_busy": BUSY * run.cps / 1000,
+        "generator_cpu_us": 1000 * BUSY,
         **dict.fromkeys(FACTORS, 0.0),
         "wake_ups": WAKE_UPS[run.cores] * messages,
         "probe_mode": "off",
@@ -193,7 +193,7 @@ def test_a_page_of_little_says_so(places: list[tuple[str, int]]) -> None:
 def test_runs_in_which_nothing_was_counted_show_no_numbers() -> None:
     campaigns, crossings = measured()
     for campaign in campaigns:
-        for name in (*FACTORS, "messages", "proxy_cpu_ns", "generator_busy", "call_loss", "pdr"):
+        for name in (*FACTORS, "messages", "proxy_cpu_ns", "generator_cpu_us", "call_loss", "pdr"):
             campaign.runs[name] = 0.0
     page = scaling.found_of(campaigns, crossings, [], [])
     assert all(each.cost is None for each in page.carried)

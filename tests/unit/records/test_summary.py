@@ -132,25 +132,6 @@ def test_what_was_not_counted_is_not_known(tmp_path, factors):
         assert np.isnan(float(ds[name]))
 
 
-def test_the_generators_are_as_busy_as_their_busier_cpu(tmp_path):
-    run = synthetic.Run()
-    record = synthetic.write_record(tmp_path / "raw", run, calls=100, mode=0)
-    path = record / "counters.json"
-    snapshots = json.loads(path.read_text())
-    line = "cpu1 {} 0 1243 {} 373 0 49 24 0 0"
-    for role, busy in (("uac", 30), ("uas", 70)):
-        before, after = line.format(3207, 91740), line.format(3207 + busy, 91840 - busy)
-        snapshots[role] = {
-            "before": {"/proc/stat": f"cpu 1 1 1 1 1 1 1 1 1 1\n{before}\n"},
-            "after": {"/proc/stat": f"cpu 1 1 1 1 1 1 1 1 1 1\n{after}\n"},
-        }
-    path.write_text(json.dumps(snapshots))
-    messages = tmp_path / "runs" / run.path / "messages.nc"
-    write_messages(messages_from_record(record), messages)
-    ds = summary.summarise_run(messages, record)
-    assert float(ds["generator_busy"]) == pytest.approx(0.7)
-
-
 def test_a_summary_of_a_record_reduced_before_has_no_newer_number(tmp_path):
     ds, path, *_ = reduce(tmp_path, synthetic.Run(), calls=20)
     newer = ["call_loss", "wake_ups", "transport"]
