@@ -140,3 +140,33 @@ def test_the_answer_tells_runs_apart_from_one_run():
         "half of the messages wait no more than 42\u00a0µs (runs: 41 to 43) at 1\u202f000" in line
     )
     assert "one run" not in line
+
+
+def test_without_single_messages_percentiles_by_type_are_drawn(tmp_path):
+    planned = [synthetic.Run(cps=cps, rep=rep) for cps in (1000, 1400) for rep in (1, 2, 3)]
+
+    def outcome(run):
+        named = itertools.product(load_sweep.TIMES, ((50, 1.0), (95, 4.0), (99, 9.0)))
+        return {f"{name}_p{share}": 10 * slow * run.rep for name, (share, slow) in named}
+
+    shown = load_sweep.distributions(synthetic.combined(planned, outcome), tmp_path)
+    assert "Single messages are not in the records of these runs" in shown.caption
+    assert "1000 cps" in shown.caption
+    (said,) = shown.seen
+    assert "At 1000 cps: median K_rcv from 19\u00a0µs (runs: 10 to 30), n = 3, of INVITE" in said
+    nothing = load_sweep.distributions(synthetic.combined(planned, lambda run: None), tmp_path)
+    assert "No run to draw" in nothing.caption
+    assert nothing.seen == ("No valid run: nothing to see yet.",)
+
+
+@pytest.mark.parametrize(
+    ("loads", "gap", "named"),
+    [
+        ((1400, 2000, 2200, 2400, 2600), 250, [1400, 2200, 2600]),
+        ((1400, 2000, 2200, 2400, 2600), 0, [1400, 2000, 2200, 2400, 2600]),
+        ((1000, 1001), 500, [1001]),
+        ((1000,), 500, [1000]),
+    ],
+)
+def test_loads_that_would_overlap_are_not_named(loads, gap, named):
+    assert load_sweep.apart(np.array(loads, float), gap) == named
