@@ -1,6 +1,7 @@
 """The page of comparisons says what is in the windows: known effects, none, and nothing at all."""
 
 import json
+import math
 import re
 from typing import Any
 
@@ -403,3 +404,22 @@ def test_a_row_of_words_and_of_loads() -> None:
     assert words.listed([]) == ""
     assert words.listed(["a"]) == "a"
     assert words.listed(["a", "b", "c"]) == "a, b and c"
+
+
+def test_what_the_papers_print_stands_beside_the_same_comparison_alone() -> None:
+    run = Run(mode="baseline,enhanced", cps=1000)
+    _, found = of(synthetic.windows(run, {"baseline": {}, "enhanced": FIFO}, steps=STEPS))
+    beside = forest.printed(found[0])
+    assert beside is not None
+    # Table III of the single-core paper, 8 threads
+    assert beside.effects["k_rcv_mean"] == pytest.approx(math.log(1 - 0.3308))
+    assert beside.effects["pdr"] == pytest.approx(100 * (0.0113 - 0.018))
+    (section,) = forest.figures(found).sections
+    (figure,) = section.parts
+    assert figure.seen[-1] == (
+        "Published: Single-core paper, Table III, 1 core, 8 threads, 1\u202f800 cps, on another machine and kernel: "
+        "K_rcv of enhanced mode 33.1 % lower than of baseline, PDR 0.67 points lower."
+    )
+    _, others = of(made("default,fifo", {"fifo": FIFO}))
+    assert forest.printed(others[0]) is None
+    assert "Star" not in forest.figures(others).sections[0].parts[0].caption
