@@ -32,6 +32,7 @@ from sipsched.pages.crossover.wording import effect_words
 from sipsched.pages.numbers import in_words
 from sipsched.pages.parts import Answer, Figure, Table, Words, translated
 from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.crossover import is_comparison
 from sipsched.plan.modes import is_translation, plain
 from sipsched.records.messages import PROBE_OFF
 from sipsched.records.summary import MEASURED
@@ -177,7 +178,7 @@ def _translations(campaigns: Sequence[Campaign], compared: Sequence[Advice]) -> 
         str(mode)
         for campaign in campaigns
         for mode, label in zip(campaign.runs["mode"], campaign.runs["mode_label"], strict=True)
-        if is_translation(str(label))
+        if is_translation(str(label)) and not is_comparison(mode)
     ]
     found += [
         mode for each in compared for ranking in each.rankings for mode in ranking.load.translations

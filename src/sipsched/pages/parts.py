@@ -222,7 +222,7 @@ class Table:
 def _data(cell: Cell) -> str:
     """Write a cell; of a number neither it nor its interval is parted on a screen."""
     text = html.escape(str(cell))
-    if not isinstance(cell, Number):
+    if not isinstance(cell, Number) or math.isnan(cell.interval.estimate):
         return f"<td>{text}</td>"
     number, bracket, rest = text.partition(" (")
     return f"<td><span>{number}</span>{f' <span>({rest}</span>' if bracket else ''}</td>"

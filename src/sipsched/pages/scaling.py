@@ -569,7 +569,13 @@ def sharing(found: Found) -> Words:
     ]
     for each in found.speed_ups:
         control = each.one.cost
-        if control is None or not np.isfinite(each.room):
+        if control is None:
+            continue
+        if not np.isfinite(each.room):
+            lines.append(
+                f"The CPU time of the generators beside {each.one.place.sut} is not in the records: what that costs is "
+                "not known."
+            )
             continue
         lines.append(
             f"Control, {each.one.place.sut} on one core at {control.cps} cps: client and server take "

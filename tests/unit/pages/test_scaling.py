@@ -293,3 +293,13 @@ def test_a_ratio_carries_both_errors() -> None:
 
 def test_every_transport_has_a_remedy() -> None:
     assert set(REMEDIES) == set(scaling.TRANSPORTS)
+
+
+def test_what_the_generators_take_is_not_known_without_a_record_of_it(monkeypatch) -> None:
+    made = outcome
+    monkeypatch.setitem(globals(), "outcome", lambda run: made(run) | {"generator_cpu_us": np.nan})
+    page = found(on_this_machine=True)
+    assert all(np.isnan(each.room) for each in page.speed_ups)
+    lines = scaling.sharing(page).lines
+    assert "The CPU time of the generators beside kamailio-udp is not in the records" in lines[1]
+    assert not any("nan" in line for line in lines)
