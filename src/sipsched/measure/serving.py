@@ -633,7 +633,7 @@ class Serving:
             own = (self.proxy.program, *(self.proxy.programs if self.sut.over_tcp else ()))
         host.require_programs((*own, *HOST_PROGRAMS))
         if host.spec.role == "sps":
-            check_memory(host, self.sut, self.point.threads)
+            check_memory(host, self.sut, self.point.threads, self.point.cores)
             if self._probe_wanted != "off":
                 host.require_built("probe", ["sipprobe"])
         (first, last), protocol = self._ports(host), self.transport.protocol
