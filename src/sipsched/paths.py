@@ -16,7 +16,7 @@ RECORDED = {"results": "results/recorded/raw", "raw": "recorded/raw"}
 def locate(path: str | Path) -> Path:
     """Resolve a path of a notebook's parameters: relative ones start at the project's root.
 
-    JupyterLab starts a notebook in its own directory and papermill elsewhere, so the working
+    JupyterLab starts a notebook in its own directory and a page elsewhere, so the working
     directory says nothing. Where no study of this project was summarised, `results/` and `raw/` are
     those of the campaign that comes with it, as `make reports` leaves them.
     """

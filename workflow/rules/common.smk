@@ -82,6 +82,8 @@ PAPERS_PREDICTED = (
     if CAMPAIGN.only_measured and RECORDED_PAPERS.exists()
     else f"{RESULTS}/predicted/papers.csv"
 )
+# and so does what it says of the runs of a campaign that comes with it, beside their records
+RECORDED_PREDICTED = RAW.parent / "predicted"
 # a simulated machine has no idle CPU to look at, and its runs do not disturb each other
 SIMULATED = {name for name, bed in TESTBEDS.items() if bed.simulated}
 LOOKS = [
@@ -337,6 +339,16 @@ def document_predictions(wildcards):
         for name in TESTBEDS
         if kind is not None
     ]
+
+
+def recorded_prediction(name):
+    """A prediction that comes with the records, if there is one."""
+
+    def of_testbed(wildcards):
+        path = RECORDED_PREDICTED / wildcards.testbed / name
+        return [str(path)] if RAW != Path("raw") and path.exists() else []
+
+    return of_testbed
 
 
 def runs_of_default(wildcards):

@@ -19,6 +19,8 @@ rule predict_settings:
     input:
         fit=f"{RESULTS}/predicted/{{testbed}}/fit.json",
         crossings=found_crossings,
+        # that of the same fit is taken, and one setting of it simulated again
+        recorded=recorded_prediction("settings.nc"),
     output:
         predicted=f"{RESULTS}/predicted/{{testbed}}/settings.nc",
     log:
@@ -35,6 +37,7 @@ rule predict_settings:
 rule predict_capacity:
     input:
         fit=f"{RESULTS}/predicted/{{testbed}}/fit.json",
+        recorded=recorded_prediction("capacity.json"),
     output:
         capacity=f"{RESULTS}/predicted/{{testbed}}/capacity.json",
     log:

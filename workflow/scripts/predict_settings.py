@@ -6,7 +6,7 @@ from sipsched import scripting
 from sipsched.measure import prediction
 from sipsched.plan import config
 from sipsched.records import crossing, fitted
-from sipsched.records.prediction import write_predictions
+from sipsched.records.prediction import open_predictions, write_predictions
 
 with scripting.one_line_errors(snakemake.log[0]):
     campaign = config.parse_config(snakemake.config)
@@ -14,5 +14,9 @@ with scripting.one_line_errors(snakemake.log[0]):
     name = snakemake.wildcards.testbed
     runs = [run for run in campaign.runs(crossings) if run.testbed == name]
     model = fitted.read_fitted(Path(snakemake.input.fit))
-    found = prediction.predict(model, runs, campaign)
+    before = [open_predictions(Path(path)) for path in snakemake.input.recorded]
+    found = next(
+        (each for each in before if prediction.still_predicted(each, model, runs, campaign)),
+        None,
+    ) or prediction.predict(model, runs, campaign)
     write_predictions(found, Path(snakemake.output.predicted))

@@ -32,6 +32,7 @@ from sipsched.analysis.statistics import (
     Interval,
 )
 from sipsched.plan.crossover import compared
+from sipsched.plan.modes import is_translation, plain
 from sipsched.records.crossing import Crossing, read_crossing
 from sipsched.records.windows import SHAM, by_arm, open_windows
 
@@ -124,12 +125,22 @@ class Load:
         return tuple(dict.fromkeys(groups))
 
     def label(self, mode: str) -> str:
-        """Name a mode as it was on the kernel at hand."""
+        """Name a mode as it was on the kernel at hand, but for `translations`."""
+        return plain(self._recorded_labels.get(mode, mode))
+
+    @property
+    def translations(self) -> tuple[str, ...]:
+        """The modes that were translations there."""
+        found = self._recorded_labels
+        return tuple(mode for mode in found if is_translation(found[mode]))
+
+    @property
+    def _recorded_labels(self) -> dict[str, str]:
+        found: dict[str, str] = {}
         for run in self.runs:
-            labels = dict(zip(modes_of(run), json.loads(run.attrs["labels"]), strict=False))
-            if mode in labels:
-                return str(labels[mode])
-        return mode
+            labels = zip(modes_of(run), json.loads(run.attrs["labels"]), strict=False)
+            found = {mode: str(label) for mode, label in labels} | found
+        return found
 
     def settings(self, mode: str) -> list[dict[str, Any]]:
         """Give the steps of a mode as `run.json` has them; none of a mode that changes nothing."""

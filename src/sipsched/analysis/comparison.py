@@ -28,6 +28,7 @@ from sipsched.analysis.statistics import (
     typical_drop_rates,
     typical_interval,
 )
+from sipsched.plan.modes import is_translation, plain
 from sipsched.records.summary import (
     ALL,
     INVALID,
@@ -454,12 +455,25 @@ def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
 
 
 def labels(summary: xr.Dataset) -> dict[str, str]:
-    """Name each mode as it was on the kernels of the runs: "enhanced (EEVDF translation)"."""
-    names = {}
+    """Name each mode as it was on the kernels of the runs, but for `translations`: "enhanced (without latency_ns)"."""
+    return {
+        mode: " / ".join(sorted(set(map(plain, found)))) or mode
+        for mode, found in _recorded_labels(summary).items()
+    }
+
+
+def translations(summary: xr.Dataset) -> tuple[str, ...]:
+    """Name the modes that were translations on a kernel of the runs."""
+    found = _recorded_labels(summary)
+    return tuple(mode for mode in found if any(map(is_translation, found[mode])))
+
+
+def _recorded_labels(summary: xr.Dataset) -> dict[str, list[str]]:
+    found = {}
     for mode in summary["mode"].to_numpy():
-        found = summary["mode_label"].sel(mode=mode).to_numpy().ravel()
-        names[str(mode)] = " / ".join(sorted({str(text) for text in found if text})) or str(mode)
-    return names
+        texts = summary["mode_label"].sel(mode=mode).to_numpy().ravel()
+        found[str(mode)] = [str(text) for text in texts if text]
+    return found
 
 
 def labelled(summary: xr.Dataset) -> xr.Dataset:

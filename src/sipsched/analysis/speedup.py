@@ -342,7 +342,9 @@ def _room(one: Carried, more: Carried, campaign: Campaign) -> float:
     if one.cost is None or shares_cpus(campaign, 1):
         return float("nan")
     # ASSUME what the generators need of a CPU grows with the calls
-    return cores - min(1.0, one.cost.generator_us / 1e6 * more.capacity.estimate)
+    taken = one.cost.generator_us / 1e6 * more.capacity.estimate
+    # not Python's min, which would take what is not known for a whole CPU
+    return float(cores - np.minimum(1.0, taken))
 
 
 def shares_cpus(campaign: Campaign, cores: int) -> bool:

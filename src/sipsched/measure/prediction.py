@@ -92,10 +92,25 @@ def predict(fitted: Fitted, runs: Iterable[Run], config: Config) -> Predictions:
     config
         The campaign.
     """
-    chosen = sorted(set(_settings(fitted, runs)))
+    chosen = _settings(fitted, runs)
     return Predictions(
         fitted, SECONDS, tuple(_predicted(setting, fitted, config) for setting in chosen)
     )
+
+
+def still_predicted(
+    before: Predictions, fitted: Fitted, runs: Iterable[Run], config: Config
+) -> bool:
+    """Tell whether `predict` would give this: by fit, settings, and the first of them simulated again."""
+    settings = [each.setting for each in before.predicted]
+    if (before.fitted, before.seconds, settings) != (fitted, SECONDS, _settings(fitted, runs)):
+        return False
+    for each in before.predicted[:1]:
+        again = _predicted(each.setting, fitted, config)
+        for one, other in ((each.whole, again.whole), (each.windows, again.windows)):
+            if not np.array_equal(one, other, equal_nan=True):
+                return False
+    return True
 
 
 def _predicted(setting: Setting, fitted: Fitted, config: Config) -> Predicted:
@@ -122,7 +137,11 @@ def _predicted(setting: Setting, fitted: Fitted, config: Config) -> Predicted:
     return Predicted(setting, np.array(whole), np.array(windows).reshape(shape))
 
 
-def _settings(fitted: Fitted, runs: Iterable[Run]) -> Iterator[Setting]:
+def _settings(fitted: Fitted, runs: Iterable[Run]) -> list[Setting]:
+    return sorted(set(_settings_of(fitted, runs)))
+
+
+def _settings_of(fitted: Fitted, runs: Iterable[Run]) -> Iterator[Setting]:
     declared = load_modes()
     for run in runs:
         if run.sut != fitted.sut:
@@ -202,12 +221,7 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
         for threads in sorted({*THREADS, cores, cores + 2, 2 * cores})
     ]
 
-    def carries(cores: int, threads: int, changes: Changes, guess_cps: float = 0.0) -> Carried:
-        point = Point(ANY_BED, fitted.sut, DEFAULT, cores, threads)
-        plan = plan_point(point, config, _testbed(fitted, cores))
-        numbers = {**fitted.numbers, **changes}
-        return _capacity(plan, numbers, config, guess_cps, lambda _: TRIAL_CALLS, HALVINGS)
-
+    carries = partial(_carries, fitted, config)
     central = replace(none, carried=tuple(_at_once(lambda s: carries(*s, {}), settings)))
     best = [found for cores in CORES if (found := central.best(cores))]
 
@@ -224,6 +238,30 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
         assumed={name: again(changes) for name, changes in ASSUMED.items()},
         cpu_s=_cpu_s() - before,
     )
+
+
+def still_carried(before: CapacityPrediction, fitted: Fitted, config: Config) -> bool:
+    """Tell whether `predict_capacity` would give this: by fit, limit, and the first setting again."""
+    if (before.fitted, before.limit) != (fitted, config.pdr_limit):
+        return False
+    return all(
+        _carries(fitted, config, each.cores, each.threads, {}) == each
+        for each in before.carried[:1]
+    )
+
+
+def _carries(
+    fitted: Fitted,
+    config: Config,
+    cores: int,
+    threads: int,
+    changes: Changes,
+    guess_cps: float = 0.0,
+) -> Carried:
+    point = Point(ANY_BED, fitted.sut, DEFAULT, cores, threads)
+    plan = plan_point(point, config, _testbed(fitted, cores))
+    numbers = {**fitted.numbers, **changes}
+    return _capacity(plan, numbers, config, guess_cps, lambda _: TRIAL_CALLS, HALVINGS)
 
 
 def predict_deployments(fitted: Fitted, config: Config) -> tuple[Deployed, ...]:

@@ -1,11 +1,14 @@
 """What a page says of a crossing beside its number: why there is none, and what would give one."""
 
 import numpy as np
+import numpy.typing as npt
 
 from sipsched.analysis.statistics import RATE_RANGE, STEEPEST, Crossing
 from sipsched.pages.numbers import Number, in_words, told, with_unit
 from sipsched.plan.config import WIDEST_BRACKET
 from sipsched.words import number
+
+Values = npt.NDArray[np.float64]
 
 HOW = (
     "Log PDR is interpolated between the two loads around the limit, and the interval holds the straight "
@@ -94,3 +97,23 @@ def _share(rate: float, limit: float) -> str:
     least = limit / RATE_RANGE
     # what is less counts as that
     return f"at most {100 * least:g} %" if rate <= 1.0001 * least else f"{number(100 * rate)} %"
+
+
+def unbroken(cps: Values, crossing: Crossing | None) -> list[slice]:
+    """Part a line where a crossing is somewhere between two of its loads and nothing tells where."""
+    if crossing is None or crossing.interval.resolved:
+        return [slice(None)]
+    place = int(np.searchsorted(cps, crossing.bracket_cps[1]))
+    return [slice(place), slice(place, None)]
+
+
+def through(
+    cps: Values, values: Values, crossing: Crossing | None, limit: float
+) -> tuple[Values, Values]:
+    """Lead a line through the crossing that is printed, if it lies between two of its loads."""
+    if crossing is None or not crossing.interval.resolved or not crossing.bracketed:
+        return cps, values
+    place = int(np.searchsorted(cps, crossing.interval.estimate))
+    if not 0 < place < len(cps):
+        return cps, values
+    return np.insert(cps, place, crossing.interval.estimate), np.insert(values, place, limit)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
 
 WIDTH_IN = 7.2
@@ -140,7 +141,8 @@ def legend(
 def themed(canvas: Canvas) -> str:
     """Write the SVG, with colours that follow the reader's light or dark setting."""
     buffer = io.StringIO()
-    canvas.savefig(buffer, format="svg", metadata={"Date": None})
+    # not savefig, which would draw it once more, to lay it out
+    FigureCanvasSVG(canvas).print_svg(buffer, metadata={"Date": None})  # type: ignore[no-untyped-call]
     # a hundredth of a point is not seen, and digits beyond it are a third of a page
     svg = COORDINATES.sub(lambda path: DIGITS.sub(r"\1", path[0]), buffer.getvalue())
     svg = NOT_DRAWN.sub("", svg)

@@ -30,12 +30,14 @@ from sipsched.pages.crossings import carries, doubt
 from sipsched.pages.crossover.answer import advised_for
 from sipsched.pages.crossover.wording import effect_words
 from sipsched.pages.numbers import in_words
-from sipsched.pages.parts import Answer, Figure, Table, Words
+from sipsched.pages.parts import Answer, Figure, Table, Words, translated
 from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.crossover import is_comparison
+from sipsched.plan.modes import is_translation, plain
 from sipsched.records.messages import PROBE_OFF
 from sipsched.records.summary import MEASURED
 from sipsched.validity.verdict import in_general
-from sipsched.words import number, plural
+from sipsched.words import listed, number, plural
 
 REFERENCE, CHANGED = "baseline", "enhanced"
 NOT_MEASURED = "Not measured"
@@ -148,19 +150,40 @@ def answer(
         if best is None:
             continue
         here = [each for each in compared if each.place.testbed == campaign.testbed]
-        gains = sum(bool(each.recommended) for each in here)
+        gains = dict.fromkeys(
+            ranking.load.label(ranking.best.mode)
+            for each in here
+            for ranking in each.rankings
+            if ranking.best
+        )
         setting = (
-            "; a scheduler setting makes its slowest messages faster"
+            f"; its slowest messages are faster with {listed(tuple(gains), 'or')}"
             if gains
             else "; no scheduler setting compared beats the one it has"
             if any(ranking.judged for each in here for ranking in each.rankings)
             else ""
         )
         told = f"{best} {carries(best.capacity.crossing, limit)}{setting}"
-        return Answer(f"{told}{' (predicted)' if campaign.kind == 'simulated' else ''}.")
+        predicted = " (predicted)" if campaign.kind == "simulated" else ""
+        return Answer(f"{told}{predicted}.{translated(_translations(campaigns, compared))}")
     return Answer(
         "There is no answer yet: no configuration has runs that count at two loads or more."
+        f"{translated(_translations(campaigns, compared))}"
     )
+
+
+def _translations(campaigns: Sequence[Campaign], compared: Sequence[Advice]) -> tuple[str, ...]:
+    """Name the modes that were translations on any testbed."""
+    found = [
+        str(mode)
+        for campaign in campaigns
+        for mode, label in zip(campaign.runs["mode"], campaign.runs["mode_label"], strict=True)
+        if is_translation(str(label)) and not is_comparison(mode)
+    ]
+    found += [
+        mode for each in compared for ranking in each.rankings for mode in ranking.load.translations
+    ]
+    return tuple(dict.fromkeys(found))
 
 
 def links(pages: Iterable[Path]) -> Links:
@@ -381,7 +404,7 @@ def _cost_words(cost: ProbeCost) -> str:
 def _label(runs: pd.DataFrame, mode: str) -> str:
     """Name a mode as it was on the kernel at hand."""
     labels = [label for label in runs.loc[runs["mode"] == mode, "mode_label"].unique() if label]
-    return str(labels[0]) if len(labels) == 1 else mode
+    return plain(str(labels[0])) if len(labels) == 1 else mode
 
 
 def software(campaigns: Sequence[Campaign]) -> Words:

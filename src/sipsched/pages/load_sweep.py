@@ -16,7 +16,13 @@ import xarray as xr
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 
 from sipsched.analysis.run_length import BusyPeriods, busy_periods
 from sipsched.analysis.run_table import Facet, counted, facet_name, facets, provenance
@@ -26,13 +32,15 @@ from sipsched.analysis.statistics import (
     RATE_RANGE,
     Crossing,
     Estimates,
+    Interval,
     crossing,
     typical_drop_rates,
     typical_interval,
     typical_intervals,
 )
-from sipsched.pages.crossings import HOW, carries, crossing_words, doubt
+from sipsched.pages.crossings import HOW, carries, crossing_words, doubt, through, unbroken
 from sipsched.pages.drawing import (
+    GRID,
     LIMIT,
     MARKERS,
     PAPER,
@@ -53,6 +61,10 @@ from sipsched.words import grouped, number, plural
 
 MAX_RUNS_READ = 10
 MAX_LOADS_AS_TICKS = 5
+TICK_IN = 0.45
+"""A load takes so much of an axis."""
+TIMES = {"k_rcv": "K_rcv", "t_sip": "T_sip"}
+PERCENTILES = {"p50": "median", "p95": "95th percentile", "p99": "99th percentile"}
 
 Values = npt.NDArray[np.float64]
 Column = tuple[str, Callable[[Axes, Facet], None]]
@@ -385,6 +397,14 @@ def distributions(
         )
         unread += problems
 
+    if not any(
+        len(runs)
+        for kinds in curves.values()
+        for by_name in kinds.values()
+        for runs in by_name.values()
+    ):
+        return _by_type(summary, points)
+
     def panel(name: str) -> Callable[[Axes, Facet], None]:
         def draw(axis: Axes, facet: Facet) -> None:
             axis.set_xscale("log")
@@ -416,38 +436,111 @@ def distributions(
     def words(facet: Facet, threads: int) -> str:
         if facet not in points or points[facet][1] != threads:
             return ""
-        parts = []
-        for name, symbol in (("k_rcv", "K_rcv"), ("t_sip", "T_sip")):
-            medians = {
+        medians = {
+            name: {
                 kind: typical_interval([grid[_first_at(run, 0.5)] for run in by_name[name]])
                 for kind, by_name in curves[facet].items()
                 if len(by_name[name])
             }
-            ordered = sorted(medians, key=lambda kind: medians[kind].estimate)
-            if ordered:
-                quick, slow = ordered[0], ordered[-1]
-                parts.append(
-                    f"median {symbol} from {in_words(medians[quick], 'µs')}, of {quick} to "
-                    f"{in_words(medians[slow], 'µs')}, of {slow}"
-                )
-        if not parts:
-            return f"nothing to draw at {points[facet][0]} cps."
-        return f"At {points[facet][0]} cps: {'; '.join(parts)}."
+            for name in TIMES
+        }
+        return _medians_words(medians, points[facet][0])
 
-    where = "; ".join(
-        f"{facet_name(facet)}: {at} cps, {plural(count, 'thread')}"
-        for facet, (at, count) in points.items()
-    )
+    where = _points_words(points)
     return _figure(
         summary,
         "figure-distributions",
         "Distributions of K_rcv and T_sip by message type",
-        _time_panels(summary, (("K_rcv", panel("k_rcv")), ("T_sip", panel("t_sip")))),
+        _time_panels(summary, tuple((symbol, panel(name)) for name, symbol in TIMES.items())),
         f"Share of messages at or below a time, by message type; thin: one run, thick: mean of the "
-        f"runs (at most {MAX_RUNS_READ}). {where or 'No run to draw'}."
+        f"runs (at most {MAX_RUNS_READ}). {where}."
         + (f" Not read: {'; '.join(unread)}." if unread else ""),
         words,
     )
+
+
+def _by_type(summary: xr.Dataset, points: Mapping[Facet, tuple[int, int]]) -> Figure:
+    """Draw percentiles by message type, where no record keeps single messages."""
+    kinds = [kind for kind, code in MESSAGE_TYPES.items() if 1 <= code <= 6]
+
+    def typical(facet: Facet, name: str, kind: str) -> Interval:
+        cps, threads = points[facet]
+        return typical_interval(
+            _runs(summary[name].sel(message_type=kind), facet, threads).sel(cps=cps).to_numpy()
+        )
+
+    def panel(name: str) -> Callable[[Axes, Facet], None]:
+        def draw(axis: Axes, facet: Facet) -> None:
+            if facet not in points:
+                _empty(axis)
+                return
+            drawn = np.array(
+                [
+                    [typical(facet, f"{name}_{each}", kind).estimate for each in PERCENTILES]
+                    for kind in kinds
+                ]
+            )
+            if not np.isfinite(drawn).any():
+                _empty(axis)
+                return
+            places = np.arange(len(kinds))
+            axis.hlines(places, drawn[:, 0], drawn[:, -1], color=GRID, linewidth=3)
+            for i, (at, label) in enumerate(zip(drawn.T, PERCENTILES.values(), strict=True)):
+                axis.plot(
+                    at, places, linestyle="none", marker=MARKERS[i], color=SERIES[i], label=label
+                )
+            axis.set_xscale("log")
+            axis.xaxis.set_major_formatter(FuncFormatter(grouped))
+            axis.xaxis.set_minor_formatter(NullFormatter())
+            axis.set_yticks(places, kinds)
+            axis.set_ylim(len(kinds) - 0.5, -0.5)
+
+        return draw
+
+    def words(facet: Facet, threads: int) -> str:
+        if facet not in points or points[facet][1] != threads:
+            return ""
+        medians = {
+            name: {
+                kind: found
+                for kind in kinds
+                if np.isfinite((found := typical(facet, f"{name}_p50", kind)).estimate)
+            }
+            for name in TIMES
+        }
+        return _medians_words(medians, points[facet][0])
+
+    return _figure(
+        summary,
+        "figure-distributions",
+        "K_rcv and T_sip by message type",
+        _time_panels(summary, tuple((symbol, panel(name)) for name, symbol in TIMES.items())),
+        "Median, 95th and 99th percentile by message type, each of a typical run. Single messages are not in "
+        f"the records of these runs, so no distribution is drawn. {_points_words(points)}. Log scale.",
+        words,
+    )
+
+
+def _points_words(points: Mapping[Facet, tuple[int, int]]) -> str:
+    told = (
+        f"{facet_name(facet)}: {at} cps, {plural(count, 'thread')}"
+        for facet, (at, count) in points.items()
+    )
+    return "; ".join(told) or "No run to draw"
+
+
+def _medians_words(medians: Mapping[str, Mapping[str, Interval]], cps: int) -> str:
+    """Name the types of the shortest and the longest median of each time."""
+    parts = []
+    for name, by_kind in medians.items():
+        ordered = sorted(by_kind, key=lambda kind: by_kind[kind].estimate)
+        if ordered:
+            quick, slow = ordered[0], ordered[-1]
+            parts.append(
+                f"median {TIMES[name]} from {in_words(by_kind[quick], 'µs')}, of {quick} to "
+                f"{in_words(by_kind[slow], 'µs')}, of {slow}"
+            )
+    return f"At {cps} cps: {'; '.join(parts)}." if parts else f"nothing to draw at {cps} cps."
 
 
 def _first_at(shares: Values, share: float) -> int:
@@ -622,32 +715,12 @@ def _lines(
             label=_name_of(threads),
         )
         passes = crossings.get(int(threads))
-        for part in _unbroken(cps, passes):
-            x, y = _through(cps[part], of.estimate[part], passes, limit)
+        for part in unbroken(cps, passes):
+            x, y = through(cps[part], of.estimate[part], passes, limit)
             axis.plot(x + shift, y, color=color)
     if not drawn:
         _empty(axis)
     return drawn
-
-
-def _unbroken(cps: Values, crossing: Crossing | None) -> list[slice]:
-    """Part a line where a crossing is somewhere between two of its loads and nothing tells where."""
-    if crossing is None or crossing.interval.resolved:
-        return [slice(None)]
-    place = int(np.searchsorted(cps, crossing.bracket_cps[1]))
-    return [slice(place), slice(place, None)]
-
-
-def _through(
-    cps: Values, values: Values, crossing: Crossing | None, limit: float
-) -> tuple[Values, Values]:
-    """Lead a line through the crossing that is printed, if it lies between two of its loads."""
-    if crossing is None or not crossing.interval.resolved or not crossing.bracketed:
-        return cps, values
-    place = int(np.searchsorted(cps, crossing.interval.estimate))
-    if not 0 < place < len(cps):
-        return cps, values
-    return np.insert(cps, place, crossing.interval.estimate), np.insert(values, place, limit)
 
 
 def _name_of(series: Any) -> str:
@@ -703,16 +776,29 @@ def _load_panels(
                     axis.set_ylim(limits)
                     axis.yaxis.set_major_formatter(FuncFormatter(grouped))
                     axis.yaxis.set_minor_locator(NullLocator())
-                axis.xaxis.set_major_locator(
-                    FixedLocator(loads.tolist())
-                    if len(loads) <= MAX_LOADS_AS_TICKS
-                    else MaxNLocator(5, steps=[1, 2, 5, 10])
-                )
+                if len(loads) <= MAX_LOADS_AS_TICKS:
+                    across = 1 if layout.stacked else len(columns)
+                    wide = 0.8 * layout.width_in / across
+                    gap = TICK_IN / wide * (loads[-1] - loads[0] + 2 * margin)
+                    axis.xaxis.set_major_locator(FixedLocator(apart(loads, gap)))
+                    axis.xaxis.set_minor_locator(FixedLocator(loads.tolist()))
+                    axis.xaxis.set_minor_formatter(NullFormatter())
+                else:
+                    axis.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
                 axis.set_xlim(loads[0] - margin, loads[-1] + margin)
             one_scale = limits is not None and not layout.stacked
             return _finish(canvas, grid, "offered load (cps)", one_scale)
 
     return Picture(*both(draw), _replicates(summary))
+
+
+def apart(loads: Values, gap: float) -> list[float]:
+    """Choose loads to name on an axis: the last, and each that is no less than a gap below the next named."""
+    chosen: list[float] = []
+    for cps in loads[::-1].tolist():
+        if not chosen or chosen[0] - cps >= gap:
+            chosen.insert(0, cps)
+    return chosen
 
 
 def _time_panels(summary: xr.Dataset, columns: Sequence[Column]) -> Picture:

@@ -12,7 +12,7 @@ from typing import Protocol
 from urllib.parse import quote
 
 from sipsched.pages.numbers import NO_ENTRY, Number
-from sipsched.words import plural
+from sipsched.words import listed, plural
 
 _IN_ADDRESS = " '()*+,-./:;=?@[]_~!$\n"
 """What may stand in the address of a picture, in an attribute with double quotes."""
@@ -222,7 +222,7 @@ class Table:
 def _data(cell: Cell) -> str:
     """Write a cell; of a number neither it nor its interval is parted on a screen."""
     text = html.escape(str(cell))
-    if not isinstance(cell, Number):
+    if not isinstance(cell, Number) or math.isnan(cell.interval.estimate):
         return f"<td>{text}</td>"
     number, bracket, rest = text.partition(" (")
     return f"<td><span>{number}</span>{f' <span>({rest}</span>' if bracket else ''}</td>"
@@ -285,6 +285,14 @@ class Answer:
 
     def _repr_html_(self) -> str:
         return f'<p class="answer">{html.escape(self.line)}</p>'
+
+
+def translated(names: Sequence[str]) -> str:
+    """Say which modes are translations, as a page does once and then uses their plain names; or nothing."""
+    if not names:
+        return ""
+    kind = "are EEVDF translations" if names[1:] else "is an EEVDF translation"
+    return f" Here {listed(names)} {kind}: what this kernel's scheduler has in the place of the papers' settings."
 
 
 @dataclass(frozen=True)

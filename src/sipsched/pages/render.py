@@ -1,16 +1,17 @@
-"""From a notebook to a page: papermill runs it, nbconvert and a template of our own write it."""
+"""From a notebook to a page: IPython runs it, in this process; nbconvert and a template of our own write it."""
 
+import ast
 import html
-import logging
 import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from sipsched.errors import SipschedError, StableError
+from sipsched.errors import StableError
 from sipsched.files import whole
 from sipsched.pages.glossary import expanded
 from sipsched.paths import PROJECT_ROOT
@@ -51,16 +52,13 @@ def render(
     """
     # jsonschema loads a grammar of IRIs, which no notebook has: two thirds of what follows.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
-    # Imported here: papermill and nbconvert take time that a wrong path need not cost.
-    import nbclient.exceptions
+    # Imported here: nbformat takes time that a wrong path need not cost.
     import nbformat
-    import papermill
-    from jupyter_client.manager import AsyncKernelManager
 
     if not notebook.is_file():
         raise StableError(f"{notebook}: no such notebook; see `notebook` in config/config.yaml")
     source = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
-    known = set(papermill.inspect_notebook(str(notebook)))
+    known = _parameters(source)
     unknown = sorted(set(parameters) - known)
     if unknown:
         raise StableError(
@@ -68,44 +66,78 @@ def render(
             f"its parameters cell has {', '.join(sorted(known)) or 'none'}"
         )
     given = {name: value for name, value in offered.items() if name in known} | dict(parameters)
-    values = {name: _plain(value) for name, value in given.items()}
-    logging.getLogger("papermill").setLevel(logging.WARNING)
-    with tempfile.TemporaryDirectory(prefix="sipsched-report-") as scratch:
-        executed = Path(scratch) / notebook.name
-
-        class OwnKernelManager(AsyncKernelManager):
-            """Reaches its kernel by sockets in a folder that is ours alone: TCP is for kernels elsewhere."""
-
-            def __init__(self, **options: Any) -> None:
-                super().__init__(transport="ipc", ip=str(Path(scratch) / "kernel"), **options)
-
-        try:
-            papermill.execute_notebook(
-                str(notebook),
-                str(executed),
-                parameters=values,
-                cwd=str(PROJECT_ROOT),
-                progress_bar=False,
-                kernel_manager_class=OwnKernelManager,
-            )
-        except papermill.PapermillExecutionError as error:
-            place = _cell_of(source, error.source)
-            raise StableError(
-                f"{notebook}: {place}: {error.ename}: {_one_line(error.evalue)}"
-            ) from None
-        except nbclient.exceptions.DeadKernelError:
-            raise SipschedError(
-                f"{notebook}: the Python kernel died; is there enough memory?"
-            ) from None
-        finished = nbformat.read(executed, as_version=4)  # type: ignore[no-untyped-call]
-    _show_parameters(finished, {name: _shown(value) for name, value in given.items()})
-    page = _to_html(finished, notebook.stem, "" if output_html.name == HOME else HOME)
+    _run(source, notebook, {name: _plain(value) for name, value in given.items()})
+    _show_parameters(source, {name: _shown(value) for name, value in given.items()})
+    page = _to_html(source, notebook.stem, "" if output_html.name == HOME else HOME)
     with whole(output_html) as partial:
         partial.write_text(page, encoding="utf-8")
 
 
+def _is_of_parameters(cell: Any) -> bool:
+    return "parameters" in cell.metadata.get("tags", ())
+
+
+def _parameters(notebook: Any) -> set[str]:
+    """Name what its cell of parameters sets."""
+    return {
+        name.id
+        for cell in filter(_is_of_parameters, notebook.cells)
+        for line in ast.parse(cell.source).body
+        for name in ast.walk(line)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+    }
+
+
+@contextmanager
+def _shell() -> Iterator[Any]:
+    """Give an IPython of its own, without the history and the settings of whoever runs it."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    with tempfile.TemporaryDirectory(prefix="sipsched-report-") as scratch, chdir(PROJECT_ROOT):
+        settings = Config({"HistoryManager": {"enabled": False}})
+        try:
+            yield InteractiveShell.instance(config=settings, ipython_dir=scratch)
+        finally:
+            InteractiveShell.clear_instance()
+
+
+def _run(notebook: Any, where: Path, values: Mapping[str, Any]) -> None:
+    """Run its cells one after the other, with these values of its parameters, and keep what they show.
+
+    A kernel of Jupyter, a process of its own, would load for seconds what is loaded here.
+    """
+    from IPython.utils.capture import capture_output
+    from nbformat import v4
+
+    with _shell() as shell:
+        for number, cell in enumerate(notebook.cells, start=1):
+            if cell.cell_type != "code":
+                continue
+            # inside the trap, which would else put the shell's own display hook in place of that which keeps
+            with shell.display_trap, capture_output() as shown:
+                result = shell.run_cell(cell.source, store_history=False)
+            error = result.error_before_exec or result.error_in_exec
+            if isinstance(error, KeyboardInterrupt):
+                raise error
+            if error is not None:
+                first = next((line for line in cell.source.splitlines() if line.strip()), "")
+                what = f"{type(error).__name__}: {_one_line(str(error))}"
+                raise StableError(f"{where}: cell {number} ({first}): {what}") from None
+            cell.outputs = [
+                v4.new_output("stream", name=name, text=text)  # type: ignore[no-untyped-call]
+                for name, text in (("stdout", shown.stdout), ("stderr", shown.stderr))
+                if text
+            ] + [
+                v4.new_output("display_data", data=each.data, metadata=each.metadata)  # type: ignore[no-untyped-call]
+                for each in shown.outputs
+            ]
+            if _is_of_parameters(cell):
+                shell.push(dict(values))
+
+
 def _plain(value: Any) -> Any:
-    """Make paths absolute, since a notebook runs elsewhere, and text, since papermill writes them down."""
+    """Make paths absolute, since a notebook runs elsewhere, and text, as its parameters are."""
     if isinstance(value, list):
         return [_plain(one) for one in value]
     return str(value.resolve()) if isinstance(value, Path) else value
@@ -122,13 +154,12 @@ def _shown(value: Any) -> Any:
 
 
 def _show_parameters(notebook: Any, values: Mapping[str, Any]) -> None:
-    """Put these values in the place of those that papermill wrote into the notebook."""
-    from papermill.translators import translate_parameters
-
-    for cell in notebook.cells:
-        if "injected-parameters" in cell.metadata.get("tags", ()):
-            kernel = notebook.metadata.kernelspec
-            cell.source = translate_parameters(kernel.name, kernel.language, values, "Parameters")
+    """Write the values that were given below those that they took the place of."""
+    for cell in filter(_is_of_parameters, notebook.cells):
+        given = [f"{name} = {value!r}" for name, value in values.items()]
+        cell.source = "\n".join(
+            [cell.source, "", "# this page", *given] if given else [cell.source]
+        )
 
 
 def _to_html(notebook: Any, fallback_title: str, home: str) -> str:
@@ -176,15 +207,6 @@ def _title(notebook: Any) -> str:
             if heading:
                 return html.unescape(heading[1])
     return ""
-
-
-def _cell_of(notebook: Any, source: str) -> str:
-    """Name the cell of the stored notebook that has this source, and its first line."""
-    first = next((line for line in source.splitlines() if line.strip()), "")
-    for number, cell in enumerate(notebook.cells, start=1):
-        if cell.cell_type == "code" and cell.source.strip() == source.strip():
-            return f"cell {number} ({first})"
-    return f"cell of parameters ({first})"
 
 
 def _one_line(text: str) -> str:

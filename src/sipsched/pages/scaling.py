@@ -172,13 +172,12 @@ def _best(found: Found, among: Sequence[Carried]) -> str:
     elif plain is None or best is plain:
         reason = "" if len(among) > 1 else " (no other was measured there)"
     else:
-        times = best.capacity.estimate / plain.capacity.estimate
-        reason = f", {number(times)} times what {plain.place.sut} does"
-    text = f"choose {best.place.sut}: it carries {_cps(best.capacity)}{reason}"
+        reason = f", beside {_cps(plain.capacity)} with {plain.place.sut}"
+    text = f"choose {best.place.sut}: it carries {_cps(best.capacity)}"
     gained = found.gained(best)
     if gained is not None:
         text += f", {_times(gained.measured)} what it does on one core"
-    return text
+    return f"{text}{reason}"
 
 
 def _apart(one: Interval, other: Interval) -> bool:
@@ -210,19 +209,19 @@ def _stop(each: SpeedUp) -> str:
     name, cores = each.more.place.sut, plural(each.cores, "core")
     text = f"{name}: {_times(each.measured)} on {cores}"
     if np.isfinite(each.room) and each.room < each.cores:
-        text += f", of which the generators left it {number(each.room)}"
+        text += f", of which the generators left it {_about(each.room)}"
     if one is None or more is None:
         return f"{text}; no run kept the limit, so what a message cost is not known."
     text += (
-        f". A message costs {number(more.cpu_us)} µs of CPU, {number(one.cpu_us)} µs on one core"
+        f". A message costs {_about(more.cpu_us)} µs of CPU, {_about(one.cpu_us)} µs on one core"
     )
     if np.isfinite(each.bound):
-        text += f": by that alone it would be {number(each.bound)} times"
+        text += f": by that alone it would be {_about(each.bound)} times"
     grown = []
     for key, (words, _) in FACTORS.items():
         before, after = one.factors[key], more.factors[key]
         if np.isfinite((before, after)).all() and after > before and after >= 0.005:
-            grown.append((after - before, f"{words} {number(before)} → {number(after)}"))
+            grown.append((after - before, f"{words} {_about(before)} → {_about(after)}"))
     if grown:
         text += ". What grows, a message: " + ", ".join(words for _, words in grown)
     elif np.isfinite([more.factors[key] for key in FACTORS]).any():
@@ -298,6 +297,11 @@ def costs(found: Found) -> Table:
         ),
         provenance=found.provenance,
     )
+
+
+def _about(value: float) -> str:
+    """Write what has no interval, of one run or few, with two digits."""
+    return number(float(f"{value:.2g}"))
 
 
 def _plain(value: float) -> str:
@@ -424,8 +428,8 @@ def _herd_words(each: Herd) -> str:
     fewest, most = min(each.by_threads), max(each.by_threads)
     first, last = each.by_threads[fewest], each.by_threads[most]
     text = (
-        f"{each.sut}: {number(first)} wake-ups a message with {plural(fewest, 'worker')}, "
-        f"{number(last)} with {most}"
+        f"{each.sut}: {_about(first)} wake-ups a message with {plural(fewest, 'worker')}, "
+        f"{_about(last)} with {most}"
     )
     if last > 1.5:
         return f"{text}: a message wakes more workers than it needs."
@@ -491,11 +495,10 @@ def compared(found: Found) -> Words:
             )
     here = list(_gains(found))
     for before, after in here:
-        first, second = before.measured.estimate, after.measured.estimate
         lines.append(
-            f"Measured here over {TRANSPORTS[before.one.place.transport]}, {plural(before.cores, 'core')}: by "
-            f"{number(second / first)}, from {number(first)} with {before.one.place.sut} to {number(second)} with "
-            f"{after.one.place.sut}."
+            f"Measured here over {TRANSPORTS[before.one.place.transport]}, {plural(before.cores, 'core')}: "
+            f"{_times(before.measured)} what one core carries with {before.one.place.sut}, "
+            f"{_times(after.measured)} with {after.one.place.sut}."
         )
     if not here:
         lines.append("Here no remedy was measured beside its transport's deployment without one.")
@@ -551,7 +554,7 @@ def _beside(gained: SpeedUp) -> str:
     more = gained.more.cost
     if more is None or not np.isfinite(more.generator_us):
         return ""
-    return f", {number(more.generator_us)} with the proxy on their CPU at {more.cps} cps"
+    return f", {_about(more.generator_us)} with the proxy on their CPU at {more.cps} cps"
 
 
 def sharing(found: Found) -> Words:
@@ -566,12 +569,18 @@ def sharing(found: Found) -> Words:
     ]
     for each in found.speed_ups:
         control = each.one.cost
-        if control is None or not np.isfinite(each.room):
+        if control is None:
+            continue
+        if not np.isfinite(each.room):
+            lines.append(
+                f"The CPU time of the generators beside {each.one.place.sut} is not in the records: what that costs is "
+                "not known."
+            )
             continue
         lines.append(
             f"Control, {each.one.place.sut} on one core at {control.cps} cps: client and server take "
-            f"{number(control.generator_us)} µs of CPU time for a call{_beside(each)}. At what it carries on "
-            f"{plural(each.cores, 'core')} they leave {number(each.room)} of them."
+            f"{_about(control.generator_us)} µs of CPU time for a call{_beside(each)}. At what it carries on "
+            f"{plural(each.cores, 'core')} they leave {_about(each.room)} of them."
         )
     if len(lines) == 1:
         lines.append("No control was measured: what that costs is not known.")

@@ -1,5 +1,6 @@
 """The figures, tables and sentences of the page of a testbed: what it is, how quiet, how far to be trusted."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +32,9 @@ from sipsched.validity.verdict import in_general
 from sipsched.words import listed, number, plural
 
 MOST_LABELLED_LOADS = 14
+MOST_LEVEL_LOADS = 6
+WIDE_NAME, NARROW_NAME = 40, 20
+"""Characters of a configuration's name on a line."""
 MOST_POINTS_LISTED = 50
 COST_CAPTION = (
     "CPU time of all of the proxy's processes a message: windows of the same runs with the probe's recording "
@@ -86,12 +90,20 @@ def coverage(campaign: Campaign) -> Figure:
     points = _points(campaign.runs)
     suts = list(dict.fromkeys(points["sut"]))
     grids = {sut: _grid(points[points["sut"] == sut]) for sut in suts}
-    heights = [len(codes) for codes, _ in grids.values()]
     colours = ListedColormap([colour for colour, _, _ in KINDS.values()])
 
     def draw(layout: Layout) -> str:
         with rc_context({**STYLE, "axes.grid": False}):
-            height = 0.9 + 0.9 * len(suts) + 0.26 * sum(heights)
+            names = {
+                sut: [_broken(str(name), layout.stacked) for name in codes.index]
+                for sut, (codes, _) in grids.items()
+            }
+            lines = [max(1 + name.count("\n") for name in each) for each in names.values()]
+            heights = [
+                (0.12 + 0.14 * most) * len(each)
+                for most, each in zip(lines, names.values(), strict=True)
+            ]
+            height = 0.9 + 0.9 * len(suts) + sum(heights)
             canvas = Canvas(figsize=(layout.width_in, height), layout="constrained")
             axes = canvas.subplots(
                 max(len(suts), 1), 1, squeeze=False, gridspec_kw={"height_ratios": heights or [1]}
@@ -109,6 +121,8 @@ def coverage(campaign: Campaign) -> Figure:
                     linewidths=1,
                     linecolor=PAPER,
                     annot_kws={"color": PAPER, "fontsize": 5.5 if layout.stacked else 7.5},
+                    xticklabels=True,
+                    yticklabels=names[sut],
                     ax=axis,
                 )
                 axis.set_title(sut, loc="left")
@@ -116,10 +130,7 @@ def coverage(campaign: Campaign) -> Figure:
                 axis.set_xlabel("offered load (cps)" if axis is axes[-1] else "")
                 axis.tick_params(length=0)
                 axis.tick_params(axis="y", rotation=0)
-                if layout.stacked:
-                    axis.set_yticklabels(
-                        [_broken(each.get_text()) for each in axis.get_yticklabels()]
-                    )
+                axis.tick_params(axis="x", rotation=90 if codes.shape[1] > MOST_LEVEL_LOADS else 0)
             canvas.legend(
                 [Patch(color=colour) for colour, _, _ in KINDS.values()],
                 [f"{kind} {sign}".strip() for kind, (_, sign, _) in KINDS.items()],
@@ -197,9 +208,10 @@ def _configuration(mode: str, cores: int, threads: int) -> str:
     return f"{mode}, {plural(cores, 'core')}, {plural(threads, 'thread')}"
 
 
-def _broken(configuration: str) -> str:
-    """Put the mode of a configuration on a line of its own."""
-    return configuration.replace(", ", "\n", 1)
+def _broken(configuration: str, narrow: bool) -> str:
+    """Break the name of a configuration, between the modes of a comparison, too."""
+    parted = configuration.replace(",", ", ").replace(",  ", ", ")
+    return textwrap.fill(parted, NARROW_NAME if narrow else WIDE_NAME, break_on_hyphens=False)
 
 
 def _listed(points: pd.DataFrame) -> str:

@@ -251,6 +251,16 @@ def label(name: str, translated: bool, missing: Iterable[str]) -> str:
     return name + (TRANSLATION if translated else "") + (f" (without {without})" if without else "")
 
 
+def plain(name: str) -> str:
+    """Give a mode's label without that it is a translation, which a page says once."""
+    return name.replace(TRANSLATION, "")
+
+
+def is_translation(name: str) -> bool:
+    """Tell from a mode's label whether it is a translation."""
+    return TRANSLATION in name
+
+
 def _override(name: str, setting: Setting, text: str) -> int:
     if setting in NAMED:
         if text not in set(NAMED[setting]):

@@ -5,11 +5,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from snakemake.utils import update_config
 
 from sipsched.measure import prediction
-from sipsched.measure.prediction import predict, predict_capacity, predict_deployments
-from sipsched.plan.config import Config, Run, load_config
+from sipsched.measure.prediction import (
+    predict,
+    predict_capacity,
+    predict_deployments,
+    still_carried,
+    still_predicted,
+)
+from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.config import Config, Run, load_config, parse_config
+from sipsched.plan.documents import read_yaml
 from sipsched.plan.simulated import COSTS, load_model
+from sipsched.records.crossing import read_crossings
 from sipsched.records.fitted import Fitted, read_fitted, write_fitted
 from sipsched.records.prediction import (
     UNITS,
@@ -100,6 +110,48 @@ def test_the_same_fit_gives_the_same_predictions_and_survives_a_file(
     for one, other in zip(first.predicted, read.predicted, strict=True):
         assert one.setting == other.setting
         assert np.array_equal(one.windows, other.windows)
+
+
+def test_what_was_predicted_holds_as_long_as_it_would_be_predicted_again(config: Config) -> None:
+    runs = [run("default,fifo")]
+    before = predict(FITTED, runs, config)
+    first, *others = before.predicted
+    otherwise = replace(before, predicted=(replace(first, whole=first.whole + 1), *others))
+    assert still_predicted(before, FITTED, runs, config)
+    assert not still_predicted(otherwise, FITTED, runs, config)
+    assert not still_predicted(before, replace(FITTED, messages=2), runs, config)
+    assert not still_predicted(before, FITTED, [*runs, run("default", 500)], config)
+
+
+def test_a_capacity_holds_as_long_as_it_would_be_predicted_again(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted = replace(FITTED, numbers=CONSTANT, draws=())
+    monkeypatch.setattr(prediction, "CORES", (1,))
+    before = predict_capacity(fitted, config)
+    first, *others = before.carried
+    otherwise = replace(before, carried=(replace(first, cps=first.cps + 1), *others))
+    assert still_carried(before, fitted, config)
+    assert not still_carried(otherwise, fitted, config)
+    assert not still_carried(before, FITTED, config)
+    assert not still_carried(before, fitted, replace(config, pdr_limit=0.02))
+
+
+def test_the_predictions_that_come_with_the_records_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the fit that they were made with, which `make reports` compares with its own."""
+    monkeypatch.chdir(PROJECT_ROOT)
+    folder = Path("recorded", "predicted", "local")
+    predictions, capacity = (
+        open_predictions(folder / "settings.nc"),
+        read_capacity(folder / "capacity.json"),
+    )
+    document = read_yaml(Path("config/config.yaml"))
+    update_config(document, read_yaml(Path("recorded/config.yaml")) | {"only_measured": True})
+    campaign = parse_config(document)
+    runs = campaign.runs(read_crossings(campaign.records, campaign.searches()))
+    assert predictions.fitted == capacity.fitted
+    assert still_carried(capacity, capacity.fitted, campaign)
+    assert still_predicted(predictions, predictions.fitted, runs, campaign)
 
 
 def test_a_fit_of_nothing_predicts_nothing(config: Config, tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """The page of comparisons says what is in the windows: known effects, none, and nothing at all."""
 
 import json
+import math
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 import synthetic
 import xarray as xr
@@ -11,7 +13,7 @@ from synthetic import Run
 
 from sipsched import words
 from sipsched.analysis import advice
-from sipsched.analysis.statistics import Interval
+from sipsched.analysis.statistics import Interval, typical_interval
 from sipsched.pages import numbers
 from sipsched.pages.crossover import (
     answer,
@@ -19,12 +21,14 @@ from sipsched.pages.crossover import (
     evidence,
     forest,
     setting,
+    shares,
     windows,
 )
+from sipsched.pages.numbers import in_words
 from sipsched.plan.config import Point
 from sipsched.records.crossing import Crossing
 from sipsched.records.window_time import STOLEN
-from sipsched.records.windows import LEFT_OUT
+from sipsched.records.windows import LEFT_OUT, by_arm
 
 FIFO = {"total_p99": -0.5, "total_mean": -0.2, "k_rcv_mean": 0.3}
 TASKS = "sched_setattr of each worker"
@@ -63,6 +67,7 @@ def everything(loads: Any, found: Any) -> str:
         answer.answer(found),
         answer.consequences(found),
         forest.figures(found),
+        shares.figures(found),
         forest.tables(found),
         answer.rule(found),
         setting.table(loads),
@@ -403,3 +408,52 @@ def test_a_row_of_words_and_of_loads() -> None:
     assert words.listed([]) == ""
     assert words.listed(["a"]) == "a"
     assert words.listed(["a", "b", "c"]) == "a, b and c"
+
+
+def test_what_the_papers_print_stands_beside_the_same_comparison_alone() -> None:
+    run = Run(mode="baseline,enhanced", cps=1000)
+    _, found = of(synthetic.windows(run, {"baseline": {}, "enhanced": FIFO}, steps=STEPS))
+    beside = forest.printed(found[0])
+    assert beside is not None
+    # Table III of the single-core paper, 8 threads
+    assert beside.effects["k_rcv_mean"] == pytest.approx(math.log(1 - 0.3308))
+    assert beside.effects["pdr"] == pytest.approx(100 * (0.0113 - 0.018))
+    (section,) = forest.figures(found).sections
+    (figure,) = section.parts
+    assert figure.seen[-1] == (
+        "Published: Single-core paper, Table III, 1 core, 8 threads, 1\u202f800 cps, on another machine and kernel: "
+        "K_rcv of enhanced mode 33.1 % lower than of baseline, PDR 0.67 points lower."
+    )
+    _, others = of(made("default,fifo", {"fifo": FIFO}))
+    assert forest.printed(others[0]) is None
+    assert "Star" not in forest.figures(others).sections[0].parts[0].caption
+
+
+def test_what_messages_exceed_is_drawn_by_mode_and_load() -> None:
+    run = made("default,batch,fifo", {"batch": {}, "fifo": FIFO})
+    _, found = of(run)
+    modes = shares.chosen(found[0])
+    assert modes == ["default", "fifo", "batch"]
+    (ranking,) = found[0].rankings
+    drawn = shares.lines(ranking, modes)
+    for name, line in zip(modes, drawn["total"], strict=True):
+        arm = advice.modes_of(run).index(name)
+        assert line.runs.shape == (1, 3)
+        assert line.runs[0, 2] == np.nanmedian(by_arm(run, "total_p99")[:, arm])
+    (section,) = shares.figures(found).sections
+    (figure,) = section.parts
+    slow = drawn["total"][0].runs[0, 2]
+    said = in_words(typical_interval([slow]), "µs")
+    assert figure.seen[0].startswith(
+        f"1\u202f000 cps: one message in a hundred takes longer than {said}, with default; "
+    )
+    assert "more in the tables" not in figure.caption
+
+
+def test_no_more_modes_are_drawn_than_can_be_told_apart() -> None:
+    modes = [f"nice-{i}" for i in range(1, 9)]
+    run = made(",".join(["default", *modes]), {mode: {} for mode in modes})
+    _, found = of(run)
+    assert len(shares.chosen(found[0])) == shares.MOST
+    (section,) = shares.figures(found).sections
+    assert "3 more in the tables" in section.parts[0].caption

@@ -6,7 +6,7 @@ import synthetic
 
 from sipsched.analysis import statistics
 from sipsched.analysis.statistics import crossing
-from sipsched.pages import drawing, load_sweep, tables
+from sipsched.pages import crossings, drawing, load_sweep, tables
 from sipsched.pages.numbers import told
 from sipsched.records import summary
 
@@ -97,7 +97,7 @@ def test_no_line_is_drawn_where_the_crossing_is_only_between_two_loads():
         threads: crossing(loads, ds["pdr"].sel(threads=threads).squeeze().transpose("cps", "rep"))
         for threads in RATES
     }
-    parts = {threads: load_sweep._unbroken(loads, each) for threads, each in found.items()}
+    parts = {threads: crossings.unbroken(loads, each) for threads, each in found.items()}
     assert [loads[part].tolist() for part in parts[1]] == [list(LOADS)]
     assert [loads[part].tolist() for part in parts[2]] == [[1000, 1200], [1400, 2000]]
     assert [loads[part].tolist() for part in parts[4]] == [[1000, 1200, 1400], [2000]]
@@ -110,8 +110,8 @@ def test_a_line_passes_the_limit_at_the_crossing_that_is_printed(threads):
     runs = ds["pdr"].sel(threads=threads).squeeze().transpose("cps", "rep")
     found = crossing(loads, runs)
     typical = statistics.typical_drop_rates(100 * runs.to_numpy(), 1.0, whole=100.0).estimate
-    parts = load_sweep._unbroken(loads, found)
-    lines = [load_sweep._through(loads[part], typical[part], found, 1.0) for part in parts]
+    parts = crossings.unbroken(loads, found)
+    lines = [crossings.through(loads[part], typical[part], found, 1.0) for part in parts]
     passed = [x[y == 1.0].tolist() for x, y in lines]
     told = found.interval.resolved and found.bracketed
     assert passed == ([[found.interval.estimate]] if told else [[] for _ in parts])
@@ -140,3 +140,33 @@ def test_the_answer_tells_runs_apart_from_one_run():
         "half of the messages wait no more than 42\u00a0µs (runs: 41 to 43) at 1\u202f000" in line
     )
     assert "one run" not in line
+
+
+def test_without_single_messages_percentiles_by_type_are_drawn(tmp_path):
+    planned = [synthetic.Run(cps=cps, rep=rep) for cps in (1000, 1400) for rep in (1, 2, 3)]
+
+    def outcome(run):
+        named = itertools.product(load_sweep.TIMES, ((50, 1.0), (95, 4.0), (99, 9.0)))
+        return {f"{name}_p{share}": 10 * slow * run.rep for name, (share, slow) in named}
+
+    shown = load_sweep.distributions(synthetic.combined(planned, outcome), tmp_path)
+    assert "Single messages are not in the records of these runs" in shown.caption
+    assert "1000 cps" in shown.caption
+    (said,) = shown.seen
+    assert "At 1000 cps: median K_rcv from 19\u00a0µs (runs: 10 to 30), n = 3, of INVITE" in said
+    nothing = load_sweep.distributions(synthetic.combined(planned, lambda run: None), tmp_path)
+    assert "No run to draw" in nothing.caption
+    assert nothing.seen == ("No valid run: nothing to see yet.",)
+
+
+@pytest.mark.parametrize(
+    ("loads", "gap", "named"),
+    [
+        ((1400, 2000, 2200, 2400, 2600), 250, [1400, 2200, 2600]),
+        ((1400, 2000, 2200, 2400, 2600), 0, [1400, 2000, 2200, 2400, 2600]),
+        ((1000, 1001), 500, [1001]),
+        ((1000,), 500, [1000]),
+    ],
+)
+def test_loads_that_would_overlap_are_not_named(loads, gap, named):
+    assert load_sweep.apart(np.array(loads, float), gap) == named

@@ -2,6 +2,8 @@ import base64
 import csv
 import re
 
+import numpy as np
+
 from sipsched.analysis.statistics import Interval, typical_interval
 from sipsched.pages.numbers import Number, told
 from sipsched.pages.parts import Table
@@ -94,3 +96,13 @@ def test_a_table_that_scrolls_is_reached_by_keyboard_and_named():
     page = table(("n",), (("1",),))._repr_html_()
     assert 'tabindex="0" role="region" aria-labelledby="table-x-caption"' in page
     assert 'id="table-x-caption"' in page
+
+
+def test_a_number_is_not_parted_and_words_in_its_place_are():
+    known = Number(typical_interval([1.0, 2.0, 3.0, 4.0, 5.0]), "%")
+    why = Number(
+        Interval.without(np.nan, 0, why="no capacity of one core lies between the loads"), "%"
+    )
+    shown = table(("a", "b", "c"), (("x", known, why),))._repr_html_()
+    assert f"<td>{why}</td>" in shown
+    assert "<td><span>" in shown

@@ -1,4 +1,5 @@
 import html
+import os
 from pathlib import Path
 
 import nbformat
@@ -68,12 +69,31 @@ def test_a_page_shows_paths_as_a_reader_elsewhere_can_use_them(tmp_path, monkeyp
     monkeypatch.setenv("ROOT", str(tmp_path))
     render.render(path, tmp_path / "page.html", {"x": [inside, outside]})
     text = html.unescape((tmp_path / "page.html").read_text())
-    assert 'x = ["results/a.nc", "elsewhere.nc"]' in text
+    assert "x = ['results/a.nc', 'elsewhere.nc']" in text
     assert str(tmp_path) not in text
 
 
-def test_the_kernel_of_a_page_is_reached_over_no_network(tmp_path, capfd):
-    source = "import json\nfrom ipykernel import get_connection_info\n"
-    source += "assert json.loads(get_connection_info())['transport'] == 'ipc'"
-    render.render(broken_notebook(tmp_path / "ipc.ipynb", source), tmp_path / "page.html", {})
-    assert capfd.readouterr().err == ""
+def test_a_notebook_runs_in_this_process_and_leaves_nothing_in_it(tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = f"import os\nassert os.getpid() == {os.getpid()}\nleft = x"
+    render.render(broken_notebook(tmp_path / "a.ipynb", source), tmp_path / "a.html", {"x": 7})
+    assert Path.cwd() == tmp_path
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(StableError, match="NameError: name 'left' is not defined"):
+        render.render(broken_notebook(tmp_path / "b.ipynb", "left"), tmp_path / "b.html", {})
+
+
+def test_what_cells_print_and_show_is_on_the_page(tmp_path):
+    source = "import sys\nprint('printed')\nprint('warned', file=sys.stderr)\n"
+    source += "from IPython.display import HTML, display\ndisplay(HTML('<i>shown</i>'))\nHTML('<b>last</b>')"
+    render.render(broken_notebook(tmp_path / "a.ipynb", source), tmp_path / "a.html", {})
+    page = (tmp_path / "a.html").read_text()
+    for part in ('stdout">printed', 'stderr">warned', "<i>shown</i>", "<b>last</b>"):
+        assert part in page
+
+
+def test_an_interrupt_ends_the_page_and_is_not_an_error_of_a_cell(tmp_path):
+    path = broken_notebook(tmp_path / "a.ipynb", "raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        render.render(path, tmp_path / "a.html", {})
+    assert not (tmp_path / "a.html").exists()

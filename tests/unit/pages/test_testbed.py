@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import warnings
 
 import pytest
 import synthetic
@@ -107,3 +108,13 @@ def test_runs_with_another_buffer_say_so(whole):
     (told,) = [line for line in testbed.conditions(other).lines if "buffers differ" in line]
     assert "524288 bytes: kamailio-udp-untraced, default." in told
     assert not [line for line in testbed.conditions(whole).lines if "differ" in line]
+
+
+def test_no_name_of_a_comparison_leaves_a_figure_without_room(tmp_path):
+    modes = ",".join(f"slice-{name}" for name in ("100us", "250us", "500us", "1ms", "3ms", "10ms"))
+    planned = [synthetic.Run(mode=f"default,{modes}"), synthetic.Run(mode=f"batch,{modes}")]
+    found = read([synthetic.write_study(tmp_path, planned)])
+    with warnings.catch_warnings():
+        # matplotlib's, that axes have collapsed
+        warnings.simplefilter("error")
+        assert testbed.coverage(found).narrow

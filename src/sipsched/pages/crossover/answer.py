@@ -34,7 +34,7 @@ from sipsched.pages.crossover.wording import (
     reference_name,
     short_load,
 )
-from sipsched.pages.parts import Answer, Title, Words
+from sipsched.pages.parts import Answer, Title, Words, translated
 from sipsched.records.window_time import COUNTS
 from sipsched.records.windows import LEFT_OUT
 from sipsched.words import listed, plural
@@ -77,7 +77,9 @@ def title(study: str, loads: Sequence[Load], given: str = "") -> Title:
 def answer(found: Sequence[Advice]) -> Answer:
     """Answer in a sentence: for each proxy what to set."""
     lines = [advised_for(advice) if len(found) > 1 else advised(advice) for advice in found]
-    return Answer(" ".join(lines) or NOTHING)
+    loads = [ranking.load for advice in found for ranking in advice.rankings]
+    names = dict.fromkeys(name for load in loads for name in load.translations)
+    return Answer((" ".join(lines) or NOTHING) + translated(tuple(names)))
 
 
 def consequences(found: Sequence[Advice]) -> Words:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from sipsched.analysis.advice import (
     settled,
 )
 from sipsched.analysis.crossover import Effect
+from sipsched.analysis.papers import PAPERS, load_comparison
 from sipsched.pages.crossover.wording import (
     SCALES,
     TITLES,
@@ -39,7 +41,7 @@ from sipsched.pages.crossover.wording import (
 from sipsched.pages.drawing import GRID, INK, NARROW_IN, PAPER, SERIES, STYLE, WIDTH_IN, themed
 from sipsched.pages.numbers import told
 from sipsched.pages.parts import Cell, Figure, Table
-from sipsched.words import number
+from sipsched.words import number, plural
 
 COLUMNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("K_rcv + T_sip (%)", ("total_mean", "total_p99")),
@@ -57,6 +59,8 @@ TICKS = (-90, -50, 100, 900, -75, 300, -20, 25, -10, 10, -5, 5, -2, 2)
 """Of a logarithmic axis of ratios, in percent, the ones to have first."""
 MOST = math.log(20)
 """A ratio drawn at most; what lies beyond is cut off."""
+COMPARED = ("baseline", "enhanced")
+"""The modes that the papers compare."""
 AA = "A/A (reference again)"
 COLOURS = {"lower": SERIES[2], "higher": SERIES[1], "": SERIES[5]}
 WORDS = {Verdict.ALIKE: "within ±\u00a05\u00a0%", Verdict.UNSURE: "within chance"}
@@ -69,17 +73,58 @@ def figures(found: Sequence[Advice]) -> Sections:
     )
 
 
+@dataclass(frozen=True)
+class Printed:
+    """What a paper prints of enhanced mode beside baseline, with so many cores and threads.
+
+    Attributes
+    ----------
+    words
+        It, and where it is printed.
+    effects
+        Quantity to what is drawn, as `_ends` gives it.
+    """
+
+    words: str
+    effects: Mapping[str, float]
+
+
+def printed(advice: Advice) -> Printed | None:
+    """Find what a paper prints of the same comparison; None where it is another one."""
+    place, (reference, other) = advice.place, COMPARED
+    played = {mode for ranking in advice.rankings for mode in ranking.load.modes}
+    if place.reference != reference or other not in played:
+        return None
+    rows = load_comparison()
+    rows = rows[(rows["cores"] == place.cores) & (rows["threads"] == place.threads)]
+    if not len(rows):
+        return None
+    row = rows.iloc[0]
+    points = 100 * (row["pdr_enhanced"] - row["pdr_baseline"])
+    lower, side = row["k_rcv_lower_pct"], "lower" if points < 0 else "higher"
+    return Printed(
+        f"{PAPERS[row['study']]}, Table {row['table']}, {plural(place.cores, 'core')}, "
+        f"{plural(place.threads, 'thread')}, {number(row['cps'])} cps, on another machine and kernel: "
+        f"K_rcv of enhanced mode {number(lower)} % lower than of baseline, PDR {number(abs(points))} points {side}.",
+        {"k_rcv_mean": math.log1p(-lower / 100), "pdr": points},
+    )
+
+
 def _figure(advice: Advice) -> Figure:
     loads = [ranking.load for ranking in advice.rankings]
-    wide = _draw(advice, len(COLUMNS), WIDTH_IN)
-    narrow = _draw(advice, 2, NARROW_IN)
+    beside = printed(advice)
+    wide = _draw(advice, len(COLUMNS), WIDTH_IN, beside)
+    narrow = _draw(advice, 2, NARROW_IN, beside)
     seen = [line for ranking in advice.rankings for line in _seen(ranking)]
+    if beside is not None:
+        seen.append(f"Published: {beside.words}")
     reference = loads[0].label(advice.place.reference)
     caption = (
         f"What each mode does, beside {reference}, in % (95 % intervals; those of the sum hold together over "
         "all modes and loads). Filled: mean; open: 99th percentile. Left of 0 is less: green where that is "
         "more than chance; orange: more, by more than chance. First row and grey band: the A/A, the "
         "reference played against itself."
+        + (" Star, at the highest load: what the paper prints." if beside else "")
     )
     return Figure(
         identity=identity("figure-effects", *advice.place[1:4]),
@@ -92,9 +137,9 @@ def _figure(advice: Advice) -> Figure:
     )
 
 
-def _draw(advice: Advice, across: int, width: float) -> str:
+def _draw(advice: Advice, across: int, width: float, beside: Printed | None) -> str:
     rows_of = [drawn_rows(ranking) for ranking in advice.rankings]
-    spans = [_span(rows_of, quantities) for _, quantities in COLUMNS]
+    spans = [_span(rows_of, quantities, beside) for _, quantities in COLUMNS]
     down = math.ceil(len(COLUMNS) / across)
     heights = [0.55 + 0.24 * len(rows) for rows in rows_of for _ in range(down)]
     with rc_context({**STYLE, "font.size": 8.0, "axes.titlesize": 8.5}):
@@ -108,6 +153,8 @@ def _draw(advice: Advice, across: int, width: float) -> str:
                     continue
                 title, quantities = COLUMNS[column]
                 _panel(axis, rows, quantities)
+                if beside is not None and ranking is advice.rankings[-1]:
+                    _star(axis, rows, quantities, beside, ranking.load.label(COMPARED[1]))
                 _scale(axis, spans[column], quantities[0] in DIFFERENCES)
                 axis.set_title(f"\n{title}" if column == 0 else title, loc="left")
                 if column % across:
@@ -146,9 +193,12 @@ def _ends(effect: Effect, quantity: str) -> tuple[float, float, float] | None:
 
 
 def _span(
-    rows_of: Sequence[Sequence[tuple[str, Mapping[str, Effect]]]], quantities: Sequence[str]
+    rows_of: Sequence[Sequence[tuple[str, Mapping[str, Effect]]]],
+    quantities: Sequence[str],
+    beside: Printed | None,
 ) -> tuple[float, float]:
     """Find how far a column reaches at any load, so that loads can be compared by eye."""
+    stars = [beside.effects[each] for each in quantities if beside and each in beside.effects]
     found = [
         ends
         for rows in rows_of
@@ -158,9 +208,24 @@ def _span(
     ]
     least = 0.1 if quantities[0] in DIFFERENCES else math.log(1.1)
     return (
-        min([-least / 2, *(low for _, low, _ in found)]),
-        max([least / 2, *(high for _, _, high in found)]),
+        min([-least / 2, *stars, *(low for _, low, _ in found)]),
+        max([least / 2, *stars, *(high for _, _, high in found)]),
     )
+
+
+def _star(
+    axis: Axes,
+    rows: Sequence[tuple[str, Mapping[str, Effect]]],
+    quantities: Sequence[str],
+    beside: Printed,
+    label: str,
+) -> None:
+    """Mark on the line of a mode what is printed of it."""
+    for place, (name, _) in enumerate(rows):
+        for quantity in quantities:
+            if name == label and quantity in beside.effects:
+                at = beside.effects[quantity]
+                axis.plot([at], [place], marker="*", markersize=7, color=INK, zorder=4)
 
 
 def _panel(

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure as Canvas
 
 from sipsched.analysis.exceedance import exceedance
 from sipsched.errors import StableError
-from sipsched.pages.drawing import SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import SERIES, STYLE, Layout, both, legend, themed
 from sipsched.pages.explore.timeline import Messages, provenance
 from sipsched.pages.parts import Figure
 from sipsched.plan.config import Run
@@ -46,19 +46,31 @@ def ccdf(runs: Sequence[Messages]) -> Figure:
             f"{len(groups)} groups of runs ({', '.join(groups)}), of which {len(SERIES)} can be told "
             "apart: choose fewer with sel"
         )
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 3.4), layout="constrained")
-        grid = canvas.subplots(1, len(PANELS), squeeze=False, sharey="row")
-        for column, (axis, (label, title)) in enumerate(zip(grid[0], PANELS.items(), strict=True)):
-            axis.set_xscale("log")
-            axis.set_yscale("log")
-            axis.set_xlabel(label)
-            axis.set_title(title, loc="left")
-            for color, (name, members) in zip(SERIES, groups.items(), strict=False):
-                _draw(axis, [_times(each)[column] for each in members], name, color)
-        grid[0, 0].set_ylabel("share of messages that take longer")
-        legend(canvas, grid, columns=3)
-        svg = themed(canvas)
+
+    def draw(layout: Layout) -> str:
+        with rc_context(STYLE):
+            height = 0.7 + 2.4 * len(PANELS) if layout.stacked else 3.4
+            canvas = Canvas(figsize=(layout.width_in, height), layout="constrained")
+            shape = (len(PANELS), 1) if layout.stacked else (1, len(PANELS))
+            grid = canvas.subplots(*shape, squeeze=False, sharey="row")
+            panels = zip(grid.ravel(), PANELS.items(), strict=True)
+            for column, (axis, (label, title)) in enumerate(panels):
+                axis.set_xscale("log")
+                axis.set_yscale("log")
+                axis.set_xlabel(label)
+                axis.set_title(title, loc="left")
+                for color, (name, members) in zip(SERIES, groups.items(), strict=False):
+                    _draw(axis, [_times(each)[column] for each in members], name, color)
+            for axis in grid[:, 0]:
+                axis.set_ylabel(
+                    "share that takes longer"
+                    if layout.stacked
+                    else "share of messages that take longer"
+                )
+            legend(canvas, grid, columns=3)
+            return themed(canvas)
+
+    svg, narrow = both(draw)
     seen = tuple(_words(name, members) for name, members in groups.items())
     caption = (
         "Share of the messages that a worker received whose time is longer than that below: of a "
@@ -68,6 +80,7 @@ def ccdf(runs: Sequence[Messages]) -> Figure:
     return Figure(
         identity="figure-ccdf",
         svg=svg,
+        narrow=narrow,
         alt=f"Complementary distributions of a message's times. {caption} {' '.join(seen)}",
         caption=caption,
         seen=seen,

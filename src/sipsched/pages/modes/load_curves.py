@@ -7,6 +7,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from sipsched.analysis.comparison import Case, Place, Side, System
 from sipsched.analysis.statistics import typical_drop_rates, typical_intervals
+from sipsched.pages.crossings import through, unbroken
 from sipsched.pages.drawing import LIMIT, STYLE, Layout, both, legend, themed
 from sipsched.pages.modes.panels import large, nothing, picture, small
 from sipsched.pages.modes.wording import identity, with_papers
@@ -37,7 +38,7 @@ def _figure(case: Case, system: System) -> Figure:
                     if name == "pdr":
                         axis.axhline(100 * case.limit, color=LIMIT, linestyle="--", linewidth=1)
                     drawn = [
-                        _curve(axis, case.side(place, mode), name, _shift(case, i), i)
+                        _curve(axis, case.side(place, mode), name, i)
                         for i, mode in enumerate(case.modes)
                     ]
                     axis.set_ylabel(COLUMNS[name][0])
@@ -60,7 +61,8 @@ def _figure(case: Case, system: System) -> Figure:
     drawn = both(draw)
     caption = (
         f"PDR, mean K_rcv and mean T_sip against the offered load, {sut}, {plural(cores, 'core')}, by "
-        f"threads and mode. Small: runs; line: the typical run; bars: its 95 % interval. Dashed: {case.share}; "
+        f"threads and mode. Small: runs; line: the typical run; bars: its 95 % interval. Dashed: {case.share}, "
+        "which the line of PDR passes at the crossing told below, with a gap where nothing tells where; "
         f"PDR on a symmetric log scale, linear under {SYMLOG_FROM_PERCENT:g} %."
     )
     return picture(
@@ -73,15 +75,21 @@ def _figure(case: Case, system: System) -> Figure:
     )
 
 
-def _shift(case: Case, i: int) -> float:
-    """Move the i-th mode sideways, so that intervals do not hide each other; in cps."""
+def _shift(case: Case, name: str, i: int) -> float:
+    """Move the i-th mode sideways, so that intervals do not hide each other; in cps.
+
+    Not its PDR, of which the load is told at which it passes the limit.
+    """
     loads = case.loads_cps
+    if name == "pdr":
+        return 0.0
     step = float(np.diff(loads).min()) if len(loads) > 1 else 0.0
     return step * 0.1 * (i - (len(case.modes) - 1) / 2)
 
 
-def _curve(axis: Axes, side: Side, name: str, shift: float, i: int) -> bool:
+def _curve(axis: Axes, side: Side, name: str, i: int) -> bool:
     """Draw the i-th mode, if it has runs."""
+    shift = _shift(side.case, name, i)
     _, scale = COLUMNS[name]
     runs = scale * side.runs(name)
     found = (
@@ -100,8 +108,14 @@ def _curve(axis: Axes, side: Side, name: str, shift: float, i: int) -> bool:
         found.estimate[some],
         yerr=found.bars[:, some],
         **large(i),
+        linestyle="none",
         label=side.label,
     )
+    passes = side.capacity.crossing if name == "pdr" else None
+    loads, middle = side.case.loads_cps[some], found.estimate[some]
+    for part in unbroken(loads, passes):
+        x, y = through(loads[part], middle[part], passes, scale * side.case.limit)
+        axis.plot(x + shift, y, color=large(i)["color"])
     return True
 
 

@@ -8,7 +8,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator
 
-from sipsched.analysis.comparison import Asked, Case, Comparisons, Place, System
+from sipsched.analysis.comparison import Asked, Case, Comparisons, Place, System, translations
 from sipsched.analysis.families import Cell as Compared
 from sipsched.analysis.papers import PAPERS
 from sipsched.analysis.run_table import provenance
@@ -26,7 +26,7 @@ from sipsched.pages.modes.wording import (
     with_papers,
 )
 from sipsched.pages.numbers import NO_ENTRY, p_text, signed, told, trusted, with_unit
-from sipsched.pages.parts import Answer, Cell, Figure, Several, Table, Words
+from sipsched.pages.parts import Answer, Cell, Figure, Several, Table, Words, translated
 from sipsched.words import grouped, listed, number, plural
 
 DRAWN_FROM_PERCENT = -150
@@ -51,10 +51,14 @@ def answer(case: Case, found: Comparisons) -> Answer:
     if not told:
         return Answer(
             f"There is no answer yet: at no load do runs of both {first} and {second} count."
+            f"{translated(translations(case.summary))}"
         )
     same = [case.same_settings(place) for place in case.places()]
     alike = ", though the settings are the same here" if all(same) and same else ""
-    return Answer(f"Compared with {first}, {second} {listed(told)}{alike}.")
+    return Answer(
+        f"Compared with {first}, {second} {listed(told)}{alike}."
+        f"{translated(translations(case.summary))}"
+    )
 
 
 def _less_or_more(cells: Sequence[Compared]) -> str:

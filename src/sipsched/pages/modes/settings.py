@@ -76,7 +76,7 @@ def words(case: Case) -> Words:
         if case.translated(mode):
             lines.append(
                 f"{case.label(mode)}: the kernel's scheduler is not the papers'. Settings without "
-                "an equivalent are left out, so a figure under this name is not one of the papers' "
+                "an equivalent are left out, so a figure under this name here is not one of the papers' "
                 f"{mode} mode."
             )
     known = {place: case.same_settings(place) for place in case.places()}
