@@ -92,7 +92,7 @@ static uint64_t print_stream_counters(FILE *file, const struct probe_counters *c
 	print_count(file, "descriptors_received", counted->descriptors_received);
 	print_count(file, "descriptor_send_ns", counted->descriptor_send_ns);
 	print_count(file, "descriptor_receive_ns", counted->descriptor_receive_ns);
-	return counted->lost_ring + streams->unmatched + streams->broken;
+	return counted->lost_ring + streams->broken;
 }
 
 static void print_report(FILE *file, const struct report *report)

@@ -289,9 +289,9 @@ static __always_inline void enter_packet(struct sk_buff *skb, struct packet_head
 }
 
 /*
- * All that is known of an arrival is entered here, at the earliest hook. On 6.18, with receive steering to
- * another CPU, the programs of netif_receive_skb and sk_data_ready are not run for up to 2 packets in 1,000 (the
- * trace event of the same tracepoint is), and recursion_misses stays 0; those of netif_rx always are.
+ * All that is known of an arrival is entered here, at the earliest hook. A kernel may run no program on top of some
+ * tasks (docs/methodology.md): with receive steering to another CPU, for up to 2 packets in 1,000 those of
+ * netif_receive_skb and sk_data_ready are not run, and recursion_misses stays 0; that of netif_rx has run before.
  */
 static __always_inline int on_driver(struct sk_buff *skb)
 {

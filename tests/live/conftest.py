@@ -62,11 +62,9 @@ def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measur
         cores: int = 1,
         mode_s: float = 4.0,
         washout_s: float | None = None,
-        lost: int = 0,
         **load: Any,
     ) -> Path:
         tolerant = dict.fromkeys(() if timing else TIMING_RULES, config.Limits(math.inf, math.inf))
-        tolerant |= {"probe_lost": config.Limits(lost, lost)}
         settings = dataclasses.replace(
             campaign,
             probe=probe,

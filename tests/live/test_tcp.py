@@ -73,10 +73,8 @@ def test_all_calls_complete_and_every_message_is_counted_on_both_sides(
 
 
 def test_past_the_knee_reads_hold_many_messages_and_each_has_its_row(measure: Measure) -> None:
-    # of a read that holds many, the arrival of one in some ten thousand is not found: docs/methodology.md
-    record = measure(sut="kamailio-tcp", threads=2, cps=3000, duration_s=1.5, drain_s=8.0, lost=5)
+    record = measure(sut="kamailio-tcp", threads=2, cps=3000, duration_s=1.5, drain_s=8.0)
     run = run_json(record)
-    assert run["probe"]["lost"] == run["probe"]["unmatched"]
     assert run["probe"]["records"] == run["ledger"]["to_sps"]["received"] >= 6 * 4000
     ds = messages_from_record(record)
     flags = ds["flags"].to_numpy()

@@ -145,6 +145,12 @@ def test_what_the_probe_lost_is_told_by_the_kernels_count(
     assert found == {"probe_lost": told, "probe_skipped": skipped}
 
 
+def test_an_arrival_that_was_not_found_over_tcp_is_a_stamp_and_no_record() -> None:
+    probe = ProbeReport("stream", "", 100, drops=0, lost=1, unmatched=3, recursion_misses=1)
+    ledger = Ledger(Balance(100, 100, 0, 0, 0), Balance(100, 100, 0, 0, 0), 0, "messages")
+    assert probe_numbers(probe, ledger, False) == {"probe_lost": 0, "probe_skipped": 4}
+
+
 def over_tcp(
     failed: int, waiting: int, residual: int = 0, created: int = 2400, segments_again: int = 0
 ) -> Observed:
