@@ -55,7 +55,8 @@ TOLERANCE = 0.5
 """Of the range's ends: what else a shared machine does moves a mean of some 3,600 messages by a third."""
 HOLD_S = (1.0, 6.0)
 """How long a fault that lasts does."""
-MEASURING = r"\.snakemake/scripts/.*measure_run\.py"
+MEASURING = "measure_run"
+"""Name of the process that performs a run (`snakemake_executor_plugin_campaign.forked`)."""
 
 
 @dataclass
@@ -126,12 +127,17 @@ class Soak:
             process.wait(60)
         return asked
 
+    def measuring(self) -> int | None:
+        """Process that performs a run; None between two."""
+        found = subprocess.run(["pgrep", "-x", MEASURING], capture_output=True, text=True)
+        return next(map(int, found.stdout.split()), None)
+
     def disturb(self, case: Case, process: "subprocess.Popen[bytes]") -> None:
         """Do one fault to what runs."""
         self.note_records()
         delay_s, hold_s = self.draw.uniform(0, DURATION_S / 2), self.draw.uniform(*HOLD_S)
         time.sleep(delay_s)
-        target = process.pid if case.through_snakemake else next(iter(pids(MEASURING)), None)
+        target = process.pid if case.through_snakemake else self.measuring()
         try:
             with case.inject(Target(target, self.raw, self.bed)):
                 time.sleep(hold_s)

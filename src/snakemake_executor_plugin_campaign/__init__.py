@@ -4,6 +4,7 @@
   log says whether that can help (`sipsched.scripting.one_line_errors`).
 - Only this process and its jobs know how many runs an invocation is about, and how long they take: it says
   with each run how far it has come, and makes a page of it every few minutes, between two runs.
+- Jobs of a run are forked from a process that has their imports (`.forked`), on Linux.
 - Ctrl-C reaches all processes of the terminal at once. A job that is still loading its modules would answer
   with a traceback, so SIGINT waits in it until it can end in order. What starts in that instant does not
   get it, nor does any job if Snakemake alone is interrupted: all get a SIGTERM, too.
@@ -11,6 +12,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,7 +21,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from snakemake.exceptions import RuleException, format_error
 from snakemake.executors import local
+from snakemake.script import Snakemake
 
 from sipsched import scripting
 from sipsched.errors import StableError
@@ -29,6 +34,7 @@ from sipsched.plan.config import Run
 from sipsched.records.forecast import outlooks
 from sipsched.testbed.lock import holder
 from sipsched.words import plural
+from snakemake_executor_plugin_campaign import forked
 from snakemake_logger_plugin_campaign import MEASURING as ALL_THAT_MEASURES
 from snakemake_logger_plugin_campaign import OURS
 
@@ -55,6 +61,7 @@ class Executor(local.Executor):  # type: ignore[misc]
         self._aside: Aside = self._campaign["ASIDE"]
         self._measuring: dict[Run, datetime] = {}
         self._page_made: float | None = None
+        self._forks = forked.Forks()
         # Snakemake has locked the files of its jobs by now, and does not say for whom
         self._word = scripting.announce(holder("snakemake"))
 
@@ -74,6 +81,24 @@ class Executor(local.Executor):  # type: ignore[misc]
         super().run_job(job)
         if job.name in ALL_THAT_MEASURES and self._page_made is None:
             self._make_page()
+
+    def run_single_job(self, job: Any) -> Any:
+        """Start the process of a job; its future comes back."""
+        if job.name not in forked.RULES or sys.platform != "linux":
+            return super().run_single_job(job)
+        rule, *given = self.job_args_and_prepare(job)[:8]
+        # as a rule's script has it; there are no repetitions for benchmarks
+        seen = Snakemake(*given, self.workflow.globals["config"], job.name, None)
+        return self.pool.submit(self._run_forked, rule, seen)
+
+    def _run_forked(self, rule: Any, seen: Snakemake) -> None:
+        script = rule.basedir.join(rule.script).get_path_or_uri(secret_free=True)
+        try:
+            self._forks.run(Path(script).resolve(), seen)
+        except subprocess.CalledProcessError as error:
+            raise RuleException(
+                format_error(error, rule.lineno, snakefile=rule.snakefile)
+            ) from error
 
     def handle_job_success(self, job: Any) -> None:
         """Take note of the end of a measurement."""

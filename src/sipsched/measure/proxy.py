@@ -85,7 +85,7 @@ class Proxy:
     ) -> list[str]:
         """Build the command line; the proxy stays in the foreground and logs to stderr."""
         instances = sut.instances(threads)
-        argv = self._argv(sut, config, sut.shared_memory_mib // instances)
+        argv = self._argv(sut, config, instance_shared_mib(sut, threads))
         if sut.over_tcp:
             argv = [*MANY_FILES, *argv]
         if sut.deployment in ("shared", "sockets"):
@@ -102,7 +102,7 @@ class Proxy:
     def _argv(self, sut: Sut, config: PurePosixPath, shared_mib: int) -> list[str]:
         values = {
             "config": config,
-            "shared": max(SMALLEST_SHARED_MIB, shared_mib),
+            "shared": shared_mib,
             "package": sut.package_memory_mib,
             "manager": sut.memory_manager,
         }
@@ -114,6 +114,11 @@ class Proxy:
             return None
         folders = instance_folders(sut, folder, threads)
         return sum((self.count_messages(sps, one, sut) for one in folders), Tally(0, 0))
+
+
+def instance_shared_mib(sut: Sut, threads: int) -> int:
+    """Give what the processes of each instance share, in MiB: its part of the SUT's, or the least it runs with."""
+    return max(SMALLEST_SHARED_MIB, sut.shared_memory_mib // sut.instances(threads))
 
 
 def instance_folders(sut: Sut, folder: PurePosixPath, threads: int) -> list[PurePosixPath]:

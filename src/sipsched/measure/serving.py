@@ -624,7 +624,7 @@ class Serving:
         for part, names in built.items():
             host.require_built(part, names)
         if role == "sps":
-            check_memory(host, self.sut, self.point.threads)
+            check_memory(host, self.sut, self.point.threads, self.point.cores)
         (first, last), protocol = self._ports(host), self.transport.protocol
         if last > LAST_PORT:
             raise StableError(

@@ -3,7 +3,8 @@
 import pytest
 
 from sipsched.errors import StableError
-from sipsched.measure.memory import available_mib
+from sipsched.measure.memory import Need, available_mib, memory_need
+from sipsched.plan.config import load_config
 
 MEMINFO = """\
 MemTotal:       24682980 kB
@@ -22,3 +23,22 @@ def test_available_memory() -> None:
 def test_a_file_that_does_not_tell(text: str) -> None:
     with pytest.raises(StableError, match="expected a line 'MemAvailable: <number> kB'"):
         available_mib(text)
+
+
+@pytest.mark.parametrize(
+    ("sut", "threads", "need"),
+    [
+        ("kamailio-udp", 8, Need(2048, 8, 32)),
+        ("kamailio-udp-partitioned", 8, Need(2048, 8, 32)),
+        # a front proxy of 64 MiB before them, with a worker a core
+        ("kamailio-udp-front", 8, Need(2048 + 64, 8 + 2, 32)),
+        # instances that run with no less than 16 MiB each
+        ("kamailio-udp-partitioned", 250, Need(16 * 250, 250, 32)),
+    ],
+)
+def test_memory_of_all_that_is_started(sut: str, threads: int, need: Need) -> None:
+    assert memory_need(load_config().sut(sut), threads, 2) == need
+
+
+def test_memory_adds_up() -> None:
+    assert Need(2112, 10, 32).total_mib == 2432

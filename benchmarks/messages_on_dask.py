@@ -1,0 +1,121 @@
+"""Take the 99.9th percentile of every cell of a campaign's messages on a Dask cluster of this machine.
+
+Shows, for `--messages` in all: CPU and wall seconds, the most memory that a worker of `--limit` took, and how far each
+cell's K_rcv + T_sip is from the exact value. Messages are synthetic, and few files stand for many runs: each cell has
+two, under as many names (symbolic links) as it takes, and every name is read. So the exact quantile is that of two.
+Reach: 10⁹ messages, 4 GiB a worker, 1 % of the exact value. It brings dask's `distributed` for itself, by uv
+(pyproject.toml, `cluster`): installed beside the project it is imported by every job that writes netCDF.
+"""
+
+import argparse
+import importlib.util
+import math
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+import numpy as np
+import numpy.typing as npt
+import synthetic
+
+from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.config import Run
+from sipsched.records.messages import k_rcv, messages_from_record, nanoseconds, write_messages
+from sipsched.records.pooled import open_runs, quantiles
+
+CELLS = [("default", 1000), ("default", 2000), ("batch", 1000), ("batch", 2000)]
+CALLS = 30_000
+SHARE = 0.999
+
+
+def with_distributed() -> int:
+    """Run this again where there is dask's `distributed`, of the pinned version."""
+    document = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())
+    pins = document["project"]["optional-dependencies"]["cluster"]
+    wanted = [word for pin in pins for word in ("--with", pin)]
+    uv = [Path(sys.executable).with_name("uv"), "run", "--quiet", "--no-project", "--active"]
+    argv = [*uv, *wanted, "python", *sys.argv]
+    return subprocess.run(argv, env=os.environ | {"VIRTUAL_ENV": sys.prefix}).returncode
+
+
+def write_distinct(folder: Path, run: Run) -> tuple[Path, npt.NDArray[np.float64]]:
+    """Write the messages of one run; their K_rcv + T_sip in ns come back too."""
+    wait = run.cps / 1000 * (2 if run.mode == "batch" else 1)
+    record = synthetic.write_record(folder / "raw", run, calls=CALLS, wait=wait)
+    messages = messages_from_record(record)
+    path = folder / f"{run.mode}-{run.cps}-{run.rep}.nc"
+    write_messages(messages, path)
+    return path, k_rcv(messages) + nanoseconds(messages, "t_sip")
+
+
+def peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def cpu_seconds() -> float:
+    return time.process_time()
+
+
+def main() -> None:
+    """Write the files, take the quantiles, print what it took."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--messages", type=int, default=10**9)
+    arguments.add_argument("--workers", type=int, default=os.cpu_count())
+    arguments.add_argument("--limit", default="4GiB")
+    options = arguments.parse_args()
+    if importlib.util.find_spec("distributed") is None:
+        sys.exit(with_distributed())
+    from distributed import Client, LocalCluster
+
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, runs, paths, sizes, exact = Path(scratch), [], [], [], {}
+        names = math.ceil(options.messages / (2 * 6 * CALLS * len(CELLS)))
+        for mode, cps in CELLS:
+            first = synthetic.Run(mode=mode, cps=cps)
+            found = [write_distinct(folder, replace(first, rep=rep)) for rep in (1, 2)]
+            times = np.concatenate([each for _, each in found])
+            exact[mode, cps] = np.quantile(times, SHARE, method="inverted_cdf") / 1000
+            for rep in range(1, 2 * names + 1):
+                path, of_run = found[rep % 2]
+                named = folder / first.mode / f"{cps}-{rep}.nc"
+                named.parent.mkdir(exist_ok=True)
+                named.symlink_to(path)
+                runs.append(replace(first, rep=rep))
+                paths.append(named)
+                sizes.append(len(of_run))
+        with (
+            LocalCluster(
+                n_workers=options.workers,
+                threads_per_worker=1,
+                memory_limit=options.limit,
+                dashboard_address=None,
+            ) as cluster,
+            Client(cluster) as client,
+        ):
+            started, before = time.monotonic(), sum(client.run(cpu_seconds).values())
+            found = quantiles(open_runs(runs, paths, sizes, {}), "total", [SHARE], ["mode", "cps"])
+            took = time.monotonic() - started
+            worked = sum(client.run(cpu_seconds).values()) - before
+            most = max(client.run(peak_mib).values())
+    print(
+        f"{sum(sizes):,} synthetic messages of {len(runs)} runs in {2 * len(exact)} files: "
+        f"p99.9 of {len(exact)} cells in {took:.0f} s, {worked:.0f} CPU s of {options.workers} workers, "
+        f"{peak_mib():.0f} MiB here, {most:.0f} MiB at most in a worker of {options.limit}"
+    )
+    for (mode, cps), microseconds in exact.items():
+        value = float(found.sel(mode=mode, cps=cps, share=SHARE))
+        print(f"{mode}, {cps} cps: {value:.1f} us, {value / microseconds - 1:+.2%} of the exact")
+        if abs(value / microseconds - 1) > 0.01:
+            sys.exit("further than 1 % from the exact value")
+
+
+if __name__ == "__main__":
+    main()
