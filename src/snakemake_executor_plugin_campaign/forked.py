@@ -20,8 +20,8 @@ MEASURED = ("sipsched.measure.acquisition", "sipsched.measure.crossing_search")
 REDUCED = ("sipsched.records.messages", "sipsched.records.summary", "sipsched.records.windows")
 DRAWN = (
     *("sipsched.analysis.advice", "sipsched.analysis.run_table", "sipsched.pages.tables"),
-    *("sipsched.pages.drawing", "matplotlib.backends.backend_svg", "IPython.utils.capture"),
-    *("IPython.core.interactiveshell", "nbformat.v4", "nbconvert", "sipsched.pages.render"),
+    *("sipsched.pages.drawing", "matplotlib.backends.backend_svg", "nbconvert"),
+    *("papermill", "sipsched.pages.engine", "sipsched.pages.render"),
 )
 OF_RUNS = frozenset(
     {"measure_run", "find_crossing", "parse_run", "summarise_run", "reduce_windows"}
