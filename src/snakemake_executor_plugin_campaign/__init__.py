@@ -155,6 +155,7 @@ class Executor(local.Executor):  # type: ignore[misc]
     def cancel(self) -> None:
         """End the jobs that run, each in order, and wait for them."""
         self.pool.shutdown(wait=False)
+        self._forks.end()
         for shell in _children("self"):
             # a shell that is gone would no longer be waited for, with its job still ending
             for process in _children(shell) or [shell]:

@@ -7,6 +7,7 @@ that is time in which a testbed idles, and with 36,000 runs it is hours of what 
 import multiprocessing
 import os
 import runpy
+import signal
 import subprocess
 import threading
 from multiprocessing import resource_tracker
@@ -50,6 +51,12 @@ class Forks:
         self._context.set_forkserver_preload([*own, *MEASURED, *REDUCED, *(DRAWN if pages else ())])
         # an exit code is read once, and whoever starts a process asks for those of all
         self._lock = threading.Lock()
+        self._ended = False
+
+    def end(self) -> None:
+        """Start no more; a script that was about to start has its process when this comes back."""
+        with self._lock:
+            self._ended = True
 
     def run(self, script: Path, job: object) -> None:
         """Run a script to its end.
@@ -64,10 +71,12 @@ class Forks:
         Raises
         ------
         CalledProcessError
-            Its exit code is not 0.
+            Its exit code is not 0, or it was not started since this has ended.
         """
         process = self._context.Process(target=_run, args=(script, job))
         with self._lock:
+            if self._ended:
+                raise subprocess.CalledProcessError(-signal.SIGTERM, [str(script)])
             # as Snakemake has it for a job of one thread; read when a library is loaded
             os.environ.update(dict.fromkeys(THREADS, "1"))
             # it lets this thread take Ctrl-C, and what is started here would answer with a traceback
