@@ -43,7 +43,7 @@ static __u64 locking[FACTORS_TASKS];
 
 /* A wait within a system call. */
 static struct call {
-	__u64 since_ns; /* what has waited since before then was not seen whole */
+	__u64 since_ns;
 	__u64 factor;
 } calls[FACTORS_TASKS];
 
