@@ -10,7 +10,7 @@ import xarray as xr
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 
-from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, Layout, both, legend, themed
+from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDE, Layout, both, legend, themed
 from sipsched.pages.parts import Figure
 from sipsched.plan.config import Run
 from sipsched.records.catalogue import Catalogue
@@ -168,7 +168,10 @@ def place_in_time(ds: xr.Dataset, run: Run) -> Messages:
 
 
 def timeline(
-    messages: Sequence[Messages], start_s: float = 0.0, length_s: float | None = None
+    messages: Sequence[Messages],
+    start_s: float = 0.0,
+    length_s: float | None = None,
+    on_phone: bool = False,
 ) -> Figure:
     """Draw one or two runs over the same stretch of time: waits, the queue, and drops.
 
@@ -180,6 +183,8 @@ def timeline(
         Beginning of the stretch, from the first arrival of each run.
     length_s
         Its length; None: to the end of the longest run.
+    on_phone
+        Whether it is drawn for a phone, too, which takes as long again: a page is, what a slider moves is not.
     """
     end_s = start_s + length_s if length_s else max(each.length_s for each in messages)
     end_s = max(end_s, start_s + 1e-3)
@@ -215,14 +220,14 @@ def timeline(
         return themed(canvas)
 
     with rc_context(STYLE):
-        svg, narrow = both(draw)
+        svg, narrow = both(draw) if on_phone else (draw(WIDE), "")
     seen = tuple(_words(each, start_s, end_s) for each in messages)
     whole = any(each.queue_is_whole_way for each in messages)
     caption = (
         "Each message at its arrival with the time it waits from driver to proxy (log scale), how "
         f"many wait {'between driver and proxy' if whole else 'in the socket queue'}, and the "
         f"datagrams that the full socket refused. Of more than {MOST_DRAWN} messages so many are "
-        "drawn, evenly taken; on a phone a third of them."
+        f"drawn, evenly taken{'; on a phone a third of them' if on_phone else ''}."
     )
     return Figure(
         identity="figure-timeline",
