@@ -131,19 +131,25 @@ def without_receive_steering(sps: Host) -> Iterator[None]:
         sps.shell('echo "$1" > "$2"', before, steering)
 
 
-def is_clean(done: CallStatistics, cps: int) -> bool:
-    return (
-        done.calls_completed == done.calls_offered
-        and done.retransmissions == 0
-        and not done.socket_drops
-        and not (done.connections and done.connections.blocked)
-        and abs(done.achieved_cps / cps - 1) < 0.03
-    )
+def unclean(done: CallStatistics, cps: int) -> str:
+    """Say what a load was not, to be clean; nothing if it was."""
+    connections = done.connections
+    found = {
+        "calls not completed": done.calls_offered - done.calls_completed,
+        "messages sent again": done.retransmissions,
+        "datagrams dropped": done.socket_drops,
+        "full send buffers": connections and connections.blocked,
+        f"of {cps} cps offered": round(done.achieved_cps)
+        if abs(done.achieved_cps / cps - 1) >= 0.03
+        else 0,
+    }
+    return ", ".join(f"{count} {what}" for what, count in found.items() if count)
 
 
 def highest_clean_rate(
     hosts: Hosts, load: Load, name: str, generator: Generator, transport: Transport = UDP
-) -> int:
+) -> tuple[int, str]:
+    """Give the highest of `CLEAN_RATES` up to which all were clean, and what ended it."""
     best = 0
     for cps in CLEAN_RATES:
         server = (
@@ -154,10 +160,11 @@ def highest_clean_rate(
         arrivals = Arrivals(cps, cps * CLEAN_SECONDS, seed=1)
         done = generator.offer(hosts, load, "bench", arrivals, transport)
         hosts.sps.stop(server)
-        if not is_clean(done, cps):
-            break
+        reason = unclean(done, cps)
+        if reason:
+            return best, f"at {cps} cps: {reason}"
         best = cps
-    return best
+    return best, "no higher one was tried"
 
 
 def main() -> None:
@@ -169,17 +176,19 @@ def main() -> None:
             host.stop_strays()
         with without_receive_steering(hosts.sps):
             certificates(hosts, load, Path(folder))
-            ours = highest_clean_rate(hosts, load, "sipload", Sipload())
-            theirs = highest_clean_rate(hosts, load, "sipp", Sipp())
+            ours, ended = highest_clean_rate(hosts, load, "sipload", Sipload())
+            theirs, theirs_ended = highest_clean_rate(hosts, load, "sipp", Sipp())
             over_tcp = {
                 name: highest_clean_rate(hosts, load, "sipload", Sipload(), transport)
                 for name, transport in OVER_TCP.items()
             }
     ratio = f"{ours / theirs:.2f}" if theirs else "no clean rate of SIPp"
-    print(f"highest clean rate: sipload {ours} cps, SIPp {theirs} cps, ratio {ratio}")
-    for name, rate in over_tcp.items():
+    print(
+        f"highest clean rate: sipload {ours} cps ({ended}), SIPp {theirs} cps ({theirs_ended}), ratio {ratio}"
+    )
+    for name, (rate, ended) in over_tcp.items():
         print(
-            f"highest clean rate over TCP, {name}: {rate} cps, {rate / ours:.2f} of that over UDP"
+            f"highest clean rate over TCP, {name}: {rate} cps ({ended}), {rate / ours:.2f} of that over UDP"
         )
 
 

@@ -36,6 +36,7 @@ const volatile __s32 cfg_groups[FACTORS_GROUPS] = { 0 }; /* process groups whose
 #endif
 
 struct factor_counts counts[2][FACTORS_CPUS]; /* [1]: of the tasks asked for */
+__u64 since_ns;                               /* what has waited since before then was not seen whole */
 
 static __u64 spinning[FACTORS_CPUS];
 static __u64 locking[FACTORS_TASKS];
@@ -69,6 +70,8 @@ static __always_inline void add(enum factor what, __u64 since)
 {
 	struct wait *wait = &counts[asked_for()][cpu()].wait[what];
 
+	if (since < since_ns)
+		return;
 	/* an interrupt may come between */
 	__sync_fetch_and_add(&wait->count, 1);
 	__sync_fetch_and_add(&wait->ns, bpf_ktime_get_ns() - since);

@@ -4,7 +4,7 @@
  * descriptors handed from one to another.
  *
  * USAGE
- *   sipfactors --group PGID [--group PGID] --report FILE --ready FILE
+ *   sipfactors --group PGID [--group PGID] --report FILE --ready FILE [--control SOCKET]
  *
  * WHAT IT DOES
  *   Attaches the programs of factors.bpf.c; then FILE of --ready is there. At SIGTERM or SIGINT it writes a report, one
@@ -12,19 +12,24 @@
  *     proxy, others     of the tasks of the process groups, and of all others: for each wait how often and ns in all, and
  *                       descriptors
  *     runs, run_ns      of all programs, where the kernel counts them (kernel.bpf_stats_enabled)
- *   Nothing is pinned. Exit code: 0 good; 1 not, and one line on stderr says why; 2 wrong usage.
+ *   At SOCKET it takes lines, each answered by one: `off` detaches the programs, `on` attaches them again. Nothing is
+ *   pinned. Exit code: 0 good; 1 not, and one line on stderr says why; 2 wrong usage.
  *
  * Needs root, or CAP_BPF and CAP_PERFMON, in the initial pid namespace; BTF (CONFIG_DEBUG_INFO_BTF); Linux 5.19.
  */
 #include <errno.h>
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include "control.h"
 #include "factors.h"
 #include "factors.skel.h"
 #include "json.h"
@@ -98,9 +103,47 @@ static bool say_ready(const char *path)
 	return false;
 }
 
+static int start_counting(struct factors_bpf *object)
+{
+	int error = -factors_bpf__attach(object);
+
+	if (error)
+		factors_bpf__detach(object);
+	object->bss->since_ns = clock_ns(CLOCK_MONOTONIC);
+	return error;
+}
+
+static void on_command(void *context, const char *command, char *answer)
+{
+	int error = 0;
+
+	strcpy(answer, "ok");
+	if (!strcmp(command, "off"))
+		factors_bpf__detach(context);
+	else if (!strcmp(command, "on"))
+		error = start_counting(context);
+	else
+		snprintf(answer, CONTROL_ANSWER, "error: expected off or on, found \"%s\"", command);
+	if (error)
+		snprintf(answer, CONTROL_ANSWER, "error: cannot attach: %s", strerror(error));
+}
+
+/* Do what is asked for until a signal ends it. */
+static void obey(struct control *control, int signals, struct factors_bpf *object)
+{
+	struct pollfd fds[1 + CONTROL_FDS] = { { .fd = signals, .events = POLLIN } };
+
+	while (!fds[0].revents) {
+		list_control(control, fds + 1);
+		if (poll(fds, 1 + CONTROL_FDS, -1) > 0)
+			serve_control(control, fds + 1, on_command, object);
+	}
+}
+
 static int usage(void)
 {
-	complain("usage: sipfactors --group PGID [--group PGID] --report FILE --ready FILE");
+	complain("usage: sipfactors --group PGID [--group PGID] --report FILE --ready FILE [--control "
+		 "SOCKET]");
 	return 2;
 }
 
@@ -110,11 +153,13 @@ int main(int argc, char **argv)
 		{ "group", required_argument, NULL, 'g' },
 		{ "report", required_argument, NULL, 'r' },
 		{ "ready", required_argument, NULL, 'y' },
+		{ "control", required_argument, NULL, 'c' },
 		{ 0 },
 	};
-	const char *report = NULL, *ready = NULL;
+	const char *report = NULL, *ready = NULL, *socket = NULL;
 	struct factors_bpf *object;
-	int groups[FACTORS_GROUPS] = { 0 }, found = 0, option, error, signal;
+	struct control control = { 0 };
+	int groups[FACTORS_GROUPS] = { 0 }, found = 0, option, error, asked_to_end;
 	sigset_t signals;
 	bool good;
 
@@ -125,6 +170,8 @@ int main(int argc, char **argv)
 			report = optarg;
 		else if (option == 'y')
 			ready = optarg;
+		else if (option == 'c')
+			socket = optarg;
 		else
 			return usage();
 	}
@@ -134,6 +181,7 @@ int main(int argc, char **argv)
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
+	asked_to_end = signalfd(-1, &signals, SFD_CLOEXEC);
 	libbpf_set_print(NULL);
 	if (namespace_of("/proc/self/ns/pid") != INITIAL_PID_NS) {
 		complain("not in the initial pid namespace: its process groups are not the kernel's");
@@ -148,16 +196,17 @@ int main(int argc, char **argv)
 		object->rodata->cfg_groups[i] = groups[i];
 	error = -factors_bpf__load(object);
 	if (!error)
-		error = -factors_bpf__attach(object);
+		error = start_counting(object);
 	if (error) {
 		complain("cannot load and attach the programs: %s (Linux 5.19, BTF and CAP_BPF)",
 			 strerror(error));
 		factors_bpf__destroy(object);
 		return 1;
 	}
-	good = say_ready(ready);
+	good = open_control(&control, socket) && say_ready(ready);
 	if (good)
-		sigwait(&signals, &signal);
+		obey(&control, asked_to_end, object);
+	close_control(&control);
 	factors_bpf__detach(object);
 	good = good && write_report(report, object);
 	factors_bpf__destroy(object);

@@ -4,7 +4,8 @@
   log says whether that can help (`sipsched.scripting.one_line_errors`).
 - Only this process and its jobs know how many runs an invocation is about, and how long they take: it says
   with each run how far it has come, and makes a page of it every few minutes, between two runs.
-- Jobs of a run are forked from a process that has their imports (`.forked`), on Linux.
+- Jobs of a run, and where nothing is measured those of pages, are forked from a process that has their imports
+  (`.forked`), on Linux.
 - Ctrl-C reaches all processes of the terminal at once. A job that is still loading its modules would answer
   with a traceback, so SIGINT waits in it until it can end in order. What starts in that instant does not
   get it, nor does any job if Snakemake alone is interrupted: all get a SIGTERM, too.
@@ -61,7 +62,7 @@ class Executor(local.Executor):  # type: ignore[misc]
         self._aside: Aside = self._campaign["ASIDE"]
         self._measuring: dict[Run, datetime] = {}
         self._page_made: float | None = None
-        self._forks = forked.Forks()
+        self._forks = forked.Forks(self.workflow.globals["CAMPAIGN"].only_measured)
         # Snakemake has locked the files of its jobs by now, and does not say for whom
         self._word = scripting.announce(holder("snakemake"))
 
@@ -84,7 +85,7 @@ class Executor(local.Executor):  # type: ignore[misc]
 
     def run_single_job(self, job: Any) -> Any:
         """Start the process of a job; its future comes back."""
-        if job.name not in forked.RULES or sys.platform != "linux":
+        if job.name not in self._forks.rules or sys.platform != "linux":
             return super().run_single_job(job)
         rule, *given = self.job_args_and_prepare(job)[:8]
         # as a rule's script has it; there are no repetitions for benchmarks
@@ -154,6 +155,7 @@ class Executor(local.Executor):  # type: ignore[misc]
     def cancel(self) -> None:
         """End the jobs that run, each in order, and wait for them."""
         self.pool.shutdown(wait=False)
+        self._forks.end()
         for shell in _children("self"):
             # a shell that is gone would no longer be waited for, with its job still ending
             for process in _children(shell) or [shell]:

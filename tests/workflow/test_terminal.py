@@ -241,6 +241,7 @@ def test_an_interrupt_is_told_in_one_line(project: Path, after_s: float) -> None
     assert rest == [
         "interrupted: nothing measured before is lost; the same command goes on from here"
     ]
+    assert not list((project / "raw").rglob("run.json"))
 
 
 def test_a_dry_run_says_what_is_left_and_when_it_would_be_done(project: Path) -> None:

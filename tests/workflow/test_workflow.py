@@ -223,8 +223,12 @@ def test_a_study_file_asks_for_its_study_alone(
 ) -> None:
     """Whether or not config.yaml is named too; only the points of the file's studies are planned."""
     studies = yaml.safe_load(path.read_text())["studies"]
-    cut, runs = {}, set()
+    cut, runs, searches = {}, set(), set()
     for name, study in studies.items():
+        if "capacity" in study:
+            cut[name] = {"repetitions": 1}
+            searches |= set(itertools.product(*(study[key] for key in ("suts", "modes", "cores"))))
+            continue
         # loads that hang on a search are not known before it
         loads = study["cps"][:3] if isinstance(study["cps"], list) else [1000]
         cut[name] = {"repetitions": 1, "cps": loads}
@@ -235,6 +239,7 @@ def test_a_study_file_asks_for_its_study_alone(
     files = (*named, f"config/studies/{path.name}")
     jobs = planned_jobs(project, "--configfile", *files, "cut.yaml")
     assert jobs["measure_run"] == len(runs)
+    assert jobs.get("find_crossing", 0) == len(searches)
     assert jobs["combine_summaries"] == len(studies)
 
 

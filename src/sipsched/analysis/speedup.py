@@ -28,9 +28,9 @@ FACTORS = {
     "preemptions": ("preemptions", 1.0),
     "migrations": ("migrations", 1.0),
     "kernel_locks": ("waits for the kernel's locks", 1.0),
-    "kernel_locks_ns": ("in them (µs)", 1e-3),
+    "kernel_locks_ns": ("in the kernel's locks (µs)", 1e-3),
     "own_locks": ("waits for the proxy's locks", 1.0),
-    "own_locks_ns": ("in them (µs)", 1e-3),
+    "own_locks_ns": ("in the proxy's locks (µs)", 1e-3),
     "descriptors": ("descriptors passed", 1.0),
 }
 """Run-level numbers that are given a message: how a page names them, and their scale."""

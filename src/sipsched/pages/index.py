@@ -42,7 +42,7 @@ from sipsched.words import listed, number, plural
 REFERENCE, CHANGED = "baseline", "enhanced"
 NOT_MEASURED = "Not measured"
 NO_PAIRS = (
-    f"{NOT_MEASURED}: no runs of the modes {REFERENCE} and {CHANGED} at the same point with the same "
+    f"{NOT_MEASURED}: no runs of mode {REFERENCE} alone and {CHANGED} alone at the same point with the same "
     "arrivals."
 )
 WITHIN = "Which of the scheduler's settings is better, compared within runs?"
@@ -250,7 +250,10 @@ def answers(
         (
             ("How much load does the proxy carry?", carried(campaign, best, limit)),
             *((within,) if here else ()),
-            ("What do the papers' settings change?", modes(campaign, limit) or NO_PAIRS),
+            (
+                "What do the papers' settings change, from run to run?",
+                modes(campaign, limit) or NO_PAIRS,
+            ),
             ("How long does a message wait at half of that load?", waiting(campaign, best)),
             ("How much of the campaign counts?", counting(campaign)),
             ("What does measuring cost, and what was not seen?", probing(campaign, costs)),

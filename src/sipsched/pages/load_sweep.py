@@ -433,18 +433,12 @@ def distributions(
 
         return draw
 
-    def words(facet: Facet, threads: int) -> str:
-        if facet not in points or points[facet][1] != threads:
-            return ""
-        medians = {
-            name: {
-                kind: typical_interval([grid[_first_at(run, 0.5)] for run in by_name[name]])
-                for kind, by_name in curves[facet].items()
-                if len(by_name[name])
-            }
-            for name in TIMES
+    def medians(facet: Facet, name: str) -> dict[str, Interval]:
+        return {
+            kind: typical_interval([grid[_first_at(run, 0.5)] for run in by_name[name]])
+            for kind, by_name in curves[facet].items()
+            if len(by_name[name])
         }
-        return _medians_words(medians, points[facet][0])
 
     where = _points_words(points)
     return _figure(
@@ -455,7 +449,7 @@ def distributions(
         f"Share of messages at or below a time, by message type; thin: one run, thick: mean of the "
         f"runs (at most {MAX_RUNS_READ}). {where}."
         + (f" Not read: {'; '.join(unread)}." if unread else ""),
-        words,
+        _medians_words(points, medians),
     )
 
 
@@ -497,18 +491,9 @@ def _by_type(summary: xr.Dataset, points: Mapping[Facet, tuple[int, int]]) -> Fi
 
         return draw
 
-    def words(facet: Facet, threads: int) -> str:
-        if facet not in points or points[facet][1] != threads:
-            return ""
-        medians = {
-            name: {
-                kind: found
-                for kind in kinds
-                if np.isfinite((found := typical(facet, f"{name}_p50", kind)).estimate)
-            }
-            for name in TIMES
-        }
-        return _medians_words(medians, points[facet][0])
+    def medians(facet: Facet, name: str) -> dict[str, Interval]:
+        found = {kind: typical(facet, f"{name}_p50", kind) for kind in kinds}
+        return {kind: each for kind, each in found.items() if np.isfinite(each.estimate)}
 
     return _figure(
         summary,
@@ -517,7 +502,7 @@ def _by_type(summary: xr.Dataset, points: Mapping[Facet, tuple[int, int]]) -> Fi
         _time_panels(summary, tuple((symbol, panel(name)) for name, symbol in TIMES.items())),
         "Median, 95th and 99th percentile by message type, each of a typical run. Single messages are not in "
         f"the records of these runs, so no distribution is drawn. {_points_words(points)}. Log scale.",
-        words,
+        _medians_words(points, medians),
     )
 
 
@@ -529,18 +514,27 @@ def _points_words(points: Mapping[Facet, tuple[int, int]]) -> str:
     return "; ".join(told) or "No run to draw"
 
 
-def _medians_words(medians: Mapping[str, Mapping[str, Interval]], cps: int) -> str:
-    """Name the types of the shortest and the longest median of each time."""
-    parts = []
-    for name, by_kind in medians.items():
-        ordered = sorted(by_kind, key=lambda kind: by_kind[kind].estimate)
-        if ordered:
-            quick, slow = ordered[0], ordered[-1]
-            parts.append(
-                f"median {TIMES[name]} from {in_words(by_kind[quick], 'µs')}, of {quick} to "
-                f"{in_words(by_kind[slow], 'µs')}, of {slow}"
-            )
-    return f"At {cps} cps: {'; '.join(parts)}." if parts else f"nothing to draw at {cps} cps."
+def _medians_words(
+    points: Mapping[Facet, tuple[int, int]], medians: Callable[[Facet, str], Mapping[str, Interval]]
+) -> Callable[[Facet, int], str]:
+    """Name the types of the shortest and the longest median of each time, where a facet is drawn."""
+
+    def words(facet: Facet, threads: int) -> str:
+        if facet not in points or points[facet][1] != threads:
+            return ""
+        cps, parts = points[facet][0], []
+        for name, symbol in TIMES.items():
+            by_kind = medians(facet, name)
+            ordered = sorted(by_kind, key=lambda kind: by_kind[kind].estimate)
+            if ordered:
+                quick, slow = ordered[0], ordered[-1]
+                parts.append(
+                    f"median {symbol} from {in_words(by_kind[quick], 'µs')}, of {quick} to "
+                    f"{in_words(by_kind[slow], 'µs')}, of {slow}"
+                )
+        return f"At {cps} cps: {'; '.join(parts)}." if parts else f"nothing to draw at {cps} cps."
+
+    return words
 
 
 def _first_at(shares: Values, share: float) -> int:

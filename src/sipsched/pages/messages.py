@@ -174,7 +174,7 @@ def over_time(found: Found) -> Several:
     if not found.by_load:
         return _several([], found, NOTHING)
     ends = sorted({min(found.by_load), max(found.by_load)})
-    pair = timeline([found.by_load[cps][0] for cps in ends])
+    pair = timeline([found.by_load[cps][0] for cps in ends], on_phone=True)
     return _several([heat_map(found.highest[0]), pair], found, NOTHING)
 
 

@@ -14,6 +14,8 @@ from urllib.parse import quote
 from sipsched.pages.numbers import NO_ENTRY, Number
 from sipsched.words import listed, plural
 
+LONG_NAME = 12
+"""Characters of a row's name, beyond which it is given room."""
 _IN_ADDRESS = " '()*+,-./:;=?@[]_~!$\n"
 """What may stand in the address of a picture, in an attribute with double quotes."""
 
@@ -143,7 +145,8 @@ class Table:
             if any(str(row[i]) not in EMPTY for i in kept):
                 first, *rest = (row[i] for i in kept)
                 cells = "".join(map(_data, rest))
-                line = f'<tr><th scope="row">{html.escape(str(first))}</th>{cells}</tr>'
+                long = ' class="long"' if len(str(first)) > LONG_NAME else ""
+                line = f'<tr><th scope="row"{long}>{html.escape(str(first))}</th>{cells}</tr>'
                 by_place.setdefault(self._place(row), []).append(line)
         body = "".join(
             "<tbody>"
@@ -222,8 +225,10 @@ class Table:
 def _data(cell: Cell) -> str:
     """Write a cell; of a number neither it nor its interval is parted on a screen."""
     text = html.escape(str(cell))
-    if not isinstance(cell, Number) or math.isnan(cell.interval.estimate):
+    if not isinstance(cell, Number):
         return f"<td>{text}</td>"
+    if math.isnan(cell.interval.estimate):
+        return f'<td class="why">{text}</td>'
     number, bracket, rest = text.partition(" (")
     return f"<td><span>{number}</span>{f' <span>({rest}</span>' if bracket else ''}</td>"
 

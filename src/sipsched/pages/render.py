@@ -1,12 +1,10 @@
-"""From a notebook to a page: IPython runs it, in this process; nbconvert and a template of our own write it."""
+"""From a notebook to a page: papermill runs it, in this process; nbconvert and a template of our own write it."""
 
-import ast
 import html
+import logging
 import re
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import chdir, contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -52,13 +50,14 @@ def render(
     """
     # jsonschema loads a grammar of IRIs, which no notebook has: two thirds of what follows.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
-    # Imported here: nbformat takes time that a wrong path need not cost.
-    import nbformat
+    # Imported here: papermill and nbconvert take time that a wrong path need not cost.
+    import papermill
+
+    from sipsched.pages import engine
 
     if not notebook.is_file():
         raise StableError(f"{notebook}: no such notebook; see `notebook` in config/config.yaml")
-    source = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
-    known = _parameters(source)
+    known = set(papermill.inspect_notebook(str(notebook)))
     unknown = sorted(set(parameters) - known)
     if unknown:
         raise StableError(
@@ -66,78 +65,26 @@ def render(
             f"its parameters cell has {', '.join(sorted(known)) or 'none'}"
         )
     given = {name: value for name, value in offered.items() if name in known} | dict(parameters)
-    _run(source, notebook, {name: _plain(value) for name, value in given.items()})
-    _show_parameters(source, {name: _shown(value) for name, value in given.items()})
-    page = _to_html(source, notebook.stem, "" if output_html.name == HOME else HOME)
+    logging.getLogger("papermill").setLevel(logging.WARNING)
+    try:
+        finished = papermill.execute_notebook(
+            str(notebook),
+            None,
+            parameters={name: _plain(value) for name, value in given.items()},
+            engine_name=engine.NAME,
+            cwd=str(PROJECT_ROOT),
+            progress_bar=False,
+        )
+    except StableError as error:
+        raise StableError(f"{notebook}: {error}") from None
+    _show_parameters(finished, {name: _shown(value) for name, value in given.items()})
+    page = _to_html(finished, notebook.stem, "" if output_html.name == HOME else HOME)
     with whole(output_html) as partial:
         partial.write_text(page, encoding="utf-8")
 
 
-def _is_of_parameters(cell: Any) -> bool:
-    return "parameters" in cell.metadata.get("tags", ())
-
-
-def _parameters(notebook: Any) -> set[str]:
-    """Name what its cell of parameters sets."""
-    return {
-        name.id
-        for cell in filter(_is_of_parameters, notebook.cells)
-        for line in ast.parse(cell.source).body
-        for name in ast.walk(line)
-        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
-    }
-
-
-@contextmanager
-def _shell() -> Iterator[Any]:
-    """Give an IPython of its own, without the history and the settings of whoever runs it."""
-    from IPython.core.interactiveshell import InteractiveShell
-    from traitlets.config import Config
-
-    with tempfile.TemporaryDirectory(prefix="sipsched-report-") as scratch, chdir(PROJECT_ROOT):
-        settings = Config({"HistoryManager": {"enabled": False}})
-        try:
-            yield InteractiveShell.instance(config=settings, ipython_dir=scratch)
-        finally:
-            InteractiveShell.clear_instance()
-
-
-def _run(notebook: Any, where: Path, values: Mapping[str, Any]) -> None:
-    """Run its cells one after the other, with these values of its parameters, and keep what they show.
-
-    A kernel of Jupyter, a process of its own, would load for seconds what is loaded here.
-    """
-    from IPython.utils.capture import capture_output
-    from nbformat import v4
-
-    with _shell() as shell:
-        for number, cell in enumerate(notebook.cells, start=1):
-            if cell.cell_type != "code":
-                continue
-            # inside the trap, which would else put the shell's own display hook in place of that which keeps
-            with shell.display_trap, capture_output() as shown:
-                result = shell.run_cell(cell.source, store_history=False)
-            error = result.error_before_exec or result.error_in_exec
-            if isinstance(error, KeyboardInterrupt):
-                raise error
-            if error is not None:
-                first = next((line for line in cell.source.splitlines() if line.strip()), "")
-                what = f"{type(error).__name__}: {_one_line(str(error))}"
-                raise StableError(f"{where}: cell {number} ({first}): {what}") from None
-            cell.outputs = [
-                v4.new_output("stream", name=name, text=text)  # type: ignore[no-untyped-call]
-                for name, text in (("stdout", shown.stdout), ("stderr", shown.stderr))
-                if text
-            ] + [
-                v4.new_output("display_data", data=each.data, metadata=each.metadata)  # type: ignore[no-untyped-call]
-                for each in shown.outputs
-            ]
-            if _is_of_parameters(cell):
-                shell.push(dict(values))
-
-
 def _plain(value: Any) -> Any:
-    """Make paths absolute, since a notebook runs elsewhere, and text, as its parameters are."""
+    """Make paths absolute, since a notebook runs elsewhere, and text, since papermill writes them down."""
     if isinstance(value, list):
         return [_plain(one) for one in value]
     return str(value.resolve()) if isinstance(value, Path) else value
@@ -154,12 +101,15 @@ def _shown(value: Any) -> Any:
 
 
 def _show_parameters(notebook: Any, values: Mapping[str, Any]) -> None:
-    """Write the values that were given below those that they took the place of."""
-    for cell in filter(_is_of_parameters, notebook.cells):
-        given = [f"{name} = {value!r}" for name, value in values.items()]
-        cell.source = "\n".join(
-            [cell.source, "", "# this page", *given] if given else [cell.source]
-        )
+    """Put these values in the place of those that papermill wrote into the notebook."""
+    from papermill.translators import translate_parameters
+
+    from sipsched.pages.engine import INJECTED
+
+    for cell in notebook.cells:
+        if INJECTED in cell.metadata.get("tags", ()):
+            kernel = notebook.metadata.kernelspec
+            cell.source = translate_parameters(kernel.name, kernel.language, values, "Parameters")
 
 
 def _to_html(notebook: Any, fallback_title: str, home: str) -> str:
@@ -207,7 +157,3 @@ def _title(notebook: Any) -> str:
             if heading:
                 return html.unescape(heading[1])
     return ""
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -261,9 +261,10 @@ def capacities(found: Found) -> Table:
         none="no search was made",
         caption=f"Capacity: the load at which {share} is lost, over UDP of the datagrams that reached the SPS, over "
         f"TCP of the calls, which failed or took longer to set up than is allowed; by calls: that measure over both. "
-        "From the trials of a search, with its 95 % interval. Confirmed: runs on the bracket that fell on the side "
-        "that the search says. Bound: cores × CPU time of a message on one core / CPU time here. CPUs it had: cores, "
-        "less what the generators need of one that they share, as a run on one core shows it.",
+        "From the trials of a search, with its 95 % interval, which does not hold how the machine's own speed moved "
+        "until the next search; runs that do not confirm a bracket show it. Confirmed: runs on the bracket that fell "
+        "on the side that the search says. Bound: cores × CPU time of a message on one core / CPU time here. CPUs "
+        "it had: cores, less what the generators need of one that they share, as a run on one core shows it.",
         provenance=found.provenance,
     )
 

@@ -70,6 +70,7 @@ PACKAGES = (
     "xarray",
     "netCDF4",
     "matplotlib",
+    "papermill",
     "IPython",
     "nbconvert",
 )

@@ -104,5 +104,5 @@ def test_a_number_is_not_parted_and_words_in_its_place_are():
         Interval.without(np.nan, 0, why="no capacity of one core lies between the loads"), "%"
     )
     shown = table(("a", "b", "c"), (("x", known, why),))._repr_html_()
-    assert f"<td>{why}</td>" in shown
+    assert f'<td class="why">{why}</td>' in shown
     assert "<td><span>" in shown

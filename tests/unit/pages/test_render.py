@@ -69,7 +69,7 @@ def test_a_page_shows_paths_as_a_reader_elsewhere_can_use_them(tmp_path, monkeyp
     monkeypatch.setenv("ROOT", str(tmp_path))
     render.render(path, tmp_path / "page.html", {"x": [inside, outside]})
     text = html.unescape((tmp_path / "page.html").read_text())
-    assert "x = ['results/a.nc', 'elsewhere.nc']" in text
+    assert 'x = ["results/a.nc", "elsewhere.nc"]' in text
     assert str(tmp_path) not in text
 
 

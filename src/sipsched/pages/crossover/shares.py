@@ -74,6 +74,7 @@ def _figure(advice: Advice) -> Figure:
             legend(canvas, grid, columns=4)
             return themed(canvas)
 
+    svg, narrow = both(draw)
     seen = [
         line for ranking in rankings if (line := _words(ranking, drawn[ranking.load.cps]["total"]))
     ]
@@ -90,8 +91,8 @@ def _figure(advice: Advice) -> Figure:
     )
     return Figure(
         identity=identity("figure-shares", *advice.place[1:4]),
-        svg=(pictures := both(draw))[0],
-        narrow=pictures[1],
+        svg=svg,
+        narrow=narrow,
         alt=f"Times that messages exceed, {place_name(advice.place)}. {caption} {' '.join(seen)}",
         caption=caption,
         seen=tuple(seen) or ("No window that counts tells of it.",),

@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 
 from sipsched.analysis.exceedance import exceedance
 from sipsched.errors import StableError
@@ -49,11 +48,9 @@ def ccdf(runs: Sequence[Messages]) -> Figure:
 
     def draw(layout: Layout) -> str:
         with rc_context(STYLE):
-            height = 0.7 + 2.4 * len(PANELS) if layout.stacked else 3.4
-            canvas = Canvas(figsize=(layout.width_in, height), layout="constrained")
-            shape = (len(PANELS), 1) if layout.stacked else (1, len(PANELS))
-            grid = canvas.subplots(*shape, squeeze=False, sharey="row")
-            panels = zip(grid.ravel(), PANELS.items(), strict=True)
+            height_in, shared = (2.4, "") if layout.stacked else (2.7, "all")
+            canvas, grid = layout.panels(1, len(PANELS), height_in, shared=("", shared))
+            panels = zip(grid[0], PANELS.items(), strict=True)
             for column, (axis, (label, title)) in enumerate(panels):
                 axis.set_xscale("log")
                 axis.set_yscale("log")
@@ -61,7 +58,7 @@ def ccdf(runs: Sequence[Messages]) -> Figure:
                 axis.set_title(title, loc="left")
                 for color, (name, members) in zip(SERIES, groups.items(), strict=False):
                     _draw(axis, [_times(each)[column] for each in members], name, color)
-            for axis in grid[:, 0]:
+            for axis in grid[0] if layout.stacked else grid[0, :1]:
                 axis.set_ylabel(
                     "share that takes longer"
                     if layout.stacked

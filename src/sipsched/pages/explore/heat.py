@@ -4,10 +4,9 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib import rc_context
 from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter
 
-from sipsched.pages.drawing import LIMIT, STYLE, WIDTH_IN, themed
+from sipsched.pages.drawing import LIMIT, STYLE, Layout, both, themed
 from sipsched.pages.explore.timeline import Messages, name_of, provenance
 from sipsched.pages.parts import Figure
 from sipsched.words import grouped, number
@@ -39,9 +38,10 @@ def heat_map(messages: Messages) -> Figure | None:
     # a hair wider: a message at a bound is in a cell, and all alike have one
     latencies = np.geomspace(0.99 * total.min(), 1.01 * total.max(), LATENCIES + 1)
     counts, _, _ = np.histogram2d(at, total, bins=(times, latencies))
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 3.2), layout="constrained")
-        axis = canvas.subplots()
+    refused, _ = np.histogram(messages.drop_at_s, times)
+
+    def draw(layout: Layout) -> str:
+        canvas, ((axis,),) = layout.panels(1, 1, 3.2, above_in=0.0)
         mesh = axis.pcolormesh(
             times,
             latencies,
@@ -55,13 +55,16 @@ def heat_map(messages: Messages) -> Figure | None:
         axis.set_ylabel("K_rcv + T_sip (µs)")
         axis.set_xlabel("time since the first arrival (s)")
         axis.grid(visible=False)
-        refused, _ = np.histogram(messages.drop_at_s, times)
         for step in np.flatnonzero(refused):
             left, right = times[step : step + 2]
             axis.axvspan(left, right, ymax=0.03, color=LIMIT, linewidth=0)
-        bar = canvas.colorbar(mesh, ax=axis, format=FuncFormatter(grouped), pad=0.01)
+        where = {"location": "top", "aspect": 40} if layout.stacked else {"pad": 0.01}
+        bar = canvas.colorbar(mesh, ax=axis, format=FuncFormatter(grouped), **where)
         bar.set_label("messages in a cell")
-        svg = themed(canvas)
+        return themed(canvas)
+
+    with rc_context(STYLE):
+        svg, narrow = both(draw)
     step_s = times[1] - times[0]
     caption = (
         f"{', '.join(name_of(messages.run))}: each cell counts the messages that arrived in {step_s:.2g} s and took "
@@ -72,6 +75,7 @@ def heat_map(messages: Messages) -> Figure | None:
     return Figure(
         identity="figure-heat",
         svg=svg,
+        narrow=narrow,
         alt=f"Heat map of latency over time. {caption} {seen[0]}",
         caption=caption,
         seen=seen,

@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from matplotlib import rc_context
-from matplotlib.figure import Figure as Canvas
 
-from sipsched.pages.drawing import INK, PAPER, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import INK, PAPER, SERIES, STYLE, Layout, both, legend, themed
 from sipsched.pages.explore.timeline import Messages, name_of, provenance
 from sipsched.pages.parts import Figure
 from sipsched.records.messages import MESSAGE_TYPES
@@ -16,8 +15,8 @@ from sipsched.words import number, plural
 US = 1e6
 PERCENTILE = 99.0
 """Of the wait: the message whose surroundings are drawn."""
-LETTER = 0.012
-"""Of the width, what a letter takes."""
+LETTER_IN = 0.086
+"""What a letter takes."""
 MARGIN = 0.15
 """Of the message's time, shown before and after it."""
 
@@ -57,9 +56,9 @@ def lanes(messages: Messages, place: int | None = None) -> Figure | None:
     workers = sorted(set(messages.worker[chosen].tolist()))
     cpus = sorted(set(messages.cpu[chosen].tolist()))
     names = {code: name for name, code in MESSAGE_TYPES.items()}
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 1.5 + 0.28 * len(workers)), layout="constrained")
-        grid = canvas.subplots(1, 1, squeeze=False)
+
+    def draw(layout: Layout) -> str:
+        canvas, grid = layout.panels(1, 1, 0.5 + 0.28 * len(workers), above_in=1.0)
         axis = grid[0, 0]
         axis.barh(
             0, taken[place] - begin, left=0.0, height=0.5, color=SERIES[5], label="it waits: K_rcv"
@@ -84,7 +83,8 @@ def lanes(messages: Messages, place: int | None = None) -> Figure | None:
                 )
             kind = names[int(messages.kind[one])]
             seen_from, seen_to = max(at, left - begin), min(at + on + off, right - begin)
-            if (seen_to - seen_from) / (right - left) > LETTER * len(kind):
+            part = (seen_to - seen_from) / (right - left)
+            if part * layout.width_in > LETTER_IN * len(kind):
                 middle = (seen_from + seen_to) / 2
                 ink = PAPER if middle < at + on else INK
                 axis.text(middle, line, kind, ha="center", va="center", fontsize=6.5, color=ink)
@@ -96,7 +96,10 @@ def lanes(messages: Messages, place: int | None = None) -> Figure | None:
         axis.set_axisbelow(True)
         axis.set_xlabel("µs since its arrival")
         legend(canvas, grid, columns=4)
-        svg = themed(canvas)
+        return themed(canvas)
+
+    with rc_context(STYLE):
+        svg, narrow = both(draw)
     kind = names[int(messages.kind[place])]
     wait, service = float(messages.wait_us[place]), float(messages.service_us[place])
     caption = (
@@ -109,6 +112,7 @@ def lanes(messages: Messages, place: int | None = None) -> Figure | None:
     return Figure(
         identity="figure-lanes",
         svg=svg,
+        narrow=narrow,
         alt=f"Workers over time around a slow message. {caption} {seen[0]}",
         caption=caption,
         seen=seen,

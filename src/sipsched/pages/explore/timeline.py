@@ -9,9 +9,8 @@ import numpy.typing as npt
 import xarray as xr
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 
-from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDE, Layout, both, legend, themed
 from sipsched.pages.parts import Figure
 from sipsched.plan.config import Run
 from sipsched.records.catalogue import Catalogue
@@ -25,7 +24,7 @@ from sipsched.records.messages import (
 )
 from sipsched.words import number, plural
 
-MOST_DRAWN = 3000
+MOST_DRAWN = 1500
 """Messages drawn one by one; of more, so many are taken evenly. The numbers in words are of all."""
 STEPS = 400
 """Steps of time in which the longest queue is drawn; drops are counted in fewer."""
@@ -169,7 +168,10 @@ def place_in_time(ds: xr.Dataset, run: Run) -> Messages:
 
 
 def timeline(
-    messages: Sequence[Messages], start_s: float = 0.0, length_s: float | None = None
+    messages: Sequence[Messages],
+    start_s: float = 0.0,
+    length_s: float | None = None,
+    on_phone: bool = False,
 ) -> Figure:
     """Draw one or two runs over the same stretch of time: waits, the queue, and drops.
 
@@ -181,14 +183,21 @@ def timeline(
         Beginning of the stretch, from the first arrival of each run.
     length_s
         Its length; None: to the end of the longest run.
+    on_phone
+        Whether it is drawn for a phone, too, which takes as long again: a page is, what a slider moves is not.
     """
     end_s = start_s + length_s if length_s else max(each.length_s for each in messages)
     end_s = max(end_s, start_s + 1e-3)
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 6.4), layout="constrained")
-        grid = canvas.subplots(3, len(messages), squeeze=False, sharex="all", sharey="row")
+    labels = (
+        "K_rcv of a message (µs)",
+        "most messages waiting",
+        f"dropped in {(end_s - start_s) / DROP_STEPS:.2g} s",
+    )
+
+    def draw(layout: Layout) -> str:
+        canvas, grid = layout.panels(3, len(messages), 1.9, shared=("all", ""))
         for column, each in zip(grid.T, messages, strict=True):
-            _draw_waits(column[0], each, start_s, end_s)
+            _draw_waits(column[0], each, start_s, end_s, layout.stacked)
             _draw_queue(column[1], each, start_s, end_s)
             _draw_drops(column[2], each, start_s, end_s)
             column[0].set_title(",\n".join(name_of(each.run)), loc="left")
@@ -197,32 +206,33 @@ def timeline(
         # Shared limits, once everything is drawn: a limit set earlier would cut the other run off.
         for row in (grid[1], grid[2]):
             highest = max(float(axis.dataLim.y1) for axis in row if axis.has_data())
-            row[0].set_ylim(0, max(1.0, 1.05 * highest))
             for axis in row:
+                axis.set_ylim(0, max(1.0, 1.05 * highest))
                 axis.set_axisbelow(True)
-        for axis, label in zip(
-            grid[:, 0],
-            (
-                "K_rcv of a message (µs)",
-                "most messages waiting",
-                f"dropped in {(end_s - start_s) / DROP_STEPS:.2g} s",
-            ),
-            strict=True,
-        ):
-            axis.set_ylabel(label)
+        ends = [axis.get_ylim() for axis in grid[0] if axis.has_data()]
+        for axis in grid[0] if ends else ():
+            axis.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
+        for row, label in zip(grid, labels, strict=True):
+            for place, axis in enumerate(row):
+                axis.set_ylabel("" if place and not layout.stacked else label)
+                axis.tick_params(labelleft=layout.stacked or not place)
         legend(canvas, grid, marker_scale=3)
-        svg = themed(canvas)
+        return themed(canvas)
+
+    with rc_context(STYLE):
+        svg, narrow = both(draw) if on_phone else (draw(WIDE), "")
     seen = tuple(_words(each, start_s, end_s) for each in messages)
     whole = any(each.queue_is_whole_way for each in messages)
     caption = (
         "Each message at its arrival with the time it waits from driver to proxy (log scale), how "
         f"many wait {'between driver and proxy' if whole else 'in the socket queue'}, and the "
         f"datagrams that the full socket refused. Of more than {MOST_DRAWN} messages so many are "
-        "drawn, evenly taken."
+        f"drawn, evenly taken{'; on a phone a third of them' if on_phone else ''}."
     )
     return Figure(
         identity="figure-timeline",
         svg=svg,
+        narrow=narrow,
         alt=f"Messages over time. {caption} {' '.join(seen)}",
         caption=caption,
         seen=seen,
@@ -262,12 +272,14 @@ def within(times: Values, start_s: float, end_s: float) -> slice:
     return slice(int(first), int(np.searchsorted(times, end_s, side="right")))
 
 
-def _draw_waits(axis: Axes, messages: Messages, start_s: float, end_s: float) -> None:
+def _draw_waits(
+    axis: Axes, messages: Messages, start_s: float, end_s: float, on_phone: bool
+) -> None:
     stretch = within(messages.at_s, start_s, end_s)
     at, wait, kind = (
         values[stretch] for values in (messages.at_s, messages.wait_us, messages.kind)
     )
-    step = max(1, -(-len(at) // MOST_DRAWN))
+    step = max(1, -(-len(at) // (MOST_DRAWN // 3 if on_phone else MOST_DRAWN)))
     at, wait, kind = at[::step], wait[::step], kind[::step]
     axis.set_yscale("log", nonpositive="clip")
     groups = {
