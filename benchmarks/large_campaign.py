@@ -1,9 +1,10 @@
 """Measure what a large campaign costs beside its measurements, on files that no testbed made.
 
 Shows, for `--runs` runs: CPU seconds (user + system) and memory of a `snakemake` that finds everything to do, of one
-that finds nothing to do, and of one that finds one run new, from its record to the study's summary; CPU seconds of the
-join of all summaries, and bytes of one; of the page on progress. Records and datasets are empty files of the right
-names; the summaries are those of one synthetic run under every name, its hosts described as in a recorded one.
+that finds one run new, from its record to the study's summary, of one that finds nothing to do after that, and of one
+that finds nothing to do and does not know what the summary was joined of; CPU seconds of the join of all summaries, and
+bytes of one; of the page on progress. Records and datasets are empty files of the right names; the summaries are those
+of one synthetic run under every name, its hosts described as in a recorded one.
 Reach, at 36,000 runs on two cores: nothing to do 15 CPU s, one run added 30 CPU s, join 60 CPU s, a summary 8 kB, 2 GiB
 for the controller.
 """
@@ -35,6 +36,7 @@ from sipsched.records.forecast import Lanes, outlooks
 from sipsched.records.messages import messages_from_record, write_messages
 from sipsched.records.publishable import publishable_hosts
 from sipsched.records.run_document import read_run
+from sipsched.records.settled import read_settled, settled_file
 
 TARGET = "results/load_sweep/local/summary.nc"
 THREADS, REPETITIONS = 4, 30
@@ -119,21 +121,24 @@ def main() -> None:
         seconds, mib = children(project, "measure_run", "--dry-run", TARGET)
         print(f"all to do, dry run: {seconds:.1f} s, {mib:.0f} MiB")
         paths = write_files(project, planned)
+        target = project / TARGET
         began = time.process_time()
-        combined = summary.combine(paths, planned)
-        joined = time.process_time() - began
+        joined, of = summary.join_again(target, paths[:-1], planned, project / "raw")
+        took = time.process_time() - began
         print(
-            f"join of all summaries: {joined:.1f} s, {joined / len(planned) * 1e3:.2f} ms a run; "
+            f"join of {len(paths) - 1} summaries: {took:.1f} s, {took / len(paths) * 1e3:.2f} ms a run; "
             f"a summary: {paths[0].stat().st_size} bytes"
         )
-        summary.write(combined.assign_attrs(failed_attempts="[]"), project / TARGET)
-        seconds, mib = children(project, "Nothing to be done", TARGET)
-        print(f"nothing to do: {seconds:.1f} s, {mib:.0f} MiB at most so far")
+        summary.write_again(joined.assign_attrs(failed_attempts="[]"), of, target)
         measure_one(project, planned[-1])
         seconds, mib = children(project, "", TARGET)
-        if not (project / "results" / "runs" / planned[-1].path / "messages.nc").exists():
+        if str(planned[-1].path) not in read_settled(target).stamps:
             sys.exit("the run that was added is not in the study's summary")
         print(f"one run added, {6 * CALLS} messages: {seconds:.1f} s, {mib:.0f} MiB at most so far")
+        for known in ("", ", not known to be settled"):
+            seconds, mib = children(project, "Nothing to be done", TARGET)
+            print(f"nothing to do{known}: {seconds:.1f} s, {mib:.0f} MiB at most so far")
+            settled_file(target).unlink(missing_ok=True)
         began = time.process_time()
         found = outlooks(config, project / "raw", Lanes())
         write_page(project / "reports" / "progress.html", found, {}, datetime.now(UTC))

@@ -1,10 +1,11 @@
-"""Take the 99.9th percentile of every cell of a campaign's messages on a Dask cluster of this machine.
+"""Take the 99.9th percentile of every cell of a campaign's messages on a Dask cluster, of this machine or a Slurm's.
 
 Shows, for `--messages` in all: CPU and wall seconds, the most memory that a worker of `--limit` took, and how far each
 cell's K_rcv + T_sip is from the exact value. Messages are synthetic, and few files stand for many runs: each cell has
 two, under as many names (symbolic links) as it takes, and every name is read. So the exact quantile is that of two.
-Reach: 10⁹ messages, 4 GiB a worker, 1 % of the exact value. It brings dask's `distributed` for itself, by uv
-(pyproject.toml, `cluster`): installed beside the project it is imported by every job that writes netCDF.
+With `--slurm` each worker is a job of the Slurm that sbatch finds (`fab cluster.up`, SLURM_CONF).
+Reach: 10⁹ messages, 4 GiB a worker, 1 % of the exact value. It brings `distributed` and `dask-jobqueue` along by uv
+(pyproject.toml, `cluster`): installed beside the project, the first is imported by every job that writes netCDF.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import time
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -34,6 +36,7 @@ from sipsched.records.pooled import open_runs, quantiles
 CELLS = [("default", 1000), ("default", 2000), ("batch", 1000), ("batch", 2000)]
 CALLS = 30_000
 SHARE = 0.999
+PATIENCE_S = 60
 
 
 def with_distributed() -> int:
@@ -56,6 +59,31 @@ def write_distinct(folder: Path, run: Run) -> tuple[Path, npt.NDArray[np.float64
     return path, k_rcv(messages) + nanoseconds(messages, "t_sip")
 
 
+def start_cluster(options: argparse.Namespace, folder: Path) -> Any:
+    """Start workers of one thread each, here or as jobs of Slurm on nodes that see this machine's files."""
+    from dask_jobqueue import SLURMCluster
+    from distributed import LocalCluster
+
+    if not options.slurm:
+        return LocalCluster(
+            n_workers=options.workers,
+            threads_per_worker=1,
+            memory_limit=options.limit,
+            dashboard_address=None,
+        )
+    return SLURMCluster(
+        n_workers=options.workers,
+        cores=1,
+        processes=1,
+        memory=options.limit,
+        walltime="01:00:00",
+        python=sys.executable,
+        local_directory=folder,
+        log_directory=folder,
+        scheduler_options={"dashboard_address": None},
+    )
+
+
 def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
@@ -70,10 +98,11 @@ def main() -> None:
     arguments.add_argument("--messages", type=int, default=10**9)
     arguments.add_argument("--workers", type=int, default=os.cpu_count())
     arguments.add_argument("--limit", default="4GiB")
+    arguments.add_argument("--slurm", action="store_true", help="workers are jobs of Slurm")
     options = arguments.parse_args()
-    if importlib.util.find_spec("distributed") is None:
+    if importlib.util.find_spec("dask_jobqueue") is None:
         sys.exit(with_distributed())
-    from distributed import Client, LocalCluster
+    from distributed import Client
 
     with tempfile.TemporaryDirectory() as scratch:
         folder, runs, paths, sizes, exact = Path(scratch), [], [], [], {}
@@ -92,22 +121,19 @@ def main() -> None:
                 paths.append(named)
                 sizes.append(len(of_run))
         with (
-            LocalCluster(
-                n_workers=options.workers,
-                threads_per_worker=1,
-                memory_limit=options.limit,
-                dashboard_address=None,
-            ) as cluster,
+            start_cluster(options, folder) as cluster,
             Client(cluster) as client,
         ):
+            client.wait_for_workers(options.workers, timeout=PATIENCE_S)
             started, before = time.monotonic(), sum(client.run(cpu_seconds).values())
             found = quantiles(open_runs(runs, paths, sizes, {}), "total", [SHARE], ["mode", "cps"])
             took = time.monotonic() - started
             worked = sum(client.run(cpu_seconds).values()) - before
             most = max(client.run(peak_mib).values())
+    place = " on Slurm" if options.slurm else ""
     print(
         f"{sum(sizes):,} synthetic messages of {len(runs)} runs in {2 * len(exact)} files: "
-        f"p99.9 of {len(exact)} cells in {took:.0f} s, {worked:.0f} CPU s of {options.workers} workers, "
+        f"p99.9 of {len(exact)} cells in {took:.0f} s, {worked:.0f} CPU s of {options.workers} workers{place}, "
         f"{peak_mib():.0f} MiB here, {most:.0f} MiB at most in a worker of {options.limit}"
     )
     for (mode, cps), microseconds in exact.items():

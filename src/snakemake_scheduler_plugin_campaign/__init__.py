@@ -52,7 +52,11 @@ class Scheduler(greedy.Scheduler):  # type: ignore[misc]
             return given_up
         for name in waiting:
             aside.try_for_the_last_time(name)
-        chosen = super().select_jobs([jobs[0] for jobs in waiting.values()], *rest)
+        firsts = [
+            max(jobs, key=lambda job: self.job_reward(job, input_sizes))
+            for jobs in waiting.values()
+        ]
+        chosen = super().select_jobs(firsts, *rest)
         return chosen
 
     def job_reward(self, job: Any, input_sizes: Mapping[Any, int]) -> tuple[int, int, int]:

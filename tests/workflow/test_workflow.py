@@ -272,6 +272,58 @@ def test_no_op_does_nothing(project: Path) -> None:
     assert planned_jobs(project) == {}
 
 
+def rules_looked_at(project: Path, *arguments: str) -> set[str]:
+    """The rules of which Snakemake makes a job, whether there is something to do or not."""
+    done = snakemake(project, "--rulegraph", "dot", *arguments)
+    assert done.returncode == 0, done.stderr
+    return set(re.findall(r'label = "([a-z_]+)', done.stdout))
+
+
+@pytest.fixture
+def joined(project: Path) -> Path:
+    """A project whose study of four runs is joined; the path of its summary there."""
+    asked = {"cps": [500, 1000], "threads": [2], "repetitions": 2}
+    change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))
+    for cps in (500, 1000):
+        record_campaign(project, "raw", cps)
+    summary = Path("results/load_sweep/local/summary.nc")
+    done = snakemake(project, str(summary))
+    assert done.returncode == 0, done.stderr
+    return summary
+
+
+def test_no_job_is_made_for_runs_that_a_study_was_joined_of(project: Path, joined: Path) -> None:
+    target = str(joined)
+    assert rules_looked_at(project, target) == {"combine_summaries"}
+    assert planned_jobs(project, "--", target) == {}
+    before = open_summary(project / joined)
+
+    record = sorted((project / "raw").rglob("run.json"))[1]
+    record.write_text(record.read_text() + "\n")
+    of_a_run = {"parse_run", "summarise_run"}
+    assert of_a_run < rules_looked_at(project, target)
+    expected = {**dict.fromkeys(of_a_run, 1), "combine_summaries": 1, "total": 3}
+    assert planned_jobs(project, "--", target) == expected
+    done = snakemake(project, target)
+    assert done.returncode == 0, done.stderr
+    assert open_summary(project / joined).identical(before)
+    assert rules_looked_at(project, target) == {"combine_summaries"}
+
+    again = planned_jobs(project, "--forcerun", "summarise_run", "--", target)
+    assert again == {"summarise_run": 4, "combine_summaries": 1, "total": 5}
+    (project / joined.with_name("settled.json")).unlink()
+    assert of_a_run < rules_looked_at(project, target)
+    assert planned_jobs(project, "--", target) == {}
+
+
+def test_what_is_settled_counts_among_the_runs_asked_for(project: Path, joined: Path) -> None:
+    cut_off(project)
+    change_config(project, lambda d: d["studies"]["load_sweep"].update(cps=[500, 1000, 1500]))
+    done = snakemake(project, str(joined))
+    assert done.returncode != 0
+    assert "2 of 6 runs are missing" in done.stdout + done.stderr
+
+
 def test_a_document_needs_no_measurement(project: Path) -> None:
     target = ("--", "reports/published.html")
     assert planned_jobs(project, *target) == {"render_document": 1, "total": 1}
@@ -363,14 +415,19 @@ def test_a_campaign_without_documents_is_one(project: Path) -> None:
     assert "render_document" not in planned_jobs(project)
 
 
-def test_a_dead_host_stops_no_other_run_and_leaves_nothing_half_written(project: Path) -> None:
-    """Nothing listens on port 1 of this machine: two runs are lost, and the testbed is set aside."""
+def cut_off(project: Path) -> None:
+    """Let the testbed be one that is not reached: nothing listens on port 1 of this machine."""
     testbed = project / "hardware" / "testbeds" / "local.yaml"
     document = yaml.safe_load(testbed.read_text())
     document["kind"] = "ssh"
     for host in document["hosts"].values():
         host.update(address="127.0.0.1", port=1, known_hosts="/dev/null")
     testbed.write_text(yaml.safe_dump(document))
+
+
+def test_a_dead_host_stops_no_other_run_and_leaves_nothing_half_written(project: Path) -> None:
+    """Two runs are lost, and the testbed is set aside."""
+    cut_off(project)
     change_config(project, lambda d: d["studies"]["load_sweep"].update(cps=[100], threads=[2, 4]))
     change_config(project, lambda d: d["studies"]["load_sweep"].update(repetitions=1))
     change_config(project, lambda d: d.pop("documents"))

@@ -1,16 +1,28 @@
 # What the configuration asks for, checked before any rule exists. No rules in here.
 import functools
 import gc
+import itertools
 import os
 import signal
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
+from snakemake.io import is_flagged
+
 from sipsched import paths, versions
 from sipsched.measure import aside
 from sipsched.pages import progress
 from sipsched.plan import crossover, modes
-from sipsched.records import crossing, forecast, look, missing, record, reduced, twins
+from sipsched.records import (
+    crossing,
+    forecast,
+    look,
+    missing,
+    record,
+    reduced,
+    settled,
+    twins,
+)
 from sipsched.testbed import inventory
 import snakemake_logger_plugin_campaign as terminal
 
@@ -254,10 +266,36 @@ def study_runs(wildcards, until=None):
     return study.runs(wildcards.testbed, crossings, repeats)
 
 
+@functools.cache
+def settled_runs():
+    """The paths of the runs that studies' summaries were joined of and that are as they were then."""
+    asked = workflow.dag_settings
+    if asked.forceall or asked.forcerun:
+        return frozenset()
+    found = settled.settled_runs(
+        RAW, Path(RESULTS), map(Path, itertools.chain(*COMBINED.values()))
+    )
+    # what reduced records hold is unpacked in one job, of all or of none
+    return found - {str(run.path) for run in REDUCED}
+
+
+def file_of(run, root, name):
+    """A file of a run; of a settled one as it is, for which Snakemake looks for no job that would make it."""
+    place = str(run.path)
+    path = f"{root}/{place}/{name}"
+    if place in settled_runs() and os.path.exists(path):
+        return before_update(path)
+    return path
+
+
+def computed(run, name):
+    return file_of(run, f"{RESULTS}/runs", name)
+
+
 def looked_at(wildcards):
     """The summaries of the runs that are looked at."""
     runs = study_runs(wildcards, until=int(wildcards.rep))
-    return [f"{RESULTS}/runs/{run.path}/summary.nc.zst" for run in runs]
+    return [computed(run, reduced.SUMMARY_FILE) for run in runs]
 
 
 def study_precision(wildcards):
@@ -265,14 +303,12 @@ def study_precision(wildcards):
 
 
 def study_summaries(wildcards):
-    return [
-        f"{RESULTS}/runs/{run.path}/summary.nc.zst" for run in study_runs(wildcards)
-    ]
+    return [computed(run, reduced.SUMMARY_FILE) for run in study_runs(wildcards)]
 
 
 def study_windows(wildcards):
     return [
-        f"{RESULTS}/runs/{run.path}/windows.nc"
+        computed(run, "windows.nc")
         for run in study_runs(wildcards)
         if crossover.is_comparison(run.mode)
     ]
@@ -365,13 +401,13 @@ def runs_of_default(wildcards):
 def default_runs(wildcards):
     """Those on one core."""
     found = [run for run in runs_of_default(wildcards) if run.cores == 1]
-    return [str(RAW / run.path / "run.json") for run in found]
+    return [file_of(run, RAW, "run.json") for run in found]
 
 
 def whole_runs(wildcards):
     """Their single messages, where a record keeps them."""
     found = [run for run in runs_of_default(wildcards) if run not in REDUCED]
-    return [f"{RESULTS}/runs/{run.path}/messages.nc" for run in found]
+    return [computed(run, "messages.nc") for run in found]
 
 
 def testbed_summaries(wildcards):
@@ -392,8 +428,15 @@ def tell_missing():
         for job in jobs
         if workflow.dag.needrun(job) and not workflow.dag.finished(job)
     ]
+    # of what is settled there is no job
+    settled_summaries = {
+        path
+        for job in workflow.dag.jobs
+        for path in job.input
+        if path.endswith(reduced.SUMMARY_FILE) and is_flagged(path, "before_update")
+    }
     lost = missing.Missing(
-        planned=sum(job.name == "measure_run" for job in jobs),
+        planned=sum(job.name == "measure_run" for job in jobs) + len(settled_summaries),
         runs=tuple(
             settings.Run.from_wildcards(job.wildcards_dict)
             for job in left

@@ -103,7 +103,8 @@ rule combine_summaries:
         # where a study's summary is, its windows are: pages look for them beside it
         windows=study_windows,
     output:
-        summary=f"{RESULTS}/{{study}}/{{testbed}}/summary.nc",
+        # what it is joined of is read from it again
+        summary=update(f"{RESULTS}/{{study}}/{{testbed}}/summary.nc"),
     log:
         "logs/combine/{study}-{testbed}.log",
     resources:

@@ -19,12 +19,13 @@ with scripting.one_line_errors(snakemake.log[0], computed=snakemake.input.summar
     else:
         repeats = look.read_repeats(results, study, name)
     planned = study.runs(name, crossings, repeats)
-    combined = summary.combine([Path(path) for path in snakemake.input.summaries], planned)
+    paths = [Path(path) for path in snakemake.input.summaries]
+    joined, settled = summary.join_again(output, paths, planned, raw)
     attempts = [
         replace(each, error=publishable.publishable_text(each.error))
         for each in record.failed_attempts(raw, planned)
     ]
-    combined.attrs["failed_attempts"] = json.dumps([asdict(each) for each in attempts])
+    joined.attrs["failed_attempts"] = json.dumps([asdict(each) for each in attempts])
     if study.precision:
-        combined.attrs["precision"] = json.dumps(asdict(study.precision))
-    summary.write(combined, output)
+        joined.attrs["precision"] = json.dumps(asdict(study.precision))
+    summary.write_again(joined, settled, output)

@@ -3,7 +3,7 @@
 import json
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from sipsched.records.run_document import (
     Sends,
     Wait,
 )
+from sipsched.records.settled import Settled, read_settled, settled_file, stamps, write_settled
 from sipsched.validity import counters
 from sipsched.validity.certificate import WINDOWS_MS, ks_p_value
 from sipsched.versions import SUMMARY_VERSION
@@ -57,6 +58,11 @@ OLDER_RUNS = (8, 9)
 LEVEL = 12
 REMEDY = "delete it and run snakemake"
 RUN_DIMS = ("sut", "mode", "cores", "threads", "cps", "rep")
+ABOUT = (
+    *("kind", "fidelity", "kernel", "testbed_description", "probe_mode_reason"),
+    *("hosts", "settings", "load", "columns_missing"),
+)
+"""Attributes of a run's summary that a join's are made of."""
 
 # Run-level variables: units ("" for text) and definition.
 RUN_LEVEL = {
@@ -619,15 +625,29 @@ def _unpacked(
     return values, rest
 
 
+@dataclass(frozen=True)
+class Joined:
+    """Summaries of runs side by side.
+
+    Attributes
+    ----------
+    summary
+        As `combine` gives it.
+    attrs
+        What each run's file says beside its numbers, as far as the attributes of `summary` are made of it.
+    """
+
+    summary: xr.Dataset
+    attrs: Mapping[Run, Mapping[str, str]]
+
+
 def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
     """Put the summaries of many runs side by side.
 
     Parameters
     ----------
-    paths
-        `summary.nc.zst` of the runs that there are.
-    planned
-        The runs that the study asks for, all on one testbed.
+    paths, planned
+        As `join` takes them.
 
     Returns
     -------
@@ -638,6 +658,26 @@ def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
         "invalid" (diagnostics stand, but pdr and all statistics are NaN so that no average takes them
         in), "missing" (planned, not there: NaN, empty text) or "not planned". Attributes carry testbed, kind, fidelity,
         kernels, the hosts of the first run, and per column why it is missing in how many runs.
+
+    Raises
+    ------
+    StableError
+        As `join`.
+    """
+    return join(paths, planned).summary
+
+
+def join(paths: Sequence[Path], planned: Sequence[Run], earlier: Joined | None = None) -> Joined:
+    """Put the summaries of many runs side by side, or to those that are.
+
+    Parameters
+    ----------
+    paths
+        `summary.nc.zst` of the runs that there are.
+    planned
+        The runs that the study asks for, all on one testbed.
+    earlier
+        A join of other runs, all of them planned; `paths` come to it.
 
     Raises
     ------
@@ -667,7 +707,11 @@ def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
     for run in planned:
         status[tuple(index[dim][getattr(run, dim)] for dim in RUN_DIMS)] = MISSING
 
-    found: list[dict[str, Any]] = []
+    about: dict[Run, Mapping[str, str]] = {}
+    if earlier is not None:
+        about |= earlier.attrs
+        of_cells = {HISTOGRAM: counts, "histogram_runs": counted_runs}
+        _take(earlier.summary, index, status, arrays | of_cells)
     for path in paths:
         values, attrs = _read_summary(path)
         if attrs["testbed"] != testbeds[0]:
@@ -692,7 +736,7 @@ def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
         if valid and values[HISTOGRAM].any():
             counts[place[:-1]] += values[HISTOGRAM]
             counted_runs[place[:-1]] += 1
-        found.append(attrs)
+        about[Run(testbeds[0], **key)] = {name: str(attrs[name]) for name in ABOUT}
 
     dims = tuple(RUN_DIMS)
     result = xr.Dataset(
@@ -706,7 +750,7 @@ def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
             "histogram_runs": (dims[:-1], counted_runs),
         },
         coords={**axes, "message_type": list(TYPES), "quantity": list(COUNTED)},
-        attrs=_combined_attrs(testbeds[0], found),
+        attrs=_combined_attrs(testbeds[0], [about[run] for run in planned if run in about]),
     )
     result = _described(result)
     result["status"].attrs = {
@@ -718,7 +762,68 @@ def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
         "units": "1",
         "definition": "measured, not reduced before there were histograms, and with messages",
     }
-    return result
+    return Joined(result, about)
+
+
+def join_again(
+    path: Path, paths: Sequence[Path], planned: Sequence[Run], raw: Path
+) -> tuple[xr.Dataset, Settled]:
+    """Put the summaries of a study's runs side by side; of runs that came to it, read these alone.
+
+    Parameters
+    ----------
+    path
+        The study's summary, `STUDY/TESTBED/summary.nc`, which need not be there.
+    paths, planned
+        As `join` takes them.
+    raw
+        Folder of the records.
+
+    Returns
+    -------
+    summary, settled
+        As `combine` gives it, and what it is joined of.
+
+    Raises
+    ------
+    StableError
+        As `join`.
+    """
+    results = path.parents[2]
+    runs = {str(run.path): run for run in planned}
+    files = {str(file.parent.relative_to(results / "runs")): file for file in paths}
+    now = {run: stamps(raw, results, run) for run in files}
+    before, earlier = read_settled(path), None
+    if before.stamps and all(
+        run in runs and now.get(run) == stamp for run, stamp in before.stamps.items()
+    ):
+        attrs = {runs[run]: about for run, about in before.attrs.items()}
+        earlier = Joined(open_summary(path), attrs)
+    added = [file for run, file in files.items() if earlier is None or run not in before.stamps]
+    joined = join(added, planned, earlier)
+    return joined.summary, Settled(now, {str(run.path): joined.attrs[run] for run in joined.attrs})
+
+
+def write_again(ds: xr.Dataset, settled: Settled, path: Path) -> None:
+    """Write a study's summary, and what it is joined of; after an interrupt it is not known of what."""
+    settled_file(path).unlink(missing_ok=True)
+    write(ds, path)
+    write_settled(path, settled)
+
+
+def _take(
+    earlier: xr.Dataset,
+    index: Mapping[str, Mapping[Any, int]],
+    status: npt.NDArray[Any],
+    arrays: Mapping[str, npt.NDArray[Any]],
+) -> None:
+    """Copy the runs of an earlier join to their places."""
+    places = [[index[dim][value] for value in earlier[dim].values.tolist()] for dim in RUN_DIMS]
+    for name, array in arrays.items():
+        dims = len(places) - (name in (HISTOGRAM, "histogram_runs"))
+        array[np.ix_(*places[:dims])] = earlier[name].values
+    into, found = np.ix_(*places), earlier["status"].values
+    status[into] = np.where(np.isin(found, (MEASURED, INVALID)), found, status[into])
 
 
 def _axes(planned: Sequence[Run]) -> dict[str, list[Any]]:
@@ -754,11 +859,11 @@ def _read_summary(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     }, attrs
 
 
-def _combined_attrs(testbed: str, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _combined_attrs(testbed: str, found: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     def distinct(key: str) -> list[str]:
-        return list(dict.fromkeys(str(attrs[key]) for attrs in found))
+        return list(dict.fromkeys(attrs[key] for attrs in found))
 
-    first: Mapping[str, Any] = found[0] if found else {}
+    first: Mapping[str, str] = found[0] if found else {}
     return {
         "title": "summaries of the runs of one study on one testbed",
         "format": "sipsched summary",

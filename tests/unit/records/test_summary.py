@@ -385,6 +385,51 @@ def test_combined_has_planned_but_missing_and_invalid_runs(tmp_path):
     assert again.attrs["fidelity"] == synthetic.FIDELITY
 
 
+def joined_again(tmp_path, paths, planned):
+    """What the workflow's join does."""
+    path = tmp_path / "results" / "study" / "synthetic" / "summary.nc"
+    ds, settled = summary.join_again(path, paths, planned, tmp_path / "results" / "raw")
+    summary.write_again(ds, settled, path)
+    return ds
+
+
+@pytest.mark.parametrize("added", [0, 3, 5])
+def test_a_run_that_comes_to_a_join_makes_the_same_as_all_at_once(tmp_path, monkeypatch, added):
+    planned = [
+        synthetic.Run(mode=mode, cps=cps, rep=rep)
+        for mode in ("default", "batch")
+        for cps in (500, 1000)
+        for rep in (1, 2)
+    ]
+    paths = {}
+    for number, run in enumerate(planned[:-1]):
+        reduce(tmp_path / "results", run, calls=20 + number, valid=number != 1)
+        paths[run] = tmp_path / "results" / "runs" / run.path / "summary.nc.zst"
+    before = [path for run, path in paths.items() if run != planned[added]]
+    joined_again(tmp_path, before, planned)
+    read = []
+    reading = summary._read_summary
+    monkeypatch.setattr(summary, "_read_summary", lambda path: read.append(path) or reading(path))
+    after = joined_again(tmp_path, list(paths.values()), planned)
+    assert read == [paths[planned[added]]]
+    assert after.identical(summary.combine(list(paths.values()), planned))
+
+
+def test_a_join_reads_all_runs_again_where_one_is_not_as_it_was(tmp_path):
+    planned = [synthetic.Run(rep=rep) for rep in (1, 2)]
+    for run in planned:
+        reduce(tmp_path / "results", run, calls=20)
+    paths = [tmp_path / "results" / "runs" / run.path / "summary.nc.zst" for run in planned]
+    before = joined_again(tmp_path, paths, planned)
+    ds, *_ = reduce(tmp_path / "other", planned[0], calls=40)
+    summary.write(ds, paths[0])
+    after = joined_again(tmp_path, paths, planned)
+    assert after.identical(summary.combine(paths, planned))
+    assert not after.equals(before)
+    fewer = joined_again(tmp_path, paths[1:], planned[1:])
+    assert fewer.identical(summary.combine(paths[1:], planned[1:]))
+
+
 def test_combined_of_a_grid_with_holes_and_of_nothing(tmp_path):
     planned = [synthetic.Run(threads=2, cps=500), synthetic.Run(threads=8, cps=1000)]
     ds = summary.combine([], planned)
