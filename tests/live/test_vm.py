@@ -2,11 +2,14 @@
 
 import itertools
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from helpers import pids
 
 from sipsched.records.trace import read_trace
 from sipsched.testbed import vm
@@ -142,9 +145,14 @@ def test_an_overload_is_counted_to_the_unit(guest: Testbed, measure: Measure) ->
     assert (drops["kind"] > 0).all()
 
 
-def test_down_leaves_nothing(guest: Testbed) -> None:
+def test_a_guest_that_hangs_is_booted_anew_and_down_leaves_nothing(guest: Testbed) -> None:
+    (hung,) = pids(f"^qemu-system.* -name {vm.COMM},")
+    os.kill(hung, signal.SIGSTOP)
     vm.bring_up(guest, say=lambda line: None)
     assert vm.is_up()
+    assert pids(f"^qemu-system.* -name {vm.COMM},") != [hung]
+    with open_hosts(guest) as hosts:
+        assert hosts.sps.run(["uname", "-r"]).stdout.startswith("6.1.")
     assert leftovers() != []
     vm.take_down()
     assert leftovers() == []

@@ -38,6 +38,8 @@ IDLE_S = 120.0
 """Longer than the embedded testbed's: a boot takes 7 to 20 s under TCG."""
 KVM_PATIENCE_S = 10.0
 """For the first boot with KVM; a second or two where it works."""
+HUNG_S = 20.0
+"""A guest whose sshd does not answer for so long hangs: its kernel is emulated, and may be busy."""
 BOOT_PATIENCE_S = 120.0
 EMULATED = "Emulated CPU (QEMU TCG): functional only, timings are not measurements"
 NAMESPACES = (
@@ -108,8 +110,17 @@ class GuestTestbed(MachineTestbed):
         return super().is_up() and self._guest_runs()
 
     def _serves(self, testbed: Testbed) -> bool:
-        # another file's guest, or one from before its probe or its packages changed, will not do
-        return self.is_up() and self._booted_file.read_text() == _identity(_guest(testbed))
+        # another file's guest, or one from before its probe or its packages changed, will not do; nor one that hangs
+        booted = self.is_up() and self._booted_file.read_text() == _identity(_guest(testbed))
+        return booted and self._answers()
+
+    def _answers(self) -> bool:
+        deadline = time.monotonic() + HUNG_S
+        while not self._sshd_answers():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
+        return True
 
     def as_booted(self, testbed: Testbed) -> Testbed:
         """Label a testbed with what its guest runs on: timings under TCG are no measurements."""
@@ -335,7 +346,9 @@ def qemu_command(guest: Guest, image: GuestImage, state: Path, accelerator: str)
     if accelerator == "tcg":
         # the kernel distrusts the TSCs of several emulated CPUs and falls back to HPET, a slow clock
         kernel_line.append("tsc=reliable")
-    cpu, options = ("host", "kvm") if accelerator == "kvm" else ("max", "tcg,thread=multi")
+    # with a thread each, emulated CPUs that spin with interrupts off (stop_machine) keep QEMU's lock from the one that
+    # they wait for, for ever; one thread takes them in turn and needs no longer
+    cpu, options = ("host", "kvm") if accelerator == "kvm" else ("max", "tcg,thread=single")
     argv = [
         *(held if guest.host_cpus else []),
         *(QEMU, "-name", f"{COMM},process={COMM}", "-nodefaults", "-no-user-config", "-no-reboot"),

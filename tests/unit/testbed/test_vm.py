@@ -35,7 +35,7 @@ def test_command_line_has_the_papers_processors() -> None:
     argv = command()
     assert after(argv, "-smp") == ["8,sockets=2,cores=4,threads=1"]
     assert after(argv, "-kernel") == ["/images/6.1-abc/vmlinuz"]
-    assert after(argv, "-accel") == ["tcg,thread=multi"]
+    assert after(argv, "-accel") == ["tcg,thread=single"]
     assert "tsc=reliable" in after(argv, "-append")[0]
 
 
