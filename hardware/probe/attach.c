@@ -45,20 +45,6 @@ static void select_program(struct sipprobe *object, const char *name)
 	bpf_program__set_autoload(program, true);
 }
 
-static void explain_refusal(char *reason, size_t size, const struct hook *hook, const char *step, int error)
-{
-	const char *name = hook_type_name(hook->type);
-
-	if (error == EPERM)
-		snprintf(reason, size, "%s refused at %s: EPERM (kernel lockdown, LSM or missing capability)",
-			 name, step);
-	else if (error == EACCES)
-		snprintf(reason, size, "%s refused at %s by the verifier (--verbose shows its log)", name,
-			 step);
-	else
-		snprintf(reason, size, "%s failed at %s: %s", name, step, strerror(error));
-}
-
 void try_hook(const struct options *options, const struct hook *hook, struct hook_state *state)
 {
 	enum mode_choice mode = hook_in_mode(hook, MODE_TRACEPOINT) ? MODE_TRACEPOINT
@@ -71,17 +57,17 @@ void try_hook(const struct options *options, const struct hook *hook, struct hoo
 		return;
 	object = open_object(options, mode);
 	if (!object) {
-		explain_refusal(state->reason, sizeof(state->reason), hook, "open", errno);
+		explain_refusal(hook, state, "open", errno);
 		return;
 	}
 	select_program(object, state->program);
 	error = sipprobe__load(object);
 	if (error) {
-		explain_refusal(state->reason, sizeof(state->reason), hook, "load", -error);
+		explain_refusal(hook, state, "load", -error);
 	} else {
 		error = sipprobe__attach(object);
 		if (error)
-			explain_refusal(state->reason, sizeof(state->reason), hook, "attach", -error);
+			explain_refusal(hook, state, "attach", -error);
 		else
 			state->available = true;
 	}
@@ -120,7 +106,7 @@ static struct sipprobe *load_or_explain(const struct options *options, enum mode
 
 	for (size_t i = 0; i < N_HOOKS; i++) {
 		if (hook_in_mode(&hooks[i], mode) && !hook_is_optional(&hooks[i]) && !states[i].program) {
-			snprintf(reason, size, "%s", states[i].reason);
+			snprintf(reason, size, "%s: %.200s", hooks[i].target, states[i].reason);
 			return NULL;
 		}
 	}

@@ -53,6 +53,9 @@ const char *hook_type_name(enum hook_type type);
 bool hook_in_mode(const struct hook *hook, enum mode_choice mode);
 bool hook_is_optional(const struct hook *hook);
 
+/* Note why a hook is not to be had: at which step the kernel gave which error. */
+void explain_refusal(const struct hook *hook, struct hook_state *state, const char *step, int error);
+
 /*
  * Choose the program of each hook for this kernel. False, with the reason, where no program can be loaded at all.
  * `states` has N_HOOKS elements, here and below.
