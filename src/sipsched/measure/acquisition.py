@@ -146,12 +146,13 @@ class _Acquisition:
     def _perform_on(self, hosts: Hosts, serving: Serving) -> RunDocument:
         run, load, folder = self.run, self.load, self.record.folder
         serving.clear_hosts()
+        # as after the load, beside nothing of ours
+        speed_before = speed_index(hosts.sps)
         mode, *others = self.modes
         with ExitStack() as stack:
             stack.enter_context(serving.starting())
             beside = stack.enter_context(ThreadPoolExecutor())
             serving.check_hosts(self.arrivals.calls)
-            speed_before = speed_index(hosts.sps)
             state = stack.enter_context(
                 tuned(hosts.sps, self.testbed, mode, run.cores, run.threads, others)
             )

@@ -224,7 +224,7 @@ class Serving:
         return (self.proxy_process, *([self._front.process] if self._front else []))
 
     def clear_hosts(self) -> None:
-        """End strays, and see that there are the programs, the probe, the memory and free ports for SIP.
+        """End strays, and see that there are the programs, switcher and probe, the memory and free ports for SIP.
 
         Raises
         ------
@@ -634,6 +634,7 @@ class Serving:
         host.require_programs((*own, *HOST_PROGRAMS))
         if host.spec.role == "sps":
             check_memory(host, self.sut, self.point.threads, self.point.cores)
+            host.require_built("scheduler", ["taskslice", "switcher"])
             if self._probe_wanted != "off":
                 host.require_built("probe", ["sipprobe"])
         (first, last), protocol = self._ports(host), self.transport.protocol
@@ -655,7 +656,7 @@ class Serving:
         role = host.spec.role
         built = {part: [name] for part, name in self.generator.built.items()}
         if role == "sps":
-            built = {"scheduler": ["taskslice", "switcher"]}
+            built = {}
             if self._shards:
                 built["dispatcher"] = [PROGRAM, LIBRARY]
             elif self.sut.deployment == "dispatcher":
