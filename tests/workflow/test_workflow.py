@@ -314,6 +314,8 @@ def test_no_job_is_made_for_runs_that_a_study_was_joined_of(project: Path, joine
     (project / joined.with_name("settled.json")).unlink()
     assert of_a_run < rules_looked_at(project, target)
     assert planned_jobs(project, "--", target) == {}
+    shutil.rmtree(record.parent)
+    assert planned_jobs(project, "--", target) == {**expected, "measure_run": 1, "total": 4}
 
 
 def test_what_is_settled_counts_among_the_runs_asked_for(project: Path, joined: Path) -> None:

@@ -302,8 +302,21 @@ def study_precision(wildcards):
     return str(CAMPAIGN.studies[wildcards.study].precision)
 
 
+def measure_again(run):
+    """Have a run measured whose record is gone: Snakemake misses no file while what is made of it is there."""
+    place = str(run.path)
+    path = f"{RAW}/{place}/run.json"
+    summarised = os.path.exists(f"{RESULTS}/runs/{place}/{reduced.SUMMARY_FILE}")
+    if summarised and not os.path.exists(path):
+        workflow.dag.forcefiles.add(path)
+
+
 def study_summaries(wildcards):
-    return [computed(run, reduced.SUMMARY_FILE) for run in study_runs(wildcards)]
+    runs = study_runs(wildcards)
+    if workflow.is_main_process:
+        for run in runs:
+            measure_again(run)
+    return [computed(run, reduced.SUMMARY_FILE) for run in runs]
 
 
 def study_windows(wildcards):
