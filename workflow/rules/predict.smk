@@ -51,7 +51,7 @@ rule predict_capacity:
         "../scripts/predict_capacity.py"
 
 
-# half an hour of two CPUs: no page asks for it, and what is in recorded/predicted was made with it
+# minutes of two CPUs: no page asks for it, and what is in recorded/predicted was made with it
 rule predict_speedups:
     input:
         fit=f"{RESULTS}/predicted/{{testbed}}/fit.json",

@@ -216,8 +216,12 @@ def test_speedups_are_what_each_mechanism_allows(monkeypatch: pytest.MonkeyPatch
     trunk = 1e9 / 3 / (100_000 + stream_ns)
     assert 0.8 * trunk < cps["tcp", "shared", 4, 4] < 1.1 * trunk
     assert cps["tcp", "dispatcher", 4, 4] > 1.1 * cps["tcp", "shared", 4, 4]
-    # the same numbers give the same, to two widths of a bracket: from another guess other loads are tried
-    assert all(each.drawn[0] == pytest.approx(each.cps, rel=0.04) for each in found if each.drawn)
+    # the same numbers give the same, to two widths of a bracket: from another guess other loads are tried; where TCP
+    # waits for the one CPU that receives, and how long calls take tells its limit, to four
+    for each in found:
+        wide = each.transport == "tcp" and each.receive_cpus < each.cores
+        if each.drawn:
+            assert each.drawn[0] == pytest.approx(each.cps, rel=0.08 if wide else 0.04)
 
 
 def test_without_a_fit_or_its_costs_no_deployment_is_predicted(config: Config) -> None:
