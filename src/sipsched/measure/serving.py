@@ -534,11 +534,16 @@ class Serving:
         self._server = self.generator.start_server(uas, self.load, self._limit_s, self.transport)
         self._wait_for_socket(uas, self._server)
 
+    @property
+    def _wants_bpf(self) -> bool:
+        """Whether the probe that the kernel runs is wanted: over TCP there is no other."""
+        return self._probe_wanted != "off" and (
+            self.sut.over_tcp or self._probe_wanted != "preload"
+        )
+
     def _start_bpf_probe(self) -> BpfProbe | None:
         """Start the probe that the kernel runs, with the proxy or before it; None where it is not wanted."""
-        if self._probe_wanted == "off" or (
-            self._probe_wanted == "preload" and not self.sut.over_tcp
-        ):
+        if not self._wants_bpf:
             return None
         over_tcp = self.sut.over_tcp
         return BpfProbe.start(
@@ -560,7 +565,7 @@ class Serving:
         sps, reason = self.hosts.sps, "asked for"
         if self._probe_wanted == "off":
             return start({}), NoProbe()
-        if self._probe_wanted != "preload" or self.sut.over_tcp:
+        if self._wants_bpf:
             process = start({})
             try:
                 probe = self._bpf.result()
