@@ -28,7 +28,7 @@ const volatile bool cfg_exact = false;
 #define STALE_NS          10000000000LL /* an entry nobody asked for in that time may be overwritten */
 #define BEHIND_NS         1000000000LL /* a datagram older than that is in no queue: its arrival was missed */
 #define UNDERWAY_NS       100000000LL /* ASSUME no packet takes longer from the driver to the socket's queue */
-#define WAYS              4
+#define WAYS              8   /* with 5000 datagrams in the queue, one in 3 million finds its set full */
 #define DRIVER_STALE      250 /* jiffies, 0.25 to 2.5 s: from the driver to the protocol layer */
 #define PACKET_SETS       8192
 #define PAYLOAD_SETS      8192
@@ -147,10 +147,12 @@ static __always_inline __s64 age(__u64 now, __u64 then)
 	return now - then;
 }
 
-/* Entered so long ago, or before recording was switched off, that nobody will ask for it. */
-static __always_inline bool is_stale(__u64 now, __u64 t_arr)
+/* Nobody will ask for what was entered before: so long ago, or before recording was switched off. */
+static __always_inline __s64 stale_before(__u64 now)
 {
-	return age(now, t_arr) > STALE_NS || t_arr < since_ns;
+	__s64 before = now - STALE_NS;
+
+	return before > (__s64)since_ns ? before : since_ns;
 }
 
 /*
@@ -181,33 +183,46 @@ static __always_inline struct packet *find_packet(__u64 skb)
 	return NULL;
 }
 
-/* Start anew for this skb, also when its address is known: the buffer is used again. */
-static __always_inline struct packet *new_packet(__u64 skb, __u64 now)
+/*
+ * Which entry of a set to take, as one number whose low bits are its place: of two, the lesser. The verifier would
+ * follow all combinations of a variable for each thing that is looked for.
+ */
+static __always_inline __u64 choice(__u64 t_arr, __u32 place)
+{
+	return (t_arr & ~(WAYS - 1ULL)) | place;
+}
+
+/*
+ * The entry for this skb, also when its address is known: the buffer is used again.
+ * What goes through a set is global, since the verifier then looks at it by itself, not once for each way to it.
+ */
+__noinline __u32 place_of_packet(__u64 skb, __u64 now)
 {
 	__u32 base = packet_base(skb);
-	__u32 pick = WAYS;
-	__u32 oldest = 0;
-	__u64 t_oldest = ~0ULL;
-	struct packet *packet;
+	__s64 stale = stale_before(now);
+	__u64 best = ~0ULL;
 
 	for (__u32 i = 0; i < WAYS; i++) {
-		packet = &packets[(base + i) & (PACKET_SETS * WAYS - 1)];
-		if (packet->skb == skb) {
-			pick = i;
-			break;
-		}
-		if (pick == WAYS && (!packet->skb || is_stale(now, packet->t_arr)))
-			pick = i;
-		if (packet->t_arr < t_oldest) {
-			t_oldest = packet->t_arr;
-			oldest = i;
-		}
+		struct packet *packet = &packets[(base + i) & (PACKET_SETS * WAYS - 1)];
+		__u64 entry = choice(packet->t_arr, i);
+
+		if (packet->skb == skb)
+			entry = choice(0, i);
+		else if (!packet->skb || (__s64)packet->t_arr < stale)
+			entry = choice(WAYS, i);
+		if (entry < best)
+			best = entry;
 	}
-	if (pick == WAYS) {
+	if (best >= 2 * WAYS)
 		COUNT(evicted);
-		pick = oldest;
-	}
-	packet = &packets[(base + pick) & (PACKET_SETS * WAYS - 1)];
+	return base + (best & (WAYS - 1));
+}
+
+/* Start anew. */
+static __always_inline struct packet *new_packet(__u64 skb, __u64 now)
+{
+	struct packet *packet = &packets[place_of_packet(skb, now) & (PACKET_SETS * WAYS - 1)];
+
 	packet->t_arr = now;
 	packet->t_stack = 0;
 	packet->rmem = 0;
@@ -218,20 +233,50 @@ static __always_inline struct packet *new_packet(__u64 skb, __u64 now)
 	return packet;
 }
 
-/* Enter the datagram under its fingerprint; returns 1 + its index, 0 if the payload cannot be read. */
+/* Enter a datagram under its fingerprint; returns 1 + its index. */
+__noinline __u32 enter_payload(__u64 fingerprint, __u64 t_arr)
+{
+	__u32 base = (fingerprint & (PAYLOAD_SETS - 1)) * WAYS;
+	__s64 stale = stale_before(t_arr);
+	__u64 best = ~0ULL;
+	__u16 flags = 0;
+	__u32 index;
+
+	for (__u32 i = 0; i < WAYS; i++) {
+		struct payload *payload = &payloads[(base + i) & (PAYLOAD_SETS * WAYS - 1)];
+		__u64 entry = choice(payload->t_arr, i);
+
+		if (!payload->used || (__s64)payload->t_arr < stale)
+			entry = choice(0, i);
+		else if (payload->fingerprint == fingerprint)
+			flags = PROBE_FLAG_DUPLICATE;
+		if (entry < best)
+			best = entry;
+	}
+	if (flags)
+		COUNT(duplicates);
+	/* the oldest is the likeliest to have been refused unseen: what waits in the queue came later */
+	if (best >= WAYS)
+		COUNT(evicted);
+	index = base + (best & (WAYS - 1));
+	barrier_var(index); /* the compiler sees that it is in bounds, the verifier of 6.1 only by the mask */
+	index &= PAYLOAD_SETS * WAYS - 1;
+	payloads[index].fingerprint = fingerprint;
+	payloads[index].t_arr = t_arr;
+	payloads[index].t_stack = 0;
+	payloads[index].rmem = 0;
+	payloads[index].flags = flags;
+	payloads[index].used = 1;
+	return index + 1;
+}
+
+/* Likewise; 0 if its payload cannot be read. */
 static __always_inline __u32 new_payload(struct sk_buff *skb, struct packet_headers *headers, __u64 t_arr)
 {
 	__u64 words[FINGERPRINT_WORDS] = {};
 	__u32 length = bpf_ntohs(headers->udp.len) - sizeof(headers->udp);
 	__u32 size = length < PROBE_FINGERPRINT_BYTES ? length : PROBE_FINGERPRINT_BYTES;
 	__u32 linear = skb->len - skb->data_len;
-	__u32 pick = WAYS;
-	__u32 oldest = 0;
-	__u64 t_oldest = ~0ULL;
-	__u16 flags = 0;
-	__u64 fingerprint;
-	__u32 base;
-	__u32 index;
 
 	/* ASSUME the driver left the first 256 payload bytes in the linear part (else: unmatched, counted) */
 	if (linear < sizeof(*headers) + size)
@@ -241,37 +286,7 @@ static __always_inline __u32 new_payload(struct sk_buff *skb, struct packet_head
 		return 0;
 	if (bpf_probe_read_kernel(words, size, skb->data + sizeof(*headers)))
 		return 0;
-	fingerprint = fingerprint_of(words, length);
-	base = (fingerprint & (PAYLOAD_SETS - 1)) * WAYS;
-	for (__u32 i = 0; i < WAYS; i++) {
-		struct payload *payload = &payloads[(base + i) & (PAYLOAD_SETS * WAYS - 1)];
-
-		if (!payload->used || is_stale(t_arr, payload->t_arr)) {
-			if (pick == WAYS)
-				pick = i;
-		} else if (payload->fingerprint == fingerprint) {
-			flags = PROBE_FLAG_DUPLICATE;
-		}
-		if (payload->t_arr < t_oldest) {
-			t_oldest = payload->t_arr;
-			oldest = i;
-		}
-	}
-	if (flags)
-		COUNT(duplicates);
-	/* the oldest is the likeliest to have been refused unseen: what waits in the queue came later */
-	if (pick == WAYS) {
-		COUNT(evicted);
-		pick = oldest;
-	}
-	index = (base + pick) & (PAYLOAD_SETS * WAYS - 1);
-	payloads[index].fingerprint = fingerprint;
-	payloads[index].t_arr = t_arr;
-	payloads[index].t_stack = 0;
-	payloads[index].rmem = 0;
-	payloads[index].flags = flags;
-	payloads[index].used = 1;
-	return index + 1;
+	return enter_payload(fingerprint_of(words, length), t_arr);
 }
 
 static __always_inline void enter_packet(struct sk_buff *skb, struct packet_headers *headers)
@@ -651,26 +666,34 @@ static __always_inline __u64 running_since(const struct probe_worker *worker, __
 	return t;
 }
 
-/* Join the message to its arrival by the payload; of identical ones, the oldest. */
-static __always_inline bool match_payload(struct probe_message *message)
+/* 1 + the index of the payload, of identical ones the oldest; 0 if there is none. */
+__noinline __u32 find_payload(__u64 fingerprint)
 {
-	__u64 fingerprint = fingerprint_of((__u64 *)message->payload, message->length);
 	__u32 base = (fingerprint & (PAYLOAD_SETS - 1)) * WAYS;
 	__u64 oldest = ~0ULL;
-	__u32 pick = WAYS;
-	struct payload *payload;
+	__u32 found = 0;
 
 	for (__u32 i = 0; i < WAYS; i++) {
-		payload = &payloads[(base + i) & (PAYLOAD_SETS * WAYS - 1)];
+		__u32 index = (base + i) & (PAYLOAD_SETS * WAYS - 1);
+		struct payload *payload = &payloads[index];
+
 		if (payload->used && payload->fingerprint == fingerprint && payload->t_arr < oldest &&
 		    payload->t_arr >= since_ns) {
 			oldest = payload->t_arr;
-			pick = i;
+			found = index + 1;
 		}
 	}
-	if (pick == WAYS)
+	return found;
+}
+
+/* Join the message to its arrival by the payload. */
+static __always_inline bool match_payload(struct probe_message *message)
+{
+	__u32 found = find_payload(fingerprint_of((__u64 *)message->payload, message->length));
+	struct payload *payload = &payloads[(found - 1) & (PAYLOAD_SETS * WAYS - 1)];
+
+	if (!found)
 		return false;
-	payload = &payloads[(base + pick) & (PAYLOAD_SETS * WAYS - 1)];
 	message->t_arr = payload->t_arr;
 	message->t_stack = payload->t_stack;
 	message->rmem = payload->rmem;

@@ -220,6 +220,28 @@ def test_no_drop_and_no_loss_is_made_up_when_the_queue_is_full(
     assert np.all(returned[number[~dropped]] > 0)
 
 
+@MODES
+def test_of_thousands_that_wait_in_the_queue_every_arrival_is_known(
+    testbed: Testbed, tmp_path: Path, mode: str
+) -> None:
+    with watched(testbed, tmp_path, mode, rate=8000, burst=80, receive_buffer=4_000_000) as run:
+        with run.connect() as client:
+            run.begin(client)
+        relay_pid = run.relay.pid
+        workers = Path(f"/proc/{relay_pid}/task/{relay_pid}/children").read_text().split()
+        for _ in range(4):
+            for signal_number, wait_s in ((signal.SIGSTOP, 0.6), (signal.SIGCONT, 1.0)):
+                for worker in workers:
+                    os.kill(int(worker), signal_number)
+                time.sleep(wait_s)
+        report, records, _ = run.finish()
+    records = records[records["event"] != Event.DROP]
+    waited = records["t_sip_in"] - records["t_arr"]
+    assert np.count_nonzero(waited > 0.3e9) > 4 * 1000, "the queue was never long"
+    assert report["evicted"] == report["unmatched"] == report["lost"] == 0
+    assert report["received"] == report["records"]
+
+
 def syscall_ns() -> float:
     """Time of the fastest of many system calls that do nothing."""
     rounds = []
