@@ -67,9 +67,15 @@ def test_all_calls_complete_and_every_message_is_counted_on_both_sides(
     assert probe["descriptors_received"] >= (500 if opened == 500 else 0)
     ds = messages_from_record(record)
     assert Counter(ds.message_type.to_numpy().tolist()) == dict.fromkeys(range(1, 7), 500)
-    for name in ("k_stack", "k_sockq", "k_copy", "t_sip", "k_snd"):
+    # on top of some tasks the kernel runs no program (docs/methodology.md): such a stamp is missing, and said to be
+    flags = ds["flags"].to_numpy()
+    assert np.count_nonzero(flags & FLAGS["arrival_not_found"]) == probe["unmatched"]
+    unseen = dict.fromkeys(("k_stack", "k_sockq", "k_copy"), "arrival_not_found")
+    for name, flag in {**unseen, "t_sip": "nothing_sent", "k_snd": "departure_not_seen"}.items():
+        missing = (ds[name] == MISSING).to_numpy()
         assert "missing_reason" not in ds[name].attrs
-        assert np.count_nonzero(ds[name] == MISSING) == 0, name
+        assert np.array_equal(missing, flags & FLAGS[flag] != 0), name
+        assert np.count_nonzero(missing) < 0.01 * ds.sizes["message"], name
 
 
 def test_past_the_knee_reads_hold_many_messages_and_each_has_its_row(measure: Measure) -> None:
