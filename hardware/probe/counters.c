@@ -31,31 +31,19 @@ struct probe_counters counters_between(const struct probe_counters *before,
 	return difference;
 }
 
-struct misses recursion_misses(const struct sipprobe *object)
+uint64_t recursion_misses(const struct sipprobe *object)
 {
-	struct misses misses = { 0 };
 	struct bpf_program *program;
+	uint64_t misses = 0;
 
 	bpf_object__for_each_program(program, object->obj)
 	{
 		struct bpf_prog_info info = { 0 };
 		__u32 size = sizeof(info);
 
-		if (bpf_program__fd(program) < 0 ||
-		    bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size))
-			continue;
-		misses.all += info.recursion_misses;
-		/*
-		 * Every socket passes there, unix sockets in the context of a process, and a packet may interrupt
-		 * it. What that one lacks is t_stack, as its record says.
-		 */
-		if (program != object->progs.on_data_ready)
-			misses.records += info.recursion_misses;
+		if (bpf_program__fd(program) >= 0 &&
+		    !bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size))
+			misses += info.recursion_misses;
 	}
 	return misses;
-}
-
-struct misses misses_between(const struct misses *before, const struct misses *after)
-{
-	return (struct misses){ after->all - before->all, after->records - before->records };
 }

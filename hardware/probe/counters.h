@@ -12,11 +12,5 @@ struct probe_counters counters_between(const struct probe_counters *before,
 				       const struct probe_counters *after);
 
 /* Times a program was not run because it ran already on that CPU; the kernel tells since 5.12. */
-struct misses {
-	uint64_t all;
-	uint64_t records; /* those that may have cost a record */
-};
-
-struct misses recursion_misses(const struct sipprobe *object);
-struct misses misses_between(const struct misses *before, const struct misses *after);
+uint64_t recursion_misses(const struct sipprobe *object);
 #endif

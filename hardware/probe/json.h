@@ -4,7 +4,7 @@
 #define SIPSCHED_JSON_H
 #include <stdio.h>
 
-#define REPORT_VERSION 1 /* of both */
+#define REPORT_VERSION 2 /* of both */
 
 /* With quotes; all but printable ASCII is escaped. */
 void print_json_string(FILE *file, const char *text);

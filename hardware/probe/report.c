@@ -77,9 +77,9 @@ static void print_counters(FILE *file, const struct probe_counters *counted, uin
 #undef PRINT_USER
 }
 
-/* Those of streams; gives what of them means that the trace is incomplete. */
-static uint64_t print_stream_counters(FILE *file, const struct probe_counters *counted,
-				      const struct stream_counts *streams)
+/* Those of streams. */
+static void print_stream_counters(FILE *file, const struct probe_counters *counted,
+				  const struct stream_counts *streams)
 {
 	print_count(file, "received", streams->received);
 	print_count(file, "sent", streams->sent);
@@ -92,7 +92,6 @@ static uint64_t print_stream_counters(FILE *file, const struct probe_counters *c
 	print_count(file, "descriptors_received", counted->descriptors_received);
 	print_count(file, "descriptor_send_ns", counted->descriptor_send_ns);
 	print_count(file, "descriptor_receive_ns", counted->descriptor_receive_ns);
-	return counted->lost_ring + streams->broken;
 }
 
 static void print_report(FILE *file, const struct report *report)
@@ -100,7 +99,7 @@ static void print_report(FILE *file, const struct report *report)
 	const struct probe_counters *counted = &report->counted;
 	const struct records *records = report->records;
 	const struct trace_file *trace = &records->trace;
-	uint64_t lost = counted->lost_ring + counted->unmatched;
+	uint64_t broken = 0;
 
 	fprintf(file, "{\n  \"version\": %d,\n  \"mode\": \"%s\",\n  \"mode_reason\": ", REPORT_VERSION,
 		mode_name(report->probe->mode));
@@ -109,15 +108,15 @@ static void print_report(FILE *file, const struct report *report)
 	print_count(file, "records", trace->messages);
 	print_count(file, "drops", trace->drops);
 	if (report->probe->mode == MODE_STREAM) {
-		lost = print_stream_counters(file, counted, &report->streams->counts);
+		broken = report->streams->counts.broken;
+		print_stream_counters(file, counted, &report->streams->counts);
 		print_count(file, "lost_write", trace->lost);
 	} else {
 		print_counters(file, counted, report->recording->cut_arrivals, trace->lost);
 	}
 	print_count(file, "unclassified", records->unclassified);
-	print_count(file, "recursion_misses", report->misses.all);
-	/* an entry evicted before its time turns up as unmatched: not counted again */
-	print_count(file, "lost", lost + trace->lost + report->misses.records);
+	print_count(file, "recursion_misses", report->recursion_misses);
+	print_count(file, "lost", counted->lost_ring + trace->lost + broken);
 	print_threads(file, report);
 	print_recording(file, report->recording);
 	print_count(file, "threads_untraced", report->workers->untraced);

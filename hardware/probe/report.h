@@ -18,7 +18,7 @@ struct report {
 	const struct recording *recording;
 	const struct streams *streams;
 	struct probe_counters counted;
-	struct misses misses;
+	uint64_t recursion_misses;
 	uint64_t cpu_at_fresh_ns; /* CLOCK_PROCESS_CPUTIME_ID */
 };
 

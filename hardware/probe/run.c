@@ -39,7 +39,7 @@ struct run {
 	uint64_t cpu_at_fresh_ns;
 	struct probe_counters at_fresh;
 	struct probe_counters at_end;
-	struct misses misses_at_fresh;
+	uint64_t misses_at_fresh;
 };
 
 static bool say(const struct run *run, const char *word, uint64_t t_ns)
@@ -171,7 +171,6 @@ static bool open_outputs(struct run *run)
 
 static bool report_run(const struct run *run)
 {
-	const struct misses misses = recursion_misses(run->probe.object);
 	const struct report report = {
 		.probe = &run->probe,
 		.records = &run->records,
@@ -179,7 +178,7 @@ static bool report_run(const struct run *run)
 		.recording = &run->recording,
 		.streams = &run->streams,
 		.counted = counters_between(&run->at_fresh, &run->at_end),
-		.misses = misses_between(&run->misses_at_fresh, &misses),
+		.recursion_misses = recursion_misses(run->probe.object) - run->misses_at_fresh,
 		.cpu_at_fresh_ns = run->cpu_at_fresh_ns,
 	};
 

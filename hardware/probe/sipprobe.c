@@ -39,7 +39,8 @@
  *   Mode `stream` measures all six, of bytes: docs/methodology.md. It counts descriptors that the proxy's processes
  *   hand to each other, and the time in the calls that do.
  *   In the report, `lost` other than 0 means that the trace is incomplete; so do `threads_untraced` and,
- *   for the statistics of a kind, `unclassified`.
+ *   for the statistics of a kind, `unclassified`. `unmatched` are records without an arrival. `recursion_misses`
+ *   may have cost a stamp or a record: compare `records` with what the kernel counts, as sipsched does.
  *
  * OVERHEAD
  *   Tracepoint mode, stateful Kamailio, 1000 cps, 2 shared CPUs: 0.7 to 1.3 us of the proxy's CPU time a
@@ -53,7 +54,7 @@
  *   TLS, IPv6, IP options, fragments; recvmmsg, sendmmsg, io_uring and MSG_PEEK; proxies that hand a message to
  *   another thread; messages a new thread receives before it is found.
  *   In tracepoint mode, a datagram whose first 256 bytes the driver left in page fragments is unmatched, and
- *   so is the fifth of identical ones that wait at the same time; before 6.10, of datagrams that the kernel
+ *   so is the ninth of identical ones that wait at the same time; before 6.10, of datagrams that the kernel
  *   delivers as a list, a drop has the arrival of the last or none.
  *   A port behind a bridge of the same namespace is counted twice as arrived. A Call-ID or CSeq past
  *   --snippet-bytes is not found: counted as `unclassified`.

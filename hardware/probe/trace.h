@@ -44,7 +44,7 @@ enum trace_flag {
 	TRACE_FLAG_NO_SEND = 1 << 3,     /* nothing of this kind was sent on: t_sip_out = t_dep = 0 */
 	TRACE_FLAG_NO_DEP = 1 << 4,      /* the hand-over to the driver was not seen: t_dep = 0 */
 	TRACE_FLAG_MORE_SENDS = 1 << 5,  /* more datagrams were sent than the probe keeps for a message */
-	TRACE_FLAG_UNMATCHED = 1 << 6,   /* no arrival found: t_arr, t_stack, t_sockq = 0; counted lost */
+	TRACE_FLAG_UNMATCHED = 1 << 6,   /* no arrival found: t_arr, t_stack, t_sockq = 0 */
 	/* 7 and 8 are those of sipsched.records.messages */
 	TRACE_FLAG_SHARED_READ = 1 << 9, /* over TCP: its read completed other messages, too */
 	TRACE_FLAG_SPLIT = 1 << 10,      /* over TCP: it took more than one read */

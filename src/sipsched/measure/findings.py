@@ -149,7 +149,7 @@ def probe_numbers(probe: ProbeReport, balanced: Ledger, stilled: bool) -> dict[s
 
     Where the kernel skipped one of its programs (it was interrupted by itself) a stamp may be missing, or a
     record: whether one is, the kernel's own count of datagrams says, or over TCP the proxy's of messages. It does not
-    count all that it skips: over TCP, messages whose arrival was not found tell of more.
+    count all that it skips: messages whose arrival was not found tell of more.
 
     Parameters
     ----------
@@ -160,12 +160,13 @@ def probe_numbers(probe: ProbeReport, balanced: Ledger, stilled: bool) -> dict[s
     stilled
         Whether recording was switched off in between; then the trace is not to hold every datagram.
     """
-    skipped, streamed = probe.recursion_misses or 0, probe.mode == "stream"
     seen = probe.mode in ("exact", "tracepoint", "stream") and not stilled
     without = max(0, balanced.to_sps.received - probe.records) if seen else 0
     return {
-        "probe_lost": max(probe.lost - skipped, without) + probe.threads_untraced,
-        "probe_skipped": skipped + (probe.unmatched or 0) if streamed else probe.recursion_misses,
+        "probe_lost": max(probe.lost, without) + probe.threads_untraced,
+        "probe_skipped": None
+        if probe.recursion_misses is None
+        else probe.recursion_misses + (probe.unmatched or 0),
     }
 
 

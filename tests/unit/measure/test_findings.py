@@ -129,11 +129,12 @@ def test_a_datagram_of_no_kind_of_the_calls_is_foreign() -> None:
     [
         (100, 0, 0, False, 0),
         # the kernel skipped programs, and every datagram has its record
-        (100, 2, 2, False, 0),
+        (100, 0, 2, False, 0),
+        (97, 0, 2, False, 3),
         (97, 2, 2, False, 3),
-        (100, 5, 2, False, 3),
+        (100, 5, 2, False, 5),
         # a stilled probe is not to have every datagram
-        (60, 1, 1, True, 0),
+        (60, 1, 1, True, 1),
     ],
 )
 def test_what_the_probe_lost_is_told_by_the_kernels_count(
@@ -145,10 +146,23 @@ def test_what_the_probe_lost_is_told_by_the_kernels_count(
     assert found == {"probe_lost": told, "probe_skipped": skipped}
 
 
-def test_an_arrival_that_was_not_found_over_tcp_is_a_stamp_and_no_record() -> None:
-    probe = ProbeReport("stream", "", 100, drops=0, lost=1, unmatched=3, recursion_misses=1)
+@pytest.mark.parametrize("mode", ["exact", "tracepoint", "stream"])
+def test_an_arrival_that_was_not_found_is_a_stamp_and_no_record(mode: str) -> None:
+    probe = ProbeReport(mode, "", 100, drops=0, lost=0, unmatched=3, recursion_misses=1)
     ledger = Ledger(Balance(100, 100, 0, 0, 0), Balance(100, 100, 0, 0, 0), 0, "messages")
     assert probe_numbers(probe, ledger, False) == {"probe_lost": 0, "probe_skipped": 4}
+
+
+def test_a_probe_that_sees_no_arrival_makes_no_valid_run() -> None:
+    probe = ProbeReport("tracepoint", "", 100, drops=0, lost=0, unmatched=101, recursion_misses=0)
+    ledger = Ledger(Balance(100, 100, 0, 0, 0), Balance(100, 100, 0, 0, 0), 0)
+    assert graded(probe_numbers(probe, ledger, False)) == (INVALID, {"probe_skipped"})
+
+
+def test_a_probe_that_counts_no_skips_breaks_no_rule_on_them() -> None:
+    probe = ProbeReport("preload", "", 100, drops=0, lost=0)
+    ledger = Ledger(Balance(100, 100, 0, 0, 0), Balance(100, 100, 0, 0, 0), 0)
+    assert probe_numbers(probe, ledger, False) == {"probe_lost": 0, "probe_skipped": None}
 
 
 def over_tcp(
