@@ -88,7 +88,7 @@ RULES: Mapping[str, str] = {
     "retransmission_disagreement": "UAC and SPS tell first sends and retransmissions apart "
     "differently for {value:.0f} requests",
     "probe_lost": "the probe lost {value:.0f} records",
-    "probe_skipped": "the kernel skipped {value:.0f} runs of the probe's programs, so stamps may be missing",
+    "probe_skipped": "stamps of {value:.0f} messages may be missing, which the kernel did not show the probe",
     "settings_unlike_asked": "{value:.0f} scheduler settings do not read back as they were written",
     "receive_buffer_shortfall": "the kernel granted {value:.0%} less receive buffer than the SUT asks for",
     "clock_step_s": "the wall clock of a host stepped by {value:.2f} s",
