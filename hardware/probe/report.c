@@ -99,7 +99,6 @@ static void print_report(FILE *file, const struct report *report)
 	const struct probe_counters *counted = &report->counted;
 	const struct records *records = report->records;
 	const struct trace_file *trace = &records->trace;
-	uint64_t broken = 0;
 
 	fprintf(file, "{\n  \"version\": %d,\n  \"mode\": \"%s\",\n  \"mode_reason\": ", REPORT_VERSION,
 		mode_name(report->probe->mode));
@@ -108,7 +107,6 @@ static void print_report(FILE *file, const struct report *report)
 	print_count(file, "records", trace->messages);
 	print_count(file, "drops", trace->drops);
 	if (report->probe->mode == MODE_STREAM) {
-		broken = report->streams->counts.broken;
 		print_stream_counters(file, counted, &report->streams->counts);
 		print_count(file, "lost_write", trace->lost);
 	} else {
@@ -116,7 +114,8 @@ static void print_report(FILE *file, const struct report *report)
 	}
 	print_count(file, "unclassified", records->unclassified);
 	print_count(file, "recursion_misses", report->recursion_misses);
-	print_count(file, "lost", counted->lost_ring + trace->lost + broken);
+	/* of datagrams no stream is broken */
+	print_count(file, "lost", counted->lost_ring + trace->lost + report->streams->counts.broken);
 	print_threads(file, report);
 	print_recording(file, report->recording);
 	print_count(file, "threads_untraced", report->workers->untraced);
