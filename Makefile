@@ -1,4 +1,4 @@
-# Thin: everything here is also plain uv, fab, snakemake and pytest (see README.md).
+# Short names for commands of uv, fab, snakemake and pytest (README.md lists them).
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
@@ -11,39 +11,39 @@ CAMPAIGN ?=
 MINUTES ?= 60
 LAB ?= notebooks/explore.ipynb
 
-.PHONY: reproduce reports lab publish test soak bench lint format lock
+.PHONY: reproduce reports lab publish test soak bench docs lint format tables lock
 
 reproduce: .venv/ready
 	@$(BIN)/fab provision
 	$(BIN)/python workflow/reproduce.py
 
-# what is recorded in the repository, without root: nothing is measured
+# Pages of the recorded campaign. Measures nothing, needs no root.
 reports: .venv/ready
 	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml recorded/config.yaml
 	printf 'Open: %s\n' "$$PWD"/reports/recorded/index.html
 
-# LAB='--no-browser --port=8889' on a machine without a browser
+# On a machine without a browser: make lab LAB='--no-browser --port=8889'
 lab: .venv/ready
 	@root=
 	[ "$$(id -u)" != 0 ] || root=--allow-root
 	exec $(BIN)/jupyter lab $$root $(LAB)
 
-# CAMPAIGN=recorded/config.yaml publishes what comes with the repository
+# The recorded campaign: make publish CAMPAIGN=recorded/config.yaml
 publish: .venv/ready
 	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml $(CAMPAIGN) -- publish
 	ls -t "$$PWD"/publish/*.zip | head -n 1
 
 test: .venv/ready
 	@$(BIN)/fab provision --tests
-	# what measures is alone on the machine; the rest takes every core
+	# Tests that measure run one at a time. The others use all cores.
 	$(BIN)/pytest -m "not live" --numprocesses auto --dist worksteal
 	$(BIN)/pytest -m live
 	$(MAKE) -C hardware/probe test
 	$(MAKE) -C hardware/generator test fuzz
-	$(MAKE) -C hardware/dispatcher fuzz
+	$(MAKE) -C hardware/common fuzz
 	$(MAKE) -C hardware/simulator test
 
-# an hour of random faults; MINUTES=10 is shorter
+# An hour of random faults. Shorter: make soak MINUTES=10
 soak: .venv/ready
 	@$(BIN)/fab provision
 	$(BIN)/python tests/soak.py --minutes $(MINUTES)
@@ -52,17 +52,28 @@ bench: .venv/ready
 	@$(BIN)/fab provision
 	for benchmark in benchmarks/*.py; do $(BIN)/python "$$benchmark"; done
 
+# Writes the tables in config/README.md and docs/methodology/verdict.md, after a change of a key or a rule.
+tables: .venv/ready
+	@$(BIN)/python -m sipsched.plan.described
+
+# The documentation as a site, from the pages and the docstrings.
+docs: .venv/ready
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir docs . site
+	printf 'Open: %s\n' "$$PWD"/site/docs/index.html
+
 lint: .venv/ready
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/snakefmt --check Snakefile workflow
+	$(MAKE) -C hardware/common format-check
 	$(MAKE) -C hardware/probe format-check
 	$(MAKE) -C hardware/scheduler format-check
 	$(MAKE) -C hardware/generator format-check
 	$(MAKE) -C hardware/dispatcher format-check
 	$(MAKE) -C hardware/simulator format-check
+	$(MAKE) -C hardware/virtual format-check
 
 format: .venv/ready
 	$(BIN)/ruff check --fix
@@ -70,7 +81,7 @@ format: .venv/ready
 	$(BIN)/snakefmt Snakefile workflow
 
 lock:
-	$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header --no-annotate --output-file requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --group dev --group docs --universal --generate-hashes --no-header --no-annotate --output-file requirements.lock
 
 .venv/ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; set PYTHON to a newer one" >&2; exit 1; }
@@ -81,7 +92,7 @@ lock:
 	fi
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet uv==$(UV_VERSION)
-	# each job of the workflow is a Python of its own: where none may write bytecode it would compile its imports each time
+	# Each job of the workflow is a new Python process. If it may not write bytecode, it would compile its imports again.
 	$(BIN)/uv pip sync --quiet --compile-bytecode requirements.lock
 	$(BIN)/uv pip install --quiet --no-deps --editable .
 	touch $@

@@ -1,4 +1,4 @@
-# sipsched: from a configuration to reports. Rules are in workflow/rules, one file a step.
+# The workflow of sipsched, from a configuration to pages. The rules are in workflow/rules, one file per step.
 from snakemake.utils import min_version
 
 min_version("9.19")
@@ -15,8 +15,8 @@ include: "workflow/rules/measure.smk"
 include: "workflow/rules/noise.smk"
 include: "workflow/rules/predict_papers.smk"
 include: "workflow/rules/parse.smk"
+include: "workflow/rules/capacity.smk"
 include: "workflow/rules/predict.smk"
-include: "workflow/rules/report.smk"
 include: "workflow/rules/pages.smk"
 include: "workflow/rules/publish.smk"
 include: "workflow/rules/end.smk"
@@ -25,5 +25,5 @@ include: "workflow/rules/end.smk"
 rule all:
     default_target: True
     input:
-        PAGES,
-        f"{REPORTS_IN}/index.html",
+        PLAN.pages,
+        PLAN.index,

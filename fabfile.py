@@ -1,6 +1,7 @@
-"""Testbeds by hand: `fab -l` lists the tasks, `--testbed NAME` picks a file of hardware/testbeds."""
+"""Commands for testbeds and records. `fab -l` lists them; `--testbed NAME` chooses a file in hardware/testbeds."""
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -12,21 +13,22 @@ from invoke import Collection
 
 from sipsched.errors import SipschedError, StableError
 from sipsched.measure import doctor as look
-from sipsched.measure.tuning import asked_table, modes_table
-from sipsched.plan.config import Run, load_config
+from sipsched.measure.mode_tables import asked_table, modes_table
+from sipsched.plan.config import load_config
+from sipsched.plan.run import Point
 from sipsched.records.reduced import reduce as reduce_record
 from sipsched.records.verification import verify as verify_records
-from sipsched.testbed import cluster, local, vm
+from sipsched.testbed import local, vm
 from sipsched.testbed.inventory import load_testbed, native_folder
 from sipsched.testbed.links import check_links
-from sipsched.testbed.provision import install_here, prepare_machine
+from sipsched.testbed.provision import prepare_machine
 from sipsched.testbed.provision import provision as install
-from sipsched.testbed.requirements import CLUSTER_PACKAGES
 from sipsched.testbed.session import open_hosts
+from sipsched.testbed.virtual_clock import VirtualClock, find_kernel, judge, self_test
 
 
 def one_line_errors(action: Callable[..., None]) -> Callable[..., None]:
-    """Turn an error raised on purpose into one line and exit code 1."""
+    """Report an error of sipsched as one line with exit code 1."""
 
     @wraps(action)
     def wrapped(*args: Any, **kwargs: Any) -> None:
@@ -41,7 +43,7 @@ def one_line_errors(action: Callable[..., None]) -> Callable[..., None]:
 @task
 @one_line_errors
 def up(_):
-    """Bring the embedded testbed up and keep it until `fab down`."""
+    """Start the embedded testbed. It stays up until `fab down`."""
     bed = load_testbed("local")
     local.ensure_up(bed)
     with open_hosts(bed, "fab up") as hosts:
@@ -52,7 +54,7 @@ def up(_):
 @task
 @one_line_errors
 def down(_):
-    """Take the embedded testbed down: end its processes, remove its namespaces, links and keys."""
+    """Stop the embedded testbed: stop its processes, and remove its namespaces, links and keys."""
     local.take_down()
     print("testbed local is down")
 
@@ -60,7 +62,7 @@ def down(_):
 @task(name="up")
 @one_line_errors
 def vm_up(_, testbed="vm"):
-    """Boot the guest of a testbed of kind vm, building its image if there is none, until `fab vm.down`."""
+    """Boot the guest of a testbed of kind vm. Build its image if none exists. The guest runs until `fab vm.down`."""
     bed = load_testbed(testbed)
     prepare_machine(bed)
     vm.bring_up(bed)
@@ -73,56 +75,65 @@ def vm_up(_, testbed="vm"):
 @task(name="down")
 @one_line_errors
 def vm_down(_):
-    """End the guest and remove its namespaces, links and keys; its image stays."""
+    """Stop the guest and remove its namespaces, links and keys. Keep its image."""
     vm.take_down()
     print("testbed vm is down")
 
 
-@task(name="up")
+@task(name="check")
 @one_line_errors
-def cluster_up(_):
-    """Start a Slurm of one node on this machine, installing it if it is missing, until `fab cluster.down`."""
-    install_here(CLUSTER_PACKAGES)
-    cluster.bring_up()
-    print(
-        f"cluster is up; analysis on it: SLURM_CONF={cluster.SLURM_CONF} snakemake --workflow-profile profiles/slurm"
+def virtual_check(_, kernel="6.1", cores="4", mips="2000", quantum_ns="5000"):
+    """Test the virtual time of an emulated guest: loop count, equal speed, waits in a queue. Exit code 1: it is off."""
+    clock = VirtualClock(
+        cores=count("cores", cores),
+        mips=count("mips", mips),
+        quantum_ns=count("quantum-ns", quantum_ns),
+        kernel_weight=1,
+        wake_ns=0,
     )
-
-
-@task(name="down")
-@one_line_errors
-def cluster_down(_):
-    """End the cluster of this machine with its jobs, and remove its keys, state and logs."""
-    cluster.take_down()
-    print("cluster is down")
+    passed, failed = judge(*self_test(clock, find_kernel(kernel)))
+    for line in passed:
+        print(line)
+    if failed:
+        sys.exit("\n".join(f"error: {line}" for line in failed))
+    print(f"virtual time is exact: {clock}")
 
 
 @task
 @one_line_errors
 def provision(_, testbed="local", tests=False):
-    """Install the packages that a testbed's hosts need and build the native parts on its SPS."""
+    """Install packages on the hosts of a testbed, and build the programs in C on its SPS."""
     install(load_testbed(testbed), tests=tests)
 
 
 @task
 @one_line_errors
-def modes(_, testbed="local", cores=1, threads=8):
-    """Print each mode's settings at a point, and where they go on the SPS of a testbed if it has such a point."""
+def modes(_, testbed="local", cores="1", threads="8"):
+    """Print the settings of each mode for a number of cores and threads, and their places on the SPS."""
     bed = load_testbed(testbed)
+    point = Point(testbed, "any", "default", count("cores", cores), count("threads", threads))
     try:
-        bed.check_cores([Run(testbed, "any", "default", int(cores), int(threads), 1, 1)])
+        bed.check_cores([point])
         with open_hosts(bed, "fab modes") as hosts:
-            lines = modes_table(hosts.sps, int(cores), int(threads))
+            lines = modes_table(hosts.sps, point.cores, point.threads)
     except StableError as error:
-        lines = [*asked_table(int(cores), int(threads)), f"where they go is not told: {error}"]
+        lines = asked_table(point.cores, point.threads)
+        lines.append(f"The places of these settings are unknown: {error}")
     for line in lines:
         print(line)
+
+
+def count(option, text):
+    """Return the number in the text of an option, or raise an error in one line."""
+    if not re.fullmatch("[1-9][0-9]*", text):
+        raise StableError(f"--{option}: expected a whole number from 1, found '{text}'")
+    return int(text)
 
 
 @task
 @one_line_errors
 def doctor(_, testbed="local"):
-    """Say what this machine, or a testbed's hosts, can measure, what not and what to do; exit code 1 if nothing."""
+    """List what this machine or a testbed can measure, and how to fix the rest. Exit code 1: it can measure nothing."""
     lines, possible = look.doctor(load_testbed(testbed), load_config(Path("config/config.yaml")))
     for line in lines:
         print(line)
@@ -133,14 +144,14 @@ def doctor(_, testbed="local"):
 @task
 @one_line_errors
 def check(_, testbed="local"):
-    """Reach every host of a testbed, pass a datagram each way, say what its kernel lets the probe see."""
+    """Connect to every host of a testbed, send a datagram in each direction, and list the usable probe modes."""
     bed = load_testbed(testbed)
     with open_hosts(bed, "fab check") as hosts:
         for host in hosts.all:
             kernel = host.run(["uname", "-sr"]).stdout.strip()
             print(f"{host.spec}: {kernel}, SIP on {host.spec.sip_address}:{host.spec.sip_port}")
         check_links(hosts)
-        print("SIP: every link has a carrier, a datagram passes each way")
+        print("SIP: every link has a carrier, and datagrams pass in both directions")
         program = str(native_folder(hosts.sps.base, "probe") / "sipprobe")
         hosts.sps.require_built("probe", ["sipprobe"])
         answer = json.loads(hosts.sps.run([program, "check"], check=False).stdout)
@@ -152,18 +163,18 @@ def check(_, testbed="local"):
 @task
 @one_line_errors
 def verify(_, raw="raw"):
-    """Compare every record under raw/ with the sizes and SHA-256 in its run.json; exit code 1 if one is damaged."""
-    found = verify_records(Path(raw))
-    for line in found.lines:
+    """Compare every record with the sizes and SHA-256 in its run.json. Exit code 1: a record is damaged."""
+    verification = verify_records(Path(raw))
+    for line in verification.lines:
         print(line)
-    if not found.intact:
+    if not verification.intact:
         sys.exit(1)
 
 
 @task
 @one_line_errors
 def reduce(_, raw="raw", results="results/runs", to="reduced/raw"):
-    """Copy every record without its single messages, with summary.nc and windows.nc in their place."""
+    """Copy every record with its summaries, without its single messages."""
     for document in sorted(Path(raw).rglob("rep~*/run.json")):
         run = document.parent.relative_to(raw)
         if ".failed-" not in run.name:
@@ -173,4 +184,4 @@ def reduce(_, raw="raw", results="results/runs", to="reduced/raw"):
 
 ns = Collection(up, down, provision, doctor, modes, check, verify, reduce)
 ns.add_collection(Collection("vm", vm_up, vm_down))
-ns.add_collection(Collection("cluster", cluster_up, cluster_down))
+ns.add_collection(Collection("virtual", virtual_check))

@@ -1,36 +1,43 @@
-"""How calls arrive without a proxy: sipload and SIPp, in one session on the embedded testbed.
+"""The accuracy of call starts by sipload and SIPp, and their rates of clean calls, on the embedded testbed.
 
-The client is on the UAC (CPU 0), the server in the SPS's place (CPU 1), one link apart. Printed: the arrival
-certificate at 2,000 cps over 20 s (exponential for sipload; SIPp knows only its own fixed rate, so it is held
-against the exponential law that the studies need), and the highest rate at which every call completes
-without a retransmission, a drop or a full send buffer: of both over UDP, and of sipload over TCP, on a trunk and with
-a connection a call. The client has one CPU, so these are clean calls a second of a core.
+The benchmark runs without a proxy. The client is on the UAC (CPU 0), and the server is on the SPS (CPU 1), one link
+apart. The benchmark prints the arrival certificate at 2,000 cps over 20 s. SIPp has only a fixed rate, so both programs
+are compared with the exponential law that the studies need. The benchmark also prints the highest rate without an
+incomplete call, a retransmission, a drop or a full send buffer. This rate is measured over UDP for both programs. For
+sipload, it is also measured over TCP with one connection, and with one connection per call. The client has one CPU, so
+the rates are clean calls per second and core.
 """
 
+import csv
 import dataclasses
+import io
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from sipsched.measure.generator import (
+    SOCKET_BUFFER_BYTES,
     UDP,
     Arrivals,
-    CallStatistics,
-    Generator,
     Sipload,
-    Sipp,
-    Transport,
+    SipTransport,
 )
-from sipsched.plan.config import Load, load_config
+from sipsched.plan.config import load_config
+from sipsched.plan.loads import Load
+from sipsched.records.load_report import CallCounts
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import load_testbed, native_folder
 from sipsched.testbed.session import Hosts, open_hosts
 from sipsched.validity.certificate import Certificate, certify
 
+SCENARIOS = Path(__file__).parent / "sipp"
+SIPP_EXIT_CODES = (0, 1, 124)
+"""SIPp's exit codes: all calls succeeded, some failed, or some were open at the end of the drain time."""
 RATE_CPS = 2000
 SECONDS = 20
 CLEAN_SECONDS = 3
@@ -51,8 +58,8 @@ CLEAN_RATES = (
     60_000,
 )
 OVER_TCP = {
-    "one connection": Transport("tcp", 1),
-    "a connection a call": Transport("tcp", "per-call"),
+    "one connection": SipTransport("tcp", 1),
+    "one connection per call": SipTransport("tcp", "per-call"),
 }
 SINK = """
 import socket, struct, sys
@@ -68,24 +75,93 @@ with open(sys.argv[3], "wb", buffering=0) as out:
             seconds, ns = struct.unpack("qq", control[0][2][:16])
             out.write(struct.pack("q", seconds * 10**9 + ns))
 """
-"""Takes INVITEs, answers nothing, notes the kernel's receive time stamps (SO_TIMESTAMPNS = 35)."""
+"""Receives INVITEs without answering, and notes the kernel's receive timestamps (SO_TIMESTAMPNS = 35)."""
 
 
-def show(name: str, found: Certificate) -> None:
+class Sipp:
+    """SIPp, a widely used SIP generator, as client and server over UDP."""
+
+    def start_server(self, sps: Host) -> Process:
+        """Start SIPp's server on the SPS."""
+        spec = sps.spec
+        scenario = self._scenario(sps, "uas.xml")
+        argv = ["sipp", "-sf", scenario, "-i", spec.sip_address, "-p", str(spec.sip_port)]
+        return sps.start("bench", [*argv, *self._options()], cpus=spec.cpus, limit_s=120)
+
+    def offer(self, hosts: Hosts, load: Load, arrivals: Arrivals) -> CallCounts:
+        """Run SIPp's client until all calls ended or the drain time is over."""
+        uac, sps, calls = hosts.uac, hosts.sps.spec, str(arrivals.calls)
+        statistics = uac.workdir / "bench.csv"
+        argv = [
+            *("sipp", f"{sps.sip_address}:{sps.sip_port}"),
+            *("-sf", self._scenario(uac, "uac.xml")),
+            *("-i", uac.spec.sip_address, "-p", str(uac.spec.sip_port)),
+            # the limit of open calls (-l) is all calls: with its default, SIPp pauses when calls pile up
+            *("-r", str(arrivals.cps), "-m", calls, "-l", calls),
+            # the default period of the statistics (-fd) is a minute
+            *("-trace_stat", "-stf", str(statistics), "-fd", "100ms"),
+            *self._options(),
+            *(() if load.retransmissions else ("-nr",)),
+        ]
+        uac.run(["rm", "-f", str(statistics)])
+        longest_s = arrivals.duration_s + load.drain_s
+        uac.run_limited(
+            "bench", argv, cpus=uac.spec.cpus, limit_s=longest_s, accept=SIPP_EXIT_CODES
+        )
+        return sipp_counts(uac.run(["cat", str(statistics)]).stdout, arrivals.calls)
+
+    def _scenario(self, host: Host, name: str) -> str:
+        path = host.workdir / name
+        host.put_text((SCENARIOS / name).read_text(), path)
+        return str(path)
+
+    def _options(self) -> list[str]:
+        return ["-buff_size", str(SOCKET_BUFFER_BYTES), "-nostdin", "-timer_resol", "1"]
+
+
+def sipp_counts(text: str, calls_offered: int) -> CallCounts:
+    """Read the file that SIPp writes with -trace_stat: a header, and a line per period, separated by semicolons."""
+    # if SIPp is stopped at the end of the drain time, its last line may be incomplete
+    rows = list(csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1]), delimiter=";"))
+    last = rows[-1]
+    created = int(last["TotalCallCreated"])
+    return CallCounts(
+        calls_offered=calls_offered,
+        calls_created=created,
+        calls_completed=int(last["SuccessfulCall(C)"]),
+        calls_failed=int(last["FailedCall(C)"]),
+        achieved_cps=_achieved_cps(rows, created),
+        retransmissions=int(last["Retransmissions(C)"]),
+        unexpected=int(last["FailedUnexpectedMessage(C)"]),
+    )
+
+
+def _achieved_cps(rows: Sequence[dict[str, str]], created: int) -> float:
+    """Return the rate until the last period that ended while calls were still being started."""
+    running = [row for row in rows if 0 < int(row["TotalCallCreated"]) < created] or rows[:1]
+    last = running[-1]
+    # date, time and seconds since the epoch, separated by tabs
+    begin, end = (
+        float(stamp.split("\t")[2]) for stamp in (rows[0]["StartTime"], last["CurrentTime"])
+    )
+    return int(last["TotalCallCreated"]) / (end - begin)
+
+
+def show(name: str, certificate: Certificate) -> None:
     late = (
-        "not known"
-        if found.lateness_p50_us is None
-        else f"p50 {found.lateness_p50_us:.1f} p99 {found.lateness_p99_us:.0f} µs"
+        "unknown"
+        if certificate.lateness_p50_us is None
+        else f"p50 {certificate.lateness_p50_us:.1f} p99 {certificate.lateness_p99_us:.0f} µs"
     )
     print(
-        f"{name}: KS {found.ks_distance:.4f}, CV {found.cv:.3f}, "
-        f"variance/mean at 1 ms {found.variance_to_mean[0]:.3f}, lateness {late}, "
-        f"{found.arrivals} calls, {found.achieved_cps:.1f} cps",
+        f"{name}: KS {certificate.ks_distance:.4f}, CV {certificate.cv:.3f}, "
+        f"variance/mean at 1 ms {certificate.variance_to_mean[0]:.3f}, lateness {late}, "
+        f"{certificate.arrivals} calls, {certificate.achieved_cps:.1f} cps",
         flush=True,
     )
 
 
-def sipload_server(sps: Host, transport: Transport = UDP) -> Process:
+def sipload_server(sps: Host, transport: SipTransport = UDP) -> Process:
     program = str(native_folder(sps.base, "generator") / "sipload")
     local = f"{sps.spec.sip_address}:{sps.spec.sip_port}"
     report = str(sps.workdir / "bench-uas.json")
@@ -104,7 +180,6 @@ def certificates(hosts: Hosts, load: Load, folder: Path) -> None:
     sps.stop(server)
     Sipload().fetch(hosts, "bench", folder)
     starts = Sipload().starts(folder, "bench")
-    assert starts is not None
     show("sipload", certify(starts.actual_ns, RATE_CPS, "exponential", starts.intended_ns))
 
     times = sps.workdir / "bench-invites.bin"
@@ -112,7 +187,7 @@ def certificates(hosts: Hosts, load: Load, folder: Path) -> None:
     argv = [sys.executable, "-c", SINK, *address, str(times)]
     sink = sps.start("bench", argv, cpus=sps.spec.cpus, limit_s=120)
     silent = dataclasses.replace(load, retransmissions=False, drain_s=0.5)
-    Sipp().offer(hosts, silent, "bench", arrivals)
+    Sipp().offer(hosts, silent, arrivals)
     sps.stop(sink)
     sps.get_file(times, folder / "invites.bin")
     arrived = np.fromfile(folder / "invites.bin", "<i8")
@@ -121,7 +196,7 @@ def certificates(hosts: Hosts, load: Load, folder: Path) -> None:
 
 @contextmanager
 def without_receive_steering(sps: Host) -> Iterator[None]:
-    """Let the link's receive work run on the sender's CPU: an interrupt to another one costs 13 µs a send."""
+    """Receive packets on the sender's CPU, because an interrupt of another CPU costs 13 µs per send."""
     steering = "/sys/class/net/uac0/queues/rx-0/rps_cpus"
     before = sps.run(["cat", steering]).stdout.strip()
     sps.shell('echo 0 > "$1"', steering)
@@ -131,10 +206,10 @@ def without_receive_steering(sps: Host) -> Iterator[None]:
         sps.shell('echo "$1" > "$2"', before, steering)
 
 
-def unclean(done: CallStatistics, cps: int) -> str:
-    """Say what a load was not, to be clean; nothing if it was."""
+def unclean(done: CallCounts, cps: int) -> str:
+    """Return the reason why a load was not clean; empty for a clean load."""
     connections = done.connections
-    found = {
+    reasons = {
         "calls not completed": done.calls_offered - done.calls_completed,
         "messages sent again": done.retransmissions,
         "datagrams dropped": done.socket_drops,
@@ -143,31 +218,36 @@ def unclean(done: CallStatistics, cps: int) -> str:
         if abs(done.achieved_cps / cps - 1) >= 0.03
         else 0,
     }
-    return ", ".join(f"{count} {what}" for what, count in found.items() if count)
+    return ", ".join(f"{count} {what}" for what, count in reasons.items() if count)
 
 
 def highest_clean_rate(
-    hosts: Hosts, load: Load, name: str, generator: Generator, transport: Transport = UDP
+    hosts: Hosts, load: Load, generator: Sipload | Sipp, transport: SipTransport = UDP
 ) -> tuple[int, str]:
-    """Give the highest of `CLEAN_RATES` up to which all were clean, and what ended it."""
+    """Return the highest rate of `CLEAN_RATES` up to which all rates were clean, and the next rate's fault."""
     best = 0
     for cps in CLEAN_RATES:
-        server = (
-            sipload_server(hosts.sps, transport)
-            if name == "sipload"
-            else generator.start_server(hosts.sps, load, 120)
-        )
         arrivals = Arrivals(cps, cps * CLEAN_SECONDS, seed=1)
-        done = generator.offer(hosts, load, "bench", arrivals, transport)
+        done: CallCounts
+        if isinstance(generator, Sipp):
+            server = generator.start_server(hosts.sps)
+            done = generator.offer(hosts, load, arrivals)
+        else:
+            server = sipload_server(hosts.sps, transport)
+            done = generator.offer(hosts, load, "bench", arrivals, transport)
         hosts.sps.stop(server)
         reason = unclean(done, cps)
         if reason:
             return best, f"at {cps} cps: {reason}"
         best = cps
-    return best, "no higher one was tried"
+    return best, "no higher rate was tried"
 
 
 def main() -> None:
+    if shutil.which("sipp") is None:
+        sys.exit(
+            "sipp, with which sipload is compared, is not installed; run: fab provision --tests"
+        )
     load = dataclasses.replace(
         load_config().load, ring_time_ms=0, hold_time_ms=0, law="exponential", drain_s=1.5
     )
@@ -176,10 +256,10 @@ def main() -> None:
             host.stop_strays()
         with without_receive_steering(hosts.sps):
             certificates(hosts, load, Path(folder))
-            ours, ended = highest_clean_rate(hosts, load, "sipload", Sipload())
-            theirs, theirs_ended = highest_clean_rate(hosts, load, "sipp", Sipp())
+            ours, ended = highest_clean_rate(hosts, load, Sipload())
+            theirs, theirs_ended = highest_clean_rate(hosts, load, Sipp())
             over_tcp = {
-                name: highest_clean_rate(hosts, load, "sipload", Sipload(), transport)
+                name: highest_clean_rate(hosts, load, Sipload(), transport)
                 for name, transport in OVER_TCP.items()
             }
     ratio = f"{ours / theirs:.2f}" if theirs else "no clean rate of SIPp"
@@ -188,7 +268,7 @@ def main() -> None:
     )
     for name, (rate, ended) in over_tcp.items():
         print(
-            f"highest clean rate over TCP, {name}: {rate} cps ({ended}), {rate / ours:.2f} of that over UDP"
+            f"highest clean rate over TCP, {name}: {rate} cps ({ended}), {rate / ours:.2f} of the rate over UDP"
         )
 
 

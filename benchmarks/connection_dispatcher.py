@@ -1,39 +1,42 @@
-"""What spreading calls of one TCP connection costs: sipdispatch, and a Kamailio that forwards without transactions.
+"""The cost of distributing the calls of one TCP connection by sipdispatch, and by a Kamailio without transactions.
 
-Both stand between one `sipload uac` and four `sipload uas` on this machine's loopback, with a CPU of their own, under
-the same calls; no testbed is up. Printed for each load at which every call completed: messages passed on, either way, a
-second of CPU time. At the highest such load, where most messages share a read, at least 300,000 are wanted of
-sipdispatch, and three times what the Kamailio front does.
+Each program is the front end between one `sipload uac` and four `sipload uas` on this machine's loopback. The front end
+has a CPU of its own, and both programs serve the same calls. No testbed is needed. For each load at which every call
+completed, the benchmark prints the messages per second of CPU time, in both directions. At the highest such load, most
+messages share a read. The goals at this load are 300,000 messages for sipdispatch, and three times as many as for
+Kamailio.
 """
 
 import json
+import math
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from sipsched.paths import PROJECT_ROOT
 
-INSTANCES, SECONDS = 4, 3
+SECONDS, MESSAGES = 3, 6
 RATES_CPS = (2_500, 5_000, 10_000, 20_000, 30_000, 40_000)
 LOOPBACK, FRONT_PORT = "127.0.0.1", 26000
+PORTS = range(FRONT_PORT + 1, FRONT_PORT + 5)
+"""Ports of the instances."""
 AGENTS_CPU, FRONT_CPU = "0", "1"
 KAMAILIO = """\
 children=1
-tcp_children=4
-listen=tcp:{front}
+listen={transport}:{front}
+{own}
 auto_aliases=no
 dns=no
 rev_dns=no
 use_dns_cache=off
 log_stderror=yes
-tcp_connection_lifetime=7200
 loadmodule "sl.so"
 loadmodule "pv.so"
 loadmodule "dispatcher.so"
@@ -43,6 +46,8 @@ request_route {{
     forward();
 }}
 """
+OF_TRANSPORT = {"tcp": "tcp_children=4\ntcp_connection_lifetime=7200", "udp": "disable_tcp=yes"}
+"""Lines of the configuration that depend on the transport."""
 
 
 def pinned(cpu: str, *argv: str | Path) -> subprocess.Popen[bytes]:
@@ -60,14 +65,15 @@ def wait_for(path: Path) -> None:
 
 
 def build(part: str, program: str, folder: Path) -> Path:
-    there = folder / part
-    shutil.copytree(PROJECT_ROOT / "hardware" / part, there)
-    subprocess.run(["make", "--silent", "-C", str(there), program], check=True)
-    return there / program
+    """Build a program of a folder of hardware/ in a copy."""
+    for name in {"common", part}:
+        shutil.copytree(PROJECT_ROOT / "hardware" / name, folder / name, dirs_exist_ok=True)
+    subprocess.run(["make", "--silent", "-C", str(folder / part), program], check=True)
+    return folder / part / program
 
 
 def cpu_ns(group: int) -> int:
-    """CPU time of all processes of a group that run."""
+    """Return the CPU time of all running processes of a process group."""
     listed = subprocess.run(["pgrep", "--pgroup", str(group)], capture_output=True, text=True)
     return sum(
         int(Path("/proc", pid, "schedstat").read_text().split()[0]) for pid in listed.stdout.split()
@@ -75,7 +81,7 @@ def cpu_ns(group: int) -> int:
 
 
 @contextmanager
-def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def stopped_after(process: subprocess.Popen[bytes]) -> Iterator[None]:
     try:
         yield
     finally:
@@ -83,49 +89,60 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
         process.wait()
 
 
-def front(name: str, programs: dict[str, Path], folder: Path) -> subprocess.Popen[bytes]:
-    instances = [f"{LOOPBACK}:{FRONT_PORT + 1 + number}" for number in range(INSTANCES)]
-    at = f"{LOOPBACK}:{FRONT_PORT}"
-    if name == "sipdispatch":
-        named = [word for one in instances for word in ("--instance", one)]
-        report = ("--report", folder / "front.json", "--ready", folder / "front.ready")
-        process = pinned(FRONT_CPU, programs[name], "--listen", at, *report, *named)
-        wait_for(folder / "front.ready")
-        return process
-    lines = (f"1 sip:{one};transport=tcp\n" for one in instances)
+def start_sipdispatch(program: Path, folder: Path) -> subprocess.Popen[bytes]:
+    instances = [word for port in PORTS for word in ("--instance", f"{LOOPBACK}:{port}")]
+    files = ("--report", folder / "front.json", "--ready", folder / "front.ready")
+    process = pinned(FRONT_CPU, program, "--listen", f"{LOOPBACK}:{FRONT_PORT}", *files, *instances)
+    wait_for(folder / "front.ready")
+    return process
+
+
+def start_kamailio(transport: str, folder: Path) -> subprocess.Popen[bytes]:
+    """Start a Kamailio that forwards each message to the instance of its Call-ID, and wait until it listens."""
+    lines = (f"1 sip:{LOOPBACK}:{port};transport={transport}\n" for port in PORTS)
     (folder / "instances").write_text("".join(lines))
-    (folder / "front.cfg").write_text(KAMAILIO.format(front=at, folder=folder))
+    front = f"{LOOPBACK}:{FRONT_PORT}"
+    text = KAMAILIO.format(
+        own=OF_TRANSPORT[transport], transport=transport, front=front, folder=folder
+    )
+    (folder / "front.cfg").write_text(text)
     options = ("-DD", "-E", "-m", "256", "-x", "fm", "-X", "fm", "-Y", folder)
     process = pinned(FRONT_CPU, "kamailio", "-f", folder / "front.cfg", *options)
+    listens = ["ss", "--listening", "--numeric", f"--{transport}", f"sport = :{FRONT_PORT}"]
     for _ in range(500):
         time.sleep(0.02)
-        with socket.socket() as sock:
-            if sock.connect_ex((LOOPBACK, FRONT_PORT)) == 0:
-                return process
+        if str(FRONT_PORT) in subprocess.run(listens, capture_output=True, text=True).stdout:
+            return process
     raise SystemExit("kamailio does not listen")
 
 
-def messages_a_cpu_second(name: str, programs: dict[str, Path], folder: Path, cps: int) -> float:
-    """Pass calls on; 0 if one of them did not complete."""
+def cpu_us_per_message(
+    sipload: Path,
+    transport: str,
+    cps: int,
+    folder: Path,
+    start_front: Callable[[Path], subprocess.Popen[bytes]],
+) -> float:
+    """Return the front end's CPU time per message in µs; NaN if a call did not complete."""
     folder.mkdir()
-    sipload = programs["sipload"]
-    draw = ("--output", folder / "schedule", "--rate", cps, "--calls", cps * SECONDS)
-    argv = [str(word) for word in (sipload, "schedule", *draw)]
+    sizes = ("--output", folder / "schedule", "--rate", cps, "--calls", cps * SECONDS)
+    argv = [str(word) for word in (sipload, "schedule", *sizes)]
     subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
     with ExitStack() as stack:
-        reports = [folder / f"uas-{number}.json" for number in range(INSTANCES)]
-        for number, report in enumerate(reports):
-            at = ("--local", f"{LOOPBACK}:{FRONT_PORT + 1 + number}")
-            ready = ("--ready", report.with_suffix(".ready"))
-            server = (sipload, "uas", "--transport", "tcp", *at, "--report", report, *ready)
-            stack.enter_context(ended(pinned(AGENTS_CPU, *server)))
-            wait_for(report.with_suffix(".ready"))
-        process = front(name, programs, folder)
-        stack.enter_context(ended(process))
+        for port in PORTS:
+            ready = folder / f"{port}.ready"
+            server = (
+                *(sipload, "uas", "--transport", transport, "--local", f"{LOOPBACK}:{port}"),
+                *("--report", folder / f"{port}.json", "--ready", ready),
+            )
+            stack.enter_context(stopped_after(pinned(AGENTS_CPU, *server)))
+            wait_for(ready)
+        process = start_front(folder)
+        stack.enter_context(stopped_after(process))
         before_ns = cpu_ns(process.pid)
         report = folder / "uac.json"
         client = (
-            *(sipload, "uac", "--transport", "tcp", "--tcp-connections", "1"),
+            *(sipload, "uac", "--transport", transport, "--tcp-connections", "1"),
             *("--local", f"{LOOPBACK}:{FRONT_PORT + 100}", "--remote", f"{LOOPBACK}:{FRONT_PORT}"),
             *("--schedule", folder / "schedule", "--calls-file", folder / "calls"),
             *("--report", report, "--drain-s", "3"),
@@ -133,26 +150,31 @@ def messages_a_cpu_second(name: str, programs: dict[str, Path], folder: Path, cp
         pinned(AGENTS_CPU, *client).wait()
         used_ns = cpu_ns(process.pid) - before_ns
     calls = json.loads(report.read_text())["calls"]
-    return 6e9 * calls["completed"] / used_ns if calls["completed"] == calls["offered"] else 0.0
+    completed = calls["completed"]
+    return used_ns / (MESSAGES * completed) / 1000 if completed == calls["offered"] else math.nan
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        programs = {
-            "sipload": build("generator", "sipload", folder),
-            "sipdispatch": build("dispatcher", "sipdispatch", folder),
+        sipload = build("generator", "sipload", folder)
+        sipdispatch = build("dispatcher", "sipdispatch", folder)
+        fronts = {
+            "sipdispatch": partial(start_sipdispatch, sipdispatch),
+            "kamailio": partial(start_kamailio, "tcp"),
         }
-        found = {}
-        for name in ("sipdispatch", "kamailio"):
+        highest = {}
+        for name, start_front in fronts.items():
             for cps in RATES_CPS:
-                messages = messages_a_cpu_second(name, programs, folder / f"{name}-{cps}", cps)
-                if not messages:
+                us = cpu_us_per_message(sipload, "tcp", cps, folder / f"{name}-{cps}", start_front)
+                if math.isnan(us):
                     break
-                found[name] = messages
-                print(f"{name} at {cps} cps: {messages:.0f} messages a CPU second", flush=True)
-        if len(found) == 2:
-            print(f"ratio {found['sipdispatch'] / found['kamailio']:.1f}")
+                highest[name] = 1e6 / us
+                print(
+                    f"{name} at {cps} cps: {highest[name]:.0f} messages per CPU second", flush=True
+                )
+        if len(highest) == len(fronts):
+            print(f"ratio {highest['sipdispatch'] / highest['kamailio']:.1f}")
 
 
 if __name__ == "__main__":

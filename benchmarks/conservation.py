@@ -1,4 +1,4 @@
-"""Whether every message is accounted for: 100,000 calls at half the knee, and the same proxy 20 % past it."""
+"""A check that every message is accounted for, with 100,000 calls at half of the 1 % crossing and at 20 % above it."""
 
 import json
 import shutil
@@ -11,17 +11,18 @@ import numpy as np
 
 from sipsched.errors import SipschedError
 from sipsched.measure import acquisition, crossing_search
-from sipsched.plan.config import Config, Point, load_config
+from sipsched.plan.config import Config, load_config
+from sipsched.plan.run import Point
 from sipsched.records import crossing
-from sipsched.records.trace import Event, Kind, read_trace
+from sipsched.records.trace import Event, MessageKind, read_trace
 from sipsched.testbed.inventory import Testbed, load_testbed
 
 CALLS = 100_000
 THREADS = 8
 PAST_S = 10.0
 HIGHEST_CPS = 12_000
-"""Other proxies than the default one carry more than its search goes up to."""
-SIX = [kind for kind in Kind if kind is not Kind.OTHER]
+"""Upper end of the search, above the capacities of all proxies here."""
+KINDS = [kind for kind in MessageKind if kind is not MessageKind.OTHER]
 
 
 def main() -> None:
@@ -54,7 +55,7 @@ def check(sut: str, config: Config, testbed: Testbed, raw: Path) -> None:
         document = json.loads((folder / "run.json").read_text())
         records = read_trace(folder / "trace.bin.zst").records
         received = records[records["event"] == Event.MESSAGE]
-        kinds = np.bincount(received["kind"], minlength=max(SIX) + 1)[SIX]
+        kinds = np.bincount(received["kind"], minlength=max(KINDS) + 1)[KINDS]
         calls, ledger = document["generator"], document["ledger"]
         again = [
             sum(sends["again"] for sends in document["requests"][side].values())
@@ -65,7 +66,7 @@ def check(sut: str, config: Config, testbed: Testbed, raw: Path) -> None:
             f"messages of each kind {kinds.min()} to {kinds.max()}, "
             f"ledger residual {ledger['to_sps']['residual']} and {ledger['from_sps']['residual']}; "
             f"requests sent again: UAC {again[0]}, SPS {again[1]}, "
-            f"told apart differently {document['requests']['disagreement']}; "
+            f"disputed by the two counts {document['requests']['disagreement']}; "
             f"refused {ledger['to_sps']['refused']} of {ledger['to_sps']['sent']}; "
             f"verdict {document['verdict']['grade']}",
             flush=True,

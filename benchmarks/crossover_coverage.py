@@ -1,55 +1,63 @@
-"""How often the intervals of crossover runs hold the truth: the tables of docs/methodology.md.
+"""The coverage of crossover intervals: the tables of docs/methodology/crossover-intervals.md.
 
-The queue is served first come first served; the law of service is switched at windows, what waits is carried
-over, the machine's speed wanders, a hypervisor takes bursts. The drawn windows are worse than that. "t" is
-Student's interval of the blocks' differences, "shown" and "robust" are those of `sipsched.analysis.crossover`.
-Nothing is measured: the numbers are the same each time. It takes a little more than three minutes of CPU.
+A simulated queue serves messages in the order of arrival. The distribution of service times changes with the window,
+waiting messages stay in the queue, the machine's speed drifts, and a hypervisor takes bursts of time. Sampled windows
+have stronger noise. "t" is Student's interval of the blocks' differences, and "shown" is the interval of
+`sipsched.analysis.crossover`. No real machine is measured, and the numbers are the same each time. The benchmark takes
+a little more than three minutes of CPU time.
 """
 
 import argparse
 import multiprocessing
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numba
 import numpy as np
-from scipy import signal
+from scipy import signal, stats
 
-from sipsched.analysis.crossover import Doubt, Effect, Scale, effect
-from sipsched.analysis.statistics import mean_interval
+from sipsched.analysis.blocks import mean_of_blocks
+from sipsched.analysis.covariates import adjust
+from sipsched.analysis.crossover import Doubt, Scale, block_differences, effect
+from sipsched.analysis.intervals import mean_interval
 
 DRAWS = 400
-RESAMPLES = 999
 PROCESSES = 2
+ARMS = 3
+"""The reference, the other mode, and the sham."""
+FAMILY = 12
+COVERS = 93.0
+"""Smallest coverage in percent at which a 95 % interval counts as valid."""
 BLOCKS = (8, 20, 60)
+LONGEST = BLOCKS[-1]
 TELLING = {Doubt.FEW_BLOCKS, Doubt.FEW_CHANGED, Doubt.ONE_BLOCK}
 
 PER_S = 2000.0
 WINDOW_S = 0.5
 JITTER = 0.2
 SCV = 0.5
-"""Of the other law of service; the reference's is 1 (exponential), the means are equal."""
+"""Squared coefficient of variation of the other mode's service times. The reference has 1 and the same mean."""
 SHORT, LONG = 0.0, 0.2
-"""Washouts, as shares of a window."""
+"""Washouts, relative to a window."""
 WANDER, WANDER_S = 0.1, 60.0
-"""Standard deviation of the logarithm of the time a piece of work takes, and how long it remembers."""
+"""Standard deviation of the logarithm of the machine's slowness, and its correlation time."""
 SETUP_S = 12.0
 PAIRS = 5
 
 
 @dataclass(frozen=True)
 class Queue:
-    """A queue that is served on a machine.
+    """A queue and the machine that serves it.
 
     Attributes
     ----------
     load
-        Share of time in which it serves, at the machine's usual speed.
+        Share of time in service, at the machine's usual speed.
     slower
-        By how much the machine is slower at the end than at the start, as a share.
+        Relative slowdown of the machine from start to end.
     bursts_per_s, burst_s
-        What the hypervisor takes: Poisson, exponential.
+        Rate (Poisson) and mean length (exponential) of the hypervisor's bursts.
     """
 
     load: float
@@ -57,26 +65,40 @@ class Queue:
     bursts_per_s: float = 0.0
     burst_s: float = 0.0
     limit: float = np.inf
-    """Stolen share of a window above which its block is left out."""
+    """Stolen share of a window above which its block is disturbed."""
     next_too: bool = False
-    """Whether the block of the window after it is, too."""
+    """Whether the block of the next window is disturbed too."""
+    adjusts: bool = False
+    """Whether disturbed blocks are adjusted and weighted; otherwise they are excluded."""
+    sham_follows: bool = False
+    """Whether the sham always follows the reference; otherwise its place is random."""
 
 
+BURSTS = Queue(0.7, bursts_per_s=0.2, burst_s=0.1)
+SHORT_BURSTS = Queue(0.7, bursts_per_s=2, burst_s=0.01)
 QUEUES = {
     "load 0.5": Queue(0.5),
     "load 0.7, 20 % slower at the end": Queue(0.7, slower=0.2),
-    "load 0.7, 2 % stolen in bursts of 0.1 s": Queue(0.7, bursts_per_s=0.2, burst_s=0.1),
-    "the same, windows above 5 % left out": Queue(0.7, bursts_per_s=0.2, burst_s=0.1, limit=0.05),
-    "the same, and the window after": Queue(
-        0.7, bursts_per_s=0.2, burst_s=0.1, limit=0.05, next_too=True
-    ),
+    "load 0.7, 2 % stolen in bursts of 0.1 s": BURSTS,
     "load 0.85": Queue(0.85),
+}
+ABOVE, NEXT_TOO = replace(BURSTS, limit=0.05), replace(BURSTS, limit=0.05, next_too=True)
+BRIEF = replace(SHORT_BURSTS, limit=0.05, next_too=True)
+DISTURBED = {
+    "bursts of 0.1 s, all windows count": BURSTS,
+    "blocks above 5 % excluded": ABOVE,
+    "blocks above 5 % and after excluded": NEXT_TOO,
+    "adjusted": replace(NEXT_TOO, adjusts=True),
+    "sham behind the reference, blocks above 5 % excluded": replace(ABOVE, sham_follows=True),
+    "sham behind the reference, and after excluded": replace(NEXT_TOO, sham_follows=True),
+    "bursts of 0.01 s, blocks above 5 % and after excluded": BRIEF,
+    "bursts of 0.01 s, adjusted": replace(BRIEF, adjusts=True),
 }
 
 
 @numba.njit(cache=False)
 def serve(arrivals, work, starts, modes, slowness):
-    """Give the time that each spends in the queue; work has a column a mode and is done at the speed of its start."""
+    """Return the time of each message in the queue; `work` has one column per mode and the speed of its start."""
     free, window = 0.0, 0
     spent = np.empty(len(arrivals))
     for i in range(len(arrivals)):
@@ -89,7 +111,7 @@ def serve(arrivals, work, starts, modes, slowness):
 
 
 def wander(rng, seconds):
-    """Draw the machine's slowness by the second."""
+    """Sample the machine's slowness per second."""
     keep = np.exp(-1 / WANDER_S)
     noise = rng.normal(0, WANDER * np.sqrt(1 - keep**2), seconds)
     noise[0] = rng.normal(0, WANDER)
@@ -101,9 +123,9 @@ def poisson(rng, per_s, length):
 
 
 def play(rng, queue, offsets, starts, lengths, modes, slowness):
-    """Serve the arrivals of each window; give each window's arrivals from its start, and their times spent."""
-    times = np.concatenate([start + each for start, each in zip(starts, offsets, strict=True)])
-    window = np.repeat(np.arange(len(starts)), [len(each) for each in offsets])
+    """Serve the arrivals. Return their windows, times since the window's start, times spent, and stolen shares."""
+    times = np.concatenate([start + times for start, times in zip(starts, offsets, strict=True)])
+    window = np.repeat(np.arange(len(starts)), [len(times) for times in offsets])
     stolen = poisson(rng, queue.bursts_per_s, starts[-1] + lengths[-1])
     count, mean_s = len(times), queue.load / PER_S
     work = np.column_stack(
@@ -130,36 +152,47 @@ def window_means(window, since, spent, _, lengths, washout):
 
 
 def crossed(rng, queue, blocks):
-    """Play a crossover run; its tables (block; reference, other, sham) under both washouts."""
-    order = np.where(rng.random(blocks)[:, None] < 0.5, [0, 2, 1], [1, 0, 2])
+    """Simulate a crossover run. Return its table (block; reference, other, sham) and weights for each washout."""
+    order = rng.permuted(np.tile([0, 1, 2], (blocks, 1)), axis=1)
+    if queue.sham_follows:
+        order = np.where(rng.random(blocks)[:, None] < 0.5, [0, 2, 1], [1, 0, 2])
     lengths = np.repeat(WINDOW_S * rng.uniform(1 - JITTER, 1 + JITTER, blocks), 3)
     starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
-    offsets = [each for length in lengths[::3] for each in [poisson(rng, PER_S, length)] * 3]
+    offsets = [times for length in lengths[::3] for times in [poisson(rng, PER_S, length)] * 3]
     slowness = wander(rng, int(lengths.sum()) + 1)
     slowness *= 1 + queue.slower * np.linspace(0, 1, len(slowness))
     modes = (order.ravel() == 1).astype(np.int64)
     played = play(rng, queue, offsets, starts, lengths, modes, slowness)
+    over = played[-1].reshape(blocks, 3) > queue.limit
+    # messages that wait after a burst are served in the next window
+    over[1:, 0] |= queue.next_too & over[:-1, -1]
+    disturbed = over.any(axis=1)
+    by_arm = np.argsort(order, axis=1)
+    stolen = [played[-1], np.concatenate(([0], played[-1][:-1]))]
+    shares = [np.take_along_axis(share.reshape(blocks, 3), by_arm, axis=1) for share in stolen]
     tables = []
     for washout in (SHORT, LONG):
         means = window_means(*played, lengths, washout).reshape(blocks, 3)
-        over = played[-1].reshape(blocks, 3) > queue.limit
-        # what a burst leaves waiting is served in the next window
-        over[1:, 0] |= queue.next_too & over[:-1, -1]
-        means[over.any(axis=1)] = np.nan
-        tables.append(np.take_along_axis(means, np.argsort(order, axis=1), axis=1))
+        table, weights = np.take_along_axis(means, by_arm, axis=1), np.ones(blocks)
+        if queue.adjusts:
+            adjusted = adjust(table, shares, disturbed, ratio=True)
+            table, weights = adjusted.table, adjusted.weights
+        else:
+            table[disturbed] = np.nan
+        tables.append((table, weights))
     return tables
 
 
 def apart(rng, queue, blocks):
-    """Play PAIRS of separate runs for as many seconds of load in all as two modes have in a crossover run."""
+    """Simulate PAIRS of separate runs, with the same total seconds of load as two modes of a crossover run."""
     length = np.array([blocks * WINDOW_S / PAIRS])
     slowness = wander(rng, int(2 * PAIRS * (length[0] + SETUP_S)) + 1)
     slowness *= 1 + queue.slower * np.linspace(0, 1, len(slowness))
     logs = np.empty((PAIRS, 2))
     for pair in range(PAIRS):
         arrivals = poisson(rng, PER_S, length[0])
-        for place, mode in enumerate(rng.permutation(2)):
-            begin = int((2 * pair + place) * (length[0] + SETUP_S))
+        for number, mode in enumerate(rng.permutation(2)):
+            begin = int((2 * pair + number) * (length[0] + SETUP_S))
             seen = slowness[begin : begin + int(length[0]) + 1]
             modes = np.array([mode])
             played = play(rng, queue, [arrivals], np.zeros(1), length, modes, seen)
@@ -168,14 +201,19 @@ def apart(rng, queue, blocks):
 
 
 @dataclass(frozen=True)
-class Found:
-    """What one draw says of each way; an interval is (estimate, low, high)."""
+class Result:
+    """The result of one sample; an interval is (estimate, low, high).
+
+    `t`, `bca` and `flips` are common kinds of intervals. `flips` is the inverted randomisation test without the
+    protection of `shown` against correlated blocks. `strict` is `shown` as one of 12 comparisons.
+    """
 
     t: tuple[float, float, float]
+    bca: tuple[float, float, float]
+    flips: tuple[float, float, float]
     shown: tuple[float, float, float]
-    robust: tuple[float, float, float]
+    strict: tuple[float, float, float]
     p_value: float
-    p_randomisation: float
     doubted: bool
 
 
@@ -183,21 +221,38 @@ def ends(interval):
     return interval.estimate, interval.low, interval.high
 
 
-def judge(tables, other=1, scale=Scale.RATIO) -> tuple[Found, Effect]:
-    found = effect(tables, 0, other, scale, resamples=RESAMPLES)
-    windows = np.concatenate(tables)
-    if scale is Scale.RATIO:
-        windows = np.log(windows)
-    plain = mean_interval(windows[:, other] - windows[:, 0])
-    doubted = bool(found.doubts & TELLING) or not found.interval.known
-    return Found(
-        ends(plain),
-        ends(found.interval),
-        ends(found.robust),
-        found.p_value,
-        found.p_randomisation,
+def bca(differences):
+    if not np.ptp(differences):
+        return differences.mean(), np.nan, np.nan
+    rng = np.random.default_rng(1)
+    bootstrap = stats.bootstrap((differences,), np.mean, n_resamples=999, method="BCa", rng=rng)
+    return differences.mean(), *bootstrap.confidence_interval
+
+
+def flips(differences):
+    """Invert the sign flips without protection, by treating each block as a run without neighbours."""
+    if not np.ptp(differences):
+        return differences.mean(), np.nan, np.nan
+    mean = mean_of_blocks([np.array([difference]) for difference in differences])
+    return mean.estimate, *mean.ends()
+
+
+def judge(tables, other=1, scale=Scale.RATIO) -> Result:
+    reference = (0, 2) if other == 1 and tables[0].shape[1] == ARMS else 0
+    shown, strict = (effect(tables, reference, other, scale, tests) for tests in (1, FAMILY))
+    differences = [block_differences(table, reference, other, scale) for table in tables]
+    pooled = np.concatenate(differences)
+    pooled = pooled[~np.isnan(pooled)]
+    doubted = bool(shown.doubts & TELLING) or not shown.interval.known
+    return Result(
+        ends(mean_interval(pooled)),
+        bca(pooled),
+        flips(pooled),
+        ends(shown.interval),
+        ends(strict.interval),
+        shown.p_value,
         doubted,
-    ), found
+    )
 
 
 def draw_queue(case, seed):
@@ -205,12 +260,12 @@ def draw_queue(case, seed):
     rng = np.random.default_rng([seed, blocks, list(QUEUES).index(name)])
     short, long = crossed(rng, QUEUES[name], blocks)
     separate = mean_interval(apart(rng, QUEUES[name], blocks))
-    found = [judge([table], arm)[0] for arm in (1, 2) for table in (short, long)]
-    return found, ends(separate)
+    results = [judge([table], arm) for arm in (1, 2) for table, _ in (short, long)]
+    return results, ends(separate)
 
 
 def stationary(case, seed):
-    """Give the difference of log means of windows that are never switched."""
+    """Return the difference of log means between windows that are never switched."""
     name, blocks = case
     rng = np.random.default_rng([seed, 77, list(QUEUES).index(name)])
     queue, lengths = QUEUES[name], np.full(blocks, WINDOW_S)
@@ -233,67 +288,77 @@ def followed(rng, coefficient, shape):
 
 
 def in_random_order(rng, series):
-    """Deal the windows of a series to two arms, the order within each block drawn."""
-    pairs = series.reshape(-1, 2)
-    return rng.permuted(pairs, axis=1)
+    """Assign the windows of a series to three arms, in random order within each block."""
+    return rng.permuted(series.reshape(-1, ARMS), axis=1)
 
 
-def independent(rng, n):
-    return rng.normal(0, 0.3, (n, 2))
+def lognormal(rng, n, cv):
+    return rng.normal(0, np.sqrt(np.log1p(cv**2)), (n, ARMS))
 
 
-def lognormal(rng, n):
-    return rng.normal(0, 1, (n, 2))
+def exponential(rng, n):
+    return np.log(rng.exponential(1, (n, ARMS)))
 
 
 def outliers(rng, n):
-    return rng.normal(0, 0.1, (n, 2)) + np.log(5) * (rng.random((n, 2)) < 0.2)
+    return rng.normal(0, 0.1, (n, ARMS)) + np.log(5) * (rng.random((n, ARMS)) < 0.2)
 
 
 def outliers_of_one_arm(rng, n):
-    windows = rng.normal(0, 0.1, (n, 2)) + np.log(5) * (rng.random((n, 2)) < [0, 0.2])
-    return windows - [0, 0.2 * np.log(5)]
+    windows = rng.normal(0, 0.1, (n, ARMS)) + np.log(5) * (rng.random((n, ARMS)) < [0, 0.2, 0])
+    return windows - [0, 0.2 * np.log(5), 0]
+
+
+def skewed_effect(rng, n):
+    """Sample effects that differ between blocks, with a long tail on one side."""
+    windows = rng.normal(0, 0.1, (n, ARMS))
+    windows[:, 1] += 0.3 * (rng.lognormal(0, 0.5, n) - np.exp(0.125))
+    return windows
 
 
 def machine(rng, n, coefficient):
-    return in_random_order(rng, followed(rng, coefficient, (2 * n,)))
+    return in_random_order(rng, followed(rng, coefficient, (ARMS * n,)))
 
 
 def slowing(rng, n):
-    """Slow down by 20 % in all, over the noise of windows."""
-    return in_random_order(rng, rng.normal(0, 0.05, 2 * n) + np.log(np.linspace(1, 1.2, 2 * n)))
+    """Sample windows of a machine that slows down by 20 %."""
+    drift = np.log(np.linspace(1, 1.2, ARMS * n))
+    return in_random_order(rng, rng.normal(0, 0.05, ARMS * n) + drift)
 
 
 def effects(rng, n, coefficient):
-    windows = rng.normal(0, 0.01, (n, 2))
+    windows = rng.normal(0, 0.01, (n, ARMS))
     windows[:, 1] += followed(rng, coefficient, (n,))
     return windows
 
 
 def moving(rng, n):
-    """Let the effect itself drift, by as much as its spread."""
-    windows = rng.normal(0, 0.3, (n, 2))
+    """Sample windows with an effect that drifts by as much as its spread."""
+    windows = rng.normal(0, 0.3, (n, ARMS))
     windows[:, 1] += np.linspace(-0.3, 0.3, n)
     return windows
 
 
 def shares(rng, n, chance):
-    """Give drop rates: none in most windows; a tenth more episodes in the other arm would be a difference."""
-    episodes = rng.random((n, 2)) < chance
-    return 0.002 * episodes * rng.lognormal(0, 1, (n, 2))
+    """Sample drop rates, which are 0 in windows without an episode."""
+    episodes = rng.random((n, ARMS)) < chance
+    return 0.002 * episodes * rng.lognormal(0, 1, (n, ARMS))
 
 
 def one_sided_shares(rng, n):
     windows = shares(rng, n, 0.5)
-    windows[:, 0] = 0
-    return windows - [0, 0.002 * 0.5 * np.exp(0.5)]
+    windows[:, [0, 2]] = 0
+    return windows - [0, 0.002 * 0.5 * np.exp(0.5), 0]
 
 
 DRAWN: dict[str, tuple[Callable[..., np.ndarray], Scale]] = {
-    "independent": (independent, Scale.RATIO),
-    "lognormal, sigma 1": (lognormal, Scale.RATIO),
+    "lognormal, cv 0.1": (partial(lognormal, cv=0.1), Scale.RATIO),
+    "lognormal, cv 0.3": (partial(lognormal, cv=0.3), Scale.RATIO),
+    "lognormal, cv 1": (partial(lognormal, cv=1.0), Scale.RATIO),
+    "exponential": (exponential, Scale.RATIO),
     "a fifth five times as large": (outliers, Scale.RATIO),
-    "the same in one arm only": (outliers_of_one_arm, Scale.RATIO),
+    "a fifth five times as large, in one arm only": (outliers_of_one_arm, Scale.RATIO),
+    "effects with a long tail": (skewed_effect, Scale.RATIO),
     "the machine 20 % slower at the end": (slowing, Scale.RATIO),
     "windows AR(1) 0.6": (partial(machine, coefficient=0.6), Scale.RATIO),
     "effects AR(1) 0.3": (partial(effects, coefficient=0.3), Scale.RATIO),
@@ -309,7 +374,7 @@ def draw_windows(case, seed):
     name, blocks = case
     make, scale = DRAWN[name]
     windows = make(np.random.default_rng([seed, blocks, list(DRAWN).index(name)]), blocks)
-    return judge([np.exp(windows) if scale is Scale.RATIO else windows], scale=scale)[0]
+    return judge([np.exp(windows) if scale is Scale.RATIO else windows], scale=scale)
 
 
 def draw_runs(case, seed):
@@ -320,8 +385,7 @@ def draw_runs(case, seed):
         windows = rng.normal(0, 0.3, (20, 2))
         windows[:, 1] += centre
         tables.append(np.exp(windows))
-    found, whole = judge(tables)
-    return found, ends(whole.here), ends(whole.across), float(centres.mean())
+    return judge(tables), float(centres.mean())
 
 
 def covers(intervals, truths):
@@ -342,29 +406,30 @@ def percent(value):
     return "–" if np.isnan(value) else f"{value:.0f}"
 
 
-def cells(draws: list[Found], truth: float, symmetric: bool) -> list[str]:
-    """Coverage; half-widths in those of t; rejections; doubts; coverage where nothing is doubted."""
-    t, shown, robust = ([getattr(each, way) for each in draws] for way in ("t", "shown", "robust"))
-    trusted = [each.shown for each in draws if not each.doubted]
-    # what is not symmetric has another middle than its mean
-    middle = truth if symmetric else float(np.mean([estimate for estimate, _, _ in robust]))
+def cells(results: list[Result], truth: float) -> list[str]:
+    """Return a row: coverage and width per kind of interval, rejections of no effect, and doubts."""
+    by_way = {
+        way: [getattr(result, way) for result in results] for way in ("t", "bca", "flips", "shown")
+    }
+    covered = {way: covers(intervals, truth) for way, intervals in by_way.items()}
+    widths = {way: half(intervals) for way, intervals in by_way.items()}
+    good = [widths[way] for way in ("t", "bca", "flips") if covered[way] >= COVERS]
+    strict = [result.strict for result in results]
+    known = np.mean([not np.isnan(low) for _, low, _ in strict])
     return [
-        *(percent(covers(each, truth)) for each in (t, shown)),
-        percent(covers(robust, middle)),
-        f"{half(t):.2g}",
-        *(
-            "–" if np.isnan(half(each)) else f"{half(each) / half(t):.1f}"
-            for each in (shown, robust)
-        ),
-        percent(100 * np.mean([each.p_randomisation <= 0.05 for each in draws])),
-        percent(100 - 100 * len(trusted) / len(draws)),
-        percent(covers(trusted, truth)) if len(trusted) >= 0.2 * len(draws) else "–",
+        *(percent(covered[way]) for way in by_way),
+        f"{widths['t']:.2g}",
+        "–" if np.isnan(widths["shown"]) else f"{widths['shown'] / widths['t']:.2f}",
+        f"{widths['shown'] / min(good):.2f}" if good else "–",
+        f"{covers(strict, truth):.1f}" if known >= 0.5 else "–",
+        percent(100 * np.mean([result.p_value <= 0.05 for result in results])),
+        percent(100 * np.mean([result.doubted for result in results])),
     ]
 
 
 def row(name, columns: list[list[str]]) -> str:
-    """Set the numbers of blocks beside each other in each cell."""
-    return f"| {name} | " + " | ".join(" ".join(each) for each in zip(*columns, strict=True)) + " |"
+    """Return a row of the table, with the results for all numbers of blocks in each cell."""
+    return f"| {name} | " + " | ".join(" ".join(cell) for cell in zip(*columns, strict=True)) + " |"
 
 
 def head(*names):
@@ -374,103 +439,138 @@ def head(*names):
 HEAD = head(
     "windows",
     "t covers",
-    "shown covers",
-    "robust covers",
+    "BCa",
+    "flips",
+    "shown",
     "half-width of t",
     "shown / t",
-    "robust / t",
-    "randomisation rejects",
+    "shown / best that covers",
+    "shown at 99.58 %",
+    "rejects no effect",
     "doubted",
-    "shown covers, not doubted",
 )
+
+
+def show_drawn(pool, seeds):
+    print("\nSampled windows, no effect:", HEAD)
+    for name, (_, scale) in DRAWN.items():
+        columns = []
+        for blocks in BLOCKS:
+            results = pool.map(partial(draw_windows, (name, blocks)), seeds, 25)
+            columns.append(cells(results, 0.0))
+        print(row(f"{name} ({scale})", columns), flush=True)
+
+
+def show_queue(pool, seeds):
+    print(
+        "\nWindows of a queue, a fifth of each is washout; true A/B: the mean of all samples.",
+        HEAD,
+    )
+    notes = []
+    for name in QUEUES:
+        level = np.mean(
+            pool.map(partial(stationary, (name, 600)), seeds[: max(len(seeds) // 5, 1)], 5)
+        )
+        effects_, shams = [], []
+        for blocks in BLOCKS:
+            drawn = pool.map(partial(draw_queue, (name, blocks)), seeds, 10)
+            short, long, _, sham = ([results[i] for results, _ in drawn] for i in range(4))
+            truth = float(np.mean([result.shown[0] for result in long]))
+            effects_.append(cells(long, truth))
+            shams.append(cells(sham, 0.0))
+            crossover, separate = (
+                half([result.shown for result in long]),
+                half([runs for _, runs in drawn]),
+            )
+            notes.append(
+                f"| {name} | {blocks} | {level:+.3f} | "
+                f"{np.mean([result.shown[0] for result in short]) - level:+.3f} | {truth - level:+.3f} | "
+                f"{crossover:.3f} | {separate:.3f} | {separate / crossover:.1f} |"
+            )
+        print(row(f"{name}: A/B", effects_))
+        print(row(f"{name}: A/A", shams), flush=True)
+    print(
+        f"\nCarry-over, and {PAIRS} pairs of separate runs with the same seconds of load; log ratios."
+    )
+    print(
+        head(
+            *("queue", "blocks", "never switched", "bias, no washout", "bias, a fifth is washout"),
+            *("half-width, crossover", "half-width, separate runs", "separate / crossover"),
+        )
+    )
+    print("\n".join(notes))
+
+
+def draw_disturbed(name, seed):
+    """Return the intervals of A/B and A/A. Every row has the same queues."""
+    queue = DISTURBED[name]
+    rng = np.random.default_rng([seed, LONGEST])
+    _, (table, weights) = crossed(rng, queue, LONGEST)
+    both = ((0, 2), 1), (0, 2)
+    return [ends(effect([table], *arms, weights=[weights]).interval) for arms in both]
+
+
+def show_disturbed(pool, seeds):
+    print(f"\nLoad 0.7, 2 % stolen, {LONGEST} blocks per run; half-widths of log ratios.")
+    print(
+        head(
+            *("windows", "error of A/A (%)", "A/A covers", "half-width, A/A"),
+            *("A/B", "A/B covers its mean", "half-width, A/B"),
+        )
+    )
+    for name in DISTURBED:
+        drawn = pool.map(partial(draw_disturbed, name), seeds, 5)
+        modes, shams = (
+            [interval for interval in intervals if not np.isnan(interval[1])]
+            for intervals in zip(*drawn, strict=True)
+        )
+        off, truth = (np.array(intervals)[:, 0] for intervals in (shams, modes))
+        print(
+            f"| {name} | {100 * off.mean():+.1f} ± {100 * off.std() / np.sqrt(len(off)):.1f} | "
+            f"{percent(covers(shams, 0))} | {half(shams):.3f} | {truth.mean():+.3f} | "
+            f"{percent(covers(modes, truth.mean()))} | {half(modes):.3f} |",
+            flush=True,
+        )
+
+
+def show_runs(pool, seeds):
+    print("\nRuns of 20 blocks; between: spread of runs in standard errors of one run; percent.")
+    print(head("runs", "between", "covers these runs", "covers all runs", "half-width"))
+    for runs in (1, 2, 3, 6, 10):
+        for between in (0.0, 1.0, 2.0):
+            drawn = pool.map(partial(draw_runs, (runs, between)), seeds, 25)
+            judged, own = zip(*drawn, strict=True)
+            shown = [result.shown for result in judged]
+            line = [
+                percent(covers(shown, np.array(own))),
+                percent(covers(shown, 0)),
+                f"{half(shown):.2f}",
+            ]
+            print(f"| {runs} | {between:.0f} | " + " | ".join(line) + " |", flush=True)
+
+
+PARTS = {
+    "drawn": show_drawn,
+    "queue": show_queue,
+    "disturbed": show_disturbed,
+    "runs": show_runs,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draws", type=int, default=DRAWS, help=f"of each case; {DRAWS}")
-    draws = parser.parse_args().draws
-    seeds = range(draws)
+    parser.add_argument(
+        "--draws", type=int, default=DRAWS, help=f"samples per case, default {DRAWS}"
+    )
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    options = parser.parse_args()
     with multiprocessing.get_context("fork").Pool(PROCESSES) as pool:
         sizes = ", ".join(map(str, BLOCKS))
-        print(f"{draws} draws a case; in each cell {sizes} blocks; percent.")
-        print("\nWindows drawn, no effect:", HEAD)
-        for name, (_, scale) in DRAWN.items():
-            columns = []
-            for blocks in BLOCKS:
-                found = pool.map(partial(draw_windows, (name, blocks)), seeds, 25)
-                columns.append(cells(found, 0.0, "one arm" not in name))
-            print(row(f"{name} ({scale})", columns), flush=True)
         print(
-            "\nWindows of a queue, a fifth of each washed out; truth of A/B: the mean of all draws.",
-            HEAD,
+            f"{options.draws} samples per case; each cell has the results for {sizes} blocks; percent."
         )
-        notes = []
-        for name in QUEUES:
-            level = np.mean(
-                pool.map(partial(stationary, (name, 600)), seeds[: max(draws // 5, 1)], 5)
-            )
-            effects_, shams = [], []
-            for blocks in BLOCKS:
-                found = pool.map(partial(draw_queue, (name, blocks)), seeds, 10)
-                short, long, _, sham = ([each[0][i] for each in found] for i in range(4))
-                truth = float(np.mean([each.shown[0] for each in long]))
-                effects_.append(cells(long, truth, False))
-                shams.append(cells(sham, 0.0, True))
-                crossover, separate = (
-                    half([each.shown for each in long]),
-                    half([e[1] for e in found]),
-                )
-                notes.append(
-                    f"| {name} | {blocks} | {level:+.3f} | "
-                    f"{np.mean([each.shown[0] for each in short]) - level:+.3f} | {truth - level:+.3f} | "
-                    f"{crossover:.3f} | {separate:.3f} | {separate / crossover:.1f} |"
-                )
-            print(row(f"{name}: A/B", effects_))
-            print(row(f"{name}: A/A", shams), flush=True)
-        print(
-            f"\nCarry-over, and {PAIRS} pairs of separate runs of the same seconds of load; log ratios."
-        )
-        print(
-            head(
-                "queue",
-                "blocks",
-                "never switched",
-                "bias, no washout",
-                "bias, a fifth washed out",
-                "half-width, crossover",
-                "half-width, separate runs",
-                "separate / crossover",
-            )
-        )
-        print("\n".join(notes))
-        print("\nRuns of 20 blocks; between: spread of runs in standard errors of one; percent.")
-        print(
-            head(
-                "runs",
-                "between",
-                "shown covers all runs",
-                "robust covers all runs",
-                "here covers these runs",
-                "here covers all runs",
-                "across covers all runs",
-                "half-width of here",
-                "of across",
-            )
-        )
-        for runs in (1, 2, 3, 5, 10):
-            for between in (0.0, 1.0, 2.0):
-                found = pool.map(partial(draw_runs, (runs, between)), seeds, 25)
-                judged, here, across, own = zip(*found, strict=True)
-                shown, robust = ([getattr(e, way) for e in judged] for way in ("shown", "robust"))
-                line = [
-                    *(percent(covers(each, 0)) for each in (shown, robust)),
-                    percent(covers(here, np.array(own))),
-                    percent(covers(here, 0)),
-                    percent(covers(across, 0)),
-                    f"{half(here):.2f}",
-                    "–" if runs == 1 else f"{half(across):.2f}",
-                ]
-                print(f"| {runs} | {between:.0f} | " + " | ".join(line) + " |", flush=True)
+        for part in options.parts:
+            PARTS[part](pool, range(options.draws))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""How often 95 % intervals hold the truth where this field lives: the table of docs/methodology.md.
+"""The coverage of 95 % intervals: the tables of docs/methodology/statistics.md.
 
-Shows, for runs that differ little, by factors (lognormal, sigma 1), and of which one in five is five
-times as large: the share of draws in which Student's t interval holds the mean, and the interval of a
-typical run the median, with the latter's width over the former's (median of the draws); the same of
-crossings, on smooth and steep knees that lie anywhere among loads 200 cps apart, with how many of them are
-a number and not "between". Nothing is measured: the numbers are the same each time. It takes a minute of CPU.
+Runs have three kinds of noise: small, lognormal (sigma 1), and one in five runs five times as large. The table shows
+the share of samples in which Student's t interval contains the mean, and in which the interval of a typical run
+contains the median. The table also shows the ratio of the widths (medians over samples). For crossings, the table shows
+the coverage on smooth and steep knees at random positions among loads 200 cps apart. It also shows the share of results
+that are numbers instead of brackets. No real machine is measured, and the numbers are the same each time. The benchmark
+takes a minute of CPU time.
 """
 
 from collections.abc import Callable
@@ -13,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from sipsched.analysis import statistics
-from sipsched.analysis.statistics import PDR_LIMIT
+from sipsched.analysis import crossing_load, intervals
+from sipsched.analysis.crossing_load import PDR_LIMIT
 
 SEED = 1
 DRAWS = 2000
@@ -32,7 +33,7 @@ Draw = Callable[[np.random.Generator, tuple[int, ...]], Values]
 
 
 def outliers(rng: np.random.Generator, shape: tuple[int, ...]) -> Values:
-    """Draw runs of median 1; that of all is a higher quantile of those that are no outliers."""
+    """Sample runs with outliers, scaled so that the median of all runs is 1."""
     middle = CV * stats.norm.ppf(0.5 / (1 - OUTLIERS))
     return rng.lognormal(-middle, CV, shape) * np.where(rng.random(shape) < OUTLIERS, TIMES, 1)
 
@@ -48,7 +49,7 @@ KNEES: dict[str, tuple[float, float]] = {
     "medium": (0.3, 60),
     "steep": (0.3, 30),
 }
-"""Logistic: PDR at the end and width in cps; they pass the limit at `KNEE_CPS`."""
+"""Logistic curves by their final PDR and their width in cps. They pass the limit at `KNEE_CPS`."""
 
 
 def show_runs(noise: str) -> None:
@@ -56,14 +57,14 @@ def show_runs(noise: str) -> None:
     mean = NOISES[noise](rng, (1_000_000,)).mean()
     for n in RUNS:
         values = NOISES[noise](rng, (DRAWS, n))
-        average, half, _ = statistics.mean_intervals(values)
-        typical = statistics.typical_intervals(values)
+        average, half, _ = intervals.mean_intervals(values)
+        typical = intervals.typical_intervals(values)
         of_mean = np.mean(np.abs(average - mean) <= half)
         of_median = np.mean((typical.low <= 1) & (typical.high >= 1))
         wider = np.median(typical.high - typical.low) / np.median(2 * half)
         print(
-            f"  {noise}, {n} runs: t of the mean {100 * of_mean:.0f} %, "
-            f"typical run {100 * of_median:.0f} %, {wider:.2f} times as wide",
+            f"  {noise}, {n} runs: t contains the mean {100 * of_mean:.0f} %, "
+            f"the typical run contains the median {100 * of_median:.0f} %, {wider:.2f} times as wide",
             flush=True,
         )
 
@@ -77,8 +78,8 @@ def show_crossing(knee: str, noise: str) -> None:
         for draw, shift in enumerate(rng.uniform(-100, 100, CROSSING_DRAWS)):
             true = end / (1 + np.exp((KNEE_CPS + shift + foot - LOADS) / width))
             pdr = np.minimum(true[:, None] * NOISES[noise](rng, (len(LOADS), n)), 1)
-            found = statistics.crossing(LOADS, pdr, resamples=CROSSING_RESAMPLES, seed=draw)
-            interval = found.interval
+            crossing = crossing_load.crossing(LOADS, pdr, resamples=CROSSING_RESAMPLES, seed=draw)
+            interval = crossing.interval
             held.append(interval.low <= KNEE_CPS + shift <= interval.high)
             numbers.append(interval.resolved)
             wide.append(interval.high - interval.low)
@@ -90,10 +91,10 @@ def show_crossing(knee: str, noise: str) -> None:
 
 
 def main() -> None:
-    print(f"95 % intervals of runs cover, in {DRAWS} draws:")
+    print(f"95 % intervals of runs, {DRAWS} samples each:")
     for noise in NOISES:
         show_runs(noise)
-    print(f"95 % intervals of a crossing cover, in {CROSSING_DRAWS} draws:")
+    print(f"95 % intervals of a crossing that contain it, {CROSSING_DRAWS} samples each:")
     for knee in KNEES:
         for noise in list(NOISES)[1:]:
             show_crossing(knee, noise)

@@ -1,12 +1,13 @@
-"""Measure what a large campaign costs beside its measurements, on files that no testbed made.
+"""The cost of a large campaign besides its measurements, on synthetic files.
 
-Shows, for `--runs` runs: CPU seconds (user + system) and memory of a `snakemake` that finds everything to do, of one
-that finds one run new, from its record to the study's summary, of one that finds nothing to do after that, and of one
-that finds nothing to do and does not know what the summary was joined of; CPU seconds of the join of all summaries, and
-bytes of one; of the page on progress. Records and datasets are empty files of the right names; the summaries are those
-of one synthetic run under every name, its hosts described as in a recorded one.
-Reach, at 36,000 runs on two cores: nothing to do 15 CPU s, one run added 30 CPU s, join 60 CPU s, a summary 8 kB, 2 GiB
-for the controller.
+For `--runs` runs, the benchmark prints CPU seconds (user and system) and memory of several `snakemake` invocations. The
+first invocation has all work to do. The second adds one new run from its record to the study's summary. Three more have
+no work: after the added run, after all records were copied to other files, and without the file that lists the
+summary's runs. The benchmark also prints the CPU seconds for joining all summaries and for the page on progress, and
+the bytes of a summary. A record is a `run.json` with a SHA-256 and without a measurement. Datasets are empty files with
+the right names. Each summary is the summary of one synthetic run under another name, with the description of recorded
+hosts. The goals for 36,000 runs on two cores are 15 CPU s without work, 30 CPU s for one added run, 60 CPU s for
+joining, 8 kB per summary, and 2 GiB for the controller.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import tempfile
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
@@ -28,13 +30,16 @@ import synthetic
 import yaml
 from faults.checks import make_project
 
+from sipsched.files import seal
 from sipsched.pages.progress import write_page
 from sipsched.paths import PROJECT_ROOT
-from sipsched.plan.config import Config, Run, load_config
-from sipsched.records import summary
+from sipsched.plan.config import Config, load_config
+from sipsched.plan.run import Run
+from sipsched.records import run_summary, study_summary, summary_files, summary_variables
 from sipsched.records.forecast import Lanes, outlooks
 from sipsched.records.messages import messages_from_record, write_messages
 from sipsched.records.publishable import publishable_hosts
+from sipsched.records.reduced import identity
 from sipsched.records.run_document import read_run
 from sipsched.records.settled import read_settled, settled_file
 
@@ -45,7 +50,7 @@ MODES = 3
 
 
 def campaign(project: Path, runs: int) -> Config:
-    """Make a project whose study has about so many runs: modes, threads, loads and repetitions as the papers."""
+    """Make a project whose study has about `runs` runs, with modes, threads and repetitions as in the papers."""
     path = make_project(project)
     document = yaml.safe_load(path.read_text())
     loads = max(1, round(runs / (MODES * THREADS * REPETITIONS)))
@@ -60,7 +65,7 @@ def campaign(project: Path, runs: int) -> Config:
 
 
 def children(project: Path, says: str, *command: str) -> tuple[float, float]:
-    """Run Snakemake; its CPU seconds and the largest memory of any child so far, in MiB, come back."""
+    """Run Snakemake. Return its CPU seconds, and the largest memory of any child so far in MiB."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-m", "snakemake", *command],
@@ -77,39 +82,49 @@ def children(project: Path, says: str, *command: str) -> tuple[float, float]:
 
 
 def write_files(project: Path, planned: list[Run]) -> list[Path]:
-    """Write what measuring and reducing leave, each newer than what it is made of."""
-    scratch = project / "one"
+    """Write the files of all runs. Each file is newer than its input files."""
+    scratch = project / "template"
     record = synthetic.write_record(scratch, planned[0], calls=CALLS)
     write_messages(messages_from_record(record), scratch / "messages.nc")
     measured = next((PROJECT_ROOT / "recorded" / "fit").rglob("run.json")).parent
     hosts = publishable_hosts(asdict(read_run(measured).hosts))
-    one = summary.summarise_run(scratch / "messages.nc", record)
-    one.attrs["hosts"] = json.dumps(hosts, sort_keys=True)
+    summary = run_summary.summarise_run(scratch / "messages.nc", record)
+    summary.attrs["hosts"] = json.dumps(hosts, sort_keys=True)
     now, paths = time.time(), []
     for run in planned:
         results = project / "results" / "runs" / run.path
         files = [project / "raw" / run.path / "run.json", results / "messages.nc"]
         for age, file in zip((300, 200), files, strict=True):
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.touch()
+            file.write_text(seal(json.dumps({"run": str(run.path)})) if age == 300 else "")
             os.utime(file, (now - age, now - age))
-        named = one.assign_coords({name: getattr(run, name) for name in summary.RUN_DIMS})
+        named = summary.assign_coords(
+            {name: getattr(run, name) for name in summary_variables.RUN_DIMS}
+        )
+        named["record"] = identity(files[0].parent)
         paths.append(results / "summary.nc.zst")
-        summary.write(named, paths[-1])
+        summary_files.write(named, paths[-1])
         os.utime(paths[-1], (now - 100, now - 100))
     shutil.rmtree(scratch)
     return paths
 
 
 def measure_one(project: Path, run: Run) -> None:
-    """Put a record in the place of one run that there is, newer than all else, and its results away."""
+    """Replace the record of a run by a new one, and remove the run's results."""
     shutil.rmtree(project / "raw" / run.path)
     shutil.rmtree(project / "results" / "runs" / run.path)
     synthetic.write_record(project / "raw", run, calls=CALLS)
 
 
+def copy_records(project: Path) -> None:
+    """Replace each record by a copy with another inode, as a restored backup does."""
+    for path in (project / "raw").rglob("run.json"):
+        shutil.copy2(path, path.with_name("copy"))
+        path.with_name("copy").replace(path)
+
+
 def main() -> None:
-    """Make the project, do each thing once, print what it took."""
+    """Make the project, perform each step once, and print the cost of each step."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--runs", type=int, default=3600)
     options = arguments.parse_args()
@@ -123,25 +138,31 @@ def main() -> None:
         paths = write_files(project, planned)
         target = project / TARGET
         began = time.process_time()
-        joined, of = summary.join_again(target, paths[:-1], planned, project / "raw")
+        joined, of = study_summary.join_again(
+            target, paths[:-1], planned, project / "raw", project / "results"
+        )
         took = time.process_time() - began
         print(
-            f"join of {len(paths) - 1} summaries: {took:.1f} s, {took / len(paths) * 1e3:.2f} ms a run; "
-            f"a summary: {paths[0].stat().st_size} bytes"
+            f"join of {len(paths) - 1} summaries: {took:.1f} s, {took / len(paths) * 1e3:.2f} ms per run; "
+            f"one summary: {paths[0].stat().st_size} bytes"
         )
-        summary.write_again(joined.assign_attrs(failed_attempts="[]"), of, target)
+        study_summary.write_again(joined.assign_attrs(failed_attempts="[]"), of, target)
         measure_one(project, planned[-1])
         seconds, mib = children(project, "", TARGET)
-        if str(planned[-1].path) not in read_settled(target).stamps:
-            sys.exit("the run that was added is not in the study's summary")
+        if str(planned[-1].path) not in read_settled(target).marks:
+            sys.exit("the added run is missing in the study's summary")
         print(f"one run added, {6 * CALLS} messages: {seconds:.1f} s, {mib:.0f} MiB at most so far")
-        for known in ("", ", not known to be settled"):
+        for known, change in (
+            ("", partial(copy_records, project)),
+            (", other files of the same content", settled_file(target).unlink),
+            (", not known to be settled", list),
+        ):
             seconds, mib = children(project, "Nothing to be done", TARGET)
             print(f"nothing to do{known}: {seconds:.1f} s, {mib:.0f} MiB at most so far")
-            settled_file(target).unlink(missing_ok=True)
+            change()
         began = time.process_time()
-        found = outlooks(config, project / "raw", Lanes())
-        write_page(project / "reports" / "progress.html", found, {}, datetime.now(UTC))
+        forecasts = outlooks(config, project / "raw", Lanes())
+        write_page(project / "reports" / "progress.html", forecasts, {}, datetime.now(UTC))
         print(f"page on progress: {time.process_time() - began:.2f} s")
 
 

@@ -1,11 +1,11 @@
-"""Take the 99.9th percentile of every cell of a campaign's messages on a Dask cluster, of this machine or a Slurm's.
+"""The cost of the 99.9th percentile of all messages per cell of a campaign, on a Dask cluster here or by Slurm.
 
-Shows, for `--messages` in all: CPU and wall seconds, the most memory that a worker of `--limit` took, and how far each
-cell's K_rcv + T_sip is from the exact value. Messages are synthetic, and few files stand for many runs: each cell has
-two, under as many names (symbolic links) as it takes, and every name is read. So the exact quantile is that of two.
-With `--slurm` each worker is a job of the Slurm that sbatch finds (`fab cluster.up`, SLURM_CONF).
-Reach: 10⁹ messages, 4 GiB a worker, 1 % of the exact value. It brings `distributed` and `dask-jobqueue` along by uv
-(pyproject.toml, `cluster`): installed beside the project, the first is imported by every job that writes netCDF.
+For `--messages` messages in total, the benchmark prints CPU and wall seconds, the largest memory of a worker with
+`--limit`, and the error of each cell's K_rcv + T_sip. Messages are synthetic. Each cell has two files under many names
+(symbolic links), and every name is read, so the exact quantile follows from the two files. With `--slurm`, each worker
+is a job of the Slurm that sbatch finds (SLURM_CONF). The goals are 10⁹ messages, 4 GiB per worker, and an error of 1 %.
+uv adds `distributed` and `dask-jobqueue` only for this benchmark (pyproject.toml, `cluster`), because every job that
+writes netCDF would import an installed `distributed`.
 """
 
 import argparse
@@ -29,7 +29,7 @@ import numpy.typing as npt
 import synthetic
 
 from sipsched.paths import PROJECT_ROOT
-from sipsched.plan.config import Run
+from sipsched.plan.run import Run
 from sipsched.records.messages import k_rcv, messages_from_record, nanoseconds, write_messages
 from sipsched.records.pooled import open_runs, quantiles
 
@@ -40,7 +40,7 @@ PATIENCE_S = 60
 
 
 def with_distributed() -> int:
-    """Run this again where there is dask's `distributed`, of the pinned version."""
+    """Run this benchmark again in an environment with the pinned version of `distributed`."""
     document = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())
     pins = document["project"]["optional-dependencies"]["cluster"]
     wanted = [word for pin in pins for word in ("--with", pin)]
@@ -50,7 +50,7 @@ def with_distributed() -> int:
 
 
 def write_distinct(folder: Path, run: Run) -> tuple[Path, npt.NDArray[np.float64]]:
-    """Write the messages of one run; their K_rcv + T_sip in ns come back too."""
+    """Write the messages of one run. Return the file, and K_rcv + T_sip per message in ns."""
     wait = run.cps / 1000 * (2 if run.mode == "batch" else 1)
     record = synthetic.write_record(folder / "raw", run, calls=CALLS, wait=wait)
     messages = messages_from_record(record)
@@ -60,7 +60,7 @@ def write_distinct(folder: Path, run: Run) -> tuple[Path, npt.NDArray[np.float64
 
 
 def start_cluster(options: argparse.Namespace, folder: Path) -> Any:
-    """Start workers of one thread each, here or as jobs of Slurm on nodes that see this machine's files."""
+    """Start workers with one thread each, on this machine or as jobs of Slurm on nodes that share its files."""
     from dask_jobqueue import SLURMCluster
     from distributed import LocalCluster
 
@@ -93,7 +93,7 @@ def cpu_seconds() -> float:
 
 
 def main() -> None:
-    """Write the files, take the quantiles, print what it took."""
+    """Write the files, compute the quantiles, and print the cost."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--messages", type=int, default=10**9)
     arguments.add_argument("--workers", type=int, default=os.cpu_count())
@@ -109,11 +109,11 @@ def main() -> None:
         names = math.ceil(options.messages / (2 * 6 * CALLS * len(CELLS)))
         for mode, cps in CELLS:
             first = synthetic.Run(mode=mode, cps=cps)
-            found = [write_distinct(folder, replace(first, rep=rep)) for rep in (1, 2)]
-            times = np.concatenate([each for _, each in found])
+            written = [write_distinct(folder, replace(first, rep=rep)) for rep in (1, 2)]
+            times = np.concatenate([of_run for _, of_run in written])
             exact[mode, cps] = np.quantile(times, SHARE, method="inverted_cdf") / 1000
             for rep in range(1, 2 * names + 1):
-                path, of_run = found[rep % 2]
+                path, of_run = written[rep % 2]
                 named = folder / first.mode / f"{cps}-{rep}.nc"
                 named.parent.mkdir(exist_ok=True)
                 named.symlink_to(path)
@@ -126,21 +126,25 @@ def main() -> None:
         ):
             client.wait_for_workers(options.workers, timeout=PATIENCE_S)
             started, before = time.monotonic(), sum(client.run(cpu_seconds).values())
-            found = quantiles(open_runs(runs, paths, sizes, {}), "total", [SHARE], ["mode", "cps"])
+            computed = quantiles(
+                open_runs(runs, paths, sizes, {}), "total", [SHARE], ["mode", "cps"]
+            )
             took = time.monotonic() - started
             worked = sum(client.run(cpu_seconds).values()) - before
             most = max(client.run(peak_mib).values())
-    place = " on Slurm" if options.slurm else ""
+    where = " on Slurm" if options.slurm else ""
     print(
         f"{sum(sizes):,} synthetic messages of {len(runs)} runs in {2 * len(exact)} files: "
-        f"p99.9 of {len(exact)} cells in {took:.0f} s, {worked:.0f} CPU s of {options.workers} workers{place}, "
-        f"{peak_mib():.0f} MiB here, {most:.0f} MiB at most in a worker of {options.limit}"
+        f"p99.9 of {len(exact)} cells in {took:.0f} s, {worked:.0f} CPU s of {options.workers} workers{where}, "
+        f"{peak_mib():.0f} MiB here, {most:.0f} MiB at most in a worker with a limit of {options.limit}"
     )
     for (mode, cps), microseconds in exact.items():
-        value = float(found.sel(mode=mode, cps=cps, share=SHARE))
-        print(f"{mode}, {cps} cps: {value:.1f} us, {value / microseconds - 1:+.2%} of the exact")
+        value = float(computed.sel(mode=mode, cps=cps, share=SHARE))
+        print(
+            f"{mode}, {cps} cps: {value:.1f} us, {value / microseconds - 1:+.2%} from the exact value"
+        )
         if abs(value / microseconds - 1) > 0.01:
-            sys.exit("further than 1 % from the exact value")
+            sys.exit("more than 1 % from the exact value")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,17 @@
-"""Hold the models and their 95 % intervals against a known truth: the figures of docs/methodology.md.
+"""The accuracy of the models and the coverage of their 95 % intervals: the figures of docs/methodology/models.md.
 
-Shows: by how much Kimura's approximation of M/G/c/K is off the blocking of a simulated queue, with an
-interval from 20 parts of the simulation; how often the intervals of the scaling law hold the law that
-the capacities were drawn from, and its predictions a capacity drawn anew. Nothing is measured: the numbers
-are the same each time. It takes about a minute of CPU. Intervals of runs and crossings: interval_coverage.py.
+The true values are known. The benchmark prints the error of Kimura's approximation of M/G/c/K, relative to the blocking
+of a simulated queue, with an interval from 20 parts of the simulation. The benchmark also samples capacities from a
+scaling law. It prints how often the law's intervals contain this law, and how often its predictions contain a new
+capacity. No real machine is measured, and the numbers are the same each time. The benchmark takes about a minute of CPU
+time. interval_coverage.py tests intervals of runs and crossings.
 """
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
-from sipsched.analysis import statistics
+from sipsched.analysis import intervals
 from sipsched.analysis.capacity import queues, scaling
 
 SEED = 1
@@ -29,13 +30,16 @@ ALIKE_CPS = 50.0
 SHARE = 0.02
 LAW_DRAWS = 300
 LAW_RESAMPLES = 39
-"""Their least and largest part off the middle 95 %; the library's 499 take 13 times as long."""
+"""The smallest number of samples whose extremes bound the middle 95 %.
+
+The library's default of 499 takes 13 times as long.
+"""
 
 Values = npt.NDArray[np.float64]
 
 
 def lognormal(rng: np.random.Generator, cv: float, shape: int | tuple[int, ...]) -> Values:
-    """Draw positive values of mean 1 with this coefficient of variation."""
+    """Sample positive values with mean 1 and this coefficient of variation."""
     sigma = np.sqrt(np.log(1 + cv**2))
     return rng.lognormal(-(sigma**2) / 2, sigma, shape)
 
@@ -44,38 +48,38 @@ def lognormal(rng: np.random.Generator, cv: float, shape: int | tuple[int, ...])
 def refused(
     arrivals: Values, services: Values, servers: int, waiting_places: int
 ) -> npt.NDArray[np.bool_]:
-    """Say of each message whether it finds every place to wait taken; first come, first served."""
+    """Report per message whether it finds all waiting places taken in a first-come, first-served queue."""
     free = np.zeros(servers)
     starts = np.zeros(waiting_places)
     full = np.zeros(len(arrivals), np.bool_)
     admitted = 0
     for message, arrival in enumerate(arrivals):
-        # Messages start in order: all places are taken while the one that many before has not.
-        place = admitted % waiting_places
-        full[message] = starts[place] > arrival
+        # messages start in order, so all places are taken until the message `waiting_places` before has started
+        slot = admitted % waiting_places
+        full[message] = starts[slot] > arrival
         if not full[message]:
             server = free.argmin()
-            starts[place] = max(arrival, free[server])
-            free[server] = starts[place] + services[message]
+            starts[slot] = max(arrival, free[server])
+            free[server] = starts[slot] + services[message]
             admitted += 1
     return full
 
 
 def queue_error(rng: np.random.Generator, scv: float, rho: float, servers: int) -> str:
-    """Say by how many % Kimura's blocking is above a simulated one."""
+    """Describe the error of Kimura's blocking relative to the simulated blocking, in percent."""
     rate = rho * servers
     arrivals = rng.exponential(1 / rate, MESSAGES).cumsum()
     full = refused(arrivals, lognormal(rng, np.sqrt(scv), MESSAGES), servers, WAITING_PLACES)
     model = queues.queue(rate, 1e6, servers, servers + WAITING_PLACES, scv).blocking
-    simulated = statistics.mean_interval(full.reshape(PARTS, -1).mean(axis=1))
+    simulated = intervals.mean_interval(full.reshape(PARTS, -1).mean(axis=1))
     error = simulated.map(lambda blocking: 100 * (model / blocking - 1))
     return f"c = {servers} {error.estimate:+.1f} ({error.low:+.1f} to {error.high:+.1f})"
 
 
 def show_queue() -> None:
     print(
-        f"M/G/c/K: Kimura's blocking is too high by, in %, against {MESSAGES:,} simulated messages each; "
-        f"lognormal service times, {WAITING_PLACES} places to wait"
+        f"M/G/c/K: error of Kimura's blocking in %, against {MESSAGES:,} simulated messages each; "
+        f"lognormal service times, {WAITING_PLACES} waiting places"
     )
     rng = np.random.default_rng(SEED)
     for scv in SCVS:
@@ -87,16 +91,18 @@ def show_queue() -> None:
 def show_scaling(cores: tuple[int, ...], alike: bool) -> None:
     rng = np.random.default_rng(SEED)
     cps, later = (scaling.scaling_law(np.array(at), *LAW) for at in (cores, PREDICTED_CORES))
-    errors, later_errors = (ALIKE_CPS if alike else SHARE * each for each in (cps, later))
+    errors, later_errors = (
+        ALIKE_CPS if alike else SHARE * capacities for capacities in (cps, later)
+    )
     held = []
     for draw in range(LAW_DRAWS):
         drawn = rng.normal(cps, errors)
-        found = scaling.fit_scaling(cores, drawn, resamples=LAW_RESAMPLES, seed=draw)
-        predicted = (found.predict(each, seed=draw) for each in PREDICTED_CORES)
-        intervals = (found.single_cps, found.contention, found.coherency, *predicted)
+        fitted = scaling.fit_scaling(cores, drawn, resamples=LAW_RESAMPLES, seed=draw)
+        predicted = (fitted.predict(number, seed=draw) for number in PREDICTED_CORES)
+        intervals = (fitted.single_cps, fitted.contention, fitted.coherency, *predicted)
         truths = (*LAW, *rng.normal(later, later_errors))
         held.append([i.low <= true <= i.high for i, true in zip(intervals, truths, strict=True)])
-    names = ("λ", "σ", "κ", *(f"prediction at {each} cores" for each in PREDICTED_CORES))
+    names = ("λ", "σ", "κ", *(f"prediction at {number} cores" for number in PREDICTED_CORES))
     shares = (f"{n} {100 * s:.1f}" for n, s in zip(names, np.mean(held, axis=0), strict=True))
     size = f"{ALIKE_CPS:g} cps" if alike else f"{100 * SHARE:g} % of each capacity"
     print(f"  {len(cores)} points, errors of {size}: {', '.join(shares)}", flush=True)
@@ -105,7 +111,7 @@ def show_scaling(cores: tuple[int, ...], alike: bool) -> None:
 def main() -> None:
     show_queue()
     print(
-        f"Universal Scalability Law: the intervals cover, in % of {LAW_DRAWS} draws, "
+        f"Universal Scalability Law: intervals that contain the true value, in % of {LAW_DRAWS} samples, "
         f"{LAW_RESAMPLES} resamples each"
     )
     for alike in (True, False):

@@ -1,10 +1,11 @@
-"""Measure how fast a trace becomes `messages.nc`, and how large the file is.
+"""The speed of converting a trace to `messages.nc`, and the size of the file.
 
-Shows, of a synthetic trace of 600,000 messages (100,000 calls) or of a `--record`: messages per CPU second (user +
-system, all threads) of parsing, `trace.bin.zst` to columns, of which so much unpacks zstd and checks the SHA-256, of
-writing `messages.nc`, and of both; medians of `--repeat`. Bytes per message on disk, and those of a file without any.
-Imports and numba's compilation, which is cached on disk, are not counted.
-Reach: 10,000,000 messages per CPU second, 13 bytes per message of a measured run; see docs/data-format.md.
+The input is a synthetic trace of 600,000 messages (100,000 calls) or a measured `--record`. The benchmark prints
+messages per CPU second (user and system, all threads) for four steps: unpacking zstd and checking the SHA-256; parsing,
+which includes unpacking; writing `messages.nc`; and parsing with writing. The numbers are medians of `--repeat`
+repetitions. The benchmark also prints the bytes per message on disk, and the size of a file without messages. Imports
+and numba's cached compilation do not count. The goals are 10,000,000 messages per CPU second, and 13 bytes per message
+of a measured run (docs/data-format.md).
 """
 
 import argparse
@@ -27,28 +28,30 @@ from sipsched.records.record import TRACE_FILE
 
 
 def cpu_seconds(action: Callable[[], Any], repeat: int) -> float:
-    """Do it and give the median CPU time that it took, in seconds; the first time does not count."""
+    """Return the median CPU time of an action in seconds, without its first run."""
     action()
-    found = []
+    seconds = []
     for _ in range(repeat):
         before = time.process_time()
         action()
-        found.append(time.process_time() - before)
-    return statistics.median(found)
+        seconds.append(time.process_time() - before)
+    return statistics.median(seconds)
 
 
 def unpack(trace: Path) -> None:
-    """Do what no parser can do without: unpack the trace, and compare what it is."""
+    """Unpack the trace and compute its digest, as every parser must."""
     hashlib.sha256(trace.read_bytes()).digest()
     for _ in zstd_pieces(trace, "trace", ""):
         pass
 
 
 def main() -> None:
-    """Parse and write one record, print the medians."""
+    """Parse and write one record, and print the medians."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--calls", type=int, default=100_000)
-    arguments.add_argument("--record", type=Path, help="a measured run's; else a synthetic one")
+    arguments.add_argument(
+        "--record", type=Path, help="record of a measured run; default: a synthetic one"
+    )
     arguments.add_argument("--repeat", type=int, default=5)
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -71,12 +74,12 @@ def main() -> None:
         ):
             print(
                 f"{name}: {n / seconds / 1e6:.2f} million messages per CPU second "
-                f"({1e9 * seconds / n:.0f} ns a message, median of {options.repeat})"
+                f"({1e9 * seconds / n:.0f} ns per message, median of {options.repeat})"
             )
         size = output.stat().st_size
         print(
-            f"messages.nc of {n} messages: {size / n:.2f} bytes per message, {(size - empty) / n:.2f} beside "
-            f"the {empty} bytes of one without any; trace.bin.zst: "
+            f"messages.nc of {n} messages: {size / n:.2f} bytes per message, or {(size - empty) / n:.2f} "
+            f"without the {empty} bytes of a file without messages; trace.bin.zst: "
             f"{(record / TRACE_FILE).stat().st_size / n:.2f}"
         )
 

@@ -1,12 +1,12 @@
-"""What watching costs: the proxy's CPU time a message with the probe's recording and without, in windows of one run.
+"""The cost of the probe: the proxy's CPU time per message with and without recording, in windows of one run.
 
-About half of the proxy's capacity. The comparison is default,default+recording=off: the probe lets go of every hook
-and attaches again while the proxy serves the same calls in each window of a block, and a sham beside them. The CPU
-time is that of all the proxy's processes, by their own clocks, the kernel's receive work in their context included;
-the messages are the datagrams that the SPS's sockets took, over TCP the segments with data that it sent. Printed with
-the 95 % interval of the mean over blocks and that of Hodges and Lehmann, which a few windows of a disturbed machine
-move less. With `--of factors` the probe records all the time, as in any run, and what is stilled in those windows is
-the program that counts waits for locks (sipfactors).
+The load is about half of the proxy's capacity. The comparison is default,default+recording=off: the probe detaches and
+attaches its hooks while the proxy serves the same calls in each window of a block, which also has a sham window. The
+CPU time is the sum over the proxy's processes by their own clocks, including the kernel's receive work in their
+context. Messages are the datagrams that the SPS's sockets took, or over TCP the segments with data that it sent. The
+result has the 95 % interval of the mean over blocks, and the interval of Hodges and Lehmann, which a few disturbed
+windows change less. With `--of factors`, the probe always records, and the program that counts waits for locks
+(sipfactors) is switched off in these windows instead.
 """
 
 import argparse
@@ -20,37 +20,37 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Event
 
+from sipsched.analysis import crossover
 from sipsched.analysis.crossover import percent
+from sipsched.analysis.intervals import Interval
 from sipsched.analysis.probe_cost import ProbeCost, probe_costs
-from sipsched.analysis.statistics import Interval
 from sipsched.measure import acquisition
 from sipsched.measure.factors import PROGRAM
 from sipsched.measure.probe import CONTROL_SOCKET
 from sipsched.pages.numbers import in_words
 from sipsched.plan import config
 from sipsched.plan.modes import Setting
+from sipsched.plan.run import Run
 from sipsched.records import windows
 from sipsched.records.messages import messages_from_record, write_messages
-from sipsched.records.run_document import ProbeReport, read_run
+from sipsched.records.probe_report import ProbeReport
+from sipsched.records.run_document import read_run
 from sipsched.testbed.inventory import load_testbed, native_folder
 from sipsched.testbed.places import RUN_FOLDER
+from sipsched.validity.rules import SHARED_MACHINE, Limits
 
 TESTBED = load_testbed("local")
 MODE = f"default,default+{Setting.RECORDING}=off"
 ARMS = 3
 WINDOW_S, WASHOUT_S = 0.4, 0.1
-"""A switch takes 2 to 16 ms, 50 ms more where a preempted worker keeps its message."""
-SHARED_MACHINE = (
-    *("rate_error", "ks_excess", "cv_error", "lateness_p99_us"),
-    *("generator_cpu_share", "steal_share"),
-)
-"""Rules that other work of the machine breaks: it falls on the windows of all arms alike."""
+"""A switch takes 2 to 16 ms, and 50 ms more if a preempted worker keeps its message."""
 
 
-def measure(run: config.Run, seconds: float, folder: Path) -> tuple[ProbeCost, ProbeReport]:
-    """Do the run; give the cost, and the probe's report of its switches."""
+def measure(run: Run, seconds: float, folder: Path) -> tuple[ProbeCost, ProbeReport]:
+    """Perform the run. Return the cost, and the probe's report with its switches."""
     campaign = config.load_config()
-    tolerant = dict.fromkeys(SHARED_MACHINE, config.Limits(math.inf, math.inf))
+    # disturbances of the machine affect the windows of all arms alike
+    tolerant = dict.fromkeys(SHARED_MACHINE, Limits(math.inf, math.inf))
     campaign = dataclasses.replace(
         campaign,
         crossover=dataclasses.replace(
@@ -67,7 +67,7 @@ def measure(run: config.Run, seconds: float, folder: Path) -> tuple[ProbeCost, P
 
 
 def count_factors(ended: Event) -> None:
-    """Once the probe runs, take its place at the socket where the switcher stills it, until the run is over."""
+    """Replace the probe at its control socket by sipfactors while the run lasts, so that switches act on sipfactors."""
     sps = Path(TESTBED.workdir, "sps")
     socket, aside = sps / CONTROL_SOCKET, sps / "aside.control"
     socket.unlink(missing_ok=True)
@@ -94,7 +94,10 @@ def count_factors(ended: Event) -> None:
 
 @contextmanager
 def factors_stilled() -> Iterator[None]:
-    """Have the factors counted in runs of the block, and stilled where the probe would be."""
+    """Count factors in the runs of this block.
+
+    The windows without recording stop the count of factors instead of the probe.
+    """
     ended = Event()
     with ThreadPoolExecutor(1) as pool:
         counting = pool.submit(count_factors, ended)
@@ -106,7 +109,7 @@ def factors_stilled() -> Iterator[None]:
 
 
 def half_width(interval: Interval) -> float:
-    """Give half the width of the interval of a log ratio, in percent."""
+    """Return half the width of the interval of a log ratio, in percent."""
     return 100 * (interval.high - interval.low) / 2
 
 
@@ -117,22 +120,22 @@ def main() -> None:
     parser.add_argument("--sut", default="kamailio-udp")
     parser.add_argument("--of", choices=("probe", "factors"), default="probe")
     parser.add_argument(
-        "--keep", type=Path, help="a folder for the run and its windows, which stay"
+        "--keep", type=Path, help="folder in which the run and its windows are kept"
     )
     options = parser.parse_args()
-    run = config.Run("local", options.sut, MODE, 1, 8, options.cps, 1)
+    run = Run("local", options.sut, MODE, 1, 8, options.cps, 1)
     stilled = factors_stilled() if options.of == "factors" else nullcontext()
     with tempfile.TemporaryDirectory() as scratch, stilled:
         cost, report = measure(run, options.seconds, options.keep or Path(scratch))
-    mean, robust = cost.effect.interval, cost.effect.robust
+    mean, robust = cost.effect.interval, crossover.to_percent(cost.effect.robust)
     print(
-        f"{options.of} cost: {in_words(percent(mean), '%')} of the proxy's CPU time a message (half-width "
-        f"{half_width(mean):.1f} %), Hodges-Lehmann {in_words(percent(robust), '%')} ({half_width(robust):.1f} %); "
-        f"without it {cost.without_us:.1f} µs a message; sham {in_words(percent(cost.sham.interval), '%')}"
+        f"{options.of} cost: {in_words(percent(mean), '%')} of the proxy's CPU time per message (half-width "
+        f"{half_width(mean):.1f} %), Hodges-Lehmann {robust:.2g} %; "
+        f"without it {cost.without_us:.1f} µs per message; sham {in_words(percent(cost.sham.interval), '%')}"
     )
     print(
-        f"  mode {report.mode}, {sum(cost.effect.blocks)} blocks of windows of {WINDOW_S:g} s ({WASHOUT_S:g} s left "
-        f"out), {options.seconds:g} s of load, {run.sut}, {run.threads} threads, {run.cps} cps; probe: "
+        f"  mode {report.mode}, {sum(cost.effect.blocks)} blocks of windows of {WINDOW_S:g} s ({WASHOUT_S:g} s "
+        f"excluded), {options.seconds:g} s of load, {run.sut}, {run.threads} threads, {run.cps} cps; probe: "
         f"{report.switches_off} switches off, slowest {(report.slowest_off_ns or 0) / 1e6:.1f} ms off and "
         f"{(report.slowest_on_ns or 0) / 1e6:.1f} ms on; {report.lost} records lost, {report.cut_arrivals} "
         f"arrivals and {report.cut_services} services cut short"

@@ -1,11 +1,11 @@
-"""Testbed hours of the papers' grid by both protocols, side by side, from trials and runs that were recorded.
+"""The testbed hours of the papers' grid under two protocols, forecast from recorded trials and runs.
 
-Shows, for the studies of config/studies that have the papers' grids: cells (modes, cores, threads), runs and hours
-where each load is run 30 times, as the papers did; and where the capacity of each cell is searched and the two
-loads around it are run 30 times, in each mode at the loads of both. Trials a search and the seconds around a trial and
-around a run are medians of what is recorded in the folder that is named (raw if none is).
-How to read it: a forecast for loads of the studies' length on a testbed as fast between runs as the one recorded;
-searches on it may take more trials, or fewer. Nothing is measured.
+For the studies of config/studies with the papers' grids, the benchmark prints the cells (modes, cores, threads), the
+runs and the hours. The first protocol repeats each load 30 times, as in the papers. The second protocol searches the
+capacity of each cell and repeats only the two loads around the capacity 30 times. Each mode runs at the loads of both
+modes. Trials per search, and the seconds around a trial and around a run, are medians of the records in the named
+folder (default: raw). The forecast assumes loads of the studies' length, and a testbed that is as fast between runs as
+the recorded testbed. The benchmark measures nothing.
 """
 
 import statistics
@@ -22,37 +22,38 @@ from sipsched.records.run_document import read_run
 
 GRIDS = ("single_core", "multi_core")
 REPETITIONS = 30
-PLACE = "*/*/*/cores~*/threads~*"
+CELL = "*/*/*/cores~*/threads~*"
 RUNS = 30
-"""So many recorded runs are looked at."""
+"""Number of recorded runs that are read."""
 
 
 def around_runs_s(paths: Iterable[Path]) -> list[float]:
-    """Say how long runs took beside their warm-up and load, up to the start of the next."""
-    found = []
+    """Return the seconds per run besides its warm-up and load, up to the start of the next run."""
+    seconds = []
     for path in list(paths)[:RUNS]:
         document = read_run(path.parent)
         whole = document.timeline.fetched - document.timeline.started
-        found.append(whole - document.load.duration_s - document.load.warmup_s + BETWEEN_S)
-    return found
+        seconds.append(whole - document.load.duration_s - document.load.warmup_s + BETWEEN_S)
+    return seconds
 
 
 def main() -> None:
     raw = Path(sys.argv[1]) if sys.argv[1:] else PROJECT_ROOT / "raw"
-    searches = [read_crossing(path) for path in sorted(raw.glob(f"{PLACE}/capacity~*.json"))]
-    timed = [each for each in searches if each.took_s is not None]
-    runs_s = around_runs_s(sorted(raw.glob(f"{PLACE}/cps~*/rep~*/run.json")))
+    searches = [read_crossing(path) for path in sorted(raw.glob(f"{CELL}/capacity~*.json"))]
+    timed = [search for search in searches if search.took_s is not None]
+    runs_s = around_runs_s(sorted(raw.glob(f"{CELL}/cps~*/rep~*/run.json")))
     if not timed or not runs_s:
         print(
-            f"{raw}: no search for a capacity with its runs is recorded: see `capacity` in config/README.md"
+            f"{raw}: no record of a search for a capacity with its runs (`capacity` in config/README.md)"
         )
         return
     warmup_s = load_config().load.warmup_s
-    trials = statistics.median(len(each.trials) for each in timed)
+    trials = statistics.median(len(search.trials) for search in timed)
     around_trial_s = statistics.median(
-        (each.took_s - sum(trial.duration_s for trial in each.trials)) / len(each.trials) - warmup_s
-        for each in timed
-        if each.took_s is not None
+        (search.took_s - sum(trial.duration_s for trial in search.trials)) / len(search.trials)
+        - warmup_s
+        for search in timed
+        if search.took_s is not None
     )
     around_run_s = statistics.median(runs_s)
     print(
@@ -71,9 +72,9 @@ def main() -> None:
         search_h = cells * trials * (load_s + around_trial_s) / 3600
         confirm_h = confirming * (load_s + around_run_s) / 3600
         print(
-            f"  {name}, {cells} cells: each load {grid} runs, {grid_h:.0f} hours; searched {cells} searches, "
+            f"  {name}, {cells} cells: each load: {grid} runs, {grid_h:.0f} hours; searched: {cells} searches, "
             f"{search_h:.1f} hours, and at most {confirming} runs, {confirm_h:.0f} hours: "
-            f"{100 * (search_h + confirm_h) / grid_h:.0f} % of it"
+            f"{100 * (search_h + confirm_h) / grid_h:.0f} % of the hours for each load"
         )
 
 

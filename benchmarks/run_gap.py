@@ -1,22 +1,24 @@
-"""How long the testbed idles between two runs of a campaign, as the workflow does them, and where that time goes.
+"""The idle time of the testbed between two runs of a campaign in the workflow, by step.
 
-Shows the gap from the end of one load to the start of the next run's warm-up and to its load, and its parts (medians):
-what is stopped, fetched and judged after the load; the end of one job and the start of the next; reaching the hosts;
-checking them and starting UAS, proxy and probe; describing settings. It takes a minute.
+The benchmark prints the gap from the end of one load to the next run's warm-up and to its load, and the parts of the
+gap (medians). The parts are stopping, fetching and judging after the load; the end of one job and the start of the
+next; reaching the hosts; checking the hosts and starting UAS, proxy and probe; and describing settings. The benchmark
+takes a minute.
 """
 
 import itertools
 import json
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-import yaml
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from sipsched.paths import PROJECT_ROOT
+import yaml
+from faults.checks import make_project
+
 from sipsched.plan.config import load_config
 
 RUNS = 6
@@ -26,19 +28,14 @@ PARTS = {
     "servers up": ("connected", "servers_ready"),
     "described": ("servers_ready", "warmup_started"),
 }
-"""Of a run, by two marks of its timeline; between `fetched` and the next `started` one job ends and another starts."""
+"""Parts of a run between two marks of its timeline. Between `fetched` and the next `started`, the job changes."""
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder)
-        for name in ("Snakefile", "config", "hardware", "workflow", "profiles", "notebooks"):
-            source = PROJECT_ROOT / name
-            (shutil.copytree if source.is_dir() else shutil.copy)(source, project / name)
-        path = project / "config" / "config.yaml"
+        path = make_project(project, timing=True, duration_s=2)
         document = yaml.safe_load(path.read_text())
-        document["load"]["duration_s"] = 2
-        document["only"] = ["load_sweep"]
         study = document["studies"]["load_sweep"]
         study.update(threads=[4], cps=[1000], repetitions=RUNS)
         path.write_text(yaml.safe_dump(document))
@@ -58,7 +55,7 @@ def main() -> None:
         f"(max {max(to_load):.2f}); {RUNS} runs, warm-up {document['load']['warmup_s']} s"
     )
     parts = {
-        name: statistics.median(each[end] - each[begin] for each in timelines)
+        name: statistics.median(timeline[end] - timeline[begin] for timeline in timelines)
         for name, (begin, end) in PARTS.items()
     }
     parts["between jobs"] = statistics.median(b["started"] - a["fetched"] for a, b in pairs)

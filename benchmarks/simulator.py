@@ -1,9 +1,9 @@
-"""How fast the simulator is, how that grows, and what it predicts of slices and policies on one core.
+"""The speed of the simulator, its dependence on the model's size, and the simulator's predictions for one core.
 
-Speed: messages a second of CPU time, the best of three, without a trace; loads are shares of what the
-service times allow. The papers' grid near its knees is what `results/predicted` has of it: all CPUs, means
-alone. The predictions are of mode `default` and of what changes it (docs/simulator.md has what was measured
-beside them): eight seeds of 20 s each, the same arrivals and services in each mode, 95 % intervals of the ratios.
+Speed is messages per second of CPU time, the best of three runs without a trace. Loads are shares of the capacity by
+service times. The papers' grid near its knees is computed on all CPUs without traces, as in `results/predicted`. The
+predictions compare mode `default` with changed slices and policies (docs/simulator.md has the measurements). They use
+eight seeds of 20 s each, equal arrivals and services in each mode, and 95 % intervals of the ratios.
 """
 
 import resource
@@ -18,10 +18,11 @@ from scipy import stats
 
 from sipsched.analysis import papers, papers_predicted
 from sipsched.measure.generator import Arrivals
-from sipsched.measure.simulated_means import Predictor
-from sipsched.measure.simulation import plan_point
+from sipsched.measure.simulated_means import GridPredictor
+from sipsched.measure.simulated_point import plan_point
 from sipsched.measure.simulator import Numbers, Outputs, SimulatorReport, simulate
-from sipsched.plan.config import Point, load_config
+from sipsched.plan.config import load_config
+from sipsched.plan.run import Point
 from sipsched.records.trace import HEADER, RECORD, Event
 from sipsched.testbed.inventory import load_testbed
 
@@ -29,7 +30,7 @@ CONFIG = load_config()
 LOAD = replace(CONFIG.load, retransmissions=False)
 SHARES = (0.5, 0.8, 1.0, 1.3)
 GROWTH = ((1, 8), (2, 8), (8, 16), (16, 32), (64, 128), (256, 1024), (1, 1024))
-"""Cores and workers."""
+"""Numbers of cores and workers."""
 SEEDS = range(2, 18, 2)
 SECONDS = 20
 CHANGES = {
@@ -39,7 +40,7 @@ CHANGES = {
         *("default+policy=fifo", "default+policy=rr"),
     ),
 }
-STATISTICS = ("K_rcv mean", "T_sip mean", "T_sip p99", "sum mean", "sum p99", "CPU a message")
+STATISTICS = ("K_rcv mean", "T_sip mean", "T_sip p99", "sum mean", "sum p99", "CPU per message")
 
 
 def cpu_s() -> float:
@@ -72,12 +73,12 @@ def show_speed(bed: str, cores: int, workers: int, shares: tuple[float, ...]) ->
             "cores_per_processor": min(cores, 32),
             "workers": workers,
         }
-        found = f"{speed(model) / 1e6:.2f} million messages a CPU second"
-        print(f"{bed}, {cores} cores, {workers} workers, load {share:.0%}: {found}", flush=True)
+        text = f"{speed(model) / 1e6:.2f} million messages per CPU second"
+        print(f"{bed}, {cores} cores, {workers} workers, load {share:.0%}: {text}", flush=True)
 
 
 def show_grid() -> None:
-    predictor = Predictor(
+    predictor = GridPredictor(
         CONFIG, load_testbed("simulated-papers"), "opensips-udp", papers_predicted.CALLS
     )
     cells = papers_predicted.grid()
@@ -86,12 +87,12 @@ def show_grid() -> None:
     runs = predictor.near_limit(cells, *limits, papers_predicted.GRID_REPETITIONS)
     seconds, spent = time.perf_counter() - began, cpu_s() - before
     print(
-        f"the papers' grid near its knees: {len(cells)} cells and modes, {len(runs)} runs of "
-        f"{papers_predicted.CALLS} calls, and their search: {seconds:.0f} s, {spent:.0f} s of CPU time"
+        f"the papers' grid near its knees: {len(cells)} cells and modes, {len(runs)} runs with "
+        f"{papers_predicted.CALLS} calls each, and their search: {seconds:.0f} s, {spent:.0f} s of CPU time"
     )
 
 
-def one(mode: str, cps: int, seed: int) -> npt.NDArray[np.float64]:
+def statistics_of(mode: str, cps: int, seed: int) -> npt.NDArray[np.float64]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files = Outputs(folder / "trace", folder / "calls", folder / "uac")
@@ -108,12 +109,12 @@ def one(mode: str, cps: int, seed: int) -> npt.NDArray[np.float64]:
 
 
 def predict(cps: int, modes: tuple[str, ...]) -> None:
-    reference = np.array([one("default", cps, seed) for seed in SEEDS])
+    reference = np.array([statistics_of("default", cps, seed) for seed in SEEDS])
     microseconds = reference.mean(axis=0) / 1000
     values = zip(STATISTICS, microseconds, strict=True)
     print(f"{cps} cps, default:", ", ".join(f"{name} {value:.0f} µs" for name, value in values))
     for mode in modes:
-        ratios = np.log(np.array([one(mode, cps, seed) for seed in SEEDS]) / reference)
+        ratios = np.log(np.array([statistics_of(mode, cps, seed) for seed in SEEDS]) / reference)
         error = ratios.std(axis=0, ddof=1) / len(SEEDS) ** 0.5
         half = stats.t.ppf(0.975, len(SEEDS) - 1) * error
         print(f"{cps} cps, {mode}: ", end="")

@@ -1,8 +1,9 @@
-"""How long it takes to bring all tasks of a program to another mode, and what a sample between costs.
+"""The time to switch all tasks of a program to another mode, and the CPU time of a sample.
 
-As on the SPS of the embedded testbed: the tasks on the last CPU, half of its time busy, `switcher` on the first one
-under SCHED_FIFO. Printed for 16 and 64 tasks: what its log says of 200 switches in random order among other, batch,
-fifo and two slices, and what the hypervisor took of both CPUs meanwhile.
+The benchmark has the conditions of the SPS on the embedded testbed: the tasks use half of the last CPU, and `switcher`
+runs on the first CPU under SCHED_FIFO. For 16 and for 64 tasks, the benchmark makes 200 switches in random order among
+other, batch, fifo and two slices. It prints their results and the share of CPU time that the hypervisor stole
+meanwhile.
 """
 
 import json
@@ -42,7 +43,7 @@ def plan(order: list[int], window_ns: int, sample_ns: int) -> str:
             *(f"mode {number} task {task}" for number, task in enumerate(MODES)),
             "first 0",
             f"sample {sample_ns}",
-            *(f"window {place * window_ns} {mode}" for place, mode in enumerate(order)),
+            *(f"window {number * window_ns} {mode}" for number, mode in enumerate(order)),
             f"end {len(order) * window_ns}\n",
         ]
     )
@@ -58,7 +59,7 @@ def work(pause_s: float) -> None:
 
 @contextmanager
 def tasks(number: int, cpu: int) -> Iterator[list[int]]:
-    """Processes that take half of a CPU together."""
+    """Run processes that use half of a CPU together."""
     pids = []
     for _ in range(number):
         pid = os.fork()
@@ -77,7 +78,7 @@ def tasks(number: int, cpu: int) -> Iterator[list[int]]:
 def switch(
     program: Path, text: str, pids: list[int], cpus: list[int]
 ) -> tuple[dict[str, Any], float]:
-    """Play a plan; its log, and the CPU time of `switcher` in seconds."""
+    """Perform a plan. Return its log, and the CPU time of `switcher` in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         plan_file, log_file = Path(folder, "plan.txt"), Path(folder, "log.json")
         plan_file.write_text(text)
@@ -111,7 +112,7 @@ def main() -> None:
             dense = switch(program, plan([0], 2_000_000_000, 1_000_000), pids, cpus)
             sparse = switch(program, plan([0], 2_000_000_000, 1_000_000_000), pids, cpus)
         made = log["windows"][1:]
-        bad = sum(bool(one["errors"] or one["unlike"]) for one in made)
+        bad = sum(bool(window["errors"] or window["unlike"]) for window in made)
         counted = log["samples"]
         elapsed_s = (counted["t_ns"][-1] - counted["t_ns"][0]) / 1e9
         stolen = counted["steal_ticks"][-1] - counted["steal_ticks"][0]
@@ -120,9 +121,9 @@ def main() -> None:
         sample_us = (dense[1] - sparse[1]) / more * 1e6
         print(
             f"{number} tasks, {len(made)} switches (scheduler of switcher: {log['scheduler']}), "
-            f"{bad} failed or unlike: took {spread([w['done_ns'] - w['began_ns'] for w in made])}; "
-            f"came late {spread([w['began_ns'] - w['asked_ns'] for w in made])}; "
-            f"a sample {sample_us:.0f} µs of CPU; {steal:.1%} of the CPUs' time stolen",
+            f"{bad} failed or read back differently: took {spread([w['done_ns'] - w['began_ns'] for w in made])}; "
+            f"late by {spread([w['began_ns'] - w['asked_ns'] for w in made])}; "
+            f"one sample {sample_us:.0f} µs of CPU; {steal:.1%} of the CPUs' time stolen",
             flush=True,
         )
 

@@ -1,8 +1,8 @@
-"""Draw docs/picture.svg, the picture of README.md, from runs that come with the repository.
+"""Draw docs/picture.svg, the figure of README.md, from runs that come with the repository.
 
 .venv/bin/python docs/picture.py
 
-What it shows is in its <title> and <desc>, and the sentence under it in README.md is one of those.
+The SVG's <title> and <desc> describe the figure. README.md repeats times from this description.
 """
 
 import html
@@ -10,20 +10,29 @@ import sys
 from pathlib import Path
 
 import sipsched
+from sipsched.pages.drawing import THEME
 
 COMMAND = ".venv/bin/python docs/picture.py"
 
 
+def colours(dark: bool) -> str:
+    """Return the colours of all figures as CSS variables."""
+    return "".join(f"--{name}:{(bright, night)[dark]};" for name, bright, night in THEME.values())
+
+
 def picture() -> str:
-    """Draw how long messages take at each load of recorded/fit, with the words of the figure in it."""
+    """Return an SVG of the share of messages that exceed a time, per load of recorded/fit, with its description."""
     figure = sipsched.open("local", "recorded/fit").plot.ccdf()
-    words = " ".join((figure.caption, *figure.seen, figure.provenance))
-    end_of_tag = figure.svg.index(">", figure.svg.index("<svg")) + 1
-    told = (
-        f"<title>{html.escape(figure.alt.partition('.')[0])}</title>"
-        f"<desc>Made by: {COMMAND}. {html.escape(words)}</desc>"
+    svg = figure.wide
+    words = html.escape(" ".join(figure.seen))
+    dark = f"@media(prefers-color-scheme:dark){{:root{{{colours(True)}}}}}"
+    head = (
+        "<title>Share of messages that exceed a time, one line per load</title>"
+        f"<desc>Made by: {COMMAND}. {words}</desc>"
+        f"<style>:root{{{colours(False)}}}{dark}</style>"
     )
-    return figure.svg[:end_of_tag] + told + figure.svg[end_of_tag:]
+    end_of_tag = svg.index(">") + 1
+    return svg[:end_of_tag] + head + svg[end_of_tag:]
 
 
 if __name__ == "__main__":

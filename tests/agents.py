@@ -1,8 +1,6 @@
-"""`sipload` over TCP on the loopback, and native parts built with AddressSanitizer."""
+"""Helpers for tests of `sipload` over TCP on the loopback, with AddressSanitizer."""
 
 import json
-import os
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -10,10 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-from helpers import wait_for
-
-from sipsched.paths import PROJECT_ROOT
+from helpers import build_native, wait_for
 
 SANITIZED = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
 LOOPBACK = "127.0.0.1"
@@ -24,14 +19,7 @@ SENT_BY_UAC, SENT_BY_UAS = ("INVITE", "ACK", "BYE"), ("180", "200_INVITE", "200_
 
 def build(part: str, program: str, folder: Path) -> Path:
     """Build a program of a folder of hardware/, with sanitizers."""
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc")
-    source = PROJECT_ROOT / "hardware" / part
-    for path in [*source.glob("*.[ch]"), source / "Makefile"]:
-        shutil.copy(path, folder)
-    argv = ["make", "--silent", "-C", str(folder), program]
-    subprocess.run(argv, check=True, env={**os.environ, "CFLAGS": SANITIZED})
-    return folder / program
+    return build_native(part, folder, program, cflags=SANITIZED) / program
 
 
 def free_port() -> int:
@@ -42,7 +30,7 @@ def free_port() -> int:
 
 @contextmanager
 def server(sipload: Path, folder: Path) -> Iterator[tuple[int, Path]]:
-    """Run `sipload uas`; its report is there when the block has ended."""
+    """Run `sipload uas`. Its report exists after the block."""
     port, report, ready = free_port(), folder / "uas.json", folder / "ready"
     argv = [sipload, "uas", "--transport", "tcp", "--local", f"{LOOPBACK}:{port}"]
     process = subprocess.Popen([*argv, "--report", report, "--ready", ready, "--ring-ms", "5"])
@@ -55,7 +43,7 @@ def server(sipload: Path, folder: Path) -> Iterator[tuple[int, Path]]:
 
 
 def call(sipload: Path, folder: Path, port: int, connections: str, **more: str) -> dict[str, Any]:
-    """Make the calls; gives the client's report."""
+    """Make the calls, and return the client's report."""
     schedule, report = folder / "s", folder / "uac.json"
     argv = [sipload, "schedule", "--output", schedule, "--rate", str(RATE), "--calls", str(CALLS)]
     subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)

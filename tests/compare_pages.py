@@ -1,9 +1,8 @@
 """Compare two folders of pages word for word: `python tests/compare_pages.py before after`.
 
-For changes that are to leave every page as it is: make the pages before and after with `make reports`,
-keep a copy of each folder. What is compared is what a reader gets: the text, alternative texts, CSV
-files and pictures. The code that made the page, and lines that
-name versions, commits and hashes of data, are left out.
+Use this program for changes that must not change a page: run `make reports` before and after, and keep a copy of each
+folder. The program compares text, alternative texts, CSV files and figures. It excludes the code of a page, and lines
+with versions, commits and hashes of data.
 """
 
 import base64
@@ -16,11 +15,11 @@ from urllib.parse import unquote
 
 VERSIONS = re.compile(r"sipsched [0-9]|SHA-256|[0-9a-f]{40}|-g[0-9a-f]{7}")
 SILENT = {"script", "style", "pre"}
-"""Elements that are not read: `pre` holds the code that made the page."""
+"""Elements whose text is not compared: `pre` contains the code of the page."""
 
 
 class Reader(HTMLParser):
-    """Collects a page's lines: text, alternative texts, and the files that it holds as data."""
+    """Collects the lines of a page: text, alternative texts, and embedded files."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +27,7 @@ class Reader(HTMLParser):
         self._inside: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take alternative texts and data."""
+        """Collect alternative texts and embedded files."""
         if tag in SILENT:
             self._inside.append(tag)
         for name, value in attrs:
@@ -40,12 +39,12 @@ class Reader(HTMLParser):
                 self._take(data.decode("utf-8", "replace"))
 
     def handle_endtag(self, tag: str) -> None:
-        """Leave scripts and styles."""
+        """End an excluded element."""
         if self._inside and self._inside[-1] == tag:
             self._inside.pop()
 
     def handle_data(self, data: str) -> None:
-        """Take text."""
+        """Collect text."""
         if not self._inside:
             self._take(data)
 
@@ -55,14 +54,14 @@ class Reader(HTMLParser):
 
 
 def lines_of(page: Path) -> list[str]:
-    """Read what a page says."""
+    """Return the lines of a page."""
     reader = Reader()
     reader.feed(page.read_text(encoding="utf-8"))
     return reader.lines
 
 
 def main(before: Path, after: Path) -> int:
-    """Print what differs; the number of pages that do comes back."""
+    """Print the differences, and return the number of different pages."""
     names = sorted({page.name for folder in (before, after) for page in folder.glob("*.html")})
     differ = 0
     for name in names:

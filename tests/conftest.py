@@ -1,4 +1,4 @@
-"""What tests on the embedded testbed share: real proxy, real sockets, real eBPF. They need root and `fab provision`."""
+"""Fixtures for tests on the embedded testbed, which need root and `fab provision`."""
 
 import os
 import platform
@@ -16,17 +16,25 @@ ON_A_TESTBED = {"live", "faults"}
 """Folders of tests that measure."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--renew",
+        action="store_true",
+        help="write the files in tests/golden from the present pages",
+    )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if ON_A_TESTBED & set(item.path.parts):
             item.add_marker(pytest.mark.live)
-    # what is left is looked at when all others have run
+    # The search for leftovers is the last test.
     items.sort(key=lambda item: item.path.stem == "test_nothing_left")
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 KiB."""
+    """Return a folder on a file system of 64 KiB."""
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)],
         capture_output=True,
@@ -43,7 +51,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def live_machine() -> None:
     if platform.system() != "Linux" or os.geteuid() != 0:
         pytest.skip("needs root on Linux: network namespaces and eBPF")
-    missing = [name for name in ("kamailio", "sipp", "sshd") if shutil.which(name) is None]
+    missing = [name for name in ("kamailio", "sshd") if shutil.which(name) is None]
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}; run: fab provision")
 

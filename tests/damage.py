@@ -1,4 +1,4 @@
-"""Damage to what a host or a person wrote, as hypothesis strategies."""
+"""Hypothesis strategies for damaged files of hosts and persons."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sipsched.errors import StableError, TransientError
 
-# the same examples in every run: what a run finds another one finds too. No time goes into smaller examples.
+# Every test run uses the same examples, without shrinking.
 steady = settings(
     derandomize=True,
     max_examples=300,
@@ -36,7 +36,7 @@ JUNK: st.SearchStrategy[Any] = st.one_of(
 
 @st.composite
 def damaged_bytes(draw: st.DrawFn, whole: bytes) -> bytes:
-    """Cut, flip, delete, repeat, insert: one to three times."""
+    """Return bytes after one to three changes: cut, flip, delete, repeat, insert."""
     data = bytearray(whole)
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, max(0, len(data) - 1)))
@@ -57,7 +57,7 @@ def damaged_bytes(draw: st.DrawFn, whole: bytes) -> bytes:
 
 @st.composite
 def damaged_text(draw: st.DrawFn, whole: str) -> str:
-    """The same to its characters, and lines dropped, doubled, emptied, and changed with each other."""
+    """Return text with changed characters, or with lines that are dropped, doubled, emptied or swapped."""
     lines = whole.splitlines(keepends=True)
     for _ in range(draw(st.integers(0, 2))):
         if not lines:
@@ -83,7 +83,7 @@ def damaged_text(draw: st.DrawFn, whole: str) -> str:
 
 
 def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in a document, a list's first items standing for all of them."""
+    """Return every place in a document; the first items of a list represent all of its items."""
     inner = (
         value.items()
         if isinstance(value, dict)
@@ -96,7 +96,7 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @st.composite
 def damaged_document(draw: st.DrawFn, whole: Any) -> Any:
-    """A document of JSON or YAML with one to three of its values dropped or replaced by junk."""
+    """Return a document of JSON or YAML with one to three values dropped or replaced by junk."""
     document = json.loads(json.dumps(whole))
     for _ in range(draw(st.integers(1, 3))):
         place = draw(st.sampled_from(_places(document)))
@@ -116,15 +116,15 @@ def damaged_document(draw: st.DrawFn, whole: Any) -> Any:
 
 
 @st.composite
-def damaged_json(draw: st.DrawFn, whole: Any) -> bytes:
-    """A file of JSON, damaged in its values or in its bytes."""
+def damaged_json(draw: st.DrawFn, whole: Any, write: Callable[[Any], str] = json.dumps) -> bytes:
+    """Return a JSON file with damaged values or damaged bytes."""
     if draw(st.booleans()):
-        return json.dumps(draw(damaged_document(whole))).encode()
-    return draw(damaged_bytes(json.dumps(whole).encode()))
+        return write(draw(damaged_document(whole))).encode()
+    return draw(damaged_bytes(write(whole).encode()))
 
 
 def good_or_one_line(parse: Callable[[], Any]) -> None:
-    """Take a result, or an error of ours that is one line; any other exception fails the test."""
+    """Accept a result, or an error of sipsched in one line. Any other exception fails the test."""
     try:
         parse()
     except (StableError, TransientError) as error:

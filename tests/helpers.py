@@ -1,23 +1,29 @@
-"""What tests of several folders share."""
+"""Helpers for tests of several folders."""
 
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import cluster
+import pytest
 
 from sipsched.paths import PROJECT_ROOT
-from sipsched.testbed import cluster, namespaces
+from sipsched.testbed import namespaces
+from sipsched.testbed.requirements import native_sources
 
+Measure = Callable[..., Path]
+"""The fixture `measure` measures a run with these keys, and returns the run's record."""
 LOAD = r"^[^ ]*/sipload uac --local .*/uac\.schedule"
-"""Command line of the UAC of the measured calls."""
-TIMING_RULES = (
-    *("rate_error", "ks_excess", "cv_error", "lateness_p99_us"),
-    *("generator_cpu_share", "steal_share"),
-)
-"""Rules of the verdict that the other work of a machine can break."""
+"""Regular expression for the command line of the UAC during the load."""
 MEASURE = """\
 import sys
 from dataclasses import replace
@@ -25,11 +31,12 @@ from pathlib import Path
 from sipsched import scripting
 from sipsched.measure import acquisition
 from sipsched.plan import config
+from sipsched.plan.run import Run
 from sipsched.testbed import local
 from sipsched.testbed.inventory import load_testbed
 raw, sut, name, mode, cores, cps, rep, idle_s, settings, retransmissions = sys.argv[1:]
 local.IDLE_S = float(idle_s)
-run = config.Run(name, sut, mode, int(cores), 2, int(cps), int(rep))
+run = Run(name, sut, mode, int(cores), 2, int(cps), int(rep))
 scripting.end_in_order()
 with scripting.one_line_errors():
     campaign = config.load_config(Path(settings))
@@ -37,6 +44,19 @@ with scripting.one_line_errors():
     campaign = replace(campaign, load=load)
     acquisition.measure(run, campaign, load_testbed(name), Path(raw))
 """
+
+
+def build_native(part: str, folder: Path, *targets: str, cflags: str = "-O2 -g") -> Path:
+    """Build a folder of hardware/ in a copy below `folder`, as provisioning does, and return the copy."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc")
+    for name in ("common", part):
+        (folder / name).mkdir()
+        for source in native_sources(name):
+            shutil.copy(source, folder / name)
+    argv = ["make", "--silent", "-C", str(folder / part), *targets]
+    subprocess.run(argv, check=True, env={**os.environ, "CFLAGS": cflags})
+    return folder / part
 
 
 def start_run(
@@ -53,21 +73,58 @@ def start_run(
     retransmissions: bool = True,
     stderr: IO[str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a run in a process of its own, to be disturbed in the middle; it ends as the workflow's does."""
+    """Start a run in another process, for tests that disturb the run. The run ends as in the workflow."""
     arguments = map(str, (raw, sut, bed, mode, cores, cps, rep, idle_s, settings, retransmissions))
     return subprocess.Popen([sys.executable, "-c", MEASURE, *arguments], stderr=stderr)
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float) -> None:
-    """Wait until something holds; fail if it does not in time."""
+    """Wait until the condition holds, and fail after the timeout."""
     deadline = time.monotonic() + timeout_s
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.1)
     assert condition()
 
 
+@contextmanager
+def under_load(measure: Measure, **run: Any) -> Iterator["Future[Path]"]:
+    """Measure a run in a thread. The block begins half a second after the start of the load."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(measure, **run)
+        wait_for(lambda: bool(pids(LOAD)) or future.done(), 20)
+        time.sleep(0.5)
+        yield future
+
+
+@contextmanager
+def squatter() -> Iterator[None]:
+    """Occupy the proxy's UDP port on the SPS."""
+    code = (
+        "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
+        "s.bind(('198.18.0.1', 5060)); time.sleep(60)"
+    )
+    command = ["ip", "netns", "exec", "sipsched-sps", sys.executable, "-c", code]
+    with subprocess.Popen(command) as process:
+        time.sleep(0.5)
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def run_json(record: Path) -> dict[str, Any]:
+    """Return the content of a record's run.json."""
+    document: dict[str, Any] = json.loads((record / "run.json").read_text())
+    return document
+
+
+def findings(run: dict[str, Any]) -> dict[str, Any]:
+    """Return the number of each rule of the verdict, by rule."""
+    return {finding["rule"]: finding["value"] for finding in run["verdict"]["findings"]}
+
+
 def pids(pattern: str) -> list[int]:
-    """Processes, no zombies, whose command line matches."""
+    """Return the ids of processes (not zombies) whose command line matches."""
     found = subprocess.run(
         ["pgrep", "-f", "--runstates", "D,R,S,T", pattern], capture_output=True, text=True
     )
@@ -75,17 +132,22 @@ def pids(pattern: str) -> list[int]:
 
 
 def cgroups() -> list[Path]:
-    """Control groups of ours, wherever on this machine."""
+    """Return all control groups of sipsched on this machine."""
     mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
     roots = [Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"]
-    return [path for root in roots for path in root.rglob("sipsched-*") if path.is_dir()]
+    found = []
+    for root in roots:
+        # Unlike rglob, os.walk continues when a group vanishes meanwhile.
+        for folder, names, _ in os.walk(root):
+            found += [Path(folder, name) for name in names if name.startswith("sipsched-")]
+    return found
 
 
 def leftovers() -> list[str]:
-    """Everything of ours on this machine but what is on disk."""
+    """Return all processes, namespaces, links, mounts, groups and BPF programs of sipsched on this machine."""
     listing = subprocess.run(["ps", "-eo", "stat,pid,args"], capture_output=True, text=True)
     program = re.compile(
-        r"([^ ]*/)?(kamailio|opensips|sipp|sipload|sipprobe|sipshard|sipdispatch|switcher|sipsched-vm) "
+        r"([^ ]*/)?(kamailio|opensips|sipload|sipprobe|sipshard|sipdispatch|switcher|sipsched-vm) "
     )
     other = re.compile(
         r"sshd.*/run/sipsched/|/var/lib/sipsched|sipsched\.testbed\.\w+ import guard"
@@ -99,7 +161,7 @@ def leftovers() -> list[str]:
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     loaded = subprocess.run(["bpftool", "prog", "show"], capture_output=True, text=True)
     source = (PROJECT_ROOT / "hardware/probe/sipprobe.bpf.c").read_text()
-    # the kernel keeps 15 characters of a name
+    # The kernel keeps 15 characters of a program's name.
     programs = {name[:15] for name in re.findall(r"BPF_PROG\((\w+)", source)} | {"sipshard"}
     return [
         *shown,

@@ -1,6 +1,6 @@
-"""Three hosts on one kernel that share no file: each has a root file system, names and links of its own.
+"""Three hosts on one kernel, each with its own root file system, host name and links.
 
-The agents have their own process tables, the UAC a user and a clock of its own, too.
+UAC and UAS also have their own process tables, and the UAC has its own user and clock.
 """
 
 import os
@@ -17,25 +17,25 @@ from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed.inventory import HostSpec, Testbed, Tuning
 
 NAMES = {"uac": "own-uac", "sps": "own-sps", "uas": "own-uas"}
-"""Of network namespaces, and of this machine's ends of the links to their sshds."""
+"""Names of the network namespaces, and of this machine's ends of the links to their sshds."""
 USER = "caller"
-"""Whose the UAC is: there is no such user elsewhere, and root cannot log in there."""
+"""The login user of the UAC. Other hosts have no such user, and root cannot log in to the UAC."""
 CLOCK_AHEAD_S = 60
 MANAGEMENT = {"uac": "198.18.253", "sps": "198.18.254", "uas": "198.18.252"}
-"""First three octets of the link to a host's sshd: .1 is this machine's end."""
+"""First three octets of the addresses of the link to a host's sshd. This machine's end has .1."""
 AGENT_NETS = {"uac": "198.18.11", "uas": "198.18.12"}
 SIP_ADDRESS = "198.18.10.1"
 UNSHARE = ("unshare", "--mount", "--uts", "--ipc", "--cgroup", "--fork", "--kill-child")
 OWN = {
     "uac": ("--pid", "--time", f"--monotonic={CLOCK_AHEAD_S}", f"--boottime={CLOCK_AHEAD_S}"),
-    # the probe goes by the kernel's thread ids, which a namespace hides
+    # The probe needs the kernel's thread ids, which a PID namespace would hide.
     "sps": (),
     "uas": ("--pid",),
 }
-"""What else of each host is its own."""
+"""Further namespaces of each host, as options of unshare."""
 
-# Its root is this machine's, but what is written there is its own; what it could share with others is hidden:
-# the project, homes, what was built, what runs. `ip netns exec` has given it the /sys of its network.
+# A host's root is an overlay of this machine's root. The project, homes, built programs and run folders are hidden.
+# `ip netns exec` mounts the /sys of its network.
 HOST = """\
 set -eu
 here=$1 name=$2 address=$3 user=$4
@@ -77,12 +77,12 @@ exec chroot "$root" /usr/sbin/sshd -D -e -f /etc/ssh/own_config
 
 @contextmanager
 def own_hosts(folder: Path) -> Iterator[Testbed]:
-    """Bring three such hosts up, joined by links; with the block they end, and all that runs on them.
+    """Start three hosts and their links, and stop them with all of their processes after the block.
 
     Parameters
     ----------
     folder
-        For keys and logs; the hosts see nothing of it.
+        Folder for keys and logs, which the hosts cannot see.
     """
     processes = []
     try:
@@ -115,7 +115,7 @@ def _make_keys(folder: Path) -> None:
 
 
 def _join() -> None:
-    """Make the namespaces, a link from this machine to each, and one from either agent to the SPS."""
+    """Create the namespaces, a link from this machine to each, and links from UAC and UAS to the SPS."""
     for role, name in NAMES.items():
         _ip(f"netns add {name}")
         _ip(f"link add {name} type veth peer name ssh0 netns {name}")

@@ -1,8 +1,8 @@
-"""A relay of SIP datagrams whose every message is known, in a network namespace of its own.
+"""A relay of SIP datagrams that timestamps every message.
 
-`python relay.py WORKERS RATE BURST RCVBUF OUTPUT` sends BURST requests at a time, RATE a second in all, to workers
-that return each as it is; their socket has a receive buffer of RCVBUF bytes. When its input ends it writes, in ns of
-CLOCK_MONOTONIC and by CSeq, when each was sent and when it came back (0: never).
+`python relay.py WORKERS RATE BURST RCVBUF OUTPUT` sends RATE requests per second in bursts of BURST. Workers with a
+common socket (receive buffer RCVBUF bytes) return each request unchanged. At the end of its input it writes, by CSeq,
+when each request was sent and when it came back (0: never), in ns of CLOCK_MONOTONIC.
 """
 
 import ctypes
@@ -23,18 +23,18 @@ PR_SET_PDEATHSIG = 1
 
 
 def request(number: int) -> bytes:
-    """Give an INVITE of its own; the CSeq says which."""
+    """Return an INVITE with this CSeq."""
     head = f"INVITE sip:service@127.0.0.1 SIP/2.0\r\nCSeq: {number} INVITE\r\n"
     return f"{head}Call-ID: {number}@relay\r\nContent-Length: 0\r\n\r\n".ljust(500).encode()
 
 
 def number_of(datagram: bytes) -> int:
-    """Read the CSeq of a request."""
+    """Return the CSeq of a request."""
     return int(datagram.split(b"CSeq: ", 1)[1].split(b" ", 1)[0])
 
 
 def serve(sock: socket.socket) -> None:
-    """Send back what comes, for as long as there is a parent."""
+    """Return each datagram to its sender until the parent ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     Path("/proc/self/comm").write_text(NAME)
     while True:
@@ -43,10 +43,10 @@ def serve(sock: socket.socket) -> None:
 
 
 def offer(rate: float, burst: int) -> dict[str, list[int]]:
-    """Send until the input ends, then wait a moment for the last."""
+    """Send until the input ends, then wait a moment for the last answers."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.setblocking(False)
-    # what comes back while a burst is sent has to wait
+    # Answers wait until the burst is sent.
     sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
     sent: list[int] = []
     returned: list[int] = []
@@ -76,7 +76,7 @@ def offer(rate: float, burst: int) -> dict[str, list[int]]:
 
 
 def main() -> None:
-    """Serve and offer."""
+    """Run the workers, and offer the load."""
     workers, rate, burst, receive_buffer, output = sys.argv[1:]
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -87,7 +87,7 @@ def main() -> None:
             serve(sock)
     print("serving", flush=True)
     Path(output).write_text(json.dumps(offer(float(rate), int(burst))))
-    # the workers live until the probe has ended
+    # The workers live until the probe ends.
     sys.stdin.readline()
 
 

@@ -1,4 +1,4 @@
-"""What tests of the simulator share: models of few numbers, runs, and how they are held against theory."""
+"""Helpers for tests of the simulator: small models, runs, and comparisons with theory."""
 
 import math
 import statistics
@@ -79,7 +79,7 @@ SERVER: Numbers = NOTHING | {
     "front_ns": 0,
     "keep_ns": 0,
 }
-"""One worker that costs nothing but its service, and calls of one INVITE each."""
+"""One worker without costs except its service, and calls of one INVITE each."""
 
 CALLS: Numbers = SERVER | {
     "rate_cps": 4000.0,
@@ -121,16 +121,16 @@ CALLS: Numbers = SERVER | {
     "yield_ns": 500,
     "migration_cost_ns": 500_000,
 }
-"""Six-message calls on four cores of two processors, with everything switched on, near the knee."""
+"""Calls of six messages on four cores of two processors with all costs, near the capacity."""
 
 
 def outputs(folder: Path) -> Outputs:
-    """Name the files of a run."""
+    """Return the files of a run."""
     return Outputs(folder / "trace.bin", folder / "uac.calls", folder / "uac.json")
 
 
 def trace(numbers: Numbers, folder: Path) -> tuple[SimulatorReport, npt.NDArray[Any]]:
-    """Run the simulator and read its trace."""
+    """Run the simulator and return its trace."""
     files = outputs(folder)
     report = simulate(numbers, folder, files)
     return report, np.frombuffer(files.trace.read_bytes(), RECORD, offset=HEADER.itemsize)
@@ -139,16 +139,16 @@ def trace(numbers: Numbers, folder: Path) -> tuple[SimulatorReport, npt.NDArray[
 def agrees(
     expected: float, changes: Numbers, found: Callable[[npt.NDArray[Any]], float], folder: Path
 ) -> None:
-    """Fail unless the 99 % interval of the mean over the seeds covers what theory says."""
+    """Fail unless the 99 % interval of the mean over the seeds covers the theoretical value."""
     values = [found(trace({**SERVER, **changes, "seed": seed}, folder)[1]) for seed in SEEDS]
     half = stats.t.ppf(0.995, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
     mean = statistics.mean(values)
     assert abs(mean - expected) <= half, f"expected {expected:g}, found {mean:g} ± {half:g}"
-    # an interval that covers everything shows nothing
+    # a wide interval would prove nothing
     assert half < 0.15 * expected
 
 
 def waiting(records: npt.NDArray[Any]) -> float:
-    """Mean time from arrival to service, in services."""
+    """Return the mean time from arrival to service, in mean service times."""
     served = records[records["event"] == Event.MESSAGE]
     return float((served["t_sip_in"] - served["t_arr"]).mean()) / SERVICE_NS

@@ -1,10 +1,10 @@
-"""A relay of SIP over TCP whose every message is known, in a network namespace of its own.
+"""A relay of SIP over TCP that timestamps every message.
 
-`python stream_relay.py PLAN OUTPUT` reads a plan (JSON): `workers`, `rate` (messages a second), `size` (bytes of a
-message), `chunks` (how many bytes the client sends at a time, in turn; none: a message at a time), `read` (bytes that a
-worker reads at once) and `cut` (connections that end within a message). A process accepts connections and hands them to
-the workers with SCM_RIGHTS; a worker sends each message back as it is. When its input ends it writes, in ns of
-CLOCK_MONOTONIC, what the client, the workers and a packet socket saw.
+`python stream_relay.py PLAN OUTPUT` reads a plan (JSON): `workers`, `rate` (messages per second), `size` (bytes per
+message), `chunks` (bytes per send of the client, in turn; empty: one message per send), `read` (bytes per read of a
+worker) and `cut` (connections that end within a message). A process accepts connections and passes them to the workers
+(SCM_RIGHTS). A worker returns each message unchanged. At the end of its input it writes the timestamps of the client,
+the workers and a packet socket, in ns of CLOCK_MONOTONIC.
 """
 
 import ctypes
@@ -29,21 +29,21 @@ PR_SET_PDEATHSIG = 1
 ETH_P_ALL = 3
 SOL_PACKET, PACKET_RX_RING, PACKET_VERSION, TPACKET_V2 = 263, 5, 10, 1
 TP_STATUS_USER = 1
-SLL_PACKET_TYPE = 32 + 10  # in a frame: struct sockaddr_ll lies behind struct tpacket2_hdr
+SLL_PACKET_TYPE = 32 + 10  # in a frame, struct sockaddr_ll follows struct tpacket2_hdr
 FRAME, FRAMES, BLOCK = 256, 1 << 17, 1 << 16
 HEAD = b"Content-Length: "
 END = b"\r\n\r\n"
 
 
 def request(number: int, size: int) -> bytes:
-    """Give an INVITE of its own, of so many bytes; the CSeq says which."""
+    """Return an INVITE with this CSeq and length in bytes."""
     head = f"INVITE sip:service@127.0.0.1 SIP/2.0\r\nCSeq: {number} INVITE\r\nCall-ID: {number}@relay\r\n"
     body = max(0, size - len(head) - len(HEAD) - 9)
     return head.encode() + HEAD + f"{body:05d}".encode() + END + b"x" * body
 
 
 def cut(text: bytes) -> int:
-    """Give the bytes of the first message of a text; 0: it is not whole."""
+    """Return the length of the first message of a text, or 0 if the message is incomplete."""
     end = text.find(END)
     if end < 0:
         return 0
@@ -53,12 +53,12 @@ def cut(text: bytes) -> int:
 
 
 def number_of(message: bytes) -> int:
-    """Read the CSeq of a request."""
+    """Return the CSeq of a request."""
     return int(message.split(b"CSeq: ", 1)[1].split(b" ", 1)[0])
 
 
 def serve(channel: socket.socket, read: int, output: Path) -> None:
-    """Send back what comes over the connections that are handed over."""
+    """Return each message on its connection; the connections are passed to this worker."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     Path("/proc/self/comm").write_text(NAME)
     seen: list[dict[str, int]] = []
@@ -98,7 +98,7 @@ def serve(channel: socket.socket, read: int, output: Path) -> None:
 
 
 class Capture:
-    """Every packet of the loopback as tcpdump sees it: a ring in memory, stamped by the kernel in passing."""
+    """A capture of the loopback: a ring in memory, in which the kernel timestamps each packet."""
 
     def __init__(self) -> None:
         self.sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
@@ -107,7 +107,7 @@ class Capture:
         self.sock.setsockopt(SOL_PACKET, PACKET_RX_RING, ring)
         self.ring = mmap.mmap(self.sock.fileno(), FRAMES * FRAME)
         self.sock.bind(("lo", ETH_P_ALL))
-        # the closest of many readings of the two clocks
+        # The closest of many pairs of clock readings.
         readings = []
         for _ in range(100):
             before = time.monotonic_ns()
@@ -117,7 +117,7 @@ class Capture:
         self.to_monotonic = min(readings)[1]
 
     def segments(self) -> list[tuple[bool, bool, int, int, int, int]]:
-        """Give those with data: to the server, leaves, the client's port, sequence number, length, instant in ns."""
+        """Return segments with data: to the server, leaves, client's port, sequence number, length, instant in ns."""
         found = []
         for at in range(0, FRAMES * FRAME, FRAME):
             status, _, _, _, ip, seconds, ns = struct.unpack_from("IIIHHII", self.ring, at)
@@ -139,7 +139,7 @@ class Capture:
 
 
 class Client(threading.Thread):
-    """A connection: messages go out in chunks, and what comes back is read."""
+    """A connection that sends messages in chunks and reads the answers."""
 
     def __init__(self, plan: dict[str, Any], numbers: Any) -> None:
         super().__init__()
@@ -175,7 +175,7 @@ class Client(threading.Thread):
             while not waiting or len(waiting) < size:
                 number = next(self.numbers)
                 self.order.append(number)
-                # the first byte may go with the next chunk, never before now
+                # The first byte is sent with the next chunk or later.
                 self.sent[number] = time.monotonic_ns()
                 waiting += request(number, plan["size"])
                 due += interval
@@ -190,24 +190,24 @@ class Client(threading.Thread):
 
 
 def break_off() -> None:
-    """Connect, and end within a message."""
+    """Connect, and close within a message."""
     with socket.create_connection(("127.0.0.1", PORT)) as sock:
         sock.sendall(request(1, 500)[:300])
         time.sleep(0.1)
 
 
 def hand_over(listener: socket.socket, cut: int, channels: list[socket.socket]) -> None:
-    """Accept connections, the broken ones for the first worker, and give each worker one of the others."""
+    """Accept connections. Pass the cut connections to the first worker, and one other connection to each worker."""
     Path("/proc/self/comm").write_text(NAME)
     for channel in (*itertools.repeat(channels[0], cut), *channels):
         with listener.accept()[0] as sock:
             socket.send_fds(channel, [b"x"], [sock.fileno()])
-    # a worker ends when nobody can give it more
+    # A worker ends when no process can pass it a connection.
     os._exit(0)
 
 
 def main() -> None:
-    """Serve and offer."""
+    """Run the workers, and offer the load."""
     plan = json.loads(sys.argv[1])
     output = Path(sys.argv[2])
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)

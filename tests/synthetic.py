@@ -1,9 +1,9 @@
-"""Synthetic run records with a known truth, for tests and benchmarks. Nothing here was measured."""
+"""Synthetic records with known properties, for tests and benchmarks. No record was measured."""
 
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +14,32 @@ import xarray as xr
 import zstandard
 
 from sipsched.analysis import comparison, papers, papers_predicted
+from sipsched.analysis.capacity.estimate import estimate_capacities
 from sipsched.analysis.capacity.queues import queue
-from sipsched.plan import config
+from sipsched.analysis.run_table import Campaign
+from sipsched.files import seal
 from sipsched.plan.crossover import draw
-from sipsched.records import record, summary, trace
-from sipsched.records.messages import messages_from_record, write_messages
-from sipsched.records.run_document import (
-    CrossoverReport,
-    GeneratorReport,
-    HostReport,
-    HostReports,
-    OfferedLoad,
-    ProbeReport,
-    ProxyReport,
-    Requests,
-    RunDocument,
-    SchedulerReport,
-    Sends,
-    Settings,
-    Timeline,
-    as_part,
+from sipsched.plan.run import Point, TestbedLabels
+from sipsched.plan.run import Run as PlannedRun
+from sipsched.plan.sut import Sut
+from sipsched.records import (
+    manifest,
+    record,
+    run_summary,
+    study_summary,
+    summary_files,
+    summary_variables,
+    trace,
 )
+from sipsched.records.conversion import as_part
+from sipsched.records.crossing import SearchRecord
+from sipsched.records.load_report import GeneratorReport, OfferedLoad, Requests, Sends
+from sipsched.records.messages import messages_from_record, write_messages
+from sipsched.records.probe_report import ProbeReport
+from sipsched.records.proxy_report import ProxyReport
+from sipsched.records.record import GENERATOR_FILES
+from sipsched.records.run_document import HostReport, HostReports, RunDocument, Settings, Timeline
+from sipsched.records.scheduler_report import CrossoverReport, SchedulerReport
 from sipsched.records.switch_log import (
     WINDOWS_FILE,
     Samples,
@@ -42,6 +47,7 @@ from sipsched.records.switch_log import (
     SwitchLog,
     WindowsDocument,
 )
+from sipsched.records.system_capacity import SystemCapacity
 from sipsched.records.windows import SHAM, STATISTICS, VARIABLES
 from sipsched.validity.ledger import Balance, Ledger
 from sipsched.validity.verdict import INVALID, Finding, Verdict
@@ -84,18 +90,18 @@ def Run(  # noqa: N802
     threads: int = 8,
     cps: int = 1000,
     rep: int = 1,
-) -> config.Run:
-    """Name a run of the synthetic testbed."""
-    return config.Run(testbed, sut, mode, cores, threads, cps, rep)
+) -> PlannedRun:
+    """Return a run of the synthetic testbed."""
+    return PlannedRun(testbed, sut, mode, cores, threads, cps, rep)
 
 
 def six_per_call(
     rng: np.random.Generator, calls: int, cps: float, threads: int = 8, load: float = 0.5
 ) -> npt.NDArray[Any]:
-    """Draw records of `calls` whole calls, in the order of emission (by t_sip_out).
+    """Sample the trace records of `calls` complete calls, in the order of emission (by t_sip_out).
 
-    Intervals are lognormal with wide tails (12.9 bytes of entropy a message at 8 workers), so a
-    file of them is no easier to compress than a measured one.
+    Intervals are lognormal with wide tails (12.9 bytes of entropy per message at 8 workers), so their
+    file compresses like a measured trace.
     """
     n = 6 * calls
     records = np.zeros(n, trace.RECORD)
@@ -130,7 +136,7 @@ def six_per_call(
 
 
 def refuse(records: npt.NDArray[Any], count: int, rng: np.random.Generator) -> npt.NDArray[Any]:
-    """Turn `count` of the messages into drops."""
+    """Turn `count` messages into drops."""
     records = records.copy()
     chosen = rng.choice(len(records), count, replace=False)
     for name in ("t_stack", "t_sockq", "t_sip_in", "t_sip_out", "t_dep", "tid", "off_cpu_ns"):
@@ -142,7 +148,7 @@ def refuse(records: npt.NDArray[Any], count: int, rng: np.random.Generator) -> n
 
 
 def shorten_wait(records: npt.NDArray[Any], factor: float) -> npt.NDArray[Any]:
-    """Scale each message's wait in the queue, and move what comes after it by as much."""
+    """Scale each message's wait in the queue, and shift its later timestamps by the difference."""
     records = records.copy()
     wait = (records["t_sockq"] - records["t_stack"]).astype(np.float64)
     shift = wait.astype(np.int64) - (factor * wait).astype(np.int64)
@@ -152,7 +158,7 @@ def shorten_wait(records: npt.NDArray[Any], factor: float) -> npt.NDArray[Any]:
 
 
 def step(setting: str, asked: int, place: str = "", unavailable: str = "") -> dict[str, Any]:
-    """One setting of a mode, as run.json has it."""
+    """Return one setting of a mode in the form of run.json."""
     return {
         "setting": setting,
         "asked": asked,
@@ -186,7 +192,7 @@ def resend(records: npt.NDArray[Any], count: int, rng: np.random.Generator) -> n
 
 
 def without_bpf(records: npt.NDArray[Any], tail: int = 100) -> npt.NDArray[Any]:
-    """Make it what the preload fallback would have left: three stamps, and an unused tail."""
+    """Reduce records to the records of the preload mode: three timestamps, and unused fields."""
     records = records.copy()
     for name in ("t_stack", "t_sockq", "t_dep", "off_cpu_ns", "flags"):
         records[name] = 0
@@ -194,7 +200,7 @@ def without_bpf(records: npt.NDArray[Any], tail: int = 100) -> npt.NDArray[Any]:
 
 
 def encode(records: npt.NDArray[Any], mode: int = 2, **header: Any) -> bytes:
-    """Put header and records into bytes as the probe does; keywords spoil the header."""
+    """Return header and records as the bytes of a trace. Keywords change the header."""
     values = {
         "magic": trace.MAGIC,
         "version": trace.TRACE_VERSION,
@@ -209,13 +215,13 @@ def encode(records: npt.NDArray[Any], mode: int = 2, **header: Any) -> bytes:
 
 
 def compress(data: bytes) -> bytes:
-    """Compress as a stream of unknown length, as the zstd program does behind a pipe."""
+    """Compress as a stream of unknown length, as the zstd program does with a pipe."""
     compressor = zstandard.ZstdCompressor(level=3).compressobj()
     return compressor.compress(data) + compressor.flush()
 
 
 def host(**more: Any) -> HostReport:
-    """Describe a host that is none."""
+    """Return the description of a synthetic host."""
     nothing: dict[str, Any] = dict.fromkeys(
         ("cpu_model", "clocksource", "governor", "address"), "none"
     )
@@ -231,8 +237,8 @@ def host(**more: Any) -> HostReport:
     )
 
 
-def mode_report(run: config.Run, **chosen: Any) -> SchedulerReport:
-    """Say what a mode came to where there is no kernel."""
+def mode_report(run: PlannedRun, **chosen: Any) -> SchedulerReport:
+    """Return the `scheduler` part of run.json for a mode, without a kernel."""
     return as_part(
         SchedulerReport,
         {
@@ -244,6 +250,7 @@ def mode_report(run: config.Run, **chosen: Any) -> SchedulerReport:
             "steps": [],
             "quiet": [],
             "repaired": False,
+            "translated": False,
         }
         | chosen,
         "synthetic",
@@ -252,7 +259,7 @@ def mode_report(run: config.Run, **chosen: Any) -> SchedulerReport:
 
 def write_record(
     raw: Path,
-    run: config.Run,
+    run: PlannedRun,
     *,
     calls: int = 300,
     drops: int = 0,
@@ -269,9 +276,9 @@ def write_record(
 ) -> Path:
     """Write a complete run record and return its directory.
 
-    `drops` of the six messages a call are refused and `resent` are sent again later. `records`
-    replaces the drawn ones. Modes meet the same arrivals; `wait` scales every wait in the queue.
-    `crossover` is what a comparison says of its modes; `write_comparison` writes a whole one.
+    `drops` messages are refused, and `resent` messages are sent again later. `records` replaces the
+    sampled trace records. Modes have the same arrivals. `wait` scales every wait in the queue. `crossover`
+    is this part of run.json; `write_comparison` writes a complete crossover run.
     """
     rng = np.random.default_rng([seed, run.threads, run.cps, run.rep])
     if records is None:
@@ -280,7 +287,7 @@ def write_record(
         records = resend(records, resent, rng)
     n_drops = int((records["event"] == trace.Event.DROP).sum())
     n = len(records) - n_drops
-    if mode == trace.Mode.PRELOAD:
+    if mode == trace.ProbeMode.PRELOAD:
         records = without_bpf(records)
     directory = raw / run.path
     directory.mkdir(parents=True)
@@ -289,15 +296,14 @@ def write_record(
     requests = {"INVITE": Sends(calls, resent)}
     document = RunDocument(
         run=run,
-        testbed=config.TestbedLabels(run.testbed, "simulated", DESCRIPTION, FIDELITY),
-        sut=config.Sut(run.sut, "kamailio", "stateful", "qm", 64, 8, 212_992),
+        testbed=TestbedLabels(run.testbed, "simulated", DESCRIPTION, FIDELITY),
+        sut=Sut(run.sut, "kamailio", "stateful", "qm", 64, 8, 212_992),
         started_at=f"2026-01-01T00:{run.rep:02d}:00Z",
         finished_at=f"2026-01-01T00:{run.rep:02d}:10Z",
         timeline=Timeline(*(float(second) for second in range(7))),
         load=OfferedLoad(
-            generator="synthetic",
             law="exponential",
-            duration_s=calls / run.cps,
+            duration_s=max(calls, 1) / run.cps,
             warmup_s=0.0,
             ring_time_ms=10,
             hold_time_ms=10,
@@ -335,14 +341,33 @@ def write_record(
         verdict=Verdict("valid", ()) if valid else SPOILT,
         crossover=crossover,
     )
-    (directory / "run.json").write_text(document.to_json())
-    (directory / "counters.json").write_text(json.dumps(counters(n, n_drops)))
+    (directory / record.COUNTERS_FILE).write_bytes(
+        zstandard.compress(json.dumps(counters(n, n_drops)).encode())
+    )
+    for name in GENERATOR_FILES:
+        (directory / name).write_bytes(compress(b""))
+    record.UnfinishedRecord(directory, directory).close(document)
     return directory
+
+
+def rewrite(directory: Path, changes: Mapping[str, Any] | None = None) -> None:
+    """Write `run.json` again for the present files of the record.
+
+    `changes` replaces the values of keys. The value `...` removes a key.
+    """
+    path = directory / "run.json"
+    content = json.loads(path.read_text())
+    del content["sha256"]
+    content["files"] = {
+        name: dataclasses.asdict(report) for name, report in manifest.reports(directory).items()
+    }
+    content |= changes or {}
+    path.write_text(seal(json.dumps({k: v for k, v in content.items() if v is not ...})))
 
 
 def write_comparison(
     raw: Path,
-    run: config.Run,
+    run: PlannedRun,
     waits: Mapping[str, float],
     *,
     total_s: float = 30.0,
@@ -352,11 +377,11 @@ def write_comparison(
     steps: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     seed: int = 1,
 ) -> Path:
-    """Write the record of a run that compares modes, and return its directory.
+    """Write the record of a crossover run, and return its directory.
 
-    `waits` scales the waits in the queue by mode, and the CPU time of a message likewise; `steal_ticks`
-    were stolen in windows, the switches into `broken` failed, and in windows of `dropped` one message
-    was refused. `steps` are the settings of a mode.
+    `waits` scales the waits in the queue and the CPU time per message, by mode. `steal_ticks` are stolen
+    per window. The switches to windows in `broken` failed. In windows of `dropped` one message is refused.
+    `steps` are the settings of a mode.
     """
     rng = np.random.default_rng([seed, run.threads, run.cps, run.rep])
     design = draw(tuple(waits), total_s, 0.5, 0.05, seed)
@@ -420,11 +445,12 @@ def write_comparison(
     directory = write_record(raw, run, calls=calls, records=records, crossover=crossover)
     document = WindowsDocument(design, (1,), 0.05, log)
     (directory / WINDOWS_FILE).write_bytes(document.to_bytes())
+    rewrite(directory)
     return directory
 
 
 def windows(
-    run: config.Run,
+    run: PlannedRun,
     effects: Mapping[str, Mapping[str, float]],
     *,
     blocks: int = 40,
@@ -436,11 +462,11 @@ def windows(
     seed: int = 1,
     **attrs: Any,
 ) -> xr.Dataset:
-    """Make the windows of a run that compares modes, whose effects are known.
+    """Return the windows of a crossover run with known effects.
 
-    `effects` has for each mode, the reference first, by quantity the natural logarithm of its ratio
-    to the reference, of `pdr` and `time_squeeze` the difference; `sham` likewise. Blocks vary by `spread`.
-    `later` is added to the second washout. `left_out` has a reason a window.
+    `effects` has, per mode (the reference first) and quantity, the natural logarithm of the ratio to the
+    reference; for `pdr` and `time_squeeze` it has the difference. `sham` has the same for the sham. Blocks vary by
+    `spread`. `later` is added in the second washout. `left_out` has a reason per window.
     """
     rng = np.random.default_rng([seed, run.cps, run.rep])
     modes = tuple(effects)
@@ -526,7 +552,7 @@ def windows(
 
 
 def counters(received: int, dropped: int) -> dict[str, Any]:
-    """Snapshots of all three hosts; the SPS received and dropped what is given, steal 0.05 s."""
+    """Return the counters of all hosts, with these received and dropped messages of the SPS, and 0.05 s of steal."""
 
     def snapshot(n: int, lost: int, steal: int) -> dict[str, str]:
         return {
@@ -544,37 +570,42 @@ def counters(received: int, dropped: int) -> dict[str, Any]:
 
 
 def combined(
-    planned: Sequence[config.Run], outcome: Callable[[config.Run], dict[str, Any] | None]
+    planned: Sequence[PlannedRun], outcome: Callable[[PlannedRun], dict[str, Any] | None]
 ) -> xr.Dataset:
-    """A combined summary without records: what `outcome` gives of a run, None: it is missing.
+    """Return the summary of a study without records. `outcome` returns the values of a run, or None for a missing run.
 
-    A value of a variable that depends on the message type holds for all types.
+    A value of a variable that depends on the message type is used for all types.
     """
-    ds = summary.combine([], planned)
+    ds = study_summary.combine([], planned)
     ds.attrs |= {"fidelity": FIDELITY, "kind": "simulated", "kernels": "0.0.0-synthetic"}
     ds.attrs["testbed_description"] = DESCRIPTION
     for run in planned:
         values = outcome(run)
         if values is None:
             continue
-        at = {dim: getattr(run, dim) for dim in summary.RUN_DIMS}
-        common = {"status": summary.MEASURED, "grade": "valid", "valid": 1.0, "probe_mode": "exact"}
+        at = {dim: getattr(run, dim) for dim in summary_variables.RUN_DIMS}
+        common = {
+            "status": study_summary.MEASURED,
+            "grade": "valid",
+            "valid": 1.0,
+            "probe_mode": "exact",
+        }
         for name, value in (common | values).items():
             ds[name].loc[at] = value
     return ds
 
 
 def two_modes(
-    run: config.Run,
+    run: PlannedRun,
     knee_cps: float = 1900,
     pdr_ratio: float = 0.6,
     k_rcv_ratio: float = 0.7,
     translated: bool = True,
 ) -> dict[str, Any]:
-    """An outcome with a known truth: what the mode changes is exactly `pdr_ratio` and `k_rcv_ratio`.
+    """Return an outcome in which enhanced mode changes PDR and K_rcv by exactly `pdr_ratio` and `k_rcv_ratio`.
 
-    Runs of one load and repetition have a luck in common, as equal arrivals give it. PDR is 1 % at
-    the knee under baseline mode, and grows sixfold in 10 % of load.
+    Runs of one load and repetition share a random factor, as runs with equal arrivals do. In baseline mode, PDR is
+    1 % at the knee and grows sixfold per 10 % of load.
     """
     luck = np.exp(0.15 * np.random.default_rng([run.threads, run.cps, run.rep]).standard_normal())
     other = run.mode.startswith("enhanced")
@@ -617,17 +648,17 @@ def modes_plan(
     cps: Sequence[int] = (1800, 1900, 2000),
     reps: int = 5,
     modes: Sequence[str] = ("baseline", "enhanced"),
-) -> list[Run]:
-    """Runs of a study of modes."""
+) -> list[PlannedRun]:
+    """Return the runs of a study of modes."""
     axes = itertools.product(modes, cores, threads, cps, range(1, reps + 1))
     return [Run(mode=mode, cores=c, threads=t, cps=load, rep=rep) for mode, c, t, load, rep in axes]
 
 
 def modes_case(
-    planned: Sequence[Run],
-    outcome: Callable[[Run], dict[str, Any] | None] = two_modes,
+    planned: Sequence[PlannedRun],
+    outcome: Callable[[PlannedRun], dict[str, Any] | None] = two_modes,
 ) -> comparison.Case:
-    """What these runs come to, baseline against enhanced, beside what the papers print."""
+    """Return the comparison of baseline and enhanced mode of these runs, beside the published numbers."""
     ds = combined(planned, outcome)
     points, printed = papers.load_points(), papers.load_comparison()
     return comparison.Case(ds, points, printed, "baseline", "enhanced")
@@ -635,14 +666,14 @@ def modes_case(
 
 def write_study(
     folder: Path,
-    planned: Sequence[config.Run],
-    options: Callable[[config.Run], dict[str, Any] | None] = lambda run: {},
+    planned: Sequence[PlannedRun],
+    options: Callable[[PlannedRun], dict[str, Any] | None] = lambda run: {},
     study: str = "load_sweep",
 ) -> Path:
-    """Write, parse, summarise and combine the runs of a study; return the combined summary.
+    """Write, parse, summarise and combine the runs of a study, and return the path of the summary.
 
-    `options` gives the keywords of `write_record` for a run, None if it is missing. Records are in
-    `raw`, the rest in `results` of the folder, as the workflow has them. A run that is there stays.
+    `options` returns the keywords of `write_record` for a run, or None for a missing run. Records are in `raw` and
+    other files in `results` of the folder, as in the workflow. Existing runs are kept.
     """
     paths = []
     raw = folder / "raw"
@@ -655,13 +686,13 @@ def write_study(
         if not messages.exists():
             directory = write_record(raw, run, **({"calls": 40} | wanted))
             write_messages(messages_from_record(directory), messages)
-            summary.write(summary.summarise_run(messages, directory), paths[-1])
-    combined = summary.combine(paths, planned)
+            summary_files.write(run_summary.summarise_run(messages, directory), paths[-1])
+    combined = study_summary.combine(paths, planned)
     combined.attrs["failed_attempts"] = json.dumps(
         [dataclasses.asdict(each) for each in record.failed_attempts(raw, planned)]
     )
     path = folder / "results" / study / planned[0].testbed / "summary.nc"
-    summary.write(combined, path)
+    summary_files.write(combined, path)
     return path
 
 
@@ -672,11 +703,10 @@ def queue_summary(
     testbed: str = "synthetic",
     spread: float = 0.02,
 ) -> xr.Dataset:
-    """Make the combined summary of a study whose SPS is M/M/c/K with its cores as servers.
+    """Return the summary of a study in which the SPS is an M/M/c/K queue with one server per core.
 
-    `cpu_us` gives for (mode, cores, threads) the CPU time of a message; 227 messages fit into the
-    receive buffer. A message waits as long again as it is served where there are more threads than
-    cores. CPU times and drop rates vary by `spread` from run to run.
+    `cpu_us` has the CPU time per message by (mode, cores, threads). 227 messages fit into the receive buffer.
+    With more threads than cores, T_sip is twice the CPU time. CPU times and drop rates vary by `spread` between runs.
     """
     rng = np.random.default_rng(1)
     names = {
@@ -685,9 +715,9 @@ def queue_summary(
         for cps in loads
         for rep in range(1, repetitions + 1)
     }
-    data = summary.combine([], list(names))
+    data = study_summary.combine([], list(names))
     for run, mean_us in names.items():
-        at = {name: getattr(run, name) for name in summary.RUN_DIMS}
+        at = {name: getattr(run, name) for name in summary_variables.RUN_DIMS}
         time_us = mean_us * (1 + spread * rng.standard_normal())
         servers = min(run.cores, run.threads)
         found = queue(6 * run.cps, mean_us, servers, 227 + servers)
@@ -698,22 +728,22 @@ def queue_summary(
             **{"t_sip_sd": time_us, "t_sip_off_sd": 0.0, "k_sockq_mean": found.waiting_us},
         }
         for name, value in values.items():
-            data[name].loc[at | {"message_type": summary.ALL}] = value
+            data[name].loc[at | {"message_type": summary_variables.ALL}] = value
         data["pdr"].loc[at] = found.blocking * (1 + 10 * spread * rng.standard_normal())
         data["so_rcvbuf"].loc[at] = 227 * 2304
-        data["status"].loc[at] = summary.MEASURED
+        data["status"].loc[at] = study_summary.MEASURED
     return data.assign_attrs(kind="simulated", fidelity=FIDELITY, kernels="0.0.0-synthetic")
 
 
 def repeated(
     loads: Sequence[int] = (500, 1000, 1500, 2000), n: int = 3, **more: Any
-) -> list[config.Run]:
-    """List runs of so many loads and repetitions."""
+) -> list[PlannedRun]:
+    """Return runs at these loads with these repetitions."""
     return [Run(cps=cps, rep=rep, **more) for cps in loads for rep in range(1, n + 1)]
 
 
-def plausible(run: config.Run) -> dict[str, Any]:
-    """Drop some 5 % from 2000 cps on, half of that in mode enhanced; the probe costs a tenth."""
+def plausible(run: PlannedRun) -> dict[str, Any]:
+    """Return the options of a run: about 5 % drops from 2000 cps on, half in enhanced mode; the probe costs 10 %."""
     if run.sut.endswith("-untraced"):
         return {"mode": 0, "cpu_ns_per_message": 70_000 + 100 * run.rep}
     quick = run.mode == "enhanced"
@@ -726,11 +756,10 @@ def plausible(run: config.Run) -> dict[str, Any]:
 
 
 def write_campaign(folder: Path) -> list[Path]:
-    """Write three studies, two of which share runs; return their combined summaries.
+    """Write three studies, two of which share runs, and return the paths of their summaries.
 
-    Of 500 cps in mode default one run is missing, and one was tried twice and never valid; one run asks
-    for more cores than there are. The modes baseline and enhanced have the same arrivals, and so have
-    the control runs without the probe.
+    At 500 cps in the default mode, one run is missing and one has two invalid attempts. One run needs more cores than the
+    SPS has. Baseline mode, enhanced mode and the control runs without the probe have the same arrivals.
     """
     sweep = [*repeated(), *repeated((500,), 1, cores=4)]
     missing, failed = sweep[:2]
@@ -738,7 +767,7 @@ def write_campaign(folder: Path) -> list[Path]:
         kept = write_record(folder / "raw", failed, calls=10, valid=False)
         kept.rename(kept.with_name(f"{kept.name}.failed-{number}"))
 
-    def given(run: config.Run) -> dict[str, Any] | None:
+    def given(run: PlannedRun) -> dict[str, Any] | None:
         return None if run in (missing, failed) or run.cores == 4 else plausible(run)
 
     modes = [run for mode in ("baseline", "enhanced") for run in repeated(mode=mode)]
@@ -749,15 +778,20 @@ def write_campaign(folder: Path) -> list[Path]:
     ]
 
 
-def crossing(point: config.Point, lower_cps: int, upper_cps: int) -> dict[str, Any]:
-    """Make a `crossing.json`, its search of two trials."""
+def sealed(document: Mapping[str, Any]) -> str:
+    """Return the text of a record of one file, with its SHA-256."""
+    return seal(json.dumps(document))
+
+
+def crossing(point: Point, lower_cps: int, upper_cps: int) -> dict[str, Any]:
+    """Return a `crossing.json` with two trials."""
     trials = [
         {"cps": 4000, "duration_s": 6.0, "received": 10_000, "refused": 10_000, "pdr": 0.5},
         {"cps": lower_cps, "duration_s": 6.0, "received": 5_000, "refused": 0, "pdr": 0.0},
     ]
     names = ("testbed", "sut", "mode", "cores", "threads")
     return {
-        "schema_version": 1,
+        "schema_version": 2,
         "point": {name: getattr(point, name) for name in names},
         "label": point.mode,
         "lower_cps": lower_cps,
@@ -766,8 +800,37 @@ def crossing(point: config.Point, lower_cps: int, upper_cps: int) -> dict[str, A
     }
 
 
+def capacity(estimate_cps: float | None, **more: Any) -> SystemCapacity:
+    """Return the capacity of a system with an interval of ± 10 %; None if no load was above the limit."""
+    known = estimate_cps is not None
+    made: dict[str, Any] = {
+        "testbed": "synthetic",
+        "sut": "kamailio-udp",
+        "mode": "default",
+        "cores": 1,
+        "threads": 8,
+        "limit": 0.01,
+        "level": 0.95,
+        "estimate_cps": estimate_cps,
+        "low_cps": 0.9 * estimate_cps if estimate_cps else None,
+        "high_cps": 1.1 * estimate_cps if estimate_cps else None,
+        "lowest_cps": 500.0,
+        "highest_cps": 2000.0,
+        "dropped": known,
+        "trials": 7,
+        "runs": 15,
+    }
+    return SystemCapacity(**made | more)
+
+
+def with_capacities(campaign: Campaign, searches: Iterable[SearchRecord] = ()) -> Campaign:
+    """Estimate the capacities of all systems of a campaign, as the workflow does."""
+    found = estimate_capacities(campaign.testbed, campaign, searches)
+    return dataclasses.replace(campaign, capacities=found)
+
+
 def noise(**jitter: Any) -> dict[str, Any]:
-    """Make a `noise.json` of one CPU with two gaps."""
+    """Return a `noise.json` with one CPU and two gaps."""
     entry = {
         "cpu": 1,
         "cpu_changes": 0,
@@ -780,7 +843,7 @@ def noise(**jitter: Any) -> dict[str, Any]:
         "steal_s": 0.01,
     }
     return {
-        "schema_version": 1,
+        "schema_version": 2,
         "testbed": {"name": "local"},
         "kernel": "6.1",
         "started_at": "2026-01-01T00:00:00+00:00",
@@ -796,18 +859,18 @@ def predictions(
     loads: Callable[[int, int], int] = lambda cores, threads: 1000 * cores,
     seed: int = 1,
 ) -> pd.DataFrame:
-    """Write what `results/predicted/papers.csv` has: lognormal numbers about those that the papers print.
+    """Write a `results/predicted/papers.csv` with lognormal numbers around the printed numbers.
 
     Parameters
     ----------
     lower
-        By which share enhanced mode is lower than baseline mode.
+        Share by which enhanced mode is lower than baseline mode.
     spread
-        Standard deviation of the logarithm, from arrivals to arrivals; nothing else is random.
+        Standard deviation of the logarithm between arrivals, the only random effect.
     parts
-        Mechanism or setting to the share of that difference which is gone without it.
+        Share of this difference that vanishes without a mechanism or setting, by its name.
     loads
-        Cores and threads to the last load at or under the limit of the grid.
+        The last load of the grid below the limit, by cores and threads.
     """
     asked = papers_predicted.wanted(papers.load_points(), papers.load_comparison())
     noise = np.exp(spread * np.random.default_rng(seed).normal(size=1000))

@@ -1,8 +1,8 @@
-"""Fit the model of the papers' proxy and machine, and print what goes into config/models/opensips-papers.yaml.
+"""Fit the model of the papers' proxy and machine, and print the parameters for config/models/opensips-papers.yaml.
 
     python workflow/fit_papers.py
 
-Nothing is written: a number of the model's file changes when a person puts it there.
+The program does not change the file.
 """
 
 import os
@@ -25,48 +25,50 @@ from sipsched.analysis.papers_fit import (
     numbers,
 )
 from sipsched.errors import StableError
-from sipsched.measure.simulated_means import Predictor
+from sipsched.measure.simulated_means import GridPredictor
 from sipsched.plan.config import load_config
 from sipsched.plan.simulated import CELL, load_model
 from sipsched.testbed.inventory import load_testbed
 
 CALLS = 10_000
 FIRST_REP, OTHER_REP = 1001, 2001
-"""Repetitions from which the arrivals are; the page has those from 1."""
+"""First repetitions of the simulated arrivals. The page uses the repetitions from 1."""
 PUBLISHED = fitted_half(load_points())
 MODEL = load_model("opensips-papers").numbers
-PREDICTOR = Predictor(load_config(), load_testbed("simulated-papers"), "opensips-udp", CALLS)
+PREDICTOR = GridPredictor(load_config(), load_testbed("simulated-papers"), "opensips-udp", CALLS)
 
 
 def predict(
     change: Mapping[str, Any], arrivals: int, first: int = FIRST_REP
 ) -> pd.DataFrame | None:
-    """Simulate the fitted half with other numbers, means over arrivals; None where a run does not end."""
+    """Return the means of the fitted half of the columns, simulated with changed parameters; None if a run fails."""
     predictor = replace(PREDICTOR, change=change)
     columns = PUBLISHED[[*CELL, "cps"]].assign(column=PUBLISHED.index, without="")
     cases = pd.concat([columns.assign(rep=rep) for rep in range(first, first + arrivals)])
     try:
-        found = predictor.predict(cases.reset_index(drop=True))
+        runs = predictor.predict(cases.reset_index(drop=True))
     except StableError:
         return None
-    return found.groupby("column")[list(METRICS)].mean()
+    return runs.groupby("column")[list(METRICS)].mean()
 
 
 def mean_square(change: Mapping[str, Any]) -> float:
-    """Give the loss of numbers, with the arrivals of the fit; NaN where a run does not end."""
-    found = predict(change, POLISHED)
-    return float("nan") if found is None else loss(found, PUBLISHED)
+    """Return the loss of parameters for the arrivals of the fit; NaN if a run fails."""
+    means = predict(change, POLISHED)
+    return float("nan") if means is None else loss(means, PUBLISHED)
 
 
 if __name__ == "__main__":
     began = time.monotonic()
-    found = fit(PUBLISHED, MODEL, predict)
-    values = found.values.tolist()
-    print(f"mean square {found.loss:.4f} of {found.points} log ratios, {len(FREE)} free numbers")
+    fitted = fit(PUBLISHED, MODEL, predict)
+    values = fitted.values.tolist()
+    print(
+        f"mean square {fitted.loss:.4f} of {fitted.points} log ratios, {len(FREE)} free parameters"
+    )
     times = os.times()
     cpu_s = times.children_user + times.children_system + times.user + times.system
     print(
-        f"{found.columns} columns of {CALLS} calls simulated, "
+        f"{fitted.columns} columns of {CALLS} calls simulated, "
         f"{time.monotonic() - began:.0f} s, {cpu_s:.0f} CPU s",
         flush=True,
     )

@@ -1,8 +1,9 @@
-"""Measure what is missing, make the pages of what there is, and say whether every study has an answer.
+"""Make all missing measurements and the pages, and report whether every study has an answer.
 
-`make reproduce` runs this. It is `snakemake`, and if runs are missing after that, `snakemake --config
-only_measured=True`. The exit code is 0 if the pages are there and every study has an answer (the rule:
-`sipsched.records.missing.Missing`), else 1.
+`make reproduce` runs this program. The program runs `snakemake`. If runs are still missing, it then runs `snakemake
+--config only_measured=True`. The exit code is 0 if the pages exist and every study has an answer
+(`sipsched.records.missing.Missing` defines an answer), else 1. At its end, the program prints the three answers of the
+overview, the time that it took, and the page to open.
 """
 
 import signal
@@ -11,46 +12,89 @@ import sys
 import time
 from pathlib import Path
 
-from sipsched import scripting
-from sipsched.plan.config import load_config
-from sipsched.records.missing import find_missing
+ended: list[bool] = []
 
-PAGE = Path("reports/index.html")
+
+def end(*_: object) -> None:
+    """Record a signal. The program starts nothing new after the signal."""
+    ended.append(True)
 
 
 def snakemake(*arguments: str) -> bool:
-    """Run Snakemake on this terminal, and tell whether it did all that it was asked for.
+    """Run Snakemake on this terminal, and return whether it finished every requested job.
 
-    Ctrl-C reaches it by itself; SIGTERM is passed on.
+    Snakemake starts with SIGINT blocked, because Ctrl-C during its imports would end it with a traceback. It unblocks
+    SIGINT itself (`sipsched.scripting.tell_interrupts`).
     """
     command = [sys.executable, "-m", "snakemake", "--no-hooks", *arguments]
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     with subprocess.Popen(command) as child:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         signal.signal(signal.SIGTERM, lambda number, frame: child.terminate() or end())
         return child.wait() == 0
 
 
-def end(*_: object) -> None:
-    """Take note of a signal: nothing is begun after it."""
-    ended.append(True)
+def answers(limit: float) -> list[str]:
+    """Return the overview's answers to the three questions about each testbed.
+
+    Parameters
+    ----------
+    limit
+        Packet drop rate that defines the capacity, as a share.
+    """
+    from sipsched.analysis import advice, run_table
+    from sipsched.pages import parts
+    from sipsched.pages.index import tiles
+
+    results, raw = Path("results").resolve(), Path("raw").resolve()
+    files = sorted(results.glob("*/*/summary.nc"))
+    if not files:
+        return ["There are no answers yet: no study has a summary under results/."]
+    known = run_table.known_capacities(sorted(results.glob("capacity/*.json")))
+    windows = dict.fromkeys(path for file in files for path in advice.find_windows(file))
+    searches = raw.rglob("crossing.json")
+    compared = advice.advise(advice.read_loads(windows, searches, known), quantities=())
+    overview = tiles.overview(run_table.read_campaigns(files, known), limit, compared, [])
+    lines = []
+    for testbed in overview.parts:
+        assert isinstance(testbed, parts.Several)
+        lines += [testbed.heading] if testbed.heading else []
+        for part in testbed.parts:
+            if isinstance(part, parts.Tiles):
+                lines += [f"{tile.question} {tile.value}. {tile.grade}." for tile in part.tiles]
+    return lines
 
 
-ended: list[bool] = []
+def main() -> int:
+    """Run the campaign and return the exit code."""
+    # imported here, so that Ctrl-C during these imports is recorded and prints no traceback
+    from sipsched import scripting
+    from sipsched.measure.progress import in_minutes
+    from sipsched.plan.config import load_config
+    from sipsched.records.missing import find_missing
+
+    page = Path("reports/index.html")
+    with scripting.one_line_errors():
+        config = load_config(Path("config/config.yaml"))
+        began = time.time()
+        whole = not ended and snakemake()
+        jobs_ran = any(log.stat().st_mtime >= began for log in Path("logs").rglob("*.log"))
+        # if no job ran, Snakemake has already printed the reason
+        pages = whole or (not ended and jobs_ran and snakemake("--config", "only_measured=True"))
+        if ended or not (pages or jobs_ran):
+            return 1
+        if pages:
+            took = in_minutes(time.time() - began)
+            print(*answers(config.pdr_limit), f"This took {took}.", sep="\n")
+            print(f"Open: {page.resolve()}", flush=True)
+        missing = find_missing(config, config.records)
+        wanted = (*missing.runs, *missing.searches)
+        line = missing.line(sum(not scripting.may_pass(asked.log) for asked in wanted))
+        for text in filter(None, (line, *map(str, missing.unanswered))):
+            scripting.say(text)
+        return int(not pages or bool(missing.unanswered))
+
+
 signal.signal(signal.SIGINT, end)
-with scripting.one_line_errors():
-    config = load_config(Path("config/config.yaml"))
-    began = time.time()
-    whole = snakemake()
-    jobs_ran = any(log.stat().st_mtime >= began for log in Path("logs").rglob("*.log"))
-    # without a job that failed, it is Snakemake that has said why it does not begin
-    pages = whole or (not ended and jobs_ran and snakemake("--config", "only_measured=True"))
-    if ended or not (pages or jobs_ran):
-        sys.exit(1)
-    if pages:
-        print(f"Open: {PAGE.resolve()}", flush=True)
-    missing = find_missing(config, config.records)
-    logs = [Path("logs/measure") / f"{run.path}.log" for run in missing.runs]
-    logs += [Path("logs/measure") / point.crossing_path for point in missing.searches]
-    line = missing.line(sum(not scripting.may_pass(log) for log in logs))
-    for said in filter(None, (line, *map(str, missing.unanswered))):
-        scripting.say(said)
-    sys.exit(not pages or bool(missing.unanswered))
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * libsipshard.so: lets sockets of a program, or of several, share one UDP port.
+ * libsipshard.so: lets sockets of one or several programs share one UDP port.
  *
  *   SIPSHARD_PORT=<port> SIPSHARD_SOCKETS=<n> LD_PRELOAD=./libsipshard.so kamailio ...
  *
- * A UDP socket that is bound to one of the ports from <port> to <port> + <n> - 1 gets SO_REUSEPORT and is bound to <port>.
- * For a program that keeps one socket a port, as Kamailio does, and knows no SO_REUSEPORT. IPv4 only.
+ * When the program binds a UDP socket to a port from <port> to <port> + <n> - 1, the library sets SO_REUSEPORT and binds the
+ * socket to <port>. This serves programs that use one socket per port, as Kamailio does, and that lack SO_REUSEPORT. IPv4 only.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The socket of a datagram, of those that share its port: by the Call-ID of the SIP message in it (RFC 3261 20.8).
+ * Chooses the socket of a datagram among the sockets of its port, by the Call-ID of its SIP message (RFC 3261 20.8).
  *
- * All messages of a call go to one socket, whoever sends them. A hash that is equal for all, FNV-1a of the value without the
- * blanks around it, modulo the number of sockets. What has no Call-ID goes to socket 0; what belongs to a socket that is
- * closed is dropped: another instance of the proxy could not answer it.
+ * All messages of a call reach the same socket, whoever sends them. The socket's number is a hash of the Call-ID modulo the number
+ * of sockets. The hash is FNV-1a of the value without blanks. A message without a Call-ID goes to socket 0. A message for a
+ * closed socket is dropped, because another instance of the proxy could not answer it.
  *
- * Eight bytes are looked at together, since few of them hold the end of a line. Needs bpf_loop (Linux 5.17).
+ * The search looks at eight bytes together, because most groups of eight contain no line end. Needs bpf_loop (Linux 5.17).
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -18,7 +18,7 @@
 #define STEP         64
 #define HASH_STEP    16
 #define VALUE_MAX    256 /* bytes of a Call-ID that are hashed */
-#define SPARE        16  /* behind the head, so that what is compared lies in the buffer */
+#define SPARE        16  /* bytes behind the head, so that comparisons stay within the buffer */
 #define NEWLINES     0x0a0a0a0a0a0a0a0aULL
 #define LOW_BITS     0x0101010101010101ULL
 #define HIGH_BITS    0x8080808080808080ULL
@@ -58,7 +58,7 @@ struct {
 struct search {
 	struct head *head;
 	__u32 size;
-	__u32 value; /* where the Call-ID begins; 0: not found */
+	__u32 value; /* start of the Call-ID's value; 0: not found */
 	__u32 hash;
 };
 
@@ -67,7 +67,7 @@ static __always_inline char lower(char c)
 	return c | 0x20;
 }
 
-/* Where the value of the Call-ID begins, if `at` holds the end of a line and its header follows; else 0. */
+/* Return the start of the Call-ID's value if `at` is the end of a line before that header, otherwise 0. */
 static __always_inline __u32 value_after(const struct head *head, __u32 at)
 {
 	const char *line;
@@ -85,15 +85,15 @@ static __always_inline __u32 value_after(const struct head *head, __u32 at)
 	return 0;
 }
 
-/* Whether the header begins after a line that ends in this word. */
+/* Return whether the header begins after a line end in this word of eight bytes. */
 static __always_inline bool find_in_word(struct search *search, __u32 at)
 {
 	__u64 word = *(__u64 *)(search->head->bytes + at) ^ NEWLINES;
 	__u64 ends = (word - LOW_BITS) & ~word & HIGH_BITS;
 
-	/* the lowest bit that is set belongs to a newline; those above it may be wrong */
+	/* the lowest set bit belongs to a newline, and higher bits may be wrong */
 	for (__u32 i = 0; i < WORD && ends; i++) {
-		/* which byte: the product's top byte counts how far the bit is up */
+		/* the byte's number: the top byte of the product counts the bytes below the bit */
 		__u32 here = at + (((ends & -ends) >> 7) * BYTE_NUMBERS >> 56);
 
 		ends &= ends - 1;
@@ -117,13 +117,13 @@ static long find_in_step(__u32 index, void *context)
 	return 0;
 }
 
-/* Blanks and the colon before the value are passed over, and blanks do not count. */
+/* Hash a byte of the value. The colon and blanks do not count. */
 static long hash_step(__u32 index, void *context)
 {
 	struct search *search = context;
 	__u64 first = (__u64)search->value + index * HASH_STEP;
 
-	/* the verifier is to see the bounds */
+	/* the verifier needs visible bounds */
 	asm volatile("" : "+r"(first));
 	if (first >= HEAD_BYTES + VALUE_MAX - HASH_STEP)
 		return 1;
@@ -138,7 +138,7 @@ static long hash_step(__u32 index, void *context)
 	return 0;
 }
 
-/* The head of the message into `search`; false: there is none. */
+/* Copy the head of the message into `search`. Return false without one. */
 static __always_inline bool load_head(struct sk_reuseport_md *message, struct search *search)
 {
 	__u32 size = message->len;
@@ -148,7 +148,7 @@ static __always_inline bool load_head(struct sk_reuseport_md *message, struct se
 	size -= UDP_HEADER;
 	if (size > HEAD_BYTES)
 		size = HEAD_BYTES;
-	/* the verifier is to see the bounds */
+	/* the verifier needs visible bounds */
 	asm volatile("" : "+r"(size));
 	if (size < 1 || size > HEAD_BYTES ||
 	    bpf_skb_load_bytes(message, UDP_HEADER, search->head->bytes, size))
@@ -169,7 +169,7 @@ int sipshard(struct sk_reuseport_md *message)
 		return SK_PASS;
 	if (load_head(message, &search))
 		bpf_loop(HEAD_BYTES / STEP, find_in_step, &search, 0);
-	/* behind the end of a message is what is left of an earlier one */
+	/* the buffer may hold the rest of an earlier message behind this one */
 	if (search.value && search.value < search.size) {
 		bpf_loop(VALUE_MAX / HASH_STEP, hash_step, &search, 0);
 		socket = (search.hash ^ search.hash >> 16) % n_sockets;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* What the BPF program and its loader share. */
+/* The interface between the BPF program and its loader. */
 #ifndef SIPSCHED_SHARD_H
 #define SIPSCHED_SHARD_H
 #include <linux/types.h>
 
-#define SHARDS_MAX 250  /* sockets of one port */
-#define HEAD_BYTES 2048 /* of a message, in which its Call-ID is looked for */
+#define SHARDS_MAX 250  /* largest number of sockets per port */
+#define HEAD_BYTES 2048 /* bytes of a message in which the Call-ID is searched */
 
-/* Of one CPU. */
+/* The counters of one CPU. */
 struct shard_counts {
 	__u64 selected[SHARDS_MAX];
-	__u64 without_call_id; /* no Call-ID in the first HEAD_BYTES: to socket 0 */
-	__u64 gone;            /* dropped, for the socket of its call is closed */
+	__u64 without_call_id; /* messages without a Call-ID in the first HEAD_BYTES, which went to socket 0 */
+	__u64 gone;            /* messages that were dropped because the socket of their call is closed */
 };
 #endif

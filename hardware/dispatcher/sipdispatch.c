@@ -1,31 +1,37 @@
 // SPDX-License-Identifier: MIT
 /*
- * sipdispatch: spreads the calls of few long TCP connections over the instances of a proxy.
+ * sipdispatch: distributes the calls of few long TCP connections over the instances of a proxy.
  *
  * USAGE
  *   sipdispatch --listen A:P --instance A:P [--instance A:P ...] --report FILE [--ready FILE]
  *
  * WHAT IT DOES
- *   Cuts what a client sends into messages (frame.h) and hands each to the instance of its Call-ID; all messages of a call meet the
- *   same one. Every client has a connection of its own to each instance it needs, so what comes back on it is the client's, and
- *   no table of calls is kept. Messages are passed on as they are: no Via is added, nothing is parsed but where they end.
- *   It runs until SIGTERM or SIGINT and then writes a report, one JSON object:
- *     to_instances      messages handed to each instance, in the order given
- *     to_clients        messages that came back
- *     without_call_id   of to_instances, those without one, at the first
- *     lost              messages for an instance that could not be reached or ended, and for a client that is gone
- *     broken            streams that could not be followed: their connection is closed
- *     clients           connections accepted
- *     refused           of them, closed at once since descriptors or memory ran out
- *     stalls            times that a side was not read since the other did not take what was there: over TCP
- *                       all calls of a connection wait for the slowest instance
- *     cpu_ns, wall_ns   of the process
- *   Exit code: 0 good; 1 not, and one line on stderr says why; 2 wrong usage.
+ *   Cuts the stream of a client into messages (frame.h), and passes each to the instance that its Call-ID chooses, so that
+ *   all messages of a call reach the same instance. Each client has its own connection to each instance that it needs. An answer on
+ *   such a connection belongs to the client, so no table of calls is needed. Messages are not changed, and no Via is added. Only
+ *   the first line and the end of a message are read. The first line shows how many requests of a client wait for a final answer.
+ *   A client that closes its sending side (shutdown) gets these answers before its connection is closed. It waits for each for
+ *   at most LINGER_NS.
+ *   The program runs until SIGTERM or SIGINT, and then writes a report, one JSON object:
+ *     to_instances      messages to each instance, in the order of the arguments
+ *     to_clients        messages to clients
+ *     unsent            messages that were still queued in sipdispatch at the end
+ *     without_call_id   messages without a Call-ID, which went to the first instance
+ *     lost              messages for an instance that was unreachable or had ended, and for clients that had gone
+ *     broken            streams that could not be cut into messages; their connections were closed
+ *     clients           accepted connections
+ *     answering         accepted connections whose first message is an answer. When a client has gone, the instance connects to
+ *                       the port in the client's Via at the address it knows, which is the address of sipdispatch
+ *     refused           accepted connections that were closed at once because descriptors or memory ran out
+ *     stalls            how often a connection was not read because its receivers had too much unsent data: over TCP, all calls
+ *                       of a connection wait for the slowest instance
+ *     cpu_ns, wall_ns   times of the process
+ *   Exit code: 0; 1 with one line on stderr for an error; 2 for wrong usage.
  *
  * LIMITS
- *   One thread, IPv4, no TLS; messages up to 65535 bytes. An instance that could not be reached is tried again after 100 ms.
+ *   One thread, IPv4, no TLS, messages of at most 65535 bytes. An unreachable instance is tried again after 100 ms.
  */
-#include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -37,42 +43,46 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
-#include "frame.h"
-#include "program.h"
+#include "../common/arguments.h"
+#include "../common/clock.h"
+#include "../common/program.h"
+#include "../common/stream.h"
 
 #define INSTANCES_MAX 250
-#define READ_BYTES    (1 << 16)
-#define BUFFER_BYTES  (FRAME_MAX + READ_BYTES)
-#define OUT_BYTES_MAX (1UL << 20) /* unsent: from here on the other side is not read */
+#define OUT_BYTES_MAX (1UL << 20) /* unsent bytes at which the senders are not read any more */
 #define EVENTS        64
 #define TOUCHED_MAX   1024
 #define BACKLOG       4096
-#define RETRY_NS      100000000ULL
-#define NS_PER_S      1000000000ULL
+#define RETRY_NS      (100 * NS_PER_MS)
+#define LINGER_NS \
+	(32 * NS_PER_S) /* 64 T1: a transaction without an answer has ended by then (RFC 3261 17.1.2.2) */
 
-struct way;
+struct session;
 
-/* One side of a way: the client's connection, or that to an instance. */
+/* One connection of a session: to the client or to an instance. */
 struct side {
-	struct way *way;
-	int fd; /* -1: there is none */
+	struct session *session;
+	int fd; /* -1: not connected */
 	uint32_t events;
 	uint64_t tried_ns;
-	char *rest; /* the start of a message */
-	size_t rest_size;
-	char *out;       /* begins with a message, of which `out_done` bytes are sent */
-	size_t out_size; /* `out_done` included */
+	struct stream in;
+	char *out;       /* begins with a message whose first `out_done` bytes are sent */
+	size_t out_size; /* includes `out_done` */
 	size_t out_done;
 	size_t out_room;
 	uint64_t queued; /* messages in `out` */
 	bool connecting;
-	bool touched; /* in `touched` of the dispatcher */
+	bool touched; /* listed in `touched` of the dispatcher */
 };
 
 /* A client and its connections to the instances. */
-struct way {
-	struct way *next; /* of those to be freed */
+struct session {
+	struct session *next; /* next in `ended` or `leaving` of the dispatcher */
 	bool ended;
+	bool heard;          /* the client has sent a message */
+	bool leaving;        /* the client has closed its sending side, and waits for answers */
+	uint64_t limit_ns;   /* when a leaving client is closed without its answers */
+	uint64_t unanswered; /* requests of the client that wait for a final answer */
 	struct side client;
 	struct side instances[];
 };
@@ -80,45 +90,42 @@ struct way {
 struct dispatcher {
 	int epoll;
 	int listener;
-	int spare; /* given up to accept, and close, a client when descriptors have run out */
+	int spare; /* a spare descriptor: closed to accept and close a client when descriptors run out */
 	unsigned n_instances;
 	struct sockaddr_in instances[INSTANCES_MAX];
-	struct way *ended;
-	struct side *touched[TOUCHED_MAX]; /* have something new to send */
+	struct session *ended;
+	struct session *leaving;
+	struct side *touched[TOUCHED_MAX]; /* connections with new data to send */
 	unsigned n_touched;
 	uint64_t to_instances[INSTANCES_MAX];
 	uint64_t to_clients;
 	uint64_t without_call_id;
+	uint64_t unsent; /* messages in all `out` */
 	uint64_t lost;
 	uint64_t broken;
 	uint64_t clients;
+	uint64_t answering;
 	uint64_t refused;
 	uint64_t stalls;
-	char buffer[BUFFER_BYTES];
+	char buffer[STREAM_BYTES];
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
 
 static bool is_client(const struct side *side)
 {
-	return side == &side->way->client;
+	return side == &side->session->client;
 }
 
-/* Whether what a side sends may wait: a side is not read while one that it feeds is full. */
+/* Return whether a connection is read. It is not read while a receiver has too much unsent data, or after its end. */
 static bool may_read(const struct dispatcher *d, const struct side *side)
 {
-	const struct way *way = side->way;
+	const struct session *session = side->session;
 
 	if (!is_client(side))
-		return way->client.out_size <= OUT_BYTES_MAX;
+		return session->client.out_size <= OUT_BYTES_MAX;
+	if (session->leaving)
+		return false;
 	for (unsigned i = 0; i < d->n_instances; i++)
-		if (way->instances[i].out_size > OUT_BYTES_MAX)
+		if (session->instances[i].out_size > OUT_BYTES_MAX)
 			return false;
 	return true;
 }
@@ -131,7 +138,7 @@ static void watch(struct dispatcher *d, struct side *side)
 		return;
 	if (may_read(d, side))
 		event.events |= EPOLLIN;
-	else
+	else if (!is_client(side) || !side->session->leaving)
 		d->stalls += (side->events & EPOLLIN) != 0;
 	if (side->out_size || side->connecting)
 		event.events |= EPOLLOUT;
@@ -140,11 +147,11 @@ static void watch(struct dispatcher *d, struct side *side)
 	side->events = event.events;
 }
 
-static void watch_all(struct dispatcher *d, struct way *way)
+static void watch_all(struct dispatcher *d, struct session *session)
 {
-	watch(d, &way->client);
+	watch(d, &session->client);
 	for (unsigned i = 0; i < d->n_instances; i++)
-		watch(d, &way->instances[i]);
+		watch(d, &session->instances[i]);
 }
 
 static bool enter(struct dispatcher *d, struct side *side, uint32_t events)
@@ -157,57 +164,104 @@ static bool enter(struct dispatcher *d, struct side *side, uint32_t events)
 	return epoll_ctl(d->epoll, EPOLL_CTL_ADD, side->fd, &event) == 0;
 }
 
-/* What it has not sent is lost. */
+/* Close a connection. Its unsent messages are lost. */
 static void close_side(struct dispatcher *d, struct side *side)
 {
 	if (side->fd >= 0)
 		close(side->fd);
 	d->lost += side->queued;
-	free(side->rest);
+	d->unsent -= side->queued;
+	stream_free(&side->in);
 	free(side->out);
 	*side = (struct side){
-		.way = side->way, .fd = -1, .tried_ns = side->tried_ns, .touched = side->touched
+		.session = side->session, .fd = -1, .tried_ns = side->tried_ns, .touched = side->touched
 	};
 }
 
-static void end_way(struct dispatcher *d, struct way *way)
+static void end_session(struct dispatcher *d, struct session *session)
 {
-	if (way->ended)
+	if (session->ended)
 		return;
-	way->ended = true;
-	close_side(d, &way->client);
+	session->ended = true;
+	close_side(d, &session->client);
 	for (unsigned i = 0; i < d->n_instances; i++)
-		close_side(d, &way->instances[i]);
-	way->next = d->ended;
-	d->ended = way;
+		close_side(d, &session->instances[i]);
+	if (session->leaving)
+		return; /* end_leaving() moves the session to `ended` */
+	session->next = d->ended;
+	d->ended = session;
 }
 
-/* A client that is gone takes its way with it; an instance does not. */
+/* Handle the loss of a connection. The loss of a client ends the session, and the loss of an instance does not. */
 static void lose(struct dispatcher *d, struct side *side)
 {
 	if (is_client(side)) {
-		end_way(d, side->way);
+		end_session(d, side->session);
 		return;
 	}
-	side->tried_ns = now_ns();
+	side->tried_ns = clock_ns();
 	close_side(d, side);
-	watch_all(d, side->way);
+	watch_all(d, side->session);
+}
+
+/* Return whether all requests of a client are sent and answered, and all answers are sent. */
+static bool is_settled(const struct dispatcher *d, const struct session *session)
+{
+	if (session->unanswered || session->client.out_size)
+		return false;
+	for (unsigned i = 0; i < d->n_instances; i++)
+		if (session->instances[i].out_size)
+			return false;
+	return true;
+}
+
+/*
+ * Handle the end of a client's stream. A client that has closed its whole connection looks the same until something
+ * is sent to it.
+ */
+static void leave(struct dispatcher *d, struct session *session)
+{
+	session->leaving = true;
+	session->limit_ns = clock_ns() + LINGER_NS;
+	session->next = d->leaving;
+	d->leaving = session;
+	watch(d, &session->client);
+}
+
+/* End the sessions of leaving clients that have all their answers or have waited too long. */
+static void end_leaving(struct dispatcher *d)
+{
+	uint64_t now = d->leaving ? clock_ns() : 0;
+	struct session **link = &d->leaving;
+
+	while (*link) {
+		struct session *session = *link;
+
+		if (!session->ended && !is_settled(d, session) && now < session->limit_ns) {
+			link = &session->next;
+			continue;
+		}
+		end_session(d, session);
+		*link = session->next;
+		session->next = d->ended;
+		d->ended = session;
+	}
 }
 
 static void free_ended(struct dispatcher *d)
 {
 	while (d->ended) {
-		struct way *way = d->ended;
+		struct session *session = d->ended;
 
-		d->ended = way->next;
-		free(way);
+		d->ended = session->next;
+		free(session);
 	}
 }
 
 static void connect_instance(struct dispatcher *d, struct side *side)
 {
-	const struct sockaddr_in *address = &d->instances[side - side->way->instances];
-	uint64_t now = now_ns();
+	const struct sockaddr_in *address = &d->instances[side - side->session->instances];
+	uint64_t now = clock_ns();
 
 	if (side->tried_ns && now < side->tried_ns + RETRY_NS)
 		return;
@@ -221,7 +275,7 @@ static void connect_instance(struct dispatcher *d, struct side *side)
 		close_side(d, side);
 }
 
-static bool append(struct side *side, const char *text, size_t size)
+static bool append(struct dispatcher *d, struct side *side, const char *text, size_t size)
 {
 	size_t room = side->out_room ? side->out_room : 4096;
 
@@ -238,17 +292,19 @@ static bool append(struct side *side, const char *text, size_t size)
 	memcpy(side->out + side->out_size, text, size);
 	side->out_size += size;
 	side->queued++;
+	d->unsent++;
 	return true;
 }
 
-/* Take the messages that are sent whole off the front. */
-static void forget_sent(struct side *side)
+/* Remove the messages at the front that are sent whole. */
+static void forget_sent(struct dispatcher *d, struct side *side)
 {
 	size_t begin = 0;
 	struct frame frame;
 
 	if (side->out_done == side->out_size) {
 		side->out_size = side->out_done = 0;
+		d->unsent -= side->queued;
 		side->queued = 0;
 		return;
 	}
@@ -256,6 +312,7 @@ static void forget_sent(struct side *side)
 	       begin + frame.length <= side->out_done) {
 		begin += frame.length;
 		side->queued--;
+		d->unsent--;
 	}
 	side->out_size -= begin;
 	side->out_done -= begin;
@@ -275,7 +332,38 @@ static void write_out(struct dispatcher *d, struct side *side)
 		return;
 	}
 	side->out_done += (size_t)sent;
-	forget_sent(side);
+	forget_sent(d, side);
+}
+
+static bool begins(const char *text, const struct frame *frame, const char *with)
+{
+	size_t size = strlen(with);
+
+	return frame->length > size && memcmp(text, with, size) == 0;
+}
+
+/*
+ * Count the client's requests that wait for a final answer. Every request except ACK gets a final answer (RFC 3261
+ * 17.1).
+ */
+static void count_unanswered(struct dispatcher *d, const struct side *from, const char *text,
+			     const struct frame *frame)
+{
+	static const char version[] = "SIP/2.0 ";
+	struct session *session = from->session;
+	bool answer = begins(text, frame, version);
+
+	if (is_client(from)) {
+		d->answering += answer && !session->heard;
+		session->heard = true;
+		session->unanswered += !answer && !begins(text, frame, "ACK ");
+		return;
+	}
+	if (session->leaving)
+		session->limit_ns = clock_ns() + LINGER_NS;
+	/* a 200 to INVITE may be repeated (13.3.1.4) */
+	if (answer && text[sizeof(version) - 1] >= '2' && session->unanswered)
+		session->unanswered--;
 }
 
 static struct side *target_of(struct dispatcher *d, struct side *from, const struct frame *frame)
@@ -284,14 +372,14 @@ static struct side *target_of(struct dispatcher *d, struct side *from, const str
 
 	if (!is_client(from)) {
 		d->to_clients++;
-		return &from->way->client;
+		return &from->session->client;
 	}
 	d->without_call_id += !frame->has_call_id;
 	d->to_instances[instance]++;
-	return &from->way->instances[instance];
+	return &from->session->instances[instance];
 }
 
-/* What several sides had for one goes to it at once: it is woken once. */
+/* Send what several connections had for one receiver together, so that the receiver wakes up once. */
 static void flush_touched(struct dispatcher *d)
 {
 	for (unsigned i = 0; i < d->n_touched; i++) {
@@ -299,19 +387,28 @@ static void flush_touched(struct dispatcher *d)
 
 		side->touched = false;
 		write_out(d, side);
-		if (side->out_size && !side->way->ended)
-			watch_all(d, side->way);
+		if (side->out_size && !side->session->ended)
+			watch_all(d, side->session);
 	}
 	d->n_touched = 0;
 }
 
-static void pass_on(struct dispatcher *d, struct side *from, const char *text, const struct frame *frame)
-{
-	struct side *to = target_of(d, from, frame);
+/* The connection of a message, as the context of pass_on(). */
+struct source {
+	struct dispatcher *dispatcher;
+	struct side *side;
+};
 
+static void pass_on(void *context, const char *text, const struct frame *frame)
+{
+	const struct source *source = context;
+	struct dispatcher *d = source->dispatcher;
+	struct side *from = source->side, *to = target_of(d, from, frame);
+
+	count_unanswered(d, from, text, frame);
 	if (to->fd < 0 && !is_client(to))
 		connect_instance(d, to);
-	if (to->fd < 0 || !append(to, text, frame->length)) {
+	if (to->fd < 0 || !append(d, to, text, frame->length)) {
 		d->lost++;
 		return;
 	}
@@ -323,59 +420,30 @@ static void pass_on(struct dispatcher *d, struct side *from, const char *text, c
 	d->touched[d->n_touched++] = to;
 }
 
-/* False: the stream cannot be followed. `used` gets the bytes that are passed on. */
-static bool cut_all(struct dispatcher *d, struct side *side, size_t size, size_t *used)
-{
-	*used = 0;
-	while (*used < size) {
-		struct frame frame;
-		enum frame_state state = frame_cut(d->buffer + *used, size - *used, &frame);
-
-		*used += frame.skip;
-		if (state != FRAME_WHOLE)
-			return state == FRAME_PARTIAL;
-		pass_on(d, side, d->buffer + *used, &frame);
-		*used += frame.length;
-	}
-	return true;
-}
-
-static bool keep_rest(struct side *side, const char *text, size_t size)
-{
-	if (!size)
-		return true;
-	side->rest = malloc(size);
-	if (!side->rest)
-		return false;
-	memcpy(side->rest, text, size);
-	side->rest_size = size;
-	return true;
-}
-
 static void read_side(struct dispatcher *d, struct side *side)
 {
-	size_t size = side->rest_size, used;
-	ssize_t got = recv(side->fd, d->buffer + size, READ_BYTES, 0);
-	struct way *way = side->way;
+	size_t size = side->in.size, used;
+	ssize_t got = recv(side->fd, d->buffer + size, STREAM_READ, 0);
+	struct source source = { d, side };
+	struct session *session = side->session;
 	bool followed;
 
+	if (got == 0 && is_client(side) && !session->leaving) {
+		leave(d, session);
+		return;
+	}
 	if (got <= 0) {
 		if (got == 0 || (errno != EAGAIN && errno != EINTR))
 			lose(d, side);
 		return;
 	}
-	if (size)
-		memcpy(d->buffer, side->rest, size);
-	free(side->rest);
-	side->rest = NULL;
-	side->rest_size = 0;
-	size += (size_t)got;
-	followed = cut_all(d, side, size, &used);
-	if (way->ended)
+	size = stream_resume(&side->in, d->buffer) + (size_t)got;
+	followed = stream_cut(d->buffer, size, pass_on, &source, &used);
+	if (session->ended)
 		return;
 	d->broken += !followed;
-	/* what is for this side may have found it gone */
-	if (side->fd >= 0 && !(followed && keep_rest(side, d->buffer + used, size - used))) {
+	/* sending to this connection may have shown that it is gone */
+	if (side->fd >= 0 && !(followed && stream_keep(&side->in, d->buffer + used, size - used))) {
 		flush_touched(d);
 		lose(d, side);
 	}
@@ -386,7 +454,7 @@ static int spare_descriptor(void)
 	return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* One that is left in the listener's queue would wake us for ever. */
+/* Accept and close a client. A client in the listener's queue would wake the program again and again. */
 static bool refuse_client(struct dispatcher *d)
 {
 	int fd;
@@ -405,20 +473,21 @@ static bool refuse_client(struct dispatcher *d)
 
 static void add_client(struct dispatcher *d, int fd)
 {
-	struct way *way = calloc(1, sizeof(*way) + d->n_instances * sizeof(way->instances[0]));
+	struct session *session =
+		calloc(1, sizeof(*session) + d->n_instances * sizeof(session->instances[0]));
 
 	d->clients++;
-	if (!way) {
+	if (!session) {
 		d->refused++;
 		close(fd);
 		return;
 	}
-	way->client = (struct side){ .way = way, .fd = fd };
+	session->client = (struct side){ .session = session, .fd = fd };
 	for (unsigned i = 0; i < d->n_instances; i++)
-		way->instances[i] = (struct side){ .way = way, .fd = -1 };
-	if (!enter(d, &way->client, EPOLLIN)) {
+		session->instances[i] = (struct side){ .session = session, .fd = -1 };
+	if (!enter(d, &session->client, EPOLLIN)) {
 		d->refused++;
-		end_way(d, way);
+		end_session(d, session);
 	}
 }
 
@@ -449,15 +518,16 @@ static void on_writable(struct dispatcher *d, struct side *side)
 		side->tried_ns = 0;
 	}
 	write_out(d, side);
-	if (!side->way->ended)
-		watch_all(d, side->way);
+	if (!side->session->ended)
+		watch_all(d, side->session);
 }
 
 static void serve(struct dispatcher *d, const sigset_t *signals)
 {
 	while (!stop_asked) {
 		struct epoll_event events[EVENTS];
-		int count = epoll_pwait(d->epoll, events, EVENTS, -1, signals);
+		/* once a second, look for clients that wait for an answer that never comes */
+		int count = epoll_pwait(d->epoll, events, EVENTS, d->leaving ? 1000 : -1, signals);
 
 		for (int i = 0; i < count; i++) {
 			struct side *side = events[i].data.ptr;
@@ -472,16 +542,9 @@ static void serve(struct dispatcher *d, const sigset_t *signals)
 				read_side(d, side);
 		}
 		flush_touched(d);
+		end_leaving(d);
 		free_ended(d);
 	}
-}
-
-static uint64_t cpu_ns(void)
-{
-	struct timespec used;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-	return (uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec;
 }
 
 static int write_report(const struct dispatcher *d, const char *path, uint64_t start_ns)
@@ -489,42 +552,28 @@ static int write_report(const struct dispatcher *d, const char *path, uint64_t s
 	FILE *file = fopen(path, "w");
 
 	if (!file)
-		return fail(path, errno);
+		return fail(path, strerror(errno));
 	fprintf(file, "{\"to_instances\": [");
 	for (unsigned i = 0; i < d->n_instances; i++)
 		fprintf(file, "%s%" PRIu64, i ? ", " : "", d->to_instances[i]);
 	fprintf(file,
-		"], \"to_clients\": %" PRIu64 ", \"without_call_id\": %" PRIu64 ", \"lost\": %" PRIu64
-		", \"broken\": %" PRIu64 ", \"clients\": %" PRIu64 ", \"refused\": %" PRIu64
-		", \"stalls\": %" PRIu64,
-		d->to_clients, d->without_call_id, d->lost, d->broken, d->clients, d->refused, d->stalls);
-	fprintf(file, ", \"cpu_ns\": %" PRIu64 ", \"wall_ns\": %" PRIu64 "}\n", cpu_ns(),
-		now_ns() - start_ns);
-	return fclose(file) ? fail(path, errno) : 0;
+		"], \"to_clients\": %" PRIu64 ", \"unsent\": %" PRIu64 ", \"without_call_id\": %" PRIu64
+		", \"lost\": %" PRIu64 ", \"broken\": %" PRIu64 ", \"clients\": %" PRIu64
+		", \"answering\": %" PRIu64 ", \"refused\": %" PRIu64 ", \"stalls\": %" PRIu64,
+		d->to_clients, d->unsent, d->without_call_id, d->lost, d->broken, d->clients, d->answering,
+		d->refused, d->stalls);
+	fprintf(file, ", \"cpu_ns\": %" PRIu64 ", \"wall_ns\": %" PRIu64 "}\n",
+		read_clock(CLOCK_PROCESS_CPUTIME_ID), clock_ns() - start_ns);
+	return fclose(file) ? fail(path, strerror(errno)) : 0;
 }
 
 static _Noreturn void usage(void)
 {
-	fprintf(stderr, "sipdispatch: usage: sipdispatch --listen A:P --instance A:P [--instance A:P ...] "
-			"--report FILE "
-			"[--ready FILE]; addresses as 10.0.0.1:5060, at most 250 instances\n");
-	exit(2);
-}
-
-static struct sockaddr_in parse_address(const char *text)
-{
-	struct sockaddr_in address = { .sin_family = AF_INET };
-	const char *colon = strchr(text, ':');
-	char host[INET_ADDRSTRLEN] = "", *end;
-	unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
-
-	if (!colon || (size_t)(colon - text) >= sizeof(host) || !port || port > 65535 || *end)
-		usage();
-	memcpy(host, text, (size_t)(colon - text));
-	if (inet_pton(AF_INET, host, &address.sin_addr) != 1)
-		usage();
-	address.sin_port = htons((uint16_t)port);
-	return address;
+	complain("usage: sipdispatch --listen A:P --instance A:P [--instance A:P ...] --report FILE [--ready "
+		 "FILE]; "
+		 "addresses as 10.0.0.1:5060, at most %d instances",
+		 INSTANCES_MAX);
+	exit(EXIT_USAGE);
 }
 
 static int open_listener(struct dispatcher *d, const struct sockaddr_in *address)
@@ -536,11 +585,11 @@ static int open_listener(struct dispatcher *d, const struct sockaddr_in *address
 	d->epoll = epoll_create1(EPOLL_CLOEXEC);
 	d->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (d->epoll < 0 || d->listener < 0)
-		return fail("cannot open a socket", errno);
+		return fail("cannot open a socket", strerror(errno));
 	setsockopt(d->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (bind(d->listener, (const struct sockaddr *)address, sizeof(*address)) ||
 	    listen(d->listener, BACKLOG) || epoll_ctl(d->epoll, EPOLL_CTL_ADD, d->listener, &event))
-		return fail("cannot listen", errno);
+		return fail("cannot listen", strerror(errno));
 	return 0;
 }
 
@@ -556,30 +605,35 @@ int main(int argc, char **argv)
 	static struct dispatcher dispatcher;
 	const char *report = NULL, *ready = NULL;
 	struct sockaddr_in listen_at = { 0 };
-	uint64_t start_ns = now_ns();
+	uint64_t start_ns = clock_ns();
 	sigset_t none;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		bool good = true;
+
 		if (option == 'l')
-			listen_at = parse_address(optarg);
+			good = parse_address(optarg, &listen_at);
 		else if (option == 'i' && dispatcher.n_instances < INSTANCES_MAX)
-			dispatcher.instances[dispatcher.n_instances++] = parse_address(optarg);
+			good = parse_address(optarg, &dispatcher.instances[dispatcher.n_instances++]);
 		else if (option == 'r')
 			report = optarg;
 		else if (option == 'y')
 			ready = optarg;
 		else
+			good = false;
+		if (!good)
 			usage();
 	}
 	if (!listen_at.sin_port || !dispatcher.n_instances || !report || optind < argc)
 		usage();
-	await_signals();
-	if (open_listener(&dispatcher, &listen_at) || (ready && write_ready(ready)))
+	block_signals();
+	catch_signals();
+	if (open_listener(&dispatcher, &listen_at) || (ready && !write_ready(ready)))
 		return 1;
 	sigemptyset(&none);
 	serve(&dispatcher, &none);
-	/* the report may need it */
+	/* the report may need this descriptor */
 	close(dispatcher.spare);
 	return write_report(&dispatcher, report, start_ns);
 }

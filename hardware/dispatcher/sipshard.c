@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: MIT
 /*
- * sipshard: gives each of the UDP sockets that share a port its own calls, from outside the programs that own them.
+ * sipshard: assigns calls to the UDP sockets that share a port, without a change of the programs that own the sockets.
  *
  * USAGE
  *   sipshard --port P --sockets N --report FILE --ready FILE PID...
  *
  * WHAT IT DOES
- *   Finds the N sockets that the processes have bound to UDP port P with SO_REUSEPORT (pidfd_getfd), and attaches the
- *   program of shard.bpf.c, which chooses among them by Call-ID. Then FILE of --ready is there. At SIGTERM or SIGINT it
- *   writes a report, one JSON object:
- *     selected          datagrams by socket, in the order in which the processes are listed
- *     without_call_id   of them, those without a Call-ID, at socket 0
- *     gone              dropped, since the socket of their call is closed
- *     runs, run_ns      of the program, where the kernel counts them (kernel.bpf_stats_enabled)
- *   Nothing is pinned: the program goes with the sockets, also where this one is killed.
- *   Exit code: 0 good; 1 not, and one line on stderr says why; 2 wrong usage.
+ *   Finds the N sockets that the processes have bound to UDP port P with SO_REUSEPORT (pidfd_getfd), and attaches the program of
+ *   shard.bpf.c, which chooses a socket by Call-ID. Then it makes the file of --ready. At SIGTERM or SIGINT it writes a report,
+ *   one JSON object:
+ *     selected          datagrams per socket, in the order of the processes
+ *     without_call_id   datagrams without a Call-ID, which went to socket 0
+ *     gone              datagrams that were dropped because the socket of their call is closed
+ *     runs, run_ns      runs and time of the BPF program, if the kernel counts them (kernel.bpf_stats_enabled)
+ *   Nothing is pinned: the BPF program exists as long as the sockets, even if sipshard is killed.
+ *   Exit code: 0; 1 with one line on stderr for an error; 2 for wrong usage.
  *
  * Needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_PTRACE; Linux 5.17 or later.
  */
 #include <dirent.h>
+#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <netinet/in.h>
@@ -31,30 +32,28 @@
 #include <unistd.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include "program.h"
+#include "../common/program.h"
 #include "shard.h"
 #include "shard.skel.h"
 
 struct shards {
 	unsigned port;
 	unsigned wanted;
-	unsigned found;
-	int denied; /* errno of a process that could not be looked into */
+	unsigned n_sockets;
+	int denied; /* errno from a process whose descriptors could not be read */
 	int sockets[SHARDS_MAX];
 	uint64_t cookies[SHARDS_MAX];
 };
 
 static _Noreturn void usage(void)
 {
-	fprintf(stderr,
-		"sipshard: usage: sipshard --port P --sockets N (1 to %d) --report FILE --ready FILE "
-		"PID...\n",
-		SHARDS_MAX);
-	exit(2);
+	complain("usage: sipshard --port P --sockets N (1 to %d) --report FILE --ready FILE PID...",
+		 SHARDS_MAX);
+	exit(EXIT_USAGE);
 }
 
-/* Keep the socket if it is one of the port's that is not known yet; else it is closed. */
-static void keep(struct shards *shards, int socket)
+/* Keep a socket of the port that is not known yet, and close any other. */
+static void keep_socket(struct shards *shards, int socket)
 {
 	struct sockaddr_in address = { 0 };
 	socklen_t size = sizeof(address);
@@ -71,19 +70,19 @@ static void keep(struct shards *shards, int socket)
 		size = sizeof(cookie);
 		getsockopt(socket, SOL_SOCKET, SO_COOKIE, &cookie, &size);
 	}
-	for (unsigned i = 0; i < shards->found && i < SHARDS_MAX; i++)
+	for (unsigned i = 0; i < shards->n_sockets && i < SHARDS_MAX; i++)
 		known = known || shards->cookies[i] == cookie;
 	if (type != SOCK_DGRAM || !shared || known) {
 		close(socket);
 		return;
 	}
-	if (shards->found < SHARDS_MAX) {
-		shards->cookies[shards->found] = cookie;
-		shards->sockets[shards->found] = socket;
+	if (shards->n_sockets < SHARDS_MAX) {
+		shards->cookies[shards->n_sockets] = cookie;
+		shards->sockets[shards->n_sockets] = socket;
 	} else {
 		close(socket);
 	}
-	shards->found++;
+	shards->n_sockets++;
 }
 
 static void search_process(struct shards *shards, pid_t pid)
@@ -104,7 +103,7 @@ static void search_process(struct shards *shards, pid_t pid)
 			continue;
 		socket = (int)syscall(SYS_pidfd_getfd, process, atoi(entry->d_name), 0);
 		if (socket >= 0)
-			keep(shards, socket);
+			keep_socket(shards, socket);
 		else
 			shards->denied = errno;
 	}
@@ -120,15 +119,15 @@ static int attach(const struct shards *shards, struct shard_bpf *object)
 {
 	int program = bpf_program__fd(object->progs.sipshard);
 
-	for (__u32 i = 0; i < shards->found; i++) {
+	for (__u32 i = 0; i < shards->n_sockets; i++) {
 		__u64 socket = (__u64)shards->sockets[i];
 
 		if (bpf_map__update_elem(object->maps.sockets, &i, sizeof(i), &socket, sizeof(socket),
 					 BPF_ANY))
-			return fail("cannot enter a socket", errno);
+			return fail("cannot enter a socket", strerror(errno));
 	}
 	if (setsockopt(shards->sockets[0], SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF, &program, sizeof(program)))
-		return fail("cannot attach the program", errno);
+		return fail("cannot attach the program", strerror(errno));
 	return 0;
 }
 
@@ -142,7 +141,7 @@ static int write_report(const char *path, const struct shards *shards, const str
 
 	if (!file || !counts) {
 		free(counts);
-		return fail(path, file ? ENOMEM : errno);
+		return fail(path, strerror(file ? ENOMEM : errno));
 	}
 	bpf_map__lookup_elem(object->maps.counts, &zero, sizeof(zero), counts, (size_t)cpus * sizeof(*counts),
 			     0);
@@ -155,12 +154,12 @@ static int write_report(const char *path, const struct shards *shards, const str
 	free(counts);
 	bpf_obj_get_info_by_fd(bpf_program__fd(object->progs.sipshard), &info, &size);
 	fprintf(file, "{\"selected\": [");
-	for (unsigned i = 0; i < shards->found; i++)
+	for (unsigned i = 0; i < shards->n_sockets; i++)
 		fprintf(file, "%s%llu", i ? ", " : "", (unsigned long long)sum.selected[i]);
 	fprintf(file, "], \"without_call_id\": %llu, \"gone\": %llu, \"runs\": %llu, \"run_ns\": %llu}\n",
 		(unsigned long long)sum.without_call_id, (unsigned long long)sum.gone,
 		(unsigned long long)info.run_cnt, (unsigned long long)info.run_time_ns);
-	return fclose(file) ? fail(path, errno) : 0;
+	return fclose(file) ? fail(path, strerror(errno)) : 0;
 }
 
 static int run(struct shards *shards, const char *report, const char *ready)
@@ -170,21 +169,21 @@ static int run(struct shards *shards, const char *report, const char *ready)
 	int result;
 
 	if (!object)
-		return fail("cannot open the program", errno);
-	object->rodata->n_sockets = shards->found;
+		return fail("cannot open the program", strerror(errno));
+	object->rodata->n_sockets = shards->n_sockets;
 	if (shard_bpf__load(object)) {
 		result = fail(
 			"cannot load the program; it needs Linux 5.17 (sk_reuseport, bpf_loop) and CAP_BPF",
-			errno);
+			strerror(errno));
 		shard_bpf__destroy(object);
 		return result;
 	}
 	result = attach(shards, object);
-	/* from now on they are the proxy's alone: what it closes is closed */
-	for (unsigned i = 0; i < shards->found; i++)
+	/* now only the proxy holds the sockets, so that it can close them */
+	for (unsigned i = 0; i < shards->n_sockets; i++)
 		close(shards->sockets[i]);
 	if (!result)
-		result = write_ready(ready);
+		result = write_ready(ready) ? EXIT_GOOD : EXIT_BAD;
 	sigemptyset(&none);
 	while (!result && !stop_asked)
 		sigsuspend(&none);
@@ -222,15 +221,16 @@ int main(int argc, char **argv)
 	if (!shards.port || shards.port > 65535 || !shards.wanted || shards.wanted > SHARDS_MAX || !report ||
 	    !ready || optind == argc)
 		usage();
-	await_signals();
+	block_signals();
+	catch_signals();
 	libbpf_set_print(NULL);
 	for (int i = optind; i < argc; i++)
 		search_process(&shards, (pid_t)strtol(argv[i], NULL, 10));
-	if (shards.found < shards.wanted && shards.denied)
-		return fail("cannot take the sockets of a process", shards.denied);
-	if (shards.found != shards.wanted) {
-		fprintf(stderr, "sipshard: %u sockets share UDP port %u, expected %u\n", shards.found,
-			shards.port, shards.wanted);
+	if (shards.n_sockets < shards.wanted && shards.denied)
+		return fail("cannot take the sockets of a process", strerror(shards.denied));
+	if (shards.n_sockets != shards.wanted) {
+		complain("%u sockets share UDP port %u, expected %u", shards.n_sockets, shards.port,
+			 shards.wanted);
 		return 1;
 	}
 	return run(&shards, report, ready);

@@ -1,61 +1,59 @@
 /* SPDX-License-Identifier: MIT */
-/* What the client and the server have in common: how they are timed, what they count, where they write. */
+/* The common part of client and server: timers, counters, and the writing of messages. */
 #ifndef SIPSCHED_AGENT_H
 #define SIPSCHED_AGENT_H
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "../common/clock.h"
 #include "sip.h"
 
-#define NS_PER_US       1000ULL
-#define NS_PER_MS       1000000ULL
-#define NS_PER_S        1000000000ULL
 #define OUTBOX_MESSAGES 64
-#define OUTBOX_BYTES    8192 /* the longest message that is written */
+#define OUTBOX_BYTES    8192 /* bytes of the longest message that an agent sends */
 #define ERRNO_MAX       134
 #define NO_CONNECTION   UINT32_MAX
 
-/* RFC 3261, table 4. */
+/* The timers of RFC 3261, table 4. */
 struct timing {
 	uint64_t t1_ns;
 	uint64_t t2_ns;
 	uint64_t t4_ns;
-	bool retransmissions; /* timers A, E and the 2xx of 13.3.1.4 */
-	bool reliable;        /* TCP: no timers A and E; D, K are zero */
+	bool retransmissions; /* whether messages are retransmitted (timers A and E, and the 2xx of 13.3.1.4) */
+	bool reliable;        /* TCP: timers A and E are not used, D and K are zero */
 };
 
-/* Where a message came from or goes to. */
+/* The other end of a message: its sender or its receiver. */
 struct peer {
-	struct sockaddr_in address; /* UDP, and of a TCP server's clients */
-	uint32_t connection;        /* TCP; else NO_CONNECTION */
-	uint32_t generation;        /* of the connection: a number is used again */
+	struct sockaddr_in address; /* used for UDP, and for the clients of a TCP server */
+	uint32_t connection;        /* for TCP; NO_CONNECTION for UDP */
+	uint32_t generation;        /* counts the uses of this connection number */
 };
 
-/* Of one thread; summed at the end. */
+/* Counters of one thread. The report has the sums over all threads. */
 struct counts {
-	uint64_t sent[SIP_KINDS];           /* for the first time, and taken whole by the kernel */
+	uint64_t sent[SIP_KINDS];           /* sent for the first time, and accepted whole by the kernel */
 	uint64_t sent_again[SIP_KINDS];     /* retransmissions */
-	uint64_t not_sent[SIP_KINDS];       /* refused by the kernel, or its connection is gone */
-	uint64_t received[SIP_KINDS];       /* for the first time */
+	uint64_t not_sent[SIP_KINDS];       /* refused by the kernel, or the connection was gone */
+	uint64_t received[SIP_KINDS];       /* received for the first time */
 	uint64_t received_again[SIP_KINDS]; /* retransmissions */
-	uint64_t unexpected[SIP_KINDS];     /* fits no call, or not its state */
-	uint64_t unparsable;                /* no whole SIP message */
-	uint64_t overtaken;                 /* client: of those received, 180 after the final answer */
-	uint64_t too_long;                  /* an answer longer than OUTBOX_BYTES was not sent */
-	uint64_t calls_refused;             /* server: more calls than it keeps */
-	uint64_t calls_begun;               /* server */
-	uint64_t calls_ended;               /* server: BYE was answered */
-	uint64_t calls_no_ack;              /* server: no ACK for 64 T1 */
-	uint64_t calls_split;               /* server: ACK or BYE came from another address than INVITE */
-	uint64_t connections;               /* TCP: opened or accepted */
-	uint64_t connections_again;      /* TCP, client: of them, those in the place of one that was lost */
-	uint64_t connections_lost;       /* TCP: could not be opened, broke, or the server closed it */
+	uint64_t unexpected[SIP_KINDS];     /* belongs to no call, or does not fit the state of its call */
+	uint64_t unparsable;                /* not a whole SIP message */
+	uint64_t overtaken;              /* client: 180 received after the final answer; also in `received` */
+	uint64_t too_long;               /* answers that were longer than OUTBOX_BYTES and not sent */
+	uint64_t calls_refused;          /* server: calls refused because too many calls existed */
+	uint64_t calls_begun;            /* server: calls whose INVITE was received */
+	uint64_t calls_ended;            /* server: calls whose BYE was answered */
+	uint64_t calls_no_ack;           /* server: calls without ACK for 64 T1 */
+	uint64_t calls_split;            /* server: ACK or BYE came from another address than INVITE */
+	uint64_t connections;            /* TCP: connections that were opened or accepted */
+	uint64_t connections_again;      /* TCP, client: connections that replaced a lost connection */
+	uint64_t connections_lost;       /* TCP: could not be opened, broke, or were closed by the server */
 	uint64_t connections_cut;        /* TCP: ended within a message */
-	uint64_t blocked;                /* TCP: times that a send buffer was full */
-	uint64_t blocked_ns;             /* and how long messages waited for it in all */
+	uint64_t blocked;                /* TCP: number of times that a send buffer was full */
+	uint64_t blocked_ns;             /* TCP: the total time that messages waited for a full send buffer */
 	uint64_t send_errors[ERRNO_MAX]; /* by errno */
-	uint64_t receive_errors[ERRNO_MAX]; /* by errno: ICMP errors show here */
+	uint64_t receive_errors[ERRNO_MAX]; /* by errno; ICMP errors are included */
 };
 
 struct outgoing {
@@ -66,18 +64,18 @@ struct outgoing {
 	char text[OUTBOX_BYTES];
 };
 
-/* Messages that wait to be sent together. */
+/* Messages that are sent together. */
 struct outbox {
-	/* send the first `count` that wait, and count them; with none left, first = used = 0 */
+	/* Send and count the first `count` waiting messages. If no message is left, set first = used = 0. */
 	void (*flush)(struct outbox *outbox, unsigned count);
-	void *owner; /* whose flush it is */
+	void *owner; /* the argument of `flush` */
 	struct counts *counts;
-	unsigned first; /* that waits */
+	unsigned first; /* index of the first waiting message */
 	unsigned used;
 	struct outgoing messages[OUTBOX_MESSAGES];
 };
 
-/* Writes a message at the end of an outbox. */
+/* Writes one message at the end of an outbox. */
 struct writer {
 	struct outgoing *message;
 	char *at;
@@ -94,11 +92,11 @@ struct writer writer_open(struct outbox *outbox);
 void write_bytes(struct writer *w, const char *bytes, size_t size);
 void write_hex(struct writer *w, uint64_t value, int digits);
 void write_number(struct writer *w, uint64_t value);
-/* Put the message into the outbox; a too long one is counted and forgotten. */
+/* Add the message to the outbox. A message that is too long is dropped and counted. */
 void writer_close(struct outbox *outbox, struct writer *w, const struct peer *to, enum sip_kind kind,
 		  bool again);
 
-/* A text that is known when compiling. */
+/* Write a string literal. */
 #define write_literal(w, literal) write_bytes(w, literal, sizeof(literal) - 1)
 
 static inline void write_span(struct writer *w, struct span s)
@@ -106,7 +104,7 @@ static inline void write_span(struct writer *w, struct span s)
 	write_bytes(w, s.at, span_size(s));
 }
 
-/* The end of the headers and a session description (RFC 4566) of the size that SIPp sends. */
+/* Write the last headers and a session description (RFC 4566) of the size that SIPp sends. */
 void write_session(struct writer *w, const char *user, struct span host);
 
 void counts_add(struct counts *sum, const struct counts *one);

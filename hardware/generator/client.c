@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT
-/* sipload uac: starts calls on absolute deadlines, and between them receives and runs timers. */
+/* The role `sipload uac`: starts each call at its scheduled time. Between the starts, it receives and runs timers. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include "calls.h"
+#include "../common/calls.h"
 #include "client.h"
 #include "link.h"
 #include "options.h"
 #include "process.h"
 #include "report.h"
-#include "schedule.h"
+#include "../common/schedule.h"
 #include "uac.h"
 
-#define LEAD_NS       (100 * NS_PER_MS) /* from the last preparation to t0 */
-#define STARTS_A_PASS 16                /* calls started before receiving again */
-#define SEND_NS       (10 * NS_PER_US)  /* what a send may take */
-#define WAIT_MAX_NS   (20 * NS_PER_MS)  /* until a signal is seen */
+#define LEAD_NS       (100 * NS_PER_MS) /* time between the end of the preparation and t0 */
+#define STARTS_A_PASS 16                /* calls started before the thread receives again */
+#define SEND_NS       (10 * NS_PER_US)  /* expected duration of a send */
+#define WAIT_MAX_NS   (20 * NS_PER_MS)  /* longest time until a signal is noticed */
 
 struct load {
 	const struct options *options;
@@ -25,23 +25,23 @@ struct load {
 	struct uac_call *calls;
 	struct call_record *records;
 	uint64_t t0_ns;
-	uint64_t give_up_ns; /* last intended start + drain */
+	uint64_t give_up_ns; /* last scheduled start + drain time */
 	uint64_t end_ns;
 	struct usage usage;
-	int64_t no_ports; /* of the host when all sockets were open */
+	int64_t no_ports; /* the host's counter NoPorts when all sockets were open */
 };
 
 struct client {
 	struct load *load;
 	unsigned number;
 	pthread_t thread;
-	uint64_t next;        /* call to start */
-	uint64_t oldest;      /* call that may still be open */
-	unsigned starts_left; /* before receiving again */
+	uint64_t next;        /* next call to start */
+	uint64_t oldest;      /* oldest call that may still be open */
+	unsigned starts_left; /* starts left before the thread receives again */
 	struct uac uac;
 	struct link *link;
 	int socket;
-	struct peer *connections; /* TCP, shared */
+	struct peer *connections; /* TCP: the shared connections */
 	unsigned n_connections;
 };
 
@@ -54,7 +54,7 @@ static void on_received(void *context, const char *text, size_t size, const stru
 	uac_receive(&client->uac, text, size, now_ns);
 }
 
-/* Which of the shared connections carries a call. */
+/* Return the index of the shared connection that a call uses. */
 static uint64_t slot_of(const struct client *client, uint64_t index)
 {
 	return index / client->load->options->threads % client->n_connections;
@@ -85,7 +85,7 @@ static void on_call_over(void *context, const struct peer *peer)
 		link_close(client->link, peer);
 }
 
-/* The connection that a call uses; a shared one that broke is opened again. */
+/* Return the connection of a call. A shared connection that broke is opened again. */
 static struct peer peer_of(struct client *client, uint64_t index)
 {
 	const struct options *o = client->load->options;
@@ -112,7 +112,7 @@ static void start_call(struct client *client, uint64_t index)
 	struct peer peer = peer_of(client, index);
 
 	uac_start(&client->uac, link_urgent(client->link), index, &peer, now_ns);
-	/* the message is built: what is left is the system call */
+	/* the message is already in the outbox, so only the system call remains */
 	load->records[index].t_invite = load->options->timing.reliable ? now_ns : clock_ns();
 	link_flush_urgent(client->link);
 	if (load->options->timing.reliable && peer.connection == NO_CONNECTION)
@@ -131,7 +131,7 @@ static uint64_t wait_time(const struct client *client, uint64_t next_start_ns, u
 	return next_ns - now_ns - spin_ns < WAIT_MAX_NS ? next_ns - now_ns - spin_ns : WAIT_MAX_NS;
 }
 
-/* Start what is due. Gives the next deadline; WHEEL_NEVER: no call is left. */
+/* Start the calls that are due. Return the time of the next call, or WHEEL_NEVER if no call is left. */
 static uint64_t start_due(struct client *client)
 {
 	const struct load *load = client->load;
@@ -147,8 +147,8 @@ static uint64_t start_due(struct client *client)
 }
 
 /*
- * Send what waits. A send takes some microseconds, during which a deadline may pass: when one is near, messages
- * go one by one, and a call that is due goes before them.
+ * Send the waiting messages. A send takes some microseconds, and a call may become due meanwhile. Near the start of a call,
+ * messages are therefore sent one at a time, and a due call is started before the next message.
  */
 static uint64_t flush_between_starts(struct client *client, uint64_t next_ns)
 {
@@ -163,11 +163,11 @@ static uint64_t flush_between_starts(struct client *client, uint64_t next_ns)
 	return next_ns;
 }
 
-/* Until every call of this thread is over and the stragglers had their time, or the run is cut short. */
+/* Run until every call of this thread has ended and --linger-ms have passed, or until the run is stopped. */
 static void make_calls(struct client *client)
 {
 	const struct options *o = client->load->options;
-	uint64_t quiet_ns = 0; /* since when no call is open */
+	uint64_t quiet_ns = 0; /* start of the time without open calls; 0 while a call is open */
 
 	while (!stop_asked) {
 		uint64_t next_ns, now_ns;
@@ -202,7 +202,7 @@ static void *client_main(void *argument)
 	return NULL;
 }
 
-/* Every thread has a socket and a port of its own: an answer finds the thread that made its call. */
+/* Each thread has its own socket and port, so that an answer reaches the thread that made its call. */
 static const char *open_client(struct client *client, struct load *load, unsigned number)
 {
 	const struct options *o = load->options;
@@ -234,7 +234,7 @@ static const char *open_client(struct client *client, struct load *load, unsigne
 		 load->schedule.header.count, clock_ns());
 	client->uac.call_over = on_call_over;
 	client->uac.context = client;
-	/* connections are dealt out to the threads like the calls */
+	/* distribute connections over the threads in the same way as calls */
 	for (unsigned i = number; o->timing.reliable && i < o->tcp_connections; i += o->threads)
 		client->n_connections++;
 	client->connections = calloc(client->n_connections + 1, sizeof(*client->connections));
@@ -281,7 +281,7 @@ static void set_deadlines(struct load *load)
 {
 	uint64_t count = load->schedule.header.count;
 
-	/* the loop below takes less than 10 ns a call */
+	/* t0 is later by 10 ns per call, because the loop below takes less */
 	load->t0_ns = clock_ns() + LEAD_NS + 10 * count;
 	for (uint64_t i = 0; i < count; i++)
 		load->records[i].t_intended = load->t0_ns + load->schedule.calls[i].offset_ns;
@@ -322,7 +322,7 @@ static void survey_starts(const struct load *load, struct starts *starts)
 	qsort(starts->lateness_ns, starts->count, sizeof(*starts->lateness_ns), compare_u64);
 }
 
-/* The smallest lateness that at least this share of the calls keeps. */
+/* Return a quantile of the lateness: at least this share of the calls does not exceed it. */
 static uint64_t lateness_quantile(const struct starts *starts, double share)
 {
 	double rank = share * (double)starts->count;
@@ -366,7 +366,7 @@ static void report_calls(FILE *file, const struct load *load, const struct start
 static bool write_report(const struct load *load, struct client *clients)
 {
 	const struct options *o = load->options;
-	FILE *file = report_open(o->report);
+	FILE *file = partial_open(o->report);
 	struct sockets sockets = { 0 };
 	struct counts counts = { 0 };
 	struct starts starts;
@@ -395,13 +395,13 @@ static bool write_report(const struct load *load, struct client *clients)
 	report_usage(file, &load->usage);
 	report_calls(file, load, &starts);
 	report_sockets(file, &sockets);
-	/* the sockets are open still: nothing of this load has met a closed port */
+	/* NoPorts is read while the sockets are still open, so it counts no datagram of this load */
 	if (load->no_ports >= 0)
 		fprintf(file, "  \"no_ports\": %" PRId64 ",\n", udp_no_ports() - load->no_ports);
 	report_counts(file, &counts);
 	fprintf(file, "}\n");
 	free(starts.lateness_ns);
-	return report_close(file, o->report);
+	return partial_close(file, o->report);
 }
 
 static bool write_calls(const struct load *load)
@@ -411,13 +411,13 @@ static bool write_calls(const struct load *load)
 				       .record_size = sizeof(struct call_record),
 				       .count = load->schedule.header.count,
 				       .t0 = load->t0_ns };
-	FILE *file = report_open(load->options->calls_file);
+	FILE *file = partial_open(load->options->calls_file);
 
 	if (!file)
 		return false;
 	fwrite(&header, sizeof(header), 1, file);
 	fwrite(load->records, sizeof(*load->records), header.count, file);
-	return report_close(file, load->options->calls_file);
+	return partial_close(file, load->options->calls_file);
 }
 
 static int run_threads(struct load *load, struct client *clients)

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * Fuzz target: hostile messages against the parser, the framing, the server and a client with calls in every
- * state. The input is cut at bytes 0xff, which SIP does not need; each piece is copied to the heap at its exact
- * size and goes to both agents, and some time passes after it. What the server answers goes to the client and
- * the other way round, once.
+ * Fuzz target: hostile messages against the parser, the server, and a client with calls in every state.
  *
- * The whole input is a stream, too: read at once and read in small pieces it has to give the same messages.
+ * The input is cut at bytes 0xff, which SIP does not use. Each piece is copied to the heap at its exact size, goes to both
+ * agents, and is followed by some time. The server's answers go to the client, and the client's answers go to the server, once.
  */
 #include <stdlib.h>
 #include <string.h>
-#include "schedule.h"
-#include "stream.h"
+#include "../common/schedule.h"
 #include "uac.h"
 #include "uas.h"
 
@@ -27,7 +24,7 @@ struct fuzz {
 	struct uac_call calls[CALLS];
 	struct call_record records[CALLS];
 	uint64_t now_ns;
-	bool crossing; /* what is sent now is handed to the other agent */
+	bool crossing; /* messages that are sent now go to the other agent */
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -65,7 +62,7 @@ static void to_server(const char *text, size_t size)
 	uas_receive(&fuzz.uas, &fuzz.from_uas, &m, &from, fuzz.now_ns);
 }
 
-/* What an agent writes is handed to the other, from a copy: the outbox is written to meanwhile. */
+/* Pass an agent's messages to the other agent, from a copy, because the other agent may write to the outbox. */
 static void flush(struct outbox *outbox, unsigned used)
 {
 	bool cross = fuzz.crossing;
@@ -101,12 +98,9 @@ static void pass_time(uint64_t ns)
 static void feed(const uint8_t *bytes, size_t size)
 {
 	char *text = malloc(size ? size : 1);
-	size_t skip, length;
 
 	must(text != NULL);
 	memcpy(text, bytes, size);
-	if (sip_cut_frame(text, size, &skip, &length) == SIP_FRAME_WHOLE)
-		must(length > 0 && skip + length <= size);
 	to_server(text, size);
 	uac_receive(&fuzz.uac, text, size, fuzz.now_ns);
 	free(text);
@@ -116,11 +110,11 @@ static void feed(const uint8_t *bytes, size_t size)
 static void begin(void)
 {
 	static const char host[] = "10.0.0.1";
-	/* a hundredth of RFC 3261's: a piece takes as many tenths of a millisecond as it has bytes */
+	/* timers are a hundredth of RFC 3261's, because after each piece only 0.1 ms per byte passes */
 	const struct timing timing = { 5 * NS_PER_MS, 40 * NS_PER_MS, 50 * NS_PER_MS, true, false };
 	const struct span name = { host, host + strlen(host) };
 	const struct peer peer = { .connection = NO_CONNECTION };
-	/* the names that test_sipload --corpus gives its calls */
+	/* the Call-IDs and tags of the calls from test_sipload --corpus */
 	struct uac_setup uac = { .timing = timing,
 				 .host = name,
 				 .port = 5060,
@@ -135,7 +129,7 @@ static void begin(void)
 				 .buckets = 4,
 				 .calls_kept = 16 };
 
-	/* the outboxes are large and need no clearing */
+	/* skip the outboxes, which are large and need no clearing */
 	memset(fuzz.calls, 0, sizeof(fuzz.calls));
 	memset(fuzz.records, 0, sizeof(fuzz.records));
 	fuzz.from_uac.used = fuzz.from_uas.used = 0;
@@ -149,70 +143,13 @@ static void begin(void)
 		fuzz.calls[i].hold_ns = i % 2 ? 0 : 10 * NS_PER_MS;
 		uac_start(&fuzz.uac, &fuzz.from_uac, i, &peer, fuzz.now_ns);
 	}
-	/* half of the calls meet the server, the other half only what the input holds */
+	/* half of the calls reach the server; the other half of the calls receive only the messages of the input */
 	fuzz.from_uac.used = CALLS / 2;
 	pass_time(NS_PER_MS);
 }
 
-/* What a stream gave: how many messages, and a hash of their sizes and texts in their order. */
-struct cut {
-	uint64_t messages;
-	uint64_t hash;
-};
-
-static void on_message(void *context, const char *text, size_t size)
-{
-	struct cut *cut = context;
-	const struct span span = { text, text + size };
-
-	must(size > 0 && size <= SIP_MESSAGE_MAX);
-	cut->messages++;
-	cut->hash = cut->hash * 31 + (sip_hash(span) ^ size);
-}
-
-/* Read a stream in pieces that grow from `piece` bytes to three more and again; ends where it cannot be followed. */
-static struct cut read_in_pieces(const uint8_t *bytes, size_t size, size_t piece)
-{
-	struct stream stream = { 0 };
-	struct cut cut = { 0 };
-
-	for (size_t done = 0, now = piece, kept, used; done < size; now = now < piece + 3 ? now + 1 : piece) {
-		char *text;
-		bool followed;
-
-		now = now < size - done ? now : size - done;
-		kept = stream.size;
-		must(kept <= SIP_MESSAGE_MAX);
-		/* at its exact size, so that a byte past it is found */
-		text = malloc(kept + now);
-		must(text && stream_resume(&stream, text) == kept);
-		memcpy(text + kept, bytes + done, now);
-		followed = stream_cut(text, kept + now, on_message, &cut, &used);
-		must(used <= kept + now);
-		followed = followed && stream_keep(&stream, text + used, kept + now - used);
-		free(text);
-		if (!followed)
-			break;
-		done += now;
-	}
-	stream_free(&stream);
-	return cut;
-}
-
-static void check_stream(const uint8_t *data, size_t size)
-{
-	struct cut whole, pieces;
-
-	if (!size)
-		return;
-	whole = read_in_pieces(data, size, size);
-	pieces = read_in_pieces(data, size, 1 + data[size - 1] % 64);
-	must(whole.messages == pieces.messages && whole.hash == pieces.hash);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	check_stream(data, size);
 	begin();
 	for (int pieces = 0; pieces < PIECES_MAX; pieces++) {
 		const uint8_t *end = size ? memchr(data, SEPARATOR, size) : NULL;

@@ -8,34 +8,34 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+#include "../common/stream.h"
 #include "link.h"
-#include "stream.h"
 
 #define BATCH          16
-#define DATAGRAM_BYTES (65536 + 4096 + 64) /* the excess keeps the slots out of each other's cache sets */
+#define DATAGRAM_BYTES (65536 + 4096 + 64) /* the extra bytes put the slots into different cache sets */
 #define EVENTS         64
-#define OUT_BYTES_MAX  (16UL << 20) /* unsent in a connection: it is stuck */
+#define OUT_BYTES_MAX  (16UL << 20) /* a connection with more unsent bytes is considered stuck */
 #define LISTENER       UINT32_MAX
 #define BACKLOG        4096
 
-/* What is to be known of a message when the kernel has taken it. */
+/* The counter to increase for a message when the kernel has accepted all of its bytes. */
 struct unsent {
-	size_t size; /* bytes that are left */
+	size_t size; /* bytes that are not sent yet */
 	enum sip_kind kind;
 	bool again;
 };
 
 struct connection {
-	int fd; /* -1: free */
+	int fd; /* -1: this entry is free */
 	uint32_t generation;
 	uint64_t owner;
-	struct sockaddr_in remote; /* of those that are accepted */
+	struct sockaddr_in remote; /* address of the client, for an accepted connection */
 	bool dialled;
 	bool closing;
-	bool dirty;          /* in link->dirty */
-	bool connecting;     /* nothing is sent yet */
+	bool dirty;          /* the connection is listed in link->dirty */
+	bool connecting;     /* TCP's handshake has not finished: no byte was sent */
 	bool writing;        /* EPOLLOUT is armed */
-	uint64_t blocked_ns; /* since when the send buffer is full; 0: it is not */
+	uint64_t blocked_ns; /* time at which the send buffer became full; 0 if it is not full */
 	struct stream in;
 	char *out;
 	size_t out_size;
@@ -65,23 +65,15 @@ struct link {
 	/* TCP */
 	struct connection *connections;
 	uint32_t n_connections;
-	uint32_t *spare; /* free connections */
+	uint32_t *spare; /* free entries of `connections` */
 	uint32_t n_spare;
-	uint32_t *dirty; /* connections with something to send or to close */
+	uint32_t *dirty; /* connections that have bytes to send, or that must be closed */
 	uint32_t n_dirty;
-	uint32_t *lost; /* connections whose owner is still to be told */
+	uint32_t *lost; /* lost connections that are not reported to the owner yet */
 	uint32_t n_lost;
-	uint32_t room; /* of the four arrays */
+	uint32_t room; /* size of the four arrays */
 	char *stream;
 };
-
-uint64_t clock_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
-}
 
 static void count_error(uint64_t *errors, int error)
 {
@@ -135,7 +127,7 @@ int open_tcp_listener(const struct sockaddr_in *local, int buffer_bytes)
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	/* connections inherit both */
+	/* accepted connections inherit TCP_NODELAY and the buffer sizes */
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	set_buffers(fd, buffer_bytes);
 	if (bind(fd, (const struct sockaddr *)local, sizeof(*local)) || listen(fd, BACKLOG))
@@ -204,7 +196,7 @@ static void count_blocked(struct link *link, struct connection *c)
 	c->blocked_ns = 0;
 }
 
-/* What it has not sent is lost; its index is free once it is in `spare`. */
+/* Close a connection. Its unsent messages count as not sent. Its index is free once it is in `spare`. */
 static void end_connection(struct link *link, uint32_t index)
 {
 	struct connection *c = &link->connections[index];
@@ -307,7 +299,9 @@ static void flush_udp(struct outbox *outbox, unsigned count)
 
 			poll(&ready, 1, 1);
 		}
-		/* ECONNREFUSED tells of an earlier datagram: this one was not even tried */
+		/*
+		 * ECONNREFUSED concerns an earlier datagram, and the kernel did not send this datagram: try once more
+		 */
 		if (tries++ == 0)
 			continue;
 		count_datagram(link, &messages[done++], false);
@@ -323,7 +317,7 @@ static struct connection *find_connection(const struct link *link, uint32_t inde
 	return c && c->fd >= 0 && c->generation == generation ? c : NULL;
 }
 
-/* A free connection's index; UINT32_MAX: not enough memory. */
+/* Return the index of a free connection, or UINT32_MAX if memory runs out. */
 static uint32_t take_index(struct link *link)
 {
 	if (!link->n_spare && link->n_connections == link->room) {
@@ -347,7 +341,7 @@ static uint32_t take_index(struct link *link)
 	return link->n_connections++;
 }
 
-/* Takes over the descriptor; closes it if it cannot. */
+/* Add a connection that owns the descriptor. If that fails, close the descriptor. */
 static struct connection *add_connection(struct link *link, int fd, bool dialled, uint64_t owner)
 {
 	uint32_t index = take_index(link);
@@ -384,7 +378,7 @@ bool link_connect(struct link *link, const struct sockaddr_in *local, const stru
 	if (fd >= 0) {
 		set_buffers(fd, link->buffer_bytes);
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-		/* the port is chosen by connect(), which may then reuse one for another remote */
+		/* connect() chooses the port, and may use one port for several remote addresses */
 		setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
 	}
 	if (fd >= 0 &&
@@ -427,7 +421,7 @@ void link_close(struct link *link, const struct peer *peer)
 	mark_dirty(link, c);
 }
 
-/* The owner is told later: here it may be in the middle of writing a message. */
+/* End a lost connection. Its owner is informed later, because the owner may be writing a message now. */
 static void lose(struct link *link, struct connection *c, int error)
 {
 	uint32_t index = (uint32_t)(c - link->connections);
@@ -447,7 +441,7 @@ static void lose(struct link *link, struct connection *c, int error)
 		link->spare[link->n_spare++] = index;
 }
 
-static void tell_of_losses(struct link *link)
+static void report_losses(struct link *link)
 {
 	while (link->n_lost) {
 		uint32_t index = link->lost[--link->n_lost];
@@ -458,7 +452,7 @@ static void tell_of_losses(struct link *link)
 	}
 }
 
-/* Room for so many; NULL: not enough memory. */
+/* Return the array with room for `needed` items, or NULL if memory runs out. */
 static void *grow(void *array, size_t *room, size_t needed, size_t item)
 {
 	size_t more = *room ? *room : 4096 / item;
@@ -492,7 +486,7 @@ static bool append(struct connection *c, const struct outgoing *m)
 	return true;
 }
 
-/* The kernel has taken so many bytes of what waits. */
+/* Count the messages that the kernel has accepted whole, after it accepted `bytes` bytes. */
 static void taken(struct link *link, struct connection *c, size_t bytes)
 {
 	size_t whole = 0;
@@ -509,7 +503,7 @@ static void taken(struct link *link, struct connection *c, size_t bytes)
 		c->unsent[0].size -= bytes;
 }
 
-/* Write what the kernel takes; ask to be told when it takes more. */
+/* Send as many bytes as the kernel accepts, and let epoll report when the kernel accepts more. */
 static void write_out(struct link *link, struct connection *c)
 {
 	uint32_t index = (uint32_t)(c - link->connections);
@@ -635,19 +629,19 @@ static void accept_all(struct link *link)
 		count_error(link->counts.receive_errors, errno);
 }
 
-/* Whose stream it is, and when it was read. */
+/* The connection of a read, and the time of the read. */
 struct reading {
 	struct link *link;
 	struct peer from;
 	uint64_t now_ns;
 };
 
-static void on_message(void *context, const char *text, size_t size)
+static void on_message(void *context, const char *text, const struct frame *frame)
 {
 	const struct reading *reading = context;
 	struct link *link = reading->link;
 
-	link->received(link->context, text, size, &reading->from, reading->now_ns);
+	link->received(link->context, text, frame->length, &reading->from, reading->now_ns);
 }
 
 static void read_stream(struct link *link, uint32_t index)
@@ -671,7 +665,7 @@ static void read_stream(struct link *link, uint32_t index)
 	reading.now_ns = clock_ns();
 	followed = stream_cut(link->stream, size, on_message, &reading, &used);
 	link->counts.unparsable += !followed;
-	/* the handler may have opened connections: the array may have moved */
+	/* the handler may have opened connections, which may move the array */
 	c = find_connection(link, index, reading.from.generation);
 	if (c && !(followed && stream_keep(&c->in, link->stream + used, size - used)))
 		lose(link, c, EPROTO);
@@ -682,7 +676,7 @@ static bool poll_tcp(struct link *link, uint64_t wait_ns)
 	struct epoll_event events[EVENTS];
 	int count;
 
-	tell_of_losses(link);
+	report_losses(link);
 	if (!wait_for_events(link, wait_ns, events, &count))
 		return false;
 	for (int i = 0; i < count; i++) {
@@ -701,7 +695,7 @@ static bool poll_tcp(struct link *link, uint64_t wait_ns)
 		if (c && events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP))
 			read_stream(link, index);
 	}
-	tell_of_losses(link);
+	report_losses(link);
 	return true;
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../common/arguments.h"
 #include "options.h"
 #include "process.h"
 
@@ -16,7 +16,7 @@ void usage(const char *option, const char *expected)
 	if (option)
 		fprintf(stderr, "sipload: --%s: expected %s\n", option, expected);
 	else
-		fprintf(stderr, "sipload: %s; the usage stands at the start of sipload.c\n", expected);
+		fprintf(stderr, "sipload: %s; the usage is at the start of sipload.c\n", expected);
 	exit(EXIT_USAGE);
 }
 
@@ -55,7 +55,7 @@ static uint64_t parse_ms(const char *option, const char *text)
 	return (uint64_t)(parse_double(option, text, 0.0, 1e9) * (double)NS_PER_MS);
 }
 
-/* One of two words; true for the first. */
+/* Return true for the first of two words, false for the second. */
 static bool parse_choice(const char *option, const char *text, const char *yes, const char *no)
 {
 	char expected[160];
@@ -70,177 +70,131 @@ static bool parse_choice(const char *option, const char *text, const char *yes, 
 
 static struct endpoint parse_endpoint(const char *option, const char *text)
 {
-	struct endpoint endpoint = { .address.sin_family = AF_INET };
-	const char *colon = strchr(text, ':');
-	size_t size = colon ? (size_t)(colon - text) : 0;
+	struct endpoint endpoint = { 0 };
 
-	if (!size || size >= sizeof(endpoint.host))
+	if (!parse_address(text, &endpoint.address))
 		usage(option, "an IPv4 address and a port, as 10.0.0.1:5060");
-	memcpy(endpoint.host, text, size);
-	if (inet_pton(AF_INET, endpoint.host, &endpoint.address.sin_addr) != 1)
-		usage(option, "an IPv4 address and a port, as 10.0.0.1:5060");
-	endpoint.address.sin_port = htons((uint16_t)parse_number(option, colon + 1, 1, 65535));
+	memcpy(endpoint.host, text, strcspn(text, ":"));
 	return endpoint;
 }
 
-/* 0,2-3 */
 static void parse_cpus(struct options *o, const char *option, const char *text)
 {
-	do {
-		char *end;
-		unsigned long first = strtoul(text, &end, 10), last = first;
+	unsigned long first, last;
 
-		if (end == text || *text == '-')
-			usage(option, "a list of CPUs, as 0,2-3");
-		if (*end == '-') {
-			text = end + 1;
-			last = strtoul(text, &end, 10);
-			if (end == text)
-				usage(option, "a list of CPUs, as 0,2-3");
-		}
-		if (first > last || last >= CPU_SETSIZE || (*end && *end != ','))
+	do {
+		if (!parse_cpu_range(&text, CPU_SETSIZE, &first, &last))
 			usage(option, "a list of CPUs, as 0,2-3");
 		for (; first <= last; first++) {
 			if (o->n_cpus == CPUS_MAX)
 				usage(option, "at most 256 CPUs");
 			o->cpus[o->n_cpus++] = (int)first;
 		}
-		text = *end ? end + 1 : end;
 	} while (*text);
 }
 
-enum {
-	OPTION_LOCAL = 1,
-	OPTION_REMOTE,
-	OPTION_SCHEDULE,
-	OPTION_CALLS_FILE,
-	OPTION_REPORT,
-	OPTION_READY,
-	OPTION_TRANSPORT,
-	OPTION_TCP_CONNECTIONS,
-	OPTION_THREADS,
-	OPTION_CPUS,
-	OPTION_HOLD,
-	OPTION_RING,
-	OPTION_RETRANSMISSIONS,
-	OPTION_DRAIN,
-	OPTION_LINGER,
-	OPTION_LATE,
-	OPTION_SPIN,
-	OPTION_T1,
-	OPTION_T2,
-	OPTION_T4,
-	OPTION_BUFFER,
-	OPTION_FIFO,
-};
+/* clang-format off */
+#define OPTION(name, letter) { name, required_argument, NULL, letter }
+/* clang-format on */
 
-#define COMMON_OPTIONS                                                                  \
-	{ "local", required_argument, NULL, OPTION_LOCAL },                             \
-		{ "report", required_argument, NULL, OPTION_REPORT },                   \
-		{ "transport", required_argument, NULL, OPTION_TRANSPORT },             \
-		{ "threads", required_argument, NULL, OPTION_THREADS },                 \
-		{ "cpus", required_argument, NULL, OPTION_CPUS },                       \
-		{ "retransmissions", required_argument, NULL, OPTION_RETRANSMISSIONS }, \
-		{ "t1-ms", required_argument, NULL, OPTION_T1 },                        \
-		{ "t2-ms", required_argument, NULL, OPTION_T2 },                        \
-		{ "t4-ms", required_argument, NULL, OPTION_T4 },                        \
-		{ "buffer-bytes", required_argument, NULL, OPTION_BUFFER },             \
-	{                                                                               \
-		"fifo", required_argument, NULL, OPTION_FIFO                            \
-	}
-
-static const struct option CLIENT_OPTIONS[] = {
-	COMMON_OPTIONS,
-	{ "remote", required_argument, NULL, OPTION_REMOTE },
-	{ "schedule", required_argument, NULL, OPTION_SCHEDULE },
-	{ "calls-file", required_argument, NULL, OPTION_CALLS_FILE },
-	{ "tcp-connections", required_argument, NULL, OPTION_TCP_CONNECTIONS },
-	{ "hold-ms", required_argument, NULL, OPTION_HOLD },
-	{ "drain-s", required_argument, NULL, OPTION_DRAIN },
-	{ "linger-ms", required_argument, NULL, OPTION_LINGER },
-	{ "late-ms", required_argument, NULL, OPTION_LATE },
-	{ "spin-us", required_argument, NULL, OPTION_SPIN },
+static const struct option OPTIONS[] = {
+	OPTION("local", 'l'),
+	OPTION("report", 'o'),
+	OPTION("transport", 'p'),
+	OPTION("threads", 'n'),
+	OPTION("cpus", 'c'),
+	OPTION("retransmissions", 'R'),
+	OPTION("t1-ms", '1'),
+	OPTION("t2-ms", '2'),
+	OPTION("t4-ms", '4'),
+	OPTION("buffer-bytes", 'b'),
+	OPTION("fifo", 'f'),
+	OPTION("spin-us", 's'),
+	OPTION("remote", 'r'),
+	OPTION("schedule", 'S'),
+	OPTION("calls-file", 'C'),
+	OPTION("tcp-connections", 't'),
+	OPTION("hold-ms", 'h'),
+	OPTION("drain-s", 'd'),
+	OPTION("linger-ms", 'L'),
+	OPTION("late-ms", 'a'),
+	OPTION("ring-ms", 'i'),
+	OPTION("ready", 'y'),
 	{ 0 },
 };
-
-static const struct option SERVER_OPTIONS[] = {
-	COMMON_OPTIONS,
-	{ "ring-ms", required_argument, NULL, OPTION_RING },
-	{ "spin-us", required_argument, NULL, OPTION_SPIN },
-	{ "ready", required_argument, NULL, OPTION_READY },
-	{ 0 },
-};
+static const char CLIENT_ONLY[] = "rSCthdLa";
+static const char SERVER_ONLY[] = "iy";
 
 static void parse_option(struct options *o, int option, const char *name)
 {
 	switch (option) {
-	case OPTION_LOCAL:
+	case 'l':
 		o->local = parse_endpoint(name, optarg);
 		return;
-	case OPTION_REMOTE:
+	case 'r':
 		o->remote = parse_endpoint(name, optarg);
 		return;
-	case OPTION_SCHEDULE:
+	case 'S':
 		o->schedule = optarg;
 		return;
-	case OPTION_CALLS_FILE:
+	case 'C':
 		o->calls_file = optarg;
 		return;
-	case OPTION_REPORT:
+	case 'o':
 		o->report = optarg;
 		return;
-	case OPTION_READY:
+	case 'y':
 		o->ready = optarg;
 		return;
-	case OPTION_TRANSPORT:
+	case 'p':
 		o->timing.reliable = parse_choice(name, optarg, "tcp", "udp");
 		return;
-	case OPTION_TCP_CONNECTIONS:
+	case 't':
 		o->tcp_connections =
 			!strcmp(optarg, "per-call") ? 0 : (unsigned)parse_number(name, optarg, 1, 60000);
 		return;
-	case OPTION_THREADS:
+	case 'n':
 		o->threads = (unsigned)parse_number(name, optarg, 1, THREADS_MAX);
 		return;
-	case OPTION_CPUS:
+	case 'c':
 		parse_cpus(o, name, optarg);
 		return;
-	case OPTION_HOLD:
+	case 'h':
 		o->hold_exponential = !strncmp(optarg, "exp:", 4);
 		o->hold_ns = parse_ms(name, optarg + (o->hold_exponential ? 4 : 0));
 		return;
-	case OPTION_RING:
+	case 'i':
 		o->ring_ns = parse_ms(name, optarg);
 		return;
-	case OPTION_RETRANSMISSIONS:
+	case 'R':
 		o->timing.retransmissions = parse_choice(name, optarg, "on", "off");
 		return;
-	case OPTION_DRAIN:
+	case 'd':
 		o->drain_ns = (uint64_t)(parse_double(name, optarg, 0.0, 1e6) * (double)NS_PER_S);
 		return;
-	case OPTION_LINGER:
+	case 'L':
 		o->linger_ns = parse_ms(name, optarg);
 		return;
-	case OPTION_LATE:
+	case 'a':
 		o->late_ns = parse_ms(name, optarg);
 		return;
-	case OPTION_SPIN:
+	case 's':
 		o->spin_ns = !strcmp(optarg, "always") ? UINT64_MAX
 						       : parse_number(name, optarg, 0, 1000000) * NS_PER_US;
 		return;
-	case OPTION_T1:
+	case '1':
 		o->timing.t1_ns = (uint64_t)(parse_double(name, optarg, 1.0, 60000.0) * (double)NS_PER_MS);
 		return;
-	case OPTION_T2:
+	case '2':
 		o->timing.t2_ns = (uint64_t)(parse_double(name, optarg, 1.0, 600000.0) * (double)NS_PER_MS);
 		return;
-	case OPTION_T4:
+	case '4':
 		o->timing.t4_ns = (uint64_t)(parse_double(name, optarg, 0.0, 600000.0) * (double)NS_PER_MS);
 		return;
-	case OPTION_BUFFER:
+	case 'b':
 		o->buffer_bytes = (int)parse_number(name, optarg, 1, 1 << 30);
 		return;
-	case OPTION_FIFO:
+	case 'f':
 		o->fifo = (int)parse_number(name, optarg, 1, 99);
 		return;
 	default:
@@ -248,8 +202,7 @@ static void parse_option(struct options *o, int option, const char *name)
 	}
 }
 
-static void parse_options(struct options *o, const struct option *known, uint64_t spin_ns, int argc,
-			  char **argv)
+static void parse_options(struct options *o, const char *other_role, uint64_t spin_ns, int argc, char **argv)
 {
 	int option, index = 0;
 
@@ -260,8 +213,12 @@ static void parse_options(struct options *o, const struct option *known, uint64_
 			       .late_ns = 500 * NS_PER_MS,
 			       .spin_ns = spin_ns,
 			       .buffer_bytes = 4194304 };
-	while ((option = getopt_long(argc, argv, "", known, &index)) != -1)
-		parse_option(o, option, option == '?' ? "" : known[index].name);
+	while ((option = getopt_long(argc, argv, "", OPTIONS, &index)) != -1) {
+		/* an option of the other role is unknown to this role */
+		if (option != '?' && strchr(other_role, option))
+			option = '?';
+		parse_option(o, option, option == '?' ? "" : OPTIONS[index].name);
+	}
 	if (optind < argc)
 		usage(NULL, "only options are expected after the command");
 	if (!o->local.address.sin_port || !o->report)
@@ -270,18 +227,18 @@ static void parse_options(struct options *o, const struct option *known, uint64_
 
 void parse_client_options(struct options *o, int argc, char **argv)
 {
-	parse_options(o, CLIENT_OPTIONS, CLIENT_SPIN_NS, argc, argv);
+	parse_options(o, SERVER_ONLY, CLIENT_SPIN_NS, argc, argv);
 	if (!o->remote.address.sin_port || !o->schedule || !o->calls_file)
 		usage(NULL, "--remote, --schedule and --calls-file are needed");
 	if (ntohs(o->local.address.sin_port) + o->threads > 65536)
-		usage("threads", "a port for each, from --local's on");
+		usage("threads", "at most as many threads as there are ports from --local's on");
 	if (o->tcp_connections && o->tcp_connections < o->threads)
 		usage("tcp-connections", "at least one for each thread");
 }
 
 void parse_server_options(struct options *o, int argc, char **argv)
 {
-	parse_options(o, SERVER_OPTIONS, 0, argc, argv);
+	parse_options(o, CLIENT_ONLY, 0, argc, argv);
 	if (o->timing.reliable && o->threads > 1)
 		usage("threads", "1 with --transport tcp: a connection belongs to one thread");
 }

@@ -1,40 +1,23 @@
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <sched.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include "link.h"
+#include "../common/clock.h"
 #include "process.h"
-
-volatile sig_atomic_t stop_asked;
-
-static void on_signal(int number)
-{
-	(void)number;
-	stop_asked = 1;
-}
-
-int fail(const char *what, const char *why)
-{
-	fprintf(stderr, "sipload: %s: %s\n", what, why);
-	return EXIT_BAD;
-}
 
 void prepare_process(int fifo)
 {
-	struct sigaction action = { .sa_handler = on_signal };
 	struct rlimit files;
 
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
+	catch_signals();
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
-	if (fifo) /* threads inherit it; refused: see the report */
+	if (fifo) /* the report shows whether the kernel granted the policy */
 		sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){ .sched_priority = fifo });
 }
 

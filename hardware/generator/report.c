@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include <inttypes.h>
-#include <limits.h>
 #include <linux/sock_diag.h>
 #include <sched.h>
 #include <string.h>
@@ -15,28 +14,6 @@ static const char *const KIND_NAMES[SIP_KINDS] = {
 	[SIP_KIND_ACK] = "ACK",     [SIP_KIND_200_INVITE] = "200_INVITE", [SIP_KIND_BYE] = "BYE",
 	[SIP_KIND_100] = "100",     [SIP_KIND_200_BYE] = "200_BYE",       [SIP_KIND_FAILURE] = "failure",
 };
-
-static void partial_name(char *name, const char *path)
-{
-	snprintf(name, PATH_MAX, "%s.partial", path);
-}
-
-FILE *report_open(const char *path)
-{
-	char name[PATH_MAX];
-
-	partial_name(name, path);
-	return fopen(name, "wb");
-}
-
-bool report_close(FILE *file, const char *path)
-{
-	char name[PATH_MAX];
-	bool good = !ferror(file);
-
-	partial_name(name, path);
-	return fclose(file) == 0 && good && rename(name, path) == 0;
-}
 
 void sockets_add(struct sockets *sum, int fd)
 {
@@ -56,7 +33,7 @@ int64_t udp_no_ports(void)
 	char line[512];
 	int64_t found = -1;
 
-	/* the line of names comes first: its second word is no number, so the scan fails on it */
+	/* the first line has the names of the counters, and a name is not a number */
 	while (file && found < 0 && fgets(line, sizeof(line), file))
 		if (sscanf(line, "Udp: %*u %" SCNd64, &found) != 1)
 			found = -1;

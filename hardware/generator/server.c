@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * sipload uas: answers calls until it is told to end.
+ * The role `sipload uas`: answers calls until a signal stops it.
  *
- * Threads share one UDP socket, for a proxy sends everything from one address and the kernel's hash of it
- * could not spread the load. Each thread owns the calls whose key is its own modulo the number of threads, with
- * their timers; whoever receives a message takes the owner's lock. So a call is whole whatever the thread.
+ * The threads share one UDP socket. A proxy sends from one address, so with several sockets, the kernel's hash of addresses would
+ * choose a single socket. A hash of Call-ID and From tag assigns each call to one thread, which runs its timers. The thread that
+ * receives a message takes the lock of the call's thread.
+ *
+ * Each thread has an appointment every TICK_NS and records its lateness. A message that arrived at the appointed time would have
+ * waited as long for this thread. Lateness therefore includes every cause: other messages, other programs on the CPU, and signals
+ * that stopped the thread.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -12,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "histogram.h"
 #include "link.h"
 #include "options.h"
 #include "process.h"
@@ -19,19 +24,21 @@
 #include "server.h"
 #include "uas.h"
 
-#define BUCKETS     (1U << 20)
-#define CALLS_KEPT  (8UL << 20)
-#define WAIT_MAX_NS (20 * NS_PER_MS)
+#define BUCKETS    (1U << 20)
+#define CALLS_KEPT (8UL << 20)
+#define TICK_NS    (2 * NS_PER_MS)
 
 struct server {
 	const struct options *options;
 	struct server *all;
 	unsigned number;
 	pthread_t thread;
-	pthread_mutex_t lock; /* of `uas` */
+	pthread_mutex_t lock; /* protects `uas` */
 	struct uas uas;
 	struct link *link;
 	uint64_t unparsable;
+	uint64_t tick_ns; /* time of the next appointment */
+	struct histogram lateness;
 };
 
 static void on_received(void *context, const char *text, size_t size, const struct peer *from,
@@ -51,15 +58,24 @@ static void on_received(void *context, const char *text, size_t size, const stru
 	pthread_mutex_unlock(&owner->lock);
 }
 
+/* Record the lateness of the due appointments. Return the time until the next appointment. */
+static uint64_t keep_appointments(struct server *server, uint64_t now_ns)
+{
+	for (; server->tick_ns <= now_ns; server->tick_ns += TICK_NS)
+		histogram_add(&server->lateness, now_ns - server->tick_ns);
+	return server->tick_ns - now_ns;
+}
+
 static void *server_main(void *argument)
 {
 	struct server *server = argument;
 	uint64_t spin_ns = server->options->spin_ns;
-	uint64_t busy_ns = 0; /* when something came last */
+	uint64_t busy_ns = 0; /* time of the last message */
 
 	settle_thread(server->options->cpus, server->options->n_cpus, server->number);
+	server->tick_ns = clock_ns() + TICK_NS;
 	while (!stop_asked) {
-		uint64_t now_ns = clock_ns(), next_ns, wait_ns;
+		uint64_t now_ns = clock_ns(), tick_ns = keep_appointments(server, now_ns), next_ns, wait_ns;
 
 		pthread_mutex_lock(&server->lock);
 		uas_advance(&server->uas, link_outbox(server->link), now_ns);
@@ -69,7 +85,8 @@ static void *server_main(void *argument)
 		wait_ns = next_ns > now_ns ? next_ns - now_ns : 0;
 		if (spin_ns == UINT64_MAX || now_ns < busy_ns + spin_ns)
 			wait_ns = 0;
-		if (link_poll(server->link, wait_ns < WAIT_MAX_NS ? wait_ns : WAIT_MAX_NS))
+		/* wake up at the next appointment, to notice a signal */
+		if (link_poll(server->link, wait_ns < tick_ns ? wait_ns : tick_ns))
 			busy_ns = now_ns;
 		link_flush(server->link);
 	}
@@ -99,10 +116,11 @@ static const char *open_server(struct server *server, int socket)
 static bool write_report(const struct options *o, struct server *servers, int socket,
 			 const struct usage *start)
 {
-	FILE *file = report_open(o->report);
+	FILE *file = partial_open(o->report);
 	struct sockets sockets = { 0 };
 	struct counts counts = { 0 };
 	struct uas *all = &servers[0].uas;
+	struct histogram lateness = { 0 };
 	uint64_t kept = 0;
 
 	if (!file)
@@ -112,6 +130,7 @@ static bool write_report(const struct options *o, struct server *servers, int so
 		counts_add(&counts, &servers[i].uas.counts);
 		counts.unparsable += servers[i].unparsable;
 		kept += servers[i].uas.kept;
+		histogram_merge(&lateness, &servers[i].lateness);
 		for (unsigned j = 0; i > 0 && j < servers[i].uas.n_peers; j++)
 			uas_count_peer(all, &servers[i].uas.peers[j].address, servers[i].uas.peers[j].calls);
 	}
@@ -130,21 +149,15 @@ static bool write_report(const struct options *o, struct server *servers, int so
 		counts.calls_split);
 	for (unsigned i = 0; i < all->n_peers; i++)
 		fprintf(file, "%s%" PRIu64, i ? ", " : "", all->peers[i].calls);
-	fprintf(file, "],\n");
+	fprintf(file,
+		"],\n  \"lateness_ns\": {\"p50\": %" PRIu64 ", \"p99\": %" PRIu64 ", \"p999\": %" PRIu64
+		", \"max\": %" PRIu64 "},\n",
+		histogram_quantile(&lateness, 0.5), histogram_quantile(&lateness, 0.99),
+		histogram_quantile(&lateness, 0.999), lateness.max_ns);
 	report_sockets(file, &sockets);
 	report_counts(file, &counts);
 	fprintf(file, "}\n");
-	return report_close(file, o->report);
-}
-
-static bool write_ready(const char *path)
-{
-	FILE *file = report_open(path);
-
-	if (!file)
-		return false;
-	fprintf(file, "ready %" PRIu64 "\n", clock_ns());
-	return report_close(file, path);
+	return partial_close(file, o->report);
 }
 
 static int run_threads(const struct options *o, struct server *servers, int socket)
@@ -157,11 +170,10 @@ static int run_threads(const struct options *o, struct server *servers, int sock
 		error = pthread_create(&servers[started].thread, NULL, server_main, &servers[started]);
 		started += !error;
 	}
-	if (error || (o->ready && !write_ready(o->ready))) {
-		fail(error ? "cannot start a thread" : o->ready, strerror(error ? error : errno));
-		error = 1;
-		stop_asked = 1;
-	}
+	if (error)
+		fail("cannot start a thread", strerror(error));
+	if (error || (o->ready && !write_ready(o->ready)))
+		error = stop_asked = 1;
 	for (unsigned i = 0; i < started; i++)
 		pthread_join(servers[i].thread, NULL);
 	if (error)

@@ -1,87 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include <string.h>
-#include <strings.h>
 #include "sip.h"
 
-#define NO_LENGTH UINT32_MAX /* there is no Content-Length */
+#define NO_LENGTH UINT32_MAX /* the message has no Content-Length */
 
 static const struct span EMPTY = { "", "" };
 
-static bool span_is(struct span s, const char *word)
-{
-	return span_size(s) == strlen(word) && memcmp(s.at, word, span_size(s)) == 0;
-}
-
-static bool span_is_name(struct span s, const char *name)
-{
-	return span_size(s) == strlen(name) && strncasecmp(s.at, name, span_size(s)) == 0;
-}
-
-static bool is_blank(char c)
-{
-	return c == ' ' || c == '\t';
-}
-
-static bool is_white(char c)
-{
-	return is_blank(c) || c == '\r' || c == '\n';
-}
-
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
-static struct span trim(struct span s)
-{
-	while (s.at < s.end && is_white(*s.at))
-		s.at++;
-	while (s.at < s.end && is_white(s.end[-1]))
-		s.end--;
-	return s;
-}
-
-uint64_t sip_hash(struct span s)
-{
-	uint64_t hash = 0xcbf29ce484222325ULL;
-
-	for (; s.at < s.end; s.at++) {
-		hash ^= (unsigned char)*s.at;
-		hash *= 0x100000001b3ULL;
-	}
-	return hash;
-}
-
-enum line {
-	LINE_HEADER,
-	LINE_EMPTY, /* the end of the headers */
-	LINE_NONE,  /* the text ends before the line does */
-};
-
-/* Cut the next line, with the lines folded into it (7.3.1), off the front of the text. */
-static enum line next_line(struct span *text, struct span *line)
-{
-	line->at = text->at;
-	while (text->at < text->end) {
-		const char *newline = memchr(text->at, '\n', span_size(*text));
-
-		if (!newline)
-			return LINE_NONE;
-		line->end = newline;
-		text->at = newline + 1;
-		if (line->end > line->at && line->end[-1] == '\r')
-			line->end--;
-		if (line->end == line->at)
-			return LINE_EMPTY;
-		if (text->at == text->end)
-			return LINE_NONE;
-		if (!is_blank(*text->at))
-			return LINE_HEADER;
-	}
-	return LINE_NONE;
-}
-
-/* The end of the quoted string that starts at s.at (25.1); s.end if it does not end. */
+/* Return the end of the quoted string that starts at s.at (25.1); s.end if its closing quote is missing. */
 static const char *quoted_end(struct span s)
 {
 	const char *at = s.at + 1;
@@ -110,12 +34,12 @@ bool sip_next_element(struct span *list, struct span *element)
 			in_brackets = false;
 		at++;
 	}
-	*element = trim((struct span){ list->at, at });
+	*element = span_trim((struct span){ list->at, at });
 	list->at = at < list->end ? at + 1 : list->end;
 	return true;
 }
 
-/* Split `"Name" <uri>;parameters` or `uri;parameters` (20.10). */
+/* Split `"Name" <uri>;parameters` or `uri;parameters` (20.10) into both parts. */
 static void split_address(struct span value, struct span *uri, struct span *parameters)
 {
 	const char *at = value.at;
@@ -132,12 +56,12 @@ static void split_address(struct span value, struct span *uri, struct span *para
 		*uri = (struct span){ at + 1, close };
 		*parameters = (struct span){ close + 1, value.end };
 	} else {
-		*uri = trim((struct span){ value.at, at });
+		*uri = span_trim((struct span){ value.at, at });
 		*parameters = (struct span){ at, value.end };
 	}
 }
 
-/* The value of the parameter called `name` in `;a=b;c=d`; empty if there is none. */
+/* Return the value of the parameter `name` in `;a=b;c=d`; empty if it is absent. */
 static struct span find_parameter(struct span parameters, const char *name)
 {
 	while (parameters.at < parameters.end) {
@@ -146,13 +70,13 @@ static struct span find_parameter(struct span parameters, const char *name)
 		const char *equals = memchr(one.at, '=', span_size(one));
 
 		parameters.at = semicolon ? semicolon + 1 : parameters.end;
-		if (equals && span_is_name(trim((struct span){ one.at, equals }), name))
-			return trim((struct span){ equals + 1, one.end });
+		if (equals && span_is_name(span_trim((struct span){ one.at, equals }), name))
+			return span_trim((struct span){ equals + 1, one.end });
 	}
 	return EMPTY;
 }
 
-/* Digits, then the end or a blank. False if there are none or the number is 2^32 or more. */
+/* Read digits up to the end or a blank. Return false if no digit follows or the number is 2^32 or more. */
 static bool take_number(struct span *s, uint32_t *number)
 {
 	const char *first = s->at;
@@ -199,7 +123,7 @@ static enum sip_kind kind_of(const struct sip_message *m)
 	return m->status == 100 ? SIP_KIND_100 : SIP_KIND_OTHER;
 }
 
-/* `INVITE sip:a@b SIP/2.0` or `SIP/2.0 200 OK` (7.1, 7.2); gives the request's method as a word. */
+/* Read `INVITE sip:a@b SIP/2.0` or `SIP/2.0 200 OK` (7.1, 7.2). `method` gets the word of a request. */
 static bool parse_start(struct span line, struct sip_message *m, struct span *method)
 {
 	static const char version[] = "SIP/2.0";
@@ -222,7 +146,7 @@ static bool parse_start(struct span line, struct sip_message *m, struct span *me
 	if (!blank || blank == line.at)
 		return false;
 	*method = (struct span){ line.at, blank };
-	/* something that is the URI, a blank, the version */
+	/* a URI, a blank and the version follow the method */
 	return span_size(line) > span_size(*method) + version_size + 2 &&
 	       line.end[-(ptrdiff_t)version_size - 1] == ' ' &&
 	       strncasecmp(line.end - version_size, version, version_size) == 0;
@@ -240,7 +164,7 @@ enum header {
 	HEADER_CONTENT_LENGTH,
 };
 
-/* Names are case-insensitive and may be compact (7.3.1, 7.3.3). */
+/* Return the header of a name. Names are case-insensitive and may be compact (7.3.1, 7.3.3). */
 static enum header header_of(struct span name)
 {
 	static const struct {
@@ -267,15 +191,15 @@ static enum header header_of(struct span name)
 	return HEADER_OTHER;
 }
 
-/* `name: value`; false if there is no colon. */
+/* Split `name: value`. Return false if the colon is missing. */
 static bool split_header(struct span line, enum header *header, struct span *value)
 {
 	const char *colon = memchr(line.at, ':', span_size(line));
 
 	if (!colon)
 		return false;
-	*header = header_of(trim((struct span){ line.at, colon }));
-	*value = trim((struct span){ colon + 1, line.end });
+	*header = header_of(span_trim((struct span){ line.at, colon }));
+	*value = span_trim((struct span){ colon + 1, line.end });
 	return true;
 }
 
@@ -294,7 +218,7 @@ static bool parse_contact(struct span value, struct sip_message *m)
 	if (span_size(m->contact) || !sip_next_element(&value, &element))
 		return true;
 	split_address(element, &m->contact, &parameters);
-	/* it becomes a Request-URI, where nothing may be folded */
+	/* the URI becomes a Request-URI, which must not contain a line break */
 	for (const char *at = m->contact.at; at < m->contact.end; at++)
 		if (is_white(*at))
 			return false;
@@ -335,7 +259,7 @@ static bool parse_header(enum header header, struct span value, struct sip_messa
 	}
 }
 
-/* What no message lacks, and what follows from it. */
+/* Check that all required headers exist, and derive the fields that depend on several headers. */
 static bool complete(struct sip_message *m, struct span request_method)
 {
 	struct span rest = m->cseq, via, method;
@@ -343,14 +267,14 @@ static bool complete(struct sip_message *m, struct span request_method)
 	if (!m->n_via || !span_size(m->from) || !span_size(m->to) || !span_size(m->call_id) ||
 	    !take_number(&rest, &m->cseq_number))
 		return false;
-	method = trim(rest);
+	method = span_trim(rest);
 	if (!span_size(method) ||
 	    (m->is_request && (span_size(method) != span_size(request_method) ||
 			       memcmp(method.at, request_method.at, span_size(method)))))
 		return false;
 	m->method = method_of(method);
 	m->kind = kind_of(m);
-	m->call_id_hash = sip_hash(m->call_id);
+	m->call_id_hash = span_hash(m->call_id);
 	rest = m->via[0];
 	if (!sip_next_element(&rest, &via))
 		return false;
@@ -364,46 +288,18 @@ bool sip_parse(const char *text, size_t size, struct sip_message *m)
 	struct span line, value, request_method;
 	uint32_t length = NO_LENGTH;
 	enum header header;
-	enum line found;
+	enum span_line end;
 
 	m->n_via = m->n_record_route = 0;
 	m->call_id = m->from = m->to = m->cseq = m->contact = EMPTY;
 	m->from_tag = m->to_tag = EMPTY;
-	if (next_line(&rest, &line) != LINE_HEADER || !parse_start(line, m, &request_method))
+	if (span_next_line(&rest, &line) != LINE_HEADER || !parse_start(line, m, &request_method))
 		return false;
-	while ((found = next_line(&rest, &line)) == LINE_HEADER)
+	while ((end = span_next_line(&rest, &line)) == LINE_HEADER)
 		if (!split_header(line, &header, &value) || !parse_header(header, value, m, &length))
 			return false;
-	if (found != LINE_EMPTY || (length != NO_LENGTH && length > span_size(rest)))
+	if (end != LINE_EMPTY || (length != NO_LENGTH && length > span_size(rest)))
 		return false;
 	m->body = (struct span){ rest.at, length == NO_LENGTH ? rest.end : rest.at + length };
 	return complete(m, request_method);
-}
-
-enum sip_frame sip_cut_frame(const char *text, size_t size, size_t *skip, size_t *frame_length)
-{
-	struct span rest = { text, text + size };
-	struct span line, value;
-	uint32_t length = NO_LENGTH;
-	enum header header;
-	enum line found;
-
-	while (rest.at < rest.end && (*rest.at == '\r' || *rest.at == '\n'))
-		rest.at++;
-	*skip = (size_t)(rest.at - text);
-	*frame_length = 0;
-	text = rest.at;
-	size -= *skip;
-	while ((found = next_line(&rest, &line)) == LINE_HEADER)
-		if (split_header(line, &header, &value) && header == HEADER_CONTENT_LENGTH &&
-		    (!take_number(&value, &length) || value.at != value.end))
-			return SIP_FRAME_BROKEN;
-	if (found == LINE_NONE)
-		return size > SIP_MESSAGE_MAX ? SIP_FRAME_BROKEN : SIP_FRAME_PARTIAL;
-	if (length == NO_LENGTH)
-		return SIP_FRAME_BROKEN;
-	*frame_length = (size_t)(rest.at - text) + length;
-	if (*frame_length > SIP_MESSAGE_MAX)
-		return SIP_FRAME_BROKEN;
-	return *frame_length > size ? SIP_FRAME_PARTIAL : SIP_FRAME_WHOLE;
 }

@@ -1,25 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A SIP message read in place (RFC 3261): every span points into the text it was read from.
+ * A parser of SIP messages (RFC 3261). Every span points into the text of the message.
  *
- * The text may come from anyone. Nothing outside it is read; a message that is not whole, or lacks one of the
- * headers each message must have (8.1.1: Via, From, To, Call-ID, CSeq), is refused as a whole.
- * Compact header names, folded lines, bare LF, blanks before the colon and comma lists are understood.
+ * The text is untrusted, so the parser reads no byte outside of it. An incomplete message is refused, and so is a message without
+ * a required header (8.1.1: Via, From, To, Call-ID, CSeq). The parser accepts compact header names, folded lines, bare LF, blanks
+ * before the colon, and lists with commas.
  */
 #ifndef SIPSCHED_SIP_H
 #define SIPSCHED_SIP_H
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "../common/span.h"
 
-#define SIP_LINES_MAX   32    /* Via lines, and Record-Route lines, of one message */
-#define SIP_MESSAGE_MAX 65535 /* bytes; a datagram cannot be longer, a message in a stream may not be */
-
-/* A piece of text: never zero-terminated, never read at or past end. */
-struct span {
-	const char *at;
-	const char *end;
-};
+#define SIP_LINES_MAX   32    /* largest number of Via lines, and of Record-Route lines, per message */
+#define SIP_MESSAGE_MAX 65535 /* bytes, for datagrams and for messages in streams */
 
 enum sip_method {
 	SIP_METHOD_OTHER,
@@ -28,7 +20,7 @@ enum sip_method {
 	SIP_METHOD_BYE,
 };
 
-/* What a message counts as. The first seven have the numbers of enum trace_kind (hardware/probe/trace.h). */
+/* The kinds of messages that are counted. The first seven have the numbers of enum trace_kind (../common/trace.h). */
 enum sip_kind {
 	SIP_KIND_OTHER = 0,
 	SIP_KIND_INVITE = 1,
@@ -44,48 +36,32 @@ enum sip_kind {
 
 struct sip_message {
 	bool is_request;
-	enum sip_method method; /* of the request, or of the request that is answered (CSeq) */
+	enum sip_method method; /* of the request, or of the request that a response answers (CSeq) */
 	enum sip_kind kind;
-	unsigned status; /* 100 to 699; 0 in a request */
+	unsigned status; /* 100 to 699; 0 for a request */
 	struct span call_id;
 	struct span from;
-	struct span from_tag; /* empty if there is none */
+	struct span from_tag; /* empty if absent */
 	struct span to;
-	struct span to_tag; /* empty if there is none */
+	struct span to_tag; /* empty if absent */
 	struct span cseq;
-	struct span contact; /* URI of the first Contact; empty if there is none */
-	struct span branch;  /* of the topmost Via; empty if there is none */
+	struct span contact; /* URI of the first Contact; empty if absent */
+	struct span branch;  /* of the topmost Via; empty if absent */
 	struct span body;
-	struct span via[SIP_LINES_MAX];          /* values of the header lines, in their order */
-	struct span record_route[SIP_LINES_MAX]; /* the same */
+	struct span via[SIP_LINES_MAX];          /* values of the Via lines, in their order */
+	struct span record_route[SIP_LINES_MAX]; /* values of the Record-Route lines, in their order */
 	unsigned n_via;
 	unsigned n_record_route;
 	uint32_t cseq_number;
-	uint64_t call_id_hash; /* FNV-1a, 64 bits, as in hardware/probe/classify.c */
+	uint64_t call_id_hash; /* span_hash() of the Call-ID */
 };
 
-enum sip_frame {
-	SIP_FRAME_PARTIAL, /* more of the stream is needed */
-	SIP_FRAME_WHOLE,
-	SIP_FRAME_BROKEN, /* no message can be cut from this stream any more */
-};
-
-/* Read a whole message. False: it is none. */
+/* Parse a whole message. Return false if the text is not a valid message. */
 bool sip_parse(const char *text, size_t size, struct sip_message *message);
 
 /*
- * Cut a message off the front of a stream, by its Content-Length (18.3), which none may lack.
- * `skip` gets the bytes of empty lines before it (7.5), `length` its own bytes.
+ * Cut the next element off a list with commas. Commas in quotes and in <> do not separate. Return false at the end
+ * of the list.
  */
-enum sip_frame sip_cut_frame(const char *text, size_t size, size_t *skip, size_t *length);
-
-/* Cut the next element off a comma list; commas in quotes and in <> do not count. False: none is left. */
 bool sip_next_element(struct span *list, struct span *element);
-
-uint64_t sip_hash(struct span s);
-
-static inline size_t span_size(struct span s)
-{
-	return (size_t)(s.end - s.at);
-}
 #endif

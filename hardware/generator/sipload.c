@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * sipload: SIP calls on a schedule, and the server that answers them.
+ * sipload: a client that makes SIP calls on a schedule, and a server that answers them.
  *
  * USAGE
  *   sipload uac --local A:P --remote A:P --schedule FILE --calls-file FILE --report FILE
@@ -17,33 +17,32 @@
  *   no pinning, retransmissions on, T1 500 ms, T2 4 s, T4 5 s, buffers 4194304 bytes, exponential, no priority.
  *
  * WHAT IT DOES
- *   `uac` starts call i at t0 + the schedule's offset i (schedule.h), on CLOCK_MONOTONIC; a call that is late is
- *   started at once and the lateness is recorded, never handed on to the next. It ends when all calls are over
- *   and --linger-ms have passed, --drain-s after the last intended start, or by SIGINT or SIGTERM, and then
- *   writes one record a call (calls.h) and a report (report.h). Times of `hold` are drawn from the number that
- *   the schedule has for each call (schedule.h).
- *   `uas` answers 180, after --ring-ms 200, and 200 to BYE; it ends by SIGINT or SIGTERM, with a report.
- *   --ready FILE gets a line `ready <ns>` when it answers.
- *   `schedule` draws a schedule and prints {"calls":N,"distinct":N,"first_ns":N,"last_ns":N}: how many there
- *   are, how many of them were drawn, and when after t0 the first and the last start. --blocks FILE has a line a
- *   window, `<block> <length in ns>`: the calls of a block are played in each of its windows.
- *   The transactions are those of RFC 3261: uac.h, uas.h.
- *   Exit code: 0 good, whatever became of the calls; 1 not (one line on stderr says why); 2 wrong usage.
+ *   `uac` starts call i at t0 + the schedule's offset i (schedule.h), on CLOCK_MONOTONIC. A late call starts at once, its
+ *   lateness is recorded, and the next calls keep their times. The run ends when all calls have ended and --linger-ms have passed,
+ *   --drain-s after the last scheduled start, or after SIGINT or SIGTERM. Then `uac` writes one record per call (calls.h)
+ *   and a report (report.h). Random hold times are computed from the random number of each call in the schedule (schedule.h).
+ *   `uas` answers INVITE with 180 and, after --ring-ms, with 200, and BYE with 200. After SIGINT or SIGTERM it writes a report.
+ *   The file of --ready appears when `uas` is ready to answer.
+ *   `schedule` writes a schedule and prints {"calls":N,"distinct":N,"first_ns":N,"last_ns":N}: the number of calls, the number
+ *   of different calls, and the first and last start after t0. The file of --blocks has one line per window,
+ *   `<block> <length in ns>`, and the calls of a block are repeated in each of its windows.
+ *   uac.h and uas.h describe the transactions, which follow RFC 3261.
+ *   Exit code: 0 if the run was performed, even if calls failed; 1 with one line on stderr; 2 for wrong usage.
  *
  * TIMING
- *   --spin-us is the time before each deadline during which `uac` polls instead of sleeping: the sleep's end is
- *   late by about that. Of `uas` it is the time it polls on after each datagram. `always` never sleeps and takes
- *   a whole CPU. A send to a sleeping receiver must wake its CPU, which on a virtual machine took about 13 us
- *   instead of 2: gaps shorter than that cannot leave the client, and the KS distance at 2,000 cps grows by .01.
- *   --fifo asks for SCHED_FIFO, so that nothing else on a shared CPU delays a deadline; where that is refused it
- *   runs without, and the report's `scheduler` says which.
- *   Threads: those of `uac` bind P, P+1, ...; call i is made by thread i mod N. Those of `uas` share a socket.
+ *   --spin-us: before each deadline, `uac` polls for this time instead of sleeping, because a sleep may end that late.
+ *   `uas` polls for this time after each datagram. `always` never sleeps and uses a whole CPU. A send to a sleeping receiver
+ *   wakes the receiver's CPU. On a virtual machine such a send took about 13 us instead of 2 us. Shorter gaps between calls are
+ *   then impossible, and at 2,000 cps the Kolmogorov-Smirnov distance grows by 0.01.
+ *   --fifo asks for SCHED_FIFO, so that no other program on a shared CPU delays a deadline. If the kernel refuses, the run
+ *   continues with the normal policy. `scheduler` in the report has the policy. Threads: the threads of `uac` bind the ports P,
+ *   P+1, ..., and thread i mod N makes call i. The threads of `uas` share a socket.
  *
  * LIMITS
- *   IPv4. TCP: a call whose connection is lost is lost, and a shared one is opened again for the next call; a send
- *   buffer that is full makes messages wait, and the report says how long; `uas` answers on the request's connection
- *   only and has one thread. With a connection a call, the client closes:
- *   ports wait 60 s, unless net.ipv4.tcp_tw_reuse is 1; the descriptor limit is raised to the hard limit.
+ *   IPv4 only. TCP: if a connection is lost, its calls are lost. The next call opens a lost shared connection again. A full send
+ *   buffer makes messages wait, and the report has the waiting time. `uas` has one thread and answers on the connection of the
+ *   request. With one connection per call, the client closes it, and its port is blocked for 60 s unless net.ipv4.tcp_tw_reuse is
+ *   1. The limit of descriptors is raised to the hard limit.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -53,21 +52,21 @@
 #include "options.h"
 #include "process.h"
 #include "report.h"
-#include "schedule.h"
+#include "../common/schedule.h"
 #include "server.h"
 
 #define VERSION "sipload 1"
 
-/* Found out before the run rather than after it. */
+/* Check before the run that a file can be written. */
 static bool can_write(const char *path)
 {
-	FILE *file = path ? report_open(path) : NULL;
+	FILE *file = partial_open(path);
 
 	if (file)
-		fclose(file);
-	else if (path)
+		partial_drop(file, path);
+	else
 		fail(path, strerror(errno));
-	return file || !path;
+	return file;
 }
 
 static int client_command(int argc, char **argv)
@@ -85,7 +84,7 @@ static int server_command(int argc, char **argv)
 
 	parse_server_options(&o, argc, argv);
 	prepare_process(o.fifo);
-	return can_write(o.report) && can_write(o.ready) ? run_server(&o) : EXIT_BAD;
+	return can_write(o.report) && (!o.ready || can_write(o.ready)) ? run_server(&o) : EXIT_BAD;
 }
 
 static void describe(const struct schedule *schedule)

@@ -1,29 +1,22 @@
 // SPDX-License-Identifier: MIT
 /*
- * Unit tests: parser, wheel, schedule, and calls between a client and a server joined in memory.
- * Texts are copied to the heap at their exact size: a read past them is caught.
+ * Unit tests of the parser, timer wheel and schedule, and of calls between a client and a server that are joined in memory.
+ * Texts are copied to the heap at their exact size, so the sanitizer finds a read past their end.
  *
  *   test_sipload                 run the tests
- *   test_sipload --corpus DIR    write the messages of a call to DIR, as the fuzz target reads them
+ *   test_sipload --corpus DIR    write the messages of a call to DIR, as first inputs of the fuzz target
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "schedule.h"
+#include "../common/check.h"
+#include "../common/frame.h"
+#include "histogram.h"
+#include "../common/schedule.h"
 #include "uac.h"
 #include "uas.h"
-
-static int failures;
-
-#define CHECK(condition)                                                                          \
-	do {                                                                                      \
-		if (!(condition)) {                                                               \
-			fprintf(stderr, "%s:%d: %s: not true\n", __FILE__, __LINE__, #condition); \
-			failures++;                                                               \
-		}                                                                                 \
-	} while (0)
 
 #define REQUIRED                                              \
 	"Via: SIP/2.0/UDP 10.0.0.1:5060;branch=z9hG4bK-1\r\n" \
@@ -32,7 +25,7 @@ static int failures;
 
 static char *parsed_copy;
 
-/* The spans stay readable until the next call. */
+/* Parse a copy of the text. The spans of the message are valid until the next call of this function. */
 static bool parse_bytes(const char *text, size_t size, struct sip_message *m)
 {
 	free(parsed_copy);
@@ -148,7 +141,7 @@ static void test_parse_refused(void)
 		strcat(many, "Via: SIP/2.0/UDP h\r\n");
 	strcat(many, REQUIRED "CSeq: 1 INVITE\r\n\r\n");
 	CHECK(!parse(many, &m));
-	/* every truncation: the headers are whole only with their empty line, the body with its four bytes */
+	/* for every truncation: headers need their empty line, and the body needs its four bytes */
 	for (size_t size = 0; size < sizeof(INVITE) - 1 - strlen("excess"); size++)
 		CHECK(!parse_bytes(INVITE, size, &m));
 }
@@ -157,24 +150,28 @@ static void test_frames(void)
 {
 	static const char stream[] =
 		"\r\n\r\nBYE sip:b SIP/2.0\r\nl: 3\r\n\r\nabcSIP/2.0 200 OK\r\nl: 0\r\n\r\n";
+	static const char *const broken[] = {
+		"A\r\nl: x\r\n\r\n",
+		"A\r\nl: 0\r\nContent-Length: 0\r\n\r\n",
+		"SIP/2.0 200 OK\r\n\r\n",
+		"A\r\nl: 65535\r\n\r\n",
+	};
 	size_t first = strlen("BYE sip:b SIP/2.0\r\nl: 3\r\n\r\nabc");
-	size_t skip, length;
+	struct frame frame;
 	char *large = calloc(1, 70000);
 
 	if (!large)
 		abort();
 	for (size_t size = 0; size < 4 + first; size++)
-		CHECK(sip_cut_frame(stream, size, &skip, &length) == SIP_FRAME_PARTIAL);
-	CHECK(sip_cut_frame(stream, sizeof(stream) - 1, &skip, &length) == SIP_FRAME_WHOLE);
-	CHECK(skip == 4 && length == first);
-	CHECK(sip_cut_frame(stream + 4 + first, sizeof(stream) - 5 - first, &skip, &length) ==
-	      SIP_FRAME_WHOLE);
-	CHECK(skip == 0 && length == strlen("SIP/2.0 200 OK\r\nl: 0\r\n\r\n"));
-	CHECK(sip_cut_frame("A\r\nl: x\r\n\r\n", 11, &skip, &length) == SIP_FRAME_BROKEN);
-	CHECK(sip_cut_frame("SIP/2.0 200 OK\r\n\r\n", 18, &skip, &length) == SIP_FRAME_BROKEN);
-	CHECK(sip_cut_frame("A\r\nl: 65535\r\n\r\n", 15, &skip, &length) == SIP_FRAME_BROKEN);
+		CHECK(frame_cut(stream, size, &frame) == FRAME_PARTIAL);
+	CHECK(frame_cut(stream, sizeof(stream) - 1, &frame) == FRAME_WHOLE);
+	CHECK(frame.skip == 4 && frame.length == first);
+	CHECK(frame_cut(stream + 4 + first, sizeof(stream) - 5 - first, &frame) == FRAME_WHOLE);
+	CHECK(frame.skip == 0 && frame.length == strlen("SIP/2.0 200 OK\r\nl: 0\r\n\r\n"));
+	for (size_t i = 0; i < sizeof(broken) / sizeof(*broken); i++)
+		CHECK(frame_cut(broken[i], strlen(broken[i]), &frame) == FRAME_BROKEN);
 	memset(large, 'a', 70000);
-	CHECK(sip_cut_frame(large, 70000, &skip, &length) == SIP_FRAME_BROKEN);
+	CHECK(frame_cut(large, 70000, &frame) == FRAME_BROKEN);
 	free(large);
 }
 
@@ -197,7 +194,7 @@ static void on_fire(void *context, struct timer *timer, uint64_t now_ns)
 	CHECK(t->wanted_ns[i] <= now_ns);
 	t->wanted_ns[i] = 0;
 	t->fired++;
-	/* disarm one and arm one, perhaps in the slot that is being run */
+	/* disarm one timer and arm another, perhaps in the slot that is being run */
 	if (t->wanted_ns[other]) {
 		wheel_disarm(&t->wheel, &t->timers[other]);
 		t->wanted_ns[other] = now_ns + splitmix64(&t->state) % 100000;
@@ -205,7 +202,7 @@ static void on_fire(void *context, struct timer *timer, uint64_t now_ns)
 	}
 }
 
-/* No timer is early, none is more than a tick and a step late, none is lost, whatever the distance. */
+/* No timer fires early, more than a tick and a step late, or not at all, at any distance. */
 static void test_wheel(uint64_t span_ns)
 {
 	const uint64_t tick_ns = 1 << WHEEL_TICK_BITS;
@@ -234,16 +231,38 @@ static void test_wheel(uint64_t span_ns)
 		wheel_advance(&t->wheel, now_ns, on_fire, t);
 		late_ns = step_ns;
 	}
-	/* what was armed anew while firing is at most 100 us away */
+	/* timers that were armed by a callback are at most 100 us away */
 	wheel_advance(&t->wheel, now_ns + NS_PER_MS, on_fire, t);
 	wheel_advance(&t->wheel, now_ns + 2 * NS_PER_MS, on_fire, t);
 	CHECK(t->wheel.armed == 0);
 	free(t);
 }
 
+/* Times from 1 ns to a minute with a known quantile, and the bucket of the largest time. */
+static void test_histogram(void)
+{
+	static struct histogram one, sum;
+
+	CHECK(histogram_quantile(&sum, 0.99) == 0);
+	for (uint64_t ns = 1; ns <= 100000; ns++)
+		histogram_add(ns % 2 ? &one : &sum, ns * 600);
+	histogram_merge(&sum, &one);
+	CHECK(sum.count == 100000 && sum.max_ns == 60000000);
+	for (double share = 0.001; share < 1; share += 0.001) {
+		double exact = share * 60000000, found = (double)histogram_quantile(&sum, share);
+
+		CHECK(found >= exact - 600 && found <= exact * 1.04 + 600);
+	}
+	CHECK(histogram_quantile(&sum, 1.0) == 60000000);
+	histogram_add(&sum, 0);
+	CHECK(histogram_quantile(&sum, 0.0) == 0);
+	histogram_add(&sum, UINT64_MAX);
+	CHECK(histogram_quantile(&sum, 1.0) == UINT64_MAX);
+}
+
 static void test_schedule(void)
 {
-	/* The same numbers come from numpy with the operations that schedule.h lists. */
+	/* numpy gives the same numbers with the operations that schedule.h lists. */
 	static const uint64_t expected[] = { 284085, 430746, 445459, 851020, 1256687 };
 	struct schedule a, b;
 	uint64_t state;
@@ -253,7 +272,7 @@ static void test_schedule(void)
 	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
 		CHECK(a.calls[i].offset_ns == expected[i]);
 	CHECK(a.calls[99999].offset_ns == 49821846259ULL && a.header.distinct == 100000);
-	/* own random times: those of one generator that starts as the seed's complement */
+	/* the random numbers of calls come from a generator that starts with the seed's complement */
 	state = ~1ULL;
 	for (uint64_t i = 0; i < 1000; i++) {
 		uint64_t own = a.calls[i].random;
@@ -298,7 +317,7 @@ static const char *text_schedule(struct schedule *schedule, const char *text)
 	return schedule_of(schedule, text, false, 0.0, 1);
 }
 
-/* The window from `start_ns` has the calls of a schedule with this seed, from its start and as far as it reaches. */
+/* Check that the window from `start_ns` has the calls of a schedule with this seed, up to the window's end. */
 static uint64_t check_window(const struct schedule *found, uint64_t first, uint64_t start_ns,
 			     uint64_t length_ns, uint64_t seed)
 {
@@ -338,7 +357,7 @@ static void test_blocks(void)
 	      a.calls[0].offset_ns != a.calls[3 * in_block[0]].offset_ns);
 	schedule_free(&a);
 
-	/* the edge: a call at its very end is in the next window's time, one before it is in */
+	/* a call exactly at the end belongs to the next window, and a call before the end belongs to this window */
 	CHECK(!schedule_of(&a, "0 500000000\n", true, 2000.0, 7));
 	edge = a.calls[a.header.count - 1].offset_ns;
 	next = a.header.count;
@@ -348,7 +367,10 @@ static void test_blocks(void)
 
 		snprintf(text, sizeof(text), "0 %llu\n0 500000000\n", (unsigned long long)(edge + more));
 		CHECK(!schedule_of(&a, text, true, 2000.0, 7));
-		/* cut calls come in the longer window: those that were drawn are as many as before */
+		/*
+		 * a shorter window repeats the first calls of the longer window, so the number of different calls
+		 * stays the same
+		 */
 		CHECK(a.header.count == 2 * next - 1 + more && a.header.distinct == next);
 		CHECK(a.calls[next - 2].offset_ns < edge &&
 		      a.calls[next - 1 + more].offset_ns >= edge + more);
@@ -384,6 +406,7 @@ static void test_wrong_blocks(void)
 
 static void test_schedule_files(void)
 {
+	static const char *const wrong[] = { "2\n1\n", "1\nx\n", "nan\n", "" };
 	struct schedule a, b;
 	char path[] = "/tmp/test_sipload.XXXXXX";
 	int fd = mkstemp(path);
@@ -407,19 +430,15 @@ static void test_schedule_files(void)
 	schedule_free(&a);
 	unlink(path);
 	CHECK(schedule_read(&b, path));
-	CHECK(text_schedule(&a, "2\n1\n"));
-	schedule_free(&a);
-	CHECK(text_schedule(&a, "1\nx\n"));
-	schedule_free(&a);
-	CHECK(text_schedule(&a, "nan\n"));
-	schedule_free(&a);
-	CHECK(text_schedule(&a, ""));
-	schedule_free(&a);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		CHECK(text_schedule(&a, wrong[i]));
+		schedule_free(&a);
+	}
 }
 
 #define CALLS 50
 
-/* A client and a server with a proxy of sorts between them; each message may be lost or doubled. */
+/* A client and a server with a simple proxy between them. Each message may be lost or doubled. */
 struct world {
 	struct uac uac;
 	struct uas uas;
@@ -433,8 +452,8 @@ struct world {
 	uint64_t state;
 	unsigned lost_percent;
 	unsigned doubled_percent;
-	bool routed; /* the proxy inserts a Via and a Record-Route */
-	bool deaf;   /* the server is */
+	bool routed; /* the proxy inserts Via and Record-Route */
+	bool deaf;   /* the server receives nothing */
 	const char *corpus;
 	unsigned corpus_files;
 };
@@ -480,7 +499,7 @@ static void save(const char *text, size_t size)
 	}
 }
 
-/* What a proxy does to a request: its Via on top, its Record-Route. */
+/* Change a request as a proxy does: add a Via at the top, and a Record-Route. */
 static size_t route(const char *text, size_t size, char *routed, size_t room)
 {
 	const char *line = memchr(text, '\n', size);
@@ -494,7 +513,7 @@ static size_t route(const char *text, size_t size, char *routed, size_t room)
 	return (size_t)inserted + size - start;
 }
 
-/* And to an answer: its Via is gone. */
+/* Change an answer as a proxy does: remove its Via. */
 static size_t unroute(const char *text, size_t size, char *plain)
 {
 	const char *via = memmem(text, size, "Via:", 4);
@@ -674,7 +693,7 @@ static void test_clean_calls(bool routed, uint64_t hold_ns, uint64_t ring_ns)
 	end_world();
 }
 
-/* The route set is reversed, the target is the Contact (12.1.2, 12.2.1.1). */
+/* The route set is reversed, and the target is the Contact (12.1.2, 12.2.1.1). */
 static void test_routes(void)
 {
 	static const char target[] = "BYE sip:callee@10.0.0.1:5070 SIP/2.0\r\n";
@@ -688,7 +707,7 @@ static void test_routes(void)
 	exchange(world->to_uas, &world->uac_sent, deliver_to_uas);
 	exchange(world->to_uac, &world->uas_sent, deliver_to_uac);
 	pass_time(2 * NS_PER_S);
-	/* the outbox keeps the bytes of its last message: BYE */
+	/* the outbox keeps the bytes of its last message, the BYE */
 	bye = &world->to_uas->messages[0];
 	CHECK(sip_parse(bye->text, bye->size, &m) && m.kind == SIP_KIND_BYE);
 	CHECK(memmem(bye->text, bye->size, target, strlen(target)));
@@ -722,7 +741,7 @@ static void test_lossy_calls(void)
 	end_world();
 }
 
-/* INVITE goes out at 0, 0.5, 1.5, 3.5, 7.5, 15.5, 31.5 s and is given up after 32 s (17.1.1.2). */
+/* INVITE is sent at 0, 0.5, 1.5, 3.5, 7.5, 15.5 and 31.5 s, and the call ends after 32 s (17.1.1.2). */
 static void test_deaf_server(void)
 {
 	begin_world(true, 0, 0);
@@ -739,7 +758,7 @@ static void test_deaf_server(void)
 	run_s(33);
 	CHECK(outcomes(CALL_TIMEOUT_INVITE) == 2 && world->records[0].invite_again == 0);
 	end_world();
-	/* BYE: 0.5, 1.5, 3.5, 7.5 and every 4 s to 31.5 s (17.1.2.2) */
+	/* BYE is sent at 0.5, 1.5, 3.5 and 7.5 s, and then every 4 s up to 31.5 s (17.1.2.2) */
 	begin_world(true, NS_PER_S, 0);
 	start_calls(1);
 	world->deaf = true;
@@ -773,7 +792,7 @@ static void test_answers(void)
 	reply("503 Service Unavailable", 0, "INVITE", 'i');
 	CHECK(world->uac_sent.sent_again[SIP_KIND_ACK] == 1);
 	CHECK(world->uac.counts.received_again[SIP_KIND_FAILURE] == 1);
-	/* timer A stops at a provisional answer; the 180 that its 200 overtook is expected */
+	/* a provisional answer stops timer A; a 180 after its 200 is expected and counts as overtaken */
 	reply("100 Trying", 1, "INVITE", 'i');
 	run_s(1);
 	CHECK(world->records[1].invite_again == 0);
@@ -781,7 +800,7 @@ static void test_answers(void)
 	reply("180 Ringing", 1, "INVITE", 'i');
 	CHECK(world->uac.counts.received[SIP_KIND_180] == 1 && world->uac.counts.overtaken == 1);
 	CHECK(!unexpected(&world->uac.counts) && world->records[1].t_ringing > world->records[1].t_ok_invite);
-	/* and the same once more is a retransmission, of an INVITE that was sent again */
+	/* the same answer again is a retransmission, because INVITE was sent again */
 	reply("180 Ringing", 1, "INVITE", 'i');
 	CHECK(world->uac.counts.received_again[SIP_KIND_180] == 1 && world->uac.counts.overtaken == 1);
 	reply("200 OK", 1, "INVITE", 'i');
@@ -791,7 +810,7 @@ static void test_answers(void)
 	run_s(1);
 	reply("481 Gone", 1, "BYE", 'b');
 	CHECK(world->records[1].outcome == CALL_REJECTED_BYE && world->records[1].status == 481);
-	/* of another process, of no call, with a branch of the other transaction */
+	/* answers of another process, of no call, and with the branch of the other transaction */
 	reply("200 OK", 77, "INVITE", 'i');
 	reply("200 OK", 2, "INVITE", 'b');
 	CHECK(world->uac.counts.unexpected[SIP_KIND_200_INVITE] == 2);
@@ -804,7 +823,7 @@ static void test_answers(void)
 	end_world();
 }
 
-/* Requests that no call knows; and ACK that never comes: 200 at 0.5, 1.5, 3.5, 7.5 and every 4 s. */
+/* Requests of unknown calls, and a missing ACK: 200 is sent again at 0.5, 1.5, 3.5 and 7.5 s, and then every 4 s. */
 static void test_server_alone(void)
 {
 	const struct peer from = { .connection = NO_CONNECTION };
@@ -857,6 +876,7 @@ int main(int argc, char **argv)
 	test_wheel(3 * NS_PER_MS);
 	test_wheel(900 * NS_PER_MS);
 	test_wheel(40 * NS_PER_S);
+	test_histogram();
 	test_schedule();
 	test_schedule_files();
 	test_blocks();

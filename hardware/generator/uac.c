@@ -59,7 +59,7 @@ static void increment(uint16_t *count)
 		(*count)++;
 }
 
-/* The letter tells the transactions of a call apart: i INVITE, a ACK to 2xx, b BYE. */
+/* Write a branch. Its letter names the transaction of the call: i for INVITE, a for ACK of a 2xx, b for BYE. */
 static void write_branch(struct writer *w, const struct uac *uac, uint64_t index, char letter)
 {
 	char tail[] = { '-', letter };
@@ -117,7 +117,7 @@ static void write_call_id(struct writer *w, const struct uac *uac, uint64_t inde
 	write_span(w, uac->setup.host);
 }
 
-/* From Call-ID to the last header but Content-Type and Content-Length. */
+/* Write the headers from Call-ID to Max-Forwards, which all requests have. */
 static void write_middle(struct writer *w, const struct uac *uac, uint64_t index, const char *cseq)
 {
 	write_literal(w, "\r\nCall-ID: ");
@@ -149,7 +149,7 @@ static void send_invite(const struct uac *uac, struct outbox *outbox, const stru
 	writer_close(outbox, &w, &call->peer, SIP_KIND_INVITE, again);
 }
 
-/* ACK to a final answer other than 2xx belongs to the INVITE's transaction (17.1.1.3). */
+/* Send ACK for a final answer other than 2xx, which belongs to INVITE's transaction (17.1.1.3). */
 static void send_ack_of_failure(struct uac *uac, const struct uac_call *call, struct span to, bool again)
 {
 	uint64_t index = index_of(uac, call);
@@ -165,7 +165,7 @@ static void send_ack_of_failure(struct uac *uac, const struct uac_call *call, st
 	writer_close(uac->outbox, &w, &call->peer, SIP_KIND_ACK, again);
 }
 
-/* A request inside the dialog (12.2.1.1). */
+/* Send a request within the dialog (12.2.1.1). */
 static void send_in_dialog(struct uac *uac, const struct uac_call *call, enum sip_kind kind, bool again)
 {
 	bool is_ack = kind == SIP_KIND_ACK;
@@ -195,7 +195,7 @@ static void call_gone(struct uac *uac, struct uac_call *call)
 	call->state = UAC_GONE;
 }
 
-/* The outcome is known; the call stays for `linger_ns` to answer what is sent again. */
+/* Record the outcome of a call. The call stays for `linger_ns`, to acknowledge repeated answers. */
 static void end_call(struct uac *uac, struct uac_call *call, enum call_outcome outcome, unsigned status,
 		     uint64_t linger_ns, uint64_t now_ns)
 {
@@ -212,7 +212,7 @@ static void end_call(struct uac *uac, struct uac_call *call, enum call_outcome o
 		uac->call_over(uac->context, &call->peer);
 }
 
-/* Arm for the next retransmission or the transaction's end, whichever is first. */
+/* Arm the timer for the next retransmission or the end of the transaction, whichever is first. */
 static void arm_transaction(struct uac *uac, struct uac_call *call, uint64_t now_ns)
 {
 	uint64_t next_ns = call->deadline_ns;
@@ -239,7 +239,7 @@ void uac_start(struct uac *uac, struct outbox *outbox, uint64_t index, const str
 	struct writer w = { &scratch, scratch.text, scratch.text + sizeof(scratch.text), false };
 
 	write_call_id(&w, uac, index);
-	record->call_id_hash = sip_hash((struct span){ scratch.text, w.at });
+	record->call_id_hash = span_hash((struct span){ scratch.text, w.at });
 	record->thread = (uint8_t)uac->setup.thread;
 	call->state = UAC_CALLING;
 	call->peer = *peer;
@@ -310,7 +310,7 @@ void uac_connection_lost(struct uac *uac, uint64_t index, uint64_t now_ns)
 		end_call(uac, call, CALL_NO_CONNECTION, 0, 0, now_ns);
 }
 
-/* The Record-Route elements of a 2xx in reverse, as Route lines (12.1.2). */
+/* Write the elements of Record-Route in reverse order as Route lines (12.1.2). */
 static void write_routes(struct writer *w, const struct sip_message *m)
 {
 	struct span routes[ROUTES_MAX];
@@ -333,7 +333,7 @@ static struct dialog *make_dialog(const struct uac *uac, const struct sip_messag
 {
 	struct outgoing scratch;
 	struct writer w = { &scratch, scratch.text, scratch.text + sizeof(scratch.text), false };
-	struct dialog sizes = { .to_tag_hash = sip_hash(m->to_tag) };
+	struct dialog sizes = { .to_tag_hash = span_hash(m->to_tag) };
 	struct dialog *dialog;
 	char *mark = w.at;
 
@@ -374,7 +374,9 @@ static bool parse_hex(const char *at, int digits, uint64_t *value)
 	return true;
 }
 
-/* The call whose transaction the answer names in its branch (17.1.3); NULL: none of ours. */
+/*
+ * Return the call of the transaction that an answer's branch names (17.1.3); NULL if the call belongs to another agent.
+ */
 static struct uac_call *find_call(struct uac *uac, const struct sip_message *m)
 {
 	const size_t cookie = sizeof(BRANCH_COOKIE) - 1;
@@ -410,7 +412,7 @@ static void on_provisional(struct uac *uac, struct uac_call *call, const struct 
 	bool again = m->status == 180 ? record->t_ringing != 0 : call->seen_100;
 
 	count(uac, m, again);
-	/* two workers of the SPS had the two answers; a stateful SPS sends such a 180 no further */
+	/* two workers of the SPS handled 180 and 200 at the same time; a stateful SPS drops such a 180 */
 	if (m->status == 180 && !again && call->state != UAC_CALLING && call->state != UAC_PROCEEDING)
 		uac->counts.overtaken++;
 	if (!record->t_first_response)
@@ -448,7 +450,7 @@ static void on_answer(struct uac *uac, struct uac_call *call, const struct sip_m
 			send_bye(uac, call, now_ns);
 		return;
 	}
-	if (!record->t_ok_invite || (call->dialog && call->dialog->to_tag_hash != sip_hash(m->to_tag))) {
+	if (!record->t_ok_invite || (call->dialog && call->dialog->to_tag_hash != span_hash(m->to_tag))) {
 		uac->counts.unexpected[m->kind]++;
 		return;
 	}

@@ -1,82 +1,85 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The client's side of the six-message call: INVITE, (100, 180,) 200, ACK, hold, BYE, 200.
+ * The client of a call with six messages: INVITE, (100, 180,) 200, ACK, hold time, BYE, 200.
  *
- * Transactions are those of RFC 3261: INVITE client (17.1.1: timers A, B, D), non-INVITE client (17.1.2: E, F,
- * K). The core acknowledges each 2xx, also one seen again (13.2.2.4), as long as the call is remembered: K
- * after its end. The dialog is built from the first 2xx: remote target from Contact, route set from
- * Record-Route reversed, remote tag (12.1.2).
+ * The transactions follow RFC 3261: INVITE client (17.1.1, timers A, B, D) and non-INVITE client (17.1.2, timers E, F, K). Each
+ * 2xx is acknowledged, even if it is repeated (13.2.2.4), until timer K ends after the call. The dialog comes from the first 2xx:
+ * the remote target from Contact, the route set from the reversed Record-Route, and the remote tag (12.1.2).
  *
- * ASSUME the SPS is an outbound proxy: every request goes to --remote, whatever its URI and its routes say.
- * ASSUME routers are loose (RFC 3261 16.12): the remote target always is the Request-URI.
- * ASSUME nobody forks: a 2xx with another To tag is unexpected.
+ * ASSUME the SPS is an outbound proxy: every request goes to --remote, whatever its URI and its routes are.
+ * ASSUME routers are loose (RFC 3261 16.12): the Request-URI is always the remote target.
+ * ASSUME no proxy forks: a 2xx with another To tag is unexpected.
  *
- * A call's number in the schedule stands in its Call-ID and its branches, so no table is searched.
- * Nothing here makes a system call: time comes in as an argument, messages go out through an outbox.
+ * Call-ID and branches contain the number of the call in the schedule, so the client finds a call without a table.
+ * These functions make no system calls: the time is an argument, and messages go to an outbox.
  */
 #ifndef SIPSCHED_UAC_H
 #define SIPSCHED_UAC_H
 #include "agent.h"
-#include "calls.h"
-#include "schedule.h"
+#include "../common/calls.h"
+#include "../common/schedule.h"
 #include "wheel.h"
 
 enum uac_state {
 	UAC_IDLE,
-	UAC_CALLING,    /* INVITE is out */
-	UAC_PROCEEDING, /* 1xx came */
-	UAC_TALKING,    /* ACK is out, BYE waits for the hold time */
-	UAC_LEAVING,    /* BYE is out */
-	UAC_REJECTED,   /* stays for D, to acknowledge again */
-	UAC_ENDED,      /* stays for K, to absorb and acknowledge again */
+	UAC_CALLING,    /* INVITE was sent */
+	UAC_PROCEEDING, /* a 1xx answer came */
+	UAC_TALKING,    /* ACK was sent, and BYE follows after the hold time */
+	UAC_LEAVING,    /* BYE was sent */
+	UAC_REJECTED,   /* waits for timer D, to acknowledge repeated answers */
+	UAC_ENDED,      /* waits for timer K, to absorb and acknowledge repeated answers */
 	UAC_GONE,
 };
 
-struct dialog; /* what ACK and BYE repeat */
+struct dialog; /* the headers that ACK and BYE repeat */
 
 struct uac_call {
 	struct timer timer;
 	uint64_t interval_ns; /* to the next retransmission */
-	uint64_t deadline_ns; /* of timer B or F */
+	uint64_t deadline_ns; /* end of timer B or F */
 	uint64_t hold_ns;
 	struct dialog *dialog;
 	struct peer peer;
 	uint8_t state;  /* enum uac_state */
-	bool seen_100;  /* or another provisional answer than 180 */
-	bool bye_heard; /* a provisional answer to BYE */
+	bool seen_100;  /* a provisional answer other than 180 came */
+	bool bye_heard; /* a provisional answer to BYE came */
 };
 
 struct uac_setup {
 	struct timing timing;
-	struct span host; /* of this agent, as text */
+	struct span host; /* address of this agent, as text */
 	uint16_t port;
 	struct span remote_host;
 	uint16_t remote_port;
-	uint32_t instance; /* tells the calls of one process from those of another */
+	uint32_t instance; /* distinguishes the calls of this process from the calls of other processes */
 	unsigned thread;
-	unsigned threads; /* calls i with i % threads == thread belong to this agent */
+	unsigned threads; /* this agent makes the calls i with i % threads == thread */
 };
 
 struct uac {
 	struct uac_setup setup;
 	struct wheel wheel;
 	struct outbox *outbox;
-	struct counts counts; /* of what it receives */
+	struct counts counts; /* counters of received messages */
 	struct uac_call *calls;
 	struct call_record *records;
-	uint64_t count; /* of all calls */
-	uint64_t open;  /* calls begun and not ended */
-	void (*call_over)(void *context,
-			  const struct peer *peer); /* optional: the call's connection is free */
+	uint64_t count; /* number of calls in the schedule */
+	uint64_t open;  /* calls that began and have not ended */
+	void (*call_over)(
+		void *context,
+		const struct peer *peer); /* optional: called when a call no longer needs its connection */
 	void *context;
 };
 
 void uac_init(struct uac *uac, const struct uac_setup *setup, struct outbox *outbox, struct uac_call *calls,
 	      struct call_record *records, uint64_t count, uint64_t now_ns);
-/* Frees what the calls hold; what is open is marked as unfinished. */
+/* Free the memory of all calls. Open calls become unfinished. */
 void uac_free(struct uac *uac);
 
-/* Write the INVITE of call `index` to an outbox that is sent at once; records[index].t_invite is the caller's to set when it goes out. */
+/*
+ * Write the INVITE of call `index` to an outbox, which the caller sends at once. The caller sets
+ * records[index].t_invite.
+ */
 void uac_start(struct uac *uac, struct outbox *outbox, uint64_t index, const struct peer *peer,
 	       uint64_t now_ns);
 void uac_receive(struct uac *uac, const char *text, size_t size, uint64_t now_ns);

@@ -7,26 +7,26 @@
 #define SLAB_CALLS 4096
 
 enum uas_state {
-	UAS_RINGING,   /* 180 is out */
-	UAS_ANSWERED,  /* 200 is out, ACK is awaited */
+	UAS_RINGING,   /* 180 was sent */
+	UAS_ANSWERED,  /* 200 was sent, and ACK has not come */
 	UAS_CONFIRMED, /* ACK came */
-	UAS_ENDED,     /* BYE came, and perhaps no ACK yet */
+	UAS_ENDED,     /* BYE came, possibly before ACK */
 };
 
 struct uas_call {
 	struct timer timer;
-	struct uas_call *next; /* in its bucket, or spare */
+	struct uas_call *next; /* next call in the bucket or in the list of free calls */
 	uint64_t key;
-	uint64_t interval_ns; /* to the next 200 */
-	uint64_t deadline_ns; /* when no ACK is awaited any more */
+	uint64_t interval_ns; /* time to the next 200 */
+	uint64_t deadline_ns; /* when the server stops waiting for ACK */
 	struct peer peer;
 	uint32_t invite_cseq;
 	uint32_t bye_cseq;
 	uint32_t headers_size;
 	uint8_t state; /* enum uas_state */
 	bool acknowledged;
-	bool split;    /* not all of it came from one address */
-	char *headers; /* Via to CSeq of the answers to INVITE; NULL once they are not needed */
+	bool split; /* its messages came from several addresses */
+	char *headers; /* the headers from Via to CSeq of answers to INVITE; NULL when they are no longer needed */
 };
 
 struct firing {
@@ -41,7 +41,7 @@ static struct uas_call *call_of(struct timer *timer)
 
 uint64_t uas_key(const struct sip_message *m)
 {
-	uint64_t tag = sip_hash(m->from_tag);
+	uint64_t tag = span_hash(m->from_tag);
 
 	return m->call_id_hash ^ (tag << 32 | tag >> 32);
 }
@@ -68,7 +68,7 @@ void uas_free(struct uas *uas)
 
 static struct uas_call **bucket_of(struct uas *uas, uint64_t key)
 {
-	/* FNV-1a's low bits are good, but both hashes end alike for calls counted up */
+	/* mix in higher bits: calls with consecutive numbers have hashes with similar low bits */
 	return &uas->table[(key ^ key >> 29) & (uas->setup.buckets - 1)];
 }
 
@@ -137,7 +137,7 @@ static void drop_call(struct uas *uas, struct uas_call *call)
 	uas->kept--;
 }
 
-/* What every answer copies from its request (8.2.6.2). The tag is the same for all answers of a call. */
+/* Write the headers that an answer copies from its request (8.2.6.2). All answers of a call have the same tag. */
 static void write_copied(struct writer *w, const struct uas *uas, const struct sip_message *m, bool routes)
 {
 	for (unsigned i = 0; i < m->n_via; i++) {
@@ -199,7 +199,7 @@ static void send_200(const struct uas *uas, struct outbox *outbox, const struct 
 	writer_close(outbox, &w, &call->peer, SIP_KIND_200_INVITE, again);
 }
 
-/* An answer that needs nothing kept: it is made from the request alone. */
+/* Send an answer whose headers all come from the request. */
 static void send_plain(const struct uas *uas, struct outbox *outbox, const struct sip_message *m,
 		       const struct peer *to, const char *status, enum sip_kind kind, bool again)
 {
@@ -213,7 +213,7 @@ static void send_plain(const struct uas *uas, struct outbox *outbox, const struc
 	writer_close(outbox, &w, to, kind, again);
 }
 
-/* Arm for the next 200 or the end of waiting for ACK, whichever is first. */
+/* Arm the timer for the next 200 or for the end of waiting for ACK, whichever is first. */
 static void arm_200(struct uas *uas, struct uas_call *call, uint64_t now_ns)
 {
 	uint64_t next_ns = call->deadline_ns;
@@ -342,7 +342,7 @@ static void on_invite(struct uas *uas, struct outbox *outbox, struct uas_call *c
 		on_new_invite(uas, outbox, m, from, now_ns);
 		return;
 	}
-	/* a call is never changed while it lasts */
+	/* a re-INVITE is not supported */
 	if (!call || m->cseq_number != call->invite_cseq) {
 		uas->counts.unexpected[m->kind]++;
 		return;
@@ -390,7 +390,7 @@ static void on_bye(struct uas *uas, struct outbox *outbox, struct uas_call *call
 		send_plain(uas, outbox, m, from, "200 OK", SIP_KIND_200_BYE, true);
 		return;
 	}
-	/* BYE may come before ACK: it was overtaken in the SPS or is lost */
+	/* BYE may arrive before ACK, if it overtook ACK in the SPS or ACK was lost */
 	uas->counts.received[m->kind]++;
 	check_whole(uas, call, from);
 	uas->counts.calls_ended++;

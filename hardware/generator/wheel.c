@@ -61,7 +61,7 @@ void wheel_disarm(struct wheel *wheel, struct timer *timer)
 	wheel->armed--;
 }
 
-/* Take the whole slot; what is disarmed meanwhile is cut from `list`. */
+/* Run a whole slot. A timer that is disarmed meanwhile is removed from `list`. */
 static void take_slot(struct timer **slot, struct timer **list)
 {
 	*list = *slot;
@@ -87,12 +87,12 @@ static void cascade(struct wheel *wheel)
 	}
 }
 
-/* From this tick on, the first whose slot may hold a timer, or that needs a cascade. */
+/* Return the next tick whose slot may hold a timer, or that needs a cascade. */
 static uint64_t next_tick(const struct wheel *wheel)
 {
 	uint64_t slot = wheel->tick & SLOT_MASK;
 
-	/* beyond the end of this round, timers may still be in the upper levels */
+	/* the upper levels may hold timers after the end of this round */
 	if (!slot)
 		return wheel->tick;
 	for (uint64_t word = slot / 64; word < WHEEL_SLOTS / 64; word++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Timers in a hierarchical wheel: arming, disarming and firing cost the same however many there are.
+ * Timers in a hierarchical wheel: arming, disarming and firing take constant time, for any number of timers.
  *
- * A tick is 16.4 us (2^14 ns). A timer never fires early, and at most one tick late when the wheel is advanced
- * often enough. Four levels of 256 slots reach 19 hours; a later instant is brought forward to that.
+ * A tick is 16.4 us (2^14 ns). A timer never fires early, and at most one tick late if the wheel is advanced often
+ * enough. Four levels of 256 slots reach 19 hours, and a later timer fires after 19 hours.
  */
 #ifndef SIPSCHED_WHEEL_H
 #define SIPSCHED_WHEEL_H
@@ -17,14 +17,15 @@
 
 struct timer {
 	struct timer *next;
-	struct timer **link; /* what points to this timer; NULL: not armed */
+	struct timer **link; /* the pointer to this timer; NULL if it is not armed */
 	uint64_t expires_ns;
 };
 
 struct wheel {
-	uint64_t tick; /* the next one to run */
+	uint64_t tick; /* next tick to run */
 	uint64_t armed;
-	uint64_t maybe_used[WHEEL_SLOTS / 64]; /* a bit a slot of level 0; a slot without is empty */
+	uint64_t maybe_used[WHEEL_SLOTS /
+			    64]; /* one bit per slot of level 0; a slot without its bit is empty */
 	struct timer *slots[WHEEL_LEVELS][WHEEL_SLOTS];
 };
 
@@ -34,9 +35,9 @@ void wheel_init(struct wheel *wheel, uint64_t now_ns);
 void wheel_arm(struct wheel *wheel, struct timer *timer, uint64_t expires_ns);
 void wheel_disarm(struct wheel *wheel, struct timer *timer);
 
-/* Fire what is due. The callback may arm, disarm and free any timer. */
+/* Fire all timers that are due. The callback may arm, disarm and free any timer. */
 void wheel_advance(struct wheel *wheel, uint64_t now_ns, wheel_callback *callback, void *context);
 
-/* No timer is due before this instant; WHEEL_NEVER if none is armed. */
+/* Return a time before which no timer is due; WHEEL_NEVER if no timer is armed. */
 uint64_t wheel_next_ns(const struct wheel *wheel);
 #endif

@@ -74,7 +74,7 @@ void try_hook(const struct options *options, const struct hook *hook, struct hoo
 	sipprobe__destroy(object);
 }
 
-/* Everything of a mode, loaded and attached; NULL if the kernel refuses some of it. */
+/* Load and attach all hooks of a mode. Return NULL if the kernel refuses one of them. */
 static struct sipprobe *load_mode(const struct options *options, enum mode_choice mode,
 				  const struct hook_state *states, int *error)
 {
@@ -97,7 +97,7 @@ static struct sipprobe *load_mode(const struct options *options, enum mode_choic
 	return NULL;
 }
 
-/* Load a mode or find out, hook by hook, why it cannot be. */
+/* Load a mode. If loading fails, try each hook to find the hook that the kernel refuses. */
 static struct sipprobe *load_or_explain(const struct options *options, enum mode_choice mode,
 					struct hook_state *states, char *reason, size_t size)
 {

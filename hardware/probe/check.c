@@ -6,7 +6,8 @@
 #include <unistd.h>
 #include "attach.h"
 #include "check.h"
-#include "json.h"
+#include "../common/json.h"
+#include "report.h"
 #include "system.h"
 
 #define LOCKDOWN_PATH "/sys/kernel/security/lockdown"
@@ -16,16 +17,16 @@ static void print_hook(const struct hook *hook, const struct hook_state *state, 
 	printf("    {\"name\": \"%s/%s\", \"available\": %s, \"required\": %s, \"needed_for\": ",
 	       hook_type_name(hook->type), hook->target, state->available ? "true" : "false",
 	       hook_is_optional(hook) ? "false" : "true");
-	print_json_string(stdout, hook->needed_for);
+	write_json_string(stdout, hook->needed_for);
 	fputs(", \"reason\": ", stdout);
-	print_json_string(stdout, state->reason);
+	write_json_string(stdout, state->reason);
 	puts(last ? "}" : "},");
 }
 
 static void print_mode(const char *name, bool can_run, const char *reason, bool last)
 {
 	printf("    \"%s\": {\"can_run\": %s, \"reason\": ", name, can_run ? "true" : "false");
-	print_json_string(stdout, reason);
+	write_json_string(stdout, reason);
 	puts(last ? "}" : "},");
 }
 
@@ -50,17 +51,17 @@ int check(const struct options *options)
 	tracepoint = mode_can_run(states, MODE_TRACEPOINT, tracepoint_reason, sizeof(tracepoint_reason));
 	stream = mode_can_run(states, MODE_STREAM, stream_reason, sizeof(stream_reason));
 	if (reason[0]) {
-		/* it is nothing about a hook */
+		/* this line describes the kernel instead of a hook */
 		memcpy(exact_reason, reason, sizeof(reason));
 		memcpy(tracepoint_reason, reason, sizeof(reason));
 		memcpy(stream_reason, reason, sizeof(reason));
 	}
 	uname(&kernel);
 	printf("{\n  \"version\": %d,\n  \"kernel\": ", REPORT_VERSION);
-	print_json_string(stdout, kernel.release);
+	write_json_string(stdout, kernel.release);
 	fputs(",\n  \"lockdown\": ", stdout);
 	if (read_line(LOCKDOWN_PATH, lockdown, sizeof(lockdown)))
-		print_json_string(stdout, lockdown);
+		write_json_string(stdout, lockdown);
 	else
 		fputs("null", stdout);
 	printf(",\n  \"btf\": %s,\n  \"root\": %s,\n  \"port\": %lu,\n  \"hooks\": [\n",

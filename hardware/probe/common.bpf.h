@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the programs for datagrams (sipprobe.bpf.c) and for streams (stream.bpf.c) have in common. */
+/* The common part of the programs for datagrams (sipprobe.bpf.c) and for streams (stream.bpf.c). */
 #ifndef SIPSCHED_COMMON_BPF_H
 #define SIPSCHED_COMMON_BPF_H
 #include "vmlinux.h"
@@ -16,7 +16,8 @@ extern const volatile __u32 cfg_netns; /* inode of the network namespace */
 
 extern struct probe_counters counters[PROBE_CPUS];
 extern struct probe_worker workers[PROBE_WORKERS];
-extern __u16 slot_of_tid[PROBE_TID_SLOTS]; /* by the low bits of the thread id: 1 + index in workers */
+extern __u16
+	slot_of_tid[PROBE_TID_SLOTS]; /* indexed by the low bits of the thread id; 1 + index in workers */
 
 struct ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -28,8 +29,8 @@ struct ring {
 	__sync_fetch_and_add(&counters[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)].what, by)
 
 /*
- * The verifier forbids arithmetic on a trusted pointer. What was added to a place on the stack is a number to it;
- * cheaper than to read the pointer back with bpf_probe_read_kernel().
+ * Return a pointer as a number. The verifier forbids arithmetic on a trusted pointer, but allows it on a number that
+ * was added to a value on the stack. The alternative, reading the pointer back with bpf_probe_read_kernel(), is slower.
  */
 static __always_inline __u64 address_of(void *pointer)
 {
@@ -52,7 +53,7 @@ static __always_inline struct probe_worker *worker_of(__u32 tid)
 	if (!slot)
 		return NULL;
 	worker = &workers[(slot - 1) &
-			  (PROBE_WORKERS - 1)]; /* a mask, not a comparison: the verifier of 5.10 */
+			  (PROBE_WORKERS - 1)]; /* a mask instead of a comparison, for the verifier of 5.10 */
 	return worker->tid == tid ? worker : NULL;
 }
 
@@ -86,7 +87,7 @@ static __always_inline struct probe_worker *worker_of(__u32 tid)
 #error "add the system call numbers and argument registers of this architecture"
 #endif
 
-/* Of datagrams. */
+/* System calls that receive or send datagrams. */
 static __always_inline bool is_receive(long id)
 {
 	return id == NR_RECVFROM || id == NR_RECVMSG;
@@ -97,7 +98,7 @@ static __always_inline bool is_send(long id)
 	return id == NR_SENDTO || id == NR_SENDMSG;
 }
 
-/* A piece of user space's memory; of a scattered one, the first. */
+/* Return the address of a buffer in user space; for a scattered buffer, the address of its first piece. */
 static __always_inline struct iovec user_piece(struct pt_regs *regs, long id)
 {
 	struct user_msghdr header = {};
@@ -117,7 +118,7 @@ static __always_inline void *user_buffer(struct pt_regs *regs, long id)
 	return user_piece(regs, id).iov_base;
 }
 
-/* What a descriptor of this task is; 0.2 us. NULL: no socket that could be read. */
+/* Return the socket of a descriptor of this task; NULL if it is no socket or cannot be read. Takes 0.2 us. */
 static __always_inline struct sock *socket_of(int fd)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();

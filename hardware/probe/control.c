@@ -9,7 +9,7 @@
 #include "control.h"
 #include "system.h"
 
-/* A probe that was killed leaves its socket, and nobody answers there. */
+/* Return whether a socket file belongs to a killed probe, because no process answers. */
 static bool is_left_behind(const struct sockaddr_un *address)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -74,7 +74,7 @@ static void accept_client(struct control *control)
 	int fd = accept4(control->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd < 0)
-		return; /* it is gone again */
+		return; /* the client has gone */
 	for (size_t i = 0; i < CONTROL_CLIENTS; i++) {
 		if (control->clients[i].fd < 0) {
 			control->clients[i].fd = fd;
@@ -91,7 +91,7 @@ static void end_client(struct control_client *client)
 	client->fd = -1;
 }
 
-/* One that does not take its answer is let go: nothing here may wait for a client. */
+/* Send an answer. The program must not wait for a client, so a client that does not read is disconnected. */
 static bool answer_client(struct control_client *client, const char *answer)
 {
 	char line[CONTROL_ANSWER + 1];
@@ -100,7 +100,7 @@ static bool answer_client(struct control_client *client, const char *answer)
 	return send(client->fd, line, (size_t)length, MSG_NOSIGNAL) == length;
 }
 
-/* Each whole line that has come; false if the client has to go. */
+/* Perform the command of each whole line. Return false if the client must be disconnected. */
 static bool do_lines(struct control_client *client, control_action action, void *context)
 {
 	char answer[CONTROL_ANSWER];

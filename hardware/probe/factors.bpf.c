@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * What keeps a proxy's processes from each other, counted where they wait: a lock that is free costs nothing here. Every
- * system call of the host takes a little longer, since which one it is shows at its entry only.
+ * Counts how often and how long a proxy's processes wait for each other. Taking a free lock causes no event and no cost. Every
+ * system call on the host takes slightly longer, because the programs run at the entry of all system calls.
  *
- * ASSUME of a kernel's spinlock only the second waiter and those after it are seen: the first spins on the pending bit,
- * before the tracepoint (kernel/locking/qspinlock.c). With two CPUs there is no second one, but in a guest whose kernel
- * has the hypervisor's spinlocks.
+ * ASSUME for a spinlock of the kernel, only the second and later waiters are counted: the first waiter spins on the pending bit,
+ * before the tracepoint (kernel/locking/qspinlock.c). A host with two CPUs never has a second waiter, except in a guest whose
+ * kernel uses the hypervisor's spinlocks.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -15,7 +15,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-const volatile __s32 cfg_groups[FACTORS_GROUPS] = { 0 }; /* process groups whose tasks are asked for */
+const volatile __s32 cfg_groups[FACTORS_GROUPS] = { 0 }; /* process groups whose tasks are counted apart */
 
 #define SPINS         1 /* LCB_F_SPIN, include/trace/events/lock.h */
 #define FUTEX_COMMAND 0x7f
@@ -35,8 +35,8 @@ const volatile __s32 cfg_groups[FACTORS_GROUPS] = { 0 }; /* process groups whose
 #define CALL_FUTEX   98
 #endif
 
-struct factor_counts counts[2][FACTORS_CPUS]; /* [1]: of the tasks asked for */
-__u64 since_ns;                               /* what has waited since before then was not seen whole */
+struct factor_counts counts[2][FACTORS_CPUS]; /* [1]: tasks of the process groups, [0]: all other tasks */
+__u64 since_ns;                               /* waits that began before this time are not counted */
 
 static __u64 spinning[FACTORS_CPUS];
 static __u64 locking[FACTORS_TASKS];
@@ -72,12 +72,12 @@ static __always_inline void add(enum factor what, __u64 since)
 
 	if (since < since_ns)
 		return;
-	/* an interrupt may come between */
+	/* an interrupt may occur between the two */
 	__sync_fetch_and_add(&wait->count, 1);
 	__sync_fetch_and_add(&wait->ns, bpf_ktime_get_ns() - since);
 }
 
-/* A message to another process that holds descriptors, in its first piece of ancillary data. */
+/* Return whether a message to another process contains descriptors, in the first piece of its ancillary data. */
 static __always_inline void count_descriptors(const struct user_msghdr *message)
 {
 	struct cmsghdr *data = NULL, first;

@@ -104,7 +104,7 @@ void explain_refusal(const struct hook *hook, struct hook_state *state, const ch
 			 strerror(error));
 }
 
-/* What the kernel says to a program at a function that does nothing; 0 or an error. */
+/* Load a program that does nothing at a function. Return 0 or the kernel's error. */
 static int function_refused(const struct btf *btf, const struct hook *hook)
 {
 	const struct bpf_insn nothing[] = { { .code = BPF_ALU64 | BPF_MOV | BPF_K },
@@ -121,7 +121,7 @@ static int function_refused(const struct btf *btf, const struct hook *hook)
 	return 0;
 }
 
-/* Number of arguments of the hook's target according to BTF; -1 if this kernel lacks it. */
+/* Return the number of arguments of the hook's target according to BTF; -1 if this kernel lacks the target. */
 static int target_arguments(const struct btf *btf, const struct hook *hook)
 {
 	const struct btf_type *type;
@@ -129,7 +129,7 @@ static int target_arguments(const struct btf *btf, const struct hook *hook)
 	int id;
 
 	if (hook->type == HOOK_TRACEPOINT) {
-		/* typedef of a pointer to a function whose first argument is not the tracepoint's */
+		/* the first argument of this function pointer's type does not belong to the tracepoint */
 		snprintf(name, sizeof(name), "btf_trace_%s", hook->target);
 		id = btf__find_by_name_kind(btf, name, BTF_KIND_TYPEDEF);
 		if (id < 0)
@@ -144,8 +144,8 @@ static int target_arguments(const struct btf *btf, const struct hook *hook)
 }
 
 /*
- * Choose the hook's program for this kernel; without BTF or target, say why there is none. Nor where the kernel refuses
- * a program that does nothing: that costs 0.2 ms, and loading a mode to find out 0.1 s.
+ * Choose the hook's program for this kernel. If BTF or the target is missing, or the kernel refuses a program that does nothing,
+ * store the reason. Trying an empty program takes 0.2 ms, whereas loading a whole mode takes 0.1 s.
  */
 static void choose_program(const struct btf *btf, const struct hook *hook, struct hook_state *state)
 {
@@ -180,7 +180,7 @@ bool choose_programs(struct hook_state *states, char *reason, size_t size)
 		snprintf(reason, size, "not root: loading BPF programs needs root");
 	else if (namespace_of("/proc/self/ns/pid") != INITIAL_PID_NS)
 		snprintf(reason, size,
-			 "not in the initial pid namespace: its thread ids are not the kernel's");
+			 "not in the initial PID namespace: thread ids differ from those of the kernel");
 	else if (access(BTF_PATH, R_OK))
 		snprintf(reason, size, "no kernel BTF: %s: %s (CONFIG_DEBUG_INFO_BTF)", BTF_PATH,
 			 strerror(errno));

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The hooks of the probe, and which of them this kernel has. */
+/* The hooks of the probe, and whether this kernel has them. */
 #ifndef SIPSCHED_HOOKS_H
 #define SIPSCHED_HOOKS_H
 #include <stdbool.h>
 #include <stddef.h>
 #include "options.h"
 
-#define REASON_SIZE 256 /* of a text that says why not */
+#define REASON_SIZE 256 /* bytes of the text of a reason */
 #define BTF_PATH    "/sys/kernel/btf/vmlinux"
 #define N_HOOKS     23
 
@@ -16,7 +16,7 @@ enum hook_type {
 	HOOK_FEXIT
 };
 
-/* In which modes a hook is used (BOTH: of datagrams), and whether the mode can do without it. */
+/* The modes that use a hook (BOTH: both modes for datagrams), and whether a mode works without it. */
 enum hook_use {
 	USE_BOTH,
 	USE_BOTH_OPTIONAL,
@@ -27,13 +27,13 @@ enum hook_use {
 	USE_EVERY
 };
 
-/* Older kernels may give the target another number of arguments: then another program serves. */
+/* In older kernels, the target may have another number of arguments, and the hook then needs another program. */
 struct hook {
 	enum hook_type type;
 	const char *target;
 	enum hook_use use;
 	const char *program;
-	int arguments; /* -1: not looked at */
+	int arguments; /* -1: any number */
 	const char *other_program;
 	int other_arguments;
 	const char *needed_for;
@@ -42,9 +42,9 @@ struct hook {
 
 extern const struct hook hooks[N_HOOKS];
 
-/* What became of a hook on this kernel. */
+/* The state of a hook on this kernel. */
 struct hook_state {
-	const char *program; /* NULL: nothing to attach */
+	const char *program; /* NULL: the hook is not attached */
 	bool available;
 	char reason[REASON_SIZE];
 };
@@ -53,15 +53,15 @@ const char *hook_type_name(enum hook_type type);
 bool hook_in_mode(const struct hook *hook, enum mode_choice mode);
 bool hook_is_optional(const struct hook *hook);
 
-/* Note why a hook is not to be had: at which step the kernel gave which error. */
+/* Store the reason why a hook is unavailable: the failed step, and the kernel's error. */
 void explain_refusal(const struct hook *hook, struct hook_state *state, const char *step, int error);
 
 /*
- * Choose the program of each hook for this kernel. False, with the reason, where no program can be loaded at all.
- * `states` has N_HOOKS elements, here and below.
+ * Choose the program of each hook for this kernel. If no program can be loaded at all, return false, with the reason. `states`
+ * has N_HOOKS elements, here and below.
  */
 bool choose_programs(struct hook_state *states, char *reason, size_t size);
 
-/* Whether a mode can run with what is available; if not, the reason names the first hook that is missing. */
+/* Return whether a mode works with the available hooks. If not, the reason names the first missing hook. */
 bool mode_can_run(const struct hook_state *states, enum mode_choice mode, char *reason, size_t size);
 #endif

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "../common/arguments.h"
 #include "options.h"
 #include "probe.h"
 #include "system.h"
@@ -37,12 +35,12 @@ int usage(void)
 static bool parse_number(const char *name, const char *text, unsigned long least, unsigned long most,
 			 unsigned long *value)
 {
-	char *end;
+	long long number;
 
-	errno = 0;
-	*value = strtoul(text, &end, 10);
-	if (isdigit((unsigned char)text[0]) && !*end && !errno && *value >= least && *value <= most)
+	if (parse_whole(text, (long long)least, (long long)most, &number)) {
+		*value = (unsigned long)number;
 		return true;
+	}
 	complain("--%s: expected a number from %lu to %lu, found \"%s\"", name, least, most, text);
 	return false;
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* What the command line says, checked; sipprobe.c has the meaning of each option. */
+/* The command line, checked. The usage is in sipprobe.c. */
 #ifndef SIPSCHED_OPTIONS_H
 #define SIPSCHED_OPTIONS_H
 #include <stdbool.h>
-#include "trace.h"
-
-#define EXIT_USAGE 2 /* wrong usage */
+#include "../common/program.h"
+#include "../common/trace.h"
 
 enum mode_choice {
 	MODE_AUTO = 0,
@@ -19,10 +18,10 @@ struct options {
 	const char *output;
 	const char *report;
 	const char *ready;
-	const char *control; /* NULL: none */
+	const char *control; /* NULL: no socket for commands */
 	enum mode_choice mode;
 	unsigned long port;
-	unsigned long peer_port; /* of what the proxy connects to; over TCP */
+	unsigned long peer_port; /* TCP: the port to which the proxy connects */
 	unsigned long ring_bytes;
 	unsigned long snippet_bytes;
 	bool verbose;
@@ -30,8 +29,8 @@ struct options {
 
 const char *mode_name(enum mode_choice mode);
 
-/* Says on stderr how it is used; gives EXIT_USAGE. */
+/* Print the usage on stderr and return EXIT_USAGE. */
 int usage(void);
-/* The arguments start with the command. False: a line on stderr says what is wrong. */
+/* Parse the arguments. The first argument is the command. If an argument is wrong, print a line and return false. */
 bool parse_options(int argc, char **argv, struct options *options);
 #endif

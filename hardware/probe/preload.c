@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 /*
- * libsipstamp: three of the six stamps without BPF and without root.
+ * libsipstamp: takes three of the six timestamps without BPF and without root.
  *
  *   SIPSTAMP_DIR=<directory> SIPSTAMP_PORT=<UDP port> LD_PRELOAD=./libsipstamp.so kamailio ...
  *
- * Each process that receives on a UDP socket bound to the port writes <directory>/trace.<pid>.bin (trace.h)
- * with t_arr (SO_TIMESTAMPNS), t_sip_in and t_sip_out. Not seen, and left 0: t_stack, t_sockq, t_dep,
- * off_cpu_ns, switches, rmem. There are no drop records; the header's `reserved` field holds the kernel's
- * count of drops (SO_RXQ_OVFL) as of the last datagram received: drops after it are not counted. All
- * processes that share a socket read the same count, so a reader takes the largest.
+ * Each process that receives on a UDP socket bound to the port writes <directory>/trace.<pid>.bin (trace.h) with t_arr
+ * (SO_TIMESTAMPNS), t_sip_in and t_sip_out. The fields t_stack, t_sockq, t_dep, off_cpu_ns, switches and rmem are 0. The trace
+ * has no records of drops. The header's field `reserved` has the kernel's count of drops (SO_RXQ_OVFL) at the last received
+ * datagram, so later drops are missing. All processes that share a socket read the same counter, so a reader of the traces takes
+ * the largest count.
  *
- * The file is mapped and grown in steps, so that nothing is lost when a worker is killed; it then ends in
- * zeros. It sees recvfrom, recvmsg, sendto and sendmsg, not recvmmsg, sendmmsg or io_uring, and not programs
- * that make system calls without libc. Its own work is in in_cost_ns: 0.3 to 1.3 us at the median.
+ * The file is mapped and grows in steps, so that a killed worker loses no record. The file of a killed worker ends in zeros. The
+ * library sees recvfrom, recvmsg, sendto and sendmsg, but not recvmmsg, sendmmsg, io_uring, or system calls without libc.
+ * in_cost_ns has the time of the library's own work: 0.3 to 1.3 us at the median.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -31,11 +31,12 @@
 #include <time.h>
 #include <unistd.h>
 #include "classify.h"
-#include "trace.h"
+#include "../common/clock.h"
+#include "../common/trace.h"
 
 #define EXPORT        __attribute__((visibility("default")))
-#define DESCRIPTORS   4096        /* higher ones are passed through unseen */
-#define MAP_BYTES     (8UL << 30) /* address space only: 87 million records */
+#define DESCRIPTORS   4096        /* larger descriptors are ignored */
+#define MAP_BYTES     (8UL << 30) /* address space only, for 87 million records */
 #define GROW_BYTES    (1UL << 20)
 #define SNIPPET_BYTES 2048
 #define CONTROL_BYTES 512
@@ -72,26 +73,26 @@ static void resolve(void)
 	real.close = (close_call *)dlsym(RTLD_NEXT, "close");
 }
 
-/* Other libraries' constructors may run before ours and call what we interpose. */
+/* Constructors of other libraries may run before this library's constructor, and call the functions below. */
 #define REAL(call) (*(real.call ? real.call : (resolve(), real.call)))
 
 static const char *directory; /* NULL: nothing is recorded */
 static unsigned int port;
 static _Atomic unsigned char descriptors[DESCRIPTORS];
 
-/* This process's trace. */
+/* The trace of this process. */
 static pthread_mutex_t growing = PTHREAD_MUTEX_INITIALIZER;
-static struct trace_header *header; /* start of the mapping; NULL: none yet */
+static struct trace_header *header; /* start of the mapping; NULL before the first message */
 static int trace_fd = -1;
 static bool trace_failed;
 static _Atomic size_t n_records;
-static _Atomic size_t n_room; /* records that fit in the file as it is */
+static _Atomic size_t n_room; /* number of records that fit into the current file */
 
-/* The message that this thread has in service. */
+/* The message that this thread processes now. */
 static __thread struct {
 	struct trace_record *record;
 	size_t size;
-	char text[16]; /* its start: enough to recognise what is sent on */
+	char text[16]; /* the start of the message, by which the forwarded message is recognised */
 } service;
 
 /* ---- the trace file ---- */
@@ -102,7 +103,7 @@ static void complain(const char *what)
 		directory, strerror(errno));
 }
 
-/* Blocks are allocated now: writing to a hole of a full disk would kill the proxy by SIGBUS. */
+/* Allocate blocks now, because on a full disk, a write to a hole in the file would kill the proxy by SIGBUS. */
 static bool grow_file(size_t bytes)
 {
 	int error = posix_fallocate(trace_fd, (off_t)bytes, GROW_BYTES);
@@ -148,7 +149,7 @@ static struct trace_record *record_at(size_t index)
 	return (struct trace_record *)(header + 1) + index;
 }
 
-/* Room for record number index; false once the trace has failed (said once). */
+/* Make room for a record. Return false after the trace has failed, which is reported once. */
 static bool make_room(size_t index)
 {
 	bool good = true;
@@ -185,7 +186,7 @@ static struct trace_record *new_record(void)
 	return record_at(index);
 }
 
-/* A child writes its own file, opened when it first receives. */
+/* A child writes its own file, which it opens at its first message. */
 static void forget_trace(void)
 {
 	if (header)
@@ -201,7 +202,7 @@ static void forget_trace(void)
 	pthread_mutex_init(&growing, NULL);
 }
 
-/* ---- the sockets of interest ---- */
+/* ---- the sockets of the port ---- */
 
 static unsigned int port_of(const struct sockaddr_storage *address)
 {
@@ -223,7 +224,7 @@ static bool is_udp_on_port(int fd)
 	       !getsockname(fd, (struct sockaddr *)&address, &address_size) && port_of(&address) == port;
 }
 
-/* Look once at a descriptor; ask the kernel for stamps and drop counts if it is a socket of interest. */
+/* Check each descriptor once. For a socket of the port, ask the kernel for timestamps and drop counts. */
 static bool is_ours(int fd)
 {
 	int saved_errno = errno;
@@ -248,22 +249,14 @@ static void forget_descriptor(int fd)
 		descriptors[fd] = DESCRIPTOR_UNKNOWN;
 }
 
-/* ---- stamping ---- */
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
-}
+/* ---- timestamps ---- */
 
 static uint16_t saturate_u16(uint64_t value)
 {
 	return value > UINT16_MAX ? UINT16_MAX : (uint16_t)value;
 }
 
-/* What the kernel sent along: the arrival on CLOCK_REALTIME, 0 if none, and the socket's drops so far. */
+/* Read the kernel's arrival time on CLOCK_REALTIME (0 if it is missing), and the socket's count of drops. */
 static uint64_t read_control(struct msghdr *message, uint32_t *drops)
 {
 	struct timespec arrival = { 0 };
@@ -281,8 +274,8 @@ static uint64_t read_control(struct msghdr *message, uint32_t *drops)
 
 static void record_received(struct msghdr *control, const char *text, size_t snippet, size_t length)
 {
-	uint64_t t_sip_in = clock_ns(CLOCK_MONOTONIC);
-	uint64_t to_monotonic = t_sip_in - clock_ns(CLOCK_REALTIME); /* modulo 2^64 */
+	uint64_t t_sip_in = clock_ns();
+	uint64_t to_monotonic = t_sip_in - read_clock(CLOCK_REALTIME); /* modulo 2^64 */
 	uint32_t drops = 0;
 	uint64_t arrival = read_control(control, &drops);
 	struct sip_class class = sip_classify(text, snippet < SNIPPET_BYTES ? snippet : SNIPPET_BYTES);
@@ -307,7 +300,7 @@ static void record_received(struct msghdr *control, const char *text, size_t sni
 		.event = TRACE_EVENT_MESSAGE,
 		.kind = class.kind,
 	};
-	record->in_cost_ns = saturate_u16(clock_ns(CLOCK_MONOTONIC) - t_sip_in);
+	record->in_cost_ns = saturate_u16(clock_ns() - t_sip_in);
 }
 
 static void record_sent(const char *text, size_t size)
@@ -317,15 +310,15 @@ static void record_sent(const char *text, size_t size)
 
 	if (!record)
 		return;
-	t_sip_out = clock_ns(CLOCK_MONOTONIC);
+	t_sip_out = clock_ns();
 	if (record->n_send < UINT8_MAX)
 		record->n_send++;
-	/* the first datagram that is the received one sent on */
+	/* the first sent datagram with the same start is the forwarded message */
 	if (record->t_sip_out || !sip_same_start(service.text, service.size, text, size))
 		return;
 	record->t_sip_out = t_sip_out;
 	record->flags = (uint16_t)((record->flags & ~TRACE_FLAG_NO_SEND) | TRACE_FLAG_NO_DEP);
-	record->out_cost_ns = saturate_u16(clock_ns(CLOCK_MONOTONIC) - t_sip_out);
+	record->out_cost_ns = saturate_u16(clock_ns() - t_sip_out);
 }
 
 /* ---- calls of the proxy ---- */
@@ -346,7 +339,7 @@ __attribute__((constructor)) static void start(void)
 	pthread_atfork(NULL, NULL, forget_trace);
 }
 
-/* Cut the zeros off a trace that ends in good order. */
+/* Remove the zeros at the end of a trace. */
 __attribute__((destructor)) static void stop(void)
 {
 	size_t bytes;
@@ -356,10 +349,10 @@ __attribute__((destructor)) static void stop(void)
 	bytes = sizeof(*header) + atomic_load(&n_records) * sizeof(struct trace_record);
 	directory = NULL;
 	if (ftruncate(trace_fd, (off_t)bytes))
-		return; /* zeros at the end do no harm */
+		return; /* zeros at the end are allowed */
 }
 
-/* Early, so that the first datagram is stamped too. */
+/* Prepare the sockets early, so that the first datagram has a timestamp, too. */
 EXPORT int bind(int fd, const struct sockaddr *address, socklen_t size)
 {
 	int result = REAL(bind)(fd, address, size);
@@ -403,7 +396,7 @@ EXPORT ssize_t recvfrom(int fd, void *buffer, size_t size, int flags, struct soc
 	return length;
 }
 
-/* What glibc's headers make of recvfrom under _FORTIFY_SOURCE. */
+/* glibc's headers turn recvfrom into this function under _FORTIFY_SOURCE. */
 EXPORT ssize_t __recvfrom_chk(int fd, void *buffer, size_t size, size_t buffer_size, int flags,
 			      struct sockaddr *address, socklen_t *address_size)
 {
@@ -412,7 +405,7 @@ EXPORT ssize_t __recvfrom_chk(int fd, void *buffer, size_t size, size_t buffer_s
 	return recvfrom(fd, buffer, size, flags, address, address_size);
 }
 
-/* Hand the caller the control messages it asked for, without ours. */
+/* Pass on the control messages that the caller asked for, without the control messages that this library asked for. */
 static void pass_control(struct msghdr *from, struct msghdr *to, void *control, size_t room)
 {
 	size_t used = 0;

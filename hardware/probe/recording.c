@@ -2,8 +2,9 @@
 #include "recording.h"
 #include "system.h"
 
-#define FINISH_NS 50000000ULL /* what arrived before is served by then, if the queue is not full */
-#define LOOK_NS   500000L
+#define FINISH_NS \
+	50000000ULL /* datagrams that arrived before are served within this time, unless the queue is full */
+#define LOOK_NS 500000L
 
 uint64_t count_unaccounted(const struct probe_counters *counted)
 {
@@ -12,7 +13,10 @@ uint64_t count_unaccounted(const struct probe_counters *counted)
 	return counted->arrived > known ? counted->arrived - known : 0;
 }
 
-/* Arrived since recording was switched on, and neither received nor refused; over TCP, connections with such data. */
+/*
+ * Return the datagrams that arrived since recording began and were neither received nor refused; for TCP, the
+ * connections with such data.
+ */
 static uint64_t count_underway(const struct recording *recording)
 {
 	const struct probe_counters now = sum_counters(recording->probe->object);
@@ -21,7 +25,7 @@ static uint64_t count_underway(const struct recording *recording)
 	return count_unaccounted(&counted) + count_unread(recording->streams);
 }
 
-/* Received, and not sent on yet. */
+/* Return the messages that were received and have not been sent on. */
 static uint64_t count_in_service(const struct recording *recording)
 {
 	return count_serving(recording->workers) + count_waiting(recording->streams);
@@ -33,10 +37,10 @@ void begin_recording(struct recording *recording)
 
 	recording->at_on = sum_counters(recording->probe->object);
 	recording->on = true;
-	state->since_ns = clock_ns(CLOCK_MONOTONIC);
+	state->since_ns = clock_ns();
 	recording->streams->since_ns = state->since_ns;
 	recording->streams->until_ns = 0;
-	__sync_synchronize(); /* no arrival is entered that is older */
+	__sync_synchronize(); /* after this line, only newer arrivals are entered */
 	state->recording = 1;
 }
 
@@ -53,23 +57,23 @@ void recording_afresh(struct recording *recording, uint64_t t_ns)
 
 void switch_off(struct recording *recording)
 {
-	uint64_t begin = clock_ns(CLOCK_MONOTONIC);
+	uint64_t begin = clock_ns();
 	uint64_t took;
 
 	if (!recording->on)
 		return;
 	recording->on = false;
 	recording->probe->object->bss->recording = 0;
-	while (clock_ns(CLOCK_MONOTONIC) - begin < FINISH_NS) {
-		/* first the pause: an arrival may just be entering */
+	while (clock_ns() - begin < FINISH_NS) {
+		/* wait first, because another CPU may be entering an arrival at this moment */
 		pause_ns(LOOK_NS);
 		ring_buffer__consume(recording->ring);
 		if (!count_underway(recording) && !count_in_service(recording))
 			break;
 	}
-	recording->streams->until_ns = clock_ns(CLOCK_MONOTONIC);
+	recording->streams->until_ns = clock_ns();
 	detach_probe(recording->probe);
-	/* what was entered is of no use any more, also while the hooks are attached again */
+	/* the entries are useless from now on, even while the hooks are attached again */
 	recording->probe->object->bss->since_ns = UINT64_MAX;
 	ring_buffer__consume(recording->ring);
 	recording->cut_arrivals += count_underway(recording);
@@ -77,14 +81,14 @@ void switch_off(struct recording *recording)
 	forget_streams(recording->streams);
 	recording->switches_off++;
 	recording->t_off_ns = begin;
-	took = clock_ns(CLOCK_MONOTONIC) - begin;
+	took = clock_ns() - begin;
 	if (took > recording->slowest_off_ns)
 		recording->slowest_off_ns = took;
 }
 
 int switch_on(struct recording *recording)
 {
-	uint64_t begin = clock_ns(CLOCK_MONOTONIC);
+	uint64_t begin = clock_ns();
 	uint64_t end;
 	int error;
 
@@ -96,7 +100,7 @@ int switch_on(struct recording *recording)
 	if (error)
 		return error;
 	begin_recording(recording);
-	end = clock_ns(CLOCK_MONOTONIC);
+	end = clock_ns();
 	recording->off_ns += end - recording->t_off_ns;
 	if (end - begin > recording->slowest_on_ns)
 		recording->slowest_on_ns = end - begin;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 #include <bpf/libbpf.h>
-#include "json.h"
+#include "../common/json.h"
+#include "../common/partial.h"
 #include "report.h"
 #include "system.h"
 
@@ -24,7 +23,7 @@ static void print_threads(FILE *file, const struct report *report)
 		const struct thread *thread = &report->workers->threads[slot];
 
 		fprintf(file, "%s\n    {\"tid\": %u, \"comm\": ", separator, thread->tid);
-		print_json_string(file, thread->comm);
+		write_json_string(file, thread->comm);
 		fprintf(file, ", \"messages\": %" PRIu64 "}", report->records->messages[slot]);
 		separator = ",";
 	}
@@ -52,17 +51,17 @@ static void print_attached(FILE *file, const struct sipprobe *object)
 		if (!bpf_program__autoload(program))
 			continue;
 		fputs(separator, file);
-		print_json_string(file, bpf_program__section_name(program));
+		write_json_string(file, bpf_program__section_name(program));
 		separator = ", ";
 	}
 	fputs("]\n", file);
 }
 
 /*
- * Those of the BPF programs, and those that user space adds.
+ * Write the counters of the BPF programs and of user space for datagrams.
  *
- * refused_unseen: where the kernel skipped the program of the refusal (sipprobe.bpf.c, on_driver). Right once the
- * queue is empty, as at the end of a run.
+ * refused_unseen counts refusals whose BPF program the kernel did not run (sipprobe.bpf.c, on_driver). The count is correct only
+ * if the queue is empty, as at the end of a run.
  */
 static void print_counters(FILE *file, const struct probe_counters *counted, uint64_t cut_arrivals,
 			   uint64_t lost_write)
@@ -77,7 +76,7 @@ static void print_counters(FILE *file, const struct probe_counters *counted, uin
 #undef PRINT_USER
 }
 
-/* Those of streams. */
+/* Write the counters for streams. */
 static void print_stream_counters(FILE *file, const struct probe_counters *counted,
 				  const struct stream_counts *streams)
 {
@@ -102,7 +101,7 @@ static void print_report(FILE *file, const struct report *report)
 
 	fprintf(file, "{\n  \"version\": %d,\n  \"mode\": \"%s\",\n  \"mode_reason\": ", REPORT_VERSION,
 		mode_name(report->probe->mode));
-	print_json_string(file, report->probe->mode_reason);
+	write_json_string(file, report->probe->mode_reason);
 	fputs(",\n", file);
 	print_count(file, "records", trace->messages);
 	print_count(file, "drops", trace->drops);
@@ -114,12 +113,12 @@ static void print_report(FILE *file, const struct report *report)
 	}
 	print_count(file, "unclassified", records->unclassified);
 	print_count(file, "recursion_misses", report->recursion_misses);
-	/* of datagrams no stream is broken */
+	/* `broken` is 0 for datagrams */
 	print_count(file, "lost", counted->lost_ring + trace->lost + report->streams->counts.broken);
 	print_threads(file, report);
 	print_recording(file, report->recording);
 	print_count(file, "threads_untraced", report->workers->untraced);
-	print_count(file, "writer_cpu_ns", clock_ns(CLOCK_PROCESS_CPUTIME_ID) - report->cpu_at_fresh_ns);
+	print_count(file, "writer_cpu_ns", read_clock(CLOCK_PROCESS_CPUTIME_ID) - report->cpu_at_fresh_ns);
 	print_count(file, "t_fresh_ns", records->t_fresh_ns);
 	print_count(file, "t_end_ns", records->t_end_ns);
 	print_attached(file, report->probe->object);
@@ -128,20 +127,13 @@ static void print_report(FILE *file, const struct report *report)
 
 bool write_report(const char *path, const struct report *report)
 {
-	char partial[PATH_MAX];
-	bool written;
-	FILE *file;
+	FILE *file = partial_open(path);
 
-	snprintf(partial, sizeof(partial), "%s.tmp", path);
-	file = fopen(partial, "we");
 	if (file) {
 		print_report(file, report);
-		written = !fflush(file) && !ferror(file);
-		written = !fclose(file) && written;
-		if (written && !rename(partial, path))
+		if (partial_close(file, path))
 			return true;
 	}
 	complain("cannot write the report %s: %s", path, strerror(errno));
-	unlink(partial);
 	return false;
 }

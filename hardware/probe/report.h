@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The report of a run: one JSON object, whose counters are listed in probe.h. */
+/* The report of a run: one JSON object. probe.h lists its counters. */
 #ifndef SIPSCHED_REPORT_H
 #define SIPSCHED_REPORT_H
 #include <stdbool.h>
@@ -10,7 +10,9 @@
 #include "streams.h"
 #include "workers.h"
 
-/* From the fresh start to the end. */
+#define REPORT_VERSION 2 /* also for the output of `check` */
+
+/* The results between the start, or the last SIGUSR1, and the end. */
 struct report {
 	const struct probe *probe;
 	const struct records *records;
@@ -19,9 +21,10 @@ struct report {
 	const struct streams *streams;
 	struct probe_counters counted;
 	uint64_t recursion_misses;
-	uint64_t cpu_at_fresh_ns; /* CLOCK_PROCESS_CPUTIME_ID */
+	uint64_t
+		cpu_at_fresh_ns; /* CPU time of the process when the counters began (CLOCK_PROCESS_CPUTIME_ID) */
 };
 
-/* The file appears whole or not at all; if not, a line on stderr says why. */
+/* Write the report atomically. On failure, print a line and return false. */
 bool write_report(const char *path, const struct report *report);
 #endif

@@ -19,11 +19,12 @@
 #include "system.h"
 #include "workers.h"
 
-#define POLL_MS           20 /* the ring holds far more than 20 ms of records */
-#define SCAN_NS           1000000000ULL
-#define START_SETTLE_NS   100000000L /* what was queued before all were attached has been read by then */
-#define SERVICE_SETTLE_NS 20000000L  /* the last messages are sent on by then */
-#define DETACH_SETTLE_NS  10000000L  /* programs that still run when detached end within microseconds */
+#define POLL_MS 20 /* the ring has room for far more than 20 ms */
+#define SCAN_NS 1000000000ULL
+#define START_SETTLE_NS \
+	100000000L /* within this time, workers read all datagrams that were queued before all hooks were attached */
+#define SERVICE_SETTLE_NS 20000000L /* the last messages are sent on within this time */
+#define DETACH_SETTLE_NS  10000000L /* programs that run while they are detached end within microseconds */
 
 struct run {
 	const struct options *options;
@@ -32,9 +33,9 @@ struct run {
 	struct records records;
 	struct workers workers;
 	struct recording recording;
-	struct streams streams; /* mode STREAM */
+	struct streams streams; /* used in mode STREAM */
 	struct control control;
-	int signals; /* to read them from */
+	int signals; /* a signalfd */
 	uint64_t t_scan_ns;
 	uint64_t cpu_at_fresh_ns;
 	struct probe_counters at_fresh;
@@ -42,7 +43,7 @@ struct run {
 	uint64_t misses_at_fresh;
 };
 
-static bool say(const struct run *run, const char *word, uint64_t t_ns)
+static bool announce(const struct run *run, const char *word, uint64_t t_ns)
 {
 	FILE *file = fopen(run->options->ready, "ae");
 	bool written = false;
@@ -57,17 +58,18 @@ static bool say(const struct run *run, const char *word, uint64_t t_ns)
 }
 
 /*
- * Count from here on. What is still in the ring or in service is recognised by its stamps and left out, so
- * nothing has to stop; with traffic running, a counter may be one or two messages off the records.
+ * Start counting now. Older records that are still in the ring, and older messages in service, are recognised by their timestamps
+ * and excluded. Therefore neither the proxy nor the probe has to stop. With traffic, a counter may differ from the records by one
+ * or two messages.
  */
 static bool start_afresh(struct run *run)
 {
 	run->workers.untraced = 0;
 	scan_workers(&run->workers);
-	run->records.t_fresh_ns = clock_ns(CLOCK_MONOTONIC);
+	run->records.t_fresh_ns = clock_ns();
 	run->at_fresh = sum_counters(run->probe.object);
 	run->misses_at_fresh = recursion_misses(run->probe.object);
-	run->cpu_at_fresh_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+	run->cpu_at_fresh_ns = read_clock(CLOCK_PROCESS_CPUTIME_ID);
 	run->records.unclassified = 0;
 	memset(run->records.messages, 0, sizeof(run->records.messages));
 	recording_afresh(&run->recording, run->records.t_fresh_ns);
@@ -76,12 +78,12 @@ static bool start_afresh(struct run *run)
 }
 
 /*
- * The hooks do not let go all at once: what is received after t_end_ns is left out, records and counters
- * alike, and what was received before it is given time to be sent on.
+ * End the run. Hooks are not detached all at once, so messages that are received after t_end_ns are excluded from
+ * records and counters. For messages that were received earlier, the probe waits until they are sent on.
  */
 static void end_run(struct run *run)
 {
-	run->records.t_end_ns = clock_ns(CLOCK_MONOTONIC);
+	run->records.t_end_ns = clock_ns();
 	run->at_end = sum_counters(run->probe.object);
 	end_recording(&run->recording, run->records.t_end_ns);
 	pause_ns(SERVICE_SETTLE_NS);
@@ -106,20 +108,20 @@ static void on_command(void *context, const char *command, char *answer)
 		error = switch_on(&run->recording);
 		if (error)
 			snprintf(answer, CONTROL_ANSWER, "error: cannot attach: %s", strerror(error));
-		run->t_scan_ns = clock_ns(CLOCK_MONOTONIC);
+		run->t_scan_ns = clock_ns();
 	} else {
 		snprintf(answer, CONTROL_ANSWER, "error: expected off or on, found \"%s\"", command);
 	}
 }
 
-/* Wait for a signal, a command or the time to look at the ring; gives the signal, 0 if none came. */
+/* Wait for a signal, a command, or the next time to read the ring. Return the signal, or 0. */
 static uint32_t wait_for_work(struct run *run)
 {
 	struct pollfd fds[1 + CONTROL_FDS] = { { .fd = run->signals, .events = POLLIN } };
 	struct signalfd_siginfo signal = { 0 };
 
 	list_control(&run->control, fds + 1);
-	/* while recording is off nothing comes, and nothing of the probe is to cost anything */
+	/* while recording is off, no events come, so the probe waits without a time limit and uses no CPU time */
 	if (poll(fds, 1 + CONTROL_FDS, run->recording.on ? POLL_MS : -1) <= 0)
 		return 0;
 	serve_control(&run->control, fds + 1, on_command, run);
@@ -128,10 +130,10 @@ static uint32_t wait_for_work(struct run *run)
 	return signal.ssi_signo;
 }
 
-/* Collect until a signal ends the run; false if it must end for another reason. */
+/* Collect events until a signal ends the run. Return false if an error ends it. */
 static bool collect(struct run *run)
 {
-	run->t_scan_ns = clock_ns(CLOCK_MONOTONIC);
+	run->t_scan_ns = clock_ns();
 	for (;;) {
 		uint32_t signal = wait_for_work(run);
 		int consumed = ring_buffer__consume(run->ring);
@@ -144,9 +146,10 @@ static bool collect(struct run *run)
 		}
 		if (signal == SIGTERM || signal == SIGINT)
 			return true;
-		if (signal == SIGUSR1 && (!start_afresh(run) || !say(run, "fresh", run->records.t_fresh_ns)))
+		if (signal == SIGUSR1 &&
+		    (!start_afresh(run) || !announce(run, "fresh", run->records.t_fresh_ns)))
 			return false;
-		if (run->recording.on && clock_ns(CLOCK_MONOTONIC) - run->t_scan_ns >= SCAN_NS) {
+		if (run->recording.on && clock_ns() - run->t_scan_ns >= SCAN_NS) {
 			run->t_scan_ns += SCAN_NS;
 			scan_workers(&run->workers);
 			flush_trace(&run->records.trace);
@@ -185,15 +188,15 @@ static bool report_run(const struct run *run)
 	return write_report(run->options->report, &report);
 }
 
-/* From the first hook to the last record; false if it ended before a signal said so. */
-static bool trace_until_told(struct run *run)
+/* Trace a run, from attaching the first hook to writing the last record. Return false if an error ends the run. */
+static bool trace_until_stopped(struct run *run)
 {
 	bool good;
 
 	scan_workers(&run->workers);
 	begin_recording(&run->recording);
 	pause_ns(START_SETTLE_NS);
-	good = start_afresh(run) && say(run, "ready", run->records.t_fresh_ns) && collect(run);
+	good = start_afresh(run) && announce(run, "ready", run->records.t_fresh_ns) && collect(run);
 	end_run(run);
 	return good;
 }
@@ -201,7 +204,7 @@ static bool trace_until_told(struct run *run)
 int run_probe(const struct options *options)
 {
 	static struct run run;
-	sigset_t signals;
+	sigset_t signals = block_signals();
 	bool streaming;
 	bool good;
 
@@ -209,10 +212,7 @@ int run_probe(const struct options *options)
 	run.workers.comm = options->comm;
 	run.workers.records = &run.records;
 	run.records.t_end_ns = UINT64_MAX;
-	sigemptyset(&signals);
 	sigaddset(&signals, SIGUSR1);
-	sigaddset(&signals, SIGTERM);
-	sigaddset(&signals, SIGINT);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	run.signals = signalfd(-1, &signals, SFD_CLOEXEC);
 	if (!open_outputs(&run) || !load_probe(options, &run.probe))
@@ -233,7 +233,7 @@ int run_probe(const struct options *options)
 	run.recording.streams = &run.streams;
 	if (!open_control(&run.control, options->control))
 		return EXIT_FAILURE;
-	good = trace_until_told(&run);
+	good = trace_until_stopped(&run);
 	close_control(&run.control);
 	good = report_run(&run) && good && !run.records.trace.failed;
 	if (!close_trace(&run.records.trace))

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
 /*
- * sipfactors: counts what keeps a proxy's processes from each other: waits for locks, the kernel's and their own, and
- * descriptors handed from one to another.
+ * sipfactors: counts how a proxy's processes wait for each other: waits for locks of the kernel and of the program, and
+ * descriptors that one process passes to another.
  *
  * USAGE
  *   sipfactors --group PGID [--group PGID] --report FILE --ready FILE [--control SOCKET]
  *
  * WHAT IT DOES
- *   Attaches the programs of factors.bpf.c; then FILE of --ready is there. At SIGTERM or SIGINT it writes a report, one
- *   JSON object:
- *     proxy, others     of the tasks of the process groups, and of all others: for each wait how often and ns in all, and
- *                       descriptors
- *     runs, run_ns      of all programs, where the kernel counts them (kernel.bpf_stats_enabled)
- *   At SOCKET it takes lines, each answered by one: `off` detaches the programs, `on` attaches them again. Nothing is
- *   pinned. Exit code: 0 good; 1 not, and one line on stderr says why; 2 wrong usage.
+ *   Attaches the programs of factors.bpf.c, and makes the file of --ready. At SIGTERM or SIGINT it writes a report, one JSON
+ *   object:
+ *     proxy, others     for tasks of the process groups, and for all other tasks: the number and total ns of each kind of wait,
+ *                       and the number of descriptors
+ *     runs, run_ns      runs and time of all BPF programs, if the kernel counts them (kernel.bpf_stats_enabled)
+ *   SOCKET accepts commands, one per line, and answers each command with a line: `off` detaches the programs, and `on` attaches
+ *   them again. Nothing is pinned. Exit code: 0; 1 with one line on stderr for an error; 2 for wrong usage.
  *
- * Needs root, or CAP_BPF and CAP_PERFMON, in the initial pid namespace; BTF (CONFIG_DEBUG_INFO_BTF); Linux 5.19.
+ * Needs root, or CAP_BPF and CAP_PERFMON, in the initial PID namespace; BTF (CONFIG_DEBUG_INFO_BTF); Linux 5.19.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -32,7 +32,8 @@
 #include "control.h"
 #include "factors.h"
 #include "factors.skel.h"
-#include "json.h"
+#include "../common/json.h"
+#include "runs.h"
 #include "system.h"
 
 #define FACTORS_NAME(name) #name,
@@ -64,8 +65,6 @@ static void write_counts(FILE *file, const char *whose, struct factor_counts cou
 
 static bool write_report(const char *path, const struct factors_bpf *object)
 {
-	unsigned long long runs = 0, run_ns = 0;
-	struct bpf_program *program;
 	FILE *file = fopen(path, "we");
 
 	if (!file) {
@@ -75,29 +74,9 @@ static bool write_report(const char *path, const struct factors_bpf *object)
 	fprintf(file, "{");
 	write_counts(file, "proxy", sum(object->bss->counts[1]));
 	write_counts(file, "others", sum(object->bss->counts[0]));
-	bpf_object__for_each_program(program, object->obj)
-	{
-		struct bpf_prog_info info = { 0 };
-		__u32 size = sizeof(info);
-
-		if (bpf_program__fd(program) >= 0 &&
-		    !bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size)) {
-			runs += info.run_cnt;
-			run_ns += info.run_time_ns;
-		}
-	}
-	fprintf(file, "\"runs\": %llu, \"run_ns\": %llu}\n", runs, run_ns);
+	write_runs(file, object->obj);
+	fprintf(file, "}\n");
 	if (!fclose(file))
-		return true;
-	complain("cannot write %s: %s", path, strerror(errno));
-	return false;
-}
-
-static bool say_ready(const char *path)
-{
-	FILE *file = fopen(path, "we");
-
-	if (file && !fclose(file))
 		return true;
 	complain("cannot write %s: %s", path, strerror(errno));
 	return false;
@@ -109,7 +88,7 @@ static int start_counting(struct factors_bpf *object)
 
 	if (error)
 		factors_bpf__detach(object);
-	object->bss->since_ns = clock_ns(CLOCK_MONOTONIC);
+	object->bss->since_ns = clock_ns();
 	return error;
 }
 
@@ -128,8 +107,8 @@ static void on_command(void *context, const char *command, char *answer)
 		snprintf(answer, CONTROL_ANSWER, "error: cannot attach: %s", strerror(error));
 }
 
-/* Do what is asked for until a signal ends it. */
-static void obey(struct control *control, int signals, struct factors_bpf *object)
+/* Perform commands until a signal comes. */
+static void run_commands(struct control *control, int signals, struct factors_bpf *object)
 {
 	struct pollfd fds[1 + CONTROL_FDS] = { { .fd = signals, .events = POLLIN } };
 
@@ -144,7 +123,7 @@ static int usage(void)
 {
 	complain("usage: sipfactors --group PGID [--group PGID] --report FILE --ready FILE [--control "
 		 "SOCKET]");
-	return 2;
+	return EXIT_USAGE;
 }
 
 int main(int argc, char **argv)
@@ -159,13 +138,13 @@ int main(int argc, char **argv)
 	const char *report = NULL, *ready = NULL, *socket = NULL;
 	struct factors_bpf *object;
 	struct control control = { 0 };
-	int groups[FACTORS_GROUPS] = { 0 }, found = 0, option, error, asked_to_end;
-	sigset_t signals;
+	int groups[FACTORS_GROUPS] = { 0 }, n_groups = 0, option, error, signals_fd;
+	sigset_t signals = block_signals();
 	bool good;
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 'g' && found < FACTORS_GROUPS)
-			groups[found++] = atoi(optarg);
+		if (option == 'g' && n_groups < FACTORS_GROUPS)
+			groups[n_groups++] = atoi(optarg);
 		else if (option == 'r')
 			report = optarg;
 		else if (option == 'y')
@@ -175,24 +154,18 @@ int main(int argc, char **argv)
 		else
 			return usage();
 	}
-	if (groups[0] <= 0 || groups[found - 1] <= 0 || !report || !ready || optind < argc)
+	if (groups[0] <= 0 || groups[n_groups - 1] <= 0 || !report || !ready || optind < argc)
 		return usage();
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGTERM);
-	sigaddset(&signals, SIGINT);
-	sigprocmask(SIG_BLOCK, &signals, NULL);
-	asked_to_end = signalfd(-1, &signals, SFD_CLOEXEC);
+	signals_fd = signalfd(-1, &signals, SFD_CLOEXEC);
 	libbpf_set_print(NULL);
-	if (namespace_of("/proc/self/ns/pid") != INITIAL_PID_NS) {
-		complain("not in the initial pid namespace: its process groups are not the kernel's");
-		return 1;
-	}
+	if (!is_in_initial_pid_namespace())
+		return EXIT_BAD;
 	object = factors_bpf__open();
 	if (!object) {
 		complain("cannot open the programs: %s", strerror(errno));
-		return 1;
+		return EXIT_BAD;
 	}
-	for (int i = 0; i < found; i++)
+	for (int i = 0; i < n_groups; i++)
 		object->rodata->cfg_groups[i] = groups[i];
 	error = -factors_bpf__load(object);
 	if (!error)
@@ -201,14 +174,14 @@ int main(int argc, char **argv)
 		complain("cannot load and attach the programs: %s (Linux 5.19, BTF and CAP_BPF)",
 			 strerror(error));
 		factors_bpf__destroy(object);
-		return 1;
+		return EXIT_BAD;
 	}
-	good = open_control(&control, socket) && say_ready(ready);
+	good = open_control(&control, socket) && write_ready(ready);
 	if (good)
-		obey(&control, asked_to_end, object);
+		run_commands(&control, signals_fd, object);
 	close_control(&control);
 	factors_bpf__detach(object);
 	good = good && write_report(report, object);
 	factors_bpf__destroy(object);
-	return good ? 0 : 1;
+	return good ? EXIT_GOOD : EXIT_BAD;
 }

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Six time stamps for each SIP datagram that passes an unmodified kernel and proxy.
+ * Takes six timestamps of each SIP datagram that passes an unmodified kernel and proxy.
  *
- * t_arr      netif_rx, napi_gro_receive_entry, netif_receive_skb_entry, netif_receive_skb: the earliest wins
- * t_stack    exact: fentry __udp_enqueue_schedule_skb; tracepoint: sk_data_ready, tail of the queue
+ * t_arr      netif_rx, napi_gro_receive_entry, netif_receive_skb_entry, netif_receive_skb: the earliest counts
+ * t_stack    exact: fentry __udp_enqueue_schedule_skb; tracepoint: sk_data_ready, the tail of the queue
  * t_sockq    exact: fexit __skb_recv_udp; tracepoint: a lower bound from sched_switch
  * t_sip_in   sys_exit of recvfrom, recvmsg
  * t_sip_out  sys_enter of sendto, sendmsg
- * t_dep      net_dev_queue binds the packet to the send, net_dev_start_xmit stamps it
+ * t_dep      net_dev_queue assigns the packet to the send, and net_dev_start_xmit takes the timestamp
  *
- * What joins them: up to the socket queue the address of the skb; from there to the worker the same in exact
- * mode, a fingerprint of the payload in tracepoint mode; from receive to send the thread; then the address of
- * the sent skb.
+ * How hooks recognise the same message: up to the socket's queue, by the address of the skb. From the queue to the worker, by the
+ * same address in exact mode, and by a fingerprint of the payload in tracepoint mode. From receive to send, by the thread. From
+ * the send on, by the address of the sent skb.
  *
- * State lives in arrays in .bss, not in hash maps: a lookup costs a few ns, user space reads it as memory.
+ * The state is in arrays in .bss instead of hash maps. An access then takes only a few ns, and user space reads the arrays as
+ * memory.
  */
 #include "common.bpf.h"
 
@@ -25,29 +26,29 @@ const volatile __u32 cfg_snippet = PROBE_SNIPPET_DEFAULT;
 const volatile bool cfg_exact = false;
 
 #define PROTOCOL_UDP      17
-#define STALE_NS          10000000000LL /* an entry nobody asked for in that time may be overwritten */
-#define BEHIND_NS         1000000000LL /* a datagram older than that is in no queue: its arrival was missed */
+#define STALE_NS          10000000000LL /* an entry that was not used for this time may be overwritten */
+#define BEHIND_NS         1000000000LL  /* an older datagram cannot be in a queue: its arrival was missed */
 #define UNDERWAY_NS       100000000LL /* ASSUME no packet takes longer from the driver to the socket's queue */
-#define WAYS              8   /* with 5000 datagrams in the queue, one in 3 million finds its set full */
-#define DRIVER_STALE      250 /* jiffies, 0.25 to 2.5 s: from the driver to the protocol layer */
+#define WAYS              8           /* with 5000 queued datagrams, one in 3 million finds its set full */
+#define DRIVER_STALE      250         /* jiffies, 0.25 to 2.5 s: from the driver to the protocol layer */
 #define PACKET_SETS       8192
 #define PAYLOAD_SETS      8192
 #define DEPARTURES        1024
 #define QUEUE_WALK_MAX    16
 #define FINGERPRINT_WORDS (PROBE_FINGERPRINT_BYTES / 8)
 
-/* A datagram on its way from the driver to the socket queue (exact mode: to the worker). */
+/* A datagram between the driver and the socket's queue (exact mode: the worker). */
 struct packet {
-	__u64 skb; /* 0: free */
+	__u64 skb; /* 0: this entry is free */
 	__u64 t_arr;
 	__u64 t_stack;
 	__u32 rmem;
 	__u32 payload_index; /* 1 + index in payloads; 0: none */
-	__u32 seen;          /* by the protocol layer */
-	__u32 jiffies;       /* at t_arr: cheaper to read than the clock */
+	__u32 seen;          /* seen by the protocol layer */
+	__u32 jiffies;       /* at t_arr; reading jiffies takes less time than reading the clock */
 };
 
-/* The same datagram, found again in tracepoint mode when a worker has read it. */
+/* The same datagram in tracepoint mode, for the worker that will read it. */
 struct payload {
 	__u64 fingerprint;
 	__u64 t_arr;
@@ -73,19 +74,20 @@ struct packet_headers {
 
 struct probe_counters counters[PROBE_CPUS];
 struct probe_worker workers[PROBE_WORKERS];
-__u16 slot_of_tid[PROBE_TID_SLOTS]; /* by the low bits of the thread id: 1 + index in workers */
-__u32 recording;                    /* arrivals are entered */
-__u64 since_ns;                     /* of arrivals before it nothing is known: recording was off */
+__u16 slot_of_tid[PROBE_TID_SLOTS]; /* indexed by the low bits of the thread id; 1 + index in workers */
+__u32 recording;                    /* 1: arrivals are recorded */
+__u64 since_ns;                     /* arrivals before this time are unknown, because recording was off */
 
-/* static: none of user space's business, so not in the skeleton */
+/* static, so that the skeleton for user space excludes it */
 static struct packet packets[PACKET_SETS * WAYS];
 static struct payload payloads[PAYLOAD_SETS * WAYS];
 static struct departure departures[DEPARTURES];
-static __u64 last_skb[PROBE_CPUS]; /* the datagram that this CPU handed on last; exact mode: to our socket */
+static __u64 last_skb
+	[PROBE_CPUS]; /* the last datagram that this CPU passed on; in exact mode only to a socket of the port */
 
 struct ring ring SEC(".maps");
 
-/* Four independent lanes: half the time of one chain. */
+/* Four independent hashes take half the time of one hash, because the CPU computes them in parallel. */
 static __always_inline __u64 fingerprint_of(const __u64 *words, __u32 length)
 {
 	__u64 a = 0x9E3779B97F4A7C15ULL ^ length;
@@ -108,7 +110,7 @@ static __always_inline __u64 fingerprint_of(const __u64 *words, __u32 length)
 	return a ^ (a >> 33);
 }
 
-/* ---- which packets and sockets are ours ---- */
+/* ---- which packets and sockets belong to the port ---- */
 
 static __always_inline bool packet_is_ours(struct sk_buff *skb, struct packet_headers *headers)
 {
@@ -125,7 +127,9 @@ static __always_inline bool socket_is_ours(struct sock *sk)
 	       sk->__sk_common.skc_net.net->ns.inum == cfg_netns;
 }
 
-/* About 0.3 us: for the rare descriptor that is not the one of the worker's last message. */
+/*
+ * This takes about 0.3 us. It is rare: only if the descriptor differs from the descriptor of the worker's last message.
+ */
 static __noinline bool descriptor_is_ours(int fd)
 {
 	struct sock *sk = socket_of(fd);
@@ -141,13 +145,13 @@ static __always_inline bool descriptor_is_of(const struct probe_worker *worker, 
 
 /* ---- packets: from the driver to the socket ---- */
 
-/* Signed: another CPU's clock read may be a little ahead of ours. */
+/* Return a signed difference, because the clock of another CPU may be slightly ahead. */
 static __always_inline __s64 age(__u64 now, __u64 then)
 {
 	return now - then;
 }
 
-/* Nobody will ask for what was entered before: so long ago, or before recording was switched off. */
+/* Return the time before which entries are useless, because they are too old or from before recording. */
 static __always_inline __s64 stale_before(__u64 now)
 {
 	__s64 before = now - STALE_NS;
@@ -156,9 +160,9 @@ static __always_inline __s64 stale_before(__u64 now)
 }
 
 /*
- * Whether a datagram of unknown arrival came while recording was off. The socket's queue is in order: a worker that is
- * behind has received nothing yet that came since. Of packets that are on their way to the queue on several CPUs, the
- * later one may be first.
+ * Return whether a datagram with an unknown arrival may have come while recording was off. The socket's queue is in order, so
+ * this is possible until the worker has received a datagram from after that time. Packets that several CPUs pass to the queue may
+ * overtake each other.
  */
 static __always_inline bool may_be_older(__u64 now, bool behind)
 {
@@ -184,8 +188,8 @@ static __always_inline struct packet *find_packet(__u64 skb)
 }
 
 /*
- * Which entry of a set to take, as one number whose low bits are its place: of two, the lesser. The verifier would
- * follow all combinations of a variable for each thing that is looked for.
+ * Return the priority of an entry for replacement. The entry with the smallest number is replaced. The low bits are the entry's
+ * index. With one number instead of several variables, the verifier follows fewer combinations.
  */
 static __always_inline __u64 choice(__u64 t_arr, __u32 place)
 {
@@ -193,8 +197,8 @@ static __always_inline __u64 choice(__u64 t_arr, __u32 place)
 }
 
 /*
- * The entry for this skb, also when its address is known: the buffer is used again.
- * What goes through a set is global, since the verifier then looks at it by itself, not once for each way to it.
+ * Return the index of the entry for this skb. If an entry with the same address exists, return its index, because the kernel
+ * reuses buffers. The function is global, so that the verifier checks it once instead of once per caller.
  */
 __noinline __u32 place_of_packet(__u64 skb, __u64 now)
 {
@@ -218,7 +222,7 @@ __noinline __u32 place_of_packet(__u64 skb, __u64 now)
 	return base + (best & (WAYS - 1));
 }
 
-/* Start anew. */
+/* Enter a new packet. */
 static __always_inline struct packet *new_packet(__u64 skb, __u64 now)
 {
 	struct packet *packet = &packets[place_of_packet(skb, now) & (PACKET_SETS * WAYS - 1)];
@@ -233,7 +237,7 @@ static __always_inline struct packet *new_packet(__u64 skb, __u64 now)
 	return packet;
 }
 
-/* Enter a datagram under its fingerprint; returns 1 + its index. */
+/* Enter a datagram by its fingerprint. Return 1 + its index. */
 __noinline __u32 enter_payload(__u64 fingerprint, __u64 t_arr)
 {
 	__u32 base = (fingerprint & (PAYLOAD_SETS - 1)) * WAYS;
@@ -255,11 +259,14 @@ __noinline __u32 enter_payload(__u64 fingerprint, __u64 t_arr)
 	}
 	if (flags)
 		COUNT(duplicates);
-	/* the oldest is the likeliest to have been refused unseen: what waits in the queue came later */
+	/*
+	 * replace the oldest entry: most probably the datagram was refused unseen, because waiting datagrams came later
+	 */
 	if (best >= WAYS)
 		COUNT(evicted);
 	index = base + (best & (WAYS - 1));
-	barrier_var(index); /* the compiler sees that it is in bounds, the verifier of 6.1 only by the mask */
+	barrier_var(
+		index); /* the compiler knows that the index is within bounds, but the verifier of 6.1 needs the mask */
 	index &= PAYLOAD_SETS * WAYS - 1;
 	payloads[index].fingerprint = fingerprint;
 	payloads[index].t_arr = t_arr;
@@ -270,7 +277,7 @@ __noinline __u32 enter_payload(__u64 fingerprint, __u64 t_arr)
 	return index + 1;
 }
 
-/* Likewise; 0 if its payload cannot be read. */
+/* Enter a datagram by its fingerprint. Return 1 + its index, or 0 if its payload cannot be read. */
 static __always_inline __u32 new_payload(struct sk_buff *skb, struct packet_headers *headers, __u64 t_arr)
 {
 	__u64 words[FINGERPRINT_WORDS] = {};
@@ -278,7 +285,10 @@ static __always_inline __u32 new_payload(struct sk_buff *skb, struct packet_head
 	__u32 size = length < PROBE_FINGERPRINT_BYTES ? length : PROBE_FINGERPRINT_BYTES;
 	__u32 linear = skb->len - skb->data_len;
 
-	/* ASSUME the driver left the first 256 payload bytes in the linear part (else: unmatched, counted) */
+	/*
+	 * ASSUME the driver put the first 256 payload bytes into the linear part; otherwise the datagram is
+	 * unmatched
+	 */
 	if (linear < sizeof(*headers) + size)
 		return 0;
 	size &= 2 * PROBE_FINGERPRINT_BYTES - 1;
@@ -304,9 +314,9 @@ static __always_inline void enter_packet(struct sk_buff *skb, struct packet_head
 }
 
 /*
- * All that is known of an arrival is entered here, at the earliest hook. A kernel may run no program on top of some
- * tasks (docs/methodology.md): with receive steering to another CPU, for up to 2 packets in 1,000 those of
- * netif_receive_skb and sk_data_ready are not run, and recursion_misses stays 0; that of netif_rx has run before.
+ * Enter all known facts about an arrival, at the earliest hook. A kernel may skip BPF programs for some packets
+ * (docs/methodology/timestamps.md): with receive steering to another CPU, the programs of netif_receive_skb and sk_data_ready are
+ * skipped for up to 2 packets in 1,000, and recursion_misses stays 0. The program of netif_rx has run before.
  */
 static __always_inline int on_driver(struct sk_buff *skb)
 {
@@ -335,7 +345,7 @@ int BPF_PROG(on_netif_receive_entry, struct sk_buff *skb)
 	return on_driver(skb);
 }
 
-/* Every received packet passes here once, whatever its driver. */
+/* With every driver, each received packet passes this hook once. */
 SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 {
@@ -347,7 +357,7 @@ int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 		return 0;
 	address = address_of(skb);
 	packet = find_packet(address);
-	/* what the driver's hook knows already is ours */
+	/* the driver's hook has already recognised this packet */
 	if (!packet || packet->seen || (__u32)bpf_jiffies64() - packet->jiffies > DRIVER_STALE) {
 		if (!packet_is_ours(skb, &headers))
 			return 0;
@@ -356,7 +366,10 @@ int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 	}
 	if (packet)
 		packet->seen = 1;
-	/* in exact mode on_enqueue says it later and better: of a list, all pass here before the first is queued */
+	/*
+	 * in exact mode, on_enqueue does this later and better, because all packets of a list pass this hook
+	 * before the first one is queued
+	 */
 	if (!cfg_exact)
 		last_skb[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)] = address;
 	return 0;
@@ -364,7 +377,7 @@ int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 
 /* ---- the socket queue ---- */
 
-/* The datagram is in the queue. False if it is unknown or was stamped before. */
+/* Record that the datagram is in the queue. Return false if it is unknown or already has this timestamp. */
 static __always_inline bool stamp_queued(__u64 skb, struct sock *sk, __u64 now)
 {
 	struct packet *packet = find_packet(skb);
@@ -391,8 +404,8 @@ static __always_inline bool stamp_queued(__u64 skb, struct sock *sk, __u64 now)
 }
 
 /*
- * sk_data_ready fires once for a batch of datagrams (list receive; since 6.18 the producers' queue too):
- * walk back from the tail over all that have no stamp yet.
+ * Visit the queue from its tail to the first datagram with a timestamp. This is needed because the kernel calls sk_data_ready
+ * once per batch of datagrams (list receive, and since 6.18 also the producers' queue).
  */
 SEC("tp_btf/sk_data_ready")
 int BPF_PROG(on_data_ready, struct sock *sk)
@@ -413,7 +426,7 @@ int BPF_PROG(on_data_ready, struct sock *sk)
 		stamped = true;
 		skb = skb->prev;
 	}
-	/* A reader on another CPU was faster and took it off the queue. */
+	/* A reader on another CPU was faster and took the datagram from the queue. */
 	if (!stamped)
 		stamp_queued(last_skb[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)], sk, now);
 	return 0;
@@ -485,21 +498,21 @@ static __always_inline __u64 forget_packet(__u64 skb)
 		if (payload->t_arr == packet->t_arr)
 			payload->used = 0;
 	}
-	/* exact mode stamps on entry, before the queue's limit is checked */
+	/* exact mode takes the timestamp at the function's entry, before the kernel checks the queue's limit */
 	if (packet->t_stack)
 		COUNT_BY(queued, -1);
 	packet->skb = 0;
 	return packet->t_arr;
 }
 
-/* Copy the start of the refused datagram: at this point the transport header is set, skb->data may not be. */
+/* Copy the start of the refused datagram. At this point the transport header is set, whereas skb->data may be unset. */
 static __always_inline void copy_refused(struct probe_drop *drop, __u64 address)
 {
 	struct sk_buff *skb = (struct sk_buff *)address;
 	__u32 transport_header = BPF_CORE_READ(skb, transport_header);
 	unsigned char *udp = BPF_CORE_READ(skb, head) + transport_header;
 	__u32 ahead = transport_header + sizeof(struct udphdr);
-	__u32 linear_end = BPF_CORE_READ(skb, tail); /* an offset from head on 64 bits */
+	__u32 linear_end = BPF_CORE_READ(skb, tail); /* on 64 bits this is an offset from head */
 	struct udphdr header;
 	__u32 size;
 
@@ -555,7 +568,7 @@ int BPF_PROG(on_refused_no_skb, int rc, struct sock *sk)
 	drop = new_drop(rc, sk, address);
 	if (!drop)
 		return 0;
-	/* the datagram that on_enqueue saw on this CPU, a few instructions ago */
+	/* the datagram that on_enqueue saw on this CPU a few instructions ago */
 	if (cfg_exact)
 		copy_refused(drop, address);
 	bpf_ringbuf_submit(drop, BPF_RB_NO_WAKEUP);
@@ -579,7 +592,7 @@ int BPF_PROG(on_refused, int rc, struct sock *sk, struct sk_buff *skb)
 
 /* ---- system calls ---- */
 
-/* The service of a message ends when its worker asks for the next one. No wake-up: user space polls. */
+/* End the service of a message when its worker asks for the next one. User space polls, so no wake-up is sent. */
 static __always_inline void end_service(struct probe_worker *worker)
 {
 	struct probe_message *message = &worker->message;
@@ -596,14 +609,14 @@ static __always_inline void end_service(struct probe_worker *worker)
 static __always_inline void enter_receive(struct probe_worker *worker, struct pt_regs *regs, __u64 now)
 {
 	if (worker->in_service) {
-		/* a read elsewhere, say of a DNS answer, belongs to the service */
+		/* a read from another socket, such as a DNS answer, belongs to the service */
 		if (!descriptor_is_of(worker, ARG_FD(regs)))
 			return;
 		end_service(worker);
 	}
 	worker->t_recv_enter = now;
 	worker->taken = 0;
-	worker->sending = 0; /* nobody waits for the packet of a send that failed */
+	worker->sending = 0; /* a failed send has no packet */
 }
 
 static __always_inline void enter_send(struct probe_worker *worker, struct pt_regs *regs, long id, __u64 now)
@@ -612,7 +625,7 @@ static __always_inline void enter_send(struct probe_worker *worker, struct pt_re
 	struct probe_send *send;
 	__u32 index;
 
-	/* not the log's socket, not the resolver's */
+	/* ignore the sockets of the log and the resolver */
 	if (!worker->in_service || !descriptor_is_of(worker, ARG_FD(regs)))
 		return;
 	COUNT(sent);
@@ -652,7 +665,7 @@ int BPF_PROG(on_sys_enter, struct pt_regs *regs, long id)
 	return 0;
 }
 
-/* The reader's first instant on a CPU at or after t: before it, it cannot have taken the datagram. */
+/* Return the first time at or after t when the reader was on a CPU. It cannot have taken the datagram earlier. */
 static __always_inline __u64 running_since(const struct probe_worker *worker, __u64 t)
 {
 	for (__u32 i = 1; i <= PROBE_SEGMENTS; i++) {
@@ -666,7 +679,7 @@ static __always_inline __u64 running_since(const struct probe_worker *worker, __
 	return t;
 }
 
-/* 1 + the index of the payload, of identical ones the oldest; 0 if there is none. */
+/* Return 1 + the index of the payload, the oldest of identical ones; 0 if it is unknown. */
 __noinline __u32 find_payload(__u64 fingerprint)
 {
 	__u32 base = (fingerprint & (PAYLOAD_SETS - 1)) * WAYS;
@@ -686,7 +699,7 @@ __noinline __u32 find_payload(__u64 fingerprint)
 	return found;
 }
 
-/* Join the message to its arrival by the payload. */
+/* Find the arrival of the message by its payload. */
 static __always_inline bool match_payload(struct probe_message *message)
 {
 	__u32 found = find_payload(fingerprint_of((__u64 *)message->payload, message->length));
@@ -699,8 +712,7 @@ static __always_inline bool match_payload(struct probe_message *message)
 	message->rmem = payload->rmem;
 	message->flags = payload->flags;
 	payload->used = 0;
-	/* no stamp, or one made after the worker had already returned: on another CPU, the reader was faster
-	 */
+	/* the timestamp is missing or later than the read, because the reader on another CPU was faster */
 	if (!message->t_stack || message->t_stack > message->t_sip_in) {
 		message->flags |= PROBE_FLAG_NO_STACK;
 		message->t_stack = message->t_arr;
@@ -750,7 +762,10 @@ static __always_inline void exit_receive(struct probe_worker *worker, struct pt_
 	struct probe_message *message = &worker->message;
 	int fd = ARG_FD(regs);
 
-	/* a read elsewhere during service; in exact mode the kernel said whether it was our socket */
+	/*
+	 * a read from another socket during the service; in exact mode, an earlier hook has determined
+	 * whether it was the port's socket
+	 */
 	if (worker->in_service || (cfg_exact && !worker->taken))
 		return;
 	message->t_arr = 0;
@@ -819,7 +834,7 @@ int BPF_PROG(on_device_queue, struct sk_buff *skb)
 
 	if (!worker || !worker->sending)
 		return 0;
-	/* an interrupt's packet may pass on top of the sender: ours comes from our socket */
+	/* an interrupt may send its own packet here, so the socket must be the worker's */
 	if (!sk || !socket_is_ours(sk))
 		return 0;
 	address = address_of(skb);

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What streams.c makes stamps of: SIP over TCP, of an unmodified kernel and proxy.
+ * Takes the timestamps of SIP over TCP with an unmodified kernel and proxy, from which streams.c makes records.
  *
- * t_arr      netif_rx, napi_gro_receive_entry, netif_receive_skb_entry, netif_receive_skb: the earliest wins
- * t_stack    tcp_probe: the connection takes the segment; where a process holds the socket, when that lets go of it
- * t_sockq    tcp_rcv_space_adjust: a read has copied bytes out of the queue
- * t_sip_in   sys_exit of the read
- * t_sip_out  sys_enter of the write
- * t_dep      net_dev_start_xmit
+ * t_arr      netif_rx, napi_gro_receive_entry, netif_receive_skb_entry, netif_receive_skb: the earliest counts
+ * t_stack    tcp_probe: the connection takes the segment; if a process holds the socket, this happens when the process releases
+ * the socket t_sockq    tcp_rcv_space_adjust: a read has copied bytes from the queue t_sip_in   sys_exit of the read t_sip_out
+ * sys_enter of the write t_dep      net_dev_start_xmit
  *
- * Nothing is joined here: every hook emits sequence numbers of its bytes, reads and writes the bytes themselves.
- * A message, which may lie in several segments and reads, or share them, shows in user space.
+ * Each hook sends the sequence numbers of its bytes to user space, and reads and writes also send the bytes. User space combines
+ * these events, because a message may span several segments and reads, or share them with other messages.
  */
 #include "common.bpf.h"
 
@@ -40,7 +38,7 @@ struct handed_up {
 extern struct ring ring SEC(".maps");
 
 static struct handed_up handed_up[HANDED_UP];
-static struct probe_transfer transfers[PROBE_WORKERS]; /* only its own worker writes there */
+static struct probe_transfer transfers[PROBE_WORKERS]; /* each worker writes only its own entry */
 
 /* ---- segments ---- */
 
@@ -50,7 +48,10 @@ static __always_inline void emit_segment(struct probe_segment *segment)
 		COUNT(lost_ring);
 }
 
-/* Bytes of data; 0: none, or no segment of ours. `room`: bytes from the IP header on. */
+/*
+ * Return the number of data bytes; 0 if the segment has no data or belongs to another port. `room` is the number
+ * of bytes from the IP header on.
+ */
 static __always_inline __u32 segment_bytes(const struct stream_headers *headers, __u32 room)
 {
 	__u32 ahead = sizeof(headers->ip) + headers->tcp.doff * 4;
@@ -59,7 +60,7 @@ static __always_inline __u32 segment_bytes(const struct stream_headers *headers,
 	/* ASSUME packets of SIP carry no IP options and are not fragmented */
 	if (headers->ip.protocol != PROTOCOL_TCP || headers->ip.ihl != 5)
 		return 0;
-	if (!total) /* longer than its field tells */
+	if (!total) /* too long for the header's field */
 		total = room;
 	return total > ahead ? total - ahead : 0;
 }
@@ -81,7 +82,7 @@ static __always_inline int on_stream_driver(struct sk_buff *skb, bool protocol_l
 	address = address_of(skb);
 	before = &handed_up[(address >> 6 ^ address >> 18) & (HANDED_UP - 1)];
 	if (protocol_layer) {
-		/* the driver's hook has told */
+		/* the driver's hook has reported this segment */
 		if (before->skb == address && before->seq == segment.seq) {
 			before->skb = 0;
 			return 0;
@@ -117,14 +118,14 @@ int BPF_PROG(on_stream_receive_entry, struct sk_buff *skb)
 	return on_stream_driver(skb, false);
 }
 
-/* Every received packet passes here, whatever its driver. */
+/* With every driver, each received packet passes this hook. */
 SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(on_stream_receive, struct sk_buff *skb)
 {
 	return on_stream_driver(skb, true);
 }
 
-/* False: no connection of ours. */
+/* Return false if the connection does not belong to the port. */
 static __always_inline bool identify(struct sock *sk, __u16 local_port, struct probe_connection *connection)
 {
 	connection->local_port = local_port;
@@ -143,7 +144,7 @@ int BPF_PROG(on_stream_queued, struct sock *sk, struct sk_buff *skb)
 	struct {
 		__u32 seq;
 		__u32 end;
-	} bytes; /* the first of struct tcp_skb_cb */
+	} bytes; /* the first member of struct tcp_skb_cb */
 
 	if (!identify(sk, sk->__sk_common.skc_num, &segment.connection) ||
 	    bpf_probe_read_kernel(&bytes, sizeof(bytes), skb->cb))
@@ -192,7 +193,7 @@ int BPF_PROG(on_stream_state, struct sock *sk, int before, int now)
 
 	if ((now != ESTABLISHED && now != CLOSED) || sk->sk_protocol != PROTOCOL_TCP)
 		return 0;
-	/* a closed socket has let go of skc_num */
+	/* the port comes from inet_sport, because a closed socket has lost its skc_num */
 	if (!identify(sk, bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport)), &segment.connection))
 		return 0;
 	segment.t = bpf_ktime_get_ns();
@@ -212,7 +213,7 @@ static __always_inline bool is_write(long id)
 	return id == NR_WRITE || id == NR_WRITEV || is_send(id);
 }
 
-/* In the context of the reader, under the socket's lock. */
+/* This program runs in the reader's context, under the socket's lock. */
 SEC("tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(on_stream_taken, struct sock *sk)
 {
@@ -245,14 +246,14 @@ int BPF_PROG(on_stream_call, struct pt_regs *regs, long id)
 	return 0;
 }
 
-/* Emit the bytes of a call; its record but for seq, length and data is filled in. */
+/* Send the bytes of a call to user space. All fields of its record except seq, length and data are set. */
 static __always_inline void emit_transfer(struct probe_transfer *transfer, struct pt_regs *regs, long id,
 					  __u32 seq, __u64 length)
 {
 	struct iovec piece = user_piece(regs, id);
 	__u32 size;
 
-	/* ASSUME a worker reads and writes into one place at a time: what lies elsewhere is a hole in the stream */
+	/* ASSUME a worker uses one buffer per call: bytes in other buffers appear as a hole in the stream */
 	if (length > piece.iov_len)
 		length = piece.iov_len;
 	for (int i = 0; i < PROBE_PIECES && length; i++) {
@@ -303,7 +304,7 @@ static __always_inline void exit_read(struct probe_worker *worker, struct pt_reg
 	worker->cost_ns = bpf_ktime_get_ns() - now;
 }
 
-/* False: it went elsewhere. */
+/* Return false if the data did not go to a connection of the port. */
 static __always_inline bool exit_write(struct probe_worker *worker, struct pt_regs *regs, long id,
 				       long length, __u64 entered, __u64 now)
 {
@@ -324,14 +325,14 @@ static __always_inline bool exit_write(struct probe_worker *worker, struct pt_re
 	connection.remote = common.skc_daddr;
 	transfer = new_transfer(worker, PROBE_EVENT_WRITTEN, entered);
 	transfer->call.connection = connection;
-	/* ASSUME workers write to a connection one at a time, as they have to: else messages would mix */
+	/* ASSUME only one worker writes to a connection at a time, because messages would mix otherwise */
 	emit_transfer(transfer, regs, id, BPF_CORE_READ((struct tcp_sock *)sk, write_seq) - (__u32)length,
 		      length);
 	worker->cost_ns += bpf_ktime_get_ns() - now;
 	return true;
 }
 
-/* Whether a call on a unix socket moved a descriptor. */
+/* Return whether a call on a unix socket passed a descriptor. */
 static __always_inline bool passes_descriptor(struct pt_regs *regs)
 {
 	struct user_msghdr header = {};
@@ -357,7 +358,7 @@ int BPF_PROG(on_stream_return, struct pt_regs *regs, long result)
 	worker = worker_of(bpf_get_current_pid_tgid());
 	if (!worker)
 		return 0;
-	entered = worker->t_recv_enter; /* 0: before this was attached */
+	entered = worker->t_recv_enter; /* 0: the call began before this program was attached */
 	worker->t_recv_enter = 0;
 	if (result <= 0)
 		return 0;

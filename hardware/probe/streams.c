@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 #include <string.h>
-#include "../dispatcher/frame.h"
+#include "../common/frame.h"
 #include "classify.h"
 #include "streams.h"
 
-#define HOLD_NS   4000000000ULL /* a message that was not sent on by then will not be */
-#define CLOSED_NS 2000000000ULL /* what a worker had yet to read of a closed connection it has read by then */
-#define BEHIND_NS 1000000000ULL /* data older than that is in no queue: its arrival was missed */
+#define HOLD_NS   4000000000ULL /* a message that was not sent on within this time is not sent on at all */
+#define CLOSED_NS 2000000000ULL /* a worker has read the rest of a closed connection within this time */
+#define BEHIND_NS 1000000000ULL /* older data cannot be in a queue: its arrival was missed */
 #define UNDERWAY_NS \
-	100000000ULL /* ASSUME no segment takes longer from the driver to its reader where others came after it */
+	100000000ULL /* ASSUME no segment takes longer from the driver to its reader if later segments have arrived */
 #define SWEEP_NS  1000000000ULL
 #define ROOM      1024
 #define MARKS_MAX 65536
 
-/* Bytes that passed a place on their way. */
+/* Bytes that passed a hook. */
 struct mark {
 	uint32_t seq;
 	uint32_t end;
@@ -22,7 +22,7 @@ struct mark {
 	uint32_t rmem;
 };
 
-/* In the order in which they passed. */
+/* The marks of one hook, in the order in which the bytes passed. */
 struct marks {
 	struct mark *at;
 	size_t first;
@@ -30,37 +30,37 @@ struct marks {
 	size_t room;
 };
 
-/* One direction of a stream, as far as it is cut into messages. */
+/* One direction of a stream, and the state of cutting it into messages. */
 struct flow {
-	bool synced;   /* text begins where a message does */
-	uint32_t next; /* sequence number of the byte behind text */
+	bool synced;   /* `text` begins with the start of a message */
+	uint32_t next; /* sequence number of the byte after `text` */
 	char *text;
 	size_t size;
 	size_t room;
-	struct probe_call began; /* moved the first byte of text */
+	struct probe_call began; /* the call that moved the first byte of `text` */
 };
 
 struct stream {
 	struct stream *next;
 	struct probe_connection connection;
-	uint64_t t_closed; /* 0: it is open */
-	bool timed;        /* an arrival was found: then all that comes later is known, too */
+	uint64_t t_closed; /* 0: the connection is open */
+	bool timed;        /* an arrival was found, so later arrivals are known too */
 	struct flow in;
 	struct flow out;
 	struct marks arrived;
 	struct marks queued;
 	struct marks departed;
-	uint64_t undeparted; /* messages of it that wait for their last segment */
+	uint64_t undeparted; /* sent messages whose last segment has not departed */
 };
 
 struct waiting {
 	struct trace_record record;
 	uint64_t key;
-	uint64_t older; /* of the same bucket: 1 + place, 0: none */
+	uint64_t older; /* next older message of the bucket: 1 + position, 0: none */
 	uint64_t service;
 	uint32_t slot;
 	bool sent;
-	uint32_t last; /* sequence number of the last byte sent */
+	uint32_t last; /* sequence number of the last sent byte */
 	struct probe_connection out;
 };
 
@@ -74,7 +74,7 @@ static uint32_t saturate_u32(uint64_t value)
 	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
 }
 
-/* Sequence numbers wrap. */
+/* Compare sequence numbers, which wrap. */
 static bool is_before(uint32_t a, uint32_t b)
 {
 	return (int32_t)(a - b) < 0;
@@ -92,7 +92,7 @@ static void *must(void *memory)
 static void add_mark(struct marks *marks, const struct probe_segment *segment)
 {
 	if (marks->n == MARKS_MAX) {
-		/* nobody reads there */
+		/* no worker uses the marks of this hook, so drop the oldest mark */
 		marks->first++;
 		marks->n--;
 	}
@@ -114,7 +114,7 @@ static void add_mark(struct marks *marks, const struct probe_segment *segment)
 	marks->n++;
 }
 
-/* The first passage of a byte; NULL: it was not seen. */
+/* Return the first passage of a byte; NULL if the passage is unknown. */
 static const struct mark *find_mark(const struct marks *marks, uint32_t seq)
 {
 	for (size_t i = marks->first; i < marks->first + marks->n; i++) {
@@ -159,7 +159,7 @@ static struct stream *find_stream(struct streams *streams, const struct probe_co
 	return *bucket;
 }
 
-/* Nothing is known of it but its name. */
+/* Forget all of a connection except its name. */
 static void clear_stream(struct stream *stream)
 {
 	free(stream->in.text);
@@ -170,7 +170,7 @@ static void clear_stream(struct stream *stream)
 	*stream = (struct stream){ .next = stream->next, .connection = stream->connection };
 }
 
-/* A closed one; what it ended within is a message that nobody will read. */
+/* End a closed connection. An incomplete message stays incomplete. */
 static void end_stream(struct streams *streams, struct stream *stream)
 {
 	if (stream->in.synced && stream->in.size)
@@ -178,20 +178,20 @@ static void end_stream(struct streams *streams, struct stream *stream)
 	clear_stream(stream);
 }
 
-/* Forget connections that were closed before an instant, and at the end the open ones, too. */
+/* Forget connections that were closed before a given time, and at the end also open connections. */
 static void sweep_streams(struct streams *streams, uint64_t before_ns, bool open)
 {
 	for (size_t bucket = 0; bucket < STREAM_BUCKETS; bucket++) {
-		struct stream **place = &streams->streams[bucket];
+		struct stream **link = &streams->streams[bucket];
 
-		while (*place) {
-			struct stream *stream = *place;
+		while (*link) {
+			struct stream *stream = *link;
 
 			if (stream->t_closed ? stream->t_closed > before_ns : !open) {
-				place = &stream->next;
+				link = &stream->next;
 				continue;
 			}
-			*place = stream->next;
+			*link = stream->next;
 			if (stream->t_closed)
 				end_stream(streams, stream);
 			else
@@ -201,11 +201,11 @@ static void sweep_streams(struct streams *streams, uint64_t before_ns, bool open
 	}
 }
 
-/* ---- messages that wait ---- */
+/* ---- messages that wait to be sent on or to depart ---- */
 
-static struct waiting *waiting_at(const struct streams *streams, uint64_t place)
+static struct waiting *waiting_at(const struct streams *streams, uint64_t position)
 {
-	return &streams->waiting[place & (streams->room - 1)];
+	return &streams->waiting[position & (streams->room - 1)];
 }
 
 static uint64_t *newest_of(const struct streams *streams, uint64_t key)
@@ -213,13 +213,13 @@ static uint64_t *newest_of(const struct streams *streams, uint64_t key)
 	return &streams->newest[key & (streams->room - 1)];
 }
 
-static void enter_waiting(const struct streams *streams, uint64_t place)
+static void enter_waiting(const struct streams *streams, uint64_t position)
 {
-	struct waiting *waiting = waiting_at(streams, place);
+	struct waiting *waiting = waiting_at(streams, position);
 	uint64_t *newest = newest_of(streams, waiting->key);
 
 	waiting->older = *newest;
-	*newest = place + 1;
+	*newest = position + 1;
 }
 
 static void make_room(struct streams *streams)
@@ -231,9 +231,9 @@ static void make_room(struct streams *streams)
 	streams->room = streams->room ? 2 * streams->room : ROOM;
 	streams->waiting = must(calloc(streams->room, sizeof(*streams->waiting)));
 	streams->newest = must(calloc(streams->room, sizeof(*streams->newest)));
-	for (uint64_t place = streams->head; place < streams->tail; place++) {
-		*waiting_at(streams, place) = *waiting_at(&before, place);
-		enter_waiting(streams, place);
+	for (uint64_t position = streams->head; position < streams->tail; position++) {
+		*waiting_at(streams, position) = *waiting_at(&before, position);
+		enter_waiting(streams, position);
 	}
 	free(before.waiting);
 	free(before.newest);
@@ -247,7 +247,7 @@ static uint64_t key_of(const struct sip_class *class)
 	return (key ^ key >> 31) * 0xBF58476D1CE4E5B9ULL >> 8;
 }
 
-/* The oldest that was not sent on. */
+/* Remove the oldest message that waits. */
 static struct waiting *find_waiting(const struct streams *streams, const struct sip_class *class)
 {
 	uint64_t key = key_of(class);
@@ -295,16 +295,16 @@ static bool is_done(const struct streams *streams, const struct waiting *waiting
 {
 	if (streams->now_ns > waiting->record.t_sip_in + HOLD_NS)
 		return true;
-	/* its worker may send more for it until it reads again */
+	/* the worker may send more for this message until it reads again */
 	return has_left(waiting) &&
 	       streams->services[waiting->slot % PROBE_WORKERS].number != waiting->service;
 }
 
-/* ---- what is read ---- */
+/* ---- received messages ---- */
 
-/* Without a stamp of the queue, or one that the reader was faster than, t_stack is t_arr. */
-static void stamp_received(struct trace_record *record, const struct probe_call *read,
-			   const struct mark *arrived, const struct mark *queued)
+/* Set t_arr, t_stack and t_sockq. If the queue's timestamp is missing or later than the read, t_stack is t_arr. */
+static void set_receive_times(struct trace_record *record, const struct probe_call *read,
+			      const struct mark *arrived, const struct mark *queued)
 {
 	if (!arrived) {
 		record->flags |= TRACE_FLAG_UNMATCHED;
@@ -321,7 +321,7 @@ static void stamp_received(struct trace_record *record, const struct probe_call 
 	}
 }
 
-/* It is one of the messages that a read completed. */
+/* Count the message as completed by the current read. */
 static void enter_service(struct streams *streams, struct service *service)
 {
 	if (service->first < service->last) {
@@ -334,7 +334,7 @@ static void enter_service(struct streams *streams, struct service *service)
 	service->last = streams->tail + 1;
 }
 
-/* Enter what is known of a message that a worker has read whole; `last` is its last byte. */
+/* Enter a message that a worker has read whole. `last` is the sequence number of its last byte. */
 static void receive(struct streams *streams, struct stream *stream, const struct probe_call *read,
 		    const char *text, size_t size, uint32_t last)
 {
@@ -344,7 +344,7 @@ static void receive(struct streams *streams, struct stream *stream, const struct
 	struct waiting *waiting;
 	struct sip_class class;
 
-	/* it came before recording was on, or while it was being switched off */
+	/* the message arrived before recording began, or while recording was being switched off */
 	if (!arrived && (read->t < streams->since_ns + (stream->timed ? UNDERWAY_NS : BEHIND_NS) ||
 			 (streams->until_ns && read->t >= streams->until_ns)))
 		return;
@@ -371,7 +371,7 @@ static void receive(struct streams *streams, struct stream *stream, const struct
 		.service = service->number,
 		.slot = read->slot,
 	};
-	stamp_received(&waiting->record, read, arrived, queued);
+	set_receive_times(&waiting->record, read, arrived, queued);
 	if (arrived)
 		stream->timed = true;
 	if (stream->in.began.t != read->t)
@@ -381,9 +381,9 @@ static void receive(struct streams *streams, struct stream *stream, const struct
 	streams->tail++;
 }
 
-/* ---- what is written ---- */
+/* ---- sent messages ---- */
 
-/* Whether the worker wrote it in the service of that message. */
+/* Return whether the worker wrote a message in the service of a received one. */
 static bool serves(const struct streams *streams, const struct waiting *waiting,
 		   const struct probe_call *write)
 {
@@ -395,16 +395,16 @@ static void count_send(struct streams *streams, const struct sip_class *class, c
 {
 	const struct service *service = &streams->services[write->slot % PROBE_WORKERS];
 
-	for (uint64_t place = service->first; place < service->last; place++) {
-		struct waiting *waiting = waiting_at(streams, place);
+	for (uint64_t position = service->first; position < service->last; position++) {
+		struct waiting *waiting = waiting_at(streams, position);
 
-		if (place >= streams->head && serves(streams, waiting, write) &&
+		if (position >= streams->head && serves(streams, waiting, write) &&
 		    waiting->record.call_id_hash == class->call_id_hash && waiting->record.n_send < UINT8_MAX)
 			waiting->record.n_send++;
 	}
 }
 
-/* Find the message of which that is the one sent on. */
+/* Return the received message that a written message forwards. */
 static void forward(struct streams *streams, struct stream *stream, const struct probe_call *write,
 		    const char *text, size_t size, uint32_t last)
 {
@@ -427,7 +427,7 @@ static void forward(struct streams *streams, struct stream *stream, const struct
 		waiting->record.switches = saturate_u16(began->switches);
 		waiting->record.in_cost_ns = saturate_u16(began->cost_ns);
 	} else {
-		/* its worker left it to another */
+		/* the reader left the message to another worker */
 		waiting->record.flags |= TRACE_FLAG_LEFT;
 	}
 	if (departed)
@@ -441,7 +441,7 @@ static void forward(struct streams *streams, struct stream *stream, const struct
 typedef void message_action(struct streams *streams, struct stream *stream, const struct probe_call *call,
 			    const char *text, size_t size, uint32_t last);
 
-/* Whether a message may begin like that: a method in capitals, or a version (RFC 3261 7.1, 7.2). */
+/* Return whether a text can begin a message: a method in capitals, or a version (RFC 3261 7.1, 7.2). */
 static bool begins_message(const char *text, size_t size)
 {
 	size_t first = 0, at;
@@ -462,7 +462,7 @@ static void lose_track(struct streams *streams, struct flow *flow)
 	flow->synced = false;
 }
 
-/* Put a piece behind the text; false if there is nothing to cut. */
+/* Append a piece to the text. Return false if no message can be cut from the text now. */
 static bool extend(struct streams *streams, struct flow *flow, const struct probe_transfer *transfer)
 {
 	const char *data = transfer->data;
@@ -470,7 +470,7 @@ static bool extend(struct streams *streams, struct flow *flow, const struct prob
 	size_t size = transfer->call.length;
 
 	if (flow->synced && is_before(seq, flow->next)) {
-		/* read again, as after MSG_PEEK */
+		/* read twice, as with MSG_PEEK */
 		if (flow->next - seq >= size)
 			return false;
 		data += flow->next - seq;
@@ -478,7 +478,7 @@ static bool extend(struct streams *streams, struct flow *flow, const struct prob
 		seq = flow->next;
 	}
 	if (flow->synced && seq != flow->next)
-		lose_track(streams, flow); /* what lies between is not there */
+		lose_track(streams, flow); /* bytes before this piece are missing */
 	if (!flow->synced && !begins_message(data, size)) {
 		streams->counts.skipped_bytes += size;
 		flow->next = seq + (uint32_t)size;
@@ -549,14 +549,14 @@ static void on_written(struct streams *streams, const struct probe_transfer *tra
 	drop_marks(&stream->departed, stream->out.next - (uint32_t)stream->out.size);
 }
 
-/* What was written before it departed. */
+/* Handle a segment that departed. */
 static void on_departed(struct streams *streams, const struct probe_segment *segment)
 {
 	struct stream *stream = find_stream(streams, &segment->connection, true);
 
 	add_mark(&stream->departed, segment);
-	for (uint64_t place = streams->head; stream->undeparted && place < streams->tail; place++) {
-		struct waiting *waiting = waiting_at(streams, place);
+	for (uint64_t position = streams->head; stream->undeparted && position < streams->tail; position++) {
+		struct waiting *waiting = waiting_at(streams, position);
 
 		if (!waiting->sent || waiting->record.t_dep || is_before(waiting->last, segment->seq) ||
 		    !is_before(waiting->last, segment->seq + segment->length) ||
@@ -572,7 +572,7 @@ int on_stream_event(void *context, void *data, size_t size)
 	struct streams *streams = context;
 	const struct probe_segment *segment = data;
 	const uint32_t *event = data;
-	uint64_t t = segment->t; /* at the same place in both kinds */
+	uint64_t t = segment->t; /* both kinds have the time in the same place */
 	struct stream *stream;
 
 	(void)size;
@@ -594,7 +594,7 @@ int on_stream_event(void *context, void *data, size_t size)
 		break;
 	case PROBE_EVENT_OPENED:
 		stream = find_stream(streams, &segment->connection, false);
-		/* the name of an earlier one */
+		/* a closed connection had the same name */
 		if (stream && stream->t_closed)
 			end_stream(streams, stream);
 		break;
@@ -611,7 +611,7 @@ int on_stream_event(void *context, void *data, size_t size)
 	return 0;
 }
 
-/* ---- from without ---- */
+/* ---- the interface ---- */
 
 void streams_afresh(struct streams *streams)
 {
@@ -638,8 +638,8 @@ uint64_t count_waiting(const struct streams *streams)
 {
 	uint64_t waiting = 0;
 
-	for (uint64_t place = streams->head; place < streams->tail; place++)
-		waiting += !has_left(waiting_at(streams, place));
+	for (uint64_t position = streams->head; position < streams->tail; position++)
+		waiting += !has_left(waiting_at(streams, position));
 	return waiting;
 }
 

@@ -1,35 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "system.h"
-
-void complain(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	fprintf(stderr, "%s: ", program_invocation_short_name);
-	vfprintf(stderr, format, arguments);
-	fputc('\n', stderr);
-	va_end(arguments);
-}
 
 void pause_ns(long ns)
 {
 	struct timespec interval = { .tv_nsec = ns };
 
 	nanosleep(&interval, NULL);
-}
-
-uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
 }
 
 bool read_line(const char *path, char *line, size_t size)
@@ -56,4 +36,12 @@ uint32_t namespace_of(const char *path)
 uint32_t own_network_namespace(void)
 {
 	return namespace_of("/proc/self/ns/net");
+}
+
+bool is_in_initial_pid_namespace(void)
+{
+	if (namespace_of("/proc/self/ns/pid") == INITIAL_PID_NS)
+		return true;
+	complain("not in the initial PID namespace: process groups have other numbers than in the kernel");
+	return false;
 }

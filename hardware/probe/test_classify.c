@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: MIT
-/* Unit test of classify.c. Texts are copied to the heap at their exact size: a read past them is caught. */
+/*
+ * Unit tests of classify.c. Texts are copied to the heap at their exact size, so the sanitizer finds a read past
+ * their end.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../common/check.h"
 #include "classify.h"
-#include "trace.h"
-
-static int failures;
-
-#define CHECK(condition)                                                                          \
-	do {                                                                                      \
-		if (!(condition)) {                                                               \
-			fprintf(stderr, "%s:%d: %s: not true\n", __FILE__, __LINE__, #condition); \
-			failures++;                                                               \
-		}                                                                                 \
-	} while (0)
+#include "../common/trace.h"
 
 #define VIA     "Via: SIP/2.0/UDP 10.0.0.1:5060;branch=z9hG4bK-1-1-0\r\n"
 #define CALL_ID "1-2345@10.0.0.1"
@@ -27,7 +21,7 @@ static struct sip_class classify_copy(const char *text, size_t size)
 	if (!copy)
 		abort();
 	memcpy(copy, text, size);
-	/* an empty text has no readable byte at all */
+	/* an empty text has no readable byte */
 	class = sip_classify(size ? copy : copy + 1, size);
 	free(copy);
 	return class;
@@ -67,7 +61,7 @@ static void test_kind(const char *start_line, const char *cseq, uint8_t kind, ui
 static void test_kinds(void)
 {
 	CHECK(fnv1a("") == 0xcbf29ce484222325ULL);
-	CHECK(fnv1a("foobar") == 0x85944171f73967e8ULL); /* SEE the test vectors of draft-eastlake-fnv */
+	CHECK(fnv1a("foobar") == 0x85944171f73967e8ULL); /* test vector of draft-eastlake-fnv */
 	test_kind("INVITE sip:service@10.0.0.2:5060 SIP/2.0", "1 INVITE", TRACE_KIND_INVITE, 1);
 	test_kind("SIP/2.0 180 Ringing", "1 INVITE", TRACE_KIND_180, 1);
 	test_kind("SIP/2.0 200 OK", "1 INVITE", TRACE_KIND_200_INVITE, 1);
@@ -123,7 +117,7 @@ static void test_what_is_not_there(void)
 	CHECK(!class.call_id_hash && !class.complete);
 }
 
-/* Cut at any length, a value is the right one or none. */
+/* At any length of the text, a value is either correct or missing. */
 static void test_truncation(void)
 {
 	static const char text[] = "SIP/2.0 200 OK\r\n" VIA "Call-ID: " CALL_ID "\r\nCSeq: 314 INVITE\r\n"

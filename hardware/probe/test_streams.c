@@ -1,25 +1,16 @@
 // SPDX-License-Identifier: MIT
-/* Unit test of streams.c: events of known messages, whole and damaged, and the records that come of them. */
+/* Unit tests of streams.c: events of known messages, complete and damaged, and the resulting records. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "../common/check.h"
 #include "streams.h"
 
 #define ROWS_MAX 4096
 #define UAC      0
 #define UAS      1
 #define WORKER   3
-
-static int failures;
-
-#define CHECK(condition)                                                                          \
-	do {                                                                                      \
-		if (!(condition)) {                                                               \
-			fprintf(stderr, "%s:%d: %s: not true\n", __FILE__, __LINE__, #condition); \
-			failures++;                                                               \
-		}                                                                                 \
-	} while (0)
 
 static struct streams streams;
 static struct records records;
@@ -70,7 +61,7 @@ static void segment(uint32_t event, unsigned peer, uint32_t seq, size_t length, 
 	on_stream_event(&streams, &made, sizeof(made));
 }
 
-/* As the program does: in pieces, from memory of their exact size. */
+/* Send bytes as the program does: in pieces, from memory of their exact size. */
 static void transfer(uint32_t event, unsigned slot, unsigned peer, uint32_t seq, const char *text,
 		     size_t size, uint64_t t)
 {
@@ -100,7 +91,7 @@ static void transfer(uint32_t event, unsigned slot, unsigned peer, uint32_t seq,
 	}
 }
 
-/* An INVITE whose CSeq says which; gives its size. */
+/* Write an INVITE with this CSeq. Return its size. */
 static size_t message(char *text, unsigned number, size_t body)
 {
 	int head = sprintf(
@@ -169,11 +160,11 @@ static void test_two_in_a_read_and_a_part_of_a_third(void)
 	size_t part = two + 20;
 
 	begin();
-	/* the third begins in the first segment and read */
+	/* the third message begins in the first segment and read */
 	arrive(0, part, 100);
 	arrive((uint32_t)part, three - part, 200);
 	read_at(0, text, part, 110);
-	/* not in the order in which they came */
+	/* departures in another order than the writes */
 	write_at(0, text + one, two - one, 120);
 	write_at((uint32_t)(two - one), text, one, 130);
 	read_at((uint32_t)part, text + part, three - part, 210);
@@ -194,10 +185,10 @@ static void test_sizes(void)
 	size_t huge;
 
 	begin();
-	/* sequence numbers wrap within it */
+	/* sequence numbers wrap within the message */
 	arrive(UINT32_MAX - 999, 8000, 100);
 	arrive(UINT32_MAX - 999 + 8000, large - 8000, 101);
-	/* sent again */
+	/* the same segment again */
 	arrive(UINT32_MAX - 999 + 8000, large - 8000, 105);
 	read_at(UINT32_MAX - 999, text, 9000, 110);
 	read_at(UINT32_MAX - 999 + 9000, text + 9000, large - 9000, 111);
@@ -211,7 +202,7 @@ static void test_sizes(void)
 	huge = message(text, 1, 70000);
 	arrive(0, huge, 100);
 	read_at(0, text, huge, 110);
-	/* what follows begins with a read */
+	/* the next event is a read without an earlier arrival */
 	large = message(text, 2, 0);
 	arrive((uint32_t)huge, large, 200);
 	read_at((uint32_t)huge, text, large, 210);
@@ -231,10 +222,10 @@ static void test_lost_events(void)
 		size_t from = at[number - 1], size = at[number] - from;
 		uint64_t t = 1000000000ULL * number;
 
-		/* of the fourth the arrival is lost, too late to be from before */
+		/* the arrival of the fourth message is lost, too late to be from before recording */
 		if (number != 4)
 			arrive((uint32_t)from, size, t);
-		/* the end of the second is lost */
+		/* the end of the second message is lost */
 		if (number == 2)
 			size -= 30;
 		read_at((uint32_t)from, text + from, size, t + 10);
@@ -254,11 +245,11 @@ static void test_connections_that_end(void)
 	arrive(0, size - 50, 100);
 	read_at(0, text, size - 50, 110);
 	segment(PROBE_EVENT_CLOSED, UAC, 0, 0, 120);
-	/* the same name again */
+	/* a connection with the same name again */
 	segment(PROBE_EVENT_OPENED, UAC, 0, 0, 130);
 	arrive(5000, size, 140);
 	read_at(5000, text, size, 150);
-	/* is read after it has ended */
+	/* the read comes after the end of the connection */
 	segment(PROBE_EVENT_CLOSED, UAC, 0, 0, 155);
 	arrive((uint32_t)(5000 + size), size, 154);
 	size = message(text, 2, 100);
@@ -276,12 +267,12 @@ static void test_sends_that_wait(void)
 	begin();
 	arrive(0, size, 100);
 	read_at(0, text, size, 110);
-	/* the buffer took half of it; another process wrote the rest, and it left at last */
+	/* the send buffer took half of the message, another process wrote the rest, and the message departed */
 	transfer(PROBE_EVENT_WRITTEN, WORKER, UAS, 0, text, 50, 120);
 	transfer(PROBE_EVENT_WRITTEN, WORKER + 1, UAS, 50, text + 50, size - 50, 130);
 	segment(PROBE_EVENT_DEPARTED, UAS, 0, 60, 140);
 	segment(PROBE_EVENT_DEPARTED, UAS, 60, size - 60, 150);
-	/* and one that was written by another alone */
+	/* a message that another process wrote alone */
 	size = message(text, 2, 100);
 	arrive((uint32_t)size, size, 200);
 	read_at((uint32_t)size, text, size, 210);
@@ -300,12 +291,12 @@ static void test_recording_and_bytes_that_are_no_message(void)
 
 	begin();
 	streams.since_ns = 105;
-	/* the end of a message that came before, and a whole one */
+	/* the end of an earlier message, and a whole message */
 	read_at(0, text + 30, size - 30, 110);
 	read_at((uint32_t)size - 30, text, size, 115);
-	/* what a probe of the port sends */
+	/* bytes as a port scanner sends them */
 	transfer(PROBE_EVENT_READ, WORKER, UAS, 0, "\x16\x03\x01", 3, 116);
-	/* peeked at, then read */
+	/* read with MSG_PEEK, then read again */
 	size = message(text, 2, 100);
 	arrive(5000, size, 120);
 	read_at(5000, text, size, 130);
@@ -319,7 +310,7 @@ static void test_recording_and_bytes_that_are_no_message(void)
 	CHECK(n_rows == 0 && !streams.counts.unmatched && streams.counts.skipped_bytes == 3 + size - 30);
 }
 
-/* Many messages chopped at random, as segments, reads and writes; with `loss`, events are missing. */
+/* Send many messages in random pieces, as segments, reads and writes. With `loss`, some events are missing. */
 static void test_random(unsigned seed, unsigned loss)
 {
 	static char text[ROWS_MAX * 300];
@@ -355,7 +346,7 @@ static void test_random(unsigned seed, unsigned loss)
 			taken += piece;
 			break;
 		default:
-			/* nothing is sent on before it is there */
+			/* a message is sent on after it was read */
 			while (whole < n && end_of[whole + 1] <= taken)
 				whole++;
 			if (piece > end_of[whole] - written)

@@ -25,7 +25,7 @@ static bool write_all(int fd, const void *data, size_t size)
 	return true;
 }
 
-/* Complain once; go on, since the counters are still worth having. */
+/* Report the error once and continue, because the counters are still useful. */
 static void trace_failed(struct trace_file *trace, const char *what)
 {
 	if (!trace->failed)
@@ -61,7 +61,7 @@ void flush_trace(struct trace_file *trace)
 	} else {
 		trace_failed(trace, "write");
 		trace->lost += trace->waiting;
-		/* leave no half record behind */
+		/* remove a partial record */
 		if (ftruncate(trace->fd, end) || lseek(trace->fd, end, SEEK_SET) < 0)
 			trace_failed(trace, "truncate");
 	}

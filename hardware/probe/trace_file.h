@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* The trace as it is written: in batches, and complaining once if the disk refuses. */
+/* The trace file. Records are written in batches, and a failed write is reported once. */
 #ifndef SIPSCHED_TRACE_FILE_H
 #define SIPSCHED_TRACE_FILE_H
 #include <stdbool.h>
 #include <stddef.h>
-#include "trace.h"
+#include "../common/trace.h"
 
 #define WRITE_BATCH 2048
 
 struct trace_file {
 	const char *path;
 	int fd;
-	uint64_t messages; /* written, as are drops */
+	uint64_t messages; /* number of written records */
 	uint64_t drops;
-	uint64_t lost;  /* could not be written */
-	bool failed;    /* complained already */
-	size_t waiting; /* records in batch */
+	uint64_t lost;  /* records that could not be written */
+	bool failed;    /* the failure has been reported */
+	size_t waiting; /* records in `batch` */
 	struct trace_record batch[WRITE_BATCH];
 };
 
-/* False, here and below: it failed, and a line on stderr says why. */
+/* These functions print a line and return false if they fail. */
 bool open_trace(struct trace_file *trace, const char *path);
-/* Empty the trace to its header and the counts to zero. */
+/* Empty the trace except for its header, and set the counters to zero. */
 bool start_trace(struct trace_file *trace, enum trace_mode mode);
 void append_record(struct trace_file *trace, const struct trace_record *record);
 void flush_trace(struct trace_file *trace);

@@ -17,7 +17,7 @@ static bool thread_exists(uint32_t tid)
 	return access(path, F_OK) == 0;
 }
 
-/* A free place, else that of a thread which is gone; PROBE_WORKERS if there is none. */
+/* Return a free slot, or the slot of a thread that has ended; PROBE_WORKERS without one. */
 static size_t free_slot(const struct workers *workers)
 {
 	if (workers->n_threads < PROBE_WORKERS)
@@ -29,7 +29,7 @@ static size_t free_slot(const struct workers *workers)
 	return PROBE_WORKERS;
 }
 
-/* The last message of a thread that asked for no other. */
+/* Record the last message of a thread that has not asked for another message. */
 static void record_pending(struct workers *workers, size_t slot)
 {
 	struct probe_worker *worker = &workers->object->bss->workers[slot];
@@ -39,7 +39,7 @@ static void record_pending(struct workers *workers, size_t slot)
 	worker->in_service = 0;
 }
 
-/* Nothing is known of it but its id; its message keeps the number that late departures are told by. */
+/* Clear a worker's state except its id and the number of its message, because late departures refer to these. */
 static void forget_worker(struct probe_worker *worker, size_t slot)
 {
 	uint32_t tid = worker->tid;
@@ -50,12 +50,12 @@ static void forget_worker(struct probe_worker *worker, size_t slot)
 	worker->service = service + 1;
 	worker->fd = -1;
 	worker->message.slot = (__u32)slot;
-	/* it may be running, since whenever: t_sockq stays a lower bound */
+	/* the thread may have been running for any time, so t_sockq stays a lower bound */
 	worker->on[0] = 1;
 	worker->behind = 1;
 }
 
-/* False if the thread cannot be traced. */
+/* Return false if the thread cannot be traced. */
 static bool trace_thread(struct workers *workers, uint32_t tid)
 {
 	__u16 *place = &workers->object->bss->slot_of_tid[tid % PROBE_TID_SLOTS];
@@ -66,7 +66,7 @@ static bool trace_thread(struct workers *workers, uint32_t tid)
 	if (*place && workers->threads[*place - 1].tid == tid)
 		return true;
 	if (*place && thread_exists(workers->threads[*place - 1].tid))
-		return false; /* two living threads share the low 16 bits of their ids */
+		return false; /* two existing threads share the low 16 bits of their ids */
 	slot = *place ? *place - 1U : free_slot(workers);
 	if (slot == PROBE_WORKERS)
 		return false;
@@ -84,7 +84,7 @@ static bool trace_thread(struct workers *workers, uint32_t tid)
 	worker->tid = tid;
 	thread->tid = tid;
 	snprintf(thread->comm, sizeof(thread->comm), "%s", workers->comm);
-	__sync_synchronize(); /* the place is published last */
+	__sync_synchronize(); /* publish the slot last */
 	*place = (__u16)(slot + 1);
 	return true;
 }
@@ -112,10 +112,10 @@ static uint64_t trace_process(struct workers *workers, const char *pid)
 static bool process_is_ours(const char *pid, const char *comm, uint32_t namespace)
 {
 	char path[PATH_MAX];
-	char found[64];
+	char name[64];
 
 	snprintf(path, sizeof(path), "/proc/%s/comm", pid);
-	if (!read_line(path, found, sizeof(found)) || strncmp(found, comm, COMM_SIZE - 1) != 0)
+	if (!read_line(path, name, sizeof(name)) || strncmp(name, comm, COMM_SIZE - 1) != 0)
 		return false;
 	snprintf(path, sizeof(path), "/proc/%s/ns/net", pid);
 	return namespace_of(path) == namespace;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The threads of the proxy: which are traced, and where the BPF programs keep what they know of each. */
+/* The threads of the proxy: the traced threads, and their slots in the BPF programs. */
 #ifndef SIPSCHED_WORKERS_H
 #define SIPSCHED_WORKERS_H
 #include <stddef.h>
@@ -9,26 +9,28 @@
 
 #define COMM_SIZE 16 /* TASK_COMM_LEN: the kernel keeps 15 characters of a name */
 
-/* A thread that is traced; its place is that of its state in the BPF program. */
+/* A traced thread. Its index is the slot of its state in the BPF programs. */
 struct thread {
 	uint32_t tid;
 	char comm[COMM_SIZE];
 };
 
 struct workers {
-	const char *comm; /* name of the processes whose threads these are */
+	const char *comm; /* name of the processes whose threads are traced */
 	struct sipprobe *object;
-	struct records *records; /* takes what a thread that is gone received last */
+	struct records *records; /* gets the last message of a thread that has ended */
 	struct thread threads[PROBE_WORKERS];
 	size_t n_threads;
-	uint64_t untraced; /* the most threads at one time that could not be traced */
+	uint64_t untraced; /* largest number of threads at a time that could not be traced */
 };
 
-/* Find the proxy's threads in this network namespace and trace those that are new. */
+/* Find the proxy's threads in this network namespace, and trace the new ones. */
 void scan_workers(struct workers *workers);
-/* Workers that have a message in service. */
+/* Return the number of workers that have a message in service. */
 uint64_t count_serving(const struct workers *workers);
-/* While nothing is attached: what each worker did is forgotten, and what it receives first may be older. */
+/*
+ * Clear the state of every worker, while no hook is attached. The first message of a worker may then be older than recording.
+ */
 void forget_services(struct workers *workers);
 /* Record the messages that were in service when the programs were detached. */
 void record_last_messages(struct workers *workers);

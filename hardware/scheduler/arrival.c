@@ -9,21 +9,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "arrival.h"
-#include "clock.h"
+#include "../common/clock.h"
 
 #define INVITE     0x494e5649 /* "INVI" */
 #define UDP_HEADER 8
 
 int arrival_open(uint16_t port, bool tcp)
 {
-	/* of TCP's header the length in words is the upper half of its byte 12 */
+	/* TCP's header length, in words of four bytes, is the upper half of byte 12 */
 	struct sock_filter length = tcp ? (struct sock_filter)BPF_STMT(BPF_LD | BPF_B | BPF_IND, 12)
 					: (struct sock_filter)BPF_STMT(BPF_LD | BPF_IMM, UDP_HEADER << 2);
-	/* from the IPv4 header on; the last two lines are take and leave */
+	/* offsets count from the IPv4 header; the last two lines accept and reject the packet */
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 9),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, tcp ? IPPROTO_TCP : IPPROTO_UDP, 0, 13),
-		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 6), /* of a later fragment the port is not there */
+		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 6), /* only the first fragment has the port */
 		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x1fff, 11, 0),
 		BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 0),
 		BPF_STMT(BPF_LD | BPF_H | BPF_IND, 2),
@@ -39,9 +39,9 @@ int arrival_open(uint16_t port, bool tcp)
 		BPF_STMT(BPF_RET | BPF_K, 0),
 	};
 	struct sock_fprog program = { sizeof(filter) / sizeof(*filter), filter };
-	/* a protocol's socket sees what is received, none of what is sent */
+	/* a socket of one protocol sees received packets only, and not sent ones */
 	struct sockaddr_ll any = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP) };
-	/* no protocol yet: nothing may be queued before the filter is there */
+	/* without a protocol, no packet is queued before the filter is attached */
 	int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0), yes = 1, error;
 
 	if (fd < 0)
@@ -63,7 +63,7 @@ uint64_t arrival_read(int socket)
 	struct msghdr message = {
 		.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)
 	};
-	uint64_t now = now_ns(), real = read_clock(CLOCK_REALTIME);
+	uint64_t now = clock_ns(), real = read_clock(CLOCK_REALTIME);
 	struct cmsghdr *control;
 	struct timespec stamp;
 	uint64_t ago;
@@ -75,6 +75,6 @@ uint64_t arrival_read(int socket)
 		return now;
 	memcpy(&stamp, CMSG_DATA(control), sizeof(stamp));
 	ago = real - ((uint64_t)stamp.tv_sec * NS_PER_S + (uint64_t)stamp.tv_nsec);
-	/* CLOCK_REALTIME may have been set in between */
+	/* CLOCK_REALTIME may have been set between the two readings */
 	return ago < NS_PER_S ? now - ago : now;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A task's scheduling attributes, as sched_setattr(2) takes and sched_getattr(2) gives them. */
+/* A task's scheduling attributes, in the form of sched_setattr(2) and sched_getattr(2). */
 #ifndef SIPSCHED_ATTRIBUTES_H
 #define SIPSCHED_ATTRIBUTES_H
 #include <sched.h>
@@ -15,25 +15,25 @@ struct attributes {
 	uint32_t policy; /* SCHED_OTHER, SCHED_BATCH, SCHED_FIFO, SCHED_RR */
 	uint64_t flags;
 	int32_t nice;
-	uint32_t priority; /* of SCHED_FIFO and SCHED_RR, 1 to 99 */
-	uint64_t runtime;  /* of SCHED_OTHER and SCHED_BATCH since Linux 6.12: the slice, ns */
+	uint32_t priority; /* for SCHED_FIFO and SCHED_RR, 1 to 99 */
+	uint64_t runtime;  /* for SCHED_OTHER and SCHED_BATCH since Linux 6.12: the slice in ns */
 	uint64_t deadline;
 	uint64_t period;
 	uint32_t util_min;
 	uint32_t util_max;
 };
 
-/* Both: 0, or -1 and errno; pid 0 is the caller. */
-static inline int attributes_get(pid_t pid, struct attributes *found)
+/* Both functions return 0, or -1 and set errno. PID 0 is the caller. */
+static inline int attributes_get(pid_t pid, struct attributes *actual)
 {
-	return (int)syscall(SYS_sched_getattr, pid, found, sizeof(*found), 0);
+	return (int)syscall(SYS_sched_getattr, pid, actual, sizeof(*actual), 0);
 }
 
 static inline int attributes_set(pid_t pid, const struct attributes *wanted)
 {
 	return (int)syscall(SYS_sched_setattr, pid, wanted, 0);
 }
-/* As a plan and a command line have it; of another policy "unknown". */
+/* Return the name of a policy in plans and on the command line, or "unknown". */
 static inline const char *policy_name(uint32_t policy)
 {
 	return policy == SCHED_OTHER   ? "other"

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT
 /*
- * jitter: what an idle CPU's time is interrupted by, as a program on it sees it.
+ * jitter: measures what interrupts a program on an idle CPU.
  *
  * USAGE
- *   jitter SECONDS        one JSON object on stdout; hold it to one CPU with taskset
+ *   jitter SECONDS        prints one JSON object; pin it to one CPU with taskset
  *
  * HOW
- *   Reads CLOCK_MONOTONIC in a loop. Two readings more than 1 us apart are a gap: an interrupt, another task, the
- *   hypervisor. Runs as an ordinary task, as the proxy's workers do. SEE Documentation/trace/osnoise-tracer.rst
+ *   Reads CLOCK_MONOTONIC in a loop. A gap is a difference of more than 1 us between two readings. Its cause is an interrupt,
+ *   another task, or the hypervisor. The policy is that of an ordinary task, as for the proxy's workers.
+ *   SEE Documentation/trace/osnoise-tracer.rst
  *
  * OUTPUT
- *   cpu           CPU at the end; cpu_changes: how often it was another one
- *   duration_ns   time looked at
- *   reads         clock readings in it; duration_ns / reads is the finest gap that could be seen
- *   gaps_at_ns, gaps_ns   start since the beginning, and length, of the first MOST_GAPS gaps
- *   gaps_unlisted how many more there were
+ *   cpu           CPU at the end
+ *   cpu_changes   number of moves to another CPU
+ *   duration_ns   measured time
+ *   reads         number of clock readings; duration_ns / reads is the resolution
+ *   gaps_at_ns, gaps_ns   start of each gap since the beginning, and its length, for the first MOST_GAPS gaps
+ *   gaps_unlisted number of further gaps
  *
- * OVERHEAD
- *   One CPU, for that long.
- *
- * DOES NOT SEE
- *   What slows the CPU down without stopping the program: caches, memory, a busy SMT sibling, frequency.
+ * LIMITS
+ *   Uses one CPU for the whole time. Does not see what makes the CPU slower without stopping the program: caches,
+ *   memory, a busy SMT sibling, frequency.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -29,25 +29,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include "../common/clock.h"
 
 #define GAP_NS    1000
 #define MOST_GAPS 200000
-#define NS        1000000000ULL
 #define LONGEST_S 60
 
 struct gap {
 	uint64_t at;
 	uint64_t length;
 };
-
-static uint64_t now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * NS + (uint64_t)t.tv_nsec;
-}
 
 static void print_gaps(const char *name, const struct gap *gaps, size_t n, int lengths)
 {
@@ -74,12 +65,12 @@ int main(int argc, char **argv)
 		fprintf(stderr, "jitter: %s\n", strerror(errno));
 		return 1;
 	}
-	/* a page that is touched first in the loop would be a gap of our own */
+	/* touch all pages now: a page fault in the loop would look like a gap */
 	memset(gaps, 1, MOST_GAPS * sizeof(*gaps));
-	start = last = now();
-	stop = start + (uint64_t)(seconds * (double)NS);
+	start = last = clock_ns();
+	stop = start + (uint64_t)(seconds * (double)NS_PER_S);
 	while (last < stop) {
-		uint64_t t = now();
+		uint64_t t = clock_ns();
 
 		reads++;
 		if (t - last > GAP_NS) {
@@ -91,7 +82,7 @@ int main(int argc, char **argv)
 				gaps[listed++] = (struct gap){ last - start, t - last };
 			else
 				unlisted++;
-			t = now();
+			t = clock_ns();
 		}
 		last = t;
 	}

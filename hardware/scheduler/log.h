@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The log of `switcher run`: one JSON object. Instants are CLOCK_MONOTONIC, in ns.
+ * The log of `switcher run`: one JSON object. Times are CLOCK_MONOTONIC in ns.
  *
  *   version        LOG_VERSION
- *   t0_ns          of the schedule; null: no INVITE came
+ *   t0_ns          start of the schedule; null if no INVITE came
  *   tasks          number of tasks
- *   scheduler      of switcher itself: fifo, or other (not asked for, or refused)
+ *   scheduler      policy of switcher: fifo, or other if fifo was not requested or was refused
  *   ended          plan or signal
- *   ticks_per_s    of the ticks in samples
- *   windows        one for each switch made, in the order of the plan
- *     asked_ns       t0 + start. The first is set before the load, and logged as set once more when t0 is known;
- *                    without t0 it is the first setting, asked when it began.
- *     began_ns       the first system call of the switch
- *     done_ns        all is set, and the probe, if it is switched, has answered; then it is read back
- *     errors         system calls that failed, a probe that did not answer ok
- *     unlike         tasks and files that read back otherwise
- *     error          the first of these, or ""
- *   samples        columns of equal length; see sample.h
+ *   ticks_per_s    unit of the ticks in samples
+ *   windows        one per performed switch, in the order of the plan
+ *     asked_ns       t0 + start. The first mode is set twice: before the load, and again when t0 is known. The log has the second
+ *                    switch. Without t0 it has the first switch, and asked_ns is the time when that switch began.
+ *     began_ns       before the first system call of the switch
+ *     done_ns        after all settings were made and the probe, if it is switched, has answered; before they are read back
+ *     errors         number of failed system calls, including a probe that did not answer `ok`
+ *     unlike         number of tasks and files that read back with another value
+ *     error          text of the first failure or difference, or ""
+ *   samples        columns of equal length (sample.h)
  */
 #ifndef SIPSCHED_LOG_H
 #define SIPSCHED_LOG_H
@@ -34,10 +34,6 @@ struct log {
 	struct outcome *windows;
 };
 
-/* The file appears whole or not at all: it is PATH.partial until it is closed. NULL or false, and errno. */
-FILE *log_open(const char *path);
-bool log_close(FILE *file, const char *path);
-void log_drop(FILE *file, const char *path);
 void log_write(FILE *file, const struct log *log, const struct switches *switches,
 	       const struct sampler *sampler);
 #endif

@@ -6,11 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "clock.h"
-#include "fail.h"
+#include "../common/arguments.h"
+#include "../common/clock.h"
+#include "../common/program.h"
 #include "plan.h"
 
-#define SHOWN       60 /* characters of what was found */
+#define SHOWN       60 /* characters of a wrong word that a message shows */
 #define SLICE_LEAST (100 * NS_PER_US)
 #define SLICE_MOST  (100 * NS_PER_MS)
 #define TIME_MOST   (86400 * NS_PER_S)
@@ -22,7 +23,7 @@ struct reader {
 	const char *path;
 	unsigned line;
 	bool has_first, has_sample, has_end;
-	size_t room; /* for windows */
+	size_t room; /* windows that fit into the array */
 	unsigned n_words;
 	char *words[WORDS];
 };
@@ -58,12 +59,12 @@ static bool read_number(const struct reader *reader, unsigned i, int64_t least, 
 {
 	const char *text = word(reader, i);
 	char expected[160];
-	char *end;
+	long long number;
 
-	errno = 0;
-	*value = strtoll(text, &end, 10);
-	if (end != text && !*end && !errno && *value >= least && *value <= most)
+	if (parse_whole(text, least, most, &number)) {
+		*value = number;
 		return true;
+	}
 	snprintf(expected, sizeof(expected), "%s from %" PRId64 " to %" PRId64, what, least, most);
 	return wrong(reader, expected, text);
 }
@@ -96,11 +97,11 @@ static bool read_task(struct reader *reader, struct plan_mode *mode)
 	int64_t nice, priority;
 
 	if (mode->has_task)
-		return wrong(reader, "one line 'task' for a mode", "another one");
+		return wrong(reader, "one line 'task' per mode", "another one");
 	if (!find_policy(word(reader, 3), &policy))
 		return wrong(reader, "a policy, other, batch, fifo or rr", word(reader, 3));
 	real_time = policy == SCHED_FIFO || policy == SCHED_RR;
-	/* what its policy has no use for, a task would forget: a plan that says so is mistaken */
+	/* the kernel would ignore an attribute that the policy does not use, so the plan must be wrong */
 	if (!is_word(reader, 4, "nice") ||
 	    !read_number(reader, 5, real_time ? 0 : -20, real_time ? 0 : 19, "a nice value", &nice) ||
 	    !is_word(reader, 6, "priority") ||
@@ -143,7 +144,7 @@ static bool read_file(struct reader *reader, struct plan_mode *mode)
 		return false;
 	for (unsigned i = 0; i < mode->n_writes; i++)
 		if (mode->writes[i].file == write.file)
-			return wrong(reader, "a file once for a mode", reader->words[3]);
+			return wrong(reader, "each file once per mode", reader->words[3]);
 	for (unsigned i = 4; i < reader->n_words && used < sizeof(value); i++)
 		used += (size_t)snprintf(value + used, sizeof(value) - used, "%s%s", i > 4 ? " " : "",
 					 reader->words[i]);
@@ -196,7 +197,7 @@ static bool read_window(struct reader *reader)
 		return false;
 	window.mode = (unsigned)mode;
 	if (plan->n_windows && window.start_ns <= plan->windows[plan->n_windows - 1].start_ns)
-		return wrong(reader, "a start after that of the window before", reader->words[1]);
+		return wrong(reader, "a start after the previous window", reader->words[1]);
 	if (plan->n_windows == reader->room) {
 		reader->room = reader->room ? 2 * reader->room : 256;
 		plan->windows = keep(realloc(plan->windows, reader->room * sizeof(*plan->windows)));
@@ -205,7 +206,7 @@ static bool read_window(struct reader *reader)
 	return true;
 }
 
-/* A line that stands once: its word, and a time. */
+/* Read a line with one time. The line may occur only once. */
 static bool read_once(struct reader *reader, bool *seen, uint64_t least, uint64_t *value)
 {
 	if (*seen)
@@ -242,7 +243,7 @@ static bool read_line(struct reader *reader, char *line)
 	return wrong(reader, "mode, first, sample, window or end", reader->words[0]);
 }
 
-/* What only the whole can show. */
+/* Check what only the whole plan shows. */
 static bool check_whole(struct reader *reader)
 {
 	const struct plan *plan = reader->plan;
@@ -257,13 +258,13 @@ static bool check_whole(struct reader *reader)
 						   : "a line 'end'",
 			     "the end of the file");
 	if (plan->end_ns <= plan->windows[plan->n_windows - 1].start_ns)
-		return wrong(reader, "an end after the start of the last window", "one before it");
+		return wrong(reader, "an end after the start of the last window", "an earlier one");
 	if (plan->end_ns / plan->sample_ns > SAMPLES_MAX)
 		return wrong(reader, "at most 10,000,000 samples until the end", "more");
 	for (size_t i = 0; i < plan->n_windows; i++) {
 		reader->line = plan->windows[i].line;
 		if (!plan->modes[plan->windows[i].mode].known)
-			return wrong(reader, "a mode that has lines of its own", "one without");
+			return wrong(reader, "a mode with lines of its own", "one without");
 	}
 	return true;
 }

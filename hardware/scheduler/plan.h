@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The plan: modes, and the windows in which each of them is in force. Text, one item a line; what follows a # at
- * the start of a word is a comment.
+ * A plan: modes, and the windows in which they are in force. It is a text with one item per line. A # at the start of a word
+ * begins a comment.
  *
  *   mode 0 task other nice 0 priority 0 slice 0     POLICY other|batch|fifo|rr; slice in ns, 0: the kernel's base slice
- *   mode 0 file /sys/kernel/debug/sched/base_slice_ns 3000000     any number of them, written in this order
+ *   mode 0 file /sys/kernel/debug/sched/base_slice_ns 3000000     any number of files, written in this order
  *   mode 3 probe off                                off or on
  *   first 1234567           ns from t0 to the first INVITE
- *   sample 50000000         period of the samples, ns
- *   window 0 0              start in ns after t0, number of the mode; ascending
+ *   sample 50000000         period of the samples in ns
+ *   window 0 0              start in ns after t0, and number of the mode; in ascending order
  *   window 500000000 1
  *   end 60000000000         ns after t0
  *
- * What a mode does not name is as it was when the program started, for the probe `on`: so a switch back is one.
+ * A setting that a mode does not name has the value from the start of the program. The probe is then `on`. So every mode
+ * determines all settings, and switching back to a mode restores all of them.
  */
 #ifndef SIPSCHED_PLAN_H
 #define SIPSCHED_PLAN_H
@@ -25,8 +26,8 @@
 #define SAMPLES_MAX 10000000
 
 struct plan_write {
-	unsigned file; /* index into files of the plan */
-	char *value;   /* its words, one space between them */
+	unsigned file; /* index into the files of the plan */
+	char *value;   /* the words of the value, joined by single spaces */
 };
 
 struct plan_mode {
@@ -35,27 +36,27 @@ struct plan_mode {
 	bool probe_off;
 	struct attributes task;
 	unsigned n_writes;
-	struct plan_write writes[FILES_MAX]; /* in order of writing */
+	struct plan_write writes[FILES_MAX]; /* in the order of writing */
 };
 
 struct plan_window {
 	uint64_t start_ns;
 	unsigned mode;
-	unsigned line; /* of the plan file */
+	unsigned line; /* line in the plan file */
 };
 
 struct plan {
 	uint64_t first_ns, sample_ns, end_ns;
-	unsigned n_modes; /* 1 + the highest number */
+	unsigned n_modes; /* 1 + the highest number of a mode */
 	struct plan_mode modes[MODES_MAX];
 	unsigned n_files;
 	char *files[FILES_MAX]; /* paths */
-	bool has_probe;         /* a mode switches it */
+	bool has_probe;         /* a mode switches the probe */
 	size_t n_windows;
 	struct plan_window *windows;
 };
 
-/* False: one line on stderr says file, line, what was expected and what was found. */
+/* Return false after a line on stderr with file, line, the expected word and the found word. */
 bool plan_read(struct plan *plan, const char *path);
 void plan_free(struct plan *plan);
 #endif

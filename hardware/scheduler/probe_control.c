@@ -5,10 +5,10 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include "clock.h"
+#include "../common/clock.h"
 #include "probe_control.h"
 
-#define WAIT_NS (200 * NS_PER_MS) /* it takes 20 ms, and some more where it has to wait for a CPU */
+#define WAIT_NS (200 * NS_PER_MS) /* the probe needs 20 ms, and more if it waits for a CPU */
 
 int probe_connect(const char *path)
 {
@@ -32,7 +32,7 @@ int probe_send(int probe, bool on)
 	const char *line = on ? "on\n" : "off\n";
 	char late[PROBE_ANSWER_MAX];
 
-	/* an answer that was not waited for long enough is not this one's */
+	/* discard a late answer to an earlier command */
 	while (recv(probe, late, sizeof(late), MSG_DONTWAIT) > 0)
 		;
 	return send(probe, line, strlen(line), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
@@ -40,11 +40,11 @@ int probe_send(int probe, bool on)
 
 int probe_wait(int probe, char answer[PROBE_ANSWER_MAX])
 {
-	uint64_t until = now_ns() + WAIT_NS;
+	uint64_t until = clock_ns() + WAIT_NS;
 	size_t used = 0;
 
 	while (used < PROBE_ANSWER_MAX - 1) {
-		uint64_t now = now_ns();
+		uint64_t now = clock_ns();
 		struct pollfd waiting = { .fd = probe, .events = POLLIN };
 		ssize_t n;
 

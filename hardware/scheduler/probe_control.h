@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The probe's control socket (sipprobe --control): a line `on` or `off`, answered by one when it is done.
+ * The probe's control socket (sipprobe --control). A client sends a line `on` or `off`, and the probe answers with one line.
  *
- * Sending does not wait for it: the probe takes milliseconds, and everything else is set meanwhile.
+ * probe_send() does not wait for the answer, because the probe needs milliseconds. All other settings are made meanwhile.
  */
 #ifndef SIPSCHED_PROBE_CONTROL_H
 #define SIPSCHED_PROBE_CONTROL_H
@@ -10,9 +10,9 @@
 
 #define PROBE_ANSWER_MAX 128
 
-/* A socket, or -errno. */
+/* Return a socket, or -errno. */
 int probe_connect(const char *path);
-/* Both: 0, or an errno. */
+/* Both functions return 0 or an errno value. */
 int probe_send(int probe, bool on);
 int probe_wait(int probe, char answer[PROBE_ANSWER_MAX]);
 #endif

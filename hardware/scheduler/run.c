@@ -3,13 +3,15 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 #include "arrival.h"
-#include "clock.h"
+#include "../common/clock.h"
+#include "../common/partial.h"
 #include "log.h"
 #include "run.h"
 
@@ -21,7 +23,7 @@ struct runner {
 	int signals, timer, arrival;
 };
 
-/* True: readable; false: a signal came. */
+/* Return true if `fd` is readable, false if a signal came. */
 static bool wait_readable(const struct runner *runner, int fd)
 {
 	struct pollfd waiting[] = { { .fd = runner->signals, .events = POLLIN },
@@ -32,13 +34,13 @@ static bool wait_readable(const struct runner *runner, int fd)
 	return !waiting[0].revents;
 }
 
-/* True: the instant has come; false: a signal came. */
+/* Return true at the given time, false if a signal came. */
 static bool wait_until(const struct runner *runner, uint64_t instant_ns)
 {
 	struct itimerspec wanted = { .it_value = { (time_t)(instant_ns / NS_PER_S),
 						   (long)(instant_ns % NS_PER_S) } };
 
-	/* a timer that expires twice is readable still */
+	/* settime discards expirations that were not read */
 	timerfd_settime(runner->timer, TFD_TIMER_ABSTIME, &wanted, NULL);
 	return wait_readable(runner, runner->timer);
 }
@@ -49,7 +51,10 @@ static void make_window(struct runner *runner, size_t window)
 	runner->log.n_windows = window + 1;
 }
 
-/* True: it has come; false: a signal came. Samples are taken on the way, the last one right before the instant. */
+/*
+ * Wait for the given time, and take samples meanwhile. The last sample is right before the given time. Return false
+ * if a signal came.
+ */
 static bool sample_until(struct runner *runner, uint64_t instant_ns, uint64_t *next_ns)
 {
 	uint64_t last_ns = instant_ns - SAMPLE_LEAD_NS;
@@ -58,7 +63,7 @@ static bool sample_until(struct runner *runner, uint64_t instant_ns, uint64_t *n
 		if (!wait_until(runner, *next_ns))
 			return false;
 		sampler_take(&runner->sampler);
-		while (*next_ns <= now_ns())
+		while (*next_ns <= clock_ns())
 			*next_ns += runner->plan->sample_ns;
 	}
 	if (!wait_until(runner, last_ns))
@@ -67,7 +72,7 @@ static bool sample_until(struct runner *runner, uint64_t instant_ns, uint64_t *n
 	return wait_until(runner, instant_ns);
 }
 
-/* False: a signal came. */
+/* Return false if a signal came. */
 static bool play(struct runner *runner)
 {
 	const struct plan *plan = runner->plan;
@@ -82,12 +87,12 @@ static bool play(struct runner *runner)
 	runner->log.t0_ns = t0;
 	runner->log.has_t0 = true;
 	sampler_take(&runner->sampler);
-	/* once more: its window begins with a switch, as the others do */
+	/* switch again: every window, including the first, then begins with a switch */
 	make_window(runner, 0);
-	/* as long as it is open, the kernel reads the clock for every packet; closing waits for RCU, some 10 ms */
+	/* while it is open, the kernel reads the clock for every packet; closing waits for RCU, for about 10 ms */
 	close(runner->arrival);
 	runner->arrival = -1;
-	next = now_ns() + plan->sample_ns;
+	next = clock_ns() + plan->sample_ns;
 	for (size_t i = 1; i < plan->n_windows; i++) {
 		if (!sample_until(runner, t0 + plan->windows[i].start_ns, &next))
 			return false;
@@ -102,7 +107,7 @@ static void prepare_process(struct runner *runner, int fifo)
 {
 	struct sched_param parameters = { .sched_priority = fifo };
 
-	/* both are for the better only */
+	/* the program also works without both */
 	(void)!mlockall(MCL_CURRENT | MCL_FUTURE);
 	runner->log.fifo = fifo && !sched_setscheduler(0, SCHED_FIFO, &parameters);
 }
@@ -114,10 +119,10 @@ static enum exit_code play_and_write(struct runner *runner, const struct run_opt
 	if (runner->log.has_t0)
 		sampler_take(&runner->sampler);
 	log_write(file, &runner->log, &runner->switches, &runner->sampler);
-	return log_close(file, options->log) ? EXIT_GOOD : fail(options->log, strerror(errno));
+	return partial_close(file, options->log) ? EXIT_GOOD : fail(options->log, strerror(errno));
 }
 
-/* NULL, or what cannot be had; errno says why. */
+/* Return NULL, or the name of what could not be opened; errno has the reason. */
 static const char *open_runner(struct runner *runner, const struct run_options *options,
 			       const sigset_t *signals)
 {
@@ -154,13 +159,13 @@ static enum exit_code run_plan(const struct plan *plan, const struct run_options
 			options->plan);
 		return EXIT_USAGE;
 	}
-	file = log_open(options->log);
+	file = partial_open(options->log);
 	if (!file)
 		return fail(options->log, strerror(errno));
 	wrong = open_runner(&runner, options, signals);
 	if (wrong) {
 		code = fail(wrong, strerror(errno));
-		log_drop(file, options->log);
+		partial_drop(file, options->log);
 	} else {
 		code = play_and_write(&runner, options, file);
 	}
@@ -174,13 +179,9 @@ enum exit_code run(const struct run_options *options)
 {
 	struct plan plan;
 	enum exit_code code;
-	sigset_t signals;
+	/* a signal ends the plan, and the log is written nevertheless */
+	sigset_t signals = block_signals();
 
-	/* whenever it is told to end, there is a log */
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGTERM);
-	sigaddset(&signals, SIGINT);
-	sigprocmask(SIG_BLOCK, &signals, NULL);
 	if (!plan_read(&plan, options->plan))
 		return EXIT_USAGE;
 	code = run_plan(&plan, options, &signals);

@@ -2,14 +2,14 @@
 #ifndef SIPSCHED_RUN_H
 #define SIPSCHED_RUN_H
 #include <stdint.h>
-#include "fail.h"
+#include "../common/program.h"
 #include "samples.h"
 
 struct run_options {
 	const char *plan;
 	const char *log;
-	const char *probe_control; /* NULL: none */
-	int fifo;                  /* priority; 0: no */
+	const char *probe_control; /* NULL: no probe */
+	int fifo;                  /* priority; 0: do not ask for SCHED_FIFO */
 	uint16_t port;
 	bool tcp;
 	struct cpu_set cpus;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "clock.h"
-#include "fail.h"
+#include "../common/clock.h"
+#include "../common/program.h"
 #include "samples.h"
 
 #define BUFFER_SIZE    (256 * 1024)
@@ -14,11 +14,12 @@
 #define STAT           "/proc/stat"
 #define SOFTNET        "/proc/self/net/softnet_stat"
 #define SQUEEZE_COLUMN 2
-#define CPU_COLUMN     12 /* of a kernel without it: the row, which offline CPUs shift */
+#define CPU_COLUMN \
+	12 /* column of the CPU number; without this column the row counts, which offline CPUs shift */
 /* SEE include/linux/posix-timers_types.h: MAKE_PROCESS_CPUCLOCK(), CPUCLOCK_SCHED */
 #define PROCESS_CLOCK(p) ((clockid_t)(~(unsigned)(p) << 3 | 2))
 
-/* The process to which a task belongs; 0: the task is gone. */
+/* Return the process of a task; 0 if the task has ended. */
 static pid_t process_of(pid_t task)
 {
 	char path[64], line[256];
@@ -65,7 +66,7 @@ static uint64_t cpu_time_ns(struct sampler *sampler)
 	return sum;
 }
 
-/* A file's text, as much as the buffer holds. */
+/* Return a file's text, up to the size of the buffer. */
 static const char *read_text(struct sampler *sampler, int fd)
 {
 	size_t used = 0;
@@ -86,7 +87,7 @@ static const char *next_line(const char *line)
 	return end ? end + 1 : line + strlen(line);
 }
 
-/* The line with the names of the protocol's counters; that of their values follows. */
+/* Return the line with the names of the protocol's counters. The next line has their values. */
 static const char *counter_names(const struct sampler *sampler, const char *text)
 {
 	while (*text && strncmp(text, sampler->protocol, strlen(sampler->protocol)))
@@ -108,7 +109,7 @@ static unsigned find_column(const char *names, const char *name)
 	return 0;
 }
 
-/* The column of a line, 0 the first; in a base. */
+/* Return a column of a line as a number; 0 is the first column. */
 static uint64_t number_at(const char *line, unsigned column, int base)
 {
 	for (line += strspn(line, " "); column && *line && *line != '\n'; column--) {
@@ -136,12 +137,13 @@ static bool is_held(const struct sampler *sampler, uint64_t cpu)
 
 static void read_stat(struct sampler *sampler, struct sample *sample)
 {
-	const char *line = next_line(read_text(sampler, sampler->stat)); /* the first is all CPUs' sum */
+	const char *line =
+		next_line(read_text(sampler, sampler->stat)); /* skip the line with the sum over all CPUs */
 
 	for (; !strncmp(line, "cpu", 3); line = next_line(line)) {
 		if (!is_held(sampler, strtoull(line + 3, NULL, 10)))
 			continue;
-		/* cpuN user nice system idle iowait irq softirq steal */
+		/* columns: cpuN user nice system idle iowait irq softirq steal */
 		sample->idle_ticks += number_at(line, 4, 10) + number_at(line, 5, 10);
 		sample->softirq_ticks += number_at(line, 7, 10);
 		sample->steal_ticks += number_at(line, 8, 10);
@@ -172,7 +174,7 @@ void sampler_take(struct sampler *sampler)
 
 	if (sampler->n == sampler->room)
 		return;
-	*sample = (struct sample){ .t_ns = now_ns() };
+	*sample = (struct sample){ .t_ns = clock_ns() };
 	sample->cpu_ns = cpu_time_ns(sampler);
 	read_counters(sampler, sample);
 	read_stat(sampler, sample);
@@ -188,7 +190,7 @@ const char *sampler_open(struct sampler *sampler, const pid_t *tasks, unsigned n
 	*sampler = (struct sampler){ .cpus = *cpus, .room = room };
 	sampler->buffer = keep(malloc(BUFFER_SIZE));
 	sampler->samples = keep(calloc(room + 1, sizeof(*sampler->samples)));
-	/* a page that is touched first while it runs would be a delay of our own */
+	/* touch all pages now: a page fault during the run would delay a switch */
 	memset(sampler->samples, 1, (room + 1) * sizeof(*sampler->samples));
 	find_processes(sampler, tasks, n_tasks);
 	sampler->protocol = tcp ? "TcpExt: " : "Udp: ";

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Samples: what the proxy and its CPUs have come to.
+ * Samples: the counters of the proxy and its CPUs at one time.
  *
- * CPU time is that of the processes to which the tasks belong, from their CPU clocks, running time included. A single
- * thread's clock is not readable from another process (kernel/time/posix-cpu-timers.c: pid_for_clock()); whoever
- * names all threads of a process gets their sum. A process that has ended keeps its last value.
+ * The CPU time is the sum over the processes of the tasks, from their CPU clocks, including tasks that run at that time. A
+ * process cannot read the clock of a single thread of another process (kernel/time/posix-cpu-timers.c: pid_for_clock()).
+ * The last value of an ended process is kept.
  *
- * Over TCP no kernel counts messages. Counted in the place of datagrams is TCPOrigDataSent, segments with data, or the
- * end of a stream, that are sent for the first time: one a message sent, unless two wait to be sent at once.
+ * Over TCP the kernel does not count messages. TCPOrigDataSent takes the place of datagrams: the number of segments with data,
+ * or with the end of a stream, that are sent for the first time. It is one per sent message, unless two messages are sent together.
  */
 #ifndef SIPSCHED_SAMPLES_H
 #define SIPSCHED_SAMPLES_H
@@ -16,12 +16,12 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
-#include "sample.h"
+#include "../common/sample.h"
 
 #define CPUS_MAX 1024
 
 struct cpu_set {
-	unsigned n; /* 0: all */
+	unsigned n; /* 0: all CPUs */
 	bool held[CPUS_MAX];
 };
 
@@ -34,7 +34,7 @@ struct sampler {
 	struct cpu_set cpus;
 	size_t n_processes;
 	struct process_clock *processes;
-	const char *protocol; /* the counters' line */
+	const char *protocol; /* the first word of the protocol's lines */
 	int counters, stat, softnet;
 	unsigned datagrams_column, refused_column;
 	char *buffer;
@@ -42,7 +42,7 @@ struct sampler {
 	struct sample *samples;
 };
 
-/* NULL, or which file of /proc cannot be read. */
+/* Return NULL, or the file of /proc that could not be read. */
 const char *sampler_open(struct sampler *sampler, const pid_t *tasks, unsigned n_tasks,
 			 const struct cpu_set *cpus, bool tcp, size_t room);
 void sampler_take(struct sampler *sampler);

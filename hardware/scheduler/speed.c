@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT
 /*
- * The speed index: a fixed piece of work, and how much of it a microsecond of CPU time carries.
+ * The speed index: the number of fixed work steps per microsecond of CPU time.
  *
- * A step goes on to the next element of a ring through 64 KiB in random order, and mixes it into a number by shifts and
- * multiplications: each waits for the one before. The steps are the same on every machine; whoever changes them changes the index.
- * DOES NOT SEE larger memory, other cores, or vector units.
+ * A step reads the next element of a ring in random order through 64 KiB, and mixes it into a number by shifts and multiplications.
+ * Each operation waits for the one before. The steps must stay as they are, because a change changes the index.
+ * The index does not depend on larger memory, other cores, or vector units.
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <string.h>
-#include "clock.h"
+#include "../common/clock.h"
 #include "speed.h"
 
 #define RING  16384
 #define ROUND 65536 /* steps between two readings of the clock */
 
 static uint32_t ring[RING];
-/* what is computed is never printed, and may not be left out */
+/* the compiler must not remove the computation */
 static volatile uint64_t sink;
 
-/* One cycle through all elements (Sattolo's algorithm). */
+/* Make one cycle through all elements (Sattolo's algorithm). */
 static void make_ring(void)
 {
 	uint64_t state = 1;
@@ -56,7 +56,7 @@ static void stay_here(void)
 
 	CPU_ZERO(&here);
 	CPU_SET(sched_getcpu(), &here);
-	/* refused: the index then holds a migration */
+	/* if the kernel refuses, the index may include a migration */
 	sched_setaffinity(0, sizeof(here), &here);
 }
 
@@ -67,9 +67,9 @@ enum exit_code speed(double seconds)
 
 	stay_here();
 	make_ring();
-	work(&at, &mixed); /* caches are filled */
+	work(&at, &mixed); /* fill the caches */
 	cpu = read_clock(CLOCK_PROCESS_CPUTIME_ID);
-	wall = now_ns();
+	wall = clock_ns();
 	do {
 		work(&at, &mixed);
 		steps += ROUND;
@@ -77,6 +77,6 @@ enum exit_code speed(double seconds)
 	} while (cpu_ns < wanted_ns);
 	sink = mixed;
 	printf("{\"work\":%" PRIu64 ",\"cpu_ns\":%" PRIu64 ",\"wall_ns\":%" PRIu64 ",\"index\":%.3f}\n",
-	       steps, cpu_ns, now_ns() - wall, (double)steps * (double)NS_PER_US / (double)cpu_ns);
+	       steps, cpu_ns, clock_ns() - wall, (double)steps * (double)NS_PER_US / (double)cpu_ns);
 	return fflush(stdout) ? fail("standard output", strerror(errno)) : EXIT_GOOD;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef SIPSCHED_SPEED_H
 #define SIPSCHED_SPEED_H
-#include "fail.h"
+#include "../common/program.h"
 
-/* Prints the speed index, from so many seconds of CPU time. */
+/* Measure the speed index for this many seconds of CPU time, and print it. */
 enum exit_code speed(double seconds);
 #endif

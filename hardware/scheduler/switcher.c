@@ -1,40 +1,42 @@
 // SPDX-License-Identifier: MIT
 /*
- * switcher: brings a proxy that serves from one scheduler mode to another, at instants drawn beforehand.
+ * switcher: switches the scheduler mode of a serving proxy, at the times of a plan.
  *
  * USAGE
  *   switcher run --plan FILE --log FILE [--fifo N] [--port 5060] [--tcp] [--probe-control SOCKET] [--cpus 0,2-3] PID...
- *                            PIDs are all tasks of the proxy, threads too. Runs until the plan's end or SIGTERM.
+ *                            PIDs are all tasks of the proxy, including threads. Runs until the plan's end or SIGTERM.
  *   switcher check --plan FILE
- *                            tries each mode on a child of its own, one line a mode: "0 ok", or
- *                            "2 EPERM: sched_setattr: Operation not permitted". Files are written and then
- *                            brought back; the probe is not asked.
+ *                            tries each mode on a child process and prints one line per mode: "0 ok", or
+ *                            "2 EPERM: sched_setattr: Operation not permitted". Files are written and restored. The probe
+ *                            is not switched.
  *   switcher speed [--seconds 0.05]
- *                            the speed index of this CPU: {"work":..,"cpu_ns":..,"wall_ns":..,"index":..}
+ *                            prints the speed index of this CPU: {"work":..,"cpu_ns":..,"wall_ns":..,"index":..}
  *
- *   Exit code 0; 1: it could not be done, one line says why; 2: wrong usage or plan, one line says what was expected.
+ *   Exit code: 0; 1 with one line on stderr for an error; 2 with one line for wrong usage or a wrong plan.
  *
  * HOW
- *   plan.h has the plan, log.h the log. The first window's mode is set at once, then "ready" is printed. The first INVITE
- *   that arrives at the port, by the kernel's time of receipt, is t0 + `first`; then the first mode is set once more,
- *   as its window begins with a switch like any other. Every later window is counted from t0.
- *   At its instant (an absolute timer on CLOCK_MONOTONIC) all is set, the probe's answer is awaited if it is switched,
- *   the time is taken, all is read back (sched_getattr(2), read(2)). What fails or reads back otherwise stands in the log for its window, and the
- *   program goes on. While it runs it writes nothing but the settings.
- *   With slice 0 a task has to read back what a child of switcher's own reads back with slice 0. Before Linux 6.12
- *   slices are ignored without an error: they read back as 0, which is logged.
- *   Settings stay as the last window left them.
+ *   plan.h describes the plan, and log.h the log. The program sets the mode of the first window and prints "ready". When
+ *   the first INVITE arrives at the port, its time of receipt by the kernel is t0 + `first`. The first mode is then set again, so
+ *   that its window begins with a switch like any other. All later windows count from t0.
+ *   At the start of a window (an absolute timer on CLOCK_MONOTONIC), all settings are made, and the probe's answer is
+ *   awaited if the probe is switched. Then the time is taken, and the settings are read back (sched_getattr(2),
+ *   read(2)). The log has failed system calls and different values, and the program continues. It writes the log at
+ *   its end. A task with slice 0 must read back the value that a child of switcher with slice 0 reads back. Before
+ *   Linux 6.12 the kernel ignores slices without an error. They read back as 0, which the log shows. The settings of
+ *   the last window stay in force at the end.
  *
  * OVERHEAD
- *   A switch requeues every task whose settings change, and any that gets slice 0 again. A sample reads the CPU clock of
- *   each process and three files of /proc, 1 ms before a switch and at the plan's period; benchmarks/switching.py has
- *   the cost of both. Until the first INVITE the kernel reads the clock for every packet.
+ *   A switch requeues every task whose settings change, and every task that gets slice 0 again. A sample reads the CPU clock of
+ *   each process and three files of /proc, 1 ms before each switch and once per period. benchmarks/switching.py measures both.
+ *   Until the first INVITE the kernel reads the clock for every packet.
  *
  * SEE kernel/sched/syscalls.c: sched_setattr(), __setscheduler_params(); net/packet/af_packet.c
  */
 #include <errno.h>
 #include <getopt.h>
+#include <stdlib.h>
 #include <string.h>
+#include "../common/arguments.h"
 #include "run.h"
 #include "speed.h"
 #include "switches.h"
@@ -49,39 +51,18 @@ static enum exit_code wrong_usage(const char *expected, const char *found)
 	return EXIT_USAGE;
 }
 
-static bool read_whole(const char *text, long least, long most, long *value)
-{
-	char *end;
-
-	errno = 0;
-	*value = strtol(text, &end, 10);
-	return end != text && !*end && !errno && *value >= least && *value <= most;
-}
-
-/* 0,2-3 */
 static bool read_cpus(const char *text, struct cpu_set *cpus)
 {
-	char *end;
+	unsigned long first, last;
 
 	do {
-		unsigned long first = strtoul(text, &end, 10), last = first;
-
-		if (end == text || *text == '-')
-			return false;
-		if (*end == '-') {
-			text = end + 1;
-			last = strtoul(text, &end, 10);
-			if (end == text)
-				return false;
-		}
-		if (first > last || last >= CPUS_MAX || (*end && *end != ','))
+		if (!parse_cpu_range(&text, CPUS_MAX, &first, &last))
 			return false;
 		for (; first <= last; first++) {
 			cpus->n += !cpus->held[first];
 			cpus->held[first] = true;
 		}
-		text = end + 1;
-	} while (*end);
+	} while (*text);
 	return true;
 }
 
@@ -100,7 +81,7 @@ static enum exit_code run_command(int argc, char **argv)
 	struct run_options o = { .port = PORT };
 	enum exit_code code;
 	int option;
-	long number;
+	long long number;
 
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
 		if (option == 'p')
@@ -111,11 +92,11 @@ static enum exit_code run_command(int argc, char **argv)
 			o.probe_control = optarg;
 		else if (option == 't')
 			o.tcp = true;
-		else if (option == 'f' && read_whole(optarg, 1, 99, &number))
+		else if (option == 'f' && parse_whole(optarg, 1, 99, &number))
 			o.fifo = (int)number;
 		else if (option == 'f')
 			return wrong_usage("--fifo from 1 to 99", optarg);
-		else if (option == 'n' && read_whole(optarg, 1, 65535, &number))
+		else if (option == 'n' && parse_whole(optarg, 1, 65535, &number))
 			o.port = (uint16_t)number;
 		else if (option == 'n')
 			return wrong_usage("--port from 1 to 65535", optarg);
@@ -129,7 +110,7 @@ static enum exit_code run_command(int argc, char **argv)
 	if (optind == argc)
 		return wrong_usage("the PIDs of tasks", NULL);
 	for (int i = optind; i < argc; i++)
-		if (!read_whole(argv[i], 1, INT32_MAX, &number))
+		if (!parse_whole(argv[i], 1, INT32_MAX, &number))
 			return wrong_usage("the PID of a task", argv[i]);
 	o.tasks = keep(calloc((size_t)(argc - optind), sizeof(*o.tasks)));
 	while (optind < argc)
@@ -206,5 +187,5 @@ int main(int argc, char **argv)
 		return check_command(argc - 1, argv + 1);
 	if (command && !strcmp(command, "speed"))
 		return speed_command(argc - 1, argv + 1);
-	return wrong_usage("run, check or speed; the usage stands at the start of switcher.c", command);
+	return wrong_usage("run, check or speed; the usage is at the start of switcher.c", command);
 }

@@ -10,12 +10,12 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "clock.h"
-#include "fail.h"
+#include "../common/clock.h"
+#include "../common/program.h"
 #include "probe_control.h"
 #include "switches.h"
 
-#define NO_PROBE    (-4096) /* no errno */
+#define NO_PROBE    (-4096) /* not an errno value */
 #define CONTENT_MAX 4096
 
 static bool is_fair(const struct attributes *task)
@@ -32,11 +32,11 @@ static void note_error(struct outcome *outcome, int error, const char *what)
 			 what, strerror(error));
 }
 
-static void note_unlike(struct outcome *outcome, const char *what, const char *asked, const char *found)
+static void note_unlike(struct outcome *outcome, const char *what, const char *asked, const char *actual)
 {
 	if (!outcome->unlike++ && !outcome->errors)
 		snprintf(outcome->error, sizeof(outcome->error), "%.60s: asked %.60s, read back %.60s", what,
-			 asked, found);
+			 asked, actual);
 }
 
 pid_t start_sleeper(void)
@@ -57,7 +57,10 @@ void end_sleeper(pid_t sleeper)
 		waitpid(sleeper, NULL, 0);
 }
 
-/* What slice 0 reads back as at this moment: the base slice, or 0 on a kernel without slices of single tasks. */
+/*
+ * Return the slice that a task with slice 0 reads back now: the base slice, or 0 on a kernel without slices per
+ * task.
+ */
 static uint64_t base_slice(const struct switches *switches)
 {
 	struct attributes model = { .size = sizeof(model), .policy = SCHED_OTHER };
@@ -67,7 +70,7 @@ static uint64_t base_slice(const struct switches *switches)
 	return model.runtime;
 }
 
-/* One space between words, none around them. */
+/* Join the words of a text by single spaces. */
 static void squeeze(char *text)
 {
 	char *to = text, *rest = NULL;
@@ -83,7 +86,7 @@ static void squeeze(char *text)
 	*to = '\0';
 }
 
-/* Opened anew: of a file of debugfs, which cannot seek, a descriptor reads the value once. */
+/* Open the file again: debugfs cannot seek, and a descriptor of it gives the value once. */
 static bool read_content(const char *path, char content[CONTENT_MAX])
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -99,7 +102,7 @@ static bool read_content(const char *path, char content[CONTENT_MAX])
 	return true;
 }
 
-/* At the beginning of the file, which matters to a sysctl; a file of debugfs has none. 0, or errno. */
+/* Write at the start of the file, as sysctls need it; debugfs ignores the position. Return 0 or an errno value. */
 static int write_content(int fd, const char *content)
 {
 	size_t size = strlen(content);
@@ -116,14 +119,14 @@ static void open_file(struct target_file *file, const char *path)
 
 	file->path = path;
 	file->fd = open(path, O_WRONLY | O_CLOEXEC);
-	file->found = NULL;
+	file->original = NULL;
 	if (file->fd < 0)
 		file->fd = -errno;
 	else if (read_content(path, content))
-		file->found = keep(strdup(content));
+		file->original = keep(strdup(content));
 }
 
-/* A file that the mode does not name gets what was found in it. */
+/* Add the original value of each file that the mode does not name. */
 static void complete_mode(struct switches *switches, struct plan_mode *mode)
 {
 	unsigned named = mode->n_writes;
@@ -133,9 +136,9 @@ static void complete_mode(struct switches *switches, struct plan_mode *mode)
 
 		while (i < named && mode->writes[i].file != file)
 			i++;
-		if (i == named && switches->files[file].found)
+		if (i == named && switches->files[file].original)
 			mode->writes[mode->n_writes++] =
-				(struct plan_write){ file, switches->files[file].found };
+				(struct plan_write){ file, switches->files[file].original };
 	}
 }
 
@@ -154,17 +157,17 @@ void switches_open(struct switches *switches, const struct plan *plan, const pid
 	switches->model = start_sleeper();
 	base = base_slice(switches);
 	for (unsigned i = 0; i < n_tasks; i++) {
-		struct attributes found = { 0 };
+		struct attributes original = { 0 };
 
-		if (attributes_get(tasks[i], &found))
-			found.policy = SCHED_OTHER;
-		found.size = sizeof(found);
-		found.flags = 0;
-		if (found.runtime == base)
-			found.runtime = 0;
+		if (attributes_get(tasks[i], &original))
+			original.policy = SCHED_OTHER;
+		original.size = sizeof(original);
+		original.flags = 0;
+		if (original.runtime == base)
+			original.runtime = 0;
 		for (unsigned mode = 0; mode < plan->n_modes; mode++)
 			switches->wanted[mode * n_tasks + i] =
-				plan->modes[mode].has_task ? plan->modes[mode].task : found;
+				plan->modes[mode].has_task ? plan->modes[mode].task : original;
 	}
 	for (unsigned mode = 0; mode < plan->n_modes; mode++)
 		complete_mode(switches, &switches->modes[mode]);
@@ -222,22 +225,22 @@ static void print_task(char *text, size_t size, const struct attributes *task)
 
 static void read_task_back(pid_t pid, const struct attributes *wanted, uint64_t base, struct outcome *outcome)
 {
-	struct attributes asked = *wanted, found = { 0 };
-	char asked_text[80], found_text[80];
+	struct attributes asked = *wanted, actual = { 0 };
+	char asked_text[80], actual_text[80];
 
-	if (attributes_get(pid, &found)) {
+	if (attributes_get(pid, &actual)) {
 		note_error(outcome, errno, "sched_getattr");
 		return;
 	}
 	if (is_fair(&asked) && !asked.runtime)
 		asked.runtime = base;
-	if (found.policy == asked.policy &&
-	    (is_fair(&asked) ? found.nice == asked.nice && found.runtime == asked.runtime
-			     : found.priority == asked.priority))
+	if (actual.policy == asked.policy &&
+	    (is_fair(&asked) ? actual.nice == asked.nice && actual.runtime == asked.runtime
+			     : actual.priority == asked.priority))
 		return;
 	print_task(asked_text, sizeof(asked_text), &asked);
-	print_task(found_text, sizeof(found_text), &found);
-	note_unlike(outcome, "task", asked_text, found_text);
+	print_task(actual_text, sizeof(actual_text), &actual);
+	note_unlike(outcome, "task", asked_text, actual_text);
 }
 
 void switches_make(struct switches *switches, unsigned number, struct outcome *outcome)
@@ -246,9 +249,9 @@ void switches_make(struct switches *switches, unsigned number, struct outcome *o
 	const struct attributes *wanted = &switches->wanted[(size_t)number * switches->n_tasks];
 	uint64_t base;
 
-	*outcome = (struct outcome){ .began_ns = now_ns() };
+	*outcome = (struct outcome){ .began_ns = clock_ns() };
 	set_all(switches, mode, wanted, outcome);
-	outcome->done_ns = now_ns();
+	outcome->done_ns = clock_ns();
 	for (unsigned i = 0; i < mode->n_writes; i++)
 		read_file_back(&switches->files[mode->writes[i].file], mode->writes[i].value, outcome);
 	base = base_slice(switches);
@@ -265,7 +268,7 @@ void switches_restore_files(struct switches *switches)
 	for (unsigned i = 0; i < switches->plan->n_files; i++) {
 		const struct target_file *file = &switches->files[i];
 
-		int error = file->found ? write_content(file->fd, file->found) : 0;
+		int error = file->original ? write_content(file->fd, file->original) : 0;
 
 		if (error)
 			fail(file->path, strerror(error));
@@ -276,7 +279,7 @@ void switches_close(struct switches *switches)
 {
 	end_sleeper(switches->model);
 	for (unsigned i = 0; i < switches->plan->n_files; i++) {
-		free(switches->files[i].found);
+		free(switches->files[i].original);
 		if (switches->files[i].fd >= 0)
 			close(switches->files[i].fd);
 	}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Switches: all tasks, files and the probe brought to a mode, and read back.
+ * Switches: all tasks, files and the probe get the settings of a mode, and the settings are read back.
  *
- * Attributes are made up and files opened beforehand; a switch is one system call for each file, for the probe and
- * for each task, in this order: files first, for slice 0 takes the base slice that is then in force.
+ * Attributes are computed and files are opened beforehand. A switch is one system call per file, then one for the probe, and then
+ * one per task. Files come first, because slice 0 takes the base slice that is in force at that time.
  */
 #ifndef SIPSCHED_SWITCHES_H
 #define SIPSCHED_SWITCHES_H
@@ -12,42 +12,43 @@
 
 #define ERROR_MAX 256
 
-/* What a switch came to. */
+/* The result of a switch. */
 struct outcome {
 	uint64_t began_ns;
-	uint64_t done_ns;      /* all is set, the probe has answered; it is read back after that */
-	unsigned errors;       /* system calls that failed */
-	unsigned unlike;       /* tasks and files that read back otherwise than asked */
-	char error[ERROR_MAX]; /* the first of either */
+	uint64_t
+		done_ns; /* all settings are made and the probe has answered, but they are not read back yet */
+	unsigned errors;       /* failed system calls */
+	unsigned unlike;       /* tasks and files that read back with another value */
+	char error[ERROR_MAX]; /* text of the first failure or difference */
 };
 
 struct target_file {
 	const char *path;
-	int fd;      /* or -errno */
-	char *found; /* when it was opened; NULL: not readable */
+	int fd;         /* descriptor or -errno */
+	char *original; /* NULL if the file is not readable */
 };
 
 struct switches {
 	const struct plan *plan;
-	struct plan_mode modes[MODES_MAX]; /* with everything that another mode names */
+	struct plan_mode modes[MODES_MAX]; /* completed by the original values that a mode does not name */
 	struct target_file files[FILES_MAX];
 	int probe; /* socket, -errno, or NO_PROBE */
 	unsigned n_tasks;
 	const pid_t *tasks;
 	struct attributes *wanted; /* by mode and task */
-	int *set_errors;           /* by task, of the switch being made */
-	pid_t model;               /* a child that shows what slice 0 comes to */
+	int *set_errors;           /* by task, for the current switch */
+	pid_t model;               /* a child process that shows the effect of slice 0 */
 };
 
-/* The probe's control is a socket's path; NULL: none. What cannot be opened fails each switch. */
+/* `probe_control` is the path of a socket, or NULL. What cannot be opened makes each switch fail. */
 void switches_open(struct switches *switches, const struct plan *plan, const pid_t *tasks, unsigned n_tasks,
 		   const char *probe_control);
 void switches_make(struct switches *switches, unsigned mode, struct outcome *outcome);
-/* Write into each file what was found in it. */
+/* Restore the original value of each file. */
 void switches_restore_files(struct switches *switches);
 void switches_close(struct switches *switches);
 
-/* A child that sleeps until it is killed, or its parent has ended; -1 and errno. */
+/* Start a child that sleeps until it is killed or its parent ends. Return -1 and set errno if that fails. */
 pid_t start_sleeper(void);
 void end_sleeper(pid_t sleeper);
 #endif

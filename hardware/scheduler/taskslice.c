@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
 /*
- * taskslice: policy, nice value, priority and slice of single tasks, set and read back.
+ * taskslice: sets policy, nice value, priority and slice of a task, and reads them back.
  *
  * USAGE
- *   taskslice try ATTRIBUTES            can a task have these? exit code 0: yes, one line is what it then has;
- *                                       1: no, one line says why
- *   taskslice run ATTRIBUTES CMD...     run a program with these; its children and threads inherit them
- *   taskslice read PID...               one line a task: PID ATTRIBUTES
- *   ATTRIBUTES: POLICY NICE PRIORITY SLICE; POLICY is other, batch, fifo or rr; NICE is for other and batch, -20 to
- *   19; PRIORITY for fifo and rr, 1 to 99; SLICE for other and batch, in ns, 0: the kernel's base slice. What is
- *   for another policy is 0.
+ *   taskslice try ATTRIBUTES            tries attributes on itself: exit code 0 and the resulting attributes, or exit
+ *                                       code 1 and one line with the reason
+ *   taskslice run ATTRIBUTES CMD...     runs a program with these attributes, which its children and threads inherit
+ *   taskslice read PID...               prints one line per task: PID ATTRIBUTES
+ *   ATTRIBUTES: POLICY NICE PRIORITY SLICE. POLICY is other, batch, fifo or rr. NICE is -20 to 19 for other and batch.
+ *   PRIORITY is 1 to 99 for fifo and rr. SLICE is in ns for other and batch, and 0 is the kernel's base slice. An
+ *   attribute that the policy does not use is 0.
  *
  * HOW
- *   sched_setattr(2). The slice is sched_runtime of SCHED_OTHER and SCHED_BATCH, Linux 6.12 and later; the kernel
- *   keeps it within 0.1 to 100 ms. Before 6.12 the call succeeds and does nothing: that is why it is read back.
- *   What a task without a slice of its own reads back is the base slice; before 6.12 it is 0. A slice needs no
- *   privilege; a negative nice value, fifo and rr need CAP_SYS_NICE, and with RT group scheduling time of the
- *   task's cgroup. util-linux' chrt refuses a runtime for SCHED_OTHER.
+ *   sched_setattr(2). The slice is sched_runtime of SCHED_OTHER and SCHED_BATCH since Linux 6.12, and the kernel
+ *   limits it to 0.1 to 100 ms. Before 6.12 the call succeeds and does nothing, so the attributes are read back. A
+ *   task without its own slice reads back the base slice, or 0 before 6.12. A slice needs no privilege. A negative
+ *   nice value, fifo and rr need CAP_SYS_NICE. With RT group scheduling, fifo and rr also need time of the task's
+ *   cgroup. chrt of util-linux refuses a runtime for SCHED_OTHER.
  *   SEE kernel/sched/syscalls.c: __setparam_fair(), get_params()
  */
 #include <errno.h>
@@ -28,26 +28,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "../common/arguments.h"
+#include "../common/program.h"
 #include "attributes.h"
 
-#define WORDS 4 /* of ATTRIBUTES */
+#define WORDS 4 /* number of words in ATTRIBUTES */
 
-static int complain(const char *what)
+static int report_error(const char *what)
 {
-	fprintf(stderr, "taskslice: %s\n", what);
-	return 1;
+	complain("%s", what);
+	return EXIT_BAD;
 }
 
-static bool parse_number(const char *word, long long least, long long most, long long *value)
-{
-	char *end;
-
-	errno = 0;
-	*value = strtoll(word, &end, 10);
-	return !errno && end != word && !*end && *value >= least && *value <= most;
-}
-
-/* NULL, or what is wrong. */
+/* Return NULL, or a text that describes the error. */
 static const char *parse(char *const words[WORDS], struct attributes *wanted)
 {
 	long long nice, priority, slice_ns;
@@ -57,11 +50,11 @@ static const char *parse(char *const words[WORDS], struct attributes *wanted)
 	if (!find_policy(words[0], &wanted->policy))
 		return "POLICY: expected other, batch, fifo or rr";
 	real_time = wanted->policy == SCHED_FIFO || wanted->policy == SCHED_RR;
-	if (!parse_number(words[1], real_time ? 0 : -20, real_time ? 0 : 19, &nice))
+	if (!parse_whole(words[1], real_time ? 0 : -20, real_time ? 0 : 19, &nice))
 		return "NICE: expected -20 to 19, or 0 for fifo and rr";
-	if (!parse_number(words[2], real_time ? 1 : 0, real_time ? 99 : 0, &priority))
+	if (!parse_whole(words[2], real_time ? 1 : 0, real_time ? 99 : 0, &priority))
 		return "PRIORITY: expected 1 to 99 for fifo and rr, else 0";
-	if (!parse_number(words[3], 0, real_time ? 0 : LLONG_MAX, &slice_ns))
+	if (!parse_whole(words[3], 0, real_time ? 0 : LLONG_MAX, &slice_ns))
 		return "SLICE: expected ns, or 0 for fifo and rr";
 	wanted->nice = (int32_t)nice;
 	wanted->priority = (uint32_t)priority;
@@ -69,10 +62,11 @@ static const char *parse(char *const words[WORDS], struct attributes *wanted)
 	return NULL;
 }
 
-static bool is_like(const struct attributes *found, const struct attributes *wanted)
+static bool is_like(const struct attributes *actual, const struct attributes *wanted)
 {
-	return found->policy == wanted->policy && found->nice == wanted->nice &&
-	       found->priority == wanted->priority && (!wanted->runtime || found->runtime == wanted->runtime);
+	return actual->policy == wanted->policy && actual->nice == wanted->nice &&
+	       actual->priority == wanted->priority &&
+	       (!wanted->runtime || actual->runtime == wanted->runtime);
 }
 
 static void print_attributes(FILE *file, const struct attributes *a)
@@ -81,51 +75,51 @@ static void print_attributes(FILE *file, const struct attributes *a)
 		(unsigned long long)a->runtime);
 }
 
-static int set_own(char *const words[WORDS], struct attributes *found)
+static int set_own(char *const words[WORDS], struct attributes *actual)
 {
 	struct attributes wanted;
 	const char *wrong = parse(words, &wanted);
 
 	if (wrong)
-		return complain(wrong);
-	if (attributes_set(0, &wanted) || attributes_get(0, found))
-		return complain(strerror(errno));
-	if (is_like(found, &wanted))
+		return report_error(wrong);
+	if (attributes_set(0, &wanted) || attributes_get(0, actual))
+		return report_error(strerror(errno));
+	if (is_like(actual, &wanted))
 		return 0;
-	fprintf(stderr, "taskslice: taken, and read back as ");
-	print_attributes(stderr, found);
+	fprintf(stderr, "taskslice: accepted, but read back as ");
+	print_attributes(stderr, actual);
 	return 1;
 }
 
 static int try_attributes(char *const words[WORDS])
 {
-	struct attributes found;
+	struct attributes actual;
 
-	if (set_own(words, &found))
+	if (set_own(words, &actual))
 		return 1;
-	print_attributes(stdout, &found);
+	print_attributes(stdout, &actual);
 	return 0;
 }
 
 static int run(char *const words[WORDS], char **command)
 {
-	struct attributes found;
+	struct attributes actual;
 
-	if (set_own(words, &found))
+	if (set_own(words, &actual))
 		return 1;
 	execvp(command[0], command);
-	return complain(strerror(errno));
+	return report_error(strerror(errno));
 }
 
 static int read_tasks(char **pids)
 {
-	struct attributes found;
+	struct attributes actual;
 
 	for (; *pids; pids++) {
-		if (attributes_get(atoi(*pids), &found))
-			return complain(strerror(errno));
+		if (attributes_get(atoi(*pids), &actual))
+			return report_error(strerror(errno));
 		printf("%s ", *pids);
-		print_attributes(stdout, &found);
+		print_attributes(stdout, &actual);
 	}
 	return 0;
 }
@@ -138,6 +132,6 @@ int main(int argc, char **argv)
 		return run(argv + 2, argv + 2 + WORDS);
 	if (argc > 2 && !strcmp(argv[1], "read"))
 		return read_tasks(argv + 2);
-	return complain("usage: taskslice try ATTRIBUTES | run ATTRIBUTES CMD... | read PID...; "
-			"ATTRIBUTES: POLICY NICE PRIORITY SLICE");
+	return report_error("usage: taskslice try ATTRIBUTES | run ATTRIBUTES CMD... | read PID...; "
+			    "ATTRIBUTES: POLICY NICE PRIORITY SLICE");
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* UAC and UAS (RFC 3261). What they send takes link_ns to the SPS and back; they themselves take no time. */
+/*
+ * The UAC and the UAS (RFC 3261). Their messages reach the SPS after link_ns, and the SPS's messages reach them
+ * after link_ns. The agents themselves take no time.
+ */
 #include "sim.h"
 
 static void push(struct sim *sim, struct fifo *fifo, struct timer timer)
@@ -8,7 +11,7 @@ static void push(struct sim *sim, struct fifo *fifo, struct timer timer)
 		sim->failure = "not enough memory";
 }
 
-/* Set the timer of the next retransmission; `timer.again` is that of the datagram just sent. */
+/* Set the timer of the next retransmission. `timer.again` belongs to the datagram that was just sent. */
 static void set_retransmission(struct sim *sim, struct timer timer)
 {
 	const struct model *m = &sim->model;
@@ -17,7 +20,7 @@ static void set_retransmission(struct sim *sim, struct timer timer)
 
 	if (!m->retransmissions)
 		return;
-	/* 17.1.1.2: INVITE doubles its interval; 17.1.2.2 and 13.3.1.4: BYE and 200 up to T2 */
+	/* the interval doubles for INVITE (17.1.1.2), and up to T2 for BYE (17.1.2.2) and 200 (13.3.1.4) */
 	if (timer.kind != TRACE_KIND_INVITE && delay >= m->t2_ns) {
 		length = TIMER_LENGTHS - 1;
 		delay = m->t2_ns;
@@ -27,7 +30,7 @@ static void set_retransmission(struct sim *sim, struct timer timer)
 	push(sim, &sim->timers[length], timer);
 }
 
-/* A datagram of an agent reaches the SPS now. */
+/* Let a datagram of an agent reach the SPS now. */
 static void reach(struct sim *sim, struct timer message)
 {
 	if (message.again)
@@ -48,7 +51,7 @@ void agents_call(struct sim *sim)
 	reach(sim, invite);
 }
 
-/* Whether a call is over at timer B or F: 64 T1 without an answer. */
+/* Return whether a call ends by timer B or F, after 64 T1 without an answer. */
 static bool is_late(const struct sim *sim, uint64_t sent, uint64_t at)
 {
 	return at >= sent + 64 * sim->model.t1_ns;
@@ -70,7 +73,7 @@ static void retransmit(struct sim *sim, struct timer timer)
 			return;
 		record->bye_again++;
 	} else if ((call->uas_ack_at && call->uas_ack_at <= sent) || timer.again > 10) {
-		/* 13.3.1.4: 200 is sent for 64 T1, which are 11 times */
+		/* 13.3.1.4: 200 is sent again for 64 T1, which is 11 times */
 		return;
 	}
 	set_retransmission(sim, timer);
@@ -128,7 +131,7 @@ static void uas_receives(struct sim *sim, const struct timer *m, uint64_t at)
 	struct call *call = &sim->calls[m->call];
 
 	if (m->kind == TRACE_KIND_INVITE) {
-		/* 17.2.1: an INVITE that comes again gets the last provisional answer, until there is a final one */
+		/* 17.2.1: a repeated INVITE gets the last provisional answer, until there is a final answer */
 		if (!call->uas_sent_ok)
 			answer(sim, m->call, TRACE_KIND_180, call->uas_answered);
 		if (!call->uas_answered)
@@ -174,7 +177,7 @@ static void uac_receives(struct sim *sim, const struct timer *m, uint64_t at)
 	}
 }
 
-/* What the SPS sends now reaches an agent, which answers. */
+/* Let the SPS's message reach an agent, which answers. */
 void agents_receive(struct sim *sim, const struct timer *m)
 {
 	uint64_t at = sim->now + sim->model.link_ns;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * The completely fair scheduler, as in kernel/sched/fair.c of Linux 5.10, with its default features:
- * GENTLE_FAIR_SLEEPERS, LAST_BUDDY, WAKEUP_PREEMPTION; NEXT_BUDDY is off. The tree by virtual runtime is an
- * array that is searched; equals in the order of their enqueueing.
+ * The completely fair scheduler, as in kernel/sched/fair.c of Linux 5.10 with its default features: GENTLE_FAIR_SLEEPERS,
+ * LAST_BUDDY and WAKEUP_PREEMPTION, without NEXT_BUDDY. The kernel's tree by virtual runtime is an array here, which is
+ * searched. Of workers with equal virtual runtimes, the one that was enqueued first comes first.
  */
 #include "sched.h"
 
@@ -23,7 +23,7 @@ static bool is_before(const struct worker *a, const struct worker *b)
 	return a->vruntime != b->vruntime ? a->vruntime < b->vruntime : a->order < b->order;
 }
 
-/* fair.c: __pick_first_entity(), without one of them __pick_next_entity() of it */
+/* fair.c: __pick_first_entity(), and __pick_next_entity() if one worker is excluded */
 static struct worker *leftmost(const struct fair_rq *rq, const struct worker *without)
 {
 	struct worker *best = NULL;
@@ -82,7 +82,7 @@ static void clear_buddies(struct fair_rq *rq, const struct worker *w)
 		rq->skip = NULL;
 }
 
-/* fair.c: wakeup_preempt_entity(): 1 if w should take the place of curr, -1 if curr is ahead anyway */
+/* fair.c: wakeup_preempt_entity(): 1 if w should replace curr, -1 if curr is not behind w */
 static int compare(const struct sim *sim, const struct worker *curr, const struct worker *w)
 {
 	int64_t difference = curr->vruntime - w->vruntime;
@@ -130,7 +130,7 @@ static bool dequeue(struct sim *sim, struct cpu *cpu, struct worker *w, bool sle
 static void requeue_delayed(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	(void)cpu, (void)w;
-	sim->failure = "a worker was woken that does not sleep";
+	sim->failure = "a worker was woken that was not asleep";
 }
 
 static void put(struct sim *sim, struct cpu *cpu, struct worker *w)

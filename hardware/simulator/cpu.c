@@ -3,7 +3,7 @@
 #include "sched.h"
 #include "sim.h"
 
-/* In a backlog: no datagram but a stall of length `since`, and what waking costs after one. */
+/* A backlog entry that is a stall of length `since` and not a datagram; the cost of waking after a stall. */
 #define STALL TRACE_KIND_OTHER
 #define WAKE  KINDS
 
@@ -25,7 +25,7 @@ void cpu_init(struct sim *sim, struct cpu *cpu)
 	cpu_set(sim, cpu);
 }
 
-/* Whether the task that is interrupted pays. */
+/* Return whether the time is charged to the interrupted task. */
 static bool is_charged(const struct sim *sim, const struct cpu *cpu)
 {
 	return cpu->receiving == SPENT_RECEIVE && !sim->model.irq_time_accounting;
@@ -79,7 +79,7 @@ void cpu_advance(struct sim *sim, struct cpu *cpu)
 	w->left_ns -= ran;
 }
 
-/* The first of the backlog begins: a softirq, or the time that a stall takes away. Everything else waits. */
+/* Begin the first entry of the backlog: a softirq, or a stall that takes time away. Everything else waits. */
 static void begin(struct sim *sim, struct cpu *cpu, uint64_t ns, enum spent way)
 {
 	cpu_advance(sim, cpu);
@@ -129,11 +129,16 @@ void cpu_packet(struct sim *sim, struct timer message)
 		socket_deliver(sim, NULL, &message);
 		return;
 	}
-	/* SEE net/core/dev.c: get_rps_cpu(); the datagrams of each of the UAC's addresses are one flow, of the UAS's another */
+	/*
+	 * SEE net/core/dev.c: get_rps_cpu(). The datagrams of each address of the UAC are one flow, and those of the
+	 * UAS another
+	 */
 	flow = 2 * (message.call % sim->model.peers) + from_uas;
 	cpu = &sim->cpus[flow % sim->model.receive_cpus];
 	message.at = sim->now + sim->model.interrupt_ns;
-	/* SEE net/core/dev.c: enqueue_to_backlog(); what comes while a softirq polls needs no interrupt */
+	/*
+	 * SEE net/core/dev.c: enqueue_to_backlog(). A datagram that arrives while a softirq polls needs no interrupt
+	 */
 	if (cpu->backlog.length || message.at == sim->now)
 		interrupt(sim, cpu, message);
 	else if (!fifo_push(&cpu->raised, message))
@@ -160,7 +165,7 @@ void cpu_spent(const struct sim *sim, const struct cpu *cpu, uint64_t spent[SPEN
 	uint64_t to_come = cpu->receive_until > sim->now ? cpu->receive_until - sim->now : 0;
 
 	memcpy(spent, cpu->spent, sizeof(cpu->spent));
-	/* what has begun and is not over was accounted whole */
+	/* an entry that has begun was accounted whole */
 	spent[cpu->receiving] -= to_come;
 	if (!cpu->curr) {
 		uint64_t idle_from = later(cpu->idle_from, cpu->receive_until);
@@ -174,7 +179,7 @@ void cpu_spent(const struct sim *sim, const struct cpu *cpu, uint64_t spent[SPEN
 	}
 }
 
-/* The first of the backlog is over. */
+/* End the first entry of the backlog. */
 static void end(struct sim *sim, struct cpu *cpu)
 {
 	struct timer *first = fifo_at(&cpu->backlog, 0);

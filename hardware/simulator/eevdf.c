@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Earliest eligible virtual deadline first, as in kernel/sched/fair.c of Linux 6.18. The kernel keeps its
- * queue in a tree by deadline; here it is an array that is searched, with the same choice: workers of one
- * deadline in the order of their enqueueing.
+ * Earliest eligible virtual deadline first, as in kernel/sched/fair.c of Linux 6.18. The kernel's tree by deadline is an array
+ * here, which is searched with the same result. Of workers with equal deadlines, the one that was enqueued first comes first.
  */
 #include "sched.h"
 
@@ -67,7 +66,7 @@ static int64_t shortest_slice(const struct cpu *cpu, const struct worker *curr)
 	return shortest;
 }
 
-/* fair.c: set_protect_slice(), of a worker that has just left the queue to run */
+/* fair.c: set_protect_slice(), for a worker that has just left the queue to run */
 static void protect(const struct sim *sim, const struct cpu *cpu, struct worker *w)
 {
 	int64_t slice =
@@ -125,7 +124,7 @@ static void update_curr(struct sim *sim, struct cpu *cpu)
 		sched_resched(sim, cpu);
 }
 
-/* fair.c: place_entity(); workers that start new (PLACE_DEADLINE_INITIAL) there are none */
+/* fair.c: place_entity(). No worker starts during a run, so PLACE_DEADLINE_INITIAL is not needed */
 static void place(const struct sim *sim, const struct cpu *cpu, struct worker *w)
 {
 	const struct worker *curr = running(cpu);
@@ -174,7 +173,7 @@ static void end_delay(struct cpu *cpu, struct worker *w)
 	cpu->fair.delayed--;
 }
 
-/* fair.c: dequeue_entity() of a delayed one: finish_delayed_dequeue_entity(), with DELAY_ZERO */
+/* fair.c: dequeue_entity() for a delayed worker: finish_delayed_dequeue_entity(), with DELAY_ZERO */
 static void finish_delay(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	leave(sim, cpu, w, true);
@@ -285,7 +284,7 @@ static void set_weight(struct worker *w, uint32_t weight)
 
 static void keep(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
-	/* its lag waits for it */
+	/* nothing to do: a sleeping worker keeps its lag */
 	(void)sim, (void)cpu, (void)w;
 }
 

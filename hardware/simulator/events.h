@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What happens next. A model has few sources of events, each with one next instant: the winner tree keeps
- * the earliest of them in O(log sources). Timers of one length expire in the order in which they were set,
- * so each length is a queue, and a source is the head of it.
+ * Finds the next event. A model has few sources of events, each with one next time. The winner tree keeps the earliest of
+ * these times, with O(log sources) per change. Timers of equal length expire in the order in which they were set, so each
+ * length has a queue, and the head of the queue is a source.
  */
 #ifndef SIPSIM_EVENTS_H
 #define SIPSIM_EVENTS_H
@@ -13,15 +13,15 @@
 #define NEVER UINT64_MAX
 
 struct tree {
-	uint32_t size;    /* leaves, a power of two */
-	uint32_t *winner; /* of each inner node, from 1; then the leaves */
-	uint64_t *at;     /* of each source: when, or NEVER */
+	uint32_t size;    /* number of leaves, a power of two */
+	uint32_t *winner; /* the winner of each inner node, from index 1, and then the leaves */
+	uint64_t *at;     /* time per source, or NEVER */
 };
 
 bool tree_init(struct tree *tree, uint32_t sources);
 void tree_free(struct tree *tree);
 
-/* Of sources at the same instant the one of the lower number comes first. */
+/* Of sources with the same time, the one with the lower number comes first. */
 static inline void tree_set(struct tree *tree, uint32_t source, uint64_t at)
 {
 	uint32_t *winner = tree->winner;
@@ -47,14 +47,14 @@ static inline uint32_t tree_first(const struct tree *tree)
 /* A datagram or a timer of a call. */
 struct timer {
 	uint64_t at;
-	uint64_t since; /* in the SPS: when it arrived */
+	uint64_t since; /* for a message in the SPS: its time of arrival */
 	uint32_t call;
-	uint32_t rmem; /* in the socket queue: what was charged with it */
+	uint32_t rmem; /* bytes charged to the socket's queue */
 	uint8_t kind;  /* enum trace_kind */
-	uint8_t again; /* times it was sent before */
+	uint8_t again; /* number of earlier transmissions */
 };
 
-/* A queue, as a ring that grows. */
+/* A queue, as a ring buffer that grows. */
 struct fifo {
 	struct timer *ring;
 	uint32_t capacity; /* a power of two, or 0 */
@@ -92,7 +92,7 @@ static inline struct timer fifo_pop(struct fifo *fifo)
 	return timer;
 }
 
-/* Timers of any length; those of one instant expire in the order in which they were set. */
+/* Timers of any length. Timers with the same time expire in the order in which they were set. */
 struct heap {
 	struct heap_entry {
 		struct timer timer;

@@ -23,26 +23,16 @@ struct entry {
 	enum type type;
 	size_t offset;
 	double least, most;
-	const char *choices; /* words, each followed by a space */
+	const char *choices; /* allowed words, each followed by a space */
 };
 
 #define AT(field) offsetof(struct model, field)
-#define NS(field)                                        \
-	{                                                \
-#field, NUMBER, AT(field), 0, 1e15, NULL \
-	}
-#define YES_NO(field)                                 \
-	{                                             \
-#field, SWITCH, AT(field), 0, 1, NULL \
-	}
-#define BETWEEN(field, kind, low, high)                  \
-	{                                                \
-#field, kind, AT(field), low, high, NULL \
-	}
-#define ONE_OF(field, words)                           \
-	{                                              \
-#field, CHOICE, AT(field), 0, 0, words \
-	}
+/* clang-format off */
+#define BETWEEN(field, type, least, most) { #field, type, AT(field), least, most, NULL }
+#define ONE_OF(field, words) { #field, CHOICE, AT(field), 0, 0, words }
+#define NS(field) BETWEEN(field, NUMBER, 0, 1e15)
+#define YES_NO(field) BETWEEN(field, SWITCH, 0, 1)
+/* clang-format on */
 
 static const struct entry ENTRIES[] = {
 	BETWEEN(rate_cps, REAL, 1e-6, 1e9),
@@ -123,21 +113,21 @@ static const struct entry ENTRIES[] = {
 };
 #define N_ENTRIES (sizeof(ENTRIES) / sizeof(ENTRIES[0]))
 
-static bool read_choice(const char *choices, const char *word, int *place)
+static bool read_choice(const char *choices, const char *word, int *index)
 {
-	*place = 0;
+	*index = 0;
 	while (*choices) {
 		size_t length = strcspn(choices, " ");
 
 		if (strlen(word) == length && !strncmp(choices, word, length))
 			return true;
 		choices += length + 1;
-		++*place;
+		++*index;
 	}
 	return false;
 }
 
-/* One number; the text after it comes back, NULL if there is none or it is out of range. */
+/* Read one number. Return the text after it, or NULL if it is missing or out of range. */
 static const char *read_number(const struct entry *e, const char *text, void *to)
 {
 	bool real = e->type == REAL || e->type == REALS;
@@ -155,7 +145,7 @@ static const char *read_number(const struct entry *e, const char *text, void *to
 	if (e->type == INTEGER) {
 		*(int *)to = (int)strtol(text, &end, 10);
 	} else {
-		/* strtod rounds above 2^53: a seed has 64 bits */
+		/* strtod rounds above 2^53, and a seed has 64 bits */
 		uint64_t whole = strtoull(text, &end, 10);
 
 		if (e->type == COUNT || e->type == COUNTS)
@@ -175,11 +165,11 @@ static bool read_value(const struct entry *e, const char *text, char *model)
 	char *to = model + e->offset;
 
 	if (e->type == CHOICE) {
-		int place;
+		int index;
 
-		if (!read_choice(e->choices, text, &place))
+		if (!read_choice(e->choices, text, &index))
 			return false;
-		*(int *)to = place;
+		*(int *)to = index;
 		return true;
 	}
 	for (int i = 0; text && i < (many ? KINDS : 1); i++)
@@ -235,7 +225,7 @@ const char *model_parse(struct model *model, const char *text, char *error, size
 		seen[i] = true;
 		if (!read_value(&ENTRIES[i], value + 3, (char *)model)) {
 			*value = ' ';
-			return complain(error, size, "not a value it may have", line);
+			return complain(error, size, "not an allowed value", line);
 		}
 	}
 	for (size_t i = 0; i < N_ENTRIES; i++)
@@ -248,7 +238,8 @@ const char *model_parse(struct model *model, const char *text, char *error, size
 	if (model->sockets % model->instances)
 		return complain(error, size, "expected to divide sockets", "instances");
 	if (model->choice == CHOICE_HOLDER && (model->sockets != model->workers || model->fronts != 1))
-		return complain(error, size, "expected a socket a worker and one front", "choice = holder");
+		return complain(error, size, "expected one socket per worker and one front",
+				"choice = holder");
 	return NULL;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a run leaves beside its trace. */
+/* The files of a run, besides its trace. */
 #ifndef SIPSIM_OUTPUT_H
 #define SIPSIM_OUTPUT_H
 #include <stdio.h>
@@ -7,10 +7,10 @@
 
 #define SIPSIM_VERSION 1
 
-/* What became of each call, as `sipload uac` writes it: hardware/generator/calls.h. */
+/* Write the file of calls, in the form of ../common/calls.h. */
 bool output_calls(struct sim *sim, FILE *file);
-/* The report of the UAC, as `sipload uac` writes it: hardware/generator/report.h. */
+/* Write the report of the UAC, in the form of ../generator/report.h. */
 void output_uac(const struct sim *sim, FILE *file);
-/* What the model counted: messages, the time of each CPU, what each worker did. */
+/* Write the model's counters: messages, the time of each CPU, and the work of each worker. */
 void output_report(const struct sim *sim, FILE *file);
 #endif

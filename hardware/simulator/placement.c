@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Where a woken worker runs, and what CPUs take from each other: kernel/sched/fair.c of Linux 5.10 and 6.18, which
- * are alike but for newidle_balance(). A processor's cores share their last-level cache.
- * ASSUME loads are the weights of what is runnable now: PELT, which averages them over some 32 ms, is not modelled.
- * Left out: recent_used_cpu, SIS_PROP and SIS_UTIL (the whole cache's CPUs are searched), active balancing.
+ * Chooses the CPU of a woken worker, and lets CPUs take work from each other: kernel/sched/fair.c of Linux 5.10 and 6.18, which
+ * differ only in newidle_balance(). The cores of a processor share their last-level cache.
+ * ASSUME a load is the weight of the runnable workers now. PELT, which averages loads over about 32 ms, is not modelled.
+ * Not modelled: recent_used_cpu, SIS_PROP and SIS_UTIL (all CPUs of the cache are searched), active balancing.
  */
 #include "sched.h"
 
@@ -22,7 +22,7 @@ static bool is_idle(const struct cpu *cpu)
 	return !cpu->curr && !sched_running(cpu);
 }
 
-/* The CPUs of its processor: the last may have fewer of the run's than the others. */
+/* The CPUs of a processor. The last processor may have fewer CPUs of the run than the others. */
 static uint32_t siblings(const struct sim *sim, const struct cpu *cpu, uint32_t *first)
 {
 	uint32_t size = sim->model.cores_per_processor;
@@ -31,7 +31,7 @@ static uint32_t siblings(const struct sim *sim, const struct cpu *cpu, uint32_t 
 	return *first + size < sim->model.cores ? size : sim->model.cores - *first;
 }
 
-/* Those that can run, without the ones that only wait to lose their lag. */
+/* Return the runnable workers, without those that stay queued only until their lag is gone. */
 static uint32_t runnable(const struct cpu *cpu)
 {
 	return sched_running(cpu) - cpu->fair.delayed;
@@ -57,7 +57,7 @@ static uint32_t decay(uint32_t flips, uint64_t *at, uint64_t now)
 	return flips >> 1;
 }
 
-/* fair.c: record_wakee(); who wakes is what the softirq interrupts */
+/* fair.c: record_wakee(). The waker is the task that the softirq interrupts */
 static uint32_t waker_flips(struct sim *sim, struct cpu *waker, const struct worker *w)
 {
 	uint32_t *flips = &waker->flips, *last = &waker->last_wakee;
@@ -84,7 +84,7 @@ static bool wakes_many(const struct sim *sim, uint32_t waker, uint32_t wakee)
 	return slave >= sim->model.cores_per_processor && master >= slave * sim->model.cores_per_processor;
 }
 
-/* fair.c: wake_affine(), wake_affine_idle(), wake_affine_weight(); the network stack wakes with WF_SYNC */
+/* fair.c: wake_affine(), wake_affine_idle(), wake_affine_weight(). The network stack wakes with WF_SYNC */
 static struct cpu *affine(struct sim *sim, const struct worker *w, struct cpu *here, struct cpu *prev)
 {
 	uint64_t load_here = (uint64_t)here->fair.weight_sum, load_prev = (uint64_t)prev->fair.weight_sum;
@@ -95,10 +95,10 @@ static struct cpu *affine(struct sim *sim, const struct worker *w, struct cpu *h
 		return here;
 	if (is_idle(prev))
 		return prev;
-	/* of `here` the running worker is not counted: it is about to sleep, a sync wake-up says */
+	/* the running worker of `here` does not count, because a synchronous wake-up says that it will sleep soon */
 	if (prev->curr && !is_rt(prev->curr))
 		load_prev += prev->curr->weight;
-	/* 1.17 is the domain's imbalance_pct, of which prev gets half the benefit */
+	/* 1.17 is the domain's imbalance_pct, and prev has half the advantage */
 	return (load_here + w->weight) * 100 < load_prev * (100 + 17 / 2) ? here : prev;
 }
 
@@ -197,7 +197,7 @@ static bool is_hot(const struct sim *sim, const struct cpu *from, const struct c
 	return (int64_t)(cpu_task_clock(sim, from) - w->exec_start) < (int64_t)sim->model.migration_cost_ns;
 }
 
-/* fair.c: load_balance() of one worker: can_migrate_task(), detach_task(), attach_task() */
+/* fair.c: load_balance() for one worker: can_migrate_task(), detach_task(), attach_task() */
 static bool take_from(struct sim *sim, struct cpu *to, struct cpu *from)
 {
 	const struct fair_class *fair = fair_of(sim);
@@ -222,7 +222,7 @@ static bool take_from(struct sim *sim, struct cpu *to, struct cpu *from)
 	return true;
 }
 
-/* fair.c: find_busiest_group() and find_busiest_queue(), counting */
+/* fair.c: find_busiest_group() and find_busiest_queue(), by number of workers */
 static struct cpu *busiest(struct sim *sim, const struct cpu *to, uint32_t first, uint32_t n,
 			   uint32_t at_least)
 {
@@ -288,7 +288,7 @@ bool placement_newidle(struct sim *sim, struct cpu *cpu)
 }
 
 #define MS_NS 1000000
-/* SEE kernel/sched/topology.c: sd_init(); a busy CPU looks so much more rarely than an idle one */
+/* SEE kernel/sched/topology.c: sd_init(). A busy CPU balances more rarely than an idle CPU, by this factor */
 #define BUSY_FACTOR 16
 
 static void balance(struct sim *sim, struct cpu *cpu)
@@ -309,7 +309,7 @@ static void balance(struct sim *sim, struct cpu *cpu)
 		fair_of(sim)->wakeup_preempt(sim, cpu, cpu->fair.queue[cpu->fair.length - 1]);
 }
 
-/* fair.c: rebalance_domains(), and nohz_balancer_kick() on behalf of idle CPUs */
+/* fair.c: rebalance_domains(), and nohz_balancer_kick() for idle CPUs */
 void placement_tick(struct sim *sim, struct cpu *cpu)
 {
 	uint64_t interval = (uint64_t)sim->model.cores * MS_NS;

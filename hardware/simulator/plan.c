@@ -6,7 +6,7 @@
 #include <string.h>
 #include "plan.h"
 
-/* What can be changed while workers serve. */
+/* The settings that can change while workers serve. */
 static const char *const SWITCHED[] = {
 	"policy",
 	"nice",
@@ -26,7 +26,7 @@ static bool is_switched(const char *name)
 	return false;
 }
 
-/* A whole number; the text goes on behind it and the space after it. */
+/* Read a whole number. Return the text after it and the following space. */
 static bool read_number(char **text, uint64_t most, uint64_t *value)
 {
 	char *end;
@@ -111,10 +111,10 @@ const char *plan_read(struct plan *plan, const char *path, const struct model *m
 	}
 	fclose(file);
 	if (!good)
-		snprintf(error, size, "line %d: not one of plan.h, or not a value it may have", number);
+		snprintf(error, size, "line %d: unknown name or not an allowed value (plan.h)", number);
 	else if (!plan->n_windows || plan->end_ns <= plan->windows[plan->n_windows - 1].start_ns ||
 		 !plan->sample_ns)
-		snprintf(error, size, "expected windows, an end after them and a sample time");
+		snprintf(error, size, "expected windows, a later end and a sample period");
 	else
 		return NULL;
 	return error;

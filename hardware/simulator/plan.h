@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The windows of a run that compares modes: a text of lines, as src/sipsched/measure/simulation.py writes it.
- *   mode NUMBER NAME = VALUE    what the model has under a mode; NAME is one of those in plan.c, the rest stays
- *   window START_NS NUMBER      from START_NS on; the first is 0, starts rise
- *   end NS                      of the last window
- *   sample NS                   between looks at the counters
- *   setattr NS                  what it takes of a worker's CPU to set its attributes
- * Instants count from the schedule's beginning as it reaches the SPS.
+ * The windows of a run that compares modes: a text of lines, which src/sipsched/measure/simulated_point.py writes.
+ *   mode NUMBER NAME = VALUE    a number of the model under a mode; plan.c lists the possible names
+ *   window START_NS NUMBER      the mode from START_NS on; the first window starts at 0, and starts ascend
+ *   end NS                      end of the last window
+ *   sample NS                   period of the samples
+ *   setattr NS                  CPU time of a worker to set its attributes
+ * Times count from the time when the first call of the schedule could reach the SPS.
  */
 #ifndef SIPSIM_PLAN_H
 #define SIPSIM_PLAN_H
@@ -25,10 +25,10 @@ struct plan {
 	struct plan_window *windows;
 	uint32_t n_windows, room;
 	uint64_t end_ns, sample_ns, setattr_ns;
-	const char *blocks; /* the windows as the generator plays them: ../generator/schedule.h */
+	const char *blocks; /* the windows for the generator: ../common/schedule.h */
 };
 
-/* NULL, or what is wrong, in `error`; `model` is what the modes differ from. */
+/* Read a plan. Return NULL, or a text in `error` that describes the problem. Modes differ from `model`. */
 const char *plan_read(struct plan *plan, const char *path, const struct model *model, char *error,
 		      size_t size);
 void plan_free(struct plan *plan);

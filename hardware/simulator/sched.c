@@ -26,7 +26,7 @@ const struct fair_class *fair_of(const struct sim *sim)
 
 uint32_t sched_running(const struct cpu *cpu)
 {
-	/* of the real-time class the running one is queued, too */
+	/* the running worker of the real-time class is queued too */
 	bool fair_runs = cpu->curr && !is_rt(cpu->curr) && cpu->curr->on_rq;
 
 	return cpu->fair.length + fair_runs + cpu->rt.length;
@@ -43,7 +43,7 @@ void fair_add(struct fair_rq *rq, struct worker *w, uint64_t order)
 	rq->queue[rq->length++] = w;
 	rq->key_sum += (w->vruntime - rq->zero) * weight;
 	rq->weight_sum += weight;
-	/* keys stay small, or a product would overflow */
+	/* small keys, because a product of large keys would overflow */
 	if (rq->key_sum > INT64_MAX / 65536 || rq->key_sum < INT64_MIN / 65536) {
 		int64_t shift = rq->key_sum / rq->weight_sum;
 
@@ -62,7 +62,7 @@ void fair_remove(struct fair_rq *rq, struct worker *w)
 	rq->weight_sum -= weight;
 }
 
-/* fair.c: update_curr(), what both share; 0 if no time has passed or a worker of another class runs. */
+/* fair.c: update_curr(), the part of both classes. Return 0 if no time has passed or the worker has another class. */
 void fair_update(struct sim *sim, struct cpu *cpu, int64_t *delta)
 {
 	struct worker *w = cpu->curr;
@@ -95,7 +95,7 @@ uint64_t sched_charged(const struct sim *sim, const struct worker *w)
 	return w->charged_ns + (cpu->curr == w && clock > w->charged_from ? clock - w->charged_from : 0);
 }
 
-/* Caches that another worker has had since: what that costs is paid in service, at once or in the next one. */
+/* Add the cost of cold caches after another worker ran. The cost is paid in the current or next service. */
 static void refill(const struct model *m, struct worker *w)
 {
 	if (w->in_service)
@@ -104,7 +104,7 @@ static void refill(const struct model *m, struct worker *w)
 		w->cold_ns = m->refill_ns;
 }
 
-/* core.c: context_switch(), and what it costs */
+/* core.c: context_switch(), and its cost */
 static void switch_to(struct sim *sim, struct cpu *cpu, struct worker *next)
 {
 	const struct model *m = &sim->model;
@@ -136,7 +136,7 @@ static void switch_to(struct sim *sim, struct cpu *cpu, struct worker *next)
 	} else {
 		if (!is_rt(next))
 			fair_of(sim)->set_next(sim, cpu, next);
-		/* who leaves idle is not charged for it */
+		/* a worker that follows the idle task is not charged for the switch */
 		next->charged_from = next->exec_start = cpu_task_clock(sim, cpu) + cost;
 		cost += m->switch_ns;
 		cpu->resume_at += cost;
@@ -195,7 +195,7 @@ static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 		if (is_rt(w))
 			sched_resched(sim, cpu);
 	} else if (!is_rt(w) && !cpu->need_resched) {
-		/* rt.c: all real-time workers have one priority, so none preempts another */
+		/* rt.c: all real-time workers have the same priority, so none preempts another */
 		cpu_advance(sim, cpu);
 		fair_of(sim)->wakeup_preempt(sim, cpu, w);
 	}
@@ -208,7 +208,7 @@ void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker)
 	sim->counts.wakeups++;
 	w->wakeups++;
 	if (w->on_rq) {
-		/* core.c: ttwu_runnable(); it was never taken off its queue */
+		/* core.c: ttwu_runnable(); the worker never left its queue */
 		fair_of(sim)->requeue_delayed(sim, cpu, w);
 	} else {
 		cpu = placement_select(sim, w, waker);
@@ -225,7 +225,7 @@ void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker)
 		sched_check(sim, cpu);
 }
 
-/* Out of its queue; of a worker that runs, as if it did not. */
+/* Remove a worker from its queue. A running worker is treated as if it did not run. */
 static void save(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	if (is_rt(w))
@@ -236,7 +236,7 @@ static void save(struct sim *sim, struct cpu *cpu, struct worker *w)
 
 static void restore(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
-	/* ASSUME all workers are set before the first of them is looked for: who runs stays first */
+	/* ASSUME all workers are changed before the next one is chosen, so the running worker stays first */
 	if (is_rt(w))
 		rt_enqueue(cpu, w, cpu->curr == w);
 	else
@@ -270,7 +270,7 @@ void sched_set(struct sim *sim, struct worker *w)
 	bool was_rt = is_rt(w), rt = m->policy == POLICY_FIFO || m->policy == POLICY_RR, queued;
 	uint32_t old_weight = w->weight, weight = rt ? old_weight : sched_weight(m->nice);
 
-	/* EEVDF takes a worker without a slice of its own off its queue each time, to set the base slice anew */
+	/* EEVDF requeues a worker without its own slice each time, to set the base slice again */
 	if (w->policy == m->policy && weight == old_weight && (rt || m->rules == RULES_CFS))
 		return;
 	cpu_advance(sim, cpu);

@@ -41,7 +41,7 @@ static void init_worker(struct sim *sim, uint32_t id)
 	w->id = w->last_wakee = id;
 	w->socket = &sim->sockets[is_front(sim, w) ? m->sockets : id % m->sockets];
 	w->lock = &sim->locks[id % m->instances];
-	/* ASSUME fork() spread the workers evenly (fair.c: find_idlest_cpu()) */
+	/* ASSUME fork() distributed the workers evenly (fair.c: find_idlest_cpu()) */
 	w->cpu = id % m->cores;
 	w->policy = m->policy;
 	w->weight = sched_weight(m->nice);
@@ -84,7 +84,7 @@ const char *sim_init(struct sim *sim, const struct model *given)
 	sim->end = sim->schedule.calls[model->calls - 1].offset_ns + model->link_ns + model->drain_ns;
 	sim->service_seed = splitmix64(&state);
 	for (int kind = 0; kind < KINDS; kind++) {
-		/* of a lognormal variate with mean 1 */
+		/* for a lognormal random number with mean 1 */
 		double variance = log(1.0 + model->service_scv[kind]);
 
 		sim->service_sigma[kind] = sqrt(variance);
@@ -146,7 +146,7 @@ static const char *check_conservation(struct sim *sim)
 		for (int way = 0; way < SPENT_WAYS; way++)
 			sum += cpu->spent[way];
 		if (sum != sim->now)
-			return "a CPU's time does not add up: a mistake in the model";
+			return "the parts of a CPU's time do not add up: an error in the program";
 		task += cpu->spent[SPENT_TASK];
 	}
 	for (uint32_t i = 0; i < sim->n_workers; i++) {
@@ -156,10 +156,10 @@ static const char *check_conservation(struct sim *sim)
 		ran += w->ran_ns;
 	}
 	if (ran != task)
-		return "the workers' time is not that of the CPUs: a mistake in the model";
+		return "the workers' time differs from the CPUs' time: an error in the program";
 	if (!sim->script &&
 	    (c->arrived != c->received + c->refused || c->received != c->left || served != c->left))
-		return "messages do not add up: a mistake in the model";
+		return "messages do not add up: an error in the program";
 	return NULL;
 }
 
@@ -179,9 +179,8 @@ const char *sim_run(struct sim *sim)
 		if (at == NEVER || (sim->over && is_empty(sim)))
 			break;
 		if (++sim->counts.events > sim->model.events_max)
-			return "not at its end after events_max events: the load is far above what the SPS "
-			       "carries, or "
-			       "raise events_max";
+			return "not at its end after events_max events: the load is far above the capacity, "
+			       "or events_max is too small";
 		sim->now = at;
 		if (source >= SOURCE_CPUS)
 			cpu_event(sim, &sim->cpus[source - SOURCE_CPUS]);

@@ -2,32 +2,32 @@
 /*
  * A SIP proxy server under the Linux scheduler, as a discrete-event model.
  *
- *   agents.c     calls: who sends what when, and what was caused by what
- *   cpu.c        what a CPU does: receive softirq, stalls, a worker, nothing
- *   socket.c     the receive queues, who waits at them, and which one a message goes to
- *   workers.c    a worker's way through a message
- *   sched.c      which worker runs; eevdf.c, cfs.c, rt.c the rules of a class
- *   placement.c  on which CPU a woken worker goes, and what CPUs take from each other
- *   switches.c   a run that compares modes: workers switched while they serve; plan.c reads when
+ *   agents.c     calls: who sends which message when, and the cause of each message
+ *   cpu.c        the work of a CPU: receive softirq, stalls, a worker, nothing
+ *   socket.c     the receive queues, the workers that wait at them, and the choice of a queue per message
+ *   workers.c    the steps of a worker per message
+ *   sched.c      the choice of the next worker; eevdf.c, cfs.c and rt.c have the rules of a class
+ *   placement.c  the CPU of a woken worker, and work that CPUs take from each other
+ *   switches.c   a run that compares modes: switching workers while they serve; plan.c reads the times
  *
- * Instants and spans are whole ns. Spans are accounted so that on each CPU they add up to the run exactly.
+ * Times are whole ns. On each CPU, the accounted times add up exactly to the duration of the run.
  */
 #ifndef SIPSIM_SIM_H
 #define SIPSIM_SIM_H
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include "../generator/calls.h"
-#include "../generator/schedule.h"
-#include "../probe/trace.h"
+#include "../common/calls.h"
+#include "../common/schedule.h"
+#include "../common/trace.h"
 #include "events.h"
 #include "model.h"
 #include "switches.h"
 
 #define NICE_0_WEIGHT 1024
-#define T0_NS         1000000000 /* of a record's instants: 0 in them means that there was none */
+#define T0_NS         1000000000 /* times of a record start here, because 0 in a record means unknown */
 
-/* What a CPU's time goes to. */
+/* The uses of a CPU's time. */
 enum spent {
 	SPENT_IDLE,
 	SPENT_TASK,
@@ -37,19 +37,19 @@ enum spent {
 	SPENT_WAYS
 };
 
-/* Where a worker is in its loop. What ends at an event is marked: the rest is passed on the way. */
+/* The step of a worker's loop. A worker stops at the steps marked `event`, and passes through the others. */
 enum phase {
-	PHASE_TAKE,    /* event: looks into the socket queue */
-	PHASE_COPY,    /* recv after the datagram was taken; t_sip_in at its end */
-	PHASE_BEFORE,  /* service before the lock, or all of it; t_sip_out at its end */
-	PHASE_LOCK,    /* event: wants the lock */
-	PHASE_SPIN,    /* event: has spun in vain and yields */
+	PHASE_TAKE,    /* event: looks into the socket's queue */
+	PHASE_COPY,    /* receive call after the datagram was taken; ends at t_sip_in */
+	PHASE_BEFORE,  /* service before the lock, or the whole service; ends at t_sip_out */
+	PHASE_LOCK,    /* event: tries to take the lock */
+	PHASE_SPIN,    /* event: has spun without success and yields */
 	PHASE_HELD,    /* event: releases the lock */
-	PHASE_AFTER,   /* service after the lock; t_sip_out at its end */
-	PHASE_SEND,    /* event: the datagram leaves; t_dep */
-	PHASE_LOOP,    /* event: receives again */
-	PHASE_FORWARD, /* event: a front passes on what it took */
-	PHASE_SCRIPT,  /* event: has done what the script gave it, and sleeps */
+	PHASE_AFTER,   /* service after the lock; ends at t_sip_out */
+	PHASE_SEND,    /* event: the datagram departs; t_dep */
+	PHASE_LOOP,    /* event: the worker receives again */
+	PHASE_FORWARD, /* event: a front passes on its message */
+	PHASE_SCRIPT,  /* event: has done the work from the script, and sleeps */
 };
 
 struct lock {
@@ -58,18 +58,18 @@ struct lock {
 	uint32_t n_spinning;
 };
 
-/* One that serves, or a front. */
+/* A worker or a front. */
 struct worker {
 	/* scheduling entity */
 	int64_t vruntime, deadline, vprot, vlag;
 	int64_t slice;
-	uint64_t exec_start;                /* on its CPU's task clock */
-	uint64_t exec_sum, exec_sum_before; /* when it was picked last: CFS */
-	uint64_t order;                     /* of its enqueueing: equals are served in this order */
+	uint64_t exec_start;                /* on the task clock of its CPU */
+	uint64_t exec_sum, exec_sum_before; /* at the last pick; for CFS */
+	uint64_t order; /* sequence number, set when enqueued; workers with equal keys run in this order */
 	uint64_t rt_left_ns;
 	uint32_t id;
 	uint32_t cpu;
-	uint32_t place; /* in its run queue */
+	uint32_t place; /* index in its run queue */
 	uint32_t weight;
 	enum policy policy;
 	bool on_rq, delayed, relative_deadline, migrated;
@@ -78,9 +78,9 @@ struct worker {
 	uint32_t flips, last_wakee;
 	/* work */
 	enum phase phase;
-	uint64_t left_ns; /* of the phase */
+	uint64_t left_ns; /* rest of the phase */
 	uint64_t before_ns, held_ns, after_ns;
-	uint64_t cold_ns; /* of the next service: another worker had the CPU's caches */
+	uint64_t cold_ns; /* for the next service, because another worker used the CPU's caches */
 	uint64_t off_since;
 	struct socket *socket;
 	struct lock *lock;
@@ -90,17 +90,17 @@ struct worker {
 	/* counts */
 	uint64_t messages, switches, preemptions, wakeups, migrations, empty_receives, yields, ran_ns,
 		spun_ns, charged_ns;
-	uint64_t charged_from; /* on its CPU's task clock */
+	uint64_t charged_from; /* on the task clock of its CPU */
 };
 
-/* Runnable workers of a CPU of the fair class, without the one that runs. */
+/* The runnable workers of the fair class on a CPU, without the running one. */
 struct fair_rq {
 	struct worker **queue;
 	uint32_t length;
-	uint32_t delayed;   /* of them, or running: sleep, but have lag to lose */
+	uint32_t delayed;   /* workers, queued or running, that sleep but still have lag */
 	int64_t zero;       /* keys are vruntime - zero */
 	int64_t key_sum;    /* of key * weight */
-	int64_t weight_sum; /* of the queue */
+	int64_t weight_sum; /* over the queue */
 	int64_t min_vruntime;
 	struct worker *next, *last, *skip; /* CFS buddies */
 };
@@ -112,15 +112,16 @@ struct rt_rq {
 
 struct cpu {
 	struct worker *curr;
-	const struct worker *warm; /* who ran last */
-	uint64_t resume_at; /* until when overhead keeps curr from its work; its work is done up to here */
-	uint64_t receive_until; /* the receive softirq or stall that has begun ends here */
-	enum spent receiving;   /* which it is */
+	const struct worker *warm; /* the worker that ran last */
+	uint64_t
+		resume_at; /* overhead keeps curr from its work until then; its work is accounted up to this time */
+	uint64_t receive_until; /* end of the current receive softirq or stall */
+	enum spent receiving;   /* whether it is a softirq or a stall */
 	uint64_t idle_from;
-	uint64_t irq_ns; /* that is charged to no task, what has begun counted whole */
+	uint64_t irq_ns; /* time charged to no task, including the whole current entry */
 	uint64_t next_tick;
 	uint64_t next_stall;
-	struct fifo raised;  /* datagrams whose interrupt comes at `at`, or with the first of them */
+	struct fifo raised;  /* datagrams whose interrupt comes at `at`, or together with the first one's */
 	struct fifo backlog; /* softirqs and stalls; the first has begun and ends at `at` */
 	struct fair_rq fair;
 	struct rt_rq rt;
@@ -130,26 +131,26 @@ struct cpu {
 	/* newidle_balance() */
 	uint64_t idle_stamp, average_idle, last_balance;
 	uint32_t balance_failed;
-	/* the idle task in wake_wide() */
+	/* the idle task, for wake_wide() */
 	uint64_t flips_at;
 	uint32_t flips, last_wakee;
 };
 
 struct socket {
-	struct fifo queue; /* `at` is when it was queued */
+	struct fifo queue; /* `at` is the time of queueing */
 	uint64_t charged;  /* sk_rmem_alloc */
-	uint64_t deficit;  /* read, not given back yet */
-	uint32_t reader;   /* of the queue, spliced to the reader's side */
+	uint64_t deficit;  /* read, and not given back yet */
+	uint32_t reader;   /* part of the queue that was moved to the reader's side */
 	struct worker **waiters;
 	uint32_t room, first_waiter, n_waiters;
-	uint64_t chosen; /* so many messages were for it */
+	uint64_t chosen; /* number of messages that chose this socket */
 };
 
-/* A stream. Connection 0 is that of the UAS. */
+/* A TCP connection. Connection 0 belongs to the UAS. */
 struct connection {
-	struct worker *holder; /* NULL: the front watches it */
-	uint64_t last;         /* when its last message came */
-	struct fifo unread;    /* came while nobody held it */
+	struct worker *holder; /* NULL: the front watches the connection */
+	uint64_t last;         /* time of its last message */
+	struct fifo unread;    /* messages that came while no worker held the connection */
 };
 
 struct call {
@@ -161,7 +162,7 @@ struct call {
 struct counts {
 	uint64_t events, sent[KINDS], sent_again[KINDS], arrived, received, refused, left, datagrams_sent;
 	uint64_t overtaken, wakeups, idle_wakeups, passed;
-	uint64_t k_rcv_ns, t_sip_ns;                          /* of all messages that left */
+	uint64_t k_rcv_ns, t_sip_ns;                          /* summed over all messages that departed */
 	uint64_t received_kind[KINDS], received_again[KINDS]; /* by the agents */
 };
 
@@ -170,18 +171,18 @@ struct counts {
 struct sim {
 	struct model model;
 	uint64_t now, end, last_event;
-	bool over; /* agents send no more */
+	bool over; /* the agents send nothing more */
 	struct tree tree;
 	struct schedule schedule;
 	struct call *calls;
 	uint64_t next_call, open_calls;
 	struct fifo soon, ring, hold, timers[TIMER_LENGTHS];
-	struct heap held; /* hold, if its length is drawn */
+	struct heap held; /* calls with a random hold time */
 	uint64_t service_seed;
-	struct socket *sockets;     /* and that of the fronts after them */
-	struct worker *workers;     /* and the fronts after them */
-	uint32_t n_workers;         /* with the fronts */
-	struct lock *locks;         /* one an instance */
+	struct socket *sockets;     /* the workers' sockets, then those of the fronts */
+	struct worker *workers;     /* the workers, then the fronts */
+	uint32_t n_workers;         /* includes the fronts */
+	struct lock *locks;         /* one per instance */
 	uint32_t *connections_held; /* by worker */
 	struct connection *connections;
 	struct cpu *cpus;
@@ -190,16 +191,16 @@ struct sim {
 	double service_mu[KINDS], service_sigma[KINDS];
 	struct counts counts;
 	struct switches switches;
-	const char *failure; /* why the run cannot go on */
+	const char *failure; /* why the run cannot continue */
 	FILE *trace;
-	/* tests: what is done in place of calls, and who ran when */
+	/* for tests: a script instead of calls, and the record of who ran when */
 	const struct script *script;
 	uint32_t script_length, script_next;
 	void (*switched)(struct sim *, const struct cpu *, const struct worker *next);
 	void *observer;
 };
 
-/* A worker wakes at an instant with so much to do; it sleeps when it is done. */
+/* A worker wakes at this time with this much work, and sleeps when the work is done. */
 struct script {
 	uint64_t at;
 	uint32_t worker;
@@ -217,9 +218,9 @@ enum source {
 	SOURCE_CPUS
 };
 
-/* sim.c; NULL, or what is wrong, as a static text */
+/* sim.c; returns NULL, or a static text that describes the problem */
 const char *sim_init(struct sim *sim, const struct model *model);
-/* Run to the end: the calls are over and nothing is left in the SPS. */
+/* Run until all calls have ended and the SPS is empty. */
 const char *sim_run(struct sim *sim);
 void sim_free(struct sim *sim);
 
@@ -233,24 +234,24 @@ void agents_set(struct sim *sim);
 void cpu_init(struct sim *sim, struct cpu *cpu);
 void cpu_packet(struct sim *sim, struct timer message);
 void cpu_event(struct sim *sim, struct cpu *cpu);
-/* Bring the work of the running worker up to now. */
+/* Account for the running worker's work until now. */
 void cpu_advance(struct sim *sim, struct cpu *cpu);
-/* Keep it from all else for so long. */
+/* Keep the CPU from all other work for this time. */
 void cpu_stall(struct sim *sim, struct cpu *cpu, uint64_t ns);
-/* What its time went to up to now; the sum is now. */
+/* Account for the CPU's time until now, so that the sum of its parts is now. */
 void cpu_spent(const struct sim *sim, const struct cpu *cpu, uint64_t spent[SPENT_WAYS]);
-/* Say when this CPU's next event is. */
+/* Set the time of the CPU's next event. */
 void cpu_set(struct sim *sim, struct cpu *cpu);
 uint64_t cpu_task_clock(const struct sim *sim, const struct cpu *cpu);
 
 /* socket.c */
 bool sockets_init(struct sim *sim);
 void sockets_free(struct sim *sim);
-/* A message that has arrived: to the fronts, or to its workers' socket. How many were woken. */
+/* Pass an arrived message to the fronts or to a socket. Return the number of woken workers. */
 uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *message);
-/* What a front has done with a message. */
+/* Pass on a front's message to the workers. */
 void socket_forward(struct sim *sim, struct cpu *cpu, const struct timer *message);
-/* The call is over, and so is its connection if it has one of its own. */
+/* End the connection of a call, if the call has its own. */
 void socket_close(struct sim *sim, uint32_t call);
 bool socket_take(struct sim *sim, struct worker *w);
 void socket_wait(struct worker *w);

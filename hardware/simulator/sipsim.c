@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * sipsim: a SIP proxy server under the Linux scheduler, as a model.
+ * sipsim: predicts the performance of a SIP proxy server under the Linux scheduler by a model.
  *
- * What it gives is predicted, not measured. Single-threaded; the same model file gives the same bytes.
+ * Its results are predictions and not measurements. It has one thread. The same model file always gives the same bytes.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,11 +12,9 @@
 static const char USAGE[] =
 	"usage: sipsim version\n"
 	"       sipsim run MODEL REPORT [TRACE CALLS UAC [PLAN BLOCKS LOG]]\n"
-	"MODEL is a file of lines `name = value`, PLAN (plan.h) and BLOCKS (../generator/schedule.h) are "
-	"those\n"
-	"of a run that compares modes; the others are written: what the model counted, and as the probe, "
-	"sipload\n"
-	"and switcher write them the trace, the calls, the report of the UAC and the log of the switches\n";
+	"MODEL is a file of lines `name = value`. PLAN (plan.h) and BLOCKS (../common/schedule.h) belong\n"
+	"to a run that compares modes. The program writes the other files: the model's counters, and the\n"
+	"trace, the calls, the UAC's report and the log of the switches as on a real testbed.\n";
 
 static int complain(const char *where, const char *what)
 {
@@ -76,7 +74,7 @@ static int run(int n, char **paths)
 		wrong = "cannot write the trace";
 	if (wrong)
 		return complain(paths[0], wrong);
-	/* the calls first: what became of each is decided there */
+	/* write the calls first, because this decides the outcome of each */
 	if (n > 2 && !write_file(paths[3], output_calls, &sim))
 		return complain(paths[3], "cannot write");
 	if (n > 2 && !write_file(paths[4], write_uac, &sim))

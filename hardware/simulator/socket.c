@@ -43,9 +43,10 @@ void sockets_free(struct sim *sim)
 	free(sim->connections_held);
 }
 
-/* SEE net/ipv4/udp.c: __udp_enqueue_schedule_skb(); since Linux 6.15 what is
- * queued has to fit within the limit, before that a datagram is refused when
- * what is queued already exceeds it */
+/*
+ * SEE net/ipv4/udp.c: __udp_enqueue_schedule_skb(). Since Linux 6.15 the queue must stay within the limit. Before, a
+ * datagram was refused only if the queue already exceeded the limit
+ */
 static bool is_full(const struct sim *sim, const struct socket *s, uint64_t size)
 {
 	bool full = sim->model.queue_rule == QUEUE_UNTIL_OVER
@@ -72,7 +73,7 @@ static struct worker *next_waiter(struct socket *s)
 	return w;
 }
 
-/* `queued.at` is when it came. */
+/* `queued.at` is the time of arrival. */
 static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, struct timer queued)
 {
 	uint64_t size = sim->model.truesize[queued.kind];
@@ -89,16 +90,17 @@ static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, stru
 	queued.rmem = (uint32_t)s->charged;
 	if (!fifo_push(&s->queue, queued))
 		sim->failure = "not enough memory";
-	/* SEE net/core/sock.c: sock_def_readable(); the exclusive waiter that has
-   * waited longest, or with the level-triggered epoll of OpenSIPS every one
-   * (kernel/sched/wait.c: __wake_up_common()) */
+	/*
+	 * SEE net/core/sock.c: sock_def_readable(). It wakes the exclusive waiter that has waited longest, or with
+	 * OpenSIPS's level-triggered epoll every waiter (kernel/sched/wait.c: __wake_up_common())
+	 */
 	woken = sim->model.wake_all ? s->n_waiters : s->n_waiters > 0;
 	for (uint32_t n = woken; n; n--)
 		wake(sim, next_waiter(s), cpu);
 	return woken;
 }
 
-/* Of the UAC's connections, the one that a call is on. */
+/* Return the connection of a call, among those of the UAC. */
 static uint32_t connection_of(const struct sim *sim, uint32_t call)
 {
 	return sim->model.connections ? call % sim->model.connections : call;
@@ -126,8 +128,7 @@ static struct connection *stream(const struct sim *sim, const struct timer *mess
 	return &sim->connections[from_uas ? 0 : 1 + connection_of(sim, message->call)];
 }
 
-/* Who holds the connection reads it; that it is readable and held by nobody is
- * a matter for the front. */
+/* The holder of a connection reads it. The front reads connections that no worker holds. */
 static uint32_t deliver_stream(struct sim *sim, struct cpu *cpu, const struct timer *message)
 {
 	struct connection *c = stream(sim, message);
@@ -157,8 +158,7 @@ uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *me
 	return enqueue(sim, s, cpu, come);
 }
 
-/* SEE Kamailio's core/tcp_main.c: send2child(), to the worker that holds fewest
- */
+/* SEE Kamailio's core/tcp_main.c: send2child(), which chooses the worker that holds the fewest connections */
 static void pass(struct sim *sim, struct cpu *cpu, struct connection *c)
 {
 	struct worker *fewest = sim->workers;
@@ -200,9 +200,10 @@ bool socket_take(struct sim *sim, struct worker *w)
 
 	if (!s->queue.length)
 		return false;
-	/* SEE net/ipv4/udp.c: __skb_recv_udp() splices the queue to the reader's side
-   * when that is empty; udp_rmem_release() gives memory back in quarters of the
-   * limit while it is not */
+	/*
+	 * SEE net/ipv4/udp.c: __skb_recv_udp() moves the queue to the reader's side when that side is empty.
+	 * udp_rmem_release() gives memory back in quarters of the limit while it is not empty
+	 */
 	if (!s->reader)
 		s->reader = s->queue.length;
 	s->reader--;

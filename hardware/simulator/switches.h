@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A run that compares modes: the workers are switched at the instants of its plan, and the counters looked at,
- * as ../scheduler does it on an SPS, by the same clockwork (run.c there). No switch fails, and none comes late.
+ * A run that compares modes: workers are switched and counters are sampled at the times of a plan, as ../scheduler/run.c does on
+ * an SPS. No switch fails, and none is late.
  */
 #ifndef SIPSIM_SWITCHES_H
 #define SIPSIM_SWITCHES_H
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include "../scheduler/sample.h"
+#include "../common/sample.h"
 #include "plan.h"
 
 struct sim;
 
 struct switches {
 	const struct plan *plan; /* NULL: one mode */
-	uint32_t window;         /* the next, or their number: the end comes next */
-	bool looked;             /* right before it */
+	uint32_t window;         /* the next window; after the last one, the number of windows */
+	bool looked;             /* a sample was taken right before this window */
 	uint64_t next_look;
 	struct sample *samples;
 	uint32_t n_samples, room;
@@ -25,7 +25,7 @@ struct switches {
 void switches_begin(struct sim *sim);
 void switches_event(struct sim *sim);
 bool switches_over(const struct sim *sim);
-/* The log, as ../scheduler/log.c writes it. */
+/* Write the log, in the form of ../scheduler/log.h. */
 bool switches_write(struct sim *sim, FILE *file);
 void switches_free(struct switches *switches);
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * The rules of the schedulers, on schedules computed by hand and by their properties.
+ * Tests of the schedulers' rules, on schedules that were computed by hand, and by properties.
  *
- * A script says which worker wakes when with how much to do; the timeline is who runs from when on, in ms:
- * "0:A 2:B 12:-" is A from 0, B from 2, nobody from 12 ms. With several CPUs "0:A/1" is A on CPU 1. Costs are zero.
+ * A script says which worker wakes when, and with how much work. A timeline says which worker runs from when on, in ms:
+ * "0:A 2:B 12:-" means A from 0, B from 2, and none from 12 ms. With several CPUs, "0:A/1" means A on CPU 1. Costs are 0.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -75,7 +75,7 @@ static void write_switch(struct sim *sim, const struct cpu *cpu, const struct wo
 		sprintf(text + at, "/%" PRIu32, cpu->id);
 }
 
-/* Slices of the workers in ms, or NULL; a plan, or NULL. */
+/* The workers' slices in ms, or NULL; a plan, or NULL. */
 static void expect(const char *what, const struct model *m, const double *slices, const struct plan *plan,
 		   const struct script *script, size_t length, const char *timeline)
 {
@@ -106,14 +106,14 @@ static void test_eevdf_slices(void)
 	struct model m = plain(RULES_EEVDF, 1, 2);
 
 	/*
-	 * Slices of 2 ms. B waits for A's deadline: v_A = 2 at 2 ms; V = 1, A is not eligible. At 4 ms both have
-	 * v = 2 and d = 4: the one that waits is taken. At 10 ms A is done with v = 6 > V = 5: it stays queued,
-	 * delayed, until B is done at 12.
+	 * Slices are 2 ms. B waits for A's deadline. At 2 ms v_A = 2 and V = 1, so A is not eligible. At 4 ms both
+	 * have v = 2 and d = 4, and the waiting worker is chosen. At 10 ms A ends with v = 6 > V = 5. A stays queued
+	 * and delayed, until B ends at 12 ms.
 	 */
 	EXPECT("slices", &m, NULL, BOTH, "0:A 2:B 4:A 6:B 8:A 10:B 12:-");
 	/*
-	 * Without RUN_TO_PARITY what protects is the base slice of 0.7 ms: each tick finds the running one
-	 * unprotected, and not eligible or with the later deadline.
+	 * Without RUN_TO_PARITY the base slice of 0.7 ms protects a worker. At each tick the running worker is
+	 * unprotected, and it is either not eligible or has the later deadline.
 	 */
 	m.run_to_parity = false;
 	m.slice_ns = 3 * MS;
@@ -126,12 +126,12 @@ static void test_eevdf_preempt_short(void)
 	const double slices[] = { 10, 1 };
 	struct model m = plain(RULES_EEVDF, 1, 2);
 
-	/* At 1.5 ms B is placed at V = 1.5 with d = 2.5 < d_A = 10, and its slice is the shorter. */
+	/* At 1.5 ms B is placed at V = 1.5 with d = 2.5 < d_A = 10, and B's slice is shorter. */
 	EXPECT("preempt short", &m, slices, script, "0:A 1.5:B 2.5:A 6:-");
-	/* A is protected until its deadline, and done before. */
+	/* A is protected until its deadline, and ends before. */
 	m.preempt_short = false;
 	EXPECT("no preempt short", &m, slices, script, "0:A 5:B 6:-");
-	/* BATCH does not preempt: A is not even asked to give way earlier. */
+	/* A worker of SCHED_BATCH does not preempt, so A keeps its protection. */
 	m.preempt_short = true;
 	m.policy = POLICY_BATCH;
 	EXPECT("batch", &m, slices, script, "0:A 5:B 6:-");
@@ -144,15 +144,14 @@ static void test_eevdf_parity(void)
 	struct model m = plain(RULES_EEVDF, 1, 2);
 
 	m.preempt_short = false;
-	/*
-	 * A was picked alone: it is protected until d = 10 although B's slice is 1 ms, and runs to its end.
-	 */
+	/* A was picked alone, so it is protected until d = 10, although B's slice is 1 ms. A runs to its end. */
 	EXPECT("protection of the first pick", &m, slices, script, "0:A 4:B 6:-");
 	m.preempt_short = true;
 	/*
-	 * B preempts at 0: V = 0, d_B = 1 < 10. At 1 ms v_B = 1, d_B = 2, V = 0.5: B is not eligible. A is picked
-	 * with B of slice 1 queued: protected until v = 1. At 2 ms v_A = 1, V = 1, d_B = 2 < d_A: B, done at 3 ms
-	 * with v = 2 > V = 1.5: delayed. A: at 4 ms v = 2 = V, B's d = 3 is earlier: B leaves. A is done at 6.
+	 * B preempts at 0, because V = 0 and d_B = 1 < 10. At 1 ms v_B = 1, d_B = 2 and V = 0.5, so B is not eligible.
+	 * A is picked while B with slice 1 is queued, so A is protected until v = 1. At 2 ms v_A = 1, V = 1 and d_B =
+	 * 2 < d_A, so B runs. B ends at 3 ms with v = 2 > V = 1.5 and is delayed. At 4 ms A has v = 2 = V, and B's d =
+	 * 3 is earlier, so B leaves. A ends at 6 ms.
 	 */
 	EXPECT("protection by the shortest slice", &m, slices, script, "0:A 0:B 1:A 2:B 3:A 6:-");
 }
@@ -163,17 +162,18 @@ static void test_eevdf_delayed_dequeue(void)
 	struct model m = plain(RULES_EEVDF, 1, 2);
 
 	/*
-	 * At 2 ms A sleeps with v = 2 > V = 1: delayed. Woken at 2.5 ms it keeps v = 2 and d = 4. At 4 ms v_B = 2,
-	 * d_B = 4, V = 2: A, which waits. At 5 ms v_A = 3 > V = 2.5: delayed again, gone when V has come to 3.5.
+	 * At 2 ms A sleeps with v = 2 > V = 1, and is delayed. Woken at 2.5 ms, it keeps v = 2 and d = 4. At 4 ms v_B
+	 * = 2, d_B = 4 and V = 2, so the waiting A runs. At 5 ms v_A = 3 > V = 2.5, so A is delayed again, and leaves
+	 * when V has reached 3.5.
 	 */
 	EXPECT("delayed", &m, NULL, script, "0:A 2:B 4:A 5:B 11:-");
 	/*
-	 * A leaves at 2 ms with lag -1. At 2.5 ms V = 0.5; of two equal weights the lag counts twice: v_A = 2.5,
-	 * d_A = 4.5. At 4 ms V = 2.25 < 2.5: B goes on; at 5 ms v_B = 3, V = 2.75: A.
+	 * A leaves at 2 ms with lag -1. At 2.5 ms V = 0.5. With two equal weights the lag counts twice, so v_A = 2.5
+	 * and d_A = 4.5. At 4 ms V = 2.25 < 2.5, so B continues. At 5 ms v_B = 3 and V = 2.75, so A runs.
 	 */
 	m.delay_dequeue = false;
 	EXPECT("lag kept", &m, NULL, script, "0:A 2:B 5:A 6:B 11:-");
-	/* A is placed at V = 0.5, and before B's v = 2 at 4 ms. */
+	/* A is placed at V = 0.5, and is before B with v = 2 at 4 ms. */
 	m.place_lag = false;
 	EXPECT("lag forgotten", &m, NULL, script, "0:A 2:B 4:A 5:B 11:-");
 }
@@ -183,17 +183,17 @@ static void test_cfs_slices(void)
 	const struct script three[] = { { 0, 0, 4 * MS }, { 0, 1, 4 * MS }, { 0, 2, 4 * MS } };
 	struct model m = plain(RULES_CFS, 1, 3);
 
-	/* Latency 6 ms for two: 3 ms each, and the first tick after that is at 4 ms. */
+	/* A latency of 6 ms for two workers is 3 ms each, and the first tick after 3 ms is at 4 ms. */
 	m.workers = 2;
 	EXPECT("latency", &m, NULL, BOTH, "0:A 4:B 8:A 10:B 12:-");
-	/* Three are more than nr_latency: the period is 3 times 2 ms, and 2 ms are over at the tick of 3 ms. */
+	/*
+	 * Three workers are more than nr_latency, so the period is 3 times 2 ms. At the tick of 3 ms, 2 ms are over.
+	 */
 	m.workers = 3;
 	m.nr_latency = 2;
 	m.min_granularity_ns = 2 * MS;
 	EXPECT("min granularity", &m, NULL, three, "0:A 3:B 6:C 9:A 10:B 11:C 12:-");
-	/*
-	 * The papers' slices are shorter than a tick of 4 ms: only the tick ends them, whatever they are.
-	 */
+	/* The papers' slices are shorter than a tick of 4 ms, so a worker always runs until the tick. */
 	m.workers = 2;
 	m.tick_ns = 4 * MS;
 	m.nr_latency = 8;
@@ -207,9 +207,12 @@ static void test_cfs_wakeup(void)
 	const struct script script[] = { { 0, 0, 20 * MS }, { 5500000, 1, MS } };
 	struct model m = plain(RULES_CFS, 1, 2);
 
-	/* B is placed half a latency before min_vruntime = 5.5: 3 ms ahead of A, more than the granularity. */
+	/*
+	 * B is placed half a latency before min_vruntime = 5.5. It is 3 ms ahead of A, which is more than the
+	 * granularity.
+	 */
 	EXPECT("wake-up preemption", &m, NULL, script, "0:A 5.5:B 6.5:A 21:-");
-	/* 4 ms are more than 3: B waits for the tick, at which A has had its 3 ms. */
+	/* The granularity of 4 ms is more than 3 ms, so B waits for the tick, at which A has run for 3 ms. */
 	m.wakeup_granularity_ns = 4 * MS;
 	EXPECT("wake-up granularity", &m, NULL, script, "0:A 6:B 7:A 21:-");
 	m.wakeup_granularity_ns = 0;
@@ -230,7 +233,7 @@ static void test_real_time(void)
 
 static void test_placement(void)
 {
-	/* A and C belong to CPU 0, B to CPU 1. */
+	/* A and C start on CPU 0, and B on CPU 1. */
 	const struct script idle[] = { { 100 * MS, 0, 4 * MS }, { 101 * MS, 2, 4 * MS } };
 	const struct script busy[] = { { 100 * MS, 0, 4 * MS },
 				       { 100 * MS, 1, MS },
@@ -254,9 +257,10 @@ static void test_placement(void)
 		EXPECT("no placement", &m, NULL, busy, "100:A/0 100:B/1 101:-/1 104:C/0 108:-/0");
 	}
 	/*
-	 * CFS, 3 ms each: at 105.5 ms C runs on CPU 0 and A has not run for 1.5 ms. Without a migration cost CPU 1
-	 * takes A at once. With 5 ms A is hot then, and when CPU 1 is looked after at the ticks of 106 and 108 ms, two
-	 * CPUs' interval of 2 ms apart; after two failures the look of 110 ms takes what waits, hot or not: C.
+	 * CFS, 3 ms each. At 105.5 ms C runs on CPU 0, and A has not run for 1.5 ms. Without a migration cost, CPU 1
+	 * takes A at once. With 5 ms A is too hot then, and also at the ticks of 106 and 108 ms, when CPU 1 balances
+	 * (two CPUs' interval is 2 ms). After two failures, the attempt at 110 ms takes the waiting worker, hot or
+	 * not: C.
 	 */
 	{
 		struct model m = plain(RULES_CFS, 2, 3);
@@ -269,7 +273,7 @@ static void test_placement(void)
 	}
 }
 
-/* From one model to another at an instant. */
+/* Switch from one model to another at a given time. */
 static void expect_switch(const char *what, const struct model *before, const struct model *after,
 			  double at_ms, const struct script *script, size_t length, const char *timeline)
 {
@@ -288,19 +292,19 @@ static void test_switches_eevdf(void)
 {
 	struct model m = plain(RULES_EEVDF, 1, 2), other = m;
 
-	/* B runs and goes on: it is the first of its priority. A is left with 4 of its 6 ms. */
+	/* B continues, because it is the first of its priority. A has run 2 of its 6 ms. */
 	other.policy = POLICY_FIFO;
 	expect_switch("to FIFO", &m, &other, 3, BOTH, LENGTH(BOTH), "0:A 2:B 8:A 12:-");
 	/*
-	 * Both are placed at V: A, which runs, is protected for a slice. At 5 ms it has v = 2 > V: B. At 7 ms both
-	 * have v = 2: A, which waits, for its last ms; B for its last four.
+	 * Both are placed at V. A runs, and is protected for a slice. At 5 ms it has v = 2 > V, so B runs. At 7 ms
+	 * both have v = 2, so the waiting A runs its last ms, and then B its last four.
 	 */
 	expect_switch("from FIFO", &other, &m, 3, BOTH, LENGTH(BOTH), "0:A 5:B 7:A 8:B 12:-");
-	/* What is under way ends as it began, at d = 2; the requests after that are of 4 ms. */
+	/* The current request ends as before, at d = 2. Later requests are of 4 ms. */
 	other = m;
 	other.slice_ns = 4 * MS;
 	expect_switch("longer slices", &m, &other, 1, BOTH, LENGTH(BOTH), "0:A 2:B 4:A 8:B 12:-");
-	/* The sham: off the queue and back to where it was. */
+	/* The sham: workers leave the queue and return to the same place. */
 	expect_switch("sham", &m, &m, 3.3, BOTH, LENGTH(BOTH), "0:A 2:B 4:A 6:B 8:A 10:B 12:-");
 }
 
@@ -317,11 +321,11 @@ static void test_switches_cfs(void)
 	expect_switch("wake-up granularity from 3 ms on", &m, &other, 3, script, LENGTH(script),
 		      "0:A 6:B 7:A 21:-");
 	expect_switch("CFS sham", &m, &m, 3, script, LENGTH(script), "0:A 5.5:B 6.5:A 21:-");
-	/* A, which runs, is first; B wakes behind it. */
+	/* A runs and is first, and B wakes behind it. */
 	other = m;
 	other.policy = POLICY_RR;
 	expect_switch("CFS to RR", &m, &other, 3, script, LENGTH(script), "0:A 20:B 21:-");
-	/* B is placed half a latency before A again, and preempts it. */
+	/* B is placed half a latency before A again, and preempts A. */
 	expect_switch("CFS from RR", &other, &m, 3, script, LENGTH(script), "0:A 5.5:B 6.5:A 21:-");
 }
 
@@ -337,7 +341,7 @@ static void watch(struct sim *sim, const struct cpu *cpu, const struct worker *n
 		shares->left_idle++;
 }
 
-/* Sums of 10 s by weight, and no CPU idle while one of its workers waits: EEVDF and CFS, four weights. */
+/* Over 10 s, workers get time by weight, and no CPU is idle while its worker waits: EEVDF and CFS, four weights. */
 static void test_long_run(enum rules rules, const char *what)
 {
 	static const int nices[] = { 0, 5, -3, 0 };
@@ -360,7 +364,10 @@ static void test_long_run(enum rules rules, const char *what)
 		wrong = sim_run(&sim);
 	check(!wrong, what, "%s", wrong);
 	check(!shares.left_idle, what, "idle with work %" PRIu64 " times", shares.left_idle);
-	/* all have their share to do: were it unfair, one would be done long before the others */
+	/*
+	 * all have work in proportion to their weights, so an unfair scheduler would finish one long before the
+	 * others
+	 */
 	for (uint32_t i = 0; i < LENGTH(nices); i++) {
 		double early_ms = (double)(sim.now - sim.workers[i].off_since) / (double)MS;
 
@@ -371,7 +378,10 @@ static void test_long_run(enum rules rules, const char *what)
 	sim_free(&sim);
 }
 
-/* SEE Stoica and Abdel-Wahab 1995: lag is bounded by the longest request, and a tick where only that ends it. */
+/*
+ * SEE Stoica and Abdel-Wahab 1995: the lag is at most the longest request, plus a tick where only a tick ends a
+ * request.
+ */
 static void watch_lag(struct sim *sim, const struct cpu *cpu, const struct worker *next)
 {
 	int64_t *largest = sim->observer;
@@ -401,7 +411,7 @@ static void test_lag(void)
 	};
 	const char *wrong;
 
-	/* each worker wakes when it is surely asleep: nobody waits longer than all the others' work */
+	/* each worker wakes when it certainly sleeps, so no worker waits longer than all the others' work */
 	for (int i = 0; i < N; i++) {
 		uint32_t w = (uint32_t)i % WORKERS;
 		uint64_t work = splitmix64(&state) % (5 * MS) + 1;
@@ -423,7 +433,7 @@ static void test_lag(void)
 	sim_free(&sim);
 }
 
-/* Whatever the workers are switched to in whatever state, time adds up and nobody is forgotten. */
+/* For all switches in all states, times add up and no worker is forgotten. */
 static void test_many_switches(enum rules rules, uint32_t cores, const char *what)
 {
 	enum {
@@ -455,7 +465,7 @@ static void test_many_switches(enum rules rules, uint32_t cores, const char *wha
 	plan.modes[4].nice = -10;
 	plan.modes[5].slice_ns = 100000;
 	plan.modes[5].latency_ns = 800000;
-	/* a worker may wake that sleeps: all there was is done by then */
+	/* a worker may wake if it sleeps, because all earlier work is done by then */
 	for (int i = 0; i < N; i += WORKERS) {
 		uint64_t sum = 0;
 

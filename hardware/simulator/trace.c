@@ -4,7 +4,7 @@
 
 #define TID_FIRST 1000
 
-/* Any 64 bits that differ from call to call; 0 would mean that there is no Call-ID. */
+/* Return a 64-bit hash of the number of a call. It is never 0, which stands for a message without a Call-ID. */
 uint64_t call_hash(uint64_t call)
 {
 	uint64_t state = call;
@@ -33,7 +33,7 @@ void trace_open(struct sim *sim, FILE *file)
 		sim->failure = "cannot write the trace";
 }
 
-/* What both records have. Instants move by T0, as 0 means that there was none. */
+/* Set the fields of both kinds of records. Times are moved by T0, because 0 means unknown. */
 static void describe(const struct sim *sim, struct trace_record *r, const struct timer *message)
 {
 	r->t_arr += T0_NS;
@@ -69,7 +69,7 @@ void trace_drop(struct sim *sim, const struct cpu *cpu, const struct timer *mess
 		.rmem = message->rmem,
 		.cpu = cpu ? (uint16_t)cpu->id : 0,
 		.event = TRACE_EVENT_DROP,
-		.drop_reason = 12, /* ENOMEM: RcvbufErrors */
+		.drop_reason = 12, /* ENOMEM, which the kernel counts as RcvbufErrors */
 	};
 
 	if (!sim->trace)

@@ -49,8 +49,10 @@ void worker_pass(struct sim *sim, struct worker *w, uint64_t at)
 	}
 }
 
-/* The same message takes the same time in every run of a seed, whoever serves it and when; and so does that of a
- * call which is played again. */
+/*
+ * A message takes the same time in every run with the same seed, for any worker and at any time. The same holds for
+ * a message of a repeated call.
+ */
 uint64_t service_time(struct sim *sim, const struct timer *message)
 {
 	uint64_t call = sim->switches.plan ? sim->schedule.calls[message->call].random : message->call;
@@ -123,7 +125,10 @@ static void hold(struct worker *w)
 	w->left_ns = w->held_ns;
 }
 
-/* Who spins on a CPU at this instant sees it first; who was switched out tries again when it runs. */
+/*
+ * A worker that spins on a CPU now sees the free lock first. A worker that was switched out tries again when it
+ * runs.
+ */
 static void release(struct sim *sim, struct lock *lock)
 {
 	lock->holder = NULL;
@@ -169,7 +174,7 @@ static void depart(struct sim *sim, struct worker *w)
 	w->left_ns = sim->model.loop_ns;
 }
 
-/* Nothing to take: sleep, after what an empty recv costs one that was woken for nothing. */
+/* The queue is empty: sleep, after the cost of an empty receive call if the worker was woken in vain. */
 static bool find_nothing(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	if (!w->looked) {
@@ -187,7 +192,7 @@ static bool find_nothing(struct sim *sim, struct cpu *cpu, struct worker *w)
 	return false;
 }
 
-/* Whether the worker goes on. */
+/* Return whether the worker continues. */
 static bool step(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	switch (w->phase) {

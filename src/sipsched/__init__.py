@@ -1,4 +1,4 @@
-"""Measure SIP proxy servers message by message: `sipsched.open` gives the runs that there are (docs/api.md)."""
+"""Measure SIP proxy servers message by message: `sipsched.open` returns the existing runs (docs/api.md)."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,8 @@ __all__ = ["Plots", "Runs", "open", "open_messages", "quantiles"]
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        # PEP 562: whoever imports a module of this package, as each job of the workflow does, pays for that alone
+        # PEP 562: each job of the workflow imports a module of this package, and must not wait for the import of all
+        # others
         if name in __all__:
             return getattr(import_module("sipsched.lab"), name)
         raise AttributeError(f"module 'sipsched' has no attribute {name!r}")

@@ -1,36 +1,39 @@
-"""Errors, split by what the caller may do about them."""
+"""Errors, classified by their remedy."""
 
 from pathlib import Path
 
 
 class SipschedError(Exception):
-    """Root of all errors that this package raises on purpose; its message is one line."""
+    """Base of all errors of this package. The message is one line."""
 
     def __str__(self) -> str:
-        """Give the message; a name in it may come from outside and hold line breaks."""
+        """Return the message in one line. A name from another program can contain line breaks."""
         return " ".join(super().__str__().splitlines())
 
     def _render_traceback_(self) -> list[str]:
-        """Show a notebook's reader what to do, in one line, in the place of a traceback."""
+        """Return the error as one line, which a notebook shows instead of a traceback."""
         return [f"{type(self).__name__}: {self}"]
 
 
 class StableError(SipschedError):
-    """Wrong configuration or a missing feature: trying again changes nothing."""
+    """A wrong configuration or a missing feature. Another attempt cannot help."""
 
 
 class ComputedFileError(StableError):
-    """A file that was computed from others is damaged or of another version: once it is gone it can be made again."""
+    """A computed file that is damaged or has another version.
+
+    After its deletion, the workflow can compute the file again.
+    """
 
     def __init__(self, message: str, path: Path) -> None:
-        """Take what is wrong, and the file."""
+        """Store the message and the path of the file."""
         super().__init__(message)
         self.path = path
 
 
 class TransientError(SipschedError):
-    """A lost link, a time-out, a run disturbed from outside: trying again may help."""
+    """A lost connection, a time-out or a disturbed run. Another attempt can help."""
 
 
 class LostError(TransientError):
-    """A host that is not reached, or no longer: what else is to be done on its testbed may fare no better."""
+    """An unreachable host. Other jobs on its testbed may fail, too."""

@@ -1,9 +1,11 @@
-"""What `import sipsched` offers: runs by their tuple, their messages as xarray, pictures, controls (docs/api.md)."""
+"""The interface of `import sipsched`: runs, their messages in xarray, figures, controls (docs/api.md)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import pandas as pd
 import xarray as xr
 
 from sipsched.errors import StableError
@@ -13,47 +15,54 @@ from sipsched.pages.explore.controls import controls, default_pair
 from sipsched.pages.explore.heat import heat_map
 from sipsched.pages.explore.lanes import lanes
 from sipsched.pages.explore.single import MOST_SINGLE, single
-from sipsched.pages.explore.timeline import read_messages, timeline, within
+from sipsched.pages.explore.slowest import slowest
+from sipsched.pages.explore.timeline import Messages, place_in_time, read_messages, timeline, within
 from sipsched.pages.explore.waterfall import waterfall
-from sipsched.pages.parts import Figure, Table, Words
+from sipsched.pages.parts import Figure, Several, Table
 from sipsched.paths import PROJECT_ROOT
-from sipsched.plan.config import Run
+from sipsched.plan.run import Run
 from sipsched.records import messages
-from sipsched.records.catalogue import Catalogue, find_runs
+from sipsched.records.catalogue import KEYS, Catalogue, find_runs
+from sipsched.records.frames import message_frame, run_frame, window_frame
 from sipsched.records.perfetto import write_trace
 from sipsched.records.pooled import open_study, quantiles
-from sipsched.records.summary import open_summary
+from sipsched.records.summary_files import open_summary
+from sipsched.words import plural
 
 __all__ = ["Plots", "Runs", "open", "open_messages", "quantiles"]
 RECORDS = ("raw", "recorded/raw", "recorded/fit")
-"""One's own, then what comes with the repository: the campaign, reduced, and six runs with their messages."""
+"""Folders of records in search order: the user's own records, the recorded campaign, and runs with messages."""
+RECORDS_WITH_MESSAGES = ("raw", "recorded/fit", "recorded/raw")
+"""Folders in search order for single messages. Few runs of the recorded campaign have single messages."""
+MOST_LISTED = 8
+"""Number of values of a key that `repr` lists."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Runs(Catalogue):
     """Recorded runs of one testbed; Jupyter shows them as a table.
 
-    `sel` chooses of them, `messages` opens their messages, `summary` their numbers, `windows` those of one run
-    that compares modes, `plot` draws, `explore` gives controls.
+    `sel` selects runs, `messages` opens their messages, `summary` their numbers, and `windows` the windows of a run
+    that compares modes. `plot` draws figures, and `explore` returns controls.
     """
 
     @property
     def plot(self) -> "Plots":
-        """Pictures of these runs."""
+        """Figures of these runs."""
         return Plots(self)
 
     @property
     def with_messages(self) -> "Runs":
-        """Those whose single messages are kept."""
+        """The runs whose single messages are kept."""
         return replace(self, runs=tuple(filter(self.has_messages, self.runs)))
 
     @property
     def pair(self) -> "Runs":
-        """Of the first configuration a run at the lowest load and, if there is another, one at the highest."""
+        """Two runs of one setting, at the lowest and the highest load; in mode `default` if such runs exist."""
         return replace(self, runs=default_pair(self.runs))
 
-    def versions(self) -> Words:
-        """Name the versions of what makes numbers and pictures of these runs, and the hashes of their messages."""
+    def versions(self) -> Several:
+        """Describe the versions of the programs behind numbers and figures, and the hashes of the messages."""
         return tables.versions(*map(self.messages_file, self.runs))
 
     def perfetto(self, path: str | Path) -> Path:
@@ -62,19 +71,69 @@ class Runs(Catalogue):
         Parameters
         ----------
         path
-            The file, by custom `.json.gz`. Its bytes stay here until you open them there.
+            The file, usually `.json.gz`. The file stays on this machine.
 
         Raises
         ------
         StableError
-            There are several runs, or the messages of it are not kept.
+            The selection has several runs, or the messages of the run are not kept.
         """
         write_trace(messages.open_messages(self.messages_file(self.one)), Path(path))
         return Path(path)
 
     def explore(self) -> Any:
-        """Give controls for JupyterLab: any two of these runs, any stretch of time, single messages."""
+        """Return controls for JupyterLab that select two of these runs, a stretch of time and messages."""
         return controls(self)
+
+    def slowest(self, count: int = 10) -> pd.DataFrame:
+        """List the messages with the largest K_rcv + T_sip, with an explanation for each message.
+
+        Returns
+        -------
+        DataFrame
+            See `sipsched.pages.explore.slowest.slowest`. `plot.lanes(message)` draws a message by its number.
+
+        Raises
+        ------
+        StableError
+            The single messages of a run are not kept.
+        """
+        opened = ((run, messages.open_messages(self.messages_file(run))) for run in self.runs)
+        placed = (
+            (place_in_time(ds, run), self.in_force(run, ds["t_arr"].to_numpy()).mode)
+            for run, ds in opened
+        )
+        return slowest(placed, self.modes, count)
+
+    def to_dataframe(self, rows: Literal["runs", "windows", "messages"] = "runs") -> pd.DataFrame:
+        """Return a pandas table with names instead of codes and times in µs.
+
+        Parameters
+        ----------
+        rows
+            One row per run, per window of runs that compare modes, or per message: see `run_frame`, `window_frame`
+            and `message_frame` of `sipsched.records.frames`.
+        """
+        frames = {"runs": run_frame, "windows": window_frame, "messages": message_frame}
+        if rows not in frames:
+            raise StableError(f"rows: expected one of {', '.join(frames)}, found {rows}")
+        return frames[rows](self)
+
+    def __repr__(self) -> str:
+        """Describe the selection in a few lines: the number of runs, then the values of each key."""
+        lines = [
+            f"{plural(len(self), 'run')} of testbed {self.runs[0].testbed} in {_shown(self.records)}"
+        ]
+        for key in KEYS[1:]:
+            values = self.values(key)
+            if key == "mode":
+                values = sorted({mode for run in self.runs for mode in self.modes_of(run)})
+            text = ", ".join(map(str, values[:MOST_LISTED]))
+            rest = len(values) - MOST_LISTED
+            lines.append(
+                f"  {key}: {text}" + (f" and {rest} more, to {values[-1]}" if rest > 0 else "")
+            )
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         repetitions: dict[tuple[Any, ...], list[Run]] = {}
@@ -99,72 +158,101 @@ class Runs(Catalogue):
 
 @dataclass(frozen=True)
 class Plots:
-    """Pictures of runs, for JupyterLab; each needs single messages.
+    """Figures of runs for JupyterLab. Every figure needs single messages.
 
     Attributes
     ----------
     runs
-        Which.
+        The runs to draw.
     """
 
     runs: Runs
 
-    def ccdf(self) -> Figure:
-        """Draw what share of the messages takes longer than a time: K_rcv, T_sip and their sum.
+    def ccdf(self, by: str | Sequence[str] | None = None) -> Figure:
+        """Draw the share of messages that take longer than a time, for K_rcv, T_sip and their sum.
 
-        Repetitions are one line, their mean, in a band from the lowest run to the highest; runs that differ
-        otherwise are lines of their own.
+        Each mode of a run that compares modes counts as a separate run, with the messages of its valid windows after
+        the washout. A line is the mean over the runs of a group. A band around the line spans from the lowest run to
+        the highest.
+
+        Parameters
+        ----------
+        by
+            One or several keys of the tuple, such as `mode`: the figure has one line per value. None: one line per
+            setting, so that only repetitions are joined.
 
         Raises
         ------
         StableError
-            The messages of a run are not kept, or there are more lines than can be told apart.
+            The messages of a run are not kept, a key is unknown, or the figure would have too many lines.
         """
-        return ccdf([read_messages(self.runs, run) for run in self.runs.runs])
+        keys = (by,) if isinstance(by, str) else by
+        for key in keys or ():
+            if key not in KEYS:
+                raise StableError(f"{key}: runs have no such key; there are {', '.join(KEYS)}")
+        return ccdf(self._by_mode(), keys)
+
+    def _by_mode(self) -> list[Messages]:
+        """Read the evaluated messages per run and mode."""
+        return [
+            place_in_time(ds, part) for run in self.runs.runs for part, ds in self.runs.by_mode(run)
+        ]
 
     def timeline(self, start_s: float = 0.0, length_s: float | None = None) -> Figure:
-        """Draw one run, or two side by side, over time: waits, the queue, drops.
+        """Draw waits, queue and drops over time, for one run or for two runs side by side.
 
         Parameters
         ----------
         start_s, length_s
-            The stretch, from the first arrival; to the end if no length is given.
+            Start since the first arrival, and length of the stretch. Without a length, the stretch extends to the end.
 
         Raises
         ------
         StableError
-            There are more than two runs, or the messages of one are not kept.
+            The selection has more than two runs, or the messages of a run are not kept.
         """
         if len(self.runs) > 2:
-            self.runs.one  # noqa: B018 - says what to choose from
-        found = [read_messages(self.runs, run) for run in self.runs.runs]
-        return timeline(found, start_s, length_s)
+            raise self.runs.several()
+        runs = [read_messages(self.runs, run) for run in self.runs.runs]
+        return timeline(runs, start_s, length_s)
 
     def waterfall(self) -> Figure:
-        """Draw what the time of a usual message, and of a slow one, is made of, by its type.
+        """Draw the parts of a usual and of a slow message's time, by message type.
 
         Raises
         ------
         StableError
-            The runs differ in more than the repetition, the messages of one are not kept, or none has every stamp.
+            The runs differ in more than the repetition, the messages of a run are not kept, or no message has all
+            timestamps.
         """
-        others = [key for key in self.runs.varied if key != "rep"]
-        if others:
-            self.runs.one  # noqa: B018 - says what to choose from
-        return _drawn(waterfall([read_messages(self.runs, run) for run in self.runs.runs]))
+        if any(key != "rep" for key in self.runs.varied):
+            raise self.runs.several()
+        parts = self._by_mode()
+        modes = dict.fromkeys(part.run.mode for part in parts)
+        if len(modes) > 1:
+            raise StableError(
+                f"these runs compare {', '.join(modes)}: choose a mode with sel(mode=...)"
+            )
+        return _drawn(waterfall(parts))
 
-    def lanes(self) -> Figure:
-        """Draw who ran while a message of the only run waited whose wait is next to the 99th percentile.
+    def lanes(self, message: int | None = None) -> Figure:
+        """Draw the activity of the workers while a message of the only run waited and was served.
+
+        Parameters
+        ----------
+        message
+            Number of the message in order of arrival, as `Runs.slowest` lists it. None: the message whose wait is
+            nearest to the 99th percentile.
 
         Raises
         ------
         StableError
             There are several runs, or no message has wait and service.
         """
-        return _drawn(lanes(read_messages(self.runs, self.runs.one)))
+        return _drawn(lanes(read_messages(self.runs, self.runs.one), message))
 
     def heat_map(self) -> Figure:
-        """Draw how many messages of the only run took how long, over time.
+        """Draw the distribution of message times over time, for the only run.
 
         Raises
         ------
@@ -174,17 +262,17 @@ class Plots:
         return _drawn(heat_map(read_messages(self.runs, self.runs.one)))
 
     def single(self, start_s: float, length_s: float) -> Figure:
-        """Draw each message of the only run that arrives in a stretch of time.
+        """Draw each message of the only run that arrives in a stretch of time, in s since the first arrival.
 
         Raises
         ------
         StableError
-            There are several runs, or the stretch has no message, or more than can be told apart.
+            The selection has several runs, or the stretch has no message or too many messages.
         """
-        found = read_messages(self.runs, self.runs.one)
-        figure = single(found, start_s, length_s)
+        messages_of_run = read_messages(self.runs, self.runs.one)
+        figure = single(messages_of_run, start_s, length_s)
         if figure is None:
-            seen = within(found.at_s, start_s, start_s + length_s)
+            seen = within(messages_of_run.at_s, start_s, start_s + length_s)
             raise StableError(
                 f"expected 1 to {MOST_SINGLE} messages in {length_s:g} s from {start_s:g} s, found "
                 f"{seen.stop - seen.start}"
@@ -193,26 +281,26 @@ class Plots:
 
 
 def open_messages(study: str, testbed: str = "local", **where: Any) -> xr.Dataset:
-    """Open all messages of a study as one; nothing is read until it is asked for.
+    """Open all messages of a study as one lazy dataset.
 
     Parameters
     ----------
     study
-        Its name: the workflow has to have made `results/STUDY/TESTBED/summary.nc`.
+        Name of the study. The workflow must have made `results/STUDY/TESTBED/summary.nc`.
     testbed
-        Its name.
+        Name of the testbed.
     where
-        `sut`, `mode`, `cores`, `threads`, `cps`, `rep`: a value, or a list of them; only such runs.
+        Values by key (`sut`, `mode`, `cores`, `threads`, `cps`, `rep`): a value or a list of values, to select runs.
 
     Returns
     -------
     Dataset
-        Over Dask, a chunk a run: see `sipsched.records.pooled.open_study`. `quantiles` reduces it.
+        Dask arrays with one chunk per run: see `sipsched.records.pooled.open_study`. `quantiles` reduces the dataset.
 
     Raises
     ------
     StableError
-        There is no such study or run, or `messages.nc` of some are not there.
+        The study or run does not exist, or a run lacks its `messages.nc`.
     """
     folder = PROJECT_ROOT / "results"
     return open_study(open_summary(folder / study / testbed / "summary.nc"), folder / "runs", where)
@@ -226,22 +314,24 @@ def open(
     Parameters
     ----------
     testbed
-        Its name, as in hardware/testbeds/.
+        Name of the testbed, as in hardware/testbeds/.
     records
-        Folder of the records; relative ones start at the project's root. None: of `RECORDS` the first
-        that has runs of this testbed, so your own where there are any.
+        Folder of the records; a relative path starts at the project's root. None: the first folder of `RECORDS` with
+        runs of this testbed, so the user's own runs come first.
     messages
-        Only runs whose single messages are kept; without `records`, of the first folder that has such.
+        Select only runs with single messages. Without `records`, the first folder of `RECORDS_WITH_MESSAGES` with such
+        runs is used.
 
     Raises
     ------
     StableError
-        There is no such run; the message says what to do.
+        No such run exists. The message describes the remedy.
     """
-    folders = [PROJECT_ROOT / folder for folder in ((records,) if records else RECORDS)]
+    searched = RECORDS_WITH_MESSAGES if messages else RECORDS
+    folders = [PROJECT_ROOT / folder for folder in ((records,) if records else searched)]
     for folder in folders:
-        found = find_runs(folder, testbed)
-        runs = Runs(found.records, found.results, found.runs)
+        catalogue = find_runs(folder, testbed)
+        runs = Runs(catalogue.records, catalogue.results, catalogue.runs)
         runs = runs.with_messages if messages else runs
         if runs:
             return runs

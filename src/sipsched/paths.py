@@ -1,24 +1,22 @@
-"""Where the parts of the project are."""
+"""Paths of the project's files."""
 
 from pathlib import Path
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
-SCHEMAS = PROJECT_ROOT / "workflow" / "schemas"
 TESTBEDS = Path("hardware", "testbeds")
-"""In a project: the workflow reads those of the folder that it runs in, which may be a copy."""
+"""Folder relative to the workflow's working directory, which can be a copy of the project."""
 RECORDED_PAPERS = Path("recorded", "predicted", "papers.csv")
-"""Likewise: what the simulator said of the papers' testbed (workflow/rules/predict_papers.smk)."""
+"""Simulated runs of the papers' testbed, in the folder of results (workflow/rules/predict_papers.smk)."""
 RUN_FILE = "run.json"
-"""What a record has when it is whole."""
+"""The file that every complete record has."""
 RECORDED = {"results": "results/recorded/raw", "raw": "recorded/raw"}
 
 
 def locate(path: str | Path) -> Path:
-    """Resolve a path of a notebook's parameters: relative ones start at the project's root.
+    """Resolve a path from a notebook's parameters. Relative paths start at the project's root.
 
-    JupyterLab starts a notebook in its own directory and a page elsewhere, so the working
-    directory says nothing. Where no study of this project was summarised, `results/` and `raw/` are
-    those of the campaign that comes with it, as `make reports` leaves them.
+    JupyterLab and the workflow run a notebook in different working directories. If no study of the project has a
+    summary, paths below `results/` and `raw/` resolve to the recorded campaign, which `make reports` computes.
     """
     path = Path(path)
     first, *rest = path.parts or ("",)

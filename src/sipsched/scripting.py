@@ -1,4 +1,4 @@
-"""What the workflow's scripts share: errors in one line, another attempt, an end in order."""
+"""Functions that the workflow's scripts share: one-line errors, further attempts, and a clean end after signals."""
 
 import fcntl
 import os
@@ -14,37 +14,39 @@ from typing import TextIO
 from sipsched.errors import ComputedFileError, LostError, SipschedError, TransientError
 
 ATTEMPTS = 3
-"""How often a measurement is tried in all."""
+"""Largest number of attempts of a measurement."""
 
 DISTURBED, LOST, REFUSED = "disturbed: ", "lost: ", "error: "
-"""What the log of a job begins with where another attempt may help, where its testbed has to be reached for that, and
-where we know that none does."""
+"""First words of the log of a failed job.
+
+They classify the error: another attempt can help, a host was unreachable, or another attempt cannot help.
+"""
 CONTROLLERS = Path(".snakemake") / "controllers"
-"""Where each process that is at work on the files of a project leaves its word."""
+"""Folder with one file per process that works on the files of the project."""
 STDERR = 2
 INTERRUPTED = "interrupted: nothing measured before is lost; the same command goes on from here"
 SAID = (DISTURBED, LOST, REFUSED, INTERRUPTED)
-"""What the log of a job begins with that ended by an error we raise on purpose, or by a signal: one line."""
+"""First words of the log of a job that ended by a signal or by an error of sipsched."""
 
 
 @contextmanager
 def one_line_errors(
     log: str | None = None, attempt: int | None = None, computed: Sequence[str] = ()
 ) -> Iterator[None]:
-    """Turn an error that we raise on purpose, or an interrupt, into one line and exit code 1.
+    """Report an error of sipsched, or an interrupt, as one line with exit code 1.
 
     Parameters
     ----------
     log
-        Of the job that this is: the line goes to its top, and who started the job shows it. An error that is
-        not raised on purpose leaves its traceback there. None: the line goes to stderr.
+        Log of this job. The line becomes its first line, and the executor shows it. For a defect of the program, the
+        log has the traceback. None: the line goes to stderr.
     attempt
-        Which this is, of `ATTEMPTS`, where a job is started again after a `TransientError`. None: it is not.
+        Number of this attempt, for jobs that are repeated after a `TransientError`. None for other jobs.
     computed
-        Files that jobs before this one made: one of them that is damaged is removed, so that it is made again.
+        Input files that earlier jobs computed. A damaged file is removed, so that Snakemake computes the file again.
     """
     if log is not None:
-        # of an earlier attempt
+        # the log of an earlier attempt
         Path(log).unlink(missing_ok=True)
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -57,7 +59,7 @@ def one_line_errors(
         line = f"{REFUSED}{error}"
         if isinstance(error, ComputedFileError) and str(error.path) in computed:
             error.path.unlink(missing_ok=True)
-            line += "; it is removed"
+            line += "; the file is removed"
     except KeyboardInterrupt:
         line = INTERRUPTED
     except Exception:
@@ -70,17 +72,14 @@ def one_line_errors(
         return
     if log is None:
         sys.exit(line)
-    # a name from outside may hold what is no text
+    # A name from another program can contain bytes that are not UTF-8.
     Path(log).write_text(f"{line}\n{read_log(Path(log))}", errors="backslashreplace")
     sys.exit(1)
 
 
 @contextmanager
 def stderr_into(log: str) -> Iterator[None]:
-    """Keep what this process and those that it starts write to stderr in a job's log.
-
-    A kernel of Jupyter complains there of what nobody at a terminal can do anything about.
-    """
+    """Redirect stderr of this process and of its children into a job's log."""
     sys.stderr.flush()
     with Path(log).open("ab") as file:
         terminal = os.dup(STDERR)
@@ -95,23 +94,23 @@ def stderr_into(log: str) -> Iterator[None]:
 
 def _ordinal(error: TransientError, attempt: int) -> str:
     if attempt < ATTEMPTS:
-        return f"{error}; attempt {attempt + 1} of {ATTEMPTS} comes after what else is to be done"
-    return f"{error}; that was attempt {attempt} of {ATTEMPTS}, so it is left out"
+        return f"{error}; attempt {attempt + 1} of {ATTEMPTS} follows after all other jobs"
+    return f"{error}; that was attempt {attempt} of {ATTEMPTS}, so the run is left out"
 
 
 def may_pass(log: Path) -> bool:
-    """Tell from the log of a job that failed whether another attempt may help."""
+    """Report whether another attempt of a failed job can help, according to the job's log."""
     return read_log(log).startswith((DISTURBED, LOST))
 
 
 def said_lost(log: Path) -> str:
-    """Give what the log of a job says of a host that it did not reach; nothing if it is of something else."""
+    """Return the error about an unreachable host from the log of a job; an empty text for other errors."""
     line = read_log(log).partition("\n")[0]
     return line.removeprefix(LOST) if line.startswith(LOST) else ""
 
 
 def read_log(log: Path) -> str:
-    """Give the text of a job's log; nothing where there is none."""
+    """Return the text of a job's log; an empty text without a log."""
     try:
         return log.read_text(errors="backslashreplace")
     except OSError:
@@ -119,19 +118,19 @@ def read_log(log: Path) -> str:
 
 
 def hold_interrupts() -> None:
-    """Let Ctrl-C wait in what this thread starts, until `one_line_errors` is there to take it."""
+    """Block SIGINT (Ctrl-C) in this thread and its children, until `one_line_errors` unblocks it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def attempted(action: Callable[[], object]) -> None:
-    """Do something, and at once again after what may pass: for what others wait for.
+    """Call a function, and repeat it immediately after a transient error. Other jobs wait for its result.
 
     Raises
     ------
     StableError
-        At once: trying again changes nothing.
+        The error of any attempt, because another attempt cannot help.
     TransientError
-        That of the last of `ATTEMPTS` attempts.
+        The error of the last attempt.
     """
     for attempt in range(2, ATTEMPTS + 2):
         try:
@@ -144,27 +143,27 @@ def attempted(action: Callable[[], object]) -> None:
 
 
 def end_in_order(*signals: signal.Signals) -> None:
-    """Let the first of some signals end the program in order; those after it are not to disturb that.
+    """Stop the program cleanly at the first of some signals, and ignore further signals.
 
     Parameters
     ----------
     signals
-        Such as SIGINT; none: SIGINT and SIGTERM.
+        Signals such as SIGINT. Default: SIGINT and SIGTERM.
     """
     chosen = signals or (signal.SIGINT, signal.SIGTERM)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        for each in chosen:
-            # not SIG_IGN, which programs started from here would inherit
-            signal.signal(each, lambda number, frame: None)
+        for chosen_signal in chosen:
+            # Child processes would inherit SIG_IGN.
+            signal.signal(chosen_signal, lambda number, frame: None)
         raise KeyboardInterrupt
 
-    for each in chosen:
-        signal.signal(each, interrupt)
+    for chosen_signal in chosen:
+        signal.signal(chosen_signal, interrupt)
 
 
 def tell_interrupts() -> None:
-    """Say in a line, not in a traceback, that the program was interrupted, wherever that met it."""
+    """Report Ctrl-C in one line instead of a traceback, and unblock it."""
 
     def tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if issubclass(kind, KeyboardInterrupt):
@@ -173,27 +172,28 @@ def tell_interrupts() -> None:
             sys.__excepthook__(kind, error, trace)
 
     sys.excepthook = tell
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def clear_dead_locks(folder: Path = Path(".snakemake")) -> TextIO:
-    """Remove the locks of a Snakemake that is gone: killed, or on a machine that went down.
+    """Remove the locks of a Snakemake that was killed, or whose machine went down.
 
     Parameters
     ----------
     folder
-        Where Snakemake keeps its own files, in the project's folder.
+        Snakemake's folder in the project.
 
     Returns
     -------
     file
-        Holds a lock of ours as long as it is open: while one process has it, locks are not removed.
+        An open file with a lock. While a process holds this lock, no other process removes locks.
     """
     folder.mkdir(exist_ok=True)
     alive = (folder / "alive").open("a")
     try:
         fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        pass  # somebody is alive: Snakemake's own lock says whether that is in our way
+        pass  # Another Snakemake runs. Snakemake's own lock decides whether both can work at the same time.
     else:
         for lock in (folder / "locks").glob("*.lock"):
             lock.unlink()
@@ -202,42 +202,42 @@ def clear_dead_locks(folder: Path = Path(".snakemake")) -> TextIO:
 
 
 def announce(who: str, folder: Path = CONTROLLERS) -> TextIO:
-    """Leave word of who is at work on the files of this project, for as long as this process lives.
+    """Announce that this process works on the files of the project.
 
     Parameters
     ----------
     who
-        One line, as whoever is refused reads it.
+        One line about this process, for the error message of another process.
     folder
-        Where; made if it is not there.
+        Folder of the announcements. The folder is created if it does not exist.
 
     Returns
     -------
     file
-        Holds the word as long as it is open.
+        The announcement, which is valid while this file is open.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    word = (folder / f"{os.uname().nodename}-{os.getpid()}").open("w")
-    fcntl.flock(word, fcntl.LOCK_EX)
-    word.write(who)
-    word.flush()
-    return word
+    announcement = (folder / f"{os.uname().nodename}-{os.getpid()}").open("w")
+    fcntl.flock(announcement, fcntl.LOCK_EX)
+    announcement.write(who)
+    announcement.flush()
+    return announcement
 
 
 def announced(folder: Path = CONTROLLERS) -> list[str]:
-    """Say who is at work on the files of this project; the words of those who are gone are removed."""
-    found = []
+    """Return the announcements of running processes, and remove the announcements of ended processes."""
+    announcements = []
     for path in sorted(folder.glob("*")):
-        with suppress(FileNotFoundError), path.open() as word:
+        with suppress(FileNotFoundError), path.open() as announcement:
             try:
-                fcntl.flock(word, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                fcntl.flock(announcement, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                found.append(word.read())
+                announcements.append(announcement.read())
             else:
                 path.unlink()
-    return found
+    return announcements
 
 
 def say(text: str) -> None:
-    """Print a line among those of Snakemake."""
+    """Print a line to stderr, where Snakemake prints its lines."""
     print(text, file=sys.stderr, flush=True)

@@ -1,7 +1,6 @@
-"""Versions: of the datasets' formats (docs/data-format.md), and of the code.
+"""Versions of the datasets' formats (docs/data-format.md) and of the code.
 
-Apart from the modules that read and write the datasets: the workflow needs the numbers each time it
-starts, and not xarray.
+The versions are in a separate module, because the workflow needs them at each start without importing xarray.
 """
 
 import subprocess
@@ -10,24 +9,26 @@ from pathlib import Path
 
 from sipsched.paths import PROJECT_ROOT
 
-MESSAGES_VERSION = 2
-"""Of `messages.nc`, raised when its numbers change: then every run is parsed anew."""
-SUMMARY_VERSION = 10
-"""Of each `summary.nc` and `summary.nc.zst`, likewise."""
-WINDOWS_VERSION = 2
-"""Of `windows.nc`, likewise."""
+MESSAGES_VERSION = 3
+"""Version of `messages.nc`. A change of its numbers raises the version, and every run is parsed again."""
+SUMMARY_VERSION = 12
+"""Version of `summary.nc` and `summary.nc.zst`. A change of their numbers raises the version."""
+WINDOWS_VERSION = 3
+"""Version of `windows.nc`. A change of its numbers raises the version."""
+CAPACITY_VERSION = 1
+"""Version of each testbed's `capacity.json`. A change of its numbers raises the version."""
 PREDICTION_VERSION = 1
-"""Of what the simulator predicts, and of what it is fitted to, likewise."""
+"""Version of the simulator's predictions and fits. A change of their numbers raises the version."""
 
 
 def code_version(root: Path = PROJECT_ROOT) -> str:
-    """Name the version of the code: of the package, and what git says of the folder.
+    """Return the version of the code: the version of the package, and the commit.
 
     Returns
     -------
     str
-        Such as `0.1.0-g5898eb6`, with `-dirty` where files differ from the commit; without a git
-        repository the package's version alone.
+        Version such as `0.1.0-g5898eb6`, with the suffix `-dirty` if files differ from the commit. Without a git
+        repository, only the version of the package.
     """
     package = package_version("sipsched")
     if not (root / ".git").exists():

@@ -1,9 +1,9 @@
-"""What a person at the terminal reads of Snakemake: how far it is, what went wrong, and nothing else.
+"""The logger plugin, which limits the terminal to progress and errors.
 
-Snakemake writes for one who debugs a workflow: of a run that was disturbed and is tried again it has an
-exception of its own, the rule's files, and a warning that nothing was there to restore. All of that is in its
-log, below .snakemake/log. With `-p`, `--verbose` or `--debug-dag` the terminal has it, too; `-n` says how many
-jobs of each rule there are, and `-n -p` each of them.
+Snakemake's own messages help to debug a workflow. For a disturbed run, Snakemake prints an exception, the files of the
+rule, and a warning about missing backups. All messages are in Snakemake's log in .snakemake/log. The options `-p`,
+`--verbose` and `--debug-dag` show them on the terminal. `-n` shows the number of jobs per rule, and `-n -p` shows each
+job.
 """
 
 import sys
@@ -19,44 +19,37 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from sipsched import scripting
+from snakemake_logger_plugin_campaign.sentences import (
+    DRY_RUN_END,
+    NOTHING_TO_DO,
+    STOPPING,
+    exception,
+    is_interrupt,
+    is_known,
+    is_process_error,
+)
 
 OURS = {"campaign": True}
-"""Marks a record as one for the terminal."""
-DRY_RUN_ENDS = "This was a dry-run"
-MEASURING = ("measure_run", "find_crossing", "measure_noise")
-"""Rules whose errors say what was measured, and that tell how far they are themselves."""
+"""Mark of a record for the terminal."""
+MEASURES = "measures"
+"""Mark of the rules that print their own progress, and whose errors name the measurement."""
 LAST_LINES = 12
-"""So much is shown of the log of a job that a mistake in the program ended."""
+"""Number of lines of a job's log that the terminal shows after a defect of the program."""
 EVERY_S = 10.0
-"""Seconds from one line on steps to the next."""
-
-SAID = (
-    "Cannot restore ",
-    "MinJobAge ",
-    "Exiting because a job execution failed.",
-    "WorkflowError:\nAt least one job did not complete successfully.",
-)
-"""How Snakemake's words begin for what was said of a job already."""
-WANTED = ("Nothing to be done",)
-"""How those of its messages begin that a person wants."""
-OF_A_JOB = "RuleException:\nCalledProcessError "
-"""How its words on the process of a job begin; what became of the job follows, from the same thread."""
-LOCKED = "LockException:"
-INTERRUPTED = ("Terminating processes on user request", "Cancelling snakemake on user request")
-STOPPING = "Will exit after finishing currently running jobs"
+"""Seconds between two lines about finished steps."""
 
 
 def outlook(lines: Callable[[], list[str]]) -> dict[str, Any]:
-    """Mark a record that brings the lines with which a dry run ends; nobody else asks for them."""
+    """Return the mark of a log record that carries the function for the last lines of a dry run."""
     return {"outlook": lines}
 
 
 class LogHandler(LogHandlerBase):
-    """Writes to the terminal in the place of Snakemake's own handler."""
+    """The handler that writes to the terminal instead of Snakemake's own handler."""
 
     def __post_init__(self) -> None:
-        """Begin with nothing said."""
-        # until jobs are scheduled, Snakemake takes no Ctrl-C
+        """Prepare the terminal, and Snakemake's own handler for the options that show all messages."""
+        # Snakemake handles no Ctrl-C until it schedules jobs.
         scripting.tell_interrupts()
         settings = self.common_settings
         self._quiet = frozenset(settings.quiet or ())
@@ -79,39 +72,39 @@ class LogHandler(LogHandlerBase):
                     settings.printshellcmds,
                 ),
             )
-        self._over = self._stopping = False
+        self._interrupted = self._stopping = False
         self._outlook: Callable[[], list[str]] = list
         self._processes: dict[int | None, str] = {}
-        self._started = ""
+        self._measures = False
         self._steps_said = time.monotonic()
 
     @property
     def writes_to_stream(self) -> bool:
-        """Snakemake's own handler is not wanted beside it."""
+        """True: Snakemake does not add its own handler for the terminal."""
         return True
 
     @property
     def writes_to_file(self) -> bool:
-        """Snakemake keeps its log itself."""
+        """False: Snakemake writes its log file itself."""
         return False
 
     @property
     def has_filter(self) -> bool:
-        """What to leave out is decided here."""
+        """True: this handler selects the records."""
         return True
 
     @property
     def has_formatter(self) -> bool:
-        """So are the words."""
+        """True: this handler formats the records."""
         return True
 
     @property
     def needs_rulegraph(self) -> bool:
-        """Nothing is drawn."""
+        """False: this handler draws no graph."""
         return False
 
     def emit(self, record: LogRecord) -> None:
-        """Say what a record comes to, if it is for a person."""
+        """Write a record to the terminal if it is progress or an error."""
         try:
             if hasattr(record, "outlook"):
                 self._outlook = vars(record)["outlook"]
@@ -119,55 +112,57 @@ class LogHandler(LogHandlerBase):
                 self._own.handle(record)
                 if self.common_settings.dryrun and Quietness.ALL not in self._quiet:
                     self._tell_outlook(str(record.msg or ""))
-            elif Quietness.ALL not in self._quiet and not self._over:
+            elif Quietness.ALL not in self._quiet and not self._interrupted:
                 self._tell(record)
         except BrokenPipeError:
-            # nobody reads any more; what is done goes on
-            self._own, self._over = None, True
+            # The program that reads the output has ended. The jobs continue.
+            self._own, self._interrupted = None, True
         except Exception:
             self.handleError(record)
 
     def _tell_outlook(self, text: str) -> None:
-        """Say after a dry run how far the campaign is."""
-        if text.startswith((DRY_RUN_ENDS, *WANTED)):
+        """Write the progress of the campaign at the end of a dry run."""
+        if text.startswith((DRY_RUN_END, NOTHING_TO_DO)):
             for line in self._outlook():
                 self._say(line)
             self._outlook = list
 
     def _tell(self, record: LogRecord) -> None:
         event, text = getattr(record, "event", None), str(record.msg or "")
-        if text.startswith(INTERRUPTED):
+        if is_interrupt(record):
             self._end(scripting.INTERRUPTED)
         elif text.startswith(STOPPING):
             if not self._stopping:
-                self._say("stopping: the jobs that run now are waited for")
+                self._say("stopping: Snakemake waits for the running jobs")
             self._stopping = True
-        elif text.startswith(LOCKED) and (others := scripting.announced()):
+        elif exception(record) == "LockException" and (others := scripting.announced()):
             self._say(f"error: these files are being made by {'; '.join(others)}; wait for its end")
         elif event == LogEvent.JOB_INFO:
-            self._started = vars(record)["rule_name"]
+            self._measures = MEASURES in vars(record)["resources"]
         elif event == LogEvent.JOB_ERROR:
             self._tell_error(record)
         elif event == LogEvent.PROGRESS:
             self._tell_steps(record)
-        elif text.startswith(OF_A_JOB):
+        elif is_process_error(record):
+            # The same thread then writes the record of the failed job.
             self._processes[record.thread] = text
-        elif hasattr(record, "campaign") or text.startswith(WANTED):
+        elif hasattr(record, "campaign") or text.startswith(NOTHING_TO_DO):
             if Quietness.PROGRESS not in self._quiet:
                 self._say(text)
-        elif record.levelno >= WARNING and not text.startswith(SAID):
+        elif record.levelno >= WARNING and not is_known(record):
             self._say(text)
 
     def _tell_error(self, record: LogRecord) -> None:
-        """Say why a job failed: in the words of its log, or of who started it where it has none."""
+        """Write the reason for the failure of a job: from its log, or from the error of its process."""
         rule, logs = vars(record)["rule_name"], vars(record)["log"]
         process = self._processes.pop(record.thread, "")
-        said = vars(record)["aux"].get("said", "")
-        said = (said or (scripting.read_log(Path(logs[0])) if logs else "")).strip()
-        line = said.partition("\n")[0]
+        aux = vars(record)["aux"]
+        reason = aux.get("log_text", "")
+        reason = (reason or (scripting.read_log(Path(logs[0])) if logs else "")).strip()
+        line = reason.partition("\n")[0]
         if line == scripting.INTERRUPTED:
             self._end(line)
-        elif line.startswith(scripting.SAID) and rule in MEASURING:
+        elif line.startswith(scripting.SAID) and aux.get(MEASURES):
             self._say(line)
         elif line.startswith(scripting.SAID):
             self._say(f"{line} (rule {rule}, {logs[0]})")
@@ -175,12 +170,12 @@ class LogHandler(LogHandlerBase):
             outputs = ", ".join(vars(record)["output"])
             self._say(f"error: rule {rule} failed, which makes {outputs}")
             for log in logs:
-                self._say(f"  the end of {log}:" if said else f"  {log} is empty")
-            for line in (said or process).splitlines()[-LAST_LINES:]:
+                self._say(f"  the end of {log}:" if reason else f"  {log} is empty")
+            for line in (reason or process).splitlines()[-LAST_LINES:]:
                 self._say(f"    {line}")
 
     def _tell_steps(self, record: LogRecord) -> None:
-        if Quietness.PROGRESS in self._quiet or self._started in MEASURING:
+        if Quietness.PROGRESS in self._quiet or self._measures:
             return
         now = time.monotonic()
         if now - self._steps_said >= EVERY_S:
@@ -188,9 +183,9 @@ class LogHandler(LogHandlerBase):
             self._steps_said = now
 
     def _end(self, line: str) -> None:
-        """Say that it was interrupted; what is said after that are ends of jobs, by the same signal."""
+        """Report that the user interrupted Snakemake. The same signal ends all jobs, so their errors are omitted."""
         self._say(line)
-        self._over = True
+        self._interrupted = True
 
     def _say(self, text: str) -> None:
         print(text, file=self._terminal, flush=True)

@@ -1,15 +1,13 @@
-"""Snakemake's greedy scheduler, with three things more: measurements in the order of their plan, and again last.
+"""Snakemake's greedy scheduler with an order for measurements.
 
-By itself Snakemake starts equal jobs in any order. A comparison wants the runs of a pair next to each
-other and in turned order in every second block; `sipsched.plan.config.Study.runs` says which. A job's place
-in that order is its resource `order`.
-
-What was disturbed is tried again after everything else that can be done by then, when the machine may be quiet.
-
-What is to be measured on a testbed that is not reached waits (`sipsched.measure.aside`): until it is tried again, and
-where nothing else is left to do, until it has been tried for the last time.
+- Measurements start in the order of the plan (`sipsched.plan.study.Study.runs`). Snakemake alone would start equal jobs
+  in any order. The resource `order` of a job is its position.
+- A disturbed measurement is repeated after all other jobs, when the machine may be quiet.
+- Measurements on an unreachable testbed wait for the next attempt to reach the testbed (`sipsched.measure.aside`). The
+  last attempt follows after all other jobs.
 """
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,17 +15,27 @@ from typing import Any
 from snakemake.scheduling import greedy
 
 from sipsched.measure.aside import Aside
-from snakemake_logger_plugin_campaign import MEASURING
+from snakemake_executor_plugin_campaign.internals import (
+    look_for_jobs,
+    measures,
+    start_jobs_without_limit,
+)
 
 LAST = 1 << 30
+LOOK_AGAIN_S = 1.0
 AFTER_ALL = -1
-"""The priority of another attempt; Snakemake's lowest is 0."""
+"""Priority of another attempt. Snakemake's lowest priority is 0."""
 
 SchedulerSettings = greedy.SchedulerSettings
 
 
 class Scheduler(greedy.Scheduler):  # type: ignore[misc]
-    """Greedy by priority first, by order second; another attempt after all first ones."""
+    """The scheduler, which prefers first attempts, then priority, then order."""
+
+    def __post_init__(self) -> None:  # noqa: D105
+        super().__post_init__()
+        start_jobs_without_limit(self.dag.workflow)
+        self._timer = threading.Timer(0, int)
 
     def select_jobs(
         self,
@@ -36,19 +44,22 @@ class Scheduler(greedy.Scheduler):  # type: ignore[misc]
         available_resources: Mapping[str, Any],
         input_sizes: Mapping[Any, int],
     ) -> Sequence[Any]:
-        """Choose what is started now."""
+        """Return the jobs to start now."""
         workflow = self.dag.workflow
-        aside: Aside = workflow.globals["ASIDE"]
+        aside: Aside = workflow.globals["PLAN"].aside
         waiting = _by_testbed(selectable_jobs, aside)
         held = {job for jobs in waiting.values() for job in jobs}
         ready = [job for job in selectable_jobs if job not in held]
         rest = (remaining_jobs, available_resources, input_sizes)
         chosen: Sequence[Any] = super().select_jobs(ready, *rest) if ready else []
-        if chosen or workflow.scheduler.running or not waiting:
+        if chosen or not waiting:
+            return chosen
+        if workflow.scheduler.running:
+            self._look_again(workflow.scheduler)
             return chosen
         given_up = [job for name in waiting if aside.is_given_up(name) for job in waiting[name]]
         if given_up:
-            # none of them is started, so they need no room
+            # The executor starts none of these jobs, so they occupy no resources.
             return given_up
         for name in waiting:
             aside.try_for_the_last_time(name)
@@ -59,17 +70,24 @@ class Scheduler(greedy.Scheduler):  # type: ignore[misc]
         chosen = super().select_jobs(firsts, *rest)
         return chosen
 
+    def _look_again(self, scheduler: Any) -> None:
+        """Have Snakemake look for jobs again in a second, because runs wait for a testbed; start one timer at most."""
+        if not self._timer.is_alive():
+            self._timer = threading.Timer(LOOK_AGAIN_S, look_for_jobs, [scheduler])
+            self._timer.daemon = True
+            self._timer.start()
+
     def job_reward(self, job: Any, input_sizes: Mapping[Any, int]) -> tuple[int, int, int]:
-        """Rank a job: the highest is started first."""
+        """Return the rank of a job. The job with the highest rank starts first."""
         order = int(job.resources.get("order", LAST))
         return job.priority if job.attempt == 1 else AFTER_ALL, -job.attempt, -order
 
 
 def _by_testbed(jobs: Sequence[Any], aside: Aside) -> dict[str, list[Any]]:
-    """Put the measurements that have to wait together, by their testbeds."""
-    now, found = time.monotonic(), dict[str, list[Any]]()
+    """Return the measurements that must wait for their testbed, by testbed."""
+    now, waiting = time.monotonic(), dict[str, list[Any]]()
     for job in jobs:
-        name = "" if job.is_group() or job.name not in MEASURING else job.wildcards_dict["testbed"]
+        name = job.wildcards_dict["testbed"] if measures(job) else ""
         if name and aside.waits(name, now):
-            found.setdefault(name, []).append(job)
-    return found
+            waiting.setdefault(name, []).append(job)
+    return waiting

@@ -1,4 +1,4 @@
-"""What every fault ends in: the host as before, the records as before, and a plain run that succeeds."""
+"""Checks after every fault: host and records are unchanged, and a plain run succeeds."""
 
 import fcntl
 import glob
@@ -14,18 +14,20 @@ from typing import Any
 
 import yaml
 from faults.table import processes_of
-from helpers import TIMING_RULES, leftovers
+from helpers import leftovers
 
-from sipsched.measure.tuning import QUIET
+from sipsched.measure.quiet import QUIET
 from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed import namespaces
 from sipsched.testbed.inventory import ROLES
+from sipsched.validity.rules import RULES, SHARED_MACHINE
 
 SETTLE_S = 30.0
-"""How long a host may take, after the run's process is gone, to be as it was.
+"""Largest time from the end of a run's process until the host has restored its state.
 
-Where a link was away it learns of that when TCP sends the end of the connection again: after seconds.
+After a link was down, it takes seconds until TCP sends the end of the connection again.
 """
+WIDER = 20
 SETTINGS = (
     *(pattern for files in QUIET.values() for pattern, _ in files),
     "/sys/kernel/debug/sched/*",
@@ -35,14 +37,14 @@ SETTINGS = (
     "/proc/irq/[0-9]*/smp_affinity_list",
     "/sys/devices/system/cpu/online",
 )
-"""Files with what a run may set on the SPS's host, as shell patterns."""
+"""Shell patterns of the files that a run may write on the SPS's host."""
 
 
 def make_project(folder: Path, *, timing: bool = False, **load: Any) -> Path:
-    """Make a scratch project whose campaign is one short study; the path of its configuration comes back.
+    """Make a scratch project whose campaign is one short study, and return the path of its configuration.
 
-    What is checked are counts and ends; the machine of the test may be busy with something else. So the
-    verdict's rules on timing apply only where `timing` asks for them.
+    Tests check counts and the end of a run, and other programs may keep the test's machine busy. So the limits of rules
+    on other programs are WIDER times as wide, unless `timing` asks for a campaign's limits.
     """
     for name in ("Snakefile", "config", "hardware", "workflow", "profiles", "notebooks"):
         source = PROJECT_ROOT / name
@@ -52,18 +54,29 @@ def make_project(folder: Path, *, timing: bool = False, **load: Any) -> Path:
     document["load"] |= load
     document["only"] = ["load_sweep"]
     if not timing:
-        # one mapping for all would be written as aliases, which configuration files may not have
-        document["validity"] |= {
-            rule: {"suspect": 1e300, "invalid": 1e300} for rule in TIMING_RULES
+        # One common mapping would be written as YAML aliases, which configurations may not contain.
+        document["validity"] = {
+            name: {"suspect": WIDER * RULES[name].suspect, "invalid": WIDER * RULES[name].invalid}
+            for name in SHARED_MACHINE
         }
     path.write_text(yaml.safe_dump(document))
     return path
 
 
+def with_real_limits(settings: Path, rules: Iterable[str]) -> Path:
+    """Write a project's configuration again, with the real limits of some rules."""
+    document = yaml.safe_load(settings.read_text())
+    for rule in rules:
+        del document["validity"][rule]
+    path = settings.with_name("strict.yaml")
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
 def host_state() -> dict[str, Any]:
-    """Say everything of ours, and everything a run may change, on this machine and in the namespaces."""
+    """Return the state of sipsched, and of everything that a run may change, on this machine and in the namespaces."""
     state: dict[str, Any] = {
-        # the number of a process or of a program says nothing
+        # Without the ids of processes and programs, which always differ.
         "ours": sorted(re.sub(r"^\d+:? ", "", line) for line in leftovers() if " tag " not in line),
         "programs": sorted(re.findall(r" name (on_\w+)", "\n".join(leftovers()))),
         "state": sorted(
@@ -91,17 +104,17 @@ def host_state() -> dict[str, Any]:
 
 
 def said(*argv: str) -> list[str]:
-    """Give the lines of a command's output."""
+    """Return the lines of a command's output."""
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 
 
 def read_all(patterns: Iterable[str]) -> dict[str, str]:
-    """Read all files that match."""
+    """Return the contents of all files that match."""
     found = {}
     for pattern in patterns:
         for path in map(Path, glob.glob(pattern)):  # noqa: PTH207 (absolute patterns)
-            # some are only for writing
+            # Some files can only be written.
             with suppress(OSError):
                 if path.is_file():
                     found[str(path)] = path.read_text().strip()
@@ -109,7 +122,7 @@ def read_all(patterns: Iterable[str]) -> dict[str, str]:
 
 
 def lock_is_held() -> bool:
-    """Tell whether somebody holds the testbed."""
+    """Return whether a process holds the testbed's lock."""
     try:
         with namespaces.LOCK_FILE.open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -121,7 +134,7 @@ def lock_is_held() -> bool:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any], place: str = "") -> list[str]:
-    """Say where two states differ, one line each."""
+    """Return one line per difference of two states."""
     found = []
     for name in before.keys() | after.keys():
         first, last = before.get(name), after.get(name)
@@ -134,7 +147,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any], place: str 
 
 
 def unlike(before: Mapping[str, Any], settle_s: float = SETTLE_S) -> list[str]:
-    """Wait until the host is as it was; in what it differs when the time is over."""
+    """Wait until the host is as before, and return the remaining differences."""
     deadline = time.monotonic() + settle_s
     while (found := differences(before, host_state())) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -142,7 +155,7 @@ def unlike(before: Mapping[str, Any], settle_s: float = SETTLE_S) -> list[str]:
 
 
 def digests(raw: Path) -> dict[str, str]:
-    """SHA-256 of every file of the records, but of runs in progress."""
+    """Return the SHA-256 of every file of the records, except runs in progress."""
     return {
         str(path.relative_to(raw)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in raw.rglob("*")
@@ -151,6 +164,6 @@ def digests(raw: Path) -> dict[str, str]:
 
 
 def changed(before: Mapping[str, str], raw: Path) -> list[str]:
-    """Files of the records that are gone or not the same."""
+    """Return the files of the records that are missing or changed."""
     after = digests(raw)
     return sorted(name for name, digest in before.items() if after.get(name) != digest)

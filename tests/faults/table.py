@@ -1,9 +1,10 @@
-"""The table of faults: what is done to a run, when, and what has to come of it.
+"""The table of faults: the disturbance, its time, and the expected result of the run.
 
-A fault is a context manager: what it did to the machine, as a person may (a link down, a full disk), is undone
-when its block ends. What the *program* did, and left, is not: that is what the tests look at.
+A fault is a context manager. At the end of its block, the fault reverts its own change, such as a link that is down or
+a full disk. The fault restores nothing that sipsched changed, because the tests check that sipsched does so.
 """
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -20,9 +21,12 @@ from sipsched.testbed import namespaces
 from sipsched.testbed.inventory import Testbed
 
 DATAGRAMS = 2000
-"""How many foreign ones are sent, at most."""
+"""The number of foreign datagrams that a fault sends."""
+HOG_S = 2
 INTO_LOAD_S = 0.7
-"""How long after the UAC has started something happens."""
+"""Seconds from the start of the UAC to the fault."""
+PTRACE_SEIZE = 0x4206
+"""SEE include/uapi/linux/ptrace.h."""
 PROXY_ENDED = (
     r"the proxy ended during the run, and \d+ of \d+ calls did not complete; its log is proxy\.log"
 )
@@ -35,9 +39,9 @@ class Target:
     Attributes
     ----------
     pid
-        Of the process that performs it, or of the Snakemake that has it done; None before it starts.
+        Process id of the measuring process or of its Snakemake; None before the run starts.
     raw
-        Where it records; a file system of its own.
+        The folder of its records, on its own file system.
     bed
         The testbed.
     """
@@ -52,23 +56,27 @@ Fault = Callable[[Target], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class Case:
-    """A fault, and what has to come of it.
+    """A fault and its expected result.
 
     Attributes
     ----------
     name
-        Identifies it.
+        Name that identifies the case.
     inject
         The fault.
     expected
-        What the run's error says (a regular expression), or the rules of the verdict that it breaks (any
-        grade), or None where the run must survive.
+        A regular expression for the error of the run, or the rules of the verdict that the run breaks, or None if the
+        run must survive.
     before
-        Whether the fault is there when the run starts; otherwise it comes under load.
+        Whether the fault begins before the run. Otherwise it begins during the load.
     through_snakemake
         Whether the run is a job of Snakemake.
     retransmissions
-        Whether agents send again what was lost.
+        Whether agents retransmit lost messages.
+    sut
+        The SUT that the fault needs; None for any SUT.
+    competes
+        Whether the rules on other programs have their default limits. Other cases have wider limits, for busy machines.
     """
 
     name: str
@@ -77,10 +85,12 @@ class Case:
     before: bool = False
     through_snakemake: bool = False
     retransmissions: bool = True
+    sut: str | None = None
+    competes: bool = False
 
 
 class CannotInjectError(Exception):
-    """This machine lacks what the fault needs; the text says what."""
+    """This machine lacks a feature that the fault needs. The text names the feature."""
 
 
 # ---- processes ----
@@ -93,38 +103,38 @@ def in_host(role: str, *argv: str) -> "subprocess.CompletedProcess[str]":
 
 
 def processes_of(role: str) -> dict[int, str]:
-    """Processes of a host by id, and their command lines."""
+    """Return the command lines of a host's processes, by process id."""
     listing = subprocess.run(
         ["ip", "netns", "pids", f"sipsched-{role}"], check=True, capture_output=True, text=True
     )
     found = {}
     for pid in listing.stdout.split():
-        # one may end while we look
+        # A process may end during the loop.
         with suppress(OSError):
             found[int(pid)] = Path("/proc", pid, "cmdline").read_text().replace("\0", " ").strip()
     return found
 
 
 def children(parent: int) -> list[int]:
-    """Child processes, the oldest first."""
+    """Return the ids of child processes, the oldest first."""
     listing = subprocess.run(["pgrep", "--parent", str(parent)], capture_output=True, text=True)
     return [int(pid) for pid in listing.stdout.split()]
 
 
 def proxy_main() -> int:
-    """Process id of the proxy's main process, the child of the `timeout` that supervises it."""
+    """Return the process id of the proxy's main process, the child of its supervising `timeout`."""
     supervisor = int((namespaces.STATE_ROOT / "sps" / "proxy.pid").read_text())
     (main,) = children(supervisor)
     return main
 
 
 def proxy_worker() -> int:
-    """Process id of a worker that takes SIP from the socket: the proxy forks these first."""
+    """Return the process id of a worker that receives SIP. The proxy forks these workers first."""
     return children(proxy_main())[0]
 
 
 def only(pattern: str) -> int:
-    """Process id of the one process with such a command line."""
+    """Return the id of the only process whose command line matches."""
     (pid,) = pids(pattern)
     return pid
 
@@ -140,9 +150,82 @@ def kill(find: Callable[[], int]) -> Fault:
     return fault
 
 
+def instance_main() -> int:
+    """Return the id of an instance's main process. A shell starts the instances of a partitioned proxy."""
+    return children(proxy_main())[0]
+
+
+def proxy_all() -> list[int]:
+    """Return the ids of the proxy's main process and all of its descendants."""
+    found = [proxy_main()]
+    for parent in found:
+        found += children(parent)
+    return found
+
+
+def stop(find: Callable[[], list[int]], seconds: float) -> Fault:
+    """Stop processes with SIGSTOP for some time."""
+
+    @contextmanager
+    def fault(target: Target) -> Iterator[None]:
+        found = find()
+        for pid in found:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            time.sleep(seconds)
+        finally:
+            for pid in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+        yield
+
+    return fault
+
+
+def hog(*prefix: str, loops: int = 1, pinned: bool = True, for_s: float = HOG_S) -> Fault:
+    """Run busy loops for some time, on the first CPU of the SPS if they are pinned.
+
+    Parameters
+    ----------
+    prefix
+        The command that gives a loop its class, such as `nice -n -20`.
+    """
+
+    @contextmanager
+    def fault(target: Target) -> Iterator[None]:
+        cpus = ["taskset", "-c", str(target.bed.sps.cpus[0])] if pinned else []
+        argv = [*prefix, *cpus, "sh", "-c", "while :; do :; done"]
+        running = [subprocess.Popen(argv) for _ in range(loops)]
+        try:
+            time.sleep(for_s)
+        finally:
+            for process in running:
+                # On a busy CPU, a process of the idle class would not run until its end.
+                os.sched_setscheduler(process.pid, os.SCHED_OTHER, os.sched_param(0))
+                os.sched_setaffinity(process.pid, range(os.cpu_count() or 1))
+                process.kill()
+                process.wait()
+        yield
+
+    return fault
+
+
+@contextmanager
+def move_workers(target: Target) -> Iterator[None]:
+    """Move the proxy's processes to the CPU of UAC and UAS, as taskset does."""
+    for pid in proxy_all():
+        os.sched_setaffinity(pid, target.bed.uac.cpus)
+    yield
+
+
+def uas() -> int:
+    """Return the process id of the UAS."""
+    return only(r"^[^ ]*/sipload uas ")
+
+
 @contextmanager
 def kill_target(target: Target) -> Iterator[None]:
-    """Kill the process that measures, or the Snakemake that has it done, with SIGKILL."""
+    """Kill the measuring process or its Snakemake with SIGKILL."""
     assert target.pid is not None
     os.kill(target.pid, signal.SIGKILL)
     yield
@@ -150,7 +233,7 @@ def kill_target(target: Target) -> Iterator[None]:
 
 @contextmanager
 def interrupt_twice(target: Target) -> Iterator[None]:
-    """Press Ctrl-C twice: the terminal sends SIGINT to its whole foreground process group."""
+    """Send SIGINT to the process group twice, as a terminal does for Ctrl-C."""
     assert target.pid is not None
     for _ in range(2):
         with suppress(ProcessLookupError):
@@ -161,10 +244,23 @@ def interrupt_twice(target: Target) -> Iterator[None]:
 
 @contextmanager
 def cut_ssh(target: Target) -> Iterator[None]:
-    """End the SSH session of the SPS on its side."""
+    """Kill the SSH sessions of the SPS on the SPS."""
     daemon = int((namespaces.STATE_ROOT / "local" / "sps.sshd.pid").read_text())
     for session in children(daemon):
         os.kill(session, signal.SIGKILL)
+    yield
+
+
+# ---- other programs ----
+
+
+@contextmanager
+def trace_worker(target: Target) -> Iterator[None]:
+    """Attach to a worker as a debugger does, without stopping it."""
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+    if ptrace(PTRACE_SEIZE, proxy_worker(), None, None):
+        raise CannotInjectError(os.strerror(ctypes.get_errno()))
     yield
 
 
@@ -172,12 +268,12 @@ def cut_ssh(target: Target) -> Iterator[None]:
 
 
 def link_down(netns: str | None, link: str, for_s: float | None = None) -> Fault:
-    """Set a link down: for some time, or until the run has ended.
+    """Set a link down for some time, or until the end of the run.
 
     Parameters
     ----------
     netns
-        Namespace of the link; None is that of the machine.
+        Namespace of the link; None for the namespace of the machine.
     """
     inside = ["-n", netns] if netns else []
 
@@ -201,7 +297,7 @@ def link_down(netns: str | None, link: str, for_s: float | None = None) -> Fault
 
 
 def queueing(role: str, link: str, discipline: str) -> Fault:
-    """Give a link another queueing discipline."""
+    """Change the queueing discipline of a link."""
 
     @contextmanager
     def fault(target: Target) -> Iterator[None]:
@@ -220,7 +316,7 @@ def queueing(role: str, link: str, discipline: str) -> Fault:
 
 @contextmanager
 def lose_acks(target: Target) -> Iterator[None]:
-    """Lose every ACK of the UAC on its link: it leaves by the UAS's, where nobody has that address."""
+    """Lose every ACK of the UAC by sending it out on the UAS's link."""
     in_host("sps", *["tc", "qdisc", "add", "dev", "uac0", "clsact"])
     try:
         match = "u32 match u32 0x41434b20 0xffffffff at 28"
@@ -235,7 +331,7 @@ def lose_acks(target: Target) -> Iterator[None]:
 
 
 def fill(folder: Path) -> Path:
-    """Take all that is free on a file system; the file that does."""
+    """Fill a file system, and return the file that fills it."""
     filler = folder / "filler"
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while file.write(bytes(1 << 20)):
@@ -245,7 +341,7 @@ def fill(folder: Path) -> Path:
 
 @contextmanager
 def full_raw(target: Target) -> Iterator[None]:
-    """Fill the disk on which the controller records."""
+    """Fill the disk of the records."""
     filler = fill(target.raw)
     try:
         yield
@@ -255,10 +351,10 @@ def full_raw(target: Target) -> Iterator[None]:
 
 @contextmanager
 def full_sps(target: Target) -> Iterator[None]:
-    """Give the SPS a small disk for its files, and fill it under load."""
+    """Give the SPS a small disk for its files, and fill the disk under load."""
     folder = str(target.bed.workdir / "sps")
     daemon = (namespaces.STATE_ROOT / "local" / "sps.sshd.pid").read_text().strip()
-    # each host has mounts of its own
+    # Each host has its own mounts.
     inside = ["nsenter", f"--target={daemon}", "--mount"]
     size = "size=80m,mode=700"
     subprocess.run([*inside, "mount", "-t", "tmpfs", "-o", size, "none", folder], check=True)
@@ -277,7 +373,7 @@ def full_sps(target: Target) -> Iterator[None]:
 
 @contextmanager
 def step_clock(target: Target) -> Iterator[None]:
-    """Step the wall clock by a second, and exactly back when the run has ended."""
+    """Step the wall clock by a second, and step it back exactly at the end of the run."""
     realtime, monotonic = time.CLOCK_REALTIME, time.CLOCK_MONOTONIC
 
     def step(seconds: float) -> None:
@@ -296,7 +392,7 @@ import socket, sys, time
 address, port, count, payload = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 for number in range(count):
-    # a refusal by ICMP comes back as an error of the next send
+    # An ICMP refusal is an error of the next send.
     try:
         out.sendto(payload.replace('NUMBER', str(number)).encode(), (address, port))
     except ConnectionRefusedError:
@@ -312,7 +408,7 @@ OPTIONS = (
 
 
 def send(role: str, address: str, port: int, payload: str) -> Fault:
-    """Send datagrams that are none of the load's from a host to one of the testbed's own addresses."""
+    """Send foreign datagrams from a host to an address of the testbed."""
 
     @contextmanager
     def fault(target: Target) -> Iterator[None]:
@@ -322,10 +418,51 @@ def send(role: str, address: str, port: int, payload: str) -> Fault:
     return fault
 
 
+CONNECT = """\
+import socket, sys
+address, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+connections = [socket.create_connection((address, port)) for _ in range(count)]
+for connection in connections[::3]:
+    # Longer than any message, so the stream cannot be parsed.
+    try:
+        connection.sendall(b"x" * 70_000)
+    except ConnectionError:
+        pass
+print("connected", flush=True)
+sys.stdin.read()
+"""
+STRANGERS = 600
+
+
+@contextmanager
+def connect_strangers(target: Target) -> Iterator[None]:
+    """Open foreign TCP connections to the SPS. Every third connection sends bytes that are not SIP."""
+    inside = ["ip", "netns", "exec", "sipsched-uac", sys.executable, "-c", CONNECT]
+    argv = [*inside, "198.18.0.1", "5060", str(STRANGERS)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as strangers:
+        assert strangers.stdin is not None
+        assert strangers.stdout is not None
+        if not strangers.stdout.readline():
+            raise OSError("nobody listens on TCP")
+        yield
+        strangers.stdin.close()
+
+
+@contextmanager
+def cut_connections(target: Target) -> Iterator[None]:
+    """Reset the TCP connections from the proxy to the UAS."""
+    killed = in_host("sps", "ss", "-HKtn", "dst = 198.18.2.2:5060")
+    if not killed.stdout.strip():
+        raise CannotInjectError(
+            "ss -K: no connection, or a kernel without CONFIG_INET_DIAG_DESTROY"
+        )
+    yield
+
+
 SPS_LINK = ("sipsched-sps", "uas0")
 """The SPS's end of the UAS's link."""
 CASES = (
-    # somebody kills something
+    # Killed processes.
     Case("snakemake killed", kill_target, None, through_snakemake=True),
     Case("measuring process killed", kill_target, "interrupted: the program that measured"),
     Case(
@@ -340,11 +477,38 @@ CASES = (
     ),
     Case(
         "UAS killed",
-        kill(lambda: only(r"^[^ ]*/sipload uas ")),
+        kill(uas),
         "the UAS ended by itself, before it was told to",
     ),
     Case("Ctrl-C twice", interrupt_twice, "^interrupted: nothing measured", through_snakemake=True),
-    # a link goes
+    Case(
+        "main process of an instance killed",
+        kill(instance_main),
+        r"\d of \d+ processes of the proxy, such as kamailio .* ended during the run",
+        sut="kamailio-udp-partitioned",
+    ),
+    Case(
+        "sipshard killed",
+        kill(lambda: only(r"^[^ ]*/sipshard ")),
+        "sipshard ended by itself during the run",
+        sut="kamailio-udp-sockets",
+    ),
+    # Stopped processes.
+    Case("UAS stopped for 0.5 s", stop(lambda: [uas()], 0.5), frozenset({"uas_lateness_p99_us"})),
+    # Competitors, and interference with the proxy's processes.
+    Case("a busy loop of nice -20", hog("nice", "-n", "-20"), r"sh \(nice -20", competes=True),
+    Case("a real-time busy loop", hog("chrt", "-f", "50"), r"sh \(SCHED_FIFO", competes=True),
+    Case("a busy loop for 0.5 s", hog(for_s=0.5), r"sh \(nice 0", competes=True),
+    Case(
+        "four busy loops anywhere",
+        hog(loops=4, pinned=False),
+        frozenset({"competitor_share"}),
+        competes=True,
+    ),
+    Case("proxy stopped for 1 s", stop(proxy_all, 1.0), r"frozen for \d\.\d+ s", competes=True),
+    Case("workers moved to another CPU", move_workers, "were given other CPUs"),
+    Case("a worker is traced", trace_worker, "a debugger or strace"),
+    # Links.
     Case("SSH cut", cut_ssh, r"host sps .*connection lost|no end after"),
     Case("management link away for 1 s", link_down(None, "sipsched-sps", 1.0), None),
     Case(
@@ -357,7 +521,7 @@ CASES = (
         before=True,
     ),
     Case("UAS link down in mid-run", link_down(*SPS_LINK), frozenset({"calls_failed_unexplained"})),
-    # which of them depends on what was on its way, and on how long the kernel takes to pass packets again
+    # The result depends on the messages in transit, and on how soon the kernel passes packets again.
     Case(
         "UAS link flaps",
         link_down(*SPS_LINK, for_s=0.3),
@@ -381,7 +545,7 @@ CASES = (
         queueing("uac", "sip0", "tbf rate 200kbit burst 4kb latency 1ms"),
         "interfaces dropped",
     ),
-    # a disk is full
+    # Full disks.
     Case(
         "disk of the SPS full",
         full_sps,
@@ -389,7 +553,7 @@ CASES = (
         before=True,
     ),
     Case("disk of the controller full", full_raw, "cannot write: No space left on device"),
-    # others on the machine
+    # The clock, and other programs that send.
     Case("clock steps by 1 s", step_clock, frozenset({"clock_step_s"})),
     Case(
         "strangers to the UAC's host",
@@ -406,4 +570,21 @@ CASES = (
         send("uac", "198.18.0.1", 5060, OPTIONS),
         frozenset({"foreign_datagrams"}),
     ),
+    Case(
+        "strangers to the dispatcher",
+        connect_strangers,
+        frozenset({"foreign_connections", "broken_streams"}),
+        sut="kamailio-tcp-dispatcher",
+    ),
+    Case(
+        "connections to the UAS cut",
+        cut_connections,
+        frozenset({"connections_lost"}),
+        sut="kamailio-tcp",
+    ),
 )
+COMPETITION = (
+    Case("a busy loop of SCHED_BATCH", hog("chrt", "--batch", "0"), None),
+    Case("a busy loop of SCHED_IDLE", hog("chrt", "--idle", "0"), None),
+)
+"""Faults without an expected result: the soak compares the numbers of every run that is still valid."""

@@ -1,4 +1,4 @@
-"""A record that is damaged after its run: whoever reads it names the file and the reason, and touches nothing."""
+"""Test that readers of a damaged record name the file and the reason, and change nothing."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ from faults.checks import digests
 from sipsched.errors import StableError
 from sipsched.measure.generator import read_calls
 from sipsched.paths import PROJECT_ROOT, RUN_FILE
-from sipsched.records import record, summary
+from sipsched.records import record, run_summary
 from sipsched.records.messages import messages_from_record, write_messages
 from sipsched.records.verification import verify
 
@@ -20,16 +20,16 @@ RECORD = next((PROJECT_ROOT / "recorded" / "fit").rglob(record.TRACE_FILE)).pare
 
 @dataclass(frozen=True)
 class Damage:
-    """What is done to a file of a record, and what its reader says.
+    """A damaged file of a record, and the error of its reader.
 
     Attributes
     ----------
     file
-        Its name.
+        Name of the file.
     kept
-        Share of its bytes that are kept; 0 removes it.
+        Share of the bytes that are kept; 0 removes the file.
     reason
-        Regular expression for what is said after the path of the file.
+        Regular expression for the error after the path of the file.
     """
 
     file: str
@@ -38,27 +38,27 @@ class Damage:
 
 
 DAMAGES = (
-    Damage(record.TRACE_FILE, 0, "expected a file as run.json says, found none"),
-    Damage(record.TRACE_FILE, 0.5, "truncated"),
-    Damage(record.EARLIER_COUNTERS_FILE, 0, "expected a file as run.json says, found none"),
-    Damage(record.EARLIER_COUNTERS_FILE, 0.5, r"line \d+: not JSON"),
+    Damage(record.TRACE_FILE, 0, r"expected \d+ bytes as run.json says, found no such file"),
+    Damage(record.TRACE_FILE, 0.5, r"expected \d+ bytes as run.json says, found \d+"),
+    Damage(record.COUNTERS_FILE, 0, r"expected \d+ bytes as run.json says, found no such file"),
+    Damage(record.COUNTERS_FILE, 0.5, r"expected \d+ bytes as run.json says, found \d+"),
     Damage(RUN_FILE, 0, "no such file"),
     Damage(RUN_FILE, 0.5, r"line \d+: not JSON"),
-    Damage("uac.calls.zst", 0, "expected a file as run.json says, found none"),
-    Damage("uac.calls.zst", 0.5, "truncated"),
+    Damage("uac.calls.zst", 0, r"expected \d+ bytes as run.json says, found no such file"),
+    Damage("uac.calls.zst", 0.5, r"expected \d+ bytes as run.json says, found \d+"),
 )
 
 
 def read(folder: Path, scratch: Path) -> None:
-    """Read a record as the workflow does after a run, and the calls as the certificate does."""
+    """Read the messages and the summary as the workflow does, and the calls as the certificate does."""
     messages = scratch / "messages.nc"
     write_messages(messages_from_record(folder), messages)
-    summary.summarise_run(messages, folder)
+    run_summary.summarise_run(messages, folder)
     read_calls(folder / "uac.calls.zst")
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda one: f"{one.file}-{one.kept:g}")
-def test_what_is_damaged_is_named(damage: Damage, tmp_path: Path) -> None:
+def test_error_names_the_damaged_file(damage: Damage, tmp_path: Path) -> None:
     folder = tmp_path / "raw" / "rep~1"
     shutil.copytree(RECORD, folder)
     path = folder / damage.file
@@ -75,7 +75,7 @@ def test_what_is_damaged_is_named(damage: Damage, tmp_path: Path) -> None:
     assert digests(tmp_path / "raw") == before
 
 
-def test_a_record_that_is_whole_is_read(tmp_path: Path) -> None:
+def test_intact_record_is_read(tmp_path: Path) -> None:
     before = digests(RECORD)
     read(RECORD, tmp_path)
     assert digests(RECORD) == before

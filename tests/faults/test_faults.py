@@ -1,4 +1,4 @@
-"""Each fault of the table, done to a real run; each ends in the same three checks."""
+"""Test each fault of the table on a real run, followed by the same checks of host and records."""
 
 import re
 import subprocess
@@ -16,7 +16,8 @@ from helpers import LOAD, pids, start_run, wait_for
 
 from sipsched.errors import StableError
 from sipsched.measure import acquisition
-from sipsched.plan.config import Run, load_config
+from sipsched.plan.config import load_config
+from sipsched.plan.run import Run
 from sipsched.records import record
 from sipsched.records.run_document import read_run
 from sipsched.testbed import local
@@ -30,19 +31,22 @@ LONGEST_S = 60
 
 @dataclass(frozen=True)
 class Project:
-    """A scratch project that measures on a testbed that is up.
+    """A scratch project that measures on a running testbed.
 
     Attributes
     ----------
     settings
-        Its configuration.
+        Path of its configuration.
+    strict
+        The same configuration with the default limits of the rules on other programs.
     raw
-        Its records, on a small disk of their own.
+        Folder of its records, on its own small disk.
     state
-        The host once a plain run has ended.
+        State of the host after a plain run.
     """
 
     settings: Path
+    strict: Path
     raw: Path
     bed: Testbed
     state: dict[str, Any]
@@ -52,20 +56,23 @@ class Project:
         return self.settings.parent.parent
 
     def measure(self, run: Run) -> Path:
-        """Measure a plain run; one second of load tells whether it succeeds."""
+        """Measure a plain run with one second of load."""
         campaign = load_config(self.settings)
         load = replace(campaign.load, duration_s=1.0, drain_s=0.5)
         return acquisition.measure(run, replace(campaign, load=load), self.bed, self.raw)
 
 
-def run_of(rep: int) -> Run:
-    return Run("local", "kamailio-udp", "default", 1, 2, CPS, rep)
+def run_of(rep: int, sut: str | None = None) -> Run:
+    return Run("local", sut or "kamailio-udp", "default", 1, 2, CPS, rep)
 
 
 @pytest.fixture(scope="module")
 def project(testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     folder = tmp_path_factory.mktemp("project")
     settings = checks.make_project(folder, duration_s=2, warmup_s=0.1, drain_s=1.0)
+    strict = checks.with_real_limits(
+        settings, ("competitor_share", "competitor_wait_us", "frozen_us")
+    )
     raw = folder / "raw"
     raw.mkdir()
     size = f"size={RAW_MIB}m,mode=755"
@@ -73,9 +80,9 @@ def project(testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Itera
     try:
         local.take_down()
         local.ensure_up(testbed)
-        made = Project(settings, raw, testbed, {})
+        made = Project(settings, strict, raw, testbed, {})
         made.measure(run_of(1))
-        # the host lets go of our last connection a moment after we do
+        # The host closes the last connection a moment later.
         time.sleep(0.5)
         yield replace(made, state=checks.host_state())
     finally:
@@ -88,13 +95,14 @@ def start(case: Case, project: Project, run: Run, said: Path) -> "subprocess.Pop
         if not case.through_snakemake:
             return start_run(
                 project.raw,
+                sut=run.sut,
                 cps=CPS,
                 rep=run.rep,
-                settings=project.settings,
+                settings=project.strict if case.competes else project.settings,
                 retransmissions=case.retransmissions,
                 stderr=stderr,
             )
-        # as a terminal does: a process group of its own
+        # In its own process group, as a terminal does.
         target = f"raw/{run.path}/run.json"
         return subprocess.Popen(
             [sys.executable, "-m", "snakemake", target],
@@ -106,7 +114,7 @@ def start(case: Case, project: Project, run: Run, said: Path) -> "subprocess.Pop
 
 
 def disturb(case: Case, project: Project, run: Run, said: Path) -> None:
-    """Start the run, do the fault at its time, and wait for the end of what was started."""
+    """Start the run, inject the fault at its time, and wait for the end of the run."""
     target = Target(None, project.raw, project.bed)
     if case.before:
         with case.inject(target), start(case, project, run, said) as process:
@@ -137,14 +145,14 @@ def plain_run_succeeds(case: Case, project: Project, run: Run) -> None:
 
 
 def reasons(project: Project, run: Run) -> str:
-    """What was kept of why attempts at a run failed."""
+    """Return the recorded reasons of failed attempts at a run."""
     place = project.raw / run.path
     files = sorted(place.parent.glob(f"{place.name}.failed-*/{record.REASON_FILE}"))
     return "".join(path.read_text() for path in files)
 
 
 def rules_broken(project: Project, run: Run) -> set[str]:
-    """Rules that the run or its failed attempts broke."""
+    """Return the rules that the run or its failed attempts broke."""
     place = project.raw / run.path
     found = set()
     for folder in (place, *place.parent.glob(f"{place.name}.failed-*")):
@@ -158,7 +166,7 @@ def rules_broken(project: Project, run: Run) -> set[str]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
 def test_fault(case: Case, project: Project, tmp_path: Path) -> None:
-    run = run_of(100 + CASES.index(case))
+    run = run_of(100 + CASES.index(case), case.sut)
     recorded = checks.digests(project.raw)
     said = tmp_path / "said"
     try:
@@ -167,7 +175,7 @@ def test_fault(case: Case, project: Project, tmp_path: Path) -> None:
         pytest.skip(f"this machine cannot: {error}")
     lines = said.read_text().splitlines()
     text = "\n".join(lines)
-    # what came of it: nothing but what is expected, in a line
+    # The run ends without a traceback and with at most one error line.
     assert "Traceback" not in text, text
     assert len([line for line in lines if re.match("error:|interrupted:", line)]) <= 1, text
     broken = rules_broken(project, run)

@@ -1,25 +1,25 @@
-"""Runs on the embedded testbed and on a guest."""
+"""Fixtures for runs on the embedded testbed and on a guest."""
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import TIMING_RULES
+from helpers import Measure, build_native
 
 from sipsched.measure import acquisition
 from sipsched.plan import config
-from sipsched.testbed import provision, vm
+from sipsched.plan.run import Run
+from sipsched.testbed import local, provision, vm
 from sipsched.testbed.inventory import Testbed, load_testbed
-
-Measure = Callable[..., Path]
+from sipsched.validity.rules import SHARED_MACHINE, Limits
 
 
 @pytest.fixture(scope="session", autouse=True)
 def on_live_machine(live_machine: None) -> None:
-    """Skip all of them elsewhere."""
+    """Skip these tests on machines that cannot measure."""
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +33,7 @@ def campaign() -> config.Config:
 
 @pytest.fixture(scope="session")
 def guest(live_machine: None) -> Iterator[Testbed]:
-    """Boot one guest for all tests; the first time, build its image."""
+    """Boot one guest for all tests. Build its image the first time."""
     bed = load_testbed("vm")
     provision.prepare_machine(bed, say=lambda line: None)
     vm.bring_up(bed, say=lambda line: None)
@@ -42,12 +42,26 @@ def guest(live_machine: None) -> Iterator[Testbed]:
     vm.take_down()
 
 
+@pytest.fixture(scope="session")
+def dispatcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the dispatchers as provisioning does."""
+    return build_native("dispatcher", tmp_path_factory.mktemp("native"))
+
+
+@pytest.fixture
+def up(testbed: Testbed) -> Iterator[None]:
+    """Start the embedded testbed before the test, and stop it afterwards."""
+    local.ensure_up(testbed)
+    yield
+    local.take_down()
+
+
 @pytest.fixture
 def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measure:
     """Measure a run into a folder of this test.
 
-    What is checked are counts; the machine of the test may be busy with something else. So the
-    verdict's rules on timing apply only where `timing` asks for them.
+    The checks concern counts, and other programs may keep the test's machine busy. So the verdict's rules on timing
+    apply only to tests with `timing`.
     """
 
     def measure_one(
@@ -61,10 +75,10 @@ def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measur
         mode: str = "default",
         cores: int = 1,
         mode_s: float = 4.0,
-        washout_s: float | None = None,
+        washout_s: float | str = "auto",
         **load: Any,
     ) -> Path:
-        tolerant = dict.fromkeys(() if timing else TIMING_RULES, config.Limits(math.inf, math.inf))
+        tolerant = dict.fromkeys(() if timing else SHARED_MACHINE, Limits(math.inf, math.inf))
         settings = dataclasses.replace(
             campaign,
             probe=probe,
@@ -72,7 +86,7 @@ def measure(campaign: config.Config, testbed: Testbed, tmp_path: Path) -> Measur
             crossover=dataclasses.replace(campaign.crossover, mode_s=mode_s, washout_s=washout_s),
             validity={**campaign.validity, **tolerant},
         )
-        run = config.Run(bed.name, sut, mode, cores, threads, cps, rep)
+        run = Run(bed.name, sut, mode, cores, threads, cps, rep)
         return acquisition.measure(run, settings, bed, tmp_path / "raw")
 
     return measure_one

@@ -1,4 +1,4 @@
-"""A run that is disturbed while others wait: measured again after them, by the workflow, on the real testbed."""
+"""Test that the workflow repeats a disturbed run after the other runs, on the embedded testbed."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ from sipsched.testbed.inventory import Testbed
 pytestmark = pytest.mark.live
 
 
-def test_a_disturbed_run_is_measured_after_the_others(testbed: Testbed, tmp_path: Path) -> None:
+def test_disturbed_run_is_repeated_after_the_others(testbed: Testbed, tmp_path: Path) -> None:
     path = make_project(tmp_path, duration_s=2, warmup_s=0.5)
     document = yaml.safe_load(path.read_text())
     document["studies"]["load_sweep"] |= {"cps": [100], "threads": [2], "repetitions": 3}
@@ -48,6 +48,6 @@ def test_a_disturbed_run_is_measured_after_the_others(testbed: Testbed, tmp_path
     assert attempt.run == runs[0]
     told = [line.split(":")[0] for line in said if str(runs[0]) in line]
     assert told == [f"measuring {runs[0]}", "disturbed", "attempt 2 of 3"]
-    # how far the rest is, is said now and then; the first line is Snakemake's, on its profile
+    # The first line is Snakemake's, on its profile. Lines on progress are rare.
     rest = [line for line in said[1:] if not line.endswith(" steps done")]
     assert len(rest) == 5, "\n".join(said)

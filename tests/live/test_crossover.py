@@ -1,16 +1,14 @@
-"""Runs that compare modes: the proxy switched as it serves, the same calls in each window of a block."""
+"""Test crossover runs: the proxy switches modes while it serves the same calls in each window of a block."""
 
-import json
 import os
 import re
 import signal
-from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import LOAD, pids, start_run, wait_for
+from helpers import LOAD, Measure, pids, run_json, start_run, wait_for
 
 from sipsched.errors import StableError
 from sipsched.files import read_zstd
@@ -21,13 +19,11 @@ from sipsched.records.messages import messages_from_record, write_messages
 from sipsched.records.switch_log import WindowsDocument, read_windows
 from sipsched.testbed.inventory import Testbed
 
-Measure = Callable[..., Path]
-
 COMPARISON = "default,default+min_granularity_ns=100000"
 
 
 def starts_by_window(record: Path, recorded: WindowsDocument) -> list[list[int]]:
-    """Intended starts of calls in each window, in ns from its start."""
+    """Return the planned starts of calls per window, in ns from the start of the window."""
     data = read_zstd(record / "uac.calls.zst", "calls file", "repeat the run")
     t0_ns = int(np.frombuffer(data, CALLS_HEADER, count=1)["t0"][0])
     design = recorded.design
@@ -40,17 +36,17 @@ def starts_by_window(record: Path, recorded: WindowsDocument) -> list[list[int]]
     ]
 
 
-def test_a_comparison_switches_a_proxy_that_serves_the_same_calls_in_each_window_of_a_block(
+def test_crossover_run_offers_the_same_calls_in_each_window_of_a_block(
     measure: Measure, tmp_path: Path
 ) -> None:
     record = measure(mode=COMPARISON, cps=400, threads=4)
-    run = json.loads((record / "run.json").read_text())
+    run = run_json(record)
     recorded = read_windows(record)
     log, design = recorded.log, recorded.design
     assert log.ended == "plan"
     assert len(log.windows) == len(design.windows) >= 18
     assert all(switch.good for switch in log.windows)
-    # four workers and the proxy's other processes
+    # Four workers and the other processes of the proxy.
     assert log.tasks > 4
     assert run["crossover"]["failed_switches"] == 0
     assert run["generator"]["calls_completed"] == run["generator"]["calls_created"]
@@ -60,26 +56,33 @@ def test_a_comparison_switches_a_proxy_that_serves_the_same_calls_in_each_window
     found = windows.windows_from_record(tmp_path / "messages.nc", record)
     kept = found["left_out"].to_numpy() == windows.COUNTS
     assert kept.sum() >= 12
-    # what the samples count and what the trace holds are the same, but for messages at the edges
+    # Samples and trace count the same messages, except at the edges of windows.
     off = found["messages"].isel(washout=0) - found["datagrams"].isel(washout=0)
     assert float(abs(off[kept]).max()) < 0.3 * float(found["messages"].isel(washout=0)[kept].min())
     offsets = starts_by_window(record, recorded)
     by_block = zip(recorded.design.windows, offsets, strict=True)
+    places = set()
     for _, group in groupby(by_block, lambda pair: pair[0].block):
-        first, *others = (np.array(starts) for _, starts in group)
+        block = list(group)
+        places |= {place for place, (window, _) in enumerate(block) if window.sham}
+        first, *others = (np.array(starts) for _, starts in block)
         assert len(first) > 100
         for other in others:
             assert len(other) == len(first)
             assert (other == first).all()
+    # With six blocks or more, all shams have the same place with a probability of 1 in 243.
+    assert len(places) > 1
+    shams = windows.by_arm(found, "k_rcv_mean")[:, -1]
+    assert np.isfinite(shams).sum() >= 4
 
 
-def test_modes_that_come_to_the_same_are_no_comparison(measure: Measure) -> None:
-    # EEVDF has no latency period: nothing is left of this override
+def test_modes_with_equal_settings_are_refused(measure: Measure) -> None:
+    # EEVDF has no latency period, so this override changes nothing.
     with pytest.raises(StableError, match="would compare a mode with itself"):
         measure(mode="default,default+latency_ns=900000", cps=200)
 
 
-def test_a_switcher_that_is_killed_spoils_the_run_by_name(testbed: Testbed, tmp_path: Path) -> None:
+def test_killed_switcher_is_named_in_the_error(testbed: Testbed, tmp_path: Path) -> None:
     whole = (PROJECT_ROOT / "config" / "config.yaml").read_text()
     settings, said = tmp_path / "config.yaml", tmp_path / "said"
     settings.write_text(re.sub(r"(?m)^  mode_s: .*$", "  mode_s: 4", whole))

@@ -1,7 +1,6 @@
-"""The program that counts what keeps processes from each other, on processes whose every wait is known."""
+"""Test sipfactors on processes with known waits."""
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -9,11 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import wait_for
+from helpers import build_native, wait_for
 
-from sipsched.paths import PROJECT_ROOT
-
-SOURCE = PROJECT_ROOT / "hardware" / "probe"
 YIELDS, PASSED = 400, 14
 PROCESSES = f"""
 import os, socket, sys, threading
@@ -41,16 +37,12 @@ sys.stdin.readline()
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build it, as provisioning does."""
-    folder = tmp_path_factory.mktemp("probe")
-    for path in [*SOURCE.glob("*.[ch]"), SOURCE / "Makefile"]:
-        shutil.copy(path, folder)
-    subprocess.run(["make", "--silent", "-C", str(folder), "sipfactors"], check=True)
-    return folder / "sipfactors"
+    """Build the program as provisioning does."""
+    return build_native("probe", tmp_path_factory.mktemp("native"), "sipfactors") / "sipfactors"
 
 
 def count(program: Path, group: str, folder: Path) -> subprocess.Popen[str]:
-    """Start counting a process group."""
+    """Start counting the waits of a process group."""
     files = ["--report", str(folder / "report"), "--ready", str(folder / "ready")]
     counting = subprocess.Popen(
         [program, "--group", group, *files], text=True, stderr=subprocess.PIPE
@@ -60,7 +52,7 @@ def count(program: Path, group: str, folder: Path) -> subprocess.Popen[str]:
 
 
 def finish(counting: subprocess.Popen[str], folder: Path) -> dict[str, Any]:
-    """End it and read its report."""
+    """Stop the program and return its report."""
     counting.send_signal(signal.SIGTERM)
     assert counting.wait(10) == 0, counting.communicate()[1]
     report: dict[str, Any] = json.loads((folder / "report").read_text())
@@ -68,7 +60,7 @@ def finish(counting: subprocess.Popen[str], folder: Path) -> dict[str, Any]:
 
 
 def run_processes(group_counts: bool, program: Path, folder: Path) -> dict[str, Any]:
-    """Run the processes under the program, which counts their group or another one."""
+    """Return the report on the known processes; the program counts their group or another group."""
     watched = subprocess.Popen(
         [sys.executable, "-c", PROCESSES],
         stdin=subprocess.PIPE,
@@ -89,18 +81,18 @@ def run_processes(group_counts: bool, program: Path, folder: Path) -> dict[str, 
         watched.wait()
 
 
-def test_waits_of_the_group_are_counted(program: Path, tmp_path: Path) -> None:
+def test_waits_of_the_group_belong_to_the_proxy(program: Path, tmp_path: Path) -> None:
     proxy = run_processes(True, program, tmp_path)["proxy"]
 
     assert proxy["sched_yield"]["count"] == YIELDS
     assert proxy["sched_yield"]["ns"] > 0
     assert proxy["descriptors"] == PASSED
     assert proxy["futex"]["count"] >= 2
-    # the lock and the event, each held for 0.2 s
+    # The lock and the event are held for 0.2 s each.
     assert 0.3e9 < proxy["futex"]["ns"] < 1.5e9
 
 
-def test_what_others_wait_for_is_theirs(program: Path, tmp_path: Path) -> None:
+def test_waits_of_other_groups_belong_to_others(program: Path, tmp_path: Path) -> None:
     report = run_processes(False, program, tmp_path)
 
     assert report["proxy"]["sched_yield"] == {"count": 0, "ns": 0}
@@ -110,7 +102,7 @@ def test_what_others_wait_for_is_theirs(program: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["--group", "0"], ["--group", "1", "--report", "x"]])
-def test_wrong_usage_is_told(program: Path, arguments: list[str]) -> None:
+def test_wrong_usage_prints_the_usage(program: Path, arguments: list[str]) -> None:
     done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
 
     assert done.returncode == 2

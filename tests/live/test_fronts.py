@@ -1,4 +1,4 @@
-"""Instances of one worker, whatever stands before them: each call whole at one, the dead counted, nothing left."""
+"""Test proxies of several one-worker instances, behind each kind of front end."""
 
 import dataclasses
 import json
@@ -7,20 +7,25 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
-from helpers import LOAD, leftovers, pids, start_run, wait_for
+from helpers import (
+    LOAD,
+    Measure,
+    findings,
+    leftovers,
+    pids,
+    run_json,
+    start_run,
+    under_load,
+    wait_for,
+)
 
 from sipsched.errors import StableError, TransientError
 from sipsched.testbed import local
 from sipsched.testbed.inventory import Testbed
 
-Measure = Callable[..., Path]
 INSTANCE = r"^kamailio .*/sps/.*proxy\.cfg"
 FRONTS = {
     "kamailio-udp-front": r"^kamailio .*front\.cfg",
@@ -43,17 +48,8 @@ for text in sys.argv[4:]:
 """
 
 
-def run_json(record: Path) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((record / "run.json").read_text())
-    return document
-
-
-def findings(run: dict[str, Any]) -> dict[str, Any]:
-    return {finding["rule"]: finding["value"] for finding in run["verdict"]["findings"]}
-
-
 @pytest.mark.parametrize("sut", [*FRONTS, "kamailio-tcp-listeners-per-call"])
-def test_every_call_is_whole_at_one_instance_and_all_have_their_share(
+def test_each_call_stays_at_one_instance_and_instances_have_equal_shares(
     measure: Measure, sut: str
 ) -> None:
     record = measure(sut=sut, threads=4, cps=200, duration_s=5.0)
@@ -61,10 +57,10 @@ def test_every_call_is_whole_at_one_instance_and_all_have_their_share(
     ledger, proxy = run["ledger"], run["proxy"]
     assert run["generator"]["calls_completed"] == 1000
     assert ledger["to_sps"]["sent"] == ledger["to_sps"]["received"] == 6000
-    # tm answers INVITE with 100 by itself
+    # The module tm adds a 100 response per INVITE.
     assert ledger["from_sps"]["sent"] == ledger["from_sps"]["received"] == 7000
     assert findings(run)["calls_split"] == 0
-    # 250 calls each, with a standard deviation of 14; over UDP the warm-up's are among them
+    # 250 calls per instance with a standard deviation of 14. Over UDP, the calls of the warm-up are included.
     assert len(proxy["calls_of_instances"]) == 4
     assert all(180 < calls < 340 for calls in proxy["calls_of_instances"])
     assert (proxy["front"] is not None) == (sut in FRONTS)
@@ -76,13 +72,13 @@ def test_every_call_is_whole_at_one_instance_and_all_have_their_share(
         assert proxy["front"]["cpus"] == run["settings"]["sps_cpus"]
 
 
-def test_of_few_connections_the_kernel_makes_uneven_shares_and_that_is_recorded(
+def test_few_connections_give_uneven_shares_which_are_recorded(
     measure: Measure,
 ) -> None:
     run = run_json(measure(sut="kamailio-tcp-listeners", threads=4, cps=200, duration_s=2.5))
     calls = run["proxy"]["calls_of_instances"]
     assert sum(calls) == run["generator"]["calls_completed"] == 500
-    # calls take the 8 connections in turn, and each is at one instance
+    # Calls use the 8 connections in turn. Each connection has one instance.
     eighths = [round(8 * share / 500) for share in calls]
     assert sum(eighths) == 8
     assert all(
@@ -93,29 +89,21 @@ def test_of_few_connections_the_kernel_makes_uneven_shares_and_that_is_recorded(
 
 
 @pytest.mark.parametrize("sut", [*FRONTS, "kamailio-tcp-listeners"])
-def test_an_instance_that_dies_loses_its_calls_and_the_run_does_not_count(
-    measure: Measure, sut: str
-) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        made = pool.submit(measure, sut=sut, threads=3, cps=200, duration_s=2.5, drain_s=2.0)
-        wait_for(lambda: bool(pids(LOAD)) or made.done(), 20)
-        time.sleep(0.5)
+def test_dead_instance_loses_its_calls_and_invalidates_the_run(measure: Measure, sut: str) -> None:
+    with under_load(measure, sut=sut, threads=3, cps=200, duration_s=2.5, drain_s=2.0) as made:
         os.kill(max(pids(INSTANCE)), signal.SIGKILL)
-        with pytest.raises(TransientError, match=r"an instance of the proxy, .* ended") as caught:
+        with pytest.raises(TransientError, match=r"processes of the proxy, .* ended") as caught:
             made.result()
     lost = re.search(r"(\d+) of 500 calls did not complete", str(caught.value))
     assert lost
-    # a third of those that began later; over listeners a connection is opened again, to another instance
+    # A third of the later calls is lost. With listeners, the UAC reconnects to another instance.
     assert int(lost[1]) < 250
     assert sut == "kamailio-tcp-listeners" or int(lost[1]) > 50
 
 
 @pytest.mark.parametrize("sut", FRONTS)
-def test_a_front_that_dies_ends_the_run_with_its_reason(measure: Measure, sut: str) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        made = pool.submit(measure, sut=sut, threads=2, cps=200, duration_s=1.5, drain_s=2.0)
-        wait_for(lambda: bool(pids(LOAD)) or made.done(), 20)
-        time.sleep(0.5)
+def test_dead_front_ends_the_run_with_its_reason(measure: Measure, sut: str) -> None:
+    with under_load(measure, sut=sut, threads=2, cps=200, duration_s=1.5, drain_s=2.0) as made:
         for pid in pids(FRONTS[sut]):
             os.kill(pid, signal.SIGKILL)
         with pytest.raises(TransientError, match=r"the (front|dispatcher) before the proxy ended"):
@@ -125,15 +113,13 @@ def test_a_front_that_dies_ends_the_run_with_its_reason(measure: Measure, sut: s
 
 
 @pytest.mark.parametrize("sut", [*FRONTS, "kamailio-tcp-listeners", "kamailio-udp-partitioned"])
-def test_a_controller_that_is_killed_leaves_nothing(
-    testbed: Testbed, tmp_path: Path, sut: str
-) -> None:
+def test_killed_controller_leaves_nothing(testbed: Testbed, tmp_path: Path, sut: str) -> None:
     local.take_down()
     with start_run(tmp_path / "raw", sut=sut) as worker:
         wait_for(lambda: bool(pids(LOAD)), 20)
         assert len(pids(INSTANCE)) >= 2
         worker.kill()
-    # the hosts end what was theirs by themselves
+    # The hosts stop their processes without the controller.
     wait_for(lambda: not pids(INSTANCE) and not any(map(pids, FRONTS.values())), 15)
     local.take_down()
     wait_for(lambda: leftovers() == [], 5)
@@ -145,7 +131,7 @@ def test_a_controller_that_is_killed_leaves_nothing(
         (
             "kamailio-tcp-dispatcher",
             (
-                # no length, too long, cut within a message
+                # No length; too long; cut within the message.
                 BYE.replace(b"Content-Length: 0\r\n", b""),
                 BYE.replace(b"Length: 0", b"Length: 70000"),
                 BYE[:30],
@@ -161,7 +147,7 @@ def test_a_controller_that_is_killed_leaves_nothing(
         ),
     ],
 )
-def test_what_a_stranger_sends_disturbs_no_call(
+def test_malformed_messages_of_a_stranger_disturb_no_call(
     measure: Measure,
     testbed: Testbed,
     sut: str,
@@ -169,9 +155,7 @@ def test_what_a_stranger_sends_disturbs_no_call(
     broken: int,
     without_call_id: int,
 ) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        made = pool.submit(measure, sut=sut, threads=2, cps=200, duration_s=3.0)
-        wait_for(lambda: bool(pids(LOAD)) or made.done(), 20)
+    with under_load(measure, sut=sut, threads=2, cps=200, duration_s=3.0) as made:
         there = [sut.split("-")[1], testbed.sps.sip_address, str(testbed.sps.sip_port)]
         here = ["ip", "netns", "exec", "sipsched-uac", sys.executable, "-c", STRANGER, *there]
         subprocess.run([*here, *(text.hex() for text in sent)], check=True)
@@ -183,13 +167,11 @@ def test_what_a_stranger_sends_disturbs_no_call(
         assert (dispatched["broken"], dispatched["without_call_id"]) == (broken, without_call_id)
 
 
-def test_more_instances_than_there_are_ports_or_places_is_one_clear_error(
-    measure: Measure, testbed: Testbed
-) -> None:
+def test_too_many_instances_are_an_error_in_one_line(measure: Measure, testbed: Testbed) -> None:
     late = dataclasses.replace(testbed, sps=dataclasses.replace(testbed.sps, sip_port=65530))
     with pytest.raises(
-        StableError, match="with 8 instances needs ports 65530 to 65538, and the last"
+        StableError, match="with 8 instances needs ports 65530 to 65538, but the last"
     ):
         measure(sut="kamailio-tcp-dispatcher", threads=8, bed=late)
-    with pytest.raises(StableError, match="at most 250 workers, asked are 251; lower threads"):
+    with pytest.raises(StableError, match="at most 250 workers, found 251; lower threads"):
         measure(sut="kamailio-tcp-dispatcher", threads=251)

@@ -1,84 +1,55 @@
-"""Whatever a host started is found and ended: after every kill, at the next contact, by who takes it down."""
+"""Test that processes of a killed run are found and stopped at the next connection."""
 
 import os
 import re
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from helpers import LOAD, leftovers, pids, start_run, wait_for
+from faults.table import proxy_main
+from helpers import LOAD, Measure, leftovers, pids, start_run, under_load, wait_for
 
 from sipsched.errors import TransientError
-from sipsched.testbed import groups, local, namespaces
+from sipsched.testbed import groups, local
 from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import open_hosts
 
-Measure = Callable[..., Path]
-PROXY_PID = namespaces.STATE_ROOT / "sps" / "proxy.pid"
 SERVERS = r"^[^ ]*(kamailio|sipload|sipprobe) "
-
-
-@pytest.fixture
-def up(testbed: Testbed) -> Iterator[None]:
-    local.ensure_up(testbed)
-    yield
-    local.take_down()
 
 
 @pytest.fixture(params=["control groups", "control groups without kill", "process groups"])
 def found_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How processes are found: a host without control groups is one whose own are hidden from us."""
+    """Return how processes are found; hiding the control groups emulates a host without them."""
     if request.param == "process groups":
         monkeypatch.setattr(groups, "FIND", "true")
     if request.param == "control groups without kill":
-        # as before Linux 5.14
+        # Linux before 5.14 has no cgroup.kill.
         monkeypatch.setattr(groups, "END", groups.END.replace("/cgroup.kill", "/no.such.file"))
     local.take_down()
     return str(request.param)
 
 
-def kill_main_process_of_the_proxy() -> None:
-    (main,) = (
-        pid
-        for pid in pids("^kamailio ")
-        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
-        == PROXY_PID.read_text().strip()
-    )
-    os.kill(main, signal.SIGKILL)
-
-
-# with control groups: tests/faults
+# tests/faults has the case with control groups.
 @pytest.mark.parametrize(
     "found_by", ["control groups without kill", "process groups"], indirect=True
 )
-def test_a_proxy_whose_main_process_is_killed_spoils_one_run_only(
+def test_killed_main_process_of_the_proxy_spoils_only_one_run(
     found_by: str, testbed: Testbed, measure: Measure
 ) -> None:
     local.ensure_up(testbed)
-    with start_killer(), pytest.raises(TransientError, match="the proxy ended during the run"):
-        measure(threads=4, cps=100, duration_s=3.0)
+    with under_load(measure, threads=4, cps=100, duration_s=3.0) as made:
+        os.kill(proxy_main(), signal.SIGKILL)
+        with pytest.raises(TransientError, match="the proxy ended during the run"):
+            made.result()
     assert pids("^kamailio ") == []
     measure(threads=4, cps=100, duration_s=1.0)
     local.take_down()
 
 
-def start_killer() -> "subprocess.Popen[bytes]":
-    """Kill the proxy's main process once the load runs, from a process of its own."""
-    code = (
-        "import sys; sys.path[:0] = ['tests', 'tests/live'];"
-        "from helpers import LOAD, pids, wait_for; import test_left_behind as t;"
-        "wait_for(lambda: bool(pids(LOAD)), 20);"
-        "t.kill_main_process_of_the_proxy()"
-    )
-    return subprocess.Popen([sys.executable, "-c", code])
-
-
-def test_workers_without_a_main_process_are_ended_at_the_next_contact(
+def test_orphaned_workers_are_stopped_at_the_next_connection(
     found_by: str, testbed: Testbed
 ) -> None:
     local.ensure_up(testbed)
@@ -99,7 +70,7 @@ def test_workers_without_a_main_process_are_ended_at_the_next_contact(
     assert leftovers() == []
 
 
-def test_a_lost_pid_file_loses_no_process(up: None, testbed: Testbed) -> None:
+def test_process_without_a_pid_file_is_stopped(up: None, testbed: Testbed) -> None:
     with open_hosts(testbed) as hosts:
         process = hosts.sps.start("proxy", ["sleep", "296.5"], cpus=[0], limit_s=300)
         if not process.group:
@@ -110,7 +81,7 @@ def test_a_lost_pid_file_loses_no_process(up: None, testbed: Testbed) -> None:
         assert pids("^sleep 296.5") == []
 
 
-def test_a_group_of_ours_is_no_task_group(up: None, testbed: Testbed) -> None:
+def test_control_group_does_not_change_cpu_scheduling(up: None, testbed: Testbed) -> None:
     with open_hosts(testbed) as hosts:
         process = hosts.sps.start("proxy", ["sleep", "60"], cpus=[0], limit_s=60)
         if not process.group:
@@ -118,7 +89,7 @@ def test_a_group_of_ours_is_no_task_group(up: None, testbed: Testbed) -> None:
         controllers = hosts.sps.run(["cat", f"{process.group}/cgroup.controllers"]).stdout.split()
         inside = hosts.sps.run(["cat", f"{process.group}/cgroup.procs"]).stdout.split()
         own = Path(f"/proc/{inside[0]}/cgroup").read_text()
-        # of version 1, too, it is where its sshd is
+        # In version 1, too, the process is in the group of its sshd.
         daemon = (local.STATE / "sps.sshd.pid").read_text().strip()
         cpu_of = [
             next(
@@ -131,7 +102,7 @@ def test_a_group_of_ours_is_no_task_group(up: None, testbed: Testbed) -> None:
     assert cpu_of[0] == cpu_of[1]
 
 
-def test_an_interrupted_run_ends_the_uac_at_once(testbed: Testbed, tmp_path: Path) -> None:
+def test_interrupt_stops_the_uac_within_a_second(testbed: Testbed, tmp_path: Path) -> None:
     local.ensure_up(testbed)
     with start_run(tmp_path / "raw") as worker:
         wait_for(lambda: bool(pids(LOAD)), 20)
@@ -139,22 +110,24 @@ def test_an_interrupted_run_ends_the_uac_at_once(testbed: Testbed, tmp_path: Pat
         interrupted = time.monotonic()
         wait_for(lambda: not pids(LOAD), 5)
         assert time.monotonic() - interrupted < 1
-        # impatience must not make it worse
+        # A second interrupt must do no harm.
         worker.send_signal(signal.SIGINT)
     assert pids(SERVERS) == []
     local.take_down()
 
 
-def test_a_namespace_that_lost_its_name_is_taken_down_too(found_by: str, testbed: Testbed) -> None:
+def test_namespace_without_a_name_is_replaced_and_removed(found_by: str, testbed: Testbed) -> None:
     local.ensure_up(testbed)
     subprocess.run(["ip", "netns", "delete", "sipsched-uas"], check=True)
     local.ensure_up(testbed)
     assert len(pids("sshd.* -f /run/sipsched/local/uas.sshd_config")) == 1
+    with open_hosts(testbed) as hosts:
+        assert hosts.uas.run(["true"]).exit_code == 0
     local.take_down()
     assert leftovers() == []
 
 
-def test_down_leaves_nothing_after_a_run(testbed: Testbed, measure: Measure) -> None:
+def test_down_leaves_nothing(testbed: Testbed, measure: Measure) -> None:
     local.take_down()
     measure(threads=2, cps=100, duration_s=1.0)
     assert leftovers() != []

@@ -1,13 +1,13 @@
-"""Links of the signal's way, looked at from inside the hosts, and a datagram each way."""
+"""Test the check of the links between UAC, SPS and UAS."""
 
 import dataclasses
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from helpers import squatter
 
 from sipsched.errors import StableError, TransientError
 from sipsched.testbed import local
@@ -29,7 +29,7 @@ def in_host(role: str, command: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["local", "ssh"])
-def test_a_way_that_is_whole_costs_a_run_a_command_a_host(testbed: Testbed, kind: str) -> None:
+def test_check_of_working_links_is_one_command_per_host(testbed: Testbed, kind: str) -> None:
     with open_hosts(dataclasses.replace(testbed, kind=kind)) as hosts:
         before = len(hosts.history)
         check_links(hosts)
@@ -45,7 +45,7 @@ def test_a_way_that_is_whole_costs_a_run_a_command_a_host(testbed: Testbed, kind
         ("uas", "sip0", r"host sps .*link uas0 to uas is down or has no carrier"),
     ],
 )
-def test_a_link_that_is_down_is_named_with_its_host(
+def test_link_that_is_down_is_named_with_its_host(
     testbed: Testbed, role: str, link: str, said: str
 ) -> None:
     in_host(role, f"ip link set {link} down")
@@ -68,10 +68,10 @@ def test_a_link_that_is_down_is_named_with_its_host(
         ("uas", "uas0", "host sps .*no datagram from uas .* on link uas0"),
     ],
 )
-def test_a_link_that_passes_nothing_is_found(
+def test_link_that_passes_no_datagram_is_found(
     testbed: Testbed, host: str, device: str, said: str
 ) -> None:
-    # a carrier, and every datagram from this agent leaves by the other's link, where nobody has its address
+    # The link has a carrier, but all datagrams from this agent leave by the other agent's link.
     other = "uas0" if device == "uac0" else "uac0"
     in_host("sps", f"tc qdisc add dev {device} clsact")
     redirect = "protocol ip u32 match ip protocol 17 0xff action mirred egress redirect dev"
@@ -81,7 +81,7 @@ def test_a_link_that_passes_nothing_is_found(
     assert f"no datagram from {'uas' if host == 'uac' else 'uac'}" not in str(error.value)
 
 
-def test_one_way_only_is_found(testbed: Testbed) -> None:
+def test_link_that_passes_datagrams_in_one_direction_is_found(testbed: Testbed) -> None:
     in_host("sps", "tc qdisc add dev uas0 root tbf rate 8bit burst 10b latency 1ms")
     with (
         open_hosts(testbed) as hosts,
@@ -90,17 +90,10 @@ def test_one_way_only_is_found(testbed: Testbed) -> None:
         check_links(hosts)
 
 
-def test_a_port_that_somebody_has_is_an_error_of_its_own(testbed: Testbed) -> None:
-    squatter = (
-        "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
-        "s.bind(('198.18.0.1', 5060)); time.sleep(60)"
-    )
-    command = ["ip", "netns", "exec", "sipsched-sps", sys.executable, "-c", squatter]
-    with subprocess.Popen(command) as process:
-        time.sleep(0.5)
-        with (
-            open_hosts(testbed) as hosts,
-            pytest.raises(StableError, match=r"host sps .*cannot use UDP 198\.18\.0\.1:5060: "),
-        ):
-            check_links(hosts)
-        process.kill()
+def test_occupied_port_is_named(testbed: Testbed) -> None:
+    with (
+        squatter(),
+        open_hosts(testbed) as hosts,
+        pytest.raises(StableError, match=r"host sps .*cannot use UDP 198\.18\.0\.1:5060: "),
+    ):
+        check_links(hosts)

@@ -1,19 +1,17 @@
-"""Scheduler modes on this machine's own kernel, read back, and undone whatever happens."""
+"""Test that scheduler modes are applied, read back and restored on the kernel of this machine."""
 
-import json
 import os
 import re
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import start_run, wait_for
+from helpers import Measure, run_json, start_run, wait_for
 
-from sipsched.measure.scheduler import PLAIN, TASK_SLICE, Family, TaskAttributes
+from sipsched.measure.mode_tables import modes_table
+from sipsched.measure.scheduler import PLAIN, TASK_SLICE, KernelFamily, TaskAttributes
 from sipsched.measure.tuning import (
     compile_modes,
-    modes_table,
     read_kernel,
     read_layout,
     try_attributes,
@@ -24,7 +22,6 @@ from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.places import UNDO_FILE
 from sipsched.testbed.session import open_hosts
 
-Measure = Callable[..., Path]
 AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 
 
@@ -44,16 +41,14 @@ def autogroup() -> str:
         ("default+min_granularity_ns=3000000", 4, 3_000_000),
     ],
 )
-def test_a_mode_is_in_force_in_every_worker(
+def test_mode_is_in_force_in_every_worker(
     measure: Measure, testbed: Testbed, mode: str, threads: int, slice_ns: int
 ) -> None:
     with open_hosts(testbed) as hosts:
         kernel = read_kernel(hosts.sps)
-    if kernel.family is not Family.EEVDF or not kernel.task_slices:
+    if kernel.family is not KernelFamily.EEVDF or not kernel.task_slices:
         pytest.skip(f"this kernel has no slices of single tasks: {kernel.family}")
-    run = json.loads(
-        (measure(threads=threads, cps=200, duration_s=1.0, mode=mode) / "run.json").read_text()
-    )
+    run = run_json(measure(threads=threads, cps=200, duration_s=1.0, mode=mode))
     scheduler = run["scheduler"]
     (step,) = (s for s in scheduler["steps"] if s["setting"] == "min_granularity_ns")
     if step["place"] == TASK_SLICE:
@@ -87,7 +82,7 @@ def test_every_process_has_the_attributes_of_a_mode(
     unavailable = [step.unavailable for step in steps if step.unavailable]
     if unavailable:
         pytest.skip(f"this kernel does not take {mode}: {unavailable[0]}")
-    run = json.loads((measure(cps=200, duration_s=1.0, mode=mode) / "run.json").read_text())
+    run = run_json(measure(cps=200, duration_s=1.0, mode=mode))
     found = {step["setting"]: step["read_back"] for step in run["scheduler"]["steps"]}
     assert {setting: set(values) for setting, values in found.items()} == {
         setting: {value} for setting, value in read_back.items()
@@ -96,8 +91,8 @@ def test_every_process_has_the_attributes_of_a_mode(
     assert run["scheduler"]["label"] == mode
 
 
-def test_what_the_kernel_refuses_a_task_is_named(testbed: Testbed) -> None:
-    """A slice below the kernel's least is taken and made another one: it counts as refused."""
+def test_attribute_that_the_kernel_refuses_is_named(testbed: Testbed) -> None:
+    """The kernel replaces a slice below its minimum, which counts as a refusal."""
     too_short = TaskAttributes(slice_ns=50_000)
     with open_hosts(testbed) as hosts:
         kernel = read_kernel(hosts.sps)
@@ -106,12 +101,10 @@ def test_what_the_kernel_refuses_a_task_is_named(testbed: Testbed) -> None:
     assert plain.policy is Policy.OTHER
     assert kernel.base_slice_ns == (plain.slice_ns or None)
     assert isinstance(short, str)
-    assert "taken, and read back as other 0 0" in short
+    assert "accepted, but read back as other 0 0" in short
 
 
-def test_what_a_locked_kernel_does_not_let_be_set_is_named(
-    measure: Measure, testbed: Testbed
-) -> None:
+def test_setting_that_lockdown_forbids_is_named(measure: Measure, testbed: Testbed) -> None:
     with open_hosts(testbed) as hosts:
         kernel = read_kernel(hosts.sps)
         table = "\n".join(modes_table(hosts.sps, 1, 8))
@@ -119,24 +112,24 @@ def test_what_a_locked_kernel_does_not_let_be_set_is_named(
     if None not in kernel.files.values():
         pytest.skip("this kernel is not locked down: its settings can be opened")
     record = measure(threads=2, cps=100, duration_s=1.0, mode="baseline+migration_cost_ns=5000000")
-    steps = json.loads((record / "run.json").read_text())["scheduler"]["steps"]
+    steps = run_json(record)["scheduler"]["steps"]
     (cost,) = (step for step in steps if step["setting"] == "migration_cost_ns")
     assert cost["asked"] == 5_000_000
     assert cost["applied"] is None
     assert "locked down" in cost["unavailable"]
 
 
-def test_settings_are_stilled_while_a_run_lasts_and_then_as_before(
+def test_quiet_settings_are_restored_after_the_run(
     measure: Measure, testbed: Testbed, autogroup: str
 ) -> None:
-    run = json.loads((measure(threads=2, cps=100, duration_s=1.0) / "run.json").read_text())
+    run = run_json(measure(threads=2, cps=100, duration_s=1.0))
     (entry,) = (e for e in run["scheduler"]["quiet"] if e["name"] == "autogroup")
     assert (entry["asked"], entry["read_back"]) == ("0", "0")
     assert AUTOGROUP.read_text() == autogroup
     assert not Path(UNDO_FILE).exists()
 
 
-def test_a_killed_run_is_undone_by_the_host_itself(
+def test_host_restores_settings_of_a_killed_run(
     testbed: Testbed, tmp_path: Path, measure: Measure, autogroup: str
 ) -> None:
     local.take_down()
@@ -145,17 +138,17 @@ def test_a_killed_run_is_undone_by_the_host_itself(
         os.kill(worker.pid, signal.SIGKILL)
     wait_for(lambda: AUTOGROUP.read_text() == autogroup and not Path(UNDO_FILE).exists(), 5)
     run = measure(threads=2, cps=100, duration_s=1.0)
-    assert not json.loads((run / "run.json").read_text())["scheduler"]["repaired"]
+    assert not run_json(run)["scheduler"]["repaired"]
 
 
-def test_what_a_host_could_not_undo_is_undone_by_the_next_run(
+def test_next_run_restores_settings_that_the_host_could_not(
     measure: Measure, testbed: Testbed, autogroup: str
 ) -> None:
     local.ensure_up(testbed)
-    # as when a machine goes without a word
+    # As after a power failure.
     Path(UNDO_FILE).write_text(f"echo {autogroup.strip()} > {AUTOGROUP}\n")
     AUTOGROUP.write_text("0")
     run = measure(threads=2, cps=100, duration_s=1.0)
-    assert json.loads((run / "run.json").read_text())["scheduler"]["repaired"]
+    assert run_json(run)["scheduler"]["repaired"]
     assert AUTOGROUP.read_text() == autogroup
     assert not Path(UNDO_FILE).exists()

@@ -1,4 +1,4 @@
-"""The idle measurement on the embedded testbed."""
+"""Test the measurement of noise on the embedded testbed."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from sipsched.records.noise_record import read_noise
 from sipsched.testbed.inventory import Testbed
 
 
-def test_every_cpu_of_the_sps_is_looked_at(testbed: Testbed, tmp_path: Path) -> None:
+def test_every_cpu_of_the_sps_is_measured(testbed: Testbed, tmp_path: Path) -> None:
     path = tmp_path / "raw" / "local" / "noise.json"
     measure_noise(testbed, path, duration_s=0.5)
     found = read_noise(path)

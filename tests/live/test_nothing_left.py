@@ -1,4 +1,4 @@
-"""The last of all tests: after them, and after `fab down`, nothing of ours is on this machine but what is on disk."""
+"""Test, after all other tests, that `fab down` leaves nothing of sipsched outside the disk."""
 
 import os
 import signal
@@ -11,22 +11,20 @@ from sipsched.testbed import local, vm
 from sipsched.testbed.inventory import Testbed
 
 
-def test_the_probe_that_is_killed_leaves_no_program_in_the_kernel(
-    testbed: Testbed, tmp_path: Path
-) -> None:
+def test_killed_probe_leaves_no_program_in_the_kernel(testbed: Testbed, tmp_path: Path) -> None:
     local.take_down()
     with start_run(tmp_path / "raw") as worker:
         wait_for(lambda: bool(pids(LOAD)), 20)
         if not pids("/sipprobe run "):
             worker.kill()
             pytest.skip("this kernel refuses BPF")
-        # what the next test looks for is seen where there is some
+        # The search of the next test finds a loaded program.
         assert any("name on_" in line for line in leftovers())
         for probe in pids("^[^ ]*/sipprobe run "):
             os.kill(probe, signal.SIGKILL)
         worker.kill()
     local.take_down()
-    # the kernel frees a program a moment after its last user
+    # The kernel frees a program a moment after its last user ends.
     wait_for(lambda: not any("name on_" in line for line in leftovers()), 5)
 
 

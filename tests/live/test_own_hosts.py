@@ -1,4 +1,4 @@
-"""The whole chain on three hosts that share no file system, no user and no clock (tests/own_hosts.py)."""
+"""Test runs on three hosts without common file system, users or clock (tests/own_hosts.py)."""
 
 import dataclasses
 import json
@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import run_json
 from own_hosts import CLOCK_AHEAD_S, NAMES, USER, own_hosts
 
 from sipsched.measure import crossing_search
 from sipsched.plan import config
+from sipsched.plan.run import Point
 from sipsched.records.messages import messages_from_record, write_messages
 from sipsched.records.switch_log import read_windows
 from sipsched.records.windows import windows_from_record
@@ -29,7 +31,7 @@ def bed(live_machine: None, tmp_path_factory: Any) -> Iterator[Testbed]:
         yield found
 
 
-def test_they_share_nothing(bed: Testbed) -> None:
+def test_hosts_share_nothing(bed: Testbed) -> None:
     with open_hosts(bed) as hosts:
         check_links(hosts)
         said = [
@@ -47,9 +49,9 @@ def test_they_share_nothing(bed: Testbed) -> None:
     assert [result.exit_code for result in seen] == [0, 1, 1]
 
 
-def test_a_run_has_every_message(bed: Testbed, measure: Any) -> None:
+def test_run_has_every_message(bed: Testbed, measure: Any) -> None:
     record = measure(bed=bed, cps=300, duration_s=2.0)
-    run = json.loads((record / "run.json").read_text())
+    run = run_json(record)
     assert run["testbed"]["kind"] == "ssh"
     assert run["verdict"]["valid"], run["verdict"]
     assert run["probe"]["mode"] == "tracepoint"
@@ -58,7 +60,7 @@ def test_a_run_has_every_message(bed: Testbed, measure: Any) -> None:
     assert run["ledger"]["to_sps"]["residual"] == run["ledger"]["from_sps"]["residual"] == 0
 
 
-def test_a_comparison_and_a_search(
+def test_crossover_run_and_search(
     bed: Testbed, measure: Any, campaign: config.Config, tmp_path: Path
 ) -> None:
     record = measure(bed=bed, mode="default,batch", cps=300, mode_s=3.0)
@@ -72,7 +74,7 @@ def test_a_comparison_and_a_search(
         campaign,
         search=dataclasses.replace(campaign.search, trial_s=0.5, relative_width=0.5),
     )
-    point = config.Point(bed.name, "kamailio-udp", "default", 1, 4)
+    point = Point(bed.name, "kamailio-udp", "default", 1, 4)
     crossing = json.loads(
         crossing_search.search_crossing(point, tolerant, bed, tmp_path / "raw").read_text()
     )

@@ -1,19 +1,14 @@
-"""What instances that share a port do not share: who is registered at one is unknown to the other."""
+"""Test that instances on one port do not share registrations (docs/partitioned.md)."""
 
 import os
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from helpers import wait_for
 
-from sipsched.paths import PROJECT_ROOT
-
-SOURCE = PROJECT_ROOT / "hardware" / "dispatcher"
 PORT = 25071
 CALLS = 64
 REGISTRAR = """\
@@ -40,20 +35,9 @@ request_route {{
 """
 
 
-@pytest.fixture(scope="module")
-def dispatcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build it, as provisioning does."""
-    folder = tmp_path_factory.mktemp("dispatcher")
-    for path in [*SOURCE.glob("*.[ch]"), SOURCE / "Makefile"]:
-        shutil.copy(path, folder)
-    targets = ["sipshard", "libsipshard.so"]
-    subprocess.run(["make", "--silent", "-C", str(folder), *targets], check=True)
-    return folder
-
-
 @contextmanager
 def registrar(dispatcher: Path, folder: Path, instances: int) -> Iterator[None]:
-    """Run a registrar of two workers: in one instance, or in two on one port as docs/partitioned.md has it."""
+    """Run a registrar with two workers: one instance, or two instances on one port as in docs/partitioned.md."""
     (folder / "proxy.cfg").write_text(REGISTRAR.format(port=PORT, children=3 - instances))
     shared = {"SIPSHARD_PORT": str(PORT), "SIPSHARD_SOCKETS": "1"}
     preload = {"LD_PRELOAD": str(dispatcher / "libsipshard.so"), **shared}
@@ -93,7 +77,7 @@ def listening() -> int:
 
 
 def ask(method: str, call: int) -> int:
-    """Send a request about one user, of a call of its own, and give the status of the answer."""
+    """Send a request of a new call about the user, and return the status of the answer."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.settimeout(3)
         sock.bind(("127.0.0.1", 0))
@@ -114,26 +98,28 @@ def ask(method: str, call: int) -> int:
 
 
 def found_by(calls: range) -> list[bool]:
-    """Tell for each of several calls whether the user is known where it lands."""
+    """Return, per call, whether the instance that gets the call knows the user."""
     answers = [ask("OPTIONS", call) for call in calls]
     assert set(answers) <= {200, 404}
     return [answer == 200 for answer in answers]
 
 
-def test_one_instance_finds_who_is_registered(dispatcher: Path, tmp_path: Path) -> None:
+def test_one_instance_knows_the_registered_user(dispatcher: Path, tmp_path: Path) -> None:
     with registrar(dispatcher, tmp_path, instances=1):
         assert ask("REGISTER", 0) == 200
         assert all(found_by(range(1, CALLS)))
 
 
-def test_of_two_only_that_which_was_registered_at(dispatcher: Path, tmp_path: Path) -> None:
+def test_only_one_of_two_instances_knows_the_registered_user(
+    dispatcher: Path, tmp_path: Path
+) -> None:
     with registrar(dispatcher, tmp_path, instances=2):
         assert ask("REGISTER", 0) == 200
-        # the registration's own Call-ID lands where it did
+        # A request with the Call-ID of the registration reaches the same instance.
         assert found_by(range(1)) == [True]
         known = found_by(range(1, CALLS))
         print(f"found by {sum(known)} of {len(known)} calls")
-        # half of 63 calls; their standard deviation is 4
+        # Half of 63 calls, with a standard deviation of 4.
         assert 15 < sum(known) < 48
-        # and each call by the same instance again
+        # Each call reaches the same instance again.
         assert found_by(range(1, CALLS)) == known

@@ -1,13 +1,12 @@
-"""What another user of a machine plants where we look is refused by name, here and on a host, and never run."""
+"""Test that files planted by another user are refused by name and never run."""
 
 import dataclasses
 import os
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
+from helpers import Measure
 
 from sipsched.errors import StableError
 from sipsched.testbed import local, namespaces
@@ -15,20 +14,12 @@ from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.provision import provision
 from sipsched.testbed.session import open_hosts
 
-Measure = Callable[..., Path]
 NOBODY = 65534
 
 
 @pytest.fixture
-def up(testbed: Testbed) -> Iterator[None]:
-    local.ensure_up(testbed)
-    yield
-    local.take_down()
-
-
-@pytest.fixture
 def bed(up: None, testbed: Testbed, tmp_path: Path) -> Testbed:
-    """Three hosts whose work folder is a test's own."""
+    """Return hosts with a work folder of this test."""
     return dataclasses.replace(testbed, workdir=PurePosixPath(tmp_path / "work"), kind="ssh")
 
 
@@ -36,7 +27,7 @@ def quiet(line: str) -> None:
     pass
 
 
-def test_a_work_folder_made_beforehand_is_refused(bed: Testbed, measure: Measure) -> None:
+def test_work_folder_of_another_user_is_refused(bed: Testbed, measure: Measure) -> None:
     folder = Path(bed.workdir)
     planted = folder / "native" / "generator" / "GNUmakefile"
     planted.parent.mkdir(parents=True)
@@ -52,7 +43,7 @@ def test_a_work_folder_made_beforehand_is_refused(bed: Testbed, measure: Measure
     assert not (folder.parent / "pwned").exists()
 
 
-def test_a_makefile_that_we_did_not_bring_is_not_run(bed: Testbed) -> None:
+def test_foreign_makefile_is_not_run(bed: Testbed) -> None:
     folder = Path(bed.workdir)
     planted = folder / "native" / "generator" / "GNUmakefile"
     planted.parent.mkdir(parents=True)
@@ -74,7 +65,7 @@ def test_a_makefile_that_we_did_not_bring_is_not_run(bed: Testbed) -> None:
         ("probe", "libsipstamp.so", "sps"),
     ],
 )
-def test_a_program_unlike_what_was_built_is_refused_and_built_anew(
+def test_changed_program_is_refused_and_rebuilt(
     bed: Testbed, testbed: Testbed, measure: Measure, part: str, program: str, role: str
 ) -> None:
     shutil.copytree(testbed.workdir / "native", bed.workdir / "native")
@@ -92,7 +83,7 @@ def test_a_program_unlike_what_was_built_is_refused_and_built_anew(
         host.require_built(part, [program])
 
 
-def test_a_run_folder_made_beforehand_is_refused(testbed: Testbed, measure: Measure) -> None:
+def test_run_folder_of_another_user_is_refused(testbed: Testbed, measure: Measure) -> None:
     local.take_down()
     root = namespaces.STATE_ROOT
     assert [path.name for path in root.iterdir() if path.name != "kvm-works"] == []
@@ -108,9 +99,7 @@ def test_a_run_folder_made_beforehand_is_refused(testbed: Testbed, measure: Meas
         os.chown(root, 0, 0)
 
 
-def test_a_link_in_the_place_of_the_lock_makes_no_file_elsewhere(
-    testbed: Testbed, measure: Measure, tmp_path: Path
-) -> None:
+def test_lock_that_is_a_link_is_refused(testbed: Testbed, measure: Measure, tmp_path: Path) -> None:
     local.take_down()
     namespaces.LOCK_FILE.symlink_to(tmp_path / "pwned")
     try:
@@ -119,19 +108,3 @@ def test_a_link_in_the_place_of_the_lock_makes_no_file_elsewhere(
     finally:
         namespaces.LOCK_FILE.unlink()
     assert not (tmp_path / "pwned").exists()
-
-
-def test_the_old_place_of_the_lock_is_not_looked_at(up: None, measure: Measure) -> None:
-    # whoever holds or fills them disturbs nobody
-    old = Path("/run/lock/sipsched.lock")
-    there = old.exists()
-    with (
-        old.open("a") as lock,
-        subprocess.Popen(
-            ["flock", str(lock.fileno()), "sleep", "20"], pass_fds=[lock.fileno()]
-        ) as holder,
-    ):
-        measure(threads=2, cps=100, duration_s=1.0)
-        holder.kill()
-    if not there:
-        old.unlink()

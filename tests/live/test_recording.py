@@ -1,27 +1,23 @@
-"""The probe's recording switched off and on under traffic whose every message is known."""
+"""Test switching the probe's recording off and on under traffic with known messages."""
 
 import contextlib
-import json
 import multiprocessing
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import relay
 from helpers import wait_for
+from probed import Probed, ask, probed
 
-from sipsched.records.trace import HEADER, RECORD, Event, Flag
-from sipsched.testbed.inventory import Testbed, native_folder
+from sipsched.records.trace import Event, Flag
+from sipsched.testbed.inventory import Testbed
 
 MOMENT_S = 0.15
 STEER = """\
@@ -32,54 +28,8 @@ exec "$@"
 """
 
 
-@dataclass
-class Watched:
-    """A relay under traffic, and the probe that watches it."""
-
-    folder: Path
-    relay: subprocess.Popen[bytes]
-    probe: subprocess.Popen[bytes]
-
-    @property
-    def control(self) -> Path:
-        return self.folder / "control"
-
-    def connect(self) -> socket.socket:
-        client = socket.socket(socket.AF_UNIX)
-        client.settimeout(5)
-        client.connect(str(self.control))
-        return client
-
-    def begin(self, client: socket.socket) -> None:
-        """Start afresh while nothing is on its way between the counters."""
-        assert ask(client, "off") == "ok"
-        self.probe.send_signal(signal.SIGUSR1)
-        wait_for(lambda: "fresh" in (self.folder / "ready").read_text(), 5)
-        assert ask(client, "on") == "ok"
-
-    def finish(self) -> tuple[dict[str, Any], npt.NDArray[Any], dict[str, list[int]]]:
-        """End the traffic and the probe; give the report, the records and what the relay saw."""
-        assert self.relay.stdin is not None
-        self.relay.stdin.write(b"end\n")
-        self.relay.stdin.flush()
-        wait_for((self.folder / "seen.json").exists, 10)
-        time.sleep(MOMENT_S)
-        self.probe.terminate()
-        assert self.probe.wait(10) == 0, (self.folder / "probe.log").read_text()
-        report = json.loads((self.folder / "probe.json").read_text())
-        trace = (self.folder / "trace.bin").read_bytes()
-        records = np.frombuffer(trace, RECORD, offset=HEADER.itemsize)
-        return report, records, json.loads((self.folder / "seen.json").read_text())
-
-
-def ask(client: socket.socket, line: str) -> str:
-    """Send a line and read the one that answers it."""
-    client.sendall(f"{line}\n".encode())
-    return client.makefile().readline().rstrip("\n")
-
-
 def is_gone(client: socket.socket) -> bool:
-    """Tell whether nobody is at the other end."""
+    """Return whether the other end has closed."""
     try:
         return client.recv(10) == b""
     except ConnectionResetError:
@@ -95,51 +45,23 @@ def watched(
     burst: int = 1,
     receive_buffer: int = 200_000,
     steered: bool = False,
-) -> Iterator[Watched]:
-    """Watch a relay; `steered`: what it receives interrupts whatever another CPU does."""
-    program = native_folder(testbed.workdir, "probe") / "sipprobe"
-    how = ("4", str(rate), str(burst), str(receive_buffer), str(folder / "seen.json"))
-    argv = [sys.executable, relay.__file__, *how]
+) -> Iterator[Probed]:
+    """Record a relay with the probe. If `steered`, receive softirqs run on all CPUs."""
+    traffic = ("4", str(rate), str(burst), str(receive_buffer), str(folder / "seen.json"))
     steer = ["sh", "-c", STEER, "sh"] if steered else []
-    traffic = subprocess.Popen(
-        ["unshare", "--net", "--mount", *steer, *argv],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    probe = None
-    try:
-        assert traffic.stdout is not None
-        assert traffic.stdout.readline() == b"serving\n"
-        log = (folder / "probe.log").open("wb")
-        probe = subprocess.Popen(
-            [
-                *("nsenter", f"--net=/proc/{traffic.pid}/ns/net", str(program), "run"),
-                *("--mode", mode, "--port", str(relay.PORT), "--comm", relay.NAME),
-                *("--output", str(folder / "trace.bin"), "--report", str(folder / "probe.json")),
-                *("--ready", str(folder / "ready"), "--control", str(folder / "control")),
-            ],
-            stderr=log,
-        )
-        ready = folder / "ready"
-        wait_for(
-            lambda: probe.poll() is not None or (ready.exists() and "ready" in ready.read_text()),
-            10,
-        )
-        if probe.poll() is not None:
-            pytest.skip(f"this kernel has no mode {mode}: {(folder / 'probe.log').read_text()}")
-        yield Watched(folder, traffic, probe)
-    finally:
-        for process in (traffic, probe):
-            if process is not None and process.poll() is None:
-                process.terminate()
-                process.wait(10)
+    argv = ["--mount", *steer, sys.executable, relay.__file__, *traffic]
+    options = ("--mode", mode, "--port", str(relay.PORT), "--comm", relay.NAME)
+    with probed(testbed, folder, argv, *options) as run:
+        if run.probe.poll() is not None:
+            pytest.skip(f"this kernel has no mode {mode}: {run.log}")
+        yield run
 
 
 MODES = pytest.mark.parametrize("mode", ["exact", "tracepoint"])
 
 
 @MODES
-def test_what_is_sent_while_recording_is_off_is_not_there_and_all_else_is(
+def test_only_messages_while_recording_is_on_are_recorded(
     testbed: Testbed, tmp_path: Path, mode: str
 ) -> None:
     off = []
@@ -164,14 +86,14 @@ def test_what_is_sent_while_recording_is_off_is_not_there_and_all_else_is(
     assert report["lost"] == report["unmatched"] == report["refused_unseen"] == 0
     assert report["arrived"] == report["received"] + report["cut_arrivals"]
     assert report["received"] == report["records"] + report["cut_services"]
-    # the switches end well within a window's washout
+    # A switch is much shorter than the washout of a window.
     assert 0 < report["slowest_off_ns"] < 100e6
     assert 0 < report["slowest_on_ns"] < 100e6
 
     sent = np.array(seen["sent"])
     number = records["cseq"].astype(int) - 1
     assert np.unique(number).size == number.size == report["records"]
-    # each record is of the message it says: nothing of one is taken for another's
+    # The timestamps of each record belong to the message that it names.
     assert np.all(sent[number] <= records["t_arr"])
     assert np.all(records["t_arr"] <= records["t_stack"])
     assert np.all(records["t_stack"] <= records["t_sockq"])
@@ -193,7 +115,7 @@ def test_what_is_sent_while_recording_is_off_is_not_there_and_all_else_is(
 
 
 @MODES
-def test_no_drop_and_no_loss_is_made_up_when_the_queue_is_full(
+def test_drops_of_a_full_queue_are_counted_exactly(
     testbed: Testbed, tmp_path: Path, mode: str
 ) -> None:
     full = {"rate": 8000, "burst": 400, "receive_buffer": 20_000}
@@ -221,7 +143,7 @@ def test_no_drop_and_no_loss_is_made_up_when_the_queue_is_full(
 
 
 @MODES
-def test_of_thousands_that_wait_in_the_queue_every_arrival_is_known(
+def test_arrivals_of_thousands_of_queued_messages_are_known(
     testbed: Testbed, tmp_path: Path, mode: str
 ) -> None:
     with watched(testbed, tmp_path, mode, rate=8000, burst=80, receive_buffer=4_000_000) as run:
@@ -243,7 +165,7 @@ def test_of_thousands_that_wait_in_the_queue_every_arrival_is_known(
 
 
 def syscall_ns() -> float:
-    """Time of the fastest of many system calls that do nothing."""
+    """Return the shortest mean time of an empty system call over many rounds, in ns."""
     rounds = []
     for _ in range(30):
         begin = time.perf_counter_ns()
@@ -253,7 +175,7 @@ def syscall_ns() -> float:
     return min(rounds)
 
 
-def test_off_takes_system_calls_off_the_slow_path(testbed: Testbed, tmp_path: Path) -> None:
+def test_system_calls_are_faster_while_recording_is_off(testbed: Testbed, tmp_path: Path) -> None:
     with (
         watched(testbed, tmp_path, "tracepoint", rate=50) as run,
         run.connect() as client,
@@ -267,14 +189,14 @@ def test_off_takes_system_calls_off_the_slow_path(testbed: Testbed, tmp_path: Pa
 
 
 def chatter() -> None:
-    """Write to a unix socket for ever: its reader is told where the reader of a UDP socket is."""
+    """Write to a unix socket forever. Waking its reader uses the same kernel function as UDP sockets."""
     one, other = socket.socketpair()
     while True:
         one.send(b"x")
         other.recv(1)
 
 
-def test_a_hook_that_is_busy_with_another_socket_loses_no_record(
+def test_hook_that_is_busy_with_another_socket_loses_no_record(
     testbed: Testbed, tmp_path: Path
 ) -> None:
     chatters = [multiprocessing.Process(target=chatter) for _ in range(2)]
@@ -295,9 +217,7 @@ def test_a_hook_that_is_busy_with_another_socket_loses_no_record(
     assert report["lost"] == 0
 
 
-def test_a_word_that_is_no_command_is_answered_and_changes_nothing(
-    testbed: Testbed, tmp_path: Path
-) -> None:
+def test_unknown_command_is_an_error_and_changes_nothing(testbed: Testbed, tmp_path: Path) -> None:
     with watched(testbed, tmp_path, "auto", rate=200) as run:
         with run.connect() as client:
             assert ask(client, "of").startswith('error: expected off or on, found "of"')
@@ -309,7 +229,7 @@ def test_a_word_that_is_no_command_is_answered_and_changes_nothing(
         with run.connect() as client:
             client.sendall(b"of")
         with run.connect() as client:
-            # one that is gone before its answer
+            # A client that closes before its answer.
             client.sendall(b"off\non\n" * 5)
         with run.connect() as client:
             client.sendall(b"off\non\noff\n")
@@ -319,7 +239,7 @@ def test_a_word_that_is_no_command_is_answered_and_changes_nothing(
             time.sleep(0.05)
             client.sendall(b"n\n")
             assert answers.readline() == "ok\n"
-        # it is on; forty messages come
+        # Recording is on; forty messages arrive.
         time.sleep(0.2)
         report, records, _ = run.finish()
     assert report["lost"] == 0
@@ -337,13 +257,13 @@ def test_many_clients_are_served_one_by_one(testbed: Testbed, tmp_path: Path) ->
         assert waiting.makefile().readline() == "ok\n"
         assert ask(clients[1], "off") == "ok"
         report, _, _ = run.finish()
-    # off when it was off already is no switch; the time off goes to the end
+    # A second off is not counted as a switch. Recording stays off until the end.
     assert report["switches_off"] == 2
     assert report["off_ns"] > MOMENT_S * 1e9
     assert report["lost"] == report["refused_unseen"] == 0
 
 
-def test_afresh_while_off_counts_from_there(testbed: Testbed, tmp_path: Path) -> None:
+def test_reset_while_recording_is_off(testbed: Testbed, tmp_path: Path) -> None:
     with watched(testbed, tmp_path, "auto", rate=200) as run, run.connect() as client:
         assert ask(client, "off") == "ok"
         time.sleep(MOMENT_S)
@@ -358,9 +278,7 @@ def test_afresh_while_off_counts_from_there(testbed: Testbed, tmp_path: Path) ->
     assert report["arrived"] == report["received"] == records.size > 0
 
 
-def test_the_socket_goes_with_the_probe_and_a_dead_ones_is_replaced(
-    testbed: Testbed, tmp_path: Path
-) -> None:
+def test_control_socket_of_a_dead_probe_is_replaced(testbed: Testbed, tmp_path: Path) -> None:
     with watched(testbed, tmp_path, "auto", rate=50) as run:
         with run.connect() as client:
             assert run.control.stat().st_mode & 0o777 == 0o600
@@ -377,7 +295,7 @@ def test_the_socket_goes_with_the_probe_and_a_dead_ones_is_replaced(
         assert not run.control.exists()
 
 
-def test_a_socket_in_use_is_an_error_that_says_so(testbed: Testbed, tmp_path: Path) -> None:
+def test_control_socket_in_use_is_an_error(testbed: Testbed, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(tmp_path / "control"))
         other.listen()

@@ -1,31 +1,19 @@
-"""Sockets that share the proxy's port: each call whole at one of them, and nothing left of it afterwards."""
+"""Test sockets that share the proxy's port: all messages of a call reach one of them."""
 
 import json
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from helpers import LOAD, leftovers, pids, wait_for
+from helpers import Measure, findings, run_json, wait_for
 
-from sipsched.errors import TransientError
-from sipsched.paths import PROJECT_ROOT
-from sipsched.testbed import local
-from sipsched.testbed.inventory import Testbed
-
-Measure = Callable[..., Path]
-SOURCE = PROJECT_ROOT / "hardware" / "dispatcher"
-PROXY = r"^kamailio .*proxy\.cfg"
 PORT, SOCKETS = 25060, 3
 RECEIVER = """
 import collections, json, re, signal, socket, sys
@@ -33,7 +21,7 @@ sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
 sock.bind(("127.0.0.1", int(sys.argv[1])))
 calls = collections.Counter()
-# it takes what is there and no more
+# Reads all queued messages, then stops.
 signal.signal(signal.SIGTERM, lambda *_: sock.setblocking(False))
 print("bound", flush=True)
 try:
@@ -54,19 +42,9 @@ WITHOUT = (
 )
 
 
-@pytest.fixture(scope="module")
-def dispatcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build it, as provisioning does."""
-    folder = tmp_path_factory.mktemp("dispatcher")
-    for path in [*SOURCE.glob("*.[ch]"), SOURCE / "Makefile"]:
-        shutil.copy(path, folder)
-    subprocess.run(["make", "--silent", "-C", str(folder)], check=True)
-    return folder
-
-
 @contextmanager
 def receivers(dispatcher: Path, apart: int) -> Iterator[list[subprocess.Popen[str]]]:
-    """Programs that know nothing of SO_REUSEPORT, on ports so far apart, as they think."""
+    """Start programs without SO_REUSEPORT that bind to ports with this distance."""
     shared = {"SIPSHARD_PORT": str(PORT), "SIPSHARD_SOCKETS": str(SOCKETS)}
     environment = {**os.environ, **shared, "LD_PRELOAD": str(dispatcher / "libsipshard.so")}
     started = [
@@ -110,7 +88,7 @@ def attached(argv: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]
 
 
 def got(receiver: subprocess.Popen[str]) -> dict[str, int]:
-    """Messages by Call-ID that a receiver took."""
+    """Return the messages that a receiver got, by Call-ID."""
     receiver.terminate()
     assert receiver.stdout
     calls: dict[str, int] = json.loads(receiver.stdout.readline())
@@ -130,7 +108,7 @@ def sip(call: int, form: str, padding: int) -> bytes:
 
 
 @pytest.mark.parametrize("apart", [1, 0], ids=["sockets", "partitioned"])
-def test_each_call_is_whole_at_one_socket_however_its_call_id_is_written(
+def test_each_call_reaches_one_socket_for_every_spelling_of_call_id(
     dispatcher: Path, tmp_path: Path, apart: int
 ) -> None:
     paddings = [17 * number % 1200 for number in range(400)]
@@ -149,13 +127,11 @@ def test_each_call_is_whole_at_one_socket_however_its_call_id_is_written(
     assert (report["without_call_id"], report["gone"]) == (len(WITHOUT), 0)
     whole = [count for calls in taken for name, count in calls.items() if name]
     assert whole == [5] * 400
-    # 133 calls each on average; their standard deviation is 9.4
+    # 133 calls per socket with a standard deviation of 9.4.
     assert all(95 < len(calls) < 172 for calls in taken)
 
 
-def test_calls_of_a_socket_that_is_closed_are_lost_and_no_others(
-    dispatcher: Path, tmp_path: Path
-) -> None:
+def test_only_calls_of_a_closed_socket_are_lost(dispatcher: Path, tmp_path: Path) -> None:
     with (
         receivers(dispatcher, 0) as started,
         attached(command(dispatcher, tmp_path, *started), tmp_path),
@@ -169,7 +145,7 @@ def test_calls_of_a_socket_that_is_closed_are_lost_and_no_others(
     assert sum(map(len, taken)) == 400 - report["gone"]
 
 
-def test_sockets_that_are_not_there_are_one_clear_error(dispatcher: Path, tmp_path: Path) -> None:
+def test_missing_sockets_are_an_error_in_one_line(dispatcher: Path, tmp_path: Path) -> None:
     with receivers(dispatcher, 0) as started:
         argv = command(dispatcher, tmp_path, *started[:2])
         done = subprocess.run(argv, capture_output=True, text=True)
@@ -180,7 +156,7 @@ def test_sockets_that_are_not_there_are_one_clear_error(dispatcher: Path, tmp_pa
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
-        # what a kernel says that has no bpf_loop, or no programs of this type
+        # The answer of a kernel without bpf_loop or without programs of this type.
         ("bpf", "EINVAL", r"cannot load the program; it needs Linux 5\.17 .*: Invalid argument"),
         ("bpf", "EPERM", r"cannot load the program; .* CAP_BPF: Operation not permitted"),
         ("setsockopt", "ENOPROTOOPT", "cannot attach the program: Protocol not available"),
@@ -188,7 +164,7 @@ def test_sockets_that_are_not_there_are_one_clear_error(dispatcher: Path, tmp_pa
         ("pidfd_open", "ENOSYS", "cannot take the sockets of a process: Function not implemented"),
     ],
 )
-def test_a_kernel_that_cannot_is_one_clear_error(
+def test_missing_feature_of_the_kernel_is_an_error_in_one_line(
     dispatcher: Path, tmp_path: Path, call: str, error: str, said: str
 ) -> None:
     if shutil.which("strace") is None:
@@ -210,7 +186,7 @@ def test_a_kernel_that_cannot_is_one_clear_error(
     assert not (tmp_path / "ready").exists()
 
 
-def test_killed_it_leaves_nothing_in_the_kernel(dispatcher: Path, tmp_path: Path) -> None:
+def test_killed_sipshard_leaves_nothing_in_the_kernel(dispatcher: Path, tmp_path: Path) -> None:
     def shown() -> bool:
         listed = subprocess.run(["bpftool", "prog", "show"], capture_output=True, text=True)
         return "name sipshard" in listed.stdout
@@ -221,22 +197,13 @@ def test_killed_it_leaves_nothing_in_the_kernel(dispatcher: Path, tmp_path: Path
     ):
         process.kill()
         process.wait()
-        # it goes on for as long as the sockets do
+        # The program stays loaded as long as the sockets exist.
         assert shown()
     wait_for(lambda: not shown(), 5)
 
 
-def run_json(record: Path) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((record / "run.json").read_text())
-    return document
-
-
-def findings(run: dict[str, Any]) -> dict[str, Any]:
-    return {finding["rule"]: finding["value"] for finding in run["verdict"]["findings"]}
-
-
 @pytest.mark.parametrize("deployment", ["sockets", "partitioned"])
-def test_every_call_lands_whole_at_one_worker(measure: Measure, deployment: str) -> None:
+def test_each_call_stays_at_one_worker(measure: Measure, deployment: str) -> None:
     record = measure(sut=f"kamailio-udp-{deployment}", threads=4, cps=200, duration_s=5.0)
     run = run_json(record)
     assert run["generator"]["calls_completed"] == 1000
@@ -245,22 +212,8 @@ def test_every_call_lands_whole_at_one_worker(measure: Measure, deployment: str)
     assert findings(run)["calls_split"] == findings(run)["share_excess"] == 0
     assert len(run["proxy"]["shards"]["selected"]) == 4
     assert run["proxy"]["shards"]["gone"] == 0
-    # the warm-up's, too
+    # Messages of the warm-up are included.
     assert sum(run["proxy"]["shards"]["selected"]) >= 6000
     client, server = (json.loads((record / f"{role}.json").read_text()) for role in ("uac", "uas"))
     took_us = (client["cpu_ns"] / 1000 + server["cpu_ns"] / server["calls"]["begun"]) / 1000
     assert run["generator"]["cpu_us"] == pytest.approx(took_us)
-
-
-def test_an_instance_that_dies_ends_the_run_and_nothing_is_left(
-    testbed: Testbed, measure: Measure
-) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        made = pool.submit(measure, sut="kamailio-udp-partitioned", threads=3, cps=200)
-        wait_for(lambda: bool(pids(LOAD)) or made.done(), 20)
-        time.sleep(0.5)
-        os.kill(max(pids(PROXY)), signal.SIGKILL)
-        with pytest.raises(TransientError, match=r"an instance of the proxy, .* 3 sockets, ended"):
-            made.result()
-    local.take_down()
-    wait_for(lambda: not [line for line in leftovers() if "sipshard" in line or "proxy" in line], 5)

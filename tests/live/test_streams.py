@@ -1,14 +1,10 @@
-"""The probe's stamps of messages in TCP streams, against what a relay and a packet socket saw of each."""
+"""Test the probe's timestamps over TCP against the timestamps of a relay and a packet socket."""
 
 import contextlib
 import json
-import signal
-import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import stream_relay
-from helpers import wait_for
+from probed import Probed, ask, probed
 
-from sipsched.records.trace import HEADER, RECORD, Flag
-from sipsched.testbed.inventory import Testbed, native_folder
+from sipsched.records.trace import RECORD, Flag
+from sipsched.testbed.inventory import Testbed
 
 LOAD_S = 3.0
 CLOCKS_NS = 2_000
-"""The packet socket stamps with CLOCK_REALTIME: what reading two clocks one after the other may be wrong by."""
+"""Largest error of converting the packet socket's CLOCK_REALTIME, by reading two clocks one after the other."""
 PLAN: dict[str, Any] = {
     "workers": 2,
     "rate": 400,
@@ -34,81 +30,18 @@ PLAN: dict[str, Any] = {
 }
 
 
-@dataclass
-class Relayed:
-    """A relay under traffic, and the probe that watches it."""
-
-    folder: Path
-    relay: subprocess.Popen[bytes]
-    probe: subprocess.Popen[bytes]
-
-    def tell(self) -> None:
-        assert self.relay.stdin is not None
-        self.relay.stdin.write(b"\n")
-        self.relay.stdin.flush()
-
-    def ask(self, line: str) -> None:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(5)
-            client.connect(str(self.folder / "control"))
-            client.sendall(f"{line}\n".encode())
-            assert client.recv(100) == b"ok\n"
-
-    def finish(self) -> tuple[dict[str, Any], npt.NDArray[Any], dict[str, Any]]:
-        """End the traffic and the probe; give the report, the records and what was seen."""
-        self.tell()
-        wait_for((self.folder / "seen.json").exists, 20)
-        time.sleep(0.2)
-        self.probe.send_signal(signal.SIGTERM)
-        assert self.probe.wait(10) == 0, (self.folder / "probe.log").read_text()
-        self.tell()
-        self.relay.wait(10)
-        trace = (self.folder / "trace.bin").read_bytes()
-        return (
-            json.loads((self.folder / "probe.json").read_text()),
-            np.frombuffer(trace, RECORD, offset=HEADER.itemsize),
-            json.loads((self.folder / "seen.json").read_text()),
-        )
-
-
 @contextlib.contextmanager
-def relayed(testbed: Testbed, folder: Path, *options: str, **plan: Any) -> Iterator[Relayed]:
-    """Let a relay serve and the probe watch it; it gets traffic when told to."""
-    program = native_folder(testbed.workdir, "probe") / "sipprobe"
-    argv = (stream_relay.__file__, json.dumps(PLAN | plan), str(folder / "seen.json"))
-    relay = subprocess.Popen(
-        ["unshare", "--net", sys.executable, *argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    probe = None
-    try:
-        assert relay.stdout is not None
-        assert relay.stdout.readline() == b"serving\n"
-        probe = subprocess.Popen(
-            [
-                *("nsenter", f"--net=/proc/{relay.pid}/ns/net", str(program), "run"),
-                *("--mode", "stream", "--comm", stream_relay.NAME),
-                *("--output", str(folder / "trace.bin"), "--report", str(folder / "probe.json")),
-                *("--ready", str(folder / "ready"), "--control", str(folder / "control")),
-                *options,
-            ],
-            stderr=(folder / "probe.log").open("wb"),
-        )
-        ready = folder / "ready"
-        wait_for(
-            lambda: probe.poll() is not None or (ready.exists() and "ready" in ready.read_text()),
-            10,
-        )
-        assert probe.poll() is None, (folder / "probe.log").read_text()
-        yield Relayed(folder, relay, probe)
-    finally:
-        for process in (relay, probe):
-            if process is not None and process.poll() is None:
-                process.terminate()
-                process.wait(10)
+def relayed(testbed: Testbed, folder: Path, *options: str, **plan: Any) -> Iterator[Probed]:
+    """Start a relay and the probe. Traffic starts with `tell`."""
+    relay = (sys.executable, stream_relay.__file__, json.dumps(PLAN | plan))
+    stream = ("--mode", "stream", "--comm", stream_relay.NAME, *options)
+    with probed(testbed, folder, [*relay, str(folder / "seen.json")], *stream) as run:
+        assert run.probe.poll() is None, run.log
+        yield run
 
 
 def captured(seen: dict[str, Any], size: int, *, to_server: bool) -> dict[int, int]:
-    """When the packet socket saw the segment with a message's last byte arrive, or leave the server, ns by CSeq."""
+    """Return, by CSeq, when the packet socket saw the last byte of a message arrive at or leave the server, in ns."""
     found = {}
     for port, client in seen["clients"].items():
         wanted = [to_server, not to_server, int(port)]
@@ -116,13 +49,13 @@ def captured(seen: dict[str, Any], size: int, *, to_server: bool) -> dict[int, i
         first = mine[0][3]
         ends = np.array([(segment[3] - first) % 2**32 + segment[4] for segment in mine])
         for place, number in enumerate(client["order"]):
-            # what comes back comes in the same order
+            # Answers arrive in the order of the messages.
             found[number] = mine[int(np.searchsorted(ends, (place + 1) * size))][5]
     return found
 
 
 def check_bounds(records: npt.NDArray[Any], seen: dict[str, Any], size: int) -> None:
-    """Compare every record with the clocks read around its system calls, and with the packets."""
+    """Compare every record with clock readings around its system calls and with the captured packets."""
     rows = {row["number"]: row for row in seen["rows"]}
     sent = {int(n): t for c in seen["clients"].values() for n, t in c["sent"].items()}
     returned = {int(n): t for c in seen["clients"].values() for n, t in c["returned"].items()}
@@ -141,8 +74,8 @@ def check_bounds(records: npt.NDArray[Any], seen: dict[str, Any], size: int) -> 
         assert bool(record["flags"] & Flag.SPLIT) == (row["reads"] > 1)
         assert record["n_send"] == 1
         assert record["length"] == size
-        # packet sockets see what comes behind the driver and before the protocol layer, and what leaves right before
-        # the driver gets it
+        # A packet socket sees an arriving packet between the driver and the protocol layer, and a leaving packet just
+        # before the driver.
         assert t["t_arr"] - CLOCKS_NS <= seen_in[number] <= t["t_stack"] + CLOCKS_NS
         assert t["t_sip_out"] - CLOCKS_NS <= seen_out[number] <= t["t_dep"] + CLOCKS_NS
         late_in.append(seen_in[number] - t["t_arr"])
@@ -156,7 +89,7 @@ def check_bounds(records: npt.NDArray[Any], seen: dict[str, Any], size: int) -> 
     "plan",
     [
         {},
-        # segments and reads end within messages, and hold several
+        # Segments and reads end within messages and contain several messages.
         {"chunks": [1300, 700, 3000, 50], "read": 1500},
         {"chunks": [5000], "rate": 2000},
         {"size": 20_000, "rate": 200},
@@ -170,7 +103,7 @@ def check_bounds(records: npt.NDArray[Any], seen: dict[str, Any], size: int) -> 
         "the largest",
     ],
 )
-def test_every_message_of_a_stream_has_its_row_and_its_stamps(
+def test_every_message_of_a_stream_has_a_record_with_timestamps(
     testbed: Testbed, tmp_path: Path, plan: dict[str, Any]
 ) -> None:
     with relayed(testbed, tmp_path, cut=2, **plan) as run:
@@ -182,7 +115,7 @@ def test_every_message_of_a_stream_has_its_row_and_its_stamps(
     assert sorted(records["cseq"].tolist()) == numbers
     assert report["records"] == report["received"] == report["sent"] == len(numbers)
     assert report["lost"] == report["unmatched"] == report["broken"] == 0
-    # two connections ended within a message
+    # Two connections ended within a message.
     assert report["cut"] == 2
     assert report["descriptors_sent"] == report["descriptors_received"] == 4
     assert 0 < report["descriptor_send_ns"] < 1e9
@@ -190,7 +123,7 @@ def test_every_message_of_a_stream_has_its_row_and_its_stamps(
     check_bounds(records, seen, (PLAN | plan)["size"])
 
 
-def test_what_the_ring_cannot_hold_is_counted_and_nothing_is_made_up(
+def test_records_that_the_ring_cannot_hold_are_counted_as_lost(
     testbed: Testbed, tmp_path: Path
 ) -> None:
     with relayed(testbed, tmp_path, "--ring-bytes", "16384", rate=3000) as run:
@@ -210,20 +143,20 @@ def test_what_the_ring_cannot_hold_is_counted_and_nothing_is_made_up(
         assert not record["t_sip_out"] or row["before_send"] <= int(record["t_sip_out"])
 
 
-def test_what_comes_while_recording_is_off_is_not_there_and_all_else_is(
+def test_only_messages_of_streams_while_recording_is_on_are_recorded(
     testbed: Testbed, tmp_path: Path
 ) -> None:
     off = []
-    with relayed(testbed, tmp_path) as run:
+    with relayed(testbed, tmp_path) as run, run.connect() as client:
         run.tell()
         for _ in range(5):
             time.sleep(0.3)
             asked_off = time.monotonic_ns()
-            run.ask("off")
+            assert ask(client, "off") == "ok"
             is_off = time.monotonic_ns()
             time.sleep(0.3)
             asked_on = time.monotonic_ns()
-            run.ask("on")
+            assert ask(client, "on") == "ok"
             off.append((asked_off, is_off, asked_on, time.monotonic_ns()))
         time.sleep(0.3)
         report, records, seen = run.finish()

@@ -1,4 +1,4 @@
-"""The program that switches a serving proxy between modes: on real tasks, in a network namespace of its own."""
+"""Test switcher, which switches tasks between modes, in its own network namespace."""
 
 import itertools
 import json
@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from sipsched.testbed.requirements import native_sources
+from agents import SANITIZED
+from helpers import build_native
 
 MS = 1_000_000
-SANITIZED = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
 AUTOCORKING = "/proc/sys/net/ipv4/tcp_autocorking"
 SOMAXCONN = "/proc/sys/net/core/somaxconn"
 SEND = """
@@ -91,21 +90,13 @@ def plan_text(modes: str, order: list[int], window_ns: int, sample_ns: int = 10 
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build them as provisioning does, with sanitizers."""
-    folder = tmp_path_factory.mktemp("scheduler")
-    for source in native_sources("scheduler"):
-        (folder / source.name).write_bytes(source.read_bytes())
-    subprocess.run(
-        ["make", "--silent", "-C", str(folder)],
-        env={**os.environ, "CFLAGS": SANITIZED},
-        check=True,
-    )
-    return folder
+    """Build the programs as provisioning does, with sanitizers."""
+    return build_native("scheduler", tmp_path_factory.mktemp("native"), cflags=SANITIZED)
 
 
 @pytest.fixture(scope="session")
 def namespace() -> Iterator[list[str]]:
-    """A command line's start that runs it in a network namespace with nobody else in it."""
+    """Return the start of a command line that runs a program in an otherwise empty network namespace."""
     script = "ip link set lo up && echo up && exec sleep 600"
     holder = subprocess.Popen(
         ["unshare", "--net", "sh", "-c", script], stdout=subprocess.PIPE, text=True
@@ -122,7 +113,7 @@ Spawn = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def spawn() -> Iterator[Spawn]:
-    """Start processes that do not outlive the test."""
+    """Start processes, and stop them after the test."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*argv: str) -> subprocess.Popen[str]:
@@ -136,7 +127,7 @@ def spawn() -> Iterator[Spawn]:
 
 
 class Switcher:
-    """`switcher run` on tasks, started; its log is a file of the test."""
+    """A started `switcher run`; its log is a file of the test."""
 
     def __init__(
         self, program: Path, namespace: list[str], folder: Path, plan: str, *arguments: object
@@ -157,14 +148,14 @@ class Switcher:
         assert self.process.stdout.readline() == "ready\n"
 
     def send(self, text: str = "INVITE sip:a", port: int = 5060, times: int = 1) -> tuple[int, int]:
-        """Send datagrams; instants before and after."""
+        """Send datagrams. Return the instants before and after, in ns."""
         before = time.monotonic_ns()
         argv = [sys.executable, "-c", SEND, text, str(port), str(times)]
         subprocess.run([*self.namespace, *argv], check=True)
         return before, time.monotonic_ns()
 
     def end(self, code: int = 0, timeout_s: float = 20) -> dict[str, Any]:
-        """Wait for its end; the log."""
+        """Wait for the end and return the log."""
         _, error = self.process.communicate(timeout=timeout_s)
         assert (self.process.returncode, error) == (code, "")
         assert not self.log_file.with_suffix(".json.partial").exists()
@@ -249,13 +240,13 @@ def test_each_mode_is_in_force_in_its_window(
         assert (made["errors"], made["unlike"], made["error"]) == (0, 0, "")
         assert 0 < made["done_ns"] - made["began_ns"] < 50 * MS
     late = [made["began_ns"] - made["asked_ns"] for made in log["windows"]]
-    # the first has to wait for the first INVITE
+    # The first switch waits for the first INVITE.
     assert late[0] >= 2 * MS
     assert min(late) >= 0
     assert max(late) < 100 * MS
 
 
-def test_what_a_mode_does_not_name_is_as_it_was(
+def test_settings_that_a_mode_does_not_name_keep_their_values(
     start: Start, spawn: Spawn, programs: Path, namespace: list[str]
 ) -> None:
     expect_slices(programs)
@@ -290,8 +281,10 @@ def test_what_a_mode_does_not_name_is_as_it_was(
     assert [made["error"] for made in log["windows"]] == [""] * 4
 
 
-def test_the_probe_is_told_and_awaited(start: Start, spawn: Spawn, tmp_path: Path) -> None:
-    # the fourth answer comes late, the fifth not at all, the sixth is no good one
+def test_switcher_waits_for_the_answer_of_the_probe(
+    start: Start, spawn: Spawn, tmp_path: Path
+) -> None:
+    # The fourth answer is late, the fifth is missing, the sixth is an error.
     said, delay_s = list[str](), 0.1
     with socket.socket(socket.AF_UNIX) as control:
         control.bind(str(tmp_path / "control"))
@@ -315,7 +308,7 @@ def test_the_probe_is_told_and_awaited(start: Start, spawn: Spawn, tmp_path: Pat
         switcher.send()
         log = switcher.end()
         answerer.join(10)
-    # the first window is set before the load, and again with it
+    # The first mode is set before the load and again at its start.
     assert said == ["on\n", "on\n", "off\n", "off\n", "on\n", "off\n", "on\n"]
     took = [(made["done_ns"] - made["began_ns"]) / 1e9 for made in log["windows"]]
     assert took[2] >= delay_s
@@ -329,7 +322,7 @@ def test_the_probe_is_told_and_awaited(start: Start, spawn: Spawn, tmp_path: Pat
     ]
 
 
-def test_a_probe_that_is_gone_is_an_error_of_each_window(
+def test_missing_probe_is_an_error_of_each_window(
     start: Start, spawn: Spawn, tmp_path: Path
 ) -> None:
     plan = plan_text("mode 0 probe off\n", [0, 0], 100 * MS)
@@ -339,7 +332,7 @@ def test_a_probe_that_is_gone_is_an_error_of_each_window(
     assert [(made["errors"], made["error"]) for made in switcher.end()["windows"]] == [expected] * 2
 
 
-def test_a_task_that_dies_is_an_error_of_the_windows_after(start: Start, spawn: Spawn) -> None:
+def test_dead_task_is_an_error_of_later_windows(start: Start, spawn: Spawn) -> None:
     first, second = spawn("sleep", "600"), spawn("sleep", "600")
     window = 400 * MS
     plan = plan_text(MODES, [0, 1, 2, 0], window)
@@ -358,8 +351,8 @@ def test_a_task_that_dies_is_an_error_of_the_windows_after(start: Start, spawn: 
     assert log["samples"]["cpu_ns"] == sorted(log["samples"]["cpu_ns"])
 
 
-def test_files_that_cannot_be_opened_or_read_back_otherwise(start: Start, spawn: Spawn) -> None:
-    # the kernel takes a hexadecimal number, and shows it as a decimal one
+def test_errors_of_files_are_reported(start: Start, spawn: Spawn) -> None:
+    # The kernel accepts a hexadecimal number and returns a decimal number.
     modes = (
         f"mode 0 file {SOMAXCONN} 0x50\nmode 1 file {SOMAXCONN} 80\nmode 2 file /proc/sys/none 1\n"
     )
@@ -371,8 +364,8 @@ def test_files_that_cannot_be_opened_or_read_back_otherwise(start: Start, spawn:
     assert made[2]["error"] == "ENOENT: /proc/sys/none: No such file or directory"
 
 
-def test_a_right_that_is_missing_is_said_and_the_rest_goes_on(start: Start, spawn: Spawn) -> None:
-    # the tasks have no more rights than who sets them
+def test_missing_privilege_is_an_error_of_its_windows_only(start: Start, spawn: Spawn) -> None:
+    # The tasks have the same privileges as the switcher.
     tasks = [spawn(*WITHOUT_NICE, "sleep", "600").pid for _ in range(2)]
     plan = plan_text(MODES, [1, 2, 1], 100 * MS)
     switcher = start(plan, "--fifo", 20, *tasks, before=WITHOUT_NICE)
@@ -383,7 +376,7 @@ def test_a_right_that_is_missing_is_said_and_the_rest_goes_on(start: Start, spaw
     assert log["windows"][1]["error"] == "EPERM: sched_setattr: Operation not permitted"
 
 
-def test_it_waits_for_an_invite_to_the_port(start: Start, spawn: Spawn) -> None:
+def test_switcher_waits_for_an_invite_to_its_port(start: Start, spawn: Spawn) -> None:
     switcher = start(plan_text(MODES, [0, 1], 200 * MS), "--port", 5070, *sleepers(spawn, 1))
     switcher.send("BYE sip:a", 5070)
     switcher.send("INVITE sip:a", 5060)
@@ -392,7 +385,7 @@ def test_it_waits_for_an_invite_to_the_port(start: Start, spawn: Spawn) -> None:
     assert before <= switcher.end()["t0_ns"] + 2 * MS <= after
 
 
-def test_over_tcp_it_waits_for_a_segment_that_begins_with_an_invite_and_counts_segments(
+def test_switcher_waits_for_an_invite_over_tcp_and_counts_segments(
     start: Start, spawn: Spawn, namespace: list[str]
 ) -> None:
     plan = plan_text(MODES, [0, 1], 300 * MS)
@@ -404,13 +397,13 @@ def test_over_tcp_it_waits_for_a_segment_that_begins_with_an_invite_and_counts_s
     log = switcher.end()
     assert before <= log["t0_ns"] + 2 * MS <= after
     sent = log["samples"]["datagrams"]
-    # the ends of both streams count, too
+    # The ends of both streams are counted.
     assert sent[-1] - sent[0] == 20 + 2
     assert set(log["samples"]["refused"]) == {0}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_before_the_load(start: Start, spawn: Spawn, number: signal.Signals) -> None:
+def test_signal_before_the_load(start: Start, spawn: Spawn, number: signal.Signals) -> None:
     switcher = start(plan_text(MODES, [1, 2], 100 * MS), *sleepers(spawn, 2))
     time.sleep(0.3)
     switcher.process.send_signal(number)
@@ -421,8 +414,8 @@ def test_a_signal_before_the_load(start: Start, spawn: Spawn, number: signal.Sig
     assert set(map(len, log["samples"].values())) == {0}
 
 
-def test_a_signal_during_the_load(start: Start, spawn: Spawn) -> None:
-    # neither a switch nor a sample is near
+def test_signal_during_the_load(start: Start, spawn: Spawn) -> None:
+    # The signal arrives far from switches and samples.
     switcher = start(
         plan_text(MODES, [0, 1, 2], 1000 * MS, sample_ns=2000 * MS), *sleepers(spawn, 1)
     )
@@ -436,7 +429,7 @@ def test_a_signal_during_the_load(start: Start, spawn: Spawn) -> None:
 
 
 def cpu_ns(pid: int) -> int:
-    """CPU time of all threads, as /proc has it: of a running one until its last tick."""
+    """Return the CPU time of all threads from /proc; a running thread's time ends at its last tick."""
     files = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(file.read_text().split()[0]) for file in files)
 
@@ -463,12 +456,12 @@ def test_samples(start: Start, spawn: Spawn, namespace: list[str]) -> None:
     log = switcher.end()
     samples = log["samples"]
     for name, column in samples.items():
-        # idle is the sum of two numbers that are rounded by themselves
+        # idle is the sum of two rounded numbers.
         rounded = 2 if name == "idle_ticks" else 0
         assert all(b >= a - rounded for a, b in itertools.pairwise(column)), name
         assert len(column) == len(samples["t_ns"])
     times = samples["t_ns"]
-    # the fourth of a second at 50 ms, and one before each switch
+    # Samples every 50 ms for a quarter of a second, and one before each switch.
     assert 4 * 4 <= len(times) <= 4 * 6 + 3
     for made in log["windows"][1:]:
         before = max(t for t in times if t < made["began_ns"])
@@ -481,7 +474,7 @@ def test_samples(start: Start, spawn: Spawn, namespace: list[str]) -> None:
     assert counted == pytest.approx(outer * share, rel=0.35)
     refused = samples["refused"][-1] - samples["refused"][0]
     received = samples["datagrams"][-1] - samples["datagrams"][0]
-    # nobody listens at the SIP port, so the INVITE is neither
+    # No socket is bound to the SIP port, so the INVITE is not counted.
     assert refused > 0
     assert received > 0
     assert refused + received == 50
@@ -491,7 +484,7 @@ def test_samples(start: Start, spawn: Spawn, namespace: list[str]) -> None:
         assert samples[name][-1] - samples[name][0] <= spent * 1.2 + 5
 
 
-def test_all_cpus_are_counted_if_none_is_named(start: Start, spawn: Spawn) -> None:
+def test_all_cpus_are_counted_by_default(start: Start, spawn: Spawn) -> None:
     def idle(*arguments: object) -> int:
         switcher = start(plan_text(MODES, [0], 50 * MS), *arguments, *sleepers(spawn, 1))
         switcher.send()
@@ -503,7 +496,9 @@ def test_all_cpus_are_counted_if_none_is_named(start: Start, spawn: Spawn) -> No
     assert idle("--cpus", max(rows)) == pytest.approx(rows[max(rows)], rel=0.05, abs=500)
 
 
-def test_a_full_disk(programs: Path, namespace: list[str], spawn: Spawn, tmp_path: Path) -> None:
+def test_full_disk_is_an_error_in_one_line(
+    programs: Path, namespace: list[str], spawn: Spawn, tmp_path: Path
+) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     plan = tmp_path / "plan.txt"
@@ -547,16 +542,16 @@ GOOD = "mode 0 task other nice 0 priority 0 slice 0\nfirst 0\nsample 1000000\nwi
         (GOOD.replace("priority 0", "priority 1"), 1, "a priority from 0 to 0, found 1"),
         (GOOD.replace("other", "fifo"), 1, "a priority from 1 to 99, found 0"),
         (GOOD.replace("mode 0", "mode 64"), 1, "the number of a mode from 0 to 63, found 64"),
-        (GOOD.replace("window 0 0", "window 0 1"), 4, "a mode that has lines of its own"),
+        (GOOD.replace("window 0 0", "window 0 1"), 4, "a mode with lines of its own"),
         (
             GOOD.replace("window 0 0", "window 0 0\nwindow 0 0"),
             5,
-            "after that of the window before",
+            "a start after the previous window",
         ),
         (GOOD.replace("window 0 0", "window 10 0"), 5, "an end after the start of the last window"),
         (GOOD.replace("end 10", "end 1e9"), 5, "ns from 1 to 86400000000000, found 1e9"),
         (GOOD + "end 11\n", 6, "expected this line once, found end"),
-        (GOOD + "mode 0 task other nice 0 priority 0 slice 0\n", 6, "one line 'task' for a mode"),
+        (GOOD + "mode 0 task other nice 0 priority 0 slice 0\n", 6, "one line 'task' per mode"),
         (GOOD + "mode 0 file proc 1\n", 6, "expected the path of a file, from /, found proc"),
         (GOOD + "mode 0 file /proc\n", 6, "expected a value to write, found nothing"),
         (GOOD + "mode 0 probe maybe\n", 6, "expected on or off, found maybe"),
@@ -566,7 +561,7 @@ GOOD = "mode 0 task other nice 0 priority 0 slice 0\nfirst 0\nsample 1000000\nwi
     ],
 )
 @pytest.mark.parametrize("command", ["check", "run"])
-def test_a_bad_plan_is_one_line(
+def test_bad_plan_is_an_error_in_one_line(
     programs: Path, tmp_path: Path, command: str, plan: str, line: int, said: str
 ) -> None:
     path = tmp_path / "plan.txt"
@@ -600,7 +595,9 @@ def test_a_bad_plan_is_one_line(
         ["speed", "1"],
     ],
 )
-def test_wrong_usage_is_one_line(programs: Path, tmp_path: Path, arguments: list[str]) -> None:
+def test_wrong_usage_is_an_error_in_one_line(
+    programs: Path, tmp_path: Path, arguments: list[str]
+) -> None:
     plan, probe = tmp_path / "plan.txt", tmp_path / "probe.txt"
     plan.write_text(GOOD)
     probe.write_text(GOOD + "mode 0 probe off\n")
@@ -612,7 +609,7 @@ def test_wrong_usage_is_one_line(programs: Path, tmp_path: Path, arguments: list
     assert done.stderr.count("\n") == 1
 
 
-def test_a_log_that_cannot_be_written_is_said_at_once(programs: Path, tmp_path: Path) -> None:
+def test_unwritable_log_is_an_error_before_the_load(programs: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.txt"
     plan.write_text(GOOD)
     argv = [str(programs / "switcher"), "run", "--plan", str(plan), "--log", f"{tmp_path}/no/log"]
@@ -650,13 +647,11 @@ def test_check_tries_each_mode(programs: Path, namespace: list[str], tmp_path: P
 
 
 def test_speed(programs: Path, tmp_path: Path) -> None:
-    # a slow build would be another index
-    for source in native_sources("scheduler"):
-        (tmp_path / source.name).write_bytes(source.read_bytes())
-    subprocess.run(["make", "--silent", "-C", str(tmp_path), "switcher"], check=True)
+    # A slow build would change the index.
+    switcher = build_native("scheduler", tmp_path, "switcher") / "switcher"
 
     def speed(*arguments: str) -> dict[str, float]:
-        argv = [str(tmp_path / "switcher"), "speed", *arguments]
+        argv = [str(switcher), "speed", *arguments]
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
         found: dict[str, float] = json.loads(done.stdout)
         return found

@@ -1,26 +1,19 @@
-"""SIP over TCP through a real proxy: every message is counted on both sides, and a late call is told."""
+"""Test SIP over TCP through Kamailio."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from helpers import LOAD, pids, wait_for
+from helpers import Measure, pids, run_json, under_load
 
-from sipsched.errors import TransientError
 from sipsched.records.messages import FLAGS, MISSING, messages_from_record
 from sipsched.testbed.inventory import Testbed
 
-Measure = Callable[..., Path]
 PROXY = r"^kamailio .*/sps/.*proxy\.cfg"
 HALF_A_MESSAGE = """
 import socket, sys
@@ -30,21 +23,16 @@ for cut in (20, 60):
 """
 
 
-def run_json(record: Path) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((record / "run.json").read_text())
-    return document
-
-
 @pytest.mark.parametrize(
     ("sut", "opened", "sent_by_sps"),
-    # tm answers INVITE with 100 by itself
+    # The module tm adds a 100 response per INVITE.
     [
         ("kamailio-tcp", 8, 3500),
         ("kamailio-tcp-per-call", 500, 3500),
         ("kamailio-tcp-stateless", 8, 3000),
     ],
 )
-def test_all_calls_complete_and_every_message_is_counted_on_both_sides(
+def test_every_message_is_counted_on_both_sides(
     measure: Measure, sut: str, opened: int, sent_by_sps: int
 ) -> None:
     record = measure(sut=sut, threads=4, cps=200, duration_s=2.5)
@@ -63,11 +51,11 @@ def test_all_calls_complete_and_every_message_is_counted_on_both_sides(
     assert probe["records"] == probe["received"] == 3000
     assert probe["sent"] == sent_by_sps
     assert probe["lost"] == probe["broken"] == probe["cut"] == 0
-    # a connection that comes is handed to a worker, and one that a worker needs and has not is handed to it, too
+    # The proxy passes a new connection to a worker, and passes it again to a worker that needs it for sending.
     assert probe["descriptors_received"] >= (500 if opened == 500 else 0)
     ds = messages_from_record(record)
     assert Counter(ds.message_type.to_numpy().tolist()) == dict.fromkeys(range(1, 7), 500)
-    # on top of some tasks the kernel runs no program (docs/methodology.md): such a stamp is missing, and said to be
+    # On some tasks the kernel runs no BPF program (docs/methodology/tcp.md). A flag marks such a missing timestamp.
     flags = ds["flags"].to_numpy()
     assert np.count_nonzero(flags & FLAGS["arrival_not_found"]) == probe["unmatched"]
     unseen = dict.fromkeys(("k_stack", "k_sockq", "k_copy"), "arrival_not_found")
@@ -78,7 +66,7 @@ def test_all_calls_complete_and_every_message_is_counted_on_both_sides(
         assert np.count_nonzero(missing) < 0.01 * ds.sizes["message"], name
 
 
-def test_past_the_knee_reads_hold_many_messages_and_each_has_its_row(measure: Measure) -> None:
+def test_messages_that_share_a_read_under_overload_have_their_own_rows(measure: Measure) -> None:
     record = measure(sut="kamailio-tcp", threads=2, cps=3000, duration_s=1.5, drain_s=8.0)
     run = run_json(record)
     assert run["probe"]["records"] == run["ledger"]["to_sps"]["received"] >= 6 * 4000
@@ -86,31 +74,26 @@ def test_past_the_knee_reads_hold_many_messages_and_each_has_its_row(measure: Me
     flags = ds["flags"].to_numpy()
     assert np.count_nonzero(flags & FLAGS["read_with_others"]) > 1000
     assert np.count_nonzero(flags & FLAGS["read_in_pieces"]) > 100
-    # it waits: in the queue, and what a worker has read behind what it has read with it
+    # Messages wait in the queue, and in the worker's buffer behind messages of the same read.
     k_sockq = ds["k_sockq"].to_numpy()
     assert np.median(k_sockq[k_sockq != MISSING]) > 1e6
 
 
-def test_half_a_message_of_a_stranger_disturbs_no_call(measure: Measure, testbed: Testbed) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        made = pool.submit(measure, sut="kamailio-tcp", threads=2, cps=200, duration_s=2.5)
-        wait_for(lambda: bool(pids(LOAD)) or made.done(), 20)
+def test_partial_message_of_a_stranger_disturbs_no_call(measure: Measure, testbed: Testbed) -> None:
+    with under_load(measure, sut="kamailio-tcp", threads=2, cps=200, duration_s=2.5) as made:
         there = [testbed.sps.sip_address, str(testbed.sps.sip_port)]
         here = ["ip", "netns", "exec", "sipsched-uac", sys.executable, "-c", HALF_A_MESSAGE]
         subprocess.run([*here, *there], check=True)
         run = run_json(made.result())
     assert run["generator"]["calls_completed"] == 500
     assert run["ledger"]["to_sps"]["residual"] == run["ledger"]["from_sps"]["residual"] == 0
-    # the probe saw where they ended, and takes them for no messages
+    # The probe counts the two cut streams, not messages.
     assert run["probe"]["cut"] == 2
     assert run["probe"]["records"] == run["ledger"]["to_sps"]["received"] == 3000
 
 
-def test_calls_that_wait_for_a_stopped_proxy_are_late_and_none_is_lost(measure: Measure) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        made = pool.submit(measure, sut="kamailio-tcp", threads=2, cps=200, duration_s=2.5)
-        wait_for(lambda: bool(pids(LOAD)) or made.done(), 20)
-        time.sleep(0.5)
+def test_calls_are_late_but_not_lost_while_the_proxy_is_stopped(measure: Measure) -> None:
+    with under_load(measure, sut="kamailio-tcp", threads=2, cps=200, duration_s=2.5) as made:
         workers = pids(PROXY)
         for pid in workers:
             os.kill(pid, signal.SIGSTOP)
@@ -119,18 +102,6 @@ def test_calls_that_wait_for_a_stopped_proxy_are_late_and_none_is_lost(measure: 
             os.kill(pid, signal.SIGCONT)
         run = run_json(made.result())
     assert run["generator"]["calls_completed"] == 500
-    # of the calls of that second, those of its first half waited longer than half a second
+    # Calls of the first half of this second waited longer than half a second.
     assert 60 < run["generator"]["calls_late"] < 140
     assert run["ledger"]["to_sps"]["residual"] == run["ledger"]["from_sps"]["residual"] == 0
-
-
-def test_a_proxy_that_dies_ends_the_run_with_its_reason(measure: Measure, tmp_path: Path) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        made = pool.submit(measure, sut="kamailio-tcp", threads=2, cps=200, duration_s=2.5)
-        wait_for(lambda: bool(pids(LOAD)) or made.done(), 20)
-        time.sleep(0.5)
-        for pid in pids(PROXY):
-            os.kill(pid, signal.SIGKILL)
-        with pytest.raises(TransientError, match="the proxy ended during the run"):
-            made.result()
-    assert list(tmp_path.rglob("rep~1.failed-1"))

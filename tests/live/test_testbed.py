@@ -1,13 +1,11 @@
-"""The embedded testbed: nothing stays behind, one user at a time, and SSH hosts are all a run knows."""
+"""Test the embedded testbed: its lock, its cleaning up, and errors of hosts."""
 
 import dataclasses
-import json
 import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,50 +13,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import leftovers, start_run, wait_for
+from helpers import LOAD, Measure, leftovers, pids, run_json, squatter, start_run, wait_for
 
 from sipsched.errors import SipschedError, StableError, TransientError
 from sipsched.measure import acquisition, crossing_search, proxy, serving
 from sipsched.plan import config
+from sipsched.plan.run import Point, Run
 from sipsched.records import record
 from sipsched.testbed import inventory, local, namespaces, places
 from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import open_hosts
 
-Measure = Callable[..., Path]
 
-
-def running(pattern: str) -> bool:
-    """Tell whether a process has this in its command line."""
-    return subprocess.run(["pgrep", "-f", pattern], capture_output=True).returncode == 0
-
-
-def test_down_leaves_nothing(testbed: Testbed) -> None:
-    local.ensure_up(testbed)
-    assert local.is_up()
-    local.take_down()
-    assert leftovers() == []
-
-
-def test_up_and_down_twice_are_no_errors(testbed: Testbed) -> None:
+def test_up_and_down_can_be_repeated(testbed: Testbed) -> None:
     for _ in range(2):
         local.ensure_up(testbed)
+        assert local.is_up()
     for _ in range(2):
         local.take_down()
+        assert leftovers() == []
     assert not local.is_up()
 
 
-def test_half_a_testbed_is_mended(testbed: Testbed) -> None:
-    local.ensure_up(testbed)
-    subprocess.run(["ip", "netns", "delete", "sipsched-uas"], check=True)
-    local.ensure_up(testbed)
-    with open_hosts(testbed) as hosts:
-        assert hosts.uas.run(["true"]).exit_code == 0
-    local.take_down()
-
-
-def test_a_second_user_waits_and_is_told_for_whom(testbed: Testbed, measure: Measure) -> None:
+def test_second_user_waits_and_learns_who_holds_the_testbed(
+    testbed: Testbed, measure: Measure
+) -> None:
     said: list[str] = []
     with ThreadPoolExecutor(1) as pool:
         with open_hosts(testbed, "the first"):
@@ -77,7 +57,7 @@ def test_a_second_user_waits_and_is_told_for_whom(testbed: Testbed, measure: Mea
     assert "up to 600 s" in line
 
 
-def test_a_second_user_who_cannot_wait_is_told_who_holds_it(
+def test_error_after_waiting_names_who_holds_the_testbed(
     testbed: Testbed, tmp_path: Path, measure: Measure
 ) -> None:
     bed = dataclasses.replace(testbed, lock_wait_s=1)
@@ -86,7 +66,7 @@ def test_a_second_user_who_cannot_wait_is_told_who_holds_it(
         pytest.raises(TransientError, match=r"in use by the first \(pid .*waited 1 s"),
     ):
         measure(bed=bed)
-    # of kind ssh, the lock is taken on the host only
+    # For kind ssh, only the host has a lock.
     with (
         open_hosts(testbed, "the first"),
         pytest.raises(TransientError, match=r"host sps .*in use by the first .*waited 1 s"),
@@ -94,7 +74,7 @@ def test_a_second_user_who_cannot_wait_is_told_who_holds_it(
         measure(bed=dataclasses.replace(bed, kind="ssh"))
 
 
-def test_a_lock_that_is_no_file_is_one_clear_error(up: None, measure: Measure) -> None:
+def test_lock_that_is_a_folder_is_an_error_in_one_line(up: None, measure: Measure) -> None:
     namespaces.LOCK_FILE.unlink()
     namespaces.LOCK_FILE.mkdir(mode=0o700)
     try:
@@ -104,18 +84,18 @@ def test_a_lock_that_is_no_file_is_one_clear_error(up: None, measure: Measure) -
         namespaces.LOCK_FILE.rmdir()
 
 
-def test_killed_run_leaves_nothing_and_the_next_one_works(
+def test_killed_run_leaves_nothing_and_the_next_run_works(
     testbed: Testbed, tmp_path: Path, measure: Measure
 ) -> None:
     local.take_down()
     raw = tmp_path / "raw"
     with start_run(raw, idle_s=1.0) as worker:
-        wait_for(lambda: any("sipload uac" in line for line in leftovers()), 15)
+        wait_for(lambda: bool(pids(LOAD)), 20)
         os.kill(worker.pid, signal.SIGKILL)
     partial = list(raw.rglob("rep~1.partial"))
     assert len(partial) == 1
     assert list(raw.rglob("run.json")) == []
-    # the guardian takes everything down once the testbed was idle for a second
+    # The guardian stops the testbed when it is idle for a second.
     wait_for(lambda: leftovers() == [], 20)
     kept = measure(threads=2, cps=100, duration_s=1.0)
     assert (kept / "run.json").is_file()
@@ -123,20 +103,18 @@ def test_killed_run_leaves_nothing_and_the_next_one_works(
     assert "interrupted" in (failed / "failure.txt").read_text()
 
 
-def test_strays_of_an_interrupted_run_are_ended_first(testbed: Testbed, measure: Measure) -> None:
+def test_next_run_stops_strays_first(testbed: Testbed, measure: Measure) -> None:
     local.ensure_up(testbed)
-    # past open_hosts: what is left when a machine goes without a word
+    # Without open_hosts, as after a power failure of the controller.
     with Host(testbed.sps, testbed.workdir) as sps:
         sps.start("proxy", ["sleep", "299.25"], cpus=[0], limit_s=300)
-    assert running("sleep 299.25")
+    assert pids("sleep 299.25")
     measure(threads=2, cps=100, duration_s=1.0)
-    assert not running("sleep 299.25")
+    assert not pids("sleep 299.25")
     local.take_down()
 
 
-def test_an_inventory_of_ssh_hosts_goes_through_the_same_code(
-    testbed: Testbed, measure: Measure, monkeypatch: Any
-) -> None:
+def test_ssh_hosts_need_no_namespaces(testbed: Testbed, measure: Measure, monkeypatch: Any) -> None:
     local.ensure_up(testbed)
     physical = dataclasses.replace(testbed, name="three-hosts", kind="ssh")
 
@@ -148,7 +126,7 @@ def test_an_inventory_of_ssh_hosts_goes_through_the_same_code(
             patch.setattr(local, name, forbidden)
         patch.setattr(namespaces, "run_here", forbidden)
         folder = measure(bed=physical, threads=2, cps=200, duration_s=1.0)
-    run = json.loads((folder / "run.json").read_text())
+    run = run_json(folder)
     assert run["testbed"]["kind"] == "ssh"
     assert run["probe"]["records"] == 1200
     local.take_down()
@@ -157,13 +135,6 @@ def test_an_inventory_of_ssh_hosts_goes_through_the_same_code(
 def on_host(testbed: Testbed, role: str, **changes: Any) -> Testbed:
     spec = dataclasses.replace(getattr(testbed, role), **changes)
     return dataclasses.replace(testbed, kind="ssh", **{role: spec})
-
-
-@pytest.fixture
-def up(testbed: Testbed) -> Any:
-    local.ensure_up(testbed)
-    yield
-    local.take_down()
 
 
 def refused(measure: Measure, raw: Path, match: str, **run: Any) -> None:
@@ -195,21 +166,14 @@ def test_missing_program(
 
 
 def test_port_in_use(up: None, testbed: Testbed, measure: Measure, tmp_path: Path) -> None:
-    squatter = (
-        "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
-        "s.bind(('198.18.0.1', 5060)); time.sleep(60)"
-    )
-    command = ["ip", "netns", "exec", "sipsched-sps", sys.executable, "-c", squatter]
-    with subprocess.Popen(command) as process:
-        time.sleep(0.5)
+    with squatter():
         refused(measure, tmp_path / "raw", "UDP port 5060 is in use: .*python")
-        process.kill()
 
 
 def test_more_cores_than_there_are(
     campaign: config.Config, testbed: Testbed, tmp_path: Path
 ) -> None:
-    run = config.Run("local", "kamailio-udp", "default", 64, 2, 100, 1)
+    run = Run("local", "kamailio-udp", "default", 64, 2, 100, 1)
     with pytest.raises(StableError, match="ask for more: cores=64 threads=2 cps=100"):
         acquisition.measure(run, campaign, testbed, tmp_path)
     assert not any(tmp_path.iterdir())
@@ -217,10 +181,10 @@ def test_more_cores_than_there_are(
 
 @pytest.fixture
 def small_disk(testbed: Testbed, tmp_path: Path) -> Callable[[str], Testbed]:
-    """Give the SPS a work folder on a file system of its own, of a size such as `4m`."""
+    """Give the SPS a work folder on its own file system, of a size such as `4m`."""
 
     def make(size: str) -> Testbed:
-        # each host has mounts of its own, as its sshd was started in a mount namespace
+        # Each host has its own mounts, as its sshd runs in a mount namespace.
         mount = tmp_path / "small"
         mount.mkdir()
         native = testbed.workdir / "native"
@@ -242,10 +206,10 @@ def test_full_disk_on_a_host_is_seen_before_the_load(
     refused(measure, tmp_path / "raw", full, bed=small_disk("4m"))
 
 
-def test_a_search_needs_room_for_its_largest_trial(
+def test_search_needs_room_for_its_largest_trial(
     up: None, small_disk: Callable[[str], Testbed], campaign: config.Config, tmp_path: Path
 ) -> None:
-    point = config.Point("local", "kamailio-udp", "default", 1, 2)
+    point = Point("local", "kamailio-udp", "default", 1, 2)
     search = campaign.search
     calls = search.highest_cps * search.trial_s
     with pytest.raises(StableError, match=f"disk full at .* needed for {calls:g} calls"):
@@ -253,9 +217,7 @@ def test_a_search_needs_room_for_its_largest_trial(
     assert not any(tmp_path.rglob("crossing.json"))
 
 
-def test_full_disk_here_keeps_what_was_measured_before(
-    up: None, measure: Measure, tmp_path: Path
-) -> None:
+def test_full_disk_here_keeps_earlier_records(up: None, measure: Measure, tmp_path: Path) -> None:
     mount = tmp_path / "raw"
     mount.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=70m", "none", str(mount)], check=True)
@@ -284,11 +246,11 @@ def test_probe_that_loses_records_makes_the_run_invalid(
         *("run.json", "failure.txt"),
     }
     assert not record.is_recorded(
-        tmp_path / "raw", config.Run("local", "kamailio-udp", "default", 1, 4, 1000, 1)
+        tmp_path / "raw", Run("local", "kamailio-udp", "default", 1, 4, 1000, 1)
     )
 
 
-def test_without_bpf_the_preload_library_takes_over_and_says_why(
+def test_preload_mode_replaces_bpf_and_gives_the_reason(
     testbed: Testbed, measure: Measure, tmp_path: Path
 ) -> None:
     local.take_down()
@@ -299,7 +261,7 @@ def test_without_bpf_the_preload_library_takes_over_and_says_why(
     subprocess.run(["sh", "-c", places.RECORD_BUILD, "sh", str(native)], check=True)
     bed = dataclasses.replace(testbed, workdir=type(testbed.workdir)(tmp_path))
     record_folder = measure(bed=bed, threads=4, cps=200, duration_s=1.0)
-    run = json.loads((record_folder / "run.json").read_text())
+    run = run_json(record_folder)
     assert run["probe"]["mode"] == "preload"
     assert "BPF is refused: EPERM" in run["probe"]["mode_reason"]
     assert run["probe"]["records"] == 1200

@@ -1,5 +1,6 @@
-"""What docs/architecture.md says of names; import-linter holds the directions of imports (`make lint`)."""
+"""Test that documents name existing code, and that packages and notebooks follow docs/architecture.md."""
 
+import importlib
 import json
 import re
 from pathlib import Path
@@ -11,18 +12,18 @@ from sipsched.paths import PROJECT_ROOT
 LIBRARY = PROJECT_ROOT / "src" / "sipsched"
 NOTEBOOKS = sorted((PROJECT_ROOT / "notebooks").glob("*.ipynb"))
 TO_WORK_IN = {"explore.ipynb", "question.ipynb"}
-"""Notebooks that a person opens; they use what everybody may: `import sipsched`."""
+"""Notebooks for interactive work. They use only `import sipsched`."""
 
 
 def test_packages_are_empty_at_import() -> None:
-    """But the one at the top, which says what `import sipsched` offers: tests/unit/test_lab.py."""
+    """Check all packages except the top package, which tests/unit/test_lab.py tests."""
     packages = sorted(LIBRARY.glob("*/**/__init__.py"))
     assert len(packages) > 7
     assert [path for path in packages if path.read_text()] == []
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_takes_its_page_from_what_has_its_name(path: Path) -> None:
+def test_notebook_imports_only_the_module_of_its_name(path: Path) -> None:
     cells = json.loads(path.read_text())["cells"]
     text = "\n".join("".join(cell["source"]) for cell in cells)
     imported = re.findall(r"^from sipsched\.pages(?:\.(\w+))? import (.+)$", text, re.MULTILINE)
@@ -35,3 +36,45 @@ def test_a_notebook_takes_its_page_from_what_has_its_name(path: Path) -> None:
     own = {name for name in taken if name.startswith(path.stem)}
     assert own
     assert taken - own <= {"tables"}
+
+
+def exists(name: str) -> bool:
+    """Report whether a dotted name is a module, a function, a class or a method."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:count]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[count:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+DOCUMENTS = sorted([*PROJECT_ROOT.glob("*.md"), *PROJECT_ROOT.glob("docs/**/*.md")])
+HISTORY = {PROJECT_ROOT / "CHANGELOG.md"}
+
+
+@pytest.mark.parametrize(
+    "document", [path for path in DOCUMENTS if path not in HISTORY], ids=lambda path: path.stem
+)
+def test_documents_name_existing_code_and_files(document: Path) -> None:
+    text = document.read_text()
+    names = re.findall(r"`(sipsched\.[\w.]+)`", text)
+    assert [name for name in names if not exists(name)] == []
+    paths = re.findall(
+        r"`((?:src|tests|benchmarks|config|hardware|workflow)/[a-z0-9_./-]+\.[a-z]+)`", text
+    )
+    commands = re.findall(r"(?:python|pytest) ((?:tests|benchmarks)/[\w./-]+)", text)
+    assert [path for path in paths + commands if not (PROJECT_ROOT / path).exists()] == []
+
+
+def test_the_walk_of_one_run_names_functions_and_rules() -> None:
+    text = (PROJECT_ROOT / "docs" / "architecture.md").read_text()
+    assert len(re.findall(r"`(sipsched\.[\w.]+)`", text)) > 15
+    rules = set(re.findall(r"[Tt]he rule `(\w+)`", text))
+    files = "\n".join(path.read_text() for path in (PROJECT_ROOT / "workflow/rules").glob("*.smk"))
+    assert rules and rules <= set(re.findall(r"^(?:rule|checkpoint) (\w+):", files, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Tests of files that appear completely or not at all."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from sipsched.errors import StableError
 from sipsched.files import whole
 
 
-def test_a_file_takes_the_old_ones_place_when_it_is_written(tmp_path):
+def test_a_written_file_replaces_the_old_file(tmp_path):
     path = tmp_path / "new" / "file"
     for text in ("first", "second"):
         with whole(path) as partial:

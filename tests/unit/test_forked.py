@@ -1,4 +1,4 @@
-"""Scripts of jobs in forked processes (`snakemake_executor_plugin_campaign.forked`)."""
+"""Tests of job scripts in forked processes (`snakemake_executor_plugin_campaign.forked`)."""
 
 import subprocess
 import sys
@@ -6,13 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from sipsched.errors import TransientError
 from snakemake_executor_plugin_campaign.forked import Forks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="jobs are forked on Linux")
 SCRIPT = """\
 import os, signal, sys
 from pathlib import Path
-assert "sipsched.measure.acquisition" in sys.modules and "sipsched.records.summary" in sys.modules
+assert "sipsched.measure.acquisition" in sys.modules and "sipsched.records.run_summary" in sys.modules
 assert Path("/proc/self/comm").read_text() == "a_script_of_som\\n"
 if snakemake == 40:
     os.kill(os.getpid(), signal.SIGKILL)
@@ -35,3 +36,19 @@ def test_scripts_that_end_at_one_time_have_each_its_own_exit_code(tmp_path):
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(end, range(41))) == [*range(40), -9]
+
+
+def test_a_fork_server_that_was_killed_is_one_clear_error_and_the_next_job_runs(tmp_path):
+    script = tmp_path / "kill.py"
+    script.write_text(
+        "import os, signal, time\n"
+        "if snakemake:\n"
+        "    os.kill(os.getppid(), signal.SIGKILL)\n"
+        "    time.sleep(0.5)\n"
+    )
+    forks = Forks()
+    for _ in range(3):
+        with pytest.raises(TransientError, match="the process that starts the jobs") as error:
+            forks.run(script, True)
+        assert "\n" not in str(error.value)
+        forks.run(script, False)

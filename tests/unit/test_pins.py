@@ -1,14 +1,15 @@
-"""The pins of pyproject.toml, the lock file and environment.yml say the same."""
+"""Test that the lock file satisfies pyproject.toml, and that environment.yml has the versions of the lock file."""
 
 import re
 import tomllib
 
 import yaml
+from packaging.version import Version
 
 from sipsched.paths import PROJECT_ROOT
 
 NOT_ON_CONDA_FORGE = ("mlrsearch", "snakemake-executor-plugin-slurm")
-PIN = re.compile(r"^([A-Za-z0-9_.-]+)==?([0-9][^ ;\\]*)")
+PIN = re.compile(r"^([A-Za-z0-9_.-]+)[=>]?=([0-9][^ ;\\]*)")
 
 
 def pins(lines: list[str]) -> dict[str, str]:
@@ -17,17 +18,23 @@ def pins(lines: list[str]) -> dict[str, str]:
     return {match[1].lower().replace("_", "-"): match[2] for match in matches if match}
 
 
-def pyproject() -> tuple[dict[str, str], dict[str, str]]:
+def pyproject() -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     document = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())
-    return pins(document["project"]["dependencies"]), pins(document["dependency-groups"]["dev"])
+    groups = document["dependency-groups"]
+    return pins(document["project"]["dependencies"]), pins(groups["dev"]), pins(groups["docs"])
 
 
-def test_lock_file_holds_every_direct_pin() -> None:
+def locked() -> dict[str, str]:
     text = (PROJECT_ROOT / "requirements.lock").read_text()
-    locked = pins([line for line in text.splitlines() if re.match(r"[A-Za-z0-9]", line)])
-    run, dev = pyproject()
-    wanted = run | dev
-    assert {name: locked.get(name) for name in wanted} == wanted
+    return pins([line for line in text.splitlines() if re.match(r"[A-Za-z0-9]", line)])
+
+
+def test_lock_file_satisfies_every_lower_bound() -> None:
+    versions = locked()
+    run, dev, docs = pyproject()
+    assert len(run) > 20
+    for name, bound in (run | dev | docs).items():
+        assert Version(versions[name]) >= Version(bound), name
 
 
 def test_lock_file_has_a_hash_for_every_package() -> None:
@@ -41,9 +48,10 @@ def test_conda_environment_agrees() -> None:
     environment = yaml.safe_load((PROJECT_ROOT / "environment.yml").read_text())
     conda = [entry for entry in environment["dependencies"] if isinstance(entry, str)]
     (pip,) = [entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict)]
-    run, dev = pyproject()
+    run, dev, _ = pyproject()
     from_conda = pins([entry for entry in conda if not entry.startswith(("python", "pip"))])
     from_pip = pins([entry for entry in pip if entry != "-e ."])
-    assert from_conda | from_pip == run | dev
-    assert from_pip == dev | {name: run[name] for name in NOT_ON_CONDA_FORGE}
+    versions = locked()
+    assert from_conda | from_pip == {name: versions[name] for name in run | dev}
+    assert from_pip.keys() == dev.keys() | set(NOT_ON_CONDA_FORGE)
     assert [entry for entry in conda if entry.startswith("python")] == ["python>=3.11"]

@@ -1,4 +1,4 @@
-"""What the workflow's scripts share: one line for an error, another attempt, an end in order."""
+"""Tests of the functions that the workflow's scripts share: one-line errors, repeated attempts, and a clean end."""
 
 import os
 import signal
@@ -73,7 +73,7 @@ def test_a_second_signal_does_not_disturb_the_end(number: int, tmp_path: Path) -
         timeout=30,
     )
     assert (done.returncode, done.stdout) == (1, "cleaned up\n")
-    # whoever started it says so, once for all jobs
+    # the parent process reports the interrupt once for all jobs
     assert done.stderr == ""
     assert log.read_text().startswith("interrupted: ")
     assert len(log.read_text().splitlines()) == 1
@@ -96,13 +96,13 @@ def test_an_error_is_one_line_in_the_log_of_a_job_and_here_without_one(
 def test_the_log_of_a_job_says_whether_another_attempt_may_help(tmp_path: Path) -> None:
     log = tmp_path / "log"
     assert not may_pass(log)
-    for attempt, follows in ((1, "attempt 2 of 3 comes after"), (3, "that was attempt 3 of 3")):
+    for attempt, follows in ((1, "attempt 2 of 3 follows after"), (3, "that was attempt 3 of 3")):
         with pytest.raises(SystemExit), one_line_errors(str(log), attempt):
             raise TransientError("the hypervisor took 4.0% of the SPS's CPU time")
         assert may_pass(log)
         assert log.read_text().startswith("disturbed: the hypervisor took 4.0%")
         assert follows in log.read_text()
-    # of a job that is not started again, nobody is to wait for that
+    # for a job without further attempts, the log does not announce another attempt
     with pytest.raises(SystemExit), one_line_errors(str(log)):
         raise TransientError("late")
     assert log.read_text() == "error: late\n"
@@ -118,7 +118,7 @@ def test_a_damaged_file_that_a_job_made_is_removed_so_that_it_is_made_again(tmp_
     assert not made.exists()
     with pytest.raises(SystemExit), one_line_errors(str(log), computed=[str(made)]):
         raise ComputedFileError(f"{made}: truncated", made)
-    assert log.read_text() == f"error: {made}: truncated; it is removed\n"
+    assert log.read_text() == f"error: {made}: truncated; the file is removed\n"
 
 
 def test_a_mistake_in_the_program_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:

@@ -1,11 +1,16 @@
-"""A real browser, for pages and for JupyterLab; and a user who is not root."""
+"""Fixtures: a real browser for pages and for JupyterLab, and a user who is not root."""
 
+import functools
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import notebook_inputs
 import pytest
+
+from sipsched.pages import render
+from sipsched.paths import PROJECT_ROOT
 
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 FLAGS = (
@@ -37,13 +42,26 @@ def browser(tmp_path_factory):
     driver.quit()
 
 
+@pytest.fixture(scope="session")
+def page_of(tmp_path_factory):
+    """Return the page of a notebook, made from synthetic data or of nothing. No figure is drawn yet."""
+    folder = tmp_path_factory.mktemp("pages")
+
+    @functools.cache
+    def make(notebook, inputs=notebook_inputs.parameters):
+        path = PROJECT_ROOT / "notebooks" / f"{notebook}.ipynb"
+        return render.make_page(path, inputs(notebook, folder))
+
+    return make
+
+
 @pytest.fixture
 def nobody():
-    """Before a command: it runs as a user without rights."""
+    """Return the start of a command line that runs a command as a user without rights."""
     if sys.platform != "linux" or os.geteuid() != 0:
         pytest.skip("needs root on Linux, to be somebody else")
     become = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-    # by a shell: setpriv itself finds a program with root's rights still
+    # through a shell, because setpriv itself still looks for the program with root's rights
     runs = [*become, "sh", "-c", '"$1" -c "import json"', "sh", sys.executable]
     if subprocess.run(runs, capture_output=True).returncode:
         pytest.skip(f"{sys.executable} can be run by root alone")

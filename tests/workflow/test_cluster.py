@@ -1,4 +1,4 @@
-"""Analysis on a real Slurm of one node, measurements with the controller; jobs killed, node down, a damaged record."""
+"""Tests of the analysis on a real Slurm of one node: jobs killed, node down, and a damaged record."""
 
 import os
 import platform
@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import cluster
 import pytest
 import synthetic
 import yaml
@@ -16,16 +17,19 @@ from helpers import pids, wait_for
 
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import load_config
-from sipsched.testbed import cluster, provision, requirements
+from sipsched.testbed import provision, requirements
 
 CHECK_EVERY_S = 6
-"""The plugin's first look at its jobs comes after so long; each one that finds none done is 10 s later."""
+"""Seconds before the plugin's first look at its jobs.
+
+After a look without a finished job, the interval grows by 10 s.
+"""
 PROFILE = ("--workflow-profile", "profiles/slurm")
 
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[dict[str, str]]:
-    """The cluster of this machine; what Slurm's commands need to find it."""
+    """Start the cluster of this machine, and return the environment for Slurm's commands."""
     if platform.system() != "Linux" or os.geteuid() != 0:
         pytest.skip("needs root on Linux: namespaces")
     provision.install_here(requirements.CLUSTER_PACKAGES)
@@ -75,7 +79,7 @@ def test_measured_here_and_analysed_there_though_a_job_is_killed_and_the_node_go
         said = child.stderr.read()
     assert child.returncode == 0, said
     assert all((tmp_path / target).is_file() for target in targets)
-    # what was measured was measured here, before the cluster had a job
+    # the measurements ran on this machine, before the cluster had a job
     rules = ask(slurm, "squeue", "--noheader", "--states=all", "--format=%k")
     assert len(rules) == 4 and not [rule for rule in rules if "measure" in rule]
     assert "measuring kamailio-udp default cores=1 threads=2 cps=400 rep=1 on simulated" in said
@@ -111,7 +115,7 @@ def test_what_failed_of_itself_is_told_once_and_not_tried_again(
 def test_quantiles_of_all_messages_are_taken_by_workers_that_are_jobs(
     slurm: dict[str, str],
 ) -> None:
-    """By the benchmark, which ends with an error where a quantile is further than 1 % from the exact one."""
+    """The benchmark ends with an error if a quantile differs from the exact quantile by more than 1 %."""
     benchmark = PROJECT_ROOT / "benchmarks" / "messages_on_dask.py"
     done = subprocess.run(
         [sys.executable, benchmark, "--messages", "3000000", "--workers", "2", "--slurm"],
@@ -121,7 +125,7 @@ def test_quantiles_of_all_messages_are_taken_by_workers_that_are_jobs(
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("of the exact") == 4
+    assert done.stdout.count("% from the exact value") == 4
     names = ask(slurm, "squeue", "--noheader", "--states=all", "--format=%j")
     assert names.count("dask-worker") == 2
 
@@ -129,7 +133,7 @@ def test_quantiles_of_all_messages_are_taken_by_workers_that_are_jobs(
 def test_what_is_left_of_a_cluster_that_was_killed_is_in_nobody_s_way(
     slurm: dict[str, str],
 ) -> None:
-    """A kill of one process ends all of them and their jobs; the next cluster begins with nothing."""
+    """Killing one process ends all processes of the cluster and their jobs. The next cluster starts empty."""
     ask(slurm, "sbatch", "--output=/dev/null", "--wrap=exec sleep 600.125")
     wait_for(lambda: bool(pids("^sleep 600.125")), 10)
     (keeper,) = pids(f"^unshare .*{cluster.KEEPER}")

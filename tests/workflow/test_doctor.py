@@ -1,4 +1,4 @@
-"""`fab doctor` and `fab modes` as a user types them, on this machine and on one that lacks something."""
+"""Tests of `fab doctor` and `fab modes`, on this machine and on a machine that lacks something."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ root = pytest.mark.skipif(
 
 
 def fab(*arguments, before=()):
-    """Run a task; give its exit code, and of each line under the machine's name the state by subject."""
+    """Run a task. Return its exit code, and the state by subject from the lines under the machine's name."""
     done = subprocess.run(
         [*before, FAB, *arguments],
         cwd=PROJECT_ROOT,
@@ -56,7 +56,7 @@ def test_without_root_nothing_can_be_measured_and_it_is_said_why(nobody):
     found = states(text)
     assert found["root"] == found["network namespaces"] == "no"
     assert "make reports" in text
-    assert "nothing can be measured now, for want of: this machine: root" in text
+    assert "nothing can be measured now; missing: this machine: root" in text
 
 
 @root
@@ -95,6 +95,11 @@ def test_what_a_mode_asks_for_is_told_without_a_testbed_that_has_so_many_cores()
     lines = text.splitlines()
     assert lines[0] == "4 core(s) of one processor, 8 threads; any kernel"
     assert ["enhanced", "sched_latency_ns", "3,200,000", "ns"] in [line.split() for line in lines]
-    assert lines[-1].startswith("where they go is not told: testbed local: the SPS has 2 CPU(s)")
-    code, text = fab("modes", "--cores=0")
-    assert code == 1
+    assert "testbed local: the SPS has 2 CPU(s)" in lines[-1]
+    assert "cores=4 threads=8" in lines[-1] and "cps" not in lines[-1]
+
+
+@pytest.mark.parametrize("wrong", ["--cores=0", "--cores=x", "--threads=-1"])
+def test_modes_refuses_a_wrong_number_in_one_line(wrong):
+    code, text = fab("modes", wrong)
+    assert (code, text) == (1, "")

@@ -1,4 +1,4 @@
-"""The controls of explore.ipynb in JupyterLab itself, moved in a real browser."""
+"""Tests of the controls of explore.ipynb in JupyterLab, in a real browser."""
 
 import http.client
 import os
@@ -29,7 +29,7 @@ TIMEOUT_S = 180
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """JupyterLab with explore.ipynb on synthetic runs; gives the notebook's address."""
+    """Start JupyterLab with explore.ipynb on synthetic runs, and return the notebook's address."""
     folder = tmp_path_factory.mktemp("lab")
     for run in (*synthetic.repeated((500, 2000), 2), synthetic.Run(mode="enhanced", cps=3000)):
         synthetic.write_record(folder / "raw", run, calls=3 * run.cps // 10)
@@ -43,7 +43,7 @@ def lab(tmp_path_factory):
 
 @contextmanager
 def started(folder, *options, before=()):
-    """JupyterLab as `make lab` starts it, until the block ends; gives its address."""
+    """Start JupyterLab as `make lab` does, yield its address, and stop it at the end of the block."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -71,7 +71,7 @@ def started(folder, *options, before=()):
         yield address
     finally:
         with suppress(ProcessLookupError):
-            # make, and JupyterLab, which it runs
+            # the processes of make and of JupyterLab
             os.killpg(server.pid, signal.SIGTERM)
         server.wait(timeout=TIMEOUT_S)
 
@@ -88,7 +88,7 @@ def answers(port):
 
 
 def run_all(browser):
-    """Run the notebook's cells, once its kernel is there, and wait until all have run."""
+    """Run the notebook's cells after its kernel has started, and wait until all cells have run."""
     browser.execute_async_script(
         "const app = window.jupyterapp;"
         "const kernel = () => app.shell.currentWidget?.sessionContext?.session?.kernel;"
@@ -104,16 +104,16 @@ def wait(browser, condition):
 
 
 def shown(browser):
-    """What is told of the pictures under the controls."""
+    """Return the captions of the pictures under the controls, by their ids."""
     pictures = (
-        "return [...document.querySelectorAll('.widget-html figure img')].map("
-        "i => [i.id, i.alt, i.complete && i.naturalWidth > 100])"
+        "return [...document.querySelectorAll('.widget-html figure:has(svg)')].map("
+        "f => [f.id, f.parentNode.textContent, f.querySelector('svg').clientWidth > 100])"
     )
-    return {identity: alt for identity, alt, drawn in browser.execute_script(pictures) if drawn}
+    return {identity: text for identity, text, drawn in browser.execute_script(pictures) if drawn}
 
 
 def menus(browser, label):
-    """The menus of this name: of the left run and of the right one."""
+    """Return the menus of this name: of the left run and of the right run."""
     return [
         Select(box.find_element(By.TAG_NAME, "select"))
         for box in browser.find_elements(By.CSS_SELECTOR, ".widget-dropdown")
@@ -169,7 +169,7 @@ def test_runs_and_a_stretch_are_chosen_down_to_single_messages(lab, browser):
 
 
 def test_jupyterlab_starts_without_root_too(nobody):
-    """With root it is started by the other test."""
+    """The other test starts JupyterLab as root."""
     with tempfile.TemporaryDirectory() as home:
         Path(home).chmod(0o777)
         with started(Path(home), before=nobody):

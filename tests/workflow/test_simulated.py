@@ -1,4 +1,7 @@
-"""The whole chain on a simulated testbed: search, runs, parsing, summary, report; no host and no root."""
+"""Tests of the whole chain on a simulated testbed: search, runs, parsing, summary, report.
+
+They need no host and no root.
+"""
 
 import json
 import shutil
@@ -36,7 +39,7 @@ STUDY = {
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A copy of the tree without anything generated; the library stays the installed one."""
+    """Copy the tree without generated files; the library stays the installed library."""
     for name in ("Snakefile", "config", "hardware", "workflow", "profiles", "notebooks"):
         source = PROJECT_ROOT / name
         copy = shutil.copytree if source.is_dir() else shutil.copy
@@ -67,7 +70,7 @@ def test_from_a_search_to_a_report_that_says_what_it_is(project: Path) -> None:
     assert "Predicted by a model, not measured" in runs
     assert "kind simulated" in runs
     assert "Predicted by a model, not measured" in windows
-    assert "(predicted by a model, not measured)." in windows
+    assert "The numbers are predicted by a model, not measured." in windows
     assert "A/A" in windows
     place = project / "raw" / "simulated" / "kamailio-udp" / "default" / "cores~2" / "threads~8"
     assert (place / "crossing.json").is_file()
@@ -78,7 +81,10 @@ def test_from_a_search_to_a_report_that_says_what_it_is(project: Path) -> None:
 def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_them(
     project: Path,
 ) -> None:
-    """One cell carries more than the search offers: it is told, and the others have their tables."""
+    """The capacity of one cell exceeds the search's highest load.
+
+    The page reports this cell, and the other cells have their tables.
+    """
     study = {
         "testbeds": ["simulated-cfs"],
         "only": ["capacities"],
@@ -128,7 +134,7 @@ def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_
             "cps, the highest load of the search, where no more than it is dropped"
         )
         assert line in said
-    # only the first that was searched had nothing to begin with
+    # only the first search had no guess
     assert sum(each["guess_cps"] is None for each in found.values()) == 1
     loads = {
         found[mode, 1][end]
@@ -145,13 +151,13 @@ def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_
     }
     text = (project / page).read_text()
     assert "above 4500 cps, the highest load of the search" in text
-    # one missing file is one search again; what is measured stays
+    # after the loss of one file, only this search is repeated, and measured runs stay
     lost = raw / "enhanced" / "cores~1" / "threads~4" / "capacity~0.01~0.05.json"
     lost.unlink()
     said = snakemake(str(lost.relative_to(project)))
     (again,) = (line for line in said if line.startswith(("searching", "measuring")))
     assert again.startswith(
-        "searching where kamailio-udp enhanced cores=1 threads=4 on simulated-cfs drops 1 %, beginning at "
+        "searching the load at which kamailio-udp enhanced cores=1 threads=4 on simulated-cfs drops 1 %, beginning at "
     )
     assert lost.is_file() and runs <= {
         path.relative_to(raw).parts for path in raw.rglob("run.json")
@@ -161,7 +167,7 @@ def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_
 def test_runs_are_added_where_an_interval_is_wide_until_there_are_as_many_as_may_be(
     project: Path,
 ) -> None:
-    """Well below the knee three runs agree; at the knee seven do not."""
+    """Well below the knee, three runs agree. At the knee, seven runs do not agree."""
     study = {
         "testbeds": ["simulated"],
         "only": ["precise"],
@@ -199,14 +205,14 @@ def test_runs_are_added_where_an_interval_is_wide_until_there_are_as_many_as_may
         for cps in study["studies"]["precise"]["cps"]
     }
     assert repetitions == {500: 3, 2400: 7}
-    # two at a time
+    # runs are added two at a time
     last = [line.split(":")[0] for line in said if line.startswith("measuring ")][-2:]
     assert {line.split(" rep=")[1] for line in last} == {"6 on simulated", "7 on simulated"}
     assert sorted(path.name for path in results.glob("look~*")) == ["look~3.json", "look~5.json"]
     text = (project / page).read_text()
-    assert "3 to 7 runs each; reached in 1 of 2." in text
-    assert "no, with the 7 runs that there may be" in text
-    # a look that is lost is made again of the runs that there are
+    assert "reached by 1 of 2 systems" in text and "with 3 to 7 runs each" in text
+    assert "no, after the largest number of 7 runs" in text
+    # a lost look is made again from the existing runs
     lost = results / "look~3.json"
     content = lost.read_bytes()
     lost.unlink()
@@ -216,7 +222,7 @@ def test_runs_are_added_where_an_interval_is_wide_until_there_are_as_many_as_may
 
 
 def test_a_fit_to_simulated_runs_predicts_other_numbers_of_threads(project: Path) -> None:
-    """The model is the machine here: the whole way from runs to the page of predictions."""
+    """The model replaces the machine in this test of the whole way from runs to the page of predictions."""
     study = {
         **STUDY,
         "load": {"duration_s": 1},
@@ -247,7 +253,7 @@ def test_a_fit_to_simulated_runs_predicts_other_numbers_of_threads(project: Path
     assert done.returncode == 0, done.stderr
     text = page.read_text()
     assert "10 predictions lie inside the measured 95 % interval" in text
-    assert "fitted to 4 runs of mode default" in text
+    assert "fitted to 4 runs of the default mode" in text
     fitted = project / "results" / "predicted" / "simulated" / "fit.json"
-    # a sample without both loads is none
+    # a sample without both loads does not count
     assert 1 <= len(json.loads(fitted.read_text())["draws"]) <= 8

@@ -1,7 +1,7 @@
-"""What a person at the terminal reads, and what becomes of runs that are disturbed, refused or broken.
+"""Tests of the terminal's output, and of runs that are disturbed, refused or broken.
 
-Runs are not measured here: in the place of the script that measures one, another writes a synthetic record or
-fails as told. All else is the workflow itself.
+No run is measured here. Another script replaces the measuring script: it writes a synthetic record, or fails as
+requested. Everything else is the real workflow.
 """
 
 import json
@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import synthetic
 import yaml
+from bs4 import BeautifulSoup
 from faults.checks import make_project
 
 from sipsched.plan.config import load_config
@@ -25,17 +26,18 @@ NOISE_WORDS = (
     *("RuleException", "CalledProcessError", "Error in rule", "Trying to restart", "Traceback"),
     *("Cannot restore", "WorkflowError", "Exiting because", "Building DAG", "Select jobs"),
 )
-"""What Snakemake says of what is handled."""
+"""Snakemake's words on errors that the project handles."""
 MEASURE_RUN = """
 import json, sys, time
 from pathlib import Path
 from sipsched import scripting
 from sipsched.errors import StableError, TransientError
 from sipsched.plan import config
+from sipsched.plan.run import Run
 
 scripting.end_in_order()
 with scripting.one_line_errors(snakemake.log[0], snakemake.resources.attempt):
-    run = config.Run.from_wildcards(snakemake.wildcards)
+    run = Run.from_wildcards(snakemake.wildcards)
     attempt = snakemake.resources.attempt
     with Path("started").open("a") as file:
         file.write(f"{{run.threads}}/{{run.rep}} {{attempt}}\\n")
@@ -61,7 +63,7 @@ with scripting.one_line_errors(snakemake.log[0], snakemake.resources.attempt):
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project of four runs: 2 and 4 threads, two repetitions; no document."""
+    """Make a project of four runs (2 and 4 threads, two repetitions) without documents."""
     path = make_project(tmp_path)
     document = yaml.safe_load(path.read_text())
     document["studies"]["load_sweep"] |= {"cps": [500], "threads": [2, 4], "repetitions": 2}
@@ -72,12 +74,12 @@ def project(tmp_path: Path) -> Path:
     script.write_text(MEASURE_RUN.format(tests=tests))
     noise = tmp_path / "raw" / "local" / "noise.json"
     noise.parent.mkdir(parents=True)
-    noise.write_text(json.dumps(synthetic.noise()))
+    noise.write_text(synthetic.sealed(synthetic.noise()))
     return tmp_path
 
 
 def run(project: Path, fates: Mapping[str, str], *command: str) -> tuple[int, list[str], list[str]]:
-    """Run Snakemake, or a script; give its exit code, what it said, and the runs in the order of their start."""
+    """Run Snakemake or a script. Return its exit code, its output, and the runs in the order of their start."""
     (project / "fates.json").write_text(json.dumps(fates))
     started = project / "started"
     started.unlink(missing_ok=True)
@@ -101,11 +103,11 @@ RUNS = [
     for threads in (2, 4)
     for rep in (1, 2)
 ]
-"""All four runs, and nothing that is made of them."""
+"""Records of all four runs, without the files that are computed from them."""
 
 
 def plan(project: Path, **study: object) -> None:
-    """Change what is measured."""
+    """Change the planned runs."""
     path = project / "config" / "config.yaml"
     document = yaml.safe_load(path.read_text())
     document["studies"]["load_sweep"] |= study
@@ -144,7 +146,7 @@ def test_a_run_that_is_disturbed_each_time_is_left_out_and_begins_anew_next_time
 
 
 def test_what_trying_again_does_not_change_is_not_tried_again(project: Path) -> None:
-    """A refused run, a mistake in the program, and a kill: each is told with what helps."""
+    """A refused run, a mistake in the program, and a kill: each error is reported with its remedy."""
     code, said, started = run(project, {"2/1": "refused", "4/1": "broken", "2/2": "killed"})
     assert code == 1
     assert started == ["2/1 1", "4/1 1", "2/2 1", "4/2 1"]
@@ -190,7 +192,7 @@ def test_pages_are_made_of_what_there_is_and_a_study_with_all_its_points_is_enou
     assert code == 0, "\n".join(said)
     page = project / "reports" / "index.html"
     assert f"Open: {page}" in said
-    assert page.exists() and "1 of 2 planned runs count" in page.read_text()
+    assert page.exists() and "1 of 2 planned runs are valid" in page.read_text()
     assert said[-1] == "1 of 2 runs is missing: snakemake measures it"
     assert said.count(said[-1]) == 1
     assert not told_by_snakemake(said), "\n".join(said)
@@ -222,7 +224,7 @@ def test_what_keeps_snakemake_from_beginning_is_told_once(project: Path) -> None
 
 @pytest.mark.parametrize("after_s", [0.0, 2.0])
 def test_an_interrupt_is_told_in_one_line(project: Path, after_s: float) -> None:
-    """As soon as a run starts, when its program may still load modules, and when it is under way."""
+    """The interrupt arrives when a run starts, while its program may still load modules, or later during the run."""
     (project / "fates.json").write_text(json.dumps({"2/1": "slow"}))
     command = [sys.executable, "-m", "snakemake", *RUNS]
     with subprocess.Popen(
@@ -241,6 +243,31 @@ def test_an_interrupt_is_told_in_one_line(project: Path, after_s: float) -> None
     assert rest == [
         "interrupted: nothing measured before is lost; the same command goes on from here"
     ]
+    assert not list((project / "raw").rglob("run.json"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("after_s", [0.0, 0.7])
+def test_an_interrupt_while_snakemake_starts_leaves_no_traceback(
+    project: Path, after_s: float
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "workflow/reproduce.py"],
+        cwd=project,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as child:
+        assert child.stdout is not None
+        children = Path(f"/proc/{child.pid}/task/{child.pid}/children")
+        while not children.read_text():
+            time.sleep(0.01)
+        time.sleep(after_s)
+        os.killpg(child.pid, signal.SIGINT)
+        text = child.stdout.read()
+    assert child.returncode == 1
+    assert "Traceback" not in text, text
     assert not list((project / "raw").rglob("run.json"))
 
 
@@ -282,14 +309,18 @@ def test_a_page_says_how_far_measuring_is_and_what_was_refused(project: Path) ->
         during = page.read_text()
         os.killpg(child.pid, signal.SIGINT)
         child.stderr.read()
-    # it was made when the first run started, and again at the end
+    # the page was made when the first run started, and again at the end
     assert "Measured now: kamailio-udp default cores=1 threads=2 cps=500 rep=1 on local" in during
     after = page.read_text()
-    assert "No run is measured now." in after and "the same command goes on" in after
+    assert "No run is measured now." in after and "the same command continues" in after
     for text in (during, after):
         assert "the link of &lt;uac&gt; was lost" in text
         assert "kamailio-udp default cores=1 threads=4 cps=500 rep=2 on local" in text
-    assert '<th scope="row">local</th><td>2</td><td>2</td>' in after
+    rows = [
+        [cell.get_text() for cell in row.select("th, td")]
+        for row in BeautifulSoup(after, "html.parser").select("tr")
+    ]
+    assert ["local", "2", "2"] in [row[:3] for row in rows]
 
 
 def test_a_dry_run_and_quiet_are_as_ever(project: Path) -> None:
@@ -299,7 +330,7 @@ def test_a_dry_run_and_quiet_are_as_ever(project: Path) -> None:
     assert "measure_run" in [line.split()[0] for line in said if line.split()[1:] == [str(runs)]]
     assert not [line for line in said if line.startswith("rule ")]
     _, said, _ = run(project, {}, "-m", "snakemake", "-n", "-p")
-    assert len([line for line in said if line.startswith("rule measure_run:")]) == runs
+    assert len([line for line in said if ": Measure kamailio-udp" in line]) == runs
     target, profile = RUNS[0], "Using workflow specific profile"
     refused = {"2/1": "refused"}
     code, said, _ = run(project, refused, "-m", "snakemake", "--quiet", "all", "--", target)

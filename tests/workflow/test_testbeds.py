@@ -1,10 +1,9 @@
-"""Several testbeds in one campaign: which measure at the same time, and what one that fails does to the others.
+"""Tests of several testbeds in one campaign: simultaneous measurements, and a failing testbed.
 
-Runs are not measured here, as in test_terminal: what is looked at is when each of them starts and ends.
+No run is measured here, as in test_terminal. The tests check the start and the end of each run.
 """
 
 import itertools
-import json
 import os
 import signal
 import subprocess
@@ -24,12 +23,13 @@ from pathlib import Path
 from sipsched import scripting
 from sipsched.errors import LostError, TransientError
 from sipsched.plan import config
+from sipsched.plan.run import Run
 sys.path.insert(0, {tests!r})
 import synthetic
 
 scripting.end_in_order()
 with scripting.one_line_errors(snakemake.log[0], snakemake.resources.attempt):
-    run = config.Run.from_wildcards(snakemake.wildcards)
+    run = Run.from_wildcards(snakemake.wildcards)
     began = time.time()
     time.sleep(60 if run.testbed == "stuck" else 1)
     with Path("measured").open("a") as file:
@@ -49,7 +49,7 @@ with scripting.one_line_errors(snakemake.log[0], snakemake.resources.attempt):
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project of two runs on each of three testbeds of kind ssh and the local one; nothing is analysed."""
+    """Make a project of two runs on three testbeds of kind ssh and on the local testbed, without analysis."""
     path = make_project(tmp_path)
     document = yaml.safe_load(path.read_text())
     document["testbeds"] = ["rack-a", "rack-b", "rack-c", "local"]
@@ -67,7 +67,7 @@ def project(tmp_path: Path) -> Path:
     for name in document["testbeds"]:
         noise = tmp_path / "raw" / name / "noise.json"
         noise.parent.mkdir(parents=True)
-        noise.write_text(json.dumps(synthetic.noise()))
+        noise.write_text(synthetic.sealed(synthetic.noise()))
     return tmp_path
 
 
@@ -81,7 +81,7 @@ def test_testbeds_measure_side_by_side_alone_on_this_machine_and_one_that_fails_
     for line in (project / "measured").read_text().splitlines():
         name, began, ended = line.split()
         spans.setdefault(name, []).append((float(began), float(ended)))
-    # what fails is tried three times; what does not is measured all the same
+    # failing runs are tried three times, and all other runs are still measured
     assert {name: len(of_bed) for name, of_bed in spans.items()} == {
         **{"rack-a": 2, "rack-b": 6, "rack-c": 2, "local": 2}
     }
@@ -90,7 +90,7 @@ def test_testbeds_measure_side_by_side_alone_on_this_machine_and_one_that_fails_
         assert not any(overlap(*pair) for pair in itertools.combinations(of_bed, 2))
     for name in ("rack-a", "rack-b", "rack-c"):
         assert not any(overlap(*pair) for pair in itertools.product(spans[name], spans["local"]))
-    # more than one at a time, though there is one core
+    # several testbeds measure at a time, although this machine has one core
     racks = itertools.product(spans["rack-a"], spans["rack-b"] + spans["rack-c"])
     assert any(overlap(*pair) for pair in racks)
     said = [line for line in done.stderr.splitlines() if line.startswith("disturbed: ")]
@@ -119,20 +119,20 @@ def test_a_testbed_that_is_not_reached_is_set_aside_and_its_runs_wait(
         name: len(list((project / "raw" / name).rglob("run.json"))) for name in document["testbeds"]
     }
     told = [line for line in said if line.startswith("rack-b ")]
-    # two attempts find it lost, and then it waits until nothing else is left to do
+    # after two attempts at an unreachable testbed, its runs wait until no other work remains
     assert attempts[-1] == "rack-b" and recorded["rack-a"] == 5
     assert told[0] == (
-        "rack-b is set aside: what is left there (5 runs) waits, and it is tried again every 5 minutes, and "
+        "rack-b is set aside: its remaining 5 runs must wait; snakemake tries to reach it every 5 minutes, and "
         "when nothing else is left to do"
     )
     lost = [line for line in said if line.startswith("lost: ")]
     if attempts_lost == 2:
         assert (code, recorded["rack-b"], len(lost)) == (0, 5, 2)
-        assert told[1:] == ["rack-b is there again"]
+        assert told[1:] == ["rack-b is reachable again"]
         return
     assert (code, recorded["rack-b"], len(lost)) == (1, 0, 3)
     assert told[1:] == [
-        "rack-b is still not reached: what is left there (5 runs) waits for the next snakemake"
+        "rack-b is still unreachable: its remaining 5 runs must wait for the next snakemake"
     ]
     assert attempts.count("rack-b") == 3
     (project / "lost").write_text("0")
@@ -165,12 +165,12 @@ def test_twins_share_out_the_runs_and_one_takes_those_of_the_other_that_is_lost(
     }
     assert (
         said.count(
-            "rack-b is still not reached: what is left there (4 runs) waits for the next snakemake; "
-            "snakemake --config 'aside=[rack-b]' gives it to its twin"
+            "rack-b is still unreachable: its remaining 4 runs must wait for the next snakemake; "
+            "snakemake --config 'aside=[rack-b]' passes them to its twin"
         )
         == 1
     )
-    # what is compared in pairs is of one testbed, and stays with it when the other is back
+    # one testbed measures all runs of a pair, and keeps them when the other testbed is back
     every = {("rack-a", mode, f"rep~{rep}") for mode in ("default", "batch") for rep in range(1, 5)}
     assert measured("--config", "aside=[rack-b]")[1] == every
     (project / "lost").write_text("0")
@@ -202,6 +202,6 @@ def test_a_second_controller_is_refused_and_told_of_the_first(project: Path) -> 
     assert second.returncode == 1
     (line,) = (line for line in second.stderr.splitlines() if "error" in line.lower())
     assert line.startswith(f"error: these files are being made by snakemake (pid {first.pid} of ")
-    # one that was killed is in nobody's way
+    # a killed controller does not block the next controller
     third = subprocess.run([*command, "-n"], cwd=project, capture_output=True, text=True)
     assert third.returncode == 0

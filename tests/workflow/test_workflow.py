@@ -1,7 +1,6 @@
-"""The workflow itself: what it would do, in which order, and what it refuses."""
+"""Tests of the workflow: its planned jobs, their order, and its errors."""
 
 import itertools
-import json
 import os
 import re
 import shutil
@@ -18,11 +17,12 @@ import yaml
 from sipsched.analysis import papers
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import load_config
-from sipsched.records.reduced import reduce
-from sipsched.records.summary import open_summary
+from sipsched.plan.study import TESTBED_PAGES
+from sipsched.records.reduced import identity, reduce
+from sipsched.records.summary_files import open_summary
 
 WAIVED_LINTS = {
-    # one environment for the whole workflow: requirements.lock, environment.yml
+    # all rules share one environment: requirements.lock, environment.yml
     "Specify a conda environment or container for each rule.",
 }
 
@@ -32,7 +32,7 @@ STUDIES = sorted((PROJECT_ROOT / "config" / "studies").glob("*.yaml"))
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A copy of the tree without anything generated, and one study; the library stays the installed one."""
+    """Copy the tree without generated files and with one study; the library stays the installed library."""
     for name in ("Snakefile", "config", "hardware", "workflow", "profiles", "notebooks"):
         source = PROJECT_ROOT / name
         copy = shutil.copytree if source.is_dir() else shutil.copy
@@ -99,7 +99,7 @@ def test_a_new_load_measures_only_the_new_points(project: Path) -> None:
 
 
 def reformat(rules: Path, line: str) -> None:
-    """Break a line of a rule in two, as a formatter may."""
+    """Break a line of a rule into two lines, as a formatter may."""
     text = rules.read_text()
     assert line in text
     rules.write_text(text.replace(line, line.replace(": ", ":\n        ")))
@@ -132,16 +132,18 @@ def test_only_measured_asks_for_no_measurement(project: Path) -> None:
     assert jobs["parse_run"] == 1
 
 
-def test_nothing_runs_beside_a_measurement_on_this_machine(project: Path) -> None:
-    done = snakemake(project, "--dry-run", "--cores", "2", "--workflow-profile", "none")
-    assert done.returncode == 0
-    blocks = done.stdout.split("rule ")
-    measuring = [block for block in blocks if block.startswith("measure_run")]
-    assert measuring
-    assert all("turn_local=1" in block and "machine=1000" in block for block in measuring)
-    others = [block for block in blocks[1:] if not block.startswith(("measure", "all:"))]
-    # each job takes a share of what a measurement takes whole
-    assert others and all("machine=1\n" in block for block in others)
+def test_each_rule_takes_its_share_of_the_machine() -> None:
+    """A measurement on this machine takes all shares: tests/unit/planner/test_planner.py."""
+    text = "\n".join(path.read_text() for path in (PROJECT_ROOT / "workflow/rules").glob("*.smk"))
+    rules = re.split(r"^ *(?:rule|checkpoint) (?=\w+:$)", text, flags=re.MULTILINE)[1:]
+    shares = {
+        rule.partition(":")[0]: re.findall(r"^ +machine=(.+),$", rule, re.MULTILINE)
+        for rule in rules
+    }
+    measuring = {name for name, found in shares.items() if found == ["CLAIMS.machine"]}
+    assert measuring == {"measure_run", "find_crossing", "measure_noise"}
+    assert all(found == ["1"] for name, found in shares.items() if name not in measuring)
+    assert len(shares) > 15
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,10 @@ def test_nothing_runs_beside_a_measurement_on_this_machine(project: Path) -> Non
         (lambda d: d.update(colour="red"), "config/config.yaml: unknown key 'colour'"),
         (lambda d: d["studies"]["load_sweep"].update(cores=[64]), "ask for more: cores=64"),
         (lambda d: d.update(testbeds=["nowhere"]), "testbed 'nowhere'"),
-        (lambda d: d["documents"]["published"].update(files=[]), "must contain at least 1 items"),
+        (
+            lambda d: d["documents"]["published"].update(files=[]),
+            "files: expected array of length >= 1",
+        ),
         (lambda d: d["documents"]["capacity_model"].update(studies=["x"]), "'x' is not defined"),
     ],
 )
@@ -166,7 +171,10 @@ def test_bad_configuration_stops_before_any_job(project: Path, change: Any, mess
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"pdr_limit: 0.02\n", "config/config.yaml: line 125 is not YAML: the key 'pdr_limit' is"),
+        (
+            b"pdr_limit: 0.02\n",
+            "config/config.yaml: line 125 is not YAML: the key 'pdr_limit' exists twice",
+        ),
         (b"# \x91\n", "config/config.yaml: line 125 is not UTF-8 text"),
         (b"more: [\n", "config/config.yaml: line 126 is not YAML"),
         (b"__use_yte__: true\n", "config/config.yaml: unknown key '__use_yte__'"),
@@ -190,12 +198,18 @@ def test_a_file_that_snakemake_would_take_or_break_on_is_refused(
     [
         ("raw/local/{sut}/threads~0/cps~100/rep~1/run.json", "MissingRuleException"),
         ("raw/local/{sut}/threads~08/cps~100/rep~1/run.json", "MissingRuleException"),
-        ("raw/local/{sut}/threads~251/cps~100/rep~1/run.json", "error: local/.*: threads must be"),
+        (
+            "raw/local/{sut}/threads~251/cps~100/rep~1/run.json",
+            "error: local/.*threads.*expected int <= 250, found 251",
+        ),
         (
             "results/runs/local/{sut}/threads~251/cps~9/rep~1/summary.nc.zst",
-            "threads must be smaller",
+            "threads.*expected int <= 250, found 251",
         ),
-        ("raw/local/{sut}/threads~251/crossing.json", "error: local/.*: threads must be smaller"),
+        (
+            "raw/local/{sut}/threads~251/crossing.json",
+            "error: local/.*threads.*expected int <= 250, found 251",
+        ),
         ("raw/vm/{sut}/threads~2/cps~100/rep~1/run.json", "testbed 'vm' is not among testbeds"),
     ],
 )
@@ -221,7 +235,7 @@ def test_a_run_that_no_study_asks_for_is_measured_when_its_file_is(project: Path
 def test_a_study_file_asks_for_its_study_alone(
     project: Path, path: Path, named: tuple[str, ...]
 ) -> None:
-    """Whether or not config.yaml is named too; only the points of the file's studies are planned."""
+    """The plan has only the points of the file's studies, whether or not config.yaml is named too."""
     studies = yaml.safe_load(path.read_text())["studies"]
     cut, runs, searches = {}, set(), set()
     for name, study in studies.items():
@@ -229,7 +243,7 @@ def test_a_study_file_asks_for_its_study_alone(
             cut[name] = {"repetitions": 1}
             searches |= set(itertools.product(*(study[key] for key in ("suts", "modes", "cores"))))
             continue
-        # loads that hang on a search are not known before it
+        # loads that depend on a search are unknown before the search
         loads = study["cps"][:3] if isinstance(study["cps"], list) else [1000]
         cut[name] = {"repetitions": 1, "cps": loads}
         points = study.get("points") or itertools.product(study["cores"], study["threads"], loads)
@@ -259,11 +273,12 @@ def test_no_op_does_nothing(project: Path) -> None:
             path.touch()
     for path in (
         "results/load_sweep/local/summary.nc",
+        "results/capacity/local.json",
         "reports/load_sweep-local.html",
         "raw/local/noise.json",
         *(f"results/predicted/{name}" for name in ("papers.csv", "local/fit.json")),
         *(f"results/predicted/local/{name}" for name in ("settings.nc", "capacity.json")),
-        *(f"reports/{page}-local.html" for page in ("testbed", "messages")),
+        *(f"reports/{page}-local.html" for page in TESTBED_PAGES),
         *(f"reports/{name}.html" for name in load_config(project / "config/config.yaml").documents),
         "reports/index.html",
     ):
@@ -273,7 +288,7 @@ def test_no_op_does_nothing(project: Path) -> None:
 
 
 def rules_looked_at(project: Path, *arguments: str) -> set[str]:
-    """The rules of which Snakemake makes a job, whether there is something to do or not."""
+    """Return the rules for which Snakemake makes a job, whether or not the job has work."""
     done = snakemake(project, "--rulegraph", "dot", *arguments)
     assert done.returncode == 0, done.stderr
     return set(re.findall(r'label = "([a-z_]+)', done.stdout))
@@ -281,7 +296,7 @@ def rules_looked_at(project: Path, *arguments: str) -> set[str]:
 
 @pytest.fixture
 def joined(project: Path) -> Path:
-    """A project whose study of four runs is joined; the path of its summary there."""
+    """Make a project whose study of four runs is joined, and return the path of its summary there."""
     asked = {"cps": [500, 1000], "threads": [2], "repetitions": 2}
     change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))
     for cps in (500, 1000):
@@ -299,14 +314,16 @@ def test_no_job_is_made_for_runs_that_a_study_was_joined_of(project: Path, joine
     before = open_summary(project / joined)
 
     record = sorted((project / "raw").rglob("run.json"))[1]
-    record.write_text(record.read_text() + "\n")
+    synthetic.rewrite(record.parent, {"finished_at": "2026-01-01T00:01:00Z"})
     of_a_run = {"parse_run", "summarise_run"}
     assert of_a_run < rules_looked_at(project, target)
     expected = {**dict.fromkeys(of_a_run, 1), "combine_summaries": 1, "total": 3}
     assert planned_jobs(project, "--", target) == expected
     done = snakemake(project, target)
     assert done.returncode == 0, done.stderr
-    assert open_summary(project / joined).identical(before)
+    after = open_summary(project / joined)
+    assert after.drop_vars("record").identical(before.drop_vars("record"))
+    assert not after["record"].equals(before["record"])
     assert rules_looked_at(project, target) == {"combine_summaries"}
 
     again = planned_jobs(project, "--forcerun", "summarise_run", "--", target)
@@ -316,6 +333,38 @@ def test_no_job_is_made_for_runs_that_a_study_was_joined_of(project: Path, joine
     assert planned_jobs(project, "--", target) == {}
     shutil.rmtree(record.parent)
     assert planned_jobs(project, "--", target) == {**expected, "measure_run": 1, "total": 4}
+
+
+@pytest.mark.parametrize(
+    "lost", [[], ["summary.nc"], ["settled.json"], ["summary.nc", "settled.json"]]
+)
+def test_a_record_that_an_older_one_replaced_is_parsed_again(
+    project: Path, joined: Path, lost: list[str]
+) -> None:
+    run = synthetic.Run(testbed="local", threads=2, cps=500, rep=1)
+    place, other = project / "raw" / run.path, project / "other"
+    before = open_summary(project / joined).sel(rep=1, cps=500).squeeze()
+    synthetic.write_record(other, run, calls=70)
+    for path in (other / run.path).iterdir():
+        os.utime(path, (1_500_000_000, 1_500_000_000))
+    shutil.rmtree(place)
+    shutil.copytree(other / run.path, place)
+    for name in lost:
+        (project / joined.with_name(name)).unlink()
+    expected = dict.fromkeys(("parse_run", "summarise_run", "combine_summaries"), 1)
+    assert planned_jobs(project, "--", str(joined)) == {**expected, "total": 3}
+    done = snakemake(project, str(joined))
+    assert done.returncode == 0, done.stderr
+    after = open_summary(project / joined).sel(rep=1, cps=500).squeeze()
+    assert (before["calls_created"].item(), after["calls_created"].item()) == (40, 70)
+    assert after["record"].item() == identity(place)
+    assert planned_jobs(project, "--", str(joined)) == {}
+
+
+def test_a_copy_of_a_record_is_not_parsed_again(project: Path, joined: Path) -> None:
+    for path in (project / "raw").rglob("run.json"):
+        path.write_bytes(path.read_bytes())
+    assert planned_jobs(project, "--", str(joined)) == {}
 
 
 def test_what_is_settled_counts_among_the_runs_asked_for(project: Path, joined: Path) -> None:
@@ -336,14 +385,14 @@ def test_the_predictions_are_simulated_for_the_page_that_shows_them(project: Pat
     target = (*files, "--", "reports/papers_predicted.html")
     jobs = {"predict_papers": 1, "render_document": 1, "total": 2}
     assert planned_jobs(project, *target) == jobs
-    # a model is fitted anew: simulated again
+    # after a new fit of the model, the runs are simulated again
     held = project / "results" / "predicted" / "papers.csv"
     held.parent.mkdir(parents=True)
     held.touch()
     assert planned_jobs(project, *target) == {"render_document": 1, "total": 1}
     os.utime(project / "config" / "models" / "opensips-papers.yaml")
     assert planned_jobs(project, *target) == jobs
-    # recorded with a campaign that measures nothing more
+    # for a campaign that measures nothing more, the recorded file is used
     recorded = project / "recorded" / "predicted" / "papers.csv"
     recorded.parent.mkdir(parents=True)
     recorded.touch()
@@ -376,12 +425,12 @@ def test_a_page_of_several_studies_waits_for_their_summaries(project: Path) -> N
 def test_a_page_of_several_studies_is_made_without_a_measurement(project: Path) -> None:
     target = ("--config", "only_measured=True", "--", "reports/capacity_model.html")
     jobs = planned_jobs(project, *target)
-    simulated = {"fit_model": 1, "predict_capacity": 1}
-    assert jobs == {"combine_summaries": 1, **simulated, "render_document": 1, "total": 4}
+    computed = {"estimate_capacities": 1, "fit_model": 1, "predict_capacity": 1}
+    assert jobs == {"combine_summaries": 1, **computed, "render_document": 1, "total": 5}
     done = snakemake(project, *target)
     assert done.returncode == 0, done.stderr
     text = (project / "reports" / "capacity_model.html").read_text()
-    assert "load_sweep/local/summary.nc: no run measured, left out." in text
+    assert "load_sweep/local/summary.nc: no valid run." in text
     assert "crossover" not in text.partition("The code that made this page")[0]
 
 
@@ -394,14 +443,14 @@ def test_loads_around_a_crossing_are_planned_once_it_is_found(project: Path) -> 
     (point,) = study.searches("local")
     path = project / "raw" / point.crossing_path
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(synthetic.crossing(point, 1900, 2000)))
+    path.write_text(synthetic.sealed(synthetic.crossing(point, 1900, 2000)))
     jobs = planned_jobs(project)
     assert "find_crossing" not in jobs
     runs = study.runs("local", {point: (1900, 2000)})
-    # a half and four fifths of what was found
+    # half and four fifths of the load that the search found
     assert {run.cps for run in runs} == {950, 1520}
     assert jobs["measure_run"] == jobs["summarise_run"] == jobs["reduce_windows"] == len(runs)
-    # without a search and without its record there is nothing to plan, and the page says so
+    # without a search or its record, the plan is empty, and the page says so
     path.unlink()
     assert "measure_run" not in planned_jobs(project, "--config", "only_measured=True")
 
@@ -418,7 +467,7 @@ def test_a_campaign_without_documents_is_one(project: Path) -> None:
 
 
 def cut_off(project: Path) -> None:
-    """Let the testbed be one that is not reached: nothing listens on port 1 of this machine."""
+    """Make the testbed unreachable: nothing listens on port 1 of this machine."""
     testbed = project / "hardware" / "testbeds" / "local.yaml"
     document = yaml.safe_load(testbed.read_text())
     document["kind"] = "ssh"
@@ -441,9 +490,9 @@ def test_a_dead_host_stops_no_other_run_and_leaves_nothing_half_written(project:
         assert text.count(f"lost: {run}: host uac (root@127.0.0.1:1) is unreachable") == 1
         place = f"measuring {run}: run {threads // 2} of 2, about "
         assert len([line for line in text.splitlines() if line.startswith(place)]) == 1
-    assert text.count("local is set aside: what is left there (2 runs) waits, ") == 1
-    assert "local is still not reached: what is left there (2 runs) waits for the next" in text
-    # the look at idle CPUs, at once
+    assert text.count("local is set aside: its remaining 2 runs must wait; ") == 1
+    assert "local is still unreachable: its remaining 2 runs must wait for the next" in text
+    # the measurement of idle CPUs fails at once
     assert text.count("attempt 2 of 3: host uac (root@127.0.0.1:1) is unreachable") == 1
     target = "raw/local/kamailio-udp/default/cores~1/threads~3/cps~100/rep~1/run.json"
     alone = snakemake(project, target)
@@ -453,14 +502,14 @@ def test_a_dead_host_stops_no_other_run_and_leaves_nothing_half_written(project:
 
 
 def record_campaign(project: Path, folder: str, cps: int) -> None:
-    """Write the records of a small campaign on a testbed called local; nothing is measured."""
+    """Write the records of a small campaign on a testbed called local, without a measurement."""
     for rep in (1, 2):
         run = synthetic.Run(testbed="local", threads=2, cps=cps, rep=rep)
         synthetic.write_record(project / folder, run, calls=40)
 
 
 def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
-    """What `make reports` does; and the records of another folder are told from these."""
+    """Test `make reports`, and the distinction between its records and the records of another folder."""
     asked = {"cps": [500, 1000], "threads": [2], "repetitions": 2}
     change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))
     change_config(project, lambda d: d["documents"].pop("capacity_model"))
@@ -478,7 +527,7 @@ def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
     assert own.read_text() == "one's own"
     text = (project / "reports" / "recorded" / "index.html").read_text()
     assert synthetic.FIDELITY in text
-    assert "2 of 4 planned runs count" in text
+    assert "2 of 4 planned runs are valid" in text
     pages = [path.name for path in (project / "reports" / "recorded").glob("*.html")]
     assert len(pages) > 4
     for page in pages:
@@ -507,7 +556,7 @@ def test_reports_of_a_recorded_campaign_need_no_testbed(project: Path) -> None:
 
 
 def test_an_archive_is_the_same_from_any_folder(project: Path) -> None:
-    """Published from two folders, it has the same bytes, and names neither folder, machine nor user."""
+    """An archive from either of two folders has the same bytes. It names neither folder, machine nor user."""
     asked = {"cps": [500], "threads": [2], "repetitions": 2}
     change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))
     change_config(project, lambda d: d.pop("documents"))

@@ -1,3 +1,4 @@
-# The end of an invocation. Snakemake's exit code is 1 as soon as a job failed; workflow/reproduce.py knows more.
+# Messages at the end of an invocation with failed jobs.
 onerror:
-    tell_missing()
+    for line in internals.missing_lines(workflow, PLAN.index):
+        logger.info(line, extra=terminal.OURS)

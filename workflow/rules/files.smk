@@ -1,6 +1,6 @@
-# Files of the configuration, read by us before Snakemake reads them with more trust. No rules in here.
+# A strict check of the configuration files, before Snakemake reads them.
 from sipsched import scripting
-from sipsched.plan import config as settings
+from sipsched.plan import config as settings, run as tuples
 
 CONFIG_FILES = ["config/config.yaml", *workflow.configfiles]
 

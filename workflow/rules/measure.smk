@@ -1,21 +1,27 @@
-# Measuring is not computing: a rule without inputs, whose output is never removed nor made twice.
+# The rules that measure have no input files. Snakemake never removes or repeats their outputs. The plugins read three
+# resources: `measures` marks rules that measure on a testbed, `expected_s` marks rules that measure a run, and `forked`
+# marks rules whose jobs are forked from a process with their imports (src/snakemake_executor_plugin_campaign).
 rule measure_run:
     input:
         check_run,
     output:
-        run=update(f"{RAW}/{settings.RUN_PATTERN}/run.json"),
+        run=update(f"{RAW}/{tuples.RUN_PATTERN}/run.json"),
     log:
-        f"logs/measure/{settings.RUN_PATTERN}.log",
+        tuples.RUN_LOG,
     priority: 100
-    # what was disturbed only, after everything else: src/snakemake_{executor,scheduler}_plugin_campaign
+    # Only disturbed runs are repeated, after all other jobs: src/snakemake_{executor,scheduler}_plugin_campaign.
     retries: scripting.ATTEMPTS - 1
-    threads: controller_threads
+    threads: CLAIMS.threads
     resources:
-        **ONE_A_TESTBED,
-        machine=machine_shares,
-        order=measure_order,
-        attempt=attempt_number,
-        expected_s=expected_seconds,
+        **CLAIMS.turns,
+        measures=1,
+        forked=1,
+        machine=CLAIMS.machine,
+        order=CLAIMS.order,
+        attempt=CLAIMS.attempt,
+        expected_s=CLAIMS.expected_s,
+    message:
+        "Measure {wildcards.sut} in mode {wildcards.mode} at {wildcards.cps} cps on {wildcards.testbed}, repetition {wildcards.rep}."
     script:
         "../scripts/measure_run.py"
 
@@ -24,13 +30,17 @@ checkpoint find_crossing:
     input:
         check_search,
     output:
-        crossing=update(f"{RAW}/{settings.CROSSING_PATTERN}"),
+        crossing=update(f"{RAW}/{tuples.CROSSING_PATTERN}"),
     log:
-        f"logs/measure/{settings.CROSSING_PATTERN}.log",
+        tuples.CROSSING_LOG,
     priority: 101
-    threads: controller_threads
+    threads: CLAIMS.threads
     resources:
-        **ONE_A_TESTBED,
-        machine=machine_shares,
+        **CLAIMS.turns,
+        measures=1,
+        forked=1,
+        machine=CLAIMS.machine,
+    message:
+        "Search the load at which {wildcards.sut} in mode {wildcards.mode} drops more than the limit on {wildcards.testbed}."
     script:
         "../scripts/find_crossing.py"

@@ -1,13 +1,16 @@
-# How quiet the testbed is while nothing runs. As with a run: measured once, never removed, never made again.
+# The noise of the idle testbed. Like a run, it is measured once, and Snakemake never removes or repeats it.
 rule measure_noise:
     output:
         noise=update(f"{RAW}/{{testbed}}/noise.json"),
     log:
         "logs/noise/{testbed}.log",
     priority: 101
-    threads: controller_threads
+    threads: CLAIMS.threads
     resources:
-        **ONE_A_TESTBED,
-        machine=machine_shares,
+        **CLAIMS.turns,
+        measures=1,
+        machine=CLAIMS.machine,
+    message:
+        "Measure the interruptions of the idle CPUs of {wildcards.testbed}."
     script:
         "../scripts/measure_noise.py"

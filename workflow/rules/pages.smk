@@ -1,50 +1,88 @@
-# Pages beside the studies' reports: two a testbed, and the one that links all.
-rule render_testbed:
+# The pages. A notebook gets every input, param and wildcard of its rule that is also a parameter of the notebook.
+rule render_report:
     input:
-        notebook="notebooks/testbed.ipynb",
-        summaries=testbed_summaries,
-        noise=testbed_noise,
+        notebook=NEEDS.study_notebook,
+        summary=f"{RESULTS}/{{study}}/{{testbed}}/summary.nc",
+        windows=NEEDS.study_windows,
+        crossings=NEEDS.study_crossings,
+        capacities=[f"{RESULTS}/capacity/{{testbed}}.json"],
     output:
-        html=f"{REPORTS_IN}/testbed-{{testbed}}.html",
+        html=f"{REPORTS_IN}/{{study}}-{{testbed}}.html",
     log:
-        "logs/report/testbed-{testbed}.log",
+        "logs/report/{study}-{testbed}.log",
     resources:
+        forked_for_pages=1,
         machine=1,
     params:
-        noise=f"{RAW}/{{testbed}}/noise.json",
+        messages_root=RESULTS / "runs",
+        pdr_limit=NEEDS.study_limit,
+    message:
+        "Make the page of {wildcards.study} on {wildcards.testbed}."
     script:
-        "../scripts/render_testbed.py"
+        "../scripts/render_page.py"
 
 
-rule render_messages:
+rule render_document:
     input:
-        notebook="notebooks/messages.ipynb",
-        messages=whole_runs,
+        notebook=NEEDS.document_notebook,
+        files=NEEDS.document_files,
+        summaries=NEEDS.document_summaries,
+        windows=NEEDS.document_windows,
+        crossings=NEEDS.document_crossings,
+        capacities=NEEDS.document_capacities,
+        predictions=NEEDS.document_predictions,
     output:
-        html=f"{REPORTS_IN}/messages-{{testbed}}.html",
+        html=f"{REPORTS_IN}/{{document}}.html",
     log:
-        "logs/report/messages-{testbed}.log",
+        "logs/report/{document}.log",
     resources:
+        forked_for_pages=1,
         machine=1,
     params:
-        records=[str(folder) for folder in dict.fromkeys((RAW, WHOLE))],
+        pdr_limit=PLAN.config.pdr_limit,
+    message:
+        "Make the page {wildcards.document}."
     script:
-        "../scripts/render_messages.py"
+        "../scripts/render_page.py"
+
+
+rule render_testbed_page:
+    input:
+        unpack(NEEDS.testbed_page),
+        notebook="notebooks/{page}.ipynb",
+    output:
+        html=f"{REPORTS_IN}/{{page}}-{{testbed}}.html",
+    log:
+        "logs/report/{page}-{testbed}.log",
+    resources:
+        forked_for_pages=1,
+        machine=1,
+    params:
+        noise=lambda wildcards: RAW / wildcards.testbed / "noise.json",
+        records=list(dict.fromkeys((RAW, PLAN.whole))),
+    message:
+        "Make the page {wildcards.page} of the testbed {wildcards.testbed}."
+    script:
+        "../scripts/render_page.py"
 
 
 rule render_index:
     input:
         notebook="notebooks/index.ipynb",
-        summaries=[path for paths in COMBINED.values() for path in paths],
-        crossings=found_crossings,
-        pages=PAGES,
+        summaries=PLAN.all_summaries,
+        crossings=NEEDS.all_crossings,
+        capacities=PLAN.capacities,
+        pages=PLAN.pages,
     output:
-        html=f"{REPORTS_IN}/index.html",
+        html=PLAN.index,
     log:
         "logs/report/index.log",
     resources:
+        forked_for_pages=1,
         machine=1,
     params:
-        pdr_limit=CAMPAIGN.pdr_limit,
+        pdr_limit=PLAN.config.pdr_limit,
+    message:
+        "Make the overview."
     script:
-        "../scripts/render_index.py"
+        "../scripts/render_page.py"

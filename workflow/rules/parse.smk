@@ -1,71 +1,83 @@
 rule parse_run:
     input:
-        run=f"{RAW}/{settings.RUN_PATTERN}/run.json",
+        run=NEEDS.record_of_messages,
     output:
-        messages=f"{RESULTS}/runs/{settings.RUN_PATTERN}/messages.nc",
+        messages=f"{RESULTS}/runs/{tuples.RUN_PATTERN}/messages.nc",
     log:
-        f"logs/parse/{settings.RUN_PATTERN}.log",
+        f"logs/parse/{tuples.RUN_PATTERN}.log",
     resources:
+        forked=1,
         machine=1,
     params:
         schema_version=versions.MESSAGES_VERSION,
+    message:
+        "Parse the trace of a run into one row per message."
     script:
         "../scripts/parse_run.py"
 
 
 rule summarise_run:
     input:
-        run=f"{RAW}/{settings.RUN_PATTERN}/run.json",
-        messages=f"{RESULTS}/runs/{settings.RUN_PATTERN}/messages.nc",
+        run=NEEDS.record_of_summary,
+        messages=f"{RESULTS}/runs/{tuples.RUN_PATTERN}/messages.nc",
     output:
-        summary=f"{RESULTS}/runs/{settings.RUN_PATTERN}/summary.nc.zst",
+        summary=f"{RESULTS}/runs/{tuples.RUN_PATTERN}/summary.nc.zst",
     log:
-        f"logs/summarise/{settings.RUN_PATTERN}.log",
+        f"logs/summarise/{tuples.RUN_PATTERN}.log",
     resources:
+        forked=1,
         machine=1,
     params:
         schema_version=versions.SUMMARY_VERSION,
+    message:
+        "Summarise the messages of a run."
     script:
         "../scripts/summarise_run.py"
 
 
 rule reduce_windows:
     input:
-        run=f"{RAW}/{settings.RUN_PATTERN}/run.json",
-        messages=f"{RESULTS}/runs/{settings.RUN_PATTERN}/messages.nc",
+        run=NEEDS.record_of_windows,
+        messages=f"{RESULTS}/runs/{tuples.RUN_PATTERN}/messages.nc",
     output:
-        windows=f"{RESULTS}/runs/{settings.RUN_PATTERN}/windows.nc",
+        windows=f"{RESULTS}/runs/{tuples.RUN_PATTERN}/windows.nc",
     log:
-        f"logs/windows/{settings.RUN_PATTERN}.log",
+        f"logs/windows/{tuples.RUN_PATTERN}.log",
     resources:
+        forked=1,
         machine=1,
     params:
         schema_version=versions.WINDOWS_VERSION,
+    message:
+        "Reduce the messages of a run that compares modes to its windows."
     script:
         "../scripts/reduce_windows.py"
 
 
-if REDUCED:
+if PLAN.reduced:
 
     ruleorder: unpack_reduced > parse_run
     ruleorder: unpack_reduced > summarise_run
     ruleorder: unpack_reduced > reduce_windows
 
-    # what a reduced record holds, of all such runs in one job: each would load modules longer than it works
+    # One job unpacks all reduced records. With a job per record, most of the time would be spent on imports.
     rule unpack_reduced:
         input:
-            runs=[f"{RAW}/{run.path}/run.json" for run in REDUCED],
+            runs=NEEDS.reduced_records,
         output:
-            messages=[f"{RESULTS}/runs/{run.path}/messages.nc" for run in REDUCED],
-            summaries=[f"{RESULTS}/runs/{run.path}/summary.nc.zst" for run in REDUCED],
+            messages=[f"{RESULTS}/runs/{run.path}/messages.nc" for run in PLAN.reduced],
+            summaries=[
+                f"{RESULTS}/runs/{run.path}/summary.nc.zst" for run in PLAN.reduced
+            ],
             windows=[
                 f"{RESULTS}/runs/{run.path}/windows.nc"
-                for run in REDUCED
-                if crossover.is_comparison(run.mode)
+                for run in PLAN.reduced
+                if is_comparison(run.mode)
             ],
         log:
             f"logs/parse/{RAW}-reduced.log",
         resources:
+            forked_for_pages=1,
             machine=1,
         params:
             schema_versions=(
@@ -73,44 +85,53 @@ if REDUCED:
                 versions.SUMMARY_VERSION,
                 versions.WINDOWS_VERSION,
             ),
+        message:
+            "Unpack the reduced records of this campaign."
         script:
             "../scripts/unpack_reduced.py"
 
 
 checkpoint look_at_runs:
     input:
-        crossings=study_crossings,
-        summaries=looked_at,
+        crossings=NEEDS.study_crossings,
+        summaries=NEEDS.looked_at,
     output:
         look=f"{RESULTS}/{{study}}/{{testbed}}/look~{{rep}}.json",
     log:
         "logs/look/{study}-{testbed}-{rep}.log",
-    # what is measured next hangs on it
+    # The next measurements depend on this file.
     priority: 102
     resources:
         machine=1,
     params:
-        precision=study_precision,
+        results=NEEDS.results,
+        precision=NEEDS.study_precision,
         schema_version=versions.SUMMARY_VERSION,
+    message:
+        "Decide which points of {wildcards.study} on {wildcards.testbed} need more repetitions."
     script:
         "../scripts/look_at_runs.py"
 
 
 rule combine_summaries:
     input:
-        crossings=study_crossings,
-        summaries=study_summaries,
-        # where a study's summary is, its windows are: pages look for them beside it
-        windows=study_windows,
+        crossings=NEEDS.study_crossings,
+        summaries=NEEDS.study_summaries,
+        # Pages that read a study's summary read its windows, too.
+        windows=NEEDS.study_windows,
     output:
-        # what it is joined of is read from it again
+        # The job reads the existing summary and adds the new runs.
         summary=update(f"{RESULTS}/{{study}}/{{testbed}}/summary.nc"),
     log:
         "logs/combine/{study}-{testbed}.log",
     resources:
+        forked_for_pages=1,
         machine=1,
     params:
-        precision=study_precision,
+        results=NEEDS.results,
+        precision=NEEDS.study_precision,
         schema_version=versions.SUMMARY_VERSION,
+    message:
+        "Combine the summaries of all runs of {wildcards.study} on {wildcards.testbed}."
     script:
         "../scripts/combine_summaries.py"

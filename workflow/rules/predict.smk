@@ -1,8 +1,10 @@
-# What the simulator says of a testbed, fitted to the runs of mode default there: no host, no root.
+# Predictions of the simulator, fitted to the runs of a testbed in the default mode. They need no host and no root.
 rule fit_model:
     input:
-        runs=default_runs,
-        noise=testbed_noise,
+        runs=NEEDS.single_core_records,
+        # Snakemake does not notice a record that was replaced by an older one, but the summaries change.
+        summaries=NEEDS.single_core_summaries,
+        noise=NEEDS.testbed_noise,
     output:
         fit=f"{RESULTS}/predicted/{{testbed}}/fit.json",
     log:
@@ -11,6 +13,8 @@ rule fit_model:
         machine=1,
     params:
         schema_version=versions.PREDICTION_VERSION,
+    message:
+        "Fit the simulator to the runs of the default mode on {wildcards.testbed}."
     script:
         "../scripts/fit_model.py"
 
@@ -18,18 +22,20 @@ rule fit_model:
 rule predict_settings:
     input:
         fit=f"{RESULTS}/predicted/{{testbed}}/fit.json",
-        crossings=found_crossings,
-        # that of the same fit is taken, and one setting of it simulated again
-        recorded=recorded_prediction("settings.nc"),
+        crossings=NEEDS.all_crossings,
+        # A recorded prediction of the same fit is used again. The job checks one setting by another simulation.
+        recorded=NEEDS.recorded_prediction("settings.nc"),
     output:
         predicted=f"{RESULTS}/predicted/{{testbed}}/settings.nc",
     log:
         "logs/predict/{testbed}-settings.log",
-    threads: CORES
+    threads: PLAN.cpus
     resources:
         machine=1,
     params:
         schema_version=versions.PREDICTION_VERSION,
+    message:
+        "Simulate every run of the campaign on {wildcards.testbed}."
     script:
         "../scripts/predict_settings.py"
 
@@ -37,21 +43,23 @@ rule predict_settings:
 rule predict_capacity:
     input:
         fit=f"{RESULTS}/predicted/{{testbed}}/fit.json",
-        recorded=recorded_prediction("capacity.json"),
+        recorded=NEEDS.recorded_prediction("capacity.json"),
     output:
         capacity=f"{RESULTS}/predicted/{{testbed}}/capacity.json",
     log:
         "logs/predict/{testbed}-capacity.log",
-    threads: CORES
+    threads: PLAN.cpus
     resources:
         machine=1,
     params:
         schema_version=versions.PREDICTION_VERSION,
+    message:
+        "Simulate the capacity of {wildcards.testbed} for other numbers of cores and threads."
     script:
         "../scripts/predict_capacity.py"
 
 
-# minutes of two CPUs: no page asks for it, and what is in recorded/predicted was made with it
+# This rule takes minutes on two CPUs, and no page requests its output. It made the file in recorded/predicted.
 rule predict_speedups:
     input:
         fit=f"{RESULTS}/predicted/{{testbed}}/fit.json",
@@ -59,10 +67,12 @@ rule predict_speedups:
         speedups=f"{RESULTS}/predicted/{{testbed}}/speedups.csv",
     log:
         "logs/predict/{testbed}-speedups.log",
-    threads: CORES
+    threads: PLAN.cpus
     resources:
         machine=1,
     params:
         schema_version=versions.PREDICTION_VERSION,
+    message:
+        "Simulate how the deployments of the proxy on {wildcards.testbed} scale with cores."
     script:
         "../scripts/predict_speedups.py"

@@ -1,21 +1,23 @@
-# What the simulator says of the papers' testbed. Its runs are no records, and nothing is measured.
+# Simulations of the papers' testbed. They write no records.
 rule predict_papers:
     input:
         points="config/published/points.csv",
         comparison="config/published/comparison.csv",
         model="config/models/opensips-papers.yaml",
         modes="config/modes.yaml",
-        # if there is one: then the grid alone is simulated, and all of it if that comes out otherwise
-        recorded=[str(RECORDED_PAPERS)] if RECORDED_PAPERS.exists() else [],
+        # With a recorded file, only the grid is simulated. If the grid differs from the file, everything is simulated.
+        recorded=[str(path) for path in [paths.RECORDED_PAPERS] if path.exists()],
     output:
         predictions=f"{RESULTS}/predicted/papers.csv",
     log:
         "logs/predict/papers.log",
-    # it takes all CPUs, and so runs beside no measurement on this machine
-    threads: CORES
+    # The job occupies all CPUs, so no measurement on this machine runs at the same time.
+    threads: PLAN.cpus
     resources:
         machine=1,
     params:
         schema_version=versions.PREDICTION_VERSION,
+    message:
+        "Simulate the tables and figures of the papers."
     script:
         "../scripts/predict_papers.py"

@@ -1,15 +1,15 @@
-# One archive with everything that a reader elsewhere needs; made when asked for.
+# One archive with the pages, the summaries, the configuration and the versions: `make publish`.
 VERSION = versions.code_version(Path(workflow.basedir))
 
 
 rule publish:
     input:
-        pages=PAGES,
-        index=f"{REPORTS_IN}/index.html",
-        summaries=[path for group in COMBINED.values() for path in group],
-        noise=[path for group in NOISE.values() for path in group],
+        pages=PLAN.pages,
+        index=PLAN.index,
+        summaries=PLAN.all_summaries,
+        noise=[path for files in PLAN.noise.values() for path in files],
         configuration=sorted(Path("config").rglob("*.*")),
-        testbeds=[paths.TESTBEDS / f"{name}.yaml" for name in TESTBEDS],
+        testbeds=[paths.TESTBEDS / f"{name}.yaml" for name in PLAN.testbeds],
         environment=[
             "requirements.lock",
             "pyproject.toml",
@@ -24,5 +24,7 @@ rule publish:
         machine=1,
     params:
         version=VERSION,
+    message:
+        "Make one archive with the pages, the summaries and the configuration."
     script:
         "../scripts/publish.py"

@@ -1,4 +1,4 @@
-"""Fit the simulator to the runs of mode default on a testbed."""
+"""Fit the simulator to the runs of a testbed in the default mode."""
 
 from pathlib import Path
 
@@ -11,5 +11,5 @@ with scripting.one_line_errors(snakemake.log[0]):
     campaign = config.parse_config(snakemake.config)
     records = [Path(path).parent for path in snakemake.input.runs]
     noise = next((Path(path) for path in snakemake.input.noise), None)
-    found = model_fit.fit_campaign(records, noise, campaign.suts)
-    fitted.write_fitted(found, Path(snakemake.output.fit))
+    model = model_fit.fit_campaign(records, noise, campaign.suts)
+    fitted.write_fitted(model, Path(snakemake.output.fit))

@@ -1,4 +1,4 @@
-"""Look at the idle CPUs of a testbed's SPS and put what was seen beside its records."""
+"""Measure the interruptions of the idle CPUs of a testbed's SPS, and record them beside the runs."""
 
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,6 @@ scripting.end_in_order()
 with scripting.one_line_errors(snakemake.log[0]):
     path = Path(snakemake.output.noise)
     if not path.exists():
-        scripting.say(f"looking how quiet the CPUs of {snakemake.wildcards.testbed} are")
+        scripting.say(f"measuring the idle CPUs of {snakemake.wildcards.testbed}")
         bed = inventory.load_testbed(snakemake.wildcards.testbed, paths.TESTBEDS)
         scripting.attempted(partial(noise.measure_noise, bed, path))

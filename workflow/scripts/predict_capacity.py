@@ -1,4 +1,4 @@
-"""Predict what numbers of cores and threads carry, by the simulator as it was fitted."""
+"""Predict the capacity for numbers of cores and threads with the fitted simulator."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from sipsched.records.prediction import read_capacity, write_capacity
 with scripting.one_line_errors(snakemake.log[0]):
     campaign = config.parse_config(snakemake.config)
     model = fitted.read_fitted(Path(snakemake.input.fit))
-    before = [read_capacity(Path(path)) for path in snakemake.input.recorded]
-    found = next(
-        (each for each in before if prediction.still_carried(each, model, campaign)), None
+    recorded = [read_capacity(Path(path)) for path in snakemake.input.recorded]
+    predicted = next(
+        (one for one in recorded if prediction.still_carried(one, model, campaign)), None
     ) or prediction.predict_capacity(model, campaign)
-    write_capacity(found, Path(snakemake.output.capacity))
+    write_capacity(predicted, Path(snakemake.output.capacity))

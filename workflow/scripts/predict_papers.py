@@ -1,4 +1,4 @@
-"""Simulate the papers' tables, their figure 2, what makes the difference of the modes, and the grid of cells."""
+"""Simulate the papers' tables and figure 2, the papers' modes without single mechanisms, and a grid of cells."""
 
 from pathlib import Path
 
@@ -6,14 +6,14 @@ import pandas as pd
 
 from sipsched import files, paths, scripting
 from sipsched.analysis import papers, papers_predicted
-from sipsched.measure.simulated_means import Predictor
+from sipsched.measure.simulated_means import GridPredictor
 from sipsched.plan.config import load_config
 from sipsched.plan.simulated import CASE
 from sipsched.testbed.inventory import load_testbed
 
 
-def simulate(predictor: Predictor, published: Path) -> pd.DataFrame:
-    """Simulate all of it."""
+def simulate(predictor: GridPredictor, published: Path) -> pd.DataFrame:
+    """Simulate all tables, figures and cells."""
     wanted = papers_predicted.wanted(
         papers.load_points(published), papers.load_comparison(published)
     )
@@ -28,8 +28,8 @@ def simulate(predictor: Predictor, published: Path) -> pd.DataFrame:
     return pd.concat([tables, near.assign(part=papers_predicted.NEAR_LIMIT)])
 
 
-def simulate_grid(predictor: Predictor, recorded: pd.DataFrame) -> pd.DataFrame | None:
-    """Simulate a recorded grid again and take the rest from the record; None if it comes out otherwise."""
+def simulate_grid(predictor: GridPredictor, recorded: pd.DataFrame) -> pd.DataFrame | None:
+    """Simulate the grid of a recorded file again, and return the file's table; None if the grid differs."""
     near = recorded[recorded["part"] == papers_predicted.NEAR_LIMIT]
     again = predictor.predict(near[CASE]).assign(part=papers_predicted.NEAR_LIMIT)
     rest = recorded.drop(near.index)
@@ -39,8 +39,8 @@ def simulate_grid(predictor: Predictor, recorded: pd.DataFrame) -> pd.DataFrame 
 
 with scripting.one_line_errors(snakemake.log[0]):
     bed = load_testbed("simulated-papers", paths.TESTBEDS)
-    # the load is the one of the fit, whatever the campaign's is
-    predictor = Predictor(load_config(), bed, "opensips-udp", papers_predicted.CALLS)
+    # The model was fitted at the load of config/config.yaml, so the load of this campaign is not used.
+    predictor = GridPredictor(load_config(), bed, "opensips-udp", papers_predicted.CALLS)
     table = None
     for path in map(Path, snakemake.input.recorded):
         table = simulate_grid(predictor, papers_predicted.load_predictions(path))

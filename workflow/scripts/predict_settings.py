@@ -1,4 +1,4 @@
-"""Predict every run of the campaign on a testbed, by the simulator as it was fitted."""
+"""Predict every run of the campaign on a testbed with the fitted simulator."""
 
 from pathlib import Path
 
@@ -14,9 +14,8 @@ with scripting.one_line_errors(snakemake.log[0]):
     name = snakemake.wildcards.testbed
     runs = [run for run in campaign.runs(crossings) if run.testbed == name]
     model = fitted.read_fitted(Path(snakemake.input.fit))
-    before = [open_predictions(Path(path)) for path in snakemake.input.recorded]
-    found = next(
-        (each for each in before if prediction.still_predicted(each, model, runs, campaign)),
-        None,
+    recorded = [open_predictions(Path(path)) for path in snakemake.input.recorded]
+    predicted = next(
+        (one for one in recorded if prediction.still_predicted(one, model, runs, campaign)), None
     ) or prediction.predict(model, runs, campaign)
-    write_predictions(found, Path(snakemake.output.predicted))
+    write_predictions(predicted, Path(snakemake.output.predicted))

@@ -1,4 +1,4 @@
-"""Predict what deployments of the proxy carry by cores, by the simulator as it was fitted."""
+"""Predict how the deployments of the proxy scale with cores, with the fitted simulator."""
 
 from pathlib import Path
 
@@ -12,5 +12,5 @@ from sipsched.records.speedups import write_speedups
 with scripting.one_line_errors(snakemake.log[0]):
     campaign = config.parse_config(snakemake.config)
     model = fitted.read_fitted(Path(snakemake.input.fit))
-    found = prediction.predict_deployments(model, campaign)
-    write_speedups(speedups(found), Path(snakemake.output.speedups))
+    capacities = prediction.predict_deployments(model, campaign)
+    write_speedups(speedups(capacities), Path(snakemake.output.speedups))

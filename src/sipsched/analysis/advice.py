@@ -1,16 +1,17 @@
-"""Which of the modes that were compared within runs is to be advised, by load: the decision, as values.
+"""The recommended mode per load, among the modes that were compared within runs.
 
-A mode *beats* the reference where the sum K_rcv + T_sip, which is what a caller feels, is lower by
-more than chance: its 99th percentile decides, and where that is not told from 0 its mean. It does so
-*at a cost* where PDR, CPU time a message or the mean of the sum are higher by more than chance. The sham
-windows play the reference against itself: where they show a difference, only what lies beyond it counts.
-docs/methodology.md, "Crossover runs: advice".
+A mode *beats* the reference if the sum K_rcv + T_sip, which a caller notices, is lower by more than chance. The 99th
+percentile of the sum decides, or its mean if the percentile is indistinguishable from chance. A mode beats the
+reference *at a cost* if PDR, CPU time per message or the mean of the sum is higher by more than chance. The sham
+windows compare the reference with itself. If they show a difference, only an effect beyond that difference counts. See
+docs/methodology/advice.md.
 """
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -18,44 +19,38 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from scipy import special
 
-from sipsched.analysis.blocks import POWER, mean_of_blocks
-from sipsched.analysis.crossover import Change, Doubt, Effect, Scale, Tables, change, effect
-from sipsched.analysis.families import Asked, Effects, effects_together
+from sipsched.analysis.blocks import mean_of_blocks
+from sipsched.analysis.covariates import Adjusted, adjusted
+from sipsched.analysis.crossover import Arms, Change, Effect, Scale, Tables, change
+from sipsched.analysis.families import ArmsToCompare, Effects, effects_together
+from sipsched.analysis.intervals import NOT_MEASURED, TOO_FEW, Interval
 from sipsched.analysis.probe_cost import STILLED
 from sipsched.analysis.run_table import read_campaigns
-from sipsched.analysis.statistics import (
-    LEVEL,
-    NOT_MEASURED,
-    TOO_FEW,
-    Interval,
-)
 from sipsched.plan.crossover import compared
 from sipsched.plan.modes import is_translation, plain
-from sipsched.records.crossing import Crossing, read_crossing
+from sipsched.records.crossing import SearchRecord, read_crossing
+from sipsched.records.system_capacity import SystemCapacity
 from sipsched.records.windows import SHAM, by_arm, open_windows
 
 DECIDING = ("total_p99", "total_mean")
-"""What decides, in this order: `total` is K_rcv + T_sip of the same message."""
+"""Quantities that decide, in this order; `total` is K_rcv + T_sip of the same message."""
 GUARDS = ("pdr", "cpu_per_message")
-"""What a mode must not raise."""
+"""Guard quantities: a mode that raises such a quantity has a cost."""
 SQUEEZED = "squeezed_per_s"
-"""Times a second that the kernel's packet work ran out of its budget (softnet_stat, time_squeeze)."""
-QUANTITIES = (
+"""Number of times per second that the kernel's packet processing exhausted its budget (softnet_stat, time_squeeze)."""
+ADVISED_QUANTITIES = (
     *("k_rcv_mean", "k_rcv_p99", "t_sip_mean", "t_sip_p99"),
     *("total_mean", "total_p50", "total_p99", "cpu_per_message", "pdr", SQUEEZED),
 )
 DIFFERENCES = frozenset({"pdr", SQUEEZED})
-"""Compared as differences, since they may be 0."""
-RUNS_AS_SAMPLE = 6
-"""Runs from which they are taken as a sample of all runs."""
+"""Quantities that may be 0. Modes are compared by the difference of these quantities, not by the ratio."""
 ALIKE = math.log(1.05)
-"""An effect whose interval lies within ± 5 % does nothing that matters."""
+"""An effect is irrelevant if its interval lies within ± 5 %."""
 
 
-class Verdict(StrEnum):
-    """What a mode does to the sum, compared with the reference."""
+class ModeEffect(StrEnum):
+    """The effect of a mode on the sum K_rcv + T_sip, compared with the reference."""
 
     BETTER = "better"
     TRADE = "better, at a cost"
@@ -65,8 +60,8 @@ class Verdict(StrEnum):
     UNKNOWN = "not known"
 
 
-class Place(NamedTuple):
-    """What the load is put on, and the mode that others are compared with."""
+class ReferenceSystem(NamedTuple):
+    """The system that handles the load, and the reference mode."""
 
     testbed: str
     sut: str
@@ -76,41 +71,46 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Load:
-    """The runs that compare modes with one reference at one load of a place.
+class ComparedLoad:
+    """Runs that compare modes with the same reference, at the same load on the same system.
 
     Attributes
     ----------
     place, cps
         Where.
     capacity
-        The search that found what the SPS carries; None if there is none.
+        Capacity of the SUT in the reference mode; None if it was not estimated.
+    planned_cps
+        The highest load that a search found under the limit. Other loads are planned as shares of this load. None
+        without a search.
     runs
-        What `open_windows` gives; runs of several comparisons may stand here together.
+        Windows from `open_windows`. Runs of several comparisons may be pooled.
     """
 
-    place: Place
+    place: ReferenceSystem
     cps: int
-    capacity: Crossing | None
+    capacity: SystemCapacity | None
+    planned_cps: int | None
     runs: tuple[xr.Dataset, ...]
 
     @property
     def share(self) -> float | None:
-        """The load as a share of the highest that the search found under the limit."""
-        return self.cps / self.capacity.loads[0] if self.capacity else None
+        """The load as a share of the capacity; None without an estimate."""
+        known = self.capacity and self.capacity.estimate_cps
+        return self.cps / known if known else None
 
     @cached_property
     def modes(self) -> tuple[str, ...]:
-        """The modes that were played beside the reference, in the order of the comparisons.
+        """The modes that were compared with the reference, in the order of the comparisons.
 
-        The same mode with the probe stilled is none: `probe_cost` compares the two.
+        Comparisons of the reference with and without the probe are excluded, because `probe_cost` evaluates them.
         """
-        found = dict.fromkeys(mode for run in self.runs for mode in modes_of(run)[1:])
-        return tuple(mode for mode in found if not mode.endswith(STILLED))
+        played = dict.fromkeys(mode for run in self.runs for mode in modes_of(run)[1:])
+        return tuple(mode for mode in played if not mode.endswith(STILLED))
 
     @property
     def unavailable(self) -> dict[str, str]:
-        """Modes that the kernel refused in every run, to its reason."""
+        """Modes that the kernel refused in every run, with the kernel's reasons."""
         refused = {
             k: v for run in self.runs for k, v in json.loads(run.attrs["unavailable"]).items()
         }
@@ -118,32 +118,32 @@ class Load:
 
     @property
     def same_settings(self) -> tuple[tuple[str, ...], ...]:
-        """Groups of modes that come to the same settings: only the first of each was played."""
+        """Groups of modes with the same settings; only the first mode of each group was played."""
         groups = (
-            tuple(each) for run in self.runs for each in json.loads(run.attrs["same_settings"])
+            tuple(group) for run in self.runs for group in json.loads(run.attrs["same_settings"])
         )
         return tuple(dict.fromkeys(groups))
 
     def label(self, mode: str) -> str:
-        """Name a mode as it was on the kernel at hand, but for `translations`."""
+        """Name a mode as it was applied on the kernel, without the remark that it is a translation."""
         return plain(self._recorded_labels.get(mode, mode))
 
     @property
     def translations(self) -> tuple[str, ...]:
-        """The modes that were translations there."""
-        found = self._recorded_labels
-        return tuple(mode for mode in found if is_translation(found[mode]))
+        """The modes that are translations on the kernel."""
+        labels = self._recorded_labels
+        return tuple(mode for mode in labels if is_translation(labels[mode]))
 
     @property
     def _recorded_labels(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+        labels_by_mode: dict[str, str] = {}
         for run in self.runs:
             labels = zip(modes_of(run), json.loads(run.attrs["labels"]), strict=False)
-            found = {mode: str(label) for mode, label in labels} | found
-        return found
+            labels_by_mode = {mode: str(label) for mode, label in labels} | labels_by_mode
+        return labels_by_mode
 
     def settings(self, mode: str) -> list[dict[str, Any]]:
-        """Give the steps of a mode as `run.json` has them; none of a mode that changes nothing."""
+        """Return the steps of a mode as in `run.json`; an empty tuple for a mode that changes nothing."""
         for run in self.runs:
             if mode in modes_of(run):
                 steps = dict(zip(modes_of(run), json.loads(run.attrs["settings"]), strict=False))
@@ -151,25 +151,47 @@ class Load:
         return []
 
     def tables(self, arm: str, quantity: str, washout: int = 0) -> Tables:
-        """Give a table a run of the reference beside another arm, shape (block, 2)."""
+        """Return an adjusted table per run with the reference, the sham and another arm, shape (block, 3)."""
+        return [each.table for each in self._adjusted(arm, quantity, washout)]
+
+    def _adjusted(self, arm: str, quantity: str, washout: int = 0) -> list[Adjusted]:
+        ratio = scale_of(quantity) is Scale.RATIO
+        runs = [run for run in self.runs if arm in arms_of(run)]
+        statistics = [adjusted(run, quantity, washout, ratio=ratio) for run in runs]
         return [
-            by_arm(run, quantity, washout)[:, [0, arms_of(run).index(arm)]]
-            for run in self.runs
-            if arm in arms_of(run)
+            replace(each, table=each.table[:, [0, -1, arms_of(run).index(arm)]])
+            for run, each in zip(runs, statistics, strict=True)
         ]
 
-    def effect(self, arm: str, quantity: str, level: float = LEVEL) -> Effect:
-        """Tell what an arm does to a quantity."""
-        return effect(self.tables(arm, quantity), 0, 1, scale_of(quantity), level)
+    def asked(self, arm: str, quantity: str) -> ArmsToCompare:
+        """Describe the comparison of a mode with both windows of the reference, or of the sham with the other window.
 
-    def change(self, arm: str, quantity: str, level: float) -> Change:
-        """Tell how far an effect moves from the first washout to the second."""
-        first, second = (self.tables(arm, quantity, washout) for washout in (0, 1))
-        # whether an effect moves is told by intervals: no test by randomisation
-        return change(first, second, 0, 1, scale_of(quantity), level, resamples=1)
+        The two windows of the reference have random positions in the block, so their average is an equivalent reference
+        with less scatter.
+        """
+        reference: Arms = 0 if arm == SHAM else (0, 1)
+        statistics = self._adjusted(arm, quantity)
+        tables, weights = (
+            [statistic.table for statistic in statistics],
+            [statistic.weights for statistic in statistics],
+        )
+        return ArmsToCompare(tables, reference, 2, scale_of(quantity), weights)
+
+    def effect(self, arm: str, quantity: str) -> Effect:
+        """Compute the effect of an arm on a quantity."""
+        return effects_together({arm: self.asked(arm, quantity)}).effects[arm]
+
+    def change(self, arm: str, quantity: str, tests: int) -> Change:
+        """Compute the change of an effect between the first washout and the second."""
+        asked = self.asked(arm, quantity)
+        later = self.tables(arm, quantity, washout=1)
+        return change(
+            *(asked.tables, later, asked.reference, asked.other, asked.scale, tests),
+            weights=asked.weights,
+        )
 
     def mean(self, arm: str, quantity: str) -> Interval:
-        """Average a quantity over the windows of an arm that count."""
+        """Average a quantity over the valid windows of an arm."""
         columns = [
             by_arm(run, quantity)[:, arms_of(run).index(arm)]
             for run in self.runs
@@ -180,62 +202,39 @@ class Load:
         pooled = np.concatenate([np.empty(0), *values])
         if not pooled.size:
             return Interval.without(np.nan, 0, why=NOT_MEASURED)
-        # what does not vary within a run has no error that its blocks could tell
+        # blocks of runs without variation have no error
         if not any(map(np.ptp, values)):
             return Interval.without(float(pooled.mean()), pooled.size, why=TOO_FEW)
         mean = mean_of_blocks(values)
         low, high = mean.ends()
-        # times, counts and shares
+        if not np.isfinite((low, high)).all():
+            return Interval.without(mean.estimate, pooled.size, why=TOO_FEW)
+        # for times, counts and shares
         return Interval(mean.estimate, max(low, 0.0), high, pooled.size, method="blocks")
 
 
 def modes_of(run: xr.Dataset) -> tuple[str, ...]:
-    """Name the modes that a run played, the reference first."""
+    """List the modes that a run played, with the reference first."""
     return tuple(json.loads(run.attrs["modes"]))
 
 
 def arms_of(run: xr.Dataset) -> list[str]:
-    """Name the arms of a run: its modes and the sham."""
+    """List the arms of a run: its modes and the sham."""
     return [str(arm) for arm in run["arm"].to_numpy()]
 
 
 def scale_of(quantity: str) -> Scale:
-    """Say how a quantity is compared."""
+    """Return the scale on which a quantity is compared."""
     return Scale.DIFFERENCE if quantity in DIFFERENCES else Scale.RATIO
 
 
-def settled(effect: Effect) -> Interval:
-    """Give the interval to decide by: of any run like these where there are enough, else of these runs.
-
-    With three runs t has two degrees of freedom: at the level of 24 comparisons its quantile is 22. Below
-    `RUNS_AS_SAMPLE` runs that agree within what their blocks explain, the blocks are the sample.
-    """
-    few = effect.runs < RUNS_AS_SAMPLE and Doubt.RUNS_DIFFER not in effect.doubts
-    return effect.here if few else effect.interval
-
-
-def is_conditional(effect: Effect) -> bool:
-    """Tell whether `settled` speaks of these runs only."""
-    return effect.conditional or settled(effect) is not effect.interval
-
-
-def detectable(effect: Effect) -> float:
-    """Give the smallest effect that would have been seen with a power of 80 %; NaN without an interval."""
-    interval = settled(effect)
-    if interval is effect.interval or not interval.known:
-        return effect.detectable
-    quantile = float(special.ndtri((1 + interval.level) / 2))
-    half = (interval.high - interval.low) / 2
-    return half * (quantile + float(special.ndtri(POWER))) / quantile
-
-
 def is_lower(interval: Interval, floor: float = 0.0) -> bool:
-    """Tell whether an interval lies below 0, by more than a floor."""
+    """Report whether an interval lies below 0, by more than a floor."""
     return interval.known and interval.high < -floor
 
 
 def is_higher(interval: Interval, floor: float = 0.0) -> bool:
-    """Tell whether an interval lies above 0, by more than a floor."""
+    """Report whether an interval lies above 0, by more than a floor."""
     return interval.known and interval.low > floor
 
 
@@ -246,163 +245,191 @@ class Candidate:
     Attributes
     ----------
     mode
-        Its name.
+        Name of the mode.
     effects
-        By quantity. Of `DECIDING` ones the intervals hold together over the page's modes and loads, any
-        other has its own 95 %.
+        Effects by quantity. The intervals of `DECIDING` quantities are simultaneous over the page's modes and loads.
+        All other intervals have 95 % each.
     verdict
-        What it does to the sum.
+        Effect of the mode on the sum.
     decided_by
-        The quantity that the verdict rests on; empty if none.
+        Quantity that decided the verdict; empty without such a quantity.
     costs
-        Quantities that it raises by more than chance, of those it must not.
+        Quantities of `COSTS` that the mode raises significantly.
     """
 
     mode: str
     effects: Mapping[str, Effect]
-    verdict: Verdict
+    verdict: ModeEffect
     decided_by: str
     costs: tuple[str, ...]
 
     @property
     def beats(self) -> bool:
-        """Whether it lowers the sum and costs nothing."""
-        return self.verdict is Verdict.BETTER
+        """True if the mode lowers the sum without a cost."""
+        return self.verdict is ModeEffect.BETTER
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """The modes compared at a load, the lowest 99th percentile of the sum first.
+    """The modes compared at a load, with the lowest 99th percentile of the sum first.
 
     Attributes
     ----------
     load
         Where.
     candidates
-        Ranked; the reference stands where its 0 does.
+        Modes by rank. The reference has the rank of a mode with an effect of 0.
     sham
-        The reference against itself, by quantity; `DECIDING` ones hold together over the loads.
+        Effects of the sham by quantity. The intervals of `DECIDING` quantities are simultaneous over the loads.
     floors
-        By `DECIDING` quantity: the largest effect that the sham may have, where it is told from 0; else 0.
-    level
-        Of the `DECIDING` intervals of the candidates.
+        Floor by `DECIDING` quantity: the largest effect within the sham's interval if the sham differs significantly
+        from 0; else 0.
+    tests, sham_tests
+        Number of simultaneous `DECIDING` intervals of the candidates, and of the sham.
+    loads_beaten
+        Number of the system's loads at which the mode beats the reference, by mode.
     """
 
-    load: Load
+    load: ComparedLoad
     candidates: tuple[Candidate, ...]
     sham: Mapping[str, Effect]
     floors: Mapping[str, float]
-    level: float
+    tests: int
+    sham_tests: int
+    loads_beaten: Mapping[str, int]
 
     @property
     def best(self) -> Candidate | None:
-        """The mode to be advised; None if none beats the reference."""
-        return next((each for each in self.candidates if each.beats), None)
+        """The recommended mode; None if no mode beats the reference.
+
+        Among several such modes, the mode that beats the reference at most loads is recommended, so that one setting
+        serves all loads.
+        """
+        better = [candidate for candidate in self.candidates if candidate.beats]
+        return max(better, key=lambda each: self.loads_beaten[each.mode], default=None)
 
     @property
     def trades(self) -> tuple[Candidate, ...]:
         """Modes that lower the sum at a cost."""
-        return tuple(each for each in self.candidates if each.verdict is Verdict.TRADE)
+        return tuple(
+            candidate for candidate in self.candidates if candidate.verdict is ModeEffect.TRADE
+        )
 
     @property
     def judged(self) -> bool:
-        """Whether any mode has an interval to be judged by."""
-        return any(each.verdict is not Verdict.UNKNOWN for each in self.candidates)
+        """True if at least one mode has an interval."""
+        return any(candidate.verdict is not ModeEffect.UNKNOWN for candidate in self.candidates)
 
     @property
     def alike(self) -> bool:
-        """Whether all modes come within ± 5 % of the reference."""
+        """True if the effects of all modes lie within ± 5 %."""
         return bool(self.candidates) and all(
-            each.verdict is Verdict.ALIKE for each in self.candidates
+            candidate.verdict is ModeEffect.ALIKE for candidate in self.candidates
         )
 
     def detectable(self, quantity: str = DECIDING[0]) -> float:
-        """Give the smallest effect that would have been seen in every mode; NaN if none would."""
-        found = [detectable(each.effects[quantity]) for each in self.candidates]
-        return max(found) if found and not any(map(math.isnan, found)) else math.nan
+        """Return the smallest effect detectable for every mode with a power of 80 %; NaN without intervals."""
+        sizes = [candidate.effects[quantity].detectable for candidate in self.candidates]
+        return max(sizes) if sizes and not any(map(math.isnan, sizes)) else math.nan
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What is known of a place, by load, ascending.
+    """The recommendations for a system, by load in ascending order.
 
     Attributes
     ----------
     place
         Where.
     rankings
-        A load each.
+        One ranking per load.
     tests
-        Comparisons that the advice rests on, over all loads.
+        Number of comparisons behind the recommendations, over all loads.
     """
 
-    place: Place
+    place: ReferenceSystem
     rankings: tuple[Ranking, ...]
     tests: int
 
     @property
     def recommended(self) -> tuple[str, ...]:
-        """The modes advised at any load."""
-        return tuple(dict.fromkeys(each.best.mode for each in self.rankings if each.best))
+        """The modes that are recommended at one load or more."""
+        return tuple(dict.fromkeys(ranking.best.mode for ranking in self.rankings if ranking.best))
 
 
 def find_windows(summary: Path, given: Iterable[str | Path] | None = None) -> list[Path]:
-    """List the `windows.nc` of the runs of a study that count.
+    """List the `windows.nc` of the valid runs of a study.
 
     Parameters
     ----------
     summary
-        Its combined summary, `results/STUDY/TESTBED/summary.nc`.
+        Combined summary of the study, `results/STUDY/TESTBED/summary.nc`.
     given
-        Files to choose from; None: what there is in `results/runs`, beside the study.
+        Files to choose from. None: the existing files in `results/runs`, beside the study.
     """
     (campaign,) = read_campaigns([summary])
     names = [Path(run.path, "windows.nc") for run in campaign.comparisons]
     if given is None:
-        found = [summary.parents[2] / "runs" / name for name in names]
-        return [path for path in found if path.is_file()]
+        # RESULTS/STUDY/TESTBED/summary.nc, and the runs are in RESULTS/runs
+        _, _, results, *_ = summary.parents
+        files = [results / "runs" / name for name in names]
+        return [path for path in files if path.is_file()]
     wanted = {name.parts for name in names}
     length = max(map(len, wanted), default=0)
     return [path for path in map(Path, given) if path.parts[-length:] in wanted]
 
 
-def read_loads(windows: Iterable[Path], crossings: Iterable[Path] = ()) -> tuple[Load, ...]:
-    """Read the windows of runs, and put those that belong together together.
+def read_loads(
+    windows: Iterable[Path],
+    crossings: Iterable[Path] = (),
+    capacities: Sequence[SystemCapacity] = (),
+) -> tuple[ComparedLoad, ...]:
+    """Read the windows of runs, and group them by system and load.
 
     Parameters
     ----------
     windows
         Files `windows.nc`.
     crossings
-        Files `crossing.json`; loads are then known as shares of what was found.
+        Files `crossing.json`, by which the loads were planned.
+    capacities
+        Capacity of each system; loads are shares of it.
 
     Returns
     -------
     tuple
-        Ordered by place as first met, then by load.
+        In the order of the first run of each system, then by load.
 
     Raises
     ------
     StableError
-        A file is missing, damaged or of another version.
+        A file is missing, damaged or has another version.
     """
-    return loads_of(map(open_windows, windows), [read_crossing(path) for path in crossings])
+    searches = [read_crossing(path) for path in crossings]
+    return loads_of(map(open_windows, windows), searches, capacities)
 
 
-def loads_of(runs: Iterable[xr.Dataset], crossings: Sequence[Crossing] = ()) -> tuple[Load, ...]:
-    """Put runs together that compare with one reference at one load of a place."""
-    found: dict[Place, dict[int, list[xr.Dataset]]] = {}
+def loads_of(
+    runs: Iterable[xr.Dataset],
+    crossings: Sequence[SearchRecord] = (),
+    capacities: Sequence[SystemCapacity] = (),
+) -> tuple[ComparedLoad, ...]:
+    """Group runs by system, reference mode and load."""
+    grouped: dict[ReferenceSystem, dict[int, list[xr.Dataset]]] = {}
     for run in runs:
         attrs = run.attrs
         if all(mode.endswith(STILLED) for mode in compared(attrs["mode"])[1:]):
-            # of the probe's cost alone
+            # runs that only compare windows with and without the probe
             continue
         counts = (int(attrs["cores"]), int(attrs["threads"]))
-        place = Place(attrs["testbed"], attrs["sut"], *counts, modes_of(run)[0])
-        found.setdefault(place, {}).setdefault(int(attrs["cps"]), []).append(_with_rates(run))
+        place = ReferenceSystem(attrs["testbed"], attrs["sut"], *counts, modes_of(run)[0])
+        grouped.setdefault(place, {}).setdefault(int(attrs["cps"]), []).append(_with_rates(run))
     return tuple(
-        Load(place, cps, _capacity(place, crossings), tuple(sorted(of_load, key=_order)))
-        for place, by_load in found.items()
+        ComparedLoad(
+            *(place, cps, _capacity(place, capacities), _planned_cps(place, crossings)),
+            tuple(sorted(of_load, key=_order)),
+        )
+        for place, by_load in grouped.items()
         for cps, of_load in sorted(by_load.items())
     )
 
@@ -412,63 +439,87 @@ def _order(run: xr.Dataset) -> tuple[str, int]:
 
 
 def _with_rates(run: xr.Dataset) -> xr.Dataset:
-    """Add what the kernel's packet work ran out of, a second, in the form of the other quantities."""
+    """Add `SQUEEZED`, a rate per second, in the form of the other quantities."""
     rate = (run["time_squeeze"] / run["length"]).to_numpy()
     return run.assign({SQUEEZED: (("washout", "window"), np.tile(rate, (run.sizes["washout"], 1)))})
 
 
-def _capacity(place: Place, crossings: Sequence[Crossing]) -> Crossing | None:
-    """Take the search of this place: in the reference mode, or else the first there is."""
+def _capacity(
+    place: ReferenceSystem, capacities: Sequence[SystemCapacity]
+) -> SystemCapacity | None:
+    """Return the capacity of a system at the lowest limit, in the reference mode or else in the first mode."""
     there = [
-        each
-        for each in crossings
-        if (each.point.testbed, each.point.sut, each.point.cores, each.point.threads) == place[:4]
+        capacity
+        for capacity in capacities
+        if (capacity.testbed, capacity.sut, capacity.cores, capacity.threads) == place[:4]
     ]
-    of_reference = [each for each in there if each.point.mode == place.reference]
-    return next(iter(of_reference or there), None)
+    of_reference = [capacity for capacity in there if capacity.mode == place.reference]
+    return min(of_reference or there, key=lambda capacity: capacity.limit, default=None)
 
 
-def advise(loads: Iterable[Load], quantities: Sequence[str] = QUANTITIES) -> tuple[Advice, ...]:
-    """Compare the modes of each place with its reference, load by load, and decide.
+def _planned_cps(place: ReferenceSystem, crossings: Sequence[SearchRecord]) -> int | None:
+    """Return the load of the shares: from the search in the reference mode, or else from the first search."""
+    there = [
+        crossing
+        for crossing in crossings
+        if (
+            crossing.point.testbed,
+            crossing.point.sut,
+            crossing.point.cores,
+            crossing.point.threads,
+        )
+        == place[:4]
+    ]
+    of_reference = [search for search in there if search.point.mode == place.reference]
+    found = next(iter(of_reference or there), None)
+    return found.loads[0] if found else None
+
+
+def advise(
+    loads: Iterable[ComparedLoad], quantities: Sequence[str] = ADVISED_QUANTITIES
+) -> tuple[Advice, ...]:
+    """Compare the modes of each system with the reference per load, and recommend a mode.
 
     Parameters
     ----------
     loads
-        What `read_loads` gives.
+        Loads from `read_loads`.
     quantities
-        Those to give effects of, beside what the decision needs.
+        Quantities whose effects are computed besides the quantities of the decision.
     """
-    places: dict[Place, list[Load]] = {}
+    places: dict[ReferenceSystem, list[ComparedLoad]] = {}
     for load in loads:
         places.setdefault(load.place, []).append(load)
     return tuple(_advise(place, of_place, quantities) for place, of_place in places.items())
 
 
-def _advise(place: Place, loads: Sequence[Load], quantities: Sequence[str]) -> Advice:
+def _advise(
+    place: ReferenceSystem, loads: Sequence[ComparedLoad], quantities: Sequence[str]
+) -> Advice:
     modes = _together((load, mode) for load in loads for mode in load.modes)
     shams = _together((load, SHAM) for load in loads)
     needed = [name for name in (*GUARDS, *quantities) if name not in DECIDING]
     rankings = []
+    loads_beaten: Counter[str] = Counter()
     for load in loads:
-        here = {name: shams.effects[load.cps, SHAM, name].effect for name in DECIDING}
+        here = {name: shams.effects[load.cps, SHAM, name] for name in DECIDING}
         sham = here | {name: load.effect(SHAM, name) for name in dict.fromkeys(needed)}
-        floors = {name: _floor(settled(each)) for name, each in here.items()}
-        found = []
+        floors = {name: _floor(effect.interval) for name, effect in here.items()}
+        candidates = []
         for mode in load.modes:
-            deciding = {name: modes.effects[load.cps, mode, name].effect for name in DECIDING}
+            deciding = {name: modes.effects[load.cps, mode, name] for name in DECIDING}
             others = {name: load.effect(mode, name) for name in dict.fromkeys(needed)}
-            found.append(_candidate(mode, deciding | others, floors))
-        rankings.append(Ranking(load, tuple(sorted(found, key=_rank)), sham, floors, modes.level))
+            candidates.append(_candidate(mode, deciding | others, floors))
+        ranked = tuple(sorted(candidates, key=_rank))
+        loads_beaten.update(candidate.mode for candidate in ranked if candidate.beats)
+        tests = (modes.tests, shams.tests)
+        rankings.append(Ranking(load, ranked, sham, floors, *tests, loads_beaten))
     return Advice(place, tuple(rankings), modes.tests)
 
 
-def _together(asked: Iterable[tuple[Load, str]]) -> Effects[tuple[int, str, str]]:
+def _together(asked: Iterable[tuple[ComparedLoad, str]]) -> Effects[tuple[int, str, str]]:
     return effects_together(
-        {
-            (load.cps, arm, name): Asked(load.tables(arm, name), 0, 1, scale_of(name))
-            for load, arm in asked
-            for name in DECIDING
-        }
+        {(load.cps, arm, name): load.asked(arm, name) for load, arm in asked for name in DECIDING}
     )
 
 
@@ -478,34 +529,38 @@ def _floor(interval: Interval) -> float:
 
 
 def _rank(candidate: Candidate) -> tuple[bool, float]:
-    estimate = settled(candidate.effects[DECIDING[0]]).estimate
+    estimate = candidate.effects[DECIDING[0]].interval.estimate
     return math.isnan(estimate), estimate
 
 
 def _candidate(mode: str, effects: Mapping[str, Effect], floors: Mapping[str, float]) -> Candidate:
-    intervals = {name: settled(each) for name, each in effects.items()}
+    intervals = {name: effect.interval for name, effect in effects.items()}
     costs = [name for name in GUARDS if is_higher(intervals[name])]
     for name in DECIDING:
         if is_lower(intervals[name], floors[name]):
-            # of the two that decide, the other is a cost where it rises
-            rises = [each for each in DECIDING if is_higher(intervals[each], floors[each])]
+            # a deciding quantity without influence on the verdict is a cost if it rises
+            rises = [
+                quantity
+                for quantity in DECIDING
+                if is_higher(intervals[quantity], floors[quantity])
+            ]
             costs += rises
-            verdict = Verdict.TRADE if costs else Verdict.BETTER
+            verdict = ModeEffect.TRADE if costs else ModeEffect.BETTER
             return Candidate(mode, effects, verdict, name, tuple(costs))
         if is_higher(intervals[name], floors[name]):
-            return Candidate(mode, effects, Verdict.WORSE, name, tuple(costs))
+            return Candidate(mode, effects, ModeEffect.WORSE, name, tuple(costs))
     deciding = [intervals[name] for name in DECIDING]
-    if all(_within(each) for each in deciding):
-        verdict = Verdict.ALIKE
-    elif any(each.known for each in deciding):
-        verdict = Verdict.UNSURE
+    if all(_within(effect) for effect in deciding):
+        verdict = ModeEffect.ALIKE
+    elif any(effect.known for effect in deciding):
+        verdict = ModeEffect.UNSURE
     else:
-        verdict = Verdict.UNKNOWN
+        verdict = ModeEffect.UNKNOWN
     return Candidate(mode, effects, verdict, "", tuple(costs))
 
 
 def _within(interval: Interval) -> bool:
-    """Tell whether an effect lies within ± 5 %; windows that are all equal have one of 0."""
+    """Report whether an effect lies within ± 5 %; equal windows have an effect of 0."""
     if not interval.known:
         return interval.estimate == 0
     return interval.low >= -ALIKE and interval.high <= ALIKE

@@ -1,4 +1,4 @@
-"""Scheduler modes side by side, and beside what the papers print of the same ones: the numbers."""
+"""Two scheduler modes compared, with measured and published numbers."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,36 +10,34 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from sipsched.analysis.families import Family, compare_together
-from sipsched.analysis.papers import MESSAGES_PER_CALL, crossings
-from sipsched.analysis.run_table import Buffers, counted, receive_buffers
-from sipsched.analysis.statistics import (
-    NOT_MEASURED,
+from sipsched.analysis.crossing_load import (
     PDR_LIMIT,
-    Capacity,
-    Interval,
-    Values,
+    SweepCapacity,
     capacity,
     crossing,
     crossing_ratio,
     grid_capacity,
+    typical_drop_rates,
+)
+from sipsched.analysis.families import Family, compare_together
+from sipsched.analysis.intervals import (
+    NOT_MEASURED,
+    Interval,
+    Values,
     mean_intervals,
     simultaneous_level,
-    typical_drop_rates,
     typical_interval,
 )
+from sipsched.analysis.message_times import overall_service_time
+from sipsched.analysis.papers import MESSAGES_PER_CALL, crossings
+from sipsched.analysis.run_table import Buffers, counted, receive_buffers
 from sipsched.plan.modes import is_translation, plain
-from sipsched.records.summary import (
-    ALL,
-    INVALID,
-    MISSING,
-    NOT_PLANNED,
-    overall_service_time,
-)
+from sipsched.records.study_summary import INVALID, MISSING, NOT_PLANNED
+from sipsched.records.summary_variables import ALL
 from sipsched.words import plural
 
 SETUP = ("INVITE", "180", "200-INVITE", "ACK")
-"""The messages that set a call up; BYE and its 200 end it."""
+"""The messages that set up a call."""
 KINDS = (*SETUP, "BYE", "200-BYE")
 PARTS = {
     "k_stack": "K_stack",
@@ -51,15 +49,15 @@ PARTS = {
     "k_sockq_alone": "K_sockq^s",
     "service": "E[x]",
 }
-"""What a message's time in the SPS is made of, and the overall service time; all in µs."""
+"""Parts of a message's time in the SPS, and the overall service time; all in µs."""
 COMPARED = ("pdr", "k_rcv")
 COMPARED_BY_TYPE = ("k_rcv", "t_sip")
 System = tuple[str, int]
-"""SUT and cores: what has a figure or a table of its own."""
+"""SUT and cores. Each system has its own figure or table."""
 
 
 class Place(NamedTuple):
-    """Where modes are compared: everything but mode, load and repetition."""
+    """A setting in which modes are compared: all keys except mode, load and repetition."""
 
     sut: str
     cores: int
@@ -67,37 +65,37 @@ class Place(NamedTuple):
 
     @property
     def system(self) -> System:
-        """Its SUT and cores."""
+        """SUT and cores of the place."""
         return self.sut, self.cores
 
     def __str__(self) -> str:
-        """Name it as a person would."""
+        """Name the setting in ordinary words."""
         return f"{plural(self.cores, 'core')}, {plural(self.threads, 'thread')}"
 
 
-class Asked(NamedTuple):
-    """What is compared: a quantity at a load of a place."""
+class ComparedQuantity(NamedTuple):
+    """A requested comparison: a quantity at a load in a setting."""
 
     place: Place
     cps: int
     quantity: str
 
 
-Comparisons = Family[Asked]
+Comparisons = Family[ComparedQuantity]
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is compared with what.
+    """The two modes that a report compares, and their data.
 
     Attributes
     ----------
     summary
         Combined summary of a study on one testbed.
     points, printed
-        As `sipsched.analysis.papers.load_points` and `load_comparison` return them.
+        Tables from `sipsched.analysis.papers.load_points` and `load_comparison`.
     reference, other
-        Two modes.
+        The two compared modes.
     limit
         Packet drop rate at which capacity ends, as a share.
     """
@@ -111,17 +109,17 @@ class Case:
 
     @cached_property
     def values(self) -> dict[str, xr.DataArray]:
-        """What `quantities` gives, of the runs that count."""
+        """Quantities of the valid runs, from `quantities`."""
         return quantities(counted(self.summary))
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """What `labels` gives."""
+        """Labels of the modes, from `labels`."""
         return labels(self.summary)
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """The two compared, then every other mode of the study."""
+        """The two compared modes, then all other modes of the study."""
         rest = (str(mode) for mode in self.summary["mode"].to_numpy())
         return tuple(dict.fromkeys((self.reference, self.other, *rest)))
 
@@ -132,15 +130,15 @@ class Case:
 
     @property
     def share(self) -> str:
-        """The limit, written out."""
+        """The limit in percent, as text."""
         return f"{100 * self.limit:g}\u00a0%"
 
     def label(self, mode: str) -> str:
-        """Name a mode as it was on this kernel."""
+        """Name a mode as the kernel applied it."""
         return self.labels.get(mode, mode)
 
     def translated(self, mode: str) -> bool:
-        """Tell whether a mode was a translation on a kernel of the runs."""
+        """Report whether a mode was a translation on one of the runs' kernels."""
         return any(
             settings["translated"]
             for place in self.places()
@@ -149,12 +147,12 @@ class Case:
 
     @property
     def both(self) -> tuple[str, str]:
-        """The labels of the two modes compared."""
+        """Labels of the two compared modes."""
         return self.label(self.reference), self.label(self.other)
 
     @property
     def buffers(self) -> dict[str, Buffers]:
-        """The receive buffers of each SUT by (mode,), of the runs that count of the two compared."""
+        """Receive buffers of each SUT by (mode,), over the valid runs of the two compared modes."""
         runs = counted(self.summary)["so_rcvbuf"].to_dataframe().reset_index()
         runs = runs[runs["mode"].isin((self.reference, self.other))]
         return {
@@ -162,12 +160,12 @@ class Case:
         }
 
     def name(self, place: Place) -> str:
-        """Name a place; the SUT only where there are several."""
+        """Name a setting; the name includes the SUT only if several SUTs exist."""
         return str(place) if self.summary.sizes["sut"] == 1 else f"{place.sut}, {place}"
 
     @property
     def systems(self) -> list[System]:
-        """The (sut, cores) that anything was planned for."""
+        """All planned (sut, cores)."""
         planned = (self.summary["status"] != NOT_PLANNED).any(("mode", "threads", "cps", "rep"))
         return [
             (str(sut), int(cores))
@@ -177,17 +175,17 @@ class Case:
         ]
 
     def places(self, system: System | None = None, published: bool = False) -> list[Place]:
-        """List the places that anything was planned for, with `published` those of the papers too.
+        """List all planned settings; if `published` is true, also the papers' settings.
 
         Parameters
         ----------
         system
-            Only its places; None for all.
+            System of the settings; None for all systems.
         published
-            Whether the papers' numbers of threads are among them.
+            Whether the papers' numbers of threads are included.
         """
         planned = (self.summary["status"] != NOT_PLANNED).any(("mode", "cps", "rep"))
-        found = []
+        listed = []
         for sut, cores in self.systems if system is None else [system]:
             threads = {
                 int(count)
@@ -196,11 +194,11 @@ class Case:
             }
             if published:
                 threads |= set(self.points.loc[self.points["cores"] == cores, "threads"])
-            found += [Place(sut, cores, int(count)) for count in sorted(threads)]
-        return found
+            listed += [Place(sut, cores, int(count)) for count in sorted(threads)]
+        return listed
 
     def measured_first(self, system: System | None, *modes: str) -> list[Place]:
-        """List places and those of the papers, first the ones with a run of one of the modes."""
+        """List planned and published settings, starting with settings with a run of one of the modes."""
 
         def unmeasured(place: Place) -> bool:
             return not any(self.side(place, mode).loads_met for mode in modes)
@@ -208,17 +206,18 @@ class Case:
         return sorted(self.places(system, published=True), key=unmeasured)
 
     def side(self, place: Place, mode: str) -> "Side":
-        """Take one mode at one place."""
+        """Return one mode in one setting."""
         return Side(self, place, mode)
 
     def sides(self, place: Place) -> tuple["Side", "Side"]:
-        """Take the two modes compared at a place."""
+        """Return the two compared modes in a setting."""
         return self.side(place, self.reference), self.side(place, self.other)
 
     def compared_load(self, place: Place) -> int | None:
-        """Choose the load of the papers' comparison: the first above the limit under the reference.
+        """Choose the load of the papers' comparison: the first load above the limit in the reference mode.
 
-        Where the other mode has no run there, or no load is above: the highest that both have met.
+        If the other mode has no run at this load, or no load is above the limit, the highest common load of both modes
+        is chosen.
         """
         reference, other = self.sides(place)
         met = set(reference.loads_met) & set(other.loads_met)
@@ -226,7 +225,7 @@ class Case:
         return int(first) if first in met else max(met, default=None)
 
     def loads_compared(self, place: Place) -> list[int]:
-        """List the loads next to the crossing of either mode that both have met, and the compared one."""
+        """List the common loads around the crossing of either mode, and the compared load."""
         sides = self.sides(place)
         met = set(sides[0].loads_met) & set(sides[1].loads_met)
         around = {load for side in sides for load in side.loads_around}
@@ -236,7 +235,7 @@ class Case:
     def family(self) -> Comparisons:
         """Compare PDR and K_rcv under the two modes at the loads around their crossings."""
         return self._together(
-            Asked(place, cps, name)
+            ComparedQuantity(place, cps, name)
             for place in self.places()
             for cps in self.loads_compared(place)
             for name in COMPARED
@@ -247,34 +246,34 @@ class Case:
         return self._together(self._at_compared_load(PARTS))
 
     def family_of_types(self) -> Comparisons:
-        """Compare K_rcv and T_sip of each message type; quantities are those of `of_type`."""
+        """Compare K_rcv and T_sip by message type; `of_type` makes the names of the quantities."""
         return self._together(
             self._at_compared_load(
                 [of_type(kind, name) for kind in KINDS for name in COMPARED_BY_TYPE]
             )
         )
 
-    def _at_compared_load(self, names: Iterable[str]) -> list[Asked]:
+    def _at_compared_load(self, names: Iterable[str]) -> list[ComparedQuantity]:
         return [
-            Asked(place, cps, name)
+            ComparedQuantity(place, cps, name)
             for place in self.places()
             if (cps := self.compared_load(place)) is not None
             for name in names
         ]
 
-    def _together(self, asked: Iterable[Asked]) -> Comparisons:
+    def _together(self, asked: Iterable[ComparedQuantity]) -> Comparisons:
         pairs = {}
-        for each in asked:
-            reference, other = self.sides(each.place)
-            pairs[each] = (
-                reference.runs(each.quantity, each.cps),
-                other.runs(each.quantity, each.cps),
+        for question in asked:
+            reference, other = self.sides(question.place)
+            pairs[question] = (
+                reference.runs(question.quantity, question.cps),
+                other.runs(question.quantity, question.cps),
             )
         return compare_together(pairs)
 
     def more_load(self, place: Place, mode: str, level: float) -> Interval:
-        """Say how many percent more load a mode carries to the limit than the reference."""
-        first, second = (self.side(place, each).runs("pdr") for each in (self.reference, mode))
+        """Return the increase of a mode's crossing over the reference's crossing in percent."""
+        first, second = (self.side(place, name).runs("pdr") for name in (self.reference, mode))
         if np.isnan(first).all() or np.isnan(second).all():
             return Interval.without(np.nan, 0, level, NOT_MEASURED)
         ratio = crossing_ratio(self.loads_cps, first, second, self.limit, level)
@@ -282,7 +281,7 @@ class Case:
 
     @property
     def more_load_level(self) -> float:
-        """Level of each interval of `more_load` that makes all of a report hold together."""
+        """Level of each interval of `more_load` at which all intervals of a page are simultaneous."""
         met = [
             (place, mode)
             for place in self.places()
@@ -293,7 +292,7 @@ class Case:
         return simultaneous_level(len(met))
 
     def printed_comparison(self, place: Place) -> Mapping[Any, Any] | None:
-        """Give the row of a paper's comparison of the modes; None where it has none."""
+        """Return the row of a paper's comparison of the modes; None without such a row."""
         if (self.reference, self.other) != ("baseline", "enhanced"):
             return None
         rows = self.printed[
@@ -302,12 +301,12 @@ class Case:
         return None if rows.empty else rows.iloc[0].to_dict()
 
     def same_settings(self, place: Place) -> bool | None:
-        """Tell whether both modes came to the same settings at a place; None where it is not known."""
+        """Report whether both modes have the same settings; None if unknown."""
         found = [side.settings for side in self.sides(place)]
         if not all(found):
             return None
         in_force = [
-            {json.dumps(each["in_force"], sort_keys=True) for each in settings}
+            {json.dumps(setting["in_force"], sort_keys=True) for setting in settings}
             for settings in found
         ]
         return in_force[0] == in_force[1] and len(in_force[0]) == 1
@@ -315,7 +314,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Side:
-    """One mode at one place: what was measured of it, and what a paper prints of it."""
+    """One mode in one setting: its measured and published numbers."""
 
     case: Case
     place: Place
@@ -323,15 +322,15 @@ class Side:
 
     @property
     def label(self) -> str:
-        """The mode as it was on this kernel."""
+        """Name of the mode as the kernel applied it."""
         return self.case.label(self.mode)
 
     def runs(self, quantity: str, cps: float | None = None) -> Values:
-        """Take its runs, as `runs_at`: shape (rep,) at a load, (load, rep) without one."""
+        """Return a quantity of the valid runs: shape (rep,) at a load, (load, rep) without a load."""
         return runs_at(self.case.values[quantity], self.place, self.mode, cps)
 
     def mean(self, quantity: str, cps: float) -> Interval:
-        """Average its runs at a load."""
+        """Average a quantity over the runs at a load."""
         runs = self.runs(quantity, cps)
         if quantity == "pdr":
             return typical_drop_rates(runs[None], self.case.limit).at(0)
@@ -339,32 +338,32 @@ class Side:
 
     @property
     def loads_met(self) -> list[int]:
-        """The loads at which a run counts."""
+        """The loads with a valid run."""
         there = ~np.isnan(self.runs("pdr")).all(axis=1)
         return [int(cps) for cps in self.case.loads_cps[there]]
 
     @property
     def loads_around(self) -> tuple[float, float]:
-        """The last load before the first one whose mean PDR is above the limit, and that one.
+        """The last load before the mean PDR exceeds the limit, and the next load.
 
-        As `statistics.grid_capacity`: -inf and inf where there is none, NaN without a run.
+        See `crossing_load.grid_capacity`: -inf and inf if no such load exists, NaN without a run.
         """
         mean, _, _ = mean_intervals(self.runs("pdr"))
         return grid_capacity(self.case.loads_cps, mean, self.case.limit)
 
     @property
-    def capacity(self) -> Capacity:
-        """Where its PDR passes the limit."""
+    def capacity(self) -> SweepCapacity:
+        """The load at which the PDR passes the limit."""
         return capacity(self.case.loads_cps, self.runs("pdr"), self.case.limit)
 
     @property
     def why_not_measured(self) -> str:
-        """Why there is no run."""
+        """Reason for a missing run."""
         return why_not_measured(self.case.summary, self.place, self.mode)
 
     @property
     def settings(self) -> list[dict[str, Any]]:
-        """What the mode came to here: one entry for each that the records know of."""
+        """Settings of the mode in the records, one entry per distinct set."""
         return settings_of(self.case.summary, self.place, self.mode)
 
     @property
@@ -378,7 +377,7 @@ class Side:
 
     @property
     def printed_loads(self) -> tuple[int | None, int | None]:
-        """The two loads around the limit that a paper prints; None where it prints none such."""
+        """The two published loads around the limit; None if they were not published."""
         if self._printed.empty:
             return None, None
         row = crossings(self._printed, self.case.limit).iloc[0]
@@ -389,13 +388,13 @@ class Side:
         )
 
     def printed_values(self, cps: int | None) -> Mapping[str, str]:
-        """Give what a paper prints at a load: metric to text; empty where it prints nothing."""
+        """Return the published texts at a load, by metric; empty without a publication."""
         among = self._printed[self._printed["cps"] == (-1 if cps is None else cps)]
         return dict(zip(among["metric"], among["printed"], strict=True))
 
     @property
     def printed_crossing(self) -> float:
-        """The load of the limit, between the two that a paper prints; NaN without both."""
+        """The load of the limit, interpolated between the two published loads; NaN without both loads."""
         loads = [cps for cps in self.printed_loads if cps is not None]
         if len(loads) < 2:
             return np.nan
@@ -404,26 +403,26 @@ class Side:
 
 
 def of_type(kind: str, name: str) -> str:
-    """Name a quantity of one message type, as `quantities` does."""
+    """Return the name of a quantity of one message type, as in `quantities`."""
     return f"{kind} {name}"
 
 
 def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
-    """Compute everything that is compared.
+    """Compute all compared quantities.
 
     Parameters
     ----------
     runs
-        Those that count, as `sipsched.analysis.run_table.counted` gives them.
+        Valid runs, from `sipsched.analysis.run_table.counted`.
 
     Returns
     -------
     dict
-        Over the dimensions of the runs, NaN where a run does not count or its probe cannot give it.
-        The papers' metrics by their names in `sipsched.analysis.papers.METRICS`; `pdr` (share), `k_rcv`
-        and those of `PARTS` (µs, means over all messages), `t_sip_off_share` (%), `calls`; and by
-        `of_type` of each message type `k_rcv`, `t_sip` (µs, means) and `refused`, the share of its
-        datagrams that were refused (%).
+        Quantities over the dimensions of the runs; NaN where a run is invalid or its probe cannot measure the quantity.
+        The papers' metrics have their names in `sipsched.analysis.papers.METRICS`. Other quantities are `pdr` (share),
+        `k_rcv` and the names of `PARTS` (µs, means over all messages), `t_sip_off_share` (%) and `calls`. Per message
+        type, named by `of_type`, they are `k_rcv`, `t_sip` (µs, means) and `refused`, the share of refused datagrams
+        (%).
     """
     every = runs.sel(message_type=ALL)
     setup = runs.sel(message_type=list(SETUP))
@@ -455,7 +454,7 @@ def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
 
 
 def labels(summary: xr.Dataset) -> dict[str, str]:
-    """Name each mode as it was on the kernels of the runs, but for `translations`: "enhanced (without latency_ns)"."""
+    """Name each mode as the kernels of the runs applied it, such as "enhanced (without latency_ns)"."""
     return {
         mode: " / ".join(sorted(set(map(plain, found)))) or mode
         for mode, found in _recorded_labels(summary).items()
@@ -463,7 +462,7 @@ def labels(summary: xr.Dataset) -> dict[str, str]:
 
 
 def translations(summary: xr.Dataset) -> tuple[str, ...]:
-    """Name the modes that were translations on a kernel of the runs."""
+    """List the modes that were translations on one of the runs' kernels."""
     found = _recorded_labels(summary)
     return tuple(mode for mode in found if any(map(is_translation, found[mode])))
 
@@ -477,17 +476,17 @@ def _recorded_labels(summary: xr.Dataset) -> dict[str, list[str]]:
 
 
 def labelled(summary: xr.Dataset) -> xr.Dataset:
-    """Give a summary in which the modes go by their labels, for figures and tables of any study."""
+    """Return the summary with the labels of the modes instead of their names, for figures and tables."""
     return summary.assign_coords(mode=list(labels(summary).values()))
 
 
 def runs_at(values: xr.DataArray, place: Place, mode: str, cps: float | None = None) -> Values:
-    """Take the runs of a place under a mode.
+    """Return a quantity of the valid runs of a mode in a setting.
 
     Returns
     -------
     ndarray
-        Shape (rep,) at a load, (load, rep) without one; NaN where there is no run.
+        Shape (rep,) at a load, (load, rep) without a load; NaN without a run.
     """
     dims = ("cps", "rep") if cps is None else ("rep",)
     at = _at(values, place, mode, **({} if cps is None else {"cps": cps}))
@@ -497,7 +496,7 @@ def runs_at(values: xr.DataArray, place: Place, mode: str, cps: float | None = N
 
 
 def why_not_measured(summary: xr.Dataset, place: Place, mode: str) -> str:
-    """Say why there is no run of a mode at a place."""
+    """Return the reason for missing runs of a mode in a setting."""
     status = summary["status"]
     at = _at(status, place, mode)
     if at is None:
@@ -508,7 +507,7 @@ def why_not_measured(summary: xr.Dataset, place: Place, mode: str) -> str:
 
 
 def settings_of(summary: xr.Dataset, place: Place, mode: str) -> list[dict[str, Any]]:
-    """Give what a mode came to at a place: one entry for each that the records know of."""
+    """Return the recorded settings of a mode, one entry per distinct set."""
     texts = summary["mode_settings"]
     at = _at(texts, place, mode)
     if at is None:
@@ -518,11 +517,11 @@ def settings_of(summary: xr.Dataset, place: Place, mode: str) -> list[dict[str, 
 
 
 def _at(values: xr.DataArray, place: Place, mode: str, **more: float) -> dict[Any, Any] | None:
-    """Give the coordinates of a mode at a place; None where one of them is not in the study."""
+    """Return the coordinates of a mode in a setting; None if the study lacks a coordinate."""
     at: dict[Any, Any] = place._asdict() | {"mode": mode} | more
     return None if any(value not in values[dim].to_numpy() for dim, value in at.items()) else at
 
 
 def relative(values: Sequence[float] | Values, printed: float) -> Interval:
-    """Compare runs with a printed number, which has no interval: their mean is so many % more."""
+    """Return the excess of the mean of runs over a published number without an interval, in percent."""
     return typical_interval(values).map(lambda value: 100 * (value / printed - 1))

@@ -1,4 +1,4 @@
-"""What share of a run's messages takes longer than a time: the complement of the distribution (CCDF)."""
+"""The share of a run's messages that take longer than a time (CCDF)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ import numpy.typing as npt
 
 Values = npt.NDArray[np.float64]
 LEVELS = 200
-"""Times at which the share is told, evenly apart on a log scale."""
+"""Number of times at which the share is computed, at equal distances on a logarithmic scale."""
 
 
 @dataclass(frozen=True)
 class Exceedance:
-    """Of runs alike.
+    """The shares of messages of equal runs that take longer than given times.
 
     Attributes
     ----------
@@ -28,32 +28,32 @@ class Exceedance:
 
     @property
     def mean(self) -> Values:
-        """Over the runs: shape (time,)."""
+        """The mean over runs, shape (time,)."""
         return np.asarray(self.shares.mean(axis=0))
 
     @property
     def lowest(self) -> Values:
-        """Over the runs: shape (time,)."""
+        """The lowest share over runs, shape (time,)."""
         return np.asarray(self.shares.min(axis=0))
 
     @property
     def highest(self) -> Values:
-        """Over the runs: shape (time,)."""
+        """The highest share over runs, shape (time,)."""
         return np.asarray(self.shares.max(axis=0))
 
 
 def exceedance(runs: Sequence[Values]) -> Exceedance | None:
-    """Tell what share of messages takes longer than each of some times.
+    """Compute the share of messages that take longer than each of several times.
 
     Parameters
     ----------
     runs
-        Of each run the times of its messages, NaN where a message has none.
+        Times of the messages per run; NaN for missing times.
 
     Returns
     -------
     Exceedance or None
-        From the shortest time to the longest. None if no message has one above 0.
+        Shares at times from the shortest to the longest. None if no message has a time above 0.
     """
     known = [values[~np.isnan(values)] for values in runs]
     known = [np.sort(values) for values in known if len(values)]
@@ -63,7 +63,7 @@ def exceedance(runs: Sequence[Values]) -> Exceedance | None:
     shortest = min(values[0] for values in above_0 if len(values))
     longest = max(values[-1] for values in known)
     at = np.geomspace(shortest, longest, LEVELS)
-    # a rounding upwards would lose the longest
+    # rounding up would exclude the longest time
     at[-1] = longest
     shares = [1 - np.searchsorted(values, at, side="right") / len(values) for values in known]
     return Exceedance(at, np.array(shares))

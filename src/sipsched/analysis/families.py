@@ -1,7 +1,8 @@
-"""Comparisons that are read together, so corrected together: the one place where that is done.
+"""Families of comparisons that a reader sees together, and the correction for the number of comparisons.
 
-Who looks at twenty differences finds one by chance. Intervals of a family hold together (Bonferroni),
-and a p-value is adjusted for the family's other tests (Holm); docs/methodology.md says why.
+One of twenty differences exceeds its 95 % limit by chance. The intervals of a family are simultaneous (Bonferroni).
+P-values are adjusted by Bonferroni within runs, like the intervals, and by Holm between separate runs.
+docs/methodology/statistics.md gives the reasons.
 """
 
 from collections.abc import Hashable, Mapping
@@ -10,38 +11,33 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from sipsched.analysis.crossover import Effect, Scale, Tables, effect
-from sipsched.analysis.statistics import (
-    LEVEL,
-    Comparison,
-    Interval,
-    Values,
-    compare,
-    holm,
-    simultaneous_level,
-    typical_interval,
-)
+from sipsched.analysis.crossover import Arms, Effect, Scale, Tables, Weights, effect
+from sipsched.analysis.intervals import Interval, Values, simultaneous_level, typical_interval
+from sipsched.analysis.pairs import Comparison, compare, holm
 
 SIGNIFICANT = 0.05
-"""A p-value, adjusted for the family, at or under which a difference is more than chance."""
+"""Limit of a p-value after the adjustment for the family.
+
+A difference is significant if its p-value is at most this limit.
+"""
 
 Pair = tuple[Values, Values]
-"""Reference and other, shape (rep,) each, in the same order of arrivals; NaN where there is no run."""
+"""Runs of the reference and of the other side, shape (rep,) each, paired by arrivals; NaN for no run."""
 Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One quantity of two modes, or of two of anything, as one of its family.
+    """One comparison of a family: two modes, or two other sides.
 
     Attributes
     ----------
     reference, other
-        Means over runs, each with its own interval at `statistics.LEVEL`.
+        Means over runs, each with its own 95 % interval.
     comparison
-        Over pairs of runs with the same arrivals, at the simultaneous level of its family.
+        Difference over pairs of runs with the same arrivals, at the simultaneous level of the family.
     p_value
-        Of the paired t test, after Holm over the family; NaN below two pairs.
+        P-value of the paired t test, adjusted by Holm over the family; NaN with fewer than two pairs.
     """
 
     reference: Interval
@@ -51,22 +47,22 @@ class Cell:
 
     @property
     def stands_out(self) -> bool:
-        """Whether the difference is more than chance."""
+        """True if the difference is significant."""
         return self.p_value <= SIGNIFICANT
 
 
 @dataclass(frozen=True)
 class Family(Generic[Key]):
-    """Comparisons that are read together, so that all of them hold together.
+    """Comparisons with simultaneous intervals, because a reader sees them together.
 
     Attributes
     ----------
     cells
-        What was compared, in the order asked for, to its comparison.
+        Comparisons by key, in the order of the request.
     tests
-        Cells with two pairs or more.
+        Number of cells with two pairs or more.
     level
-        Of each interval.
+        Level of each interval.
     """
 
     cells: Mapping[Key, Cell]
@@ -75,13 +71,13 @@ class Family(Generic[Key]):
 
 
 def compare_together(pairs: Mapping[Key, Pair]) -> Family[Key]:
-    """Compare the two of each pair, corrected for the number of pairs.
+    """Compare the two sides of each pair, corrected for the number of pairs.
 
     Parameters
     ----------
     pairs
-        What is compared to its runs, which are not negative. Fewer than two pairs of runs make no
-        interval and no test, and do not count as one.
+        Runs of both sides by key, not negative. A comparison of fewer than two pairs has no interval and no test. The
+        correction ignores such a comparison.
 
     Raises
     ------
@@ -108,95 +104,65 @@ def compare_together(pairs: Mapping[Key, Pair]) -> Family[Key]:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A crossover comparison that is asked for.
+class ArmsToCompare:
+    """A requested comparison within runs.
 
     Attributes
     ----------
     tables
-        A table a run, shape (block, arm); NaN where a window is left out.
+        A table per run, shape (block, arm); NaN for excluded windows.
     reference, other
-        Indices of the arms.
+        Indices of the arms; several if a side has several arms.
     scale
-        How the two are compared.
+        Scale of the comparison.
+    weights
+        Weights of the blocks of each table; None for equal weights.
     """
 
     tables: Tables
-    reference: int
-    other: int
+    reference: Arms
+    other: Arms
     scale: Scale = Scale.RATIO
-
-
-@dataclass(frozen=True)
-class Judged:
-    """An effect as one of its family.
-
-    Attributes
-    ----------
-    effect
-        Its intervals at the simultaneous level of the family, so its `detectable`; its own p-values
-        are not adjusted.
-    p_value, p_randomisation
-        After Holm over the family; NaN where there is no test.
-    """
-
-    effect: Effect
-    p_value: float
-    p_randomisation: float
-
-    @property
-    def stands_out(self) -> bool:
-        """Whether the effect is more than chance."""
-        return self.p_value <= SIGNIFICANT
+    weights: Weights = None
 
 
 @dataclass(frozen=True)
 class Effects(Generic[Key]):
-    """Effects that are read together, so that all of them hold together.
+    """Effects with simultaneous intervals, because a reader sees them together.
 
     Attributes
     ----------
     effects
-        What was asked, in the order of asking, to its effect.
+        Effects by key, in the order of the request.
     tests
-        Those that have a p-value.
-    level
-        Of each interval.
+        Number of comparisons with a p-value.
     """
 
-    effects: Mapping[Key, Judged]
+    effects: Mapping[Key, Effect]
     tests: int
-    level: float
 
 
-def effects_together(asked: Mapping[Key, Asked]) -> Effects[Key]:
-    """Tell the effects of each comparison, corrected for the number of comparisons.
+def effects_together(asked: Mapping[Key, ArmsToCompare]) -> Effects[Key]:
+    """Compute the effect of each comparison, corrected for the number of comparisons.
+
+    The interval and the p-value of an effect have the same Bonferroni correction, so that they never disagree.
 
     Parameters
     ----------
     asked
-        What is compared to its windows. What has no p-value, such as one block, does not count.
+        Comparisons by key. The correction ignores a comparison without a p-value, such as a comparison over a single
+        block.
 
     Raises
     ------
     StableError
-        A table has another shape, or no such arm.
+        A table has another shape or lacks an arm.
     """
-    alone = [_effect(each) for each in asked.values()]
+    alone = [_effect(question) for question in asked.values()]
     tests = sum(not np.isnan(each.p_value) for each in alone)
-    level = simultaneous_level(tests)
-    found = [_effect(each, level) for each in asked.values()] if tests > 1 else alone
-    adjusted = zip(
-        holm([each.p_value for each in found]),
-        holm([each.p_randomisation for each in found]),
-        strict=True,
-    )
-    effects = {
-        key: Judged(each, float(p_value), float(p_randomisation))
-        for key, each, (p_value, p_randomisation) in zip(asked, found, adjusted, strict=True)
-    }
-    return Effects(effects, tests, level)
+    effects = [_effect(question, tests) for question in asked.values()] if tests > 1 else alone
+    return Effects(dict(zip(asked, effects, strict=True)), tests)
 
 
-def _effect(asked: Asked, level: float = LEVEL) -> Effect:
-    return effect(asked.tables, asked.reference, asked.other, asked.scale, level)
+def _effect(asked: ArmsToCompare, tests: int = 1) -> Effect:
+    return effect(asked.tables, asked.reference, asked.other, asked.scale, tests, asked.weights)

@@ -1,8 +1,8 @@
-"""Numbers of a model for the simulator, from recorded runs on one core and a recorded look at the idle CPU.
+"""The fit of a simulator model to recorded runs on one core, and to recorded noise of the idle CPU.
 
-What a message costs depends on what came before it: who is switched in finds the caches of another worker, an
-arrival interrupts, and a sleeping worker has to be woken. Each of these is taken from the instants that show it,
-of mode `default` alone; docs/simulator.md has the table.
+The cost of a message depends on earlier events. A worker finds the caches filled by another worker, an arrival
+interrupts the worker, or the worker must be woken. Each cost is estimated from timestamps in mode `default` that show
+this cost. docs/simulator/numbers.md has the table.
 """
 
 import json
@@ -17,23 +17,30 @@ import numpy.typing as npt
 from scipy.ndimage import median_filter
 
 from sipsched.errors import StableError
-from sipsched.plan.config import Run, Sut
 from sipsched.plan.modes import DEFAULT
+from sipsched.plan.run import Run
 from sipsched.plan.simulated import KINDS, fitted_numbers, model_of
+from sipsched.plan.sut import Sut
 from sipsched.records.fitted import Fitted
 from sipsched.records.record import TRACE_FILE, read_record
 from sipsched.records.trace import RECORD, Event, read_trace
 
 TAIL = 0.001
-"""Share of the longest services of a type that is left out: stalls, which the model has by themselves."""
+"""Share of the longest services of a type.
+
+The fit excludes these services as stalls, which the model has separately.
+"""
 EARLY = 0.05
-"""Quantile of the services of a type within which arrivals are counted, too: few end before it."""
+"""Quantile of the services of a type.
+
+The fit counts early arrivals until this time, because few services end before it.
+"""
 SHORTEST_STALL_NS = 5_000
 NEIGHBOURS, TURNS = 65, 10
-"""Messages over which the speed of a CPU is taken, some 5 ms at 2000 cps; turns until nothing changes by 1 %."""
+"""Messages per estimate of a CPU's speed (5 ms at 2000 cps), and iterations until changes are below 1 %."""
 RUNS_A_LOAD = 3
 DRAWS = 8
-"""Fits to samples of the runs, for what their number and their differences leave open."""
+"""Number of fits to samples of the runs, which show the uncertainty of the fit."""
 SEED = 1
 
 Nanoseconds = npt.NDArray[np.int64]
@@ -42,7 +49,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Service:
-    """Of one message type: mean CPU time between recv and send with warm caches, and variance over its square."""
+    """Mean CPU time of a message type between recv and send with warm caches, and its squared variation."""
 
     mean_ns: float
     scv: float
@@ -50,16 +57,16 @@ class Service:
 
 @dataclass(frozen=True)
 class Fit:
-    """What records tell of a model's numbers.
+    """Parameters of a model that are estimated from records.
 
     Attributes
     ----------
     service, lengths
         By message type.
     numbers
-        By the names of a model's file.
+        By the parameter names of a model's file.
     messages
-        How many messages it is from.
+        Number of messages in the fit.
     """
 
     service: dict[str, Service]
@@ -68,46 +75,46 @@ class Fit:
     messages: int
 
     def simulator_numbers(self) -> dict[str, Any]:
-        """Give the numbers by the simulator's names."""
-        mean_ns = {kind: each.mean_ns for kind, each in self.service.items()}
-        scv = {kind: each.scv for kind, each in self.service.items()}
+        """Return the parameters by the simulator's names."""
+        mean_ns = {kind: service.mean_ns for kind, service in self.service.items()}
+        scv = {kind: service.scv for kind, service in self.service.items()}
         return fitted_numbers(self.numbers, self.lengths, mean_ns, scv)
 
 
 @dataclass(frozen=True)
-class Messages:
+class ReceivedMessages:
     """Messages of runs on one core, in the order in which workers received them; times in ns.
 
     Attributes
     ----------
     kind, length
-        Number of the type; bytes of payload.
+        Number of the message type; bytes of payload.
     served
-        T_sip without the time off CPU and without the probe's work.
+        T_sip without the time off CPU and without the work of the probe.
     whole
-        Whether the worker was not switched out meanwhile.
+        Whether the worker stayed on its CPU during the service.
     cold
-        Whether another worker had received the message before.
+        Whether another worker received the previous message.
     woke, met
-        Arrivals within the service that woke a worker, and that found none waiting.
+        Number of arrivals during the service that woke a worker, and number of arrivals without a waiting worker.
     woke_early, met_early
-        Of these, those within the time that nearly all services of the type last: of how long this one is by
-        itself they know nothing.
+        The same numbers of arrivals within the early time, which nearly all services of the type exceed. These numbers
+        are independent of the length of this service.
     stack
         K_stack.
     first
-        Whether no other datagram was on its way to the socket when it arrived.
+        Whether no other datagram was on its way to the socket when the message arrived.
     alone
-        Whether the SPS held no other message when it arrived.
+        Whether the SPS held no other message when the message arrived.
     start
-        From the socket to the worker of those alone, K_sockq + K_copy.
+        Time from the socket to the worker, K_sockq + K_copy, of messages with `alone`.
     loop
-        From a worker's departure to its next t_sip_in, of those that waited in the queue by then and
-        met no arrival; NaN of others.
+        Time from a worker's departure to its next t_sip_in, of messages that already waited in the queue and met no
+        arrival. NaN for all other messages.
     copy, send
         K_copy, K_snd.
     rmem
-        Charged to the socket.
+        Bytes that the kernel charged to the socket.
     """
 
     kind: npt.NDArray[np.uint8]
@@ -129,29 +136,29 @@ class Messages:
     rmem: npt.NDArray[np.uint32]
 
 
-def read_messages(folder: Path) -> Messages:
-    """Take from a run's record what the fit needs.
+def read_messages(folder: Path) -> ReceivedMessages:
+    """Read the messages that the fit needs from a run's record.
 
     Raises
     ------
     StableError
-        The record is missing or damaged, has no trace, or is of more than one core.
+        The record is missing or damaged, has no trace, or is from more than one core.
     """
     run = read_record(folder).run
     if run.cores != 1:
         raise StableError(f"{folder}: a model is fitted to runs on one core, found {run.cores}")
-    found = read_trace(folder / TRACE_FILE).records
-    stacked = np.sort(found["t_stack"].astype("i8"))
-    found = found[(found["event"] == Event.MESSAGE) & (found["t_dep"] > 0)]
-    found = found[np.argsort(found["t_sip_in"], kind="stable")]
-    at = {name: found[name].astype("i8") for name in RECORD.fields or ()}
+    records = read_trace(folder / TRACE_FILE).records
+    stacked = np.sort(records["t_stack"].astype("i8"))
+    records = records[(records["event"] == Event.MESSAGE) & (records["t_dep"] > 0)]
+    records = records[np.argsort(records["t_sip_in"], kind="stable")]
+    at = {name: records[name].astype("i8") for name in RECORD.fields or ()}
     departed = np.sort(at["t_dep"])
-    # how many the SPS held when each datagram came to the socket, itself left out
+    # number of other datagrams in the SPS when each datagram reached the socket
     held = np.arange(len(stacked)) - np.searchsorted(departed, stacked)
     waking = np.concatenate(([0], np.cumsum(held < run.threads)))
     within = [
         np.searchsorted(stacked, instants)
-        for instants in (at["t_sip_in"], at["t_sip_out"], at["t_sip_in"] + _early_ns(found))
+        for instants in (at["t_sip_in"], at["t_sip_out"], at["t_sip_in"] + _early_ns(records))
     ]
     (arrivals, woke), (arrivals_early, woke_early) = (
         (end - within[0], waking[end] - waking[within[0]]) for end in within[1:]
@@ -159,15 +166,15 @@ def read_messages(folder: Path) -> Messages:
     arrived = np.sort(at["t_arr"])
     held_before = np.searchsorted(stacked, at["t_arr"]) - np.searchsorted(departed, at["t_arr"])
     on_their_way = np.searchsorted(arrived, at["t_arr"]) - np.searchsorted(stacked, at["t_arr"])
-    cold = np.concatenate(([True], found["tid"][1:] != found["tid"][:-1]))
+    cold = np.concatenate(([True], records["tid"][1:] != records["tid"][:-1]))
     before = np.concatenate(([0], at["t_dep"][:-1]))
     undisturbed = np.searchsorted(stacked, before) == within[0]
     direct = ~cold & (at["t_stack"] < before) & undisturbed
-    return Messages(
-        kind=found["kind"],
-        length=found["length"],
+    return ReceivedMessages(
+        kind=records["kind"],
+        length=records["length"],
         served=at["t_sip_out"] - at["t_sip_in"] - at["in_cost_ns"] - at["off_cpu_ns"],
-        whole=found["switches"] == 0,
+        whole=records["switches"] == 0,
         cold=cold,
         woke=woke,
         met=arrivals - woke,
@@ -180,12 +187,12 @@ def read_messages(folder: Path) -> Messages:
         loop=np.where(direct, at["t_sip_in"] - before, np.nan),
         copy=at["t_sip_in"] - at["t_sockq"],
         send=at["t_dep"] - at["t_sip_out"] - at["out_cost_ns"],
-        rmem=found["rmem"],
+        rmem=records["rmem"],
     )
 
 
 def _early_ns(records: npt.NDArray[Any]) -> Nanoseconds:
-    """Give for each message the time that nearly all services of its type last."""
+    """Return the time that nearly all services of each message's type exceed."""
     t_sip = (records["t_sip_out"] - records["t_sip_in"]).astype("i8")
     early = np.zeros(len(records), "i8")
     for kind in np.unique(records["kind"]):
@@ -194,21 +201,21 @@ def _early_ns(records: npt.NDArray[Any]) -> Nanoseconds:
     return early
 
 
-def fit(runs: Iterable[Messages], noise: Path | None) -> Fit:
-    """Fit a model to the messages of runs, pooled.
+def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
+    """Fit a model to the pooled messages of runs.
 
     Parameters
     ----------
     runs
-        Of each run, `read_messages`.
+        Messages of each run, from `read_messages`.
     noise
-        A `noise.json` of the machine; None: it has no stalls.
+        A `noise.json` of the machine; None: the model has no stalls.
 
     Raises
     ------
     StableError
-        There is no run, a type of message is missing, no load tells the costs apart, or a time between two
-        instants comes to less than 0.
+        No run exists, a message type is missing, no load separates the costs, or a time between two instants is
+        negative.
     """
     pooled = _pool(list(runs))
     lengths = {}
@@ -219,7 +226,7 @@ def fit(runs: Iterable[Messages], noise: Path | None) -> Fit:
         lengths[kind] = int(np.median(of_kind))
     every_ns, stall_ns = _stalls(noise)
     service, cold_ns, woke_ns, met_ns = _services(pooled)
-    # the stalls are in the service times, too, and the model has them by themselves
+    # the service times contain stalls, which the model has separately
     unstalled = 1 - stall_ns / every_ns if every_ns else 1.0
     copy_ns = float(np.median(pooled.copy))
     idle, busy = pooled.first & pooled.alone, pooled.first & ~pooled.alone
@@ -247,14 +254,14 @@ def fit(runs: Iterable[Messages], noise: Path | None) -> Fit:
             kind: Service(each.mean_ns * unstalled, each.scv) for kind, each in service.items()
         },
         lengths=lengths,
-        # a cost that is a difference of two means may come to less than 0 where it is not seen
+        # a cost is a difference of two means and may be negative if the cost is small
         numbers={name: max(round(value), 0) for name, value in numbers.items()},
         messages=len(pooled.kind),
     )
 
 
 def _chosen(runs: Mapping[Path, Run]) -> list[Path]:
-    """Take the number of threads that was measured at most loads, and of each load some runs."""
+    """Choose the number of threads with the most measured loads, and some runs per load."""
     loads: dict[int, set[int]] = {}
     for run in runs.values():
         loads.setdefault(run.threads, set()).add(run.cps)
@@ -262,30 +269,32 @@ def _chosen(runs: Mapping[Path, Run]) -> list[Path]:
     return [f for f, run in runs.items() if run.threads == threads and run.rep <= RUNS_A_LOAD]
 
 
-def _pool(runs: list[Messages]) -> Messages:
+def _pool(runs: list[ReceivedMessages]) -> ReceivedMessages:
     if not runs:
         raise StableError("no records to fit a model to")
-    return Messages(
-        *(np.concatenate([getattr(run, each.name) for run in runs]) for each in fields(Messages))
+    return ReceivedMessages(
+        *(
+            np.concatenate([getattr(run, field.name) for run in runs])
+            for field in fields(ReceivedMessages)
+        )
     )
 
 
-def _services(messages: Messages) -> tuple[dict[str, Service], float, float, float]:
-    """Regress T_sip on the CPU on what came before and meanwhile, by least squares in two stages.
+def _services(messages: ReceivedMessages) -> tuple[dict[str, Service], float, float, float]:
+    """Regress the CPU time within T_sip on earlier and simultaneous events, by least squares in two stages.
 
-    A service that is long by itself meets more arrivals. So the arrivals of its first part, which it did not
-    choose, stand for all of them.
-    SEE Angrist and Pischke, Mostly Harmless Econometrics, 2009, 4.1
+    A longer service has more arrivals. So the early arrivals, whose number is independent of the service's length, are
+    the instruments for all arrivals. SEE Angrist and Pischke, Mostly Harmless Econometrics, 2009, 4.1
 
-    A CPU whose other half somebody else uses is slower for seconds; queues are longer then, and arrivals
-    find no worker waiting. So each message is divided by the speed about it, in turns with the regression:
-    the median of what its neighbours took over what is expected of them. Speeds are 1 on average.
+    If another program uses a CPU's hyper-thread, the CPU is slower for seconds. Queues are then longer, and no worker
+    waits for arrivals. So each service is divided by the local speed, alternating with the regression. The local speed
+    is the median ratio of measured to expected service among neighbouring messages. Speeds are 1 on average.
 
     Returns
     -------
     service, cold_ns, woke_ns, met_ns
-        Of a warm worker that nothing interrupts; and what is more after another worker, with an arrival
-        that woke a worker, and with one that did not.
+        Service with warm caches and without interruption, and three additional costs: after another worker, per arrival
+        that woke a worker, and per arrival that woke none.
     """
     types = messages.kind[:, None] == np.arange(1, len(KINDS) + 1)
     used = messages.whole & types.any(axis=1)
@@ -319,7 +328,7 @@ def _without_tail(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _stalls(noise: Path | None) -> tuple[float, float]:
-    """Give the mean time between gaps that count as stalls, and their mean length; 0 without any."""
+    """Return the mean time between stalls and their mean length; 0 without a stall."""
     if noise is None:
         return 0.0, 0.0
     cpus = json.loads(noise.read_text())["cpus"]
@@ -333,20 +342,20 @@ def _stalls(noise: Path | None) -> tuple[float, float]:
 def fit_campaign(
     records: Iterable[Path], noise: Path | None, suts: Mapping[str, Sut], draws: int = DRAWS
 ) -> Fitted:
-    """Fit the simulator to what a campaign has of mode `default` on one core with its traces.
+    """Fit the simulator to a campaign's runs of mode `default` on one core.
 
     Parameters
     ----------
     records
-        Folders of runs; those of other modes, of more cores, of SUTs that there is no model of, and without
-        a trace are left out. Of several SUTs the first is taken, of several numbers of threads the one of most
-        loads: what others do is to be predicted.
+        Folders of runs. The fit excludes runs of other modes, on more cores, of SUTs without a model, and without a
+        trace. The fit uses the first SUT and the number of threads with the most loads, because all other settings are
+        predicted.
     noise
-        A `noise.json` of the machine; None: it has no stalls.
+        A `noise.json` of the machine; None: the model has no stalls.
     suts
-        Of the campaign.
+        SUTs of the campaign.
     draws
-        How many samples of the runs, drawn with replacement, are fitted too.
+        Number of bootstrap samples of the runs that are fitted in addition.
     """
     documents = {folder: read_record(folder) for folder in records}
     usable = {
@@ -361,7 +370,7 @@ def fit_campaign(
     }
     if not usable:
         return Fitted(
-            why="no run of mode default on one core, of a SUT that there is a model of, has its trace"
+            why="no run of the default mode on one core, of a SUT that there is a model of, has its trace"
         )
     sut = next(iter(usable.values())).run.sut
     model = model_of(suts[sut])
@@ -369,28 +378,30 @@ def fit_campaign(
     chosen = _chosen({f: document.run for f, document in usable.items() if document.run.sut == sut})
     runs = [read_messages(folder) for folder in chosen]
     try:
-        found = fit(runs, noise)
+        fitted = fit(runs, noise)
     except StableError as error:
         return Fitted(why=str(error))
     samples = tuple(_fits_of_samples(runs, noise, draws))
     if not samples:
         return Fitted(why="records to fit a model to: no sample of the runs tells the costs apart")
     first = usable[chosen[0]]
-    slices = [each.scheduler.base_slice_ns for each in documents.values()]
+    slices = [document.scheduler.base_slice_ns for document in documents.values()]
     return Fitted(
         sut=sut,
         model=model.name,
         runs=tuple(str(usable[folder].run.path) for folder in chosen),
-        messages=found.messages,
+        messages=fitted.messages,
         kernel="6.18" if first.scheduler.family.startswith("EEVDF") else "5.10",
         base_slice_ns=next((slice_ns for slice_ns in slices if slice_ns), None),
-        numbers=found.simulator_numbers(),
+        numbers=fitted.simulator_numbers(),
         draws=tuple(again.simulator_numbers() for again in samples),
     )
 
 
-def _fits_of_samples(runs: Sequence[Messages], noise: Path | None, draws: int) -> Iterator[Fit]:
-    """Fit samples of the runs; one whose runs do not tell the costs apart is none."""
+def _fits_of_samples(
+    runs: Sequence[ReceivedMessages], noise: Path | None, draws: int
+) -> Iterator[Fit]:
+    """Fit bootstrap samples of the runs; skip a sample that cannot separate the costs."""
     rng = np.random.default_rng(SEED)
     for _ in range(draws):
         with suppress(StableError):

@@ -1,4 +1,4 @@
-"""A model of the papers' proxy and machine, fitted to half of what they print of one and two cores."""
+"""The fit of a model of the papers' proxy and machine to half of their tables for one and two cores."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,26 +14,26 @@ from sipsched.plan.simulated import KINDS
 
 METRICS = ("t_sip_us", "k_rcv_us", "pdr")
 FITTED_MODE, FITTED_CORES = "baseline", (1, 2)
-"""The half: Table I of either paper. The modes' difference and more cores are left to be predicted."""
+"""The fitted half: Table I of each paper. The model predicts the difference between modes, and more cores."""
 FLOOR = {"t_sip_us": 0.0, "k_rcv_us": 0.0, "pdr": 0.001}
-"""Added to both sides before a ratio is taken: a drop rate may be 0."""
+"""Constant in both terms of a ratio, because a drop rate may be 0."""
 FAR = 5
-"""ASSUME a refill from another processor's cache takes five times one from the same, as in kamailio-qm."""
+"""ASSUME a refill from another processor's cache takes five times as long, as in kamailio-qm."""
 RECEIVE_BUFFER_BYTES = 524_288
-"""Of the SUT opensips-udp, doubled by the kernel."""
+"""Receive buffer of the SUT opensips-udp, doubled by the kernel."""
 FAILED = 1e3
-"""The loss of numbers with which a run does not end."""
+"""Loss of parameters for which a run does not finish."""
 SEARCHED, POLISHED = 1, 5
-"""Arrivals that a column is predicted over: in the search within the bounds, and from its best."""
+"""Number of arrivals per predicted column: in the global search, and in the local search after it."""
 RACED = 8
-"""Of the last generation, those that are predicted over as many arrivals, to choose from."""
+"""Number of candidates of the last generation that are predicted again with the larger number of arrivals."""
 
 Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Free:
-    """A number that the fit may choose, between two others; it is searched by its logarithm."""
+    """A free parameter with its bounds; the search uses its logarithm."""
 
     name: str
     low: float
@@ -54,32 +54,32 @@ FREE = (
 
 
 def numbers(values: npt.ArrayLike, model: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn values of `FREE` into numbers of hardware/simulator/model.h.
+    """Convert values of `FREE` to parameters of hardware/simulator/model.h.
 
     Parameters
     ----------
     values
         Shape (free,).
     model
-        Numbers of the model's file; the service times of the types stand to each other as there.
+        Parameters of the model's file. The ratios of service times between message types stay as in the file.
     """
-    found = dict(zip((free.name for free in FREE), np.asarray(values).tolist(), strict=True))
+    free_numbers = dict(zip((free.name for free in FREE), np.asarray(values).tolist(), strict=True))
     whole = {
-        name: round(found[name])
+        name: round(free_numbers[name])
         for name in ("loop_ns", "switch_ns", "refill_near_ns", "stall_every_ns", "stall_ns")
     }
-    scale = found["service_ns"] / float(np.mean(model["service_ns"][1:]))
+    scale = free_numbers["service_ns"] / float(np.mean(model["service_ns"][1:]))
     return {
         **whole,
         "service_ns": [scale * mean_ns for mean_ns in model["service_ns"]],
-        "lock_share": found["lock_share"],
+        "lock_share": free_numbers["lock_share"],
         "refill_far_ns": FAR * whole["refill_near_ns"],
-        "truesize": [round(RECEIVE_BUFFER_BYTES / found["queue"])] * (len(KINDS) + 1),
+        "truesize": [round(RECEIVE_BUFFER_BYTES / free_numbers["queue"])] * (len(KINDS) + 1),
     }
 
 
 def values_of(model: Mapping[str, Any]) -> Values:
-    """Read the values of `FREE` from a model's numbers; shape (free,)."""
+    """Read the values of `FREE` from a model's parameters; shape (free,)."""
     service = float(np.mean(model["service_ns"][1:]))
     special = {
         "service_ns": service,
@@ -89,17 +89,17 @@ def values_of(model: Mapping[str, Any]) -> Values:
 
 
 def fitted_half(points: pd.DataFrame) -> pd.DataFrame:
-    """Take the columns that the model is fitted to.
+    """Return the columns to which the model is fitted.
 
     Parameters
     ----------
     points
-        As `sipsched.analysis.papers.load_points` returns it.
+        Table from `sipsched.analysis.papers.load_points`.
 
     Returns
     -------
     DataFrame
-        As `sipsched.analysis.papers.wide` returns it.
+        Table from `sipsched.analysis.papers.wide`.
     """
     columns = wide(points)
     half = (columns["mode"] == FITTED_MODE) & columns["cores"].isin(FITTED_CORES)
@@ -107,7 +107,7 @@ def fitted_half(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def log_ratios(predicted: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
-    """Compare row by row, by the logarithm of predicted over published; columns `METRICS`."""
+    """Return the logarithm of predicted over published values per row, with the columns `METRICS`."""
     return pd.DataFrame(
         {
             name: np.log(
@@ -121,24 +121,24 @@ def log_ratios(predicted: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame
 
 
 def loss(predicted: pd.DataFrame, published: pd.DataFrame) -> float:
-    """Give the mean square of `log_ratios`: each metric of each column counts alike."""
+    """Return the mean square of `log_ratios`, with equal weight for each metric of each column."""
     return float((log_ratios(predicted, published).to_numpy() ** 2).mean())
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """What the search found.
+class PapersFit:
+    """The result of the search.
 
     Attributes
     ----------
     values
-        Shape (free,), in the order of `FREE`.
+        Best values, shape (free,), in the order of `FREE`.
     loss
-        Of these.
+        Loss of the best values.
     points
-        Printed numbers that it was fitted to.
+        Number of published numbers in the fit.
     columns
-        How many columns of the papers' tables were simulated.
+        Number of simulated columns of the papers' tables.
     """
 
     values: Values
@@ -154,34 +154,35 @@ def fit(
     generations: int = 14,
     polish: int = 90,
     seed: int = 1,
-) -> Fitted:
-    """Search the numbers that predict the published ones best.
+) -> PapersFit:
+    """Search for the parameters whose predictions are nearest to the published numbers.
 
-    Differential evolution within the bounds (Storn and Price 1997) with few arrivals a column, the model's own
-    numbers in the first generation; of its last one the best with more arrivals, and from there Nelder and Mead's
-    simplex. Arrivals and services are the same in each evaluation, so that a difference is one of the numbers.
+    The global search is differential evolution (Storn and Price 1997) with few arrivals per column. Its first
+    generation contains the model's own parameters. The best candidates of the last generation are compared again with
+    more arrivals, and the best of them starts Nelder and Mead's simplex. All evaluations have the same arrivals and
+    services, so differences come from the parameters.
 
     Parameters
     ----------
     published
-        As `fitted_half` returns it.
+        Table from `fitted_half`.
     model
-        As `numbers` takes it.
+        See `numbers`.
     predict
-        From numbers of a model to `METRICS`, a row a row of published, each the mean over so many arrivals;
-        None where a run does not end.
+        Function from a model's parameters and a number of arrivals to the means `METRICS`, one row per row of
+        published; None if a run does not finish.
     generations, polish
-        Generations of the one, evaluations of the other.
+        Number of generations of the global search, and of evaluations of the local search.
     seed
-        Of the first search.
+        Seed of the global search.
     """
     spent = 0
 
     def score(logs: Values, arrivals: int) -> float:
         nonlocal spent
         spent += arrivals * len(published)
-        found = predict(numbers(np.exp(logs), model), arrivals)
-        return FAILED if found is None else loss(found, published)
+        predicted = predict(numbers(np.exp(logs), model), arrivals)
+        return FAILED if predicted is None else loss(predicted, published)
 
     bounds = np.log([(free.low, free.high) for free in FREE])
     broad = optimize.differential_evolution(
@@ -206,4 +207,4 @@ def fit(
         bounds=bounds,
         options={"maxfev": polish, "initial_simplex": np.clip(simplex, *bounds.T)},
     )
-    return Fitted(np.exp(fine.x), float(fine.fun), published[list(METRICS)].size, spent)
+    return PapersFit(np.exp(fine.x), float(fine.fun), published[list(METRICS)].size, spent)

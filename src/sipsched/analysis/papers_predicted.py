@@ -1,6 +1,6 @@
-"""What the simulator predicts of the papers' testbed, beside what the papers print.
+"""The simulator's predictions for the papers' testbed, compared with the published numbers.
 
-Nothing in here was measured: the predictions are runs of `sipsched.measure.simulated_means`, one row each.
+No number here was measured. The predictions are simulated runs of `sipsched.measure.simulated_means`, one row per run.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,60 +14,54 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import special
 
+from sipsched.analysis.crossing_load import PDR_LIMIT, grid_capacity
 from sipsched.analysis.families import Cell, Pair, compare_together
+from sipsched.analysis.intervals import LEVEL, Interval, mean_interval, simultaneous_level
 from sipsched.analysis.papers import LOAD_STEP_CPS, MODES, crossings, wide
 from sipsched.analysis.papers_fit import FITTED_CORES, FITTED_MODE, FLOOR, METRICS
-from sipsched.analysis.statistics import (
-    LEVEL,
-    PDR_LIMIT,
-    Interval,
-    grid_capacity,
-    mean_interval,
-    simultaneous_level,
-)
 from sipsched.errors import StableError
 from sipsched.plan.modes import Counts, Setting, find_mode, load_modes, value_name
 from sipsched.plan.simulated import CASE, CELL, MEANS
 
 COLUMNS = ["part", *CASE, "calls", *MEANS]
 TABLES, NEAR_LIMIT = "tables", "near limit"
-"""Parts: what `wanted` lists, and the grid."""
+"""Parts of the simulated runs: the runs from `wanted`, and the grid."""
 CALLS = 20_000
 REPETITIONS = 8
 ABLATION_REPETITIONS = 16
 ABLATED = (4, 8, 4400)
-"""Cores, threads and cps of the ablation: a row of Table VI of the multi-core paper."""
+"""Cores, threads and cps of the ablation, as in a row of Table VI of the multi-core paper."""
 MECHANISMS = ("lock", "switches", "refills", "stalls", "receive", "placement", "migration_cost")
-"""Of `sipsched.measure.simulation.WITHOUT`, what the papers' model has; it has no herd."""
+"""Mechanisms of `sipsched.measure.simulated_point.WITHOUT` in the papers' model, which has no thundering herd."""
 COSTS_NS = (0, 500_000, 5_000_000)
-"""Migration costs that the text to figure 2 names."""
+"""Migration costs in the paper's text on figure 2."""
 FIGURE_2 = {(2, 4, 4200): 0, (4, 6, 5400): 0, (6, 8, 6200): 500_000}
-"""Cores, threads and cps of figure 2 of the multi-core paper, to the cost that its text calls best."""
+"""The best cost according to the paper's text, by cores, threads and cps of figure 2 of the multi-core paper."""
 GRID = (
     *product((1, 2, 4, 6), (1, 2, 4, 6, 8, 16)),
     *product((8,), (2, 4, 6, 8, 16)),
 )
-"""Cores and threads of the papers' grid; one thread and all eight cores of their machine besides."""
+"""Cores and threads of the papers' grid, with one thread and all eight cores of the papers' machine in addition."""
 GRID_REPETITIONS = 3
 MOST_CPS = 25_600
-"""Where the search for a cell's loads ends."""
+"""Highest load in the search for a cell's loads."""
 POWER = 0.8
 EFFECTS = ("pdr", "k_rcv_us")
-"""What the comparison tables of the papers hold."""
+"""Quantities of the papers' comparison tables."""
 
 
 def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
-    """List the runs that the papers' tables, their figure 2 and the ablation need.
+    """List the runs for the papers' tables, their figure 2 and the ablation.
 
     Parameters
     ----------
     points, compared
-        As `sipsched.analysis.papers.load_points` and `load_comparison` return them.
+        Tables from `sipsched.analysis.papers.load_points` and `load_comparison`.
 
     Returns
     -------
     DataFrame
-        Columns `CASE`, no row twice.
+        One row per run without repeated rows; columns `CASE`.
     """
     printed = wide(points)[[*CELL, "cps"]]
     both = pd.concat([compared[["cores", "threads", "cps"]].assign(mode=mode) for mode in MODES])
@@ -87,7 +81,7 @@ def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
 
 
 def grid() -> pd.DataFrame:
-    """List the cells of the papers' grid in both modes; columns `CELL`."""
+    """List the cells of the papers' grid in both modes, with the columns `CELL`."""
     rows = [(mode, *cell) for cell, mode in product(GRID, MODES)]
     return pd.DataFrame(rows, columns=CELL)
 
@@ -98,7 +92,7 @@ def cost_mode(cost_ns: int) -> str:
 
 
 def settings_put_back() -> dict[Setting, str]:
-    """Name enhanced mode with one setting as baseline mode has it, for each that differs in the ablation."""
+    """Name enhanced mode with one baseline setting, for each setting in which the modes of the ablation differ."""
     counts, declared = Counts(*ABLATED[:2], processors=1), load_modes()
     baseline, enhanced = (find_mode(mode, declared).settings(counts) for mode in MODES)
     return {
@@ -119,12 +113,12 @@ def load_predictions(path: Path) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a run: `COLUMNS`.
+        One row per run, with the columns `COLUMNS`.
 
     Raises
     ------
     StableError
-        It is not there, or has other columns.
+        The file is missing or has other columns.
     """
     try:
         runs = pd.read_csv(path, keep_default_na=False)
@@ -139,23 +133,23 @@ def load_predictions(path: Path) -> pd.DataFrame:
 
 
 def repeated(runs: pd.DataFrame, recorded: pd.DataFrame) -> tuple[int, int]:
-    """Count the runs of the grid that have the numbers of recorded ones to the last digit, and all of it.
+    """Count the runs of the grid that equal the recorded runs to the last digit, and all runs of the grid.
 
     Parameters
     ----------
     runs, recorded
-        As `load_predictions` returns them.
+        Tables from `load_predictions`.
     """
     near, before = (
-        each[each["part"] == NEAR_LIMIT].set_index([*CASE, "calls"])[MEANS].sort_index()
-        for each in (runs, recorded)
+        table[table["part"] == NEAR_LIMIT].set_index([*CASE, "calls"])[MEANS].sort_index()
+        for table in (runs, recorded)
     )
     same = near == before.reindex(near.index)
     return int(same.all(axis=1).sum()), len(near)
 
 
 class Group(StrEnum):
-    """What the fit saw of the papers, and what it did not."""
+    """Groups of published numbers: inside or outside the fit."""
 
     FITTED = "fitted: baseline, 1 and 2 cores"
     OTHER_HALF = "not seen: enhanced, 1 and 2 cores"
@@ -164,39 +158,39 @@ class Group(StrEnum):
 
 
 def group_of(mode: str, cores: int) -> Group:
-    """Say whether the fit saw a column of the papers' tables."""
+    """Return the group of a column of the papers' tables."""
     if cores in FITTED_CORES:
         return Group.FITTED if mode == FITTED_MODE else Group.OTHER_HALF
     return Group.FOUR if cores == 4 else Group.SIX
 
 
 def against_published(runs: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
-    """Set each printed number beside the prediction, and beside two that need no simulator.
+    """Compare each published number with the simulator's prediction, and with two naive predictions.
 
     Parameters
     ----------
     runs
-        As `load_predictions` returns it.
+        Table from `load_predictions`.
     points
-        As `sipsched.analysis.papers.load_points` returns it.
+        Table from `sipsched.analysis.papers.load_points`.
 
     Returns
     -------
     DataFrame
-        A row a number that was simulated: study, mode, cores, threads, cps, metric (one of `METRICS`),
-        group (`Group`), published, predicted (mean over runs), and two naive ones: `mean`, the
-        geometric mean of the fitted half, and `same_threads`, that of the fitted columns of as many threads,
-        of one core for one and of two for more.
+        One row per simulated number: study, mode, cores, threads, cps, metric (one of `METRICS`), group (`Group`),
+        published, predicted (mean over runs), and two naive predictions. `mean` is the geometric mean of the fitted
+        half. `same_threads` is the geometric mean of the fitted columns with as many threads: from one core for one
+        core, and from two cores for more.
     """
     columns = wide(points)
     printed = runs[(runs["part"] == TABLES) & (runs["without"] == "")]
     means = printed.groupby([*CELL, "cps"], as_index=False)[MEANS].mean()
-    found = columns.merge(means, on=[*CELL, "cps"], suffixes=("", "_predicted"))
+    compared = columns.merge(means, on=[*CELL, "cps"], suffixes=("", "_predicted"))
     names = ["study", *CELL, "cps"]
     rows = []
     for metric in METRICS:
-        part = found[names].assign(
-            metric=metric, published=found[metric], predicted=found[f"{metric}_predicted"]
+        part = compared[names].assign(
+            metric=metric, published=compared[metric], predicted=compared[f"{metric}_predicted"]
         )
         rows.append(part)
     table = pd.concat(rows, ignore_index=True)
@@ -206,23 +200,23 @@ def against_published(runs: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
 def capacities(
     runs: pd.DataFrame, points: pd.DataFrame, pdr_limit: float = PDR_LIMIT
 ) -> pd.DataFrame:
-    """Set the load at the limit of each cell beside the published one.
+    """Compare the simulated load at the limit of each cell with the published load.
 
     Parameters
     ----------
     runs
-        As `load_predictions` returns it.
+        Table from `load_predictions`.
     points
-        As `sipsched.analysis.papers.load_points` returns it.
+        Table from `sipsched.analysis.papers.load_points`.
     pdr_limit
         Share of messages dropped at which capacity ends.
 
     Returns
     -------
     DataFrame
-        A row a cell of the grid: mode, cores, threads, predicted (last simulated load at or under the limit
-        with the next, 200 cps more, above it; NaN where there are none such), published (the same of the
-        tables; NaN where they have no such cell), group, and the naive ones of `against_published`.
+        One row per cell of the grid: mode, cores, threads, predicted, published, group, and the naive predictions of
+        `against_published`. `predicted` is the last simulated load at or under the limit, if the next load, 200 cps
+        more, is above the limit; else NaN. `published` is the same load in the tables; NaN if the tables lack the cell.
     """
     near = runs[runs["part"] == NEAR_LIMIT]
     means = near.groupby([*CELL, "cps"], as_index=False)["pdr"].mean()
@@ -240,14 +234,14 @@ def capacities(
 
 @dataclass(frozen=True)
 class Error:
-    """How far predictions of one quantity are off in one group: root mean squares of log ratios.
+    """Root mean squares of the log ratios of predictions, for one quantity in one group.
 
     Attributes
     ----------
     n
-        Printed numbers.
+        Number of printed numbers.
     simulator, mean, same_threads
-        By whom; see `against_published`.
+        Error of the simulator, and of each naive prediction of `against_published`.
     """
 
     group: Group
@@ -259,17 +253,17 @@ class Error:
 
     @property
     def best(self) -> bool:
-        """Whether the simulator is off by less than either naive prediction."""
+        """True if the simulator's error is smaller than both naive errors."""
         return self.simulator < min(self.mean, self.same_threads)
 
 
 def errors(table: pd.DataFrame) -> list[Error]:
-    """Sum up `against_published` or `capacities` by group and metric; drop rates with `FLOOR` added.
+    """Summarise `against_published` or `capacities` by group and metric; `FLOOR` is added to drop rates.
 
-    Cells without a published or a predicted number are left out.
+    Cells without a published or a predicted number are excluded.
     """
     known = table.dropna(subset=["published", "predicted"])
-    found = []
+    all_errors = []
     for group in Group:
         for metric in dict.fromkeys(table["metric"]):
             part = known[(known["group"] == group) & (known["metric"] == metric)]
@@ -279,12 +273,12 @@ def errors(table: pd.DataFrame) -> list[Error]:
                     np.log(part["published"] + floor), axis=0
                 )
                 off = np.sqrt((logs**2).mean())
-                found.append(Error(group, str(metric), len(part), *map(float, off)))
-    return found
+                all_errors.append(Error(group, str(metric), len(part), *map(float, off)))
+    return all_errors
 
 
 class Direction(StrEnum):
-    """What became of a published effect in the simulator."""
+    """The simulator's agreement with a published effect."""
 
     REPRODUCED = "reproduced"
     OPPOSITE = "opposite"
@@ -293,19 +287,19 @@ class Direction(StrEnum):
 
 
 @dataclass(frozen=True)
-class Effect:
-    """Baseline against enhanced mode at one row of the papers' comparison tables.
+class PublishedEffect:
+    """Baseline compared with enhanced mode at one row of the papers' comparison tables.
 
     Attributes
     ----------
     metric
         One of `EFFECTS`.
     published
-        By how many percent enhanced is lower, as the tables have it.
+        Decrease under enhanced mode in percent, from the papers' tables.
     predicted
-        The same, over pairs of simulated runs with the same arrivals; intervals hold together.
+        Decrease over pairs of simulated runs with the same arrivals. The intervals are simultaneous.
     detectable
-        The least percent lower that would have been told from 0 with a power of 80 %.
+        The smallest decrease in percent that would be detected with a power of 80 %.
     """
 
     study: str
@@ -321,19 +315,19 @@ class Effect:
 
     @property
     def holds(self) -> bool:
-        """Whether the published size lies in the predicted interval."""
+        """True if the published decrease lies in the predicted interval."""
         return self.predicted.known and self.predicted.low <= self.published <= self.predicted.high
 
 
-def effects(runs: pd.DataFrame, compared: pd.DataFrame) -> list[Effect]:
+def effects(runs: pd.DataFrame, compared: pd.DataFrame) -> list[PublishedEffect]:
     """Compare the modes at each row of the papers' comparison tables.
 
     Parameters
     ----------
     runs
-        As `load_predictions` returns it.
+        Table from `load_predictions`.
     compared
-        As `sipsched.analysis.papers.load_comparison` returns it.
+        Table from `sipsched.analysis.papers.load_comparison`.
     """
     rows = {
         (row.study, row.table, row.cores, row.threads, row.cps, metric): getattr(
@@ -345,28 +339,30 @@ def effects(runs: pd.DataFrame, compared: pd.DataFrame) -> list[Effect]:
     pairs = {key: _pair(runs, key[2:5], key[5]) for key in rows}
     pairs = {key: pair for key, pair in pairs.items() if pair[0].size}
     family = compare_together(pairs)
-    found = []
+    all_effects = []
     for key, cell in family.cells.items():
         lower, least = cell.comparison.percent_lower, _least_lower(pairs[key], family.level)
-        found.append(Effect(*key, rows[key], lower, _direction(cell, pairs[key]), least))
-    return found
+        all_effects.append(
+            PublishedEffect(*key, rows[key], lower, _direction(cell, pairs[key]), least)
+        )
+    return all_effects
 
 
 @dataclass(frozen=True)
 class MigrationCost:
-    """Figure 2 at one number of cores: means by migration cost, and whether the published best is the best.
+    """Figure 2 at one number of cores: means by migration cost, and the comparison with the published best cost.
 
     Attributes
     ----------
     best_ns
-        What the paper's text calls best.
+        The best migration cost according to the paper's text.
     values
-        Migration cost in ns to mean with interval; of PDR a share, of K_rcv µs.
+        Mean with interval by migration cost in ns; PDR as a share, K_rcv in µs.
     lower
-        Other costs to by how many percent the published best is lower than they, over pairs; all intervals of
-        the figure hold together.
+        Decrease under the published best cost in percent, by other cost, over pairs of runs. All intervals of the
+        figure are simultaneous.
     directions, detectable
-        Of these; the latter as of an `Effect`.
+        Directions of these decreases, and their detectable sizes as in `PublishedEffect`.
     """
 
     cores: int
@@ -381,12 +377,12 @@ class MigrationCost:
 
 
 def migration_costs(runs: pd.DataFrame) -> list[MigrationCost]:
-    """Look at figure 2 of the multi-core paper: enhanced mode with its migration cost overridden.
+    """Summarise figure 2 of the multi-core paper: enhanced mode with other migration costs.
 
     Parameters
     ----------
     runs
-        As `load_predictions` returns it.
+        Table from `load_predictions`.
     """
     pairs: dict[tuple[tuple[int, int, int], str, int], Pair] = {}
     for (place, best), metric in product(FIGURE_2.items(), EFFECTS):
@@ -395,7 +391,7 @@ def migration_costs(runs: pd.DataFrame) -> list[MigrationCost]:
                 modes = (cost_mode(cost), cost_mode(best))
                 pairs[place, metric, cost] = _pair(runs, place, metric, modes)
     family = compare_together({key: pair for key, pair in pairs.items() if pair[0].size})
-    found = []
+    costs = []
     for (place, best), metric in product(FIGURE_2.items(), EFFECTS):
         cells = {
             cost: family.cells[place, metric, cost]
@@ -411,23 +407,23 @@ def migration_costs(runs: pd.DataFrame) -> list[MigrationCost]:
         lower = {cost: cell.comparison.percent_lower for cost, cell in cells.items()}
         told = {cost: _direction(cell, pairs[place, metric, cost]) for cost, cell in cells.items()}
         least = {cost: _least_lower(pairs[place, metric, cost], family.level) for cost in cells}
-        found.append(MigrationCost(*place, metric, best, values, lower, told, least))
-    return found
+        costs.append(MigrationCost(*place, metric, best, values, lower, told, least))
+    return costs
 
 
 @dataclass(frozen=True)
-class Part:
-    """What one mechanism or setting makes of the difference between the modes.
+class Contribution:
+    """The contribution of one mechanism or setting to the difference between the modes.
 
     Attributes
     ----------
     name
-        Of the mechanism, or of the setting.
+        Name of the mechanism or setting.
     left
-        Baseline less enhanced without the mechanism, or with the setting as in baseline.
+        Baseline minus enhanced mode without the mechanism, or with the baseline value of the setting.
     part
-        The whole difference less what is left, over the same arrivals; intervals of all parts of a metric hold
-        together.
+        Whole difference minus the remaining difference, over the same arrivals. The intervals of all parts of a metric
+        are simultaneous.
     """
 
     name: str
@@ -437,19 +433,19 @@ class Part:
 
 @dataclass(frozen=True)
 class Ablation:
-    """Of the difference between the modes, what comes from where; of one metric.
+    """The contributions to the difference between the modes in one metric.
 
     Attributes
     ----------
     whole
-        Baseline less enhanced: of K_rcv µs, of PDR a share.
+        Baseline minus enhanced mode: K_rcv in µs, PDR as a share.
     baseline, enhanced
         Means.
     detectable
-        The least whole difference that would have been told from 0 with a power of 80 %.
+        The smallest whole difference that would be detected with a power of 80 %.
     mechanisms, settings
-        In the order of `MECHANISMS`, and of the settings that differ. Parts need not add up: what two make
-        together each of them makes.
+        Contributions in the order of `MECHANISMS`, and contributions of the differing settings. The parts need not add
+        up to the whole, because mechanisms can interact.
     """
 
     metric: str
@@ -457,29 +453,29 @@ class Ablation:
     baseline: Interval
     enhanced: Interval
     detectable: float
-    mechanisms: tuple[Part, ...]
-    settings: tuple[Part, ...]
+    mechanisms: tuple[Contribution, ...]
+    settings: tuple[Contribution, ...]
 
     @property
     def told(self) -> bool:
-        """Whether the whole difference is told from 0."""
+        """True if the whole difference is distinguishable from 0."""
         return self.whole.known and not self.whole.low <= 0 <= self.whole.high
 
 
 def ablation(runs: pd.DataFrame, metric: str) -> Ablation | None:
-    """Take the difference between the modes apart, at `ABLATED`.
+    """Decompose the difference between the modes at `ABLATED`.
 
     Parameters
     ----------
     runs
-        As `load_predictions` returns it.
+        Table from `load_predictions`.
     metric
         One of `EFFECTS`.
 
     Returns
     -------
     Ablation
-        None where its runs were not simulated.
+        None if the runs of the ablation were not simulated.
     """
     baseline, enhanced = _pair(runs, ABLATED, metric)
     if not baseline.size:
@@ -495,7 +491,7 @@ def ablation(runs: pd.DataFrame, metric: str) -> Ablation | None:
         left[setting] = first - second
     level = simultaneous_level(len(left))
     parts = {
-        name: Part(
+        name: Contribution(
             name,
             mean_interval(rest),
             mean_interval(whole - rest if rest.size == whole.size else rest * np.nan, level),
@@ -522,7 +518,7 @@ def _detectable(differences: npt.NDArray[np.float64], level: float = LEVEL) -> f
 
 
 def _least_lower(pair: Pair, level: float) -> float:
-    """Give the least percent lower that would have been told from 0; NaN where the first is 0."""
+    """Return the smallest detectable decrease in percent; NaN if the first mean is 0."""
     first, second = pair
     return 100 * _detectable(first - second, level) / first.mean() if first.any() else np.nan
 
@@ -541,7 +537,7 @@ def _repeated(cases: pd.DataFrame, repetitions: int) -> pd.DataFrame:
 
 
 def _series(runs: pd.DataFrame, mode: str, place: Sequence[int], without: str = "") -> pd.DataFrame:
-    """Give the runs of a point by repetition."""
+    """Return the runs of a point by repetition."""
     cores, threads, cps = place
     here = (runs["part"] == TABLES) & (runs["mode"] == mode) & (runs["without"] == without)
     here &= (runs["cores"] == cores) & (runs["threads"] == threads) & (runs["cps"] == cps)
@@ -561,7 +557,7 @@ def _pair(
 
 
 def _with_naive(table: pd.DataFrame) -> pd.DataFrame:
-    """Add group, and what a reader of the fitted half alone would say."""
+    """Add the group, and the naive predictions from the fitted half."""
     table["group"] = [
         group_of(mode, cores) for mode, cores in zip(table["mode"], table["cores"], strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Whether runs have been repeated often enough: intervals that may be looked at several times."""
+"""The decision whether the repetitions suffice, by intervals that allow several looks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,20 +6,22 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
+from sipsched.analysis.intervals import LEVEL, Interval, typical_interval
 from sipsched.analysis.run_table import counted
-from sipsched.analysis.statistics import LEVEL, Interval, typical_interval
-from sipsched.plan.config import Group, Precision
-from sipsched.records.summary import ALL, NOT_PLANNED, RUN_DIMS
+from sipsched.plan.loads import Precision
+from sipsched.plan.run import Group
+from sipsched.records.study_summary import NOT_PLANNED
+from sipsched.records.summary_variables import ALL, RUN_DIMS
 
 
 @dataclass(frozen=True)
 class Known:
-    """What the runs of a group in one SUT and mode tell.
+    """The interval of a group's runs in one SUT and mode.
 
     Attributes
     ----------
     interval
-        Of a typical run, at `level_of_a_look`.
+        Interval of a typical run, at `level_of_a_look`.
     """
 
     sut: str
@@ -29,7 +31,7 @@ class Known:
 
     @property
     def half_width(self) -> float:
-        """Half the width over the estimate; inf where there is no interval."""
+        """Half the width of the interval divided by the estimate; inf without an interval."""
         interval = self.interval
         if not interval.known or not interval.estimate > 0:
             return np.inf
@@ -37,29 +39,29 @@ class Known:
 
 
 def level_of_a_look(precision: Precision, level: float = LEVEL) -> float:
-    """Give the level at which each look's interval is made.
+    """Return the level of the interval at each look.
 
-    Whoever looks until an interval is narrow stops where runs happen to agree. What they may miss is shared out over
-    all looks that were planned (Bonferroni): then all intervals hold together at `level`, and so does the one that
-    was stopped at, whatever it was stopped for.
+    A rule that repeats runs until an interval is narrow tends to stop where runs agree by chance. Bonferroni's
+    correction divides the error probability among all planned looks. All intervals are then simultaneous at `level`,
+    including the last interval, whatever the reason for stopping.
     """
     return 1 - (1 - level) / len(precision.looks)
 
 
 def look(summary: xr.Dataset, precision: Precision) -> list[Known]:
-    """Look at the runs of a study.
+    """Compute the intervals of all groups of a study.
 
     Parameters
     ----------
     summary
-        Of the study on one testbed.
+        Summary of the study on one testbed.
     precision
-        What is looked at.
+        The requested precision.
 
     Returns
     -------
     list
-        One for each SUT, mode and group that is planned, widest first.
+        One element per planned SUT, mode and group, with the widest interval first.
     """
     level = level_of_a_look(precision)
     values = counted(summary)[precision.of].sel(message_type=ALL).transpose(*RUN_DIMS)
@@ -76,9 +78,9 @@ def look(summary: xr.Dataset, precision: Precision) -> list[Known]:
 
 
 def still_wide(found: Sequence[Known], precision: Precision) -> list[Group]:
-    """Name the groups in which an interval is wider than asked, the widest first.
+    """Name the groups with a wider interval than requested, with the widest first.
 
-    All SUTs and modes of a group are repeated together: they are compared in pairs.
+    All SUTs and modes of a group are repeated together, because they are compared in pairs.
     """
     return list(
         dict.fromkeys(known.group for known in found if known.half_width > precision.relative)

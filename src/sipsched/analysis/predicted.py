@@ -1,7 +1,7 @@
-"""What the simulator predicted beside what was measured: effects of modes and of numbers of threads.
+"""Predicted and measured effects of modes and of numbers of threads, side by side.
 
-The prediction is made of mode `default` (`sipsched.analysis.model_fit`, `sipsched.measure.prediction`) and read
-here; only here do the two meet.
+Predictions use only mode `default` (`sipsched.analysis.model_fit`, `sipsched.measure.prediction`). Only this module
+compares predictions with measured effects.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,15 +11,16 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from sipsched.analysis.advice import Load, settled
+from sipsched.analysis.advice import ComparedLoad
 from sipsched.analysis.crossover import Scale, effect, percent
 from sipsched.analysis.families import SIGNIFICANT
+from sipsched.analysis.intervals import LEVEL, Interval, Values
+from sipsched.analysis.pairs import compare, holm
 from sipsched.analysis.run_table import Campaign
-from sipsched.analysis.statistics import LEVEL, Interval, Values, compare, holm
 from sipsched.plan.modes import DEFAULT
-from sipsched.records.prediction import UNITS, Predicted, Predictions, Setting
+from sipsched.records.prediction import UNITS, Predicted, PredictedSetting, Predictions
 
-QUANTITIES = ("k_rcv_p50", "t_sip_mean", "t_sip_p90", "off_share", "cpu_per_message")
+PREDICTED_QUANTITIES = ("k_rcv_p50", "t_sip_mean", "t_sip_p90", "off_share", "cpu_per_message")
 OF_RUNS = {
     "k_rcv_p50": "k_rcv_p50",
     "t_sip_mean": "t_sip_mean",
@@ -27,31 +28,34 @@ OF_RUNS = {
     "off_share": "off_share",
     "cpu_per_message": "cpu_per_message",
 }
-"""Of separate runs, whose summaries have other percentiles: names here to columns of a campaign."""
+"""Columns of a campaign for separate runs, by quantity. The summaries of separate runs have other percentiles."""
 DIFFERENCES = ("off_share",)
-"""Compared by their difference, in points; all else by ratio, in percent."""
+"""Quantities compared by their difference, in percentage points.
+
+All other quantities are compared by their ratio, in percent.
+"""
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """A quantity of a setting beside that of a reference, measured and predicted.
+    """A quantity of a setting compared with a reference, measured and predicted.
 
     Attributes
     ----------
     reference, other
-        Settings that differ in mode or in threads.
+        Settings with different modes or different numbers of threads.
     quantity
-        Of `UNITS`.
+        One of `UNITS`.
     measured
-        In percent, or in points; its interval at 95 % for itself.
+        Measured effect in percent or in points, with its own 95 % interval.
     p_value
-        That nothing changes, after Holm over all contrasts of the page; NaN without a test.
+        P-value of no change, adjusted by Holm over all contrasts of the page; NaN without a test.
     predicted
-        Likewise; the interval is where 95 % of replicates lie.
+        Predicted effect in percent or in points. The interval contains 95 % of replicates.
     """
 
-    reference: Setting
-    other: Setting
+    reference: PredictedSetting
+    other: PredictedSetting
     quantity: str
     measured: Interval
     p_value: float
@@ -59,29 +63,29 @@ class Contrast:
 
     @property
     def comparable(self) -> bool:
-        """Whether there is an interval to lie in, and a prediction."""
+        """True if a measured interval and a prediction exist."""
         return self.measured.known and not np.isnan(self.predicted.estimate)
 
     @property
     def inside(self) -> bool:
-        """Whether the prediction lies in the measured interval."""
+        """True if the prediction lies in the measured interval."""
         return (
             self.comparable and self.measured.low <= self.predicted.estimate <= self.measured.high
         )
 
     @property
     def told(self) -> bool:
-        """Whether what was measured is more than chance."""
+        """True if the measured effect is significant."""
         return self.comparable and self.p_value <= SIGNIFICANT
 
     @property
     def sign_right(self) -> bool:
-        """Whether the two go the same way."""
+        """True if both effects have the same sign."""
         return self.measured.estimate * self.predicted.estimate > 0
 
     @property
     def overlaps(self) -> bool:
-        """Whether the two intervals have a value in common."""
+        """True if the two intervals overlap."""
         return (
             self.comparable
             and self.predicted.known
@@ -92,9 +96,9 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Level:
-    """A quantity of a setting in mode `default`, which the model was fitted to: measured and simulated."""
+    """A measured and simulated quantity of a setting in mode `default`, to which the model was fitted."""
 
-    setting: Setting
+    setting: PredictedSetting
     quantity: str
     runs: tuple[float, ...]
     predicted: Interval
@@ -102,16 +106,16 @@ class Level:
 
 @dataclass(frozen=True)
 class Check:
-    """What was predicted of a campaign, and what of it was measured.
+    """Predictions for a campaign, and their measured counterparts.
 
     Attributes
     ----------
     predictions
-        As they were read.
+        Predictions as read from the file.
     contrasts
-        Those that were measured, modes first.
+        Measured contrasts, with contrasts of modes first.
     levels
-        Of mode `default` in separate runs.
+        Levels of mode `default` in separate runs.
     """
 
     predictions: Predictions
@@ -120,26 +124,28 @@ class Check:
 
     @property
     def comparable(self) -> tuple[Contrast, ...]:
-        """Those with an interval and a prediction."""
-        return tuple(each for each in self.contrasts if each.comparable)
+        """Contrasts with an interval and a prediction."""
+        return tuple(contrast for contrast in self.contrasts if contrast.comparable)
 
 
-def check(predictions: Predictions, loads: Iterable[Load], campaigns: Iterable[Campaign]) -> Check:
-    """Put predictions beside measurements.
+def check(
+    predictions: Predictions, loads: Iterable[ComparedLoad], campaigns: Iterable[Campaign]
+) -> Check:
+    """Compare predictions with measurements.
 
     Parameters
     ----------
     predictions
-        What was predicted.
+        Predictions of the simulator.
     loads
-        Comparisons of modes within runs, as `advice.read_loads` gives them.
+        Comparisons of modes within runs, from `advice.read_loads`.
     campaigns
         Summaries, for separate runs of mode `default`.
     """
-    known = {each.setting: each for each in predictions.predicted}
+    known = {prediction.setting: prediction for prediction in predictions.predicted}
     runs = [_default_runs(campaign, predictions.fitted.sut) for campaign in campaigns]
-    found = [each for load in loads for each in _modes(load, known)]
-    found += [each for table in runs for each in _threads(table, known)]
+    found = [contrast for load in loads for contrast in _modes(load, known)]
+    found += [contrast for table in runs for contrast in _threads(table, known)]
     adjusted = holm([p_value for *_, p_value in found])
     contrasts = tuple(
         Contrast(
@@ -152,25 +158,25 @@ def check(predictions: Predictions, loads: Iterable[Load], campaigns: Iterable[C
         )
         for (reference, other, quantity, measured, _), p_value in zip(found, adjusted, strict=True)
     )
-    levels = tuple(each for table in runs for each in _levels(table, known))
+    levels = tuple(level for table in runs for level in _levels(table, known))
     return Check(predictions, contrasts, levels)
 
 
-_Found = tuple[Setting, Setting, str, Interval, float]
+_Found = tuple[PredictedSetting, PredictedSetting, str, Interval, float]
 
 
-def _modes(load: Load, known: Mapping[Setting, Predicted]) -> Iterable[_Found]:
+def _modes(load: ComparedLoad, known: Mapping[PredictedSetting, Predicted]) -> Iterable[_Found]:
     place = load.place
 
-    def setting(mode: str) -> Setting:
-        return Setting(place.sut, mode, place.cores, place.threads, load.cps, True)
+    def setting(mode: str) -> PredictedSetting:
+        return PredictedSetting(place.sut, mode, place.cores, place.threads, load.cps, True)
 
     reference = setting(place.reference)
     for mode in load.modes:
         other = setting(mode)
         if reference not in known or other not in known:
             continue
-        for quantity in QUANTITIES:
+        for quantity in PREDICTED_QUANTITIES:
             if quantity in DIFFERENCES:
                 tables = [
                     1 - service / t_sip
@@ -178,10 +184,10 @@ def _modes(load: Load, known: Mapping[Setting, Predicted]) -> Iterable[_Found]:
                         load.tables(mode, "service"), load.tables(mode, "t_sip_mean"), strict=True
                     )
                 ]
-                judged = effect(tables, 0, 1, Scale.DIFFERENCE)
+                judged = effect(tables, (0, 1), 2, Scale.DIFFERENCE)
             else:
                 judged = load.effect(mode, quantity)
-            interval = settled(judged)
+            interval = judged.interval
             shown = _points(interval) if quantity in DIFFERENCES else percent(interval)
             yield reference, other, quantity, shown, judged.p_value
 
@@ -195,15 +201,15 @@ def _default_runs(campaign: Campaign, sut: str) -> pd.DataFrame:
     )
 
 
-def _of_run(sut: str, cores: int, threads: int, cps: int) -> Setting:
-    return Setting(sut, DEFAULT, cores, threads, cps, False)
+def _of_run(sut: str, cores: int, threads: int, cps: int) -> PredictedSetting:
+    return PredictedSetting(sut, DEFAULT, cores, threads, cps, False)
 
 
-def _threads(runs: pd.DataFrame, known: Mapping[Setting, Predicted]) -> Iterable[_Found]:
-    """Compare numbers of threads with the most often measured one, over runs with the same arrivals."""
+def _threads(runs: pd.DataFrame, known: Mapping[PredictedSetting, Predicted]) -> Iterable[_Found]:
+    """Compare numbers of threads with the number that has most runs, over runs with the same arrivals."""
     for (sut, cores, cps), group in runs.groupby(["sut", "cores", "cps"]):
         counts = group["threads"].value_counts()
-        # of equals the one that more loads have been measured with
+        # the reference is the number of threads with the most runs at any load
         elsewhere = runs["threads"].value_counts()
         order = sorted(counts.index, key=lambda n: (-elsewhere[n], n))
         reference = _of_run(sut, int(cores), int(order[0]), int(cps))
@@ -227,15 +233,15 @@ def _points(interval: Interval) -> Interval:
 
 
 def _predicted(reference: Predicted, other: Predicted, quantity: str) -> Interval:
-    """Give the effect over replicates: of windows side by side, or of whole runs."""
+    """Return the effect over replicates, from windows or from whole runs."""
     column = list(UNITS).index(quantity)
-    # of CPU time there is one number a run
+    # each run has only one number for CPU time
     whole = not reference.setting.compared or quantity == "cpu_per_message"
     if whole:
-        first, second = (each.whole[:, None, column] for each in (reference, other))
+        first, second = (prediction.whole[:, None, column] for prediction in (reference, other))
     else:
         count = min(reference.windows.shape[1], other.windows.shape[1])
-        first, second = (each.windows[:, :count, column] for each in (reference, other))
+        first, second = (prediction.windows[:, :count, column] for prediction in (reference, other))
     if quantity in DIFFERENCES:
         return _points(replicates((second - first).mean(axis=1)))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -243,9 +249,9 @@ def _predicted(reference: Predicted, other: Predicted, quantity: str) -> Interva
 
 
 def replicates(values: Values) -> Interval:
-    """Give the mean of replicates, and where 95 % of such replicates lie: t for one more of them.
+    """Return the mean of replicates and their 95 % prediction interval by Student's t.
 
-    Each has arrivals of its own and numbers fitted to a sample of the runs of its own.
+    Each replicate has its own arrivals, and parameters from a fit to its own sample of the runs.
     """
     values = values[np.isfinite(values)]
     if not values.size:
@@ -258,7 +264,7 @@ def replicates(values: Values) -> Interval:
     return Interval(mean, mean - half, mean + half, values.size, LEVEL, "t of one more replicate")
 
 
-def _levels(runs: pd.DataFrame, known: Mapping[Setting, Predicted]) -> Iterable[Level]:
+def _levels(runs: pd.DataFrame, known: Mapping[PredictedSetting, Predicted]) -> Iterable[Level]:
     for key, group in runs.groupby(["sut", "cores", "threads", "cps"]):
         sut, *numbers = key
         setting = _of_run(sut, *map(int, numbers))
@@ -275,5 +281,5 @@ def by_quantity(contrasts: Sequence[Contrast]) -> dict[str, tuple[Contrast, ...]
     return {
         name: found
         for name in UNITS
-        if (found := tuple(each for each in contrasts if each.quantity == name))
+        if (found := tuple(contrast for contrast in contrasts if contrast.quantity == name))
     }

@@ -1,4 +1,4 @@
-"""What the probe costs the proxy: windows with its recording, and windows without, of the same runs."""
+"""The probe's cost for the proxy, from windows with and without recording in the same runs."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -12,23 +12,23 @@ from sipsched.plan.modes import Setting
 from sipsched.records.windows import by_arm, open_windows
 
 STILLED = f"+{Setting.RECORDING}=off"
-"""What the name of a mode ends in whose windows the probe did not record."""
+"""Suffix of a mode's name in windows without recording."""
 
 
 @dataclass(frozen=True)
 class ProbeCost:
-    """The proxy's CPU time a message, with the probe and without, at one point.
+    """The proxy's CPU time per message with and without the probe, in one setting at one load.
 
     Attributes
     ----------
     testbed, sut, mode, cores, threads, cps
-        The point; `mode` is the one in which the probe records.
+        The setting and its load; `mode` is the mode with recording.
     without_us
-        Mean over the windows without it.
+        Mean CPU time over the windows without the probe.
     effect
-        With the probe over without it, a ratio.
+        Ratio of the CPU time with the probe to the CPU time without it.
     sham
-        The reference of the comparison against itself: what the same runs show where nothing changes.
+        Effect of the sham, which compares the reference with itself in the same runs.
     """
 
     testbed: str
@@ -43,7 +43,7 @@ class ProbeCost:
 
 
 def probe_costs(paths: Iterable[Path]) -> list[ProbeCost]:
-    """Compare the windows of runs in which the probe was stilled; of other runs nothing.
+    """Compare the windows with and without the probe; other runs are ignored.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def probe_costs(paths: Iterable[Path]) -> list[ProbeCost]:
     Raises
     ------
     StableError
-        A file is damaged or of another version.
+        A file is damaged or has another version.
     """
     runs = defaultdict(list)
     for path in paths:

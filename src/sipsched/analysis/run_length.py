@@ -1,35 +1,37 @@
-"""Whether runs are long enough for their load: how often the SPS was empty within one."""
+"""The check that runs contain enough busy periods for their load."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
+Values = npt.NDArray[np.float64]
 LEAST_PERIODS = 20
-"""Busy periods of equal length that a run is to amount to."""
+"""Smallest effective number of busy periods in a run."""
 LONGEST_SHARE = 0.1
-"""Of a run, that one busy period may take."""
+"""Largest share of a run that one busy period may fill."""
 FULL_PDR = 0.05
-"""Above it the SPS is full all the time, which one busy period tells well."""
+"""PDR above which the SPS is always saturated. One busy period then suffices."""
 
 
 @dataclass(frozen=True)
 class BusyPeriods:
-    """What the busy periods of the runs at one point come to.
+    """The busy periods of the runs at one point.
 
     Attributes
     ----------
     runs
-        Those that count and whose probe saw them.
+        Number of valid runs with a probe.
     short
-        Those of them that are too short: they hold less than `LEAST_PERIODS`, or one is longer than
-        `LONGEST_SHARE` of the run, below a PDR of `FULL_PDR`.
+        Number of these runs that are too short. A run below a PDR of `FULL_PDR` is too short if it has fewer than
+        `LEAST_PERIODS` busy periods, or if one busy period exceeds `LONGEST_SHARE` of the run.
     least
         The smallest `busy_periods_effective`.
     longest_s, longest_share
-        The longest in seconds, and the largest share of a run.
+        Length of the longest busy period in seconds, and the largest share of a run.
     """
 
     runs: int
@@ -40,30 +42,42 @@ class BusyPeriods:
 
 
 def busy_periods(runs: xr.Dataset, at: Mapping[Hashable, Any]) -> BusyPeriods | None:
-    """Look at the busy periods of one point.
+    """Summarise the busy periods of one point.
 
     Parameters
     ----------
     runs
-        Those that count, as `sipsched.analysis.run_table.counted` gives them.
+        Valid runs, from `sipsched.analysis.run_table.counted`.
     at
-        sut, mode, cores, threads, cps.
+        Coordinates (sut, mode, cores, threads, cps) of the point.
 
     Returns
     -------
     BusyPeriods or None
-        None where no run has them.
+        None if no run has busy periods.
     """
     names = ("busy_periods_effective", "busy_longest_share", "busy_longest_s", "pdr")
     effective, share, longest_s, pdr = (runs[name].sel(at).to_numpy() for name in names)
     known = ~np.isnan(effective)
     if not known.any():
         return None
-    short = ((effective < LEAST_PERIODS) | (share > LONGEST_SHARE)) & (pdr <= FULL_PDR)
     return BusyPeriods(
         runs=int(known.sum()),
-        short=int((short & known).sum()),
+        short=int(too_short(effective, share, pdr).sum()),
         least=float(effective[known].min()),
         longest_s=float(longest_s[known].max()),
         longest_share=float(share[known].max()),
     )
+
+
+def too_short(effective: Values, longest_share: Values, pdr: Values) -> npt.NDArray[np.bool_]:
+    """Return a mask of the runs that are too short for their load.
+
+    Parameters
+    ----------
+    effective, longest_share, pdr
+        `busy_periods_effective`, `busy_longest_share` and PDR of the runs, shape (run,). A run with NaN counts as long
+        enough.
+    """
+    few_or_long = (effective < LEAST_PERIODS) | (longest_share > LONGEST_SHARE)
+    return np.asarray(few_or_long & (pdr <= FULL_PDR))

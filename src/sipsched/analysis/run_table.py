@@ -1,9 +1,9 @@
-"""Every run of a testbed in one table, whichever studies asked for it, and what it says together."""
+"""A table of all runs on a testbed, from all studies."""
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,43 +12,30 @@ import pandas as pd
 import xarray as xr
 
 from sipsched.analysis.families import Pair
-from sipsched.analysis.statistics import (
-    PDR_LIMIT,
-    Capacity,
-    capacity,
-)
+from sipsched.analysis.intervals import Values
 from sipsched.errors import StableError
 from sipsched.paths import locate
-from sipsched.plan.config import Run
 from sipsched.plan.crossover import is_comparison
+from sipsched.plan.run import Run
+from sipsched.records.conversion import as_part
 from sipsched.records.record import Attempt
-from sipsched.records.run_document import as_part
-from sipsched.records.summary import (
-    ALL,
-    INVALID,
-    MEASURED,
-    MISSING,
-    NOT_PLANNED,
-    QUANTITIES,
-    RUN_DIMS,
-    RUN_LEVEL,
-    STATISTICS,
-    open_summary,
-)
+from sipsched.records.study_summary import INVALID, MEASURED, MISSING, NOT_PLANNED
+from sipsched.records.summary_files import open_summary
+from sipsched.records.summary_variables import ALL, RUN_DIMS, RUN_LEVEL, STATISTICS, SUMMARY_TIMES
+from sipsched.records.system_capacity import SystemCapacity, read_capacities
 from sipsched.validity.verdict import Finding, in_words
-from sipsched.words import plural
 
 IMPOSSIBLE = "impossible"
 STATUSES = (MEASURED, INVALID, MISSING, IMPOSSIBLE)
-Point = tuple[Any, ...]
+SettingKey = tuple[Any, ...]
 Facet = tuple[str, str, int]
-"""SUT, mode, cores: what a row of panels shows."""
+"""SUT, mode and cores of a row of panels."""
 POINT = ("sut", "mode", "cores", "threads", "cps")
-OF_ALL_MESSAGES = tuple(f"{name}_{statistic}" for name in QUANTITIES for statistic in STATISTICS)
+OF_ALL_MESSAGES = tuple(f"{name}_{statistic}" for name in SUMMARY_TIMES for statistic in STATISTICS)
 
 
 def provenance(summary: xr.Dataset) -> str:
-    """Say what the numbers are where nothing was measured; of what was the page says once where."""
+    """Describe the origin of simulated numbers; empty for measured numbers, whose origin the page states once."""
     return _provenance(summary.attrs["kind"], summary.attrs["fidelity"])
 
 
@@ -57,9 +44,9 @@ def _provenance(kind: str, fidelity: str) -> str:
 
 
 def facets(summary: xr.Dataset) -> list[Facet]:
-    """List the (sut, mode, cores) that anything was planned for, comparisons of modes left out.
+    """List all planned (sut, mode, cores) except comparisons of modes.
 
-    The whole of a run that switches between modes says nothing of any of them: its windows do.
+    A run that switches between modes describes no single mode; only its windows do.
     """
     planned = (summary["status"] != NOT_PLANNED).any(("threads", "cps", "rep"))
     return [
@@ -73,16 +60,16 @@ def facets(summary: xr.Dataset) -> list[Facet]:
 
 
 def facet_name(facet: Facet) -> str:
-    """Name a facet as a person would."""
+    """Name a facet in ordinary words."""
     sut, mode, cores = facet
     return f"{sut}, {mode}, {cores} {'core' if cores == 1 else 'cores'}"
 
 
 def counted(summary: xr.Dataset) -> xr.Dataset:
-    """Give the runs that count: a summary in which every number of another run is NaN.
+    """Return the summary with NaN for every number of an invalid or missing run.
 
-    What a page shows of results comes from here, or of several studies from `Campaign.counted`. Texts
-    stay: what a mode came to is known of a run that does not count, too.
+    Pages show results from this function, or from `Campaign.counted` for several studies. Texts are kept, because the
+    settings of a mode are known for invalid runs too.
     """
     numbers = [
         name
@@ -93,7 +80,7 @@ def counted(summary: xr.Dataset) -> xr.Dataset:
 
 
 def iterate_runs(summary: xr.Dataset) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the tuple of each planned run and what became of it."""
+    """Yield the tuple and the status of each planned run."""
     status = summary["status"]
     for place in np.ndindex(status.shape):
         word = str(status.to_numpy()[place])
@@ -105,32 +92,37 @@ def iterate_runs(summary: xr.Dataset) -> Iterator[tuple[dict[str, Any], str]]:
             yield key, word
 
 
+CPU_SHARES = ("competitor_share", "idle_class_share")
+"""Variables of a summary about other programs on the SPS's CPUs."""
+
+
 @dataclass(frozen=True)
 class Campaign:
-    """What the studies of one testbed come to.
+    """The results of all studies on one testbed.
 
     Attributes
     ----------
     testbed, kind, fidelity, description, kernels
-        As the records have them; several are joined by semicolons.
+        Labels from the records; several values are joined by semicolons.
     studies
-        Their names, or where that is not known the folders of their summaries.
+        Names of the studies, or the folders of their summaries if the names are unknown.
     runs
-        One row a planned run, in the order of the configuration, a run that several studies share once.
-        Columns: the tuple, `status` (`STATUSES`), the run-level variables of a summary, and
-        `OF_ALL_MESSAGES` in µs; NaN where a run does not count. A run is `invalid` also where attempts
-        were made and none counts; `reasons` then has the last one's. It is `impossible` where it needs
-        more cores than the SPS has.
+        One row per planned run, in the order of the configuration. A run that several studies share has one row. The
+        columns are the tuple, `status` (`STATUSES`), the run-level variables of a summary, and `OF_ALL_MESSAGES` in µs;
+        NaN for invalid and missing runs. The status is also `invalid` if all attempts were invalid; `reasons` then has
+        the reasons of the last attempt. The status is `impossible` if the run needs more cores than the SPS has.
     attempts
-        Attempts that do not count.
+        Invalid attempts.
     columns_missing
-        Column of messages.nc, reason, number of runs.
+        Columns: missing column of messages.nc, reason, number of runs.
     probe_mode_reasons
-        Why the probe works as it does.
+        Reasons for the mode of the probe.
     hosts, settings, load
-        Of the first run that has them.
-    first
-        The summary of the first study that has runs, for tables that show one run's host.
+        Hosts, settings and load of the first run.
+    summaries
+        The summaries of the studies, in the order of `studies`.
+    capacities
+        Capacity of each system that was offered several loads.
     """
 
     testbed: str
@@ -146,36 +138,47 @@ class Campaign:
     hosts: Mapping[str, Any]
     settings: Mapping[str, Any]
     load: Mapping[str, Any]
-    first: xr.Dataset
+    summaries: tuple[xr.Dataset, ...]
+    capacities: tuple[SystemCapacity, ...] = ()
+
+    @property
+    def first(self) -> xr.Dataset:
+        """The summary of the first study with runs, for tables that show the host of one run."""
+        return _with_runs(self.summaries)[0]
 
     @property
     def provenance(self) -> str:
-        """Say what the numbers are, as figures do."""
+        """Description of the numbers' origin, as on figures."""
         return _provenance(self.kind, self.fidelity)
 
     @property
     def counted(self) -> pd.DataFrame:
-        """The runs that count."""
+        """The valid runs."""
         return self.runs[self.runs["status"] == MEASURED]
 
     @property
+    def cpu_shares(self) -> dict[str, Values]:
+        """Shares of the SPS's CPU time that other programs used, per valid run; NaN where not recorded."""
+        return {name: self.counted[name].to_numpy(float) for name in CPU_SHARES}
+
+    @property
     def single(self) -> pd.DataFrame:
-        """The runs that count and are of one mode each: the whole of a comparison is of none."""
+        """The valid runs of a single mode."""
         counted = self.counted
         return counted[~counted["mode"].map(is_comparison).astype(bool)]
 
     @property
     def traced(self) -> pd.DataFrame:
-        """The runs of one mode each that count and are not control runs."""
+        """The valid runs of a single mode with a probe."""
         single = self.single
         return single[single["probe_mode"] != "off"]
 
     @property
     def comparisons(self) -> list[Run]:
-        """The runs that count and compare modes."""
+        """The valid runs that compare modes."""
         counted = self.counted
-        found = counted[counted["mode"].map(is_comparison).astype(bool)]
-        names = found[[*RUN_DIMS]].itertuples(index=False)
+        comparing = counted[counted["mode"].map(is_comparison).astype(bool)]
+        names = comparing[[*RUN_DIMS]].itertuples(index=False)
         return [
             Run(self.testbed, str(sut), str(mode), *map(int, numbers))
             for sut, mode, *numbers in names
@@ -183,58 +186,86 @@ class Campaign:
 
 
 def find_summaries(testbed: str | None = None) -> list[Path]:
-    """List the combined summaries that there are under results/, of one testbed or of all."""
+    """List the existing combined summaries under results/, of one testbed or of all."""
     return sorted(locate("results").glob(f"*/{testbed or '*'}/summary.nc"))
 
 
-def read_campaigns(summaries: Iterable[str | Path]) -> list[Campaign]:
-    """Read the combined summaries of all studies, and put those of a testbed together.
+def known_capacities(paths: Iterable[str | Path] | None = None) -> tuple[SystemCapacity, ...]:
+    """Read the capacity of each system.
+
+    Parameters
+    ----------
+    paths
+        Files `results/capacity/<testbed>.json`; None: all such files under results/.
+    """
+    files = sorted(locate("results").glob("capacity/*.json")) if paths is None else paths
+    return tuple(system for path in files for system in read_capacities(locate(path)))
+
+
+def read_campaigns(
+    summaries: Iterable[str | Path], capacities: Iterable[SystemCapacity] = ()
+) -> list[Campaign]:
+    """Read the combined summaries of all studies, and merge them per testbed.
 
     Parameters
     ----------
     summaries
         Files `results/<study>/<testbed>/summary.nc`.
+    capacities
+        Capacities of systems on any testbed.
 
     Raises
     ------
     StableError
-        There is none, or one is missing or of another version.
+        No summary is given, or a file is missing or has another version.
     """
-    found = campaigns_of(
-        (path.parent.parent.name, open_summary(path)) for path in map(Path, summaries)
-    )
-    if not found:
+    studies = ((path.parent.parent.name, open_summary(path)) for path in map(Path, summaries))
+    campaigns = campaigns_of(studies, capacities)
+    if not campaigns:
         raise StableError(
             "no summary under results/; make them with: make reports (what is recorded), "
             "or snakemake (measures what is missing)"
         )
-    return found
+    return campaigns
 
 
-def campaigns_of(studies: Iterable[tuple[str, xr.Dataset]]) -> list[Campaign]:
-    """Put the studies of a testbed together: names and combined summaries, in any order."""
+def campaigns_of(
+    studies: Iterable[tuple[str, xr.Dataset]], capacities: Iterable[SystemCapacity] = ()
+) -> list[Campaign]:
+    """Merge studies per testbed, from names with combined summaries in any order, and from capacities."""
     by_testbed: dict[str, list[tuple[str, xr.Dataset]]] = {}
     for name, ds in studies:
         by_testbed.setdefault(ds.attrs["testbed"], []).append((name, ds))
-    return [_campaign(testbed, of_one) for testbed, of_one in by_testbed.items()]
+    known = tuple(capacities)
+    return [
+        replace(
+            _campaign(testbed, of_one),
+            capacities=tuple(system for system in known if system.testbed == testbed),
+        )
+        for testbed, of_one in by_testbed.items()
+    ]
 
 
 def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campaign:
     data = [ds for _, ds in studies]
-    with_runs = [ds for ds in data if ds.attrs["hosts"] != "{}"]
-    first = (with_runs or data)[0]
+    with_runs = _with_runs(data)
+    first = with_runs[0]
 
     def said(key: str) -> str:
-        return "; ".join(dict.fromkeys(ds.attrs[key] for ds in with_runs or data))
+        return "; ".join(dict.fromkeys(ds.attrs[key] for ds in with_runs))
 
-    hosts = json.loads(first.attrs["hosts"])
-    # Studies that share a run list the same attempts at it, and equal attempts are several.
+    # a study with more cores lists more CPUs of the SPS
+    hosts = max(
+        (json.loads(ds.attrs["hosts"]) for ds in with_runs or data),
+        key=lambda hosts: len(hosts.get("sps", {}).get("cpus", ())),
+    )
+    # studies that share a run list the same attempts, and equal attempts within a study are distinct
     tallies: Counter[Attempt] = Counter()
     for ds in data:
         tallies |= Counter(attempts_of(ds))
     attempts = tuple(tallies.elements())
     runs = pd.concat([_rows(ds) for ds in data], ignore_index=True)
-    # Missing or invalid in one study's summary, measured in another's: made at different times.
+    # a run may be missing in one study's summary and measured in a later one
     ranks = runs["status"].map(STATUSES.index).to_numpy()
     runs = runs.iloc[ranks.argsort(kind="stable")]
     runs = runs.drop_duplicates(list(RUN_DIMS)).sort_index().reset_index(drop=True)
@@ -261,23 +292,28 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
         hosts=hosts,
         settings=json.loads(first.attrs["settings"]),
         load=json.loads(first.attrs["load"]),
-        first=first,
+        summaries=tuple(data),
     )
 
 
+def _with_runs(summaries: Sequence[xr.Dataset]) -> Sequence[xr.Dataset]:
+    """Choose the summaries of studies with a run; all summaries if no study has a run."""
+    return [ds for ds in summaries if ds.attrs["hosts"] != "{}"] or summaries
+
+
 def attempts_of(ds: xr.Dataset) -> list[Attempt]:
-    """List the attempts at a study's runs that do not count, as its summary has them."""
+    """List the invalid attempts in a study's summary."""
     listed = json.loads(ds.attrs.get("failed_attempts", "[]"))
     return as_part(list[Attempt], listed, "summary: failed_attempts")
 
 
 def findings_of(text: str) -> list[Finding]:
-    """Read the rules that a run broke, as a summary has them; empty text is none."""
+    """Read the violated rules of a run from a summary; an empty text means no violation."""
     return as_part(list[Finding], json.loads(text or "[]"), "summary: findings")
 
 
 def _rows(ds: xr.Dataset) -> pd.DataFrame:
-    """Give a study's planned runs as rows."""
+    """Return a study's planned runs as rows."""
     planned = ds["status"].to_numpy().ravel() != NOT_PLANNED
     columns: dict[str, Any] = {}
     for dim, values in zip(
@@ -295,7 +331,7 @@ def _rows(ds: xr.Dataset) -> pd.DataFrame:
 def _refined(
     runs: pd.DataFrame, testbed: str, attempts: Sequence[Attempt], hosts: Mapping[str, Any]
 ) -> pd.DataFrame:
-    """Tell apart what is missing: tried and never valid, more than the testbed has, or not yet tried."""
+    """Classify missing runs: tried without a valid attempt, impossible on the testbed, or not yet tried."""
     cpus = hosts.get("sps", {}).get("cpus")
     status = runs["status"].to_numpy(object)
     reasons = np.array([in_words(findings_of(text)) for text in runs["findings"]], object)
@@ -312,8 +348,13 @@ def _refined(
     return runs.assign(status=status, reasons=reasons)
 
 
+def lost(runs: pd.DataFrame) -> pd.Series:
+    """Return the rate that the limit applies to: the packet drop rate, or over TCP the share of lost calls."""
+    return runs["call_loss"].where(runs["transport"] == "tcp", runs["pdr"])
+
+
 class Configuration(NamedTuple):
-    """What carries a load: a point without it."""
+    """A setting under load."""
 
     sut: str
     mode: str
@@ -322,7 +363,7 @@ class Configuration(NamedTuple):
 
 
 def configurations(runs: pd.DataFrame) -> dict[Configuration, pd.DataFrame]:
-    """Group runs by what carries their load.
+    """Group runs by their setting.
 
     Parameters
     ----------
@@ -332,7 +373,7 @@ def configurations(runs: pd.DataFrame) -> dict[Configuration, pd.DataFrame]:
     Returns
     -------
     dict
-        To rows. SUTs and modes in the order of the rows, then cores and threads ascending.
+        Rows by setting. SUTs and modes have the order of the rows; cores and threads ascend.
     """
     groups = {
         Configuration(str(sut), str(mode), int(cores), int(threads)): group
@@ -347,48 +388,48 @@ def configurations(runs: pd.DataFrame) -> dict[Configuration, pd.DataFrame]:
 
 
 def by_load(runs: pd.DataFrame, columns: Iterable[str]) -> xr.Dataset:
-    """Lay the runs of one configuration out over (cps, rep), both ascending; NaN where there is none."""
-    found: xr.Dataset = runs.set_index(["cps", "rep"])[list(columns)].to_xarray()
-    return found.sortby(["cps", "rep"])
+    """Arrange the runs of one setting over (cps, rep), both ascending; NaN for missing runs."""
+    table: xr.Dataset = runs.set_index(["cps", "rep"])[list(columns)].to_xarray()
+    return table.sortby(["cps", "rep"])
 
 
 @dataclass(frozen=True)
 class Buffers:
-    """The effective receive buffers of runs that stand side by side.
+    """The effective receive buffers of groups of runs.
 
     Attributes
     ----------
     groups
-        What tells the groups of runs apart, such as (sut, mode), to the sizes in bytes that their
-        runs had, ascending; groups of which none was recorded are left out.
+        Sizes in bytes, ascending, by the key of the group, such as (sut, mode). Groups without a recorded size are
+        excluded.
     """
 
     groups: Mapping[tuple[str, ...], tuple[int, ...]]
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Every size, ascending."""
+        """All sizes, ascending."""
         return tuple(sorted({size for sizes in self.groups.values() for size in sizes}))
 
     @property
     def differ(self) -> bool:
-        """Whether a comparison of these runs is one across different buffers."""
+        """True if the runs have different buffers."""
         return len(self.sizes) > 1
 
     def with_size(self, size: int) -> list[tuple[str, ...]]:
-        """List the groups that have a run with so many bytes."""
+        """List the groups that have a run with this size."""
         return [group for group, sizes in self.groups.items() if size in sizes]
 
 
 def receive_buffers(runs: pd.DataFrame, *by: str) -> Buffers:
-    """Gather the receive buffers of groups of runs.
+    """Collect the receive buffers of groups of runs.
 
     Parameters
     ----------
     runs
         Rows with `so_rcvbuf` in bytes, NaN where it was not recorded.
     by
-        Columns that tell the groups apart.
+        Columns by which runs are grouped.
     """
     recorded = runs.dropna(subset=["so_rcvbuf"])
     return Buffers(
@@ -399,72 +440,26 @@ def receive_buffers(runs: pd.DataFrame, *by: str) -> Buffers:
     )
 
 
-@dataclass(frozen=True)
-class Carried:
-    """Where the packet drop rate of one configuration passes its limit."""
-
-    sut: str
-    mode: str
-    cores: int
-    threads: int
-    capacity: Capacity
-
-    @property
-    def estimate_cps(self) -> float:
-        """The capacity, not more than the highest and not less than the lowest load measured."""
-        crossing = self.capacity.crossing
-        return float(np.clip(crossing.interval.estimate, crossing.lowest_cps, crossing.highest_cps))
-
-    def __str__(self) -> str:
-        """Name the configuration as a person would."""
-        size = f"{plural(self.cores, 'core')}, {plural(self.threads, 'thread')}"
-        return f"{self.sut}, mode {self.mode}, {size}"
-
-
-def capacities(
-    runs: pd.DataFrame, limit: float = PDR_LIMIT, sut: str | None = None, mode: str | None = None
-) -> list[Carried]:
-    """Find the capacity of each configuration with at least two loads, the largest first.
-
-    Parameters
-    ----------
-    runs
-        Rows of a campaign that count.
-    limit
-        Packet drop rate, as a share.
-    sut, mode
-        Which; None for all.
-    """
-    found = []
-    chosen = runs[(runs["sut"] == (sut or runs["sut"])) & (runs["mode"] == (mode or runs["mode"]))]
-    for configuration, group in configurations(chosen).items():
-        pdr = by_load(group, ["pdr"])["pdr"]
-        if pdr.sizes["cps"] > 1:
-            found.append(Carried(*configuration, capacity(pdr["cps"], pdr, limit)))
-    return sorted(found, key=lambda one: -one.estimate_cps)
-
-
 def pairs(
     runs: pd.DataFrame, column: str, by: str, reference: str, other: str
-) -> dict[Point, Pair]:
-    """Put runs with the same arrivals side by side: two modes, or a SUT and its control.
+) -> dict[SettingKey, Pair]:
+    """Pair runs with the same arrivals: of two modes, or of a SUT and its control.
 
     Parameters
     ----------
     runs
-        Rows of a campaign that count.
+        Valid rows of a campaign.
     column
-        The number to compare.
+        The column to compare.
     by
-        `sut` or `mode`: what the two differ in.
+        Key in which the two sides differ: `sut` or `mode`.
     reference, other
-        Its two values.
+        The two values of the key `by`.
 
     Returns
     -------
     dict
-        Point without `by`, in the order of `POINT`, to two arrays of shape (pair,). What lacks its
-        other half is left out.
+        Two arrays of shape (pair,) per point in the order of `POINT` without `by`. Unpaired runs are excluded.
     """
     rest = [name for name in POINT if name != by]
     chosen = runs[runs[by].isin((reference, other))]

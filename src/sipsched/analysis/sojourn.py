@@ -1,8 +1,8 @@
-"""What queueing theory allows: the mean time of a message in a proxy of one core, served in two ways.
+"""Theoretical values of the mean time of a message in a proxy on one core, for two service disciplines.
 
-Short slices come near processor sharing, SCHED_FIFO near first come first served. Of M/G/1 these are the
-two known mean sojourn times, and which is lower hangs on whether the service varies more than an
-exponential one does.
+Short slices approximate processor sharing, and SCHED_FIFO approximates first come first served. For both disciplines,
+M/G/1 has known mean sojourn times. First come first served is faster exactly if the service varies less than an
+exponential service.
 
 SEE Kleinrock, Queueing Systems, volume 1 (1975), section 5.6, and volume 2 (1976), section 4.4.
 """
@@ -11,27 +11,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sipsched.analysis.advice import Load
+from sipsched.analysis.advice import ComparedLoad
+from sipsched.analysis.intervals import Interval
 from sipsched.analysis.papers import MESSAGES_PER_CALL
-from sipsched.analysis.statistics import Interval
 
 
 @dataclass(frozen=True)
 class Sojourn:
-    """The two bounds at a load, with what they are made of.
+    """The two theoretical mean sojourns at a load, with their parameters.
 
     Attributes
     ----------
     service_us
         CPU time of a message under the reference.
     utilisation
-        Messages a second times that.
+        Messages per second times the CPU time per message.
     scv
-        Squared coefficient of variation of the proxy's own work on a message; NaN where the probe does
-        not see it.
+        Squared coefficient of variation of the proxy's own work per message; NaN if the probe cannot measure it.
     sharing_us, fcfs_us
-        Mean sojourn under processor sharing and first come first served; infinite from a utilisation of 1
-        on, NaN where something is not known.
+        Mean sojourn under processor sharing and under first come first served. Infinite for a utilisation of 1 or more;
+        NaN if a parameter is unknown.
     """
 
     service_us: float
@@ -41,24 +40,24 @@ class Sojourn:
     fcfs_us: float
 
 
-def sojourn(load: Load) -> Sojourn | None:
-    """Compute the bounds at a load.
+def sojourn(load: ComparedLoad) -> Sojourn | None:
+    """Compute the two mean sojourns at a load.
 
     Parameters
     ----------
     load
-        Of one core.
+        Runs on one core at one load.
 
     Returns
     -------
     Sojourn or None
-        None on several cores, or where no window of the reference has a CPU time.
+        None on several cores, or if no window of the reference has a CPU time.
     """
     service: Interval = load.mean(load.place.reference, "cpu_per_message")
     if load.place.cores != 1 or np.isnan(service.estimate):
         return None
     scv = load.mean(load.place.reference, "service_scv").estimate
-    # ASSUME calls in a window are as many as offered: all windows of a block play the same ones
+    # ASSUME the calls in a window have the offered rate, because all windows of a block play the same calls
     rate_per_us = MESSAGES_PER_CALL * load.cps / 1e6
     busy = rate_per_us * service.estimate
     if busy >= 1:
@@ -73,10 +72,10 @@ def sojourn(load: Load) -> Sojourn | None:
 
 
 def sharing(service_us: float, utilisation: float) -> float:
-    """Give the mean sojourn of M/G/1 under processor sharing; it hangs on the mean service alone."""
+    """Return the mean sojourn of M/G/1 under processor sharing, which depends only on the mean service time."""
     return service_us / (1 - utilisation)
 
 
 def fcfs(service_us: float, utilisation: float, scv: float) -> float:
-    """Give the mean sojourn of M/G/1, first come first served (Pollaczek and Khinchine)."""
+    """Return the mean sojourn of M/G/1 under first come first served (Pollaczek and Khinchine)."""
     return service_us * (1 + utilisation * (1 + scv) / (2 * (1 - utilisation)))

@@ -1,4 +1,4 @@
-"""What a deployment carries on more cores, what a message costs there, and what its workers do to each other."""
+"""Capacity, cost per message and interference of workers, for deployments on several cores."""
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,19 +9,21 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from sipsched.analysis.run_table import Campaign, Configuration, configurations
-from sipsched.analysis.search import search_interval
-from sipsched.analysis.statistics import LEVEL, PDR_LIMIT, Interval
+from sipsched.analysis.capacity.estimate import capacity_of_search, interval_of
+from sipsched.analysis.crossing_load import PDR_LIMIT
+from sipsched.analysis.intervals import LEVEL, Interval
+from sipsched.analysis.run_table import Campaign, Configuration, configurations, lost
 from sipsched.errors import StableError
 from sipsched.plan.modes import DEFAULT
-from sipsched.records.crossing import Crossing
+from sipsched.records.crossing import SearchRecord
+from sipsched.records.system_capacity import capacity_of
 
 SHARED = "shared"
-"""The deployment without a remedy."""
+"""The deployment without a remedy against the interference of workers."""
 REMEDIES = {"udp": ("partitioned",), "tcp": ("dispatcher", "listeners")}
-"""Deployments that are the report's remedy over each transport, the nearest to it first."""
+"""Deployments with a remedy against the interference, by transport, with the most similar deployment first."""
 NEAR = 1.1
-"""A run confirms a bound of a bracket from at most so many times farther off."""
+"""Largest ratio of loads at which a run may confirm the bound of a bracket."""
 COLUMNS = ("study", "platform", "operating_system", "transport", "remedies", "speedup", "place")
 FACTORS = {
     "wake_ups": ("wake-ups", 1.0),
@@ -33,11 +35,11 @@ FACTORS = {
     "own_locks_ns": ("in the proxy's locks (µs)", 1e-3),
     "descriptors": ("descriptors passed", 1.0),
 }
-"""Run-level numbers that are given a message: how a page names them, and their scale."""
+"""Run-level numbers that pages show per message, with their names and scales."""
 
 
-class Place(NamedTuple):
-    """What carries a load; `threads` are workers in all."""
+class WorkerSetting(NamedTuple):
+    """A setting under load; `threads` is the total number of workers."""
 
     proxy: str
     transport: str
@@ -47,8 +49,8 @@ class Place(NamedTuple):
     cores: int
 
 
-class Kind(NamedTuple):
-    """What is compared over cores: the SUT with its workers."""
+class SystemKind(NamedTuple):
+    """A SUT with its number of workers, for a comparison over cores."""
 
     transport: str
     sut: str
@@ -57,20 +59,20 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class Cost:
-    """What a message cost in a run, each NaN where it was not counted.
+    """Costs per message in a run; NaN where not counted.
 
     Attributes
     ----------
     cps
         Load of the run.
     cpu_us, user_us, system_us
-        CPU time of the proxy's processes, and of it in the program and in the kernel.
+        CPU time of the proxy's processes per message: total, in user mode, and in the kernel.
     factors
-        By the names of `FACTORS`, a message.
+        Counts per message, by the names in `FACTORS`.
     generator_us
-        CPU time of the generators a call.
+        CPU time of the load generators per call.
     probed
-        Whether the probe timed messages meanwhile, which costs CPU time, too.
+        Whether the probe recorded the run. Recording costs CPU time too.
     """
 
     cps: int
@@ -83,64 +85,64 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Carried:
-    """A place with what it carries.
+class MeasuredSetting:
+    """A setting with its capacity.
 
     Attributes
     ----------
     capacity
-        Calls per second at which the limit is crossed: of refused datagrams over UDP, of calls lost over TCP.
+        Calls per second at the crossing of the limit: refused datagrams over UDP, lost calls over TCP.
     by_calls
-        The same by calls that failed or were late, over both.
+        Capacity by failed and late calls, over UDP and TCP.
     confirmed
-        Runs just under the lower load of the bracket that kept the limit, and runs just over the upper one that did
-        not; and all such runs.
+        Three numbers: runs just under the lower load of the bracket that kept the limit, runs just over the upper load
+        that exceeded it, and all such runs.
     cost
-        At the highest load that kept the limit; None where there is no such run.
+        Cost at a load that kept the limit. The load is equal on all cores if possible. None without such a run.
     """
 
-    place: Place
+    place: WorkerSetting
     capacity: Interval
     by_calls: Interval
     confirmed: tuple[int, int]
     cost: Cost | None
 
     @property
-    def kind(self) -> Kind:
-        """What it is at another number of cores, too."""
-        return Kind(self.place.transport, self.place.sut, self.place.threads)
+    def kind(self) -> SystemKind:
+        """Key of the system with the same SUT and workers on any number of cores."""
+        return SystemKind(self.place.transport, self.place.sut, self.place.threads)
 
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """What more cores give.
+    """The speed-up on several cores.
 
     Attributes
     ----------
     measured
         C(c) / C(1).
     bound
-        c x cost(1) / cost(c): what the CPU time of a message would allow; NaN where it was not counted.
+        c x cost(1) / cost(c), the speed-up that the CPU time of a message allows; NaN if the CPU time was not counted.
     room
-        CPUs that the proxy had at that load: c, less what the generators took of one that they share, by the run on
-        one core.
+        CPUs that the proxy had at its capacity: c minus the generators' share of a common CPU. The run on one core
+        determines this share.
     """
 
-    one: Carried
-    more: Carried
+    one: MeasuredSetting
+    more: MeasuredSetting
     measured: Interval
     bound: float
     room: float
 
     @property
     def cores(self) -> int:
-        """How many cores."""
+        """Number of cores."""
         return self.more.place.cores
 
 
 @dataclass(frozen=True)
 class Herd:
-    """Wake-ups a message of a proxy by workers, at one load on one core."""
+    """Wake-ups per message of a proxy by number of workers, at one load on one core."""
 
     sut: str
     cps: int
@@ -149,7 +151,7 @@ class Herd:
 
 @dataclass(frozen=True)
 class Published:
-    """A speed-up that the report prints."""
+    """A published speed-up from the report."""
 
     platform: str
     operating_system: str
@@ -159,38 +161,35 @@ class Published:
 
     @property
     def gain(self) -> float:
-        """By what the remedies multiply it."""
+        """The factor by which the remedies multiply the speed-up."""
         return self.after / self.before
 
 
-def lost(runs: pd.DataFrame) -> pd.Series:
-    """Give what the limit is on: the packet drop rate, over TCP the share of calls lost."""
-    return runs["call_loss"].where(runs["transport"] == "tcp", runs["pdr"])
-
-
 def carried(
-    campaign: Campaign, crossings: Iterable[Crossing], limit: float = PDR_LIMIT
-) -> list[Carried]:
-    """Put what searches found beside the runs that confirm it, of mode default.
+    campaign: Campaign, crossings: Iterable[SearchRecord], limit: float = PDR_LIMIT
+) -> list[MeasuredSetting]:
+    """List the capacity of each searched system in the default mode, with the runs that confirm the bracket.
 
     Parameters
     ----------
     campaign
         All runs of a testbed.
     crossings
-        Of the same testbed; others are left out.
+        Searches; searches on other testbeds are ignored.
     limit
         Share at which capacity ends.
 
     Returns
     -------
     list
-        By transport, SUT, threads and cores. A crossing without any run that counts is left out: nothing says what was
-        measured.
+        Settings in the order of transport, SUT, threads and cores. A crossing without any valid run is excluded,
+        because its criterion is unknown.
     """
-    found = []
+    systems = []
+    costs_by_setting = _compared(campaign.single, limit)
     for crossing in crossings:
         point = crossing.point
+        key = Configuration(point.sut, point.mode, point.cores, point.threads)
         if point.testbed != campaign.testbed or point.mode != DEFAULT:
             continue
         runs = campaign.single
@@ -203,7 +202,7 @@ def carried(
         if not len(runs):
             continue
         first = runs.iloc[0]
-        place = Place(
+        place = WorkerSetting(
             str(first["proxy"]),
             str(first["transport"]),
             str(first["deployment"]),
@@ -211,19 +210,19 @@ def carried(
             point.threads,
             point.cores,
         )
-        found.append(
-            Carried(
+        systems.append(
+            MeasuredSetting(
                 place=place,
-                capacity=search_interval(crossing.trials, limit),
+                capacity=_capacity(campaign, crossing, limit),
                 by_calls=_by_calls(crossing, limit),
                 confirmed=_confirmed(runs, crossing, limit),
-                cost=_busiest(runs, limit),
+                cost=costs_by_setting.get(key),
             )
         )
-    order = dict.fromkeys(each.place.sut for each in found)
+    order = dict.fromkeys(system.place.sut for system in systems)
     suts = list(order)
     return sorted(
-        found,
+        systems,
         key=lambda each: (
             each.place.transport != "udp",
             suts.index(each.place.sut),
@@ -233,7 +232,7 @@ def carried(
     )
 
 
-def _by_calls(crossing: Crossing, limit: float) -> Interval:
+def _by_calls(crossing: SearchRecord, limit: float) -> Interval:
     trials = [
         replace(trial, pdr=trial.call_loss)
         for trial in crossing.trials
@@ -241,10 +240,17 @@ def _by_calls(crossing: Crossing, limit: float) -> Interval:
     ]
     if len(trials) < len(crossing.trials):
         return Interval.without(np.nan, 0, LEVEL, "not noted")
-    return search_interval(trials, limit)
+    return capacity_of_search(replace(crossing, trials=tuple(trials)), limit)
 
 
-def _confirmed(runs: pd.DataFrame, crossing: Crossing, limit: float) -> tuple[int, int]:
+def _capacity(campaign: Campaign, crossing: SearchRecord, limit: float) -> Interval:
+    point = crossing.point
+    system = (point.sut, point.mode, point.cores, point.threads)
+    known = capacity_of(campaign.capacities, limit, point.testbed, *system)
+    return interval_of(known) if known else Interval.without(np.nan, 0, why="not estimated")
+
+
+def _confirmed(runs: pd.DataFrame, crossing: SearchRecord, limit: float) -> tuple[int, int]:
     rates = lost(runs)
     lower, upper = crossing.lower_cps or 0, crossing.upper_cps or np.inf
     below = runs["cps"].between(lower / NEAR, lower)
@@ -253,28 +259,38 @@ def _confirmed(runs: pd.DataFrame, crossing: Crossing, limit: float) -> tuple[in
     return good, int(((below | above) & rates.notna()).sum())
 
 
-def _busiest(runs: pd.DataFrame, limit: float) -> Cost | None:
-    kept = runs[(lost(runs) <= limit) & (runs["messages"] > 0)]
-    if not len(kept):
-        return None
-    return cost(kept.loc[kept["cps"].idxmax()])
-
-
 def costs(runs: pd.DataFrame, limit: float = PDR_LIMIT) -> dict[Configuration, Cost]:
-    """Say what a message cost wherever what keeps tasks from each other was counted, in mode default.
+    """Return the costs per message in the default mode, for all settings with recorded task waits.
 
     Returns
     -------
     dict
-        By SUT, cores and workers, at the highest load that kept the limit.
+        Costs by SUT, cores and workers, at the load of `_compared`.
     """
-    among = runs[(runs["mode"] == DEFAULT) & runs["wake_ups"].notna()]
-    found = {key: _busiest(group, limit) for key, group in configurations(among).items()}
-    return {key: cost for key, cost in found.items() if cost is not None}
+    return _compared(runs[runs["wake_ups"].notna()], limit)
+
+
+def _compared(runs: pd.DataFrame, limit: float) -> dict[Configuration, Cost]:
+    """Return the costs at loads that kept the limit.
+
+    The cost of a message depends on the load. So a SUT with one number of workers is compared over cores at the highest
+    common load. Without a common load, each number of cores has its own highest load.
+    """
+    kept = runs[(runs["mode"] == DEFAULT) & (lost(runs) <= limit) & (runs["messages"] > 0)]
+    settings = configurations(kept)
+    shared: dict[tuple[str, int], set[int]] = {}
+    for key, group in settings.items():
+        loads = set(group["cps"])
+        shared[key.sut, key.threads] = shared.get((key.sut, key.threads), loads) & loads
+    chosen = {}
+    for key, group in settings.items():
+        load = max(shared[key.sut, key.threads] or set(group["cps"]))
+        chosen[key] = cost(group[group["cps"] == load].iloc[0])
+    return chosen
 
 
 def cost(run: pd.Series) -> Cost:
-    """Say what a message cost in a run with at least one."""
+    """Return the costs per message of a run."""
     messages = float(run["messages"])
     return Cost(
         cps=int(run["cps"]),
@@ -287,29 +303,29 @@ def cost(run: pd.Series) -> Cost:
     )
 
 
-def speed_ups(found: Sequence[Carried], campaign: Campaign) -> list[SpeedUp]:
-    """Compare each SUT on more cores with itself on one."""
-    ones = {each.kind: each for each in found if each.place.cores == 1}
+def speed_ups(systems: Sequence[MeasuredSetting], campaign: Campaign) -> list[SpeedUp]:
+    """Compute the speed-up of each SUT on several cores over one core."""
+    ones = {system.kind: system for system in systems if system.place.cores == 1}
     return [
         SpeedUp(
-            one=ones[each.kind],
-            more=each,
-            measured=ratio(each.capacity, ones[each.kind].capacity),
-            bound=_bound(ones[each.kind], each),
-            room=_room(ones[each.kind], each, campaign),
+            one=ones[system.kind],
+            more=system,
+            measured=ratio(system.capacity, ones[system.kind].capacity),
+            bound=_bound(ones[system.kind], system),
+            room=_room(ones[system.kind], system, campaign),
         )
-        for each in found
-        if each.place.cores > 1 and each.kind in ones
+        for system in systems
+        if system.place.cores > 1 and system.kind in ones
     ]
 
 
 def ratio(more: Interval, one: Interval) -> Interval:
-    """Divide two estimates whose errors are independent, on a log scale.
+    """Divide two estimates with independent errors, on a log scale.
 
     Returns
     -------
     Interval
-        Its half-widths on the log scale are the root of the sum of squares of the two.
+        On the log scale, the half-width is the root of the summed squares of the two half-widths.
     """
     estimate = more.estimate / one.estimate
     ends = (more.low, more.high, one.low, one.high)
@@ -328,27 +344,27 @@ def ratio(more: Interval, one: Interval) -> Interval:
     )
 
 
-def _bound(one: Carried, more: Carried) -> float:
+def _bound(one: MeasuredSetting, more: MeasuredSetting) -> float:
     if one.cost is None or more.cost is None or not more.cost.cpu_us > 0:
         return float("nan")
     return more.place.cores * one.cost.cpu_us / more.cost.cpu_us
 
 
-def _room(one: Carried, more: Carried, campaign: Campaign) -> float:
-    """Say how many CPUs the proxy had, by what the generators needed for a call where they had one alone."""
+def _room(one: MeasuredSetting, more: MeasuredSetting, campaign: Campaign) -> float:
+    """Estimate the proxy's number of CPUs from the generators' CPU time per call on a separate CPU."""
     cores = more.place.cores
     if not shares_cpus(campaign, cores):
         return float(cores)
     if one.cost is None or shares_cpus(campaign, 1):
         return float("nan")
-    # ASSUME what the generators need of a CPU grows with the calls
+    # ASSUME the CPU time of the generators is proportional to the number of calls
     taken = one.cost.generator_us / 1e6 * more.capacity.estimate
-    # not Python's min, which would take what is not known for a whole CPU
+    # Python's min would treat an unknown value as a whole CPU
     return float(cores - np.minimum(1.0, taken))
 
 
 def shares_cpus(campaign: Campaign, cores: int) -> bool:
-    """Tell whether the SPS has a CPU of the generators among its first so many: on one machine only."""
+    """Report whether the SPS shares a CPU with the generators, which is possible only on a single machine."""
     if campaign.kind != "local" or "sps" not in campaign.hosts:
         return False
     cpus = {role: list(campaign.hosts[role].get("cpus", ())) for role in ("uac", "sps", "uas")}
@@ -356,17 +372,18 @@ def shares_cpus(campaign: Campaign, cores: int) -> bool:
 
 
 def herds(runs: pd.DataFrame) -> list[Herd]:
-    """Gather the wake-ups a message by workers, where a shared UDP socket was measured at two numbers of them.
+    """Gather the wake-ups per message of shared UDP sockets with measurements at two numbers of workers or more.
 
     Parameters
     ----------
     runs
-        Rows that count, each of one mode.
+        Valid runs of a single mode.
 
     Returns
     -------
     list
-        For each SUT the load on one core with the most numbers of workers, of those the lowest.
+        One entry per SUT, at the load on one core with the most measured numbers of workers; among equals, the lowest
+        load.
     """
     among = runs[
         (runs["deployment"] == SHARED)
@@ -376,7 +393,7 @@ def herds(runs: pd.DataFrame) -> list[Herd]:
         & (runs["messages"] > 0)
     ]
     among = among.assign(wake_ups=among["wake_ups"] / among["messages"]).dropna(subset="wake_ups")
-    found = []
+    all_herds = []
     for sut, of_sut in among.groupby("sut", sort=False):
         loads = {
             int(cps): {
@@ -387,17 +404,17 @@ def herds(runs: pd.DataFrame) -> list[Herd]:
         }
         cps = max(loads, key=lambda load: (len(loads[load]), -load))
         if len(loads[cps]) > 1:
-            found.append(Herd(str(sut), cps, loads[cps]))
-    return found
+            all_herds.append(Herd(str(sut), cps, loads[cps]))
+    return all_herds
 
 
 def load_published(path: Path) -> list[Published]:
-    """Read the speed-ups that the report prints.
+    """Read the published speed-ups of the report.
 
     Raises
     ------
     StableError
-        A row is not what config/published/README.md says, or lacks its other half.
+        A row differs from the description in config/published/README.md, or lacks its counterpart.
     """
     values: dict[tuple[str, str, str], dict[str, float]] = {}
     with path.open(newline="") as file:
@@ -412,9 +429,7 @@ def load_published(path: Path) -> list[Published]:
                 speedup = float("nan")
             known = row["transport"] in REMEDIES and row["remedies"] in ("before", "after")
             if not known or not speedup > 0 or row["remedies"] in values.get(key, {}):
-                raise StableError(
-                    f"{path}: line {line}: not a speed-up, or one that is there twice"
-                )
+                raise StableError(f"{path}: line {line}: not a speed-up, or one that exists twice")
             values.setdefault(key, {})[row["remedies"]] = speedup
     for key, both in values.items():
         if len(both) < 2:

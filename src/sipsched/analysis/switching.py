@@ -1,4 +1,4 @@
-"""What switching modes within a run came to: windows that count, switches as made, the machine meanwhile."""
+"""Summary of the switches between modes within a run: valid windows, switch times, disturbances."""
 
 import json
 from collections.abc import Mapping
@@ -7,45 +7,45 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from sipsched.analysis.advice import Load, arms_of
-from sipsched.analysis.statistics import Values
+from sipsched.analysis.advice import ComparedLoad, arms_of
+from sipsched.analysis.intervals import Values
 from sipsched.records.window_time import COUNTS, SWITCH
 
 
 @dataclass(frozen=True)
 class Switching:
-    """A run that switches between modes, without its response times.
+    """The switches of a run that compares modes.
 
     Attributes
     ----------
     mode, rep
-        Of the run.
+        Mode and repetition of the run.
     window_s, washout_s
-        As drawn; lengths vary about it.
+        Mean lengths of window and washout. The lengths vary about these means.
     utilisation, relaxation_s
-        What the lengths were chosen from; NaN if they were given.
+        Basis for the choice of the lengths; NaN for configured lengths.
     blocks, whole_blocks
-        Played, and of them those whose windows all count.
+        Number of blocks, and number of blocks with only valid windows.
     windows
         Played.
     left_out
-        Reason (`records.windows.LEFT_OUT`) to the number of windows.
+        Number of windows by reason (`records.windows.LEFT_OUT`).
     switch_median_us, switch_max_us
-        Duration of a switch; NaN without one.
+        Median and maximum duration of a switch; NaN without a switch.
     late_max_us
-        The latest switch.
+        Largest delay of a switch.
     failed
-        Switches that failed or do not read back.
+        Number of switches that failed or whose settings did not read back.
     tasks
-        Processes that were switched.
+        Number of switched processes.
     steal_mean, steal_max
-        Share of the SPS's CPUs that the hypervisor took, by window.
+        Mean and largest share of the SPS's CPU time that the hypervisor took in a window.
     steal_limit
-        Above it a block is left out.
+        Steal share above which a block has less weight.
     speed_before, speed_after
-        Of a fixed piece of work, per CPU microsecond; NaN where not measured.
+        Speed of a CPU in a fixed piece of work, per CPU microsecond; NaN if not measured.
     retransmissions
-        Whether lost messages were sent again.
+        Whether lost messages were retransmitted.
     """
 
     mode: str
@@ -73,14 +73,14 @@ class Switching:
 
 @dataclass(frozen=True)
 class Aligned:
-    """The mean response by the time since the switch, over all runs of a load.
+    """The mean response by time since the switch, over all runs of a load.
 
     Attributes
     ----------
     since_s
-        Shape (bin,).
+        Middle of each bin, in seconds since the switch; shape (bin,).
     by_arm
-        Arm to its mean of K_rcv + T_sip and the mean's standard error, µs, shape (bin,) each.
+        Mean of K_rcv + T_sip and its standard error by arm in µs, shape (bin,) each.
     washout_s
         The longest first washout of the runs.
     """
@@ -91,12 +91,12 @@ class Aligned:
 
 
 def switching(run: xr.Dataset) -> Switching:
-    """Gather what a run's windows and switches came to.
+    """Summarise the windows and switches of a run.
 
     Parameters
     ----------
     run
-        What `open_windows` gives.
+        Windows from `open_windows`.
     """
     attrs = run.attrs
     left_out, blocks = run["left_out"].to_numpy(), run["block"].to_numpy()
@@ -134,10 +134,10 @@ def _any(values: Values) -> bool:
     return bool((~np.isnan(values)).any())
 
 
-def aligned(load: Load) -> Aligned | None:
-    """Average the response since the switch over the runs of a load.
+def aligned(load: ComparedLoad) -> Aligned | None:
+    """Average the response by the time since the switch over the runs of a load.
 
-    Runs have windows of different lengths: all are read at the bins of the shortest.
+    Runs have windows of different lengths, so all responses are read at the bins of the shortest windows.
 
     Parameters
     ----------
@@ -147,12 +147,12 @@ def aligned(load: Load) -> Aligned | None:
     Returns
     -------
     Aligned or None
-        None if no run has a window that counts.
+        None if no run has a valid window.
     """
     if not load.runs:
         return None
     bins = min((run["since_switch"].to_numpy() for run in load.runs), key=lambda each: each[-1])
-    found: dict[str, list[tuple[Values, Values]]] = {}
+    responses: dict[str, list[tuple[Values, Values]]] = {}
     for run in load.runs:
         at = run["since_switch"].to_numpy()
         for number, arm in enumerate(arms_of(run)):
@@ -160,12 +160,12 @@ def aligned(load: Load) -> Aligned | None:
             error = run["aligned_total_error"].to_numpy()[number]
             known = ~np.isnan(mean)
             if known.any():
-                read = (np.interp(bins, at[known], each[known]) for each in (mean, error))
-                found.setdefault(arm, []).append((next(read), next(read)))
-    if not found:
+                read = (np.interp(bins, at[known], curve[known]) for curve in (mean, error))
+                responses.setdefault(arm, []).append((next(read), next(read)))
+    if not responses:
         return None
     by_arm = {}
-    for arm, several in found.items():
-        means, errors = (np.array(each) for each in zip(*several, strict=True))
+    for arm, several in responses.items():
+        means, errors = (np.array(columns) for columns in zip(*several, strict=True))
         by_arm[arm] = (means.mean(axis=0), np.sqrt((errors**2).sum(axis=0)) / len(several))
     return Aligned(bins, by_arm, max(float(run.attrs["washout_s"]) for run in load.runs))

@@ -1,4 +1,4 @@
-"""Performing a run: from a tuple and three hosts to a record under raw/."""
+"""The measurement of one run: it takes the run's tuple and a testbed, and writes a record under raw/."""
 
 import json
 import time
@@ -12,57 +12,43 @@ import zstandard
 
 from sipsched.errors import SipschedError, StableError, TransientError
 from sipsched.files import free_bytes
+from sipsched.measure.conclusion import Performed, conclude
 from sipsched.measure.factors import FactorCounts
-from sipsched.measure.findings import (
-    arrival_numbers,
-    buffer_shortfall,
-    certificate,
-    compare_requests,
-    foreign_datagrams,
-    load_numbers,
-    probe_numbers,
-    spread_numbers,
-    window_numbers,
-)
 from sipsched.measure.generator import Arrivals
+from sipsched.measure.hostneeds import SPARE_BYTES
+from sipsched.measure.observed import WarmUp
 from sipsched.measure.probe import TRACE_BYTES_PER_CALL
 from sipsched.measure.proxy import allocation_failures
-from sipsched.measure.serving import SPARE_BYTES, Observed, Serving, WarmUp
+from sipsched.measure.serving import Serving
 from sipsched.measure.simulation import simulated_run
 from sipsched.measure.switching import Playable, Switcher, playable, speed_index
 from sipsched.measure.tuning import Tuned, compiled_here, read_tasks, tuned
-from sipsched.plan.config import Config, Load, Run
+from sipsched.plan.config import Config
 from sipsched.plan.crossover import choose, compared, duration_s
+from sipsched.plan.loads import Load
 from sipsched.plan.modes import Setting, find_mode, load_modes
-from sipsched.records.record import COMMANDS_FILE, COUNTERS_FILE, TRACE_FILE, UnfinishedRecord
-from sipsched.records.run_document import (
-    CommandReport,
-    GeneratorReport,
-    OfferedLoad,
-    RunDocument,
-    SpeedIndex,
-    Timeline,
-)
-from sipsched.records.switch_log import WINDOWS_FILE
-from sipsched.records.trace import read_trace
+from sipsched.plan.run import Run
+from sipsched.records.cpu_report import SpeedIndex
+from sipsched.records.record import COMMANDS_FILE, UnfinishedRecord
+from sipsched.records.run_document import CommandReport, RunDocument
 from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.session import Hosts, open_hosts
-from sipsched.validity.verdict import in_words, judge
+from sipsched.validity.verdict import in_words
 from sipsched.words import utc
 
 
 def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
-    """Perform one run and put its record in place.
+    """Perform one run and write its record.
 
     Parameters
     ----------
     run
-        The tuple.
+        The run's tuple.
     config
-        The campaign: SUTs, load and probe.
+        The campaign: SUTs, load, probe and limits of the verdict.
     testbed
-        Three hosts that SSH reaches; nothing else is known of them here.
+        Three hosts that SSH reaches, or a simulated testbed.
     raw
         Folder of all records.
 
@@ -74,9 +60,9 @@ def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
     Raises
     ------
     StableError
-        The run cannot be done: wrong configuration, missing program, port in use, full disk.
+        The run is impossible here because of a wrong configuration, a missing program, a used port or a full disk.
     TransientError
-        It was disturbed, or is not valid. What it left is kept as `<run>.failed-<n>` with the reason.
+        The run was disturbed or is invalid. Its files and the reason are kept in `<run>.failed-<n>`.
     """
     testbed.check_cores([run])
     _check_local_disk(raw, run, config.load_of(run))
@@ -101,32 +87,37 @@ def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
 
 
 def _perform(run: Run, config: Config, testbed: Testbed, record: UnfinishedRecord) -> RunDocument:
-    if testbed.simulated is None:
-        return _Acquisition(run, config, testbed, record).perform()
-    arrivals = _arrivals(run, config.load_of(run))
-    return simulated_run(run, config, testbed, record, arrivals)
+    load = config.load_of(run)
+    config, arrivals = replace(config, load=load), _arrivals(run, load)
+    if testbed.simulated:
+        done = simulated_run(run, config, testbed, record, arrivals)
+    else:
+        done = _Acquisition(run, config, testbed, record, arrivals).perform()
+    return conclude(done, record, config.validity)
 
 
 class _Acquisition:
-    """One run in progress."""
+    """One run in progress on three hosts."""
 
     def __init__(
-        self, run: Run, config: Config, testbed: Testbed, record: UnfinishedRecord
+        self,
+        run: Run,
+        config: Config,
+        testbed: Testbed,
+        record: UnfinishedRecord,
+        arrivals: Arrivals,
     ) -> None:
-        self.run = run
-        self.load = config.load_of(run)
-        self.config = replace(config, load=self.load)
-        self.testbed = testbed
-        self.record = record
+        self.run, self.config, self.testbed, self.record = run, config, testbed, record
         declared = load_modes()
         self.modes = [find_mode(name, declared) for name in compared(run.mode)]
-        self.stilled = any(mode.overrides.get(Setting.RECORDING) == 0 for mode in self.modes)
-        self.arrivals = _arrivals(run, self.load)
+        self.recording_off = any(mode.overrides.get(Setting.RECORDING) == 0 for mode in self.modes)
+        self.arrivals = arrivals
         self.timeline: dict[str, float] = {}
-        self.limit_s = self.load.warmup_s + self.load.duration_s + 2 * self.load.drain_s + 60
+        load = config.load
+        self.limit_s = load.warmup_s + load.duration_s + 2 * load.drain_s + 60
 
-    def perform(self) -> RunDocument:
-        """Do the run; files go to the record, the content of run.json comes back."""
+    def perform(self) -> Performed:
+        """Offer the load, write the files of generator and probe to the record, and return all other results."""
         self._mark("started")
         with open_hosts(self.testbed, str(self.run)) as hosts:
             self._mark("connected")
@@ -136,108 +127,82 @@ class _Acquisition:
                 self.config,
                 self.record,
                 self.limit_s,
-                controlled=self.stilled,
+                controlled=self.recording_off,
             )
             try:
-                return self._perform_on(hosts, serving)
+                serving.clear_hosts()
+                # both speed indices are measured while no other program of sipsched runs on the SPS
+                speed_before = speed_index(hosts.sps)
+                done = self._perform_on(hosts, serving)
+                return replace(done, speed=SpeedIndex(speed_before, speed_index(hosts.sps)))
             finally:
                 self.record.write(COMMANDS_FILE, _commands(hosts))
 
-    def _perform_on(self, hosts: Hosts, serving: Serving) -> RunDocument:
-        run, load, folder = self.run, self.load, self.record.folder
-        serving.clear_hosts()
-        # as after the load, beside nothing of ours
-        speed_before = speed_index(hosts.sps)
-        mode, *others = self.modes
+    def _perform_on(self, hosts: Hosts, serving: Serving) -> Performed:
+        run, sps, (mode, *others) = self.run, hosts.sps, self.modes
         with ExitStack() as stack:
             stack.enter_context(serving.starting())
             beside = stack.enter_context(ThreadPoolExecutor())
             serving.check_hosts(self.arrivals.calls)
             state = stack.enter_context(
-                tuned(hosts.sps, self.testbed, mode, run.cores, run.threads, others)
+                tuned(sps, self.testbed, mode, run.cores, run.threads, others)
             )
             describing = beside.submit(serving.describe)
-            modes = self._playable(hosts.sps, state)
+            modes = self._playable(sps, state)
             serving.start(state)
             self._mark("servers_ready")
-            read_tasks(state, hosts.sps, serving.proxy_process, serving.proxy.program)
+            read_tasks(state, sps, serving.proxy_process, serving.proxy.program)
             described = describing.result()
             settings = serving.settings()
             self._mark("warmup_started")
             warm_up = serving.warm_up(run.cps, self.arrivals.seed + 1)
             switcher = self._switcher(serving, modes, warm_up) if modes else None
-            # of a run that compares modes it would be that of none
-            factors = None if switcher else FactorCounts(hosts.sps, serving.processes, self.limit_s)
-            during = factors.counting() if factors else switcher.running() if switcher else None
+            # a run that compares modes mixes the waits of all its modes, so its factors would describe no mode
+            factors = None if switcher else FactorCounts(sps, serving.processes, self.limit_s)
+            account = serving.account(sampled=switcher is not None)
+            during = [account.counting()]
+            if factors:
+                during.append(factors.counting())
+            if switcher:
+                during.append(switcher.running())
             observed = serving.observe("uac", self.arrivals, during)
-            self.timeline |= {"load_started": observed.started, "load_ended": observed.ended}
-            fetching = beside.submit(serving.generator.fetch, hosts, "uac", folder)
+            fetching = beside.submit(serving.generator.fetch, hosts, "uac", self.record.folder)
             logging = beside.submit(serving.record_proxy_log)
-            probe = serving.probe.end(folder)
+            probe = serving.probe.end(self.record.folder)
             fetching.result()
             log = logging.result()
-        windows = switcher.record(self.config.crossover.steal_share) if switcher else None
-        if windows:
-            self.record.write(WINDOWS_FILE, windows.to_bytes())
-        self.record.write(COUNTERS_FILE, zstandard.compress(json.dumps(observed.counters).encode()))
-        trace = None if probe.mode == "off" else read_trace(folder / TRACE_FILE)
-        certified = certificate(
-            serving.generator, folder, trace, run.cps, load.law, observed.statistics.replays
-        )
-        # what came while the probe was still is in no trace
-        whole = None if self.stilled else trace
-        requests = compare_requests(observed.statistics.requests, whole, probe)
-        self._mark("fetched")
-        verdict = judge(
-            {
-                **arrival_numbers(certified),
-                **load_numbers(observed, settings.sps_cpus),
-                **window_numbers(windows),
-                "foreign_datagrams": foreign_datagrams(trace),
-                **spread_numbers(trace, observed.served, serving.sut, run.threads),
-                **probe_numbers(probe, observed.ledger, self.stilled),
-                "allocation_failures": len(allocation_failures(log)),
-                "retransmission_disagreement": requests.disagreement,
-                "settings_unlike_asked": state.unlike_asked,
-                "receive_buffer_shortfall": buffer_shortfall(settings, serving.sut),
-            },
-            self.config.validity,
-        )
-        return RunDocument(
+            self._mark("fetched")
+        steal_share = self.config.crossover.steal_share
+        return Performed(
             run=run,
+            load=self.config.load,
             testbed=hosts.testbed.labels,
             sut=serving.sut,
-            started_at=utc(self.timeline["started"]),
-            finished_at=utc(time.time()),
-            timeline=Timeline(**self.timeline),
-            load=OfferedLoad(
-                **vars(load), calls=observed.statistics.calls_offered, seed=self.arrivals.seed
-            ),
-            generator=_generator_report(described.uac.versions[load.generator], observed),
-            certificate=certified,
-            requests=requests,
-            proxy=observed.proxy,
+            state=state,
+            timeline=self.timeline,
+            seed=self.arrivals.seed,
+            observed=observed,
             probe=probe,
+            generator_version=described.uac.versions["sipload"],
             hosts=described,
             settings=settings,
-            scheduler=state.report(),
-            layout=state.layout.describe(),
-            ledger=observed.ledger,
-            verdict=verdict,
-            crossover=modes.report(windows) if modes and windows else None,
-            speed=SpeedIndex(speed_before, speed_index(hosts.sps)),
+            recording_off=self.recording_off,
+            windows=switcher.record(steal_share, account.competed()) if switcher else None,
+            modes=modes,
+            allocation_failures=len(allocation_failures(log)),
+            account=account,
             factors=factors.report() if factors else None,
         )
 
     def _playable(self, sps: Host, state: Tuned) -> Playable | None:
-        """Say which modes the SPS can be switched between; None in a run of one mode."""
+        """Return the modes between which the SPS can be switched; None for a run of one mode."""
         if len(self.modes) == 1:
             return None
         here = compiled_here(sps, state, self.modes, self.run.threads)
         return playable(self.run.mode, here)
 
     def _switcher(self, serving: Serving, modes: Playable, warm_up: WarmUp) -> Switcher:
-        """Draw the windows, and the calls that are played in each of a block's."""
+        """Sample the windows, and replace the arrivals by calls that repeat in each window of a block."""
         seed = self.arrivals.seed
         total_s = duration_s(self.run.mode, self.config.crossover)
         busy = (warm_up.utilisation, warm_up.service_s)
@@ -258,18 +223,8 @@ class _Acquisition:
         self.timeline[name] = time.time()
 
 
-def _generator_report(version: str, observed: Observed) -> GeneratorReport:
-    """Give the statistics as run.json has them; requests stand beside those of the SPS."""
-    client, server = observed.statistics.cpu_us, observed.served.cpu_us if observed.served else None
-    return GeneratorReport(
-        version=version,
-        cpu_us=None if client is None or server is None else client + server,
-        **observed.statistics.counts,
-    )
-
-
 def _commands(hosts: Hosts) -> bytes:
-    """Every command with its duration and exit code, as zstd; of what it printed only the complaints."""
+    """Return every command with its duration, exit code and standard error, as compressed JSON."""
     commands = [
         CommandReport(
             host=done.host,
@@ -289,15 +244,15 @@ def _arrivals(run: Run, load: Load) -> Arrivals:
 
 
 def arrival_seed(cps: int, rep: int) -> int:
-    """Seed of the arrival schedule of a run: the same for every mode, SUT and number of threads.
+    """Return the seed of a run's arrivals: the same for every mode, SUT and number of threads.
 
-    Runs that differ only in those can then be compared in pairs. The low bit is free for the warm-up.
+    Runs of different modes can then be compared in pairs. The lowest bit is 0; the warm-up uses the seed plus 1.
     """
     return zlib.crc32(f"{cps} cps, repetition {rep}".encode()) << 1
 
 
 def call_count(run: Run, load: Load) -> int:
-    """Count the calls that a run offers after its warm-up."""
+    """Return the number of calls that a run offers after its warm-up."""
     return max(1, round(run.cps * load.duration_s))
 
 

@@ -1,11 +1,11 @@
-"""Testbeds whose hosts are not reached: set aside, so that what is left to measure there waits, and nothing else."""
+"""The unreachable testbeds, whose runs wait while other testbeds are measured."""
 
 from dataclasses import dataclass
 
 LOST_IN_A_ROW = 2
-"""Attempts on a testbed, one after the other, of which each found a host unreachable: one alone may be a hiccup."""
+"""Number of failed attempts in a row after which a testbed is set aside. A single failure may be a brief fault."""
 AGAIN_S = 300.0
-"""Seconds from one attempt on a testbed that is set aside to the next, while others measure."""
+"""Seconds between two attempts on a testbed that is set aside."""
 
 
 @dataclass
@@ -17,29 +17,29 @@ class _State:
 
 
 class Aside:
-    """The testbeds of one invocation.
+    """The unreachable testbeds of one invocation.
 
-    A testbed is set aside after `LOST_IN_A_ROW` attempts, and then tried every `AGAIN_S`. When nothing else is left to
-    do it is tried once more; what finds it lost then gives it up for this invocation.
+    After `LOST_IN_A_ROW` failed attempts, a testbed is set aside and tried again every `AGAIN_S`. When no other job is
+    left, the testbed is tried once more. If this attempt fails too, the testbed is given up for this invocation.
     """
 
     def __init__(self) -> None:
         self._states: dict[str, _State] = {}
 
     def lost(self, testbed: str, now: float) -> bool:
-        """Take note of an attempt that did not reach a host.
+        """Record an attempt that did not reach a host.
 
         Parameters
         ----------
         testbed
-            Its name.
+            The testbed's name.
         now
-            Seconds on any clock that does not jump.
+            Seconds of a monotonic clock.
 
         Returns
         -------
         bool
-            Whether that is what sets it aside, or gives it up.
+            Whether this attempt sets the testbed aside or gives it up.
         """
         state = self._states.setdefault(testbed, _State())
         state.lost, state.tried_at = state.lost + 1, now
@@ -49,21 +49,21 @@ class Aside:
         return state.lost == LOST_IN_A_ROW
 
     def reached(self, testbed: str) -> bool:
-        """Take note of an attempt that reached its hosts, however it ended; say whether they were set aside."""
+        """Record an attempt that reached its hosts. Return whether the testbed was set aside before."""
         state = self._states.pop(testbed, _State())
         return state.lost >= LOST_IN_A_ROW
 
     def waits(self, testbed: str, now: float) -> bool:
-        """Tell whether nothing is to be started on a testbed now."""
+        """Return whether the jobs of a testbed must wait now."""
         state = self._states.get(testbed, _State())
         if state.lost < LOST_IN_A_ROW or (state.for_the_last_time and not state.given_up):
             return False
         return state.given_up or now - state.tried_at < AGAIN_S
 
     def is_given_up(self, testbed: str) -> bool:
-        """Tell whether a testbed was tried for the last time."""
+        """Return whether a testbed is given up for this invocation."""
         return self._states.get(testbed, _State()).given_up
 
     def try_for_the_last_time(self, testbed: str) -> None:
-        """Let one more attempt on a testbed that is set aside decide."""
+        """Allow one last attempt on a testbed that is set aside."""
         self._states[testbed].for_the_last_time = True

@@ -1,4 +1,4 @@
-"""Which CPUs the SPS has in a run, and what they share."""
+"""The CPUs of the SPS in a run: their cores, processors, NUMA nodes and caches."""
 
 import re
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ from typing import Any
 from sipsched.errors import StableError
 
 MOST_CPUS = 8192
-"""Linux's NR_CPUS at its largest."""
+"""Largest NR_CPUS of Linux."""
 LSCPU = ("lscpu", "--parse=CPU,CORE,SOCKET,NODE,CACHE")
 
 
 @dataclass(frozen=True)
 class Cpu:
-    """One CPU as the kernel numbers it: core, processor (socket), NUMA node, last-level cache."""
+    """A CPU, with the kernel's numbers of its core, processor (socket), NUMA node and last-level cache."""
 
     number: int
     core: int
@@ -24,29 +24,29 @@ class Cpu:
 
 
 @dataclass(frozen=True)
-class Layout:
+class CpuLayout:
     """CPUs of the SPS in a run.
 
     Attributes
     ----------
     cpus
-        In the order of the testbed's file.
+        The CPUs, in the order of the testbed's file.
     """
 
     cpus: tuple[Cpu, ...]
 
     @property
     def processors(self) -> int:
-        """Number of processors that have one of the CPUs: p of the capacity model."""
+        """Number of processors to which the CPUs belong: p of the capacity model."""
         return len({cpu.processor for cpu in self.cpus})
 
     @property
     def cores(self) -> int:
-        """Number of cores, SMT siblings counted once: c of the capacity model."""
+        """Number of cores, where SMT siblings count once: c of the capacity model."""
         return len({(cpu.processor, cpu.core) for cpu in self.cpus})
 
     def describe(self) -> dict[str, Any]:
-        """Give the layout as run.json has it."""
+        """Return the layout in the form of `run.json`."""
         return {
             "cpus": [vars(cpu) for cpu in self.cpus],
             "processors": self.processors,
@@ -57,25 +57,25 @@ class Layout:
         }
 
 
-def parse_lscpu(text: str, cpus: Sequence[int]) -> Layout:
-    """Read the lines of `LSCPU`.
+def parse_lscpu(text: str, cpus: Sequence[int]) -> CpuLayout:
+    """Parse the output of `LSCPU`.
 
     Parameters
     ----------
     text
-        What it printed: comments, then one line an online CPU, caches from the first level to the
-        last, separated by colons or, as util-linux 2.38 does, by commas after an empty column.
+        The output: comments, then one line per online CPU. Caches are listed from the first level to the last. They
+        are separated by colons or, from util-linux 2.38 on, by commas after an empty column.
     cpus
-        Those of the SPS.
+        The CPUs of the SPS.
 
     Raises
     ------
     StableError
-        It is not that, or one of them is not online.
+        The text is not such output, or a CPU of the SPS is not online.
     """
     rows = [line.split(",") for line in text.splitlines() if line and not line.startswith("#")]
     try:
-        found = {
+        online = {
             int(row[0]): Cpu(
                 int(row[0]),
                 int(row[1] or row[0]),
@@ -86,20 +86,23 @@ def parse_lscpu(text: str, cpus: Sequence[int]) -> Layout:
             for row in rows
         }
     except (IndexError, ValueError):
-        raise StableError(f"not the answer of {' '.join(LSCPU)}: {text!r:.80}") from None
-    missing = [cpu for cpu in cpus if cpu not in found]
+        raise StableError(f"expected the output of {' '.join(LSCPU)}, found {text!r:.80}") from None
+    missing = [cpu for cpu in cpus if cpu not in online]
     if missing:
-        raise StableError(f"CPU {', '.join(map(str, missing))} of the SPS is not online")
-    return Layout(tuple(found[cpu] for cpu in cpus))
+        raise StableError(
+            f"CPU {', '.join(map(str, missing))} of the SPS is not online; "
+            "bring it online, or change the CPUs in the testbed's file"
+        )
+    return CpuLayout(tuple(online[cpu] for cpu in cpus))
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Read the kernel's list format, such as `0-3,8`.
+    """Parse a list of CPUs in the kernel's format, such as `0-3,8`.
 
     Raises
     ------
     StableError
-        It is no such list, or names a CPU that no Linux has.
+        The text is not such a list, or a CPU number is 8192 or more.
     """
     cpus: list[int] = []
     for part in filter(None, text.strip().split(",")):
@@ -111,7 +114,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
 
 
 def cpu_mask(cpus: Sequence[int]) -> str:
-    """Write a set of CPUs as the kernel's hexadecimal masks are: groups of 32 bits, high ones first."""
+    """Return the kernel's hexadecimal mask of some CPUs: groups of 32 bits, the highest CPUs first."""
     digits = f"{sum(1 << cpu for cpu in set(cpus)):x}"
     padded = digits.zfill(-(-len(digits) // 8) * 8)
     groups = [padded[start : start + 8] for start in range(0, len(padded), 8)]

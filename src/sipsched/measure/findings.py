@@ -1,101 +1,180 @@
-"""A number for each rule of the verdict, from what a run left behind."""
+"""The numbers that the rules of the verdict judge."""
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 
-from sipsched.measure.generator import Generator, Served
-from sipsched.measure.serving import Observed
-from sipsched.plan.config import Sut
+from sipsched.measure.account import name_competitors
+from sipsched.measure.generator import Served
+from sipsched.measure.observed import Observed
+from sipsched.plan.sut import Sut
+from sipsched.records.cpu_report import AccountReport
+from sipsched.records.load_report import Connections, Requests, Sends
+from sipsched.records.probe_report import ProbeReport
 from sipsched.records.retransmissions import arrived, disagreement
-from sipsched.records.run_document import (
-    ProbeReport,
-    Requests,
-    Sends,
-    Settings,
-)
+from sipsched.records.run_document import Settings
 from sipsched.records.switch_log import WindowsDocument
-from sipsched.records.trace import Kind, Mode, Trace
+from sipsched.records.trace import MessageKind, ProbeMode, Trace
 from sipsched.records.window_time import usable
-from sipsched.validity.certificate import Certificate, certify
+from sipsched.validity.certificate import Certificate
 from sipsched.validity.counters import parse_stat
 from sipsched.validity.ledger import Ledger
 
+ACCOUNT_RULES = (
+    *("competitor_share", "competitor_wait_us", "frozen_us", "workers_moved", "trace_stops"),
+)
 MESSAGES_A_CALL = 7
-"""On each of an agent's two ways at most: the six of a call, and the SPS's own 100."""
+"""Largest number of messages per call in each direction: the six messages of a call, and the SPS's own 100."""
 
 
-def certificate(
-    generator: Generator,
-    folder: Path,
-    trace: Trace | None,
-    rate_cps: float,
-    law: str,
-    replays: float = 1.0,
-) -> Certificate | None:
-    """Certify the arrivals: from the generator's calls, else from the first INVITEs at the SPS.
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """The results of a run from which the rules' numbers are computed.
+
+    Attributes
+    ----------
+    observed
+        The counts of the load.
+    sut, threads
+        The SUT, and the number of workers.
+    certificate
+        The certificate of the arrivals.
+    requests
+        First sends and retransmissions of requests at the UAC and at the SPS.
+    trace
+        The probe's trace; None without timestamps.
+    probe
+        The probe's report.
+    recording_off
+        Whether the probe's recording was switched off for a part of the run.
+    windows
+        The windows of a crossover run; None for any other run.
+    settings
+        The receive buffer that the kernel granted, and the SPS's CPUs.
+    unlike_asked
+        Number of scheduler settings whose value after writing differs from the written value.
+    allocation_failures
+        Failed allocations in the proxy's log; None without a log.
+    account
+        The users of the SPS's CPU time; None for simulated runs, which have no competitors.
+    """
+
+    observed: Observed
+    sut: Sut
+    threads: int
+    certificate: Certificate
+    requests: Requests
+    trace: Trace | None
+    probe: ProbeReport
+    recording_off: bool
+    windows: WindowsDocument | None
+    settings: Settings
+    unlike_asked: int
+    allocation_failures: int | None
+    account: AccountReport | None
+
+
+def numbers(evidence: Evidence) -> dict[str, float | None]:
+    """Return the number of every rule, by the rule's name; None where the number is unknown for this run."""
+    observed, cpus = evidence.observed, evidence.settings.sps_cpus
+    return {
+        **arrival_numbers(evidence.certificate),
+        **load_numbers(observed, cpus),
+        **window_numbers(evidence.windows),
+        **spread_numbers(evidence.trace, observed.served, evidence.sut, evidence.threads),
+        **probe_numbers(evidence.probe, observed.ledger, evidence.recording_off),
+        **account_numbers(evidence.account, len(cpus)),
+        "foreign_datagrams": foreign_datagrams(evidence.trace),
+        "allocation_failures": evidence.allocation_failures,
+        "retransmission_disagreement": evidence.requests.disagreement,
+        "settings_unlike_asked": evidence.unlike_asked,
+        "receive_buffer_shortfall": buffer_shortfall(evidence.settings, evidence.sut),
+    }
+
+
+def causes(report: AccountReport | None) -> dict[str, str]:
+    """Return the programs and times that caused the numbers of `account_numbers`, by rule; empty without an account."""
+    account = report.account if report else None
+    if account is None:
+        return {}
+    wait = f"{account.wait_ns / 1e9:.3f} s in one wait"
+    if account.wait_by:
+        wait += f"; {name_competitors([account.wait_by])}"
+    return {
+        "competitor_share": name_competitors(account.competitors),
+        "competitor_wait_us": wait,
+        "frozen_us": f"frozen for {account.frozen_ns / 1e9:.3f} s",
+    }
+
+
+def mean_rise_us(wait_ns: float, load_ns: float) -> float:
+    """Return the increase, in µs, of the mean waiting time of a load's messages by one wait.
+
+    The calculation assumes that messages arrive evenly. Then the share wait / load of the messages arrives during the
+    wait, and these messages wait half of its length on average.
+    """
+    return wait_ns**2 / (2 * load_ns) / 1e3
+
+
+def account_numbers(report: AccountReport | None, cpus: int) -> dict[str, float | None]:
+    """Return the numbers about other programs on the SPS's CPUs, and about a proxy that was stopped or moved.
 
     Parameters
     ----------
-    generator
-        What offered the calls.
-    folder
-        The record, with the generator's files.
-    trace
-        The probe's; None where there is none.
-    rate_cps, law
-        As offered.
-    replays
-        How often each call was offered.
-
-    Returns
-    -------
-    Certificate or None
-        None where neither tells.
+    report
+        The account. None for simulated runs, which have no competitors and whose workers are never stopped.
+    cpus
+        Number of CPUs of the SPS.
     """
-    starts = generator.starts(folder, "uac")
-    if starts is not None:
-        return certify(starts.actual_ns, rate_cps, law, starts.intended_ns, replays)
-    if trace is None:
-        return None
-    invites = trace.records[trace.records["kind"] == Kind.INVITE]
-    _, first = np.unique(invites["call_id_hash"], return_index=True)
-    return certify(invites["t_arr"][first].astype("i8"), rate_cps, law, replays=replays)
+    if report is None:
+        return dict.fromkeys(ACCOUNT_RULES, 0)
+    account = report.account
+    load_ns = account.parts.total / cpus if account else 0
+    values: dict[str, float | None] = dict.fromkeys(ACCOUNT_RULES)
+    if account:
+        values |= {
+            "competitor_share": account.parts.competitor_share,
+            "competitor_wait_us": mean_rise_us(account.wait_ns, load_ns),
+            "frozen_us": mean_rise_us(account.frozen_ns, load_ns),
+        }
+    stops = account.trace_stops if account else 0
+    return values | {"workers_moved": report.moved, "trace_stops": max(report.tracers, stops)}
 
 
 def compare_requests(
-    sent: Mapping[str, Sends] | None, trace: Trace | None, probe: ProbeReport
+    sent: Mapping[str, Sends], trace: Trace | None, probe: ProbeReport
 ) -> Requests:
     """Compare first sends and retransmissions of requests, by method, at the UAC and at the SPS.
 
-    None where a side does not tell: SIPp gives one sum, and the preload library sees no refused datagram.
+    The SPS's side is None without a trace, and with the preload library, which sees no refused datagram.
     """
-    # ASSUME nothing is lost between UAC and SPS: the ledger and the links say so in the same run
-    reached = None if trace is None or trace.mode is Mode.PRELOAD else arrived(trace.records)
+    # ASSUME no message is lost between UAC and SPS; the ledger and the links' counters of the run check this
+    reached = None if trace is None or trace.mode is ProbeMode.PRELOAD else arrived(trace.records)
     return Requests(
         uac=sent,
         sps=reached,
         disagreement=disagreement(sent, reached, probe.refused_unseen)
-        if sent is not None and reached is not None
+        if reached is not None
         else None,
     )
 
 
 def foreign_datagrams(trace: Trace | None) -> float | None:
-    """Count the datagrams at the SPS that are of no kind of the calls'; None without a trace."""
+    """Return the number of datagrams at the SPS that belong to no call; None without a trace."""
     if trace is None:
         return None
     # ASSUME the agents send the six messages of a call and nothing else
     records = trace.records
-    return float(np.count_nonzero(records["kind"] == Kind.OTHER))
+    return float(np.count_nonzero(records["kind"] == MessageKind.OTHER))
 
 
-def arrival_numbers(certificate: Certificate | None) -> dict[str, float | None]:
-    """Arrivals against their law, less what chance does to a sample of this size: of distinct calls."""
-    if certificate is None:
-        return dict.fromkeys(("rate_error", "ks_excess", "cv_error", "lateness_p99_us"))
+def arrival_numbers(certificate: Certificate) -> dict[str, float | None]:
+    """Return the deviations of the arrivals from their law, beyond the deviations expected by chance.
+
+    Calls that are repeated in several windows count once.
+    """
     gaps = certificate.distinct_gaps
     law_cv = 1.0 if certificate.law == "exponential" else 0.0
     return {
@@ -109,12 +188,12 @@ def arrival_numbers(certificate: Certificate | None) -> dict[str, float | None]:
 
 
 def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | None]:
-    """Whether a load reached the SPS as offered and came back, and the SPS had its CPUs to itself.
+    """Return the numbers about the load in generators, links and SPS, and about stolen CPU time.
 
     Parameters
     ----------
     observed
-        What became of the load.
+        The counts of the load.
     cpus
         CPUs of the SPS.
     """
@@ -123,12 +202,15 @@ def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | N
     stat = {phase: files["/proc/stat"] for phase, files in observed.counters["sps"].items()}
     failed, residual = created - statistics.calls_completed, balanced.residual
     if balanced.unit == "datagrams":
-        # ASSUME a datagram that the SPS's full socket refuses ends one call at most
+        # ASSUME a datagram that the SPS's full socket refuses makes at most one call fail
         unexplained = failed - balanced.to_sps.refused
     else:
-        # over TCP nothing is dropped: an SPS that has too much to do lets calls wait, with their messages in buffers
-        unexplained = failed - (statistics.calls_waiting or 0) if failed < created else created
-        residual = max(0, residual - MESSAGES_A_CALL * (statistics.calls_waiting or 0))
+        # TCP drops nothing: the calls of an overload wait, with their messages in buffers. But a connection that dies
+        # loses messages, and calls that wait for such a message count as failed without an explanation.
+        lost = any(report.lost for report in _connections(observed))
+        waiting = 0 if lost else statistics.calls_waiting or 0
+        unexplained = failed - waiting if failed < created else created
+        residual = max(0, residual - MESSAGES_A_CALL * waiting)
     return {
         "calls_failed_unexplained": max(0, unexplained) / created if created else 1.0,
         "unexpected_messages": statistics.unexpected / created if created else None,
@@ -141,26 +223,56 @@ def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | N
         "ledger_residual": residual,
         "segments_again": balanced.segments_again,
         "steal_share": _steal_share(stat, cpus),
+        "uas_lateness_p99_us": observed.served.lateness_p99_us if observed.served else None,
+        **stream_numbers(observed),
     }
 
 
-def probe_numbers(probe: ProbeReport, balanced: Ledger, stilled: bool) -> dict[str, float | None]:
-    """Say what the probe did not see.
+def _connections(observed: Observed) -> list[Connections]:
+    """Return the counts of the TCP connections of UAC and UAS; empty over UDP."""
+    server = observed.served.connections if observed.served else None
+    return [report for report in (observed.statistics.connections, server) if report is not None]
 
-    Where the kernel skipped one of its programs (it was interrupted by itself) a stamp may be missing, or a
-    record: whether one is, the kernel's own count of datagrams says, or over TCP the proxy's of messages. It does not
-    count all that it skips: messages whose arrival was not found tell of more.
+
+def stream_numbers(observed: Observed) -> dict[str, float | None]:
+    """Return the numbers about connections that died, and about clients of sipdispatch that do not belong to the load.
+
+    None over UDP, and for deployments without sipdispatch.
+    """
+    told = _connections(observed)
+    opened = sum(report.opened for report in told)
+    front = observed.proxy.front
+    dispatched = front.dispatched if front else None
+    strangers = None
+    if dispatched is not None:
+        own = observed.connections_made + (dispatched.answering or 0)
+        strangers = max(0, dispatched.clients - own)
+    return {
+        "connections_lost": sum(report.lost for report in told) / opened if opened else None,
+        "foreign_connections": strangers,
+        "broken_streams": dispatched.broken if dispatched else None,
+    }
+
+
+def probe_numbers(
+    probe: ProbeReport, balanced: Ledger, recording_off: bool
+) -> dict[str, float | None]:
+    """Return the numbers about messages that the probe missed.
+
+    The kernel skips a BPF program that would interrupt itself. Then a timestamp or a record can be missing. The number
+    of missing records is the difference to the kernel's count of datagrams, or over TCP to the proxy's count of
+    messages. The kernel does not count all skipped programs, so messages without an arrival time count as missed, too.
 
     Parameters
     ----------
     probe
-        Its report.
+        The probe's report.
     balanced
         The ledger of the same run.
-    stilled
-        Whether recording was switched off in between; then the trace is not to hold every datagram.
+    recording_off
+        Whether recording was off at times; then the trace lacks messages by design.
     """
-    seen = probe.mode in ("exact", "tracepoint", "stream") and not stilled
+    seen = probe.mode in ("exact", "tracepoint", "stream") and not recording_off
     without = max(0, balanced.to_sps.received - probe.records) if seen else 0
     return {
         "probe_lost": max(probe.lost, without) + probe.threads_untraced,
@@ -173,21 +285,21 @@ def probe_numbers(probe: ProbeReport, balanced: Ledger, stilled: bool) -> dict[s
 def spread_numbers(
     trace: Trace | None, served: Served | None, sut: Sut, threads: int
 ) -> dict[str, float | None]:
-    """Judge how calls were spread over workers that do not share a socket; of any other deployment nothing.
+    """Return the numbers about the distribution of calls over workers; None where workers share a socket.
 
-    Where the kernel spreads connections, by their addresses, nothing is said of the workers' shares: of few
-    connections they are what chance makes them, and the record has them.
+    Where the kernel distributes connections by their addresses, the shares are random if the connections are few. No
+    rule judges these shares, but the record has them.
 
     Parameters
     ----------
     trace
-        The probe's: workers of sharded sockets are told apart by it alone.
+        The probe's trace, the only source for the workers of sharded sockets.
     served
-        The UAS's: what has an address of its own is told apart by it.
+        The counts of the UAS, which distinguishes instances by their addresses.
     sut
-        Says how it is deployed.
+        The SUT, with its deployment.
     threads
-        Workers.
+        Number of workers.
     """
     if sut.sharded and trace is not None:
         taken = trace.records[(trace.records["tid"] != 0) & (trace.records["call_id_hash"] != 0)]
@@ -199,7 +311,7 @@ def spread_numbers(
             "share_excess": _share_excess(of_worker.tolist(), calls, threads),
         }
     if sut.told_apart and served is not None:
-        evenly = sut.deployment != "listeners"
+        evenly = sut.arrangement.choice == "call"
         return {
             "calls_split": served.split,
             "share_excess": _share_excess(served.calls, sum(served.calls), threads)
@@ -210,21 +322,21 @@ def spread_numbers(
 
 
 def _share_excess(of_worker: Sequence[int], calls: int, threads: int) -> float | None:
-    """Say how far a worker's share is off the others' beyond chance; None without calls."""
+    """Return the deviation of a worker's share of the calls, beyond chance; None without calls."""
     if not calls:
         return None
-    # a worker that got no call is not seen
+    # workers without a call are missing in the list
     fewest = min(of_worker) if len(of_worker) >= threads else 0
     off = max(max(of_worker) * threads - calls, calls - fewest * threads)
-    # ASSUME the hash spreads calls like chance: the number of one worker of N is binomial
+    # ASSUME the hash distributes calls randomly: the number of calls of one of N workers is binomial
     chance = 4 * math.sqrt((threads - 1) * calls)
     return max(0.0, off - chance) / calls
 
 
 def window_numbers(windows: WindowsDocument | None) -> dict[str, float | None]:
-    """Judge the windows of a crossover run; of any other run nothing.
+    """Return the numbers about the windows of a crossover run; every number is None for other runs.
 
-    What was stolen in windows that are left out anyway does not count against the run.
+    Time that was stolen in excluded windows does not count.
     """
     if windows is None:
         return {"blocks_left_out": None}
@@ -237,18 +349,18 @@ def _beyond(value: float | None, chance: float) -> float | None:
 
 
 def _steal_share(stat: Mapping[str, str], cpus: Sequence[int]) -> float:
-    """Share of the time between two snapshots of /proc/stat that was stolen from some CPUs."""
+    """Return the share of some CPUs' time that was stolen between two snapshots of /proc/stat."""
     before, after = (parse_stat(stat[phase]) for phase in ("before", "after"))
     names = [f"cpu{cpu}" for cpu in cpus]
-    # the kernel lets single states, such as iowait, go backwards: only the sum grows
+    # single states such as iowait can decrease; only the sum increases
     total = sum(sum(after[name].values()) - sum(before[name].values()) for name in names)
     stolen = sum(after[name]["steal"] - before[name]["steal"] for name in names)
     return stolen / total if total > 0 else 0.0
 
 
 def buffer_shortfall(settings: Settings, sut: Sut) -> float | None:
-    """Share of the SUT's receive buffer that the kernel did not grant; None if it is not known."""
+    """Return the share of the SUT's receive buffer that the kernel did not grant; None if it is unknown."""
     if settings.so_rcvbuf_bytes is None or sut.over_tcp:
         return None
-    # SEE socket(7): the kernel doubles what is asked, for its own bookkeeping
+    # SEE socket(7): the kernel doubles the requested size for its own bookkeeping
     return max(0.0, 1 - settings.so_rcvbuf_bytes / (2 * sut.receive_buffer_bytes))

@@ -1,48 +1,48 @@
-"""What stands before the instances of a proxy as a process of its own, and gives each its calls by Call-ID."""
+"""Front ends: processes that distribute calls to the instances of a proxy by Call-ID."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from sipsched.errors import StableError
-from sipsched.files import parse_json
+from sipsched.measure.counting import read_report
 from sipsched.measure.proxy import MANY_FILES, Proxy
 from sipsched.measure.templates import render
-from sipsched.plan.config import Sut
-from sipsched.records.run_document import DispatchReport, FrontReport, as_part
+from sipsched.plan.sut import Sut
+from sipsched.records.conversion import as_part
+from sipsched.records.proxy_report import DispatchReport, FrontReport
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import native_folder
 
 DISPATCHER = "sipdispatch"
 MOST_INSTANCES = 250
-"""Of sipdispatch and sipshard (hardware/dispatcher)."""
+"""Largest number of instances of sipdispatch and sipshard (hardware/dispatcher)."""
 
 
 class Front:
-    """The process before the instances of a fronted SUT: `sipdispatch`, or a proxy without transactions.
+    """The front end of a SUT: `sipdispatch`, or a proxy without transactions.
 
-    It is part of the SUT: held to the same CPUs in the same mode, and its CPU time counts.
+    The front end is part of the SUT: it has the same CPUs and the same mode, and its CPU time counts.
 
     Parameters
     ----------
     sps
         The host of the proxy.
     proxy
-        Its program.
+        The adapter of the proxy program.
     sut
-        Says what stands before the instances.
+        The SUT, with its deployment.
     threads
-        Instances.
+        Number of instances.
     cpus
-        CPUs of the SPS that the proxy is held to.
+        CPUs of the SPS on which the proxy may run.
     limit_s
-        Its longest life.
+        Longest life of the front end in seconds.
 
     Attributes
     ----------
     process
-        What runs, once it is started.
+        The running front end, after `start`.
     config
-        Its configuration file; None if it has none.
+        Text of the configuration file; None for sipdispatch, which has none.
     """
 
     process: Process
@@ -63,15 +63,15 @@ class Front:
             f"{sps.spec.sip_address}:{port}" for port in range(first, first + threads)
         ]
         self._folder, self._report = sps.workdir / "front", sps.workdir / "front.json"
-        self.config = self._render() if sut.deployment == "front" else None
+        self.config = self._render() if sut.arrangement.front == "proxy" else None
 
     @property
     def program(self) -> str:
-        """Name of its binary."""
+        """Name of the front end's binary."""
         return DISPATCHER if self.config is None else self._proxy.program
 
     def start(self, prefix: Sequence[str]) -> Process:
-        """Start it before instances that listen; its own socket is still to be waited for."""
+        """Start the front end, once the instances listen. Return before the front end's own socket listens."""
         sps = self._sps
         sps.run(["rm", "-f", str(self._report)])
         argv = self._dispatcher() if self.config is None else self._stateless(self.config)
@@ -79,32 +79,28 @@ class Front:
         return self.process
 
     def cpu_time_ns(self) -> int:
-        """CPU time since it was started."""
+        """Return the CPU time of the front end since its start."""
         return self._sps.cpu_time_ns(self.process)
 
     def end(self, cpu_ns: int) -> FrontReport:
-        """Stop it and say what it did.
+        """Stop the front end and return its report.
 
         Parameters
         ----------
         cpu_ns
-            What it used during the load.
+            CPU time of the front end during the load.
 
         Raises
         ------
         StableError
-            There is no whole report.
+            The report of sipdispatch is missing or incomplete.
         """
         sps = self._sps
         sps.stop(self.process)
         dispatched = None
         if self.config is None:
             where = f"host {sps.spec}: {self._report.name}"
-            text = sps.run(["cat", str(self._report)], check=False).stdout
-            try:
-                dispatched = as_part(DispatchReport, parse_json(text), where)
-            except ValueError as error:
-                raise StableError(f"{where}: {error}") from None
+            dispatched = as_part(DispatchReport, read_report(sps, self._report), where)
         return FrontReport(self.program, self._cpus, cpu_ns, dispatched)
 
     def _dispatcher(self) -> list[str]:

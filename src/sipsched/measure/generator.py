@@ -1,23 +1,21 @@
-"""Load generators: programs that make calls on the UAC and answer them on the UAS."""
+"""The load generator `sipload`, which makes calls on the UAC and answers them on the UAS."""
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
 from sipsched.errors import StableError
 from sipsched.files import parse_json, read_zstd
-from sipsched.measure.templates import render
-from sipsched.plan.config import Load, Sut
-from sipsched.plan.documents import validate
+from sipsched.plan.loads import Load
+from sipsched.plan.sut import Sut
+from sipsched.records.conversion import as_part
+from sipsched.records.load_report import CallCounts, Connections, Sends
 from sipsched.records.retransmissions import REQUESTS
-from sipsched.records.run_document import CallCounts, Connections, Sends, as_part
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import native_folder
 from sipsched.testbed.session import Hosts
@@ -26,17 +24,17 @@ from sipsched.validity.ledger import Tally
 SERVER_LOG = "uas"
 SERVER_REPORT = "uas.json"
 SOCKET_BUFFER_BYTES = 4_194_304
-"""Of UAC and UAS; SIPp's default of 64 KiB drops."""
+"""Receive buffer of the sockets of UAC and UAS. The default of 64 KiB drops datagrams at high loads."""
 
 FIFO_PRIORITY = 10
-"""Of sipload, where it may have one: on a shared CPU nothing else then delays a start."""
+"""Real-time priority of sipload, if allowed. On a shared CPU, no other program then delays a call."""
 
 SIPLOAD_SPARE_S = 5.0
-"""Beyond the drain time, after which sipload ends by itself and writes its report."""
+"""Seconds after the drain time, at whose end sipload writes its report and exits."""
 
 CALLS_MAGIC = b"SIPCALLS"
 CALLS_VERSION = 1
-# SEE hardware/generator/calls.h: struct calls_header and struct call_record, packed, little-endian
+# SEE hardware/common/calls.h: struct calls_header and struct call_record, packed, little-endian
 CALLS_HEADER = np.dtype(
     [("magic", "S8"), ("version", "<u4"), ("record_size", "<u4"), ("count", "<u8"), ("t0", "<u8")]
 )
@@ -61,87 +59,90 @@ CALL = np.dtype(
     ]
 )
 
-SIPP_EXIT_CODES = (0, 1, 124)
-"""All calls succeeded; some failed; open calls at the end of the drain time. Anything else is SIPp's failure."""
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CallStatistics(CallCounts):
-    """The counts, and more of what the client sent and received.
+    """The counts of the calls, with the messages that the client sent and received.
 
     Attributes
     ----------
     requests
-        By method, first and again; None if it does not tell them apart.
+        Requests that the client sent, by method: first sends and retransmissions.
     messages
-        All of them; None if it does not tell.
+        All messages that the client sent and received.
     cpu_us
-        CPU time of the client a call; None if it does not tell.
+        CPU time of the client per call in µs; None without a call.
     """
 
-    requests: Mapping[str, Sends] | None = None
-    messages: Tally | None = None
+    requests: Mapping[str, Sends]
+    messages: Tally
     cpu_us: float | None = None
 
     @property
     def counts(self) -> dict[str, Any]:
-        """The counts alone."""
+        """The counts of the calls alone, by name."""
         return {field.name: getattr(self, field.name) for field in fields(CallCounts)}
 
 
 @dataclass(frozen=True)
 class Served:
-    """What a server answered from its start to its end.
+    """The counts of a server from its start to its end.
 
     Attributes
     ----------
     messages
-        All that it sent and received.
+        All messages that the server sent and received.
     calls
-        That each address began, an instance of the SPS where each has its own.
+        Number of calls from each address; for instances with addresses of their own, the calls of each instance.
     split
-        Calls of which INVITE, ACK and BYE did not come from one address.
+        Number of calls whose INVITE, ACK and BYE came from different addresses.
+    lateness_p99_us
+        99th percentile of the lateness of the server's threads in µs (hardware/generator/server.c).
+    connections
+        Counts of the accepted TCP connections; None over UDP.
     cpu_us
-        CPU time a call; None if it does not tell.
+        CPU time of the server per call in µs; None without a call.
     """
 
     messages: Tally
     calls: tuple[int, ...]
     split: int
+    lateness_p99_us: float
+    connections: Connections | None = None
     cpu_us: float | None = None
 
 
 @dataclass(frozen=True)
-class Transport:
-    """What carries SIP; over TCP the UAC has so many persistent connections, or one a call."""
+class SipTransport:
+    """The transport of SIP. Over TCP, the UAC has a number of persistent connections, or one connection per call."""
 
     protocol: str = "udp"
     connections: int | Literal["per-call"] | None = None
 
     @classmethod
-    def of(cls, sut: Sut) -> "Transport":
-        """Give a SUT's."""
+    def of(cls, sut: Sut) -> "SipTransport":
+        """Return the transport of a SUT."""
         return cls(sut.transport, sut.connections)
 
 
-UDP = Transport()
+UDP = SipTransport()
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Calls to be offered.
+    """The calls of a load.
 
     Attributes
     ----------
     cps
         Calls per second.
     calls
-        How many; of blocks about how many, since what falls into a window is drawn.
+        Number of calls. With blocks it is approximate, since the calls of a window are sampled.
     seed
-        What they are drawn from, where the generator draws.
+        Seed of the schedule.
     blocks
-        Windows of the load, in order of playing: number of the block, and length in ns. The calls of a
-        block are played again in each of its windows. None where every call is played once.
+        Windows of the load, in order: number of the block, and length in ns. The calls of a block are repeated in each
+        window of the block. None if no call is repeated.
     """
 
     cps: int
@@ -151,13 +152,13 @@ class Arrivals:
 
     @classmethod
     def in_blocks(cls, cps: int, seed: int, blocks: Sequence[tuple[int, int]]) -> "Arrivals":
-        """Offer calls that are played again in each window of a block."""
+        """Return calls that are repeated in each window of a block."""
         length_s = sum(length_ns for _, length_ns in blocks) / 1e9
         return cls(cps, max(1, round(cps * length_s)), seed, tuple(blocks))
 
     @property
     def duration_s(self) -> float:
-        """How long the load lasts."""
+        """Duration of the load in seconds."""
         if self.blocks is None:
             return self.calls / self.cps
         return sum(length_ns for _, length_ns in self.blocks) / 1e9
@@ -165,16 +166,16 @@ class Arrivals:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What was drawn.
+    """A schedule of calls that was sampled.
 
     Attributes
     ----------
     calls
-        How many calls there are.
+        Number of calls.
     distinct
-        How many of them were drawn; the others are a block's, played again.
+        Number of sampled calls. The other calls repeat calls of the same block.
     first_ns, last_ns
-        When the first and the last call start, in ns after the schedule's beginning.
+        Starts of the first and the last call, in ns after the beginning of the schedule.
     """
 
     calls: int
@@ -185,155 +186,21 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Starts:
-    """When calls started and when they were to start: int64 ns, shape (n,), CLOCK_MONOTONIC of the UAC."""
+    """Actual and intended starts of calls: int64 ns, shape (calls,), CLOCK_MONOTONIC of the UAC."""
 
     actual_ns: npt.NDArray[np.int64]
     intended_ns: npt.NDArray[np.int64]
 
 
-class Generator(Protocol):
-    """A client and a server that drive the six-message call through the SPS."""
-
-    @property
-    def installed(self) -> tuple[str, ...]:
-        """Programs that an agent's host needs from a package."""
-
-    @property
-    def built(self) -> Mapping[str, str]:
-        """Native parts that provisioning built on an agent's host, each with its program."""
-
-    def version_argv(self, agent: Host) -> list[str]:
-        """Give the command that prints the generator's version."""
-
-    def start_server(
-        self, uas: Host, load: Load, limit_s: float, transport: Transport = UDP
-    ) -> Process:
-        """Start answering calls on the UAS."""
-
-    def offer(
-        self,
-        hosts: Hosts,
-        load: Load,
-        label: str,
-        arrivals: Arrivals,
-        transport: Transport = UDP,
-    ) -> CallStatistics:
-        """Offer calls from the UAC to the SPS and wait for their end."""
-
-    def served(self, uas: Host) -> Served | None:
-        """Say what a server that was stopped answered; None if it does not tell."""
-
-    def fetch(self, hosts: Hosts, label: str, folder: Path) -> None:
-        """Copy the files that it left on the agents into the record."""
-
-    def starts(self, folder: Path, label: str) -> Starts | None:
-        """Read from a record when calls started; None if the generator does not tell."""
-
-
-class Sipp:
-    """SIPp, with its traps disarmed: socket buffers, call cap, statistics period, 180 after 200."""
-
-    installed = ("sipp",)
-    """Debian's package sip-tester."""
-    built: Mapping[str, str] = MappingProxyType({})
-
-    def version_argv(self, agent: Host) -> list[str]:
-        """Give the command that prints SIPp's version."""
-        return ["sipp", "-v"]
-
-    def start_server(
-        self, uas: Host, load: Load, limit_s: float, transport: Transport = UDP
-    ) -> Process:
-        """Start SIPp as UAS, over UDP; it is ready when its socket is bound."""
-        scenario = uas.workdir / "uas.xml"
-        uas.put_text(
-            render(
-                Path("scenarios", "uas.xml.j2"),
-                ring_time_ms=load.ring_time_ms,
-                retransmissions=load.retransmissions,
-            ),
-            scenario,
-        )
-        spec = uas.spec
-        argv = [
-            *("sipp", "-sf", str(scenario), "-i", spec.sip_address, "-p", str(spec.sip_port)),
-            *("-buff_size", str(SOCKET_BUFFER_BYTES), "-nostdin", "-timer_resol", "1"),
-            *(() if load.retransmissions else ("-nr",)),
-        ]
-        return uas.start(SERVER_LOG, argv, cpus=spec.cpus, limit_s=limit_s)
-
-    def offer(
-        self,
-        hosts: Hosts,
-        load: Load,
-        label: str,
-        arrivals: Arrivals,
-        transport: Transport = UDP,
-    ) -> CallStatistics:
-        """Run SIPp as UAC, over UDP, until all calls ended or the drain time is over; it draws nothing from a seed.
-
-        Raises
-        ------
-        StableError
-            The calls are to be played in blocks.
-        """
-        if arrivals.blocks is not None:
-            raise StableError(
-                "SIPp has no schedule, so it cannot play the calls of a block again; "
-                "set load.generator to sipload"
-            )
-        uac, calls, cps = hosts.uac, arrivals.calls, arrivals.cps
-        scenario = uac.workdir / "uac.xml"
-        uac.put_text(
-            render(
-                Path("scenarios", "uac.xml.j2"),
-                hold_time_ms=load.hold_time_ms,
-                hold_law=load.hold_law,
-                retransmissions=load.retransmissions,
-            ),
-            scenario,
-        )
-        statistics = uac.workdir / f"{label}.csv"
-        longest_s = arrivals.duration_s + load.drain_s
-        spec, sps = uac.spec, hosts.sps.spec
-        argv = [
-            *("sipp", f"{sps.sip_address}:{sps.sip_port}", "-sf", str(scenario)),
-            *("-i", spec.sip_address, "-p", str(spec.sip_port)),
-            *("-r", str(cps), "-m", str(calls), "-l", str(calls)),
-            *("-buff_size", str(SOCKET_BUFFER_BYTES), "-nostdin", "-timer_resol", "1"),
-            *("-trace_stat", "-stf", str(statistics), "-fd", "100ms"),
-            *(() if load.retransmissions else ("-nr",)),
-        ]
-        uac.run(["rm", "-f", str(statistics)])
-        uac.run_limited(label, argv, cpus=spec.cpus, limit_s=longest_s, accept=SIPP_EXIT_CODES)
-        text = uac.run(["cat", str(statistics)]).stdout
-        return read_sipp_statistics(text, calls, str(statistics))
-
-    def served(self, uas: Host) -> Served | None:
-        """Give None: SIPp does not tell what its server answered."""
-        return None
-
-    def fetch(self, hosts: Hosts, label: str, folder: Path) -> None:
-        """Copy the statistics file."""
-        hosts.uac.get_file(hosts.uac.workdir / f"{label}.csv", folder / f"{label}.csv")
-
-    def starts(self, folder: Path, label: str) -> Starts | None:
-        """Give None: SIPp does not tell when it started a call."""
-        return None
-
-
 class Sipload:
-    """`sipload`: arrivals on a seeded schedule, at absolute deadlines, each call's start recorded."""
-
-    installed: tuple[str, ...] = ()
-    built: Mapping[str, str] = MappingProxyType({"generator": "sipload"})
+    """The generator `sipload`: it starts calls at the absolute times of a seeded schedule, and records each start."""
 
     def version_argv(self, agent: Host) -> list[str]:
-        """Give the command that prints the generator's version."""
+        """Return the command that prints the generator's version."""
         return [self._program(agent), "version"]
 
     def start_server(
-        self, uas: Host, load: Load, limit_s: float, transport: Transport = UDP
+        self, uas: Host, load: Load, limit_s: float, transport: SipTransport = UDP
     ) -> Process:
         """Start `sipload uas`."""
         spec, report = uas.spec, uas.workdir / SERVER_REPORT
@@ -348,7 +215,7 @@ class Sipload:
         return uas.start(SERVER_LOG, argv, cpus=spec.cpus, limit_s=limit_s)
 
     def draw(self, uac: Host, load: Load, label: str, arrivals: Arrivals) -> Schedule:
-        """Draw the schedule that `offer` plays; the same arrivals are the same schedule each time."""
+        """Sample the schedule whose calls `offer` makes. Equal arrivals result in equal schedules."""
         calls = ["--calls", str(arrivals.calls)]
         if arrivals.blocks is not None:
             blocks = uac.workdir / f"{label}.blocks"
@@ -367,9 +234,9 @@ class Sipload:
         load: Load,
         label: str,
         arrivals: Arrivals,
-        transport: Transport = UDP,
+        transport: SipTransport = UDP,
     ) -> CallStatistics:
-        """Draw the schedule on the UAC, then make its calls."""
+        """Sample the schedule on the UAC, make its calls, and return their counts."""
         uac, spec, sps = hosts.uac, hosts.uac.spec, hosts.sps.spec
         report = uac.workdir / f"{label}.json"
         uac.run(["rm", "-f", str(report)])
@@ -395,18 +262,18 @@ class Sipload:
         return read_sipload_report(uac.run(["cat", str(report)]).stdout, str(report))
 
     def served(self, uas: Host) -> Served:
-        """Say what a server that was stopped answered.
+        """Return the counts of a server that was stopped.
 
         Raises
         ------
         StableError
-            It left no whole report.
+            The report is missing or incomplete.
         """
         report = uas.workdir / SERVER_REPORT
         return read_server_report(uas.run(["cat", str(report)]).stdout, str(report))
 
     def fetch(self, hosts: Hosts, label: str, folder: Path) -> None:
-        """Copy the reports and, compressed, the calls."""
+        """Copy the reports and the compressed calls to a folder of this machine."""
         uac = hosts.uac
         calls = uac.workdir / f"{label}.calls"
         uac.run(["zstd", "-q", "-f", "-1", "--rm", str(calls)])
@@ -414,8 +281,8 @@ class Sipload:
             uac.get_file(uac.workdir / name, folder / name)
         hosts.uas.get_file(hosts.uas.workdir / SERVER_REPORT, folder / SERVER_REPORT)
 
-    def starts(self, folder: Path, label: str) -> Starts | None:
-        """Read the calls that were started."""
+    def starts(self, folder: Path, label: str) -> Starts:
+        """Read the starts of all calls that were started."""
         calls = read_calls(folder / f"{label}.calls.zst")
         started = calls[calls["t_invite"] > 0]
         return Starts(started["t_invite"].astype("i8"), started["t_intended"].astype("i8"))
@@ -433,43 +300,132 @@ def _hold(load: Load) -> str:
     return f"{exponential}{load.hold_time_ms}"
 
 
+_Count = Annotated[int, Meta(ge=0)]
+
+
+@dataclass(frozen=True)
+class _Messages:
+    """The counts of one message type in a report of sipload."""
+
+    sent: _Count
+    sent_again: _Count
+    unexpected: _Count
+    received: _Count = 0
+    received_again: _Count = 0
+
+
+@dataclass(frozen=True)
+class _Sockets:
+    drops: _Count
+
+
+@dataclass(frozen=True)
+class _ClientCalls:
+    offered: _Count
+    started: _Count
+    completed: _Count
+    timeout_invite: _Count
+    timeout_bye: _Count
+    rejected_invite: _Count
+    rejected_bye: _Count
+    no_ringing: _Count
+    no_connection: _Count = 0
+    unfinished_at_end: _Count = 0
+    distinct: _Count | None = None
+    late: _Count | None = None
+
+
+@dataclass(frozen=True)
+class _ServerCalls:
+    begun: _Count
+    split: _Count
+
+
+@dataclass(frozen=True)
+class _Lateness:
+    p99: _Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Report:
+    """The parts that the reports of client and server share (hardware/generator/report.h)."""
+
+    messages: Mapping[str, _Messages]
+    unparsable: _Count
+    cpu_ns: _Count
+    transport: str = "udp"
+    connections: Mapping[str, Any] | None = None
+
+    @property
+    def tally(self) -> Tally:
+        kinds = self.messages.values()
+        return Tally(
+            sent=sum(kind.sent + kind.sent_again for kind in kinds),
+            received=sum(kind.received + kind.received_again + kind.unexpected for kind in kinds)
+            + self.unparsable,
+        )
+
+    def cpu_us(self, calls: int) -> float | None:
+        """Return the CPU time per call in µs; None without a call."""
+        return self.cpu_ns / calls / 1000 if calls else None
+
+    def connection_counts(self, source: str) -> Connections | None:
+        """Return the counts of TCP connections; None over UDP."""
+        if self.transport != "tcp":
+            return None
+        return as_part(Connections, self.connections, source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ClientReport(_Report):
+    calls: _ClientCalls
+    achieved_cps: Annotated[float, Meta(ge=0)]
+    wall_ns: Annotated[int, Meta(ge=1)]
+    overtaken: _Count
+    scheduler: Literal["fifo", "other"]
+    sockets: _Sockets
+    no_ports: _Count | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ServerReport(_Report):
+    calls: _ServerCalls
+    peers: tuple[_Count, ...]
+    lateness_ns: _Lateness
+
+
 def read_sipload_report(text: str, source: str) -> CallStatistics:
     """Read the report of `sipload uac` (hardware/generator/report.h).
 
     Raises
     ------
     StableError
-        It is not JSON, or not like workflow/schemas/sipload.schema.yaml.
+        The text is not JSON, lacks a key, or has a value of another type.
     """
-    report = _read_report(text, source)
-    calls, messages = report["calls"], report["messages"]
-    failed = ("timeout_invite", "timeout_bye", "rejected_invite", "rejected_bye", "no_connection")
-    waiting = ("unfinished_at_end", "timeout_invite", "timeout_bye")
-    over_tcp = report.get("transport") == "tcp"
+    report = _read_report(_ClientReport, text, source)
+    calls, messages = report.calls, report.messages
+    failed = calls.timeout_invite + calls.timeout_bye + calls.rejected_invite + calls.rejected_bye
     return CallStatistics(
-        calls_offered=calls["offered"],
-        calls_created=calls["started"],
-        calls_completed=calls["completed"],
-        calls_failed=sum(calls.get(name, 0) for name in failed),
-        achieved_cps=report["achieved_cps"],
-        retransmissions=sum(kind["sent_again"] for kind in messages.values()),
-        unexpected=sum(kind["unexpected"] for kind in messages.values()) + report["unparsable"],
-        cpu_share=report["cpu_ns"] / report["wall_ns"],
-        socket_drops=report["sockets"]["drops"],
-        scheduler=report["scheduler"],
-        no_ports=report.get("no_ports"),
-        requests={
-            kind.name: _sends(messages.get(kind.name, {"sent": 0, "sent_again": 0}))
-            for kind in REQUESTS
-        },
-        overtaken=report["overtaken"],
-        no_ringing=calls["no_ringing"],
-        calls_distinct=calls.get("distinct"),
-        calls_late=calls.get("late"),
-        calls_waiting=sum(calls.get(name, 0) for name in waiting),
-        connections=as_part(Connections, report["connections"], source) if over_tcp else None,
-        cpu_us=_cpu_us(report, calls["started"]),
-        messages=_tally(report),
+        calls_offered=calls.offered,
+        calls_created=calls.started,
+        calls_completed=calls.completed,
+        calls_failed=failed + calls.no_connection,
+        achieved_cps=report.achieved_cps,
+        retransmissions=sum(kind.sent_again for kind in messages.values()),
+        unexpected=sum(kind.unexpected for kind in messages.values()) + report.unparsable,
+        cpu_share=report.cpu_ns / report.wall_ns,
+        socket_drops=report.sockets.drops,
+        scheduler=report.scheduler,
+        no_ports=report.no_ports,
+        requests={kind.name: _sends(messages.get(kind.name)) for kind in REQUESTS},
+        overtaken=report.overtaken,
+        no_ringing=calls.no_ringing,
+        calls_distinct=calls.distinct,
+        calls_late=calls.late,
+        calls_waiting=calls.unfinished_at_end + calls.timeout_invite + calls.timeout_bye,
+        connections=report.connection_counts(source),
+        cpu_us=report.cpu_us(calls.started),
+        messages=report.tally,
     )
 
 
@@ -481,48 +437,40 @@ def read_server_report(text: str, source: str) -> Served:
     StableError
         As `read_sipload_report`.
     """
-    report = _read_report(text, source, "server")
-    calls = report["calls"]
+    report = _read_report(_ServerReport, text, source)
     return Served(
-        _tally(report), tuple(report["peers"]), calls["split"], _cpu_us(report, calls["begun"])
+        messages=report.tally,
+        calls=report.peers,
+        split=report.calls.split,
+        lateness_p99_us=report.lateness_ns.p99 / 1000,
+        connections=report.connection_counts(source),
+        cpu_us=report.cpu_us(report.calls.begun),
     )
 
 
-def _cpu_us(report: Mapping[str, Any], calls: int) -> float | None:
-    return report["cpu_ns"] / calls / 1000 if calls else None
+Kind = TypeVar("Kind", bound=_Report)
 
 
-def _tally(report: Mapping[str, Any]) -> Tally:
-    def total(*columns: str) -> int:
-        return sum(kind.get(name, 0) for kind in report["messages"].values() for name in columns)
-
-    return Tally(
-        sent=total("sent", "sent_again"),
-        received=total("received", "received_again", "unexpected") + report["unparsable"],
-    )
-
-
-def _read_report(text: str, source: str, part: str | None = None) -> dict[str, Any]:
+def _read_report(kind: type[Kind], text: str, source: str) -> Kind:
     what = f"{source}: not a complete sipload report"
     try:
-        report: dict[str, Any] = validate(parse_json(text), "sipload", what, part)
-        return report
+        return as_part(kind, parse_json(text), what)
     except ValueError as error:
         raise StableError(f"{what}: {error}") from None
 
 
-def _sends(counts: Mapping[str, int]) -> Sends:
-    return Sends(counts["sent"], counts["sent_again"])
+def _sends(counts: _Messages | None) -> Sends:
+    return Sends(counts.sent, counts.sent_again) if counts else Sends(0, 0)
 
 
 def read_calls(path: Path) -> npt.NDArray[Any]:
-    """Read what became of each call.
+    """Read the instants and the outcome of each call.
 
     Returns
     -------
     ndarray
-        Shape (calls,), dtype `CALL`, in the order of the schedule; instants are CLOCK_MONOTONIC of
-        the UAC in ns, 0 where it did not happen.
+        Shape (calls,), dtype `CALL`, in the order of the schedule. Instants are CLOCK_MONOTONIC of the UAC in ns, or 0
+        for events that did not happen.
 
     Raises
     ------
@@ -544,56 +492,3 @@ def read_calls(path: Path) -> npt.NDArray[Any]:
             f"found {len(data)}; repeat the run"
         )
     return np.frombuffer(data, CALL, offset=CALLS_HEADER.itemsize)
-
-
-def read_sipp_statistics(text: str, calls_offered: int, source: str) -> CallStatistics:
-    """Read the CSV file that SIPp writes with -trace_stat.
-
-    Parameters
-    ----------
-    text
-        The file's text: a header line and one line a period, separated by semicolons.
-    calls_offered
-        Calls that SIPp was told to make.
-    source
-        Name of the file for messages.
-
-    Raises
-    ------
-    StableError
-        The file is empty or lacks a column.
-    """
-    # SIPp that is ended at the drain time may leave half a line
-    whole_lines = text[: text.rfind("\n") + 1]
-    try:
-        rows = list(csv.DictReader(io.StringIO(whole_lines), delimiter=";"))
-        last = rows[-1]
-        created = int(last["TotalCallCreated"])
-        return CallStatistics(
-            calls_offered=calls_offered,
-            calls_created=created,
-            calls_completed=int(last["SuccessfulCall(C)"]),
-            calls_failed=int(last["FailedCall(C)"]),
-            achieved_cps=_achieved_cps(rows, created),
-            retransmissions=int(last["Retransmissions(C)"]),
-            unexpected=int(last["FailedUnexpectedMessage(C)"]),
-        )
-    except (
-        *(IndexError, KeyError, TypeError, ValueError, ZeroDivisionError),
-        *(AttributeError, OverflowError, csv.Error),
-    ) as error:
-        raise StableError(
-            f"{source}: not a complete SIPp statistics file: {error!r:.200}"
-        ) from error
-
-
-def _achieved_cps(rows: Sequence[Mapping[str, str]], created: int) -> float:
-    """Rate from the start to the last period that ended while calls were still being started."""
-    start = _epoch_s(rows[0]["StartTime"])
-    running = [row for row in rows if 0 < int(row["TotalCallCreated"]) < created] or rows[:1]
-    return int(running[-1]["TotalCallCreated"]) / (_epoch_s(running[-1]["CurrentTime"]) - start)
-
-
-def _epoch_s(stamp: str) -> float:
-    # date, time and seconds since the epoch, separated by tabs
-    return float(stamp.split("\t")[2])

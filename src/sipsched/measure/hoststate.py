@@ -1,7 +1,8 @@
-"""What a host is and what its kernel counted, as verbatim text of an explicit list of files."""
+"""The description of a host and the counters of its kernel, as verbatim text of a fixed list of files."""
 
 from sipsched.errors import StableError
 from sipsched.files import parse_json
+from sipsched.records.publishable import FILES
 from sipsched.records.run_document import HostReport
 from sipsched.testbed.host import Host
 
@@ -14,25 +15,11 @@ COUNTER_FILES = (
     "/proc/stat",
     "/proc/uptime",
 )
-DESCRIPTION_FILES = (
-    "/proc/version",
-    "/proc/cmdline",
-    "/proc/sys/kernel/osrelease",
-    "/proc/sys/kernel/sched_autogroup_enabled",
-    "/proc/sys/net/core/rmem_default",
-    "/proc/sys/net/core/rmem_max",
-    "/sys/devices/system/clocksource/clocksource0/current_clocksource",
-    "/sys/devices/system/cpu/online",
-    "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
-    "/sys/devices/system/cpu/intel_pstate/no_turbo",
-    "/sys/devices/system/cpu/smt/active",
-    "/sys/kernel/mm/transparent_hugepage/enabled",
-    "/sys/kernel/security/lockdown",
-)
+DESCRIPTION_FILES = ("/proc/version", "/proc/cmdline", *FILES)
 
 
 def read_files(host: Host, paths: tuple[str, ...]) -> dict[str, str]:
-    """Read files of a host in one command; a file that is not there is left out.
+    """Read files of a host in one command. The result lacks files that do not exist.
 
     Returns
     -------
@@ -44,7 +31,7 @@ def read_files(host: Host, paths: tuple[str, ...]) -> dict[str, str]:
 
 
 def split_sections(text: str) -> dict[str, str]:
-    """Split what `read_files` printed into its files."""
+    """Split the output of the command of `read_files` into its files."""
     sections: dict[str, list[str]] = {}
     current: list[str] = []
     for line in text.splitlines(keepends=True):
@@ -56,15 +43,15 @@ def split_sections(text: str) -> dict[str, str]:
 
 
 def clock_offset_s(host: Host) -> float:
-    """Read how far CLOCK_REALTIME is ahead of the time since boot, in seconds.
+    """Return CLOCK_REALTIME minus the time since boot, in seconds.
 
-    To some 10 ms, the resolution of /proc/uptime; of three readings the least disturbed, since what comes
-    between the two clocks makes one look later. A constant but for steps and slewing of the clock.
+    The accuracy is about 10 ms, the resolution of /proc/uptime. The smallest of three readings counts, since a delay
+    between reading the two clocks makes the offset larger. The offset changes only when the clock is stepped or slewed.
 
     Raises
     ------
     StableError
-        The host shows something else.
+        The host does not print the two clocks.
     """
     # ASSUME the host is not suspended in a run: /proc/uptime then advances as CLOCK_MONOTONIC
     script = "for i in 1 2 3; do cat /proc/uptime; date +%s.%N; done"
@@ -72,38 +59,40 @@ def clock_offset_s(host: Host) -> float:
 
 
 def parse_clock_offset_s(text: str, where: str) -> float:
-    """Take the least of the readings: lines of /proc/uptime and of `date +%s.%N`, in turns.
+    """Return the smallest offset of several readings.
+
+    The text alternates lines of /proc/uptime and of `date +%s.%N`.
 
     Raises
     ------
     StableError
-        There is none, or a line is something else.
+        The text has no reading, or a line is not as expected.
     """
     lines = text.splitlines()
     try:
         readings = zip(lines[0::2], lines[1::2], strict=True)
         return min(float(real) - float(boot.split()[0]) for boot, real in readings)
     except (ValueError, IndexError):
-        found = " ".join(text.split())[:60] or "nothing"
+        shown = " ".join(text.split())[:60] or "nothing"
         raise StableError(
-            f"{where}: expected /proc/uptime and seconds since the epoch, found {found}"
+            f"{where}: expected /proc/uptime and seconds since the epoch, found {shown}"
         ) from None
 
 
 def describe(host: Host, versions: dict[str, list[str]]) -> HostReport:
-    """Say what a host is.
+    """Describe a host.
 
     Parameters
     ----------
     host
         The host.
     versions
-        Programs whose version to record, with the command that prints it.
+        Name of each program whose version is recorded, and the command that prints the version.
 
     Returns
     -------
     HostReport
-        As run.json has it; None where the kernel does not say.
+        The description for `run.json`; None where the kernel does not report a value.
     """
     files = read_files(host, DESCRIPTION_FILES)
     fields = parse_lscpu_json(host.run(["lscpu", "-J"]).stdout, f"host {host.spec}")
@@ -127,17 +116,17 @@ def describe(host: Host, versions: dict[str, list[str]]) -> HostReport:
 
 
 def parse_lscpu_json(text: str, where: str) -> dict[str, str | None]:
-    """Read what `lscpu -J` printed: fields in fields, each with a name and, most, a value.
+    """Parse the output of `lscpu -J`: nested fields, each with a name and usually a value.
 
     Returns
     -------
     dict
-        Field, without its colon, to value; None where it has none.
+        Name of each field without its colon, and its value; None for a field without a value.
 
     Raises
     ------
     StableError
-        It is not that.
+        The text is not such output.
     """
     try:
         rest = [parse_json(text)["lscpu"]]
@@ -148,7 +137,9 @@ def parse_lscpu_json(text: str, where: str) -> dict[str, str | None]:
                 fields[entry["field"].rstrip(":")] = None if value is None else str(value)
                 rest.append(entry.get("children", []))
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise StableError(f"{where}: not the answer of lscpu -J: {type(error).__name__}") from None
+        raise StableError(
+            f"{where}: this is not the output of lscpu -J: {type(error).__name__}"
+        ) from None
     return fields
 
 

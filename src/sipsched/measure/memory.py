@@ -1,11 +1,11 @@
-"""Whether the SPS has the memory that a proxy may come to use."""
+"""The check that the SPS has enough memory for the proxy."""
 
 from dataclasses import dataclass
 
 from sipsched.errors import StableError
 from sipsched.measure.hoststate import read_files
 from sipsched.measure.proxy import FRONT_SHARED_MIB, instance_shared_mib
-from sipsched.plan.config import Sut
+from sipsched.plan.sut import Sut
 from sipsched.testbed.host import Host
 
 MEMINFO = "/proc/meminfo"
@@ -13,7 +13,7 @@ MEMINFO = "/proc/meminfo"
 
 @dataclass(frozen=True)
 class Need:
-    """Memory that a proxy may come to use: what its processes share, and what each worker has for itself."""
+    """Memory that a proxy can use at most: shared by its processes, and private to each worker."""
 
     shared_mib: int
     workers: int
@@ -21,34 +21,37 @@ class Need:
 
     @property
     def total_mib(self) -> int:
-        """All of it."""
+        """Shared and private memory of all workers in MiB."""
         return self.shared_mib + self.workers * self.package_mib
 
 
 def memory_need(sut: Sut, threads: int, cores: int) -> Need:
-    """Add up what is asked for on the proxy's command lines, that of a front proxy, with a worker a core, included."""
+    """Return the memory that the proxy's command lines ask for.
+
+    A front end that is a proxy is included, with one worker per core.
+    """
     shared_mib, workers = sut.instances(threads) * instance_shared_mib(sut, threads), threads
-    if sut.deployment == "front":
+    if sut.arrangement.front == "proxy":
         shared_mib, workers = shared_mib + FRONT_SHARED_MIB, workers + cores
     return Need(shared_mib, workers, sut.package_memory_mib)
 
 
 def check_memory(sps: Host, sut: Sut, threads: int, cores: int) -> None:
-    """Refuse a run whose proxy may use more memory than the SPS has left.
+    """Refuse a run whose proxy can use more memory than the SPS has available.
 
     Parameters
     ----------
     sps
-        The host; nothing of an earlier run is on it any more.
+        The host of the proxy, after the processes of earlier runs have ended.
     sut
-        Says how much the workers share and how much each has for itself.
+        The SUT, with its shared memory and the private memory of each worker.
     threads, cores
-        Number of workers, and of CPUs that they are held to.
+        Number of workers, and number of the workers' CPUs.
 
     Raises
     ------
     StableError
-        They do not fit; with what is needed, what is there, and what to change.
+        The memory is too small. The message names the need, the available memory, and the settings to change.
     """
     need = memory_need(sut, threads, cores)
     available = available_mib(
@@ -68,7 +71,7 @@ def available_mib(text: str, where: str = MEMINFO) -> int:
     Raises
     ------
     StableError
-        There is no such line.
+        The text has no line MemAvailable.
     """
     for line in text.splitlines():
         name, _, value = line.partition(":")

@@ -1,4 +1,4 @@
-"""How quiet the SPS is when nothing runs on it: gaps in the time of each of its CPUs."""
+"""The noise of an idle SPS: gaps in the time of each of its CPUs."""
 
 import json
 import time
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sipsched.errors import StableError
-from sipsched.files import parse_json, whole
+from sipsched.files import parse_json, seal, whole
 from sipsched.measure.hoststate import read_files
 from sipsched.measure.tuning import tuned
 from sipsched.plan.modes import DEFAULT, find_mode, load_modes
@@ -24,16 +24,16 @@ STAT = "/proc/stat"
 
 
 def measure_noise(testbed: Testbed, path: Path, duration_s: float = DURATION_S) -> None:
-    """Look at each CPU of the SPS for a while, with the host set as a run has it, and record the gaps.
+    """Measure the gaps on each CPU of the SPS, with the host's settings as in a run, and record them.
 
     Parameters
     ----------
     testbed
-        Three hosts that SSH reaches; only the SPS is looked at.
+        Three hosts that SSH reaches. Only the SPS is measured.
     path
-        The `noise.json`; its folder is made. It appears whole or not at all.
+        The `noise.json` to write. Missing folders are created, and the file is written atomically.
     duration_s
-        Seconds for each CPU.
+        Seconds per CPU.
 
     Raises
     ------
@@ -61,35 +61,35 @@ def measure_noise(testbed: Testbed, path: Path, duration_s: float = DURATION_S) 
         "cpus": cpus,
     }
     with whole(path) as partial:
-        partial.write_text(json.dumps(document, allow_nan=False) + "\n")
+        partial.write_text(seal(json.dumps(document, allow_nan=False)))
 
 
 def _look_at(sps: Host, program: str, cpu: int, duration_s: float) -> dict[str, Any]:
     before = _stolen(sps, cpu)
     done = sps.run_limited("jitter", [program, f"{duration_s:g}"], cpus=[cpu], limit_s=LIMIT_S)
-    found = parse_jitter(done.stdout, cpu, f"host {sps.spec}")
-    return found | {"steal_s": round(_stolen(sps, cpu) - before, 6)}
+    gaps = parse_jitter(done.stdout, cpu, f"host {sps.spec}")
+    return gaps | {"steal_s": round(_stolen(sps, cpu) - before, 6)}
 
 
 def parse_jitter(text: str, cpu: int, where: str) -> dict[str, Any]:
-    """Read what `jitter` printed of a CPU.
+    """Parse the output of `jitter` for a CPU.
 
     Raises
     ------
     StableError
-        It is not JSON, or of another CPU, or the program moved.
+        The text is not JSON or describes another CPU, or the program moved to another CPU.
     """
     try:
-        found = parse_json(text)
+        report = parse_json(text)
     except ValueError as error:
         raise StableError(f"{where}: jitter did not print JSON: {error}") from None
     if (
-        not isinstance(found, dict)
-        or found.get("cpu") != cpu
-        or found.get("cpu_changes", True) != 0
+        not isinstance(report, dict)
+        or report.get("cpu") != cpu
+        or report.get("cpu_changes", True) != 0
     ):
-        raise StableError(f"{where}: jitter was not held to CPU {cpu}")
-    return found
+        raise StableError(f"{where}: jitter did not stay on CPU {cpu}")
+    return report
 
 
 def _stolen(sps: Host, cpu: int) -> float:

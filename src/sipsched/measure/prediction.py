@@ -1,6 +1,6 @@
-"""What the simulator, fitted to mode `default`, says of settings that it was not fitted to.
+"""Predictions by the simulator, fitted to mode `default`, for settings that the fit did not use.
 
-Nothing here reads a measurement: the fit comes as numbers, and what is to be predicted as settings.
+This module reads no measurement. It receives the fit as numbers, and the runs to predict as settings.
 """
 
 import itertools
@@ -18,52 +18,54 @@ import numpy as np
 import numpy.typing as npt
 
 from sipsched.measure.generator import Arrivals
-from sipsched.measure.simulation import Plan, plan_point
+from sipsched.measure.simulated_point import SimulatedPoint, plan_point
 from sipsched.measure.simulator import T0_NS, Numbers, Outputs, SimulatorReport, Value, simulate
-from sipsched.plan.config import Config, Point, Run
+from sipsched.plan.config import Config
 from sipsched.plan.crossover import compared, is_comparison, lengths
 from sipsched.plan.modes import DEFAULT, find_mode, load_modes
 from sipsched.plan.modes import Setting as Key
-from sipsched.plan.simulated import COSTS, KINDS, load_model
+from sipsched.plan.run import Point, Run
+from sipsched.plan.simulated import KINDS, load_model
+from sipsched.plan.sut import DEPLOYMENTS, Deployment, Transport
 from sipsched.records.fitted import Fitted
 from sipsched.records.prediction import (
     UNITS,
+    CapacityOfCores,
     CapacityPrediction,
-    Carried,
     Predicted,
+    PredictedSetting,
     Predictions,
-    Setting,
 )
 from sipsched.records.speedups import Deployed
 from sipsched.records.trace import HEADER, RECORD, Event
-from sipsched.testbed.inventory import Simulated, Testbed, load_testbed
+from sipsched.testbed.inventory import SimulatedMachine, Testbed, load_testbed
 
 SECONDS = 6.0
-"""Of load a replicate; there is one for each draw of the fit."""
+"""Seconds of load of a replicate. Each sample of the fit has one replicate."""
 ANY_BED = "simulated"
 CORES = (1, 2, 4, 8, 16, 32, 64)
 THREADS = (4, 8, 16)
-"""Tried on any number of cores, beside as many as cores, two more and twice as many."""
+"""Numbers of threads that are tried, in addition to three others: the number of cores, two more, and twice as many."""
 CORES_PER_PROCESSOR = 16
 TRIAL_CALLS = 8_000
-"""Of a trial of a capacity: the receive buffer is full after some hundred."""
+"""Calls of a trial for a capacity. An overload fills the receive buffer within some hundred calls."""
 TRIAL_S_MIN = 0.5
-"""Of one of a deployment: calls ring and hold for 20 ms."""
+"""Shortest trial of a deployment in seconds. Calls ring and hold for 20 ms."""
 WINDOWS_MIN = 2
 MESSAGES = len(KINDS)
-"""Of a call."""
+"""Messages of a call."""
 HALVINGS = 6
-"""Of a bracket of loads, for a capacity."""
+"""Number of times that a bracket of loads is halved for a capacity."""
 SPEEDUP_HALVINGS, SPEEDUP_DRAWS = 4, 4
-"""Likewise around a guess for those of deployments, of which there are many; and samples of the fit for each."""
+"""For capacities of deployments: halvings around a guess, and samples of the fit."""
 SPEEDUP_THREADS = (1, 2, 4, 8)
-"""Tried, of those that are no fewer than cores; else as many as cores."""
+"""Numbers of threads that are tried for a deployment, or the number of cores if that is larger."""
 SPEEDUP_CORES_RECEIVED_BY_ONE = (1, 2, 4, 8, 16)
-"""More of them add nothing."""
+"""Numbers of cores with one receiving CPU; more cores do not raise such a capacity."""
 CONNECTIONS = 8
-"""Over TCP, of the UAC: as of the SUTs in config/config.yaml."""
+"""Persistent TCP connections of the UAC, as in the SUTs of config/config.yaml."""
 LOCKED_MODEL = "opensips-papers"
-"""Whose share of the service time under a lock is assumed where the fitted model has none."""
+"""Name of the model whose lock share is assumed where the fitted model has none."""
 ASSUMED = {
     "migrations cost nothing": {"refill_near_ns": 0, "refill_far_ns": 0, "balance_ns": 0},
     "migrations cost thrice as much": {
@@ -72,7 +74,7 @@ ASSUMED = {
     },
     "two CPUs receive": {"receive_cpus": 2},
 }
-"""What no record of one core tells, and what else it might be."""
+"""Assumptions that records of one core cannot check, with the alternatives that are simulated too."""
 
 Changes = Mapping[str, Any]
 Floats = npt.NDArray[np.float64]
@@ -81,14 +83,14 @@ Result = TypeVar("Result")
 
 
 def predict(fitted: Fitted, runs: Iterable[Run], config: Config) -> Predictions:
-    """Predict every setting of runs of the SUT that the model was fitted to.
+    """Predict every setting of runs of the SUT to which the model is fitted.
 
     Parameters
     ----------
     fitted
-        The model; if it is of nothing, nothing is predicted.
+        The model; if it was fitted to no run, nothing is predicted.
     runs
-        Planned ones. Of a comparison each mode is a setting; a probe that is stilled is none.
+        The planned runs. Each mode of a comparison is a setting, except modes that switch the probe off.
     config
         The campaign.
     """
@@ -101,19 +103,22 @@ def predict(fitted: Fitted, runs: Iterable[Run], config: Config) -> Predictions:
 def still_predicted(
     before: Predictions, fitted: Fitted, runs: Iterable[Run], config: Config
 ) -> bool:
-    """Tell whether `predict` would give this: by fit, settings, and the first of them simulated again."""
-    settings = [each.setting for each in before.predicted]
+    """Return whether `predict` would return these predictions.
+
+    The fit and the settings must be equal, and a new simulation of the first setting must return the same numbers.
+    """
+    settings = [predicted.setting for predicted in before.predicted]
     if (before.fitted, before.seconds, settings) != (fitted, SECONDS, _settings(fitted, runs)):
         return False
-    for each in before.predicted[:1]:
-        again = _predicted(each.setting, fitted, config)
-        for one, other in ((each.whole, again.whole), (each.windows, again.windows)):
+    for first in before.predicted[:1]:
+        again = _predicted(first.setting, fitted, config)
+        for one, other in ((first.whole, again.whole), (first.windows, again.windows)):
             if not np.array_equal(one, other, equal_nan=True):
                 return False
     return True
 
 
-def _predicted(setting: Setting, fitted: Fitted, config: Config) -> Predicted:
+def _predicted(setting: PredictedSetting, fitted: Fitted, config: Config) -> Predicted:
     point = Point(ANY_BED, setting.sut, setting.mode, setting.cores, setting.threads)
     plan = plan_point(point, config, _testbed(fitted, setting.cores))
     load = config.load
@@ -122,14 +127,14 @@ def _predicted(setting: Setting, fitted: Fitted, config: Config) -> Predicted:
     window_s, washout_s = _window(setting, fitted, config)
     seconds = max(SECONDS, (1 + WINDOWS_MIN) * window_s) if setting.compared else SECONDS
 
-    def replicate(place: int) -> tuple[Floats, Floats]:
-        arrivals = Arrivals(setting.cps, round(seconds * setting.cps), 1 + place)
-        records, cpu_us = _served({**plan.at(load, arrivals), **fitted.draws[place]})
+    def replicate(index: int) -> tuple[Floats, Floats]:
+        arrivals = Arrivals(setting.cps, round(seconds * setting.cps), 1 + index)
+        records, cpu_us = _served({**plan.at(load, arrivals), **fitted.draws[index]})
         since_s = (records["t_arr"] - T0_NS).astype("f8") / 1e9
         number, within_s = np.divmod(since_s, window_s)
-        # the first window fills the queue
+        # the first window is discarded, since the queue fills during it
         windows = range(1, int(seconds / window_s) if setting.compared else 1)
-        cuts = [records[(number == each) & (within_s >= washout_s)] for each in windows]
+        cuts = [records[(number == window) & (within_s >= washout_s)] for window in windows]
         return _of(records, cpu_us), np.array([_of(cut, cpu_us) for cut in cuts])
 
     whole, windows = zip(*_at_once(replicate, range(len(fitted.draws))), strict=True)
@@ -137,11 +142,11 @@ def _predicted(setting: Setting, fitted: Fitted, config: Config) -> Predicted:
     return Predicted(setting, np.array(whole), np.array(windows).reshape(shape))
 
 
-def _settings(fitted: Fitted, runs: Iterable[Run]) -> list[Setting]:
+def _settings(fitted: Fitted, runs: Iterable[Run]) -> list[PredictedSetting]:
     return sorted(set(_settings_of(fitted, runs)))
 
 
-def _settings_of(fitted: Fitted, runs: Iterable[Run]) -> Iterator[Setting]:
+def _settings_of(fitted: Fitted, runs: Iterable[Run]) -> Iterator[PredictedSetting]:
     declared = load_modes()
     for run in runs:
         if run.sut != fitted.sut:
@@ -149,12 +154,12 @@ def _settings_of(fitted: Fitted, runs: Iterable[Run]) -> Iterator[Setting]:
         for mode in compared(run.mode):
             if Key.RECORDING not in find_mode(mode, declared).overrides:
                 several = is_comparison(run.mode)
-                yield Setting(run.sut, mode, run.cores, run.threads, run.cps, several)
+                yield PredictedSetting(run.sut, mode, run.cores, run.threads, run.cps, several)
 
 
 def _testbed(fitted: Fitted, cores: int) -> Testbed:
-    """Put the fit in the place of a machine."""
-    machine = Simulated(
+    """Return a simulated testbed with the fitted numbers."""
+    machine = SimulatedMachine(
         kernel=fitted.kernel,
         processors=-(-cores // CORES_PER_PROCESSOR),
         cores_per_processor=min(cores, CORES_PER_PROCESSOR),
@@ -165,18 +170,22 @@ def _testbed(fitted: Fitted, cores: int) -> Testbed:
     return replace(load_testbed(ANY_BED), simulated=machine)
 
 
-def _window(setting: Setting, fitted: Fitted, config: Config) -> tuple[float, float]:
-    """Give length and washout of windows as a comparison at that load would have them, in s."""
+def _window(setting: PredictedSetting, fitted: Fitted, config: Config) -> tuple[float, float]:
+    """Return the length and the washout, in seconds, of a comparison's windows at the setting's load."""
     numbers, design = fitted.numbers, config.crossover
     rest = ("copy_ns", "send_ns", "loop_ns", "receive_ns")
     message_ns = sum(numbers["service_ns"]) / MESSAGES + sum(numbers[name] for name in rest)
     service_s = message_ns / 1e9 / setting.cores
     window_s, washout_s, _ = lengths(service_s * MESSAGES * setting.cps, service_s)
-    return design.window_s or window_s, design.washout_s or washout_s
+    if design.window_s != "auto":
+        window_s = design.window_s
+    if design.washout_s != "auto":
+        washout_s = design.washout_s
+    return window_s, washout_s
 
 
 def _served(numbers: Numbers) -> tuple[npt.NDArray[Any], float]:
-    """Simulate a run: the records of messages that were served, and the CPU time of one in µs."""
+    """Simulate a run; return the records of the served messages, and the CPU time per message in µs."""
     with tempfile.TemporaryDirectory(prefix="sipsched-predicted-") as name:
         folder = Path(name)
         outputs = Outputs(folder / "trace", folder / "calls", folder / "uac")
@@ -187,7 +196,7 @@ def _served(numbers: Numbers) -> tuple[npt.NDArray[Any], float]:
 
 
 def _of(records: npt.NDArray[Any], cpu_us: float) -> Floats:
-    """Give the quantities of `UNITS`, shape (quantity,)."""
+    """Return the quantities of `UNITS`, shape (quantity,)."""
     if not len(records):
         return np.full(len(UNITS), np.nan)
     k_rcv = (records["t_sip_in"] - records["t_arr"]).astype("f8") / 1000
@@ -199,15 +208,15 @@ def _of(records: npt.NDArray[Any], cpu_us: float) -> Floats:
 
 
 def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
-    """Predict where the packet drop rate crosses its limit, by cores and threads.
+    """Predict the load at which the packet drop rate crosses its limit, by cores and threads.
 
-    The best number of threads of each number of cores is simulated again with each draw of the fit, and
-    with what is assumed of several cores.
+    For each number of cores, the best number of threads is simulated again: with each sample of the fit, and with each
+    assumption about several cores.
 
     Parameters
     ----------
     fitted
-        The model; if it is of nothing, nothing is predicted.
+        The model; if it was fitted to no run, nothing is predicted.
     config
         The campaign: load and limit.
     """
@@ -225,11 +234,13 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
     central = replace(none, carried=tuple(_at_once(lambda s: carries(*s, {}), settings)))
     best = [found for cores in CORES if (found := central.best(cores))]
 
-    def again(changes: Changes) -> tuple[Carried, ...]:
-        # so many CPUs receive as there are at least
-        known = [each for each in best if changes.get("receive_cpus", 1) <= each.cores]
+    def again(changes: Changes) -> tuple[CapacityOfCores, ...]:
+        # the number of receiving CPUs cannot exceed the cores
+        known = [carried for carried in best if changes.get("receive_cpus", 1) <= carried.cores]
         return tuple(
-            _at_once(lambda each: carries(each.cores, each.threads, changes, each.cps), known)
+            _at_once(
+                lambda carried: carries(carried.cores, carried.threads, changes, carried.cps), known
+            )
         )
 
     return replace(
@@ -241,12 +252,15 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
 
 
 def still_carried(before: CapacityPrediction, fitted: Fitted, config: Config) -> bool:
-    """Tell whether `predict_capacity` would give this: by fit, limit, and the first setting again."""
+    """Return whether `predict_capacity` would return this prediction.
+
+    Fit and limit must be equal, and a new simulation of the first setting must find the same capacity.
+    """
     if (before.fitted, before.limit) != (fitted, config.pdr_limit):
         return False
     return all(
-        _carries(fitted, config, each.cores, each.threads, {}) == each
-        for each in before.carried[:1]
+        _carries(fitted, config, carried.cores, carried.threads, {}) == carried
+        for carried in before.carried[:1]
     )
 
 
@@ -257,7 +271,7 @@ def _carries(
     threads: int,
     changes: Changes,
     guess_cps: float = 0.0,
-) -> Carried:
+) -> CapacityOfCores:
     point = Point(ANY_BED, fitted.sut, DEFAULT, cores, threads)
     plan = plan_point(point, config, _testbed(fitted, cores))
     numbers = {**fitted.numbers, **changes}
@@ -265,21 +279,26 @@ def _carries(
 
 
 def predict_deployments(fitted: Fitted, config: Config) -> tuple[Deployed, ...]:
-    """Predict what each deployment carries by cores, with the number of threads that carries most.
+    """Predict the capacity of each deployment by cores, with the number of threads that has the highest capacity.
 
-    Received by one CPU, as the model has it; and by each of the cores, from agents of as many addresses.
+    In one prediction, a single CPU receives, as in the model. In another prediction, all cores receive, and the agents
+    have one address per core.
 
     Parameters
     ----------
     fitted
-        The model; if it is of nothing, nothing is predicted.
+        The model; if it was fitted to no run, nothing is predicted.
     config
         The campaign: load, limit, and the length of a trial over TCP.
     """
     if not fitted.numbers:
         return ()
     model = load_model(fitted.model)
-    known = [kind for kind, costs in COSTS.items() if all(name in model.costs for name in costs)]
+    known = [
+        kind
+        for kind, arrangement in DEPLOYMENTS.items()
+        if all(name in model.costs for name in arrangement.costs.values())
+    ]
     locked = [kind for kind in known if kind[1] in ("shared", "sockets")]
     lock_share = float(load_model(LOCKED_MODEL).numbers["lock_share"])
     jobs = [
@@ -287,14 +306,18 @@ def predict_deployments(fitted: Fitted, config: Config) -> tuple[Deployed, ...]:
         *((kind, True, None) for kind in known),
         *((kind, True, lock_share) for kind in locked),
     ]
-    found = _at_once(lambda job: _deployed(*job, fitted, config), jobs)
-    return tuple(itertools.chain.from_iterable(found))
+    rows = _at_once(lambda job: _deployed(*job, fitted, config), jobs)
+    return tuple(itertools.chain.from_iterable(rows))
 
 
 def _deployed(
-    kind: tuple[str, str], spread: bool, lock_share: float | None, fitted: Fitted, config: Config
+    kind: tuple[Transport, Deployment],
+    spread: bool,
+    lock_share: float | None,
+    fitted: Fitted,
+    config: Config,
 ) -> list[Deployed]:
-    """Predict one deployment on every number of cores, each from what the one before it carried."""
+    """Predict one deployment for every number of cores. Each search begins at the capacity of fewer cores."""
     transport, deployment = kind
     over_tcp = transport == "tcp"
     name = f"{transport}-{deployment}"
@@ -303,7 +326,7 @@ def _deployed(
     sut = replace(sut, probe="off" if sut.over_tcp or sut.fronted else None)
     config = replace(config, suts={name: sut})
 
-    def carried(cores: int, threads: int, numbers: Changes, guess_cps: float) -> Carried:
+    def carried(cores: int, threads: int, numbers: Changes, guess_cps: float) -> CapacityOfCores:
         plan = plan_point(
             Point(ANY_BED, name, DEFAULT, cores, threads), config, _testbed(fitted, cores)
         )
@@ -323,12 +346,12 @@ def _deployed(
     for cores in CORES if spread else SPEEDUP_CORES_RECEIVED_BY_ONE:
         guess_cps = rows[-1].cps * cores / rows[-1].cores if rows else 0.0
         tried = []
-        options = {max(cores, each) for each in SPEEDUP_THREADS}
-        # on the CPU that receives a worker gets less: another one helps where a socket has one worker
+        options = {max(cores, threads) for threads in SPEEDUP_THREADS}
+        # a worker on the receiving CPU is slower, so more workers help if each worker has its own socket
         for threads in sorted(options if spread else {*options, 2 * cores}):
             tried.append(carried(cores, threads, fitted.numbers, guess_cps))
             guess_cps = tried[-1].cps
-        best = max(tried, key=lambda each: (each.cps, -each.threads))
+        best = max(tried, key=lambda carried_by: (carried_by.cps, -carried_by.threads))
         draws = () if lock_share else fitted.draws[:SPEEDUP_DRAWS]
         rows.append(
             Deployed(
@@ -339,14 +362,14 @@ def _deployed(
                 receive_cpus=cores if spread else 1,
                 model=f"{fitted.model} fitted to {len(fitted.runs)} runs; {', '.join(assumed)}",
                 cps=best.cps,
-                drawn=tuple(carried(cores, best.threads, each, best.cps).cps for each in draws),
+                drawn=tuple(carried(cores, best.threads, sample, best.cps).cps for sample in draws),
             )
         )
     return rows
 
 
-def _trial_calls(plan: Plan, config: Config, cps: float) -> int:
-    """Count the calls of a trial: its beginning, and what its sockets' buffers hold, are to be little of it."""
+def _trial_calls(plan: SimulatedPoint, config: Config, cps: float) -> int:
+    """Return the calls of a trial, so many that its beginning and the content of socket buffers are negligible."""
     if plan.sut.over_tcp:
         return round(cps * config.search.trial_s)
     sockets = plan.point.threads if plan.sut.deployment != "shared" else 1
@@ -354,17 +377,17 @@ def _trial_calls(plan: Plan, config: Config, cps: float) -> int:
 
 
 def _capacity(
-    plan: Plan,
+    plan: SimulatedPoint,
     numbers: Changes,
     config: Config,
     guess_cps: float,
     calls: Callable[[float], int],
     halvings: int,
-) -> Carried:
-    """Close in on the crossing, from both sides of a guess or of what the service times allow.
+) -> CapacityOfCores:
+    """Search the capacity from both sides of a guess, or of the load that the service times allow.
 
-    A load is carried where the packet drop rate, over TCP the share of calls that fail or are late, is at or under
-    the limit and no CPU is full with receiving.
+    A load is below the capacity if the packet drop rate is at most the limit and no CPU is saturated by receiving.
+    Over TCP, the share of calls that fail or are late replaces the packet drop rate.
     """
     cores, threads = plan.point.cores, plan.point.threads
 
@@ -378,8 +401,8 @@ def _capacity(
         return max(cpu.receive for cpu in report.cpus) * cps / calls(cps) / 1e9
 
     def is_carried(report: SimulatorReport, cps: float) -> bool:
-        # ASSUME a CPU that is full with receiving loses datagrams before the socket (netdev_max_backlog): the model's
-        # backlog has no end
+        # ASSUME a CPU that is saturated by receiving loses datagrams before the socket (netdev_max_backlog); the
+        # model's backlog is unlimited
         lost, reached = report.refused, report.received + report.refused
         if plan.sut.over_tcp:
             lost, reached = report.calls_started - report.calls_good, report.calls_started
@@ -387,34 +410,34 @@ def _capacity(
 
     lower, upper = guess_cps * 0.85, guess_cps * 1.15
     if not guess_cps:
-        # a bit of what the service times alone allow, by workers and by the CPU that receives
+        # the service times limit the load, both for the workers and for the receiving CPU
         upper = min(cores, threads) * 1e9 / sum(numbers["service_ns"])
         upper = min(upper, 1e9 / MESSAGES / max(numbers["receive_ns"], 1))
         lower = upper / 3
-    found = trial(lower)
-    while not is_carried(found, lower):
+    best = trial(lower)
+    while not is_carried(best, lower):
         lower, upper = lower / 1.5, lower
-        found = trial(lower)
+        best = trial(lower)
     while is_carried(trial(upper), upper):
         lower, upper = upper, upper * 1.5
     for _ in range(halvings if guess_cps else HALVINGS):
         middle = (lower * upper) ** 0.5
         report = trial(middle)
         if is_carried(report, middle):
-            lower, found = middle, report
+            lower, best = middle, report
         else:
             upper = middle
-    busy = [1 - cpu.idle / found.t_end_ns for cpu in found.cpus]
+    busy = [1 - cpu.idle / best.t_end_ns for cpu in best.cpus]
     cps = (lower * upper) ** 0.5
-    return Carried(cores, threads, cps, receive_share(found, lower), float(np.mean(busy)))
+    return CapacityOfCores(cores, threads, cps, receive_share(best, lower), float(np.mean(busy)))
 
 
 def _at_once(do: Callable[[Each], Result], jobs: Sequence[Each]) -> list[Result]:
-    """Do jobs side by side: the simulator is a process of its own."""
+    """Run jobs in parallel threads; each simulation is a separate process."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(do, jobs))
 
 
 def _cpu_s() -> float:
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)

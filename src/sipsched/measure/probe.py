@@ -1,4 +1,4 @@
-"""The probe on the SPS: which one, its life beside the proxy, and the trace it leaves."""
+"""The probes on the SPS: their start and end beside the proxy, and their traces."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,38 +10,39 @@ import zstandard
 from sipsched.errors import SipschedError, StableError
 from sipsched.files import parse_json
 from sipsched.measure.hoststate import read_files
+from sipsched.records.conversion import as_part
+from sipsched.records.probe_report import ProbeReport
 from sipsched.records.record import TRACE_FILE
-from sipsched.records.run_document import ProbeReport, as_part
 from sipsched.records.trace import HEADER, RECORD
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import native_folder
 
 READY_TIMEOUT_S = 15
 CONTROL_SOCKET = "probe.control"
-"""Below the SPS's working folder: takes `off` and `on` (hardware/probe/sipprobe.c)."""
+"""Socket in the SPS's working folder that switches recording `off` and `on` (hardware/probe/sipprobe.c)."""
 RING_BYTES = 16 * 2**20
-"""Records on their way from the kernel to the probe's writer: 16 MiB hold about 0.1 s of 180,000 records/s."""
+"""Size of the ring between the kernel and the probe's writer: 16 MiB hold 0.1 s of 180,000 records/s."""
 FIFO_PRIORITY = 11
-"""Of the probe's writer: above that of the generators; it takes 1 to 3 % of a CPU."""
+"""Priority of the probe's writer, above that of the generators. The writer uses 1 to 3 % of a CPU."""
 RAISE = 'chrt --fifo --all-tasks --pid "$1" "$(pgrep --parent "$(cat "$2")")"'
 TRACE_BYTES_PER_CALL = 6 * RECORD.itemsize
 ZSTD_LEVEL = 1
 FULL_BYTES = 1 << 20
-"""A disk with less than this is full."""
+"""A disk with less free space counts as full."""
 
 
 class Probe(Protocol):
-    """What a run asks of a probe, in this order."""
+    """The methods of a probe, in the order in which a run calls them."""
 
     def begin(self) -> None:
-        """Forget what was measured so far: the warm-up is over."""
+        """Discard all records so far, at the end of the warm-up."""
 
     def end(self, folder: Path) -> ProbeReport:
-        """Stop, leave the compressed trace in `folder` and give the probe's report."""
+        """Stop, write the compressed trace to `folder`, and return the probe's report."""
 
 
 class BpfProbe:
-    """`sipprobe`: six stamps a message by eBPF, over UDP and over TCP."""
+    """The probe `sipprobe`: six timestamps per message by BPF, over UDP and over TCP."""
 
     def __init__(self, sps: Host, process: Process) -> None:
         self._sps = sps
@@ -59,7 +60,7 @@ class BpfProbe:
         peer_port: int | None = None,
         controlled: bool = False,
     ) -> "BpfProbe":
-        """Start the probe and wait until it is attached; workers that start later are found by `begin`.
+        """Start the probe and wait until it is attached. `begin` finds workers that start later.
 
         Parameters
         ----------
@@ -68,18 +69,18 @@ class BpfProbe:
         program
             Name of the proxy's worker processes.
         mode
-            `auto`, `exact` or `tracepoint`; or `stream`, which is SIP over TCP.
+            `auto`, `exact` or `tracepoint`; `stream` for SIP over TCP.
         limit_s
-            Longest life of the probe.
+            Time in seconds after which the probe is stopped.
         peer_port
-            Of a stream: the port that the proxy connects to.
+            For `stream`, the port to which the proxy connects.
         controlled
-            Whether it listens at `CONTROL_SOCKET`, to have its recording switched.
+            Whether the probe listens on `CONTROL_SOCKET`, so that its recording can be switched.
 
         Raises
         ------
         StableError
-            It cannot run on this kernel; the message is the probe's own.
+            The probe cannot run on this kernel. The message is the probe's error message.
         """
         folder = sps.workdir
         files = ["trace.bin", "probe.json", "probe.ready", TRACE_FILE]
@@ -96,8 +97,9 @@ class BpfProbe:
         probe = cls(sps, process)
         try:
             probe._wait_for("ready", 1)
-            # on a CPU shared with generators that may not wait, the ring would run over; not before, since loading
-            # takes 0.2 s of a CPU that others start on
+            # The writer may share a CPU with real-time generators. Without a real-time priority of its own, the ring
+            # would then overflow. The priority is set after loading, since loading takes 0.2 s of a CPU on which other
+            # programs start.
             sps.shell(RAISE, FIFO_PRIORITY, process.pid_file)
         except SipschedError as error:
             said = sps.run(["cat", str(process.log_file)], check=False).stdout.strip()
@@ -106,7 +108,7 @@ class BpfProbe:
         return probe
 
     def begin(self) -> None:
-        """Look for the proxy's workers and start the trace afresh."""
+        """Find the proxy's workers, and start an empty trace."""
         self._begun += 1
         self._sps.signal(self._process, "USR1")
         self._wait_for("fresh", self._begun)
@@ -155,7 +157,7 @@ def parse_report(text: str, where: str) -> ProbeReport:
     Raises
     ------
     StableError
-        It is not JSON, or lacks what a run's record needs.
+        The text is not JSON, or lacks a part that the record needs.
     """
     try:
         return as_part(ProbeReport, parse_json(text), where)
@@ -164,7 +166,7 @@ def parse_report(text: str, where: str) -> ProbeReport:
 
 
 class PreloadProbe:
-    """`libsipstamp.so`: three stamps a message and the drop counter, where BPF is not allowed."""
+    """The library `libsipstamp.so`: three timestamps per message and the drop counter, for kernels that refuse BPF."""
 
     def __init__(self, sps: Host, reason: str) -> None:
         self._sps = sps
@@ -176,7 +178,7 @@ class PreloadProbe:
         sps.run(["mkdir", "-p", str(self._stamps)])
 
     def environment(self) -> Mapping[str, str]:
-        """Give the variables that load the library into the proxy."""
+        """Return the variables that load the library into the proxy."""
         return {
             "LD_PRELOAD": str(native_folder(self._sps.base, "probe") / "libsipstamp.so"),
             "SIPSTAMP_DIR": str(self._stamps),
@@ -184,14 +186,14 @@ class PreloadProbe:
         }
 
     def begin(self) -> None:
-        """Note the instant: the warm-up's messages are cut off by it."""
+        """Note the instant at which the warm-up ends; `end` removes earlier messages."""
         # ASSUME the host was never suspended: /proc/uptime then equals CLOCK_MONOTONIC, to 10 ms
         uptime = self._sps.run(["cat", "/proc/uptime"]).stdout.split()[0]
         self._t_begin_ns = round(float(uptime) * 1e9)
         self._refused_before = self._refused()
 
     def _refused(self) -> int:
-        """Datagrams that the socket refused since it was made, as the kernel told the last worker."""
+        """Return the number of datagrams that the socket refused since it was created, as the last worker read it."""
         size = HEADER["reserved"].itemsize
         offset = HEADER.itemsize - size  # the header's last field
         script = 'for f in "$1"/*; do od -An -tu4 "-j$2" "-N$3" "$f"; done'
@@ -232,11 +234,11 @@ class PreloadProbe:
 
 
 class NoProbe:
-    """Time nothing: for control runs that show what the probe costs."""
+    """The absence of a probe, in control runs that show the cost of the probe."""
 
     def begin(self) -> None:
         """Do nothing."""
 
     def end(self, folder: Path) -> ProbeReport:
-        """Report that there is no trace."""
+        """Return a report without a trace."""
         return ProbeReport(mode="off", mode_reason="asked for", records=0, drops=0, lost=0)

@@ -1,22 +1,22 @@
-"""How far an invocation has come: which run is measured now, and how long the rest of them should take."""
+"""The progress of an invocation: the number of the present run, and the time until the end."""
 
 import statistics
 from collections import defaultdict, deque
 from collections.abc import Mapping
 
-from sipsched.plan.config import Run
+from sipsched.plan.run import Run
 from sipsched.records.forecast import BETWEEN_S, RUNS_FOR_PACE, Kind, Lanes, kind
 from sipsched.scripting import ATTEMPTS
 from sipsched.words import plural
 
 
 class Progress:
-    """The runs of one invocation: counted as they start, and timed.
+    """The runs of one invocation, counted and timed.
 
     Parameters
     ----------
     lanes
-        What may be measured at the same time.
+        The testbeds that can be measured at the same time.
     """
 
     def __init__(self, lanes: Lanes) -> None:
@@ -27,17 +27,17 @@ class Progress:
         self._lasted: dict[Kind, deque[float]] = defaultdict(lambda: deque(maxlen=RUNS_FOR_PACE))
 
     def start(self, run: Run, attempt: int, left: Mapping[Run, float], now: float) -> str:
-        """Take note of the start of a run, and say where it stands.
+        """Record the start of a run, and return the progress.
 
         Parameters
         ----------
         run, attempt
-            What starts; the first attempt is 1.
+            The run that starts, and the number of the attempt from 1.
         left
-            Each run that this invocation has yet to measure, `run` included, and the seconds expected of it.
-            They count until a run of its kind has ended in this invocation.
+            Expected seconds of each run that is not measured yet, `run` included. The duration of runs of the same
+            kind in this invocation replaces the expected seconds.
         now
-            Seconds on any clock that does not jump.
+            Seconds of a monotonic clock.
 
         Returns
         -------
@@ -57,7 +57,7 @@ class Progress:
         )
 
     def end(self, run: Run, now: float) -> None:
-        """Take note of the end of an attempt, however it ended."""
+        """Record the end of an attempt."""
         started = self._started.pop(run, None)
         if started is not None:
             self._lasted[kind(run)].append(now - started + BETWEEN_S)
@@ -68,7 +68,7 @@ class Progress:
 
 
 def in_minutes(seconds: float) -> str:
-    """Say a time that is only roughly known."""
+    """Return an approximate time in words."""
     if seconds < 90:
         return f"about {max(10, round(seconds, -1)):.0f} seconds"
     return f"about {plural(round(seconds / 60), 'minute')}"

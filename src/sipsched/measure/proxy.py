@@ -1,4 +1,4 @@
-"""SIP proxy programs: how each is configured, started and asked what went wrong."""
+"""Adapters of SIP proxy programs: configuration, command line, counts of messages, and log."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from sipsched.errors import StableError
 from sipsched.files import parse_json
 from sipsched.measure.templates import render
-from sipsched.plan.config import Sut
+from sipsched.plan.sut import Sut
 from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import HostSpec, Testbed
 from sipsched.validity.ledger import Tally
@@ -17,10 +17,10 @@ ALLOCATION_FAILURE = (
     "no more (shm|shared|share|pkg|private)? *mem|could not allocate|out of ([a-z]+ )?mem"
     "|not enough (free )?(shm|pkg|mem)"
 )
-"""In upper or lower case; an extended regular expression, which grep on a host takes too."""
+"""Extended regular expression for failed allocations in a log, in upper or lower case, for grep on hosts."""
 
 MANY_FILES = ("sh", "-c", 'ulimit -n "$(ulimit -Hn)" && exec "$@"', "sh")
-"""A connection is a descriptor, and the usual limit is 1024."""
+"""Command prefix that raises the limit of open files. Each connection needs one, and the usual limit is 1024."""
 INSTANCES = """\
 folder=$1 option=$2 count=$3 address=$4 port=$5
 shift 5
@@ -31,33 +31,50 @@ while [ "$count" -gt 0 ]; do
 done
 wait
 """
-"""Instances of a proxy, each in a folder of its own, with an address on a port of its own; one that ends leaves the
-others."""
+"""Starts the instances of a proxy. Each instance has its own folder and, with an address, its own port.
+
+If an instance ends, the other instances continue.
+"""
+LOG_BYTES = 512 * 1024
+SHORTENED = """\
+size=$(stat -c %s "$1") || exit 0
+if [ "$size" -le $((2 * $2)) ]; then
+    cat "$1"
+else
+    head -c "$2" "$1"
+    printf '\\n[%s bytes left out but for failed allocations]\\n' $((size - 2 * $2))
+    tail -c +$(($2 + 1)) "$1" | head -c $((size - 2 * $2)) | grep -aEim 100 "$3"
+    printf '[the last %s bytes]\\n' "$2"
+    tail -c "$2" "$1"
+fi
+"""
+"""Prints a file, at most "$2" bytes at each end, and lines between them that match "$3"."""
 SMALLEST_SHARED_MIB = 16
 FRONT_SHARED_MIB = 64
 
 
 @dataclass(frozen=True)
 class Proxy:
-    """A proxy program.
+    """The adapter of a proxy program.
 
     Attributes
     ----------
     program
         Name of the binary, and of the worker processes (`comm`).
     options
-        Command-line options that take the place of `{config}`, `{shared}`, `{package}` and `{manager}`.
+        Command-line options, with the placeholders `{config}`, `{shared}`, `{package}` and `{manager}`.
     folder_option
-        That which names the folder it runs in; `-l` names what it listens on.
+        Option for the working folder. The option for the address needs no attribute, since it is `-l` for every
+        program.
     deployments
-        Those its template knows.
+        Names of the deployments that the program's template supports.
     cannot
-        Why not, of those that it could be thought to know.
+        Reason for each deployment that the program seems to support but cannot use.
     count_messages
-        Asks a running instance, by its folder, how many messages it received and sent; None if it cannot be asked,
-        and then it is not measured over TCP, where no kernel counts them.
+        Function that asks the instance in a folder for its messages. Without this function, the program cannot be
+        measured over TCP, where the kernel counts no messages.
     programs
-        Other binaries that asking needs.
+        Other programs that `count_messages` needs.
     """
 
     program: str
@@ -70,7 +87,7 @@ class Proxy:
     cannot: Mapping[str, str] = field(default_factory=dict)
 
     def config_text(self, sut: Sut, testbed: Testbed, threads: int, folder: PurePosixPath) -> str:
-        """Render the configuration file for a number of workers."""
+        """Return the text of the configuration file for a number of workers."""
         return render(
             Path("proxies", f"{self.program}.cfg.j2"),
             sut=sut,
@@ -83,19 +100,19 @@ class Proxy:
     def command(
         self, sut: Sut, config: PurePosixPath, folder: PurePosixPath, threads: int, sps: HostSpec
     ) -> list[str]:
-        """Build the command line; the proxy stays in the foreground and logs to stderr."""
+        """Return the command line, with which the proxy stays in the foreground and logs to stderr."""
         instances = sut.instances(threads)
         argv = self._argv(sut, config, instance_shared_mib(sut, threads))
         if sut.over_tcp:
             argv = [*MANY_FILES, *argv]
-        if sut.deployment in ("shared", "sockets"):
+        if not sut.arrangement.instances:
             return [*argv, self.folder_option, str(folder)]
         address = f"{sut.transport}:{sps.sip_address}" if sut.fronted else ""
         own = (folder, self.folder_option, instances, address, sps.sip_port)
         return ["sh", "-c", INSTANCES, "sh", *map(str, own), *argv]
 
     def front_command(self, sut: Sut, config: PurePosixPath, folder: PurePosixPath) -> list[str]:
-        """Build the command line of what keeps no transactions, before instances."""
+        """Return the command line of a front end that is a proxy without transactions."""
         argv = self._argv(sut, config, FRONT_SHARED_MIB)
         return [*argv, self.folder_option, str(folder)]
 
@@ -109,7 +126,7 @@ class Proxy:
         return [self.program, *(option.format(**values) for option in self.options)]
 
     def messages(self, sps: Host, folder: PurePosixPath, sut: Sut, threads: int) -> Tally | None:
-        """Ask all instances for their messages since they started; over UDP the kernels count them."""
+        """Return the messages that all instances counted since their start; None over UDP, where the kernel counts."""
         if not sut.over_tcp or self.count_messages is None:
             return None
         folders = instance_folders(sut, folder, threads)
@@ -117,13 +134,13 @@ class Proxy:
 
 
 def instance_shared_mib(sut: Sut, threads: int) -> int:
-    """Give what the processes of each instance share, in MiB: its part of the SUT's, or the least it runs with."""
+    """Return the shared memory of each instance in MiB: its part of the SUT's memory, or the program's minimum."""
     return max(SMALLEST_SHARED_MIB, sut.shared_memory_mib // sut.instances(threads))
 
 
 def instance_folders(sut: Sut, folder: PurePosixPath, threads: int) -> list[PurePosixPath]:
-    """List the folders that instances run in; `INSTANCES` makes them."""
-    if sut.deployment in ("shared", "sockets"):
+    """Return the folders of the instances, which `INSTANCES` creates."""
+    if not sut.arrangement.instances:
         return [folder]
     return [folder / f"instance-{number}" for number in range(1, sut.instances(threads) + 1)]
 
@@ -132,33 +149,33 @@ def _count_kamailio(sps: Host, folder: PurePosixPath, sut: Sut) -> Tally:
     ask = 'kamcmd -s "unixs:$1" stats.get_statistics all'
     if sut.routing == "stateful":
         ask += ' && kamcmd -s "unixs:$1" tm.stats'
-    # what its module ctl names it in the folder it runs in
+    # Kamailio's module ctl has its socket in the instance's working folder
     said = sps.shell(ask, folder / "kamailio_ctl").stdout
     return parse_kamailio_counts(said, f"host {sps.spec}")
 
 
 def parse_kamailio_counts(text: str, where: str) -> Tally:
-    """Read what kamcmd printed of `stats.get_statistics all`, and of `tm.stats` where tm is loaded.
+    """Parse the output of kamcmd for `stats.get_statistics all`, and for `tm.stats` if tm is loaded.
 
-    A transaction sends its request on itself, and all its answers; what belongs to none, as ACK, the core does.
+    Transactions forward their requests and all answers. The core forwards all other messages, such as ACK.
 
     Raises
     ------
     StableError
         A count is missing.
     """
-    found = {name: int(count) for name, count in re.findall(r"([\w:]+) ?[=:] (\d+)", text)}
+    counts = {name: int(count) for name, count in re.findall(r"([\w:]+) ?[=:] (\d+)", text)}
     received = ("core:rcv_requests", "core:rcv_replies")
     sent = ["core:fwd_requests", "core:fwd_replies", "sl:sent_replies"]
-    if "rpl_sent" in found:
+    if "rpl_sent" in counts:
         sent += ["created", "rpl_sent"]
-    missing = [name for name in (*received, *sent) if name not in found]
+    missing = [name for name in (*received, *sent) if name not in counts]
     if missing:
-        raise StableError(f"{where}: kamcmd does not tell {', '.join(missing)}; see proxy.log")
-    return Tally(sum(found[name] for name in sent), sum(found[name] for name in received))
+        raise StableError(f"{where}: kamcmd did not report {', '.join(missing)}; see proxy.log")
+    return Tally(sum(counts[name] for name in sent), sum(counts[name] for name in received))
 
 
-# what a folder it runs in has is named there, not in its configuration, which all instances share
+# all instances share one configuration, so the name of the FIFO is relative to each working folder
 ASK_OPENSIPS = """\
 cd "$1" || exit 1
 rm -f reply
@@ -176,28 +193,28 @@ def _count_opensips(sps: Host, folder: PurePosixPath, sut: Sut) -> Tally:
 
 
 def parse_opensips_counts(text: str, where: str) -> Tally:
-    """Read what OpenSIPS answered to `get_statistics` of core, tm where that is loaded, and sl.
+    """Parse the answer of OpenSIPS to `get_statistics` for core, sl, and tm if tm is loaded.
 
-    A transaction sends its request on, and the answers that it relays or makes; what belongs to none, as ACK, the core
-    does.
+    Transactions forward their requests, and the answers that they relay or create. The core forwards all other
+    messages, such as ACK.
 
     Raises
     ------
     StableError
-        It is no such answer, or a count is missing.
+        The text is not such an answer, or a count is missing.
     """
     try:
-        found = dict(parse_json(text)["result"])
+        counts = dict(parse_json(text)["result"])
         sent = ["core:fwd_requests", "core:fwd_replies", "sl:sent_replies"]
-        if "tm:UAS_transactions" in found:
+        if "tm:UAS_transactions" in counts:
             sent += ["tm:UAS_transactions", "tm:relayed_replies", "tm:local_replies"]
         return Tally(
-            sum(int(found[name]) for name in sent),
-            int(found["core:rcv_requests"]) + int(found["core:rcv_replies"]),
+            sum(int(counts[name]) for name in sent),
+            int(counts["core:rcv_requests"]) + int(counts["core:rcv_replies"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise StableError(
-            f"{where}: opensips does not tell its statistics ({error!r:.80}); found {text!r:.80}, see proxy.log"
+            f"{where}: opensips did not report its statistics ({error!r:.80}); found {text!r:.80}, see proxy.log"
         ) from None
 
 
@@ -235,26 +252,26 @@ PROXIES: Mapping[str, Proxy] = {
 
 
 def find_proxy(sut: Sut) -> Proxy:
-    """Look the SUT's proxy program up.
+    """Return the adapter of the SUT's proxy program.
 
     Raises
     ------
     StableError
-        There is no adapter for it, or not over the SUT's transport.
+        The program has no adapter, or the adapter does not support the SUT's transport or deployment.
     """
     if sut.proxy not in PROXIES:
         raise StableError(
-            f"SUT {sut.name}: no adapter for proxy '{sut.proxy}'; there are: {', '.join(PROXIES)}"
+            f"SUT {sut.name}: no adapter for proxy '{sut.proxy}'; existing adapters: {', '.join(PROXIES)}"
         )
     proxy = PROXIES[sut.proxy]
     if sut.over_tcp and proxy.count_messages is None:
         able = (name for name, one in PROXIES.items() if one.count_messages)
         raise StableError(
-            f"SUT {sut.name}: the adapter for {sut.proxy} is for UDP; over TCP there are: {', '.join(able)}"
+            f"SUT {sut.name}: the adapter for {sut.proxy} supports UDP alone; adapters for TCP: {', '.join(able)}"
         )
     if sut.deployment not in proxy.deployments:
         raise StableError(
-            f"SUT {sut.name}: the adapter for {sut.proxy} knows no deployment '{sut.deployment}'"
+            f"SUT {sut.name}: the adapter for {sut.proxy} does not support deployment '{sut.deployment}'"
             f"{': ' if sut.deployment in proxy.cannot else ''}{proxy.cannot.get(sut.deployment, '')}; "
             f"there are: {', '.join(proxy.deployments)}"
         )
@@ -262,10 +279,19 @@ def find_proxy(sut: Sut) -> Proxy:
 
 
 def allocation_failures(log: str) -> list[str]:
-    """Find the lines of a proxy's log that say it ran out of memory.
+    """Return the lines of a proxy's log that report failed allocations.
 
-    Such a run looks like one with receive drops, and is none (Kamailio: shared memory holds a
-    finished transaction for about 5 s).
+    A run with failed allocations looks like a run with receive drops, but the cause is a lack of memory. Kamailio keeps
+    a finished transaction in shared memory for about 5 s.
     """
     failure = re.compile(ALLOCATION_FAILURE, re.IGNORECASE)
     return [line for line in log.splitlines() if failure.search(line)]
+
+
+def shortened_log(sps: Host) -> str:
+    """Read the proxy's log on the SPS. In the middle of a long log, only lines about failed allocations are kept.
+
+    A log is long if many datagrams that are not SIP reached the proxy.
+    """
+    arguments = (sps.workdir / "proxy.log", LOG_BYTES, ALLOCATION_FAILURE)
+    return sps.shell(SHORTENED, *arguments, timeout_s=60, check=False).stdout

@@ -1,4 +1,4 @@
-"""A mode compiled to the kernel at hand: where each setting lives, what is written, what has no place."""
+"""The compilation of a mode to a kernel: the place and value of each setting, or the reason why it has no place."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ SYSCTL = "/proc/sys/kernel/"
 DEBUGFS = "/sys/kernel/debug/sched/"
 BASE_SLICE = DEBUGFS + "base_slice_ns"
 TASK_SLICE = "sched_setattr of each worker"
-"""Place of the slices of single tasks."""
+"""Place of a task's slice."""
 TASK_PLACES: Mapping[Setting, str] = MappingProxyType(
     {
         Setting.POLICY: f"{TASK_SLICE}: policy",
@@ -21,10 +21,10 @@ TASK_PLACES: Mapping[Setting, str] = MappingProxyType(
         Setting.SLICE: TASK_SLICE,
     }
 )
-"""Where the attributes of single tasks are set: a place for each, all by one system call."""
+"""Place of each attribute of single tasks. One system call sets all of them."""
 
 PROBE_CONTROL = "control socket of the probe"
-"""Place of whether the probe records."""
+"""Place that switches the recording of the probe."""
 
 FILES = (
     *(SYSCTL + f"sched_{setting}" for setting in PAPERS),
@@ -32,7 +32,7 @@ FILES = (
     *(DEBUGFS + setting for setting in PAPERS),
     BASE_SLICE,
 )
-"""Every file that a kernel may keep a setting in."""
+"""Every file in which some kernel has a setting."""
 
 U32_MAX = 2**32 - 1
 SYSCTL_RANGES = {
@@ -50,8 +50,8 @@ WITHOUT_EQUIVALENT = {
 }
 
 
-class Family(StrEnum):
-    """Kernels by where they keep the settings."""
+class KernelFamily(StrEnum):
+    """Families of kernels, by the place of their scheduler settings."""
 
     SYSCTL = "CFS, /proc/sys/kernel (Linux 2.6.32 to 5.12)"
     DEBUGFS = "CFS, debugfs (Linux 5.13 to 6.5)"
@@ -60,17 +60,17 @@ class Family(StrEnum):
 
 @dataclass(frozen=True)
 class KernelScheduler:
-    """What a host's kernel shows of its scheduler.
+    """The scheduler settings that a host's kernel shows.
 
     Attributes
     ----------
     files
-        Those of `FILES` that are there, with their text; None where reading is refused.
+        The files of `FILES` that exist, with their text; None where the kernel refuses to read.
     task_slices
         Whether the slice of a single task can be set.
     base_slice_ns
-        The slice of a task that has none of its own, as the kernel tells it of a task, also where its
-        file cannot be opened; None if it does not.
+        The slice of a task without a slice of its own, as the kernel reports it for a task. It is known even where its
+        file cannot be read; None on kernels that do not report it.
     """
 
     files: Mapping[str, str | None]
@@ -78,21 +78,23 @@ class KernelScheduler:
     base_slice_ns: int | None = None
 
     @property
-    def family(self) -> Family:
-        """Tell the kernels apart by their files, not by their version: distributions carry changes back."""
+    def family(self) -> KernelFamily:
+        """Family by the existing files. The kernel's version does not show it, since distributions backport changes."""
         if SYSCTL + f"sched_{Setting.LATENCY}" in self.files:
-            return Family.SYSCTL
-        return Family.DEBUGFS if DEBUGFS + Setting.LATENCY in self.files else Family.EEVDF
+            return KernelFamily.SYSCTL
+        return (
+            KernelFamily.DEBUGFS if DEBUGFS + Setting.LATENCY in self.files else KernelFamily.EEVDF
+        )
 
     def place(self, setting: Setting) -> str | None:
-        """Name the file that holds a setting; None if there is none."""
+        """Return the file of a setting; None if the kernel has none."""
         candidates = [SYSCTL + f"sched_{setting}", DEBUGFS + setting]
         if setting is Setting.MIGRATION_COST:
             candidates.append(SYSCTL + "sched_migration_cost")
         return next((path for path in candidates if path in self.files), None)
 
     def why_not(self, path: str | None, setting: Setting) -> str | None:
-        """Say why a file cannot be used; None if it can."""
+        """Return the reason why a file cannot be used; None if it can."""
         if path is None or path not in self.files:
             return f"this kernel has no file for {setting}"
         if self.files[path] is None:
@@ -107,14 +109,13 @@ class Step:
     Attributes
     ----------
     asked
-        What the mode asks for, as `Mode.settings` gives it; None where the kernel needs the file
-        written again with the value it has.
+        The value that the mode asks for; None if the present value is written once more, because the kernel needs this.
     place
-        File, or one of `TASK_PLACES`; None if there is no place.
+        A file, or one of `TASK_PLACES`; None if the kernel has no place for the setting.
     value
-        What is written there.
+        The value that is written.
     unavailable
-        Why it is not written; None if it is.
+        The reason why nothing is written; None if the value is written.
     """
 
     setting: Setting
@@ -126,16 +127,16 @@ class Step:
 
 @dataclass(frozen=True)
 class TaskAttributes:
-    """What every process of the proxy is started with, or switched to.
+    """The scheduling attributes of every process of the proxy.
 
     Attributes
     ----------
     nice
-        0 under an RT policy, which has none.
+        0 under a real-time policy, which has no nice value.
     priority
-        1 to 99 under an RT policy, else 0.
+        1 to 99 under a real-time policy, else 0.
     slice_ns
-        0 where the kernel's base slice holds, and under an RT policy.
+        Slice in ns; 0 for the kernel's base slice, and under a real-time policy.
     """
 
     policy: Policy = Policy.OTHER
@@ -145,11 +146,11 @@ class TaskAttributes:
 
     @property
     def words(self) -> tuple[str, str, str, str]:
-        """Policy, nice value, priority and slice, as `taskslice` takes them."""
+        """Policy, nice value, priority and slice in ns, as arguments of `taskslice`."""
         return (str(self.policy), str(self.nice), str(self.priority), str(self.slice_ns))
 
     def value(self, place: str) -> int:
-        """Give the number that stands at one of `TASK_PLACES`."""
+        """Return the attribute whose place is one of `TASK_PLACES`."""
         return {
             TASK_PLACES[Setting.POLICY]: self.policy.number,
             TASK_PLACES[Setting.NICE]: self.nice,
@@ -159,23 +160,23 @@ class TaskAttributes:
 
 
 PLAIN = TaskAttributes()
-"""Of a proxy that is started without any."""
+"""The attributes of a proxy that is started without any setting."""
 
 
 def is_of_tasks(step: Step) -> bool:
-    """Tell whether a step is for each process of the proxy, not for the machine."""
+    """Return whether a step sets an attribute of the proxy's processes instead of a file."""
     return step.place in TASK_PLACES.values()
 
 
 def task_places(steps: Iterable[Step]) -> list[str]:
-    """Name those of `TASK_PLACES` where a mode sets something."""
+    """Return the attributes of tasks that a mode sets, by their places."""
     return [
         step.place for step in steps if step.place and is_of_tasks(step) and not step.unavailable
     ]
 
 
 def writes(steps: Iterable[Step]) -> list[tuple[str, int]]:
-    """Give the files that a mode writes, with their values, in the order of writing."""
+    """Return the files that a mode writes, with their values, in the order of writing."""
     return [
         (step.place, step.value)
         for step in steps
@@ -187,7 +188,7 @@ def writes(steps: Iterable[Step]) -> list[tuple[str, int]]:
 
 
 def task_attributes(steps: Iterable[Step]) -> TaskAttributes:
-    """Give what a mode makes of the proxy's processes."""
+    """Return the attributes that a mode sets for the proxy's processes."""
     values = {step.place: step.value for step in steps if step.value is not None}
     return TaskAttributes(
         policy=list(Policy)[values.get(TASK_PLACES[Setting.POLICY], Policy.OTHER.number)],
@@ -198,7 +199,7 @@ def task_attributes(steps: Iterable[Step]) -> TaskAttributes:
 
 
 def refuse_tasks(steps: Sequence[Step], reason: str) -> list[Step]:
-    """Give the steps of a mode whose attributes of tasks the kernel refuses: it has all of them or none."""
+    """Return the steps with all attributes of tasks unavailable, since the kernel accepts all of them or none."""
     return [
         replace(step, value=None, unavailable=reason) if is_of_tasks(step) else step
         for step in steps
@@ -208,20 +209,20 @@ def refuse_tasks(steps: Sequence[Step], reason: str) -> list[Step]:
 def same_settings(
     compiled: Mapping[str, Sequence[Step]], kernel: KernelScheduler
 ) -> tuple[tuple[str, ...], ...]:
-    """Find modes that come to the same settings on a kernel: to compare them is to compare A with A.
+    """Return groups of modes with equal settings on a kernel. A comparison within a group would compare A with A.
 
     Parameters
     ----------
     compiled
-        Name of a mode to its steps.
+        Name and steps of each mode.
     kernel
-        What they were compiled to, as it was before anything was written.
+        The kernel for which the modes were compiled, with the settings before any change.
 
     Returns
     -------
     tuple of tuple of str
-        Groups of two or more names, in the order of `compiled`. A mode of which nothing is available is
-        like one that asks for nothing.
+        Groups of two or more names, in the order of `compiled`. A mode without an available setting equals a mode
+        without settings.
     """
     groups: dict[object, list[str]] = {}
     for name, steps in compiled.items():
@@ -230,7 +231,7 @@ def same_settings(
 
 
 def _effect(steps: Sequence[Step], kernel: KernelScheduler) -> object:
-    """Give what is in force: the attributes of the tasks with the slice that they have, and every file."""
+    """Return the settings in force: the tasks' attributes with their actual slice, and the value of every file."""
     files = {path: int(text) for path, text in kernel.files.items() if text is not None}
     files |= dict(writes(steps))
     task = task_attributes(steps)
@@ -240,26 +241,26 @@ def _effect(steps: Sequence[Step], kernel: KernelScheduler) -> object:
 
 
 def records(steps: Sequence[Step]) -> bool:
-    """Tell whether the probe records in a mode: where the mode does not say, it does."""
+    """Return whether the probe records in a mode: always, unless the mode switches the probe off."""
     return not any(step.setting is Setting.RECORDING and step.value == 0 for step in steps)
 
 
 def switch_lines(compiled: Sequence[Sequence[Step]], kernel: KernelScheduler) -> list[str]:
-    """Say to `switcher` what each mode of a comparison is, in the lines of its plan.
+    """Return the lines of `switcher`'s plan that describe the modes of a comparison.
 
-    Every mode names all attributes of the tasks, and every file that one of the modes writes, with the
-    value found on this kernel where it writes none itself: so a switch to it undoes the one before.
+    Every mode names all attributes of the tasks and every file that any of the modes writes. A file that the mode
+    itself does not write gets its original value, so a switch to the mode undoes the mode before.
 
     Parameters
     ----------
     compiled
         The steps of each mode, in the order of their numbers.
     kernel
-        What they were compiled to, as it was before anything was written.
+        The kernel for which the modes were compiled, with the settings before any change.
     """
     own = [dict(writes(steps)) for steps in compiled]
-    paths = dict.fromkeys(path for each in own for path in each)
-    # last, as `compile_mode` has it: Linux 5.13 to 6.5 takes the others in when it is written
+    paths = dict.fromkeys(path for values in own for path in values)
+    # tunable_scaling is written last, because Linux 5.13 to 6.5 applies the other files when it is written
     order = sorted(paths, key=lambda path: path.endswith(Setting.TUNABLE_SCALING))
     lines = []
     for number, (steps, values) in enumerate(zip(compiled, own, strict=True)):
@@ -277,29 +278,29 @@ def switch_lines(compiled: Sequence[Sequence[Step]], kernel: KernelScheduler) ->
 
 
 def compile_mode(asked: Mapping[Setting, int], kernel: KernelScheduler) -> list[Step]:
-    """Say what to write where, in the order of writing.
+    """Compile a mode to a kernel: the value and place of each setting, in the order of writing.
 
     Parameters
     ----------
     asked
-        What `Mode.settings` gives.
+        The settings of the mode, from `Mode.settings`.
     kernel
-        The kernel at hand, with the CPUs of the run already online: a change of CPUs would reset or
-        rescale what is written.
+        The host's kernel, once the CPUs of the run are online: a later change of CPUs would reset or rescale the
+        settings.
 
     Returns
     -------
     list of Step
-        One for each setting asked for, and on Linux 5.13 to 6.5 the rewriting of tunable_scaling,
-        without which that kernel goes on with the old ratio of latency to granularity. Whether the
-        kernel lets a task have a policy or nice value is found by trying only: see `refuse_tasks`.
+        A step per setting of the mode. Linux 5.13 to 6.5 gets one more step, which writes tunable_scaling again:
+        otherwise these kernels keep the old ratio of latency to granularity. Only a trial shows whether the kernel
+        accepts a task's policy or nice value: see `refuse_tasks`.
     """
     steps = [_compile(setting, asked, kernel) for setting in Setting if setting in asked]
     written = writes(steps)
     scaling = DEBUGFS + Setting.TUNABLE_SCALING
     text = kernel.files.get(scaling)
     if (
-        kernel.family is Family.DEBUGFS
+        kernel.family is KernelFamily.DEBUGFS
         and written
         and Setting.TUNABLE_SCALING not in asked
         and text is not None
@@ -310,13 +311,13 @@ def compile_mode(asked: Mapping[Setting, int], kernel: KernelScheduler) -> list[
 
 
 def is_translation(mode: Mode, kernel: KernelScheduler, steps: list[Step]) -> bool:
-    """Tell whether the mode asks for something that this kernel's scheduler has in another form at most."""
+    """Return whether a mode asks for CFS settings that this kernel's EEVDF has in another form or not at all."""
     asks = any(step.asked is not None and step.setting in PAPERS for step in steps)
-    return asks and mode.name != DEFAULT and kernel.family is Family.EEVDF
+    return asks and mode.name != DEFAULT and kernel.family is KernelFamily.EEVDF
 
 
 def label(mode: Mode, kernel: KernelScheduler, steps: list[Step]) -> str:
-    """Name the mode as it is on this kernel."""
+    """Return the name of a mode on this kernel, with its translated and missing settings."""
     if mode.name == DEFAULT:
         return mode.name
     missing = [str(step.setting) for step in steps if step.asked is not None and step.unavailable]
@@ -333,13 +334,13 @@ def _compile(setting: Setting, asked: Mapping[Setting, int], kernel: KernelSched
         return Step(setting, value, PROBE_CONTROL, value)
     if setting is Setting.BASE_SLICE:
         return _base_slice(value, kernel)
-    if kernel.family is Family.EEVDF:
+    if kernel.family is KernelFamily.EEVDF:
         return _eevdf(setting, asked, kernel)
-    return (_sysctl if kernel.family is Family.SYSCTL else _debugfs)(setting, value, kernel)
+    return (_sysctl if kernel.family is KernelFamily.SYSCTL else _debugfs)(setting, value, kernel)
 
 
 def _why_no_slices(kernel: KernelScheduler) -> str:
-    if kernel.family is Family.EEVDF:
+    if kernel.family is KernelFamily.EEVDF:
         return "this kernel has no slices of single tasks; Linux 6.12 and later do"
     return (
         "CFS has no slices of single tasks: it divides the latency period among those that wait, "
@@ -348,7 +349,7 @@ def _why_no_slices(kernel: KernelScheduler) -> str:
 
 
 def _base_slice(value: int, kernel: KernelScheduler) -> Step:
-    if kernel.family is not Family.EEVDF:
+    if kernel.family is not KernelFamily.EEVDF:
         reason = f"CFS has no base slice; {Setting.MIN_GRANULARITY.key} comes nearest"
         return Step(Setting.BASE_SLICE, value, unavailable=reason)
     reason_file = kernel.why_not(BASE_SLICE, Setting.BASE_SLICE)
@@ -384,7 +385,7 @@ def _eevdf(setting: Setting, asked: Mapping[Setting, int], kernel: KernelSchedul
 
 
 def _granularity(asked: Mapping[Setting, int], kernel: KernelScheduler) -> Step:
-    """Translate the minimum granularity: a slice plays its part, the time until another takes its place."""
+    """Translate the minimum granularity of CFS to a slice of EEVDF: the time until another task may run."""
     setting, value = Setting.MIN_GRANULARITY, asked[Setting.MIN_GRANULARITY]
     reason = kernel.why_not(BASE_SLICE, setting)
     to_tasks = reason is not None and kernel.task_slices

@@ -1,4 +1,4 @@
-"""Many simulated runs at once, of which the means alone are kept: what a model predicts of a grid."""
+"""A model's predictions for a grid: simulations of many runs, of which only the means are kept."""
 
 import os
 import tempfile
@@ -13,26 +13,27 @@ import pandas as pd
 
 from sipsched.measure.acquisition import arrival_seed
 from sipsched.measure.generator import Arrivals
-from sipsched.measure.simulation import Plan, plan_point
+from sipsched.measure.simulated_point import SimulatedPoint, plan_point
 from sipsched.measure.simulator import Value, simulate
-from sipsched.plan.config import Config, Point
+from sipsched.plan.config import Config
+from sipsched.plan.run import Point
 from sipsched.plan.simulated import CASE, CELL, MEANS
 from sipsched.testbed.inventory import Testbed
 
 EXTENSIONS = 10
-"""Steps beyond the first three loads of a cell, at most."""
+"""Largest number of steps beyond the first three loads of a cell."""
 
 
 @dataclass(frozen=True)
-class Predictor:
-    """A SUT on a simulated testbed, whose runs are many and short.
+class GridPredictor:
+    """A SUT on a simulated testbed, for many short runs.
 
     Attributes
     ----------
     calls
-        Of each run.
+        Number of calls of each run.
     change
-        Numbers in place of those of the model's file, and of what `without` makes of them.
+        Numbers that replace the numbers of the model's file, and the numbers that `without` changes.
     """
 
     config: Config
@@ -42,7 +43,7 @@ class Predictor:
     change: Mapping[str, Value] = field(default_factory=dict)
 
     def predict(self, cases: pd.DataFrame) -> pd.DataFrame:
-        """Simulate every case, all CPUs at once. The same load and repetition has the same arrivals.
+        """Simulate every case, in parallel on all CPUs. Equal loads and repetitions have equal arrivals.
 
         Parameters
         ----------
@@ -57,38 +58,38 @@ class Predictor:
         Raises
         ------
         StableError
-            As `sipsched.measure.simulation.plan_point` and `sipsched.measure.simulator.simulate`.
+            See `sipsched.measure.simulated_point.plan_point` and `sipsched.measure.simulator.simulate`.
         """
         plan = lru_cache(maxsize=None)(self._plan)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            found = list(
+            rows = list(
                 pool.map(
                     lambda case: self._one(plan(*case[:3], case[5]), *case[3:5]),
                     cases[CASE].itertuples(index=False, name=None),
                 )
             )
-        means = pd.DataFrame(found, columns=MEANS, index=cases.index, dtype=float)
+        means = pd.DataFrame(rows, columns=MEANS, index=cases.index, dtype=float)
         return pd.concat([cases.assign(calls=self.calls), means], axis=1)
 
     def near_limit(
         self, cells: pd.DataFrame, limit: float, step_cps: int, most_cps: int, repetitions: int
     ) -> pd.DataFrame:
-        """Simulate each cell at three loads or more around the one where the packet drop rate passes a limit.
+        """Simulate each cell at three loads or more around the load where the packet drop rate passes a limit.
 
-        The load is searched among multiples of the step by halving, a run a trial. Simulated are the last that
-        was found at or under the limit and one step to each side, and further steps while the mean over
-        repetitions is on one side of the limit.
+        The search for this load is a bisection among the multiples of the step, with one run per trial. The highest
+        load whose packet drop rate is at most the limit is simulated, and the loads one step below and above. Further
+        steps follow while the means of all loads are on one side of the limit.
 
         Parameters
         ----------
         cells
             Columns `CELL`.
         limit
-            Share of messages dropped.
+            Packet drop rate, 0 to 1.
         step_cps, most_cps
-            Loads looked at: multiples of the step, up to most.
+            Step between loads, and the highest load, in calls per second.
         repetitions
-            Of each load.
+            Number of repetitions of each load.
         """
         low = np.zeros(len(cells), int)
         high = np.full(len(cells), most_cps // step_cps)
@@ -104,9 +105,9 @@ class Predictor:
             return self.predict(pd.concat(repeated, ignore_index=True))
 
         steps = pd.Series(np.maximum(low, 2))
-        found = pd.concat([at(steps + by) for by in (-1, 0, 1)])
+        simulated = pd.concat([at(steps + by) for by in (-1, 0, 1)])
         for _ in range(EXTENSIONS):
-            means = found.groupby([*CELL, "cps"])["pdr"].mean().reset_index("cps")
+            means = simulated.groupby([*CELL, "cps"])["pdr"].mean().reset_index("cps")
             ends = means.groupby(CELL)["cps"].agg(["min", "max"]) // step_cps
             dropped = means.assign(dropped=means["pdr"] > limit).groupby(CELL)["dropped"]
             lower = (ends["min"] - 1)[dropped.all() & (ends["min"] > 1)]
@@ -115,17 +116,19 @@ class Predictor:
             if onwards.empty:
                 break
             places = pd.MultiIndex.from_frame(trial[CELL])
-            found = pd.concat([found, at(onwards.set_axis(places.get_indexer(onwards.index)))])
-        return found.reset_index(drop=True)
+            simulated = pd.concat(
+                [simulated, at(onwards.set_axis(places.get_indexer(onwards.index)))]
+            )
+        return simulated.reset_index(drop=True)
 
-    def _plan(self, mode: str, cores: int, threads: int, without: str) -> Plan:
+    def _plan(self, mode: str, cores: int, threads: int, without: str) -> SimulatedPoint:
         simulated = self.testbed.simulated
         if simulated is not None and without:
             simulated = replace(simulated, without=tuple(without.split(",")))
         bed = replace(self.testbed, simulated=simulated)
         return plan_point(Point(bed.name, self.sut, mode, cores, threads), self.config, bed)
 
-    def _one(self, plan: Plan, cps: int, rep: int) -> Sequence[float]:
+    def _one(self, plan: SimulatedPoint, cps: int, rep: int) -> Sequence[float]:
         arrivals = Arrivals(cps, self.calls, arrival_seed(cps, rep))
         with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as folder:
             numbers = {**plan.at(self.config.load, arrivals), **self.change}

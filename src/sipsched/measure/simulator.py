@@ -1,4 +1,4 @@
-"""The simulator (hardware/simulator): built where it is needed, and run."""
+"""The program of the simulator (hardware/simulator): building and running it."""
 
 import hashlib
 import os
@@ -15,21 +15,21 @@ from sipsched.paths import PROJECT_ROOT
 
 HARDWARE = PROJECT_ROOT / "hardware"
 SOURCES = (
-    *("simulator/*.[ch]", "simulator/Makefile", "generator/schedule.[ch]", "generator/calls.h"),
-    *("scheduler/sample.[ch]", "probe/trace.h"),
+    *("simulator/*.[ch]", "simulator/Makefile"),
+    *("common/*.[ch]", "common/build.mk"),
 )
 BUILD_TIMEOUT_S = 120
 RUN_TIMEOUT_S = 3600
 T0_NS = 1_000_000_000
-"""Of the instants in a trace. SEE hardware/simulator/sim.h"""
+"""Instant of the schedule's beginning in a trace. SEE hardware/simulator/sim.h"""
 Value = bool | int | float | str | Sequence[int] | Sequence[float]
 Numbers = Mapping[str, Value]
-"""What hardware/simulator/model.h names, by these names."""
+"""Numbers of a model, by their names in hardware/simulator/model.h."""
 
 
 @dataclass(frozen=True)
 class CpuTimes:
-    """What the time of a simulated CPU went to, in ns; the sum is the run's."""
+    """Parts of a simulated CPU's time in ns. They add up to the time of the run."""
 
     idle: int
     task: int
@@ -40,7 +40,7 @@ class CpuTimes:
 
 @dataclass(frozen=True)
 class WorkerCounts:
-    """What a simulated worker did; `charged_ns` is what the kernel would show as its CPU time."""
+    """Counts of a simulated worker. `charged_ns` is the CPU time that a kernel would show."""
 
     messages: int
     ran_ns: int
@@ -56,28 +56,28 @@ class WorkerCounts:
 
 @dataclass(frozen=True)
 class SimulatorReport:
-    """What the simulator counted.
+    """The counts of a simulated run.
 
     Attributes
     ----------
     t_end_ns
-        When the last message had left the SPS, since the schedule's start.
+        Time from the beginning of the schedule until the last message left the SPS.
     arrived, received, refused, served
         Datagrams at the SPS: arrived = received + refused, and served = received.
     datagrams_sent, sent_to_uac
-        By the SPS, to both agents and to the UAC.
+        Datagrams that the SPS sent to both agents, and to the UAC alone.
     k_rcv_ns, t_sip_ns
-        Sums over the messages served.
+        Sums over the served messages.
     from_uac
-        Of those that arrived.
+        Datagrams from the UAC among those that arrived.
     wakeups, idle_wakeups
-        Of workers, and those to a CPU with nothing else to run.
+        Wake-ups of workers, and wake-ups to an idle CPU among them.
     selected
-        Messages that each socket was chosen for, where there are several.
+        Messages per socket, for deployments with several sockets.
     passed, fronts
-        What processes before the workers passed on, and what they did.
+        Messages that front ends passed on, and the counts of the front ends.
     calls_started, calls_good
-        Over TCP; good are those that completed and were set up in time.
+        Over TCP, calls that started, and calls among them that completed and were set up in time.
     """
 
     version: int
@@ -104,21 +104,21 @@ class SimulatorReport:
 
     @property
     def charged_ns(self) -> int:
-        """CPU time of all processes, as the kernel would show it."""
-        return sum(each.charged_ns for each in (*self.workers, *self.fronts))
+        """CPU time of all processes in ns, as a kernel would show it."""
+        return sum(process.charged_ns for process in (*self.workers, *self.fronts))
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where a simulated run leaves what a measured one leaves.
+    """The files of a simulated run.
 
     Attributes
     ----------
     trace, calls, uac
-        Trace of the messages, calls, report of the UAC.
+        Trace of the messages, calls, and report of the UAC.
     plan, blocks, log
-        Of a run that compares modes, all three: what is switched when (hardware/simulator/plan.h) and the
-        windows whose calls are played again, both to be read, and the log of the switches, which is written.
+        Only for a run that compares modes: the plan of the switches (hardware/simulator/plan.h) and the blocks of
+        windows, which the simulator reads, and the log of the switches, which the simulator writes.
     """
 
     trace: Path
@@ -130,17 +130,19 @@ class Outputs:
 
     @property
     def given(self) -> tuple[Path, ...]:
-        """Those that there are, in the order in which the program takes them."""
+        """The files of this run, in the order of the program's arguments."""
         return tuple(path for path in vars(self).values() if path is not None)
 
 
 def program() -> Path:
-    """Give the simulator, built if it was not; that needs make and a C compiler, no root.
+    """Return the path of the simulator, and build it if needed.
+
+    Building needs make and a C compiler, but not root.
 
     Raises
     ------
     StableError
-        It cannot be built; says what make said.
+        The build fails. The message has the output of make.
     """
     sources = sorted(path for pattern in SOURCES for path in HARDWARE.glob(pattern))
     content = b"".join(path.name.encode() + path.read_bytes() for path in sources)
@@ -148,7 +150,8 @@ def program() -> Path:
     built = cache / f"sipsim-{hashlib.sha256(content).hexdigest()[:16]}"
     if not built.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        # several jobs may build at once: each its own, and the last one stays
+        # several jobs may build at the same time: each job builds in its own folder, and the last result replaces the
+        # others
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             _run(["make", "-C", str(HARDWARE / "simulator"), f"OUT={folder}"], BUILD_TIMEOUT_S)
             Path(folder, "sipsim").replace(built)
@@ -156,12 +159,12 @@ def program() -> Path:
 
 
 def version() -> str:
-    """Give the simulator's name and version."""
+    """Return the simulator's name and version."""
     return _run([str(program()), "version"], 10).strip()
 
 
 def write_numbers(numbers: Numbers) -> str:
-    """Write a model as the simulator reads it."""
+    """Return the numbers of a model in the form that the simulator reads."""
     return "".join(f"{name} = {_text(value)}\n" for name, value in numbers.items())
 
 
@@ -171,16 +174,16 @@ def simulate(numbers: Numbers, folder: Path, outputs: Outputs | None = None) -> 
     Parameters
     ----------
     numbers
-        The model, complete.
+        All numbers of the model.
     folder
-        Where `model.txt` and `report.json` are written.
+        Folder for `model.txt` and `report.json`.
     outputs
-        Files to read or write beside them; None where the counts are enough.
+        Further files to read or write; None if only the counts are needed.
 
     Raises
     ------
     StableError
-        A number is missing, unknown or out of range; the run does not end; the disk is full.
+        A number is missing, unknown or out of range; the simulation does not end; or the disk is full.
     """
     model, report = folder / "model.txt", folder / "report.json"
     model.write_text(write_numbers(numbers))
@@ -205,7 +208,7 @@ def _run(argv: Sequence[str], timeout_s: float) -> str:
             f"{error.filename}: not found; the simulator needs make and gcc"
         ) from None
     except subprocess.TimeoutExpired:
-        raise StableError(f"{argv[0]}: not at its end after {timeout_s:g} s") from None
+        raise StableError(f"{argv[0]}: no end within {timeout_s:g} s") from None
     if done.returncode:
         raise StableError(f"{argv[0]}: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout

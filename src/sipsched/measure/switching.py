@@ -1,4 +1,4 @@
-"""A crossover run on the SPS: the proxy switched between modes while it serves, by `switcher`."""
+"""The program `switcher` on the SPS, which switches the proxy between modes during a crossover run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,14 +10,14 @@ from sipsched.measure.probe import CONTROL_SOCKET
 from sipsched.measure.scheduler import Step, records, same_settings, switch_lines
 from sipsched.measure.tuning import Tuned
 from sipsched.plan.crossover import Design
-from sipsched.records.run_document import CrossoverReport
-from sipsched.records.switch_log import SwitchLog, WindowsDocument, parse_log
+from sipsched.records.scheduler_report import CrossoverReport
+from sipsched.records.switch_log import Competed, SwitchLog, WindowsDocument, parse_log
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import native_folder
 
 SAMPLE_NS = 50_000_000
 FIFO_PRIORITY = 12
-"""Of the switcher: above the probe's writer and the generators; it takes some 0.1 % of a CPU."""
+"""Priority of the switcher, above the probe's writer and the generators. The switcher uses some 0.1 % of a CPU."""
 READY_TIMEOUT_S = 10
 TASKS = """\
 for pid in $(pgrep --pgroup "$(cat "$1")" "$2"); do
@@ -28,16 +28,16 @@ done
 
 @dataclass(frozen=True)
 class Playable:
-    """The modes of a comparison as far as this kernel can play them.
+    """The modes of a comparison that this kernel can apply and that differ on this kernel.
 
     Attributes
     ----------
     modes
-        Those that differ here, the reference first.
+        The modes that differ here, the reference first.
     refused
-        Modes none of whose settings can be made here, to the kernel's reason.
+        The refused modes, with the reason of each. The kernel refuses all settings of such a mode.
     same
-        Groups of modes that come to the same settings; the first of each is played.
+        Groups of modes with equal settings on this kernel. Only the first mode of each group is used in the run.
     """
 
     modes: tuple[Tuned, ...]
@@ -46,19 +46,19 @@ class Playable:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Name the modes that are played."""
-        return tuple(each.mode.name for each in self.modes)
+        """Names of the modes that are used in the run."""
+        return tuple(state.mode.name for state in self.modes)
 
     @property
     def stills_probe(self) -> bool:
         """Whether the probe does not record in some of the modes."""
-        return not all(records(each.steps) for each in self.modes)
+        return not all(records(state.steps) for state in self.modes)
 
     def report(self, windows: WindowsDocument) -> CrossoverReport:
-        """Say what was played, as run.json has it."""
+        """Return the modes and windows of the run in the form of `run.json`."""
         design, log = windows.design, windows.log
         return CrossoverReport(
-            modes=tuple(each.report() for each in self.modes),
+            modes=tuple(state.report() for state in self.modes),
             unavailable=self.refused,
             same_settings=self.same,
             window_s=design.window_s,
@@ -71,19 +71,19 @@ class Playable:
 
 
 def playable(comparison: str, compiled: Sequence[Tuned]) -> Playable:
-    """Take the modes of a comparison that this kernel can tell apart.
+    """Select the modes of a comparison that differ on this kernel.
 
     Parameters
     ----------
     comparison
-        Its name, for messages.
+        Name of the comparison, for error messages.
     compiled
-        Each of its modes on this kernel, the reference first.
+        The modes, compiled to this kernel, the reference first.
 
     Raises
     ------
     StableError
-        The reference cannot be set, or no two modes differ.
+        The kernel refuses the reference, or no two modes differ.
     """
     refused: dict[str, str] = {}
     steps: dict[str, Sequence[Step]] = {}
@@ -107,7 +107,7 @@ def playable(comparison: str, compiled: Sequence[Tuned]) -> Playable:
     )
     reference = compiled[0].mode.name
     if reference in refused:
-        raise StableError(f"{comparison}: its reference {told}; nothing to compare with")
+        raise StableError(f"{comparison}: the reference {told}, so no mode can be compared with it")
     if len(modes) < 2:
         raise StableError(
             f"{comparison}: no two of its modes differ on this kernel, so it would compare a mode with "
@@ -117,27 +117,27 @@ def playable(comparison: str, compiled: Sequence[Tuned]) -> Playable:
 
 
 class Switcher:
-    """`switcher` on the SPS, for one run.
+    """One execution of `switcher` on the SPS.
 
     Parameters
     ----------
     sps
         The host of the proxy.
     proxy, program
-        What is switched: every task of these processes.
+        The process group of the proxy and the name of its programs. Every task of these programs is switched.
     modes
-        What the design's modes come to.
+        The modes on this kernel.
     design
         The windows.
     first_ns
-        From t0 of the schedule to its first call.
+        Time from the beginning of the schedule to its first call in ns.
     over_tcp
-        Whether calls come over TCP.
+        Whether SIP uses TCP.
 
     Attributes
     ----------
     log
-        What was done; once `running` is over.
+        The log of the switches, after `running`.
     """
 
     log: SwitchLog
@@ -165,12 +165,12 @@ class Switcher:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Switch while the block lasts; the load's first datagram starts the clock.
+        """Switch modes while the block lasts. The first datagram of the load starts the clock.
 
         Raises
         ------
         StableError
-            The plan is refused.
+            The program refuses the plan.
         TransientError
             The program left no log.
         """
@@ -216,19 +216,21 @@ class Switcher:
             raise TransientError(f"host {sps.spec}: switcher saw no datagram, so it never switched")
         self.log = parse_log(text, f"host {sps.spec}: {log_file.name}")
 
-    def record(self, steal_share: float) -> WindowsDocument:
-        """Give what the record keeps of the windows; `running` is over.
+    def record(self, steal_share: float, competed: Competed | None) -> WindowsDocument:
+        """Return the windows and their log for the record, after `running`.
 
         Parameters
         ----------
         steal_share
-            Stolen share of the SPS's CPUs above which a window is left out.
+            Stolen share of the SPS's CPUs above which a window is excluded.
+        competed
+            The competitors' time on the SPS's CPUs; None if it was not counted.
         """
-        return WindowsDocument(self._design, self._cpus, steal_share, self.log)
+        return WindowsDocument(self._design, self._cpus, steal_share, self.log, competed)
 
     def _plan(self) -> str:
         lines = [
-            *switch_lines([each.steps for each in self._modes], self._modes[0].kernel),
+            *switch_lines([state.steps for state in self._modes], self._modes[0].kernel),
             f"first {self._first_ns}",
             f"sample {SAMPLE_NS}",
             *(f"window {window.start_ns} {window.mode}" for window in self._design.windows),
@@ -241,7 +243,7 @@ class Switcher:
 
 
 def speed_index(sps: Host) -> float:
-    """Measure how fast a CPU of the SPS does a fixed piece of work, work per CPU µs."""
+    """Measure the speed of a CPU of the SPS: work per µs of CPU time."""
     program = str(native_folder(sps.base, "scheduler") / "switcher")
     done = sps.run(["taskset", "-c", str(sps.spec.cpus[0]), program, "speed"])
     return float(parse_json(done.stdout)["index"])

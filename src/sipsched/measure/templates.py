@@ -10,14 +10,14 @@ HARDWARE = PROJECT_ROOT / "hardware"
 
 
 def render(template: Path, **values: object) -> str:
-    """Fill a template in.
+    """Return the text of a template with its values.
 
     Parameters
     ----------
     template
         Path below hardware/, such as `proxies/kamailio.cfg.j2`.
     values
-        What the template may name; a name it uses and does not get is an error.
+        The template's variables by name. A missing variable is an error.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HARDWARE),

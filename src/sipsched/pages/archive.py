@@ -25,7 +25,12 @@ CONFIGURATION = "configuration.json"
 CRATE_VERSION = "1.2"
 LICENSE = "https://spdx.org/licenses/MIT"
 TESTBEDS = Path("hardware", "testbeds")
-LOGIN_KEYS = ("address", "port", "user", "identity_file", "known_hosts")
+TESTBED_KEYS = (
+    *("name", "kind", "description", "fidelity", "lock_wait_s"),
+    *("vm", "simulated", "hosts", "tuning"),
+)
+HOST_KEYS = ("sip_port", "cpus", "helper_cpus")
+"""Published keys of a testbed's file; addresses, logins and paths are private."""
 KINDS = {
     ".nc": ("application/x-netcdf", "Summary of all runs of a study on one testbed"),
     ".html": ("text/html", "Report; self-contained"),
@@ -43,26 +48,26 @@ def publish(
     version: str,
     configuration: str,
 ) -> None:
-    """Write the archive; the same files give the same bytes.
+    """Write the archive; the same files always make the same bytes.
 
     Parameters
     ----------
     archive
-        The zip file; its directory is made. It appears whole or not at all.
+        The zip file; its directory is created. The file is written atomically.
     files
-        What to bundle, relative to the working directory; they keep their paths. Of a testbed's file that
-        is left out by which how its hosts are reached.
+        Files to bundle, relative to the working directory. They keep their paths. A testbed's file loses the addresses
+        and logins of its hosts.
     campaigns
-        What was measured: testbeds, fidelity, and when.
+        The measured campaigns: testbeds, fidelity and times.
     version
-        Of the code, as `versions.code_version` gives it.
+        Version of the code, from `versions.code_version`.
     configuration
-        The configuration in force, as JSON.
+        The current configuration, as JSON.
 
     Raises
     ------
     StableError
-        A file is not there, or lies outside the working directory; or no run counts.
+        A file is missing or lies outside the working directory, or no run is valid.
     """
     contents = {CONFIGURATION: configuration.encode()}
     for file in files:
@@ -72,7 +77,7 @@ def publish(
     contents = dict(sorted(contents.items()))
     measured = sorted(time for each in campaigns for time in each.counted["started_at"] if time)
     if not measured:
-        raise StableError("no run counts: there is nothing to publish; see reports/index.html")
+        raise StableError("no run is valid, so nothing can be published; see reports/index.html")
     contents[METADATA] = _metadata(contents, campaigns, version, measured)
     contents[CHECKSUMS] = "".join(
         f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(contents.items())
@@ -87,17 +92,17 @@ def publish(
 
 
 def _published(file: Path) -> bytes:
-    """Give a file's bytes; those of a testbed's file without logins, keys and addresses of SSH."""
+    """Return a file's bytes; a testbed's file loses everything that names a machine or a user."""
     if file.parent != TESTBEDS:
         return file.read_bytes()
-    document = read_yaml(file)
-    for host in document["hosts"].values():
-        for key in LOGIN_KEYS:
-            host.pop(key, None)
+    whole_file = read_yaml(file)
+    document = {key: whole_file[key] for key in TESTBED_KEYS if key in whole_file}
+    for role, host in document.get("hosts", {}).items():
+        document["hosts"][role] = {key: host[key] for key in HOST_KEYS if key in host}
     if "/" in str(document.get("vm", {}).get("kernel", "")):
         document["vm"]["kernel"] = PurePosixPath(document["vm"]["kernel"]).name
     text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
-    return f"# Without {', '.join(LOGIN_KEYS)}: how hosts are reached.\n{text}".encode()
+    return f"# Without addresses, logins, keys and folders of the hosts.\n{text}".encode()
 
 
 def _metadata(
@@ -107,7 +112,7 @@ def _metadata(
     measured: Sequence[str],
 ) -> bytes:
     """Describe the archive and each of its files in JSON-LD."""
-    # Imported here: it brings an HTTP client along, which nothing else here needs.
+    # imported here, because rocrate loads an HTTP client that nothing else needs
     from rocrate.model import ContextEntity, DataEntity
     from rocrate.rocrate import ROCrate
 
@@ -116,7 +121,7 @@ def _metadata(
     root: dict[str, Any] = {
         "name": f"sipsched {version}: SIP proxy measurements on testbed {testbeds}",
         "description": " ".join(
-            f"{each.provenance}. {len(each.counted)} of {len(each.runs)} planned runs count."
+            f"{each.provenance}. {len(each.counted)} of {len(each.runs)} planned runs are valid."
             for each in campaigns
         ),
         "datePublished": measured[-1][:10],

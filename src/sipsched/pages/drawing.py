@@ -1,14 +1,17 @@
-"""How every figure is drawn: its width, colours that follow the reader, the legend, the SVG."""
+"""The drawing of every figure: width, colours for light and dark mode, legend and SVG."""
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib import rc_context
+from matplotlib.artist import Artist
+from matplotlib.backends.backend_mixed import MixedModeRenderer
+from matplotlib.backends.backend_svg import RendererSVG
 from matplotlib.figure import Figure as Canvas
 
 WIDTH_IN = 7.2
@@ -17,9 +20,9 @@ COORDINATES = re.compile(r' d="[^"]*"| points="[^"]*"')
 NOT_DRAWN = re.compile(r"<!--.*?-->|^\s+", re.DOTALL | re.MULTILINE)
 DIGITS = re.compile(r"(\.\d\d)\d+")
 
-# Colours that follow the reader's light or dark setting. matplotlib draws with the marker colour on
-# the left, the SVG gets a variable in its place. The series have the hues of Okabe and Ito (2008),
-# told apart with any colour vision, darker on white and lighter on black; markers differ too.
+# Colours for light and dark mode. matplotlib draws with the placeholder on the left. The SVG has a
+# variable instead. The series have the hues of Okabe and Ito (2008), which are distinguishable with any colour vision:
+# darker on white, lighter on black. Markers differ too.
 THEME = {
     "#010101": ("ink", "#24292f", "#d6dbe1"),
     "#020202": ("paper", "#ffffff", "#14181d"),
@@ -31,6 +34,8 @@ THEME = {
     "#050504": ("series3", "#a64d87", "#eba4d0"),
     "#050505": ("series4", "#a87400", "#f0c04a"),
     "#050506": ("series5", "#5b6670", "#a9b4bf"),
+    "#050507": ("series6", "#5a4fcf", "#b0a8ff"),
+    "#050508": ("series7", "#8a4b2f", "#d9a184"),
 }
 INK, PAPER, GRID, LIMIT, *SERIES = THEME
 MARKERS = "osD^vP"
@@ -54,13 +59,13 @@ STYLE: Any = {
     "ytick.color": INK,
     "legend.frameon": False,
     "lines.linewidth": 1.6,
-    "svg.hashsalt": "sipsched",
+    "svg.fonttype": "none",
 }
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a figure is laid out: panels side by side, or one under the other for a phone."""
+    """The layout of a figure: panels side by side, or stacked for a phone."""
 
     width_in: float
     stacked: bool
@@ -78,16 +83,16 @@ class Layout:
         Parameters
         ----------
         rows, columns
-            How many, side by side.
+            Numbers of rows and columns.
         height_in, above_in
-            Of a row of panels, and of what stands above them.
+            Heights of a row of panels, and of the space above the panels.
         shared
-            Which panels share their x, and which their y axis: "all", those of a "column", or none.
+            The panels that share their x and their y axis: "all", the panels of a "column", or none.
 
         Returns
         -------
         canvas, grid
-            The panels, shape (rows, columns) also where they are stacked.
+            The figure and its panels, shape (rows, columns) also if they are stacked.
         """
         down, across = (rows * columns, 1) if self.stacked else (rows, columns)
         size = (self.width_in, above_in + height_in * down)
@@ -111,9 +116,15 @@ class Layout:
 WIDE, NARROW = Layout(WIDTH_IN, False), Layout(NARROW_IN, True)
 
 
-def both(draw: Callable[[Layout], str]) -> tuple[str, str]:
-    """Draw a figure for a page and for a phone."""
-    return draw(WIDE), draw(NARROW)
+def in_form(draw: Callable[[Layout], str], layout: Layout, salt: str) -> str:
+    """Draw one form of a figure in the style of all figures.
+
+    The salt of the ids inside the SVG. With different salts, two drawings on a page share no id.
+    """
+    with rc_context({**STYLE, "svg.hashsalt": salt}):
+        svg = draw(layout)
+    form = "narrow" if layout.stacked else "wide"
+    return svg.replace("<svg ", f'<svg class="{form}" role="group" ', 1)
 
 
 def legend(
@@ -122,7 +133,7 @@ def legend(
     columns: int = 6,
     marker_scale: float = 1.0,
 ) -> None:
-    """Put one legend above all panels: each label once; small markers larger."""
+    """Put one legend above all panels, with each label once."""
     entries: dict[str, Any] = {}
     for axis in grid.ravel():
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -138,21 +149,61 @@ def legend(
         )
 
 
+def titled(artist: Artist, titles: Sequence[str]) -> None:
+    """Give each point of an artist a title, which a page shows on hover and focus."""
+    artist.set_gid("\n".join(titles))
+
+
+class _InlineSVG(RendererSVG):
+    """Writes SVG for the inside of a page: no ids of groups, and titles at points."""
+
+    def __init__(self, width: float, height: float, buffer: io.StringIO) -> None:
+        self._titles: Iterator[str] = iter(())
+        super().__init__(width, height, buffer)  # type: ignore[no-untyped-call]
+        self.writer: Any
+        self._write_element: Any = self.writer.element
+        self.writer.element = self._element
+
+    def _write_metadata(self, metadata: Any) -> None:
+        """Write no metadata: the page describes the figure."""
+
+    def _write_default_style(self) -> None:
+        """Write no default style: inside a page, the style would apply to the whole page."""
+
+    def open_group(self, s: str, gid: str | None = None) -> None:
+        """Open a group; `gid` has the titles of its points, a line each."""
+        titles = gid.split("\n") if gid else []
+        self._titles = iter(titles if len(titles) > 1 else ())
+        if len(titles) == 1:
+            self.writer.start("g", attrib={"class": "point"})
+            self._write_element("title", text=titles[0])
+        else:
+            self.writer.start("g")
+
+    def _element(self, tag: str, text: str | None = None, attrib: Any = None, **more: Any) -> None:
+        """Write an element; a point receives the next title."""
+        title = next(self._titles, "") if tag == "use" else ""
+        if not title:
+            self._write_element(tag, text, attrib or {}, **more)
+            return
+        self.writer.start(tag, attrib={**(attrib or {}), "class": "point"}, **more)
+        self._write_element("title", text=title)
+        self.writer.end(tag)
+
+
 def themed(canvas: Canvas) -> str:
-    """Write the SVG, with colours that follow the reader's light or dark setting."""
+    """Write the SVG for the inside of a page, with colours that follow the reader's light or dark setting."""
     buffer = io.StringIO()
-    # not savefig, which would draw it once more, to lay it out
-    FigureCanvasSVG(canvas).print_svg(buffer, metadata={"Date": None})  # type: ignore[no-untyped-call]
-    # a hundredth of a point is not seen, and digits beyond it are a third of a page
+    canvas.set_dpi(72)
+    width, height = canvas.get_size_inches()
+    svg_renderer = _InlineSVG(72 * width, 72 * height, buffer)
+    # Use no `savefig`, which would draw the figure twice to lay it out.
+    renderer: Any = MixedModeRenderer(canvas, width, height, 72, svg_renderer)  # type: ignore[no-untyped-call]
+    canvas.draw(renderer)
+    renderer.finalize()
+    # a hundredth of a point is invisible, and further digits are a third of a page
     svg = COORDINATES.sub(lambda path: DIGITS.sub(r"\1", path[0]), buffer.getvalue())
-    svg = NOT_DRAWN.sub("", svg)
-    if "'" not in svg:
-        # an address has to write the other one in three characters
-        svg = svg.replace('"', "'")
+    svg = NOT_DRAWN.sub("", svg[svg.index("<svg") :])
     for marker, (name, _, _) in THEME.items():
         svg = svg.replace(marker, f"var(--{name})")
-    light = "".join(f"--{name}:{color};" for name, color, _ in THEME.values())
-    dark = "".join(f"--{name}:{color};" for name, _, color in THEME.values())
-    style = f"<style>:root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}</style>"
-    start = svg.index(">", svg.index("<svg")) + 1
-    return svg[:start] + style + svg[start:]
+    return svg

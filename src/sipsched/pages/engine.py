@@ -1,20 +1,21 @@
-"""An engine of papermill that runs a notebook by IPython in this process.
+"""An engine of papermill that runs a notebook with IPython in this process.
 
-A kernel of Jupyter, a process of its own, would load for seconds what is loaded here.
+A Jupyter kernel is a separate process that takes seconds to load the libraries again.
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from IPython.core.formatters import DisplayFormatter
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
-from nbformat import v4
 from papermill.engines import Engine, NotebookExecutionManager, papermill_engines
 from traitlets.config import Config
 
 from sipsched.errors import StableError
+from sipsched.pages.parts import Foreign, Part, Printed, Prose
 
 NAME = "this process"
 INJECTED = "injected-parameters"
@@ -22,18 +23,32 @@ INJECTED = "injected-parameters"
 
 
 class ThisProcess(Engine):  # type: ignore[misc]
-    """Runs the cells one after the other and keeps what they show."""
+    """Runs the cells one after the other and keeps the parts that they show."""
 
     @classmethod
     def execute_managed_notebook(
-        cls, nb_man: NotebookExecutionManager, kernel_name: str, **options: Any
+        cls,
+        nb_man: NotebookExecutionManager,
+        kernel_name: str,
+        *,
+        shown: dict[int, list[Part]],
+        **options: Any,
     ) -> None:
-        """Run it.
+        """Run a notebook.
+
+        Parameters
+        ----------
+        nb_man
+            The notebook.
+        kernel_name, options
+            Unused.
+        shown
+            Receives the parts that each cell shows, by the index of the cell.
 
         Raises
         ------
         StableError
-            An error in a cell, by its number in the stored notebook.
+            A cell raised an error. The message has the number of the cell in the stored notebook.
         """
         number = 0
         with _shell() as shell:
@@ -43,7 +58,7 @@ class ThisProcess(Engine):  # type: ignore[misc]
                 if cell.cell_type != "code":
                     continue
                 nb_man.cell_start(cell, index)
-                error = _run(shell, cell)
+                shown[index], error = _run(shell, cell.source)
                 if error is not None:
                     nb_man.cell_exception(cell, index)
                     first = next((line for line in cell.source.splitlines() if line.strip()), "")
@@ -55,7 +70,7 @@ class ThisProcess(Engine):  # type: ignore[misc]
 
 @contextmanager
 def _shell() -> Iterator[InteractiveShell]:
-    """Give an IPython of its own, without the history and the settings of whoever runs it."""
+    """Make an IPython shell without the user's history and settings."""
     with tempfile.TemporaryDirectory(prefix="sipsched-report-") as scratch:
         settings = Config({"HistoryManager": {"enabled": False}})
         try:
@@ -64,30 +79,57 @@ def _shell() -> Iterator[InteractiveShell]:
             InteractiveShell.clear_instance()
 
 
-def _run(shell: InteractiveShell, cell: Any) -> BaseException | None:
-    """Run a cell and keep what it showed; give the error that ended it.
+class _Keeper(DisplayFormatter):
+    """Keeps shown parts as they are, and turns other objects into parts."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.kept: list[Part] = []
+
+    def format(
+        self, obj: Any, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Keep an object, and return nothing for IPython to show."""
+        if isinstance(obj, Part):
+            self.kept.append(obj)
+        else:
+            forms, _ = super().format(obj, include, exclude)  # type: ignore[no-untyped-call]
+            self.kept.append(_foreign(forms))
+        return {}, {}
+
+
+def _foreign(forms: Mapping[str, Any]) -> Part:
+    """Make a part from IPython's representations of another object."""
+    if "application/vnd.jupyter.widget-view+json" in forms:
+        return Prose("The controls work in JupyterLab.")
+    if "text/html" in forms:
+        return Foreign(forms["text/html"])
+    return Printed(forms.get("text/plain", ""))
+
+
+def _run(shell: InteractiveShell, source: str) -> tuple[list[Part], BaseException | None]:
+    """Run a cell.
+
+    Returns
+    -------
+    parts, error
+        The parts that the cell showed and the text that it printed; and the error that the cell raised.
 
     Raises
     ------
     KeyboardInterrupt
-        Somebody interrupted it: no error of the cell.
+        The user interrupted the cell.
     """
-    # inside the trap, which would else put the shell's own display hook in place of that which keeps
-    with shell.display_trap, capture_output() as shown:
-        result = shell.run_cell(cell.source, store_history=False)  # type: ignore[no-untyped-call]
+    keeper = _Keeper(parent=shell)
+    shell.display_formatter = keeper
+    # inside the trap, because the trap would replace the display hook of `capture_output` by the shell's own hook
+    with shell.display_trap, capture_output() as printed:
+        result = shell.run_cell(source, store_history=False)  # type: ignore[no-untyped-call]
     error: BaseException | None = result.error_before_exec or result.error_in_exec
     if isinstance(error, KeyboardInterrupt):
         raise error
-    printed = (("stdout", shown.stdout), ("stderr", shown.stderr))
-    cell.outputs = [
-        v4.new_output("stream", name=name, text=text)  # type: ignore[no-untyped-call]
-        for name, text in printed
-        if text
-    ] + [
-        v4.new_output("display_data", data=each.data, metadata=each.metadata)  # type: ignore[no-untyped-call]
-        for each in shown.outputs
-    ]
-    return error
+    texts = [Printed(text) for text in (printed.stdout, printed.stderr) if text]
+    return [*keeper.kept, *texts], error
 
 
 papermill_engines.register(NAME, ThisProcess)

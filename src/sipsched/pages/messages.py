@@ -1,6 +1,6 @@
-"""The page of single messages: how long they take, what of it is waiting, and what a slow one waits for."""
+"""The page of single messages: their times near 80 % of capacity, and the reasons why some are slow."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -8,112 +8,193 @@ import numpy as np
 import numpy.typing as npt
 
 from sipsched.pages import tables
+from sipsched.pages.capacities import estimate
 from sipsched.pages.explore.ccdf import ccdf
 from sipsched.pages.explore.heat import heat_map
 from sipsched.pages.explore.lanes import lanes
-from sipsched.pages.explore.timeline import Messages, provenance, read_messages, timeline
+from sipsched.pages.explore.timeline import Messages, provenance, read_messages
 from sipsched.pages.explore.waterfall import STAGES, slow_way, waterfall
 from sipsched.pages.numbers import in_us
 from sipsched.pages.parts import Answer, Figure, Several, Table, Words
-from sipsched.plan.config import Run
 from sipsched.plan.modes import DEFAULT
+from sipsched.plan.run import Run
 from sipsched.records.catalogue import Catalogue, find_runs
-from sipsched.words import grouped, number, plural
+from sipsched.records.cpu_report import Account
+from sipsched.records.system_capacity import SystemCapacity
+from sipsched.words import grouped, listed, number, plural
 
-MOST_LOADS, MOST_REPETITIONS = 3, 3
-"""Of a campaign with more, the lowest load, the one in the middle and the highest, and their first runs."""
-NOTHING = "There is nothing to say: no run of mode default has its single messages kept."
-NO_STAGES = (
-    "Not seen: too few messages, or a probe without BPF, which does not know a message's stages."
-)
+SHOWN_SHARE = 0.8
+"""The share of capacity at which the page looks for a load."""
+NEAR = 0.1
+"""The largest distance from `SHOWN_SHARE` that the page passes over without a remark."""
+MOST_REPETITIONS = 3
+NOTHING = "There is no answer: no run of the default mode has its single messages recorded."
+NO_STAGES = "Not seen: too few messages, or a probe without BPF, which does not see the stages of a message."
 PERCENTILES = (50.0, 99.0, 99.9)
+PARTS = {
+    "workers": "the workers",
+    "proxy": "other processes of the proxy",
+    "softirq": "packet processing of the kernel (softirq)",
+    "irq": "interrupts",
+    "kernel": "kernel threads",
+    "own": "programs of sipsched",
+    "competitors": "other programs",
+    "stolen": "the hypervisor",
+    "idle": "idle",
+}
+"""The users of CPU time, in the categories of a run's account."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the page shows.
+    """The runs of the page.
 
     Attributes
     ----------
     by_load
-        The runs at each load, ascending, with at least one message that has wait and service; alike in all but
-        load and repetition.
+        The runs at the lowest load, the shown load and the highest load, ascending. All have equal settings except load
+        and repetition, and at least one message with K_rcv and T_sip.
+    shown_cps
+        The load nearest to `SHOWN_SHARE` of the capacity; without a capacity, the load in the middle.
+    capacity
+        The capacity of the system; None if it was not estimated.
+    account
+        The account of the CPU time of the first shown run; None if its record has none.
     files
-        Their `messages.nc`.
+        The `messages.nc` of the runs.
     """
 
-    by_load: dict[int, list[Messages]]
+    by_load: Mapping[int, Sequence[Messages]]
+    shown_cps: int = 0
+    capacity: SystemCapacity | None = None
+    account: Account | None = None
     files: tuple[Path, ...] = ()
 
     @property
     def all(self) -> list[Messages]:
-        """Every run."""
+        """All runs."""
         return [run for runs in self.by_load.values() for run in runs]
 
     @property
-    def highest(self) -> list[Messages]:
-        """Those at the highest load; none if there is no run."""
-        return self.by_load[max(self.by_load)] if self.by_load else []
+    def shown(self) -> Sequence[Messages]:
+        """The runs at the shown load; empty without such runs."""
+        return self.by_load.get(self.shown_cps, ())
 
 
-def read(testbed: str, folders: Iterable[Path]) -> Found:
-    """Read the messages of runs of mode default.
+def read(
+    testbed: str,
+    folders: Iterable[Path],
+    capacities: Sequence[SystemCapacity] = (),
+) -> Found:
+    """Read the messages of runs in the default mode.
 
     Parameters
     ----------
     testbed
-        Its name.
+        Name of the testbed.
     folders
-        Of records; of these the one with runs at the most loads. Of its configurations the one with the most
-        runs.
+        Folders of records. The page uses the folder with runs at most loads, and its setting with the most runs.
+    capacities
+        The capacity of each system.
     """
-    chosen: Catalogue | None = None
-    for folder in folders:
-        there = find_runs(folder, testbed)
-        whole = [run for run in there.runs if run.mode == DEFAULT and there.has_messages(run)]
-        kept = Catalogue(there.records, there.results, tuple(_most(whole)))
-        if chosen is None or len(kept.values("cps")) > len(chosen.values("cps")):
-            chosen = kept
+    catalogues = [_with_messages(find_runs(folder, testbed)) for folder in folders]
+    chosen = max(catalogues, key=lambda each: len(each.values("cps")), default=None)
     if chosen is None or not chosen.runs:
         return Found({})
-    loads = chosen.values("cps")
-    picked = sorted({loads[0], loads[(len(loads) - 1) // 2], loads[-1]}) if loads else []
-    by_load, files = {}, []
-    for cps in picked[:MOST_LOADS]:
-        runs = [run for run in chosen.runs if run.cps == cps][:MOST_REPETITIONS]
-        opened = [read_messages(chosen, run) for run in runs]
-        known = [run for run in opened if len(_totals(run))]
-        if known:
-            by_load[cps] = known
-            files += [chosen.messages_file(run.run) for run in known]
-    return Found(by_load, tuple(files))
+    capacity = _capacity(chosen.runs[0], capacities)
+    by_load = {cps: [run for run in chosen.runs if run.cps == cps] for cps in chosen.values("cps")}
+    loads = sorted(by_load)
+    shown = _shown_load(loads, capacity)
+    opened = {
+        cps: [
+            messages
+            for run in by_load[cps][:MOST_REPETITIONS]
+            if len(_totals(messages := read_messages(chosen, run)))
+        ]
+        for cps in sorted({loads[0], shown, loads[-1]})
+    }
+    known = {cps: runs for cps, runs in opened.items() if runs}
+    if not known:
+        return Found({})
+    shown = min(known, key=lambda cps: abs(cps - shown))
+    report = chosen.document(known[shown][0].run).account
+    files = [chosen.messages_file(each.run) for runs in known.values() for each in runs]
+    return Found(known, shown, capacity, report.account if report else None, tuple(files))
+
+
+def _with_messages(runs: Catalogue) -> Catalogue:
+    """Select the runs in the default mode with messages, of the setting with the most such runs."""
+    groups: dict[tuple[object, ...], list[Run]] = {}
+    for run in runs.runs:
+        if run.mode == DEFAULT and runs.has_messages(run):
+            groups.setdefault((run.sut, run.cores, run.threads), []).append(run)
+    most: list[Run] = max(groups.values(), key=len, default=[])
+    return Catalogue(runs.records, runs.results, tuple(most))
+
+
+def _capacity(run: Run, capacities: Sequence[SystemCapacity]) -> SystemCapacity | None:
+    """Return the capacity of the system of a run at the lowest limit; None if it was not estimated."""
+    system = (run.testbed, run.sut, run.mode, run.cores, run.threads)
+    known = [
+        each
+        for each in capacities
+        if (each.testbed, each.sut, each.mode, each.cores, each.threads) == system
+    ]
+    return min(known, key=lambda each: each.limit, default=None)
+
+
+def _shown_load(loads: Sequence[int], capacity: SystemCapacity | None) -> int:
+    """Choose the load nearest to the share of the capacity; without a capacity, the load in the middle."""
+    if capacity is None or capacity.estimate_cps is None:
+        return loads[(len(loads) - 1) // 2]
+    wanted = SHOWN_SHARE * capacity.estimate_cps
+    return min(loads, key=lambda cps: abs(cps - wanted))
 
 
 def answer(found: Found) -> Answer:
-    """Say how long a slow message takes at the highest load, and what it spends it in."""
-    runs = found.highest
+    """Name the shown runs, the time of a slow message, and the stage that takes most of it."""
+    runs = found.shown
     if not runs:
         return Answer(NOTHING)
     usual, slow, _ = np.percentile(_pooled(runs), PERCENTILES)
-    first = (
-        f"At {grouped(runs[0].run.cps)} calls per second one message in a hundred takes longer than {in_us(slow)} "
-        f"from its arrival until the proxy sends it on, {number(slow / usual)} times as long as a usual one"
-    )
+    lengths = [f"{length(run.length_s for run in runs):.2g}" for length in (min, max)]
+    sentences = [
+        f"{plural(len(runs), 'run')} of {' to '.join(dict.fromkeys(lengths))} s at "
+        f"{grouped(found.shown_cps)} calls per second{_share_words(found)}: one message in a hundred takes longer "
+        f"than {in_us(slow)} from its arrival until the proxy sends it on, which is {number(slow / usual)} times "
+        "the median."
+    ]
     way = slow_way(runs)
-    if way is None:
-        return Answer(f"{first}.")
-    most = int(np.argmax(way.stages_us))
-    share = 100 * way.stages_us[most] / way.stages_us.sum()
-    return Answer(f"{first}; {share:.0f} % of that is spent {list(STAGES.values())[most]}.")
+    if way is not None:
+        most = int(np.argmax(way.stages_us))
+        share = 100 * way.stages_us[most] / way.stages_us.sum()
+        sentences.append(
+            f"Of the time of such a message, {share:.0f} % is spent {list(STAGES.values())[most]}."
+        )
+    return Answer(" ".join(sentences))
+
+
+def _share_words(found: Found) -> str:
+    """Describe the shown load as a share of the capacity, and its distance from `SHOWN_SHARE` if it is large."""
+    capacity = found.capacity
+    if capacity is None or capacity.estimate_cps is None:
+        return " (the capacity is not known)"
+    share = found.shown_cps / capacity.estimate_cps
+    text = f"{100 * share:.0f} % of the capacity of {estimate(capacity)} cps"
+    if abs(share - SHOWN_SHARE) <= NEAR:
+        return f" ({text})"
+    side = "below" if share < SHOWN_SHARE else "above"
+    points = f"{100 * abs(share - SHOWN_SHARE):.0f} points {side} {100 * SHOWN_SHARE:.0f} %"
+    return f" ({text}; {points}, and no recorded load is nearer)"
 
 
 def distributions(found: Found) -> Figure | Words:
-    """Draw how many messages take longer than a time, by load."""
+    """Draw the share of messages that take longer than a time, by load."""
     return _of_page(ccdf(found.all), found) if found.by_load else Words((NOTHING,))
 
 
 def by_load(found: Found) -> Table:
-    """List how long messages take at each load, and what a slow one spends its time in."""
+    """List the times of messages at each load, and the parts of a slow message's time."""
     rows = []
     for cps, runs in found.by_load.items():
         total = _pooled(runs)
@@ -136,67 +217,69 @@ def by_load(found: Found) -> Table:
     return Table(
         identity="table-messages",
         header=(
-            "cps",
-            "runs",
-            "messages",
-            "refused",
-            "median",
-            "p99",
-            "99.9 %",
-            "wait",
-            "service on a CPU",
-            "service off CPU",
+            *("cps", "runs", "messages", "refused", "median", "p99", "99.9 %"),
+            *("wait", "service on a CPU", "service off CPU"),
         ),
         groups=(("", 4), ("K_rcv + T_sip", 3), ("of a slow message's time", 3)),
         rows=tuple(rows),
         none=NOTHING,
-        caption="How long the messages of all runs at a load take, and what the time of those next to the 99th "
-        "percentile is made of.",
+        caption="Times of the messages of all runs at a load.",
+        reading="A slow message is one whose time is next to the 99th percentile. The last columns are the parts "
+        "of its time.",
         provenance=_provenance(found),
     )
 
 
 def ways(found: Found) -> Several:
-    """Draw what a message's time is made of, by type, at the lowest load and at the highest."""
-    ends = {min(found.by_load), max(found.by_load)} if found.by_load else set()
-    drawn = [waterfall(found.by_load[cps]) for cps in sorted(ends)]
-    return _several(drawn, found, NO_STAGES)
+    """Draw the parts of a message's time by type, at the shown load."""
+    return _several(waterfall(found.shown) if found.shown else None, found, NO_STAGES)
 
 
 def around(found: Found) -> Several:
-    """Draw who ran while a slow message waited, at the lowest load and at the highest."""
-    ends = {min(found.by_load), max(found.by_load)} if found.by_load else set()
-    return _several([lanes(found.by_load[cps][0]) for cps in sorted(ends)], found, NOTHING)
+    """Draw the recorded work on the CPUs while a slow message waited, and describe the account of the run."""
+    drawn = _several(lanes(found.shown[0]) if found.shown else None, found, NOTHING)
+    return Several((*drawn.parts, Words((account_words(found.account),)))) if found.shown else drawn
+
+
+def account_words(account: Account | None) -> str:
+    """Describe who used the CPUs of the SPS during a run, by the kernel's context switches."""
+    if account is None:
+        return "Who used the CPUs during the whole run is not recorded: the record has no account of CPU time."
+    parts = account.parts
+    times = {name: getattr(parts, name, 0) for name in PARTS}
+    times["competitors"] = parts.realtime + parts.fair + parts.idle_class
+    used = sorted((name for name in times if times[name]), key=lambda name: -times[name])
+    shares = [f"{PARTS[name]} {100 * times[name] / parts.total:.2g} %" for name in used]
+    text = f"The CPU time of the whole run, from the kernel's context switches: {listed(shares)}."
+    if account.competitors:
+        text += f" Of the other programs, {account.competitors[0]}."
+    return text
 
 
 def over_time(found: Found) -> Several:
-    """Draw the first run at the highest load over time: a heat map; and beside the lowest, waits, queue and drops."""
-    if not found.by_load:
-        return _several([], found, NOTHING)
-    ends = sorted({min(found.by_load), max(found.by_load)})
-    pair = timeline([found.by_load[cps][0] for cps in ends], on_phone=True)
-    return _several([heat_map(found.highest[0]), pair], found, NOTHING)
+    """Draw the times of the messages of the first shown run over time, as a heat map."""
+    return _several(heat_map(found.shown[0]) if found.shown else None, found, NOTHING)
 
 
-def versions(found: Found) -> Words:
+def versions(found: Found) -> Several:
     """Name the versions that made this page, and the hashes of its data."""
     return tables.versions(*found.files)
 
 
 def conditions(found: Found) -> Words:
-    """Say which runs these are, and where they were made."""
+    """Name the runs of the page and their testbed."""
     runs = found.all
     if not runs:
         return Words((NOTHING,))
     run = runs[0].run
-    of_all = (
-        f"{run.sut}, mode {run.mode}, {plural(run.cores, 'core')}, {plural(run.threads, 'thread')}"
+    setting = (
+        f"{run.sut}, {run.mode} mode, {plural(run.cores, 'core')}, {plural(run.threads, 'thread')}"
     )
-    return Words((f"{plural(len(runs), 'run')}: {of_all}.", f"{provenance(runs)}."))
+    return Words((f"{plural(len(runs), 'run')}: {setting}.", f"{provenance(runs)}."))
 
 
 def _provenance(found: Found) -> str:
-    """Say of what was not measured what it is; of what was the page says once where."""
+    """Describe the origin of simulated numbers. The end of the page describes the origin of measured numbers."""
     return provenance(found.all) if any(r.testbed_kind == "simulated" for r in found.all) else ""
 
 
@@ -204,21 +287,8 @@ def _of_page(figure: Figure, found: Found) -> Figure:
     return replace(figure, provenance=_provenance(found))
 
 
-def _several(figures: Iterable[Figure | None], found: Found, otherwise: str) -> Several:
-    drawn = tuple(
-        _of_page(replace(figure, identity=f"{figure.identity}-{place}"), found)
-        for place, figure in enumerate(figures, start=1)
-        if figure is not None
-    )
-    return Several(drawn or (Words((otherwise,)),))
-
-
-def _most(runs: list[Run]) -> list[Run]:
-    """Keep those of the configuration that has the most."""
-    groups: dict[tuple[object, ...], list[Run]] = {}
-    for run in runs:
-        groups.setdefault((run.sut, run.cores, run.threads), []).append(run)
-    return max(groups.values(), key=len, default=[])
+def _several(figure: Figure | None, found: Found, otherwise: str) -> Several:
+    return Several((Words((otherwise,)) if figure is None else _of_page(figure, found),))
 
 
 def _totals(run: Messages) -> npt.NDArray[np.float64]:

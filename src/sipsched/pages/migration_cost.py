@@ -1,4 +1,4 @@
-"""What the cost of migration does: figure 2 of the multi-core paper, on this testbed.
+"""The effect of the cost of migration: figure 2 of the multi-core paper, on this testbed.
 
 SEE Krishnamurthy and Rouskas, Performance Evaluation of Multi-Core, Multi-Threaded SIP Proxy Servers,
 IEEE ICC 2016, section IV-A.
@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator
 
@@ -21,51 +20,47 @@ from sipsched.analysis.comparison import (
     settings_of,
     why_not_measured,
 )
+from sipsched.analysis.crossing_load import PDR_LIMIT
 from sipsched.analysis.families import Family, Pair, compare_together
+from sipsched.analysis.intervals import Interval, Values, typical_interval
 from sipsched.analysis.run_table import counted, provenance
-from sipsched.analysis.statistics import (
-    PDR_LIMIT,
-    Interval,
-    Values,
-    typical_interval,
-)
 from sipsched.errors import StableError
-from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, Layout, both, legend, themed
+from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, Layout, legend, themed
 from sipsched.pages.numbers import NO_ENTRY, Number, in_words, p_text, told, with_unit
 from sipsched.pages.parts import Answer, Cell, Figure, Table, Words
 from sipsched.plan.modes import Setting, find_mode, label, load_modes
-from sipsched.records.summary import NOT_PLANNED
+from sipsched.records.study_summary import NOT_PLANNED
 from sipsched.words import listed, plural
 
 DEFAULT_COST_NS = 500_000
-"""The kernel's own."""
+"""The default cost of the kernel."""
 PUBLISHED_BEST = {2: 0, 4: 0, 6: 500_000}
-"""The best cost by cores, ns, as the paper's text has it. SEE its sections III-A and IV-A."""
+"""The best cost by cores in ns, from the paper's sections III-A and IV-A."""
 TITLES = {"pdr": "PDR (%)", "k_rcv": "K_rcv (µs)"}
 SCALES = {"pdr": 100.0, "k_rcv": 1.0}
 
 
 class Spot(NamedTuple):
-    """A place and a load: one line of the figure."""
+    """A system and a load: one line of the figure."""
 
     place: Place
     cps: int
 
     def __str__(self) -> str:
-        """Name it as a person would."""
+        """Name the setting and the load for a page."""
         return f"{self.place}, {self.cps} cps"
 
 
 @dataclass(frozen=True)
 class Point:
-    """One cost at one spot.
+    """One cost of migration at one system and load.
 
     Attributes
     ----------
     why
-        Why nothing is drawn: not measured, or the cost was not in force; empty if it is.
+        The reason why nothing is drawn, for example a cost that was not in force; empty if the point is drawn.
     values
-        PDR (%) and K_rcv (µs), a number a run, shape (rep,).
+        PDR (%) and K_rcv (µs) by run, shape (rep,).
     """
 
     spot: Spot
@@ -76,7 +71,7 @@ class Point:
 
 
 class Asked(NamedTuple):
-    """What is compared with the default: a quantity of a cost, by its mode, at a spot."""
+    """A quantity of a mode at one system and load, to be compared with the default."""
 
     spot: Spot
     mode: str
@@ -85,14 +80,14 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class Study:
-    """Everything that the report shows.
+    """The data of the page.
 
     Attributes
     ----------
     against
         Each cost compared with the default, over runs with the same arrivals.
     default_ns
-        The cost that others are compared with.
+        The reference cost of all comparisons.
     """
 
     summary: xr.Dataset
@@ -103,20 +98,20 @@ class Study:
 
     @property
     def spots(self) -> list[Spot]:
-        """The lines of the figure."""
+        """The systems and loads, one per line of the figure."""
         return list(dict.fromkeys(point.spot for point in self.points))
 
     def at(self, spot: Spot) -> list[Point]:
-        """Give a spot's points by rising cost."""
+        """List the points of one system and load by rising cost."""
         return sorted((p for p in self.points if p.spot == spot), key=lambda p: p.cost_ns)
 
     def name(self, spot: Spot) -> str:
-        """Name a spot; the SUT only where there are several."""
+        """Name a system and load, with the SUT if several SUTs exist."""
         return str(spot) if self.summary.sizes["sut"] == 1 else f"{spot.place.sut}, {spot}"
 
 
 def cost_of(mode: str) -> int | None:
-    """Read the cost of migration from a mode's name, ns; None where it overrides none.
+    """Return the cost of migration of a mode in ns; None if the mode does not override the cost.
 
     Raises
     ------
@@ -136,7 +131,7 @@ def study(
     summary
         Combined summary of a study on one testbed.
     default_ns
-        The cost that others are compared with.
+        The reference cost of all comparisons.
     limit
         Packet drop rate at which capacity ends, as a share.
 
@@ -183,7 +178,7 @@ def _planned(summary: xr.Dataset) -> Iterator[tuple[Spot, str]]:
 
 
 def _why_not_in_force(summary: xr.Dataset, place: Place, mode: str, cost: int) -> str:
-    """Say why a run under a mode's name did not have its cost; nothing where it had."""
+    """Explain why runs of a mode did not have the mode's cost; return an empty text if the cost was in force."""
     found = settings_of(summary, place, mode)
     if not found:
         return "the record does not say whether the cost was in force"
@@ -200,7 +195,7 @@ def _why_not_in_force(summary: xr.Dataset, place: Place, mode: str, cost: int) -
 
 
 def _pairs(points: Sequence[Point], default_ns: int) -> dict[Asked, Pair]:
-    """Put the runs of each cost beside those of the default."""
+    """Pair the runs of each cost with the runs of the default."""
     pairs: dict[Asked, Pair] = {}
     for point in points:
         reference = next(
@@ -216,7 +211,7 @@ def _pairs(points: Sequence[Point], default_ns: int) -> dict[Asked, Pair]:
 
 
 def answer(found: Study) -> Answer:
-    """Say whether any cost drops fewer messages than the default by more than chance."""
+    """Answer whether a cost drops significantly fewer messages than the default."""
     drawn = [point for point in found.points if not point.why]
     if not drawn:
         why = listed(list(dict.fromkeys(point.why for point in found.points)))
@@ -259,46 +254,37 @@ def curves(found: Study) -> Figure:
     costs = sorted({point.cost_ns for point in found.points})
 
     def draw(layout: Layout) -> str:
-        with rc_context(STYLE):
-            canvas, grid = layout.panels(1, 2, 3.0)
-            for axis, name in zip(grid[0], ("k_rcv", "pdr"), strict=True):
-                drawn = [
-                    _line(axis, found, spot, name, i, costs) for i, spot in enumerate(found.spots)
-                ]
-                axis.set_title(TITLES[name], loc="left")
-                axis.set_xlabel("sched_migration_cost")
-                axis.xaxis.set_major_locator(FixedLocator(list(range(len(costs)))))
-                axis.set_xticklabels([_cost(cost) for cost in costs], rotation=45, ha="right")
-                axis.set_xlim(-0.4, len(costs) - 0.6)
-                if any(drawn):
-                    axis.set_ylim(bottom=0)
-                    if name == "pdr":
-                        axis.axhline(100 * found.limit, color=LIMIT, linestyle="--", linewidth=1)
-                else:
-                    axis.text(
-                        *(0.5, 0.5, "nothing to draw"),
-                        transform=axis.transAxes,
-                        ha="center",
-                        va="center",
-                    )
-                    axis.tick_params(left=False, labelleft=False)
-            legend(canvas, grid, columns=2)
-            return themed(canvas)
+        canvas, grid = layout.panels(1, 2, 3.0)
+        for axis, name in zip(grid[0], ("k_rcv", "pdr"), strict=True):
+            drawn = [_line(axis, found, spot, name, i, costs) for i, spot in enumerate(found.spots)]
+            axis.set_title(TITLES[name], loc="left")
+            axis.set_xlabel("sched_migration_cost")
+            axis.xaxis.set_major_locator(FixedLocator(list(range(len(costs)))))
+            axis.set_xticklabels([_cost(cost) for cost in costs], rotation=45, ha="right")
+            axis.set_xlim(-0.4, len(costs) - 0.6)
+            if any(drawn):
+                axis.set_ylim(bottom=0)
+                if name == "pdr":
+                    axis.axhline(100 * found.limit, color=LIMIT, linestyle="--", linewidth=1)
+            else:
+                axis.text(
+                    *(0.5, 0.5, "nothing to draw"),
+                    transform=axis.transAxes,
+                    ha="center",
+                    va="center",
+                )
+                axis.tick_params(left=False, labelleft=False)
+        legend(canvas, grid, columns=2)
+        return themed(canvas)
 
-    svg, narrow = both(draw)
-    caption = (
-        f"Mean K_rcv and PDR against sched_migration_cost, {_others(found)}, by cores. Small: runs; "
-        "line: the typical run; bars: its 95 % interval; costs are spaced evenly, not to scale. Dashed: "
-        f"{100 * found.limit:g} %. Only runs in which the cost was in force."
-    )
-    seen = best(found).lines
     return Figure(
         identity="figure-migration-cost",
-        svg=svg,
-        narrow=narrow,
-        alt=f"K_rcv and PDR against the cost of migration. {caption} {' '.join(seen)}",
-        caption=caption,
-        seen=seen,
+        draw=draw,
+        caption=f"Mean K_rcv and PDR against sched_migration_cost, {_others(found)}, by cores.",
+        seen=best(found).lines,
+        reading="Small points are runs. The line is the typical run, with its 95 % interval. The costs are spaced "
+        f"evenly, not to scale. The dashed line is {100 * found.limit:g} %. Runs in which the cost was "
+        "not in force are excluded.",
         provenance=provenance(found.summary),
     )
 
@@ -339,7 +325,7 @@ def _line(axis: Axes, found: Study, spot: Spot, name: str, i: int, costs: list[i
 
 
 def best(found: Study) -> Words:
-    """Name the best cost of each spot, compare it with the default, and say what the paper says."""
+    """Compare the best cost at each system and load with the default and with the paper."""
     lines = list(_obstacles(found))
     for spot in found.spots:
         points = [point for point in found.at(spot) if not point.why]
@@ -385,7 +371,7 @@ def _best(found: Study, name: str, title: str, means: Mapping[int, tuple[Point, 
 
 
 def _obstacles(found: Study) -> Iterator[str]:
-    """Say which costs are not drawn, and why."""
+    """List the costs that are not drawn, with reasons."""
     reasons: dict[str, list[str]] = {}
     for point in found.points:
         if point.why:
@@ -401,7 +387,7 @@ def _obstacles(found: Study) -> Iterator[str]:
 
 
 def costs(found: Study) -> Table:
-    """List every cost with PDR and K_rcv, and both against the default."""
+    """List every cost with its PDR and K_rcv, and compare both with the default."""
     rows: list[tuple[Cell, ...]] = []
     for spot in found.spots:
         for point in found.at(spot):
@@ -425,20 +411,21 @@ def costs(found: Study) -> Table:
         places=1,
         rows=tuple(rows),
         none="no run is planned",
-        caption=f"PDR and mean K_rcv by sched_migration_cost, {_others(found)}: typical runs with their 95 % "
-        f"intervals. Against {_cost(found.default_ns)}: {_family(found)}.",
+        caption=f"PDR and mean K_rcv by sched_migration_cost, {_others(found)}.",
+        reading=f"Numbers are of typical runs with their 95 % intervals. {_family(found)}",
         provenance=provenance(found.summary),
     )
 
 
 def _family(found: Study) -> str:
-    """Say how the comparisons are corrected for their number."""
+    """Describe the correction for the number of comparisons."""
     tests = found.against.tests
     if not tests:
-        return "no two runs with the same arrivals to compare"
+        return f"No run has the same arrivals as a run at {_cost(found.default_ns)}, so no costs are compared."
     return (
-        f"over pairs of runs with the same arrivals, each interval at {100 * found.against.level:.3g} %, so that "
-        f"{plural(tests, 'comparison')} together hold at 95 % (Bonferroni); p: paired t test, after Holm"
+        f"Costs are compared with {_cost(found.default_ns)} over pairs of runs with the same arrivals. Each interval "
+        f"is at {100 * found.against.level:.3g} %, so that {plural(tests, 'comparison')} together hold at 95 % "
+        "(Bonferroni). The p-value is from a paired t test, after Holm."
     )
 
 
@@ -452,7 +439,7 @@ def _against(found: Study, point: Point, name: str, n: int) -> Cell:
 
 
 def _others(found: Study) -> str:
-    """Name the mode that gives all other settings, as it was on this kernel."""
+    """Name the mode of all other settings, as this kernel applies it."""
     bases = set()
     for point in found.points:
         name = point.mode.replace(f"+{Setting.MIGRATION_COST}={point.cost_ns}", "")
@@ -462,7 +449,7 @@ def _others(found: Study) -> str:
 
 
 def _missing(settings: Mapping[str, Any]) -> list[str]:
-    """List the settings but the cost that were asked for and that the kernel does not have."""
+    """List the requested settings, except the cost, that the kernel does not have."""
     return [
         step["setting"]
         for step in settings["steps"]
@@ -475,7 +462,7 @@ def _unit(mean: Interval, name: str) -> str:
 
 
 def _cost(cost_ns: int) -> str:
-    """Write a cost with the unit that suits it."""
+    """Write a cost with a suitable unit."""
     if cost_ns == 0:
         return "0"
     if cost_ns >= 1_000_000:

@@ -1,39 +1,39 @@
-"""Numbers with their intervals and p-values, as the cells and sentences of pages write them."""
+"""Numbers with their intervals and p-values, as text for cells and sentences."""
 
 import math
 from dataclasses import dataclass
 
-from sipsched.analysis.statistics import FEWEST, Interval
+from sipsched.analysis.intervals import FEWEST, Interval
 from sipsched.words import number
 
 LARGEST_TOLD = 9999
-"""Percent; the interval of a ratio over two pairs may reach to 1e30."""
+"""Largest percentage that a page prints. The interval of a ratio of two pairs may reach 1e30."""
 MILLI_FROM = 1000
-"""Microseconds from which a time is told in milliseconds."""
+"""Smallest time in microseconds that a page writes in milliseconds."""
 NO_ENTRY = "–"
 
 
 def trusted(interval: Interval) -> bool:
-    """Tell whether a page prints and draws an interval: there is one, of enough runs."""
+    """Report whether a page prints and draws an interval: the interval exists and has enough runs."""
     return interval.known and (not interval.n or interval.n >= FEWEST)
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number as a cell of a table: words on the page, columns of their own in its CSV.
+    """A number as a cell of a table: one text on the page, several columns in the CSV.
 
     Attributes
     ----------
     interval
         The number, in `unit`.
     unit
-        Of the interval; a time stands on the page with the unit that suits it.
+        Unit of the interval. The page writes a time in µs or ms, whichever suits its size.
     plus
-        What stands before a positive number: a sign, for a difference.
+        Sign of a positive number: "+" for a difference, else empty.
     n
-        Runs or pairs that the row names; where the interval has another number, the cell says so.
+        Number of runs or pairs in the row. If the interval has a different number, the cell names that number.
     p_value
-        Of the test that the number is no difference; NaN where there was none.
+        P-value of the test of no difference; NaN without a test.
     """
 
     interval: Interval
@@ -43,7 +43,7 @@ class Number:
     p_value: float = math.nan
 
     def __str__(self) -> str:
-        """Write it for the page."""
+        """Write the number for the page."""
         interval = self.interval
         if math.isnan(interval.estimate):
             return interval.why or NO_ENTRY
@@ -54,7 +54,7 @@ class Number:
 
 
 def told(interval: Interval, unit: str = "", n: int | None = None, plus: str = "") -> Number:
-    """Write a number for a cell; parameters are the attributes of `Number`."""
+    """Make a number for a cell; the parameters are the attributes of `Number`."""
     return Number(interval, unit, plus, n)
 
 
@@ -65,7 +65,7 @@ def in_words(interval: Interval, unit: str = "", plus: str = "") -> str:
 
 
 def with_unit(interval: Interval, unit: str = "", plus: str = "") -> str:
-    """Write a number, its unit and what is known of its error; no end that is infinite."""
+    """Write a number with its unit and its finite ends."""
     if math.isnan(interval.estimate):
         return interval.why or "not measured"
     if unit == "µs" and _largest(interval) >= MILLI_FROM:
@@ -88,7 +88,7 @@ def with_unit(interval: Interval, unit: str = "", plus: str = "") -> str:
 
 
 def _largest(interval: Interval) -> float:
-    """Give what decides the unit of a time: the number, or where none is told the end there is."""
+    """Return the size that decides the unit of a time: the number, or its largest end if unresolved."""
     if interval.resolved:
         return abs(interval.estimate)
     return max((abs(end) for end in (interval.low, interval.high) if math.isfinite(end)), default=0)
@@ -101,7 +101,7 @@ def _bounds(low: str, high: str, both: str) -> str:
 
 
 def _seen(interval: Interval, unit: str, plus: str) -> str:
-    """Say between what a few runs lie, from which no interval is told."""
+    """Write the range of a few runs without an interval."""
     least, most = (_alone(end, unit, plus) for end in (interval.least, interval.most))
     return f" (runs: {least} to {most})" if least and most and least != most else ""
 
@@ -109,13 +109,13 @@ def _seen(interval: Interval, unit: str, plus: str) -> str:
 def rounded(interval: Interval, unit: str = "", plus: str = "") -> tuple[str, str, str]:
     """Write a number and the ends of its interval to the digits that the interval allows.
 
-    SEE Particle Data Group, Review of Particle Physics, Introduction, 5.3: two digits of an error up to
-    354 of its leading three, one beyond.
+    SEE Particle Data Group, Review of Particle Physics, Introduction, 5.3: if the three leading digits of an error are
+    at most 354, two digits are kept, else one.
 
     Returns
     -------
     estimate, low, high
-        Empty where there is none, and for what is infinite or too large to mean anything.
+        Empty for a missing, infinite or extremely large value.
     """
     if not interval.known and interval.resolved:
         return _alone(interval.estimate, unit, plus, 3), "", ""
@@ -133,7 +133,7 @@ def rounded(interval: Interval, unit: str = "", plus: str = "") -> tuple[str, st
 
 
 def _places(error: float) -> int:
-    """Give the decimals that an error of this size allows; below 0 tens, hundreds and so on."""
+    """Return the number of decimals that an error of this size allows; negative for tens, hundreds and so on."""
     if not error > 0 or not math.isfinite(error):
         return 0
     power = math.floor(math.log10(error))
@@ -141,7 +141,7 @@ def _places(error: float) -> int:
 
 
 def _alone(value: float, unit: str, plus: str, digits: int = 2) -> str:
-    """Write a number of which no error is known in so many digits; three of them keep a whole number whole."""
+    """Write a number without a known error to some digits; with three digits, a whole number stays whole."""
     power = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
     places = min(digits - 1 - power, 6)
     return _written(value, max(places, 0) if digits > 2 else places, unit, plus)
@@ -161,7 +161,7 @@ def _written(value: float, places: int, unit: str, plus: str) -> str:
 
 
 def in_us(value_us: float) -> str:
-    """Write a time without an interval in µs, or from 1000 µs on in ms."""
+    """Write a time without an interval: in µs below 1000 µs, in ms above."""
     if math.isnan(value_us):
         return NO_ENTRY
     in_ms = value_us >= MILLI_FROM
@@ -169,12 +169,12 @@ def in_us(value_us: float) -> str:
 
 
 def signed(value: float) -> str:
-    """Write a number without an interval with its sign, in three digits."""
+    """Write a number without an interval: its sign and three digits."""
     return f"{'+' if value > 0 else ''}{number(value)}"
 
 
 def p_text(value: float) -> str:
-    """Write a p-value; nothing where there was no test."""
+    """Write a p-value; return an empty text without a test."""
     if math.isnan(value):
         return ""
     return "p\u00a0<\u00a00.001" if value < 0.001 else f"p\u00a0=\u00a0{value:.2g}"

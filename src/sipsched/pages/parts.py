@@ -1,117 +1,118 @@
-"""What every page is made of: figures, tables and sentences, each with its words and as HTML."""
+"""The parts of a page as plain values: figures, tables, sentences and sections.
 
-import base64
+A part holds words and data and no HTML. `sipsched.pages.html` turns parts into HTML, with one template for all.
+"""
+
 import csv
-import html
+import functools
 import io
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Protocol
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
 from sipsched.pages.numbers import NO_ENTRY, Number
-from sipsched.words import listed, plural
+from sipsched.words import grouped, listed, plural
 
-LONG_NAME = 12
-"""Characters of a row's name, beyond which it is given room."""
-_IN_ADDRESS = " '()*+,-./:;=?@[]_~!$\n"
-"""What may stand in the address of a picture, in an attribute with double quotes."""
+if TYPE_CHECKING:
+    from sipsched.pages.drawing import Layout
+
+FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r")
+"""First characters of a cell that make a spreadsheet run the cell as a formula."""
+NUMBER = re.compile(r"<?[+-]?[0-9][0-9.,]*(e[+-]?[0-9]+)?( ?%)?")
+"""A number. It may begin with such a character but is no formula."""
 
 
-class Shown(Protocol):
-    """What Jupyter shows by itself."""
+class Part:
+    """A part of a page. JupyterLab shows a part as the page does."""
 
-    def _repr_html_(self) -> str: ...
+    @property
+    def kind(self) -> str:
+        """Name the macro of the template that draws this part."""
+        return type(self).__name__
+
+    def _repr_html_(self) -> str:
+        # imported here, because a part that nobody displays needs no template
+        from sipsched.pages.html import fragment
+
+        return fragment(self)
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A picture with its words; Jupyter shows it by itself.
+class Figure(Part):
+    """A figure with its words.
 
     Attributes
     ----------
     identity
-        The id of the element in the page.
-    svg
-        The picture.
-    alt
-        What a person who cannot see it is told.
+        The id of the figure in the page.
+    draw
+        Draws the figure for a layout, as SVG (`sipsched.pages.drawing.themed`).
     caption
-        What is drawn, and from what.
+        One sentence that names the quantities. The caption is also the text for readers who do not see the figure.
     seen
-        Sentences computed from the data.
+        Sentences with the values of the figure.
+    reading
+        Sentences that explain the marks of the figure. The page folds them.
     provenance
-        What the numbers are where nothing was measured: simulated, predicted, published. Of what was
-        measured the page says once where.
-    narrow
-        The picture laid out for a phone.
+        The origin of numbers that were not measured: simulated, predicted or published.
     """
 
     identity: str
-    svg: str
-    alt: str
+    draw: Callable[["Layout"], str]
     caption: str
-    seen: tuple[str, ...]
-    provenance: str
-    narrow: str = ""
+    seen: tuple[str, ...] = ()
+    reading: str = ""
+    provenance: str = ""
 
-    def _repr_html_(self) -> str:
-        img = f'<img id="{self.identity}" alt="{html.escape(self.alt)}" src="{_address(self.svg)}">'
-        if self.narrow:
-            # blanks and commas would part one address of a set from the next
-            data = base64.b64encode(self.narrow.encode()).decode()
-            source = (
-                f'<source media="(max-width: 36rem)" srcset="data:image/svg+xml;base64,{data}">'
-            )
-            img = f"<picture>{source}{img}</picture>"
-        return (
-            f"<figure>{img}"
-            f"<figcaption>{html.escape(self.caption)}{_mark(self.provenance)}</figcaption></figure>"
-            + sentences(self.seen)
-        )
+    @functools.cached_property
+    def wide(self) -> str:
+        """Draw the figure for a page."""
+        from sipsched.pages.drawing import WIDE, in_form
 
+        return in_form(self.draw, WIDE, self.identity)
 
-def _mark(provenance: str) -> str:
-    """Say under a figure or a table what its numbers are."""
-    return f" <small>{html.escape(provenance)}</small>" if provenance else ""
+    @functools.cached_property
+    def narrow(self) -> str:
+        """Draw the figure for a phone; return an empty text if the wide form is the same."""
+        from sipsched.pages.drawing import NARROW, in_form
 
-
-def _address(svg: str) -> str:
-    """Put a picture into an address: with its own characters a quarter smaller than in base 64."""
-    return f"data:image/svg+xml,{quote(svg, safe=_IN_ADDRESS)}"
+        svg = in_form(self.draw, NARROW, f"{self.identity}-narrow")
+        return "" if svg == self.wide else svg
 
 
 Cell = str | Number
-"""What a table holds: words, or a number with its interval."""
+"""An entry of a table: words, or a number with its interval."""
 EMPTY = frozenset(("", NO_ENTRY))
-"""Cells that say nothing: a column or row of nothing else is not shown."""
+"""Cells without information. A column or row that has no other cells is not shown."""
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table with its words; Jupyter shows it by itself.
+class Table(Part):
+    """A table with its words.
 
-    Columns and rows without any entry are left out. Rows that agree in the columns that name their place
-    stand under one heading.
+    Columns and rows without any entry are not shown. Rows that agree in their first `places` columns share a heading.
 
     Attributes
     ----------
     identity
-        The id of the element in the page.
+        The id of the table in the page, and the name of its CSV file.
     header, rows
         Names of the columns, each with its unit in brackets at the end; and cells.
     none
-        What is said if there are no rows.
+        The sentence that replaces a table without rows.
     caption, provenance
         As in `Figure`.
     groups
-        A line above the header: text, and how many columns it spans.
+        A line above the header: a text, and the number of columns under it.
     places
-        How many columns, from the first on, name the place that rows may share.
+        The number of leading columns that form the heading of rows.
     shown
-        How many rows the page shows; the CSV has all. None for all.
+        The number of rows on the page; the CSV has all rows. None shows all rows.
+    reading
+        Sentences that explain the columns. The page folds them.
     """
 
     identity: str
@@ -123,76 +124,63 @@ class Table:
     groups: tuple[tuple[str, int], ...] = ()
     places: int = 0
     shown: int | None = None
+    reading: str = ""
 
-    def _repr_html_(self) -> str:
-        caption = f'<figcaption id="{self.identity}-caption">{html.escape(self.caption)}'
-        if not self.rows:
-            none = html.escape(self.none)
-            return f'<figure class="table" id="{self.identity}">{caption}</figcaption><p>{none}</p></figure>'
-        more = len(self.rows) - (self.shown or len(self.rows))
-        rest = f"<p>{more} more in the CSV.</p>" if more > 0 else ""
-        return (
-            f'<figure class="table">{caption} {self._download()}{_mark(self.provenance)}</figcaption>'
-            f'<div class="scroll" tabindex="0" role="region" aria-labelledby="{self.identity}-caption">'
-            f"{self._drawn()}</div>{rest}</figure>"
-        )
+    @property
+    def more(self) -> int:
+        """Count the rows that appear only in the CSV."""
+        return max(0, len(self.rows) - (self.shown or len(self.rows)))
 
-    def _drawn(self) -> str:
-        """Draw the columns and rows that say something, under spanners and headings of rows."""
-        kept = self._columns()
-        by_place: dict[str, list[str]] = {}
-        for row in self.rows[: self.shown]:
-            if any(str(row[i]) not in EMPTY for i in kept):
-                first, *rest = (row[i] for i in kept)
-                cells = "".join(map(_data, rest))
-                long = ' class="long"' if len(str(first)) > LONG_NAME else ""
-                line = f'<tr><th scope="row"{long}>{html.escape(str(first))}</th>{cells}</tr>'
-                by_place.setdefault(self._place(row), []).append(line)
-        body = "".join(
-            "<tbody>"
-            + (f'<tr class="place"><th scope="rowgroup" colspan="{len(kept)}">' if place else "")
-            + (f"<span>{html.escape(place)}</span></th></tr>" if place else "")
-            + "".join(lines)
-            + "</tbody>"
-            for place, lines in by_place.items()
-        )
-        return f'<table id="{self.identity}"><thead>{self._head(kept)}</thead>{body}</table>'
-
-    def _columns(self) -> list[int]:
-        """Find the columns after those of the place that have an entry in some row."""
+    @functools.cached_property
+    def columns(self) -> list[int]:
+        """Find the columns behind the row headings that have an entry in a shown row."""
         return [
             i
             for i in range(self.places, len(self.header))
             if any(str(row[i]) not in EMPTY for row in self.rows[: self.shown])
         ]
 
-    def _head(self, kept: Sequence[int]) -> str:
-        """Draw the names of columns, under what spans them."""
+    @functools.cached_property
+    def numeric(self) -> frozenset[int]:
+        """Find the shown columns that contain only numbers. The first column names its row and never counts."""
+        return frozenset(
+            i
+            for i in self.columns[1:]
+            if all(
+                isinstance(row[i], Number) or str(row[i]) in EMPTY or _is_number(str(row[i]))
+                for row in self.rows[: self.shown]
+            )
+        )
+
+    def spanners(self) -> list[tuple[str, int]]:
+        """List the texts above the header, each with its number of shown columns."""
         ends = list(accumulate((span for _, span in self.groups), initial=0))
-        above = "".join(
-            f'<th scope="colgroup" colspan="{count}">{html.escape(text)}</th>'
-            if text
-            else f'<td colspan="{count}"></td>'
+        return [
+            (text, count)
             for (text, span), start in zip(self.groups, ends, strict=False)
-            if (count := sum(start <= i < start + span for i in kept))
-        )
-        names = "".join(
-            f'<th scope="col">{html.escape(self.header[i])}</th>' if self.header[i] else "<td></td>"
-            for i in kept
-        )
-        return (f'<tr class="spanners">{above}</tr>' if above else "") + f"<tr>{names}</tr>"
+            if (count := sum(start <= i < start + span for i in self.columns))
+        ]
+
+    def bodies(self) -> dict[str, list[list[Cell]]]:
+        """Group the cells of shown rows by the heading of their rows."""
+        by_place: dict[str, list[list[Cell]]] = {}
+        for row in self.rows[: self.shown]:
+            cells = [row[i] for i in self.columns]
+            if any(str(cell) not in EMPTY for cell in cells):
+                by_place.setdefault(self._place(row), []).append(cells)
+        return by_place
 
     def _place(self, row: Sequence[Cell]) -> str:
-        """Name the place of a row: its first cells, a count with its noun."""
-        said = []
+        """Write the heading of a row from its first cells. A count appears with its noun."""
+        names = []
         for name, cell in zip(self.header, row[: self.places], strict=False):
             text = str(cell)
             if text.isdecimal():
                 text = plural(int(text), name.removesuffix("s"))
             elif name == "mode":
                 text = f"mode {text}"
-            said.append(text)
-        return ", ".join(filter(None, said))
+            names.append(text)
+        return ", ".join(filter(None, names))
 
     def to_csv(self) -> str:
         """Write the table as CSV (RFC 4180): one header line, no typographic spaces or minus.
@@ -205,36 +193,39 @@ class Table:
         for i, (span, name) in enumerate(zip(spans, self.header, strict=True)):
             title = ": ".join(filter(None, (span, name)))
             cells = [row[i] if i < len(row) else "" for row in self.rows]
-            columns += _apart(title, cells)
+            columns += _csv_columns(title, cells)
         buffer = io.StringIO()
         writer = csv.writer(buffer)
         writer.writerow([_plain(title) for title, _ in columns])
         writer.writerows(zip(*(cells for _, cells in columns), strict=True))
         return buffer.getvalue()
 
-    def _download(self) -> str:
-        """Make a link that needs no network: the file is in the address."""
-        # The mark tells spreadsheets that it is UTF-8.
-        data = base64.b64encode(self.to_csv().encode("utf-8-sig")).decode()
-        return (
-            f'<a class="download" download="{html.escape(self.identity)}.csv" '
-            f'href="data:text/csv;charset=utf-8;base64,{data}">CSV</a> '
-        )
+
+def sort_key(cell: Cell) -> str:
+    """Return the number by which a reader sorts a cell; None for words."""
+    if isinstance(cell, Number):
+        return _written(cell.interval.estimate)
+    return _plain(cell).removeprefix("<") if _is_number(cell) else ""
 
 
-def _data(cell: Cell) -> str:
-    """Write a cell; of a number neither it nor its interval is parted on a screen."""
-    text = html.escape(str(cell))
-    if not isinstance(cell, Number):
-        return f"<td>{text}</td>"
-    if math.isnan(cell.interval.estimate):
-        return f'<td class="why">{text}</td>'
-    number, bracket, rest = text.partition(" (")
-    return f"<td><span>{number}</span>{f' <span>({rest}</span>' if bracket else ''}</td>"
+def cell_text(cell: Cell) -> str:
+    """Return the text of a cell on the page, with a whole number in groups of three digits."""
+    text = str(cell)
+    return grouped(int(text)) if text.isdecimal() else text
 
 
-def _apart(title: str, cells: Sequence[Cell]) -> list[tuple[str, list[str]]]:
-    """Part a column of a table into those of its CSV."""
+def number_and_interval(cell: Number) -> tuple[str, str]:
+    """Split the text of a number into the number and the rest, which starts with a bracket."""
+    text, bracket, rest = str(cell).partition(" (")
+    return text, f"({rest}" if bracket else ""
+
+
+def _is_number(text: str) -> bool:
+    return NUMBER.fullmatch(_plain(text)) is not None
+
+
+def _csv_columns(title: str, cells: Sequence[Cell]) -> list[tuple[str, list[str]]]:
+    """Split a column of a table into the columns of its CSV."""
     numbers = [cell for cell in cells if isinstance(cell, Number)]
     if not numbers:
         return [(title, [_plain(str(cell)) for cell in cells])]
@@ -246,7 +237,7 @@ def _apart(title: str, cells: Sequence[Cell]) -> list[tuple[str, list[str]]]:
             _written(value(cell)) if isinstance(cell, Number) else "" for cell in cells
         ]
 
-    found = [
+    columns = [
         (name, ["" if isinstance(cell, Number) else _plain(str(cell)) for cell in cells]),
         column("estimate", lambda cell: cell.interval.estimate),
         column("low", lambda cell: cell.interval.low),
@@ -255,78 +246,252 @@ def _apart(title: str, cells: Sequence[Cell]) -> list[tuple[str, list[str]]]:
         column("unit", lambda cell: cell.unit),
         column("p", lambda cell: cell.p_value),
     ]
-    kept = (": estimate", ": low", ": high", ": n")
-    return [each for each in found if any(each[1]) or each[0].endswith(kept)]
+    always = (": estimate", ": low", ": high", ": n")
+    return [(name, texts) for name, texts in columns if any(texts) or name.endswith(always)]
 
 
 def _written(value: float | int | str) -> str:
-    """Write a number for a CSV: nothing where there is none."""
+    """Write a number for a CSV; return an empty text for infinite and missing numbers."""
     if isinstance(value, str):
         return value
     return f"{value:.6g}" if math.isfinite(value) else ""
 
 
 def _plain(text: str) -> str:
-    """Take out what a spreadsheet does not read as part of a number: thin spaces, the real minus."""
+    """Write text so that a spreadsheet reads numbers as numbers and never runs text as a formula.
+
+    Thin spaces are removed and the typographic minus becomes a hyphen. Text that begins like a formula starts with an
+    apostrophe, which spreadsheets read as the mark of text.
+    """
     thin = text.replace("\u202f", "").replace("\u2009", "")
-    return thin.replace("\u00a0", " ").replace("−", "-")
+    plain = thin.replace("\u00a0", " ").replace("−", "-")
+    is_formula = plain.startswith(FORMULA_BEGINS) and not NUMBER.fullmatch(plain)
+    return f"'{plain}" if is_formula else plain
 
 
 @dataclass(frozen=True)
-class Title:
-    """The question that the page answers; Jupyter shows it by itself."""
+class Title(Part):
+    """The question that the page answers."""
 
     text: str
 
-    def _repr_html_(self) -> str:
-        return f"<h1>{html.escape(self.text)}</h1>"
-
 
 @dataclass(frozen=True)
-class Answer:
-    """The answer to the page's question in one sentence, set larger than what follows."""
+class Answer(Part):
+    """The answer to the page's question in one sentence, in larger type."""
 
     line: str
 
-    def _repr_html_(self) -> str:
-        return f'<p class="answer">{html.escape(self.line)}</p>'
-
-
-def translated(names: Sequence[str]) -> str:
-    """Say which modes are translations, as a page does once and then uses their plain names; or nothing."""
-    if not names:
-        return ""
-    kind = "are EEVDF translations" if names[1:] else "is an EEVDF translation"
-    return f" Here {listed(names)} {kind}: what this kernel's scheduler has in the place of the papers' settings."
-
 
 @dataclass(frozen=True)
-class Words:
-    """Sentences computed from the data; Jupyter shows them as a list."""
+class Words(Part):
+    """Sentences computed from the data, as a list."""
 
     lines: tuple[str, ...]
     css_class: str = "seen"
 
-    def _repr_html_(self) -> str:
-        return sentences(self.lines, self.css_class)
+
+@dataclass(frozen=True)
+class Prose(Part):
+    """Text of a notebook, in Markdown."""
+
+    markdown: str
 
 
 @dataclass(frozen=True)
-class Several:
-    """Figures, tables and sentences one after the other; Jupyter shows them by itself."""
+class Heading(Part):
+    """The origin of a page's numbers: their fidelity, then the testbed, its kind and its kernel."""
 
-    parts: tuple[Shown, ...]
+    fidelity: str
+    testbed: str
+    description: str
 
-    def _repr_html_(self) -> str:
-        return "".join(part._repr_html_() for part in self.parts)
+
+@dataclass(frozen=True)
+class Definitions(Part):
+    """Questions or terms under a heading, each with a sentence."""
+
+    identity: str
+    heading: str
+    pairs: tuple[tuple[str, str], ...]
 
 
-def sentences(lines: Sequence[str], css_class: str = "seen") -> str:
-    """Write sentences as an HTML list, or as nothing."""
-    if not lines:
+@dataclass(frozen=True)
+class Links(Part):
+    """Links to pages: the address and the title of each."""
+
+    pages: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Several(Part):
+    """Parts one after the other, under an optional heading of the third level."""
+
+    parts: Sequence[Part]
+    heading: str = ""
+
+
+@dataclass(frozen=True)
+class Folded(Part):
+    """Parts that the reader unfolds by clicking their summary."""
+
+    summary: str
+    parts: Sequence[Part]
+
+
+@dataclass(frozen=True)
+class Tile(Part):
+    """One of the few answers at the top of a page.
+
+    Attributes
+    ----------
+    question, value
+        The question in a few words, and its answer in large type.
+    meaning
+        The system and the conditions of the answer.
+    grade, trust
+        The grade of the evidence in two or three words, and the sentences behind the grade.
+    link, link_text
+        The page with the evidence.
+    figure
+        A small picture.
+    """
+
+    question: str
+    value: str
+    meaning: str
+    grade: str
+    trust: str = ""
+    link: str = ""
+    link_text: str = ""
+    figure: Figure | None = None
+
+
+@dataclass(frozen=True)
+class Tiles(Part):
+    """Tiles side by side."""
+
+    tiles: Sequence[Tile]
+
+
+@dataclass(frozen=True)
+class LoadAnswers:
+    """The answers of one system for every load.
+
+    Attributes
+    ----------
+    steps
+        Four values per entry, in ascending order of the load: the largest load of the answer, the answer, the
+        capacity for the load's share, and the words before this share.
+    beyond
+        The answer for larger loads.
+    """
+
+    steps: tuple[tuple[float, str, float, str], ...]
+    beyond: str
+
+    def at(self, cps: float) -> str:
+        """Write the answer for a load. The script of the page does the same."""
+        for limit, text, capacity, words in self.steps:
+            if cps <= limit:
+                return f"{text}, {words}{100 * cps / capacity:.0f}\u00a0% used"
+        return self.beyond
+
+
+@dataclass(frozen=True)
+class LoadBox(Part):
+    """A box in which the reader enters a load, and a table with the answers for this load.
+
+    Attributes
+    ----------
+    identity
+        The id of the box in the page.
+    first, highest
+        The load that the box shows first, and the largest load that it accepts, in calls per second.
+    kinds
+        Names of the kinds of answers.
+    rows
+        The name of each system, with its answers of each kind.
+    """
+
+    identity: str
+    first: float
+    highest: float
+    kinds: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[LoadAnswers, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Printed(Part):
+    """Text that a cell of a notebook printed."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Foreign(Part):
+    """HTML representation of an object from outside the project, such as a data frame."""
+
+    html: str
+
+
+@dataclass(frozen=True)
+class Section(Part):
+    """A section of a page.
+
+    Attributes
+    ----------
+    heading
+        Its heading of the second level.
+    expected
+        The reader's expectation, from the notebook, in Markdown. The page folds the text.
+    parts
+        The parts that the cells of the section show.
+    """
+
+    heading: str
+    expected: str
+    parts: Sequence[Part]
+
+    @property
+    def identity(self) -> str:
+        """Make the id of the section from its heading."""
+        return re.sub(r"[^a-z0-9]+", "-", self.heading.lower()).strip("-")
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page.
+
+    Attributes
+    ----------
+    title
+        The question that the page answers.
+    parts
+        The parts before the first section, then the sections.
+    home
+        The address of the overview; empty on the overview.
+    code
+        The source of the cells that made the page.
+    refresh_s
+        Seconds after which a browser loads the page again; 0 means never.
+    """
+
+    title: str
+    parts: Sequence[Part]
+    home: str = ""
+    code: Sequence[str] = ()
+    refresh_s: float = 0
+
+    @property
+    def sections(self) -> list[Section]:
+        """List the sections of the page."""
+        return [part for part in self.parts if isinstance(part, Section)]
+
+
+def translated(names: Sequence[str]) -> str:
+    """Name the modes that are translations, for one sentence per page; return an empty text without names."""
+    if not names:
         return ""
-    return (
-        f'<ul class="{css_class}">'
-        + "".join(f"<li>{html.escape(line)}</li>" for line in lines)
-        + "</ul>"
-    )
+    kind = "are EEVDF translations" if names[1:] else "is an EEVDF translation"
+    return f" Here {listed(names)} {kind}: this kernel's scheduler has other settings than the papers'."

@@ -1,4 +1,7 @@
-"""Whether the simulator, fitted to the default mode, predicts what settings do on the machine."""
+"""Predictions of the simulator, compared with the measured effects of settings.
+
+The simulator is fitted to the default mode.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,16 +13,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from sipsched.analysis.advice import read_loads
+from sipsched.analysis.intervals import Interval
 from sipsched.analysis.predicted import DIFFERENCES, Check, Contrast, Level, by_quantity, check
 from sipsched.analysis.run_table import campaigns_of
-from sipsched.analysis.statistics import Interval
-from sipsched.pages.drawing import INK, NARROW_IN, PAPER, SERIES, STYLE, WIDTH_IN, themed
+from sipsched.pages.drawing import INK, PAPER, SERIES, Layout, themed
 from sipsched.pages.numbers import Number, rounded, told
-from sipsched.pages.parts import Answer, Figure, Table, Words
-from sipsched.pages.tables import Heading
+from sipsched.pages.parts import Answer, Figure, Heading, Table, Words
 from sipsched.records.fitted import Fitted
-from sipsched.records.prediction import Predictions, Setting, open_predictions
-from sipsched.records.summary import open_summary
+from sipsched.records.prediction import PredictedSetting, Predictions, open_predictions
+from sipsched.records.summary_files import open_summary
 from sipsched.words import grouped, number, plural
 
 TITLES = {
@@ -38,7 +40,7 @@ MODEL = "Predicted by simulation, not measured"
 
 @dataclass(frozen=True)
 class Found:
-    """What the page shows: a check, and where its measurements are from."""
+    """The data of the page: the check of the predictions, and the origin of the measurements."""
 
     check: Check
     provenance: str
@@ -46,7 +48,7 @@ class Found:
 
     @property
     def why_not(self) -> str:
-        """Say why nothing is compared; empty if something is."""
+        """Explain why no comparison is possible; empty if a comparison exists."""
         if self.check.comparable:
             return ""
         fitted = self.check.predictions.fitted
@@ -58,12 +60,12 @@ class Found:
 
 
 def read(predictions: Iterable[Path], summaries: Iterable[Path], windows: Iterable[Path]) -> Found:
-    """Read what was predicted and what was measured.
+    """Read the predictions and the measurements.
 
     Parameters
     ----------
     predictions
-        Files `predicted.nc`; of several testbeds the first with a fit.
+        Files `predicted.nc`. The page uses the first testbed with a fit.
     summaries
         Combined summaries of studies.
     windows
@@ -81,7 +83,7 @@ def read(predictions: Iterable[Path], summaries: Iterable[Path], windows: Iterab
 
 
 def answer(found: Found) -> Answer:
-    """Say how many predictions lie where they should, and how many signs are right."""
+    """Count the predictions inside the measured intervals, and the effects with the right sign."""
     if found.why_not:
         return Answer(f"{NOTHING}{found.why_not}.")
     comparable = found.check.comparable
@@ -103,20 +105,20 @@ def answer(found: Found) -> Answer:
 
 
 def fitted_to(found: Found) -> Words:
-    """Say what the model had seen before it predicted."""
+    """Name the runs to which the model was fitted."""
     fitted = found.check.predictions.fitted
     if not fitted.numbers:
         return Words((f"No model was fitted: {fitted.why}.",) if fitted.why else ())
     return Words(
         (
-            f"The model was fitted to {plural(len(fitted.runs), 'run')} of mode default "
+            f"The model was fitted to {plural(len(fitted.runs), 'run')} of the default mode "
             f"({grouped(fitted.messages)} messages) and to nothing else.",
         )
     )
 
 
 def heading(found: Found) -> Heading:
-    """Say what the numbers are worth."""
+    """Describe the origin of the numbers."""
     return Heading(
         fidelity=f"{MODEL}, beside what was measured.",
         testbed=f"{found.provenance}",
@@ -125,7 +127,7 @@ def heading(found: Found) -> Heading:
 
 
 def by_kind(found: Found) -> Table:
-    """Count by quantity how the predictions did."""
+    """Count the agreeing predictions by quantity."""
     rows = []
     for name, group in by_quantity(found.check.comparable).items():
         told = [each for each in group if each.told]
@@ -146,10 +148,11 @@ def by_kind(found: Found) -> Table:
         ),
         rows=tuple(rows),
         none=found.why_not or "nothing to compare",
-        caption="Inside: the prediction lies in the measured 95 % interval, each for itself; a perfect model "
-        "would be outside of one in twenty. Overlap: it has a value in common with where 95 % of replicates "
-        "of the simulation lie. Told from chance: p ≤ 0.05 after Holm over the whole page. Error: between the "
-        "two estimates.",
+        caption="The predictions that agree with the measurement, by quantity.",
+        reading="Inside counts the predictions that lie in the measured 95 % interval. A perfect model is outside of "
+        "one interval in twenty. Intervals overlap if the measured interval has a value in common with the interval "
+        "that contains 95 % of the replicates. An effect is distinguishable from chance if p ≤ 0.05 after Holm over "
+        "the whole page. The error is the difference of the two estimates.",
         provenance=MODEL,
     )
 
@@ -159,35 +162,34 @@ def _unit(quantity: str) -> str:
 
 
 def figure(found: Found) -> Figure | Words:
-    """Draw each prediction over what was measured, a panel a quantity."""
+    """Draw each prediction against its measurement, with a panel per quantity."""
     comparable = found.check.comparable
     if not comparable:
         return Words((f"{NOTHING}{found.why_not}.",))
     panels = by_quantity(comparable)
-    caption = (
-        "Effects of modes and of numbers of threads: measured to the right, predicted upwards, each with its "
-        "95 % interval; what is measured as it is predicted lies on the line. Filled: the prediction lies in "
-        "the measured interval; open: it does not."
-    )
     seen = tuple(
         f"{TITLES[name]}: {sum(each.inside for each in group)} of {len(group)} inside."
         for name, group in panels.items()
     )
     return Figure(
         identity="figure-predicted",
-        svg=_draw(panels, 3, WIDTH_IN),
-        narrow=_draw(panels, 1, NARROW_IN),
-        alt=f"Predicted over measured effects. {caption} {' '.join(seen)}",
-        caption=caption,
+        draw=lambda layout: _draw(panels, layout),
+        caption="Predicted against measured effects of modes and of numbers of threads, by quantity.",
         seen=seen,
+        reading="Bars are 95 % intervals. On the line the prediction equals the measurement. A point is filled if the "
+        "prediction lies in the measured interval.",
         provenance=MODEL,
     )
 
 
-def _draw(panels: dict[str, tuple[Contrast, ...]], across: int, width: float) -> str:
+def _draw(panels: dict[str, tuple[Contrast, ...]], layout: Layout) -> str:
+    across = 1 if layout.stacked else 3
     down = -(-len(panels) // across)
-    with rc_context({**STYLE, "font.size": 8.0, "axes.titlesize": 8.5}):
-        canvas = Canvas(figsize=(width, 0.2 + down * 0.95 * width / across), layout="constrained")
+    with rc_context({"font.size": 8.0, "axes.titlesize": 8.5}):
+        canvas = Canvas(
+            figsize=(layout.width_in, 0.2 + down * 0.95 * layout.width_in / across),
+            layout="constrained",
+        )
         grid = canvas.subplots(down, across, squeeze=False)
         for axis, (name, group) in zip(grid.ravel(), panels.items(), strict=False):
             _panel(axis, group)
@@ -205,7 +207,7 @@ def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
         for value in (one.low, one.high, one.estimate)
         if np.isfinite(value)
     ]
-    # one wide interval shall not make points of all others
+    # one wide interval must not squeeze all others
     reach = [each.measured.estimate for each in group] + [each.predicted.estimate for each in group]
     margin = 0.25 * (max(reach) - min(reach)) + 1
     low = max(min(ends), min(reach) - margin)
@@ -239,7 +241,7 @@ def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
 
 
 def misses(found: Found) -> Words:
-    """Say where it fails: effects told from chance whose sign is wrong, then what is farthest outside."""
+    """List the failed predictions: wrong signs first, then the predictions farthest outside their interval."""
     if found.why_not:
         return Words((f"{NOTHING}{found.why_not}.",))
     comparable = found.check.comparable
@@ -255,7 +257,7 @@ def misses(found: Found) -> Words:
 
 
 def _distance(each: Contrast) -> float:
-    """How far outside, in half-widths of the measured interval."""
+    """Return the distance from the measurement in half-widths of the measured interval."""
     half = (each.measured.high - each.measured.low) / 2
     return abs(each.predicted.estimate - each.measured.estimate) / half if half else np.inf
 
@@ -297,15 +299,16 @@ def contrasts(found: Found) -> Table:
         ),
         rows=tuple(rows),
         none=found.why_not or "nothing to compare",
-        caption="Every prediction: the mean over replicates and where 95 % of replicates lie, each with "
-        "arrivals of its own and numbers fitted to a sample of the runs; and what was measured with its 95 % "
-        "interval: over blocks of windows of a run, or over pairs of runs with the same arrivals.",
+        caption="Every prediction beside its measurement.",
+        reading="A prediction is the mean over replicates, with the interval that contains 95 % of them. Each "
+        "replicate has its own arrivals, and numbers that are fitted to a sample of the runs. A measurement has its 95 "
+        "% interval, over blocks of windows of a run or over pairs of runs with the same arrivals.",
         provenance=MODEL,
         shown=40,
     )
 
 
-def _place(setting: Setting) -> str:
+def _place(setting: PredictedSetting) -> str:
     return f"{setting.sut}, {plural(setting.cores, 'core')}"
 
 
@@ -324,7 +327,7 @@ def _verdict(each: Contrast) -> str:
 
 
 def levels(found: Found) -> Table:
-    """List mode default itself: simulated beside the runs."""
+    """List the simulated and the measured numbers of the default mode."""
     rows = []
     for setting in dict.fromkeys(each.setting for each in found.check.levels):
         at = [each for each in found.check.levels if each.setting == setting]
@@ -336,9 +339,9 @@ def levels(found: Found) -> Table:
         places=1,
         header=("setting", "quantity", "simulated", "runs"),
         rows=tuple(rows),
-        none="no run of mode default was predicted and measured",
-        caption="Mode default, which the model was fitted to, in µs, and its share off CPU in %: the mean over "
-        "replicates with where 95 % of them lie, and what the runs measured.",
+        none="no run of the default mode was predicted and measured",
+        caption="The default mode, to which the model was fitted: times in µs and the share off CPU in %.",
+        reading="A simulated number is the mean over replicates, with the interval that contains 95 % of them.",
         provenance=MODEL,
     )
 
@@ -382,9 +385,10 @@ def fit(found: Found) -> Table:
         header=("number", "fitted", "over samples of the runs"),
         rows=tuple(rows),
         none=fitted.why or "no model was fitted",
-        caption="What was fitted to mode default, in ns and bytes; scv is variance over mean square. "
-        f"All else is of config/models/{fitted.model or '*'}.yaml, each number with its source. "
-        "docs/simulator.md says which instants show what.",
+        caption="The numbers that were fitted to the default mode, in ns and bytes.",
+        reading=f"The scv is the variance over the square of the mean. All other numbers are from config/models/"
+        f"{fitted.model or '*'}.yaml, each with its source. docs/simulator/numbers.md describes which intervals show "
+        "which number.",
         provenance=MODEL,
     )
 

@@ -1,39 +1,37 @@
-"""The page that says how far measuring has come, and the lines on it for the terminal.
+"""The progress of a campaign, as a page and as lines for the terminal.
 
-It is made every few minutes beside measurements: a notebook would cost seconds of a CPU each time.
+The page is made every few minutes during measurements. A notebook would take seconds of CPU time each time.
 """
 
-import html
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from sipsched.files import whole
-from sipsched.pages.parts import Table, Words
-from sipsched.plan.config import Run
+from sipsched.pages import html
+from sipsched.pages.parts import Page, Table, Title, Words
+from sipsched.plan.run import Run
 from sipsched.records.forecast import Outlook
-from sipsched.records.publishable import publishable_text
+from sipsched.validity.rules import RULES
 from sipsched.validity.verdict import in_general
 from sipsched.words import number, plural
 
 TITLE = "How far measuring has come"
 EVERY_S = 120.0
-"""Seconds from one page to the next while runs are measured."""
+"""Seconds between two pages during measurements."""
 NEXT_RUNS = 5
-"""So many runs of each testbed are named as the next."""
-TEMPLATE = Path(__file__).parent / "report_template" / "index.html.j2"
-"""Where the look of all pages is."""
+"""Number of next runs that the page lists per testbed."""
 
 
 def line(outlook: Outlook, now: datetime) -> str:
-    """Say what a testbed has done of a campaign, what is left, and when it would be done.
+    """Describe the progress of a testbed: measured runs, remaining runs, and the expected end.
 
     Parameters
     ----------
     outlook
-        Of the testbed.
+        Forecast of the testbed.
     now
-        The instant from which its times count.
+        The current time, from which the end is computed.
     """
     name, runs = outlook.testbed, outlook.measured + len(outlook.left)
     if outlook.is_done:
@@ -53,7 +51,7 @@ def line(outlook: Outlook, now: datetime) -> str:
 
 
 def basis(outlook: Outlook) -> str:
-    """Say what the time that a run takes is taken from."""
+    """Describe the source of the estimated time per run."""
     by_limit = outlook.searches and outlook.by_search_limit
     searching = "a search counts as the most it may take" if by_limit else ""
     if outlook.from_runs:
@@ -71,33 +69,22 @@ def write_page(
     Parameters
     ----------
     path
-        The file; it appears whole.
+        The file, which is written atomically.
     outlooks
-        Of the campaign's testbeds.
+        Forecasts of the campaign's testbeds.
     measuring
-        Runs that are measured now, and since when.
+        Runs that are being measured, with their start times.
     now
-        When the outlooks were made.
+        The time of the forecasts.
 
     Raises
     ------
     StableError
         The disk is full or not writable.
     """
-    text = TEMPLATE.read_text(encoding="utf-8")
-    style = text[text.index("<style>") : text.index("</style>")] + "</style>"
-    body = "".join(part._repr_html_() for part in _parts(outlooks, measuring, now))
-    title = html.escape(TITLE)
+    page = Page(TITLE, (Title(TITLE), *_parts(outlooks, measuring, now)), refresh_s=EVERY_S / 2)
     with whole(path) as partial:
-        partial.write_text(
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            '<meta name="color-scheme" content="light dark">\n'
-            f'<meta http-equiv="refresh" content="{EVERY_S / 2:.0f}">\n<title>{title}</title>\n'
-            f'<link rel="icon" href="data:,">\n{style}\n</head>\n<body>\n<main>\n'
-            f"<h1>{title}</h1>\n{body}\n</main>\n</body>\n</html>\n",
-            encoding="utf-8",
-        )
+        partial.write_text(html.document(page), encoding="utf-8")
 
 
 def _parts(
@@ -111,14 +98,18 @@ def _parts(
     else:
         said = ["No run is measured now."]
     if not all(each.is_done for each in outlooks):
-        said.append("After an interrupt the same command goes on from there.")
+        said.append("After an interruption, the same command continues.")
     following = [
         (each.testbed, str(run))
         for each in outlooks
         for run in [run for run in each.left if run not in measuring][:NEXT_RUNS]
     ]
     refused = [
-        (each.testbed, publishable_text(in_general(cause)), str(count))
+        (
+            each.testbed,
+            in_general(cause) if cause in RULES else cause,
+            str(count),
+        )
         for each in outlooks
         for cause, count in each.refused
     ]
@@ -143,7 +134,7 @@ def _parts(
                 )
                 for each in outlooks
             ),
-            caption="Runs of the campaign by testbed, and when each would be done if no attempt fails.",
+            caption="Runs of the campaign by testbed, with the expected end if no attempt fails.",
             provenance="",
             none="The campaign has no testbed.",
         ),
@@ -151,7 +142,7 @@ def _parts(
             identity="table-next",
             header=("testbed", "run"),
             rows=tuple(following),
-            caption="What is measured next, in this order; attempts that failed come again after all others.",
+            caption="The next runs, in this order; invalid attempts are repeated after all other runs.",
             provenance="",
             none="No run with a known load is left.",
         ),
@@ -159,9 +150,9 @@ def _parts(
             identity="table-refused",
             header=("testbed", "why", "attempts"),
             rows=tuple(refused),
-            caption="Attempts that do not count, by their cause; an attempt may have several.",
+            caption="Invalid attempts by cause; an attempt may have several causes.",
             provenance="",
-            none="No attempt was refused.",
+            none="No attempt was invalid.",
         ),
     ]
 

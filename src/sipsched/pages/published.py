@@ -1,13 +1,13 @@
-"""The tables, figures and sentences of the page of published numbers; nothing in it was measured."""
+"""The page of published numbers: tables, figures and sentences. No number on this page was measured in this project."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
+from sipsched.analysis.crossing_load import PDR_LIMIT
 from sipsched.analysis.papers import (
     CALLS,
     CITATIONS,
@@ -21,33 +21,20 @@ from sipsched.analysis.papers import (
     predictions,
     provenance,
 )
-from sipsched.analysis.statistics import PDR_LIMIT
-from sipsched.pages.drawing import (
-    LIMIT,
-    MARKERS,
-    PAPER,
-    SERIES,
-    STYLE,
-    Layout,
-    both,
-    legend,
-    themed,
-)
+from sipsched.pages.drawing import PAPER, titled
 from sipsched.pages.numbers import NO_ENTRY
-from sipsched.pages.parts import Answer, Figure, Table, Words
-from sipsched.pages.tables import Heading
+from sipsched.pages.parts import Answer, Figure, Heading, Table, Words
+from sipsched.pages.plots import limit_line, look, mode_look, panels
 from sipsched.words import grouped, number, plural
 
-RELATIONS = {"=": "", "≤": "at most ", "<": "less than ", ">": "more than "}
-COLORS = dict(zip(MODES, SERIES, strict=False))
 DODGE = {"baseline": -0.14, "enhanced": 0.14}
-"""How far the modes stand apart, in steps from one number of threads to the next."""
-HEADROOM = 1.08
-"""Height of an axis over the largest value, so that its marker is whole."""
+"""Sideways shift of each mode, as a share of the step between two numbers of threads."""
+QUANTITIES = (("pdr", 100, "PDR (%)"), ("k_rcv_us", 1, "K_rcv (µs)"))
+"""Quantities of the figure of loads at the limit: the column of each, its scale and its label."""
 
 
 def heading(points: pd.DataFrame) -> Heading:
-    """Say first that these are published numbers, and whose."""
+    """Name the papers that published the numbers."""
     papers = [study for study in CITATIONS if study in set(points["study"])]
     return Heading(
         fidelity=f"{NOT_MEASURED}: transcribed from two papers, as printed.",
@@ -58,14 +45,14 @@ def heading(points: pd.DataFrame) -> Heading:
 
 
 def answer(points: pd.DataFrame, checks: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Answer:
-    """Say what the papers report of the two modes, and how much of what they print agrees with itself.
+    """Report the effect of the modes according to the papers, and the share of passed checks of the printed numbers.
 
     Parameters
     ----------
     points
-        As `sipsched.analysis.papers.load_points` returns it.
+        Points from `sipsched.analysis.papers.load_points`.
     checks
-        As `sipsched.analysis.papers.audit` returns it.
+        Audit from `sipsched.analysis.papers.load_audit`.
     pdr_limit
         The share of messages dropped at which capacity ends.
     """
@@ -74,11 +61,11 @@ def answer(points: pd.DataFrame, checks: pd.DataFrame, pdr_limit: float = PDR_LI
     )
     both = last.dropna() if set(MODES) <= set(last.columns) else last.iloc[:0]
     if both.empty:
-        text = "The papers print no load that both modes carry"
+        text = "The papers print no load that both modes handle"
     else:
         more = int((both["enhanced"] > both["baseline"]).sum())
         text = (
-            f"By the papers' tables enhanced mode carries more calls per second than baseline mode in {more} of "
+            f"By the papers' tables enhanced mode handles more calls per second than baseline mode in {more} of "
             f"{len(both)} settings before {100 * pdr_limit:g}\u00a0% of messages are dropped"
         )
     agreeing = int(checks["agrees"].sum())
@@ -93,9 +80,9 @@ def measurements(points: pd.DataFrame, study: str, table: str) -> Table:
     Parameters
     ----------
     points
-        As `sipsched.analysis.papers.load_points` returns it.
+        Points from `sipsched.analysis.papers.load_points`.
     study, table
-        Which one.
+        The study and its table.
     """
     among = points[(points["study"] == study) & (points["table"] == table)]
     columns = list(among[["threads", "cps"]].drop_duplicates().itertuples(index=False))
@@ -111,7 +98,7 @@ def measurements(points: pd.DataFrame, study: str, table: str) -> Table:
         groups.append((f"{threads} threads", loads))
     elsewhere = set(points.loc[points["study"] == study, "metric"]) - set(metrics)
     missing = [METRICS[metric] for metric in METRICS if metric in elsewhere]
-    left = f" A row that the scan does not show: {', '.join(missing)}." if missing else ""
+    left = f" The scan does not show this row: {', '.join(missing)}." if missing else ""
     first = among.iloc[0] if len(among) else None
     what = (
         f"{first['mode']} mode, {plural(first['cores'], 'core')}"
@@ -135,9 +122,9 @@ def comparison(compared: pd.DataFrame, study: str, table: str) -> Table:
     Parameters
     ----------
     compared
-        As `sipsched.analysis.papers.load_comparison` returns it.
+        Comparison from `sipsched.analysis.papers.load_comparison`.
     study, table
-        Which one.
+        The study and its table.
     """
     among = compared[(compared["study"] == study) & (compared["table"] == table)]
     rows = []
@@ -165,7 +152,7 @@ def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
     Parameters
     ----------
     points
-        As `sipsched.analysis.papers.load_points` returns it.
+        Points from `sipsched.analysis.papers.load_points`.
     pdr_limit
         The share of messages dropped at which capacity ends.
     """
@@ -192,8 +179,8 @@ def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
         header=("", *(f"last ≤\u00a0{share}", f"first >\u00a0{share}") * 2, "more"),
         rows=tuple(row for _, row in sorted(rows, key=lambda row: row[0])),
         none="no table of measurements",
-        caption=f"Loads (cps) between which PDR passes {share}, as printed, and how much more "
-        "load enhanced mode carries. One core: the single-core paper, another kernel.",
+        caption=f"Printed loads (cps) between which PDR passes {share}, and the additional load in enhanced mode.",
+        reading="The values of one core are from the single-core paper, which used another kernel.",
         provenance="",
     )
 
@@ -204,7 +191,7 @@ def crossing(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
     Parameters
     ----------
     points
-        As `sipsched.analysis.papers.load_points` returns it.
+        Points from `sipsched.analysis.papers.load_points`.
     pdr_limit
         The share of messages dropped at which capacity ends.
     """
@@ -212,64 +199,65 @@ def crossing(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
     systems = _systems(found)
     share = f"{100 * pdr_limit:g} %"
 
-    def draw(layout: Layout) -> str:
-        with rc_context(STYLE):
-            canvas, grid = layout.panels(len(systems), 2, 2.0)
-            for axes, (study, cores) in zip(grid, systems, strict=True):
-                among = found[(found["study"] == study) & (found["cores"] == cores)]
-                for axis, column, scale, label in (
-                    (axes[0], "pdr", 100, "PDR (%)"),
-                    (axes[1], "k_rcv_us", 1, "K_rcv (µs)"),
-                ):
-                    _dumbbells(axis, among, column, scale, share)
-                    axis.set_ylabel(label)
-                    drawn = scale * among[[f"last_{column}", f"first_{column}"]].stack()
-                    limit = pd.Series([scale * pdr_limit] if column == "pdr" else [])
-                    axis.set_ylim(0, _top(drawn, limit))
-                axes[0].axhline(100 * pdr_limit, color=LIMIT, linestyle="--", linewidth=1)
-                axes[0].set_title(_system(study, cores), loc="left")
-            for axis in grid[-1]:
-                axis.set_xlabel("server threads")
-            legend(canvas, grid)
-            return themed(canvas)
+    def draw(axis: Axes, row: int, column: int) -> None:
+        study, cores = systems[row]
+        among = found[(found["study"] == study) & (found["cores"] == cores)]
+        name, scale, label = QUANTITIES[column]
+        _dumbbells(axis, among, name, scale, share)
+        axis.set_ylabel(label)
+        if not column:
+            limit_line(axis, 100 * pdr_limit)
+        axis.set_ylim(bottom=0)
 
-    svg, narrow = both(draw)
-    seen = tuple(_crossing_words(found, system) for system in systems)
-    caption = (
-        f"PDR and K_rcv at the last load at or under {share} (open) and at the first load above it "
-        "(filled), by server threads and mode. Linear scales from zero, those of K_rcv differ; "
-        f"dashed: {share}."
-    )
     return Figure(
         identity="figure-crossing",
-        svg=svg,
-        narrow=narrow,
-        alt=f"Published packet drop rate and K_rcv where the drop rate passes {share}. {caption} "
-        f"{' '.join(seen)}",
-        caption=caption,
-        seen=seen,
+        draw=panels(
+            [_system(*system) for system in systems],
+            ["", ""],
+            draw,
+            "server threads",
+            shared=("", ""),
+            height_in=2.0,
+            beside=False,
+        ),
+        caption="PDR and K_rcv at the two printed loads where PDR passes the limit, by server threads and mode.",
+        seen=tuple(_crossing_words(found, system) for system in systems),
+        reading=f"A point without filling is at the last load at or under {share}. A filled point is at the first load "
+        f"above it. The dashed line is {share}. The scales are linear and begin at zero.",
         provenance=provenance(*found["study"]),
     )
 
 
 def _dumbbells(axis: Axes, among: pd.DataFrame, column: str, scale: float, share: str) -> None:
     threads = sorted(set(among["threads"]))
-    for marker, mode in zip(MARKERS, MODES, strict=False):
+    for mode in MODES:
+        style = mode_look(mode)
         rows = among[among["mode"] == mode]
         at = [threads.index(count) + DODGE[mode] for count in rows["threads"]]
         last, first = (scale * rows[f"{name}_{column}"] for name in ("last", "first"))
-        color = COLORS[mode]
-        axis.vlines(at, last, first, color=color, linewidth=1)
-        for values, face, sign in ((last, PAPER, "≤"), (first, color, ">")):
-            axis.plot(
+        axis.vlines(at, last, first, color=style.color, linewidth=1)
+        unit = "%" if column == "pdr" else "µs"
+        for values, loads, face, sign in (
+            (last, rows["last_cps"], PAPER, "≤"),
+            (first, rows["first_cps"], style.color, ">"),
+        ):
+            (points,) = axis.plot(
                 at,
                 values,
                 linestyle="none",
-                marker=marker,
+                marker=style.marker,
                 markersize=5,
-                color=color,
+                color=style.color,
                 markerfacecolor=face,
                 label=f"{mode} {sign} {share}",
+            )
+            titled(
+                points,
+                [
+                    f"{mode}, {count} threads, {load} cps: {number(value)} {unit}"
+                    for count, load, value in zip(rows["threads"], loads, values, strict=True)
+                    if pd.notna(value)
+                ],
             )
     _categories(axis, threads)
 
@@ -298,12 +286,12 @@ def _crossing_words(found: pd.DataFrame, system: tuple[str, int]) -> str:
 
 
 def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
-    """Draw the last load at or under a limit by threads, cores and mode, and what the model says.
+    """Draw the last load at or under a limit by threads, cores and mode, and the papers' model.
 
     Parameters
     ----------
     points, predicted
-        As `sipsched.analysis.papers.load_points` and `load_capacity` return them.
+        Frames from `sipsched.analysis.papers.load_points` and `load_capacity`.
     pdr_limit
         The share of messages dropped at which capacity ends.
     """
@@ -312,48 +300,44 @@ def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = P
     threads = sorted(set(found["threads"]))
     share = f"{100 * pdr_limit:g} %"
 
-    def draw(layout: Layout) -> str:
-        with rc_context(STYLE):
-            canvas, grid = layout.panels(1, len(MODES), 3.2, shared=("", "all"))
-            for axis, mode in zip(grid[0], MODES, strict=True):
-                for i, (study, cores) in enumerate(systems):
-                    rows = found[(found["study"] == study) & (found["cores"] == cores)]
-                    rows = (
-                        rows[rows["mode"] == mode].dropna(subset="last_cps").sort_values("threads")
-                    )
-                    axis.plot(
-                        [threads.index(count) for count in rows["threads"]],
-                        rows["last_cps"].astype(float),
-                        marker=MARKERS[i],
-                        markersize=5,
-                        color=SERIES[i],
-                        label=plural(cores, "core"),
-                    )
-                if mode == "enhanced":
-                    _stars(axis, predicted, systems, threads)
-                axis.set_title(mode, loc="left")
-                axis.set_xlabel("server threads")
-                _categories(axis, threads)
-            grid[0][0].set_ylim(0, _top(found["last_cps"], predicted["capacity_cps"]))
-            grid[0][0].set_ylabel(f"last load with PDR ≤ {share} (cps)")
-            grid[0][0].yaxis.set_major_formatter(FuncFormatter(grouped))
-            legend(canvas, grid)
-            return themed(canvas)
+    def draw(axis: Axes, _: int, column: int) -> None:
+        mode = MODES[column]
+        for i, (study, cores) in enumerate(systems):
+            rows = found[(found["study"] == study) & (found["cores"] == cores)]
+            rows = rows[rows["mode"] == mode].dropna(subset="last_cps").sort_values("threads")
+            style, name = look(i), plural(cores, "core")
+            (line,) = axis.plot(
+                [threads.index(count) for count in rows["threads"]],
+                rows["last_cps"].astype(float),
+                marker=style.marker,
+                markersize=5,
+                color=style.color,
+                label=name,
+            )
+            titled(
+                line,
+                [
+                    f"{name}, {count} threads: {cps} cps"
+                    for count, cps in zip(rows["threads"], rows["last_cps"], strict=True)
+                ],
+            )
+        if mode == "enhanced":
+            _stars(axis, predicted, systems, threads)
+        _categories(axis, threads)
+        axis.set_ylim(bottom=0)
+        axis.set_ylabel("capacity (cps)")
+        axis.yaxis.set_major_formatter(FuncFormatter(grouped))
 
-    svg, narrow = both(draw)
-    seen = tuple(_capacity_words(found, mode) for mode in MODES)
-    caption = (
-        f"Capacity, the last load at or under {share} of dropped messages, by server threads and "
-        "cores; stars: what the capacity model (section V) predicts, two of one place side by "
-        "side. One core: the single-core paper, another kernel."
-    )
     return Figure(
         identity="figure-capacity",
-        svg=svg,
-        narrow=narrow,
-        alt=f"Published capacity. {caption} {' '.join(seen)}",
-        caption=caption,
-        seen=seen,
+        draw=panels(
+            [""], MODES, draw, "server threads", shared=("", "all"), height_in=3.2, beside=False
+        ),
+        caption="Published capacity by server threads, cores and mode.",
+        seen=tuple(_capacity_words(found, mode) for mode in MODES),
+        reading=f"Capacity is the last printed load at or under {share} of dropped messages. Stars are the predictions "
+        "of the papers' capacity model (section V). Two stars at one place stand side by side. One core is from the "
+        "single-core paper, which used another kernel.",
         provenance=provenance(*found["study"]),
     )
 
@@ -361,7 +345,7 @@ def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = P
 def _stars(
     axis: Axes, predicted: pd.DataFrame, systems: Sequence[tuple[str, int]], threads: Sequence[int]
 ) -> None:
-    """Mark what the model predicts; predictions of one place stand side by side."""
+    """Mark the predictions of the model. Equal predictions stand side by side."""
     taken: list[tuple[int, int]] = []
     for row in _rows(predicted):
         system, place = (row["study"], row["cores"]), (row["threads"], row["capacity_cps"])
@@ -374,7 +358,7 @@ def _stars(
             marker="*",
             markersize=11,
             markerfacecolor=PAPER,
-            color=SERIES[systems.index(system)],
+            color=look(systems.index(system)).color,
             label="model",
         )
         taken.append(place)
@@ -399,12 +383,12 @@ def _capacity_words(found: pd.DataFrame, mode: str) -> str:
 def capacity_model(
     points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = PDR_LIMIT
 ) -> Table:
-    """Set the capacities that the model predicts beside those of the tables.
+    """List the capacities by the papers' model beside the capacities of the tables.
 
     Parameters
     ----------
     points, predicted
-        As `sipsched.analysis.papers.load_points` and `load_capacity` return them.
+        Frames from `sipsched.analysis.papers.load_points` and `load_capacity`.
     pdr_limit
         The share of messages dropped at which capacity ends.
     """
@@ -427,22 +411,23 @@ def capacity_model(
             *("best threads", "capacity (cps)", "model − tables (cps)"),
         ),
         rows=tuple(rows),
-        none="the paper predicts nothing",
-        caption="Multi-core paper, section V: C(p,c) = T(p,c) × C(1,1), with C(1,1) = "
-        f"{', '.join(map(str, predicted['single_core_cps'].unique()))} cps, beside the last load "
-        f"at or under {100 * pdr_limit:g} % in Tables II, V and VIII. The paper prints the first "
-        "four columns; the others follow from the tables.",
+        none="the paper has no prediction",
+        caption="Capacities by the papers' model and by their tables.",
+        reading="The model is in section V of the multi-core paper: C(p,c) = T(p,c) × C(1,1), with C(1,1) = "
+        f"{', '.join(map(str, predicted['single_core_cps'].unique()))} cps. The tables II, V and VIII have the last "
+        f"load at or under {100 * pdr_limit:g} %. The paper prints the first four columns. The "
+        "others follow from the tables.",
         provenance="",
     )
 
 
 def audit_summary(checks: pd.DataFrame) -> Table:
-    """Count, for each rule, the checks that hold, and those that do not.
+    """Count per rule the checks that hold and the checks that fail.
 
     Parameters
     ----------
     checks
-        As `sipsched.analysis.papers.audit` returns it.
+        Audit from `sipsched.analysis.papers.load_audit`.
     """
     cut = checks["remark"].str.contains(CUT_OFF)
     rows = []
@@ -455,43 +440,38 @@ def audit_summary(checks: pd.DataFrame) -> Table:
         header=("rule", "checks", "hold", "last digit cut off", "disagree"),
         rows=tuple(rows),
         none="nothing was checked",
-        caption="What has to hold between printed numbers. An equality holds to half a unit of the "
-        "last printed digit; cut off: it would, had the rest been dropped instead of rounded.",
+        caption="Checks of the printed numbers, by rule.",
+        reading="An equality holds to half a unit of the last printed digit. Cut off counts the equalities that hold "
+        "if the last digit was cut off instead of rounded.",
         provenance="",
     )
 
 
 def audit_words(checks: pd.DataFrame) -> Words:
-    """Say in words what disagrees, digits that are merely cut off aside.
+    """Count the passed checks, and the checks that fail because the paper cut off a digit.
 
     Parameters
     ----------
     checks
-        As `sipsched.analysis.papers.audit` returns it.
+        Audit from `sipsched.analysis.papers.load_audit`.
     """
     off = checks[~checks["agrees"]]
     cut = off["remark"].str.contains(CUT_OFF)
-    lines = [
-        f"{len(checks)} checks: {len(checks) - len(off)} hold; in {int(cut.sum())} the last digit "
-        f"is cut off instead of rounded; {int((~cut).sum())} disagree."
-    ]
-    for row in _rows(off[~cut]):
-        remark = f" ({row['remark']})" if row["remark"] else ""
-        value = _digits(row["recomputed"], row["printed"])
-        lines.append(
-            f"{_place(row)}, {row['cell']}: printed {row['printed']}, expected "
-            f"{RELATIONS[row['relation']]}{value}{remark}. Rule: {row['rule']}."
+    return Words(
+        (
+            f"{len(checks) - len(off)} of {plural(len(checks), 'check')} hold. In {int(cut.sum())} the last digit is "
+            f"cut off instead of rounded, and {int((~cut).sum())} disagree.",
         )
-    return Words(tuple(lines))
+    )
 
 
 def audit_disagreements(checks: pd.DataFrame) -> Table:
-    """List every check that does not hold, with what is printed and what should be.
+    """List every failed check, with the printed and the expected number.
 
     Parameters
     ----------
     checks
-        As `sipsched.analysis.papers.audit` returns it.
+        Audit from `sipsched.analysis.papers.load_audit`.
     """
     rows = [
         (
@@ -510,18 +490,18 @@ def audit_disagreements(checks: pd.DataFrame) -> Table:
         header=("where", "cell", "printed", "expected", "difference", "rule", "remark"),
         rows=tuple(rows),
         none="none: every check holds",
-        caption="Every check that does not hold; the numbers are held as printed.",
+        caption="Every check that fails. The numbers stay as printed.",
         provenance="",
     )
 
 
 def messages_per_call(points: pd.DataFrame) -> Words:
-    """Say how many messages a call the papers count, where a call has six.
+    """Report the papers' number of messages per call, although a call has six messages.
 
     Parameters
     ----------
     points
-        As `sipsched.analysis.papers.load_points` returns it.
+        Points from `sipsched.analysis.papers.load_points`.
     """
     lines = []
     totals = points[points["metric"] == "total_messages"]
@@ -536,12 +516,12 @@ def messages_per_call(points: pd.DataFrame) -> Words:
 
 
 def errors_not_shown(bounds: pd.DataFrame) -> Table:
-    """Show between which bounds the RCV errors are that no scan shows.
+    """List bounds of the RCV errors that are illegible in the scan.
 
     Parameters
     ----------
     bounds
-        As `sipsched.analysis.papers.errors_not_shown` returns it.
+        Bounds from `sipsched.analysis.papers.errors_not_shown`.
     """
     rows = [
         (
@@ -555,8 +535,8 @@ def errors_not_shown(bounds: pd.DataFrame) -> Table:
         header=("where", "threads", "cps", "at least", "at most"),
         rows=tuple(rows),
         none="none: every table of measurements has its RCV errors",
-        caption="RCV errors that the scan does not show: PDR × total messages, where PDR may be "
-        "rounded or cut off.",
+        caption="Bounds of the RCV errors that the scan does not show.",
+        reading="The bounds are PDR × total messages. The printed PDR may be rounded or cut off.",
         provenance="",
     )
 
@@ -566,7 +546,7 @@ def _rows(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _systems(found: pd.DataFrame) -> list[tuple[str, int]]:
-    """List (study, cores), fewest cores first."""
+    """List (study, cores), with the fewest cores first."""
     pairs = {(str(row["study"]), int(row["cores"])) for row in _rows(found)}
     return sorted(pairs, key=lambda pair: (pair[1], pair[0]))
 
@@ -581,12 +561,6 @@ def _categories(axis: Axes, threads: Sequence[int]) -> None:
     axis.set_xlim(-0.5, len(threads) - 0.5)
 
 
-def _top(*values: pd.Series) -> float:
-    """Find the upper end of an axis that starts at zero; 1 without a value."""
-    numbers = pd.concat([each.astype("float64") for each in values]).dropna()
-    return HEADROOM * float(numbers.max()) if len(numbers) else 1.0
-
-
 def _place(row: dict[str, Any]) -> str:
     table = row["table"]
     where = table if table.startswith("section") else f"Table\u00a0{table}"
@@ -594,12 +568,12 @@ def _place(row: dict[str, Any]) -> str:
 
 
 def _signed(value: float, decimals: int = 0) -> str:
-    """Write a difference with its sign, a real minus, and zero without."""
+    """Write a difference with its sign and a typographic minus; zero has no sign."""
     return f"{value:+.{decimals}f}".replace("-", "−") if value else "0"
 
 
 def _digits(value: float, printed: str, signed: bool = False) -> str:
-    """Write a number with at most two digits more than are printed."""
+    """Write a number with at most two more digits than the paper prints."""
     decimals = len(printed.partition(".")[2]) + 2
     text = _signed(value, decimals) if signed else f"{value:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,25 +1,21 @@
-"""From a notebook to a page: papermill runs it, in this process; nbconvert and a template of our own write it."""
+"""Pages from notebooks: papermill runs a notebook, and the parts that its cells show make up the page."""
 
-import html
 import logging
 import re
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from sipsched.errors import StableError
 from sipsched.files import whole
-from sipsched.pages.glossary import expanded
+from sipsched.pages.parts import Page, Part, Prose, Section, Title
 from sipsched.paths import PROJECT_ROOT
 
-TEMPLATE = "report_template"
 HOME = "index.html"
-"""The page that links all others, in the same folder."""
-_HEADING = re.compile(r"<h2>(.*?)</h2>")
+"""The overview, which links all other pages of the folder."""
 NOT_ON_PAGE = "notebook-only"
-"""Tag of a cell of text for those who open the notebook; the page has a title from its data instead."""
+"""Tag of a text cell that the page omits; the page has a title from its data instead."""
 
 
 def render(
@@ -28,29 +24,54 @@ def render(
     parameters: Mapping[str, Any],
     offered: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Run a notebook and write it as one self-contained HTML file.
+    """Run a notebook and write its page as one self-contained HTML file.
 
     Parameters
     ----------
-    notebook
-        An .ipynb with one cell tagged `parameters`. It is not changed.
+    notebook, parameters, offered
+        As in `make_page`.
     output_html
-        The page; its directory is made. It asks for nothing outside itself.
-    parameters
-        Values for that cell; paths, also in lists, are made absolute. The page shows them relative to the
-        working directory: where on this machine they are is nobody's business.
-    offered
-        The same, of which a notebook gets those that it has a parameter for.
+        The page. Its directory is made.
 
     Raises
     ------
     StableError
-        No such notebook, a parameter that it does not know, or an error in one of its cells; the
-        message names notebook and cell. No page is left half-written.
+        As in `make_page`. No page is left half-written.
     """
-    # jsonschema loads a grammar of IRIs, which no notebook has: two thirds of what follows.
-    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
-    # Imported here: papermill and nbconvert take time that a wrong path need not cost.
+    from sipsched.pages import html
+
+    page = make_page(notebook, parameters, offered, "" if output_html.name == HOME else HOME)
+    with whole(output_html) as partial:
+        partial.write_text(html.document(page), encoding="utf-8")
+
+
+def make_page(
+    notebook: Path,
+    parameters: Mapping[str, Any],
+    offered: Mapping[str, Any] = MappingProxyType({}),
+    home: str = HOME,
+) -> Page:
+    """Run a notebook and return its page. No figure is drawn yet.
+
+    Parameters
+    ----------
+    notebook
+        An .ipynb with one cell tagged `parameters`. The file is not changed.
+    parameters
+        Values for that cell. Paths, also in lists, are made absolute for the notebook. The page shows them relative to
+        the working directory, because the folders of this machine are private.
+    offered
+        Optional values. The notebook receives the values for which it has a parameter.
+    home
+        The address of the overview.
+
+    Raises
+    ------
+    StableError
+        The notebook does not exist, does not know a parameter, or raises an error in a cell. The message names the
+        notebook and the cell.
+    """
+    # imported here, because papermill loads slowly and a wrong path should fail at once
     import papermill
 
     from sipsched.pages import engine
@@ -66,6 +87,7 @@ def render(
         )
     given = {name: value for name, value in offered.items() if name in known} | dict(parameters)
     logging.getLogger("papermill").setLevel(logging.WARNING)
+    shown: dict[int, list[Part]] = {}
     try:
         finished = papermill.execute_notebook(
             str(notebook),
@@ -74,24 +96,23 @@ def render(
             engine_name=engine.NAME,
             cwd=str(PROJECT_ROOT),
             progress_bar=False,
+            shown=shown,
         )
     except StableError as error:
         raise StableError(f"{notebook}: {error}") from None
     _show_parameters(finished, {name: _shown(value) for name, value in given.items()})
-    page = _to_html(finished, notebook.stem, "" if output_html.name == HOME else HOME)
-    with whole(output_html) as partial:
-        partial.write_text(page, encoding="utf-8")
+    return _page(finished.cells, shown, notebook.stem, home)
 
 
 def _plain(value: Any) -> Any:
-    """Make paths absolute, since a notebook runs elsewhere, and text, since papermill writes them down."""
+    """Make paths absolute, because a notebook runs in another folder, and turn them into text for papermill."""
     if isinstance(value, list):
         return [_plain(one) for one in value]
     return str(value.resolve()) if isinstance(value, Path) else value
 
 
 def _shown(value: Any) -> Any:
-    """Write paths as a reader elsewhere can use them: relative, and of others the name alone."""
+    """Shorten paths for the reader to paths relative to the working directory, or else to file names."""
     if isinstance(value, list):
         return [_shown(one) for one in value]
     if not isinstance(value, Path):
@@ -101,7 +122,7 @@ def _shown(value: Any) -> Any:
 
 
 def _show_parameters(notebook: Any, values: Mapping[str, Any]) -> None:
-    """Put these values in the place of those that papermill wrote into the notebook."""
+    """Replace the values that papermill wrote into the notebook."""
     from papermill.translators import translate_parameters
 
     from sipsched.pages.engine import INJECTED
@@ -112,48 +133,50 @@ def _show_parameters(notebook: Any, values: Mapping[str, Any]) -> None:
             cell.source = translate_parameters(kernel.name, kernel.language, values, "Parameters")
 
 
-def _to_html(notebook: Any, fallback_title: str, home: str) -> str:
-    from nbconvert import HTMLExporter
+def _page(
+    cells: Sequence[Any], shown: Mapping[int, Sequence[Part]], fallback_title: str, home: str
+) -> Page:
+    """Put the parts of a page together, in the order of the notebook.
 
-    exporter = HTMLExporter(  # type: ignore[no-untyped-call]
-        template_name=TEMPLATE,
-        extra_template_basedirs=[str(Path(__file__).parent)],
-        exclude_anchor_links=True,
+    Parameters
+    ----------
+    cells
+        The cells of the notebook. A heading of the second level begins a section.
+    shown
+        The parts that each cell shows, by its index.
+    fallback_title
+        The title if no cell has one.
+    home
+        The address of the overview.
+    """
+    opening: list[Part] = []
+    sections: list[tuple[str, str, list[Part]]] = []
+    for index, cell in enumerate(cells):
+        if cell.cell_type == "code":
+            (sections[-1][2] if sections else opening).extend(shown.get(index, ()))
+        elif cell.cell_type == "markdown" and NOT_ON_PAGE not in cell.metadata.get("tags", ()):
+            before, *parts = re.split(r"^## (.+)$", cell.source, flags=re.MULTILINE)
+            (sections[-1][2] if sections else opening).extend(_opening(before))
+            for heading, text in zip(parts[::2], parts[1::2], strict=True):
+                paragraphs = re.split(r"\n\s*\n", text.strip())
+                expected = [text for text in paragraphs if text.startswith("Expected")]
+                rest = [Prose(text) for text in paragraphs if text and text not in expected]
+                sections.append((heading.replace("`", ""), "\n\n".join(expected), [*rest]))
+    titles = (part.text for part in opening if isinstance(part, Title))
+    return Page(
+        title=next(titles, fallback_title),
+        parts=(*opening, *(Section(*section) for section in sections)),
+        home=home,
+        code=[cell.source for cell in cells if cell.cell_type == "code" and cell.source.strip()],
     )
-    resources = {
-        "metadata": {"name": _title(notebook) or fallback_title},
-        "home": home,
-        "contents": [*_contents(notebook), ("glossary", "Glossary")],
-    }
-    body, _ = exporter.from_notebook_node(notebook, resources)
-    return _HEADING.sub(_with_id, expanded(str(body)))
 
 
-def _contents(notebook: Any) -> Iterator[tuple[str, str]]:
-    """Give id and text of each section."""
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown" and NOT_ON_PAGE not in cell.metadata.get("tags", ()):
-            for text in re.findall(r"^## (.+)$", cell.source, re.MULTILINE):
-                yield _identity(text), text
-
-
-def _with_id(heading: re.Match[str]) -> str:
-    return f'<h2 id="{_identity(heading[1])}">{heading[1]}</h2>'
-
-
-def _identity(heading: str) -> str:
-    """Make an id of a heading, as text or as HTML."""
-    plain = html.unescape(re.sub(r"<[^>]*>|`", "", heading))
-    return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")
-
-
-def _title(notebook: Any) -> str:
-    """Take the title from the first heading: of a cell of text that the page has, or of what a cell shows."""
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown" and NOT_ON_PAGE not in cell.metadata.get("tags", ()):
-            return str(cell.source.splitlines()[0].lstrip("# ")) if cell.source else ""
-        for output in cell.get("outputs", ()):
-            heading = re.search(r"<h1>(.*?)</h1>", output.get("data", {}).get("text/html", ""))
-            if heading:
-                return html.unescape(heading[1])
-    return ""
+def _opening(markdown: str) -> list[Part]:
+    """Split the text before the first section into the title and the rest."""
+    title, _, rest = markdown.partition("\n")
+    if not title.startswith("# "):
+        title, rest = "", markdown
+    return [
+        *([Title(title.removeprefix("# ").strip())] if title else []),
+        *([Prose(rest)] if rest.strip() else []),
+    ]

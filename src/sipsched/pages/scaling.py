@@ -1,22 +1,23 @@
-"""Whether the proxy scales with cores, by deployment and transport, and what stops it."""
+"""Speed-up of the proxy with cores, by deployment and transport, and the reasons that limit it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter
 
+from sipsched.analysis.crossing_load import PDR_LIMIT
+from sipsched.analysis.intervals import Estimates, Interval
 from sipsched.analysis.run_table import Campaign, Configuration, campaigns_of
 from sipsched.analysis.speedup import (
     FACTORS,
     REMEDIES,
     SHARED,
-    Carried,
     Cost,
     Herd,
+    MeasuredSetting,
     Published,
     SpeedUp,
     carried,
@@ -26,33 +27,39 @@ from sipsched.analysis.speedup import (
     speed_ups,
 )
 from sipsched.analysis.speedup import costs as costs_of
-from sipsched.analysis.statistics import PDR_LIMIT, Interval
-from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, Layout, both, legend, themed
+from sipsched.pages.capacities import HOW
+from sipsched.pages.drawing import LIMIT, titled
 from sipsched.pages.numbers import NO_ENTRY, rounded, told, with_unit
-from sipsched.pages.parts import Answer, Cell, Figure, Table, Words
-from sipsched.pages.tables import Heading
-from sipsched.records.crossing import Crossing, read_crossing
+from sipsched.pages.parts import Answer, Cell, Figure, Heading, Table, Words
+from sipsched.pages.plots import Curve, Look, draw_curve, look, not_measured, panels
+from sipsched.pages.tables import competitors
+from sipsched.records.crossing import SearchRecord, read_crossing
 from sipsched.records.speedups import Speedup, read_speedups
-from sipsched.records.summary import open_summary
-from sipsched.words import number, plural
+from sipsched.records.summary_files import open_summary
+from sipsched.records.system_capacity import SystemCapacity
+from sipsched.words import grouped, number, plural
 
 TRANSPORTS = {"udp": "UDP", "tcp": "TCP"}
-NOTHING = "Nothing was measured of it yet: no answer."
+NOTHING = "Nothing was measured yet, so there is no answer."
+SIMULATED = "Predicted by simulation, not measured."
+RECEIVING = ("one CPU receives", "each core receives")
+"""Words in the name of a simulated model."""
+LOCK = "assumed lock share"
 REPORT = "Zhou, Liang and Dai, IBM Research Report RC24501, 2008"
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the page shows.
+    """The data of the page.
 
     Attributes
     ----------
     campaign
-        The testbed with the most places; None if none was measured.
+        The testbed with the most searched systems; None if nothing was measured.
     """
 
     campaign: Campaign | None
-    carried: tuple[Carried, ...]
+    carried: tuple[MeasuredSetting, ...]
     speed_ups: tuple[SpeedUp, ...]
     costs: Mapping[Configuration, Cost]
     herds: tuple[Herd, ...]
@@ -62,15 +69,15 @@ class Found:
 
     @property
     def provenance(self) -> str:
-        """Say where the numbers come from."""
+        """Describe the origin of the numbers."""
         return self.campaign.provenance if self.campaign else "Nothing measured"
 
-    def over(self, transport: str) -> list[Carried]:
-        """Give the places over a transport."""
+    def over(self, transport: str) -> list[MeasuredSetting]:
+        """List the systems that use a transport."""
         return [each for each in self.carried if each.place.transport == transport]
 
-    def gained(self, each: Carried) -> SpeedUp | None:
-        """Give the speed-up of a place."""
+    def gained(self, each: MeasuredSetting) -> SpeedUp | None:
+        """Return the speed-up of a system."""
         return next((one for one in self.speed_ups if one.more is each), None)
 
 
@@ -80,34 +87,38 @@ def find(
     published: Path,
     simulated: Path,
     limit: float = PDR_LIMIT,
+    capacities: Sequence[SystemCapacity] = (),
 ) -> Found:
     """Read everything that the page shows.
 
     Parameters
     ----------
     summaries, crossings
-        Of studies on any testbeds; those that are not there are left out.
+        Of studies on any testbeds; missing files are skipped.
     published, simulated
-        Tables of speed-ups; of the simulator there may be none.
+        Tables of speed-ups; the simulated table may be missing.
     limit
         Share at which capacity ends.
+    capacities
+        The capacity of each system.
     """
     studies = [
         (path.parent.parent.name, open_summary(path)) for path in summaries if path.is_file()
     ]
     known = [read_crossing(path) for path in crossings if path.is_file()]
     predicted = read_speedups(simulated) if simulated.is_file() else ()
-    return found_of(campaigns_of(studies), known, load_published(published), predicted, limit)
+    campaigns = campaigns_of(studies, capacities)
+    return found_of(campaigns, known, load_published(published), predicted, limit)
 
 
 def found_of(
     campaigns: Sequence[Campaign],
-    crossings: Sequence[Crossing],
+    crossings: Sequence[SearchRecord],
     published: Sequence[Published],
     simulated: Sequence[Speedup],
     limit: float = PDR_LIMIT,
 ) -> Found:
-    """Do the same with what was read."""
+    """Gather the data of the page from values that were read."""
     by_campaign = [(each, carried(each, crossings, limit)) for each in campaigns]
     campaign, places = max(by_campaign, key=lambda pair: len(pair[1]), default=(None, []))
     return Found(
@@ -123,7 +134,7 @@ def found_of(
 
 
 def heading(found: Found) -> Heading:
-    """Say what the numbers are worth, and where they come from."""
+    """Describe the origin of the numbers."""
     campaign = found.campaign
     if campaign is None:
         return Heading("Nothing was measured.", "No testbed.", "")
@@ -134,25 +145,29 @@ def heading(found: Found) -> Heading:
     )
 
 
+def others(found: Found) -> Words:
+    """Report the share of the SPS's CPU time that other programs used."""
+    return competitors([found.campaign] if found.campaign else [])
+
+
 def answer(found: Found) -> Answer:
-    """Say which deployment to choose, at how many cores, over which transport."""
+    """Name the deployment to choose, by transport and number of cores."""
     lines = [
         line
         for transport, name in TRANSPORTS.items()
-        if (line := _choice(found, found.over(transport), name))
+        for line in _choices(found, found.over(transport), name)
     ]
     lines = lines or [NOTHING]
     cores = {each.place.cores for each in found.carried}
     if len(cores) == 1:
         lines.append(
-            f"Only runs on {plural(min(cores), 'core')} were measured: how it scales is not told."
+            f"Only runs on {plural(min(cores), 'core')} were measured, so the speed-up is unknown."
         )
     return Answer(" ".join(lines))
 
 
-def _choice(found: Found, places: Sequence[Carried], transport: str) -> str:
-    """Name the deployment that carries the most at each number of cores."""
-    parts = []
+def _choices(found: Found, places: Sequence[MeasuredSetting], transport: str) -> Iterator[str]:
+    """Name the deployment with the largest capacity per number of cores."""
     for cores in sorted({each.place.cores for each in places}):
         among = [
             each
@@ -160,28 +175,35 @@ def _choice(found: Found, places: Sequence[Carried], transport: str) -> str:
             if each.place.cores == cores and np.isfinite(each.capacity.estimate)
         ]
         if among:
-            parts.append(f"on {plural(cores, 'core')} {_best(found, among)}")
-    return f"Over {transport}, {'; '.join(parts)}." if parts else ""
+            yield f"Over {transport} on {plural(cores, 'core')}, {_best(found, among)}"
 
 
-def _best(found: Found, among: Sequence[Carried]) -> str:
+def _best(found: Found, among: Sequence[MeasuredSetting]) -> str:
     best = max(among, key=lambda each: each.capacity.estimate)
     plain = next((each for each in among if each.place.deployment == SHARED), None)
-    if plain is not None and best is not plain and not _apart(best.capacity, plain.capacity):
-        best, reason = plain, " (none carries more beyond doubt, and it is the simplest)"
-    elif plain is None or best is plain:
-        reason = "" if len(among) > 1 else " (no other was measured there)"
-    else:
-        reason = f", beside {_cps(plain.capacity)} with {plain.place.sut}"
-    text = f"choose {best.place.sut}: it carries {_cps(best.capacity)}"
+    reason = "" if len(among) > 1 else " No other deployment was measured there."
+    if plain is not None and best is not plain:
+        if _apart(best.capacity, plain.capacity):
+            reason = f" {plain.place.sut} handles {_cps(plain.capacity)}."
+        else:
+            best = plain
+            reason = " No deployment is distinguishable from it, and it is the simplest."
+    text = f"choose {best.place.sut}. It handles {_cps(best.capacity)}"
     gained = found.gained(best)
     if gained is not None:
-        text += f", {_times(gained.measured)} what it does on one core"
-    return f"{text}{reason}"
+        text += f", {_times(gained.measured)} its capacity on one core{_room(gained)}"
+    return f"{text}.{reason}"
+
+
+def _room(gained: SpeedUp) -> str:
+    """Name the CPUs that the generators left to the proxy; return an empty text if the proxy has all CPUs."""
+    if not np.isfinite(gained.room) or gained.room >= gained.cores:
+        return ""
+    return f"; the load generators left it {_about(gained.room)} of {plural(gained.cores, 'CPU')}"
 
 
 def _apart(one: Interval, other: Interval) -> bool:
-    """Whether the intervals do not meet."""
+    """Report whether one interval lies entirely above the other."""
     return one.known and other.known and one.low > other.high
 
 
@@ -191,46 +213,45 @@ def _cps(capacity: Interval) -> str:
 
 def _times(speedup: Interval) -> str:
     if np.isnan(speedup.estimate):
-        return "an unknown part of"
+        return "an unknown multiple of"
     estimate, low, high = rounded(speedup)
     return f"{estimate} times ({low} to {high})" if low and high else f"{estimate} times"
 
 
 def stops(found: Found) -> Words:
-    """Say what grows with the second core and beyond, a line a SUT that was measured on both."""
+    """Name the costs that grow with cores, in one line per SUT with measurements on one core and on more cores."""
     lines = [_stop(each) for each in found.speed_ups]
     if not lines and found.carried:
-        lines = ["No SUT was measured on one core and on more: what stops it is not told."]
+        lines = ["No SUT was measured on one core and on more, so the limits are unknown."]
     return Words(tuple(lines or [NOTHING]))
 
 
 def _stop(each: SpeedUp) -> str:
     one, more = each.one.cost, each.more.cost
     name, cores = each.more.place.sut, plural(each.cores, "core")
-    text = f"{name}: {_times(each.measured)} on {cores}"
-    if np.isfinite(each.room) and each.room < each.cores:
-        text += f", of which the generators left it {_about(each.room)}"
+    text = f"{name} on {cores}: {_times(each.measured)} its capacity on one core{_room(each)}"
     if one is None or more is None:
-        return f"{text}; no run kept the limit, so what a message cost is not known."
+        return f"{text}. No run kept the limit, so the cost of a message is unknown."
     text += (
-        f". A message costs {_about(more.cpu_us)} µs of CPU, {_about(one.cpu_us)} µs on one core"
+        f". A message costs {_about(more.cpu_us)} µs of CPU time at {grouped(more.cps)} cps, and "
+        f"{_about(one.cpu_us)} µs on one core at {grouped(one.cps)} cps"
     )
     if np.isfinite(each.bound):
-        text += f": by that alone it would be {_about(each.bound)} times"
+        text += f". By this cost alone the speed-up is {_about(each.bound)}"
     grown = []
     for key, (words, _) in FACTORS.items():
         before, after = one.factors[key], more.factors[key]
         if np.isfinite((before, after)).all() and after > before and after >= 0.005:
-            grown.append((after - before, f"{words} {_about(before)} → {_about(after)}"))
+            grown.append(f"{words} {_about(before)} → {_about(after)}")
     if grown:
-        text += ". What grows, a message: " + ", ".join(words for _, words in grown)
+        text += f". Per message these grow: {', '.join(grown)}"
     elif np.isfinite([more.factors[key] for key in FACTORS]).any():
-        text += ". None of what is counted grows"
+        text += ". None of the counted costs grows"
     return f"{text}."
 
 
 def capacities(found: Found) -> Table:
-    """List what each deployment carries, by cores, and its speed-up beside its bound."""
+    """List the capacity of each deployment by cores, and compare its speed-up with the bound."""
     rows: list[tuple[Cell, ...]] = []
     for each in found.carried:
         gained = found.gained(each)
@@ -259,18 +280,19 @@ def capacities(found: Found) -> Table:
         ),
         rows=tuple(rows),
         none="no search was made",
-        caption=f"Capacity: the load at which {share} is lost, over UDP of the datagrams that reached the SPS, over "
-        f"TCP of the calls, which failed or took longer to set up than is allowed; by calls: that measure over both. "
-        "From the trials of a search, with its 95 % interval, which does not hold how the machine's own speed moved "
-        "until the next search; runs that do not confirm a bracket show it. Confirmed: runs on the bracket that fell "
-        "on the side that the search says. Bound: cores × CPU time of a message on one core / CPU time here. CPUs "
-        "it had: cores, less what the generators need of one that they share, as a run on one core shows it.",
+        caption="Capacity and speed-up by deployment and cores.",
+        reading=f"The capacity is the load at which {share} is lost. Over UDP the loss is of datagrams that reached "
+        "the SPS. Over TCP the loss is of calls, which failed or took longer to set up than is allowed. By calls is "
+        f"this loss of calls for both transports, from the trials of the search alone. {HOW}. Confirmed counts the "
+        "runs on the bracket of the search that agree with the search. Bound is cores × CPU time of a message on one "
+        "core / CPU time here. CPUs it had is the number of cores, less the share of the generators in a CPU that "
+        "they share.",
         provenance=found.provenance,
     )
 
 
 def costs(found: Found) -> Table:
-    """List what a message costs, and the factors, by deployment, workers and cores."""
+    """List the cost of a message and its factors, by deployment, workers and cores."""
     rows = [
         (
             *(key.sut, str(key.threads), str(key.cores), str(cost.cps)),
@@ -287,12 +309,14 @@ def costs(found: Found) -> Table:
         ),
         rows=tuple(rows),
         none="no run kept the limit",
-        caption="What a message costs at the highest load measured that kept the limit, of all processes of the proxy: "
-        "CPU time by the scheduler's clock, its parts by ticks, and the three factors. Waits for the proxy's own locks "
-        "are futex and sched_yield; what it spins before is CPU time in the program. Of the kernel's native spinlocks "
-        "the first waiter is not seen."
+        caption="The cost of a message, of all processes of the proxy.",
+        reading="The cost depends on the load. The rows of a SUT with one number of workers have the same load where a "
+        "common load was measured, and else the highest load of each that kept the limit. CPU time is from the "
+        "scheduler's clock, and its two parts are from ticks. Waits for the proxy's own locks are futex and "
+        "sched_yield calls. Spinning before such a call is CPU time in the program. The first waiter for a spinlock of "
+        "the kernel is invisible."
         + (
-            " The probe timed messages in some of the runs, which costs CPU time, too."
+            " The probe recorded messages in some of the runs, which costs CPU time as well."
             if any(cost.probed for cost in found.costs.values())
             else ""
         ),
@@ -301,7 +325,7 @@ def costs(found: Found) -> Table:
 
 
 def _about(value: float) -> str:
-    """Write what has no interval, of one run or few, with two digits."""
+    """Write a number without an interval, from one run or few runs, to two digits."""
     return number(float(f"{value:.2g}"))
 
 
@@ -310,117 +334,109 @@ def _plain(value: float) -> str:
 
 
 def curves(found: Found) -> Figure:
-    """Draw the speed-up over cores by deployment, with the bound that the cost of a message sets."""
+    """Draw the speed-up over cores by deployment, with the bound from the cost of a message."""
     names = [name for name in TRANSPORTS if found.over(name)] or ["udp"]
 
-    def draw(layout: Layout) -> str:
-        with rc_context(STYLE):
-            canvas, grid = layout.panels(1, len(names), 2.8, shared=("", "all"))
-            for axis, name in zip(grid[0], names, strict=True):
-                _draw_speed_ups(axis, [s for s in found.speed_ups if s.one.place.transport == name])
-                axis.set_title(f"over {TRANSPORTS[name]}", loc="left")
-            grid[0][0].set_ylabel("C(c) / C(1)")
-            legend(canvas, grid, columns=3)
-            return themed(canvas)
+    def draw(axis: Axes, _: int, column: int) -> None:
+        among = [each for each in found.speed_ups if each.one.place.transport == names[column]]
+        if not among:
+            not_measured(axis)
+            return
+        cores = sorted({1, *(each.cores for each in among)})
+        axis.plot([1, cores[-1]], [1, cores[-1]], color=LIMIT, linestyle="--", linewidth=1)
+        kinds = list(dict.fromkeys(each.one.kind for each in among))
+        for i, kind in enumerate(kinds):
+            of_kind = [each for each in among if each.one.kind == kind]
+            shift = 0.02 * (cores[-1] - 1) * (i - (len(kinds) - 1) / 2)
+            _draw_speed_up(axis, of_kind, kind.sut, look(i), shift)
+        axis.xaxis.set_major_locator(FixedLocator(cores))
+        axis.set_ylabel("C(c) / C(1)")
+        axis.set_ylim(bottom=0)
 
-    svg, narrow = both(draw)
-    seen = tuple(
-        f"{each.more.place.sut}, {plural(each.cores, 'core')}: {_times(each.measured)}."
-        for each in found.speed_ups
-    ) or ("No SUT was measured on one core and on more.",)
-    caption = (
-        "Speed-up over cores: capacity over that of the same SUT on one core, with its 95 % interval. Hollow: the "
-        "bound by the CPU time of a message. Dashed: as many times as there are cores."
-    )
     return Figure(
         identity="figure-speed-up",
-        svg=svg,
-        narrow=narrow,
-        alt=f"Speed-up by cores. {caption} {' '.join(seen)}",
-        caption=caption,
-        seen=(),
+        draw=panels(
+            [""],
+            [f"over {TRANSPORTS[name]}" for name in names],
+            draw,
+            "cores",
+            shared=("", "all"),
+            beside=False,
+        ),
+        caption="Speed-up over cores, by transport and deployment.",
+        seen=() if found.speed_ups else ("No SUT was measured on one core and on more.",),
+        reading="The speed-up is the capacity divided by the capacity of the same SUT on one core, with its 95 % "
+        "interval. A point without filling is the bound by the CPU time of a message. On the dashed line the speed-up "
+        "equals the number of cores.",
         provenance=found.provenance,
     )
 
 
-def _draw_speed_ups(axis: Axes, among: Sequence[SpeedUp]) -> None:
-    axis.set_xlabel("cores")
-    if not among:
-        _nothing(axis)
-        return
-    most = max(each.cores for each in among)
-    axis.plot([1, most], [1, most], color=LIMIT, linestyle="--", linewidth=1)
-    kinds = list(dict.fromkeys(each.one.kind for each in among))
-    for i, kind in enumerate(kinds):
-        of_kind = [each for each in among if each.one.kind == kind]
-        shift = 0.02 * (most - 1) * (i - (len(kinds) - 1) / 2)
-        color, marker = SERIES[i % len(SERIES)], MARKERS[i % len(MARKERS)]
-        cores = np.array([1, *(each.cores for each in of_kind)]) + shift
-        middle = np.array([1.0, *(each.measured.estimate for each in of_kind)])
-        low = np.array([1.0, *(each.measured.low for each in of_kind)])
-        high = np.array([1.0, *(each.measured.high for each in of_kind)])
-        ends = np.nan_to_num([middle - low, high - middle])
-        axis.errorbar(
-            cores, middle, yerr=ends, color=color, marker=marker, capsize=2.5, label=kind.sut
-        )
-        axis.plot(
-            cores[1:],
-            [each.bound for each in of_kind],
-            linestyle="none",
-            marker=marker,
-            color=color,
-            markerfacecolor="none",
-        )
-    axis.xaxis.set_major_locator(FixedLocator(sorted({1, *(each.cores for each in among)})))
-    axis.set_ylim(bottom=0)
-
-
-def _nothing(axis: Axes) -> None:
-    axis.text(0.5, 0.5, "nothing to draw", transform=axis.transAxes, ha="center", va="center")
-    axis.tick_params(left=False, labelleft=False, bottom=False, labelbottom=False)
+def _draw_speed_up(
+    axis: Axes, of_kind: Sequence[SpeedUp], name: str, style: Look, shift: float
+) -> None:
+    intervals = [Interval(1.0, 1.0, 1.0, 0), *(each.measured for each in of_kind)]
+    estimate, low, high = (
+        np.array([getattr(each, end) for each in intervals]) for end in ("estimate", "low", "high")
+    )
+    cores = np.array([1.0, *(each.cores for each in of_kind)])
+    count = np.array([max(each.n, 1) for each in intervals])
+    draw_curve(
+        axis,
+        Curve(
+            *(name, style, cores, Estimates(estimate, low, high, count, low, high)),
+            runs=np.empty((len(cores), 0)),
+            unit="times",
+            x_unit="cores",
+            shift=shift,
+        ),
+    )
+    bounds = [each.bound for each in of_kind]
+    axis.plot(
+        cores[1:] + shift,
+        bounds,
+        linestyle="none",
+        marker=style.marker,
+        color=style.color,
+        markerfacecolor="none",
+    )
 
 
 def herd(found: Found) -> Figure:
-    """Draw the wake-ups a message against workers."""
+    """Draw the wake-ups per message against workers."""
 
-    def draw(layout: Layout) -> str:
-        with rc_context(STYLE):
-            canvas, grid = layout.panels(1, 1, 2.6)
-            axis = grid[0][0]
-            for i, each in enumerate(found.herds):
-                axis.plot(
-                    list(each.by_threads),
-                    list(each.by_threads.values()),
-                    color=SERIES[i % len(SERIES)],
-                    marker=MARKERS[i % len(MARKERS)],
-                    label=f"{each.sut}, {each.cps} cps",
-                )
-            axis.set_xlabel("workers")
-            axis.set_ylabel("wake-ups a message")
-            if found.herds:
-                workers = sorted({threads for each in found.herds for threads in each.by_threads})
-                axis.xaxis.set_major_locator(FixedLocator(workers))
-                axis.set_ylim(bottom=0)
-            else:
-                _nothing(axis)
-            legend(canvas, grid, columns=2)
-            return themed(canvas)
+    def draw(axis: Axes, _: int, __: int) -> None:
+        if not found.herds:
+            not_measured(axis)
+            return
+        for i, each in enumerate(found.herds):
+            name, style = f"{each.sut}, {each.cps} cps", look(i)
+            (line,) = axis.plot(
+                list(each.by_threads),
+                list(each.by_threads.values()),
+                color=style.color,
+                marker=style.marker,
+                label=name,
+            )
+            titled(
+                line,
+                [
+                    f"{name}, {plural(workers, 'worker')}: {_about(value)} wake-ups per message"
+                    for workers, value in each.by_threads.items()
+                ],
+            )
+        workers = sorted({threads for each in found.herds for threads in each.by_threads})
+        axis.xaxis.set_major_locator(FixedLocator(workers))
+        axis.set_ylim(bottom=0)
+        axis.set_ylabel("wake-ups per message")
 
-    svg, narrow = both(draw)
-    seen = tuple(map(_herd_words, found.herds)) or (
-        "Wake-ups were not counted at two numbers of workers.",
-    )
-    caption = (
-        "Wake-ups of the proxy's tasks a message against workers that share one UDP socket, on one core: voluntary "
-        "context switches, of timers and other processes of the proxy, too."
-    )
     return Figure(
         identity="figure-herd",
-        svg=svg,
-        narrow=narrow,
-        alt=f"Wake-ups a message against workers. {caption} {' '.join(seen)}",
-        caption=caption,
-        seen=seen,
+        draw=panels([""], [""], draw, "workers", beside=False),
+        caption="Wake-ups of the proxy's tasks per message, by workers that share one UDP socket on one core.",
+        seen=tuple(map(_herd_words, found.herds))
+        or ("Wake-ups were not counted with two numbers of workers.",),
+        reading="A wake-up is a voluntary context switch. The timers and other processes of the proxy are included.",
         provenance=found.provenance,
     )
 
@@ -429,7 +445,7 @@ def _herd_words(each: Herd) -> str:
     fewest, most = min(each.by_threads), max(each.by_threads)
     first, last = each.by_threads[fewest], each.by_threads[most]
     text = (
-        f"{each.sut}: {_about(first)} wake-ups a message with {plural(fewest, 'worker')}, "
+        f"{each.sut}: {_about(first)} wake-ups per message with {plural(fewest, 'worker')}, "
         f"{_about(last)} with {most}"
     )
     if last > 1.5:
@@ -438,12 +454,12 @@ def _herd_words(each: Herd) -> str:
 
 
 def published(found: Found) -> Table:
-    """Set the report's gain by its remedies beside the gain measured here."""
+    """List the published speed-ups of remedies beside the measured speed-ups."""
     rows: list[tuple[str, ...]] = [
         (
             f"{each.platform}, {each.operating_system} (published)",
             TRANSPORTS[each.transport],
-            "not told",
+            "not printed",
             number(each.before),
             number(each.after),
             number(each.gain),
@@ -465,15 +481,15 @@ def published(found: Found) -> Table:
         header=("", "transport", "cores", "before", "after", "after / before"),
         rows=tuple(rows),
         none="no speed-up is known",
-        caption=f"Speed-ups before and after remedies: those that the abstract of {REPORT}, prints, on other hardware, "
-        "another proxy and more cores, and those measured here. What can be compared is whether the remedies help, and "
-        "over which transport they help more.",
-        provenance=f"Published rows: not measured here. Measured rows: {found.provenance}",
+        caption=f"Speed-ups before and after remedies: published in {REPORT}, and measured here.",
+        reading="The report has other hardware, another proxy and more cores. Comparable are the direction of the "
+        "gain, and the transport with the larger gain.",
+        provenance="The published rows were not measured here.",
     )
 
 
 def _gains(found: Found) -> Iterator[tuple[SpeedUp, SpeedUp]]:
-    """Give the speed-ups without and with the report's remedy, by transport and cores."""
+    """Pair the speed-ups without and with the remedy of the published report, by transport and cores."""
     for transport, deployments in REMEDIES.items():
         among = [each for each in found.speed_ups if each.one.place.transport == transport]
         for cores in sorted({each.cores for each in among}):
@@ -484,30 +500,8 @@ def _gains(found: Found) -> Iterator[tuple[SpeedUp, SpeedUp]]:
                 yield first[SHARED], after
 
 
-def compared(found: Found) -> Words:
-    """Say whether the remedies help here as the report says."""
-    lines = []
-    for transport, name in TRANSPORTS.items():
-        gains = [each.gain for each in found.published if each.transport == transport]
-        if gains:
-            lines.append(
-                f"Published over {name}: the remedies multiply the speed-up by {number(min(gains))} to "
-                f"{number(max(gains))}."
-            )
-    here = list(_gains(found))
-    for before, after in here:
-        lines.append(
-            f"Measured here over {TRANSPORTS[before.one.place.transport]}, {plural(before.cores, 'core')}: "
-            f"{_times(before.measured)} what one core carries with {before.one.place.sut}, "
-            f"{_times(after.measured)} with {after.one.place.sut}."
-        )
-    if not here:
-        lines.append("Here no remedy was measured beside its transport's deployment without one.")
-    return Words(tuple(lines))
-
-
 def simulated(found: Found) -> Table:
-    """List what the simulator says of more cores than there are here."""
+    """List simulated speed-ups by cores."""
     cores = sorted({row.cores for row in found.simulated})
     kinds = dict.fromkeys((row.transport, row.deployment, row.model) for row in found.simulated)
     rows = []
@@ -525,14 +519,15 @@ def simulated(found: Found) -> Table:
         header=("transport", "deployment", "model", *map(str, cores)),
         rows=tuple(rows),
         none="nothing was simulated",
-        caption="Speed-ups by simulation, not measured: a model of the proxy under the kernel's scheduler, fitted to "
-        "one core. Each is over the same deployment on one core, with the number of workers that carries most.",
-        provenance="Simulated; nothing measured",
+        caption="Simulated speed-ups by deployment and cores.",
+        reading="A model of the proxy under the kernel's scheduler was fitted to runs on one core. Each speed-up is "
+        "over the same deployment on one core, with the best number of workers.",
+        provenance=SIMULATED,
     )
 
 
 def simulated_answer(found: Found) -> Words:
-    """Say which deployment carries most at the most cores, by the simulator and by model."""
+    """Name the deployment with the largest simulated capacity on the largest number of cores."""
     lines = []
     for transport, name in TRANSPORTS.items():
         of_transport = [row for row in found.simulated if row.transport == transport]
@@ -545,44 +540,104 @@ def simulated_answer(found: Found) -> Words:
             best = max(known, key=lambda row: row.capacity_cps)
             lines.append(
                 f"Simulated, over {name}, {'each core receives' if receiving else 'one CPU receives'}: on "
-                f"{plural(most, 'core')} {best.deployment} carries the most, {number(best.capacity_cps)} cps, "
-                f"{number(best.speedup)} times what it does on one core ({best.model})."
+                f"{plural(most, 'core')} {best.deployment} handles the most, {number(best.capacity_cps)} cps, "
+                f"{number(best.speedup)} times its capacity on one core ({best.model})."
             )
     return Words(tuple(lines or ["Nothing was simulated."]))
+
+
+def simulated_curves(found: Found) -> Figure | Words:
+    """Draw simulated speed-ups by cores, with one CPU that receives, and with each core receiving."""
+    rows = [row for row in found.simulated if LOCK not in row.model]
+    kinds = list(dict.fromkeys((row.transport, row.deployment) for row in rows))
+    columns = {
+        name: [row for row in rows if name in row.model]
+        for name in RECEIVING
+        if any(name in row.model for row in rows)
+    }
+    if not columns:
+        return Words(())
+
+    def draw(axis: Axes, _: int, column: int) -> None:
+        among = list(columns.values())[column]
+        cores = sorted({row.cores for row in among})
+        axis.plot(cores, cores, color=LIMIT, linestyle="--", linewidth=1)
+        for i, (transport, deployment) in enumerate(kinds):
+            line = [
+                row for row in among if (row.transport, row.deployment) == (transport, deployment)
+            ]
+            if line:
+                _draw_simulated(axis, line, f"{deployment}, {TRANSPORTS[transport]}", look(i))
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log", base=2)
+        axis.xaxis.set_major_locator(FixedLocator(cores))
+        for each in (axis.xaxis, axis.yaxis):
+            each.set_major_formatter(FuncFormatter(grouped))
+        axis.set_ylabel("C(c) / C(1)")
+
+    return Figure(
+        identity="figure-simulated-speedups",
+        draw=panels([""], list(columns), draw, "cores", shared=("", "all"), beside=False),
+        caption="Simulated speed-up over cores, by deployment and transport.",
+        reading="The bars are from fits to samples of the recorded runs. Lines over TCP are dashed. On the straight "
+        "dashed line the speed-up equals the number of cores. Both axes are logarithmic. The lock within a socket "
+        "costs nothing in this model, and a message over TCP costs a constant factor more.",
+        provenance=SIMULATED,
+    )
+
+
+def _draw_simulated(axis: Axes, rows: Sequence[Speedup], name: str, style: Look) -> None:
+    cores = [row.cores for row in rows]
+    ends = [row.speedup_low for row in rows], [row.speedup_high for row in rows]
+    axis.vlines(cores, *ends, color=style.color)
+    (line,) = axis.plot(
+        cores,
+        [row.speedup for row in rows],
+        color=style.color,
+        marker=style.marker,
+        linestyle="--" if rows[0].transport == "tcp" else "-",
+        label=name,
+    )
+    titled(
+        line,
+        [
+            f"{name}, {plural(row.cores, 'core')}: {number(row.speedup)} times, {number(row.capacity_cps)} cps"
+            for row in rows
+        ],
+    )
+
+
+def sharing(found: Found) -> Words:
+    """Describe, from the runs on one core, how the proxy shares a CPU with the generators."""
+    if found.campaign is None or not found.carried:
+        return Words((NOTHING,))
+    most = max(each.place.cores for each in found.carried)
+    if not shares_cpus(found.campaign, most):
+        return Words(("The proxy had its CPUs for itself on every measured number of cores.",))
+    lines = [
+        f"With {plural(most, 'core')} the proxy shares a CPU with the generators, which run first there (SCHED_FIFO)."
+    ]
+    for each in found.speed_ups:
+        sut, control = each.one.place.sut, each.one.cost
+        if control is None:
+            continue
+        if not np.isfinite(each.room):
+            lines.append(f"The records of {sut} lack the CPU time of the generators.")
+            continue
+        lines.append(
+            f"Beside {sut} on one core, client and server take {_about(control.generator_us)} µs of CPU time per call "
+            f"at {grouped(control.cps)} cps{_beside(each)}. At the capacity of {plural(each.cores, 'core')} they leave "
+            f"{_about(each.room)} CPUs to the proxy."
+        )
+    if len(lines) == 1:
+        lines.append(
+            "No SUT was measured on one core and on more, so the cost of sharing is unknown."
+        )
+    return Words(tuple(lines))
 
 
 def _beside(gained: SpeedUp) -> str:
     more = gained.more.cost
     if more is None or not np.isfinite(more.generator_us):
         return ""
-    return f", {_about(more.generator_us)} with the proxy on their CPU at {more.cps} cps"
-
-
-def sharing(found: Found) -> Words:
-    """Say how a CPU is shared with the generators, and what that costs, by the runs on one core."""
-    if found.campaign is None or not found.carried:
-        return Words((NOTHING,))
-    most = max(each.place.cores for each in found.carried)
-    if not shares_cpus(found.campaign, most):
-        return Words(("The proxy had its CPUs to itself, on every number of cores measured.",))
-    lines = [
-        f"With {plural(most, 'core')} the proxy shares a CPU with the generators, which run first there (SCHED_FIFO)."
-    ]
-    for each in found.speed_ups:
-        control = each.one.cost
-        if control is None:
-            continue
-        if not np.isfinite(each.room):
-            lines.append(
-                f"The CPU time of the generators beside {each.one.place.sut} is not in the records: what that costs is "
-                "not known."
-            )
-            continue
-        lines.append(
-            f"Control, {each.one.place.sut} on one core at {control.cps} cps: client and server take "
-            f"{_about(control.generator_us)} µs of CPU time for a call{_beside(each)}. At what it carries on "
-            f"{plural(each.cores, 'core')} they leave {_about(each.room)} of them."
-        )
-    if len(lines) == 1:
-        lines.append("No control was measured: what that costs is not known.")
-    return Words(tuple(lines))
+    return f", and {_about(more.generator_us)} µs with the proxy on their CPU at {grouped(more.cps)} cps"

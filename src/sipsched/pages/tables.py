@@ -1,11 +1,10 @@
-"""The tables and sentences of a report that are not figures."""
+"""Tables and sentences of several pages."""
 
 import hashlib
-import html
+import itertools
 import json
 import platform
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from sipsched.analysis.crossing_load import PDR_LIMIT, typical_drop_rates
+from sipsched.analysis.intervals import FEWEST, Values, typical_interval
+from sipsched.analysis.message_times import pooled_quantile
 from sipsched.analysis.precision import Known, level_of_a_look, look
 from sipsched.analysis.run_length import (
     FULL_PDR,
@@ -22,7 +24,9 @@ from sipsched.analysis.run_length import (
     busy_periods,
 )
 from sipsched.analysis.run_table import (
+    CPU_SHARES,
     Buffers,
+    Campaign,
     attempts_of,
     counted,
     facets,
@@ -31,39 +35,33 @@ from sipsched.analysis.run_table import (
     provenance,
     receive_buffers,
 )
-from sipsched.analysis.statistics import (
-    FEWEST,
-    PDR_LIMIT,
-    Values,
-    typical_drop_rates,
-    typical_interval,
-)
 from sipsched.pages.numbers import NO_ENTRY, in_us, told
-from sipsched.pages.parts import Cell, Several, Table, Words
-from sipsched.plan.config import Precision
+from sipsched.pages.parts import Cell, Folded, Heading, Links, Several, Table, Words
+from sipsched.plan.loads import Precision
 from sipsched.records.histogram import RELATIVE_ERROR
-from sipsched.records.summary import ALL, INVALID, MEASURED, MISSING, pooled_quantile
+from sipsched.records.study_summary import INVALID, MEASURED, MISSING
+from sipsched.records.summary_variables import ALL
 from sipsched.validity.certificate import WINDOWS_MS
 from sipsched.validity.verdict import in_words
 from sipsched.versions import code_version
 from sipsched.words import number, plural
 
 MAX_RUNS_LISTED = 50
+RANGES = f"A point with fewer than {FEWEST} runs has the range of its runs instead of an interval."
 PROBE_MODES = {
-    "exact": "By fentry/fexit: all six stamps are measured.",
-    "tracepoint": "Tracepoints only: t_sockq is a lower bound (the latest instant before which the "
-    "worker cannot have taken the message), so K_sockq is at least and K_copy at most what is "
-    "shown, about 1 µs apart; K_rcv is exact.",
-    "stream": "SIP over TCP, tracepoints only: all six stamps are measured, of the segment or the read "
-    "with a message's last byte.",
-    "preload": "No eBPF: only t_arr, t_sip_in, t_sip_out and the drop counter; t_sockq and the "
-    "parts of K_rcv are not known.",
+    "exact": "fentry and fexit: all six timestamps are measured.",
+    "tracepoint": "Tracepoints only: t_sockq is a lower bound. K_sockq is at least the shown value, and K_copy at most "
+    "the shown value, about 1 µs apart. K_rcv is exact.",
+    "stream": "SIP over TCP, tracepoints only: all six timestamps are measured, for the segment or the read with the "
+    "message's last byte.",
+    "preload": "No eBPF: only t_arr, t_sip_in, t_sip_out and the drop counter are measured. t_sockq and the parts of "
+    "K_rcv are unknown.",
     "off": "No probe: counters only.",
-    "simulated": "No probe: the instants are those of a model, and nothing was measured.",
+    "simulated": "No probe: a model computed the timestamps, and nothing was measured.",
 }
 POINT_HEADER = ("SUT", "mode", "cores", "threads", "cps")
 LONG_FACTS = ("files", "lscpu")
-"""What a record says of a host at length; a reader of the report is served by the rest."""
+"""Facts of a host that are too long for a page."""
 PACKAGES = (
     "numpy",
     "pandas",
@@ -72,28 +70,12 @@ PACKAGES = (
     "matplotlib",
     "papermill",
     "IPython",
-    "nbconvert",
+    "jinja2",
 )
 
 
-@dataclass(frozen=True)
-class Heading:
-    """Fidelity first, then testbed, kind and kernel; Jupyter shows it by itself."""
-
-    fidelity: str
-    testbed: str
-    description: str
-
-    def _repr_html_(self) -> str:
-        text = html.escape(self.description)
-        return (
-            f"<p>{html.escape(self.fidelity.rstrip('.'))}.</p>"
-            f'<p class="testbed">{html.escape(self.testbed)} {text}</p>'
-        )
-
-
 def heading(summary: xr.Dataset, study: str) -> Heading:
-    """Say what the numbers of this report are worth, and where they come from."""
+    """Describe the origin of a page's numbers."""
     attrs = summary.attrs
     return Heading(
         fidelity=attrs["fidelity"],
@@ -106,108 +88,125 @@ def heading(summary: xr.Dataset, study: str) -> Heading:
 def conditions_of_study(
     summary: xr.Dataset, study: str, labelled: xr.Dataset | None = None
 ) -> Several:
-    """Say at the end of a page what its numbers rest on: testbed, coverage, probe, arrivals, hosts.
+    """Describe the evidence of a page: the testbed and the runs, then folded tables about the runs.
 
     Parameters
     ----------
     summary
         Combined summary of the study on one testbed.
     study
-        Its name.
+        Name of the study.
     labelled
-        The same with the modes as they were on the kernel; None where they have no other names.
+        The same summary with the modes named as the kernel applied them; None if the names are equal.
     """
     shown = summary if labelled is None else labelled
+    testbed = summary.attrs["testbed"]
+    tables = (
+        arrivals(shown),
+        accounts(shown),
+        attempts(shown),
+        *filter(None, (repetitions(shown),)),
+        runs_not_counted(shown),
+        columns_missing(shown),
+    )
     return Several(
         (
             heading(summary, study),
             coverage(summary),
-            conditions(shown),
             suspicions(shown),
-            arrivals(shown),
-            accounts(shown),
-            attempts(shown),
-            *filter(None, (repetitions(shown),)),
-            runs_not_counted(shown),
-            columns_missing(shown),
-            hosts(shown),
+            Links(((f"testbed-{testbed}.html", f"The hosts and settings of testbed {testbed}"),)),
+            Folded("Evidence: arrivals, drop ledgers, attempts and missing runs", tables),
+            Folded("Conditions that varied between runs", (conditions(shown),)),
         )
     )
 
 
-def points(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
-    """List every point with its numbers: the typical run with its 95 % interval."""
-    by_name = {
-        "k_rcv": (summary["k_rcv_mean"].sel(message_type=ALL), "µs"),
-        "p50": (summary["k_rcv_p50"].sel(message_type=ALL), "µs"),
-        "p99": (summary["k_rcv_p99"].sel(message_type=ALL), "µs"),
-        "t_sip": (summary["t_sip_mean"].sel(message_type=ALL), "µs"),
-        "off": (
-            100 * (summary["t_sip_off_mean"] / summary["t_sip_mean"]).sel(message_type=ALL),
-            "%",
-        ),
-    }
-    slowest = pooled_quantile(summary, "total", 0.999)
-    rows: list[tuple[Cell, ...]] = []
+def drops(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
+    """List the drop rates and the busy periods of every measured point."""
     runs = counted(summary)
-    for sut, mode, cores in facets(summary):
-        for threads in summary["threads"].to_numpy():
-            for cps in summary["cps"].to_numpy():
-                at: dict[Any, Any] = {
-                    "sut": sut,
-                    "mode": mode,
-                    "cores": cores,
-                    "threads": threads,
-                    "cps": cps,
-                }
-                n = int((summary["status"].sel(at) == MEASURED).sum())
-                if not n:
-                    continue
-                rates = 100 * summary["pdr"].sel(at).to_numpy()[None]
-                pdr = typical_drop_rates(rates, 100 * limit, whole=100.0).at(0)
-                lost = 100 * summary["call_loss"].sel(at).to_numpy()[None]
-                calls = typical_drop_rates(lost, 100 * limit, whole=100.0).at(0)
-                cells = [
-                    told(pdr, "%", n),
-                    told(calls, "%", n),
-                    *(
-                        told(typical_interval(values.sel(at).to_numpy()), unit, n)
-                        for values, unit in by_name.values()
-                    ),
-                ]
-                pooled = in_us(float(slowest.sel(at)))
-                busy = _busy(busy_periods(runs, at))
-                place = (sut, mode, *map(str, (cores, threads, cps, n)))
-                rows.append((*place, *cells, pooled, busy))
+    rows: list[tuple[Cell, ...]] = []
+    for at, n in _points(summary):
+        cells = []
+        for name in ("pdr", "call_loss"):
+            rates = 100 * summary[name].sel(at).to_numpy()[None]
+            cells.append(told(typical_drop_rates(rates, 100 * limit, whole=100.0).at(0), "%", n))
+        grades = summary["grade"].sel(at).to_numpy().tolist()
+        suspect = str(grades.count("suspect") or "")
+        rows.append(
+            (*map(str, at.values()), str(n), suspect, *cells, *_busy(busy_periods(runs, at)))
+        )
     return Table(
-        identity="table-points",
+        identity="table-drops",
         header=(
-            *("SUT", "mode", "cores", "threads", "cps", "runs", "PDR (%)", "calls lost (%)"),
-            *("mean", "p50", "p99", "mean", "off CPU (%)", "p99.9", "busy periods"),
+            *(*POINT_HEADER, "runs", "suspect", "PDR (%)", "calls lost (%)"),
+            *("fewest busy periods", "longest (%)", "too short"),
         ),
-        groups=(("", 8), ("K_rcv", 3), ("T_sip", 2), ("K_rcv + T_sip", 1), ("", 1)),
         places=4,
         rows=tuple(rows),
         none="no run was measured",
-        caption="Every measured point: the typical run with its 95 % interval; of fewer than "
-        f"{FEWEST} runs, between which they lie. Calls lost: failed, or set up late. p99.9: of the messages of all its "
-        f"runs together, to {100 * RELATIVE_ERROR:g} %; not there where a run has no histogram. Busy periods: those in "
-        "which the SPS always holds a message; how many of equal length the run with the fewest amounts "
-        "to, and the longest as a share of its run. Too short, at a PDR up to "
-        f"{100 * FULL_PDR:g} %: fewer than {LEAST_PERIODS}, or one longer than {100 * LONGEST_SHARE:g} % of the run.",
+        caption="Drops at every measured point: the typical run with its 95 % interval.",
+        reading=f"{RANGES} Lost calls failed or were set up late. During a busy period the SPS always holds a message. "
+        "The columns have the effective number of busy periods of the run with the fewest, the longest busy period as "
+        "a share of its run, and the number of runs that are too short. A run with a PDR of at most "
+        f"{100 * FULL_PDR:g} % is too short if it has fewer than {LEAST_PERIODS} effective busy periods, or if one "
+        f"busy period takes more than {100 * LONGEST_SHARE:g} % of the run.",
         provenance=provenance(summary),
     )
 
 
-def _busy(found: BusyPeriods | None) -> str:
+def times(summary: xr.Dataset) -> Table:
+    """List the times of messages at every measured point."""
+    mean = summary["t_sip_mean"]
+    columns = (
+        *((summary[f"k_rcv_{name}"], "µs") for name in ("mean", "p50", "p99")),
+        (mean, "µs"),
+        (100 * summary["t_sip_off_mean"] / mean, "%"),
+    )
+    of_all = [(values.sel(message_type=ALL), unit) for values, unit in columns]
+    slowest = pooled_quantile(summary, "total", 0.999)
+    rows: list[tuple[Cell, ...]] = []
+    for at, n in _points(summary):
+        cells = [
+            told(typical_interval(values.sel(at).to_numpy()), unit, n) for values, unit in of_all
+        ]
+        rows.append((*map(str, at.values()), *cells, in_us(float(slowest.sel(at)))))
+    return Table(
+        identity="table-times",
+        header=(*POINT_HEADER, "mean", "p50", "p99", "mean", "off CPU (%)", "p99.9"),
+        groups=(("", 5), ("K_rcv", 3), ("T_sip", 2), ("K_rcv + T_sip", 1)),
+        places=4,
+        rows=tuple(rows),
+        none="no run was measured",
+        caption="Times of the typical run at every measured point, with 95 % intervals.",
+        reading=f"{RANGES} The 99.9th percentile is over the messages of all runs of a point, with a relative error of "
+        f"at most {100 * RELATIVE_ERROR:g} %. Runs without histograms have none.",
+        provenance=provenance(summary),
+    )
+
+
+def _points(summary: xr.Dataset) -> Iterator[tuple[dict[Hashable, Any], int]]:
+    """Yield each point with valid runs, and their number."""
+    for sut, mode, cores in facets(summary):
+        for threads, cps in itertools.product(
+            summary["threads"].to_numpy().tolist(), summary["cps"].to_numpy().tolist()
+        ):
+            values = (sut, mode, cores, threads, cps)
+            at: dict[Hashable, Any] = dict(
+                zip(("sut", "mode", "cores", "threads", "cps"), values, strict=True)
+            )
+            n = int((summary["status"].sel(at) == MEASURED).sum())
+            if n:
+                yield at, n
+
+
+def _busy(found: BusyPeriods | None) -> tuple[str, str, str]:
     if found is None:
-        return NO_ENTRY
-    text = f"{number(found.least)}, longest {100 * found.longest_share:.2g}\u00a0%"
-    return f"{text}: {found.short} of {found.runs} too short" if found.short else text
+        return NO_ENTRY, NO_ENTRY, NO_ENTRY
+    return number(found.least), number(100 * found.longest_share), str(found.short or "")
 
 
 def runs_not_counted(summary: xr.Dataset) -> Table:
-    """List the planned runs that are missing or do not count, and why."""
+    """List the planned runs that are missing or invalid, with the reasons."""
     rows = []
     for key, status in iterate_runs(summary):
         if status == MEASURED:
@@ -221,15 +220,15 @@ def runs_not_counted(summary: xr.Dataset) -> Table:
         header=("SUT", "mode", "cores", "threads", "cps", "rep", "status", "why"),
         places=4,
         rows=tuple(rows),
-        none="none: every planned run was measured and counts",
-        caption="Planned runs that no average contains.",
+        none="none: every planned run is measured and valid",
+        caption="Planned runs that are not valid.",
         provenance=provenance(summary),
         shown=MAX_RUNS_LISTED,
     )
 
 
 def arrivals(summary: xr.Dataset) -> Table:
-    """Show for each point whether calls arrived on schedule: the certificates of its runs."""
+    """Show the arrival certificates of the runs, per point."""
     columns = {
         "KS distance": _largest(summary["ks_distance"]),
         "KS p-value": _smallest(summary["ks_p_value"]),
@@ -251,15 +250,15 @@ def arrivals(summary: xr.Dataset) -> Table:
         ),
         rows=_rows_per_point(summary, columns),
         none="no run was measured",
-        caption="Arrival certificates: of each point's runs the worst value, and their verdicts.",
+        caption="Arrival certificates: the worst value of the runs of each point.",
         provenance=provenance(summary),
     )
 
 
 def accounts(summary: xr.Dataset) -> Table:
-    """Show for each point whether every datagram is accounted for."""
+    """Show the drop ledgers of the runs, per point."""
     names = {
-        "calls that did not complete": "calls_failed",
+        "calls that did not complete": "calls_incomplete",
         "calls set up late": "calls_late",
         "drops at UAC and UAS": "generator_drops",
         "link drops": "link_drops",
@@ -276,8 +275,8 @@ def accounts(summary: xr.Dataset) -> Table:
         places=4,
         rows=_rows_per_point(summary, columns),
         none="no run was measured",
-        caption="Drop ledgers: of each point's runs the largest value, and their verdicts. Requests "
-        "that reached the SPS again include those that its full socket refused.",
+        caption="Drop ledgers: the largest value of the runs of each point.",
+        reading="Requests that reached the SPS again include those that its full socket refused.",
         provenance=provenance(summary),
     )
 
@@ -293,7 +292,7 @@ def _smallest(values: xr.DataArray) -> xr.DataArray:
 def _rows_per_point(
     summary: xr.Dataset, columns: Mapping[str, xr.DataArray]
 ) -> tuple[tuple[str, ...], ...]:
-    """Give a row for each point that has runs: the point, a cell a column, and the verdicts."""
+    """Make a row per point with runs: the point, a cell per column, and the verdicts."""
     grades: dict[tuple[Any, ...], list[str]] = {}
     for key, status in iterate_runs(summary):
         if status != MISSING:
@@ -310,32 +309,32 @@ def _rows_per_point(
 
 
 def attempts(summary: xr.Dataset) -> Table:
-    """List the attempts that were kept apart and measured again, and why."""
+    """List the invalid attempts that were repeated, with the reasons."""
     rows = [(str(attempt.run), str(attempt)) for attempt in attempts_of(summary)]
     return Table(
         identity="table-attempts",
-        header=("run", "why it does not count"),
+        header=("run", "why it is invalid"),
         rows=tuple(rows),
-        none="none: every attempt at a run counted",
-        caption=f"Attempts that do not count, kept beside the record: {len(rows)}.",
+        none="none: every attempt was valid",
+        caption=f"Invalid attempts, kept beside the record: {len(rows)}.",
         provenance=provenance(summary),
         shown=MAX_RUNS_LISTED,
     )
 
 
 def suspicions(summary: xr.Dataset) -> Words:
-    """Name the runs that count and are suspect, and say why."""
+    """List the suspect runs with the reasons."""
     lines = []
     for key, status in iterate_runs(summary):
         if status == MEASURED and str(summary["grade"].sel(key).item()) == "suspect":
             name = ", ".join(f"{dim} {value}" for dim, value in key.items())
             why = in_words(findings_of(summary["findings"].sel(key).item()))
             lines.append(f"Suspect: {name}: {why}.")
-    return Words(tuple(lines or ["No run that counts is suspect."]))
+    return Words(tuple(lines or ["No valid run is suspect."]))
 
 
 def coverage(summary: xr.Dataset) -> Words:
-    """Say how many runs were planned, measured, invalid, missing; and what the probe was."""
+    """Count the planned runs by status, and describe the probe."""
     words = [status for _, status in iterate_runs(summary)]
     lines = [
         f"{plural(len(words), 'run')} planned: {words.count(MEASURED)} measured, "
@@ -355,7 +354,7 @@ def coverage(summary: xr.Dataset) -> Words:
 
 
 def columns_missing(summary: xr.Dataset) -> Table:
-    """List the columns that some runs do not have, and why."""
+    """List the columns that some runs lack, with the reasons."""
     rows = [
         (entry["column"], str(entry["runs"]), entry["reason"])
         for entry in json.loads(summary.attrs["columns_missing"])
@@ -364,14 +363,14 @@ def columns_missing(summary: xr.Dataset) -> Table:
         identity="table-columns-missing",
         header=("column", "runs", "why"),
         rows=tuple(rows),
-        none="none: every column is there in every run",
+        none="none: every run has every column",
         caption="Columns of messages.nc that are missing.",
         provenance=provenance(summary),
     )
 
 
 def hosts(summary: xr.Dataset) -> Table:
-    """Describe the hosts and settings of the testbed, as the first run recorded them."""
+    """Show the hosts and settings of the testbed, from the record of the first run."""
     facts: Mapping[str, Mapping[str, Any]] = json.loads(summary.attrs["hosts"])
     roles = [role for role in ("uac", "sps", "uas") if role in facts]
     keys = dict.fromkeys(key for role in roles for key in facts[role] if key not in LONG_FACTS)
@@ -392,30 +391,36 @@ def hosts(summary: xr.Dataset) -> Table:
         identity="table-hosts",
         header=("", *roles) if roles else ("",),
         rows=tuple(rows),
-        none="no run was measured: the hosts are not known",
+        none="no run was measured, so the hosts are unknown",
         caption="Hosts, settings and load, as the first run recorded them.",
         provenance=provenance(summary),
     )
 
 
 def conditions(summary: xr.Dataset) -> Words:
-    """Say what varied between runs that should not: kernel, buffer, stolen time."""
+    """Describe conditions that should be equal in all runs: kernel, receive buffer, stolen time."""
     runs = summary["so_rcvbuf"].to_dataframe().reset_index()
     buffers = receive_buffers(runs, "sut", "mode")
-    return conditions_of(summary.attrs["kernels"], buffers, summary["steal_s"].to_numpy().ravel())
+    shares = {name: summary[name].to_numpy().ravel() for name in CPU_SHARES}
+    steal = summary["steal_s"].to_numpy().ravel()
+    return conditions_of(summary.attrs["kernels"], buffers, steal, shares)
 
 
-def conditions_of(kernels: str, buffers: Buffers, steal: Values) -> Words:
-    """Say the same of runs from anywhere.
+def conditions_of(
+    kernels: str, buffers: Buffers, steal: Values, shares: Mapping[str, Values]
+) -> Words:
+    """Describe conditions that should be equal in all runs.
 
     Parameters
     ----------
     kernels
-        Their names.
+        Names of the kernels.
     buffers
-        Their receive buffers, by (sut, mode).
+        Receive buffers, by (sut, mode).
     steal
         Shape (run,): time stolen in s; NaN where not recorded.
+    shares
+        Shares of the SPS's CPU time by the names of `CPU_SHARES`, shape (run,); NaN where not recorded.
     """
     steal = steal[~np.isnan(steal)]
     sizes = ", ".join(map(str, buffers.sizes))
@@ -429,18 +434,52 @@ def conditions_of(kernels: str, buffers: Buffers, steal: Values) -> Words:
             f"Time stolen from the SPS's CPUs in a run: median {np.median(steal):.2f} s, "
             f"at most {steal.max():.2f} s, n = {steal.size}."
         )
-    return Words(tuple(lines))
+    return Words((*lines, competitors_of(shares)))
+
+
+def competitors_of(shares: Mapping[str, Values]) -> str:
+    """Describe in one sentence the share of the SPS's CPU time that other programs used.
+
+    Parameters
+    ----------
+    shares
+        Shares by the names of `CPU_SHARES`, shape (run,); NaN where not recorded.
+    """
+    of_others, idle_class = (shares[name][~np.isnan(shares[name])] for name in CPU_SHARES)
+    if not of_others.size:
+        return "Share of the SPS's CPU time that other programs used: not recorded."
+    return (
+        f"Share of the SPS's CPU time that other programs used in a run: "
+        f"median {100 * np.median(of_others):.1f} %, "
+        f"at most {100 * of_others.max():.1f} %; programs of class SCHED_IDLE, which yield at once, at most "
+        f"{100 * idle_class.max():.1f} % more; n = {of_others.size}."
+    )
+
+
+def competitors(campaigns: Iterable[Campaign]) -> Words:
+    """Describe the share of the SPS's CPU time that other programs used in all valid runs of several testbeds."""
+    found = [campaign.cpu_shares for campaign in campaigns]
+    return Words(
+        (
+            competitors_of(
+                {
+                    name: np.concatenate([np.empty(0), *(shares[name] for shares in found)])
+                    for name in CPU_SHARES
+                }
+            ),
+        )
+    )
 
 
 def buffers_differ(buffers: Buffers, name: Callable[..., str] = "{}, {}".format) -> list[str]:
-    """Say that a comparison is one across receive buffers of different size; nothing if all are alike.
+    """Warn if a comparison has receive buffers of different sizes; return an empty list if all sizes are equal.
 
     Parameters
     ----------
     buffers
-        Of the runs that are compared.
+        Receive buffers of the compared runs.
     name
-        Makes the name of a group from what tells it apart.
+        Makes the name of a group from its key.
     """
     if not buffers.differ:
         return []
@@ -449,8 +488,8 @@ def buffers_differ(buffers: Buffers, name: Callable[..., str] = "{}, {}".format)
         for size in buffers.sizes
     )
     return [
-        f"Receive buffers differ. {told}. PDR and capacity depend on the size: they are not "
-        "comparable between runs with different ones."
+        f"Receive buffers differ. {told}. PDR and capacity depend on the size, so runs with different sizes are not "
+        "comparable."
     ]
 
 
@@ -464,23 +503,24 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def versions(*data: Path) -> Words:
-    """Name the versions that made this page, and the hashes of its data."""
+def versions(*data: Path) -> Several:
+    """List the versions of the programs that made the page, and the folded hashes of its data."""
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    return Words(
+    programs = f"sipsched {code_version()}; Python {platform.python_version()}, {packages}."
+    hashes = (
+        f"{'/'.join(path.parts[-3:])}: SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}."
+        for path in data
+    )
+    return Several(
         (
-            f"sipsched {code_version()}; Python {platform.python_version()}, {packages}.",
-            *(
-                f"Data: {'/'.join(path.parts[-3:])}, SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}."
-                for path in data
-            ),
-        ),
-        css_class="versions",
+            Words((programs,), css_class="versions"),
+            Folded("Data and their hashes", (Words(tuple(hashes), css_class="versions"),)),
+        )
     )
 
 
 def repetitions(data: xr.Dataset) -> Table | None:
-    """Show what the repetitions of a study reached; None where their number was fixed."""
+    """Show the precision that the repetitions of a study reached; return None for a fixed number of repetitions."""
     if "precision" not in data.attrs:
         return None
     precision = Precision(**json.loads(data.attrs["precision"]))
@@ -500,12 +540,13 @@ def repetitions(data: xr.Dataset) -> Table | None:
             "reached",
         ),
         rows=tuple(_known_row(known, precision) for known in found),
-        none="nothing was planned",
-        caption=f"Runs were added until the interval of {precision.of} was within {100 * precision.relative:g} % of "
-        f"it on either side, {precision.at_least} to {plural(precision.at_most, 'run')} each; reached in {reached} of "
-        f"{len(found)}. It is looked at {plural(looks, 'time')} at most, and each look's interval has "
-        f"{100 * level_of_a_look(precision):.3g} %, so that the one stopped at holds at 95 %. Other intervals "
-        "of this page are made as if the number of runs had been fixed.",
+        none="no run was planned",
+        caption=f"Precision of {precision.of}, reached by {reached} of {len(found)} systems.",
+        reading="Runs were added until the half-width of the interval was at most "
+        f"{100 * precision.relative:g} %, with {precision.at_least} to {plural(precision.at_most, 'run')} each. The "
+        f"interval is computed at most {plural(looks, 'time')}, each time with a level of "
+        f"{100 * level_of_a_look(precision):.3g} %, so the last one has at least 95 %. Other intervals of this page "
+        "treat the number of runs as fixed.",
         provenance=provenance(data),
     )
 
@@ -515,7 +556,7 @@ def _known_row(known: Known, precision: Precision) -> tuple[Cell, ...]:
     if wide <= precision.relative:
         word = "yes"
     elif known.interval.n >= precision.at_most:
-        word = f"no, with the {precision.at_most} runs that there may be"
+        word = f"no, after the largest number of {precision.at_most} runs"
     else:
         word = "not yet"
     return (

@@ -1,13 +1,15 @@
-"""The figures, tables and sentences of the page of a testbed: what it is, how quiet, how far to be trusted."""
+"""The page of a testbed: its valid runs, its noise, the cost of the probe, and its arrivals."""
 
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Patch
@@ -22,36 +24,34 @@ from sipsched.analysis.run_table import (
     findings_of,
     receive_buffers,
 )
-from sipsched.pages.drawing import MARKERS, PAPER, SERIES, STYLE, Layout, both, legend, themed
+from sipsched.pages.drawing import PAPER, SERIES, Layout, themed
 from sipsched.pages.numbers import NO_ENTRY, told, with_unit
-from sipsched.pages.parts import Answer, Cell, Figure, Table, Words
-from sipsched.pages.tables import Heading, conditions_of
+from sipsched.pages.parts import Answer, Cell, Figure, Heading, Table, Words
+from sipsched.pages.plots import look, panels
+from sipsched.pages.tables import MAX_RUNS_LISTED, conditions_of
 from sipsched.records.noise_record import CpuNoise, Noise, read_noise
-from sipsched.records.summary import INVALID, MEASURED, MISSING
+from sipsched.records.study_summary import INVALID, MEASURED, MISSING
 from sipsched.validity.verdict import in_general
-from sipsched.words import listed, number, plural
+from sipsched.words import grouped, listed, number, plural
 
-MOST_LABELLED_LOADS = 14
+NARROW_CELL_IN = 0.45
+"""Column width below which the text of a cell is vertical."""
 MOST_LEVEL_LOADS = 6
 WIDE_NAME, NARROW_NAME = 40, 20
-"""Characters of a configuration's name on a line."""
-MOST_POINTS_LISTED = 50
-COST_CAPTION = (
-    "CPU time of all of the proxy's processes a message: windows of the same runs with the probe's recording "
-    "and without, over the same calls, and 95 % interval of the difference. Sham: what the same windows show "
-    "where nothing is changed."
-)
-# What a point is, from the best to the worst: colour, sign in its cell, and words.
+"""Largest number of characters per line of a configuration's name, on a page and on a phone."""
+SUSPECT = "suspect"
+# Status of a point, from the best to the worst: colour, sign in its cell, and meaning.
 KINDS = {
-    MEASURED: (SERIES[0], "", "every planned run counts"),
-    MISSING: (SERIES[4], "–", "some are not measured yet"),
-    INVALID: (SERIES[1], "×", "some were tried, and no attempt counts"),
-    IMPOSSIBLE: (SERIES[5], "∅", "more cores than the testbed has"),
+    MEASURED: (SERIES[0], "", "every planned run is valid"),
+    SUSPECT: (SERIES[3], "?", "a run is suspect"),
+    MISSING: (SERIES[4], "–", "a run is not measured yet"),
+    INVALID: (SERIES[1], "×", "no attempt at a run is valid"),
+    IMPOSSIBLE: (SERIES[5], "∅", "the testbed has too few cores"),
 }
 
 
 def heading(campaign: Campaign) -> Heading:
-    """Say what the numbers of this testbed are worth, and where they come from."""
+    """Describe the origin of the numbers of this testbed."""
     return Heading(
         fidelity=campaign.fidelity,
         testbed=f"Testbed {campaign.testbed}, kind {campaign.kind}, kernel {campaign.kernels}; "
@@ -61,12 +61,11 @@ def heading(campaign: Campaign) -> Heading:
 
 
 def answer(campaign: Campaign, noise_file: Path, windows: Sequence[Path]) -> Answer:
-    """Say how much of what was planned counts, how quiet the CPUs are, and what the probe costs."""
+    """Count the valid runs, and name the noise of the CPUs and the cost of the probe."""
     status = campaign.runs["status"].value_counts()
     suspect = int((campaign.counted["grade"] == "suspect").sum())
     said = [
-        f"{status.get(MEASURED, 0)} of {plural(len(campaign.runs), 'planned run')} count, {suspect} of them with "
-        "reservations"
+        f"{status.get(MEASURED, 0)} of {plural(len(campaign.runs), 'planned run')} are valid, {suspect} of them suspect"
     ]
     found = read_noise(noise_file).cpus if noise_file.is_file() else ()
     if found:
@@ -76,15 +75,13 @@ def answer(campaign: Campaign, noise_file: Path, windows: Sequence[Path]) -> Ans
     known = [cost for cost in costs if not np.isnan(cost.estimate)]
     if known:
         most = max(known, key=lambda cost: cost.estimate)
-        said.append(
-            f"the probe changes the proxy's CPU time a message by {with_unit(most, '%', '+')}"
-        )
+        said.append(f"the probe changes the CPU time per message by {with_unit(most, '%', '+')}")
     return Answer(f"{listed(said)}.")
 
 
 def coverage(campaign: Campaign) -> Figure:
-    """Draw every planned point by what became of its runs: measured, missing, invalid, impossible."""
-    # Imported here: with pyplot it takes a second that other pages need not spend.
+    """Draw the status of every planned point."""
+    # imported here, because seaborn and pyplot take a second to load
     import seaborn
 
     points = _points(campaign.runs)
@@ -93,7 +90,7 @@ def coverage(campaign: Campaign) -> Figure:
     colours = ListedColormap([colour for colour, _, _ in KINDS.values()])
 
     def draw(layout: Layout) -> str:
-        with rc_context({**STYLE, "axes.grid": False}):
+        with rc_context({"axes.grid": False}):
             names = {
                 sut: [_broken(str(name), layout.stacked) for name in codes.index]
                 for sut, (codes, _) in grids.items()
@@ -111,7 +108,7 @@ def coverage(campaign: Campaign) -> Figure:
             for axis, (sut, (codes, labels)) in zip(axes, grids.items(), strict=False):
                 seaborn.heatmap(
                     codes,
-                    annot=labels if codes.shape[1] <= MOST_LABELLED_LOADS else None,
+                    annot=labels,
                     fmt="",
                     cmap=colours,
                     vmin=-0.5,
@@ -120,7 +117,7 @@ def coverage(campaign: Campaign) -> Figure:
                     cbar=False,
                     linewidths=1,
                     linecolor=PAPER,
-                    annot_kws={"color": PAPER, "fontsize": 5.5 if layout.stacked else 7.5},
+                    annot_kws=_cell_text(codes.shape[1], layout),
                     xticklabels=True,
                     yticklabels=names[sut],
                     ax=axis,
@@ -139,52 +136,44 @@ def coverage(campaign: Campaign) -> Figure:
             )
             return themed(canvas)
 
-    svg, narrow = both(draw)
     tally = points["kind"].value_counts()
-    seen = [
-        f"{len(points)} points planned: "
-        + ", ".join(
-            f"{tally.get(kind, 0)} {kind} ({words})" for kind, (_, _, words) in KINDS.items()
-        )
-        + "."
-    ]
+    counts = (f"{tally.get(kind, 0)} {kind} ({meaning})" for kind, (_, _, meaning) in KINDS.items())
+    seen = [f"{plural(len(points), 'point')} planned: {', '.join(counts)}."]
     for sut in suts:
+        of_sut = points[points["sut"] == sut]
         words = [
             f"{kind} at {_listed(here)}"
-            for kind in (INVALID, MISSING, IMPOSSIBLE)
-            if len(here := points[(points["sut"] == sut) & (points["kind"] == kind)])
+            for kind in list(KINDS)[1:]
+            if len(here := of_sut[of_sut["kind"] == kind])
         ]
         if words:
             seen.append(f"{sut}: {'; '.join(words)}.")
-    caption = (
-        "Planned points by what became of their runs: colour and sign say the worst of them, the "
-        "number how many count of how many planned. No colour: not planned."
-    )
     return Figure(
         identity="figure-coverage",
-        svg=svg,
-        narrow=narrow,
-        alt=f"Coverage of the campaign. {caption} {' '.join(seen)}",
-        caption=caption,
+        draw=draw,
+        caption="Planned points by the worst status of their runs.",
         seen=tuple(seen),
+        reading="A cell has the number of valid runs and the number of planned runs. An empty cell is not planned.",
         provenance=campaign.provenance,
     )
 
 
 def _points(runs: pd.DataFrame) -> pd.DataFrame:
-    """Give one row a point: the worst of its runs, how many count, how many were planned."""
+    """Return a row per point: the worst status of its runs, and the numbers of valid and planned runs."""
     kinds = list(KINDS)
-    ranked = runs.assign(rank=[kinds.index(status) for status in runs["status"]])
+    suspect = (runs["status"] == MEASURED) & (runs["grade"] == "suspect")
+    status = runs["status"].where(~suspect, SUSPECT)
+    ranked = runs.assign(rank=status.map(kinds.index))
     found = ranked.groupby(list(POINT), sort=False).agg(
         rank=("rank", "max"),
-        counted=("rank", lambda ranks: int((ranks == 0).sum())),
+        counted=("rank", lambda ranks: int((ranks <= kinds.index(SUSPECT)).sum())),
         planned=("rank", "size"),
     )
     return found.assign(kind=[kinds[rank] for rank in found["rank"]]).reset_index()
 
 
 def _grid(points: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Give kinds as numbers and the texts of the cells, a row a configuration, a column a load."""
+    """Return the statuses as numbers and the cells' texts: one row per configuration, one column per load."""
     names = points[["mode", "cores", "threads"]].itertuples(index=False)
     row = [_configuration(*name) for name in names]
     label = [
@@ -204,18 +193,28 @@ def _grid(points: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     return wide("rank").astype(float), wide("label").fillna("")
 
 
+def _cell_text(loads: int, layout: Layout) -> dict[str, Any]:
+    """Return the text style of cells; the text is vertical where cells are narrow."""
+    upright = layout.width_in / loads < NARROW_CELL_IN
+    return {
+        "color": PAPER,
+        "fontsize": 5.5 if layout.stacked or upright else 7.5,
+        "rotation": 90 if upright else 0,
+    }
+
+
 def _configuration(mode: str, cores: int, threads: int) -> str:
     return f"{mode}, {plural(cores, 'core')}, {plural(threads, 'thread')}"
 
 
 def _broken(configuration: str, narrow: bool) -> str:
-    """Break the name of a configuration, between the modes of a comparison, too."""
+    """Break the name of a configuration into lines, also between the modes of a comparison."""
     parted = configuration.replace(",", ", ").replace(",  ", ", ")
     return textwrap.fill(parted, NARROW_NAME if narrow else WIDE_NAME, break_on_hyphens=False)
 
 
 def _listed(points: pd.DataFrame) -> str:
-    """Name points in words, the first few of them."""
+    """Name the first few points in a sentence."""
     few = 4
     words = [
         f"{_configuration(mode, cores, threads)}, {cps} cps"
@@ -226,95 +225,81 @@ def _listed(points: pd.DataFrame) -> str:
 
 
 def noise(path: Path, campaign: Campaign) -> Figure | Words:
-    """Draw how often an idle CPU of the SPS is interrupted, and for how long.
+    """Draw how often and how long an idle CPU of the SPS is interrupted.
 
     Parameters
     ----------
     path
-        The testbed's `noise.json`; where it is not there, one sentence says so.
+        The testbed's `noise.json`. Without it, a sentence replaces the figure.
     campaign
-        For the label of the figure.
+        The runs of the testbed.
     """
     if not path.is_file():
         return Words(
-            (f"Not measured: no file {path.name} among the records; snakemake measures it.",)
+            (f"Not measured: the records have no file {path.name}. snakemake measures it.",)
         )
     return draw_noise(read_noise(path), campaign)
 
 
 def draw_noise(found: Noise, campaign: Campaign) -> Figure:
-    """Draw the gaps of each CPU: how many a second are longer than a time."""
+    """Draw the gaps of each CPU: the rate of gaps longer than a time."""
 
-    def draw(layout: Layout) -> str:
-        with rc_context(STYLE):
-            canvas, grid = layout.panels(1, 1, 2.5)
-            axis = grid[0, 0]
-            for i, cpu in enumerate(found.cpus):
-                lengths = np.sort(cpu.gaps_us)[::-1]
-                rate = np.arange(1, len(lengths) + 1) / cpu.duration_s
-                axis.step(
-                    lengths,
-                    rate,
-                    where="post",
-                    color=SERIES[i % len(SERIES)],
-                    marker=MARKERS[i % len(MARKERS)],
-                    markevery=max(1, len(lengths) // 12),
-                    markersize=3.5,
-                    label=f"CPU {cpu.cpu}",
-                )
-            if any(cpu.gaps_us.size for cpu in found.cpus):
-                axis.set_xscale("log")
-                axis.set_yscale("log")
-            axis.set_xlabel("length of a gap (µs)")
-            axis.set_ylabel("longer gaps a second")
-            for scale in (axis.xaxis, axis.yaxis):
-                scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            legend(canvas, np.array([axis]))
-            return themed(canvas)
+    def draw_panel(axis: Axes, *_: int) -> None:
+        for i, cpu in enumerate(found.cpus):
+            lengths = np.sort(cpu.gaps_us)[::-1]
+            rate = np.arange(1, len(lengths) + 1) / cpu.duration_s
+            shape = look(i)
+            axis.step(
+                lengths,
+                rate,
+                where="post",
+                color=shape.color,
+                marker=shape.marker,
+                markevery=max(1, len(lengths) // 12),
+                markersize=3.5,
+                label=f"CPU {cpu.cpu}",
+            )
+        if any(cpu.gaps_us.size for cpu in found.cpus):
+            axis.set_xscale("log")
+            axis.set_yscale("log")
+        axis.set_ylabel("longer gaps per second")
+        for scale in (axis.xaxis, axis.yaxis):
+            scale.set_major_formatter(FuncFormatter(grouped))
 
-    svg, narrow = both(draw)
-    seen = tuple(_noise_words(cpu) for cpu in found.cpus)
-    caption = (
-        "Gaps in the time of a program that reads the clock on an idle CPU of the SPS: how many a "
-        f"second are longer than a time. Both scales are logarithmic. Measured {found.started_at}, "
-        f"kernel {found.kernel}; one look, n = 1, so no number has an interval."
-    )
     return Figure(
         identity="figure-noise",
-        svg=svg,
-        narrow=narrow,
-        alt=f"Noise of the idle testbed. {caption} {' '.join(seen)}",
-        caption=caption,
-        seen=seen,
+        draw=panels([""], [""], draw_panel, "length of a gap (µs)", beside=False),
+        caption="Gaps in the time of a program that reads the clock on an idle CPU of the SPS: rate of longer gaps.",
+        reading="Both scales are logarithmic. The noise was measured once, so no number has an interval. "
+        f"Measured {found.started_at}, kernel {found.kernel}.",
+        seen=tuple(map(_noise_words, found.cpus)),
         provenance=campaign.provenance,
     )
 
 
 def _noise_words(cpu: CpuNoise) -> str:
-    start = (
-        f"CPU {cpu.cpu}, looked at for {cpu.duration_s:.1f} s every {cpu.resolution_ns:.0f} ns: "
-    )
+    start = f"CPU {cpu.cpu}, observed for {cpu.duration_s:.1f} s every {cpu.resolution_ns:.0f} ns:"
     if not cpu.gaps_us.size:
-        return f"{start}no gap longer than {cpu.threshold_ns / 1000:g} µs."
+        return f"{start} no gap longer than {cpu.threshold_ns / 1000:g} µs."
     middle, slow = np.percentile(cpu.gaps_us, (50, 99))
     unlisted = f" ({cpu.gaps_unlisted} more not listed)" if cpu.gaps_unlisted else ""
     return (
-        f"{start}{number(cpu.gaps_us.size / cpu.duration_s)} gaps a second longer than "
-        f"{cpu.threshold_ns / 1000:g} µs{unlisted}, together {100 * cpu.lost_share:.2g} % of the "
-        f"time; half of them longer than {number(float(middle))} µs, one in a hundred longer than "
-        f"{number(float(slow))} µs, the longest {number(float(cpu.gaps_us.max()))} µs; stolen by "
-        f"the hypervisor: {cpu.steal_s:.2f} s."
+        f"{start} {number(cpu.gaps_us.size / cpu.duration_s)} gaps per second are longer than "
+        f"{cpu.threshold_ns / 1000:g} µs{unlisted}, together {100 * cpu.lost_share:.2g} % of the time. The median "
+        f"gap is {number(float(middle))} µs long, the 99th percentile {number(float(slow))} µs, the longest gap "
+        f"{number(float(cpu.gaps_us.max()))} µs. The hypervisor stole {cpu.steal_s:.2f} s."
     )
 
 
 def conditions(campaign: Campaign) -> Words:
-    """Say what varied between the runs of all studies that should not."""
+    """Describe conditions that should be equal in the runs of all studies."""
     buffers = receive_buffers(campaign.runs, "sut", "mode")
-    return conditions_of(campaign.kernels, buffers, campaign.runs["steal_s"].to_numpy(float))
+    steal = campaign.runs["steal_s"].to_numpy(float)
+    return conditions_of(campaign.kernels, buffers, steal, campaign.cpu_shares)
 
 
 def cost_of_the_probe(campaign: Campaign, windows: Sequence[Path]) -> Table:
-    """Compare the proxy's CPU time a message with the probe and without, point by point."""
+    """Compare the proxy's CPU time per message with and without the probe, per configuration and load."""
     rows: list[tuple[Cell, ...]] = []
     for cost in probe_costs(windows):
         rows.append(
@@ -335,13 +320,14 @@ def cost_of_the_probe(campaign: Campaign, windows: Sequence[Path]) -> Table:
         ),
         rows=tuple(rows),
         none="not measured: no run compares a mode with itself and recording=off",
-        caption=COST_CAPTION,
+        caption="CPU time of the proxy per message, with and without the probe, in windows of the same runs.",
+        reading="Intervals are 95 % confidence intervals. Sham: the same windows, but nothing is changed.",
         provenance=campaign.provenance,
     )
 
 
 def certificates(campaign: Campaign) -> Table:
-    """Show for each SUT and load whether calls arrived on schedule: the certificates of its runs."""
+    """Show how well the arrivals of the valid runs followed their plan, per SUT and load."""
     rows = []
     for (sut, cps), runs in campaign.counted.groupby(["sut", "cps"], sort=True):
         grades = runs["grade"].value_counts()
@@ -353,7 +339,7 @@ def certificates(campaign: Campaign) -> Table:
                 _range(runs["cv"]),
                 _range(runs["lateness_p99_us"]),
                 _range(100 * runs["generator_cpu_share"]),
-                f"{rate_error.max():.1g}",
+                number(rate_error.max()),
                 ", ".join(f"{count}\u00a0{grade}" for grade, count in grades.items()),
             )
         )
@@ -365,9 +351,8 @@ def certificates(campaign: Campaign) -> Table:
             *("generator CPU (%)", "worst rate error (%)", "verdicts"),
         ),
         rows=tuple(rows),
-        none="no run counts",
-        caption="Arrival certificates of the runs that count: smallest to largest value of the runs "
-        "at a load, and their verdicts.",
+        none="no run is valid",
+        caption="Arrival certificates of the valid runs: smallest to largest value of the runs at a load.",
         provenance=campaign.provenance,
     )
 
@@ -381,7 +366,7 @@ def _range(values: pd.Series) -> str:
 
 
 def reasons(campaign: Campaign) -> Table:
-    """Count the reasons of verdicts: of runs that count and are suspect, and of attempts that do not."""
+    """Count the reasons of verdicts, of suspect runs and of invalid attempts."""
     suspect = campaign.counted[campaign.counted["grade"] == "suspect"]["findings"]
     told = Counter(finding.rule for text in suspect for finding in findings_of(text))
     refused = Counter(cause for attempt in campaign.attempts for cause in attempt.causes)
@@ -391,32 +376,32 @@ def reasons(campaign: Campaign) -> Table:
     ]
     return Table(
         identity="table-reasons",
-        header=("why", "suspect\u00a0runs", "refused\u00a0attempts"),
+        header=("why", "suspect\u00a0runs", "invalid\u00a0attempts"),
         rows=tuple(rows),
-        none="none: no run is suspect, and every attempt counted",
-        caption=f"Reasons of verdicts, without their numbers. Suspect runs, which count: {len(suspect)}; "
-        f"refused attempts, which do not: {len(campaign.attempts)}. One may have "
-        "several.",
+        none="none: no run is suspect, and every attempt was valid",
+        caption=f"Reasons for {plural(len(suspect), 'suspect run')} and "
+        f"{plural(len(campaign.attempts), 'invalid attempt')}, which may have several.",
         provenance=campaign.provenance,
     )
 
 
-def runs_that_are_not_there(campaign: Campaign) -> Table:
-    """List the planned runs that do not count, and why."""
-    absent = campaign.runs[campaign.runs["status"] != MEASURED]
+def doubtful_runs(campaign: Campaign) -> Table:
+    """List the planned runs that are suspect or not valid, with the reasons."""
+    runs = campaign.runs
+    suspect = (runs["status"] == MEASURED) & (runs["grade"] == "suspect")
+    shown = runs.assign(status=runs["status"].where(~suspect, SUSPECT))
+    shown = shown[(runs["status"] != MEASURED) | suspect]
     rows = [
         (*map(str, row[:-1]), str(row[-1]) or "no record")
-        for row in absent[[*POINT, "rep", "status", "reasons"]].itertuples(index=False)
+        for row in shown[[*POINT, "rep", "status", "reasons"]].itertuples(index=False)
     ]
-    more = len(rows) - MOST_POINTS_LISTED
-    if more > 0:
-        rows = [*rows[:MOST_POINTS_LISTED], (f"and {more} more",)]
     return Table(
-        identity="table-runs-not-there",
+        identity="table-doubtful-runs",
         places=4,
         header=(*POINT, "rep", "status", "why"),
         rows=tuple(rows),
-        none="none: every planned run was measured and counts",
-        caption="Planned runs that no average contains.",
+        none="none: every planned run is valid, and no run is suspect",
+        caption="Planned runs that are suspect or not valid.",
         provenance=campaign.provenance,
+        shown=MAX_RUNS_LISTED,
     )

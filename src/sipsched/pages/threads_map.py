@@ -1,4 +1,4 @@
-"""Threads against load: what share is dropped and how long messages wait, as a heat map of medians over runs."""
+"""Heat maps of the drop rate and the wait, by threads and load."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as Canvas
 
 from sipsched.analysis.run_table import Facet, counted, facet_name, facets, provenance
-from sipsched.pages.drawing import INK, STYLE, Layout, both, themed
+from sipsched.pages.drawing import INK, Layout, themed
 from sipsched.pages.parts import Figure, Several
-from sipsched.records.summary import ALL
+from sipsched.records.summary_variables import ALL
 from sipsched.words import grouped, number, plural
 
 Values = npt.NDArray[np.float64]
 MOST_LABELLED = 12
-"""Loads of a panel up to which each cell has its number."""
+"""The largest number of loads for which cells show their numbers."""
 CELL_IN, TITLE_IN = 0.28, 0.9
 LEAST = {"PDR": 0.01, "wait": 1.0}
-"""Where the colours begin: a hundredth of a percent, and a microsecond; nothing dropped has no colour."""
+"""The smallest values with a colour, in percent and microseconds. A drop rate of 0 has no colour."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One quantity of one configuration: shape (threads, load), NaN where no run counts."""
+    """Both quantities of one configuration, shape (threads, load); NaN without a valid run."""
 
     facet: Facet
     threads: tuple[int, ...]
@@ -37,35 +37,29 @@ class Panel:
 
 
 def heat_maps(summary: xr.Dataset) -> Several:
-    """Draw for each configuration that was measured with several numbers of threads, at several loads, both quantities.
+    """Draw both quantities for each configuration with several numbers of threads at several loads.
 
     Parameters
     ----------
     summary
-        Of a study.
+        Combined summary of a study.
 
     Returns
     -------
     Several
-        One figure; nothing if there is no such configuration.
+        One figure; no part without such a configuration.
     """
     panels = [panel for facet in facets(summary) if (panel := _panel(summary, facet)) is not None]
     if not panels:
         return Several(())
-    svg, narrow = both(lambda layout: _drawn(panels, layout))
     seen = tuple(map(_words, panels))
-    caption = (
-        "Each cell is the median of its runs; the darker, the less, on a logarithmic scale. A cell without colour has "
-        "no run that counts, or drops nothing. Along a row the load becomes too much; along a column are the "
-        "numbers of threads to choose from."
-    )
     figure = Figure(
         identity="figure-threads",
-        svg=svg,
-        narrow=narrow,
-        alt=f"Heat maps of threads against load. {caption} {' '.join(seen)}",
-        caption=caption,
+        draw=lambda layout: _drawn(panels, layout),
+        caption="Packet drop rate and 99th percentile of K_rcv, by threads and load.",
         seen=seen,
+        reading="Each cell is the median of its runs. Darker cells have smaller values, on a logarithmic scale. A cell "
+        "without colour has no valid run, or drops nothing.",
         provenance=provenance(summary),
     )
     return Several((figure,))
@@ -76,7 +70,7 @@ def _drawn(panels: Sequence[Panel], layout: Layout) -> str:
     heights = [
         TITLE_IN + CELL_IN * len(panel.threads) for panel in panels for _ in range(2 // across)
     ]
-    with rc_context({**STYLE, "axes.grid": False}):
+    with rc_context({"axes.grid": False}):
         canvas = Canvas(figsize=(layout.width_in, 0.3 + sum(heights)), layout="constrained")
         grid = canvas.subplots(
             len(heights), across, squeeze=False, gridspec_kw={"height_ratios": heights}
@@ -124,7 +118,7 @@ def _draw(
         return
     for (row, column), value in np.ndenumerate(values):
         if np.isfinite(value):
-            # the map is dark below its middle: black or white there, whatever the page's colours
+            # the lower half of the colour map is dark, also in the dark mode of the page
             color = INK if value <= 0 else "white" if norm(value) < 0.6 else "black"
             axis.text(
                 column + 0.5,
@@ -138,13 +132,13 @@ def _draw(
 
 
 def _words(panel: Panel) -> str:
-    """Say with how many threads the most load is carried without a drop."""
+    """Name the highest load without a drop, and the numbers of threads at that load."""
     name = facet_name(panel.facet)
     clean = np.where(panel.pdr > 0, -1.0, np.array(panel.cps, float))
     clean = np.where(np.isnan(panel.pdr), -1.0, clean)
     highest = clean.max(axis=1)
     if (highest < 0).all():
-        return f"{name}: something is dropped at every load, with any number of threads."
+        return f"{name}: every load drops messages, with any number of threads."
     best = [each for each, cps in zip(panel.threads, highest, strict=True) if cps == highest.max()]
     most = grouped(highest.max())
     with_threads = plural(best[0], "thread")

@@ -1,7 +1,7 @@
-"""Crossover runs: modes compared within one run, in windows drawn beforehand.
+"""Crossover runs, which compare modes within one run, and the random design of their windows.
 
-The mode of such a run is a *comparison*, the names of its modes joined by commas: `default,batch,fifo`. The
-first is the reference. docs/methodology.md says why and how.
+The mode of a crossover run is a *comparison*: the names of its modes, joined by commas, as in `default,batch,fifo`.
+The first mode is the reference. docs/methodology/crossover.md explains the method.
 """
 
 import math
@@ -9,64 +9,90 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from sipsched.errors import StableError
+from sipsched.plan.keys import Share
 from sipsched.plan.modes import Setting, find_mode
 
 SEPARATOR = ","
 CALL_TAIL_S = 0.05
-"""Calls of the window before are still answered for that long: ring and hold time, and some."""
+"""Time during which a window contains messages of the previous window's calls: ring time, hold time and a margin."""
 RELAXATIONS = 3
-"""Washout in relaxation times of the queue: of what was carried over a twentieth is left."""
+"""Length of the washout in relaxation times of the queue. A twentieth of the carry-over remains after the washout."""
 WASHOUT_MAX_S = 1.0
 WINDOW_MIN_S = 0.5
 WINDOW_WASHOUTS = 5
-"""Length of a window in washouts: a fifth of the load is left out."""
+"""Length of a window in washouts. With this length, the washouts exclude a fifth of the load."""
 JITTER = 0.1
-"""A block's windows are up to so much shorter or longer, so that no timer keeps step with them."""
+"""Largest relative change of the window length of a block.
+
+The change prevents synchrony of periodic timers with windows.
+"""
 UTILISATION_MAX = 0.97
 BLOCKS_MIN = 6
-"""With fewer blocks a randomisation test cannot reach 5 %: 2 of 2^6 orders are 3 %."""
+"""Smallest number of blocks for a randomisation test at 5 %: with 6 blocks, 2 of 2^6 orders are 3 %."""
 
 
 @dataclass(frozen=True)
 class Crossover:
-    """How a crossover run is made, the same for every run of a campaign.
+    """The settings of all crossover runs of a campaign."""
 
-    Attributes
-    ----------
-    mode_s
-        Seconds of load under each mode, and as many for the sham.
-    window_s, washout_s
-        Length of a window, and of its start that is left out; None: by the load, see `lengths`.
-    retransmissions
-        As of the load; with them a drop acts for seconds.
-    steal_share
-        A window in which more of the SPS's CPU time was stolen is left out, in all modes of its block.
-    """
-
-    mode_s: float
-    window_s: float | None
-    washout_s: float | None
-    retransmissions: bool
-    steal_share: float
+    mode_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=3600,
+            description="Seconds of load per mode, and for the sham. A comparison of two modes takes three times as "
+            "long.",
+        ),
+    ]
+    window_s: Annotated[
+        Annotated[float, Meta(gt=0, le=600)] | Literal["auto"],
+        Meta(
+            description="Length of a window in seconds. auto means 0.5 s, and more near the knee "
+            "(docs/methodology/crossover.md)."
+        ),
+    ]
+    washout_s: Annotated[
+        Annotated[float, Meta(ge=0, le=60)] | Literal["auto"],
+        Meta(
+            description="Excluded seconds at the start of each window. auto means the time that the queue needs to "
+            "forget the window before."
+        ),
+    ]
+    retransmissions: Annotated[
+        bool,
+        Meta(
+            description="load.retransmissions of these runs. With retransmissions, a lost message affects seconds of "
+            "the load."
+        ),
+    ]
+    steal_share: Annotated[
+        Share,
+        Meta(
+            description="Limit of the share of the SPS's CPU time that the hypervisor takes in a window. A block with "
+            "a window above it gets a smaller weight, by the larger scatter of such blocks."
+        ),
+    ]
 
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of the load under one mode.
+    """A part of the load under one mode.
 
     Attributes
     ----------
     block
-        Number of its block; in all windows of a block the same calls are played.
+        Number of the block. All windows of a block play the same calls.
     mode
-        Index of its mode in the comparison.
+        Index of the mode in the comparison.
     sham
-        Whether it plays the reference again, right after the reference's window.
+        Whether the window plays the reference a second time, at a separate random position in the block.
     start_ns, length_ns
-        On the clock of the schedule.
+        Start and length on the clock of the schedule.
     """
 
     block: int
@@ -78,18 +104,18 @@ class Window:
 
 @dataclass(frozen=True)
 class Design:
-    """The windows of a run, and what their lengths come from.
+    """The windows of a run, and the reason for their lengths.
 
     Attributes
     ----------
     modes
-        In the order of the comparison.
+        Modes in the order of the comparison.
     window_s, washout_s
-        As used; the lengths of windows vary about it.
+        Mean length of the windows, and length of their washout.
     utilisation
-        Share of the SPS's CPUs that the proxy took in the warm-up; None if the lengths were given.
+        Share of the SPS's CPUs that the proxy took in the warm-up; None if the configuration sets the lengths.
     relaxation_s
-        Of the queue at that utilisation; None if the lengths were given.
+        Relaxation time of the queue at this utilisation; None if the configuration sets the lengths.
     """
 
     modes: tuple[str, ...]
@@ -101,67 +127,67 @@ class Design:
 
     @property
     def end_ns(self) -> int:
-        """Where the last window ends."""
+        """End of the last window."""
         last = self.windows[-1]
         return last.start_ns + last.length_ns
 
     @property
     def replays(self) -> int:
-        """How often the calls of a block are played."""
+        """Number of times that the calls of a block are played."""
         return len(self.modes) + 1
 
 
 def is_comparison(mode: str) -> bool:
-    """Tell whether the mode of a run compares modes."""
+    """Report whether the mode of a run is a comparison."""
     return SEPARATOR in mode
 
 
 def compared(mode: str) -> tuple[str, ...]:
-    """Name the modes of a comparison, the reference first; of any other mode, itself."""
+    """Return the modes of a comparison with the reference first. For a single mode, return only this mode."""
     return tuple(mode.split(SEPARATOR))
 
 
 def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:
-    """Refuse modes and comparisons of modes that cannot be.
+    """Reject modes and comparisons that cannot be measured.
 
     Parameters
     ----------
     names
-        As in a run's tuple.
+        Modes and comparisons, as in a run's tuple.
     declared
-        What `sipsched.plan.modes.load_modes` gives.
+        Modes from `sipsched.plan.modes.load_modes`.
 
     Raises
     ------
     StableError
-        A mode is not declared or has a wrong override, a comparison names one twice, or a mode on its own
-        is to still the probe.
+        A mode is not declared, an override is wrong, a comparison names a mode twice, or a single mode switches the
+        probe.
     """
     for name in names:
         several = compared(name)
-        found = [find_mode(mode, declared) for mode in several]
-        if len(several) == 1 and Setting.RECORDING in found[0].overrides:
+        modes = [find_mode(mode, declared) for mode in several]
+        if len(several) == 1 and Setting.RECORDING in modes[0].overrides:
             raise StableError(
-                f"mode '{name}': {Setting.RECORDING} is switched in a comparison only, as in "
-                f"'default,default+{Setting.RECORDING}=off'; for a run without the probe set probe: off in its SUT"
+                f"mode '{name}': {Setting.RECORDING} can only be switched in a comparison, as in "
+                f"'default,default+{Setting.RECORDING}=off'; for a run without the probe, set probe: off in its SUT"
             )
         twice = next((mode for mode in several if several.count(mode) > 1), None)
         if twice is not None:
             raise StableError(
-                f"comparison '{name}': '{twice}' is named twice; each block has a sham window of its "
-                "reference anyway"
+                f"comparison '{name}': '{twice}' is named twice; name it once, each block has a sham window of "
+                "its reference anyway"
             )
 
 
 def duration_s(mode: str, crossover: Crossover) -> float:
-    """Give the seconds of load of a comparison."""
+    """Return the seconds of load of a comparison."""
     return crossover.mode_s * (len(compared(mode)) + 1)
 
 
 def lengths(utilisation: float, service_s: float) -> tuple[float, float, float]:
-    """Choose the length of windows and of their washout by the load.
+    """Choose the length of the windows and of their washout by the load.
 
-    A queue forgets with its relaxation time, of M/M/1 E[S] / (1 - sqrt(rho))^2.
+    The influence of a queue's past decays with its relaxation time. For M/M/1, this is E[S] / (1 - sqrt(rho))^2.
     SEE Cohen, The Single Server Queue, 1982, III.
 
     Parameters
@@ -169,12 +195,12 @@ def lengths(utilisation: float, service_s: float) -> tuple[float, float, float]:
     utilisation
         Share of the SPS's CPUs that the proxy takes.
     service_s
-        CPU time of a message, over the number of CPUs.
+        CPU time per message, divided by the number of CPUs.
 
     Returns
     -------
     window_s, washout_s, relaxation_s
-        In seconds.
+        Length of the windows, of their washout, and relaxation time, in seconds.
     """
     busy = min(max(utilisation, 0.0), UTILISATION_MAX)
     relaxation_s = service_s / (1 - math.sqrt(busy)) ** 2
@@ -190,68 +216,69 @@ def choose(
     service_s: float,
     seed: int,
 ) -> Design:
-    """Draw a run's windows with the lengths that the configuration gives, or else the load.
+    """Sample the windows of a run. The configuration sets their lengths; for `auto`, the load does.
 
     Parameters
     ----------
     modes
-        Those that are played, the reference first.
+        Modes of the comparison, the reference first.
     total_s
         Seconds of load.
     crossover
-        How the run is made.
+        Settings of crossover runs.
     utilisation, service_s
-        As for `lengths`.
+        See `lengths`.
     seed
-        Of the orders and lengths.
+        Seed of orders and lengths.
 
     Raises
     ------
     StableError
-        As `draw`.
+        See `draw`.
     """
     window_s, washout_s, relaxation_s = lengths(utilisation, service_s)
-    given_s, given_washout_s = crossover.window_s, crossover.washout_s
-    if given_washout_s is not None:
-        washout_s = given_washout_s
+    if crossover.washout_s != "auto":
+        washout_s = crossover.washout_s
         window_s = max(WINDOW_MIN_S, WINDOW_WASHOUTS * washout_s)
-    design = draw(modes, total_s, given_s or window_s, washout_s, seed)
+    if crossover.window_s != "auto":
+        window_s = crossover.window_s
+    design = draw(modes, total_s, window_s, washout_s, seed)
     return replace(design, utilisation=utilisation, relaxation_s=relaxation_s)
 
 
 def draw(
     modes: Sequence[str], total_s: float, window_s: float, washout_s: float, seed: int
 ) -> Design:
-    """Draw the windows of a run: the order within each block, and the length of each block's windows.
+    """Sample the windows of a run: their order within each block, and their length per block.
 
     Parameters
     ----------
     modes
-        The reference first.
+        Modes of the comparison, the reference first.
     total_s
-        Seconds of load; what does not fill a block is left out.
+        Seconds of load. A remainder that is too short for a block is not used.
     window_s, washout_s
-        Length of a window, and of its start that is left out.
+        Mean length of a window, and length of its excluded start.
     seed
-        The same seed gives the same windows.
+        Seed of orders and lengths. The same seed produces the same windows.
 
     Raises
     ------
     StableError
-        The windows are shorter than twice the washout, or the load holds too few blocks.
+        The windows are shorter than twice the washout, or the load is too short for the smallest number of blocks.
     """
-    # the estimate is made for a second washout, twice as long
+    # The analysis repeats its estimate with a washout of twice the length.
     if window_s * (1 - JITTER) <= 2 * washout_s:
         raise StableError(
-            f"crossover: windows of {window_s:g} s (less {JITTER:.0%} in some blocks) leave nothing "
-            f"beside twice the washout of {washout_s:g} s; set crossover.window_s to "
+            f"crossover: windows of {window_s:g} s (less {JITTER:.0%} in some blocks) are too short for "
+            f"twice the washout of {washout_s:g} s; set crossover.window_s to "
             f"{WINDOW_WASHOUTS * washout_s:g} or more"
         )
     playing = len(modes) + 1
     blocks = int(total_s / (playing * window_s))
     if blocks < BLOCKS_MIN:
         raise StableError(
-            f"crossover: {total_s:g} s of load hold {blocks} blocks of {playing} windows of "
+            f"crossover: {total_s:g} s of load have room for {blocks} blocks of {playing} windows of "
             f"{window_s:.3g} s; at least {BLOCKS_MIN} are needed: set crossover.mode_s to "
             f"{math.ceil(BLOCKS_MIN * window_s)} or more, or crossover.window_s lower"
         )
@@ -260,12 +287,10 @@ def draw(
     start_ns = 0
     for block in range(blocks):
         length_ns = round(window_s * 1e9 * rng.uniform(1 - JITTER, 1 + JITTER))
-        order = rng.sample(range(len(modes)), len(modes))
-        place = order.index(0)
-        playlist = [(mode, False) for mode in order]
-        playlist.insert(place + 1, (0, True))
-        for mode, sham in playlist:
-            windows.append(Window(block, mode, sham, start_ns, length_ns))
+        # The sham has its own random position, so it differs from the reference by chance only.
+        for arm in rng.sample(range(playing), playing):
+            sham = arm == len(modes)
+            windows.append(Window(block, 0 if sham else arm, sham, start_ns, length_ns))
             start_ns += length_ns
     assert all(a.start_ns + a.length_ns == b.start_ns for a, b in pairwise(windows))
     return Design(tuple(modes), window_s, washout_s, tuple(windows))

@@ -1,37 +1,33 @@
-"""Documents that a person or a program wrote: YAML read strictly, and checked against a schema."""
+"""Strict reading of YAML files."""
 
-import functools
 import math
 import reprlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fastjsonschema
 import yaml
 
 from sipsched.errors import StableError
-from sipsched.paths import SCHEMAS
 
 LARGEST_BYTES = 256 * 1024
-"""Of a YAML file; the largest that comes with the project has 13 kB, and 256 kB take seconds to read."""
+"""Largest size of a YAML file. The largest file of the project has 13 kB, and 256 kB take seconds to read."""
 LONGEST_VALUE = 60
-"""Characters of a wrong value that a message shows."""
+"""Number of characters that a message shows of a wrong value."""
 
 
 def read_yaml(path: Path) -> Any:
-    """Read a YAML file, strictly.
+    """Read a YAML file strictly.
 
     Returns
     -------
     Any
-        Its document. Keys of mappings are text, whatever they look like.
+        The document. All keys of mappings are text.
 
     Raises
     ------
     StableError
-        The file is missing, too large, not UTF-8 or not YAML; a mapping has a key twice; or it uses what
-        no file here needs: aliases, tags, NaN and infinities. The message names file and line.
+        The file is missing, too large, not UTF-8 or not YAML; a mapping has a key twice; or the file has an alias, a
+        tag, NaN or an infinity. The message names file and line.
     """
     try:
         data = path.read_bytes()
@@ -54,32 +50,32 @@ def read_yaml(path: Path) -> Any:
         raise StableError(f"{path}:{line_of} is not YAML: {_line(error.problem)}") from None
     except RecursionError:
         raise StableError(f"{path}: is not YAML: nested too deeply") from None
-    # ReaderError, which has no mark; a date or number of the right form and wrong value
+    # ReaderError has no mark. A date or a number can have the right form but an impossible value.
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise StableError(f"{path}: is not YAML: {_line(error)}") from None
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML without what makes it surprising: a thing is said once, where it stands."""
+    """A YAML loader without aliases, tags, repeated keys, NaN and infinities."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
-            # nine lines of aliases of aliases are a document of gigabytes
+            # Nine lines of nested aliases can expand to gigabytes.
             raise _wrong(f"aliases are not read: write out what *{event.anchor} means", event)
         if getattr(event, "tag", None) is not None:
-            raise _wrong(f"tags are not read: leave out {event.tag}", event)
+            raise _wrong(f"tags are not read: remove {event.tag}", event)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
+        mapping: dict[Any, Any] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise _wrong("a key has to be text", key)
-            if key.value in found:
-                raise _wrong(f"the key '{key.value}' is there twice", key)
-            found[key.value] = self.construct_object(value, deep=deep)
-        return found
+            if key.value in mapping:
+                raise _wrong(f"the key '{key.value}' exists twice", key)
+            mapping[key.value] = self.construct_object(value, deep=deep)
+        return mapping
 
     def construct_yaml_float(self, node: Any) -> float:
         value: float = super().construct_yaml_float(node)
@@ -99,45 +95,32 @@ def _line(problem: object) -> str:
     return " ".join(str(problem).split())
 
 
-def validate(instance: Any, schema: str, what: str, part: str | None = None) -> Any:
-    """Check a document against `workflow/schemas/<schema>.schema.yaml`.
+def tidy(instance: Any, what: str, *, empty: bool = True) -> Any:
+    """Copy a document with whole numbers as int, so that 8.0 and 8 result in the same file name.
 
     Parameters
     ----------
     instance
         The document.
-    schema
-        Name of the schema.
     what
         Name of the document, for the error's text.
-    part
-        Of the schema's `$defs` the one that the document has to be like; None: the schema itself.
-
-    Returns
-    -------
-    Any
-        The document, whole numbers as int: to JSON Schema 8.0 is an integer, and to the name of a file not.
+    empty
+        Whether a key may have no value.
 
     Raises
     ------
     StableError
-        Names the document, the key and what was expected there, in one line.
+        A number is not finite, a key is not text, a value is missing, or the document is nested too deeply.
     """
-    what = _line(what)
-    _check_numbers_and_keys(instance, what)
-    try:
-        _compiled(schema, part)(instance)
-    except fastjsonschema.JsonSchemaValueException as error:
-        message = _line(error.message.removeprefix("data").lstrip(". "))
-        raise StableError(f"{what}: {message}, found {shorten(error.value)}") from None
+    _check_numbers_and_keys(instance, _line(what), empty)
     try:
         return _with_integers(instance, {})
     except RecursionError:
-        raise StableError(f"{what}: nested too deeply") from None
+        raise StableError(f"{_line(what)}: nested too deeply") from None
 
 
 def _with_integers(value: Any, done: dict[int, Any]) -> Any:
-    """Copy a document; what stands in several places is copied once."""
+    """Copy a document. A part that occurs several times is copied once."""
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < 2**53 else value
     if not isinstance(value, (dict, list)):
@@ -151,22 +134,16 @@ def _with_integers(value: Any, done: dict[int, Any]) -> Any:
     return done[id(value)]
 
 
-@functools.cache
-def _compiled(schema: str, part: str | None) -> Callable[[Any], Any]:
-    # fastjsonschema: importing jsonschema takes 1.2 s beside JupyterLab, in every job
-    document = read_yaml(SCHEMAS / f"{schema}.schema.yaml")
-    if part is not None:
-        document = {name: document[name] for name in ("$schema", "$defs")} | document["$defs"][part]
-    check: Callable[[Any], Any] = fastjsonschema.compile(document)
-    return check
-
-
-def _check_numbers_and_keys(instance: Any, what: str) -> None:
-    """Refuse what JSON Schema does not know: NaN passes every bound, and a key may be a number."""
+def _check_numbers_and_keys(instance: Any, what: str, empty: bool) -> None:
+    """Reject numbers that are not finite, and keys that are not text. The command line can contain both."""
     seen: set[int] = set()
     rest = [(instance, "")]
     while rest:
         value, place = rest.pop()
+        if value is None and not empty:
+            raise StableError(
+                f"{what}: {_line(place) or 'it'} has no value; add one, or remove the key"
+            )
         if isinstance(value, float) and not math.isfinite(value):
             raise StableError(
                 f"{what}: {_line(place) or 'it'} must be a finite number, found {value}"
@@ -186,7 +163,7 @@ def _check_numbers_and_keys(instance: Any, what: str) -> None:
 
 
 def shorten(value: Any) -> str:
-    """Write a wrong value for a message: in one line, and not whole if it is long."""
+    """Shorten a wrong value for a message to one line of limited length."""
     text = _repr(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
 

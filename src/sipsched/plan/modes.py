@@ -1,4 +1,4 @@
-"""Scheduler modes: what `config/modes.yaml` asks for at a point, in the papers' terms and in the kernel's."""
+"""Scheduler modes: the settings of `config/modes.yaml`, in the papers' terms and in the kernel's terms."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -6,25 +6,32 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
-from sipsched.plan.documents import read_yaml, validate
+from sipsched.plan.keys import key_types, options, place, read_file, read_value
 
 MODES_FILE = PROJECT_ROOT / "config" / "modes.yaml"
 TRANSLATION = " (EEVDF translation)"
-"""What the label of a mode ends in on a kernel with another scheduler than the papers'."""
+"""Suffix of a mode's label on a kernel with EEVDF instead of the papers' scheduler."""
 DEFAULT = "default"
+NO_LOOK = "5o"
+"""The look of a mode that has no key `look`."""
 LOWEST_PRIORITY = 1
-"""Of fifo and rr, where a mode does not name one: before all tasks that have a nice value, after all others."""
+"""Priority of fifo and rr in a mode without a priority.
+
+A task with this priority runs before all tasks that are not real-time.
+"""
 
 
 class Setting(StrEnum):
-    """A scheduler setting; the value is its name in overrides: that of its file since Linux 5.13, if it has one.
+    """A scheduler setting. The value is its name in overrides, which is the name of its file since Linux 5.13.
 
-    The first five are the papers'. The last four are of single tasks: a mode gives them to every process of
-    the proxy.
+    The first five settings are the papers' settings. Policy, nice, priority and slice are attributes of single tasks. A
+    mode sets these attributes for every process of the proxy.
     """
 
     LATENCY = "latency_ns"
@@ -38,11 +45,14 @@ class Setting(StrEnum):
     PRIORITY = "priority"
     SLICE = "slice_ns"
     RECORDING = "recording"
-    """Whether the probe records, in a run that compares modes: what it costs is told by switching it off."""
+    """Whether the probe records. A comparison of modes switches the recording to measure the cost of the probe."""
 
     @property
     def key(self) -> str:
-        """Name in modes.yaml: of the papers' settings their name in the papers, that of Linux 2.6.32 to 3.x."""
+        """Name in modes.yaml.
+
+        The papers' settings have their names from the papers, which are the names of Linux 2.6.32 to 3.x.
+        """
         if self is Setting.MIGRATION_COST:
             return "sched_migration_cost"
         return f"sched_{self.value}" if self in PAPERS else self.value
@@ -55,20 +65,11 @@ PAPERS = (
     Setting.MIGRATION_COST,
     Setting.TUNABLE_SCALING,
 )
-"""The settings of the papers, which are CFS's."""
-RANGES = {
-    # SEE kernel/sysctl.c before Linux 5.13 for what stood in the place of a base slice
-    Setting.BASE_SLICE: (100_000, 1_000_000_000),
-    Setting.NICE: (-20, 19),
-    Setting.PRIORITY: (1, 99),
-    # SEE kernel/sched/syscalls.c: __setparam_fair() keeps a slice within these
-    Setting.SLICE: (100_000, 100_000_000),
-}
-"""Least and largest value of the kernel's own settings."""
+"""The settings of the papers, which are settings of CFS."""
 
 
 class Scaling(StrEnum):
-    """Values of tunable_scaling; the kernel numbers them in this order from 0."""
+    """Values of tunable_scaling. The position of a value, counted from 0, is its number in the kernel."""
 
     NONE = "none"
     LOGARITHMIC = "logarithmic"
@@ -76,24 +77,24 @@ class Scaling(StrEnum):
 
     @property
     def number(self) -> int:
-        """What is written to the kernel's file."""
+        """The number in the kernel's file."""
         return list(Scaling).index(self)
 
 
 class Recording(StrEnum):
-    """What the probe does while the proxy serves."""
+    """Whether the probe records while the proxy serves."""
 
     OFF = "off"
     ON = "on"
 
     @property
     def number(self) -> int:
-        """0 or 1."""
+        """0 for off, 1 for on."""
         return list(Recording).index(self)
 
 
 class Policy(StrEnum):
-    """Scheduling policies that a mode may ask for, by their names in sched(7), in small letters."""
+    """Scheduling policies of a mode, with their names in sched(7) in lower case."""
 
     OTHER = "other"
     FIFO = "fifo"
@@ -107,7 +108,7 @@ class Policy(StrEnum):
 
     @property
     def real_time(self) -> bool:
-        """Whether it goes by a priority, before every task that has a nice value."""
+        """True if tasks have a priority and run before every task with a nice value."""
         return self in (Policy.FIFO, Policy.RR)
 
 
@@ -118,12 +119,147 @@ NAMED: Mapping[Setting, type[Scaling] | type[Policy] | type[Recording]] = Mappin
         Setting.RECORDING: Recording,
     }
 )
-"""Settings whose values have names; a value is the kernel's number of it."""
+"""Settings with named values. Each name stands for the kernel's number."""
+
+Count = Literal["cores", "threads", "processors"]
+Number = Annotated[int, Meta(ge=0, le=10**12)]
+Product = Annotated[
+    str,
+    Meta(
+        pattern=r"\A[0-9]+ [*] (cores|threads|processors)\Z",
+        description="A number times a count, such as `800000 * cores`.",
+    ),
+]
+"""A number times a count."""
+# msgspec 0.22 crashes on a union of a mapping and text with a pattern, so `_check_value` checks the pattern.
+Nanoseconds = Number | str | Mapping[str, Any]
+"""A number, a product, or a table with one row per count: `{by: threads, 2: 100000, 4: 150000}`.
+
+A row can be another table.
+"""
+RowCount = Annotated[str, Meta(pattern=r"\A[1-9][0-9]*\Z")]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The settings of a mode for some numbers of cores, as the file declares them."""
+
+    cores: Annotated[
+        str,
+        Meta(
+            pattern=r"\A[1-9][0-9]*[+]?\Z",
+            description='Number of cores of this variant: "2" means two, "2+" means two or more.',
+        ),
+    ]
+    sched_latency_ns: Annotated[
+        Nanoseconds | None,
+        Meta(description="Period in which every runnable task runs once, in ns."),
+    ] = None
+    sched_min_granularity_ns: Annotated[
+        Nanoseconds | None,
+        Meta(description="Time that a task may run before another task preempts it, in ns."),
+    ] = None
+    sched_wakeup_granularity_ns: Annotated[
+        Nanoseconds | None,
+        Meta(
+            description="Lead in virtual runtime for a woken task to preempt the running one, in ns."
+        ),
+    ] = None
+    sched_migration_cost: Annotated[
+        Nanoseconds | None,
+        Meta(description="Time after its last run for which a task counts as cache-hot, in ns."),
+    ] = None
+    sched_tunable_scaling: Annotated[
+        Literal["none", "logarithmic", "linear"] | None,
+        Meta(
+            description="How the kernel scales latency and granularities with the number of CPUs."
+        ),
+    ] = None
+    # SEE kernel/sysctl.c before Linux 5.13 for the range of the granularity that the base slice replaced
+    base_slice_ns: Annotated[
+        Annotated[int, Meta(ge=100_000, le=1_000_000_000)] | None,
+        Meta(
+            description="Time that a task without its own slice may run before another task preempts it, in ns. It "
+            "belongs to EEVDF and holds for all tasks of the machine."
+        ),
+    ] = None
+    policy: Annotated[
+        Literal["other", "batch", "fifo", "rr"] | None,
+        Meta(description="Scheduling policy of every process of the proxy, as in sched(7)."),
+    ] = None
+    nice: Annotated[
+        Annotated[int, Meta(ge=-20, le=19)] | None,
+        Meta(
+            description="Nice value of every process of the proxy, for the policies other and batch."
+        ),
+    ] = None
+    priority: Annotated[
+        Annotated[int, Meta(ge=1, le=99)] | None,
+        Meta(
+            description="Priority of every process of the proxy, for the policies fifo and rr. Default: 1."
+        ),
+    ] = None
+    # SEE kernel/sched/syscalls.c: __setparam_fair() limits a slice to this range
+    slice_ns: Annotated[
+        Annotated[int, Meta(ge=100_000, le=100_000_000)] | None,
+        Meta(
+            description="Slice of every process of the proxy in ns, for the policies other and batch and EEVDF since "
+            "Linux 6.12."
+        ),
+    ] = None
+
+    def declared(self, setting: Setting) -> Any:
+        """Return the declared value of a setting; None if the variant does not have it."""
+        return getattr(self, setting.key, None)
+
+    @property
+    def settings(self) -> list[Setting]:
+        """The settings that the variant has."""
+        return [setting for setting in Setting if self.declared(setting) is not None]
+
+    def fits(self, cores: int) -> bool:
+        """Report whether the variant is for this number of cores."""
+        least = int(self.cores.rstrip("+"))
+        return cores >= least if self.cores.endswith("+") else cores == least
+
+
+@dataclass(frozen=True)
+class DeclaredMode:
+    """A named set of scheduler settings, as the file declares it."""
+
+    source: Annotated[str, Meta(description="The source of the values.")]
+    variants: Annotated[
+        tuple[Variant, ...],
+        Meta(
+            min_length=1,
+            description="Sets of settings. A run uses the first variant whose cores fit.",
+        ),
+    ]
+    look: Annotated[
+        str,
+        Meta(
+            pattern=r"\A[0-7][osD^vP]\Z",
+            description="The colour of the mode on all pages, 0 to 7, and its marker, as matplotlib names markers.",
+        ),
+    ] = NO_LOOK
+
+
+ModeName = Annotated[str, Meta(pattern=r"\A[a-z][a-z0-9_-]*\Z")]
+Modes = Mapping[str, DeclaredMode]
+"""The modes of a file by name."""
+RANGES = {
+    setting: (bounds.ge, bounds.le)
+    for setting in Setting
+    for option in options(key_types(Variant).get(setting.key, str))
+    for bounds in getattr(option, "__metadata__", ())
+    if setting not in PAPERS
+}
+"""Smallest and largest value of the kernel's own settings."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What a value may depend on: cores of the SPS, workers of the proxy, processors with such a core."""
+    """The numbers that a value may depend on: SPS cores, proxy workers, and processors with such a core."""
 
     cores: int
     threads: int
@@ -132,29 +268,31 @@ class Counts:
 
 @dataclass(frozen=True)
 class Mode:
-    """A mode as the file declares it, with the overrides of its name.
+    """A mode with the overrides of its name.
 
     Attributes
     ----------
     name
-        Name as in a run's tuple, overrides included.
+        Name as in a run's tuple, including the overrides.
     source
-        Where the values come from.
+        The source of the values.
+    look
+        Number of the mode's colour on pages, and its marker. A mode with overrides has the look of the declared mode.
     """
 
     name: str
     source: str
-    variants: tuple[Mapping[str, Any], ...]
+    variants: tuple[Variant, ...]
     overrides: Mapping[Setting, int]
+    look: str = NO_LOOK
 
     def settings(self, counts: Counts) -> dict[Setting, int]:
-        """Give each setting that this mode asks for its value at a point.
+        """Return the value of each setting of this mode at a point.
 
         Returns
         -------
         dict
-            Nanoseconds; for settings that are `NAMED` the kernel's number. A setting that is not in it is
-            left as it is.
+            Values in nanoseconds, or the kernel's numbers for settings in `NAMED`. Other settings stay unchanged.
 
         Raises
         ------
@@ -162,48 +300,70 @@ class Mode:
             No variant is for this number of cores.
         """
         for variant in self.variants:
-            if _fits(variant["cores"], counts.cores):
-                asked = {
-                    setting: _value(setting, variant[setting.key], counts)
-                    for setting in Setting
-                    if setting.key in variant
+            if variant.fits(counts.cores):
+                values = {
+                    setting: _resolve(setting, variant.declared(setting), counts)
+                    for setting in variant.settings
                 } | dict(self.overrides)
-                if _policy(asked).real_time:
-                    asked.setdefault(Setting.PRIORITY, LOWEST_PRIORITY)
-                return asked
+                if _policy(values).real_time:
+                    values.setdefault(Setting.PRIORITY, LOWEST_PRIORITY)
+                return values
         raise StableError(
             f"mode {self.name}: no variant for {counts.cores} core(s) in config/modes.yaml; "
-            f"there are: {', '.join(variant['cores'] for variant in self.variants)}"
+            f"variants: {', '.join(variant.cores for variant in self.variants)}"
         )
 
 
-def load_modes(path: Path = MODES_FILE) -> Mapping[str, Any]:
+def load_modes(path: Path = MODES_FILE) -> Modes:
     """Read and check the file of modes.
 
     Raises
     ------
     StableError
-        It is missing, or a key is missing, unknown or out of range.
+        The file is missing, or a key is missing, unknown or out of range.
     """
-    document: Mapping[str, Any] = validate(read_yaml(path), "modes", str(path))
-    return document
+    where = str(path)
+    modes: Modes = read_file(Mapping[ModeName, DeclaredMode], path)
+    if DEFAULT not in modes:
+        raise StableError(f"{where}: {DEFAULT} is missing: the mode without any setting")
+    for name, mode in modes.items():
+        for number, variant in enumerate(mode.variants):
+            for setting in PAPERS:
+                value = variant.declared(setting)
+                if value is not None and setting not in NAMED:
+                    _check_value(value, place(where, f"{name}.variants[{number}].{setting.key}"))
+    return modes
 
 
-def find_mode(name: str, declared: Mapping[str, Any]) -> Mode:
-    """Take a mode's name apart: `<declared mode>[+<setting>=<value>]...`.
+def _check_value(value: Any, where: str) -> None:
+    """Reject a text that is not a product, a table without rows, and rows that are not values."""
+    if not isinstance(value, Mapping):
+        read_value(Product if isinstance(value, str) else Number, value, where)
+        return
+    rows = {count: row for count, row in value.items() if count != "by"}
+    read_value(Count, value.get("by"), place(where, "by"))
+    if not rows:
+        raise StableError(f"{where}: expected a row per number of {value['by']}, found none")
+    for count, row in rows.items():
+        read_value(RowCount, count, where)
+        _check_value(row, place(where, count))
+
+
+def find_mode(name: str, declared: Modes) -> Mode:
+    """Return the mode of a name: `<declared mode>[+<setting>=<value>]...`.
 
     Parameters
     ----------
     name
-        As in a run's tuple, e.g. `enhanced+migration_cost_ns=500000`.
+        Name as in a run's tuple, such as `enhanced+migration_cost_ns=500000`.
     declared
-        What `load_modes` gives.
+        Modes from `load_modes`.
 
     Raises
     ------
     StableError
-        The mode is not declared, an override names no setting, a wrong value, or one setting twice, or
-        what it asks for does not go together.
+        The mode is not declared; an override has an unknown setting, a wrong value or a repeated setting; or the
+        settings contradict each other.
     """
     base, *parts = name.split("+")
     if base not in declared:
@@ -222,42 +382,42 @@ def find_mode(name: str, declared: Mapping[str, Any]) -> Mode:
         if setting in overrides:
             raise StableError(f"mode '{name}': {setting} is overridden twice")
         overrides[setting] = _override(name, setting, text)
-    body = declared[base]
-    for variant in body["variants"]:
+    mode = declared[base]
+    for variant in mode.variants:
         _check_together(name, variant, overrides)
-    return Mode(name, body["source"], tuple(body["variants"]), overrides)
+    return Mode(name, mode.source, mode.variants, overrides, mode.look)
 
 
 def value_name(setting: Setting, value: int) -> str:
-    """Name a setting's value as modes.yaml does."""
+    """Return a setting's value as written in modes.yaml."""
     names = list(NAMED.get(setting, ()))
     return names[value] if 0 <= value < len(names) else str(value)
 
 
 def label(name: str, translated: bool, missing: Iterable[str]) -> str:
-    """Name a mode as figures do: a translation is called one, and what is missing is named.
+    """Return the label of a mode in figures, which mentions a translation and missing settings.
 
     Parameters
     ----------
     name
-        Of the mode, with its overrides.
+        Name of the mode, including the overrides.
     translated
-        Whether the kernel's scheduler is not the papers'.
+        Whether the kernel's scheduler differs from the papers' scheduler.
     missing
-        Settings that were asked for and that the kernel does not have or give. A translation has none of
-        the papers' settings as they were, and names the others only.
+        Settings of the mode that the kernel does not have or cannot set. The label of a translation does not mention
+        the papers' settings, because a translation never has them.
     """
-    without = ", ".join(each for each in missing if not (translated and each in PAPERS))
+    without = ", ".join(setting for setting in missing if not (translated and setting in PAPERS))
     return name + (TRANSLATION if translated else "") + (f" (without {without})" if without else "")
 
 
 def plain(name: str) -> str:
-    """Give a mode's label without that it is a translation, which a page says once."""
+    """Return a mode's label without the mention of a translation."""
     return name.replace(TRANSLATION, "")
 
 
 def is_translation(name: str) -> bool:
-    """Tell from a mode's label whether it is a translation."""
+    """Report whether the label of a mode mentions a translation."""
     return TRANSLATION in name
 
 
@@ -281,32 +441,25 @@ def _override(name: str, setting: Setting, text: str) -> int:
     )
 
 
-def _policy(asked: Mapping[Setting, int]) -> Policy:
-    return list(Policy)[asked.get(Setting.POLICY, Policy.OTHER.number)]
+def _policy(values: Mapping[Setting, int]) -> Policy:
+    return list(Policy)[values.get(Setting.POLICY, Policy.OTHER.number)]
 
 
-def _check_together(
-    name: str, variant: Mapping[str, Any], overrides: Mapping[Setting, int]
-) -> None:
-    """Refuse what a policy has no use for: the kernel would take it and forget it."""
-    policy = Policy(variant.get(Setting.POLICY.key, Policy.OTHER))
+def _check_together(name: str, variant: Variant, overrides: Mapping[Setting, int]) -> None:
+    """Reject settings that do not apply to the policy, because the kernel would silently ignore them."""
+    policy = Policy(variant.policy or Policy.OTHER)
     if Setting.POLICY in overrides:
         policy = _policy(overrides)
-    asked = {setting for setting in Setting if setting.key in variant} | set(overrides)
     useless = (Setting.NICE, Setting.SLICE) if policy.real_time else (Setting.PRIORITY,)
     for setting in useless:
-        if setting in asked:
+        if setting in {*variant.settings, *overrides}:
             raise StableError(
                 f"mode '{name}': {setting} means nothing to policy {policy}; "
                 f"{'other and batch have' if policy.real_time else 'fifo and rr have'} one"
             )
 
 
-def _fits(cores: str, count: int) -> bool:
-    return count >= int(cores[:-1]) if cores.endswith("+") else count == int(cores)
-
-
-def _value(setting: Setting, declared: Any, counts: Counts) -> int:
+def _resolve(setting: Setting, declared: Any, counts: Counts) -> int:
     if isinstance(declared, int):
         return declared
     if setting in NAMED:
@@ -316,6 +469,6 @@ def _value(setting: Setting, declared: Any, counts: Counts) -> int:
         return int(factor) * int(getattr(counts, count))
     count = getattr(counts, declared["by"])
     rows = sorted(int(key) for key in declared if key != "by")
-    # ASSUME between two counts that the papers list, the smaller one's value holds
+    # ASSUME between two counts that the papers list, the value for the smaller count is valid
     row = max((listed for listed in rows if listed <= count), default=rows[0])
-    return _value(setting, declared[str(row)], counts)
+    return _resolve(setting, declared[str(row)], counts)

@@ -1,4 +1,4 @@
-"""Which of several testbeds of the same hardware measures what of a study."""
+"""Distribution of a study's runs among testbeds of the same hardware."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from sipsched.paths import RUN_FILE
 
 @dataclass(frozen=True)
 class Sharing:
-    """Twins, which share out the runs of each study among them.
+    """The twins of a campaign: testbeds of the same hardware, each of which measures a part of every study.
 
-    What is compared stays together: the runs of a block (all SUTs and modes at one number of cores, threads, load and
-    repetition) are measured on one of them. What is recorded stays where it is.
+    One twin measures all runs of a block: all SUTs and modes at the same cores, threads, load and repetition. A block
+    that is recorded stays with the twin that measured it.
 
     Attributes
     ----------
     twins
-        Their names; none: every testbed measures all.
+        Names of the twins. Empty: every testbed measures every run.
     aside
-        Of them, those whose share is given to the others.
+        Names of twins that measure nothing now. The other twins measure their blocks.
     records
         Folder of the records.
     """
@@ -29,7 +29,7 @@ class Sharing:
     records: Path = Path("raw")
 
     def concerns(self, testbed: str) -> bool:
-        """Tell whether a testbed has a twin."""
+        """Report whether a testbed has a twin."""
         return testbed in self.twins
 
     @property
@@ -37,19 +37,19 @@ class Sharing:
         return tuple(name for name in self.twins if name not in self.aside)
 
     def measures(self, paths: Iterable[Path], turn: int) -> str:
-        """Say who measures a block.
+        """Return the twin that measures a block.
 
         Parameters
         ----------
         paths
-            Its runs, relative to a testbed's folder.
+            Paths of the block's runs, relative to the folder of a testbed.
         turn
-            Blocks of one turn after the other go round.
+            Number of the block. Consecutive numbers are assigned to the twins in turn.
 
         Returns
         -------
         str
-            Name of the twin that has the whole block recorded, or else whose turn it is.
+            Name of the twin that has recorded the whole block. If no twin has, the twin whose turn it is.
         """
         wanted = tuple(paths)
         for name in self.twins:
@@ -58,7 +58,13 @@ class Sharing:
         return self._at_work[turn % len(self._at_work)]
 
     def searches(self, path: Path) -> str:
-        """Say who searches for the loads of all, by the path of the search relative to a testbed's folder."""
+        """Return the twin that searches the loads for all twins.
+
+        Parameters
+        ----------
+        path
+            Path of the search, relative to the folder of a testbed.
+        """
         for name in self.twins:
             if (self.records / name / path).is_file():
                 return name
@@ -66,4 +72,4 @@ class Sharing:
 
 
 UNSHARED = Sharing()
-"""Every testbed measures all."""
+"""The value without twins: every testbed measures every run."""

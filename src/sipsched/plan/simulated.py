@@ -1,117 +1,290 @@
-"""Models for the simulator: config/models/*.yaml, each number with its source."""
+"""Models of the simulator. Each file `config/models/*.yaml` is a model, and names the source of each number."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
-from sipsched.plan.config import Sut
-from sipsched.plan.documents import read_yaml, validate
+from sipsched.plan.keys import Name, read_named
+from sipsched.plan.sut import Sut
 
 MODELS = PROJECT_ROOT / "config" / "models"
 KINDS = ("INVITE", "180", "200_INVITE", "ACK", "BYE", "200_BYE")
 """Message types of a call, in the order of `enum trace_kind` from 1."""
 CELL = ["mode", "cores", "threads"]
 CASE = [*CELL, "cps", "rep", "without"]
-"""What names a run of which the means alone are kept: `without` has mechanisms joined by commas, or nothing."""
+"""Columns that identify a simulated run without a record. `without` is a list of mechanisms joined by commas."""
 MEANS = ["k_rcv_us", "t_sip_us", "pdr"]
-"""Those means, over the messages served; `pdr` is the share of messages refused."""
-COSTS: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
-    {
-        ("udp", "shared"): (),
-        ("udp", "sockets"): ("dispatch_ns",),
-        ("udp", "partitioned"): ("dispatch_ns",),
-        ("udp", "front"): ("front_ns",),
-        ("tcp", "shared"): ("stream_ns", "pass_ns", "keep_ns"),
-        ("tcp", "listeners"): ("stream_ns",),
-        ("tcp", "dispatcher"): ("stream_ns", "dispatcher_ns"),
-    }
-)
-"""Transport and deployment to what a model has to say of them."""
+"""Columns with the means of a simulated run over its served messages. `pdr` is the share of refused messages."""
+FRONTS = {None: 0, "acceptor": 1, "dispatcher": 1}
+"""Number of processes of a front end. A proxy as front end has one process per core instead."""
+
+Kind = Literal["INVITE", "180", "200_INVITE", "ACK", "BYE", "200_BYE"]
+Source = Annotated[Name, Meta(description="Source of the number.")]
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number with its source."""
+
+    value: Annotated[int, Meta(ge=0, le=10**12, description="The number.")]
+    source: Source
+
+
+@dataclass(frozen=True)
+class Fraction:
+    """A share with its source."""
+
+    value: Annotated[float, Meta(ge=0, le=1, description="The share.")]
+    source: Source
+
+
+@dataclass(frozen=True)
+class YesNo:
+    """A property that is present or absent, with its source."""
+
+    value: Annotated[bool, Meta(description="Whether the property exists.")]
+    source: Source
+
+
+@dataclass(frozen=True)
+class ModelSut:
+    """The SUT of a model. The simulator refuses other SUTs."""
+
+    proxy: Annotated[str, Meta(description="The proxy program, as in a SUT.")]
+    routing: Annotated[
+        Literal["stateful", "stateless"], Meta(description="The routing, as in a SUT.")
+    ]
+    memory_manager: Annotated[str, Meta(description="The proxy's allocator, as in a SUT.")]
+
+
+@dataclass(frozen=True)
+class ServiceTime:
+    """The service time of a message type."""
+
+    mean_ns: Annotated[float, Meta(gt=0, description="Mean in ns.")]
+    scv: Annotated[
+        float, Meta(ge=0, description="Variance over the square of the mean, for a lognormal law.")
+    ]
+
+
+@dataclass(frozen=True)
+class ServiceTimes:
+    """The CPU time of a worker between recv and send."""
+
+    law: Annotated[
+        Literal["constant", "exponential", "lognormal"],
+        Meta(description="Distribution of the service time."),
+    ]
+    source: Source
+    types: Annotated[
+        Mapping[Kind, ServiceTime],
+        Meta(
+            min_length=len(KINDS),
+            description="Mean and variance for each of the six message types.",
+        ),
+    ]
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The lengths of messages."""
+
+    source: Source
+    types: Annotated[
+        Mapping[Kind, Annotated[int, Meta(ge=0, le=65_535)]],
+        Meta(
+            min_length=len(KINDS), description="Payload in bytes for each of the six message types."
+        ),
+    ]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The parameters of hardware/simulator/model.h, each with its source."""
+
+    copy_ns: Annotated[
+        Whole, Meta(description="Time of recv after it took the datagram from the queue.")
+    ]
+    send_ns: Annotated[Whole, Meta(description="Time of send until the datagram leaves.")]
+    loop_ns: Annotated[Whole, Meta(description="Time from send to the next recv.")]
+    switch_ns: Annotated[Whole, Meta(description="Time of a context switch.")]
+    idle_exit_ns: Annotated[Whole, Meta(description="Time that an idle CPU takes to start.")]
+    empty_receive_ns: Annotated[Whole, Meta(description="Time of a recv that finds no datagram.")]
+    interrupt_ns: Annotated[
+        Whole,
+        Meta(
+            description="Time from the arrival of a datagram to the receive softirq, unless a softirq is "
+            "pending. The CPU continues its work meanwhile."
+        ),
+    ]
+    receive_ns: Annotated[Whole, Meta(description="Time of the receive softirq per datagram.")]
+    wake_ns: Annotated[
+        Whole, Meta(description="Additional time of the softirq for waking a worker.")
+    ]
+    receive_cpus: Annotated[
+        Whole,
+        Meta(description="Number of the SPS's CPUs that run receive softirqs. 0 means other CPUs."),
+    ]
+    irq_time_accounting: Annotated[
+        YesNo,
+        Meta(
+            description="CONFIG_IRQ_TIME_ACCOUNTING: the time of softirqs is not charged to the interrupted "
+            "task."
+        ),
+    ]
+    link_ns: Annotated[Whole, Meta(description="Time between agent and SPS, one way.")]
+    tick_ns: Annotated[Whole, Meta(description="Time between two ticks.")]
+    refill_ns: Annotated[
+        Whole,
+        Meta(description="Time to refill the caches for a worker that runs after another worker."),
+    ]
+    refill_near_ns: Annotated[
+        Whole, Meta(description="Time to refill the caches after a migration within a processor.")
+    ]
+    refill_far_ns: Annotated[
+        Whole, Meta(description="Time to refill the caches after a migration across processors.")
+    ]
+    balance_ns: Annotated[Whole, Meta(description="Time to inspect the run queue of one CPU.")]
+    stall_every_ns: Annotated[
+        Whole, Meta(description="Mean time between stalls of a CPU. 0 means no stalls.")
+    ]
+    stall_ns: Annotated[Whole, Meta(description="Mean length of a stall.")]
+    truesize: Annotated[Whole, Meta(description="Bytes of the receive buffer per datagram.")]
+    lock_share: Annotated[
+        Fraction, Meta(description="Share of the service time that needs the shared lock.")
+    ]
+    spin_ns: Annotated[Whole, Meta(description="Time of spinning before sched_yield().")]
+    yield_ns: Annotated[Whole, Meta(description="Time of sched_yield().")]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The costs of deployments. The simulator refuses a SUT without costs for its deployment."""
+
+    dispatch_ns: Annotated[
+        Whole | None,
+        Meta(description="Time of the BPF program that chooses a socket by Call-ID, per datagram."),
+    ] = None
+    front_ns: Annotated[
+        Whole | None,
+        Meta(description="CPU time per message of a proxy without transactions as front end."),
+    ] = None
+    stream_ns: Annotated[
+        Whole | None,
+        Meta(description="Additional time per message over TCP, compared with a datagram."),
+    ] = None
+    pass_ns: Annotated[
+        Whole | None,
+        Meta(description="Time of the accepting process to pass a connection to a worker."),
+    ] = None
+    keep_ns: Annotated[
+        Whole | None,
+        Meta(description="Time for which a worker keeps a connection after its last message."),
+    ] = None
+    dispatcher_ns: Annotated[
+        Whole | None, Meta(description="CPU time of sipdispatch per message.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class DeclaredModel:
+    """A proxy and a machine for the simulator, as a file declares them."""
+
+    version: Annotated[
+        Literal[1], Meta(description="Version of the simulator for which the model was made.")
+    ]
+    description: Annotated[str, Meta(description="Name of the proxy and of the machine.")]
+    fitted_to: Annotated[str, Meta(description="Source of the fitted numbers.")]
+    from_: Annotated[
+        Literal["records", "papers"],
+        Meta(
+            description="records: the machine has records, and a campaign's own fit replaces the fitted numbers. "
+            "papers: only papers describe the machine."
+        ),
+    ]
+    sut: Annotated[ModelSut, Meta(description="The SUT of the model.")]
+    service: Annotated[ServiceTimes, Meta(description="CPU time between recv and send.")]
+    numbers: Annotated[Numbers, Meta(description="Parameters of hardware/simulator/model.h.")]
+    lengths: Annotated[Lengths, Meta(description="Lengths of the messages.")]
+    wakes_all: Annotated[bool, Meta(description="Whether a datagram wakes every waiting worker.")]
+    deployments: Annotated[
+        Costs,
+        Meta(description="Costs of other deployments than workers with one shared UDP socket."),
+    ] = Costs()
 
 
 @dataclass(frozen=True)
 class Model:
-    """A proxy and a machine as the simulator takes them.
+    """A proxy and a machine, with the simulator's parameters.
 
     Attributes
     ----------
     description, fitted_to
-        Of what it is a model, and what its numbers come from.
+        Name of the proxy and of the machine, and source of the fitted parameters.
     from_records
-        Whether its machine is one of our records.
+        Whether the model's machine has records.
     sut
-        Proxy, routing and memory manager of the SUT that it is of.
+        Proxy, routing and memory manager.
     numbers
-        By the names of hardware/simulator/model.h.
+        Parameters by the names of hardware/simulator/model.h.
     costs
-        Of deployments, by the names in `COSTS`.
+        Costs of deployments, by the values of `Arrangement.costs`.
     """
 
     name: str
     description: str
     fitted_to: str
     from_records: bool
-    sut: Mapping[str, str]
+    sut: ModelSut
     numbers: Mapping[str, Any]
     costs: Mapping[str, int]
 
     def check_sut(self, sut: Sut) -> None:
-        """Refuse a SUT that it is no model of.
+        """Refuse a SUT that the model does not describe.
 
         Raises
         ------
         StableError
-            Another proxy, routing or memory manager, a deployment that it has no costs of, or a control run without a
-            probe.
+            The proxy, the routing or the memory manager differs, the model lacks costs of the deployment, or the SUT
+            is a control run without a probe.
         """
-        for key, value in self.sut.items():
+        for key, value in vars(self.sut).items():
             if getattr(sut, key) != value:
                 raise StableError(
                     f"SUT {sut.name}: {key}: model {self.name} is of {value}, found "
-                    f"{getattr(sut, key)}; name a model of it in the testbed's file"
+                    f"{getattr(sut, key)}; name another model in the testbed's file"
                 )
-        missing = [name for name in COSTS[sut.transport, sut.deployment] if name not in self.costs]
+        missing = [name for name in sut.arrangement.costs.values() if name not in self.costs]
         if missing:
             raise StableError(
                 f"SUT {sut.name}: {sut.transport}, {sut.deployment}: model {self.name} has no "
-                f"deployments.{missing[0]}; give it, with its source, or name another model"
+                f"deployments.{missing[0]}; add it with its source, or name another model"
             )
         if sut.probe == "off" and not (sut.over_tcp or sut.fronted):
-            raise StableError(f"SUT {sut.name}: a model has no probe that could be off")
+            raise StableError(f"SUT {sut.name}: the simulator has no probe; remove probe: off")
 
     def deployed(self, sut: Sut, threads: int, cores: int) -> dict[str, Any]:
-        """Give the simulator's numbers of a deployment; `Model.check_sut` says whether it has one.
+        """Return the simulator's parameters for a deployment that `check_sut` accepts.
 
-        A front has a process a core, as hardware/proxies/kamailio-front.cfg.j2.
+        A proxy as front end has one process per core, as in hardware/proxies/kamailio-front.cfg.j2.
         """
-        transport, deployment, costs = sut.transport, sut.deployment, self.costs
-        shared: dict[str, Any] = {
-            **{"peers": 1, "sockets": 1, "choice": "call", "dispatch_ns": 0, "instances": 1},
-            **{"streams": sut.over_tcp, "stream_ns": costs["stream_ns"] if sut.over_tcp else 0},
+        kind = sut.arrangement
+        return {
+            "peers": 1,
+            "sockets": threads if kind.queues else 1,
+            "instances": sut.instances(threads),
+            "choice": kind.choice,
+            "streams": sut.over_tcp,
             "connections": 0 if sut.connections in (None, "per-call") else sut.connections,
-            **{"fronts": 0, "front_ns": 0, "keep_ns": 0},
+            "fronts": FRONTS.get(kind.front, cores),
+            **dict.fromkeys(("dispatch_ns", "stream_ns", "front_ns", "keep_ns"), 0),
+            **{number: self.costs[name] for number, name in kind.costs.items()},
         }
-        each = {"sockets": threads, "instances": threads}
-        changes: Mapping[tuple[str, str], Mapping[str, Any]] = {
-            ("udp", "shared"): {},
-            ("udp", "sockets"): {"sockets": threads, "dispatch_ns": costs.get("dispatch_ns")},
-            ("udp", "partitioned"): {**each, "dispatch_ns": costs.get("dispatch_ns")},
-            ("udp", "front"): {**each, "fronts": cores, "front_ns": costs.get("front_ns")},
-            ("tcp", "shared"): {
-                **{"sockets": threads, "choice": "holder", "fronts": 1},
-                **{"front_ns": costs.get("pass_ns"), "keep_ns": costs.get("keep_ns")},
-            },
-            ("tcp", "listeners"): {**each, "choice": "connection"},
-            ("tcp", "dispatcher"): {
-                **each,
-                **{"fronts": 1, "front_ns": costs.get("dispatcher_ns")},
-            },
-        }
-        return {**shared, **changes[transport, deployment]}
 
 
 def load_model(name: str, folder: Path = MODELS) -> Model:
@@ -120,32 +293,28 @@ def load_model(name: str, folder: Path = MODELS) -> Model:
     Raises
     ------
     StableError
-        No such file (lists those there are), or a key that is missing, unknown or out of range.
+        The file does not exist, and the message lists the existing files; or a key is missing, unknown or out of range.
     """
-    path = folder / f"{name}.yaml"
-    if not path.is_file():
-        known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
-        raise StableError(f"model '{name}': no file {path}; there are: {known}")
-    body = validate(read_yaml(path), "model", str(path))
-    service = body["service"]["types"]
+    model = read_named(DeclaredModel, "model", name, folder)
+    service = model.service.types
     return Model(
         name=name,
-        description=body["description"],
-        fitted_to=body["fitted_to"],
-        from_records=body["from"] == "records",
-        sut=body["sut"],
+        description=model.description,
+        fitted_to=model.fitted_to,
+        from_records=model.from_ == "records",
+        sut=model.sut,
         numbers={
             **fitted_numbers(
-                {key: each["value"] for key, each in body["numbers"].items()},
-                body["lengths"]["types"],
-                {kind: each["mean_ns"] for kind, each in service.items()},
-                {kind: each["scv"] for kind, each in service.items()},
+                {key: number.value for key, number in vars(model.numbers).items()},
+                {str(kind): length for kind, length in model.lengths.types.items()},
+                {str(kind): time.mean_ns for kind, time in service.items()},
+                {str(kind): time.scv for kind, time in service.items()},
             ),
-            "service_law": body["service"]["law"],
-            "trying": body["sut"]["routing"] == "stateful",
-            "wake_all": body["wakes_all"],
+            "service_law": model.service.law,
+            "trying": model.sut.routing == "stateful",
+            "wake_all": model.wakes_all,
         },
-        costs={key: each["value"] for key, each in body.get("deployments", {}).items()},
+        costs={key: cost.value for key, cost in vars(model.deployments).items() if cost},
     )
 
 
@@ -155,14 +324,14 @@ def fitted_numbers(
     mean_ns: Mapping[str, float],
     scv: Mapping[str, float],
 ) -> dict[str, Any]:
-    """Give numbers of a model by the simulator's names; of what is no message of a call there is none.
+    """Return parameters of a model by the simulator's names.
 
     Parameters
     ----------
     numbers
-        By the names of a model's file; `truesize` is of every datagram.
+        Parameters by the names of a model's file. `truesize` holds for every datagram.
     lengths, mean_ns, scv
-        By message type: bytes, and mean and variance over mean square of the service time.
+        Bytes, mean service time, and its variance over the square of its mean, by message type.
     """
     return {
         **numbers,
@@ -174,9 +343,9 @@ def fitted_numbers(
 
 
 def model_of(sut: Sut, folder: Path = MODELS) -> Model | None:
-    """Find the first model, by name, of a SUT on a machine of our records; None if there is none.
+    """Return the first model of a SUT by name; None without a model.
 
-    A model of another machine is left out: what is assumed of that one holds for no other.
+    Models of machines without records are excluded, because their assumptions hold for these machines only.
     """
     for path in sorted(folder.glob("*.yaml")):
         model = load_model(path.stem, folder)

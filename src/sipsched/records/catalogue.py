@@ -1,5 +1,6 @@
-"""The runs under a folder of records: chosen by their tuple, and what came of them as xarray."""
+"""The runs under a folder of records, selected by their tuples, and their data in xarray."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -7,21 +8,26 @@ from typing import Any, Self
 
 import netCDF4
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT, RUN_FILE
-from sipsched.plan.config import RUN_PATTERN, Run
-from sipsched.records import reduced, summary
+from sipsched.plan.crossover import compared, is_comparison
+from sipsched.plan.run import RUN_PATTERN, Run
+from sipsched.records import reduced, run_summary, study_summary, summary_files
 from sipsched.records.messages import (
     PROBE_OFF,
     messages_from_record,
+    open_messages,
     with_arrivals,
     write_messages,
 )
 from sipsched.records.pooled import SUMS, open_runs, quantiles
 from sipsched.records.record import TRACE_FILE
 from sipsched.records.run_document import RunDocument, read_run
+from sipsched.records.switch_log import read_windows
+from sipsched.records.window_time import ModesInForce, in_force
 from sipsched.records.windows import windows_from_record
 from sipsched.versions import MESSAGES_VERSION
 
@@ -36,77 +42,95 @@ class Catalogue:
     Attributes
     ----------
     records
-        The folder that `raw/` is in the workflow.
+        Folder of the records, such as `raw/`.
     results
-        Where what is computed from the records is kept; a file that is missing there is made.
+        Folder of the files that are computed from the records. Missing files are created.
     runs
-        The tuples, in their order; at least one where it was opened or selected.
+        The tuples of the runs, sorted. A catalogue that was opened or selected has at least one run.
+    modes
+        Modes to which `sel` restricts runs that compare modes; empty if nothing is restricted.
     """
 
     records: Path
     results: Path
     runs: tuple[Run, ...]
+    modes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         """Count the runs."""
         return len(self.runs)
 
     def __iter__(self) -> Iterator[Self]:
-        """Give each run by itself, as a selection of one."""
+        """Yield each run as a selection of one run."""
         return (replace(self, runs=(run,)) for run in self.runs)
 
     def sel(self, **chosen: Any) -> Self:
-        """Choose runs.
+        """Select runs by the values of their tuples.
 
         Parameters
         ----------
         chosen
-            `sut`, `mode`, `cores`, `threads`, `cps`, `rep`: a value, or a list of them.
+            `sut`, `mode`, `cores`, `threads`, `cps`, `rep`: a value, or a list of values. A mode that has no runs of a
+            single mode selects its windows in the runs that compare it.
 
         Raises
         ------
         StableError
-            A key that runs do not have, or no run is like that; the message says what there is.
+            A key is unknown, or no run has the value. The message lists the values that exist.
         """
-        for key in chosen:
+        left, modes = self.runs, self.modes
+        # the mode is selected last, because the other keys determine whether runs of this single mode exist
+        for key in sorted(chosen, key="mode".__eq__):
             if key not in KEYS:
                 raise StableError(f"{key}: runs have no such key; there are {', '.join(KEYS)}")
-        left = self.runs
-        for key, value in chosen.items():
-            wanted = set(value) if isinstance(value, (list, tuple, set)) else {value}
-            found = tuple(run for run in left if getattr(run, key) in wanted)
-            if not found:
-                there = dict.fromkeys(str(getattr(run, key)) for run in left)
+            value = chosen[key]
+            wanted = list(value) if isinstance(value, (list, tuple, set)) else [value]
+            kept = tuple(run for run in left if getattr(run, key) in wanted)
+            if key == "mode":
+                windows = set(wanted) - {run.mode for run in kept}
+                kept = tuple(
+                    run for run in left if run in kept or not windows.isdisjoint(self.modes_of(run))
+                )
+                modes = tuple(wanted) if not any(map(is_comparison, wanted)) else modes
+            if not kept:
+                known = {getattr(run, key) for run in left}
+                known |= {mode for run in left if key == "mode" for mode in self.modes_of(run)}
                 raise StableError(
                     f"no run with {key} {' or '.join(map(str, wanted))} among these {len(left)}; "
-                    f"there is {', '.join(there)}"
+                    f"there is {'; '.join(map(str, sorted(known)))}"
                 )
-            left = found
-        return replace(self, runs=left)
+            left = kept
+        return replace(self, runs=left, modes=modes)
+
+    def modes_of(self, run: Run) -> tuple[str, ...]:
+        """List the modes of a run in this selection, the reference first."""
+        return tuple(mode for mode in compared(run.mode) if not self.modes or mode in self.modes)
 
     @property
     def one(self) -> Run:
-        """The only run.
+        """The only run of the selection.
 
         Raises
         ------
         StableError
-            There are several: choose one.
+            The selection has several runs.
         """
         if len(self.runs) != 1:
-            told = "; ".join(
-                f"{key} {', '.join(map(str, self.values(key)))}" for key in self.varied
-            )
-            raise StableError(f"{len(self.runs)} runs where one is needed: choose with sel: {told}")
+            raise self.several()
         return self.runs[0]
+
+    def several(self) -> StableError:
+        """Return the error that names the keys by which one of several runs can be selected."""
+        values = "; ".join(f"{key} {', '.join(map(str, self.values(key)))}" for key in self.varied)
+        return StableError(f"{len(self.runs)} runs where one is needed: choose with sel: {values}")
 
     @property
     def varied(self) -> list[str]:
-        """List the keys that the runs differ in."""
+        """List the keys in which the runs differ."""
         return [key for key in KEYS if len(self.values(key)) > 1]
 
     def values(self, key: str) -> list[Any]:
-        """List what the runs have of a key, ascending."""
+        """List the values of a key, ascending."""
         return sorted({getattr(run, key) for run in self.runs})
 
     def document(self, run: Run) -> RunDocument:
@@ -114,11 +138,11 @@ class Catalogue:
         return read_run(self.records / run.path)
 
     def has_messages(self, run: Run) -> bool:
-        """Tell whether the single messages of a run are kept."""
+        """Return whether the single messages of a run are kept."""
         return (self.records / run.path / TRACE_FILE).is_file()
 
     def messages_file(self, run: Run) -> Path:
-        """Give the run's `messages.nc`; make it, as the workflow does, where it is missing or old.
+        """Return the path of the run's `messages.nc`. Create the file first if it is missing or outdated.
 
         Raises
         ------
@@ -130,7 +154,7 @@ class Catalogue:
         return self._made(run)
 
     def without_messages(self, run: Run) -> StableError:
-        """Make the error that says why a run has no single messages, and what has."""
+        """Return the error with the reason for missing messages, and with the names of runs that have messages."""
         off = self.document(run).probe.mode == "off"
         return StableError(
             f"{run}: no single messages: {PROBE_OFF if off else reduced.REASON}; its numbers are in "
@@ -139,28 +163,33 @@ class Catalogue:
 
     def _made(self, run: Run) -> Path:
         path = self.results / "runs" / run.path / MESSAGES_FILE
-        if not _is_current(path):
+        if not _is_current(path, self.records / run.path):
             write_messages(messages_from_record(self.records / run.path), path)
         return path
 
     def messages(self) -> xr.Dataset:
-        """Open the single messages of all these runs; nothing is read until it is asked for.
+        """Open the single messages of all these runs as Dask arrays, which are read when they are computed.
+
+        For runs that compare modes, the arrivals are read at once, because they determine the window of each message.
 
         Returns
         -------
         Dataset
-            Dimension `message`: the columns of `messages.nc` (docs/data-format.md), intervals as
-            float64 ns with NaN where they are missing, in Dask arrays; and of each message `k_rcv`
-            and `total`, which is K_rcv + T_sip. Dimension `drop`: datagrams that the full socket
-            queue refused. What all runs have in common of the tuple is a scalar coordinate; what
-            differs is one along `message`, and with the prefix `drop_` along `drop`.
+            Dimension `message`: the columns of `messages.nc` (docs/data-format.md), `k_rcv`, and `total` = K_rcv +
+            T_sip of the same message. Intervals are float64 ns, NaN where missing. Dimension `drop`: datagrams that the
+            full socket queue refused. A key of the tuple that is equal in all runs is a scalar coordinate. A key that
+            differs is a coordinate along `message`, and with the prefix `drop_` along `drop`. If a run compares modes,
+            further coordinates of this kind are `mode` (the mode in force, empty between windows), `window` and `block`
+            (-1 between windows), and `evaluated` (true after the washout of a valid window).
 
         Raises
         ------
         StableError
             The single messages of a run are not kept.
         """
-        opened = [self._opened(run, self.varied) for run in self.runs]
+        comparing = any(is_comparison(run.mode) for run in self.runs)
+        along = list(dict.fromkeys([*self.varied, *(["mode"] if comparing else [])]))
+        opened = [self._opened(run, along, comparing) for run in self.runs]
         parts = [
             xr.concat(
                 [ds.drop_dims(set(ds.dims) - {dimension}) for ds in opened],
@@ -169,39 +198,84 @@ class Catalogue:
             )
             for dimension in ("message", "drop")
         ]
-        common = {key: self.values(key)[0] for key in KEYS if key not in self.varied}
+        common = {key: self.values(key)[0] for key in KEYS if key not in along}
         return xr.merge(parts, combine_attrs="drop_conflicts").assign_coords(common)
 
-    def _opened(self, run: Run, varied: Sequence[str]) -> xr.Dataset:
+    def _opened(self, run: Run, along: Sequence[str], comparing: bool) -> xr.Dataset:
         path = self.messages_file(run)
         ds = with_arrivals(xr.open_dataset(path, engine="netcdf4", chunks={}, decode_times=False))
         for name, (parts, text) in SUMS.items():
             if name not in ds:
                 ds[name] = sum((ds[part] for part in parts[1:]), ds[parts[0]])
             ds[name].attrs = {"long_name": text, "units": "ns", "definition": text}
-        for key in varied:
-            dtype = np.array(self.values(key)).dtype
-            for dimension, prefix in (("message", ""), ("drop", "drop_")):
-                # no Dask array: xarray groups by none
-                same = np.full(ds.sizes[dimension], getattr(run, key), dtype)
-                ds = ds.assign_coords({f"{prefix}{key}": (dimension, same)})
+        for dimension, prefix in (("message", ""), ("drop", "drop_")):
+            columns: dict[str, Any] = {key: getattr(run, key) for key in along}
+            if comparing:
+                columns |= vars(self.in_force(run, ds[f"{prefix}t_arr"].to_numpy()))
+            # a NumPy array, because xarray cannot group by a Dask array
+            coordinates = {
+                f"{prefix}{key}": (dimension, np.broadcast_to(values, ds.sizes[dimension]))
+                for key, values in columns.items()
+            }
+            ds = ds.assign_coords(coordinates)
+            if self.modes and is_comparison(run.mode):
+                ds = ds.isel({dimension: np.isin(columns["mode"], self.modes)})
         return ds
+
+    def in_force(self, run: Run, t_ns: npt.NDArray[np.int64]) -> ModesInForce:
+        """Return the mode and the window of each instant. A run of one mode counts as one window of one block."""
+        if is_comparison(run.mode):
+            return in_force(read_windows(self.records / run.path), t_ns)
+        first = np.zeros(t_ns.shape, np.int32)
+        return ModesInForce(first, first, np.full(t_ns.shape, run.mode), np.ones(t_ns.shape, bool))
+
+    def by_mode(self, run: Run) -> Iterator[tuple[Run, xr.Dataset]]:
+        """Open the messages of a run, as stored, per mode of this selection.
+
+        Yields
+        ------
+        run, messages
+            The run, with the mode in its tuple, and the evaluated messages of this mode (see `messages`).
+        """
+        ds = open_messages(self.messages_file(run))
+        states = {name: self.in_force(run, ds[name].to_numpy()) for name in ("t_arr", "drop_t_arr")}
+        for mode in self.modes_of(run):
+            kept = {
+                dimension: state.evaluated & (state.mode == mode)
+                for dimension, state in zip(("message", "drop"), states.values(), strict=True)
+            }
+            yield replace(run, mode=mode), ds.isel(kept)
+
+    def _refuse_part(self, of: str) -> None:
+        """Refuse numbers of whole runs where the selection keeps only some windows of a run.
+
+        Raises
+        ------
+        StableError
+            The message names the functions that have numbers by mode.
+        """
+        if self.modes and any(is_comparison(run.mode) for run in self.runs):
+            raise StableError(
+                f"{of} is of whole runs, and of these runs only windows of mode {', '.join(self.modes)} are selected: "
+                "use windows() or messages()"
+            )
 
     def quantiles(
         self, quantity: str, shares: Sequence[float], by: Sequence[str] = ()
     ) -> xr.DataArray:
-        """Compute quantiles of all messages of runs that are alike, reading each message once.
+        """Compute quantiles over all messages of equal runs, reading each message once.
 
         Parameters
         ----------
         quantity, shares, by
-            See `sipsched.records.pooled.quantiles`, which this is of these runs.
+            See `sipsched.records.pooled.quantiles`.
 
         Raises
         ------
         StableError
             The single messages of a run are not kept.
         """
+        self._refuse_part("quantiles()")
         paths, sizes = [self.messages_file(run) for run in self.runs], []
         for path in paths:
             with netCDF4.Dataset(path) as file:
@@ -209,32 +283,39 @@ class Catalogue:
         return quantiles(open_runs(self.runs, paths, sizes, {}), quantity, shares, by)
 
     def summary(self) -> xr.Dataset:
-        """Put the numbers of these runs side by side.
+        """Combine the numbers of these runs in one dataset.
 
         Returns
         -------
         Dataset
-            What `sipsched.records.summary.combine` gives: dimensions (sut, mode, cores, threads, cps,
-            rep), and message_type where it applies; times in µs.
+            See `sipsched.records.study_summary.combine`: dimensions (sut, mode, cores, threads, cps, rep), and
+            message_type where it applies; times in µs.
         """
-        return summary.combine([self._summary_file(run) for run in self.runs], self.runs)
+        self._refuse_part("summary()")
+        return study_summary.combine([self._summary_file(run) for run in self.runs], self.runs)
 
     def _summary_file(self, run: Run) -> Path:
         path = self.results / "runs" / run.path / reduced.SUMMARY_FILE
-        if not summary.is_current(path):
-            summary.write(summary.summarise_run(self._made(run), self.records / run.path), path)
+        if summary_files.made_of(path) != reduced.identity(self.records / run.path):
+            summary_files.write(
+                run_summary.summarise_run(self._made(run), self.records / run.path), path
+            )
         return path
 
     def windows(self) -> xr.Dataset:
-        """Open the windows of the only run, which compares modes within itself.
+        """Open the windows of the only run, which compares modes.
 
         Returns
         -------
         Dataset
-            See `sipsched.records.windows.windows_from_record`.
+            See `sipsched.records.windows.windows_from_record`. Only windows of the selected modes are included. The
+            coordinate `mode_name` along `window` is the name of the mode in force.
         """
         run = self.one
-        return windows_from_record(self._made(run), self.records / run.path)
+        ds = windows_from_record(self._made(run), self.records / run.path)
+        names = np.array(json.loads(ds.attrs["modes"]))[ds["mode"].to_numpy()]
+        ds = ds.assign_coords(mode_name=("window", names))
+        return ds.isel(window=np.isin(names, self.modes_of(run)))
 
 
 def find_runs(records: Path, testbed: str) -> Catalogue:
@@ -243,31 +324,31 @@ def find_runs(records: Path, testbed: str) -> Catalogue:
     Parameters
     ----------
     records
-        Such as `raw`. Of what is in the project, results are where the workflow has them:
-        `results` for `raw`, `results/recorded/raw` for `recorded/raw`. Of other folders they are in
-        `results` beside them.
+        Folder such as `raw`. In the project, results are in the workflow's folders: `results` for `raw`, and
+        `results/recorded/raw` for `recorded/raw`. For other folders, they are in `results` beside the folder.
     testbed
-        Its name.
+        Name of the testbed.
     """
     root = PROJECT_ROOT if records.is_relative_to(PROJECT_ROOT) else records.parent
     inside = records.relative_to(root)
     results = root / "results" if inside == Path("raw") else root / "results" / inside
     pattern = RUN_PATTERN.format(testbed=testbed, **dict.fromkeys(KEYS[1:], "*"))
-    found = []
+    runs = []
     for document in records.glob(f"{pattern}/{RUN_FILE}"):
         place = document.parent.relative_to(records)
-        # an attempt that does not count is rep~1.failed-1
+        # other folders, such as rep~1.failed-1, hold invalid attempts
         if place.name.partition("~")[2].isdigit():
             _, sut, mode, *numbers = place.parts
             cores, threads, cps, rep = (int(part.partition("~")[2]) for part in numbers)
-            found.append(Run(testbed, sut, mode, cores, threads, cps, rep))
-    return Catalogue(records, results, tuple(sorted(found)))
+            runs.append(Run(testbed, sut, mode, cores, threads, cps, rep))
+    return Catalogue(records, results, tuple(sorted(runs)))
 
 
-def _is_current(path: Path) -> bool:
-    """Tell whether a `messages.nc` is there, in the version of this program."""
+def _is_current(path: Path, record: Path) -> bool:
+    """Return whether a `messages.nc` exists, has the present version, and was made from this record."""
     try:
         with netCDF4.Dataset(path) as file:
-            return bool(file.getncattr("format_version") == MESSAGES_VERSION)
+            made_of = (file.getncattr("format_version"), file.getncattr("record"))
+            return bool(made_of == (MESSAGES_VERSION, reduced.identity(record)))
     except (OSError, AttributeError):
         return False

@@ -1,86 +1,102 @@
-"""What searches found: between which loads a point's packet drop rate crosses a limit, and how that was found.
+"""Records of searches: the two loads between which a point's packet drop rate passes a limit, and all trials.
 
-`crossing.json` is of the loads of other measurements, `capacity~LIMIT~WIDTH.json` of a capacity.
+`crossing.json` decides the loads of other measurements. `capacity~LIMIT~WIDTH.json` is the search for a capacity.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from sipsched.errors import StableError
-from sipsched.files import read_json
-from sipsched.plan.config import Capacity, Point
-from sipsched.plan.documents import validate
+from sipsched.files import read_sealed
+from sipsched.plan.loads import Capacity
+from sipsched.plan.run import Point
+from sipsched.records.conversion import as_part
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 REMEDY = "move away what is there and run snakemake"
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One load of a search.
+class TrialRecord:
+    """One trial of a search: a load and its outcome.
 
     Attributes
     ----------
     cps, duration_s
-        Calls per second, and for how long.
+        Load in calls per second, and length of the trial.
     pdr
-        The packet drop rate that came of it; over TCP the same as `call_loss`.
+        Packet drop rate; over TCP the same as `call_loss`.
     call_loss
-        Share of calls that failed or were set up late; None in records before 22 November 2026.
+        Share of calls that failed or were set up late; None if the generator did not report them.
+    started_at
+        UTC, ISO 8601; None if the record lacks it, as for simulated trials.
+    cpu_us
+        CPU time of the proxy per received message, in µs; None if the record lacks it.
+    steal_share
+        Share of the time of the SPS's CPUs that the hypervisor took; None if the record lacks it.
     """
 
     cps: int
     duration_s: float
     pdr: float
     call_loss: float | None = None
+    started_at: str | None = None
+    cpu_us: float | None = None
+    steal_share: float | None = None
 
 
 @dataclass(frozen=True)
-class Crossing:
-    """What a search found.
+class SearchRecord:
+    """The result of a search.
 
     Attributes
     ----------
     point
-        Where.
+        The searched point.
     label
-        The mode, and how this kernel stands in for it.
+        Name of the mode as it was applied on this kernel.
     lower_cps, upper_cps
-        The highest load found at or under the limit, and the lowest above it. Of a capacity one of them may
-        be None: the limit was exceeded at the lowest load of the search, or not at the highest.
+        The highest load at or under the limit, and the lowest load above the limit. For a capacity, `lower_cps` is None
+        if the lowest searched load exceeded the limit, and `upper_cps` is None if the highest load did not exceed it.
     trials
-        In their order.
+        All trials, in the order in which they were made.
     ended_by
-        Of a capacity, what ended its search: `width`, `time` or `range`. None: it is none.
-    took_s
-        Seconds that the search took; None if its record does not say.
+        For a capacity, the reason for the end of the search: `width`, `time` or `range`. None for `crossing.json`.
+    started_at, finished_at
+        UTC, ISO 8601; None if the record lacks it.
     """
 
     point: Point
     label: str
     lower_cps: int | None
     upper_cps: int | None
-    trials: tuple[Trial, ...]
+    trials: tuple[TrialRecord, ...]
     ended_by: str | None = None
-    took_s: float | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
 
     @property
-    def is_bracketed(self) -> bool:
-        """Whether there is a load on either side."""
-        return self.lower_cps is not None and self.upper_cps is not None
+    def took_s(self) -> float | None:
+        """Length of the search in seconds; None if the record lacks it."""
+        if self.started_at is None or self.finished_at is None:
+            return None
+        started, finished = map(datetime.fromisoformat, (self.started_at, self.finished_at))
+        return (finished - started).total_seconds()
 
     @property
     def loads(self) -> tuple[int, int]:
-        """Give the loads to measure: the two around the crossing, or twice the one that the range ends at."""
+        """Return the two loads around the crossing; without a crossing, the load at the end of the range, twice."""
         ends = [cps for cps in (self.lower_cps, self.upper_cps) if cps is not None]
         return ends[0], ends[-1]
 
     @property
     def found(self) -> str:
-        """Say where the limit is crossed."""
+        """Describe the loads between which the limit is crossed."""
         if self.lower_cps is None:
             return f"below {self.upper_cps} cps, the lowest load of the search, where more than it is dropped"
         if self.upper_cps is None:
@@ -89,18 +105,54 @@ class Crossing:
         return f"between {self.lower_cps} and {self.upper_cps} cps{late}"
 
 
-def read_crossing(path: Path) -> Crossing:
+_Count = Annotated[int, Meta(ge=0)]
+_Cps = Annotated[int, Meta(ge=1)]
+_Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+@dataclass(frozen=True)
+class _Trial:
+    cps: _Cps
+    duration_s: Annotated[float, Meta(gt=0)]
+    received: _Count
+    refused: _Count
+    pdr: _Share
+    calls: _Count | None = None
+    calls_lost: _Count | None = None
+    started_at: str | None = None
+    cpu_us: Annotated[float, Meta(ge=0)] | None = None
+    steal_share: _Share | None = None
+
+    @property
+    def call_loss(self) -> float | None:
+        return self.calls_lost / self.calls if self.calls and self.calls_lost is not None else None
+
+
+@dataclass(frozen=True)
+class _Document:
+    point: Point
+    label: str
+    lower_cps: _Cps | None
+    upper_cps: _Cps | None
+    trials: tuple[_Trial, ...]
+    goal: Capacity | None = None
+    ended_by: Literal["width", "time", "range"] | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+
+
+def read_crossing(path: Path) -> SearchRecord:
     """Read a `crossing.json`.
 
     Raises
     ------
     StableError
-        It is missing, not JSON, of another version, or not the record of a crossing
-        (workflow/schemas/crossing.schema.yaml).
+        The file is missing, is not JSON, has another version, was changed after it was written, lacks a key, or has a
+        value of another type.
     """
-    document = validate(read_json(path, SCHEMA_VERSION, REMEDY), "crossing", str(path))
-    lower, upper = document["lower_cps"], document["upper_cps"]
-    goal = Capacity(**document["goal"]) if "goal" in document else None
+    sealed = read_sealed(path, SCHEMA_VERSION, REMEDY)
+    document = as_part(_Document, sealed, str(path), REMEDY)
+    lower, upper, goal = document.lower_cps, document.upper_cps, document.goal
     if lower is None or upper is None:
         if goal is None or lower == upper:
             raise StableError(
@@ -108,41 +160,44 @@ def read_crossing(path: Path) -> Crossing:
             )
     elif lower >= upper:
         raise StableError(f"{path}: lower_cps ({lower}) must be less than upper_cps ({upper})")
-    return Crossing(
-        point=Point(**document["point"], goal=goal),
-        label=document["label"],
+    return SearchRecord(
+        point=replace(document.point, goal=goal),
+        label=document.label,
         lower_cps=lower,
         upper_cps=upper,
         trials=tuple(
-            Trial(trial["cps"], trial["duration_s"], trial["pdr"], _call_loss(trial))
-            for trial in document["trials"]
+            TrialRecord(
+                trial.cps,
+                trial.duration_s,
+                trial.pdr,
+                trial.call_loss,
+                trial.started_at,
+                trial.cpu_us,
+                trial.steal_share,
+            )
+            for trial in document.trials
         ),
-        ended_by=document.get("ended_by"),
-        took_s=_took_s(document),
+        ended_by=document.ended_by,
+        started_at=_instant(document.started_at),
+        finished_at=_instant(document.finished_at),
     )
 
 
-def _took_s(document: Mapping[str, Any]) -> float | None:
+def _instant(text: str | None) -> str | None:
+    """Return an instant in ISO 8601; None for None."""
     try:
-        ends = (datetime.fromisoformat(document[key]) for key in ("started_at", "finished_at"))
-        started, finished = ends
-    except (KeyError, ValueError):
+        return text if text and datetime.fromisoformat(text) else None
+    except ValueError:
         return None
-    return (finished - started).total_seconds()
-
-
-def _call_loss(trial: Mapping[str, Any]) -> float | None:
-    lost, calls = trial.get("calls_lost"), trial.get("calls")
-    return lost / calls if calls and lost is not None else None
 
 
 def read_crossings(raw: Path, points: Iterable[Point]) -> dict[Point, tuple[int, int]]:
-    """Read between which loads the crossings of these points were found, where they were.
+    """Read the two loads around the crossing of each point whose crossing was found.
 
     Raises
     ------
     StableError
-        A record is not one of a crossing, or is that of another point.
+        A record is not the record of a search, or belongs to another point.
     """
     found = {}
     for point in points:

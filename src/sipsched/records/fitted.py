@@ -1,4 +1,4 @@
-"""A model fitted to runs of a campaign, as the workflow passes it from the fit to what is predicted with it."""
+"""A simulator model fitted to runs of a campaign, as a file between the fit and the predictions."""
 
 import json
 from collections.abc import Mapping
@@ -8,35 +8,35 @@ from typing import Any
 
 from sipsched.errors import StableError
 from sipsched.files import read_json, whole
-from sipsched.records.run_document import as_part
+from sipsched.records.conversion import as_part
 
 SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What runs of mode `default` tell of the simulator's numbers.
+    """The simulator's parameters, fitted to runs in the default mode.
 
     Attributes
     ----------
     sut
-        Whose runs they are.
+        SUT of the runs.
     model
-        Of config/models, which has the numbers that are assumed.
+        Name of the model in config/models, which holds the assumed parameters.
     why
-        Why there is no fit; then all else is empty.
+        Reason for a missing fit; the other fields are then empty.
     runs
-        Paths of the records' tuples.
+        Paths of the runs that the fit uses, relative to the folder of the records.
     messages
-        How many messages it is from.
+        Number of messages that the fit uses.
     kernel
-        Whose scheduler is simulated, as in a testbed's file.
+        Kernel whose scheduler is simulated, named as in a testbed's file.
     base_slice_ns
-        Of EEVDF; None if the records do not tell it.
+        Base slice of EEVDF in ns; None if the records lack it.
     numbers
-        By the simulator's names; the others are the model's.
+        Fitted parameters by the simulator's names. The model has the other parameters.
     draws
-        The same, each of as many runs drawn with replacement.
+        Parameters fitted to resampled runs (sampled with replacement), one mapping per sample.
     """
 
     why: str = ""
@@ -61,7 +61,7 @@ def from_json(text: str, where: Path) -> Fitted:
     Raises
     ------
     StableError
-        It is not one, or of another version.
+        The text is not a fit, or has another version.
     """
     content = json.loads(text)
     if content.pop("schema_version", None) != SCHEMA_VERSION:
@@ -70,7 +70,7 @@ def from_json(text: str, where: Path) -> Fitted:
 
 
 def write_fitted(fitted: Fitted, path: Path) -> None:
-    """Write a fit; the file appears whole."""
+    """Write a fit to a file, atomically."""
     with whole(path) as partial:
         partial.write_text(to_json(fitted) + "\n")
 

@@ -1,4 +1,4 @@
-"""What of a campaign is recorded, what is to come, and when each testbed would be done with it."""
+"""Progress of a campaign: recorded runs, remaining runs, and the expected end of each testbed."""
 
 import itertools
 import math
@@ -10,54 +10,55 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sipsched.errors import StableError
-from sipsched.plan.config import NO_REPEATS, Config, Crossings, Point, Repeats, Run
+from sipsched.plan.config import Config
+from sipsched.plan.run import NO_REPEATS, Crossings, Point, Repeats, Run
 from sipsched.records.crossing import read_crossing, read_crossings
 from sipsched.records.look import all_repeats
 from sipsched.records.record import Attempt, failed_attempts, is_recorded
 from sipsched.records.run_document import read_run
 
 OVERHEAD_S = 5.0
-"""Seconds of a run outside its load, the workflow's own included, before any run was measured."""
+"""Assumed seconds of a run outside its load, including the workflow's time. Recorded runs replace the assumption."""
 BETWEEN_S = 1.0
 """Seconds between the end of a run and the start of the next."""
 RUNS_FOR_PACE = 10
 
 Kind = tuple[str, str]
-"""Testbed and mode: what the length of a run hangs on."""
+"""Testbed and mode, on which the length of a run depends."""
 
 
 def kind(run: Run) -> Kind:
-    """Say which runs last as long as this one."""
+    """Return the testbed and mode of a run, since runs of the same testbed and mode last equally long."""
     return run.testbed, run.mode
 
 
 @dataclass(frozen=True)
 class Lanes:
-    """What may be measured at the same time.
+    """Rules for measuring on several testbeds at the same time.
 
     Attributes
     ----------
     alone
-        Testbeds that this machine makes itself: beside a run of one of them nothing else is measured.
+        Testbeds that this machine creates. While such a testbed is measured, nothing else is measured.
     at_once
-        How many runs a testbed measures at a time, where that is more than one.
+        Number of simultaneous runs, for testbeds that measure more than one.
     """
 
     alone: frozenset[str] = frozenset()
     at_once: Mapping[str, int] | None = None
 
     def ends_s(self, work_s: Mapping[str, float]) -> dict[str, float]:
-        """Say when each testbed is done.
+        """Compute the time until each testbed has measured everything.
 
         Parameters
         ----------
         work_s
-            Testbed to seconds of measuring that it has left, in the order in which they begin.
+            Remaining seconds of measuring by testbed, in the order in which the testbeds begin.
 
         Returns
         -------
         dict
-            Testbed to seconds from now.
+            Seconds from now, by testbed.
         """
         ends: dict[str, float] = {}
         free = 0.0
@@ -71,33 +72,33 @@ class Lanes:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a testbed has done of a campaign, and what it has left.
+    """Progress of a campaign on one testbed.
 
     Attributes
     ----------
     testbed
-        Its name.
+        Name of the testbed.
     measured
-        How many runs are recorded.
+        Number of recorded runs.
     left
-        Runs whose load is known, in their order.
+        Remaining runs whose load is known, in the order of measuring.
     searches
-        Points whose crossing is to be found first.
+        Points whose crossing must be found first.
     behind_searches
-        About how many runs at the loads around those crossings.
+        Approximate number of runs at the loads around these crossings.
     refused
-        What became of attempts that do not count, how often, most frequent first.
+        Causes of invalid attempts with their counts, the most frequent cause first.
     work_s
-        Seconds of measuring left, the runs behind searches included.
+        Remaining seconds of measuring, including the runs that follow searches.
     done_in_s
-        Seconds until the testbed has measured all of it; 0 if nothing is left.
+        Seconds until the testbed has measured everything; 0 if nothing is left.
     from_runs
-        How many recorded runs tell how long one takes. 0: nothing of this testbed is recorded, and the configuration
-        tells it: warm-up, load and some seconds around them.
+        Number of recorded runs from which the length of a run is known. With 0 recorded runs, the length follows from
+        the configuration: warm-up, load and some seconds around them.
     at_most_more
-        How many runs may be added where a study asks for a precision, beside those left.
+        Number of runs that studies with a precision may add to the remaining runs.
     by_search_limit
-        Whether a search that is left counts as the most it may take.
+        Whether a remaining search is counted with its time limit.
     """
 
     testbed: str
@@ -114,22 +115,22 @@ class Outlook:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left."""
+        """Whether no measurement is left."""
         return not self.left and not self.searches
 
 
 def recorded_s(runs: Iterable[Run], raw: Path) -> list[float]:
-    """Look how long recorded runs took, up to `RUNS_FOR_PACE` of those given.
+    """Return the lengths of recorded runs, at most `RUNS_FOR_PACE` of them.
 
     Returns
     -------
     list
-        Seconds from the start of one to the start of the next.
+        Seconds from the start of a run to the start of the next run.
     """
     times = []
     recorded = (run for run in runs if is_recorded(raw, run))
     for run in itertools.islice(recorded, RUNS_FOR_PACE):
-        # a damaged record is for those to tell of who need it
+        # a damaged record is skipped here; a reader that needs the record reports the damage
         with suppress(StableError):
             timeline = read_run(raw / run.path).timeline
             times.append(timeline.fetched - timeline.started + BETWEEN_S)
@@ -137,20 +138,20 @@ def recorded_s(runs: Iterable[Run], raw: Path) -> list[float]:
 
 
 def planned_s(run: Run, config: Config) -> float:
-    """Say how long a run should take by its load alone."""
+    """Estimate the length of a run from its load alone, in seconds."""
     load = config.load_of(run)
     return load.warmup_s + load.duration_s + OVERHEAD_S
 
 
 def expected_s(run: Run, planned: Iterable[Run], config: Config, raw: Path) -> float:
-    """Say how long a run should take: as long as recorded ones of its kind, or else what its load asks for.
+    """Estimate the length of a run in seconds: from recorded runs of its kind, or else from its load.
 
     Parameters
     ----------
     run
-        A run that is to be measured.
+        The run to be measured.
     planned
-        The runs of the campaign; of its kind, the first `RUNS_FOR_PACE` with a record are looked at.
+        The runs of the campaign. The first `RUNS_FOR_PACE` recorded runs of the same kind are used.
     config, raw
         The campaign, and the folder of its records.
     """
@@ -159,22 +160,22 @@ def expected_s(run: Run, planned: Iterable[Run], config: Config, raw: Path) -> f
 
 
 def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = None) -> list[Outlook]:
-    """Compare what a campaign asks for with what is recorded, testbed by testbed in the order of its configuration.
+    """Compare the plan of a campaign with its records, per testbed in the order of the configuration.
 
     Parameters
     ----------
     config, raw
         The campaign, and the folder of its records.
     lanes
-        What may be measured at the same time.
+        The rules for simultaneous measurements.
     results
-        Where looks at runs are, which say what is repeated more often; None: nothing is.
+        Folder of the looks, which name the groups that need more repetitions. None: no group needs more.
 
     Notes
     -----
-    A search for a crossing counts as its `limit_s`, the most that it may take; one for a capacity as what those
-    recorded of the testbed took (the median of up to ten). The runs behind a search are counted as if the crossing
-    were at the geometric middle of the loads to be searched: their number hangs on it where loads are steps.
+    A search for a crossing counts as its time limit `limit_s`. A search for a capacity counts as the median of up to
+    ten recorded searches of the testbed. The runs that follow a search are counted as if the crossing were at the
+    geometric middle of the searched loads. Their number depends on the crossing where loads are steps.
     """
     crossings = read_crossings(raw, config.searches())
     supposed = _supposed(config) | crossings
@@ -200,10 +201,10 @@ def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = Non
         )
         parts[name] = (len(recorded), to_come, searches, seconds)
     ends = lanes.ends_s({name: seconds for name, (_, _, _, seconds) in parts.items()})
-    found = []
+    testbed_outlooks = []
     for name, (measured, to_come, searches, seconds) in parts.items():
         left = tuple(run for run in to_come if run in known)
-        found.append(
+        testbed_outlooks.append(
             Outlook(
                 testbed=name,
                 measured=measured,
@@ -220,7 +221,7 @@ def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = Non
                 ),
             )
         )
-    return found
+    return testbed_outlooks
 
 
 def _at_most_more(
@@ -229,7 +230,7 @@ def _at_most_more(
     crossings: Crossings,
     repeats: Mapping[tuple[str, str], Repeats],
 ) -> int:
-    """Count the runs that looks may still ask for: before the first of all groups, then of those that were wide."""
+    """Count the runs that looks may still add: to all groups at first, later to those with wide intervals."""
     more = 0
     for study in config.studies.values():
         if study.precision is None:
@@ -243,7 +244,7 @@ def _at_most_more(
 
 
 def _supposed(config: Config) -> dict[Point, tuple[int, int]]:
-    """Suppose crossings at the middle of what is searched; of capacities each at loads of its own."""
+    """Assume each crossing at the middle of the searched loads, and distinct loads for searches for a capacity."""
     middle = round(math.sqrt(config.search.lowest_cps * config.search.highest_cps))
     return {
         point: (middle + 2 * place, middle + 2 * place + 1) if point.goal else (middle, middle)
@@ -251,21 +252,21 @@ def _supposed(config: Config) -> dict[Point, tuple[int, int]]:
     }
 
 
-def _recorded_search_s(point: Point, found: Iterable[Point], raw: Path) -> float | None:
-    """Say how long recorded searches for a capacity took; None where there is none, or a crossing is searched."""
+def _recorded_search_s(point: Point, points: Iterable[Point], raw: Path) -> float | None:
+    """Return the median length of recorded searches for this capacity; None for a crossing."""
     alike = [
         other
-        for other in found
+        for other in points
         if point.goal and (other.testbed, other.goal) == (point.testbed, point.goal)
     ]
     times = [read_crossing(raw / other.crossing_path).took_s for other in alike[:RUNS_FOR_PACE]]
-    known = [each for each in times if each is not None]
+    known = [time for time in times if time is not None]
     return statistics.median(known) + BETWEEN_S if known else None
 
 
 def _refused(raw: Path, runs: Sequence[Run]) -> tuple[tuple[str, int], ...]:
-    """Count what became of attempts that do not count, by its cause."""
-    # all repetitions of a point have one folder: most have no attempt that failed
+    """Count invalid attempts by cause."""
+    # all repetitions of a point share a folder, so only points whose folder has failed attempts are examined
     places = {run: (raw / run.path).parent for run in runs}
     tried = {place for place in set(places.values()) if any(place.glob("*.failed-*"))}
     attempts: list[Attempt] = failed_attempts(raw, (run for run in runs if places[run] in tried))

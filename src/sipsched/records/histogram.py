@@ -1,19 +1,20 @@
 """Histograms of times that merge by addition, and quantiles from them (docs/data-format.md).
 
-The bins are those of DDSketch (Masson, Rim and Lee, PVLDB 12(12), 2019): each ends a fixed factor above the one before.
+The bins are the same as in DDSketch (Masson, Rim and Lee, PVLDB 12(12), 2019): the upper bounds of neighbouring bins
+differ by a fixed factor.
 """
 
 import numpy as np
 import numpy.typing as npt
 
 RELATIVE_ERROR = 0.01
-"""Of a quantile, at most, against the message whose time it is."""
+"""Largest relative error of a quantile, compared with the exact quantile."""
 _FACTOR = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 LONGEST_NS = 4 * 2**32
-"""Four intervals that do not fit their column (docs/data-format.md): more than any sum of them."""
+"""Sum of four saturated intervals (docs/data-format.md), the largest possible sum of intervals."""
 BINS = 1 + int(np.ceil(np.log(LONGEST_NS) / np.log(_FACTOR)))
 UPPER_NS: npt.NDArray[np.float64] = np.power(_FACTOR, np.arange(BINS), dtype=np.float64)
-"""Where a bin ends, itself included; the first begins at 0."""
+"""Upper ends of the bins, inclusive; the first bin begins at 0."""
 
 
 def count(times_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
@@ -22,7 +23,7 @@ def count(times_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     Parameters
     ----------
     times_ns
-        Shape (n,), ns, 0 or more; NaN is in no bin, and what is above `LONGEST_NS` in the last.
+        Shape (n,), ns, 0 or more. NaN is in no bin, and times above `LONGEST_NS` are in the last bin.
 
     Returns
     -------
@@ -35,24 +36,24 @@ def count(times_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def quantile_ns(counts: npt.NDArray[np.integer], share: float) -> npt.NDArray[np.float64]:
-    """Find the time that a share of the messages does not exceed.
+    """Return the time that a share of the messages does not exceed.
 
     Parameters
     ----------
     counts
-        Shape (..., `BINS`); of several runs together their sum.
+        Shape (..., `BINS`); add the counts of several runs to pool them.
     share
-        In (0, 1].
+        Share of the messages, in (0, 1].
 
     Returns
     -------
     ndarray
-        float64, shape (...), ns: within `RELATIVE_ERROR` of the smallest time that at least this share does
-        not exceed, and within 1 ns where that is less than 1 ns; NaN where nothing was counted.
+        float64, shape (...), ns: within `RELATIVE_ERROR` of the exact quantile, or within 1 ns where the quantile is
+        less than 1 ns; NaN where nothing was counted.
     """
     reached = np.cumsum(counts, axis=-1)
     total = reached[..., -1:]
-    # numpy's inverted_cdf: the first that at least the share reaches, in whole messages
+    # numpy's inverted_cdf: the first bin at which the cumulative count reaches the share, in whole messages
     rank = np.maximum(np.ceil(share * total - 1e-9 * total), 1)
     bins = np.argmax(reached >= rank, axis=-1)
     middles = 2 * UPPER_NS / (1 + _FACTOR)

@@ -1,6 +1,7 @@
-"""What was seen when a study's runs were looked at: which groups are to be repeated more often.
+"""Looks at a study's runs: each names the groups that need more repetitions.
 
-One file a look, `results/STUDY/TESTBED/look~N.json`, after N repetitions; made anew from the runs when it is lost.
+The look after N repetitions is the file `results/STUDY/TESTBED/look~N.json`. If the file is lost, it is computed again
+from the runs.
 """
 
 import json
@@ -9,7 +10,9 @@ from pathlib import Path
 
 from sipsched.errors import StableError
 from sipsched.files import read_json, whole
-from sipsched.plan.config import NO_REPEATS, Config, Crossings, Group, Repeats, Study
+from sipsched.plan.config import Config
+from sipsched.plan.run import NO_REPEATS, Crossings, Group, Repeats
+from sipsched.plan.study import Study
 from sipsched.records.record import is_recorded
 
 SCHEMA_VERSION = 1
@@ -17,7 +20,7 @@ REMEDY = "delete it and run snakemake"
 
 
 def look_path(results: Path, study: str, testbed: str, repetitions: int) -> Path:
-    """Say where the look after so many repetitions is."""
+    """Return the path of the look after a number of repetitions."""
     return results / study / testbed / f"look~{repetitions}.json"
 
 
@@ -27,50 +30,54 @@ def write_look(path: Path, still_wide: Sequence[Group]) -> None:
     Parameters
     ----------
     path
-        The file; it appears whole.
+        The file, which is written atomically.
     still_wide
-        Groups that are to be repeated, the widest first.
+        Groups that need more repetitions, the widest interval first.
     """
-    document = {"schema_version": SCHEMA_VERSION, "still_wide": [list(each) for each in still_wide]}
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "still_wide": [list(group) for group in still_wide],
+    }
     with whole(path) as partial:
         partial.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def read_repeats(results: Path, study: Study, testbed: str, until: int | None = None) -> Repeats:
-    """Say by the looks that there are how often each group is to be repeated.
+    """Return the number of repetitions of each group, from all existing looks.
 
     Parameters
     ----------
     results
-        Folder of what is computed from records.
+        Folder of the files that are computed from records.
     study, testbed
-        Whose.
+        The study, and the name of the testbed.
     until
-        Only looks before the one after so many repetitions; None: all.
+        Use only looks before this number of repetitions. None: all looks.
 
     Returns
     -------
     dict
-        Groups that are repeated most often first, of these the widest.
+        Groups with the most repetitions first; among these, groups with the widest interval first.
 
     Raises
     ------
     StableError
         A look is damaged.
     """
-    found: dict[Group, int] = {}
+    repeats: dict[Group, int] = {}
     for now, then in study.looks(until):
         path = look_path(results, study.name, testbed, now)
         if not path.is_file():
             break
-        # a look is of those that the one before it found wide, and may be older than that
-        wide = [each for each in _still_wide(path) if not found or found.get(each) == now]
+        # a look covers only groups with a wide interval in the look before it, but the file of the earlier look may be
+        # newer
+        wide = [group for group in _still_wide(path) if not repeats or repeats.get(group) == now]
         if not wide:
             break
-        found = dict.fromkeys(wide, then) | {
-            group: times for group, times in found.items() if group not in wide
+        repeats = dict.fromkeys(wide, then) | {
+            group: times for group, times in repeats.items() if group not in wide
         }
-    return found
+    return repeats
 
 
 def _still_wide(path: Path) -> list[Group]:
@@ -95,13 +102,13 @@ def all_repeats(results: Path, config: Config) -> dict[tuple[str, str], Repeats]
 
 
 def recorded_repeats(raw: Path, study: Study, testbed: str, crossings: Crossings) -> Repeats:
-    """Say how often each group was repeated, by the runs that are recorded."""
+    """Count the repetitions of each group among the recorded runs."""
     if study.precision is None:
         return NO_REPEATS
     groups = {(run.cores, run.threads, run.cps) for run in study.runs(testbed, crossings)}
     every = study.runs(testbed, crossings, dict.fromkeys(groups, study.precision.at_most))
-    found: dict[Group, int] = {}
+    repeats: dict[Group, int] = {}
     for run in every:
         if run.rep > study.repetitions and is_recorded(raw, run):
-            found[run.cores, run.threads, run.cps] = run.rep
-    return found
+            repeats[run.cores, run.threads, run.cps] = run.rep
+    return repeats

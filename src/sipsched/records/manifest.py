@@ -1,4 +1,4 @@
-"""What belongs to a record: its files with sizes and SHA-256, and what is no longer so."""
+"""The files of a record with sizes and SHA-256, and the check for damage."""
 
 import hashlib
 import stat
@@ -12,19 +12,19 @@ from sipsched.records.run_document import FileReport
 
 @dataclass(frozen=True)
 class Damage:
-    """A file of a record that is not as `run.json` says; expected and found in words."""
+    """A file of a record that differs from its entry in `run.json`, with its expected and actual state as text."""
 
     name: str
     expected: str
     found: str
 
     def __str__(self) -> str:
-        """Say it without the folder."""
+        """Describe the damage without the folder."""
         return f"{self.name}: expected {self.expected} as run.json says, found {self.found}"
 
 
 def reports(folder: Path) -> dict[str, FileReport]:
-    """Measure every file of a record but `run.json`, which is to name them.
+    """Return size and SHA-256 of every file of a record except `run.json`.
 
     Raises
     ------
@@ -41,19 +41,19 @@ def reports(folder: Path) -> dict[str, FileReport]:
 def damages(
     folder: Path, named: Mapping[str, FileReport], needed: tuple[str, ...]
 ) -> tuple[Damage, ...]:
-    """Find what is missing or other than it was.
+    """Return the files that are missing or have changed.
 
     Parameters
     ----------
     folder
         The record.
     named
-        Its files as `run.json` has them.
+        Files that `run.json` lists.
     needed
-        Names of files that have to be there, whether named or not.
+        Names of files that must exist, listed or not.
     """
-    found = (_damage(folder / name, name, report) for name, report in named.items())
-    wrong = tuple(each for each in found if each is not None)
+    possible = (_damage(folder / name, name, report) for name, report in named.items())
+    wrong = tuple(damage for damage in possible if damage is not None)
     missing = tuple(
         Damage(name, "a file", "none")
         for name in needed
@@ -64,9 +64,9 @@ def damages(
 
 def _damage(path: Path, name: str, report: FileReport) -> Damage | None:
     size = f"{report.bytes} bytes"
-    # a name with a slash would have another folder's files read
-    if path.name != name:
-        return Damage(name, "the name of a file of this folder", "another path")
+    # names with a slash are refused, because they would lead to a file of another folder; so are names with a NUL
+    if path.name != name or "\0" in name:
+        return Damage(repr(name), "the name of a file of this folder", "another path")
     try:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):

@@ -1,34 +1,95 @@
-"""The hot loop from trace records to message columns, compiled by numba.
+"""The loop from trace records to message columns, compiled by numba.
 
-Kept apart from `sipsched.records.messages` because importing numba costs 0.4 s that reading a dataset does
-not need.
+Importing numba takes 0.4 s. The loop is a separate module, because readers of a finished dataset need no numba.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
-from sipsched.records.trace import Event, Flag, Kind
+from sipsched.records.messages import FLAGS, INTERVALS, MESSAGE_TYPES, MISSING, SATURATED
+from sipsched.records.trace import Event, Flag, MessageKind
 
-MISSING = 0xFFFFFFFF
-SATURATED = 0xFFFFFFFE
-RETRANSMISSION = 7
-FLAG_SATURATED = 1 << 7
-FLAG_CLIPPED = 1 << 8
-
+_RETRANSMISSION = MESSAGE_TYPES["retransmission"]
+_SATURATED_FLAG = FLAGS["saturated"]
+_CLIPPED_FLAG = FLAGS["clipped"]
 _DROP = int(Event.DROP)
-_OTHER = int(Kind.OTHER)
+_OTHER = int(MessageKind.OTHER)
 _NO_SEND = int(Flag.NO_SEND)
 _UNMATCHED = int(Flag.UNMATCHED)
 _LEFT = int(Flag.LEFT)
 
 
+class Calls(NamedTuple):
+    """The transactions of all records so far, as a hash table.
+
+    Attributes
+    ----------
+    table
+        Keys; 0 marks a free entry. The length is a power of two above 1.5 n for n records.
+    seen
+        Per entry of `table`, one bit for each kind of datagram that has occurred.
+    """
+
+    table: npt.NDArray[np.uint64]
+    seen: npt.NDArray[np.uint8]
+
+
+class MessageColumns(NamedTuple):
+    """Output per received message.
+
+    Attributes
+    ----------
+    intervals
+        Shape (interval, message), in the order of `INTERVALS`, ns; `MISSING` if an instant is unknown, `SATURATED` from
+        4.29 s up.
+    """
+
+    t_arr: npt.NDArray[np.int64]
+    intervals: npt.NDArray[np.uint32]
+    message_type: npt.NDArray[np.uint8]
+    tid: npt.NDArray[np.uint32]
+    cpu: npt.NDArray[np.uint16]
+    flags: npt.NDArray[np.uint16]
+
+
+class DropColumns(NamedTuple):
+    """Output per refused datagram."""
+
+    drop_t_arr: npt.NDArray[np.int64]
+    drop_type: npt.NDArray[np.uint8]
+    drop_reason: npt.NDArray[np.uint8]
+
+
+def empty_columns(messages: int, drops: int) -> tuple[MessageColumns, DropColumns]:
+    """Allocate the columns for a number of messages and drops."""
+    return (
+        MessageColumns(
+            np.empty(messages, np.int64),
+            np.empty((len(INTERVALS), messages), np.uint32),
+            np.empty(messages, np.uint8),
+            np.empty(messages, np.uint32),
+            np.empty(messages, np.uint16),
+            np.empty(messages, np.uint16),
+        ),
+        DropColumns(
+            np.empty(drops, np.int64), np.empty(drops, np.uint8), np.empty(drops, np.uint8)
+        ),
+    )
+
+
+def no_calls(records: int) -> Calls:
+    """Return an empty table for the transactions of a number of records."""
+    length = 1 << max(4, (3 * records // 2).bit_length())
+    return Calls(np.zeros(length, np.uint64), np.zeros(length, np.uint8))
+
+
 @numba.njit(cache=True, boundscheck=False)
 def _slot(table: npt.NDArray[np.uint64], call: Any, cseq: Any) -> Any:
-    """Find where (call, cseq) is in an open-addressing table, or put it where it belongs."""
-    # splitmix64 of the call: its transactions lie side by side, in one line of the cache
+    """Return the index of (call, cseq) in an open-addressing table; add the pair if it is new."""
+    # splitmix64 of the call alone: the transactions of a call are neighbours, in one cache line
     mixed = np.uint64(call)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -47,20 +108,20 @@ def _slot(table: npt.NDArray[np.uint64], call: Any, cseq: Any) -> Any:
 
 @numba.njit(cache=True, boundscheck=False)
 def _fit(value: Any) -> Any:
-    """Squeeze a non-negative interval into u32, SATURATED when it does not fit."""
+    """Convert a non-negative interval to uint32; `SATURATED` if it does not fit."""
     return np.uint32(value) if value < SATURATED else np.uint32(SATURATED)
 
 
 @numba.njit(cache=True, boundscheck=False)
 def arrivals(records: npt.NDArray[Any], t_arr: npt.NDArray[np.int64]) -> int:
-    """Fill in the instants to sort by, and count the drops.
+    """Fill in the instants by which records are sorted, and return the number of drops.
 
     Parameters
     ----------
     records
         The trace, dtype `sipsched.records.trace.RECORD`, shape (n,).
     t_arr
-        Output, shape (n,), ns: t_arr, or t_sip_in where the arrival was not found.
+        Output, shape (n,), ns: t_arr, or t_sip_in if the arrival is unknown.
     """
     drops = 0
     for index in range(len(records)):
@@ -76,17 +137,9 @@ def fill(
     records: npt.NDArray[Any],
     t_arr: npt.NDArray[np.int64],
     order: npt.NDArray[np.int64],
-    table: npt.NDArray[np.uint64],
-    seen: npt.NDArray[np.uint8],
-    message_t_arr: npt.NDArray[np.int64],
-    intervals: npt.NDArray[np.uint32],
-    message_type: npt.NDArray[np.uint8],
-    tid: npt.NDArray[np.uint32],
-    cpu: npt.NDArray[np.uint16],
-    flags: npt.NDArray[np.uint16],
-    drop_t_arr: npt.NDArray[np.int64],
-    drop_type: npt.NDArray[np.uint8],
-    drop_reason: npt.NDArray[np.uint8],
+    calls: Calls,
+    messages: MessageColumns,
+    drops: DropColumns,
 ) -> None:
     """Fill the columns of messages and drops in one pass in the order of arrival.
 
@@ -95,109 +148,108 @@ def fill(
     records
         The trace, dtype `sipsched.records.trace.RECORD`, shape (n,).
     t_arr
-        Instants to sort by, shape (n,), ns.
+        Instants by which records are sorted, shape (n,), ns.
     order
         The permutation that sorts `t_arr`, stable.
-    table
-        Zeros; a power of two long, more than 1.5 n.
-    seen
-        Zeros, of the same length: a bit for each kind of datagram.
-    message_t_arr, message_type, tid, cpu, flags
-        Outputs, one element a message.
-    intervals
-        Output, shape (7, messages): k_stack, k_sockq, k_copy, t_sip, t_sip_off, k_snd, k_rcv in ns;
-        MISSING where an instant was not seen, SATURATED from 4.29 s up.
-    drop_t_arr, drop_type, drop_reason
-        Outputs, one element a refused datagram.
+    calls
+        An empty table.
+    messages, drops
+        Outputs.
     """
     message = 0
     drop = 0
     for position in range(len(order)):
         index = order[position]
         record = records[index]
-        kind = record["kind"]
-        if kind != _OTHER and record["call_id_hash"] != 0:
-            place = _slot(table, record["call_id_hash"], record["cseq"])
-            bit = np.uint8(1) << kind
-            if seen[place] & bit:
-                kind = np.uint8(RETRANSMISSION)
-            seen[place] |= bit
-
+        kind = _kind(record, calls)
         if record["event"] == _DROP:
-            drop_t_arr[drop] = t_arr[index]
-            drop_type[drop] = kind
-            drop_reason[drop] = record["drop_reason"]
+            drops.drop_t_arr[drop] = t_arr[index]
+            drops.drop_type[drop] = kind
+            drops.drop_reason[drop] = record["drop_reason"]
             drop += 1
             continue
-
-        flag = record["flags"]
-        k_stack = k_sockq = k_copy = t_sip = t_sip_off = k_snd = k_rcv = np.uint32(MISSING)
-        arrived = np.int64(record["t_arr"])
-        stacked = np.int64(record["t_stack"])
-        taken = np.int64(record["t_sockq"])
-        received = np.int64(record["t_sip_in"])
-        sent = np.int64(record["t_sip_out"])
-        departed = np.int64(record["t_dep"])
-
-        # Stamps out of order (one in 287,000, by 50 ns) are pulled into order from both ends, so
-        # that the parts still add up to t_sip_in - t_arr.
-        if not flag & _UNMATCHED and arrived != 0:
-            if received < arrived:
-                received_in_order = arrived
-                flag |= FLAG_CLIPPED
-            else:
-                received_in_order = received
-            k_rcv = _fit(received_in_order - arrived)
-            if stacked != 0:
-                in_order = min(max(stacked, arrived), received_in_order)
-                if in_order != stacked:
-                    flag |= FLAG_CLIPPED
-                    stacked = in_order
-                k_stack = _fit(stacked - arrived)
-            if taken != 0:
-                lower = stacked if stacked != 0 else arrived
-                in_order = min(max(taken, lower), received_in_order)
-                if in_order != taken:
-                    flag |= FLAG_CLIPPED
-                    taken = in_order
-                k_copy = _fit(received_in_order - taken)
-                if stacked != 0:
-                    k_sockq = _fit(taken - stacked)
-        if not flag & _NO_SEND and sent != 0:
-            service = sent - (received + np.int64(record["in_cost_ns"]))
-            if service < 0:
-                service = np.int64(0)
-                flag |= FLAG_CLIPPED
-            t_sip = _fit(service)
-            if not flag & _LEFT:
-                t_sip_off = _fit(np.int64(record["off_cpu_ns"]))
-            if departed != 0:
-                sending = departed - (sent + np.int64(record["out_cost_ns"]))
-                if sending < 0:
-                    sending = np.int64(0)
-                    flag |= FLAG_CLIPPED
-                k_snd = _fit(sending)
-
-        if (
-            k_stack == SATURATED
-            or k_sockq == SATURATED
-            or k_copy == SATURATED
-            or k_rcv == SATURATED
-            or t_sip == SATURATED
-            or t_sip_off == SATURATED
-            or k_snd == SATURATED
-        ):
-            flag |= FLAG_SATURATED
-        message_t_arr[message] = t_arr[index]
-        intervals[0, message] = k_stack
-        intervals[1, message] = k_sockq
-        intervals[2, message] = k_copy
-        intervals[3, message] = t_sip
-        intervals[4, message] = t_sip_off
-        intervals[5, message] = k_snd
-        intervals[6, message] = k_rcv
-        message_type[message] = kind
-        tid[message] = record["tid"]
-        cpu[message] = record["cpu"]
-        flags[message] = flag
+        k_stack, k_sockq, k_copy, k_rcv, flag = _receiving(record, record["flags"])
+        t_sip, t_sip_off, k_snd, flag = _serving(record, flag)
+        column = (k_stack, k_sockq, k_copy, t_sip, t_sip_off, k_snd, k_rcv)
+        for row in range(len(column)):
+            messages.intervals[row, message] = column[row]
+            if column[row] == SATURATED:
+                flag |= _SATURATED_FLAG
+        messages.t_arr[message] = t_arr[index]
+        messages.message_type[message] = kind
+        messages.tid[message] = record["tid"]
+        messages.cpu[message] = record["cpu"]
+        messages.flags[message] = flag
         message += 1
+
+
+@numba.njit(cache=True, boundscheck=False)
+def _kind(record: Any, calls: Calls) -> Any:
+    """Return the type of a datagram: a retransmission if its transaction already had a datagram of the same kind."""
+    kind = record["kind"]
+    if kind != _OTHER and record["call_id_hash"] != 0:
+        place = _slot(calls.table, record["call_id_hash"], record["cseq"])
+        bit = np.uint8(1) << kind
+        if calls.seen[place] & bit:
+            kind = np.uint8(_RETRANSMISSION)
+        calls.seen[place] |= bit
+    return kind
+
+
+@numba.njit(cache=True, boundscheck=False)
+def _receiving(record: Any, flag: Any) -> Any:
+    """Compute k_stack, k_sockq, k_copy and k_rcv, and update the flags.
+
+    Timestamps out of order (one in 287,000, by 50 ns) are moved between their neighbours. The parts then still add up
+    to t_sip_in - t_arr.
+    """
+    k_stack = k_sockq = k_copy = k_rcv = np.uint32(MISSING)
+    arrived = np.int64(record["t_arr"])
+    stacked = np.int64(record["t_stack"])
+    taken = np.int64(record["t_sockq"])
+    if flag & _UNMATCHED or arrived == 0:
+        return k_stack, k_sockq, k_copy, k_rcv, flag
+    received = np.int64(record["t_sip_in"])
+    if received < arrived:
+        received = arrived
+        flag |= _CLIPPED_FLAG
+    k_rcv = _fit(received - arrived)
+    if stacked != 0:
+        in_order = min(max(stacked, arrived), received)
+        if in_order != stacked:
+            flag |= _CLIPPED_FLAG
+            stacked = in_order
+        k_stack = _fit(stacked - arrived)
+    if taken != 0:
+        in_order = min(max(taken, stacked if stacked != 0 else arrived), received)
+        if in_order != taken:
+            flag |= _CLIPPED_FLAG
+            taken = in_order
+        k_copy = _fit(received - taken)
+        if stacked != 0:
+            k_sockq = _fit(taken - stacked)
+    return k_stack, k_sockq, k_copy, k_rcv, flag
+
+
+@numba.njit(cache=True, boundscheck=False)
+def _serving(record: Any, flag: Any) -> Any:
+    """Compute t_sip, t_sip_off and k_snd without the probe's own work, and update the flags."""
+    t_sip = t_sip_off = k_snd = np.uint32(MISSING)
+    sent = np.int64(record["t_sip_out"])
+    if flag & _NO_SEND or sent == 0:
+        return t_sip, t_sip_off, k_snd, flag
+    service = sent - (np.int64(record["t_sip_in"]) + np.int64(record["in_cost_ns"]))
+    if service < 0:
+        service = np.int64(0)
+        flag |= _CLIPPED_FLAG
+    t_sip = _fit(service)
+    if not flag & _LEFT:
+        t_sip_off = _fit(np.int64(record["off_cpu_ns"]))
+    departed = np.int64(record["t_dep"])
+    if departed != 0:
+        sending = departed - (sent + np.int64(record["out_cost_ns"]))
+        if sending < 0:
+            sending = np.int64(0)
+            flag |= _CLIPPED_FLAG
+        k_snd = _fit(sending)
+    return t_sip, t_sip_off, k_snd, flag

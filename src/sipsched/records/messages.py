@@ -1,4 +1,4 @@
-"""`messages.nc`: the per-message timings of one run (docs/data-format.md)."""
+"""`messages.nc`: the times of each message of one run (docs/data-format.md)."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -12,6 +12,7 @@ import xarray as xr
 from sipsched.errors import ComputedFileError, StableError
 from sipsched.files import whole
 from sipsched.records import record, reduced, trace
+from sipsched.records.computed import check_format, check_record
 from sipsched.records.run_document import RunDocument
 from sipsched.versions import MESSAGES_VERSION
 
@@ -62,24 +63,66 @@ ARRIVALS = {
         "definition": "CLOCK_MONOTONIC",
     },
 }
+_TYPE_CODES = {
+    "flag_values": np.array(list(MESSAGE_TYPES.values()), np.uint8),
+    "flag_meanings": " ".join(MESSAGE_TYPES),
+}
+DESCRIPTIONS: Mapping[str, dict[str, Any]] = {
+    **ARRIVALS,
+    "message_type": {
+        "long_name": "kind of message; request by method, response by status and CSeq method",
+        "units": "1",
+        "definition": "RFC 3261; retransmission: a later datagram of same Call-ID, CSeq, kind",
+        **_TYPE_CODES,
+    },
+    "worker": {
+        "long_name": "worker that received the message",
+        "units": "1",
+        "definition": "index into thread_ids, ascending",
+    },
+    "cpu": {
+        "long_name": "CPU at t_sip_in",
+        "units": "1",
+        "definition": "smp_processor_id() when recv returned",
+    },
+    "flags": {
+        "long_name": "what the probe and the parser say about the row",
+        "units": "1",
+        "definition": "bits 7 and 8 from sipsched.records.messages, the others from hardware/common/trace.h",
+        "flag_masks": np.array(list(FLAGS.values()), np.uint16),
+        "flag_meanings": " ".join(FLAGS),
+    },
+    "drop_type": {
+        "long_name": "kind of the refused datagram",
+        "units": "1",
+        "definition": "as message_type",
+        **_TYPE_CODES,
+    },
+    "drop_reason": {
+        "long_name": "errno the kernel gave",
+        "units": "1",
+        "definition": "12: counted in RcvbufErrors, 105: counted in MemErrors",
+    },
+}
+"""Attributes of the columns that are not intervals."""
 STAMPS = {
     "t_stack": ("k_stack", "k_sockq"),
     "t_sockq": ("k_sockq", "k_copy"),
     "t_dep": ("k_snd",),
     "off_cpu_ns": ("t_sip_off",),
 }
-"""What the preload fallback cannot see, and the columns that are missing with it."""
+"""Timestamps that the preload fallback cannot take, and the columns that need them."""
 UNKNOWN = "unknown"
-"""What the kernel of a host did not say."""
+"""Placeholder for a fact that the kernel of a host does not report."""
 PROBE_OFF = "the probe was off"
-"""Why a control run has no times."""
+"""Reason for missing times in a control run."""
 PARTS = ("k_stack", "k_sockq", "k_copy")
 GAPS = {"t_arr": "gap", "drop_t_arr": "drop_gap"}
-"""Instants, and what is stored in their place."""
+"""Columns of instants, and the columns that are stored instead."""
 BY_BYTES = ("k_stack", "k_copy", "k_snd", "t_sip_off")
-"""Of these a byte is often the same as in the message before."""
+"""Columns in which a byte often equals the same byte of the previous message."""
 NOISY = ("gap", "k_sockq", "t_sip", "k_rcv")
-"""Of these a tenth of a byte a message goes with a few ns more."""
+"""Columns in which slower compression saves a tenth of a byte per message for a few ns."""
 CHUNK = 1 << 16
 BY_BYTE: Mapping[str, Any] = {"compression": "blosc_zstd", "blosc_shuffle": 1, "complevel": 1}
 BY_BIT: Mapping[str, Any] = {"compression": "blosc_zstd", "blosc_shuffle": 2, "complevel": 1}
@@ -88,13 +131,13 @@ ZLIB: Mapping[str, Any] = {"compression": "zlib", "shuffle": True, "complevel": 
 
 
 def messages_from_record(record_dir: Path) -> xr.Dataset:
-    """Turn the trace of a run into columns.
+    """Convert the trace of a run into columns.
 
     Parameters
     ----------
     record_dir
-        A directory of raw/ with `run.json` and, unless the probe was off, `trace.bin.zst`. Of a reduced
-        record there are no messages, and every column says why.
+        A folder of raw/ with `run.json` and, unless the probe was off, `trace.bin.zst`. A reduced record has no
+        messages, and each column gives the reason.
 
     Returns
     -------
@@ -104,12 +147,12 @@ def messages_from_record(record_dir: Path) -> xr.Dataset:
         - `t_arr`: int64, ns, CLOCK_MONOTONIC of the SPS. Where the flag `arrival_not_found` is
           set, t_sip_in instead.
         - `k_stack`, `k_sockq`, `k_copy`, `t_sip`, `t_sip_off`, `k_snd`: uint32, ns. 0xFFFFFFFF
-          (_FillValue) is missing, 0xFFFFFFFE is 4.29 s or more and sets the flag `saturated`.
-          K_rcv is k_stack + k_sockq + k_copy. Where a probe cannot give one of the three, that
-          column is all missing, its attribute `missing_reason` says why, and `k_rcv` is stored.
+          (_FillValue) is missing, 0xFFFFFFFE is 4.29 s or more and sets the flag `saturated`. K_rcv is k_stack +
+          k_sockq + k_copy. If the probe cannot measure one of these three columns, the whole column is missing, its
+          attribute `missing_reason` gives the reason, and `k_rcv` is stored.
         - `message_type`, `worker`, `cpu`: uint8 (uint16 above 256 workers or CPUs). A
-          retransmission is a later datagram of the same Call-ID, CSeq and kind; the first may
-          have been dropped. Datagrams of kind `other` are not told apart.
+          retransmission is a later datagram of the same Call-ID, CSeq and kind; the first may have been dropped. Among
+          datagrams of kind `other`, retransmissions are not recognised.
         - `flags`: uint16, see `FLAGS`.
 
         Dimension `drop`, sorted by `drop_t_arr`: datagrams that the full socket queue refused;
@@ -118,12 +161,12 @@ def messages_from_record(record_dir: Path) -> xr.Dataset:
     Raises
     ------
     StableError
-        A file of the record is missing or not as `run.json` says; the trace is damaged or holds
-        fewer records than the probe wrote.
+        A file of the record is missing or differs from its entry in `run.json`. Or the trace is damaged, or holds fewer
+        records than the probe wrote.
 
     Notes
     -----
-    Stamps as in docs/methodology.md. Stamps out of order are clipped and flagged.
+    docs/methodology/timestamps.md defines the timestamps. Timestamps out of order are clipped and flagged.
     """
     document = record.read_record(record_dir)
     probe = document.probe
@@ -133,9 +176,9 @@ def messages_from_record(record_dir: Path) -> xr.Dataset:
         records = np.empty(0, trace.RECORD)
         reasons = dict.fromkeys(INTERVALS, reduced.REASON if left_out else PROBE_OFF)
     else:
-        found = trace.read_trace(path, probe.records + probe.drops)
-        records = found.records
-        reasons = _missing_reasons(found.mode)
+        read = trace.read_trace(path, probe.records + probe.drops)
+        records = read.records
+        reasons = _missing_reasons(read.mode)
     columns, drops, tids = _columns(records)
     return _assemble(columns, drops, tids, reasons, _global_attrs(document, record_dir))
 
@@ -143,69 +186,42 @@ def messages_from_record(record_dir: Path) -> xr.Dataset:
 def _columns(
     records: npt.NDArray[Any],
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]], list[int]]:
-    """Sort the records by arrival and take them apart into columns of messages and of drops."""
-    # Imported here: numba takes 0.4 s, which readers of finished datasets need not spend.
-    from sipsched.records.message_loop import arrivals, fill
+    """Sort the records by arrival, and separate the columns of messages and drops."""
+    # Imported here, because importing numba takes 0.4 s, and readers of finished datasets do not need it.
+    from sipsched.records.message_loop import arrivals, empty_columns, fill, no_calls
 
     t_arr = np.empty(len(records), np.int64)
     n_drops = arrivals(records, t_arr)
     order = np.argsort(t_arr, kind="stable")
-    n = len(records) - n_drops
-    table = np.zeros(1 << max(4, (3 * len(records) // 2).bit_length()), np.uint64)
-    intervals = np.empty((len(INTERVALS), n), np.uint32)
-    message_t_arr = np.empty(n, np.int64)
-    message_type = np.empty(n, np.uint8)
-    tid = np.empty(n, np.uint32)
-    cpu = np.empty(n, np.uint16)
-    flags = np.empty(n, np.uint16)
-    drops: dict[str, npt.NDArray[Any]] = {
-        "drop_t_arr": np.empty(n_drops, np.int64),
-        "drop_type": np.empty(n_drops, np.uint8),
-        "drop_reason": np.empty(n_drops, np.uint8),
-    }
-    fill(
-        records,
-        t_arr,
-        order,
-        table,
-        np.zeros(len(table), np.uint8),
-        message_t_arr,
-        intervals,
-        message_type,
-        tid,
-        cpu,
-        flags,
-        drops["drop_t_arr"],
-        drops["drop_type"],
-        drops["drop_reason"],
-    )
-    tids = np.unique(tid)
+    messages, drops = empty_columns(len(records) - n_drops, n_drops)
+    fill(records, t_arr, order, no_calls(len(records)), messages, drops)
+    tids, cpu = np.unique(messages.tid), messages.cpu
     columns = {
-        "t_arr": message_t_arr,
-        **dict(zip(INTERVALS, intervals, strict=True)),
-        "message_type": message_type,
-        "worker": _workers(tid, tids),
+        "t_arr": messages.t_arr,
+        **dict(zip(INTERVALS, messages.intervals, strict=True)),
+        "message_type": messages.message_type,
+        "worker": _workers(messages.tid, tids),
         "cpu": cpu if cpu.size and cpu.max() > 255 else cpu.astype(np.uint8),
-        "flags": flags,
+        "flags": messages.flags,
     }
-    return columns, drops, [int(value) for value in tids]
+    return columns, drops._asdict(), [int(value) for value in tids]
 
 
 def _workers(tid: npt.NDArray[np.uint32], tids: npt.NDArray[np.uint32]) -> npt.NDArray[Any]:
-    """Give each message the number of its worker, in ascending order of thread ids."""
+    """Return the number of each message's worker, in ascending order of thread ids."""
     dtype = np.uint8 if len(tids) <= 256 else np.uint16
     if not len(tids):
         return np.empty(0, dtype)
-    # Thread ids lie within 2²² (pid_max): a table is five times as fast as a search.
+    # Thread ids are below 2²² (pid_max), and a table is five times as fast as a search.
     numbers: npt.NDArray[Any] = np.zeros(int(tids[-1] - tids[0]) + 1, dtype)
     numbers[tids - tids[0]] = np.arange(len(tids))
     worker: npt.NDArray[Any] = numbers[tid - tids[0]]
     return worker
 
 
-def _missing_reasons(mode: trace.Mode) -> dict[str, str]:
-    """Say for each column that this probe cannot give why not."""
-    if mode is not trace.Mode.PRELOAD:
+def _missing_reasons(mode: trace.ProbeMode) -> dict[str, str]:
+    """Return the reason for each column that this probe cannot measure."""
+    if mode is not trace.ProbeMode.PRELOAD:
         return {}
     reasons: dict[str, str] = {}
     for stamp, columns in STAMPS.items():
@@ -227,6 +243,7 @@ def _global_attrs(document: RunDocument, record_dir: Path) -> dict[str, Any]:
         "kernel": document.hosts.sps.kernel or UNKNOWN,
         "clock": "CLOCK_MONOTONIC of the SPS",
         "source": str(record_dir),
+        "record": reduced.identity(record_dir),
     }
 
 
@@ -245,48 +262,8 @@ def _assemble(
             reasons[name] = f"not seen for any of the {n} messages"
     if not set(PARTS) & set(reasons):
         del columns["k_rcv"]
-    types = {
-        "flag_values": np.array(list(MESSAGE_TYPES.values()), np.uint8),
-        "flag_meanings": " ".join(MESSAGE_TYPES),
-    }
-    described: dict[str, Mapping[str, Any]] = {
-        **ARRIVALS,
-        "message_type": {
-            "long_name": "kind of message; request by method, response by status and CSeq method",
-            "units": "1",
-            "definition": "RFC 3261; retransmission: a later datagram of same Call-ID, CSeq, kind",
-            **types,
-        },
-        "worker": {
-            "long_name": "worker that received the message",
-            "units": "1",
-            "definition": "index into thread_ids, ascending",
-            "thread_ids": np.array(tids, np.int64),
-        },
-        "cpu": {
-            "long_name": "CPU at t_sip_in",
-            "units": "1",
-            "definition": "smp_processor_id() when recv returned",
-        },
-        "flags": {
-            "long_name": "what the probe and the parser say about the row",
-            "units": "1",
-            "definition": "bits 7 and 8 from sipsched.records.messages, the others from hardware/probe/trace.h",
-            "flag_masks": np.array(list(FLAGS.values()), np.uint16),
-            "flag_meanings": " ".join(FLAGS),
-        },
-        "drop_type": {
-            "long_name": "kind of the refused datagram",
-            "units": "1",
-            "definition": "as message_type",
-            **types,
-        },
-        "drop_reason": {
-            "long_name": "errno the kernel gave",
-            "units": "1",
-            "definition": "12: counted in RcvbufErrors, 105: counted in MemErrors",
-        },
-    }
+    described: dict[str, Mapping[str, Any]] = dict(DESCRIPTIONS)
+    described["worker"] = DESCRIPTIONS["worker"] | {"thread_ids": np.array(tids, np.int64)}
     for name, definition in INTERVALS.items():
         interval: dict[str, Any] = {
             "long_name": definition.split(": ")[-1],
@@ -306,16 +283,16 @@ def _assemble(
 
 
 def write_messages(ds: xr.Dataset, path: Path) -> None:
-    """Write `messages.nc`: netCDF-4, arrivals as the gaps between them, see `ENCODINGS`.
+    """Write `messages.nc` as netCDF-4, with the gaps between arrivals instead of the arrivals.
 
-    The file appears whole or not at all.
+    The file is written atomically.
 
     Parameters
     ----------
     ds
-        What `messages_from_record` returns.
+        Messages that `messages_from_record` returned.
     path
-        The file; its directory is made.
+        The file; its folder is created.
     """
     stored = _with_gaps(ds)
     encoding = {}
@@ -331,7 +308,7 @@ def write_messages(ds: xr.Dataset, path: Path) -> None:
 
 
 def _with_gaps(ds: xr.Dataset) -> xr.Dataset:
-    """Put the time since the arrival before in the place of each arrival."""
+    """Replace each arrival by the time since the previous arrival."""
     stored = {}
     for name, variable in ds.variables.items():
         if name not in GAPS:
@@ -352,17 +329,17 @@ def _with_gaps(ds: xr.Dataset) -> xr.Dataset:
 
 
 def with_arrivals(ds: xr.Dataset) -> xr.Dataset:
-    """Put arrivals in the place of the gaps between them.
+    """Replace the gaps between arrivals by the arrivals.
 
     Parameters
     ----------
     ds
-        A `messages.nc` as it is stored, in memory or in Dask arrays.
+        A `messages.nc` as stored, in memory or in Dask arrays.
 
     Returns
     -------
     Dataset
-        The same, with `t_arr` and `drop_t_arr`, int64 ns, in the place of `gap` and `drop_gap`.
+        The same dataset with `t_arr` and `drop_t_arr`, int64 ns, instead of `gap` and `drop_gap`.
     """
     variables = {}
     for name, variable in ds.variables.items():
@@ -377,11 +354,11 @@ def with_arrivals(ds: xr.Dataset) -> xr.Dataset:
 
 
 def _encoding(name: str, values: npt.NDArray[Any]) -> Mapping[str, Any]:
-    """Choose the encoding of a column: one that is sure to shrink each of its chunks.
+    """Choose an encoding that is certain to shrink each chunk of a column.
 
-    HDF5's blosc filter fails ("Buffer is uncompressible") where zlib would store the chunk as it is. Seen with
-    30 drops, and with uniform 32-bit values. A byte that is 0 in seven of eight rows, or for bitshuffle two bits
-    that never change, apart from the two reserved values, are enough.
+    HDF5's blosc filter fails ("Buffer is uncompressible") on an incompressible chunk, which zlib would store unchanged.
+    Blosc failed with 30 drops, and with uniform 32-bit values. Blosc is safe if a byte is 0 in seven of eight rows.
+    With bitshuffle, it is also safe if two bits never change, except in the two reserved values.
     """
     if values.size < CHUNK // 16:
         return ZLIB
@@ -398,46 +375,39 @@ def _encoding(name: str, values: npt.NDArray[Any]) -> Mapping[str, Any]:
 
 
 def _largest_share(rows: npt.NDArray[np.bool_]) -> float:
-    """Say what share of a chunk's rows is chosen, of the chunk in which it is largest."""
+    """Return the largest share of selected rows in any chunk."""
     return max(float(rows[at : at + CHUNK].mean()) for at in range(0, len(rows), CHUNK))
 
 
-def open_messages(path: Path) -> xr.Dataset:
+def open_messages(path: Path, of_record: Path | None = None) -> xr.Dataset:
     """Read a `messages.nc` with its integers as stored (missing is 0xFFFFFFFF, not NaN).
+
+    Parameters
+    ----------
+    path
+        The file.
+    of_record
+        The record from which the file must have been made. None: any record.
 
     Raises
     ------
     StableError
-        The file is missing, is not netCDF, or has another format version.
+        The file is missing, is not netCDF, has another format version, or was made from another record.
     """
     try:
         stored = xr.load_dataset(path, engine="netcdf4", mask_and_scale=False, decode_times=False)
         check_format(stored.attrs, path, "sipsched messages", MESSAGES_VERSION)
+        if of_record is not None:
+            check_record(str(stored.attrs["record"]), path, of_record)
     except FileNotFoundError:
         raise StableError(f"{path}: no such file; make it with snakemake") from None
-    # a chunk that does not unpack is a RuntimeError
+    # reading a chunk that cannot be decompressed raises a RuntimeError
     except (OSError, ValueError, RuntimeError) as error:
         problem = f"{path}: not a netCDF-4 file: {error}; delete it and run snakemake"
         raise ComputedFileError(problem, path) from None
     except StableError as error:
         raise ComputedFileError(str(error), path) from None
     return with_arrivals(stored)
-
-
-def check_format(attrs: Mapping[str, Any], path: Path, name: str, version: int) -> None:
-    """Refuse a file that is of another format or version.
-
-    Raises
-    ------
-    StableError
-        Says what was expected and found.
-    """
-    found = (attrs.get("format"), attrs.get("format_version"))
-    if found != (name, version):
-        raise StableError(
-            f"{path}: expected '{name}' version {version}, found '{found[0]}' version {found[1]}; "
-            "delete it and run snakemake"
-        )
 
 
 def k_rcv(ds: xr.Dataset) -> npt.NDArray[np.float64]:
@@ -451,7 +421,7 @@ def k_rcv(ds: xr.Dataset) -> npt.NDArray[np.float64]:
     Returns
     -------
     ndarray
-        float64, shape (message,), ns; NaN where it is missing. Whole nanoseconds, exact.
+        float64, shape (message,), exact whole nanoseconds; NaN where missing.
     """
     if "k_rcv" in ds:
         return nanoseconds(ds, "k_rcv")
@@ -462,6 +432,6 @@ def k_rcv(ds: xr.Dataset) -> npt.NDArray[np.float64]:
 
 
 def nanoseconds(ds: xr.Dataset, name: str) -> npt.NDArray[np.float64]:
-    """Take one interval column as float64 ns, shape (message,), NaN where it is missing."""
+    """Return an interval column as float64 ns, shape (message,), NaN where missing."""
     values = ds[name].to_numpy()
     return np.where(values == MISSING, np.nan, values.astype(np.float64))

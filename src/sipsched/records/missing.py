@@ -1,10 +1,11 @@
-"""What a campaign asks for and has no record of, and which of its studies have an answer without it."""
+"""Missing records of a campaign, and the studies that cannot be evaluated without them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sipsched.plan.config import Config, Point, Run
+from sipsched.plan.config import Config
+from sipsched.plan.run import Point, Run
 from sipsched.records.crossing import read_crossings
 from sipsched.records.record import is_recorded
 from sipsched.words import plural
@@ -12,13 +13,13 @@ from sipsched.words import plural
 
 @dataclass(frozen=True)
 class Unanswered:
-    """A study that has no answer on a testbed.
+    """A study that cannot be evaluated on a testbed.
 
     Attributes
     ----------
     lacks
-        The first of what it compares and has not a single run of: a run of it, or a point whose crossing
-        was not found.
+        The first missing part of the comparison: a run of a setting that has no valid run, or a point whose crossing is
+        unknown.
     """
 
     study: str
@@ -26,12 +27,12 @@ class Unanswered:
     lacks: Run | Point
 
     def __str__(self) -> str:
-        """Say it in a line."""
+        """Describe the study and the missing part in a line."""
         return f"{self.study} on {self.testbed} has no answer: nothing is recorded of {self.named}"
 
     @property
     def named(self) -> str:
-        """Name what it lacks; any repetition would do."""
+        """Return the name of the missing part, for which any repetition suffices."""
         if isinstance(self.lacks, Point):
             return f"the crossing of {self.lacks}"
         run = self.lacks
@@ -40,20 +41,20 @@ class Unanswered:
 
 @dataclass(frozen=True)
 class Missing:
-    """What was asked for and has no record.
+    """The planned measurements that have no record.
 
     Attributes
     ----------
     planned
-        How many runs were asked for, of those whose load is known.
+        Number of planned runs whose load is known.
     runs
-        Those without a record.
+        Runs without a record.
     searches
-        Points whose crossing was not found: the runs around it are not among the planned.
+        Points whose crossing is unknown. `planned` excludes the runs around such a crossing.
     unanswered
-        Studies that have no answer yet. A study has one on a testbed if each crossing that it asks for was found,
-        and each combination of SUT, mode, cores, threads and load has at least one run that counts: what
-        then lacks are repetitions, which widen its intervals.
+        Studies that cannot be evaluated yet. For an evaluation on a testbed, each crossing of the study must be known.
+        Each combination of SUT, mode, cores, threads and load must have at least one valid run. If some repetitions are
+        missing, the intervals are wider.
     """
 
     planned: int
@@ -62,12 +63,12 @@ class Missing:
     unanswered: tuple[Unanswered, ...] = ()
 
     def line(self, broken: int) -> str:
-        """Say it in a line, with how to get it; nothing if nothing is missing.
+        """Describe the missing measurements and the way to make them, in a line; empty if nothing is missing.
 
         Parameters
         ----------
         broken
-            How many of the measurements failed of something that does not pass by itself.
+            Number of measurements that failed for a permanent reason, so that a repetition is useless.
         """
         parts = []
         if self.runs:
@@ -87,7 +88,7 @@ class Missing:
 
 
 def find_missing(config: Config, raw: Path) -> Missing:
-    """Compare what a campaign asks for with what is recorded.
+    """Compare the plan of a campaign with its records.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ def find_missing(config: Config, raw: Path) -> Missing:
 
 
 def _without(runs: Iterable[Run], recorded: set[Run]) -> list[Run]:
-    """Give the runs of which no repetition is recorded, once each."""
+    """Return one run per setting without any recorded repetition."""
     runs = list(runs)
     there = {replace(run, rep=1) for run in runs if run in recorded}
     return [run for run in dict.fromkeys(replace(run, rep=1) for run in runs) if run not in there]

@@ -1,11 +1,11 @@
 """A run as a trace that Perfetto's interface opens (https://ui.perfetto.dev): docs/data-format.md."""
 
 import gzip
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
@@ -14,31 +14,33 @@ from sipsched.files import whole
 from sipsched.records.messages import FLAGS, MESSAGE_TYPES, k_rcv, nanoseconds
 
 PROXY, SOCKET = 1, 2
-"""Numbers of the two groups of tracks."""
+"""Process numbers of the two groups of tracks."""
 
 
 def write_trace(ds: xr.Dataset, path: Path) -> None:
     """Write a run in the Trace Event Format, gzip-compressed JSON.
 
-    A worker is a thread; what it has of a message are slices: `service` (T_sip) and `send` (K_snd). A message's
-    wait (K_rcv) is an asynchronous slice. Counters: messages waiting between driver and proxy, refused datagrams.
+    A worker is a thread with two slices per message: `service` (T_sip) and `send` (K_snd). The wait of a message
+    (K_rcv) is an asynchronous slice. Counters show the messages that wait between driver and proxy, and the refused
+    datagrams.
 
     Parameters
     ----------
     ds
-        What `sipsched.records.messages.open_messages` gives.
+        Messages as `sipsched.records.messages.open_messages` returns them.
     path
-        The file, by custom `.json.gz`; it appears whole or not at all.
+        The file, usually named `.json.gz`. It is written atomically.
     """
-    with whole(path) as partial, gzip.open(partial, "wt", compresslevel=6) as out:
-        out.write('{"displayTimeUnit":"ns","otherData":')
-        json.dump({key: str(value) for key, value in ds.attrs.items()}, out)
-        out.write(',"traceEvents":[\n')
-        separator = ""
+    encode = msgspec.json.Encoder().encode
+    attributes = {key: str(value) for key, value in ds.attrs.items()}
+    with whole(path) as partial, gzip.open(partial, "wb", compresslevel=4) as out:
+        out.write(b'{"displayTimeUnit":"ns","otherData":' + encode(attributes))
+        out.write(b',"traceEvents":[')
+        separator = b"\n"
         for event in _events(ds):
-            out.write(separator + json.dumps(event, separators=(",", ":")))
-            separator = ",\n"
-        out.write("\n]}\n")
+            out.write(separator + encode(event))
+            separator = b",\n"
+        out.write(b"\n]}\n")
 
 
 def _events(ds: xr.Dataset) -> Iterator[dict[str, Any]]:
@@ -60,7 +62,7 @@ def _events(ds: xr.Dataset) -> Iterator[dict[str, Any]]:
     kinds = [names[code] for code in ds["message_type"].to_numpy().tolist()]
     threads = np.atleast_1d(tids)[ds["worker"].to_numpy()]
     cpus = ds["cpu"].to_numpy()
-    # a flagged row has t_sip_in in the place of t_arr: when it waited is not known
+    # a flagged row has t_sip_in instead of t_arr, so its wait is unknown
     waited = ~np.isnan(wait) & ((ds["flags"].to_numpy() & FLAGS["arrival_not_found"]) == 0)
     for i, kind in enumerate(kinds):
         taken = arrived[i] + (0.0 if np.isnan(wait[i]) else wait[i])
@@ -110,7 +112,7 @@ def _counters(
 ) -> Iterator[dict[str, Any]]:
     at = np.concatenate([joined, taken])
     change = np.concatenate([np.ones(len(joined), int), -np.ones(len(taken), int)])
-    # who is taken at the same instant has left before the next joins
+    # if a departure and an arrival have the same instant, the departure comes first
     order = np.lexsort((change, at))
     for instant, waiting in zip(at[order], np.cumsum(change[order]), strict=True):
         yield _counter("messages waiting", instant, int(waiting))

@@ -1,4 +1,4 @@
-"""All messages of a study as one dataset over Dask, larger than any memory, and quantiles of them."""
+"""All messages of a study as one dataset in Dask arrays, and their quantiles."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,33 +12,35 @@ import xarray as xr
 from dask.utils import SerializableLock
 
 from sipsched.errors import ComputedFileError, StableError
-from sipsched.plan.config import Run
+from sipsched.plan.run import Run
 from sipsched.records import histogram
-from sipsched.records.messages import ARRIVALS, INTERVALS, MISSING, PARTS, check_format
-from sipsched.records.summary import ALL, MEASURED, RUN_DIMS
+from sipsched.records.computed import check_format
+from sipsched.records.messages import ARRIVALS, INTERVALS, MISSING, PARTS
+from sipsched.records.study_summary import MEASURED
+from sipsched.records.summary_variables import ALL, RUN_DIMS
 from sipsched.versions import MESSAGES_VERSION
 
 SUMS: Mapping[str, tuple[Sequence[str], str]] = {
     "k_rcv": (PARTS, "from the driver to the proxy: K_stack + K_sockq + K_copy"),
     "total": (("k_rcv", "t_sip"), "wait and service: K_rcv + T_sip of the same message"),
 }
-"""Of columns that a file need not have, what they are the sum of."""
+"""Columns that a file may lack, with the columns of which each is the sum."""
 SMALL = {"message_type": "u1", "worker": "u2", "cpu": "u2", "flags": "u2"}
 _LOCK = SerializableLock("sipsched.netcdf4")
-"""HDF5's library is not safe in several threads."""
+"""Lock for netCDF files, because HDF5's library is not thread-safe."""
 
 
 def open_study(summary: xr.Dataset, runs_folder: Path, where: Mapping[str, Any]) -> xr.Dataset:
-    """Open all messages of a study on one testbed; nothing is read until it is asked for.
+    """Open all messages of a study on one testbed as Dask arrays, which are read when they are computed.
 
     Parameters
     ----------
     summary
-        Of the study: which runs count, and how many messages each has.
+        Summary of the study, which names the valid runs and their numbers of messages.
     runs_folder
-        Where the runs' `messages.nc` are, such as results/runs.
+        Folder of the runs' `messages.nc`, such as results/runs.
     where
-        `sut`, `mode`, `cores`, `threads`, `cps`, `rep`: a value, or a list of them.
+        `sut`, `mode`, `cores`, `threads`, `cps`, `rep`: a value, or a list of values.
 
     Returns
     -------
@@ -48,13 +50,13 @@ def open_study(summary: xr.Dataset, runs_folder: Path, where: Mapping[str, Any])
     Raises
     ------
     StableError
-        No run that counts is like that, or `messages.nc` of some are not there.
+        No valid run has these values, or a run lacks its `messages.nc`.
     """
     for key in where:
         if key not in RUN_DIMS:
             raise StableError(f"{key}: runs have no such key; there are {', '.join(RUN_DIMS)}")
-    found = summary[["status", "count"]].sel(message_type=ALL, drop=True)
-    table = found.stack(runs=RUN_DIMS).reset_index("runs")
+    chosen = summary[["status", "count"]].sel(message_type=ALL, drop=True)
+    table = chosen.stack(runs=RUN_DIMS).reset_index("runs")
     kept = (table["status"] == MEASURED).to_numpy() & (table["count"] > 0).to_numpy()
     for key, value in where.items():
         wanted = list(value) if isinstance(value, (list, tuple, set)) else [value]
@@ -79,23 +81,23 @@ def open_study(summary: xr.Dataset, runs_folder: Path, where: Mapping[str, Any])
 def open_runs(
     runs: Sequence[Run], paths: Sequence[Path], sizes: Sequence[int], attrs: Mapping[str, Any]
 ) -> xr.Dataset:
-    """Open all messages of some runs as one; nothing is read until it is asked for.
+    """Open all messages of some runs as one dataset in Dask arrays, which are read when they are computed.
 
     Parameters
     ----------
     runs, paths, sizes
-        Of each run its tuple, its `messages.nc`, and how many messages that has.
+        The tuple, the `messages.nc` and the number of messages of each run.
     attrs
-        Of the dataset.
+        Attributes of the dataset.
 
     Returns
     -------
     Dataset
-        Dimension `message`, in Dask arrays of one chunk a run: `t_arr` (int64, ns, of the clock of the run's
-        SPS); `k_stack`, `k_sockq`, `k_copy`, `t_sip`, `t_sip_off`, `k_snd`, `k_rcv` and `total` = K_rcv +
-        T_sip (float64, ns, NaN where missing); `message_type`, `worker`, `cpu`, `flags` as in
-        `messages.nc`; `run` (int32), the place of its run along dimension `runs`. On `runs`: the tuple, and
-        `messages`, how many each has.
+        Dimension `message`, in Dask arrays with one chunk per run: `t_arr` (int64, ns, of the clock of the run's SPS);
+        `k_stack`, `k_sockq`, `k_copy`, `t_sip`, `t_sip_off`, `k_snd`, `k_rcv` and `total` = K_rcv + T_sip (float64, ns,
+        NaN where missing); `message_type`, `worker`, `cpu`, `flags` as in `messages.nc`; `run` (int32), the index of
+        the message's run along dimension `runs`. Dimension `runs`: the tuple, and `messages`, the number of messages of
+        each run.
     """
     rows = [(str(path), n, place) for place, (path, n) in enumerate(zip(paths, sizes, strict=True))]
     files = da.from_array(np.array(rows, object), (1, 3))
@@ -124,7 +126,7 @@ def open_runs(
 
 
 def _place(files: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-    """Name the run of each message of a chunk."""
+    """Return the index of the run of each message of a chunk."""
     _, size, place = files[0]
     return np.full(size, place, np.int32)
 
@@ -156,7 +158,7 @@ def _read(files: npt.NDArray[Any], column: str) -> npt.NDArray[Any]:
 
 
 def _nanoseconds(file: netCDF4.Dataset, column: str) -> npt.NDArray[np.float64]:
-    """Read a column, or add up what it is the sum of; NaN where one of these is missing."""
+    """Read a column, or compute it as the sum of stored columns; NaN where one of the stored values is missing."""
     stored = [file[name][:] for name in _stored(file, column)]
     total = np.zeros(len(stored[0]))
     for values in stored:
@@ -169,7 +171,7 @@ def _nanoseconds(file: netCDF4.Dataset, column: str) -> npt.NDArray[np.float64]:
 
 
 def _stored(file: netCDF4.Dataset, column: str) -> list[str]:
-    """Name the columns of a file that add up to one; a probe that lacks a part of K_rcv has K_rcv itself."""
+    """Return the stored columns that add up to a column. If a part of K_rcv is missing, the file has K_rcv itself."""
     if column in file.variables or column not in SUMS:
         return [column]
     return [name for part in SUMS[column][0] for name in _stored(file, part)]
@@ -178,24 +180,24 @@ def _stored(file: netCDF4.Dataset, column: str) -> list[str]:
 def quantiles(
     ds: xr.Dataset, quantity: str, shares: Sequence[float], by: Sequence[str]
 ) -> xr.DataArray:
-    """Compute quantiles of the messages of runs that are alike, reading each message once.
+    """Compute quantiles over all messages of equal runs, reading each message once.
 
     Parameters
     ----------
     ds
-        What `open_study` and `open_runs` give.
+        A dataset that `open_study` or `open_runs` returned.
     quantity
         A variable in ns, such as `k_rcv`, `t_sip` or `total`.
     shares
-        Each in (0, 1]: 0.999 for the 99.9th percentile.
+        Shares of the messages, in (0, 1]: 0.999 for the 99.9th percentile.
     by
-        Keys of the tuple: runs in which they are alike are pooled; without any, all runs.
+        Keys of the tuple. Runs with the same values of these keys are pooled. Without a key, all runs are pooled.
 
     Returns
     -------
     DataArray
-        Dimensions `by` and `share`, float64, µs, within `histogram.RELATIVE_ERROR`; NaN where there is no
-        run. It is computed where Dask's current client computes, a chunk of one run at a time.
+        Dimensions `by` and `share`, float64, µs, within `histogram.RELATIVE_ERROR`; NaN without a run. Dask's current
+        client computes it, one run at a time.
     """
     values = ds[quantity].data
     counts = da.map_blocks(

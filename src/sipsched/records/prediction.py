@@ -1,4 +1,4 @@
-"""What the simulator predicts: `predicted.nc` of settings, and `predicted_capacity.json` of numbers of cores."""
+"""Predictions of the simulator: `predicted.nc` by setting, and `predicted_capacity.json` by number of cores."""
 
 import json
 from collections.abc import Sequence
@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from sipsched.errors import StableError
 from sipsched.files import read_json, whole
+from sipsched.records.computed import open_netcdf
+from sipsched.records.conversion import as_part
 from sipsched.records.fitted import Fitted, from_json, to_json
-from sipsched.records.messages import check_format
-from sipsched.records.run_document import as_part
 from sipsched.versions import PREDICTION_VERSION
 
 FORMAT = "sipsched prediction"
@@ -27,14 +26,14 @@ UNITS = {
     "off_share": "1",
     "cpu_per_message": "us",
 }
-"""Of a run's messages; `off_share` is the time off CPU within T_sip over T_sip."""
+"""Units of the predicted quantities; `off_share` is the time off CPU within T_sip, divided by T_sip."""
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, order=True)
-class Setting:
-    """What a run is made with, without its repetition; `compared` says whether within a run with others."""
+class PredictedSetting:
+    """A run's setting without its repetition; `compared` is true for a mode that is compared within runs."""
 
     sut: str
     mode: str
@@ -46,48 +45,59 @@ class Setting:
 
 @dataclass(frozen=True)
 class Predicted:
-    """A setting in the simulator, a row a replicate with arrivals and numbers of its own.
+    """A simulated setting, with one row per replicate. Each replicate has its own arrivals and parameters.
 
     Attributes
     ----------
     whole
-        Shape (replicate, quantity of `UNITS`): of all messages.
+        Quantities over all messages; shape (replicate, quantity of `UNITS`).
     windows
-        Shape (replicate, window, quantity): in windows of the length that the load asks for, without their
-        washout; no window of a setting that is not compared within runs.
+        Quantities per window without its washout; shape (replicate, window, quantity). The load determines the length
+        of the windows. A setting that is not compared within runs has no window.
     """
 
-    setting: Setting
+    setting: PredictedSetting
     whole: Floats
     windows: Floats
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What was predicted, with which fit, from so many seconds of load a replicate."""
+    """Predictions, the fit that they use, and the seconds of load per replicate."""
 
     fitted: Fitted
     seconds: float
     predicted: tuple[Predicted, ...]
 
 
-def write_predictions(found: Predictions, path: Path) -> None:
-    """Write `predicted.nc`, netCDF-4 with zlib; the file appears whole or not at all."""
-    replicates = max((len(each.whole) for each in found.predicted), default=0)
-    most = max((each.windows.shape[1] for each in found.predicted), default=0)
-    whole_runs = np.full((len(found.predicted), replicates, len(UNITS)), np.nan)
-    windows = np.full((len(found.predicted), replicates, most, len(UNITS)), np.nan)
-    for i, each in enumerate(found.predicted):
+def write_predictions(predictions: Predictions, path: Path) -> None:
+    """Write `predicted.nc` as netCDF-4 with zlib, atomically."""
+    replicates = max(
+        (len(setting_prediction.whole) for setting_prediction in predictions.predicted), default=0
+    )
+    most = max(
+        (setting_prediction.windows.shape[1] for setting_prediction in predictions.predicted),
+        default=0,
+    )
+    whole_runs = np.full((len(predictions.predicted), replicates, len(UNITS)), np.nan)
+    windows = np.full((len(predictions.predicted), replicates, most, len(UNITS)), np.nan)
+    for i, each in enumerate(predictions.predicted):
         whole_runs[i, : len(each.whole)] = each.whole
         windows[i, : len(each.windows), : each.windows.shape[1]] = each.windows
-    settings = [asdict(each.setting) for each in found.predicted]
+    settings = [asdict(setting_prediction.setting) for setting_prediction in predictions.predicted]
     ds = xr.Dataset(
         {
             **{
-                each.name: ("setting", [setting[each.name] for setting in settings])
-                for each in fields(Setting)
+                field.name: ("setting", [setting[field.name] for setting in settings])
+                for field in fields(PredictedSetting)
             },
-            "n_windows": ("setting", [each.windows.shape[1] for each in found.predicted]),
+            "n_windows": (
+                "setting",
+                [
+                    setting_prediction.windows.shape[1]
+                    for setting_prediction in predictions.predicted
+                ],
+            ),
             "whole": (("setting", "replicate", "quantity"), whole_runs),
             "windows": (("setting", "replicate", "window", "quantity"), windows),
         },
@@ -95,8 +105,8 @@ def write_predictions(found: Predictions, path: Path) -> None:
         {
             "format": FORMAT,
             "format_version": PREDICTION_VERSION,
-            "fitted": to_json(found.fitted),
-            "seconds": found.seconds,
+            "fitted": to_json(predictions.fitted),
+            "seconds": predictions.seconds,
         },
     )
     encoding = {name: {"compression": "zlib"} for name in ("whole", "windows")}
@@ -112,17 +122,13 @@ def open_predictions(path: Path) -> Predictions:
     StableError
         The file is missing, is not netCDF, or has another format version.
     """
-    try:
-        ds = xr.load_dataset(path, engine="netcdf4")
-    except FileNotFoundError:
-        raise StableError(f"{path}: no such file; make it with snakemake") from None
-    except (OSError, ValueError) as error:
-        raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None
-    check_format(ds.attrs, path, FORMAT, PREDICTION_VERSION)
+    ds = open_netcdf(path, FORMAT, PREDICTION_VERSION)
     predicted = []
     for i in range(ds.sizes.get("setting", 0)):
         row = ds.isel(setting=i)
-        setting = Setting(**{each.name: row[each.name].item() for each in fields(Setting)})
+        setting = PredictedSetting(
+            **{field.name: row[field.name].item() for field in fields(PredictedSetting)}
+        )
         count = int(row["n_windows"])
         windows = row["windows"].to_numpy()[:, :count]
         predicted.append(Predicted(setting, row["whole"].to_numpy(), windows))
@@ -131,17 +137,17 @@ def open_predictions(path: Path) -> Predictions:
 
 
 @dataclass(frozen=True)
-class Carried:
-    """What so many cores carry in the simulator, with so many threads.
+class CapacityOfCores:
+    """The capacity of a number of cores and threads in the simulator.
 
     Attributes
     ----------
     cps
-        Where the packet drop rate crosses its limit, or receive softirqs fill a CPU.
+        Load at which the packet drop rate passes its limit, or receive softirqs saturate a CPU.
     receive_share
-        There, of the busiest receiving CPU: share of its time in receive softirqs.
+        Share of the time that the busiest receiving CPU spends in receive softirqs at this load.
     busy_share
-        There, of all CPUs: share of their time that was not idle.
+        Busy share of the time of all CPUs at this load.
     """
 
     cores: int
@@ -153,7 +159,7 @@ class Carried:
 
 @dataclass(frozen=True)
 class CapacityPrediction:
-    """Capacity by cores and threads, by simulation.
+    """Simulated capacity by cores and threads.
 
     Attributes
     ----------
@@ -162,39 +168,39 @@ class CapacityPrediction:
     limit
         Packet drop rate at which capacity ends.
     cores_per_processor
-        How the cores are spread.
+        Number of cores per processor of the simulated machine.
     carried
-        Each setting, with the fit's numbers.
+        Capacity of each setting with the fitted parameters.
     draws
-        The best threads of each number of cores, with the numbers of each of the fit's samples.
+        Capacity at the best number of threads, by number of cores, with the parameters of each sample of the fit.
     assumed
-        The same with the costs that are assumed, by what was changed.
+        Capacity with assumed costs, by the changed cost.
     cpu_s
-        What it took to compute.
+        CPU time of the computation.
     """
 
     fitted: Fitted
     limit: float
     cores_per_processor: int
-    carried: tuple[Carried, ...] = ()
-    draws: tuple[Carried, ...] = ()
-    assumed: dict[str, tuple[Carried, ...]] | None = None
+    carried: tuple[CapacityOfCores, ...] = ()
+    draws: tuple[CapacityOfCores, ...] = ()
+    assumed: dict[str, tuple[CapacityOfCores, ...]] | None = None
     cpu_s: float = 0.0
 
-    def best(self, cores: int) -> Carried | None:
-        """Give the setting that carries most, of so many cores; of equals the one of fewest threads."""
-        among = [each for each in self.carried if each.cores == cores]
-        return max(among, key=lambda each: (each.cps, -each.threads), default=None)
+    def best(self, cores: int) -> CapacityOfCores | None:
+        """Return the setting with the largest capacity on these cores; of several such settings, the fewest threads."""
+        among = [setting for setting in self.carried if setting.cores == cores]
+        return max(among, key=lambda setting: (setting.cps, -setting.threads), default=None)
 
     @property
     def cores(self) -> Sequence[int]:
         """The numbers of cores, ascending."""
-        return sorted({each.cores for each in self.carried})
+        return sorted({setting.cores for setting in self.carried})
 
 
-def write_capacity(found: CapacityPrediction, path: Path) -> None:
-    """Write `predicted_capacity.json`; the file appears whole."""
-    content = {"schema_version": PREDICTION_VERSION, **asdict(found)}
+def write_capacity(prediction: CapacityPrediction, path: Path) -> None:
+    """Write `predicted_capacity.json` atomically."""
+    content = {"schema_version": PREDICTION_VERSION, **asdict(prediction)}
     with whole(path) as partial:
         partial.write_text(json.dumps(content, indent=1) + "\n")
 

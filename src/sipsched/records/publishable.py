@@ -1,32 +1,85 @@
-"""What of a record goes into summaries, pages and archives: not who measured, from where, and how hosts are reached."""
+"""The parts of a record that may be published: texts known to name no person and no machine.
+
+Summaries, pages and archives exclude text that a host or a program printed, unless the form of the text is listed here.
+The record keeps all text.
+"""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
-PRIVATE_FACTS = ("address",)
-"""Of a host: under which name or address SSH reaches it."""
-PRIVATE_FILES = ("/proc/version", "/proc/cmdline")
-"""Of a host: who built the kernel on which machine, and what it was booted from. The release is a fact of its own."""
-
-# SEE sipsched.testbed.inventory.HostSpec.__str__
-_LOGIN = re.compile(r" ?\([^\s()@]+@[^\s()]+:[0-9]+\)")
-_HOME = re.compile(r"(?:/home/[^/\s:;,'\"]+|/Users/[^/\s:;,'\"]+|/root)(?=[/\s:;,'\"]|$)")
+FACTS = (
+    *("kernel", "cpu_model", "cpus", "helper_cpus", "online_cpus", "clocksource", "governor"),
+    *("versions", "lscpu", "files"),
+)
+"""Facts about a host that may be published; the names are those of `HostReport`."""
+FILES = (
+    "/proc/sys/kernel/osrelease",
+    "/proc/sys/kernel/sched_autogroup_enabled",
+    "/proc/sys/net/core/rmem_default",
+    "/proc/sys/net/core/rmem_max",
+    "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+    "/sys/devices/system/cpu/online",
+    "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+    "/sys/devices/system/cpu/intel_pstate/no_turbo",
+    "/sys/devices/system/cpu/smt/active",
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+    "/sys/kernel/security/lockdown",
+)
+"""Kernel files of a host that hold only a setting."""
+LSCPU = re.compile(
+    r"Architecture|CPU op-mode\(s\)|Address sizes|Byte Order|CPU\(s\)|(On|Off)-line CPU\(s\) list|Vendor ID"
+    r"|Model name|CPU family|Model|(Thread|Core)\(s\) per (core|socket|cluster)|(Socket|Cluster)\(s\)|Stepping"
+    r"|Frequency boost|CPU(\(s\) scaling| max| min)? MHz|BogoMIPS|Flags|Hypervisor vendor|Virtualization( type)?"
+    r"|L[1-4][di]? cache|NUMA node\(s\)|NUMA node[0-9]+ CPU\(s\)|Vulnerability [A-Za-z0-9 ]+"
+)
+"""Fields of lscpu."""
+VERSION = re.compile(r"[A-Za-z0-9 .,:()/_+~-]{1,120}")
+"""The first line of a program's version output; such a line has no @."""
+PLAIN_WORDS = re.compile(r"[A-Za-z0-9_%(\[{'-][A-Za-z0-9_%()\[\]{}'-]*[,;:.]?( |$)")
+"""A word of the probe's reason that is neither a path, nor an address, nor a host name with its domain."""
+ERRORS = (
+    (
+        re.compile(r"interrupted: the program that measured this run did not come to its end"),
+        r"interrupted: the program that measured this run did not come to its end",
+    ),
+    (re.compile(r"interrupted by a signal"), r"interrupted by a signal"),
+    (re.compile(r"host (uac|sps|uas)\b.* is unreachable\b.*"), r"host \1 is unreachable"),
+    (re.compile(r"(.*: )?disk full: .*"), r"disk full"),
+)
+"""Patterns of attempts' errors, and the published part of each."""
+NOT_TOLD = "an error that is told in failure.txt of the attempt"
 
 
 def publishable_hosts(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Leave out of the descriptions of a run's hosts what is nobody's business."""
-    found = {}
-    for role, facts in hosts.items():
-        kept = {name: value for name, value in facts.items() if name not in PRIVATE_FACTS}
-        if isinstance(kept.get("files"), Mapping):
-            kept["files"] = {
-                path: text for path, text in kept["files"].items() if path not in PRIVATE_FILES
-            }
-        found[role] = kept
-    return found
+    """Return the publishable facts about a run's hosts."""
+    return {
+        role: {name: _harmless(name, facts[name]) for name in FACTS if name in facts}
+        for role, facts in hosts.items()
+    }
 
 
-def publishable_text(text: str) -> str:
-    """Leave logins out of a message, and make home folders `~`."""
-    return _HOME.sub("~", _LOGIN.sub("", text))
+def _harmless(name: str, value: Any) -> Any:
+    if name == "files":
+        return {path: text for path, text in value.items() if path in FILES}
+    if name == "lscpu":
+        return {field: text for field, text in value.items() if LSCPU.fullmatch(field)}
+    if name == "versions":
+        return {each: text for each, text in value.items() if VERSION.fullmatch(text)}
+    return value
+
+
+def publishable_reason(text: str) -> str:
+    """Return the reason for the probe's mode, if the text consists of plain words."""
+    rest = text
+    while word := PLAIN_WORDS.match(rest):
+        rest = rest[word.end() :]
+    return text if not rest else "a reason that is told in run.json"
+
+
+def publishable_error(text: str) -> str:
+    """Return the published part of an attempt's error; empty without an error."""
+    for pattern, told in ERRORS:
+        if found := pattern.fullmatch(text):
+            return found.expand(told)
+    return NOT_TOLD if text else ""

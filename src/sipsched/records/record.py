@@ -1,54 +1,55 @@
-"""The record of a run: a folder under raw/ that appears whole or not at all, and is never changed again."""
+"""The record of a run: a folder under raw/ that appears complete or not at all, and never changes afterwards."""
 
 import contextlib
+import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sipsched.errors import StableError
 from sipsched.paths import RUN_FILE
-from sipsched.plan.config import Run
+from sipsched.plan.run import Run
 from sipsched.records import manifest
 from sipsched.records.reduced import expected
 from sipsched.records.run_document import RunDocument, read_run
 from sipsched.validity.verdict import INVALID, Finding, in_words
 
 COUNTERS_FILE, COMMANDS_FILE = "counters.json.zst", "commands.json.zst"
-EARLIER_COUNTERS_FILE = "counters.json"
-"""Of records whose `run.json` holds the commands."""
 TRACE_FILE = "trace.bin.zst"
 REASON_FILE = "failure.txt"
-GENERATOR_FILES = {"sipload": ("uac.calls.zst", "uac.json"), "sipp": ("uac.csv",)}
-"""What each generator leaves in a record."""
+GENERATOR_FILES = ("uac.calls.zst", "uac.json")
+"""Files that sipload leaves in a record."""
 DAMAGED = "restore it from a copy, or move the record away and run snakemake to measure it again"
 
 
 def is_recorded(raw: Path, run: Run) -> bool:
-    """Tell whether a run has a finished record."""
+    """Return whether a run has a finished record."""
     return (raw / run.path / RUN_FILE).is_file()
 
 
 def needed_files(document: RunDocument) -> tuple[str, ...]:
-    """Name the files that a run like this always leaves beside `run.json`."""
-    earlier = document.files is None or EARLIER_COUNTERS_FILE in document.files
-    counters = EARLIER_COUNTERS_FILE if earlier else COUNTERS_FILE
+    """Return the names of the files that the record of this run must have in addition to `run.json`."""
     trace = () if document.probe.mode == "off" else (TRACE_FILE,)
-    return (counters, *trace, *GENERATOR_FILES.get(document.load.generator, ()))
+    return (COUNTERS_FILE, *trace, *GENERATOR_FILES)
 
 
 def damages(record: Path, document: RunDocument) -> tuple[manifest.Damage, ...]:
-    """Find what of a record is missing or other than its `run.json` says.
+    """Find the files of a record that are missing or differ from its `run.json`.
 
-    Of a record that names no files, what a run like it always leaves has to be there; of a reduced one, what
-    stands for the files that were left out.
+    A reduced record needs the files that replace its removed files.
+
+    Raises
+    ------
+    StableError
+        `reduced.json` cannot be read, or belongs to another record.
     """
-    named, needed = expected(record, document.files or {}, needed_files(document))
+    named, needed = expected(record, document, needed_files(document))
     return manifest.damages(record, named, needed)
 
 
 def read_record(record: Path) -> RunDocument:
-    """Read the `run.json` of a record whose files are all as it says.
+    """Read the `run.json` of a record, and check all files against it.
 
     Raises
     ------
@@ -63,16 +64,16 @@ def read_record(record: Path) -> RunDocument:
 
 @dataclass(frozen=True)
 class Attempt:
-    """An attempt at a run that does not count.
+    """An invalid attempt at a run.
 
     Attributes
     ----------
     run
         The run.
     findings
-        The rules that it broke; empty where it did not come to a verdict.
+        The broken rules that made the attempt invalid; empty if the attempt ended before its verdict.
     error
-        Why it did not, in the words of its error; empty where the disk took none.
+        Text of the error that ended the attempt; empty if the disk was too full to keep the text.
     """
 
     run: Run
@@ -80,18 +81,18 @@ class Attempt:
     error: str
 
     def __str__(self) -> str:
-        """Say why it does not count."""
+        """Describe why the attempt is invalid."""
         return in_words(self.findings) or self.error
 
     @property
     def causes(self) -> tuple[str, ...]:
-        """Name each cause, so that equal ones can be counted: rules, or else the error."""
+        """Return the causes in a form that can be counted: the broken rules, or else the error."""
         return tuple(finding.rule for finding in self.findings) or (self.error,)
 
 
 def failed_attempts(raw: Path, runs: Iterable[Run]) -> list[Attempt]:
-    """List what was kept of attempts that do not count."""
-    found = []
+    """List the invalid attempts at some runs."""
+    attempts = []
     for run in runs:
         place = raw / run.path
         for folder in sorted(place.parent.glob(f"{place.name}.failed-*")):
@@ -100,45 +101,68 @@ def failed_attempts(raw: Path, runs: Iterable[Run]) -> list[Attempt]:
             try:
                 findings = read_run(folder).verdict.broken
             except StableError:
-                # it ended before its verdict, or on a full disk
+                # run.json is missing or damaged, because the attempt ended before its verdict or the disk was full
                 findings = ()
-            refused = tuple(each for each in findings if each.grade == INVALID)
-            found.append(Attempt(run, refused, error))
-    return found
+            refused = tuple(finding for finding in findings if finding.grade == INVALID)
+            attempts.append(Attempt(run, refused, error))
+    return attempts
 
 
 @dataclass(frozen=True)
 class UnfinishedRecord:
-    """The folder in which a run collects its files before it counts."""
+    """The folder in which a run collects its files until its record is finished.
+
+    Attributes
+    ----------
+    folder
+        `<run>.partial`.
+    final
+        The folder of the finished record.
+    lock
+        File descriptor of `folder`. Its lock shows other processes that this run is being measured. None if this
+        process does not measure the run.
+    """
 
     folder: Path
     final: Path
+    lock: int | None = None
 
     @classmethod
     def begin(cls, raw: Path, run: Run) -> "UnfinishedRecord":
-        """Make the folder `<run>.partial`.
+        """Create the folder `<run>.partial`, and lock it until the record is finished or has failed.
 
-        What an interrupted run left there is kept as `<run>.failed-<n>`.
+        A folder that a killed process left is kept as `<run>.failed-<n>`.
 
         Raises
         ------
         StableError
-            The run has a finished record, or the folder cannot be made.
+            The run has a finished record, another process measures it, or the folder cannot be made.
         """
         final = raw / run.path
-        if is_recorded(raw, run):
-            raise StableError(f"{final}: already recorded; a finished run is never measured over")
-        record = cls(folder=final.with_name(f"{final.name}.partial"), final=final)
-        if record.folder.exists():
-            record.fail("interrupted: the program that measured this run did not come to its end")
+        folder = final.with_name(f"{final.name}.partial")
         try:
-            record.folder.mkdir(parents=True)
+            final.parent.mkdir(parents=True, exist_ok=True)
+            with _alone_in(final.parent):
+                if is_recorded(raw, run):
+                    raise StableError(
+                        f"{final}: already recorded; a finished run is never measured over"
+                    )
+                if folder.exists():
+                    left = cls(folder, final, _lock(folder))
+                    left.fail(
+                        "interrupted: the program that measured this run did not come to its end"
+                    )
+                folder.mkdir()
+                return cls(folder, final, _lock(folder))
+        except BlockingIOError:
+            raise StableError(
+                f"{folder}: this run is being measured by another process; wait until that has ended"
+            ) from None
         except OSError as error:
-            raise StableError(f"{record.folder}: {error.strerror}") from error
-        return record
+            raise StableError(f"{folder}: {error.strerror}") from error
 
     def write(self, name: str, content: str | bytes) -> None:
-        """Write a file of the record and see it on the disk.
+        """Write a file of the record, and wait until it is on the disk.
 
         Raises
         ------
@@ -158,7 +182,7 @@ class UnfinishedRecord:
             ) from error
 
     def close(self, document: RunDocument) -> None:
-        """Write run.json, which names every file that the folder has by now.
+        """Write run.json, which lists every file of the folder.
 
         Raises
         ------
@@ -172,28 +196,75 @@ class UnfinishedRecord:
         self.write(RUN_FILE, replace(document, files=files).to_json())
 
     def finish(self, document: RunDocument) -> None:
-        """Write run.json last and put the folder in its place."""
+        """Write run.json last, and rename the folder to the folder of the finished record.
+
+        Raises
+        ------
+        StableError
+            The disk is full or not writable, or the run already has a record.
+        """
         self.close(document)
-        # Snakemake makes the final folder before the job; rename(2) replaces an empty one
-        self.folder.rename(self.final)
+        try:
+            with _alone_in(self.final.parent):
+                # Snakemake creates the final folder before the job, and rename(2) replaces this empty folder
+                self.folder.rename(self.final)
+        except OSError as error:
+            raise StableError(
+                f"{self.final}: cannot put the record here: {error.strerror}"
+            ) from error
+        self._unlock()
 
     def fail(self, reason: str) -> Path | None:
-        """Keep what there is as `<run>.failed-<n>`, with the reason if the disk takes it.
+        """Rename the folder to `<run>.failed-<n>`, and add the reason if the disk has room for it.
 
         Returns
         -------
         Path or None
-            The folder; None if the run ended before it left anything, and nothing is kept.
+            The folder; None if the run left no file, so that nothing is kept.
         """
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
+            self._unlock()
             return None
         taken = {path.name for path in self.final.parent.glob(f"{self.final.name}.failed-*")}
         numbers = range(1, len(taken) + 2)
         name = next(name for n in numbers if (name := f"{self.final.name}.failed-{n}") not in taken)
-        # on a full disk the folder's name still says that the run failed
+        # on a full disk, the name of the folder still shows that the run failed
         with contextlib.suppress(StableError):
             self.write(REASON_FILE, reason + "\n")
         failed = self.final.with_name(name)
         self.folder.rename(failed)
+        self._unlock()
         return failed
+
+    def _unlock(self) -> None:
+        if self.lock is not None:
+            os.close(self.lock)
+
+
+def _lock(folder: Path) -> int:
+    """Open a folder and lock it.
+
+    Raises
+    ------
+    BlockingIOError
+        Another process holds the lock. The kernel releases the lock of a killed process.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Lock a folder, so that no other process begins or finishes a run in this folder."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,9 +1,8 @@
-"""Reduced records: without the files of single messages, and with what came of them instead.
+"""Reduced records, in which computed files replace the files of single messages.
 
-A trace holds some 40 bytes a message; an hour of load is hundreds of megabytes. A campaign that is to be
-passed on keeps of most runs what was computed from the trace, `summary.nc.zst` and `windows.nc`, compressed
-too, beside the rest of the record, of which what only a person reads is compressed as well: the counters, and
-the commands in `run.json`. The original is not touched.
+A trace holds some 40 bytes per message, so the trace of an hour of load has hundreds of megabytes. To publish a
+campaign, most of its runs are copied without their traces. Each copy holds `summary.nc.zst` and a compressed
+`windows.nc` instead. All other files of the record are copied unchanged.
 """
 
 import json
@@ -15,19 +14,20 @@ from pathlib import Path
 import zstandard
 
 from sipsched.errors import StableError
-from sipsched.files import read_json
+from sipsched.files import SEAL, read_seal, read_sealed, seal
 from sipsched.paths import RUN_FILE
 from sipsched.records import manifest
-from sipsched.records.run_document import FileReport, as_part
+from sipsched.records.conversion import as_part
+from sipsched.records.run_document import FileReport, RunDocument, read_run
 
 REDUCED_FILE = "reduced.json"
-VERSION = 1
+VERSION = 2
 SUMMARY_FILE = "summary.nc.zst"
 WINDOWS_FILE, REDUCED_WINDOWS_FILE = "windows.nc", "windows.nc.zst"
-COUNTERS, COMMANDS = "counters.json", "commands.json"
-LEFT_OUT = ("trace.bin.zst", "uac.calls.zst", "uac.csv", COUNTERS)
-"""Files that grow with the number of messages, and the one that is here compressed."""
+LEFT_OUT = ("trace.bin.zst", "uac.calls.zst")
+"""Files that grow with the number of messages."""
 LEVEL = 19
+REMEDY = "take the record from the campaign it was reduced from"
 REASON = "the trace was left out of this record to make it smaller"
 
 
@@ -38,42 +38,48 @@ class Reduced:
     Attributes
     ----------
     left_out
-        Files of the record that are not here.
+        Files that the reduced record lacks.
     files
-        Those that stand in their place.
+        Files that replace the missing files.
+    run_sha256
+        The SHA-256 of the record's `run.json`, which identifies the record.
+    sha256
+        The SHA-256 of `reduced.json`, which identifies the reduced record. Empty until it is read.
     """
 
     left_out: tuple[str, ...]
     files: Mapping[str, FileReport]
+    run_sha256: str
+    sha256: str = ""
 
 
 def is_reduced(folder: Path) -> bool:
-    """Tell whether a record is a reduced one; of no record it is False."""
+    """Return whether a record is reduced; False without a record."""
     return (folder / REDUCED_FILE).is_file()
 
 
 def read_reduced(folder: Path) -> Reduced | None:
-    """Read what a record was reduced to; None of a whole one.
+    """Read the `reduced.json` of a record; None for a complete record.
 
     Raises
     ------
     StableError
-        The file is damaged or of another version.
+        The file is damaged or has another version.
     """
     path = folder / REDUCED_FILE
     if not path.exists():
         return None
-    content = read_json(path, VERSION, "take the record from the campaign it was reduced from")
+    content = read_sealed(path, VERSION, REMEDY)
     return as_part(Reduced, content, str(path))
 
 
 def kept(folder: Path, name: str) -> Path | None:
-    """Name the compressed file that stands for what was computed from the messages; None of a whole record.
+    """Return the path of the computed file in a reduced record; None for a complete record.
 
     Raises
     ------
     StableError
-        The record was reduced without it, or `reduced.json` is damaged.
+        The reduced record lacks the computed file, or `reduced.json` is damaged.
     """
     reduced = read_reduced(folder)
     if reduced is None:
@@ -84,22 +90,23 @@ def kept(folder: Path, name: str) -> Path | None:
 
 
 def reduce(record: Path, results: Path, target: Path) -> None:
-    """Copy a record without the files of single messages, and with what nothing computes from compressed.
+    """Copy a record without the files of single messages, and add the files computed from them.
 
     Parameters
     ----------
     record
-        A whole record.
+        A complete record.
     results
-        Folder with the run's `summary.nc.zst` and, of a comparison, `windows.nc`.
+        Folder with the run's `summary.nc.zst` and, for a run that compares modes, `windows.nc`.
     target
-        The new folder; its parents are made.
+        The new folder. Missing parent folders are created.
 
     Raises
     ------
     StableError
-        The target is there, a file is missing, or the disk is full.
+        The target exists, a file is missing, or the disk is full.
     """
+    document = read_run(record)
     try:
         target.mkdir(parents=True)
         left_out = tuple(name for name in LEFT_OUT if (record / name).exists())
@@ -109,37 +116,52 @@ def reduce(record: Path, results: Path, target: Path) -> None:
         if not (results / SUMMARY_FILE).exists():
             raise StableError(f"{results}: no {SUMMARY_FILE}; make it with snakemake")
         shutil.copy(results / SUMMARY_FILE, target)
-        loose = _take_commands(target / RUN_FILE)
-        for path in (results / WINDOWS_FILE, record / COUNTERS):
-            if path.exists():
-                loose[path.name] = path.read_bytes()
-        for name, data in loose.items():
-            (target / f"{name}.zst").write_bytes(zstandard.compress(data, LEVEL))
+        made = [SUMMARY_FILE]
+        if (results / WINDOWS_FILE).exists():
+            windows = (results / WINDOWS_FILE).read_bytes()
+            (target / REDUCED_WINDOWS_FILE).write_bytes(zstandard.compress(windows, LEVEL))
+            made.append(REDUCED_WINDOWS_FILE)
         everything = manifest.reports(target)
-        made = (SUMMARY_FILE, *(f"{name}.zst" for name in loose))
-        reduced = Reduced(left_out, {name: everything[name] for name in made})
-        content = {"schema_version": VERSION, **asdict(reduced)}
-        (target / REDUCED_FILE).write_text(json.dumps(content, indent=1) + "\n")
+        write_reduced(
+            target, Reduced(left_out, {name: everything[name] for name in made}, document.sha256)
+        )
     except OSError as error:
         raise StableError(f"{error.filename}: {error.strerror}") from error
 
 
-def _take_commands(run_file: Path) -> dict[str, bytes]:
-    """Take the commands out of an earlier `run.json`; newer ones have none, and the record a file of them."""
-    content = json.loads(run_file.read_bytes())
-    commands = content.pop("commands", [])
-    if not commands:
-        return {}
-    run_file.write_text(json.dumps(content, indent=1) + "\n")
-    return {COMMANDS: json.dumps(commands, indent=1).encode()}
+def write_reduced(folder: Path, reduced: Reduced) -> None:
+    """Write `reduced.json`, with its SHA-256."""
+    content = {"schema_version": VERSION, **asdict(reduced)}
+    del content[SEAL]
+    (folder / REDUCED_FILE).write_text(seal(json.dumps(content, indent=1)))
 
 
 def expected(
-    folder: Path, named: Mapping[str, FileReport], needed: tuple[str, ...]
+    folder: Path, document: RunDocument, needed: tuple[str, ...]
 ) -> tuple[dict[str, FileReport], tuple[str, ...]]:
-    """Say what has to be there of a record, whole or reduced: files with sizes, and files without."""
+    """List the files that a complete or reduced record must have: files with sizes, and names of required files.
+
+    Raises
+    ------
+    StableError
+        `reduced.json` is damaged, or belongs to another record.
+    """
     reduced = read_reduced(folder)
     if reduced is None:
-        return dict(named), needed
-    kept = {name: report for name, report in named.items() if name not in reduced.left_out}
-    return kept | dict(reduced.files), tuple(n for n in needed if n not in reduced.left_out)
+        return dict(document.files), needed
+    if reduced.run_sha256 != document.sha256:
+        raise StableError(
+            f"{folder / REDUCED_FILE}: expected the run.json of SHA-256 {reduced.run_sha256}, "
+            f"found {document.sha256}; {REMEDY}"
+        )
+    left = {name: file for name, file in document.files.items() if name not in reduced.left_out}
+    return left | dict(reduced.files), tuple(n for n in needed if n not in reduced.left_out)
+
+
+def identity(folder: Path) -> str:
+    """Read the SHA-256 that identifies a complete or reduced record; empty without a record.
+
+    Only the last key of `run.json`, or of `reduced.json`, is read. `sipsched.records.record.read_record` checks that
+    the content has this SHA-256.
+    """
+    return read_seal(f"{folder}/{REDUCED_FILE}") or read_seal(f"{folder}/{RUN_FILE}") or ""

@@ -1,4 +1,4 @@
-"""Requests that were sent again: as the UAC counts them and as they reached the SPS."""
+"""Retransmitted requests, as counted by the UAC and as arrived at the SPS."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,50 +6,50 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sipsched.records.run_document import Sends
-from sipsched.records.trace import Kind
+from sipsched.records.load_report import Sends
+from sipsched.records.trace import MessageKind
 
-REQUESTS = (Kind.INVITE, Kind.ACK, Kind.BYE)
+REQUESTS = (MessageKind.INVITE, MessageKind.ACK, MessageKind.BYE)
 
 
 def arrived(records: npt.NDArray[Any]) -> dict[str, Sends]:
-    """Tell first sends from retransmissions in what reached the SPS.
+    """Count first sends and retransmissions among the requests that reached the SPS.
 
     Parameters
     ----------
     records
-        A trace, dtype `sipsched.records.trace.RECORD`, shape (n,). Messages and drops both count: a request
+        A trace, dtype `sipsched.records.trace.RECORD`, shape (n,). Both messages and drops count, because a request
         that the full socket refused had arrived.
 
     Returns
     -------
     dict
-        Method to its sends. A later datagram of the same Call-ID, CSeq and method is a retransmission
-        (RFC 3261, section 17).
+        Sends by method. A later datagram of the same Call-ID, CSeq and method is a retransmission (RFC 3261, section
+        17).
     """
-    found = {}
+    sends = {}
     for kind in REQUESTS:
         these = records[records["kind"] == kind]
-        # SEE sipsched.records.message_loop: one 64-bit key in the place of Call-ID and CSeq
+        # SEE sipsched.records.message_loop: one 64-bit key replaces Call-ID and CSeq
         keys = these["call_id_hash"] ^ (
             these["cseq"].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         )
         first = len(np.unique(keys))
-        found[kind.name] = Sends(first, len(these) - first)
-    return found
+        sends[kind.name] = Sends(first, len(these) - first)
+    return sends
 
 
 def disagreement(sent: Mapping[str, Sends], reached: Mapping[str, Sends], unseen: int) -> int:
-    """Count the requests that UAC and SPS tell apart differently.
+    """Count the requests that UAC and SPS classify differently.
 
     Parameters
     ----------
     sent
-        What the UAC says, by method.
+        Sends by method, counted by the UAC.
     reached
-        What `arrived` found, by method.
+        Sends by method, counted by `arrived`.
     unseen
-        Datagrams known to have been refused without their content: each explains one difference.
+        Number of refused datagrams with unknown content; each explains one difference.
 
     Returns
     -------

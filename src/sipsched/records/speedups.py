@@ -1,4 +1,4 @@
-"""What deployments of the proxy carry by cores in the simulator: `speedups.csv`, predicted and not measured."""
+"""`speedups.csv`: the capacity of each deployment of the proxy by number of cores, predicted by the simulator."""
 
 import csv
 from collections.abc import Iterable
@@ -13,23 +13,26 @@ HEADER = "# Predicted by simulation, not measured: docs/data-format.md, speedups
 
 @dataclass(frozen=True)
 class Speedup:
-    """Capacity of a deployment on so many cores, and how many times that of one core it is.
+    """Capacity of a deployment on a number of cores, and its ratio to the capacity on one core.
 
     Attributes
     ----------
     deployment, transport
-        As of a SUT.
+        Deployment and transport of the SUT.
     cores, threads
-        Workers: the number that carries most of those tried; what stands before them comes on top.
+        Number of cores, and number of workers without the front end. Of all tried numbers of workers, this number has
+        the largest capacity.
     capacity_cps, low, high
-        Where the packet drop rate crosses its limit, over TCP where so many calls fail or are late; and where 95 % of
-        fits to samples of the recorded runs lie. Without samples the ends are NaN.
+        Load at which the packet drop rate passes its limit (over TCP: the share of calls that fail or are late), and
+        its interval. The interval contains the capacities of 95 % of the fits to samples of the recorded runs. Without
+        samples, its ends are NaN.
     speedup, speedup_low, speedup_high
-        Capacity over that of the same deployment on one core, likewise; each sample's against its own.
+        Capacity divided by the capacity of the same deployment on one core, with its interval. Each sample is divided
+        by its own capacity on one core.
     receive_cpus
-        CPUs that take receive softirqs; as many as cores where agents have many addresses.
+        Number of CPUs that run receive softirqs; equal to `cores` if the agents have many addresses.
     model
-        What was simulated, and what of it is assumed and not fitted.
+        The simulated model, and its assumed parameters.
     """
 
     deployment: str
@@ -48,14 +51,14 @@ class Speedup:
 
 @dataclass(frozen=True)
 class Deployed:
-    """What a deployment was found to carry on so many cores.
+    """Simulated capacity of a deployment on a number of cores.
 
     Attributes
     ----------
     cps
-        With the fit's numbers.
+        Capacity with the fitted parameters.
     drawn
-        With those of each of its samples.
+        Capacity with the parameters of each sample of the fit.
     """
 
     deployment: str
@@ -69,10 +72,10 @@ class Deployed:
 
 
 def write_speedups(rows: Iterable[Speedup], path: Path) -> None:
-    """Write `speedups.csv`; the file appears whole."""
+    """Write `speedups.csv` atomically."""
     with whole(path) as partial, partial.open("w", newline="") as file:
         file.write(HEADER)
-        table = csv.DictWriter(file, [each.name for each in fields(Speedup)], lineterminator="\n")
+        table = csv.DictWriter(file, [field.name for field in fields(Speedup)], lineterminator="\n")
         table.writeheader()
         for row in rows:
             table.writerow(
@@ -89,13 +92,13 @@ def read_speedups(path: Path) -> tuple[Speedup, ...]:
     Raises
     ------
     StableError
-        The file is missing, or not of this form.
+        The file is missing, or has another form.
     """
     try:
         with path.open(newline="") as file:
             rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
         return tuple(
-            Speedup(**{each.name: each.type(row[each.name]) for each in fields(Speedup)})  # type: ignore[operator]
+            Speedup(**{field.name: field.type(row[field.name]) for field in fields(Speedup)})  # type: ignore[operator]
             for row in rows
         )
     except (OSError, KeyError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""`windows.json.zst`: the windows of a crossover run as they were drawn, and the switches as they were made."""
+"""`windows.json.zst`: the sampled windows of a run that compares modes, and the switches between them."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -10,7 +10,7 @@ import zstandard
 from sipsched.errors import StableError
 from sipsched.files import parse_json, read_zstd
 from sipsched.plan.crossover import Design
-from sipsched.records.run_document import as_part
+from sipsched.records.conversion import as_part
 
 WINDOWS_FILE = "windows.json.zst"
 VERSION = 1
@@ -25,13 +25,13 @@ class Switch:
     Attributes
     ----------
     asked_ns, began_ns, done_ns
-        When it was due, when its first setting was made and when its last.
+        Instants at which the switch was due, its first setting began, and its last setting was done.
     errors
-        Settings that the kernel refused.
+        Number of settings that the kernel refused.
     unlike
-        Settings that do not read back as written.
+        Number of settings whose value after the switch differs from the written value.
     error
-        The first refusal, in words.
+        Text of the first refusal.
     """
 
     asked_ns: int
@@ -43,13 +43,13 @@ class Switch:
 
     @property
     def good(self) -> bool:
-        """Whether every setting was made and reads back."""
+        """Whether every setting was applied and has the written value."""
         return not (self.errors or self.unlike)
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Counters of the SPS through the run, at each instant one; ticks of /proc/stat over the SPS's CPUs."""
+    """Samples of the SPS's counters during the run. Ticks are the ticks of /proc/stat, summed over the SPS's CPUs."""
 
     t_ns: tuple[int, ...]
     cpu_ns: tuple[int, ...]
@@ -63,7 +63,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class SwitchLog:
-    """What `switcher` says of a run (hardware/scheduler)."""
+    """The output of `switcher` for a run (hardware/scheduler)."""
 
     version: int
     t0_ns: int
@@ -74,61 +74,80 @@ class SwitchLog:
 
 
 @dataclass(frozen=True)
+class Competed:
+    """Samples of the CPU time that competitors of the proxy have used, without tasks of the idle class.
+
+    Attributes
+    ----------
+    t_ns
+        Instants of the samples, CLOCK_MONOTONIC.
+    competed_ns
+        CPU time that competitors had used on all CPUs of the SPS until each instant.
+    """
+
+    t_ns: tuple[int, ...]
+    competed_ns: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class WindowsDocument:
-    """The content of the file.
+    """The content of `windows.json.zst`.
 
     Attributes
     ----------
     design
-        The windows as drawn.
+        The sampled windows.
     cpus
-        Of the SPS; ticks are summed over them.
+        CPUs of the SPS, over which ticks are summed.
     steal_share
-        Above it a window is left out.
+        Limit of the steal share. A block with a window above the limit has less weight.
     log
         The switches.
+    competed
+        CPU time of competitors; None if it was not counted.
     """
 
     design: Design
     cpus: tuple[int, ...]
     steal_share: float
     log: SwitchLog
+    competed: Competed | None = None
     version: int = VERSION
 
     def to_bytes(self) -> bytes:
-        """Write it as the file has it."""
+        """Return the content of the file."""
         text = json.dumps(asdict(self), allow_nan=False)
         return zstandard.compress(text.encode(), 9)
 
 
 def parse_log(text: str, where: str) -> SwitchLog:
-    """Read what `switcher` wrote.
+    """Read the output of `switcher`.
 
     Raises
     ------
     StableError
-        It is not JSON, of another version, or lacks something.
+        The text is not JSON, has another version, or lacks a key.
     """
     return _checked(SwitchLog, text, where, LOG_VERSION)
 
 
 def read_windows(record: Path) -> WindowsDocument:
-    """Read the file of a record.
+    """Read the `windows.json.zst` of a record.
 
     Raises
     ------
     StableError
-        It is missing, damaged or of another version, or switches and windows do not fit.
+        The file is missing, damaged or of another version, or has more switches than windows.
     """
     path = record / WINDOWS_FILE
     data = read_zstd(path, "record of windows", "repeat the run")
-    found = _checked(WindowsDocument, data.decode(errors="replace"), str(path), VERSION)
-    if len(found.log.windows) > len(found.design.windows):
+    document = _checked(WindowsDocument, data.decode(errors="replace"), str(path), VERSION)
+    if len(document.log.windows) > len(document.design.windows):
         raise StableError(
-            f"{path}: {len(found.log.windows)} switches into {len(found.design.windows)} windows; "
+            f"{path}: {len(document.log.windows)} switches into {len(document.design.windows)} windows; "
             "repeat the run"
         )
-    return found
+    return document
 
 
 def _checked(kind: type[Part], text: str, where: str, version: int) -> Part:
@@ -136,7 +155,7 @@ def _checked(kind: type[Part], text: str, where: str, version: int) -> Part:
         content = parse_json(text)
     except ValueError as error:
         raise StableError(f"{where}: {error}; repeat the run") from None
-    found = content.get("version") if isinstance(content, dict) else None
-    if found != version:
-        raise StableError(f"{where}: expected version {version}, found {found}; repeat the run")
+    actual = content.get("version") if isinstance(content, dict) else None
+    if actual != version:
+        raise StableError(f"{where}: expected version {version}, found {actual}; repeat the run")
     return as_part(kind, content, where)

@@ -1,4 +1,4 @@
-"""The probe's trace of a run: its binary layout, read and checked."""
+"""The probe's trace of a run: its binary layout, and its reader."""
 
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
@@ -16,8 +16,8 @@ TRACE_VERSION = 1
 FRESH_TRACE = "repeat the run"
 
 
-class Mode(IntEnum):
-    """How the probe took its stamps (`enum trace_mode` of hardware/probe/trace.h)."""
+class ProbeMode(IntEnum):
+    """How the probe took its timestamps (`enum trace_mode` of hardware/common/trace.h)."""
 
     EXACT = 1
     TRACEPOINT = 2
@@ -26,14 +26,14 @@ class Mode(IntEnum):
 
 
 class Event(IntEnum):
-    """What a record stands for (`enum trace_event`)."""
+    """The event that a record describes (`enum trace_event`)."""
 
     MESSAGE = 0
     DROP = 1
 
 
-class Kind(IntEnum):
-    """What a message was (`enum trace_kind`)."""
+class MessageKind(IntEnum):
+    """The kind of a message (`enum trace_kind`)."""
 
     OTHER = 0
     INVITE = 1
@@ -45,7 +45,7 @@ class Kind(IntEnum):
 
 
 class Flag(IntFlag):
-    """What the probe says about a record (`enum trace_flag`)."""
+    """The probe's remarks on a record (`enum trace_flag`)."""
 
     SOCKQ_BOUND = 1 << 0
     DUPLICATE = 1 << 1
@@ -59,7 +59,7 @@ class Flag(IntFlag):
     LEFT = 1 << 11
 
 
-# SEE hardware/probe/trace.h: struct trace_header and struct trace_record, packed, little-endian
+# SEE hardware/common/trace.h: struct trace_header and struct trace_record, packed, little-endian
 HEADER = np.dtype(
     [
         ("magic", "S8"),
@@ -98,18 +98,18 @@ RECORD = np.dtype(
 
 @dataclass(frozen=True)
 class Trace:
-    """A trace as the probe left it.
+    """The trace of a run as the probe wrote it.
 
     Attributes
     ----------
     mode
-        How the stamps were taken.
+        How the timestamps were taken.
     records
-        Array of dtype `RECORD`, shape (n,), in the order of emission. Instants are CLOCK_MONOTONIC
-        in ns; 0 means not seen.
+        Array of dtype `RECORD`, shape (n,), in the order of emission. Instants are CLOCK_MONOTONIC in ns; 0 stands for
+        an unknown instant.
     """
 
-    mode: Mode
+    mode: ProbeMode
     records: npt.NDArray[Any]
 
 
@@ -121,19 +121,19 @@ def read_trace(path: Path, expected: int | None = None) -> Trace:
     path
         The compressed trace.
     expected
-        How many records the probe says that it wrote, messages and drops; None if unknown.
+        Number of messages and drops that the probe reports; None if unknown.
 
     Returns
     -------
     Trace
-        Its records, read-only. Slots that the preload fallback reserved and never filled
-        (t_sip_in = 0) are left out.
+        The trace, with read-only records. Slots that the preload library reserved but never filled (t_sip_in = 0) are
+        excluded.
 
     Raises
     ------
     StableError
-        Not zstd, truncated, foreign magic, unknown version or mode, another record size, a partial
-        last record, or not as many records as expected. The message names the file.
+        The file is not zstd, is truncated, or ends within a record. Or its magic, version, mode, record size or number
+        of records differs from the expected value. The message names the file.
     """
     data = _read(path, expected)
     if len(data) < HEADER.itemsize:
@@ -151,8 +151,8 @@ def read_trace(path: Path, expected: int | None = None) -> Trace:
             f"{count} and {partial} bytes more; {FRESH_TRACE}"
         )
     records = np.frombuffer(data, RECORD, offset=HEADER.itemsize)
-    mode = Mode(int(header["mode"]))
-    if mode is Mode.PRELOAD:
+    mode = ProbeMode(int(header["mode"]))
+    if mode is ProbeMode.PRELOAD:
         records = records[(records["t_sip_in"] != 0) | (records["event"] == Event.DROP)]
     if expected is not None and len(records) != expected:
         verdict = "truncated" if len(records) < expected else "not of this run"
@@ -164,7 +164,7 @@ def read_trace(path: Path, expected: int | None = None) -> Trace:
 
 
 def _read(path: Path, expected: int | None) -> npt.NDArray[np.uint8]:
-    """Read the bytes of a trace; where their number is known, into memory that is taken once."""
+    """Read the bytes of a trace; if their number is known, into memory that is allocated once."""
     pieces = zstd_pieces(path, "trace", f"{FRESH_TRACE} with the probe on")
     room = 0 if expected is None else HEADER.itemsize + expected * RECORD.itemsize
     data, length = np.empty(room, np.uint8), 0
@@ -192,7 +192,7 @@ def _check_header(path: Path, header: Any) -> None:
             f"{path}: record size: expected {RECORD.itemsize} bytes, found "
             f"{header['record_size']}; build the probe from this tree's hardware/probe"
         )
-    if int(header["mode"]) not in set(Mode):
+    if int(header["mode"]) not in set(ProbeMode):
         raise StableError(
             f"{path}: unknown probe mode: expected 1 to 4, found {header['mode']}; "
             "build the probe from this tree's hardware/probe"

@@ -1,4 +1,4 @@
-"""Whether testbeds that share out runs are the same hardware, by what is recorded of them."""
+"""The check that twins, which share runs, have the same hardware in their records."""
 
 import itertools
 from collections.abc import Iterable
@@ -9,17 +9,17 @@ from sipsched.paths import RUN_FILE
 from sipsched.records.run_document import RunDocument, read_run
 
 ALIKE = ("kernel", "cpu_model", "clocksource", "governor", "versions")
-"""What the hosts of one role have in common."""
+"""Facts that hosts of the same role must have in common."""
 RUNS = f"*/*/cores~*/threads~*/cps~*/rep~*/{RUN_FILE}"
 
 
 def check_twins(raw: Path, twins: Iterable[str]) -> None:
-    """Refuse twins whose records show different hosts; of one without a record nothing is known yet.
+    """Refuse twins whose records show different hosts. A twin without a record is accepted.
 
     Raises
     ------
     StableError
-        Names what differs, of which host.
+        The message names the host and the difference.
     """
     recorded = {name: document for name in twins if (document := _any_record(raw / name))}
     for (one, first), (other, second) in itertools.combinations(recorded.items(), 2):

@@ -1,138 +1,148 @@
-"""Whether the records of a whole raw/ are still as they were written."""
+"""The check that the records under raw/ are unchanged."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from sipsched.errors import StableError
-from sipsched.files import read_json, read_zstd
 from sipsched.paths import RUN_FILE
-from sipsched.records.record import DAMAGED, EARLIER_COUNTERS_FILE, REASON_FILE, TRACE_FILE, damages
+from sipsched.records.crossing import read_crossing
+from sipsched.records.noise_record import read_noise
+from sipsched.records.record import DAMAGED, REASON_FILE, damages
 from sipsched.records.reduced import REDUCED_FILE, read_reduced
-from sipsched.records.run_document import RunDocument, read_run
-from sipsched.records.trace import read_trace
+from sipsched.records.run_document import read_run
 from sipsched.words import plural
 
 FINISHED = re.compile(r"rep~[0-9]+")
-FRESH = "repeat the run"
 FAILED = re.compile(r"rep~[0-9]+\.failed-[0-9]+")
+SINGLE: tuple[tuple[str, Callable[[Path], object]], ...] = (
+    ("crossing.json", read_crossing),
+    ("capacity~*.json", read_crossing),
+    ("noise.json", read_noise),
+)
+"""Records that consist of one file, and the functions that read them."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A record that was looked at.
+    """A checked record.
 
     Attributes
     ----------
-    folder
-        Where it is.
+    place
+        Path of the record: the folder of a run, or the file of a search or of a testbed's noise.
     counts
-        False of an attempt that was kept as `<run>.failed-<n>`.
-    named
-        Whether its `run.json` names its files, as far as it can be read.
+        Whether the record belongs to the campaign's results; false for an invalid attempt, `<run>.failed-<n>`.
     damage
-        What is wrong with it, one text a file; none where it is as it was.
+        Descriptions of the damage, one per file; empty for an unchanged record.
     unnamed
-        Files in it that `run.json` does not name.
+        Files in the record that `run.json` does not list.
     """
 
-    folder: Path
+    place: Path
     counts: bool
-    named: bool
     damage: tuple[str, ...]
-    unnamed: tuple[str, ...]
+    unnamed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What came of checking a whole raw/."""
+    """The result of checking all records.
 
-    records: tuple[Checked, ...]
+    Attributes
+    ----------
+    runs
+        Records of runs and of attempts.
+    singles
+        Records of searches and of noise.
+    """
+
+    runs: tuple[Checked, ...]
+    singles: tuple[Checked, ...]
 
     @property
     def intact(self) -> bool:
-        """Whether no record is damaged; attempts that do not count are not asked."""
-        return not any(each.damage for each in self.records if each.counts)
+        """Whether no record is damaged; invalid attempts are ignored."""
+        return not any(each.damage for each in (*self.runs, *self.singles) if each.counts)
 
     @property
     def lines(self) -> Iterator[str]:
-        """A line a record that is not as it was or holds more, then the sum."""
-        for each in self.records:
+        """The lines to print: one per record that is damaged or holds unlisted files, then the totals."""
+        for each in (*self.runs, *self.singles):
             attempt = "" if each.counts else " (an attempt that does not count)"
             if each.damage:
-                yield f"damaged: {each.folder}{attempt}: {'; '.join(each.damage)}"
+                yield f"damaged: {each.place}{attempt}: {'; '.join(each.damage)}"
             if each.unnamed:
                 names = ", ".join(each.unnamed)
-                yield f"not named in run.json: {each.folder}{attempt}: {names}"
+                yield f"not named in run.json: {each.place}{attempt}: {names}"
         if not self.intact:
             yield f"what to do about a damaged record: {DAMAGED}"
-        counting = [each for each in self.records if each.counts]
-        attempts = [each for each in self.records if not each.counts]
-        yield (
-            f"{plural(len(counting), 'record')}, "
-            f"{sum(not each.named for each in counting)} without a manifest, "
-            f"{sum(bool(each.damage) for each in counting)} damaged"
-        )
+        yield _sum("record", [run for run in self.runs if run.counts])
+        if self.singles:
+            yield _sum("record", self.singles) + " (searches and noise)"
+        attempts = [run for run in self.runs if not run.counts]
         if attempts:
             yield (
                 f"{plural(len(attempts), 'attempt')} that do not count, "
-                f"{sum(bool(each.damage) for each in attempts)} damaged: no report reads them, "
+                f"{sum(bool(attempt.damage) for attempt in attempts)} damaged: no report reads them, "
                 "and they do not make this check fail"
             )
 
 
-def verify(raw: Path) -> Verification:
-    """Check every record of all testbeds, and the attempts that came to a `run.json`.
+def _sum(what: str, checked: list[Checked] | tuple[Checked, ...]) -> str:
+    return f"{plural(len(checked), what)}, {sum(bool(each.damage) for each in checked)} damaged"
 
-    Runs in progress (`<run>.partial`) and attempts without a `run.json` are left out. A folder of a
-    run that holds files and no `run.json` is a damaged record.
+
+def verify(raw: Path) -> Verification:
+    """Check every record of all testbeds, and the attempts that have a `run.json`.
+
+    Runs in progress (`<run>.partial`) and attempts without a `run.json` are skipped. A folder of a run with files but
+    without `run.json` is a damaged record.
 
     Raises
     ------
     StableError
-        There is no such folder.
+        The folder does not exist, or holds no record at all.
     """
     if not raw.is_dir():
         raise StableError(f"{raw}: no such folder; name the folder of the records with --raw")
-    found = []
+    runs = []
     for folder in sorted(path for path in raw.rglob("rep~*") if path.is_dir()):
         if FINISHED.fullmatch(folder.name) and any(folder.iterdir()):
-            found.append(_check(folder, counts=True))
+            runs.append(_check(folder, counts=True))
         elif FAILED.fullmatch(folder.name) and (folder / RUN_FILE).exists():
-            found.append(_check(folder, counts=False))
-    return Verification(tuple(found))
+            runs.append(_check(folder, counts=False))
+    singles = [
+        Checked(path, True, _problem(read, path))
+        for name, read in SINGLE
+        for path in sorted(raw.rglob(name))
+    ]
+    if not any(each.counts for each in chain(runs, singles)):
+        raise StableError(
+            f"{raw}: nothing was checked: no record in this folder; name the folder of the records with --raw"
+        )
+    return Verification(tuple(runs), tuple(singles))
+
+
+def _problem(read: Callable[[Path], object], path: Path) -> tuple[str, ...]:
+    """Return the error of a reader for a file; empty if the reader accepts the file."""
+    try:
+        read(path)
+    except (StableError, OSError) as error:
+        return (str(error),)
+    return ()
 
 
 def _check(folder: Path, counts: bool) -> Checked:
     try:
         document = read_run(folder)
-    except (StableError, OSError) as error:
-        return Checked(folder, counts, True, (str(error),), ())
-    try:
         damage = tuple(map(str, damages(folder, document)))
         reduced = read_reduced(folder)
-    except StableError as error:
-        return Checked(folder, counts, True, (str(error),), ())
-    if document.files is None:
-        return Checked(folder, counts, False, damage or _unreadable(folder, document), ())
+    except (StableError, OSError) as error:
+        return Checked(folder, counts, (str(error),))
     added = {REDUCED_FILE, *reduced.files} if reduced else set()
     known = {RUN_FILE, REASON_FILE, *document.files, *added}
     unnamed = tuple(sorted({path.name for path in folder.iterdir()} - known))
-    return Checked(folder, counts, True, damage, unnamed)
-
-
-def _unreadable(folder: Path, document: RunDocument) -> tuple[str, ...]:
-    """Read the files of a record that has no sizes to compare with."""
-    found = []
-    for path in sorted(folder.iterdir()):
-        try:
-            if path.name == TRACE_FILE:
-                read_trace(path, document.probe.records + document.probe.drops)
-            elif path.suffix == ".zst":
-                read_zstd(path, "file", FRESH)
-            elif path.name == EARLIER_COUNTERS_FILE:
-                read_json(path, None, FRESH)
-        except (StableError, OSError) as error:
-            found.append(str(error))
-    return tuple(found)
+    return Checked(folder, counts, damage, unnamed)

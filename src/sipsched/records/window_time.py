@@ -1,4 +1,4 @@
-"""What the machine did in the windows of a crossover run, and which of them its log lets count."""
+"""Disturbances in the windows of a run that compares modes, and the valid windows by its log."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from sipsched.records.switch_log import WindowsDocument
 
 TICKS_PER_S = 100
-"""Of /proc/stat: USER_HZ, part of the kernel's ABI."""
+"""USER_HZ, the ticks of /proc/stat, which are part of the kernel's ABI."""
 COUNTS, SWITCH, UNFINISHED, STOLEN = range(4)
 
 Floats = npt.NDArray[np.float64]
@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Spans:
-    """Where windows lie on the clock of the SPS: int64 ns, shape (window,); those that the log reached."""
+    """Begin and end of the performed windows, on the clock of the SPS: int64 ns, shape (window,)."""
 
     done: npt.NDArray[np.int64]
     end: npt.NDArray[np.int64]
@@ -24,30 +24,33 @@ class Spans:
 
 @dataclass(frozen=True)
 class Machine:
-    """By window, the washout included: shape (window,), NaN where nothing is known.
+    """Disturbances per window, including the washout: shape (window,), NaN where unknown.
 
     Attributes
     ----------
     steal_share
-        Of the time of the SPS's CPUs.
+        Share of the time of the SPS's CPUs that the hypervisor took.
     time_squeeze
-        How often the receive softirq was cut short.
+        Number of times that the receive softirq was cut short.
+    competitor_share
+        Share of the time of the SPS's CPUs that other programs used, without the idle class.
     """
 
     steal_share: Floats
     time_squeeze: Floats
+    competitor_share: Floats
 
 
 @dataclass(frozen=True)
 class Usable:
-    """How much of a run its log leaves to count.
+    """The usable part of a run, by its log.
 
     Attributes
     ----------
     blocks_left_out
-        Share of the blocks with a window that is left out.
+        Share of the blocks with an unusable window. A block in which time was stolen is usable.
     steal_share
-        Mean over the windows that count; 0 if none does.
+        Mean over the usable windows; 0 without one.
     """
 
     blocks_left_out: float
@@ -55,7 +58,10 @@ class Usable:
 
 
 def spans(recorded: WindowsDocument) -> Spans:
-    """Place the windows: each ends where the next switch begins, the last where it was to end."""
+    """Return begin and end of the windows.
+
+    A window ends where the next switch begins, and the last window at its planned end.
+    """
     windows, switches = recorded.design.windows, recorded.log.windows
     began = [switch.began_ns for switch in switches]
     lasts = [
@@ -63,19 +69,55 @@ def spans(recorded: WindowsDocument) -> Spans:
         for switch, window in zip(switches, windows, strict=False)
     ]
     return Spans(
-        # the first switch is made before the load
+        # the first switch is done before the load, so its window begins when the switch was due
         np.array([max(switch.asked_ns, switch.done_ns) for switch in switches], np.int64),
         np.array([*began[1:], *lasts[-1:]], np.int64),
     )
 
 
+@dataclass(frozen=True)
+class ModesInForce:
+    """The windows in which instants of a run lie; arrays of one shape.
+
+    Attributes
+    ----------
+    window, block
+        Numbers from 0; -1 outside all windows.
+    mode
+        Name of the mode in force; empty outside all windows.
+    evaluated
+        Whether the instant lies after the washout of a window that is valid by the log.
+    """
+
+    window: npt.NDArray[np.int32]
+    block: npt.NDArray[np.int32]
+    mode: npt.NDArray[np.str_]
+    evaluated: npt.NDArray[np.bool_]
+
+
+def in_force(recorded: WindowsDocument, t_ns: npt.NDArray[np.int64]) -> ModesInForce:
+    """Return the window of each instant, which is in ns of CLOCK_MONOTONIC of the SPS."""
+    design, placed = recorded.design, spans(recorded)
+    window = np.searchsorted(placed.done, t_ns, side="right") - 1
+    inside = window >= 0
+    inside[inside] = t_ns[inside] < placed.end[window[inside]]
+    window[~inside] = -1
+    # for an instant outside all windows, the index -1 reads the last row
+    block = np.array([*(window.block for window in design.windows), -1], np.int32)
+    mode = np.array([*(design.modes[window.mode] for window in design.windows), ""])
+    counts = left_out(recorded, machine(recorded, placed).steal_share) == COUNTS
+    washed_out = np.append(placed.done, 0)[window] + round(design.washout_s * 1e9)
+    evaluated = inside & np.append(counts, False)[window] & (t_ns >= washed_out)
+    return ModesInForce(window.astype(np.int32), block[window], mode[window], evaluated)
+
+
 def machine(recorded: WindowsDocument, placed: Spans) -> Machine:
-    """Say what the machine did in each window, from the samples next to its ends."""
+    """Compute the disturbances of each window from the samples next to its ends."""
     samples = recorded.log.samples
     t_ns = np.array(samples.t_ns, np.int64)
     steal, squeezed = (np.full(len(recorded.design.windows), np.nan) for _ in range(2))
     for window, (done, end) in enumerate(zip(placed.done, placed.end, strict=True)):
-        # the sample right before a switch belongs to both sides of it
+        # the last sample before a switch is the end of one window and the beginning of the next
         before = max(int(np.searchsorted(t_ns, done, side="left")) - 1, 0)
         last = int(np.searchsorted(t_ns, end, side="right")) - 1
         if last <= before:
@@ -84,42 +126,61 @@ def machine(recorded: WindowsDocument, placed: Spans) -> Machine:
         ticks = samples.steal_ticks[last] - samples.steal_ticks[before]
         steal[window] = ticks / TICKS_PER_S / elapsed_s
         squeezed[window] = samples.time_squeeze[last] - samples.time_squeeze[before]
-    return Machine(steal, squeezed)
+    return Machine(steal, squeezed, _competitor_share(recorded, placed))
+
+
+def _competitor_share(recorded: WindowsDocument, placed: Spans) -> Floats:
+    """Return the competitors' share of each window, by interpolation between the samples next to its ends."""
+    shares = np.full(len(recorded.design.windows), np.nan)
+    competed = recorded.competed
+    if competed is None or len(competed.t_ns) < 2:
+        return shares
+    # times are counted from the first sample, since a float cannot represent every ns of a long uptime
+    first = competed.t_ns[0]
+    t_ns = np.array(competed.t_ns, np.int64) - first
+    done, end = (
+        np.interp(ends - first, t_ns, competed.competed_ns, np.nan, np.nan)
+        for ends in (placed.done, placed.end)
+    )
+    lasted_ns = (placed.end - placed.done) * len(recorded.cpus)
+    np.divide(end - done, lasted_ns, out=shares[: len(lasted_ns)], where=lasted_ns > 0)
+    return shares
 
 
 def left_out(recorded: WindowsDocument, steal_share: Floats) -> npt.NDArray[np.uint8]:
-    """Say of each window why it does not count, as far as the log tells.
+    """Return the reason for which each window is excluded, by the log.
 
     Returns
     -------
     ndarray
-        uint8, shape (window,): `COUNTS`, `SWITCH`, `UNFINISHED` or `STOLEN`; what was stolen in one window
-        leaves all windows of its block out, and of the next one's if it was the block's last.
+        uint8, shape (window,): `COUNTS`, `SWITCH`, `UNFINISHED` or `STOLEN`. Stolen time in one window marks all
+        windows of its block. Stolen time in the last window of a block also marks the next block. Comparisons of modes
+        adjust for stolen time, so they use these windows (`analysis.covariates`).
     """
     windows, log = recorded.design.windows, recorded.log
     blocks = np.array([window.block for window in windows])
-    found = np.zeros(len(windows), np.uint8)
-    found[len(log.windows) :] = UNFINISHED
+    reasons = np.zeros(len(windows), np.uint8)
+    reasons[len(log.windows) :] = UNFINISHED
     if log.ended != "plan":
-        found[max(len(log.windows) - 1, 0)] = UNFINISHED
+        reasons[max(len(log.windows) - 1, 0)] = UNFINISHED
     over = np.nan_to_num(steal_share) > recorded.steal_share
-    # what queued up while time was stolen is served in the window after it, whose block it may begin: left
-    # in, it makes the reference slower than the sham, which is never first (docs/methodology.md)
+    # messages that queue up while time is stolen are served in the next window, which may belong to the next block
     touched = over | np.concatenate(([False], over[:-1]))
-    found[(found == COUNTS) & np.isin(blocks, np.unique(blocks[touched]))] = STOLEN
+    reasons[(reasons == COUNTS) & np.isin(blocks, np.unique(blocks[touched]))] = STOLEN
     for place, switch in enumerate(log.windows):
         if not switch.good:
-            found[place] = SWITCH
-    return found
+            reasons[place] = SWITCH
+    return reasons
 
 
 def usable(recorded: WindowsDocument) -> Usable:
-    """Say how much of a run its log leaves to count."""
+    """Compute the usable part of a run from its log."""
     steal_share = machine(recorded, spans(recorded)).steal_share
-    found = left_out(recorded, steal_share)
+    reasons = left_out(recorded, steal_share)
     blocks = np.array([window.block for window in recorded.design.windows])
-    touched = np.unique(blocks[found != COUNTS])
-    kept = steal_share[found == COUNTS]
+    kept_windows = np.isin(reasons, (COUNTS, STOLEN))
+    touched = np.unique(blocks[~kept_windows])
+    kept = steal_share[kept_windows]
     return Usable(
         len(touched) / (int(blocks.max()) + 1),
         float(np.nanmean(kept)) if np.isfinite(kept).any() else 0.0,

@@ -1,8 +1,8 @@
-"""`windows.nc`: the windows of a crossover run, a row each (docs/data-format.md)."""
+"""`windows.nc`: one row per window of a run that compares modes (docs/data-format.md)."""
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ import xarray as xr
 
 from sipsched.errors import StableError
 from sipsched.files import read_zstd, whole
-from sipsched.records.messages import check_format, k_rcv, nanoseconds, open_messages
+from sipsched.records.computed import open_netcdf
+from sipsched.records.messages import k_rcv, nanoseconds, open_messages
 from sipsched.records.record import read_record
-from sipsched.records.reduced import REDUCED_WINDOWS_FILE, WINDOWS_FILE, kept
+from sipsched.records.reduced import REDUCED_WINDOWS_FILE, WINDOWS_FILE, identity, kept
 from sipsched.records.run_document import RunDocument
 from sipsched.records.switch_log import Samples, WindowsDocument, read_windows
 from sipsched.records.window_time import (
@@ -31,21 +32,22 @@ from sipsched.records.window_time import (
 from sipsched.versions import WINDOWS_VERSION
 
 SHAM = "sham"
-"""The arm after those of the modes: the reference once more."""
-QUANTITIES = ("k_rcv", "t_sip", "total")
+"""The last arm, after the arms of the modes: windows that switch from the reference to the reference."""
+WINDOW_TIMES = ("k_rcv", "t_sip", "total")
 """`total` is K_rcv + T_sip of the same message."""
 STATISTICS = ("mean", "p50", "p90", "p99")
 WASHOUTS = (1, 2)
-"""The estimate is made for two washouts: the design's, and twice that."""
+"""Factors of the design's washout. Each estimate is made with both washouts."""
 BINS = 30
-"""Of the mean response since the switch, over the shortest window."""
+"""Bins of the mean response since the switch, over the shortest window."""
 MESSAGES_MIN = 30
 DROPPED, FEW = 4, 5
 LEFT_OUT = {
     COUNTS: "counts",
     SWITCH: "the switch into it failed or does not read back",
     UNFINISHED: "the run ended before it did",
-    STOLEN: "the hypervisor took more of the SPS's CPUs than the limit, in the block or right before it",
+    STOLEN: "the hypervisor took more of the SPS's CPUs than the limit, in the block or right before it; "
+    "comparisons of modes adjust for it",
     DROPPED: "a message was dropped in the block or the one before, and retransmissions were on",
     FEW: f"fewer than {MESSAGES_MIN} messages",
 }
@@ -69,20 +71,20 @@ VARIABLES = {
                 "total": "K_rcv + T_sip",
             }[name],
         )
-        for name in QUANTITIES
+        for name in WINDOW_TIMES
         for statistic in STATISTICS
     },
     "service": ("us", "mean of T_sip less its time off CPU: the proxy's own work on a message"),
     "service_scv": ("1", "variance of the same over its mean squared"),
 }
-"""On (washout, window): units and definition."""
+"""Units and definition of the variables over (washout, window)."""
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class _Messages:
-    """Of one run: arrival int64 ns, ascending, and by quantity float64 µs, NaN where missing."""
+    """The messages of one run: arrivals in ns, ascending, and times by quantity in µs, NaN where missing."""
 
     t_arr: npt.NDArray[np.int64]
     values: Mapping[str, Floats]
@@ -91,29 +93,29 @@ class _Messages:
 
 
 def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
-    """Reduce the messages of a crossover run to its windows.
+    """Reduce the messages of a run that compares modes to its windows.
 
     Parameters
     ----------
     messages
         The run's `messages.nc`.
     record
-        The run's directory in raw/, for `run.json` and `windows.json.zst`. Of a reduced one the windows that
-        it holds come back.
+        The run's folder in raw/, with `run.json` and `windows.json.zst`. For a reduced record, the function returns the
+        windows that the record holds.
 
     Returns
     -------
     Dataset
-        Dimension `window`, in their order: `block`, `mode` (index into the attribute `modes`), `window_arm` (as
-        `mode`; the sham is an arm of its own after them), `sham`, `start` and `length` (s, as drawn),
-        `switch` (µs that the switch took), `late` (µs that it came late), `steal_share`, `time_squeeze`,
-        and `left_out`, see `LEFT_OUT`.
+        Dimension `window`, in the order of time: `block`, `mode` (index into the attribute `modes`), `window_arm` (the
+        same as `mode`, except that the sham is the last arm), `sham`, `start` and `length` (s, as sampled), `switch`
+        (length of the switch, µs), `late` (lateness of the switch, µs), `steal_share`, `time_squeeze`,
+        `competitor_share` and `left_out`, see `LEFT_OUT`.
 
-        Dimensions `washout` (s), `window`: see `VARIABLES`; NaN where nothing is known.
+        Dimensions `washout` (s), `window`: see `VARIABLES`; NaN where unknown.
 
-        Dimensions `arm`, `since_switch` (s): `aligned_total`, the mean K_rcv + T_sip of messages so long
-        after the switch, averaged over the windows that count, µs, and `aligned_total_error`, its
-        standard error; likewise `aligned_k_rcv`.
+        Dimensions `arm`, `since_switch` (s): `aligned_total`, the mean K_rcv + T_sip of messages by the time since the
+        switch, averaged over the valid windows, µs, and `aligned_total_error`, its standard error; `aligned_k_rcv`
+        is the same for K_rcv.
 
     Raises
     ------
@@ -126,9 +128,14 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
         with tempfile.TemporaryDirectory(prefix="sipsched-reduced-") as scratch:
             path = Path(scratch) / WINDOWS_FILE
             path.write_bytes(read_zstd(stored, WINDOWS_FILE, "take it from the whole campaign"))
-            return open_windows(path)
+            windows = open_windows(path)
+        if windows.attrs["record"] != document.sha256:
+            raise StableError(
+                f"{stored}: made of another record than {record}; restore it from a copy"
+            )
+        return windows.assign_attrs(record=identity(record))
     recorded = read_windows(record)
-    found = _messages(open_messages(messages))
+    arrived = _messages(open_messages(messages, record))
     design, log = recorded.design, recorded.log
     placed = spans(recorded)
     washouts_s = [design.washout_s * factor for factor in WASHOUTS]
@@ -137,11 +144,11 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
     for row, washout_s in enumerate(washouts_s):
         for window in range(len(placed.done)):
             begin, end = placed.done[window] + round(washout_s * 1e9), placed.end[window]
-            values = _reduced(found, begin, end) | _sampled(log.samples, begin, end)
+            values = _reduced(arrived, begin, end) | _sampled(log.samples, begin, end)
             for name, value in values.items():
                 tables[name][row, window] = value
     happened = machine(recorded, placed)
-    by_window |= {"steal_share": happened.steal_share, "time_squeeze": happened.time_squeeze}
+    by_window |= vars(happened)
     by_window["left_out"] = _left_out(recorded, document, tables, by_window["steal_share"])
     result = xr.Dataset(
         {name: ("window", values) for name, values in by_window.items()}
@@ -153,9 +160,9 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
             )
             for name, values in tables.items()
         }
-        | _aligned(recorded, found, placed, by_window),
+        | _aligned(recorded, arrived, placed, by_window),
         coords={"washout": washouts_s, "arm": [*design.modes, SHAM]},
-        attrs=_attrs(document, recorded),
+        attrs={**_attrs(document, recorded), "record": identity(record)},
     )
     return result
 
@@ -179,7 +186,9 @@ def _drawn(recorded: WindowsDocument) -> dict[str, npt.NDArray[Any]]:
     return {
         "block": np.array([window.block for window in windows], np.int32),
         "mode": np.array([window.mode for window in windows], np.int16),
-        "window_arm": np.array([modes if each.sham else each.mode for each in windows], np.int16),
+        "window_arm": np.array(
+            [modes if window.sham else window.mode for window in windows], np.int16
+        ),
         "sham": np.array([window.sham for window in windows], np.int8),
         "start": np.array([window.start_ns / 1e9 for window in windows]),
         "length": np.array([window.length_ns / 1e9 for window in windows]),
@@ -188,12 +197,12 @@ def _drawn(recorded: WindowsDocument) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def _reduced(found: _Messages, begin: int, end: int) -> dict[str, float]:
-    """Reduce the messages that arrived in a stretch of time."""
-    first, last = np.searchsorted(found.t_arr, (begin, end))
-    refused = np.searchsorted(found.drops, (begin, end))
+def _reduced(arrived: _Messages, begin: int, end: int) -> dict[str, float]:
+    """Return the statistics of the messages that arrived between two instants."""
+    first, last = np.searchsorted(arrived.t_arr, (begin, end))
+    refused = np.searchsorted(arrived.drops, (begin, end))
     reduced = {"messages": float(last - first), "drops": float(refused[1] - refused[0])}
-    for name, column in found.values.items():
+    for name, column in arrived.values.items():
         values = column[first:last]
         values = values[~np.isnan(values)]
         if values.size < MESSAGES_MIN:
@@ -202,7 +211,7 @@ def _reduced(found: _Messages, begin: int, end: int) -> dict[str, float]:
         quantiles = np.percentile(values, (50, 90, 99))
         for statistic, value in zip(STATISTICS[1:], quantiles, strict=True):
             reduced[f"{name}_{statistic}"] = float(value)
-    service = found.service[first:last]
+    service = arrived.service[first:last]
     service = service[~np.isnan(service)]
     if service.size >= MESSAGES_MIN and service.mean() > 0:
         reduced["service"] = float(service.mean())
@@ -211,14 +220,14 @@ def _reduced(found: _Messages, begin: int, end: int) -> dict[str, float]:
 
 
 def _between(samples: Samples, begin: int, end: int) -> tuple[int, int] | None:
-    """Find the first sample at or after the begin and the last at or before the end."""
+    """Return the first sample at or after the begin, and the last sample at or before the end."""
     first = int(np.searchsorted(samples.t_ns, begin, side="left"))
     last = int(np.searchsorted(samples.t_ns, end, side="right")) - 1
     return (first, last) if last > first else None
 
 
 def _sampled(samples: Samples, begin: int, end: int) -> dict[str, float]:
-    """Take CPU time, datagrams and refusals of a stretch of time from the samples within it."""
+    """Return CPU time, datagrams and refusals between two instants, from the samples between them."""
     places = _between(samples, begin, end)
     if places is None:
         return {}
@@ -240,26 +249,26 @@ def _left_out(
     tables: Mapping[str, Floats],
     steal_share: Floats,
 ) -> npt.NDArray[np.uint8]:
-    """Say of each window whether it counts; what stills a block stills all its windows."""
-    found = left_out(recorded, steal_share)
+    """Return the reason for which each window is excluded; a disturbance excludes all windows of its block."""
+    reasons = left_out(recorded, steal_share)
     if document.load.retransmissions:
         blocks = np.array([window.block for window in recorded.design.windows])
         lossy = np.unique(blocks[np.nan_to_num(tables["refused"][0]) > 0])
-        # sent again after T1 = 0.5 s and 1 s and so on: into the next block
-        found[(found == COUNTS) & np.isin(blocks, (*lossy, *(lossy + 1)))] = DROPPED
-    # not by the trace: the probe may be off in some windows
+        # retransmissions follow after T1 = 0.5 s, 1 s and so on, so a drop also disturbs the next block
+        reasons[(reasons == COUNTS) & np.isin(blocks, (*lossy, *(lossy + 1)))] = DROPPED
+    # the kernel's count of datagrams decides instead of the trace, because the probe may be off in some windows
     few = np.nan_to_num(tables["datagrams"][-1]) < MESSAGES_MIN
-    found[(found == COUNTS) & few] = FEW
-    return found
+    reasons[(reasons == COUNTS) & few] = FEW
+    return reasons
 
 
 def _aligned(
     recorded: WindowsDocument,
-    found: _Messages,
+    arrived: _Messages,
     placed: Spans,
     by_window: Mapping[str, npt.NDArray[Any]],
 ) -> dict[str, Any]:
-    """Average the response of messages by the time since the switch, over windows that count."""
+    """Average the times of messages by the time since the switch, over the valid windows."""
     design = recorded.design
     arms = len(design.modes) + 1
     shortest_ns = min(window.length_ns for window in design.windows)
@@ -270,10 +279,10 @@ def _aligned(
         means = np.full((len(counted), BINS), np.nan)
         for row, window in enumerate(counted):
             begin = placed.done[window]
-            first, last = np.searchsorted(found.t_arr, (begin, begin + width_ns * BINS))
-            values = found.values[name][first:last]
+            first, last = np.searchsorted(arrived.t_arr, (begin, begin + width_ns * BINS))
+            values = arrived.values[name][first:last]
             known = ~np.isnan(values)
-            bins = ((found.t_arr[first:last] - begin) // width_ns)[known]
+            bins = ((arrived.t_arr[first:last] - begin) // width_ns)[known]
             totals = np.bincount(bins, values[known], BINS)
             counts = np.bincount(bins, minlength=BINS)
             np.divide(totals, counts, out=means[row], where=counts > 0)
@@ -307,9 +316,9 @@ def _attrs(document: RunDocument, recorded: WindowsDocument) -> dict[str, Any]:
         "probe_mode": document.probe.mode,
         "started_at": document.started_at,
         "modes": json.dumps(design.modes),
-        "labels": json.dumps([each.label for each in crossover.modes] if crossover else []),
+        "labels": json.dumps([mode.label for mode in crossover.modes] if crossover else []),
         "settings": json.dumps(
-            [[asdict(step) for step in each.steps] for each in crossover.modes] if crossover else []
+            [[asdict(step) for step in mode.steps] for mode in crossover.modes] if crossover else []
         ),
         "same_settings": json.dumps(crossover.same_settings if crossover else []),
         "unavailable": json.dumps(crossover.unavailable if crossover else {}),
@@ -325,7 +334,7 @@ def _attrs(document: RunDocument, recorded: WindowsDocument) -> dict[str, Any]:
 
 
 def write_windows(ds: xr.Dataset, path: Path) -> None:
-    """Write `windows.nc`, netCDF-4 with zlib; the file appears whole or not at all."""
+    """Write `windows.nc` as netCDF-4 with zlib, atomically."""
     encoding = {
         name: {"compression": "zlib", "complevel": 4}
         for name, variable in ds.variables.items()
@@ -343,36 +352,33 @@ def open_windows(path: Path) -> xr.Dataset:
     StableError
         The file is missing, is not netCDF, or has another format version.
     """
-    try:
-        ds = xr.load_dataset(path, engine="netcdf4", decode_times=False)
-    except FileNotFoundError:
-        raise StableError(f"{path}: no such file; make it with snakemake") from None
-    except (OSError, ValueError) as error:
-        raise StableError(f"{path}: not a netCDF-4 file: {error}; delete it") from None
-    check_format(ds.attrs, path, "sipsched windows", WINDOWS_VERSION)
-    return ds
+    return open_netcdf(path, "sipsched windows", WINDOWS_VERSION)
 
 
 def by_arm(ds: xr.Dataset, name: str, washout: int = 0) -> Floats:
-    """Lay a window statistic out by block and arm.
+    """Arrange a statistic of windows by block and arm.
 
     Parameters
     ----------
     ds
-        What `open_windows` gives.
+        Windows that `open_windows` returned.
     name
         One of `VARIABLES`.
     washout
-        Which of the washouts.
+        Index of the washout.
 
     Returns
     -------
     ndarray
-        float64, shape (block, arm), the sham last; NaN where the window is left out.
+        float64, shape (block, arm), the sham last; NaN for excluded windows.
     """
-    values = ds[name].isel(washout=washout).to_numpy()
+    return laid_out(ds, ds[name].isel(washout=washout).to_numpy(), (COUNTS,))
+
+
+def laid_out(ds: xr.Dataset, values: npt.NDArray[Any], kept: Sequence[int]) -> Floats:
+    """Arrange one value per window by block and arm, for windows with a code of `left_out` in `kept`."""
     blocks, arms = ds["block"].to_numpy(), ds["window_arm"].to_numpy()
     table = np.full((int(blocks.max()) + 1, ds.sizes["arm"]), np.nan)
-    counts = ds["left_out"].to_numpy() == COUNTS
+    counts = np.isin(ds["left_out"].to_numpy(), kept)
     table[blocks[counts], arms[counts]] = values[counts]
     return table

@@ -1,8 +1,8 @@
-"""Control groups (cgroup v2): a process cannot leave the one it was started in, so none is lost.
+"""Control groups (cgroup v2). They find every process that a host started, because no process can leave its group.
 
-Each process that a host starts has a group `sipsched-<role>/<name>` below the group of the SSH session. No
-controller is enabled for it: with `cpu` it would be a task group, which the scheduler treats as one entity,
-and what is measured would be another thing than what a user runs.
+Each process that a host starts has a group `sipsched-<role>/<name>` below the group of the SSH session. The groups
+have no controller. With the controller `cpu`, the scheduler would treat the proxy as one entity. The measured proxy
+would then be scheduled in another way than a user's proxy.
 """
 
 FIND = """\
@@ -26,9 +26,9 @@ if [ -w "$group/cgroup.procs" ] && ! grep -qw cpu "$group/cgroup.controllers"; t
 fi
 [ "$there" ] || rmdir "$group"
 """
-"""Prints the folder that a group "$1" may have; nothing where there is none to be had.
+"""Prints the folder for a group "$1", or nothing if the host has no control groups.
 
-"$2" is where control groups are mounted if this host, or this namespace, shows none.
+If this host or namespace has not mounted control groups, the script mounts them on the folder "$2".
 """
 
 START = """\
@@ -40,7 +40,7 @@ if [ "$group" ]; then
 fi
 exec "$@"
 """
-"""Becomes a command in the group "$1", without the log "$2" of an earlier one; in none if that is empty."""
+"""Executes a command in the group "$1", after it removes the old log "$2". An empty "$1" means no group."""
 
 END = """\
 if [ "$3" ]; then
@@ -90,9 +90,9 @@ for file in "$2"/${3:-*}.pid; do
     [ "$3" ] || basename "$file" .pid
 done
 """
-"""Ends what was started in the group "$1", with pid files in "$2": the process "$3", asked politely, or all.
+"""Stops the process "$3" in the group "$1", or all its processes if "$3" is empty; "$2" has the pid files.
 
-"$4" is how many seconds a polite end may take. Prints the names of what it found when it ends all.
+"$4" is the number of seconds between SIGTERM and SIGKILL. If the script stops all processes, it prints their names.
 """
 
 WATCH = """\
@@ -104,7 +104,7 @@ sh -c "$1" sh "$2" "$3" '' 0
 # whoever holds the lock brings the settings back, or has done so
 exec flock --timeout 5 "$5" sh -c '[ ! -e "$1" ] || { sh "$1" && rm "$1"; }' sh "$4"
 """
-"""Ends all by the script "$1" once the connection, or the one who held it, is gone.
+"""Waits until the connection is closed, then stops all processes by the script "$1".
 
-Then it runs the script "$4", if that is there still, under the lock "$5"; with an empty "$4" it does not.
+Then it runs the script "$4", if the file still exists, under the lock "$5". An empty "$4" means no script.
 """

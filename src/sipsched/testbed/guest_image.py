@@ -1,4 +1,4 @@
-"""The guest of a testbed of kind `vm` on disk: a Debian kernel, a root file system, the native parts."""
+"""The image of the guest of a testbed of kind `vm`: a Debian kernel, a root file system, and the native parts."""
 
 import fcntl
 import hashlib
@@ -21,16 +21,16 @@ from sipsched.testbed.requirements import NATIVE_PARTS, PACKAGES, native_sources
 
 IMAGES = Path(places.DATA_FOLDER / "vm")
 RECIPE_VERSION = 2
-"""Raised when what this module does to an image changes."""
+"""Version of the build. An image of another version is built again."""
 SUITE = "bookworm"
 KERNEL_SUITES = {"6.1": "bookworm", "5.10": "bullseye"}
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
-"""Has the drivers of the root disk built in: the guest boots without an initial RAM disk."""
+"""Debian's kernel flavour with built-in disk drivers, so that the guest boots without an initial RAM disk."""
 PARTS = NATIVE_PARTS["sps"]
 GUEST_PACKAGES = ("kmod", "openssh-server")
 INIT = PROJECT_ROOT / "hardware" / "guest" / "init"
 SPARE_MIB = 1024
-"""Room for the files of runs, on top of what is installed."""
+"""Free space for the files of runs, in addition to the installed files."""
 KEEP_IMAGES = 3
 BUILD_LOG = "build.log"
 
@@ -49,45 +49,45 @@ DECOMPRESSORS: Mapping[bytes, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class GuestImage:
-    """A guest on disk; never written to, a guest's own changes go when it ends.
+    """The image of a guest. It is never changed: the changes of a guest are lost when the guest ends.
 
     Attributes
     ----------
     folder
-        Holds `vmlinuz`, `root.ext4` and `packages.txt`: every package with its version.
+        Folder with `vmlinuz`, `root.ext4`, and `packages.txt`, which lists every package with its version.
     """
 
     folder: Path
 
     @property
     def kernel(self) -> Path:
-        """The kernel, for QEMU's -kernel."""
+        """Path of the kernel."""
         return self.folder / "vmlinuz"
 
     @property
     def root(self) -> Path:
-        """The root file system."""
+        """Path of the root file system."""
         return self.folder / "root.ext4"
 
 
 def ensure_image(
     kernel: str, say: Callable[[str], None] = print, folder: Path = IMAGES
 ) -> GuestImage:
-    """Give the image for a kernel; build it if it is not there.
+    """Return the image for a kernel, and build it if needed.
 
     Parameters
     ----------
     kernel
         `6.1`, `5.10`, or the path of a bzImage.
     say
-        Takes a line when something takes long.
+        The function that shows a line before each long step.
     folder
-        Where images are kept.
+        Folder of all images.
 
     Raises
     ------
     StableError
-        No such kernel, or the build failed: its last line, and where the whole log is.
+        The kernel does not exist, or the build failed. The message has the last line of the log and the log's path.
     """
     name = image_name(kernel)
     image = GuestImage(folder / name)
@@ -103,9 +103,9 @@ def ensure_image(
 
 
 def image_name(kernel: str) -> str:
-    """Name an image by its kernel and a hash of everything that this project puts in.
+    """Return the name of an image: its kernel, and a hash of everything that this project adds.
 
-    The versions of Debian's packages are not part of it: an image stays as it is until it is removed.
+    New versions of Debian's packages do not change the name, so an image stays until it is removed.
     """
     if kernel in KERNEL_SUITES:
         label, identity = kernel, f"{KERNEL_SUITES[kernel]} {KERNEL_PACKAGE}"
@@ -131,12 +131,12 @@ def image_name(kernel: str) -> str:
 
 
 def kernel_release(content: bytes, name: str) -> str:
-    """Read what `uname -r` will say from a bzImage.
+    """Return the release of a bzImage, as `uname -r` prints it.
 
     Raises
     ------
     StableError
-        It is not a bzImage.
+        The content is not a bzImage.
     """
     if content[MAGIC : MAGIC + 4] != b"HdrS":
         raise StableError(f"guest kernel {name}: not a bzImage (no boot header at byte {MAGIC})")
@@ -146,14 +146,14 @@ def kernel_release(content: bytes, name: str) -> str:
 
 
 def debian_sources(index_targets: str, suite: str) -> list[str]:
-    """Name the package sources of a Debian release, where this machine gets its own packages from.
+    """Return the package sources of a Debian release, with the servers that this machine uses.
 
     Parameters
     ----------
     index_targets
-        What `apt-get indextargets` prints.
+        Output of `apt-get indextargets`.
     suite
-        Code name of the release; need not be this machine's.
+        Code name of the release, which can differ from this machine's release.
 
     Returns
     -------
@@ -168,7 +168,7 @@ def debian_sources(index_targets: str, suite: str) -> list[str]:
         uri, signed_by = fields.get("Repo-URI", ""), fields.get("Signed-By", "")
         options = f"[signed-by={signed_by}] " if signed_by.startswith("/") else ""
         ending = {"Debian": "", "Debian-Security": "-security"}.get(fields.get("Label", ""))
-        # -updates and -backports bear the label Debian too
+        # the suites -updates and -backports also have the label Debian, so the code name must exclude them
         plain = "-" not in fields.get("Codename", "-").removesuffix("-security")
         if fields.get("Origin") == "Debian" and ending is not None and plain:
             lines[f"deb {options}{uri} {suite}{ending} main"] = None
@@ -176,13 +176,13 @@ def debian_sources(index_targets: str, suite: str) -> list[str]:
 
 
 def unpack_kernel(content: bytes) -> bytes | None:
-    """Decompress the vmlinux of a bzImage; None if it is packed in a way not known here."""
+    """Return the decompressed vmlinux of a bzImage; None if the compression is unknown."""
     start, length = struct.unpack_from("<II", content, PAYLOAD)
     start += (content[SETUP_SECTORS] + 1) * 512
     payload = content[start : start + length]
     for magic, argv in DECOMPRESSORS.items():
         if payload.startswith(magic):
-            # the payload's length follows it, which some of these programs complain of
+            # some of these programs report an error, because the length of the payload is stored after the payload
             done = subprocess.run(argv, input=payload, capture_output=True, check=False)
             return done.stdout if done.stdout.startswith(b"\x7fELF") else None
     return None
@@ -200,7 +200,7 @@ def _build_lock(folder: Path) -> Iterator[None]:
 
 
 def _build(kernel: str, image: GuestImage, folder: Path) -> None:
-    """Make the image beside its place; it appears whole or not at all."""
+    """Build the image in a temporary folder, and rename the folder when the image is complete."""
     partial = image.folder.with_name(f"{image.folder.name}.partial")
     _discard(partial)
     partial.mkdir()
@@ -213,18 +213,18 @@ def _build(kernel: str, image: GuestImage, folder: Path) -> None:
 
 
 def _discard(partial: Path) -> None:
-    """Remove what a build left, but nothing that is mounted in it: that would be this machine's own files.
+    """Remove the files of a build, unless something is mounted in their folder: mounted files belong to this machine.
 
     Raises
     ------
     StableError
-        Something is mounted there.
+        Something is mounted in the folder.
     """
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     inside = [place for place in (line.split()[4] for line in mounts) if f"{partial}/" in place]
     if inside:
         raise StableError(
-            f"image build failed: {inside[0]} is still mounted, by a build that goes on or was killed; "
+            f"image build failed: {inside[0]} is still mounted, by a build that still runs or was killed; "
             f"end it or unmount that, then try again"
         )
     shutil.rmtree(partial, ignore_errors=True)
@@ -245,7 +245,7 @@ def _forget_old(image: GuestImage, folder: Path) -> None:
 
 
 class _Builder:
-    """One build in progress: from package sources to a kernel and a root file system."""
+    """One build of a kernel and a root file system from package sources."""
 
     def __init__(self, partial: Path, log: Path) -> None:
         self.image = GuestImage(partial)
@@ -269,7 +269,7 @@ class _Builder:
         shutil.rmtree(self.scratch)
 
     def _download_kernel(self, suite: str) -> None:
-        """Fetch and unpack a kernel's package with an apt of its own: the machine's stays as it is."""
+        """Download and unpack a kernel's package, without changing the lists of this machine's apt."""
         apt = self.scratch / "apt"
         for name in ("lists/partial", "cache/archives/partial"):
             (apt / name).mkdir(parents=True)
@@ -302,7 +302,7 @@ class _Builder:
         excluded = ("man", "locale", "doc", "info")
         self._run(
             [
-                # its mounts of /proc, /sys and /dev are then nobody else's, and go with it when it is killed
+                # in a mount namespace, the mounts of /proc, /sys and /dev disappear when mmdebstrap is killed
                 *("unshare", "--mount"),
                 *("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase"),
                 f"--include={','.join(_packages())}",
@@ -312,7 +312,7 @@ class _Builder:
                 *(SUITE, str(self.root), str(sources)),
             ]
         )
-        # the guest has no network: what it needs is in it
+        # the guest has no network, so the image contains every package
         (self.root / "etc/apt/sources.list").unlink(missing_ok=True)
         (self.root / "etc/apt/apt.conf.d/99mmdebstrap").unlink(missing_ok=True)
         shutil.copy(INIT, self.root / "sbin/sipsched-init")
@@ -328,7 +328,7 @@ class _Builder:
         return "".join(f"{line}\n" for line in lines)
 
     def _network_options(self) -> list[str]:
-        """How this machine's apt reaches its sources, say by a proxy: mmdebstrap does not read that."""
+        """Return the settings by which this machine's apt reaches its sources, since mmdebstrap does not read them."""
         dump = self._run(["apt-config", "dump"])
         lines = [line for line in dump.splitlines() if re.match(r"Acquire::https?::", line)]
         return [f"--aptopt={line}" for line in lines]
@@ -340,7 +340,7 @@ class _Builder:
             self._run(["chroot", str(self.root), "depmod", release])
 
     def _build_native(self, kernel: bytes) -> None:
-        """Build the native parts with the guest's compiler and its kernel's types, at this machine's speed."""
+        """Build the native parts with the guest's compiler and the types of its kernel, on this machine."""
         vmlinux = unpack_kernel(kernel)
         targets = {part: ["all"] for part in PARTS}
         if vmlinux is not None and b"\0.BTF\0" in vmlinux:
@@ -350,7 +350,7 @@ class _Builder:
         else:
             targets["probe"] = ["libsipstamp.so"]
         for part, target in targets.items():
-            # ASSUME the guest's work folder is that of hardware/testbeds/vm.yaml; another one is filled by provisioning
+            # ASSUME the work folder is the one in hardware/testbeds/vm.yaml; provisioning fills any other work folder
             folder = native_folder(places.DATA_FOLDER, part)
             inside = self.root / str(folder).lstrip("/")
             inside.mkdir(parents=True)
@@ -372,7 +372,7 @@ class _Builder:
         used = int(self._run(["du", "-sm", str(self.root)]).split()[0])
         size = f"{used + used // 10 + SPARE_MIB}M"
         self._run(["truncate", "-s", size, str(self.image.root)])
-        # no journal: nothing that a guest writes is kept
+        # the file system has no journal, since all changes of a guest are lost at its end
         options = ["-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0"]
         self._run(["mke2fs", *options, "-d", str(self.root), str(self.image.root)])
 

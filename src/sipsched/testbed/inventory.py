@@ -1,71 +1,117 @@
-"""Testbed files: which hosts there are and what is known of them."""
+"""Testbed files: the hosts of a testbed and their properties."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT, TESTBEDS
-from sipsched.plan.config import Point, Run, TestbedLabels
-from sipsched.plan.documents import read_yaml, validate
+from sipsched.plan.keys import read, read_named
+from sipsched.plan.run import Point, Run, TestbedLabels
 from sipsched.words import plural
 
 LOCK_WAIT_S = 600.0
 ROLES = ("uac", "sps", "uas")
+NEEDED = {
+    "local": ("workdir", "hosts"),
+    "ssh": ("workdir", "hosts"),
+    "vm": ("workdir", "hosts", "vm"),
+    "simulated": ("simulated",),
+}
+"""Required keys of each kind of testbed, beside name and fidelity."""
+OF_HOSTS = ("tuning", "lock_wait_s")
+"""Optional keys of testbeds that have hosts."""
+
+Cpus = Annotated[
+    tuple[Annotated[int, Meta(ge=0)], ...], Meta(min_length=1, description="CPU numbers.")
+]
+Port = Annotated[int, Meta(ge=1, le=65_535)]
+MECHANISMS = [
+    "lock",
+    "switches",
+    "refills",
+    "stalls",
+    "receive",
+    "placement",
+    "herd",
+    "migration_cost",
+]
+"""Mechanisms of the simulator that can be switched off."""
 
 
 def native_folder(workdir: PurePosixPath, part: str) -> PurePosixPath:
-    """Folder on a host in which provisioning built a native part: `probe`, `generator` or `scheduler`."""
+    """Return the folder on a host in which provisioning builds a native part, such as `probe` or `generator`."""
     return workdir / "native" / part
 
 
 @dataclass(frozen=True)
 class HostSpec:
-    """One host: how to reach it and what it offers a run."""
+    """A host: its SSH access, its SIP address, and its CPUs."""
 
     role: str
-    address: str
-    user: str
-    identity_file: str
-    known_hosts: str
-    sip_address: str
-    sip_port: int
-    cpus: tuple[int, ...]
-    helper_cpus: tuple[int, ...]
-    port: int = 22
+    address: Annotated[
+        str,
+        Meta(
+            pattern=r"\A[A-Za-z0-9:]([A-Za-z0-9.:-]*[A-Za-z0-9:])?\Z",
+            description="Name, IPv4 address or IPv6 address of its sshd.",
+        ),
+    ]
+    user: Annotated[
+        str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9._-]{0,31}\Z", description="The login user.")
+    ]
+    identity_file: Annotated[str, Meta(description="The private key for the login.")]
+    known_hosts: Annotated[str, Meta(description="The file with the host's public key.")]
+    sip_address: Annotated[
+        str,
+        Meta(
+            pattern=r"\A((25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])(\.(?!\Z)|\Z)){4}\Z",
+            description="IPv4 address for SIP.",
+        ),
+    ]
+    sip_port: Annotated[Port, Meta(description="UDP port for SIP.")]
+    cpus: Annotated[Cpus, Meta(description="CPUs for the generator or the proxy.")]
+    helper_cpus: Annotated[Cpus, Meta(description="CPUs for all other programs of sipsched.")]
+    port: Annotated[Port, Meta(description="Port of its sshd.")] = 22
 
     def __str__(self) -> str:
-        """Name the host for messages: role and address."""
+        """Return role and address."""
         return f"{self.role} ({self.user}@{self.address}:{self.port})"
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What a run may change on the SPS, and restores when it ends.
+    """The settings that a run may change on the SPS, and restores at its end."""
 
-    Attributes
-    ----------
-    cores_by
-        `cpuset`: the proxy is held to its CPUs; `hotplug`: all others but the helpers go offline.
-    quiet
-        Of autogroup, governor, turbo, numa_balancing and irqbalance those that may be stilled.
-    interrupt_cpus, service_cpus
-        CPUs for interrupts and for the system's services; empty: left where they are.
-    receive_interfaces, receive_cpus
-        Interfaces whose receive work is steered (RPS), and the CPUs it goes to.
-    """
-
-    cores_by: str = "cpuset"
-    quiet: tuple[str, ...] = ()
-    interrupt_cpus: tuple[int, ...] = ()
-    service_cpus: tuple[int, ...] = ()
-    receive_interfaces: tuple[str, ...] = ()
-    receive_cpus: tuple[int, ...] = ()
+    cores_by: Annotated[
+        Literal["cpuset", "hotplug"],
+        Meta(
+            description="cpuset: the proxy is restricted to its CPUs. hotplug: all other CPUs except the helpers go "
+            "offline."
+        ),
+    ] = "cpuset"
+    quiet: Annotated[
+        tuple[Literal["autogroup", "governor", "turbo", "numa_balancing", "irqbalance"], ...],
+        Meta(description="The sources of noise that a run may stop."),
+    ] = ()
+    interrupt_cpus: Annotated[
+        Cpus, Meta(description="CPUs for interrupts. Without this key, they are unchanged.")
+    ] = ()
+    service_cpus: Annotated[
+        Cpus, Meta(description="CPUs for system services. Without this key, they are unchanged.")
+    ] = ()
+    receive_interfaces: Annotated[
+        # SEE net/core/dev.c: dev_valid_name(), which allows more characters
+        tuple[Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,14}\Z")], ...],
+        Meta(description="Interfaces whose receive work is steered (RPS)."),
+    ] = ()
+    receive_cpus: Annotated[Cpus, Meta(description="CPUs for this receive work.")] = ()
 
     @property
     def changes(self) -> bool:
-        """Whether anything but the cores may be changed."""
+        """Whether a run may change any setting beside the cores."""
         return bool(self.quiet or self.interrupt_cpus or self.receive_interfaces)
 
 
@@ -73,54 +119,128 @@ class Tuning:
 class Guest:
     """The virtual machine that is the SPS of a testbed of kind `vm`."""
 
-    kernel: str
-    """A Debian kernel (`6.1`, `5.10`) or the path of a bzImage."""
-    sockets: int
-    cores_per_socket: int
-    memory_mib: int
-    accelerator: str
-    """`kvm`, `tcg`, or `auto`: KVM where it works."""
-    host_cpus: tuple[int, ...]
-    """CPUs of this machine that QEMU is held to; empty: all."""
+    kernel: Annotated[
+        str,
+        Meta(
+            pattern=r"\A(6\.1|5\.10|.*/.*)\Z",
+            description="6.1 (Debian 12's cloud kernel, CFS), 5.10 (Debian 11's, CFS), or the path of a bzImage with "
+            "ext4 and virtio (the kernel's kvm_guest.config). Six timestamps need BTF in the kernel.",
+        ),
+    ]
+    sockets: Annotated[int, Meta(ge=1, le=8, description="Number of processors.")]
+    cores_per_socket: Annotated[int, Meta(ge=1, le=64, description="Cores per processor.")]
+    memory_mib: Annotated[int, Meta(ge=512, description="Memory in MiB.")]
+    accelerator: Annotated[
+        Literal["auto", "kvm", "tcg"],
+        Meta(
+            description="auto boots with KVM, and with TCG if KVM fails. TCG is an emulator whose times are no "
+            "measurements."
+        ),
+    ]
+    host_cpus: Annotated[
+        Cpus, Meta(description="CPUs of this machine for QEMU. Without this key, all CPUs.")
+    ] = ()
 
     @property
     def kernel_name(self) -> str:
-        """Name the kernel without saying where its file is; both of Debian's are older than EEVDF."""
+        """Name of the kernel, without the path of its file. Both Debian kernels are older than EEVDF and use CFS."""
         own = "/" in self.kernel
         return Path(self.kernel).name if own else f"Debian's {self.kernel} kernel (CFS)"
 
     @property
     def cpus(self) -> int:
-        """Number of its CPUs."""
+        """Number of CPUs."""
         return self.sockets * self.cores_per_socket
 
 
 @dataclass(frozen=True)
-class Simulated:
-    """The machine that the simulator takes the place of, of a testbed of kind `simulated`."""
+class SimulatedMachine:
+    """The simulated machine of a testbed of kind `simulated`."""
 
-    kernel: str
-    """Whose scheduler it has: `6.18` (EEVDF) or `5.10` (CFS)."""
-    processors: int
-    cores_per_processor: int
-    model: str
-    """A file of config/models."""
-    without: tuple[str, ...]
-    """Mechanisms that are switched off."""
-    base_slice_ns: int | None = None
-    """Of EEVDF: the slice of a task that has none of its own; None: the kernel's for the CPUs of the run."""
-    setattr_ns: int = 0
-    """What it takes of a worker's CPU to switch it to another mode; 0: whatever switches it is elsewhere."""
+    kernel: Annotated[
+        str,
+        Meta(
+            pattern=r"\A(6\.18|5\.10)\Z",
+            description="Linux version whose scheduler is simulated: 6.18 (EEVDF) or 5.10 (CFS).",
+        ),
+    ]
+    processors: Annotated[int, Meta(ge=1, le=8, description="Number of processors.")]
+    cores_per_processor: Annotated[
+        int, Meta(ge=1, le=32, description="Cores per processor, which share a cache.")
+    ]
+    model: Annotated[
+        str,
+        Meta(
+            pattern=r"\A[A-Za-z0-9_-]+\Z",
+            description="Name of a file in config/models, without .yaml.",
+        ),
+    ]
+    without: Annotated[
+        tuple[Annotated[str, Meta(pattern=rf"\A({'|'.join(MECHANISMS)})\Z")], ...],
+        Meta(description=f"Mechanisms that are switched off: {', '.join(MECHANISMS)}."),
+    ]
+    base_slice_ns: Annotated[
+        Annotated[int, Meta(ge=100_000, le=100_000_000)] | None,
+        Meta(
+            description="Base slice of EEVDF in ns. Without this key, the kernel's default for the number of CPUs."
+        ),
+    ] = None
+    setattr_ns: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="CPU time in ns that a switch of the mode takes from a worker. 0: it has another CPU.",
+        ),
+    ] = 0
 
     @property
     def is_eevdf(self) -> bool:
-        """Whether its kernel has EEVDF, not CFS."""
+        """Whether the kernel schedules by EEVDF instead of CFS."""
         return self.kernel == "6.18"
 
     @property
     def cpus(self) -> int:
-        """Number of its CPUs."""
+        """Number of CPUs."""
         return self.processors * self.cores_per_processor
+
+
+@dataclass(frozen=True)
+class DeclaredTestbed:
+    """A testbed, as a file declares it. hardware/testbeds/example-physical.yaml explains the keys."""
+
+    name: Annotated[
+        str, Meta(pattern=r"\A[A-Za-z0-9_-]+\Z", description="Name of the testbed and of its file.")
+    ]
+    kind: Annotated[
+        Literal["local", "ssh", "vm", "simulated"],
+        Meta(description="Kind of the testbed, which decides how its hosts are started."),
+    ]
+    fidelity: Annotated[str, Meta(description="One line about the fidelity, for every figure.")]
+    description: Annotated[
+        str, Meta(description="Free text, such as machines, switches and links.")
+    ] = ""
+    workdir: Annotated[
+        Annotated[str, Meta(pattern=r"\A(/[A-Za-z0-9_][A-Za-z0-9._-]*){2,}\Z")] | None,
+        Meta(description="Folder on each host that belongs to the login user alone."),
+    ] = None
+    lock_wait_s: Annotated[
+        Annotated[float, Meta(ge=0, le=86_400)] | None,
+        Meta(description="Seconds to wait while another user occupies the testbed. Default: 600."),
+    ] = None
+    vm: Annotated[Guest | None, Meta(description="The guest that is the SPS, for the kind vm.")] = (
+        None
+    )
+    simulated: Annotated[
+        SimulatedMachine | None, Meta(description="The machine, for the kind simulated.")
+    ] = None
+    hosts: Annotated[
+        Mapping[Literal["uac", "sps", "uas"], Mapping[str, Any]] | None,
+        Meta(min_length=3, description="The three hosts: uac, sps and uas."),
+    ] = None
+    tuning: Annotated[
+        Tuning | None, Meta(description="The settings that a run may change on the SPS.")
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -131,35 +251,35 @@ class Testbed:
     kind: str
     fidelity: str
     workdir: PurePosixPath
-    """Folder on each host; its user's alone."""
+    """Folder on each host that belongs to the user of the SSH login alone."""
     uac: HostSpec
     sps: HostSpec
     uas: HostSpec
     tuning: Tuning = Tuning()
     remark: str = ""
-    """What the file says beside what this class knows: switches, links, machines."""
+    """Free text of the file, such as machines, switches and links."""
     lock_wait_s: float = LOCK_WAIT_S
-    """How long a run waits while somebody else uses the testbed."""
+    """Seconds that a run waits while another user holds the testbed."""
     guest: Guest | None = None
-    """Of kind `vm` only."""
+    """The guest of a testbed of kind `vm`; None for other kinds."""
     accelerator: str | None = None
-    """What runs the guest: `kvm` or `tcg`; known once it is up. None where there is no guest."""
-    simulated: Simulated | None = None
-    """Of kind `simulated` only, which has no hosts: nothing is reached at the addresses of its three."""
+    """`kvm` or `tcg`, known once the guest is up; None without a guest."""
+    simulated: SimulatedMachine | None = None
+    """The machine of a testbed of kind `simulated`, whose three hosts do not exist; None for other kinds."""
 
     @property
     def is_on_this_machine(self) -> bool:
-        """Whether this machine makes the hosts itself, and the load generators run on it."""
+        """Whether this machine creates the hosts itself and runs the load generators."""
         return self.kind in ("local", "vm")
 
     @property
     def hosts(self) -> tuple[HostSpec, HostSpec, HostSpec]:
-        """The hosts in the order of the signal's way: uac, sps, uas."""
+        """The hosts in the order of a request's path: uac, sps, uas."""
         return (self.uac, self.sps, self.uas)
 
     @property
     def description(self) -> str:
-        """Say what it is, from what its file makes it: a file that was copied and changed says so."""
+        """Description from the settings in the file, so that a changed copy of a file has another description."""
         if self.simulated is not None:
             return f"{_describe_simulated(self.simulated)}{self._remark}"
         hosts = "; ".join(f"{host.role.upper()} on {_name_cpus(host.cpus)}" for host in self.hosts)
@@ -184,24 +304,25 @@ class Testbed:
 
     @property
     def labels(self) -> TestbedLabels:
-        """What a record says of the testbed that it comes from."""
+        """The labels of this testbed in a record."""
         return TestbedLabels(
             self.name, self.kind, self.description, self.fidelity, self.accelerator
         )
 
     def check_cores(self, asked: Iterable[Point | Run]) -> None:
-        """Refuse what needs more cores than the SPS has.
+        """Refuse points and runs that need more cores than the SPS has.
 
         Raises
         ------
         StableError
-            Lists the points that cannot run, and the CPUs that the testbed's file gives the SPS.
+            The SPS has too few cores. The message lists the points that cannot run, and the SPS's CPUs in the testbed's
+            file.
         """
         points = dict.fromkeys(
-            f"cores={each.cores} threads={each.threads}"
-            + (f" cps={each.cps}" if isinstance(each, Run) else "")
-            for each in asked
-            if each.cores > len(self.sps.cpus)
+            f"cores={point.cores} threads={point.threads}"
+            + (f" cps={point.cps}" if isinstance(point, Run) else "")
+            for point in asked
+            if point.cores > len(self.sps.cpus)
         )
         if points:
             raise StableError(
@@ -217,50 +338,73 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
     Raises
     ------
     StableError
-        No such file (lists those there are), or a key that is missing, unknown or out of range.
+        The file does not exist, or a key is missing, unknown or out of range. For a missing file, the message lists the
+        existing files.
     """
-    path = folder / f"{name}.yaml"
-    if not path.is_file():
-        known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
-        raise StableError(f"testbed '{name}': no file {path}; there are: {known}")
-    document = validate(read_yaml(path), "testbed", str(path))
-    if document["name"] != name:
-        raise StableError(
-            f"{path}: name: expected '{name}' as the file, found '{document['name']}'"
-        )
-    simulated = _read_simulated(document["simulated"]) if document["kind"] == "simulated" else None
-    hosts: dict[str, HostSpec] = {}
-    for role in ROLES:
-        if simulated:
-            hosts[role] = _no_host(role, simulated)
-            continue
-        body = dict(document["hosts"][role])
-        for key in ("cpus", "helper_cpus"):
-            body[key] = tuple(body[key])
-        for key in ("identity_file", "known_hosts"):
-            body[key] = str(Path(body[key]).expanduser())
-        hosts[role] = HostSpec(role=role, **body)
-    guest = _read_guest(document["vm"]) if document["kind"] == "vm" else None
+    where = str(folder / f"{name}.yaml")
+    file = read_named(DeclaredTestbed, "testbed", name, folder)
+    if file.name != name:
+        raise StableError(f"{where}: name: expected '{name}' as the file, found '{file.name}'")
+    _check_kind(file, where)
+    hosts = {role: _host(role, file, where) for role in ROLES}
+    guest = file.vm and replace(file.vm, kernel=_kernel_file(file.vm.kernel))
     if guest:
-        _check_guest(path, guest, hosts["sps"])
+        _check_guest(where, guest, hosts["sps"])
     return Testbed(
-        name=document["name"],
-        kind=document["kind"],
-        fidelity=document["fidelity"],
-        workdir=PurePosixPath(document.get("workdir", "/nonexistent")),
+        name=file.name,
+        kind=file.kind,
+        fidelity=file.fidelity,
+        workdir=PurePosixPath(file.workdir or "/nonexistent"),
         uac=hosts["uac"],
         sps=hosts["sps"],
         uas=hosts["uas"],
-        tuning=_tuning(document.get("tuning", {})),
-        remark=document.get("description", ""),
+        tuning=file.tuning or Tuning(),
+        remark=file.description,
         guest=guest,
-        simulated=simulated,
-        lock_wait_s=float(document.get("lock_wait_s", LOCK_WAIT_S)),
+        simulated=file.simulated,
+        lock_wait_s=LOCK_WAIT_S if file.lock_wait_s is None else file.lock_wait_s,
     )
 
 
+def _check_kind(file: DeclaredTestbed, where: str) -> None:
+    """Check that the file has exactly the keys of its kind."""
+    needed = NEEDED[file.kind]
+    allowed = (*needed, *OF_HOSTS) if "hosts" in needed else needed
+    for key in (*NEEDED["vm"], *NEEDED["simulated"], *OF_HOSTS):
+        is_given = getattr(file, key) is not None
+        if key in needed and not is_given:
+            raise StableError(f"{where}: {key} is missing: a testbed of kind {file.kind} needs it")
+        if is_given and key not in allowed:
+            raise StableError(
+                f"{where}: {key}: a testbed of kind {file.kind} has no such key; remove it"
+            )
+    tuning = file.tuning or Tuning()
+    if bool(tuning.receive_interfaces) != bool(tuning.receive_cpus):
+        raise StableError(
+            f"{where}: tuning: receive_interfaces and receive_cpus belong together; add the other key"
+        )
+
+
+def _host(role: str, file: DeclaredTestbed, where: str) -> HostSpec:
+    """Return a host of a file. For a host that does not exist, return a stand-in, of which only the CPUs are used."""
+    if file.simulated:
+        cpus = tuple(range(file.simulated.cpus)) if role == "sps" else ()
+        return HostSpec(role, "simulated", "", "", "", "", 0, cpus=cpus, helper_cpus=())
+    bodies: dict[Any, Any] = {**(file.hosts or {})}
+    host = read(HostSpec, bodies[role], f"{where}: hosts.{role}", role=role)
+    identity_file, known_hosts = (
+        str(Path(path).expanduser()) for path in (host.identity_file, host.known_hosts)
+    )
+    return replace(host, identity_file=identity_file, known_hosts=known_hosts)
+
+
+def _kernel_file(kernel: str) -> str:
+    """Return the path of a kernel file relative to the project; return a kernel's name unchanged."""
+    return str(PROJECT_ROOT / Path(kernel).expanduser()) if "/" in kernel else kernel
+
+
 def _name_cpus(cpus: Sequence[int]) -> str:
-    """Name CPUs in their order, the runs among them by their ends."""
+    """Return the CPUs in their order, with consecutive numbers as a range."""
     parts: list[list[int]] = []
     for cpu in cpus:
         if parts and cpu == parts[-1][-1] + 1:
@@ -271,19 +415,8 @@ def _name_cpus(cpus: Sequence[int]) -> str:
     return f"CPU{'s' if len(cpus) > 1 else ''} {ends}"
 
 
-def _tuning(body: Mapping[str, Any]) -> Tuning:
-    values: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in body.items()
-    }
-    return Tuning(**values)
-
-
-def _read_simulated(body: Mapping[str, Any]) -> Simulated:
-    return Simulated(**{**body, "without": tuple(body["without"])})
-
-
-def _describe_simulated(simulated: Simulated) -> str:
-    """Say what is simulated, and what is not."""
+def _describe_simulated(simulated: SimulatedMachine) -> str:
+    """Describe the simulated machine, and the parts that are not simulated."""
     scheduler = "EEVDF" if simulated.is_eevdf else "CFS"
     without = f", without {', '.join(simulated.without)}" if simulated.without else ""
     return (
@@ -293,30 +426,10 @@ def _describe_simulated(simulated: Simulated) -> str:
     )
 
 
-def _no_host(role: str, simulated: Simulated) -> HostSpec:
-    """Give the CPUs of what is no host; `session.open_hosts` refuses to look for it."""
-    cpus = tuple(range(simulated.cpus)) if role == "sps" else ()
-    return HostSpec(role, "simulated", "", "", "", "", 0, cpus=cpus, helper_cpus=())
-
-
-def _read_guest(body: Mapping[str, Any]) -> Guest:
-    kernel = body["kernel"]
-    if "/" in kernel:
-        kernel = str(PROJECT_ROOT / Path(kernel).expanduser())
-    return Guest(
-        kernel=kernel,
-        sockets=body["sockets"],
-        cores_per_socket=body["cores_per_socket"],
-        memory_mib=body["memory_mib"],
-        accelerator=body["accelerator"],
-        host_cpus=tuple(body.get("host_cpus", ())),
-    )
-
-
-def _check_guest(path: Path, guest: Guest, sps: HostSpec) -> None:
+def _check_guest(where: str, guest: Guest, sps: HostSpec) -> None:
     missing = [cpu for cpu in sps.cpus + sps.helper_cpus if cpu >= guest.cpus]
     if missing:
         raise StableError(
-            f"{path}: hosts.sps: the guest has CPUs 0 to {guest.cpus - 1} "
+            f"{where}: hosts.sps: the guest has CPUs 0 to {guest.cpus - 1} "
             f"({guest.sockets} sockets of {guest.cores_per_socket}), found {missing}"
         )

@@ -1,4 +1,4 @@
-"""Whether SIP gets through: every link of its way has a carrier, and a datagram passes each way."""
+"""The check of the links between hosts: every link has a carrier, and a datagram arrives in each direction."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from sipsched.testbed.session import Hosts
 
 PATIENCE_S = 3
 EMULATED_PATIENCE_S = 30
-"""For a guest: under TCG the first program of a kind takes seconds to start."""
+"""Seconds for a guest. Under TCG, a program takes seconds to start for the first time."""
 SPARE_S = 20
 
 LOOK = """\
@@ -29,13 +29,13 @@ for path in /sys/class/net/*; do
     [ "$(cat "$path/carrier" 2>/dev/null)" = 1 ] || echo "down ${path##*/}"
 done
 """
-"""Prints `way PEER LINK` for each peer, `down LINK` for links without a carrier, then what TALK says.
+"""Prints `way PEER LINK` for each peer, `down LINK` for links without a carrier, then the output of TALK.
 
-"$1" is TALK, "$2" and "$3" this host's address and port for SIP, "$4" a word that nobody else knows,
-"$5" for how many seconds to talk, then the peers, each as address:port.
+"$1" is TALK, "$2" and "$3" are this host's address and port for SIP, "$4" is a secret word, "$5" is the time limit in
+seconds. The peers follow, each as address:port.
 """
 
-# a host need not have Python; perl-base is essential on Debian
+# the script is in Perl, because every Debian has perl-base, and a host can lack Python
 TALK = """\
 use strict; use warnings; use Socket;
 my ($own, $port, $nonce, $patience, @peers) = @ARGV;
@@ -64,12 +64,12 @@ while (time < $end and keys %done < keys %peer) {
 }
 print map { "heard $_\\n" } keys %heard;
 """
-"""Exchanges datagrams with the peers, from the port that SIP uses; prints `heard PEER` for each that came through."""
+"""Exchanges datagrams with the peers, from the port for SIP. Prints `heard PEER` per peer whose datagram arrived."""
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a host saw of its ways: link by peer, links without a carrier, peers it heard."""
+    """The observations of a host: the link to each peer, links without a carrier, and peers whose datagrams arrived."""
 
     links: Mapping[str, str]
     down: Sequence[str]
@@ -77,14 +77,14 @@ class _Seen:
 
 
 def check_links(hosts: Hosts) -> None:
-    """Look at the links between agents and SPS, from inside the hosts, and pass a datagram each way.
+    """Check the links between agents and SPS from inside the hosts, and send a datagram in each direction.
 
     The port for SIP must be free on all three hosts.
 
     Raises
     ------
     TransientError
-        Names each host and link where something is wrong.
+        The message names each host and link with a fault.
     StableError
         A host's address or port for SIP cannot be used.
     """
@@ -95,7 +95,7 @@ def check_links(hosts: Hosts) -> None:
     with ThreadPoolExecutor(len(ways)) as pool:
         seen = list(pool.map(lambda way: _look(way[0], way[1], nonce, patience_s), ways))
     looked = [(host, peers, found) for (host, peers), found in zip(ways, seen, strict=True)]
-    # where a link is down no datagram was tried
+    # hosts with a link that is down send no datagrams
     faults = [fault for one in looked for fault in _link_faults(*one)]
     faults = faults or [fault for one in looked for fault in _datagram_faults(*one)]
     if faults:
@@ -116,24 +116,24 @@ def _look(host: Host, peers: Sequence[Host], nonce: str, patience_s: int) -> _Se
     )
 
 
-def _link_faults(host: Host, peers: Sequence[Host], found: _Seen) -> list[str]:
+def _link_faults(host: Host, peers: Sequence[Host], seen: _Seen) -> list[str]:
     faults = []
     for peer in peers:
-        link = found.links.get(peer.spec.sip_address, "")
+        link = seen.links.get(peer.spec.sip_address, "")
         if not link:
-            down = f"; links that are down: {', '.join(found.down)}" if found.down else ""
+            down = f"; links that are down: {', '.join(seen.down)}" if seen.down else ""
             faults.append(f"host {host.spec}: no route to {peer.spec.sip_address}{down}")
-        elif link in found.down:
+        elif link in seen.down:
             faults.append(
                 f"host {host.spec}: link {link} to {peer.spec.role} is down or has no carrier"
             )
     return faults
 
 
-def _datagram_faults(host: Host, peers: Sequence[Host], found: _Seen) -> list[str]:
+def _datagram_faults(host: Host, peers: Sequence[Host], seen: _Seen) -> list[str]:
     return [
         f"host {host.spec}: no datagram from {peer.spec.role} ({peer.spec.sip_address}) on link "
-        f"{found.links[peer.spec.sip_address]}"
+        f"{seen.links[peer.spec.sip_address]}"
         for peer in peers
-        if peer.spec.sip_address not in found.heard
+        if peer.spec.sip_address not in seen.heard
     ]

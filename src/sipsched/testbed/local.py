@@ -5,7 +5,7 @@ Layout (addresses of RFC 2544's benchmarking range)::
     uac 198.18.1.2 ──veth── 198.18.1.1 sps 198.18.2.1 ──veth── 198.18.2.2 uas
                             SIP on 198.18.0.1 (lo of sps); nothing is forwarded at the IP layer
 
-and one more veth a namespace, to the machine itself, for SSH.
+SSH uses one more veth per namespace, which connects the namespace to the machine.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ NAMESPACES = (
 
 
 class LocalTestbed(MachineTestbed):
-    """Three namespaces and the links between them."""
+    """The testbed of three namespaces and the links between them."""
 
     def __init__(self) -> None:
         super().__init__("local", NAMESPACES, __name__, "fab up")
@@ -34,7 +34,7 @@ class LocalTestbed(MachineTestbed):
         Raises
         ------
         StableError
-            Names the first thing that is missing and what to do.
+            The message names the first missing part and the remedy.
         """
         self.check_platform()
         self.check_programs(("ip", "sshd", "ssh-keygen", "taskset"))
@@ -59,14 +59,15 @@ class LocalTestbed(MachineTestbed):
 
     def _remove(self) -> None:
         super()._remove()
-        # the SPS's kernel is this machine's: an interrupted run's changes stay
+        # the SPS uses this machine's kernel, whose settings stay changed after an interrupted run
         if Path(UNDO_FILE).exists():
             self._run(["sh", str(UNDO_FILE)])
             Path(UNDO_FILE).unlink()
 
     def _steer_receive_work(self, testbed: Testbed) -> None:
-        # veth runs the receive softirq on the sender's CPU; the papers charge it to the SPS. To its first CPU alone:
-        # there are two flows, and which of several CPUs gets which would be chance
+        # veth runs the receive softirq on the sender's CPU, but the papers' SPS receives on its own CPUs. Only the
+        # first CPU of the SPS receives here: with several receiving CPUs, each of the two flows would go to a random
+        # CPU
         mask = 1 << testbed.sps.cpus[0]
         for role in AGENT_NETS:
             rps = f"/sys/class/net/{role}0/queues/rx-0/rps_cpus"

@@ -1,4 +1,4 @@
-"""One user of a testbed at a time: who holds its lock, and how another one waits for it."""
+"""The lock of a testbed, which allows one user at a time."""
 
 import getpass
 import os
@@ -15,12 +15,12 @@ from sipsched.testbed import places
 
 
 def say_here(line: str) -> None:
-    """Print a line where a waiting user sees it."""
+    """Print a line to standard error."""
     print(line, file=sys.stderr, flush=True)
 
 
 def holder(purpose: str) -> str:
-    """Say who takes a lock, for whoever waits for it: purpose, process, user, machine, and since when."""
+    """Return a description of this process as a holder: purpose, process, user, machine, and time."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
     return (
         f"{purpose} (pid {os.getpid()} of {getpass.getuser()} on {platform.node()}, since {since})"
@@ -30,30 +30,30 @@ def holder(purpose: str) -> str:
 def await_lock(
     answers: Iterator[str], what: str, wait_s: float, say: Callable[[str], None]
 ) -> None:
-    """Follow what `places.LOCK` says until the lock is held.
+    """Read the output of `places.LOCK` until the lock is held.
 
     Parameters
     ----------
     answers
-        Its lines.
+        Lines of the output.
     what
-        Names the thing that the lock is of.
+        Name of the locked object, for messages.
     wait_s
-        How long the script waits.
+        Seconds that the script waits.
     say
-        Takes a line that names the holder, where it has to wait.
+        The function that shows a line with the holder's name, if another user holds the lock.
 
     Raises
     ------
     TransientError
-        Somebody else held it all that time; names the last holder.
+        Another user still held the lock after that time. The message names the last holder.
     StableError
         The lock cannot be taken.
     """
     said = ""
     for line in answers:
         word, _, by = line.partition(" ")
-        # the holder's own line is there a moment after its lock
+        # the description is empty for a moment, since a holder writes it after taking the lock
         by = by or "a user who has not said who"
         if word == "held":
             return
@@ -73,17 +73,17 @@ def await_lock(
 def locked_here(
     lock_file: Path, what: str, purpose: str, wait_s: float, say: Callable[[str], None] = say_here
 ) -> Iterator[None]:
-    """Hold a lock of this machine while the block runs; it goes with this process.
+    """Hold a lock of this machine while the block runs. The end of this process releases the lock.
 
     Raises
     ------
     TransientError
-        Somebody else holds it all the time.
+        Another user still holds the lock after that time.
     StableError
-        It cannot be taken.
+        The lock cannot be taken.
     """
     argv = ["sh", "-c", places.LOCK, "sh", str(lock_file), holder(purpose), f"{wait_s:g}"]
-    # a session of its own: what Ctrl-C ends must not let go of the lock while we put things in order
+    # a separate session, so that Ctrl-C does not release the lock before settings are restored
     with subprocess.Popen(
         argv,
         stdin=subprocess.PIPE,
@@ -99,7 +99,7 @@ def locked_here(
         finally:
             keeper.stdin.close()
             if keeper.poll() is None and wait_s > 0:
-                # one that still waits does not look at its standard input
+                # a script that still waits for the lock ignores the end of its standard input
                 _end_waiting(keeper)
 
 

@@ -1,4 +1,4 @@
-"""What the testbeds on this machine share: network namespaces with an sshd each, one user, a guardian."""
+"""The base class of testbeds on this machine: network namespaces with one sshd each, a lock, and a guardian."""
 
 import fcntl
 import os
@@ -23,14 +23,14 @@ from sipsched.testbed.lock import locked_here, say_here
 STATE_ROOT = Path(places.RUN_FOLDER)
 LOCK_FILE = STATE_ROOT / places.LOCK_FILE
 LOCK_PATIENCE_S = 5.0
-"""Of who takes a testbed down: a run is not waited for."""
+"""Seconds that `take_down` waits for the lock, so that it does not wait for a run."""
 STOP_GRACE_S = 3.0
 START_PATIENCE_S = 10.0
 SPS_SIP_ADDRESS = "198.18.0.1"
 AGENT_NETS = {"uac": "198.18.1", "uas": "198.18.2"}
 """First three octets of each agent's link: .1 is the SPS's end, .2 the agent's."""
 
-# SHLVL: bash then takes no ~/.bashrc for a command, which can cost 100 ms each
+# with SHLVL set, bash does not read ~/.bashrc for each command, which can take 100 ms
 SSHD_CONFIG = """\
 ListenAddress {address}:22
 HostKey {state}/host_key
@@ -53,15 +53,15 @@ Subsystem sftp internal-sftp
 
 @dataclass(frozen=True)
 class Namespace:
-    """A network namespace that is one host of a testbed."""
+    """A network namespace that is a host of a testbed."""
 
     role: str
     name: str
     """Name of the namespace, and of the machine's end of its management link (at most 15 characters)."""
     management: str
-    """Address of its sshd."""
+    """Address of the namespace's sshd."""
     gateway: str
-    """The machine's end of that link."""
+    """Address of the machine's end of the management link."""
 
     @property
     def link(self) -> str:
@@ -70,18 +70,18 @@ class Namespace:
 
 
 class MachineTestbed(ABC):
-    """A testbed that this machine makes for itself and takes down again.
+    """A testbed that this machine creates and removes.
 
     Parameters
     ----------
     kind
-        Names it in messages; its state (keys, sshd files) is in `/run/sipsched/<kind>`.
+        Name of the testbed in messages. Its keys and sshd files are in `/run/sipsched/<kind>`.
     namespaces
-        The hosts of it that are namespaces.
+        The hosts that are namespaces.
     module
-        Where the guardian, a process of its own, finds the `guard` of this testbed.
+        Name of the module from which the guardian, a separate process, imports `guard`.
     command_up
-        What a user types to bring it up and to install what it needs.
+        The command that creates the testbed.
     """
 
     def __init__(
@@ -95,21 +95,21 @@ class MachineTestbed(ABC):
 
     @abstractmethod
     def check_machine(self, testbed: Testbed) -> None:
-        """Refuse a machine on which this testbed cannot run; StableError names what is missing."""
+        """Refuse a machine on which this testbed cannot run. The StableError names the missing part."""
 
     @abstractmethod
     def _create(self, testbed: Testbed) -> None:
-        """Make it, where nothing of it is there."""
+        """Create the testbed; no part of it exists yet."""
 
     def is_up(self) -> bool:
-        """Tell whether all namespaces and their sshds are there."""
+        """Return whether all namespaces and their sshds exist."""
         return all(
             Path("/run/netns", namespace.name).exists() and self._sshd_runs(namespace.role)
             for namespace in self.namespaces
         )
 
     def _serves(self, testbed: Testbed) -> bool:
-        """Tell whether what is up is what this file describes."""
+        """Return whether the existing testbed is the one that the file describes."""
         return self.is_up()
 
     def ensure_up(
@@ -118,17 +118,17 @@ class MachineTestbed(ABC):
         idle_s: float | None = None,
         say: Callable[[str], None] = say_here,
     ) -> None:
-        """Bring the testbed up unless it is up; whoever holds it is waited for, up to its `lock_wait_s`.
+        """Create the testbed unless it exists. Wait up to `lock_wait_s` while another user holds its lock.
 
         Parameters
         ----------
         testbed
-            Says which CPUs are the SPS's and which are for everything else.
+            The testbed, whose file has the CPUs of each host.
         idle_s
-            A guardian takes the testbed down when no run has held it for this long, also after the
-            controller was killed. None keeps it up until `take_down`.
+            Seconds without a run after which a guardian removes the testbed, even if the controller was killed. With
+            None, the testbed stays until `take_down`.
         say
-            Takes a line when somebody is waited for.
+            The function that shows a line if another user holds the lock.
         """
         self.check_machine(testbed)
         with self._machine_lock(f"bringing up testbed {testbed.name}", testbed.lock_wait_s, say):
@@ -145,7 +145,7 @@ class MachineTestbed(ABC):
                 self._kept.touch()
 
     def take_down(self) -> None:
-        """End every process of it and remove what was made; no error if there is nothing."""
+        """Stop every process of the testbed and remove its parts. A testbed that does not exist is no error."""
         self.check_platform()
         with self._machine_lock(f"taking down testbed {self.kind}", LOCK_PATIENCE_S, say_here):
             self._remove()
@@ -153,23 +153,23 @@ class MachineTestbed(ABC):
             self._forget_machine()
 
     def guard(self, idle_s: float) -> None:
-        """Take the testbed down once it has been idle for `idle_s` seconds, unless it was asked to stay.
+        """Remove the testbed after it was idle for `idle_s` seconds, unless the user asked to keep it.
 
-        A run in progress is waited for.
+        The guardian waits for a run in progress.
         """
         while self.state.exists() and not self._kept.exists():
             with self._guarded(fcntl.LOCK_EX) as last_used_ns:
                 pass
             time.sleep(idle_s)
             with suppress(BlockingIOError), self._guarded(fcntl.LOCK_EX | fcntl.LOCK_NB) as now_ns:
-                # a time of None: somebody took a testbed down, and the lock with it
+                # without a lock file (None), another process has removed the testbed together with its lock
                 if last_used_ns == now_ns and now_ns is not None and not self._kept.exists():
                     self._remove()
                     self._forget_machine()
 
     @contextmanager
     def _guarded(self, operation: int) -> Iterator[int | None]:
-        """Hold the lock without a word of who does; when it was used last comes back, None where it is not there."""
+        """Hold the lock without a holder's name, and yield the time of its last use; None without a lock file."""
         try:
             lock = LOCK_FILE.open()
         except FileNotFoundError:
@@ -181,12 +181,12 @@ class MachineTestbed(ABC):
             yield os.fstat(lock.fileno()).st_mtime_ns if there else None
 
     def check_platform(self) -> None:
-        """Refuse a system that is not Linux, or a user who is not root.
+        """Refuse a system that is not Linux, and a user who is not root.
 
         Raises
         ------
         StableError
-            Says which, and what to do.
+            The message names the reason and the remedy.
         """
         elsewhere = f"use a testbed of kind ssh ({TESTBEDS / 'example-physical.yaml'})"
         if platform.system() != "Linux":
@@ -211,11 +211,11 @@ class MachineTestbed(ABC):
 
     @property
     def command_install(self) -> str:
-        """What a user types to install what this testbed needs."""
+        """The command that installs the packages and programs of this testbed."""
         return "fab provision" if self.kind == "local" else f"fab provision --testbed={self.kind}"
 
     def check_cpus(self, testbed: Testbed, specs: Sequence[HostSpec]) -> None:
-        """Refuse a machine that lacks a CPU which the file gives one of these hosts."""
+        """Refuse a machine that lacks a CPU of one of these hosts."""
         wanted = {cpu for spec in specs for cpu in spec.cpus + spec.helper_cpus}
         missing = wanted - os.sched_getaffinity(0)
         if missing:
@@ -253,7 +253,7 @@ class MachineTestbed(ABC):
         self._guardian_file.write_text(f"{guardian.pid}\n")
 
     def _guardian(self) -> int | None:
-        """Process id of the guardian, if it runs."""
+        """Return the process id of the guardian; None if no guardian runs."""
         if not self._guardian_file.exists():
             return None
         pid = int(self._guardian_file.read_text())
@@ -264,7 +264,7 @@ class MachineTestbed(ABC):
     # ---- parts of _create ----
 
     def _make_keys(self, addresses: Sequence[str]) -> None:
-        """Make a login key and one host key for all hosts of this testbed."""
+        """Create a login key, and one host key for all hosts of this testbed."""
         places.claim_here([self.state])
         for key in ("id_ed25519", "host_key"):
             path = str(self.state / key)
@@ -286,16 +286,16 @@ class MachineTestbed(ABC):
             self._ip(namespace.role, "link set ssh0 up")
 
     def _address_agent(self, role: str) -> None:
-        """Give an agent's end of its link, sip0, its address and the way to the SPS."""
+        """Set the address of an agent's link sip0, and the route to the SPS."""
         net = AGENT_NETS[role]
         self._ip(role, f"address add {net}.2/30 dev sip0")
         self._ip(role, "link set sip0 up")
         self._ip(role, f"route add {SPS_SIP_ADDRESS}/32 via {net}.1")
-        # with a connection a call ports are used again before their minute is over
+        # with a connection per call, ports must be reused before they have been in TIME_WAIT for a minute
         self._in_namespace(role, ["sh", "-c", "echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse"])
 
     def _wait_for_carrier(self, role: str, link: str) -> None:
-        # the kernel activates a link's queue up to 1 s after its carrier; packets sent before are lost
+        # after the carrier is up, the kernel takes up to 1 s to activate the link's queue, and earlier packets are lost
         loop = 'until grep -q up "$1"; do sleep 0.02; done'
         state = f"/sys/class/net/{link}/operstate"
         self._in_namespace(role, ["timeout", "5", "sh", "-c", loop, "sh", state])
@@ -328,7 +328,7 @@ class MachineTestbed(ABC):
         return self._process_runs(self.state / f"{role}.sshd.pid", "sshd")
 
     def _process_runs(self, pid_file: Path, comm: str) -> bool:
-        """Tell whether the process that a file names is there and has that name."""
+        """Return whether the process in a pid file runs and has this name."""
         if not pid_file.exists():
             return False
         pid = pid_file.read_text().strip()
@@ -342,12 +342,12 @@ class MachineTestbed(ABC):
         self._end_guardian()
         for role in ROLES:
             self._run(["sh", "-c", groups.END, "sh", self._group_name(role), "", "", "0"])
-        # where there are no control groups
+        # machines without control groups need this search
         self._end_processes(present)
         for namespace in present:
             self._run(["ip", "netns", "delete", namespace.name])
         for namespace in self.namespaces:
-            # the kernel removes it a moment after its namespace: then there is nothing to delete
+            # the kernel may have removed the link with its namespace meanwhile
             if Path("/sys/class/net", namespace.link).exists():
                 delete = ["ip", "link", "delete", namespace.link]
                 subprocess.run(delete, check=False, capture_output=True)
@@ -360,7 +360,7 @@ class MachineTestbed(ABC):
                 os.kill(pid, signal.SIGKILL)
 
     def _forget_machine(self) -> None:
-        """Remove what the testbeds of this machine share, with the last of them; the lock is held."""
+        """Remove the shared parts if no other testbed of this machine exists. The caller holds the lock."""
         if any(
             path.is_dir() and path.name not in (*ROLES, "cgroup") for path in STATE_ROOT.iterdir()
         ):
@@ -372,11 +372,11 @@ class MachineTestbed(ABC):
             self._run(["umount", str(mount)])
         if mount.exists():
             mount.rmdir()
-        # whoever waits for it sees that it is gone, and makes another
+        # a process that waits for the lock notices that the lock file is gone, and creates a new one
         LOCK_FILE.unlink(missing_ok=True)
 
     def _end_processes(self, present: Sequence[Namespace]) -> None:
-        """Everything inside these namespaces is ours; so is an sshd whose namespace has lost its name."""
+        """Stop all processes inside namespaces, and sshds of the testbed whose namespace has lost its name."""
         while pids := [*self._pids(present), *self._stray_sshds()]:
             subprocess.run(["kill", "-KILL", *pids], check=False, capture_output=True)
             time.sleep(0.05)
@@ -386,10 +386,10 @@ class MachineTestbed(ABC):
         return "".join(listings).split()
 
     def _stray_sshds(self) -> list[str]:
-        """Our sshds, by the configuration that only they are given, and what is in their namespaces."""
+        """Return the testbed's sshds, known by their configuration file, and all processes in their namespaces."""
         files = [str(self.state / f"{namespace.role}.sshd_config") for namespace in self.namespaces]
         processes = [path for path in Path("/proc").iterdir() if path.name.isdigit()]
-        # sshd's own title of itself
+        # sshd changes its process title, so both forms of the title are recognised
         sshds = [
             process
             for process in processes
@@ -418,7 +418,7 @@ class MachineTestbed(ABC):
         return f"sipsched-{self.kind}-{role}"
 
     def _in_group(self, role: str, argv: Sequence[str]) -> None:
-        """Run a command whose processes, and all that they will start, are found again by their group."""
+        """Run a command in a control group, through which all its processes can be found later."""
         name, mount = self._group_name(role), str(places.CGROUP_MOUNT)
         group = self._run(["sh", "-c", groups.FIND, "sh", name, mount]).strip()
         self._run(["sh", "-c", groups.START, "sh", group, "", *argv])
@@ -428,7 +428,7 @@ class MachineTestbed(ABC):
 
 
 def _title(process: Path) -> str:
-    # a process may end while we look
+    # a process may end during the search
     with suppress(OSError):
         return (process / "cmdline").read_text(errors="replace").replace("\0", " ")
     return ""
@@ -441,12 +441,12 @@ def _network(process: Path) -> str | None:
 
 
 def run_here(argv: Sequence[str], what: str) -> str:
-    """Run a command on this machine; what it printed comes back.
+    """Run a command on this machine and return its output.
 
     Raises
     ------
     StableError
-        It failed: `what`, the command and its last line.
+        The command failed. The message has `what`, the command, and the last line of its output.
     """
     done = subprocess.run(
         argv, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL

@@ -1,4 +1,4 @@
-"""Where a host keeps what is ours, and that it is nobody else's: folders, programs built there, the lock."""
+"""The folders of sipsched on a host: their protection from other users, the programs built in them, and the lock."""
 
 import subprocess
 from collections.abc import Sequence
@@ -7,17 +7,17 @@ from pathlib import Path, PurePosixPath
 from sipsched.errors import StableError
 
 DATA_FOLDER = PurePosixPath("/var/lib/sipsched")
-"""Native parts, files of runs and guest images: what outlives a boot."""
+"""Folder for files that survive a reboot: native parts, files of runs, and guest images."""
 RUN_FOLDER = PurePosixPath("/run/sipsched")
-"""Lock, undo file, pid files, keys of the testbeds on this machine: what a reboot forgets."""
+"""Folder for files that a reboot removes: lock, undo file, pid files, and keys of this machine's testbeds."""
 LOCK_FILE = "lock"
 UNDO_FILE = RUN_FOLDER / "undo.sh"
-"""On the SPS while its settings are changed: brings them back."""
+"""Script that restores the settings of the SPS; it exists while they are changed."""
 CGROUP_MOUNT = RUN_FOLDER / "cgroup"
-"""Where control groups are mounted on a host, or in a namespace, that shows none."""
+"""Folder to mount control groups on, for hosts and namespaces that have none mounted."""
 
 NOT_OURS = 77
-"""Exit code of `CLAIM` where something is not its user's alone."""
+"""Exit code of `CLAIM` for a folder that another user can change."""
 CLAIM = """\
 umask 077
 inside=$1
@@ -48,15 +48,15 @@ for folder; do
     mkdir -p "$folder/$inside" && chmod 700 "$folder" "$folder/$inside" || exit
 done
 """
-"""Makes folders with mode 0700, and a folder "$1" in each of them.
+"""Creates folders with mode 0700, and a folder "$1" in each of them.
 
-Exit code 77 and a line if anything there, or above, is not its user's alone.
+Exits with 77 and a line if another user can change one of the folders, its content, or a folder above.
 """
 
 RECORD_BUILD = """\
 cd "$1" && find . -type f ! -name built.sha256 -exec sha256sum {} + | sort -k 2 > built.sha256
 """
-"""Notes what every file of a native part is, once it is built."""
+"""Records the SHA-256 of every file of a native part after the build."""
 
 CHECK_BUILD = """\
 cd "$1" 2>/dev/null && [ -s built.sha256 ] || { echo "missing $1"; exit; }
@@ -68,7 +68,7 @@ sha256sum --check --quiet --strict built.sha256 2>/dev/null | sed -n "s|^\\./\\(
 { cut -c67- built.sha256; cut -c67- built.sha256; find . -type f ! -name built.sha256; } |
     sort | uniq -u | sed 's|^\\./|changed |'
 """
-"""Prints `missing NAME` for programs that were not built, `changed NAME` for files unlike what was built."""
+"""Prints `missing NAME` for programs that were not built, and `changed NAME` for files changed since the build."""
 
 LOCK = """\
 umask 077
@@ -88,27 +88,27 @@ echo held
 cat > /dev/null
 [ ! "$1" -ef "/proc/$$/fd/9" ] || : > "$1"
 """
-"""Holds the lock "$1" for the one whom "$2" names until standard input ends; waits "$3" seconds for it.
+"""Holds the lock "$1" until standard input ends, and waits up to "$3" seconds for it; "$2" describes the holder.
 
 Lines on standard output: `busy HOLDER` while it waits, then `held`, or `late HOLDER`.
 """
 
 
-def not_ours(where: str, user: str, found: str) -> str:
-    """Say what `CLAIM` refused."""
+def not_ours(where: str, user: str, path: str) -> str:
+    """Return the error message for a folder that `CLAIM` refused."""
     return (
-        f"{where}: {found.strip()}: what is run or written there must be {user}'s alone, and no link; "
-        f"find out who made it, then remove it"
+        f"{where}: {path.strip()}: it must be {user}'s alone and no link, so that no other user can change what is "
+        f"run or written there; find out who created it, then remove it"
     )
 
 
 def claim_here(folders: Sequence[Path | PurePosixPath]) -> None:
-    """Make folders of this machine, with mode 0700, and refuse what is not this user's alone.
+    """Create folders on this machine with mode 0700, and refuse folders that another user can change.
 
     Raises
     ------
     StableError
-        Names what is not.
+        The message names the folder.
     """
     argv = ["sh", "-c", CLAIM, "sh", "", *map(str, folders)]
     done = subprocess.run(
@@ -117,15 +117,15 @@ def claim_here(folders: Sequence[Path | PurePosixPath]) -> None:
     if done.returncode == NOT_OURS:
         raise StableError(not_ours("this machine", "root", done.stdout))
     if done.returncode != 0:
-        raise StableError(f"this machine: {done.stderr.strip() or 'a folder cannot be made'}")
+        raise StableError(f"this machine: {done.stderr.strip() or 'cannot create a folder'}")
 
 
-def build_problem(folder: PurePosixPath, found: Sequence[str]) -> str | None:
-    """Say in a line what `CHECK_BUILD` found; None if nothing."""
+def build_problem(folder: PurePosixPath, findings: Sequence[str]) -> str | None:
+    """Return the findings of `CHECK_BUILD` as one line; None without findings."""
     words = {"missing": "missing program", "changed": "not what was built"}
     parts = [
         f"{text}: {', '.join(names)}"
         for word, text in words.items()
-        if (names := [line.partition(" ")[2] for line in found if line.startswith(word)])
+        if (names := [line.partition(" ")[2] for line in findings if line.startswith(word)])
     ]
     return f"{folder}: {'; '.join(parts)}" if parts else None

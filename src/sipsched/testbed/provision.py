@@ -1,4 +1,4 @@
-"""Provisioning: the Debian packages and native parts that a testbed's hosts need."""
+"""Provisioning: the installation of Debian packages and native parts on a testbed's hosts."""
 
 import hashlib
 import subprocess
@@ -20,8 +20,8 @@ from sipsched.testbed.session import Hosts, open_hosts
 
 INSTALL_TIMEOUT_S = 900
 BUILD_TIMEOUT_S = 300
-# Debian starts a service when it installs it: the proxy's port must stay free, and a testbed's
-# machine gets no sshd that its owner did not ask for
+# Debian starts services when it installs them. The script prevents these starts, since the proxy's port must stay free,
+# and the machine's owner has not asked for an sshd.
 INSTALL_SCRIPT = """\
 set -eu
 missing=
@@ -54,21 +54,21 @@ echo "installed:$missing"
 
 
 def provision(testbed: Testbed, *, tests: bool = False, say: Callable[[str], None] = print) -> None:
-    """Install what is missing on the hosts of a testbed and build the native parts on the SPS.
+    """Install missing packages on the hosts of a testbed, and build the native parts there.
 
     Parameters
     ----------
     testbed
-        A testbed of any kind. Hosts that are this machine's namespaces take its packages: those are installed here.
+        A testbed of any kind. For hosts that are namespaces of this machine, packages are installed here.
     tests
-        Also install what only the tests need, on this machine.
+        Whether to install the packages for tests on this machine, too.
     say
-        Takes one line for each thing done.
+        The function that shows a line per finished step.
 
     Raises
     ------
     StableError
-        No root where something must be installed, a package that cannot be had, a build that fails.
+        A package must be installed without root or cannot be installed, or a build fails.
     """
     if testbed.is_on_this_machine:
         prepare_machine(testbed, tests=tests, say=say)
@@ -84,7 +84,7 @@ def provision(testbed: Testbed, *, tests: bool = False, say: Callable[[str], Non
 def prepare_machine(
     testbed: Testbed, *, tests: bool = False, say: Callable[[str], None] = print
 ) -> None:
-    """Install on this machine what a testbed that it makes itself needs before it can come up."""
+    """Install on this machine the packages without which it cannot create a testbed."""
     roles = ("uac", "uas", *(("sps",) if testbed.kind == "local" else ()))
     packages = {name for role in roles for name in PACKAGES[role]} | set(CONTROLLER_PACKAGES)
     packages |= set(GUEST_BUILD_PACKAGES if testbed.kind == "vm" else ())
@@ -92,12 +92,12 @@ def prepare_machine(
 
 
 def install_here(packages: Iterable[str], say: Callable[[str], None] = print) -> None:
-    """Install those of some Debian packages that this machine lacks; no service is started or enabled.
+    """Install missing Debian packages on this machine, without starting or enabling a service.
 
     Raises
     ------
     StableError
-        Not Linux, no root, or a package that cannot be had.
+        The system is not Linux, the user is not root, or a package cannot be installed.
     """
     local.check_platform()
     done = subprocess.run(
@@ -126,21 +126,21 @@ def _say_installed(where: str, output: str, say: Callable[[str], None]) -> None:
 
 
 def _build_native(hosts: Hosts, say: Callable[[str], None]) -> None:
-    """Build what sets slices and the probe on the SPS, for its kernel, and the generator on the agents."""
+    """Build the native parts of each host: scheduler, dispatcher and probe on the SPS, the generator on the agents."""
     wanted = [(host, part) for host in hosts.all for part in NATIVE_PARTS[host.spec.role]]
     for host, part in wanted:
         folder = native_folder(host.base, part)
-        # a file that is not as it was built may be newer than its sources: make would leave it
+        # changed files are removed first, because make keeps a file that is newer than its sources
         if host.shell(places.CHECK_BUILD, folder).stdout:
             host.run(["rm", "-rf", str(folder)])
         host.run(["mkdir", "-p", str(folder)])
         there = host.shell('sha256sum "$1"/* 2>/dev/null', folder, check=False).stdout
         for source in native_sources(part):
             digest = hashlib.sha256(source.read_bytes()).hexdigest()
-            # a file that is copied again is built again
+            # only changed sources are copied, because make builds again after every copy
             if f"{digest}  {folder / source.name}\n" not in there:
                 host.put_file(source, folder / source.name)
-        # make prefers a GNUmakefile
+        # without this option, make would prefer a GNUmakefile
         make = ["make", "--file=Makefile", "--silent", "--directory", str(folder)]
         host.run(make, timeout_s=BUILD_TIMEOUT_S)
         host.shell(places.RECORD_BUILD, folder)

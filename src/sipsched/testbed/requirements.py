@@ -1,4 +1,4 @@
-"""What a testbed's hosts need: Debian packages, and the sources of the native parts."""
+"""The requirements of a testbed's hosts: Debian packages, and sources of native parts."""
 
 from pathlib import Path
 
@@ -7,41 +7,47 @@ from sipsched.paths import PROJECT_ROOT
 EVERY_HOST = ("iproute2", "procps", "util-linux", "zstd")
 COMPILER = ("gcc", "libc6-dev", "make")
 PACKAGES = {
-    "uac": (*EVERY_HOST, *COMPILER, "sip-tester"),
+    "uac": (*EVERY_HOST, *COMPILER),
     "sps": (
         *EVERY_HOST,
         *COMPILER,
         *("kamailio", "bpftool", "clang", "libbpf-dev", "libelf-dev", "llvm", "zlib1g-dev"),
     ),
-    "uas": (*EVERY_HOST, *COMPILER, "sip-tester"),
+    "uas": (*EVERY_HOST, *COMPILER),
 }
 CONTROLLER_PACKAGES = ("iproute2", "openssh-client", "openssh-server")
 GUEST_BUILD_PACKAGES = (
     *("debian-archive-keyring", "e2fsprogs", "lz4", "mmdebstrap", "qemu-system-x86"),
     *("xz-utils", "zstd"),
 )
-"""For the machine that makes and runs the guest of a testbed of kind `vm`."""
+"""Packages for the machine that builds and runs the guest of a testbed of kind `vm`."""
 CLUSTER_PACKAGES = ("munge", "slurm-client", "slurmctld", "slurmd")
-"""For the machine that is a cluster of one node (`fab cluster.up`)."""
+"""Packages of a cluster of one node, on which tests run the analysis."""
 TEST_PACKAGES = (
     *CLUSTER_PACKAGES,
     "chromium",
     "chromium-driver",
     "clang-format",
     "libclang-rt-14-dev",
+    "sip-tester",
     "strace",
 )
 NATIVE_PARTS = {
-    "uac": ("generator",),
-    "sps": ("scheduler", "dispatcher", "probe"),
-    "uas": ("generator",),
+    "uac": ("common", "generator"),
+    "sps": ("common", "scheduler", "dispatcher", "probe"),
+    "uas": ("common", "generator"),
 }
-"""Folders of hardware/ that are built on a host, in this order: the probe takes the framing of the dispatcher."""
+"""Folders of hardware/ that provisioning copies to a host and builds there, in this order.
+
+The other folders include files of `common`.
+"""
 
 
 def native_sources(part: str) -> list[Path]:
-    """List the files from which a host builds a native part."""
+    """Return the source files of a native part."""
     folder = PROJECT_ROOT / "hardware" / part
     return sorted(
-        path for path in folder.iterdir() if path.suffix in {".c", ".h"} or path.name == "Makefile"
+        path
+        for path in folder.iterdir()
+        if path.suffix in {".c", ".h", ".mk"} or path.name == "Makefile"
     )

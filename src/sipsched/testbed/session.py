@@ -1,4 +1,4 @@
-"""Opening a testbed: bring it up if that is ours to do, connect to its hosts, take its lock."""
+"""Opening a testbed: create it if it is on this machine, connect to its hosts, and take its lock."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from sipsched.errors import StableError
 from sipsched.testbed import local, vm
-from sipsched.testbed.host import CommandResult, Host
+from sipsched.testbed.connection import CommandResult
+from sipsched.testbed.host import Host
 from sipsched.testbed.inventory import Testbed
 from sipsched.testbed.lock import say_here
 
@@ -19,7 +20,7 @@ class Hosts:
     Attributes
     ----------
     testbed
-        The testbed as it was found: of kind `vm` with its accelerator, and the fidelity that goes with it.
+        The testbed. For kind `vm`, it has the accelerator of the running guest, and the fidelity of this accelerator.
     """
 
     uac: Host
@@ -29,12 +30,12 @@ class Hosts:
 
     @property
     def all(self) -> tuple[Host, Host, Host]:
-        """The hosts in the order of the signal's way."""
+        """The hosts in the order of a request's path: UAC, SPS, UAS."""
         return (self.uac, self.sps, self.uas)
 
     @property
     def history(self) -> list[CommandResult]:
-        """Every command run on any host so far, in the order of their start."""
+        """Every command on any host so far, in the order of the starts."""
         return sorted(
             (result for host in self.all for result in host.history), key=lambda r: r.started
         )
@@ -44,28 +45,27 @@ class Hosts:
 def open_hosts(
     testbed: Testbed, purpose: str = "a task", say: Callable[[str], None] = say_here
 ) -> Iterator[Hosts]:
-    """Connect to the hosts of a testbed and hold it for one user.
+    """Connect to the hosts of a testbed, and hold its lock while the block lasts.
 
-    A testbed of kind `local` or `vm` is brought up first if it is down; a guardian takes it down
-    when it has been idle. The lock is on the SPS, or on this machine where that is a guest of it,
-    and goes with the connection, so a killed controller never leaves it held; what it had started
-    on a host ends then, too, and an SPS with a lock of its own has its settings back.
+    A testbed of kind `local` or `vm` is created first if it does not exist, and a guardian removes it once it is idle.
+    The lock is on the SPS, or on this machine if the SPS is a guest. When the connection is lost, the lock is released
+    and all processes on the hosts are stopped. An SPS with a lock of its own then restores its settings, too.
 
     Parameters
     ----------
     testbed
-        Its `lock_wait_s` says how long to wait while somebody else holds it.
+        The testbed; `lock_wait_s` is the time to wait while another user holds it.
     purpose
-        What it is held for; whoever waits for it is told.
+        Reason for holding the lock, shown to users who wait for it.
     say
-        Takes a line when it has to wait.
+        The function that shows a line if another user holds the lock.
 
     Raises
     ------
     TransientError
-        A host is unreachable, or the testbed was in use all the time.
+        A host is unreachable, or another user still held the lock after `lock_wait_s`.
     StableError
-        A host refuses us, the testbed cannot be brought up on this machine, or it is simulated.
+        A host refuses the login, the testbed cannot be created on this machine, or it is simulated.
     """
     if testbed.kind == "simulated":
         raise StableError(f"testbed {testbed.name} is simulated: it has no hosts to reach")
@@ -77,7 +77,7 @@ def open_hosts(
     with ExitStack() as stack:
         hosts = [Host(spec, testbed.workdir) for spec in testbed.hosts]
         uac, sps, uas = hosts
-        # a namespace shares this machine's lock with every testbed on it; a guest does not
+        # a namespace can take the lock of this machine, which all testbeds on this machine share; a guest cannot
         keeper = uac if testbed.kind == "vm" else sps
         with ThreadPoolExecutor(len(hosts)) as pool:
             list(pool.map(stack.enter_context, hosts))

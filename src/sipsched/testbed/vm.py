@@ -5,8 +5,8 @@ Layout (addresses of RFC 2544's benchmarking range)::
     uac 198.18.1.2 ──tap── 198.18.1.1 guest 198.18.2.1 ──tap── 198.18.2.2 uas
                            SIP on 198.18.0.1 (lo of the guest); the guest forwards nothing at the IP layer
 
-and for SSH one veth an agent and one more tap to the guest. QEMU makes the taps on this machine; two of them
-then move into the namespaces and go with QEMU.
+SSH uses one veth per agent, and one more tap to the guest. QEMU creates the taps on this machine. Two taps then move
+into the namespaces. All taps disappear with QEMU.
 """
 
 import dataclasses
@@ -35,11 +35,11 @@ from sipsched.testbed.namespaces import (
 from sipsched.testbed.places import RUN_FOLDER
 
 IDLE_S = 120.0
-"""Longer than the embedded testbed's: a boot takes 7 to 20 s under TCG."""
+"""Seconds until the guardian removes an idle guest. A boot takes 7 to 20 s under TCG."""
 KVM_PATIENCE_S = 10.0
-"""For the first boot with KVM; a second or two where it works."""
+"""Seconds for the first boot with KVM, which takes a second or two where KVM works."""
 HUNG_S = 20.0
-"""A guest whose sshd does not answer for so long hangs: its kernel is emulated, and may be busy."""
+"""Seconds without an answer of sshd after which a guest counts as hung. An emulated kernel can be slow."""
 BOOT_PATIENCE_S = 120.0
 EMULATED = "Emulated CPU (QEMU TCG): functional only, timings are not measurements"
 NAMESPACES = (
@@ -48,7 +48,7 @@ NAMESPACES = (
 )
 QEMU = "qemu-system-x86_64"
 COMM = "sipsched-vm"
-"""What QEMU calls itself in /proc."""
+"""Name of the QEMU process in /proc."""
 GUEST_STATE = str(RUN_FOLDER)
 READY = "sipsched-guest: ready"
 CONSOLE_TAIL = 3
@@ -56,10 +56,10 @@ CONSOLE_TAIL = 3
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """A network card of the guest and the tap at its other end."""
+    """A network card of the guest, and the tap at the other end of its link."""
 
     name: str
-    """In the guest."""
+    """Name of the interface in the guest."""
     tap: str
     mac: str
     address: str
@@ -75,7 +75,7 @@ LINKS = (MANAGEMENT, *AGENT_LINKS.values())
 
 
 class GuestTestbed(MachineTestbed):
-    """Two namespaces and a guest."""
+    """The testbed of two namespaces and a guest."""
 
     def __init__(self) -> None:
         super().__init__("vm", NAMESPACES, __name__, "fab vm.up")
@@ -86,7 +86,7 @@ class GuestTestbed(MachineTestbed):
         Raises
         ------
         StableError
-            Names the first thing that is missing and what to do.
+            The message names the first missing part and the remedy.
         """
         self.check_platform()
         tools = ("ip", "sshd", "ssh-keygen", "taskset", "mmdebstrap", "mke2fs", QEMU)
@@ -99,18 +99,18 @@ class GuestTestbed(MachineTestbed):
         idle_s: float | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
-        """Build the image if there is none, then do what `ensure_up` does."""
+        """Build the image if needed, then call `ensure_up`."""
         self.check_machine(testbed)
-        # not under the machine's lock: it takes minutes
+        # the image is built before the machine's lock is taken, since a build takes minutes
         ensure_image(_guest(testbed).kernel, say)
         self.ensure_up(testbed, idle_s, say)
 
     def is_up(self) -> bool:
-        """Tell whether the namespaces, their sshds and the guest are there."""
+        """Return whether the namespaces, their sshds and the guest exist."""
         return super().is_up() and self._guest_runs()
 
     def _serves(self, testbed: Testbed) -> bool:
-        # another file's guest, or one from before its probe or its packages changed, will not do; nor one that hangs
+        # a guest must be booted again if it hangs, or if its testbed file, programs or packages have changed
         booted = self.is_up() and self._booted_file.read_text() == _identity(_guest(testbed))
         return booted and self._answers()
 
@@ -123,7 +123,7 @@ class GuestTestbed(MachineTestbed):
         return True
 
     def as_booted(self, testbed: Testbed) -> Testbed:
-        """Label a testbed with what its guest runs on: timings under TCG are no measurements."""
+        """Return the testbed with its accelerator. Under TCG, its fidelity is changed to an emulated machine."""
         accelerator = self._accelerator_file.read_text().strip()
         fidelity = EMULATED if accelerator == "tcg" else testbed.fidelity
         return dataclasses.replace(testbed, accelerator=accelerator, fidelity=fidelity)
@@ -157,7 +157,7 @@ class GuestTestbed(MachineTestbed):
         self._start_sshds(testbed)
 
     def _seed(self, testbed: Testbed) -> bytes:
-        """Pack the guest's addresses and keys into a tar archive, which it unpacks before anything else."""
+        """Return a tar archive with the guest's addresses and keys, which the guest unpacks first."""
         config = SSHD_CONFIG.format(
             address=MANAGEMENT.address.split("/")[0], state=GUEST_STATE, role="sps"
         )
@@ -179,11 +179,12 @@ class GuestTestbed(MachineTestbed):
         return buffer.getvalue()
 
     def _boot(self, guest: Guest, image: GuestImage) -> str:
-        """Boot with KVM where it works, else with TCG; the accelerator's name comes back.
+        """Boot with KVM if KVM works, else with TCG; return the accelerator's name.
 
-        A /dev/kvm proves nothing: some machines offer one that dies on, or crawls through, a stock kernel.
+        The existence of /dev/kvm does not prove that KVM works: on some machines, a standard kernel crashes or is very
+        slow with KVM.
         """
-        # in /run: asked again after the machine's next boot
+        # the result is kept in /run, so KVM is tried again after the machine's next boot
         told = STATE_ROOT / "kvm-works"
         if guest.accelerator != "tcg" and not (
             guest.accelerator == "auto" and told.exists() and told.read_text() != "yes"
@@ -221,7 +222,7 @@ class GuestTestbed(MachineTestbed):
         Raises
         ------
         TransientError
-            It does not, or the guest ended; with the end of its console.
+            The guest ended, or its sshd does not answer in time. The message has the end of its console.
         """
         deadline = time.monotonic() + patience_s
         while not (READY in self._console_text() and self._sshd_answers()):
@@ -252,7 +253,7 @@ class GuestTestbed(MachineTestbed):
         return self._process_runs(self._pid_file, COMM)
 
     def _end_guest(self) -> None:
-        """End QEMU and wait for it; its taps go with it."""
+        """Stop QEMU and wait for its end, which removes its taps."""
         if not self._guest_runs():
             return
         pid = int(self._pid_file.read_text())
@@ -288,12 +289,12 @@ def _identity(guest: Guest) -> str:
 
 
 def network_script(sps_cpus: Sequence[int]) -> str:
-    """Write the shell script with which the guest sets up its network.
+    """Return the shell script that sets up the guest's network.
 
     Parameters
     ----------
     sps_cpus
-        CPUs to which receive steering points, as in the embedded testbed.
+        CPUs to which receive work is steered, as in the embedded testbed.
     """
     mask = sum(1 << cpu for cpu in sps_cpus)
     lines = [
@@ -301,7 +302,7 @@ def network_script(sps_cpus: Sequence[int]) -> str:
         "ip link set lo up",
         f"ip address add {SPS_SIP_ADDRESS}/32 dev lo",
         "echo 0 > /proc/sys/net/ipv4/ip_forward",
-        # drivers find their cards while this script runs
+        # network cards may appear while this script runs, because drivers find them late
         "find_link() {",
         "    for i in $(seq 250); do",
         '        path=$(grep -l "$1" /sys/class/net/*/address) && break',
@@ -309,7 +310,7 @@ def network_script(sps_cpus: Sequence[int]) -> str:
         "    done",
         '    basename "$(dirname "$path")"',
         "}",
-        # packets sent before the kernel has seen the carrier are lost
+        # packets are lost until the kernel has seen the carrier
         "wait_for_carrier() {",
         "    for i in $(seq 250); do",
         "        grep -q up /sys/class/net/$1/operstate && break",
@@ -330,24 +331,25 @@ def network_script(sps_cpus: Sequence[int]) -> str:
 
 
 def qemu_command(guest: Guest, image: GuestImage, state: Path, accelerator: str) -> list[str]:
-    """Build the command line of the guest; it goes to the background once its devices are there."""
+    """Return the command line of the guest. QEMU continues in the background once its devices exist."""
     held = ["taskset", "--cpu-list", ",".join(map(str, guest.host_cpus))]
-    # Debian's cloud kernels have NVMe built in; one made with the kernel's kvm_guest.config, virtio
+    # Debian's cloud kernels have a built-in NVMe driver; kernels with kvm_guest.config have a built-in virtio driver
     nvme = guest.kernel in KERNEL_SUITES
     root, seed = ("/dev/nvme0n1", "/dev/nvme1n1") if nvme else ("/dev/vda", "/dev/vdb")
     device = "nvme" if nvme else "virtio-blk-pci"
     kernel_line = [
-        # what the kernel does not know becomes a variable of process 1: seed
+        # the kernel passes unknown parameters such as seed to process 1 as environment variables
         *(f"root={root}", "ro", "init=/sbin/sipsched-init", f"seed={seed}"),
         *("console=ttyS0", "quiet"),
-        # the papers' kernels had no mitigations; a panic ends QEMU
+        # the papers' kernels had no mitigations; panic=-1 stops QEMU after a panic
         *("mitigations=off", "panic=-1"),
     ]
     if accelerator == "tcg":
-        # the kernel distrusts the TSCs of several emulated CPUs and falls back to HPET, a slow clock
+        # without this option, the kernel rejects the TSCs (time stamp counters) of emulated CPUs and uses the slow
+        # clock HPET
         kernel_line.append("tsc=reliable")
-    # with a thread each, emulated CPUs that spin with interrupts off (stop_machine) keep QEMU's lock from the one that
-    # they wait for, for ever; one thread takes them in turn and needs no longer
+    # all emulated CPUs share one thread. With a thread per CPU, CPUs that spin with interrupts off (stop_machine) can
+    # hold QEMU's lock for ever. The CPU for which they wait then never gets the lock. One thread is as fast.
     cpu, options = ("host", "kvm") if accelerator == "kvm" else ("max", "tcg,thread=single")
     argv = [
         *(held if guest.host_cpus else []),

@@ -1,4 +1,4 @@
-"""The arrival certificate: whether calls arrived as the schedule's law says."""
+"""The arrival certificate: statistics that compare the starts of calls with the law of their schedule."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,41 +9,42 @@ import numpy.typing as npt
 from sipsched.errors import StableError
 
 WINDOWS_MS = (1, 4, 10, 100)
-"""Windows of the counts' variance-to-mean ratio; 4 ms is SIPp's tick at HZ=250."""
+"""Windows for the variance-to-mean ratio of counts. 4 ms is the tick of SIPp at HZ=250."""
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """How calls arrived, as numbers a reader can check; None for what cannot be said.
+    """The statistics of the starts of calls. None means that a statistic is unknown.
 
     Attributes
     ----------
     source
-        What tells of the starts: `calls`, the generator's own file, or `trace`, the first INVITEs at the SPS.
+        Source of the starts: `calls` is the generator's file, `trace` is the first INVITEs at the SPS.
     law
-        Of the schedule: `exponential` or `constant`.
+        Law of the schedule: `exponential` or `constant`.
     arrivals
-        Calls that were started.
+        Number of started calls.
     achieved_cps
-        Starts per second from the first to the last.
+        Starts per second from the first to the last start.
     schedule_cps
-        The schedule's own rate, from its first to its last intended start: a sample of an exponential
-        law has one. The offered rate where no intended starts are known.
+        Rate of the schedule from its first to its last intended start. For an exponential law, this differs from the
+        offered rate by chance. It is the offered rate if no intended starts are known.
     rate_error
-        Distance of the achieved rate to the schedule's, as a share of it.
+        Difference of achieved and scheduled rate, as a share of the scheduled rate.
     ks_distance
         Kolmogorov–Smirnov distance of the inter-arrival times to the exponential distribution with
-        the offered rate; `ks_p_value` gives its p-value. For a constant law there is no distribution
+        the offered rate; `ks_p_value` returns its p-value. None for a constant law, which has no distribution
         to test.
     cv
         Coefficient of variation of the inter-arrival times: 1 if exponential, 0 if constant.
     variance_to_mean
-        Variance over mean of the number of starts in windows of `WINDOWS_MS`; 1 if Poisson. None where
+        Variance over mean of the number of starts in windows of `WINDOWS_MS`; 1 for a Poisson process. None if
         the load is shorter than two windows.
     lateness_p50_us, lateness_p99_us, lateness_max_us
-        Start minus intended start in µs; None where no intended starts are known.
+        Actual start minus intended start in µs: median, 99th percentile and maximum. None if no intended starts are
+        known.
     replays
-        How often each call was played: 1, unless a block's calls are played again in each of its windows.
+        Number of times that each call was made. It exceeds 1 if the windows of a block repeat the same calls.
     """
 
     source: str
@@ -62,7 +63,7 @@ class Certificate:
 
     @property
     def distinct_gaps(self) -> int:
-        """Inter-arrival times that were drawn: what chance does to the numbers goes by these."""
+        """Number of independent inter-arrival times, which determines the standard errors."""
         return max(1, round((self.arrivals - 1) / self.replays))
 
 
@@ -78,20 +79,20 @@ def certify(
     Parameters
     ----------
     starts_ns
-        Shape (n,), the instants at which calls were started, in ns on any clock; need not be sorted.
+        Shape (n,), the starts of calls in ns on any clock, in any order.
     rate_cps
         Offered calls per second.
     law
         `exponential` or `constant`.
     intended_ns
-        Shape (n,), when each call was to start, on the same clock; None if not known.
+        Shape (n,), the intended start of each call on the same clock; None if unknown.
     replays
-        How often each call was played.
+        Number of times that each call was made.
 
     Raises
     ------
     StableError
-        Fewer than two starts, or an unknown law.
+        The starts are fewer than two, or the law is unknown.
     """
     if law not in ("exponential", "constant"):
         raise StableError(f"certificate: unknown law '{law}'; expected exponential or constant")
@@ -125,14 +126,14 @@ def certify(
 
 
 def _rate(ordered_ns: npt.NDArray[np.int64]) -> float:
-    """Give the starts per second from the first to the last."""
+    """Return the starts per second from the first to the last start."""
     return float((ordered_ns.size - 1) / (ordered_ns[-1] - ordered_ns[0]) * 1e9)
 
 
 def _ks_distance(gaps: npt.NDArray[np.float64]) -> float:
-    """Distance to the exponential distribution of mean 1, as scipy.stats.kstest gives it.
+    """Return the distance to the exponential distribution of mean 1; `scipy.stats.kstest` returns the same distance.
 
-    Written out, since importing scipy.stats takes longer than a run may wait for the next one.
+    The import of scipy.stats would take longer than the pause between two runs.
     """
     expected = -np.expm1(-np.sort(gaps))
     steps = np.arange(gaps.size + 1) / gaps.size
@@ -140,7 +141,7 @@ def _ks_distance(gaps: npt.NDArray[np.float64]) -> float:
 
 
 def ks_p_value(distance: float, gaps: int) -> float:
-    """Give the asymptotic p-value of a Kolmogorov–Smirnov distance over `gaps` inter-arrival times."""
+    """Return the asymptotic p-value of a Kolmogorov–Smirnov distance over `gaps` inter-arrival times."""
     from scipy.special import kolmogorov
 
     return float(kolmogorov(np.sqrt(gaps) * distance))
@@ -149,19 +150,19 @@ def ks_p_value(distance: float, gaps: int) -> float:
 def variance_to_mean(
     ordered_ns: npt.NDArray[np.int64], windows_ms: Sequence[int]
 ) -> tuple[float | None, ...]:
-    """Index of dispersion of counts (Cox and Lewis): variance over mean of starts a window.
+    """Return the index of dispersion of counts (Cox and Lewis): variance over mean of the starts per window.
 
     Parameters
     ----------
     ordered_ns
         Shape (n,), starts in ns, ascending.
     windows_ms
-        Lengths of the windows in ms; the last, incomplete window is left out.
+        Lengths of the windows in ms. The last, incomplete window is excluded.
 
     Returns
     -------
     tuple
-        One for each window; None where the load is shorter than two windows.
+        The index for each window length; None if the load is shorter than two windows.
     """
     since_first = ordered_ns - ordered_ns[0]
     ratios: list[float | None] = []

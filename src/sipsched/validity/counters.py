@@ -1,7 +1,6 @@
-"""The kernel's own counters of a host, as text from /proc and as numbers."""
+"""Parsers of the kernel's counters in /proc."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from sipsched.errors import StableError
@@ -25,58 +24,18 @@ CPU_STATES = (
 )
 
 
-@dataclass(frozen=True)
-class Softnet:
-    """One CPU's line of /proc/net/softnet_stat (kernel: net/core/net-procfs.c).
-
-    Attributes
-    ----------
-    processed, dropped, time_squeeze
-        Packets handled, packets refused by a full backlog, times the budget ran out.
-    """
-
-    processed: int
-    dropped: int
-    time_squeeze: int
-
-
-@dataclass(frozen=True)
-class UdpSocket:
-    """One line of /proc/net/udp (kernel: net/ipv4/udp.c, udp4_format_sock).
-
-    Attributes
-    ----------
-    address
-        Local IPv4 address.
-    port
-        Local port.
-    rx_queue_bytes
-        sk_rmem_alloc at the time of reading.
-    inode
-        Identifies the socket.
-    drops
-        Datagrams refused since the socket was opened.
-    """
-
-    address: str
-    port: int
-    rx_queue_bytes: int
-    inode: int
-    drops: int
-
-
 def parse_snmp(text: str, where: str = "/proc/net/snmp") -> dict[str, dict[str, int]]:
     """Parse /proc/net/snmp or /proc/net/netstat: pairs of a line of names and a line of values.
 
     Returns
     -------
     dict
-        Protocol ("Udp", "TcpExt" …) to counter to value.
+        Protocol ("Udp", "TcpExt" …) to a mapping from counter to value.
 
     Raises
     ------
     StableError
-        Empty text, a line without its partner, or names and values that do not match.
+        The text is empty, a line lacks its pair, or names and values do not match.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
@@ -88,7 +47,7 @@ def parse_snmp(text: str, where: str = "/proc/net/snmp") -> dict[str, dict[str, 
         if again != protocol or len(keys.split()) != len(numbers.split()):
             raise StableError(
                 f"{where}: {protocol[:60]}: expected {len(keys.split())} values, found "
-                f"{len(numbers.split())}; the file is cut, repeat the run"
+                f"{len(numbers.split())}; the file is truncated, repeat the run"
             )
         try:
             tables[protocol] = dict(
@@ -104,7 +63,7 @@ def parse_snmp(text: str, where: str = "/proc/net/snmp") -> dict[str, dict[str, 
 UDP_COUNTERS = frozenset(
     ("InDatagrams", "NoPorts", "InErrors", "OutDatagrams", "RcvbufErrors", "SndbufErrors")
 )
-"""What a ledger needs of the table Udp of /proc/net/snmp."""
+"""Counters of the table Udp of /proc/net/snmp that a ledger needs."""
 
 
 def parse_udp_counters(text: str, where: str = "/proc/net/snmp") -> dict[str, int]:
@@ -113,7 +72,7 @@ def parse_udp_counters(text: str, where: str = "/proc/net/snmp") -> dict[str, in
     Raises
     ------
     StableError
-        As `parse_snmp`, or one of `UDP_COUNTERS` is not there.
+        See `parse_snmp`; or one of `UDP_COUNTERS` is missing.
     """
     udp = parse_snmp(text, where).get("Udp", {})
     missing = sorted(UDP_COUNTERS - udp.keys())
@@ -122,84 +81,29 @@ def parse_udp_counters(text: str, where: str = "/proc/net/snmp") -> dict[str, in
     return udp
 
 
-def parse_softnet_stat(text: str, where: str = "/proc/net/softnet_stat") -> list[Softnet]:
-    """Parse /proc/net/softnet_stat, one line a CPU, hexadecimal.
-
-    Raises
-    ------
-    StableError
-        Empty text, or a line with fewer than three hexadecimal columns.
-    """
-    rows = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        try:
-            processed, dropped, squeezed = (int(word, 16) for word in line.split()[:3])
-        except ValueError:
-            raise StableError(
-                f"{where}: line {number}: expected hexadecimal columns, found {line!r:.80}"
-            ) from None
-        rows.append(Softnet(processed, dropped, squeezed))
-    if not rows:
-        raise StableError(f"{where}: expected a line per CPU, found nothing; repeat the run")
-    return rows
-
-
-def parse_udp(text: str, where: str = "/proc/net/udp") -> list[UdpSocket]:
-    """Parse /proc/net/udp: the sockets of one network namespace; none is a valid answer.
-
-    Raises
-    ------
-    StableError
-        No header line, or a line that is cut.
-    """
-    lines = text.splitlines()
-    if not lines or "local_address" not in lines[0] or not lines[0].split()[-1] == "drops":
-        raise StableError(f"{where}: expected a header ending in 'drops', found {text[:40]!r}")
-    sockets = []
-    for number, line in enumerate(lines[1:], start=2):
-        words = line.split()
-        try:
-            address, port = words[1].split(":")
-            octets = bytes.fromhex(address)[::-1]
-            sockets.append(
-                UdpSocket(
-                    address=".".join(map(str, octets)),
-                    port=int(port, 16),
-                    rx_queue_bytes=int(words[4].split(":")[1], 16),
-                    inode=int(words[9]),
-                    drops=int(words[12]),
-                )
-            )
-        except (IndexError, ValueError):
-            raise StableError(
-                f"{where}: line {number}: expected 13 columns, found {line!r:.80}; repeat the run"
-            ) from None
-    return sockets
-
-
 def parse_dev(text: str, where: str = "/proc/net/dev") -> dict[str, tuple[int, int]]:
-    """Parse /proc/net/dev (kernel: net/core/net-procfs.c): what each interface dropped.
+    """Parse the packets that each interface dropped from /proc/net/dev (kernel: net/core/net-procfs.c).
 
     Returns
     -------
     dict
-        Interface to its `drop` columns: received, sent.
+        Interface to its two `drop` columns: received and sent packets.
 
     Raises
     ------
     StableError
-        No header of two lines, or a line that is cut.
+        The header of two lines is missing, or a line is truncated.
     """
     return {name: (row[3], row[11]) for name, row in _dev_rows(text, where).items()}
 
 
 def parse_sent(text: str, where: str = "/proc/net/dev") -> dict[str, int]:
-    """Parse /proc/net/dev: interface to packets sent.
+    """Parse the packets that each interface sent from /proc/net/dev.
 
     Raises
     ------
     StableError
-        As `parse_dev`.
+        See `parse_dev`.
     """
     return {name: row[9] for name, row in _dev_rows(text, where).items()}
 
@@ -208,7 +112,7 @@ def _dev_rows(text: str, where: str) -> dict[str, list[int]]:
     lines = text.splitlines()
     if len(lines) < 2 or "drop" not in lines[1]:
         raise StableError(
-            f"{where}: expected a header of two lines; the file is cut, repeat the run"
+            f"{where}: expected a header of two lines; the file is truncated, repeat the run"
         )
     rows = {}
     for number, line in enumerate(lines[2:], start=3):
@@ -228,12 +132,12 @@ def parse_stat(text: str, where: str = "/proc/stat") -> dict[str, dict[str, floa
     Returns
     -------
     dict
-        "cpu" (all), "cpu0" … to state (user, system, steal …) to seconds since boot.
+        "cpu" (all CPUs), "cpu0" and so on, each to a mapping from state (user, system, steal …) to seconds since boot.
 
     Raises
     ------
     StableError
-        No cpu line, or one with fewer than eight states (kernels before 2.6.11).
+        The cpu lines are missing, or a line has fewer than eight states (kernels before 2.6.11).
     """
     cpus: dict[str, dict[str, float]] = {}
     for line in text.splitlines():
@@ -257,12 +161,12 @@ def parse_stat(text: str, where: str = "/proc/stat") -> dict[str, dict[str, floa
 def difference(before: Mapping[str, Number], after: Mapping[str, Number]) -> dict[str, Number]:
     """Subtract two snapshots of counters that only grow.
 
-    Counters that one of the two lacks are left out.
+    Counters that exist in only one snapshot are excluded.
 
     Raises
     ------
     StableError
-        A counter went backwards: the host or its network namespace started anew in between.
+        A counter decreased, because the host or its network namespace was restarted.
     """
     deltas = {}
     for name in before.keys() & after.keys():

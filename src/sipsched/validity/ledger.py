@@ -1,4 +1,4 @@
-"""The drop ledger: every message that was sent is received, counted as dropped, or missing."""
+"""The drop ledger, which compares sent messages with received and dropped messages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ SNMP = "/proc/net/snmp"
 DEV = "/proc/net/dev"
 PHASES = ("before", "after")
 Snapshots = Mapping[str, Mapping[str, Mapping[str, str]]]
-"""Role, then `before` or `after`, then path: the verbatim text of `counters.json`."""
+"""The content of `counters.json`: role, then `before` or `after`, then path, to the text of the file."""
 
 
 @dataclass(frozen=True)
 class Balance:
-    """One direction of the signal's way, in datagrams; over TCP in messages, none of which can be refused.
+    """The balance of one direction of the SIP traffic: datagrams, or over TCP messages, which cannot be refused.
 
     Attributes
     ----------
@@ -25,12 +25,12 @@ class Balance:
     refused
         RcvbufErrors of the receivers: the socket's queue was full.
     other_errors
-        InErrors that are not RcvbufErrors: checksum, memory.
+        InErrors other than RcvbufErrors, such as wrong checksums and lack of memory.
     no_port
-        NoPorts of the receivers: nobody listened.
+        NoPorts of the receivers: no socket was bound to the port.
     residual
-        What is left: sent, and neither received nor counted as dropped at its destination. Dropped
-        on the way, by a link, a queueing discipline or a packet filter, or sent by somebody else.
+        Sent datagrams that are neither received nor counted as dropped at their destination. A link, a queueing
+        discipline or a packet filter dropped them, or another program sent datagrams.
     """
 
     sent: int
@@ -41,23 +41,23 @@ class Balance:
 
     @property
     def residual(self) -> int:
-        """Datagrams that nobody accounts for; 0 when the ledger balances."""
+        """Datagrams that no counter explains; 0 if the ledger balances."""
         return self.sent - self.received - self.refused - self.other_errors - self.no_port
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """Both directions, and what the interfaces of all hosts say they dropped.
+    """The balance of both directions, and the drops of the interfaces of all hosts.
 
     Attributes
     ----------
     link_drops
-        The `drop` columns of all interfaces, and SndbufErrors: what a sender's own queueing discipline
-        refused is not in its OutDatagrams.
+        The `drop` columns of all interfaces, and SndbufErrors. OutDatagrams excludes datagrams that the sender's
+        queueing discipline refused.
     unit
-        What is balanced: `datagrams`, by the kernels' counters, or over TCP `messages`, by the programs' own.
+        `datagrams`, from the kernels' counters, or over TCP `messages`, from the programs' counters.
     segments_again
-        Over TCP, what the kernels of the three hosts sent again (RetransSegs), SSH's segments included.
+        Over TCP, segments that the kernels of the three hosts sent again (RetransSegs), including SSH's segments.
     """
 
     to_sps: Balance
@@ -68,7 +68,7 @@ class Ledger:
 
     @property
     def residual(self) -> int:
-        """Largest number of datagrams that a direction cannot account for."""
+        """Largest number of unexplained datagrams of a direction."""
         return max(abs(self.to_sps.residual), abs(self.from_sps.residual))
 
 
@@ -78,20 +78,20 @@ def balance(snapshots: Snapshots, *, fronted: bool = False) -> Ledger:
     Parameters
     ----------
     snapshots
-        Counters of uac, sps and uas before and after the load, when no message was on its way.
+        Counters of uac, sps and uas before and after the load, when no message was in flight.
     fronted
-        Whether the SPS sends itself every message once, from its front to an instance or back.
+        Whether every message passes the loopback interface of the SPS once, between its front end and an instance.
 
     Raises
     ------
     StableError
-        A counter file is missing or cut off.
+        A counter file is missing or truncated.
     """
-    # ASSUME nothing but SIP uses UDP on the three hosts while a run lasts
+    # ASSUME only SIP uses UDP on the three hosts during a run
     udp = {role: _delta(snapshots, role) for role in ("uac", "sps", "uas")}
     agents = [udp["uac"], udp["uas"]]
     if fronted:
-        # ASSUME nothing else uses the loopback interface of the SPS while a run of such a SUT lasts
+        # ASSUME only SIP uses the loopback interface of the SPS during a run of such a SUT
         within = _looped(snapshots)
         sps = udp["sps"]
         udp["sps"] = sps | {name: sps[name] - within for name in ("InDatagrams", "OutDatagrams")}
@@ -104,34 +104,34 @@ def balance(snapshots: Snapshots, *, fronted: bool = False) -> Ledger:
 
 @dataclass(frozen=True)
 class Tally:
-    """SIP messages that a program sent and received, each as often as it went over the wire."""
+    """SIP messages that a program sent and received, including retransmissions."""
 
     sent: int
     received: int
 
     def __add__(self, other: "Tally") -> "Tally":
-        """Add what another program sent and received."""
+        """Add the messages of another program."""
         return Tally(self.sent + other.sent, self.received + other.received)
 
     def __sub__(self, other: "Tally") -> "Tally":
-        """Take off what was counted before."""
+        """Subtract an earlier tally."""
         return Tally(self.sent - other.sent, self.received - other.received)
 
 
 def balance_messages(snapshots: Snapshots, agents: Tally, proxy: Tally) -> Ledger:
-    """Balance a run over TCP, where the kernels count no messages.
+    """Balance a run over TCP from the programs' counters, because the kernel does not count messages.
 
     Parameters
     ----------
     snapshots
-        As of `balance`: what the interfaces dropped and TCP sent again.
+        See `balance`. The ledger takes the drops of the interfaces and the retransmitted segments from them.
     agents, proxy
-        What UAC and UAS together, and the proxy, count of the same load.
+        Messages that UAC and UAS together count, and messages that the proxy counts.
 
     Raises
     ------
     StableError
-        A counter file is missing or cut off.
+        A counter file is missing or truncated.
     """
     return Ledger(
         to_sps=Balance(agents.sent, proxy.received, 0, 0, 0),
@@ -151,7 +151,7 @@ def _segments_again(snapshots: Snapshots, role: str) -> int:
 
 
 def no_ports(before: Mapping[str, str], after: Mapping[str, str]) -> int:
-    """Count the datagrams that met no open port on a host between two snapshots of its counters."""
+    """Count the datagrams without an open port on a host between two snapshots of its counters."""
     first, last = (counters.parse_snmp(files[SNMP], SNMP)["Udp"] for files in (before, after))
     return counters.difference(first, last)["NoPorts"]
 
@@ -185,7 +185,7 @@ def _link_drops(snapshots: Snapshots, role: str) -> int:
 
 
 def _looped(snapshots: Snapshots) -> int:
-    """Count what the SPS sent itself."""
+    """Count the packets that the SPS sent to itself."""
     before, after = (
         counters.parse_sent(text, where).get("lo", 0)
         for text, where in (_text(snapshots, "sps", phase, DEV) for phase in PHASES)
@@ -194,6 +194,6 @@ def _looped(snapshots: Snapshots) -> int:
 
 
 def _text(snapshots: Snapshots, role: str, phase: str, path: str) -> tuple[str, str]:
-    """Give the text of a file, and what to call it."""
+    """Return the text of a file, and its name for messages."""
     text = snapshots.get(role, {}).get(phase, {}).get(path, "")
     return text, f"{role}, {phase}: {path}"

@@ -1,131 +1,112 @@
-"""Whether a run counts: a table of rules, each with its number, its limits and its words."""
+"""The verdict on a run: every rule applied to the run's numbers."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from sipsched.plan.config import Limits
+from sipsched.validity.rules import RULES, Limits
 
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One rule applied to one run.
+    """The result of one rule for one run.
 
     Attributes
     ----------
     rule
         Name of the rule, as in the configuration.
     value
-        What was found; None if it could not be known.
+        The run's number; None if it is unknown.
     grade
         `valid`, `suspect` or `invalid`.
     limit
-        What the value is above: the limit of its grade. None where it is valid.
+        The exceeded limit; None if the run is valid.
+    cause
+        The cause, such as the name of a program; empty if it is unknown.
     """
 
     rule: str
     value: float | None
     grade: str
     limit: float | None = None
+    cause: str = ""
 
     def __str__(self) -> str:
-        """Say it to a reader."""
+        """Describe the finding in words."""
         if self.value is None:
-            return f"{self.rule}: not known"
-        # a rule of another version of the program has no words here
-        return RULES.get(self.rule, f"{self.rule} is {{value:g}}").format(value=self.value)
+            return f"{self.rule}: unknown"
+        if self.rule in RULES:
+            words = RULES[self.rule].words.format(value=self.value)
+        else:
+            # A record of another version of the program can have a rule that this version lacks.
+            words = f"{self.rule} is {self.value:g}"
+        return f"{words}: {self.cause}" if self.cause else words
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """All findings of a run, and the worst of their grades."""
+    """The findings of a run, and the worst grade among them."""
 
     grade: str
     findings: tuple[Finding, ...]
 
     @property
     def valid(self) -> bool:
-        """Whether the run counts."""
+        """Whether the run is valid or suspect."""
         return self.grade != INVALID
 
     @property
     def broken(self) -> tuple[Finding, ...]:
-        """Every finding that is not valid, the worst first."""
+        """All suspect and invalid findings, the invalid ones first."""
         ordered = sorted(self.findings, key=lambda finding: finding.grade != INVALID)
         return tuple(finding for finding in ordered if finding.grade != VALID)
 
 
 def in_general(rule: str) -> str:
-    """Say what it is to break a rule, with N in the place of the number; an unknown rule by its name."""
-    return re.sub(r"\{value:[^}%]*(%?)\}", r"N\1", RULES.get(rule, rule))
+    """Describe the condition of a rule with N instead of a number. If this version lacks the rule, return its name."""
+    return RULES[rule].in_general if rule in RULES else rule
 
 
 def in_words(findings: Iterable[Finding]) -> str:
-    """Say several findings to a reader."""
+    """Describe several findings in words."""
     return "; ".join(map(str, findings))
 
 
-RULES: Mapping[str, str] = {
-    "rate_error": "the achieved rate is {value:.2%} off the schedule's",
-    "ks_excess": "inter-arrival times are {value:.3f} further from their law than chance explains",
-    "cv_error": "the coefficient of variation of inter-arrival times is {value:.2f} off its law's",
-    "lateness_p99_us": "one call in a hundred started more than {value:.0f} µs late",
-    "generator_cpu_share": "the generator used {value:.0%} of a CPU",
-    "generator_drops": "sockets of UAC and UAS refused {value:.0f} datagrams",
-    "calls_not_started": "the generator did not start {value:.0f} of its calls",
-    "calls_failed_unexplained": "{value:.2%} of the calls did not complete, and no drop at the SPS "
-    "explains it",
-    "unexpected_messages": "{value:.3f} messages a call did not fit the call's state",
-    "datagrams_without_port": "{value:.0f} datagrams met no open port while UAC, SPS and UAS were up",
-    "foreign_datagrams": "{value:.0f} datagrams that are none of the calls' reached the SPS",
-    "link_drops": "interfaces dropped {value:.0f} packets",
-    "ledger_residual": "{value:.0f} messages were sent and are not accounted for",
-    "segments_again": "TCP sent {value:.0f} segments again",
-    "calls_split": "{value:.0f} calls had messages at more than one of the SPS's sockets",
-    "share_excess": "a worker's share of the calls is {value:.0%} off the others' beyond chance",
-    "retransmission_disagreement": "UAC and SPS tell first sends and retransmissions apart "
-    "differently for {value:.0f} requests",
-    "probe_lost": "the probe lost {value:.0f} records",
-    "probe_skipped": "stamps of {value:.0f} messages may be missing, which the kernel did not show the probe",
-    "settings_unlike_asked": "{value:.0f} scheduler settings do not read back as they were written",
-    "receive_buffer_shortfall": "the kernel granted {value:.0%} less receive buffer than the SUT asks for",
-    "clock_step_s": "the wall clock of a host stepped by {value:.2f} s",
-    "steal_share": "the hypervisor took {value:.1%} of the SPS's CPU time",
-    "blocks_left_out": "{value:.0%} of the blocks of windows are left out",
-    "allocation_failures": "the proxy's log tells of {value:.0f} failed allocations",
-}
-"""Every rule: its name, and its words when it is broken."""
-
-
-def judge(numbers: Mapping[str, float | None], limits: Mapping[str, Limits]) -> Verdict:
-    """Apply the rules.
+def judge(
+    numbers: Mapping[str, float | None],
+    limits: Mapping[str, Limits],
+    causes: Mapping[str, str] = MappingProxyType({}),
+) -> Verdict:
+    """Apply all rules to the numbers of a run.
 
     Parameters
     ----------
     numbers
-        A number for each rule; None where it could not be measured, which breaks no rule.
+        A number per rule; None for an unmeasured number, which breaks no rule.
     limits
-        Limits for each rule, from the configuration.
+        Limits per rule, from the configuration.
+    causes
+        Known causes, by rule.
 
     Raises
     ------
     KeyError
-        A rule has no number: a mistake in the program, not in a run.
+        A rule has no number. This is a defect of the program; tests/unit/measure/test_findings.py would find it.
     """
-    findings = [_apply(rule, numbers[rule], limits[rule]) for rule in RULES]
+    findings = [_apply(rule, numbers[rule], limits[rule], causes.get(rule, "")) for rule in RULES]
     return Verdict(_worst(finding.grade for finding in findings), tuple(findings))
 
 
-def _apply(rule: str, value: float | None, limits: Limits) -> Finding:
+def _apply(rule: str, value: float | None, limits: Limits, cause: str) -> Finding:
     if value is not None:
         for grade, limit in ((INVALID, limits.invalid), (SUSPECT, limits.suspect)):
             if value > limit:
-                return Finding(rule, value, grade, limit)
+                return Finding(rule, value, grade, limit, cause)
     return Finding(rule, value, VALID)
 
 
 def _worst(grades: Iterable[str]) -> str:
-    found = set(grades)
-    return next((grade for grade in (INVALID, SUSPECT) if grade in found), VALID)
+    occurring = set(grades)
+    return next((grade for grade in (INVALID, SUSPECT) if grade in occurring), VALID)

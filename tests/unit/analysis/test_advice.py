@@ -1,7 +1,8 @@
-"""The decision between modes, on windows whose truth is known."""
+"""Tests of the decision between modes, on windows with known effects."""
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import synthetic
 from synthetic import Run
 
 from sipsched.analysis import advice
-from sipsched.analysis.advice import Advice, Verdict
-from sipsched.plan.config import Point
-from sipsched.records.crossing import Crossing
-from sipsched.records.window_time import STOLEN
+from sipsched.analysis.advice import Advice, ModeEffect
+from sipsched.plan.run import Point
+from sipsched.records.crossing import SearchRecord
+from sipsched.records.system_capacity import SystemCapacity
+from sipsched.records.window_time import SWITCH
 from sipsched.records.windows import write_windows
 
 MODES = "default,batch,fifo"
@@ -26,33 +28,33 @@ def decided(*runs: Any, crossings: Any = ()) -> Advice:
     return found
 
 
-def verdicts(found: Advice) -> dict[str, Verdict]:
-    return {each.mode: each.verdict for each in found.rankings[0].candidates}
+def verdicts(found: Advice) -> dict[str, ModeEffect]:
+    return {candidate.mode: candidate.verdict for candidate in found.rankings[0].candidates}
 
 
 def test_a_mode_that_lowers_the_sum_beats_the_reference_and_is_ranked_first() -> None:
     effects = {"default": {}, "batch": {"total_p99": 0.4}, "fifo": FIFO}
     found = decided(synthetic.windows(Run(mode=MODES), effects))
     (ranking,) = found.rankings
-    assert verdicts(found) == {"fifo": Verdict.BETTER, "batch": Verdict.WORSE}
+    assert verdicts(found) == {"fifo": ModeEffect.BETTER, "batch": ModeEffect.WORSE}
     assert ranking.best is not None
     assert ranking.best.mode == "fifo"
     assert ranking.best.decided_by == "total_p99"
     assert found.recommended == ("fifo",)
     assert found.tests == 4
-    interval = advice.settled(ranking.best.effects["total_p99"])
+    interval = ranking.best.effects["total_p99"].interval
     assert interval.low < -0.5 < interval.high
     assert interval.level == pytest.approx(1 - 0.05 / 4)
-    # what does not decide is not corrected, and no cost: it is one part of the sum
+    # a quantity that does not decide has no correction; as a part of the sum, K_rcv cannot be a cost
     assert ranking.best.effects["k_rcv_mean"].interval.level == 0.95
     assert ranking.best.costs == ()
 
 
-def test_where_the_99th_percentile_is_not_told_the_mean_decides() -> None:
+def test_the_mean_decides_if_the_99th_percentile_is_within_chance() -> None:
     effects = {"default": {}, "fifo": {"total_mean": -0.3}}
     found = decided(synthetic.windows(Run(mode="default,fifo"), effects))
     (candidate,) = found.rankings[0].candidates
-    assert candidate.verdict is Verdict.BETTER
+    assert candidate.verdict is ModeEffect.BETTER
     assert candidate.decided_by == "total_mean"
 
 
@@ -65,17 +67,17 @@ def test_where_the_99th_percentile_is_not_told_the_mean_decides() -> None:
         ({"k_rcv_mean": 2.0}, ()),
     ],
 )
-def test_what_it_costs_makes_it_a_trade(cost: dict[str, float], named: tuple[str, ...]) -> None:
+def test_a_cost_makes_a_mode_a_trade(cost: dict[str, float], named: tuple[str, ...]) -> None:
     effects = {"default": {}, "fifo": FIFO | cost}
     found = decided(synthetic.windows(Run(mode="default,fifo"), effects))
     (candidate,) = found.rankings[0].candidates
     assert candidate.costs == named
-    assert candidate.verdict is (Verdict.TRADE if named else Verdict.BETTER)
+    assert candidate.verdict is (ModeEffect.TRADE if named else ModeEffect.BETTER)
     assert found.recommended == (() if named else ("fifo",))
 
 
-def test_modes_that_do_nothing_beat_nothing() -> None:
-    """Over 20 campaigns of 12 comparisons each, some 1 in 20 may show a false effect."""
+def test_modes_without_effect_are_rarely_advised() -> None:
+    """In 20 campaigns of 12 comparisons each, about 1 in 20 may show a false effect."""
     effects = {"default": {}, "batch": {}, "fifo": {}}
     advised = 0
     for seed in range(20):
@@ -86,32 +88,32 @@ def test_modes_that_do_nothing_beat_nothing() -> None:
     assert advised <= 3
 
 
-def test_windows_all_alike_are_told_so_with_an_interval_and_without() -> None:
+def test_equal_windows_are_recognised_with_and_without_an_interval() -> None:
     effects = {"default": {}, "fifo": {}}
     close = decided(synthetic.windows(Run(mode="default,fifo"), effects, spread=0.01))
     equal = decided(synthetic.windows(Run(mode="default,fifo"), effects, spread=0))
-    assert verdicts(close) == verdicts(equal) == {"fifo": Verdict.ALIKE}
+    assert verdicts(close) == verdicts(equal) == {"fifo": ModeEffect.ALIKE}
     assert close.rankings[0].alike
     assert equal.rankings[0].alike
     assert math.isnan(equal.rankings[0].detectable())
 
 
-def test_an_effect_no_larger_than_that_of_the_sham_counts_for_nothing() -> None:
+def test_an_effect_within_the_effect_of_the_sham_is_ignored() -> None:
     effects = {"default": {}, "batch": {"total_p99": -0.3}, "fifo": {"total_p99": -1.5}}
     found = decided(synthetic.windows(Run(mode=MODES), effects, sham={"total_p99": -0.3}))
     (ranking,) = found.rankings
     assert ranking.floors["total_p99"] > 0.3
     assert ranking.floors["total_mean"] == 0
-    assert verdicts(found) == {"fifo": Verdict.BETTER, "batch": Verdict.UNSURE}
+    assert verdicts(found) == {"fifo": ModeEffect.BETTER, "batch": ModeEffect.UNSURE}
 
 
-def test_without_the_sham_differing_there_is_no_floor() -> None:
+def test_a_sham_without_effect_sets_no_floor() -> None:
     effects = {"default": {}, "fifo": FIFO}
     (ranking,) = decided(synthetic.windows(Run(mode="default,fifo"), effects)).rankings
     assert set(ranking.floors.values()) == {0.0}
 
 
-def test_several_comparisons_with_one_reference_stand_in_one_ranking() -> None:
+def test_comparisons_with_the_same_reference_share_a_ranking() -> None:
     """A mode of two comparisons is judged over the runs of both."""
     first = {"default": {}, "batch": {"total_p99": 0.1}, "fifo": FIFO}
     second = {"default": {}, "rr": {}, "fifo": FIFO}
@@ -121,13 +123,13 @@ def test_several_comparisons_with_one_reference_stand_in_one_ranking() -> None:
     )
     (ranking,) = found.rankings
     assert ranking.load.modes == ("batch", "fifo", "rr")
-    by_mode = {each.mode: each.effects["total_p99"] for each in ranking.candidates}
+    by_mode = {candidate.mode: candidate.effects["total_p99"] for candidate in ranking.candidates}
     assert by_mode["fifo"].runs == 2
     assert by_mode["rr"].runs == 1
     assert ranking.sham["total_p99"].runs == 2
 
 
-def test_references_proxies_and_loads_are_kept_apart() -> None:
+def test_references_proxies_and_loads_are_separate_groups() -> None:
     effects = {"default": {}, "fifo": FIFO}
     other = {"fifo": {}, "default": {}}
     runs = [synthetic.windows(Run(mode="default,fifo", cps=cps), effects) for cps in (1600, 1000)]
@@ -143,33 +145,32 @@ def test_references_proxies_and_loads_are_kept_apart() -> None:
     assert len(advice.advise(loads)) == 3
 
 
-def test_a_load_is_a_share_of_what_was_found_for_its_place() -> None:
+def test_a_load_is_a_share_of_the_capacity_and_names_its_search() -> None:
     run = synthetic.windows(Run(mode="baseline,enhanced"), {"baseline": {}, "enhanced": {}})
 
-    def crossing(mode: str, lower: int, sut: str = "kamailio-udp") -> Crossing:
-        return Crossing(Point("synthetic", sut, mode, 1, 8), mode, lower, lower + 100, ())
+    def crossing(mode: str, lower: int, sut: str = "kamailio-udp") -> SearchRecord:
+        return SearchRecord(Point("synthetic", sut, mode, 1, 8), mode, lower, lower + 100, ())
 
-    def share(*crossings: Crossing) -> float | None:
-        (load,) = advice.loads_of([run], crossings)
-        return load.share
+    def load(
+        *crossings: SearchRecord, capacities: Sequence[SystemCapacity] = ()
+    ) -> advice.ComparedLoad:
+        (found,) = advice.loads_of([run], crossings, capacities)
+        return found
 
-    assert share() is None
-    assert share(crossing("default", 900, "opensips-udp")) is None
-    assert share(crossing("default", 2000)) == 0.5
-    assert share(crossing("default", 2000), crossing("baseline", 1250)) == 0.8
+    assert load().planned_cps is None and load().share is None
+    assert load(crossing("default", 900, "opensips-udp")).planned_cps is None
+    assert load(crossing("default", 2000)).planned_cps == 2000
+    assert load(crossing("default", 2000), crossing("baseline", 1250)).planned_cps == 1250
+    of_default, of_baseline = (
+        synthetic.capacity(cps, mode=mode) for mode, cps in (("default", 2000), ("baseline", 1600))
+    )
+    assert load(capacities=[of_default]).share == 0.5
+    assert load(capacities=[of_default, of_baseline]).share == 1000 / 1600
+    at_least = synthetic.capacity(None, highest_cps=1800)
+    assert load(capacities=[at_least]).share is None
 
 
-def test_few_runs_that_agree_are_told_by_their_blocks_and_runs_that_differ_are_not() -> None:
-    effects = {"default": {}, "fifo": FIFO}
-    alike = [synthetic.windows(Run(mode="default,fifo", rep=rep), effects) for rep in (1, 2, 3)]
-    found = decided(*alike).rankings[0].candidates[0].effects["total_p99"]
-    assert advice.settled(found) is found.here
-    assert advice.is_conditional(found)
-    assert 0.02 < advice.detectable(found) < 0.2
-    many = [synthetic.windows(Run(mode="default,fifo", rep=rep), effects) for rep in range(1, 8)]
-    found = decided(*many).rankings[0].candidates[0].effects["total_p99"]
-    assert advice.settled(found) is found.across
-    assert advice.detectable(found) == found.detectable
+def test_runs_that_differ_give_no_advice() -> None:
     apart = [
         synthetic.windows(
             Run(mode="default,fifo", rep=rep), {"default": {}, "fifo": {"total_p99": effect}}
@@ -177,27 +178,51 @@ def test_few_runs_that_agree_are_told_by_their_blocks_and_runs_that_differ_are_n
         for rep, effect in ((1, -0.9), (2, -0.1), (3, 0.3))
     ]
     (candidate,) = decided(*apart).rankings[0].candidates
-    assert advice.settled(candidate.effects["total_p99"]) is candidate.effects["total_p99"].across
-    assert candidate.verdict is Verdict.UNSURE
+    assert not candidate.effects["total_p99"].conditional
+    assert candidate.verdict is ModeEffect.UNSURE
 
 
-def test_nothing_that_counts_is_not_known() -> None:
+def test_a_mode_is_compared_with_both_windows_of_the_reference() -> None:
+    run = synthetic.windows(Run(mode="default,fifo"), {"default": {}, "fifo": FIFO})
+    (load,) = advice.loads_of([run])
+    (table,) = load.tables("fifo", "total_p99")
+    logs = np.log(table)
+    expected = (logs[:, 2] - logs[:, :2].mean(axis=1)).mean()
+    assert load.effect("fifo", "total_p99").interval.estimate == pytest.approx(expected)
+    expected = (logs[:, 1] - logs[:, 0]).mean()
+    assert load.effect("sham", "total_p99").interval.estimate == pytest.approx(expected)
+
+
+def test_one_comparison_of_a_reference_with_itself_has_one_interval() -> None:
+    """The table of washouts and the ranking print the same numbers."""
+    effects = {"default": {}, "batch": {}, "fifo": FIFO}
+    (ranking,) = decided(synthetic.windows(Run(mode=MODES), effects)).rankings
+    assert ranking.tests > ranking.sham_tests
+    for arm, tests in (("sham", ranking.sham_tests), ("fifo", ranking.tests)):
+        judged = {"sham": ranking.sham} | {
+            candidate.mode: candidate.effects for candidate in ranking.candidates
+        }
+        for quantity in advice.DECIDING:
+            assert ranking.load.change(arm, quantity, tests).first == judged[arm][quantity]
+
+
+def test_a_mode_without_valid_windows_is_unknown() -> None:
     effects = {"default": {}, "fifo": FIFO}
-    spoilt = dict.fromkeys(range(118), STOLEN)
+    spoilt = dict.fromkeys(range(118), SWITCH)
     run = synthetic.windows(Run(mode="default,fifo"), effects, left_out=spoilt)
-    assert (run["left_out"] == STOLEN).mean() > 0.9
-    every = run.assign(left_out=run["left_out"] * 0 + STOLEN)
+    assert (run["left_out"] == SWITCH).mean() > 0.9
+    every = run.assign(left_out=run["left_out"] * 0 + SWITCH)
     found = decided(every)
-    assert verdicts(found) == {"fifo": Verdict.UNKNOWN}
+    assert verdicts(found) == {"fifo": ModeEffect.UNKNOWN}
     assert not found.rankings[0].judged
     assert found.tests == 0
     one = every.assign(left_out=every["left_out"].where(every["block"] != 3, 0))
     found = decided(one)
-    assert verdicts(found) == {"fifo": Verdict.UNKNOWN}
+    assert verdicts(found) == {"fifo": ModeEffect.UNKNOWN}
     assert sum(found.rankings[0].candidates[0].effects["total_p99"].blocks) == 1
 
 
-def test_a_comparison_of_which_the_kernel_refuses_all_others_has_no_candidates() -> None:
+def test_a_comparison_with_only_refused_modes_has_no_candidates() -> None:
     run = synthetic.windows(
         Run(mode="default,fifo"), {"default": {}}, unavailable=json.dumps({"fifo": "EPERM"})
     )
@@ -220,7 +245,7 @@ def test_a_mode_refused_in_one_run_and_played_in_another_is_not_refused() -> Non
     assert load.modes == ("fifo",)
 
 
-def test_times_the_kernels_packet_work_was_cut_short_are_compared_a_second() -> None:
+def test_cut_short_softirqs_are_compared_per_second() -> None:
     effects = {"default": {}, "fifo": {"time_squeeze": 2.0}}
     (candidate,) = (
         decided(synthetic.windows(Run(mode="default,fifo"), effects)).rankings[0].candidates
@@ -230,17 +255,17 @@ def test_times_the_kernels_packet_work_was_cut_short_are_compared_a_second() -> 
     assert found.low > 3
 
 
-def test_a_mode_with_the_probe_stilled_is_no_candidate() -> None:
-    """It would stand in the ranking with all times missing, and win by its CPU time."""
+def test_the_reference_without_the_probe_is_no_candidate() -> None:
+    """Without times, the mode would win the ranking by its CPU time."""
     alone = Run(mode="default,default+recording=off")
     effects = {"default": {}, "default+recording=off": {"cpu_per_message": -0.1}}
     assert advice.loads_of([synthetic.windows(alone, effects)]) == ()
     beside = Run(mode="default,default+recording=off,fifo")
     found = decided(synthetic.windows(beside, effects | {"fifo": FIFO}))
-    assert verdicts(found) == {"fifo": Verdict.BETTER}
+    assert verdicts(found) == {"fifo": ModeEffect.BETTER}
 
 
-def test_windows_are_found_of_the_runs_that_count(tmp_path: Path) -> None:
+def test_windows_of_valid_runs_are_found(tmp_path: Path) -> None:
     runs = [Run(mode="default,fifo", rep=rep) for rep in (1, 2)] + [Run(cps=500)]
     path = synthetic.write_study(
         tmp_path, runs, lambda run: {"valid": run.rep == 1, "calls": 30}, study="crossover"
@@ -253,7 +278,7 @@ def test_windows_are_found_of_the_runs_that_count(tmp_path: Path) -> None:
     assert advice.find_windows(path, map(str, files)) == files[:1]
     (load,) = advice.read_loads(files[:1])
     assert np.array_equal(
-        load.tables("fifo", "total_p99")[0][:, 0], load.tables("sham", "total_p99")[0][:, 0]
+        load.tables("fifo", "total_p99")[0][:, :2], load.tables("sham", "total_p99")[0][:, [0, 2]]
     )
 
 
@@ -269,7 +294,7 @@ def test_a_quantity_that_varies_only_between_runs_has_a_mean_without_an_interval
     assert not mean.known
 
 
-def test_no_mean_of_times_is_less_than_nothing() -> None:
+def test_no_interval_of_a_mean_time_is_below_0() -> None:
     run = synthetic.windows(Run(mode="default,fifo"), {"default": {}, "fifo": {}}, spread=3.0)
     (load,) = advice.loads_of([run])
     assert load.mean("default", "k_rcv_mean").low >= 0

@@ -1,4 +1,4 @@
-"""Baseline beside enhanced: the numbers, on data whose truth is known."""
+"""Tests of the comparison of baseline and enhanced, on data with known effects."""
 
 import pytest
 import synthetic
@@ -6,19 +6,19 @@ from synthetic import modes_case as case_of
 from synthetic import modes_plan as plan
 
 from sipsched.analysis import comparison
-from sipsched.analysis.comparison import Asked, Place, of_type
+from sipsched.analysis.comparison import ComparedQuantity, Place, of_type
 
 MODES = ("baseline", "enhanced")
 EIGHT = Place("kamailio-udp", 1, 8)
 
 
-def test_what_other_loads_and_modes_bring_changes_no_comparison():
+def test_other_loads_and_modes_do_not_change_a_comparison():
     case = case_of(plan())
     more = case_of(
         plan(modes=("default", *MODES), cps=(500, 1800, 1900, 2000, 2400)),
     )
     for name in ("pdr", "k_rcv"):
-        cells = [each.family().cells[Asked(EIGHT, 2000, name)] for each in (case, more)]
+        cells = [each.family().cells[ComparedQuantity(EIGHT, 2000, name)] for each in (case, more)]
         assert cells[0] == cells[1]
 
 

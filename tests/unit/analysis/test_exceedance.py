@@ -1,4 +1,4 @@
-"""Shares of messages above a time."""
+"""Tests of the shares of messages above a time."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ def test_equal_times_and_zeros_have_a_share():
     assert exceedance([np.array([0.0, 5.0])]).at[0] == 5.0
 
 
-def test_nothing_known_has_none():
+def test_a_point_without_known_crossings_has_no_guess():
     assert exceedance([]) is None
     assert exceedance([np.array([np.nan])]) is None
     assert exceedance([np.array([0.0])]) is None

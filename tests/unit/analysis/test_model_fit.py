@@ -1,4 +1,4 @@
-"""The numbers of the models that come with the project are those that their records give."""
+"""Tests that the numbers of the committed models follow from their records."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +9,9 @@ from sipsched.analysis.model_fit import Fit, fit, fit_campaign, read_messages
 from sipsched.errors import StableError
 from sipsched.measure import acquisition
 from sipsched.paths import PROJECT_ROOT
-from sipsched.plan.config import Point, load_config
+from sipsched.plan.config import load_config
 from sipsched.plan.documents import read_yaml
+from sipsched.plan.run import Point
 from sipsched.plan.simulated import KINDS, MODELS, load_model
 from sipsched.testbed.inventory import load_testbed
 
@@ -18,7 +19,7 @@ FITTED_TO = {"kamailio-qm": PROJECT_ROOT / "recorded" / "fit" / "local"}
 
 
 def runs(folder: Path) -> list[Path]:
-    """Name the runs of mode `default` that come with their traces."""
+    """List the recorded runs of mode `default` with traces."""
     return sorted(folder.glob("kamailio-udp/default/cores~1/threads~8/cps~*/rep~*"))
 
 
@@ -50,8 +51,8 @@ def test_every_number_called_fitted_is_what_the_records_give(fitted: tuple[str, 
     assert model["lengths"]["types"] == found.lengths
 
 
-def test_of_simulated_runs_it_finds_what_they_were_made_with(tmp_path: Path) -> None:
-    """The model is known there: what shows each number shows that number and no other."""
+def test_the_fit_recovers_the_parameters_of_simulated_runs(tmp_path: Path) -> None:
+    """The simulated model is known, so each fitted number must equal its own parameter."""
     config = load_config()
     config = replace(config, load=replace(config.load, duration_s=2.0))
     bed = load_testbed("simulated")
@@ -66,11 +67,11 @@ def test_of_simulated_runs_it_finds_what_they_were_made_with(tmp_path: Path) -> 
         assert numbers[name] == model[name], name
     for name in ("loop_ns", "refill_ns"):
         assert numbers[name] == pytest.approx(model[name], rel=0.15, abs=600), name
-    # a service that is long by itself meets more arrivals: that is not what an arrival costs
+    # a long service meets more arrivals, but its length is not the cost of an arrival
     for name in ("receive_ns", "interrupt_ns"):
         assert numbers[name] == pytest.approx(model[name], abs=1000), name
     assert numbers["wake_ns"] == pytest.approx(model["wake_ns"], abs=2000)
-    # the machine leaves idle within K_stack, the model within K_sockq
+    # the recorded machine leaves idle during K_stack, and the model during K_sockq
     woken = ("wake_ns", "idle_exit_ns", "switch_ns")
     assert sum(numbers[name] for name in woken) == pytest.approx(
         sum(model[name] for name in woken), rel=0.1
@@ -79,16 +80,16 @@ def test_of_simulated_runs_it_finds_what_they_were_made_with(tmp_path: Path) -> 
     assert numbers["service_scv"][1:] == pytest.approx(model["service_scv"][1:], rel=0.5)
 
 
-def test_a_campaign_without_traces_says_why_there_is_no_fit() -> None:
+def test_a_campaign_without_traces_has_no_fit_and_a_reason() -> None:
     reduced = PROJECT_ROOT / "recorded" / "raw" / "local" / "kamailio-udp" / "default"
-    records = [path.parent for path in reduced.glob("cores~1/threads~8/cps~2200/rep~*/run.json")]
+    records = [path.parent for path in reduced.glob("cores~1/threads~8/cps~1600/rep~*/run.json")]
     found = fit_campaign(records, None, load_config().suts)
     assert records
     assert not found.numbers
     assert "has its trace" in found.why
 
 
-def test_samples_of_the_runs_scatter_about_the_fit() -> None:
+def test_fits_to_samples_scatter_about_the_fit() -> None:
     folder = FITTED_TO["kamailio-qm"]
     found = fit_campaign(runs(folder), folder / "noise.json", load_config().suts, draws=4)
     assert len(found.runs) == 6
@@ -96,7 +97,7 @@ def test_samples_of_the_runs_scatter_about_the_fit() -> None:
         found.numbers
         == fit(map(read_messages, runs(folder)), folder / "noise.json").simulator_numbers()
     )
-    drawn = [each["refill_ns"] for each in found.draws]
+    drawn = [draw["refill_ns"] for draw in found.draws]
     assert min(drawn) <= found.numbers["refill_ns"] <= max(drawn)
 
 

@@ -1,16 +1,19 @@
-"""The published numbers: all there, read strictly, and each checked against the others."""
+"""Tests of the published numbers: the tables are complete, read strictly, and audited."""
 
 import dataclasses
 import shutil
 from pathlib import Path
 
+import pandas as pd
+import published_audit
 import pytest
+from published_audit import audit
 
 from sipsched.analysis import papers
 from sipsched.errors import StableError
 
-# Loads × metrics: five numbers of threads (six cores: four), two loads each. Table I of the
-# multi-core paper lacks a row, and the single-core paper does not count call set-up apart.
+# Loads × metrics: five numbers of threads (six cores: four) with two loads each. Table I of the multi-core paper lacks
+# a row, and the single-core paper does not count call set-up separately.
 CELLS = {
     ("multicore", "I"): 10 * 7,
     ("multicore", "II"): 10 * 8,
@@ -73,7 +76,7 @@ def test_columns_side_by_side_keep_holes():
     columns = papers.wide(papers.load_points())
     without = columns[columns["rcv_errors"].isna()]
     assert set(zip(without["study"], without["table"], strict=True)) == {("multicore", "I")}
-    assert columns["call_setup_drops"].isna().sum() == 20  # the single-core paper's
+    assert columns["call_setup_drops"].isna().sum() == 20  # columns of the single-core paper
 
 
 def test_crossings_as_printed():
@@ -83,7 +86,7 @@ def test_crossings_as_printed():
     row = at.loc[("multicore", 2, 4, "enhanced")]
     assert (row["last_cps"], row["first_cps"]) == (4400, 4600)
     assert (row["last_pdr"], row["first_k_rcv_us"]) == (0.0086, 591.99)
-    # printed as 0.0100: not above the limit
+    # 0.0100 is printed, which is not above the limit
     row = at.loc[("multicore", 2, 16, "baseline")]
     assert row["last_cps"] == 2600
     assert row.isna()["first_cps"]
@@ -108,7 +111,6 @@ def test_crossings_of_another_limit():
         ("comparison.csv", "multicore,III,2,2,", "multicore,X,2,2,", "line 2: table: .* 'X'"),
         ("comparison.csv", "III,2,4,3800", "III,2,2,3200", "line 3: .* in line 2"),
         ("capacity.csv", "V,1,2,4", "V,1,2,0", "line 2: threads: expected a whole number"),
-        ("ranges.csv", "III,pdr_lower_pct,4", "III,pdr,4", "line 2: metric: expected one of"),
     ],
 )
 def test_a_damaged_file_names_file_and_line(folder, name, old, new, message):
@@ -127,7 +129,7 @@ def test_a_damaged_file_names_file_and_line(folder, name, old, new, message):
         (b'"study', "not a CSV file"),
     ],
 )
-def test_a_file_that_is_none_is_refused(folder, content, message):
+def test_a_file_that_is_no_csv_is_refused(folder, content, message):
     path = folder / "points.csv"
     path.unlink()
     if content is not None:
@@ -151,25 +153,22 @@ def test_a_file_without_rows_is_refused(folder):
         papers.load_points(folder)
 
 
-def audit(folder=papers.FOLDER):
-    return papers.audit(
-        papers.load_points(folder),
-        papers.load_comparison(folder),
-        papers.load_capacity(folder),
-        papers.load_ranges(folder),
-    )
-
-
 def disagreements(checks, cut_off=False):
-    """Name the cells that disagree, those apart whose last digit is only cut off."""
+    """Return the cells that disagree: either the cells with truncated digits, or all others."""
     among = checks[~checks["agrees"]]
     among = among[among["remark"].str.contains(papers.CUT_OFF) == cut_off]
     return list(zip(among["study"], among["table"], among["cell"], strict=True))
 
 
+def test_the_committed_audit_is_what_the_audit_finds():
+    pd.testing.assert_frame_equal(papers.load_audit(), audit())
+
+
 def test_audit_of_the_papers():
     checks = audit()
-    assert list(checks.columns) == [field.name for field in dataclasses.fields(papers.Check)]
+    assert list(checks.columns) == [
+        field.name for field in dataclasses.fields(published_audit.Check)
+    ]
     assert len(checks) > 600
     assert disagreements(checks) == [
         ("multicore", "I", "4 threads, 3600 cps, Call-setup drops"),
@@ -248,18 +247,18 @@ def test_a_difference_is_judged_by_the_printed_digits():
     (row,) = pdr[pdr["printed"] == "0.00935"].to_dict("records")
     assert row["agrees"]
     assert row["difference"] == pytest.approx(0.00935 - 3406 / 364293)
-    # 4%: of 1 - 0.0096 / 0.0100 exactly
+    # 4 % is printed, and 1 - 0.0096 / 0.0100 is exactly 4 %
     (row,) = checks[(checks["printed"] == "4") & checks["cell"].str.contains("%Lower")].to_dict(
         "records"
     )
     assert (row["recomputed"], row["difference"], row["agrees"]) == (4.0, 0.0, True)
 
 
-def test_digits_cut_off_are_told_apart():
+def test_truncated_digits_are_listed_separately():
     checks = audit()
     cut = disagreements(checks, cut_off=True)
     assert len(cut) == (~checks["agrees"]).sum() - len(disagreements(checks))
-    # 3798 / 385030 = 0.009864, printed 0.0098
+    # 3798 / 385030 = 0.009864, but 0.0098 is printed
     assert ("multicore", "II", "8 threads, 3200 cps, PDR") in cut
 
 
@@ -274,7 +273,7 @@ def test_the_row_that_the_scan_does_not_show_is_bounded():
     )
 
 
-def test_predictions_beside_the_tables():
+def test_predictions_are_compared_with_the_tables():
     table = papers.predictions(papers.load_points(), papers.load_capacity())
     assert table["best_threads"].tolist() == [4, 6, 6]
     assert table["best_cps"].tolist() == [4400, 5400, 6600]
@@ -282,6 +281,6 @@ def test_predictions_beside_the_tables():
     assert table["difference_pct"].iloc[1] == pytest.approx(100 * 600 / 5400)
 
 
-def test_predictions_beside_a_limit_that_nothing_keeps():
+def test_predictions_without_any_load_at_the_limit():
     table = papers.predictions(papers.load_points(), papers.load_capacity(), 0.001)
     assert table["best_cps"].isna().all()

@@ -1,4 +1,4 @@
-"""The fit finds what made the numbers, and the model's file has what it found."""
+"""Tests that the fit recovers parameters, and that the model's file holds the result of the fit."""
 
 import re
 from dataclasses import replace
@@ -17,7 +17,7 @@ from sipsched.analysis.papers_fit import (
     numbers,
     values_of,
 )
-from sipsched.measure.simulated_means import Predictor
+from sipsched.measure.simulated_means import GridPredictor
 from sipsched.plan.config import load_config
 from sipsched.plan.documents import read_yaml
 from sipsched.plan.simulated import CASE, MODELS, load_model
@@ -34,14 +34,14 @@ def half():
 
 @pytest.fixture(scope="module")
 def predictor():
-    return Predictor(load_config(), load_testbed("simulated-papers"), "opensips-udp", CALLS)
+    return GridPredictor(load_config(), load_testbed("simulated-papers"), "opensips-udp", CALLS)
 
 
 def predict(predictor, half, change, rep=1):
     return replace(predictor, change=change).predict(half.assign(rep=rep, without="")[CASE])
 
 
-def test_the_half_is_table_i_of_either_paper(half):
+def test_the_fitted_half_is_table_i_of_each_paper(half):
     assert set(half["mode"]) == {"baseline"}
     assert set(half["table"]) == {"I"}
     assert len(half) == 20
@@ -57,7 +57,7 @@ def test_an_exact_prediction_has_no_loss(half):
     assert not log_ratios(half.assign(pdr=0.0), half).isna().any(axis=None)
 
 
-def test_numbers_and_values_are_each_others_inverse():
+def test_numbers_and_values_are_inverse_functions():
     values = np.array([np.sqrt(free.low * free.high) for free in FREE])
     found = numbers(values, MODEL)
     assert values_of({**MODEL, **found}) == pytest.approx(values, rel=1e-3)
@@ -65,8 +65,8 @@ def test_numbers_and_values_are_each_others_inverse():
     assert shares == pytest.approx(np.array(MODEL["service_ns"]) / values_of(MODEL)[0])
 
 
-def test_the_fit_finds_numbers_that_made_the_points(half, predictor):
-    """Points made by the simulator itself: the search comes near them, with time for a part of the way."""
+def test_the_fit_recovers_the_numbers_behind_the_points(half, predictor):
+    """The points come from the simulator, and a short search approaches their parameters."""
     some = half.iloc[[1, 5, 11, 17]].reset_index(drop=True)
     short = replace(predictor, calls=800)
     truth = numbers([45e3, 8e3, 4e3, 0.05, 3e3, 2e8, 4e6, 90], MODEL)
@@ -78,19 +78,19 @@ def test_the_fit_finds_numbers_that_made_the_points(half, predictor):
     assert found.loss < start / 10
     again = loss(predict(short, some, numbers(found.values, MODEL)), made)
     assert again == pytest.approx(found.loss)
-    # in so few points service, lock and switches make up for each other; stalls and the queue stand for themselves
+    # few points do not separate service, lock and switches, but they determine stalls and the queue
     values = dict(zip((free.name for free in FREE), found.values, strict=True))
     assert values["stall_every_ns"] == pytest.approx(2e8, rel=0.3)
     assert values["stall_ns"] == pytest.approx(4e6, rel=0.3)
     assert values["queue"] == pytest.approx(90, rel=0.2)
 
 
-def test_a_run_that_does_not_end_is_no_end_of_the_fit(half):
+def test_the_fit_continues_after_a_run_that_does_not_end(half):
     found = fit(half, MODEL, lambda change, arrivals: None, generations=1, polish=2)
     assert found.loss == 1000
 
 
-def test_the_file_says_what_is_fitted_and_no_more():
+def test_the_file_names_exactly_the_fitted_numbers():
     body = read_yaml(MODELS / "opensips-papers.yaml")
     fitted = {name for name, each in body["numbers"].items() if "Fitted" in each["source"]}
     free = {free.name for free in FREE} - {"service_ns", "queue"}
@@ -100,7 +100,7 @@ def test_the_file_says_what_is_fitted_and_no_more():
     assert all(re.match("Fitted|Assumed|CONFIG_HZ", source) for source in everything)
 
 
-def test_each_number_of_the_file_is_one_of_the_fits_and_within_its_bounds(half, predictor):
+def test_each_fitted_number_of_the_file_is_within_its_bounds(half, predictor):
     values = values_of(MODEL)
     assert all(free.low <= value <= free.high for free, value in zip(FREE, values, strict=True))
     for name, value in numbers(values, MODEL).items():
@@ -108,7 +108,7 @@ def test_each_number_of_the_file_is_one_of_the_fits_and_within_its_bounds(half, 
 
 
 def test_with_other_service_times_the_loss_is_higher(half, predictor):
-    """The one number that every printed one depends on."""
+    """Change the parameter on which every published number depends."""
     values = values_of(MODEL)
 
     def at(by):
@@ -120,7 +120,7 @@ def test_with_other_service_times_the_loss_is_higher(half, predictor):
     assert at(3.0) > best
 
 
-def test_the_fitted_half_is_hit_better_than_by_its_own_mean(half, predictor):
+def test_the_fit_is_nearer_to_the_fitted_half_than_its_mean(half, predictor):
     model = predict(predictor, half, {}, rep=2)
     off = (log_ratios(model, half) ** 2).mean()
     spread = np.log(half[["t_sip_us", "k_rcv_us"]]).var(ddof=0)

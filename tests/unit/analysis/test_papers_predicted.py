@@ -1,4 +1,4 @@
-"""Predictions against what the papers print: on runs whose truth is known."""
+"""Tests of predictions against published numbers, on runs with known effects."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,7 @@ import synthetic
 from sipsched.analysis import papers, papers_predicted
 from sipsched.analysis.papers_predicted import ABLATED, MECHANISMS, Direction, Group
 from sipsched.errors import StableError
-from sipsched.measure.simulation import WITHOUT
+from sipsched.measure.simulated_point import WITHOUT
 from sipsched.plan.modes import Setting
 
 
@@ -22,9 +22,7 @@ def compared():
     return papers.load_comparison()
 
 
-def test_what_is_wanted_has_every_printed_column_and_both_modes_of_each_comparison(
-    points, compared
-):
+def test_the_wanted_runs_cover_all_columns_and_both_modes(points, compared):
     asked = papers_predicted.wanted(points, compared)
     assert not asked.duplicated().any()
     keys = [*papers_predicted.CELL, "cps"]
@@ -37,7 +35,7 @@ def test_what_is_wanted_has_every_printed_column_and_both_modes_of_each_comparis
     assert set(asked["without"]) - {""} == set(MECHANISMS) <= set(WITHOUT)
 
 
-def test_the_grid_is_that_of_the_papers_and_more():
+def test_the_grid_contains_the_papers_grid():
     cells = set(papers_predicted.GRID)
     assert len(cells) == len(papers_predicted.GRID) == 29
     printed = papers.load_points()[["cores", "threads"]].drop_duplicates()
@@ -49,7 +47,7 @@ def test_settings_put_back_are_those_that_differ():
     names = papers_predicted.settings_put_back()
     assert names[Setting.WAKEUP_GRANULARITY] == "enhanced+wakeup_granularity_ns=25000"
     assert names[Setting.MIGRATION_COST] == "enhanced+migration_cost_ns=5000000"
-    # 100 µs in both
+    # both modes have 100 µs
     assert Setting.MIN_GRANULARITY not in names
 
 
@@ -63,11 +61,11 @@ def test_settings_put_back_are_those_that_differ():
         ("enhanced", 6, Group.SIX),
     ],
 )
-def test_what_the_fit_saw(mode, cores, group):
+def test_the_group_of_a_column_depends_on_mode_and_cores(mode, cores, group):
     assert papers_predicted.group_of(mode, cores) is group
 
 
-def test_an_exact_simulator_is_off_by_nothing_and_the_naive_ones_are_not(points, compared):
+def test_an_exact_simulator_has_no_error_and_the_naive_predictions_have(points, compared):
     printed = papers.wide(points)
     keys = [*papers_predicted.CELL, "cps"]
     runs = synthetic.predictions()
@@ -85,7 +83,7 @@ def test_an_exact_simulator_is_off_by_nothing_and_the_naive_ones_are_not(points,
     assert list(sizes.values()) == [20, 20, 20, 16]
 
 
-def test_naive_predictions_know_the_fitted_half_alone(points):
+def test_naive_predictions_use_only_the_fitted_half(points):
     runs = synthetic.predictions()
     before = papers_predicted.against_published(runs, points)
     changed = points.copy()
@@ -107,20 +105,20 @@ def test_effects_of_known_size_are_reproduced_and_their_opposite_is_not(compared
         assert {each.direction for each in found} == {direction}
         assert [each.predicted.estimate for each in found] == pytest.approx([100 * lower] * 38)
     printed = {
-        (each.cores, each.threads, each.metric): each.published
-        for each in papers_predicted.effects(synthetic.predictions(0.3), compared)
+        (effect.cores, effect.threads, effect.metric): effect.published
+        for effect in papers_predicted.effects(synthetic.predictions(0.3), compared)
     }
     assert printed[2, 2, "k_rcv_us"] == 72.72
     assert printed[6, 16, "pdr"] == 36.22
 
 
-def test_runs_that_are_alike_show_no_difference_at_all(compared):
+def test_equal_runs_show_no_difference(compared):
     found = papers_predicted.effects(synthetic.predictions(), compared)
     assert {each.direction for each in found} == {Direction.NONE}
     assert not any(each.holds for each in found)
 
 
-def test_noise_is_not_told_from_chance(compared):
+def test_noise_is_indistinguishable_from_chance(compared):
     runs = synthetic.predictions()
     noise = np.exp(0.5 * np.random.default_rng(3).normal(size=(len(runs), 2)))
     runs[["k_rcv_us", "pdr"]] *= noise
@@ -128,7 +126,8 @@ def test_noise_is_not_told_from_chance(compared):
     directions = [each.direction for each in found]
     assert directions.count(Direction.NOT_TOLD) >= 36
     assert Direction.NONE not in directions
-    # t of 7 at 1 - 0.05 / 76 and at 0.8: 6.1; by the difference of two with a scatter of 53 %, over the root of 8
+    # Student's t with 7 degrees of freedom at 1 - 0.05 / 76 and at 0.8 is 6.1 in total. The scatter of a difference of
+    # two runs is 53 %, divided by the root of 8.
     assert np.median([each.detectable for each in found]) == pytest.approx(160, rel=0.3)
 
 
@@ -161,12 +160,12 @@ def test_figure_2_compares_the_published_best_with_the_others():
     assert all(set(each.lower) == set(papers_predicted.COSTS_NS) - {each.best_ns} for each in found)
     worse = runs["mode"] == papers_predicted.cost_mode(5_000_000)
     runs.loc[worse, ["k_rcv_us", "pdr"]] *= 2
-    for each in papers_predicted.migration_costs(runs):
-        assert each.directions[5_000_000] is Direction.REPRODUCED
-        assert each.lower[5_000_000].estimate == pytest.approx(50)
+    for cost in papers_predicted.migration_costs(runs):
+        assert cost.directions[5_000_000] is Direction.REPRODUCED
+        assert cost.lower[5_000_000].estimate == pytest.approx(50)
 
 
-def test_a_known_ablation_is_taken_apart():
+def test_a_known_ablation_is_decomposed():
     parts = {"placement": 0.75, "wakeup_granularity_ns": 0.5}
     found = papers_predicted.ablation(synthetic.predictions(0.4, parts=parts), "k_rcv_us")
     assert found.told
@@ -180,7 +179,7 @@ def test_a_known_ablation_is_taken_apart():
         assert (part.part.low <= 0 <= part.part.high) == (share == 0)
 
 
-def test_what_is_not_told_says_what_would_have_been():
+def test_an_undetected_effect_names_the_detectable_effect():
     runs = synthetic.predictions()
     here = (runs["cores"] == ABLATED[0]) & (runs["threads"] == ABLATED[1])
     here &= runs["cps"] == ABLATED[2]
@@ -188,7 +187,7 @@ def test_what_is_not_told_says_what_would_have_been():
     runs.loc[here, "k_rcv_us"] = noise
     found = papers_predicted.ablation(runs, "k_rcv_us")
     assert not found.told
-    # t(15): 2.13 + 0.87 standard errors of differences of two
+    # t(15) is 2.13 + 0.87 standard errors of a difference
     error = 40 * np.sqrt(2 / papers_predicted.ABLATION_REPETITIONS)
     assert found.detectable == pytest.approx(3.0 * error, rel=0.4)
 

@@ -1,4 +1,4 @@
-"""Whether runs have been repeated often enough, where what they tell is known."""
+"""Tests of the decision whether runs were repeated often enough, on known runs."""
 
 from typing import Any
 
@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import synthetic
 
+from sipsched.analysis.intervals import typical_interval
 from sipsched.analysis.precision import level_of_a_look, look, still_wide
-from sipsched.analysis.statistics import typical_interval
 from sipsched.pages import tables
-from sipsched.plan.config import Precision, Run
+from sipsched.plan.loads import Precision
+from sipsched.plan.run import Run
 
 PRECISION = Precision("k_rcv_mean", 0.1, 3, 12)
 SPREAD = {100: 0.01, 200: 0.3, 300: 0.6}
@@ -22,7 +23,7 @@ PLANNED = [
 
 
 def value(run: Run) -> float:
-    """Give a run that differs from the others of its point, of mode batch by next to nothing."""
+    """Return the value of a run. Runs of a point differ, but hardly in mode batch."""
     spread = SPREAD[run.cps] if run.mode == "default" else 0.001
     return 50 * float(np.exp(spread * (-1) ** run.rep))
 
@@ -31,12 +32,12 @@ def outcome(run: Run) -> dict[str, Any]:
     return {"k_rcv_mean": value(run), "pdr": 0.0}
 
 
-def test_what_may_be_missed_is_shared_out_over_the_looks() -> None:
+def test_the_error_probability_is_divided_among_the_looks() -> None:
     assert level_of_a_look(PRECISION) == pytest.approx(1 - 0.05 / len(PRECISION.looks))
     assert level_of_a_look(Precision("k_rcv_mean", 0.1, 5, 5)) == 0.95
 
 
-def test_a_group_is_wide_if_one_of_its_modes_is_and_the_widest_comes_first() -> None:
+def test_a_group_is_wide_if_one_of_its_modes_is_and_the_widest_is_first() -> None:
     found = look(synthetic.combined(PLANNED, outcome), PRECISION)
     assert [known.group for known in found[:2]] == [(1, 8, 300), (1, 8, 200)]
     values = [value(Run("bed", "a", "default", 1, 8, 300, rep)) for rep in (1, 2, 3, 4)]
@@ -45,7 +46,7 @@ def test_a_group_is_wide_if_one_of_its_modes_is_and_the_widest_comes_first() -> 
     assert still_wide(found, Precision("k_rcv_mean", 0.001, 3, 12))[-1] == (1, 8, 100)
 
 
-def test_a_run_that_does_not_count_is_none_and_one_run_is_no_interval() -> None:
+def test_an_invalid_run_is_excluded_and_one_run_has_no_interval() -> None:
     def one(run: Run) -> dict[str, Any] | None:
         return outcome(run) if run.rep == 1 else None
 
@@ -54,7 +55,7 @@ def test_a_run_that_does_not_count_is_none_and_one_run_is_no_interval() -> None:
     assert len(still_wide(found, PRECISION)) == 3
 
 
-def test_the_page_says_what_was_reached_and_at_which_level() -> None:
+def test_the_page_names_reached_groups_and_the_level() -> None:
     summary = synthetic.combined(PLANNED, outcome)
     assert tables.repetitions(summary) is None
     summary.attrs["precision"] = (
@@ -62,11 +63,12 @@ def test_the_page_says_what_was_reached_and_at_which_level() -> None:
     )
     table = tables.repetitions(summary)
     assert table is not None
-    # default at 200 and 300 cps differs by more than that
-    assert "3 to 4 runs each; reached in 4 of 6. It is looked at 2 times at most" in table.caption
-    assert "each look's interval has 97.5 %" in table.caption
+    # the runs of default at 200 and 300 cps differ by more than the precision
+    assert "reached by 4 of 6 systems" in table.caption
+    assert "3 to 4 runs each" in table.reading
+    assert "at most 2 times, each time with a level of 97.5 %" in table.reading
     assert table.rows[0][:5] == ("a", "default", "1", "8", "300")
     assert [row[-1] for row in table.rows[:3]] == [
-        *["no, with the 4 runs that there may be"] * 2,
+        *["no, after the largest number of 4 runs"] * 2,
         "yes",
     ]

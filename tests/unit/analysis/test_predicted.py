@@ -1,4 +1,4 @@
-"""Predictions beside measurements whose truth is known."""
+"""Tests of predictions against measurements with known effects."""
 
 import math
 
@@ -10,16 +10,19 @@ from synthetic import Run
 from sipsched.analysis.advice import loads_of
 from sipsched.analysis.predicted import Check, Contrast, check, replicates
 from sipsched.records.fitted import Fitted
-from sipsched.records.prediction import UNITS, Predicted, Predictions, Setting
+from sipsched.records.prediction import UNITS, Predicted, PredictedSetting, Predictions
 
 FITTED = Fitted(sut="kamailio-udp", runs=("a", "b"), messages=1000, numbers={"switch_ns": 1})
 LEVELS = dict(zip(UNITS, (300.0, 210.0, 200.0, 400.0, 500.0, 0.4, 70.0), strict=True))
 
 
 def predicted(mode: str, effects: dict[str, float], replicates: int = 8) -> Predicted:
-    """Make a setting whose windows are a reference's times e to the effects; `off_share` plus it."""
+    """Make a setting whose windows are a reference's windows times e to the effects.
+
+    `off_share` is added to the share off CPU.
+    """
     rng = np.random.default_rng(1)
-    setting = Setting("kamailio-udp", mode, 1, 8, 1000, True)
+    setting = PredictedSetting("kamailio-udp", mode, 1, 8, 1000, True)
     luck = 0.05 * rng.standard_normal((replicates, 6, 1))
     values = np.array(
         [
@@ -34,7 +37,7 @@ def predicted(mode: str, effects: dict[str, float], replicates: int = 8) -> Pred
 
 
 def checked(measured: dict[str, float], said: dict[str, float]) -> Check:
-    """Compare `fifo` with `default`, as it was measured and as it was predicted."""
+    """Compare the measured and the predicted change from `default` to `fifo`."""
     run = Run(mode="default,fifo")
     windows = synthetic.windows(run, {"default": {}, "fifo": measured})
     predictions = Predictions(FITTED, 6.0, (predicted("default", {}), predicted("fifo", said)))
@@ -42,12 +45,12 @@ def checked(measured: dict[str, float], said: dict[str, float]) -> Check:
 
 
 def of(found: Check, quantity: str) -> Contrast:
-    """Pick the one contrast of a quantity."""
-    (chosen,) = [each for each in found.contrasts if each.quantity == quantity]
+    """Return the only contrast of a quantity."""
+    (chosen,) = [contrast for contrast in found.contrasts if contrast.quantity == quantity]
     return chosen
 
 
-def test_a_right_prediction_lies_inside_and_has_the_right_sign() -> None:
+def test_a_correct_prediction_lies_inside_with_the_right_sign() -> None:
     found = of(checked({"t_sip_mean": -0.4}, {"t_sip_mean": -0.4}), "t_sip_mean")
     assert found.predicted.estimate == pytest.approx(100 * math.expm1(-0.4))
     assert found.inside
@@ -56,7 +59,7 @@ def test_a_right_prediction_lies_inside_and_has_the_right_sign() -> None:
     assert found.overlaps
 
 
-def test_a_wrong_one_lies_outside_with_the_wrong_sign() -> None:
+def test_a_wrong_prediction_lies_outside_with_the_wrong_sign() -> None:
     found = of(checked({"t_sip_mean": -0.4}, {"t_sip_mean": 0.4}), "t_sip_mean")
     assert not found.inside
     assert found.told
@@ -64,15 +67,15 @@ def test_a_wrong_one_lies_outside_with_the_wrong_sign() -> None:
     assert not found.overlaps
 
 
-def test_where_nothing_changes_no_sign_is_told() -> None:
-    found = of(checked({}, {}), "k_rcv_p50")
+def test_equal_modes_have_no_predicted_sign() -> None:
+    found = of(checked({}, {}), "t_sip_mean")
     assert found.inside
     assert not found.told
     assert found.predicted.estimate == 0
 
 
 def test_time_off_cpu_is_compared_in_points() -> None:
-    """T_sip of 200 µs with 60 µs of service is off CPU for 70 %, of 120 µs for 50 %."""
+    """T_sip of 200 µs with 60 µs of service is off CPU for 70 %. T_sip of 120 µs is off CPU for 50 %."""
     measured = {"t_sip_mean": math.log(0.6)}
     found = of(checked(measured, {"off_share": -0.2}), "off_share")
     assert found.measured.low < -20 < found.measured.high
@@ -80,13 +83,13 @@ def test_time_off_cpu_is_compared_in_points() -> None:
     assert found.inside
 
 
-def test_what_was_not_predicted_is_left_out() -> None:
+def test_settings_without_a_prediction_are_excluded() -> None:
     windows = synthetic.windows(Run(mode="default,batch"), {"default": {}, "batch": {}})
     predictions = Predictions(FITTED, 6.0, (predicted("default", {}),))
     assert check(predictions, loads_of([windows]), []).contrasts == ()
 
 
-def test_the_interval_of_replicates_holds_one_more_of_them() -> None:
+def test_the_interval_of_replicates_contains_a_new_replicate() -> None:
     rng = np.random.default_rng(3)
     held = [
         found.low <= drawn[-1] <= found.high

@@ -1,4 +1,4 @@
-"""The runs that count, whichever page asks."""
+"""Tests of the table of runs."""
 
 import numpy as np
 import synthetic
@@ -22,10 +22,10 @@ def test_an_invalid_run_has_texts_and_no_numbers():
     assert runs["count"].sel(rep=1, message_type="INVITE").item() > 0
     assert (runs["mode_label"] == "default (EEVDF translation)").all()
     assert runs.attrs == ds.attrs
-    assert ds["achieved_cps"].sel(rep=2).item() == 1000  # the summary itself stays
+    assert ds["achieved_cps"].sel(rep=2).item() == 1000  # the summary is unchanged
 
 
-def test_what_one_study_has_measured_counts_in_all():
+def test_a_run_of_one_study_counts_in_all_studies():
     planned = [synthetic.Run(cps=cps, rep=rep) for cps in (500, 1000) for rep in (1, 2)]
     later = synthetic.combined(planned, synthetic.two_modes)
     earlier = synthetic.combined(planned[::-1], lambda run: None)
@@ -35,7 +35,7 @@ def test_what_one_study_has_measured_counts_in_all():
     assert campaign.studies == ("earlier", "later")
 
 
-def test_configurations_are_in_the_order_of_the_study_and_of_size():
+def test_configurations_are_ordered_as_in_the_study_and_then_by_size():
     sizes = ((2, 16), (2, 4), (1, 8))
     planned = [
         synthetic.Run(sut=sut, mode=mode, cores=cores, threads=threads, cps=cps, rep=rep)
@@ -64,7 +64,7 @@ def test_configurations_are_in_the_order_of_the_study_and_of_size():
     np.testing.assert_array_equal(pdr, [[1.8e-3, 1.8e-3], [1.9e-3, np.nan]])
 
 
-def test_receive_buffers_are_told_by_group():
+def test_receive_buffers_are_listed_by_group():
     sizes = {1: 425984.0, 2: 524288.0, 3: np.nan}
     planned = [synthetic.Run(sut=sut, rep=rep) for sut in ("a", "b") for rep in sizes]
 

@@ -1,4 +1,4 @@
-"""The bounds of queueing theory against their known values."""
+"""Tests of the bounds of queueing theory against known values."""
 
 import numpy as np
 import pytest
@@ -9,20 +9,20 @@ from sipsched.analysis import advice
 from sipsched.analysis.sojourn import fcfs, sharing, sojourn
 
 
-def test_exponential_service_has_one_mean_under_both() -> None:
-    """Of M/M/1 the mean sojourn is E[S] / (1 - rho), whichever way it is served."""
+def test_exponential_service_has_the_same_mean_under_both_disciplines() -> None:
+    """The mean sojourn of M/M/1 is E[S] / (1 - rho) under both disciplines."""
     assert sharing(50, 0.8) == pytest.approx(250)
     assert fcfs(50, 0.8, 1) == pytest.approx(250)
     assert fcfs(50, 0.8, 0) == pytest.approx(150)
     assert fcfs(50, 0.8, 3) > sharing(50, 0.8)
 
 
-def test_first_come_first_served_is_what_a_queue_simulated_comes_to() -> None:
+def test_first_come_first_served_agrees_with_a_simulated_queue() -> None:
     rng = np.random.default_rng(1)
     n, mean, sigma = 400_000, 50.0, 0.8
     service = rng.lognormal(np.log(mean) - sigma**2 / 2, sigma, n)
     gaps = rng.exponential(mean / 0.6, n)
-    # Lindley's recursion by its minimum
+    # Lindley's recursion, computed by running minima
     walk = np.concatenate(([0], np.cumsum(service[:-1] - gaps[1:])))
     waits = walk - np.minimum.accumulate(walk)
     assert fcfs(mean, 0.6, np.expm1(sigma**2)) == pytest.approx(

@@ -1,18 +1,18 @@
-"""Tests of benchmarks/designs.py: the order of runs, and what is made of their numbers."""
+"""Tests of benchmarks/designs.py: the order of runs, and the intervals of pairs."""
 
 import designs
 import numpy as np
 import pytest
 from scipy import stats
 
-from sipsched.analysis.statistics import Interval
-from sipsched.plan.config import Point
+from sipsched.analysis.intervals import Interval
+from sipsched.plan.run import Point
 
 POINT = Point("local", "kamailio-udp", "baseline", 1, 8)
 MODES = ("baseline", "enhanced")
 
 
-def test_separate_runs_lie_between_the_halves_in_turned_order() -> None:
+def test_pairs_are_between_the_halves_in_alternating_order() -> None:
     runs = designs.order(POINT, MODES, 900, 3)
     both = ",".join(MODES)
     assert [(run.mode, run.rep) for run in runs] == [
@@ -39,7 +39,7 @@ def test_pairs_have_the_t_interval_of_their_log_ratios() -> None:
     assert np.isnan(designs.half_width(Interval.without(0.1, 1)))
 
 
-def test_a_ratio_of_half_widths_is_as_sharp_as_its_pairs() -> None:
+def test_the_interval_of_a_ratio_of_half_widths_covers_95_percent() -> None:
     rng = np.random.default_rng(1)
     truth, held = 0.25, 0
     for _ in range(1000):

@@ -1,9 +1,9 @@
-"""When a testbed that is not reached waits, and until when."""
+"""Tests of the times at which the workflow tries an unreachable testbed again."""
 
 from sipsched.measure.aside import AGAIN_S, Aside
 
 
-def test_one_attempt_that_is_lost_is_a_hiccup_and_two_set_aside() -> None:
+def test_two_failed_attempts_in_a_row_set_a_testbed_aside() -> None:
     aside = Aside()
     assert not aside.lost("rack", 0) and not aside.waits("rack", 1)
     assert not aside.reached("rack")
@@ -12,11 +12,11 @@ def test_one_attempt_that_is_lost_is_a_hiccup_and_two_set_aside() -> None:
     assert not aside.waits("other", 4)
 
 
-def test_what_is_set_aside_is_tried_from_time_to_time_until_it_is_reached() -> None:
+def test_a_testbed_that_is_set_aside_is_tried_again_after_a_while() -> None:
     aside = Aside()
     assert [aside.lost("rack", now) for now in (0, 1)] == [False, True]
     assert aside.waits("rack", AGAIN_S) and not aside.waits("rack", 1 + AGAIN_S)
-    # said once
+    # only the attempt that sets the testbed aside is reported
     assert not aside.lost("rack", 1 + AGAIN_S) and aside.waits("rack", 2 + AGAIN_S)
     assert aside.reached("rack") and not aside.waits("rack", 2 + AGAIN_S)
 
@@ -29,5 +29,5 @@ def test_the_last_attempt_decides() -> None:
     assert not aside.waits("rack", 2) and not aside.is_given_up("rack")
     assert aside.lost("rack", 3)
     assert aside.is_given_up("rack") and aside.waits("rack", 10 * AGAIN_S)
-    # another attempt that had begun before says nothing new
+    # a further failed attempt is not reported again
     assert not aside.lost("rack", 4)

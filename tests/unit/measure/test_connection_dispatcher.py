@@ -1,4 +1,4 @@
-"""`sipdispatch`, built with AddressSanitizer: calls of few connections, each whole at one of several servers."""
+"""Tests of `sipdispatch`, built with AddressSanitizer: it passes all messages of a call to the same server."""
 
 import json
 import socket
@@ -14,6 +14,7 @@ from helpers import wait_for
 
 INSTANCES = 3
 BYE = b"BYE sip:b SIP/2.0\r\nCall-ID: a\r\nContent-Length: 0\r\n\r\n"
+LARGE = BYE.replace(b"Length: 0", b"Length: 60000") + b"x" * 60_000
 UNKNOWN = (
     b"BYE sip:b SIP/2.0\r\nVia: SIP/2.0/TCP h;branch=z9hG4bK1\r\nFrom: <sip:a@h>;tag=1\r\n"
     b"To: <sip:b@h>;tag=2\r\nCall-ID: %d\r\nCSeq: 1 BYE\r\nContent-Length: 0\r\n\r\n"
@@ -34,7 +35,7 @@ def sipdispatch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def dispatching(
     program: Path, folder: Path, ports: list[int], files: int = 1024
 ) -> Iterator[tuple[int, Path]]:
-    """Run it before some servers, with so many files; its report is there when the block has ended."""
+    """Run sipdispatch in front of some servers, with a limit of open files; its report exists after the block."""
     port, report, ready = free_port(), folder / "dispatch.json", folder / "dispatch.ready"
     instances = [word for one in ports for word in ("--instance", f"{LOOPBACK}:{one}")]
     argv = [str(program), "--listen", f"{LOOPBACK}:{port}", "--report", str(report)]
@@ -46,6 +47,30 @@ def dispatching(
     finally:
         process.terminate()
         assert process.wait(10) == 0
+
+
+@contextmanager
+def one_instance(
+    program: Path, folder: Path, files: int = 1024
+) -> Iterator[tuple[socket.socket, int, Path]]:
+    """Run sipdispatch in front of one listening socket: the socket, the port, and the path of the report."""
+    with socket.create_server((LOOPBACK, 0)) as instance:
+        instance.settimeout(5)
+        ports = [instance.getsockname()[1]]
+        with dispatching(program, folder, ports, files) as (port, report):
+            yield instance, port, report
+
+
+def connect(port: int, timeout_s: float = 5) -> socket.socket:
+    client = socket.create_connection((LOOPBACK, port))
+    client.settimeout(timeout_s)
+    return client
+
+
+def accept(instance: socket.socket) -> socket.socket:
+    accepted, _ = instance.accept()
+    accepted.settimeout(5)
+    return accepted
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -71,15 +96,15 @@ def test_each_call_is_whole_at_one_instance(
     assert (told["lost"], told["broken"], told["without_call_id"]) == (0, 0, 0)
     assert told["clients"] == (CALLS if connections == "per-call" else 1)
     of_each = [read(path) for _, path in servers]
-    # a server that got another's ACK or BYE would call it unexpected
+    # a server counts the ACK or BYE of another server's call as unexpected
     for uas, handed in zip(of_each, told["to_instances"], strict=True):
         assert sums(uas, SENT_BY_UAC, "unexpected") == 0
         assert 3 * uas["calls"]["begun"] == 3 * uas["calls"]["ended"] == handed
-        # 67 on average, with a standard deviation of 6.7
+        # 67 calls on average, with a standard deviation of 6.7
         assert 35 < uas["calls"]["begun"] < 100
 
 
-def test_an_instance_that_is_not_there_loses_its_calls_and_no_others(
+def test_an_unreachable_instance_loses_only_its_own_calls(
     sipload: Path, sipdispatch: Path, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
@@ -93,7 +118,7 @@ def test_an_instance_that_is_not_there_loses_its_calls_and_no_others(
     assert 60 < gone < 140
 
 
-def test_an_instance_that_dies_loses_its_calls_and_no_others(
+def test_an_instance_that_ends_loses_only_its_own_calls(
     sipload: Path, sipdispatch: Path, tmp_path: Path
 ) -> None:
     calls = b"".join(UNKNOWN % number for number in range(100))
@@ -103,7 +128,7 @@ def test_an_instance_that_dies_loses_its_calls_and_no_others(
         with suppress(TimeoutError):
             while True:
                 got += client.recv(65536)
-        # the server knows none of them
+        # the server answers 481, since it knows none of the calls
         return got.count(b"481 ")
 
     with ExitStack() as stack:
@@ -111,11 +136,10 @@ def test_an_instance_that_dies_loses_its_calls_and_no_others(
         dying = stack.enter_context(socket.create_server((LOOPBACK, 0)))
         ports = [port_there, dying.getsockname()[1]]
         port, report = stack.enter_context(dispatching(sipdispatch, tmp_path, ports))
-        client = stack.enter_context(socket.create_connection((LOOPBACK, port)))
-        client.settimeout(1)
+        client = stack.enter_context(connect(port, 1))
         client.sendall(calls)
         accepted, _ = dying.accept()
-        # it goes in the middle of an answer
+        # the instance ends in the middle of an answer
         accepted.sendall(BYE[:30])
         accepted.close()
         dying.close()
@@ -126,12 +150,12 @@ def test_an_instance_that_dies_loses_its_calls_and_no_others(
     assert told["to_instances"] == [2 * first, 200 - 2 * first]
     assert first == second
     assert 30 < first < 70
-    # what the dead one had not yet been sent, and all of the second time
+    # the ended instance loses all messages of the second round, and unsent messages of the first round
     assert 100 - first <= told["lost"] <= 200 - 2 * first
     assert told["broken"] == 0
 
 
-def test_what_cannot_be_started_is_one_clear_error(sipdispatch: Path, tmp_path: Path) -> None:
+def test_a_failed_start_has_an_error_message(sipdispatch: Path, tmp_path: Path) -> None:
     report = ("--report", str(tmp_path / "r"))
     with socket.create_server((LOOPBACK, 0)) as taken:
         at = f"{LOOPBACK}:{taken.getsockname()[1]}"
@@ -152,23 +176,20 @@ def test_what_cannot_be_started_is_one_clear_error(sipdispatch: Path, tmp_path: 
     assert "at most 250 instances" in done.stderr
 
 
-def test_clients_that_there_is_no_descriptor_for_are_closed_and_counted(
+def test_clients_beyond_the_limit_of_files_are_refused_and_counted(
     sipdispatch: Path, tmp_path: Path
 ) -> None:
     with (
-        socket.create_server((LOOPBACK, 0)) as instance,
-        dispatching(sipdispatch, tmp_path, [instance.getsockname()[1]], files=16) as (port, report),
+        one_instance(sipdispatch, tmp_path, files=16) as (instance, port, report),
         ExitStack() as clients,
     ):
-        instance.settimeout(5)
-        first = clients.enter_context(socket.create_connection((LOOPBACK, port)))
+        first = clients.enter_context(connect(port))
         first.sendall(BYE)
-        accepted = clients.enter_context(instance.accept()[0])
-        accepted.settimeout(5)
+        accepted = clients.enter_context(accept(instance))
         got = accepted.recv(65536)
         for _ in range(29):
-            clients.enter_context(socket.create_connection((LOOPBACK, port)))
-        # it goes on with those that it has
+            clients.enter_context(connect(port))
+        # existing connections still work
         first.sendall(BYE)
         while got.count(b"BYE") < 2:
             got += accepted.recv(65536)
@@ -183,65 +204,128 @@ def test_clients_that_there_is_no_descriptor_for_are_closed_and_counted(
         (BYE * 3, 3, 0, 0),
         (b"\r\n\r\n" + BYE, 1, 0, 0),
         (BYE.replace(b"Call-ID: a\r\n", b""), 1, 1, 0),
-        # no length: nobody can say where it ends
+        # without Content-Length, the end of the message is unknown
         (BYE + BYE.replace(b"Content-Length: 0\r\n", b""), 1, 0, 1),
         (BYE.replace(b"Length: 0", b"Length: 70000"), 0, 0, 1),
         (BYE.replace(b"Length: 0", b"Length: 18446744073709551617"), 0, 0, 1),
+        # two lengths are malformed, even if they are equal (RFC 3261, 7.3.1)
+        (BYE + BYE.replace(b"Length: 0", b"Length: 0\r\nl: 5"), 1, 0, 1),
+        (BYE.replace(b"Length: 0", b"Length: 0\r\nContent-Length: 0"), 0, 0, 1),
         (b"X" * 70_000, 0, 0, 1),
-        # cut within a message
+        # the stream ends within a message
         (BYE + BYE[:30], 1, 0, 0),
     ],
 )
-def test_a_hostile_stream_costs_its_own_connection(
+def test_a_malformed_stream_closes_only_its_own_connection(
     sipdispatch: Path, tmp_path: Path, stream: bytes, passed: int, without: int, broken: int
 ) -> None:
-    with socket.create_server((LOOPBACK, 0)) as instance:
-        ports = [instance.getsockname()[1]]
-        with dispatching(sipdispatch, tmp_path, ports) as (port, report):
-            with socket.create_connection((LOOPBACK, port)) as client:
-                client.sendall(stream)
-                if broken:
-                    client.settimeout(5)
-                    # closed, or reset if something is left unread
-                    with suppress(ConnectionResetError):
-                        assert client.recv(1) == b""
-                elif passed:
-                    accepted, _ = instance.accept()
-                    accepted.settimeout(5)
-                    with accepted:
-                        got = b""
-                        while got.count(b"BYE") < passed:
-                            got += accepted.recv(65536)
-                        assert got.count(b"BYE") == passed
-            with socket.create_connection((LOOPBACK, port)) as other:
-                other.sendall(BYE)
-                accepted, _ = instance.accept()
-                accepted.close()
+    with one_instance(sipdispatch, tmp_path) as (instance, port, report):
+        with connect(port) as client:
+            client.sendall(stream)
+            if broken:
+                # the connection is closed, or reset if unread data remains
+                with suppress(ConnectionResetError):
+                    assert client.recv(1) == b""
+            elif passed:
+                with accept(instance) as accepted:
+                    got = b""
+                    while got.count(b"BYE") < passed:
+                        got += accepted.recv(65536)
+                    assert got.count(b"BYE") == passed
+        with connect(port) as other:
+            other.sendall(BYE)
+            accept(instance).close()
     told = read(report)
     assert (told["without_call_id"], told["broken"]) == (without, broken)
     assert sum(told["to_instances"]) == passed + 1
 
 
-def test_an_instance_that_does_not_read_stops_its_client_and_that_is_told(
+def test_a_client_that_closes_its_sending_side_still_gets_its_answers(
+    sipload: Path, sipdispatch: Path, tmp_path: Path
+) -> None:
+    with (
+        server(sipload, tmp_path) as (uas, _),
+        dispatching(sipdispatch, tmp_path, [uas]) as (port, report),
+        connect(port) as client,
+    ):
+        client.sendall(b"".join(UNKNOWN % number for number in range(100)))
+        client.shutdown(socket.SHUT_WR)
+        got = b""
+        # sipdispatch closes the connection after it has sent all answers
+        while more := client.recv(65536):
+            got += more
+    assert got.count(b"SIP/2.0 481 ") == 100
+    told = read(report)
+    assert (told["to_clients"], told["lost"], told["unsent"]) == (100, 0, 0)
+
+
+def test_a_client_that_sent_only_ack_is_closed_at_once(sipdispatch: Path, tmp_path: Path) -> None:
+    ack = BYE.replace(b"BYE", b"ACK", 1)
+    with (
+        one_instance(sipdispatch, tmp_path) as (instance, port, _),
+        connect(port) as client,
+    ):
+        client.sendall(ack)
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(1) == b""
+        with accept(instance) as accepted:
+            assert accepted.recv(65536) == ack
+
+
+def test_connections_that_begin_with_an_answer_are_counted(
     sipdispatch: Path, tmp_path: Path
 ) -> None:
-    body = b"x" * 60_000
-    message = BYE.replace(b"Length: 0", b"Length: 60000") + body
+    answer = BYE.replace(b"BYE sip:b SIP/2.0", b"SIP/2.0 200 OK")
+    with (
+        one_instance(sipdispatch, tmp_path) as (instance, port, report),
+        ExitStack() as stack,
+    ):
+        for stream in (answer + BYE, BYE + answer, b""):
+            stack.enter_context(connect(port)).sendall(stream)
+            if stream:
+                assert stack.enter_context(accept(instance)).recv(4) == stream[:4]
+    told = read(report)
+    assert (told["clients"], told["answering"]) == (3, 1)
+
+
+def test_messages_that_are_queued_at_the_end_are_counted(sipdispatch: Path, tmp_path: Path) -> None:
+    message = LARGE
     with (
         socket.create_server((LOOPBACK, 0)) as instance,
-        dispatching(sipdispatch, tmp_path, [instance.getsockname()[1]]) as (port, report),
-        socket.create_connection((LOOPBACK, port)) as client,
+        socket.socket() as client,
+    ):
+        ports = [instance.getsockname()[1]]
+        with dispatching(sipdispatch, tmp_path, ports) as (port, report):
+            client.connect((LOOPBACK, port))
+            client.settimeout(1.0)
+            with pytest.raises(TimeoutError):
+                for _ in range(1000):
+                    client.sendall(message)
+        got = 0
+        # the connection is closed, or reset if unread data remains
+        with accept(instance) as accepted, suppress(ConnectionResetError):
+            while more := len(accepted.recv(1 << 20)):
+                got += more
+    told = read(report)
+    # sipdispatch queues more than a mebibyte before it stops reading
+    assert told["unsent"] > (1 << 20) // len(message)
+    handed = sum(told["to_instances"]) - told["unsent"]
+    assert got // len(message) == handed
+
+
+def test_an_instance_that_does_not_read_stops_its_client(sipdispatch: Path, tmp_path: Path) -> None:
+    message = LARGE
+    with (
+        one_instance(sipdispatch, tmp_path) as (instance, port, report),
+        connect(port, 1) as client,
     ):
         sent = 0
-        client.settimeout(1.0)
-        # the kernels' buffers and the dispatcher's own take some megabytes
+        # the buffers of kernel and sipdispatch hold some megabytes
         with pytest.raises(TimeoutError):
             while sent < 1000:
                 client.sendall(message)
                 sent += 1
-        accepted, _ = instance.accept()
-        with accepted:
-            accepted.settimeout(5)
+        with accept(instance) as accepted:
             got = 0
             while got < sent * len(message):
                 got += len(accepted.recv(1 << 20))

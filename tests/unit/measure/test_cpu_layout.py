@@ -1,4 +1,4 @@
-"""CPUs and what they share, from the text of lscpu."""
+"""Tests of the layout of CPUs, on outputs of lscpu."""
 
 import pytest
 
@@ -19,7 +19,7 @@ TWO_SOCKETS = """\
 6,6,1,1,6:6:6:1
 7,7,1,1,7:7:7:1
 """
-# the same of util-linux 2.38.1 (Debian 12), all CPUs online, in the guest of testbed vm
+# the output of util-linux 2.38.1 (Debian 12) in the guest of testbed vm, all CPUs online
 DEBIAN_12 = """\
 # The following is the parsable format, which can be fed to other
 # programs. Each different item in every column has an unique ID
@@ -57,7 +57,7 @@ def test_siblings_are_one_core() -> None:
     assert layout.describe()["caches"] is None
 
 
-def test_a_cpu_that_is_offline() -> None:
+def test_a_cpu_that_is_offline_is_an_error() -> None:
     with pytest.raises(StableError, match="CPU 3 of the SPS is not online"):
         parse_lscpu(TWO_SOCKETS, [2, 3])
 

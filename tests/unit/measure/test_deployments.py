@@ -1,4 +1,4 @@
-"""Deployments of the proxy in the simulator: against queueing theory, and by hand."""
+"""Tests of deployments in the simulator, against queueing theory and calculations by hand."""
 
 import dataclasses
 from pathlib import Path
@@ -30,16 +30,16 @@ DEPLOYMENTS: dict[str, Numbers] = {
 
 @pytest.mark.parametrize("load", [0.5, 0.8])
 @pytest.mark.parametrize(("law", "scv"), [("exponential", 1.0), ("constant", 0.0)])
-def test_sockets_are_as_many_queues_of_a_server_each(
+def test_each_socket_is_a_queue_with_one_server(
     load: float, law: str, scv: float, tmp_path: Path
 ) -> None:
-    """Poisson arrivals that are split by chance are Poisson; M/M/1 and M/D/1 wait as Pollaczek and Khinchine say."""
+    """Randomly split Poisson arrivals are Poisson, so the waits of M/M/1 and M/D/1 follow Pollaczek and Khinchine."""
     changes = {**EACH, "rate_cps": N * load * 1e9 / SERVICE_NS, "service_law": law}
     agrees(load / (1 - load) * (1 + scv) / 2, changes, waiting, tmp_path)
 
 
-def test_a_front_is_a_queue_before_them(tmp_path: Path) -> None:
-    """Its messages wait as in M/D/1, take its time, and meet workers that take none."""
+def test_a_front_end_is_one_more_queue(tmp_path: Path) -> None:
+    """Messages wait for the front end as in M/D/1; the workers' service time is 0."""
     load, front_ns = 0.8, 100_000
     changes = {
         **{**EACH, "cores": N + 1, "instances": N, "fronts": 1, "front_ns": front_ns},
@@ -58,7 +58,7 @@ def test_instances_without_a_lock_are_sockets(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_a_lock_an_instance_makes_nobody_wait(tmp_path: Path) -> None:
+def test_instances_with_one_worker_do_not_wait_for_locks(tmp_path: Path) -> None:
     spun = [
         sum(
             worker.spun_ns
@@ -95,7 +95,7 @@ def test_messages_and_time_add_up(
         assert report.refused >= refused_before
     elif not numbers["fronts"]:
         assert sum(report.selected) == report.arrived
-    # a worker's socket is its own: what was chosen for it, less what was refused
+    # all messages of a call come to one socket
     served = records[records["event"] == Event.MESSAGE]
     if numbers["choice"] == "call":
         sockets = (served["tid"] - 1000) % numbers["sockets"]
@@ -108,19 +108,20 @@ STREAMS: Numbers = SERVER | {
     **{"calls": 6, "constant_arrivals": True, "service_law": "constant", "front_ns": 30_000},
     **{"cores": 3, "workers": 2, "sockets": 2},
 }
-"""Six messages, each of which takes a worker 100 µs, and 30 µs to pass a connection."""
+"""Six messages with a service time of 100 µs each. Passing a connection takes 30 µs."""
 
 
 @pytest.mark.parametrize(("connections", "passed"), [(2, 2), (0, 6)])
-def test_a_connection_is_passed_and_then_one_worker_at_a_time(
+def test_a_connection_is_passed_to_the_worker_that_holds_fewest(
     connections: int, passed: int, tmp_path: Path
 ) -> None:
-    """Messages 20 µs apart, on two connections in turn or one each.
+    """Messages arrive every 20 µs, on two connections in turn or on one connection each.
 
-    The process that accepts passes the first from 0 to 30 µs to A, and the second from 30 to 60 to B. A serves 0, 2,
-    4 from 30, 130 and 230 µs on; B serves 1, 3, 5 from 60, 160, 260. With a connection each it passes until 180, each
-    time to the one that holds fewer, A of equals: 2 at 90 to A, 3 at 120 to B, 4 at 150 to A, 5 at 180 to B; both
-    are busy.
+    The accepting process passes the first connection from 0 to 30 µs to worker A, and the second from 30 to 60 µs to
+    worker B. A serves messages 0, 2 and 4 from 30, 130 and 230 µs on. B serves messages 1, 3 and 5 from 60, 160 and 260
+    µs on. With one connection per message, the accepting process passes connections until 180 µs, each to the worker
+    with fewer connections, and to A if both have equally many. Message 2 goes to A at 90 µs, 3 to B at 120 µs, 4 to A
+    at 150 µs, and 5 to B at 180 µs. Both workers stay busy.
     """
     changes = {"rate_cps": 50_000.0, "connections": connections}
     report, records = trace({**STREAMS, **changes}, tmp_path)
@@ -141,8 +142,10 @@ def test_a_connection_is_passed_and_then_one_worker_at_a_time(
 
 
 @pytest.mark.parametrize(("keep_us", "passed"), [(60, 6), (150, 2)])
-def test_a_connection_that_is_quiet_goes_back(keep_us: int, passed: int, tmp_path: Path) -> None:
-    """Messages 100 µs apart on two connections: one of either every 200 µs, or every 100 µs on one."""
+def test_a_quiet_connection_goes_back_to_the_accepting_process(
+    keep_us: int, passed: int, tmp_path: Path
+) -> None:
+    """Messages arrive every 100 µs on two connections in turn, so each connection has a message every 200 µs."""
     changes = {"rate_cps": 20_000.0, "connections": 2, "keep_ns": keep_us * 1000}
     report, records = trace({**STREAMS, **changes}, tmp_path)
     assert report.passed == passed
@@ -166,5 +169,5 @@ def test_flows_of_several_peers_are_received_on_several_cpus(tmp_path: Path) -> 
         )
         for peers in (1, 2, 8)
     ]
-    # a flow of the UAC's and one of the UAS's for each of them
+    # each peer has a flow from the UAC and a flow from the UAS
     assert busy == [2, 4, 4]

@@ -1,10 +1,10 @@
-"""What is counted of the proxy's tasks, from what the host prints."""
+"""Tests of the counts of the proxy's tasks, on the output of a host."""
 
 import pytest
 
 from sipsched.errors import StableError
 from sipsched.measure.factors import parse_tasks
-from sipsched.records.run_document import TaskCounts
+from sipsched.records.cpu_report import TaskCounts
 
 
 def test_counts_are_read_and_subtracted() -> None:
@@ -15,7 +15,7 @@ def test_counts_are_read_and_subtracted() -> None:
     assert after - before == TaskCounts(9, 600, 10, 0, 1_000_000_000, 500_000_000)
 
 
-def test_a_kernel_that_hides_migrations_gives_none() -> None:
+def test_migrations_are_none_where_the_kernel_hides_them() -> None:
     hidden = parse_tasks("1 2 3 -1 4 5\n100\n", "here")
 
     assert hidden.migrations is None
@@ -23,6 +23,6 @@ def test_a_kernel_that_hides_migrations_gives_none() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1 2 3 4 5 6", "1 2 3 4 5 6\n100\n7", "1 2 x 4 5 6\n100"])
-def test_anything_else_is_an_error(text: str) -> None:
+def test_other_output_is_an_error(text: str) -> None:
     with pytest.raises(StableError, match="here: expected seven counts"):
         parse_tasks(text, "here")

@@ -1,4 +1,4 @@
-"""`sipload` over TCP, built with AddressSanitizer, through a way that cuts, chops and stops its streams."""
+"""Tests of `sipload` over TCP with AddressSanitizer, through a relay that cuts, divides and stops its streams."""
 
 import json
 import socket
@@ -19,9 +19,10 @@ def sipload(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Way:
-    """Between UAC and UAS, in the place of the proxy: passes on what it reads, as `chop` says.
+    """A relay between UAC and UAS instead of the proxy. It forwards data in the pieces that `chop` returns.
 
-    After `cut_after` bytes of the UAC's it ends both connections of the way; after `stop_after` it reads no more.
+    After `cut_after` bytes from the UAC, the relay closes both connections. After `stop_after` bytes, the relay stops
+    reading.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Way:
     ],
     ids=["whole", "pieces", "edges"],
 )
-def test_all_calls_complete_however_the_streams_are_cut(
+def test_all_calls_complete_for_any_division_of_the_streams(
     sipload: Path, tmp_path: Path, connections: str, chop: Chop
 ) -> None:
     with server(sipload, tmp_path) as (port, uas_report):
@@ -101,11 +102,9 @@ def test_all_calls_complete_however_the_streams_are_cut(
     assert uac["unparsable"] == uas["unparsable"] == 0
 
 
-def test_a_connection_cut_within_a_message_loses_its_calls_and_no_others(
-    sipload: Path, tmp_path: Path
-) -> None:
+def test_a_connection_that_is_cut_loses_only_its_own_calls(sipload: Path, tmp_path: Path) -> None:
     with server(sipload, tmp_path) as (port, uas_report):
-        # in the first line of a message far from the first
+        # the cut lies in the first line of a message far from the first message
         way = Way(port, cut_after=20_003)
         uac = call(sipload, tmp_path, way.port, "2")
         way.close()
@@ -121,7 +120,7 @@ def test_a_connection_cut_within_a_message_loses_its_calls_and_no_others(
     assert uac["unparsable"] == uas["unparsable"] == 0
 
 
-def test_a_server_that_is_gone_fails_every_call_at_once(sipload: Path, tmp_path: Path) -> None:
+def test_every_call_fails_at_once_without_a_server(sipload: Path, tmp_path: Path) -> None:
     for connections in ("2", "per-call"):
         uac = call(sipload, tmp_path, free_port(), connections)
         assert uac["calls"]["no_connection"] == CALLS
@@ -130,9 +129,7 @@ def test_a_server_that_is_gone_fails_every_call_at_once(sipload: Path, tmp_path:
         assert sums(uac, SENT_BY_UAC, "not_sent") == CALLS
 
 
-def test_a_full_send_buffer_is_told_and_what_it_held_was_not_sent(
-    sipload: Path, tmp_path: Path
-) -> None:
+def test_messages_in_a_full_send_buffer_count_as_not_sent(sipload: Path, tmp_path: Path) -> None:
     with server(sipload, tmp_path) as (port, uas_report):
         way = Way(port, stop_after=8192)
         way.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -141,7 +138,7 @@ def test_a_full_send_buffer_is_told_and_what_it_held_was_not_sent(
     uas = json.loads(uas_report.read_text())
     told = uac["connections"]
     assert told["blocked"] >= 1
-    # the schedule lasts half a second, the time to drain one
+    # the schedule lasts half a second, and the drain time is a second
     assert 0.5e9 < told["blocked_ns"] < 2e9
     assert uac["calls"]["unfinished_at_end"] > 0
     assert uac["ended_by"] == "drain"
@@ -152,7 +149,7 @@ def test_a_full_send_buffer_is_told_and_what_it_held_was_not_sent(
     assert sums(uas, SENT_BY_UAC, "received") < sums(uac, SENT_BY_UAC, "sent")
 
 
-def test_late_calls_are_those_answered_after_the_time(sipload: Path, tmp_path: Path) -> None:
+def test_calls_answered_after_the_limit_are_late(sipload: Path, tmp_path: Path) -> None:
     with server(sipload, tmp_path) as (port, _):
         none = call(sipload, tmp_path, port, "1", late_ms="500")
         every = call(sipload, tmp_path, port, "1", late_ms="4.9")

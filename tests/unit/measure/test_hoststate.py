@@ -1,12 +1,14 @@
-"""Files of a host, told apart again after one command has printed them all."""
+"""Tests of the state of a host, on the outputs of its commands."""
 
 import pytest
 
 from sipsched.errors import StableError, TransientError
 from sipsched.measure.generator import CallStatistics
 from sipsched.measure.hoststate import parse_clock_offset_s, split_sections
-from sipsched.measure.serving import CpuTime, Serving, _receive_buffer
+from sipsched.measure.observed import CpuTime
+from sipsched.measure.serving import Serving, _receive_buffer
 from sipsched.plan.config import load_config
+from sipsched.validity.ledger import Tally
 
 SS = """\
 UNCONN 0      0      198.18.0.1:5060 0.0.0.0:* users:(("kamailio",pid=13471,fd=4))
@@ -32,7 +34,7 @@ def test_effective_receive_buffer_from_ss() -> None:
     assert _receive_buffer("") is None
 
 
-def test_the_clocks_are_read_where_least_came_between() -> None:
+def test_the_smallest_offset_of_the_clocks_counts() -> None:
     text = "100.00 7.00\n1000100.250000000\n101.00 7.00\n1000101.010000000\n"
     assert parse_clock_offset_s(text, "host") == pytest.approx(1_000_000.01)
 
@@ -41,14 +43,14 @@ def test_the_clocks_are_read_where_least_came_between() -> None:
     "text",
     ["", "\n", "100.00 7.00\n", "100.00 7.00\n1000100.N\n", "x y\n1000100.2\n", "\n1000100.2\n"],
 )
-def test_clocks_that_are_not_shown_are_one_clear_error(text: str) -> None:
+def test_a_missing_clock_is_an_error(text: str) -> None:
     with pytest.raises(StableError, match=r"^host: expected /proc/uptime .* found "):
         parse_clock_offset_s(text, "host")
 
 
-def test_a_warm_up_without_a_call_keeps_the_proxys_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_warm_up_without_a_completed_call_keeps_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = []
-    none_completed = CallStatistics(10, 10, 0, 0, 10.0, 0, 0)
+    none_completed = CallStatistics(*(10, 10, 0, 0, 10.0, 0, 0), requests={}, messages=Tally(0, 0))
     monkeypatch.setattr(Serving, "_offer", lambda *args: none_completed)
     monkeypatch.setattr(Serving, "_cpu_ns", lambda self: CpuTime(0, 0))
     monkeypatch.setattr(Serving, "record_proxy_log", lambda self: kept.append("proxy.log"))

@@ -1,4 +1,4 @@
-"""Memory of the SPS, from the kernel's own words."""
+"""Tests of the SPS's memory, and of the proxy's need."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_available_memory() -> None:
 
 
 @pytest.mark.parametrize("text", ["", MEMINFO[:70], "MemAvailable: much kB", "MemAvailable: 1"])
-def test_a_file_that_does_not_tell(text: str) -> None:
+def test_a_file_without_the_line_is_an_error(text: str) -> None:
     with pytest.raises(StableError, match="expected a line 'MemAvailable: <number> kB'"):
         available_mib(text)
 
@@ -30,13 +30,13 @@ def test_a_file_that_does_not_tell(text: str) -> None:
     [
         ("kamailio-udp", 8, Need(2048, 8, 32)),
         ("kamailio-udp-partitioned", 8, Need(2048, 8, 32)),
-        # a front proxy of 64 MiB before them, with a worker a core
+        # a front end adds 64 MiB, and one worker per core
         ("kamailio-udp-front", 8, Need(2048 + 64, 8 + 2, 32)),
-        # instances that run with no less than 16 MiB each
+        # each instance needs at least 16 MiB
         ("kamailio-udp-partitioned", 250, Need(16 * 250, 250, 32)),
     ],
 )
-def test_memory_of_all_that_is_started(sut: str, threads: int, need: Need) -> None:
+def test_the_need_of_all_instances(sut: str, threads: int, need: Need) -> None:
     assert memory_need(load_config().sut(sut), threads, 2) == need
 
 

@@ -1,4 +1,4 @@
-"""Predictions of the simulator: which settings, the same each time, and capacities that the service times allow."""
+"""Tests of the simulator's predictions: settings, repeatability, and capacities known from service times."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from snakemake.utils import update_config
 
-from sipsched.measure import prediction, simulation
+from sipsched.measure import prediction, simulated_point
 from sipsched.measure.prediction import (
     predict,
     predict_capacity,
@@ -16,9 +16,11 @@ from sipsched.measure.prediction import (
     still_predicted,
 )
 from sipsched.paths import PROJECT_ROOT
-from sipsched.plan.config import Config, Run, load_config, parse_config
+from sipsched.plan.config import Config, load_config, parse_config
 from sipsched.plan.documents import read_yaml
-from sipsched.plan.simulated import COSTS, load_model
+from sipsched.plan.run import Run
+from sipsched.plan.simulated import load_model
+from sipsched.plan.sut import DEPLOYMENTS
 from sipsched.records.crossing import read_crossings
 from sipsched.records.fitted import Fitted, read_fitted, write_fitted
 from sipsched.records.prediction import (
@@ -61,24 +63,24 @@ CONSTANT = {
     **{**NUMBERS, **NO_COSTS},
     **{"receive_ns": 50_000, "service_ns": [0.0, *[100_000.0] * 6], "service_scv": [0.0] * 7},
 }
-"""A message takes 100 µs of a worker and 50 µs of the CPU that receives, and nothing else."""
+"""Parameters with only constant costs: 100 µs of a worker and 50 µs of the receiving CPU per message."""
 DISPATCHER_NS = 833
-"""And of a dispatcher, whatever sipdispatch is measured to take."""
+"""Cost of a dispatcher per message in these tests."""
 
 
 def run(mode: str, cps: int = 1000, sut: str = "kamailio-udp") -> Run:
-    """Name a run on one core with eight threads."""
+    """Return a run on one core with eight threads."""
     return Run("local", sut, mode, 1, 8, cps, 1)
 
 
 @pytest.fixture
 def config(monkeypatch: pytest.MonkeyPatch) -> Config:
-    """The default campaign; a replicate is two seconds."""
+    """The default campaign, with replicates of two seconds."""
     monkeypatch.setattr(prediction, "SECONDS", 2.0)
     return load_config()
 
 
-def test_each_mode_of_a_comparison_is_a_setting_and_a_stilled_probe_is_none(config: Config) -> None:
+def test_each_mode_of_a_comparison_is_a_setting_unless_the_probe_is_off(config: Config) -> None:
     runs = [
         *(run("default,batch"), run("default,fifo"), run("default,default+recording=off", 500)),
         *(run("default"), run("default", sut="opensips-udp")),
@@ -94,17 +96,15 @@ def test_each_mode_of_a_comparison_is_a_setting_and_a_stilled_probe_is_none(conf
     compared = {each.setting.mode: each for each in found.predicted if each.setting.cps == 1000}
     assert compared["fifo"].whole.shape == (2, len(UNITS))
     assert compared["fifo"].windows.shape == (2, 3, len(UNITS))
-    # of one core a worker that nobody preempts is never off the CPU
+    # on one core, a worker that is not preempted is never off the CPU
     assert compared["fifo"].whole[:, list(UNITS).index("off_share")] == pytest.approx(0, abs=0.01)
 
 
-def test_the_same_fit_gives_the_same_predictions_and_survives_a_file(
-    config: Config, tmp_path: Path
-) -> None:
+def test_predictions_are_repeatable_and_can_be_stored(config: Config, tmp_path: Path) -> None:
     first, second = (predict(FITTED, [run("default,fifo")], config) for _ in range(2))
     for one, other in zip(first.predicted, second.predicted, strict=True):
         assert np.array_equal(one.windows, other.windows)
-        # arrivals of its own
+        # each replicate has arrivals of its own
         assert not np.array_equal(one.whole[0], one.whole[1])
     write_predictions(first, tmp_path / "settings.nc")
     read = open_predictions(tmp_path / "settings.nc")
@@ -114,7 +114,7 @@ def test_the_same_fit_gives_the_same_predictions_and_survives_a_file(
         assert np.array_equal(one.windows, other.windows)
 
 
-def test_what_was_predicted_holds_as_long_as_it_would_be_predicted_again(config: Config) -> None:
+def test_changed_predictions_are_outdated(config: Config) -> None:
     runs = [run("default,fifo")]
     before = predict(FITTED, runs, config)
     first, *others = before.predicted
@@ -125,9 +125,7 @@ def test_what_was_predicted_holds_as_long_as_it_would_be_predicted_again(config:
     assert not still_predicted(before, FITTED, [*runs, run("default", 500)], config)
 
 
-def test_a_capacity_holds_as_long_as_it_would_be_predicted_again(
-    config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_capacity_is_outdated(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     fitted = replace(FITTED, numbers=CONSTANT, draws=())
     monkeypatch.setattr(prediction, "CORES", (1,))
     before = predict_capacity(fitted, config)
@@ -139,8 +137,8 @@ def test_a_capacity_holds_as_long_as_it_would_be_predicted_again(
     assert not still_carried(before, fitted, replace(config, pdr_limit=0.02))
 
 
-def test_the_predictions_that_come_with_the_records_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the fit that they were made with, which `make reports` compares with its own."""
+def test_the_recorded_predictions_are_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The predictions are checked with their own fit; `make reports` compares this fit with a new fit."""
     monkeypatch.chdir(PROJECT_ROOT)
     folder = Path("recorded", "predicted", "local")
     predictions, capacity = (
@@ -156,7 +154,7 @@ def test_the_predictions_that_come_with_the_records_hold(monkeypatch: pytest.Mon
     assert still_predicted(predictions, predictions.fitted, runs, campaign)
 
 
-def test_a_fit_of_nothing_predicts_nothing(config: Config, tmp_path: Path) -> None:
+def test_without_a_fit_nothing_is_predicted(config: Config, tmp_path: Path) -> None:
     nothing = Fitted(why="no traces")
     write_fitted(nothing, tmp_path / "fit.json")
     assert read_fitted(tmp_path / "fit.json") == nothing
@@ -169,36 +167,36 @@ def test_a_fit_of_nothing_predicts_nothing(config: Config, tmp_path: Path) -> No
     )
 
 
-def test_a_capacity_is_what_the_service_times_allow(
+def test_capacities_follow_from_the_service_times(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Of constant costs alone: 100 µs a message are 1667 cps a core, and receiving 50 µs bounds two."""
+    """With constant costs, 100 µs per message are 1667 cps per core, and receiving for 50 µs limits several cores."""
     fitted = replace(FITTED, numbers=CONSTANT, draws=(CONSTANT,))
     monkeypatch.setattr(prediction, "CORES", (1, 4))
     found = predict_capacity(fitted, load_config())
     one, four = (found.best(cores) for cores in (1, 4))
     assert one is not None
     assert four is not None
-    # a core that also receives: 150 µs a message; four are bound by the one that receives
+    # a core that also receives needs 150 µs per message; the receiving core limits four cores
     assert one.cps == pytest.approx(1e9 / 6 / 150_000, rel=0.04)
     assert four.cps == pytest.approx(1e9 / 6 / 50_000, rel=0.04)
     assert four.receive_share > 0.95
     assert found.assumed is not None
     (two,) = found.assumed["two CPUs receive"]
-    # four cores that serve and receive; a call that loses a message asks for no more
+    # the four cores both serve and receive, and a call with a lost message sends no more messages
     assert two.cps == pytest.approx(4 * 1e9 / 6 / 150_000, rel=0.08)
     write_capacity(found, tmp_path / "capacity.json")
     assert read_capacity(tmp_path / "capacity.json") == found
 
 
-def test_speedups_are_what_each_mechanism_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capacities_of_deployments_follow_from_their_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction, "CORES", (1, 4))
     monkeypatch.setattr(prediction, "SPEEDUP_CORES_RECEIVED_BY_ONE", (1, 4))
     kinds = (("udp", "shared"), ("udp", "partitioned"), ("tcp", "shared"), ("tcp", "dispatcher"))
-    monkeypatch.setattr(prediction, "COSTS", {kind: COSTS[kind] for kind in kinds})
+    monkeypatch.setattr(prediction, "DEPLOYMENTS", {kind: DEPLOYMENTS[kind] for kind in kinds})
     model = load_model("kamailio-qm")
     model = replace(model, costs={**model.costs, "dispatcher_ns": DISPATCHER_NS})
-    for module in (prediction, simulation):
+    for module in (prediction, simulated_point):
         monkeypatch.setattr(
             module, "load_model", lambda name: {model.name: model}.get(name) or load_model(name)
         )
@@ -214,17 +212,17 @@ def test_speedups_are_what_each_mechanism_allows(monkeypatch: pytest.MonkeyPatch
     }
     dispatch_ns = load_model("kamailio-qm").costs["dispatch_ns"]
     one, four = (1e9 / 6 / (150_000 + dispatch_ns) * cores for cores in (1, 4))
-    # buffers hold 2 % of a trial; of four sockets one has more than its share
+    # buffers hold 2 % of a trial, and one of four sockets has more than its share
     assert cps["udp", "partitioned", 1, 1] == pytest.approx(one, rel=0.07)
     assert 0.85 * four < cps["udp", "partitioned", 4, 4] < 1.07 * four
-    # received by one CPU, all that it can
+    # one CPU receives, and is saturated
     assert cps["udp", "shared", 4, 1] == pytest.approx(1e9 / 6 / 50_000, rel=0.04)
-    # one worker serves all that the UAS sends: three messages a call
+    # one worker serves all messages of the UAS, which are three per call
     stream_ns = load_model("kamailio-qm").costs["stream_ns"]
     trunk = 1e9 / 3 / (100_000 + stream_ns)
     assert 0.8 * trunk < cps["tcp", "shared", 4, 4] < 1.1 * trunk
     assert cps["tcp", "dispatcher", 4, 4] > 1.1 * cps["tcp", "shared", 4, 4]
-    # the same numbers give the same, to two widths of a bracket: from another guess other loads are tried
+    # equal numbers give equal capacities within two widths of a bracket, because another guess leads to other loads
     assert all(each.drawn[0] == pytest.approx(each.cps, rel=0.04) for each in found if each.drawn)
 
 

@@ -1,4 +1,4 @@
-"""What an invocation says of how far it has come, and the order in which runs start."""
+"""Tests of the progress line of an invocation, and of the order in which runs start."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ from snakemake_scheduler_plugin_campaign import Scheduler, SchedulerSettings
 RUNS = [synthetic.Run(cps=100 * n) for n in range(1, 5)]
 
 
-def test_time_left_follows_what_the_runs_of_this_invocation_took() -> None:
+def test_the_time_left_follows_the_runs_of_this_invocation() -> None:
     progress = Progress(Lanes())
     expected = dict.fromkeys(RUNS, 60.0)
     line = progress.start(RUNS[0], 1, expected, 1000.0)
@@ -27,7 +27,7 @@ def test_time_left_follows_what_the_runs_of_this_invocation_took() -> None:
     assert line == f"measuring {RUNS[1]}: run 2 of 4, about 60 seconds left"
 
 
-def test_another_attempt_is_the_same_run_and_still_to_be_done() -> None:
+def test_another_attempt_counts_as_the_same_run() -> None:
     progress = Progress(Lanes())
     expected = dict.fromkeys(RUNS[:2], 10.0)
     progress.start(RUNS[0], 1, expected, 0.0)
@@ -38,7 +38,7 @@ def test_another_attempt_is_the_same_run_and_still_to_be_done() -> None:
     assert line == f"attempt 2 of 3: measuring {RUNS[0]}: run 1 of 2, about 10 seconds left"
 
 
-def test_runs_of_another_mode_keep_the_time_expected_of_them() -> None:
+def test_runs_of_another_mode_keep_their_expected_time() -> None:
     progress = Progress(Lanes())
     other = synthetic.Run(mode="enhanced")
     progress.start(RUNS[0], 1, {RUNS[0]: 10.0, other: 600.0}, 0.0)
@@ -46,13 +46,13 @@ def test_runs_of_another_mode_keep_the_time_expected_of_them() -> None:
     assert "about 10 minutes left" in progress.start(other, 1, {other: 600.0}, 31.0)
 
 
-def test_runs_that_a_search_brought_are_counted_when_they_are_known() -> None:
+def test_runs_from_a_search_are_counted_once_they_are_known() -> None:
     progress = Progress(Lanes())
     assert "run 1 of 1," in progress.start(RUNS[0], 1, {RUNS[0]: 9.0}, 0.0)
     assert "run 2 of 4," in progress.start(RUNS[1], 1, dict.fromkeys(RUNS[1:], 9.0), 9.0)
 
 
-def test_testbeds_that_measure_side_by_side_end_with_the_last_of_them() -> None:
+def test_the_slowest_testbed_determines_the_time_left() -> None:
     beds = {synthetic.Run(testbed=name): 600.0 for name in ("rack-1", "rack-2", "local")}
     side_by_side = Progress(Lanes()).start(next(iter(beds)), 1, beds, 0.0)
     assert side_by_side.endswith("about 10 minutes left")
@@ -69,11 +69,11 @@ def test_testbeds_that_measure_side_by_side_end_with_the_last_of_them() -> None:
         (5000, "about 83 minutes"),
     ],
 )
-def test_a_time_is_said_as_roughly_as_it_is_known(seconds: float, said: str) -> None:
+def test_a_time_is_rounded(seconds: float, said: str) -> None:
     assert in_minutes(seconds) == said
 
 
-def test_before_any_run_the_records_say_how_long_one_takes(tmp_path: Path) -> None:
+def test_the_expected_time_comes_from_existing_records(tmp_path: Path) -> None:
     config = load_config()
     nothing = config.load.warmup_s + config.load.duration_s + OVERHEAD_S
     assert expected_s(RUNS[0], RUNS, config, tmp_path) == nothing
@@ -87,7 +87,7 @@ def test_before_any_run_the_records_say_how_long_one_takes(tmp_path: Path) -> No
 
 
 class Job(SimpleNamespace):
-    """What the scheduler sees of a job; each is itself alone."""
+    """A job as the scheduler sees it; jobs compare by identity."""
 
     __hash__ = object.__hash__
 
@@ -101,14 +101,18 @@ def job(order: int | None, priority: int = 100, attempt: int = 1) -> Job:
         resources=resources,
         scheduler_resources=limited,
         input=[],
-        name="parse_run",
+        rule=SimpleNamespace(resources=resources),
         is_group=lambda: False,
     )
 
 
 def started(jobs: list[Job]) -> list[Job]:
-    """Give jobs of which one at a time fits in the order in which they start."""
-    workflow = SimpleNamespace(globals={"ASIDE": Aside()}, scheduler=SimpleNamespace(running=[]))
+    """Return jobs in the order in which they start, one at a time."""
+    workflow = SimpleNamespace(
+        globals={"PLAN": SimpleNamespace(aside=Aside())},
+        scheduler=SimpleNamespace(running=[]),
+        scheduling_settings=SimpleNamespace(),
+    )
     scheduler = Scheduler(SimpleNamespace(workflow=workflow), SchedulerSettings(), None)
     left, order = list(jobs), []
     while left:

@@ -1,7 +1,6 @@
-"""Schedules that `sipload schedule` draws, against the drawing that schedule.h describes, done by numpy."""
+"""Tests of schedules of `sipload schedule`, compared with the algorithm of schedule.h in numpy."""
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,17 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from helpers import build_native
 
-from sipsched.errors import StableError
 from sipsched.measure.findings import arrival_numbers
-from sipsched.measure.generator import Arrivals, Sipp
-from sipsched.paths import PROJECT_ROOT
-from sipsched.plan.config import load_config
-from sipsched.records.run_document import CallCounts
-from sipsched.testbed.session import Hosts
+from sipsched.measure.generator import Arrivals
+from sipsched.records.load_report import CallCounts
 from sipsched.validity.certificate import certify, ks_p_value
 
-SOURCE = PROJECT_ROOT / "hardware" / "generator"
 HEADER = np.dtype(
     [
         ("magic", "S8"),
@@ -39,13 +34,7 @@ MS = 1_000_000
 
 @pytest.fixture(scope="module")
 def sipload(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc")
-    folder = tmp_path_factory.mktemp("generator")
-    for path in [*SOURCE.glob("*.[ch]"), SOURCE / "Makefile"]:
-        shutil.copy(path, folder)
-    subprocess.run(["make", "--silent", "-C", str(folder), "sipload"], check=True)
-    return folder / "sipload"
+    return build_native("generator", tmp_path_factory.mktemp("native"), "sipload") / "sipload"
 
 
 def draw(
@@ -93,7 +82,7 @@ def states(seed: int, count: int) -> npt.NDArray[np.uint64]:
 
 
 def exponential_offsets(seed: int, count: int) -> npt.NDArray[np.int64]:
-    """As schedule.h has it: splitmix64, the logarithm from the four operations, a running sum."""
+    """Return offsets by the algorithm of schedule.h: splitmix64, a logarithm from basic operations, a running sum."""
     u = ((splitmix64(states(seed, count)) >> np.uint64(11)) + np.uint64(1)).astype("f8") * 2.0**-53
     m, e = np.frexp(u)
     small = m < 0.70710678118654752
@@ -111,14 +100,14 @@ def seed_of_block(seed: int, block: int) -> int:
     return int(splitmix64(states((first + block) % 2**64, 1))[0])
 
 
-def test_the_drawing_is_the_one_described(sipload: Path) -> None:
+def test_a_schedule_follows_the_described_algorithm(sipload: Path) -> None:
     _, drawn = draw(sipload, seed=12345)
     assert np.array_equal(drawn["offset_ns"], exponential_offsets(12345, 1000))
     own = ~np.uint64(12345) + np.arange(1000, dtype=np.uint64) * np.uint64(STEP)
     assert np.array_equal(drawn["random"], own)
 
 
-def test_every_window_of_a_block_plays_the_same_calls_up_to_its_end(sipload: Path) -> None:
+def test_every_window_of_a_block_has_the_same_calls(sipload: Path) -> None:
     blocks = [(0, 300 * MS)] * 4 + [(1, 271 * MS)] * 4 + [(5, 333 * MS), (5, 100 * MS)]
     said, drawn = draw(sipload, blocks)
     start_ns, at, distinct = 0, 0, {}
@@ -143,7 +132,7 @@ def lengths(seed: int, windows: int, blocks: int) -> list[tuple[int, int]]:
 
 
 def test_the_law_holds_over_a_replayed_schedule(sipload: Path) -> None:
-    """60 s in blocks of four windows; chance goes by the calls that were drawn, a fourth of all."""
+    """60 s in blocks of four windows, so a fourth of all calls are sampled and determine the deviations by chance."""
     p_values, ratios, plain = [], [], []
     for seed in range(40):
         said, drawn = draw(sipload, lengths(seed, 4, 30), seed)
@@ -162,7 +151,7 @@ def test_the_law_holds_over_a_replayed_schedule(sipload: Path) -> None:
         ratios.append(found.variance_to_mean)
     assert 0.35 < np.mean(p_values) < 0.65
     assert np.mean(np.array(p_values) < 0.05) <= 0.15
-    # with all calls taken for drawn ones, good arrivals would be called bad
+    # if all calls counted as sampled, good arrivals would be rejected
     assert np.mean(np.array(plain) < 0.05) > 0.3
     assert np.mean(ratios, axis=0) == pytest.approx([1, 1, 1, 1], abs=0.03)
 
@@ -173,14 +162,7 @@ def test_a_schedule_without_blocks_plays_each_call_once(sipload: Path) -> None:
     assert CallCounts(1000, 0, 0, 0, 0.0, 0, 0).replays == 1
 
 
-def test_arrivals_know_how_long_they_last() -> None:
+def test_the_duration_of_arrivals() -> None:
     assert Arrivals(200, 1000, 1).duration_s == 5
     blocks = Arrivals.in_blocks(200, 1, [(0, 500 * MS), (0, 500 * MS), (1, 250 * MS)])
     assert (blocks.duration_s, blocks.calls) == (1.25, 250)
-
-
-def test_sipp_cannot_play_blocks() -> None:
-    hosts = object.__new__(Hosts)
-    arrivals = Arrivals.in_blocks(200, 1, [(0, 500 * MS)])
-    with pytest.raises(StableError, match=r"load\.generator to sipload"):
-        Sipp().offer(hosts, load_config().load, "uac", arrivals)

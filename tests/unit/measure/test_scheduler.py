@@ -1,4 +1,6 @@
-"""Modes compiled to kernels, from listings of the scheduler's files as those kernels show them."""
+"""Tests of the compilation of modes for kernels, on listings of the kernels' scheduler files."""
+
+from typing import Any
 
 import pytest
 
@@ -10,7 +12,7 @@ from sipsched.measure.scheduler import (
     SYSCTL,
     TASK_PLACES,
     TASK_SLICE,
-    Family,
+    KernelFamily,
     KernelScheduler,
     Step,
     TaskAttributes,
@@ -27,7 +29,7 @@ from sipsched.measure.scheduler import (
 from sipsched.plan.modes import Counts, Policy, Setting, find_mode, load_modes
 
 DECLARED = load_modes()
-# Debian's kernels, 8 CPUs: `grep . /proc/sys/kernel/sched_* /sys/kernel/debug/sched/*`, less what is no setting
+# Debian's kernels, 8 CPUs: `grep . /proc/sys/kernel/sched_* /sys/kernel/debug/sched/*`, without other files
 LINUX_5_10 = """\
 /proc/sys/kernel/sched_latency_ns:24000000
 /proc/sys/kernel/sched_migration_cost_ns:500000
@@ -47,7 +49,7 @@ LINUX_6_12 = """\
 /sys/kernel/debug/sched/migration_cost_ns:500000
 /sys/kernel/debug/sched/tunable_scaling:1
 """
-# the papers' kernels: 2.6.32 of the first (no scaling file, another name), 3.2 of the second
+# the papers' kernels: 2.6.32 lacks the scaling and has another name for the migration cost; 3.2 has the scaling
 LINUX_2_6_32 = """\
 /proc/sys/kernel/sched_latency_ns:10000000
 /proc/sys/kernel/sched_migration_cost:500000
@@ -74,15 +76,15 @@ def compiled(name: str, on: KernelScheduler, cores: int = 4, threads: int = 8) -
 @pytest.mark.parametrize(
     ("listing", "family"),
     [
-        (LINUX_2_6_32, Family.SYSCTL),
-        (LINUX_3_2, Family.SYSCTL),
-        (LINUX_5_10, Family.SYSCTL),
-        (LINUX_6_1, Family.DEBUGFS),
-        (LINUX_6_12, Family.EEVDF),
-        ("", Family.EEVDF),
+        (LINUX_2_6_32, KernelFamily.SYSCTL),
+        (LINUX_3_2, KernelFamily.SYSCTL),
+        (LINUX_5_10, KernelFamily.SYSCTL),
+        (LINUX_6_1, KernelFamily.DEBUGFS),
+        (LINUX_6_12, KernelFamily.EEVDF),
+        ("", KernelFamily.EEVDF),
     ],
 )
-def test_a_kernel_is_known_by_its_files(listing: str, family: Family) -> None:
+def test_the_family_of_a_kernel_follows_from_its_files(listing: str, family: KernelFamily) -> None:
     assert kernel(listing).family is family
 
 
@@ -91,7 +93,9 @@ def test_a_kernel_is_known_by_its_files(listing: str, family: Family) -> None:
 @pytest.mark.parametrize(
     ("listing", "folder"), [(LINUX_5_10, SYSCTL + "sched_"), (LINUX_6_1, DEBUGFS)]
 )
-def test_cfs_takes_every_setting_as_it_is(name: str, cores: int, listing: str, folder: str) -> None:
+def test_cfs_accepts_every_setting_unchanged(
+    name: str, cores: int, listing: str, folder: str
+) -> None:
     on = kernel(listing)
     steps = compiled(name, on, cores)
     asked = find_mode(name, DECLARED).settings(Counts(cores, 8, 1 if cores <= 4 else 2))
@@ -101,7 +105,7 @@ def test_cfs_takes_every_setting_as_it_is(name: str, cores: int, listing: str, f
     assert label(find_mode(name, DECLARED), on, steps) == name
 
 
-def test_debugfs_kernels_get_the_scaling_last_and_always() -> None:
+def test_debugfs_kernels_write_the_scaling_last_and_always() -> None:
     on = kernel(LINUX_6_1)
     last = compiled("baseline", on, cores=1)[-1]
     assert last == Step(Setting.TUNABLE_SCALING, None, DEBUGFS + "tunable_scaling", 1)
@@ -109,13 +113,13 @@ def test_debugfs_kernels_get_the_scaling_last_and_always() -> None:
         Setting.TUNABLE_SCALING, 0, DEBUGFS + "tunable_scaling", 0
     )
     assert compiled("default", on) == []
-    # before 5.13 every write of a value computes the ratio anew
+    # before Linux 5.13, every write recomputes the ratio
     assert compiled("baseline", kernel(LINUX_5_10), cores=1)[-1].setting is not (
         Setting.TUNABLE_SCALING
     )
 
 
-def test_the_papers_own_kernels() -> None:
+def test_the_papers_kernels_lack_some_files() -> None:
     multi = compiled("enhanced", kernel(LINUX_3_2))
     assert [step.place for step in multi if step.setting is Setting.MIGRATION_COST] == [
         SYSCTL + "sched_migration_cost"
@@ -128,14 +132,14 @@ def test_the_papers_own_kernels() -> None:
     assert not is_translation(find_mode("enhanced", DECLARED), on, steps)
 
 
-def test_a_value_below_the_kernels_minimum_is_said_to_be() -> None:
+def test_a_value_below_the_minimum_is_unavailable() -> None:
     name = "enhanced+min_granularity_ns=50000"
     (step,) = (s for s in compiled(name, kernel(LINUX_5_10)) if s.value is None)
     assert step.unavailable == "this kernel takes 100000 to 1000000000 only"
     assert all(s.unavailable is None for s in compiled(name, kernel(LINUX_6_1)))
 
 
-def test_eevdf_translates_and_says_what_has_no_equivalent() -> None:
+def test_eevdf_translates_the_settings_of_cfs() -> None:
     on = kernel(LINUX_6_12, slices=True)
     steps = {step.setting: step for step in compiled("enhanced", on)}
     assert steps[Setting.MIN_GRANULARITY].place == BASE_SLICE
@@ -148,11 +152,9 @@ def test_eevdf_translates_and_says_what_has_no_equivalent() -> None:
     mode = find_mode("enhanced", DECLARED)
     assert label(mode, on, list(steps.values())) == "enhanced (EEVDF translation)"
     assert is_translation(mode, on, list(steps.values()))
-    assert label(find_mode("default", DECLARED), on, []) == "default"
-    assert not is_translation(find_mode("default", DECLARED), on, [])
 
 
-def test_a_locked_kernel_gets_slices_of_single_tasks() -> None:
+def test_a_locked_kernel_sets_slices_of_single_tasks() -> None:
     on = kernel(LINUX_6_12, locked=True, slices=True)
     steps = {step.setting: step for step in compiled("enhanced", on, cores=1)}
     assert steps[Setting.MIN_GRANULARITY].place == TASK_SLICE
@@ -162,13 +164,9 @@ def test_a_locked_kernel_gets_slices_of_single_tasks() -> None:
     assert "not scaled" in str(multi[Setting.TUNABLE_SCALING].unavailable)
     (shortest,) = compiled("default+min_granularity_ns=1", on)
     assert (shortest.asked, shortest.value) == (1, 100_000)
-
-
-def test_a_locked_kernel_without_slices_of_tasks_can_do_nothing() -> None:
-    on = kernel(LINUX_6_12, locked=True)
-    steps = compiled("enhanced", on)
-    assert all(step.unavailable for step in steps)
-    assert "locked down" in str(steps[1].unavailable)
+    # without slices of tasks, such a kernel accepts no setting of enhanced mode
+    steps_without = compiled("enhanced", kernel(LINUX_6_12, locked=True))
+    assert all(step.unavailable for step in steps_without)
 
 
 KERNELS = {
@@ -190,9 +188,7 @@ TASKS = {
 
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("on", KERNELS.values(), ids=KERNELS)
-def test_attributes_of_tasks_have_their_place_on_every_kernel(
-    name: str, on: KernelScheduler
-) -> None:
+def test_every_kernel_accepts_attributes_of_tasks(name: str, on: KernelScheduler) -> None:
     mode, steps = find_mode(name, DECLARED), compiled(name, on)
     assert task_attributes(steps) == TASKS[name]
     assert {step.place for step in steps} == {TASK_PLACES[step.setting] for step in steps}
@@ -231,23 +227,24 @@ def test_the_base_slice_is_a_file_of_eevdf() -> None:
 
 
 @pytest.mark.parametrize(
-    ("on", "own"), [("locked", "slice_ns=300000"), ("eevdf", "base_slice_ns=300000")]
+    ("on", "own", "reason", "task"),
+    [
+        ("locked", "slice_ns=300000", "the mode names what it would become", {"slice_ns": 300_000}),
+        ("eevdf", "base_slice_ns=300000", "the mode names what it would become", {}),
+        ("locked", "policy=fifo", "real-time policy", {"policy": Policy.FIFO, "priority": 1}),
+    ],
 )
-def test_a_setting_of_the_kernel_goes_before_a_translation_of_the_papers(on: str, own: str) -> None:
-    steps = {step.setting: step for step in compiled(f"baseline+{own}", KERNELS[on], cores=1)}
-    assert "the mode names what it would become" in str(steps[Setting.MIN_GRANULARITY].unavailable)
-    values = {step.value for step in steps.values() if step.unavailable is None}
-    assert values == {300_000}
+def test_a_mode_s_own_setting_replaces_a_translated_slice(
+    on: str, own: str, reason: str, task: dict[str, Any]
+) -> None:
+    steps = compiled(f"baseline+{own}", KERNELS[on], cores=1)
+    unavailable = {step.setting: step.unavailable for step in steps}
+    assert reason in str(unavailable[Setting.MIN_GRANULARITY])
+    assert task_attributes(steps) == TaskAttributes(**task)
+    assert dict(writes(steps)) == ({BASE_SLICE: 300_000} if on == "eevdf" else {})
 
 
-def test_a_real_time_policy_leaves_a_translated_slice_no_place() -> None:
-    steps = compiled("baseline+policy=fifo", KERNELS["locked"], cores=1)
-    assert task_attributes(steps) == TaskAttributes(Policy.FIFO, priority=1)
-    reason = next(step.unavailable for step in steps if step.setting is Setting.MIN_GRANULARITY)
-    assert reason == "a task of a real-time policy has no slice"
-
-
-def test_what_the_kernel_refuses_a_task_is_unavailable_as_a_whole() -> None:
+def test_refused_attributes_are_unavailable_together() -> None:
     on = KERNELS["eevdf"]
     mode = find_mode("enhanced+policy=fifo", DECLARED)
     steps = refuse_tasks(compiled(mode.name, on), "the kernel refuses: Operation not permitted")
@@ -258,7 +255,7 @@ def test_what_the_kernel_refuses_a_task_is_unavailable_as_a_whole() -> None:
     )
 
 
-def test_modes_that_come_to_the_same_settings_are_found() -> None:
+def test_modes_with_equal_settings_are_grouped() -> None:
     names = [
         *("default", "slice-1ms", "default+slice_ns=2800000", "batch", "default+policy=batch"),
         *("fifo", "rr", "default+policy=other", "default+base_slice_ns=2800000", "nice-10"),
@@ -270,29 +267,25 @@ def test_modes_that_come_to_the_same_settings_are_found() -> None:
         ("slice-1ms", "default+slice_ns=1000000"),
         ("batch", "default+policy=batch", "batch+slice_ns=2800000"),
     )
-    # without a file the base slice is known from a task
+    # without a readable file, a task shows the base slice
     on = KERNELS["locked"]
     found = same_settings({name: compiled(name, on) for name in names}, on)
     assert set(found[0]) == {"default", *(names[i] for i in (2, 7, 8))}
-    # a CFS kernel has none of the slices
+    # a CFS kernel supports none of the slices
     on = KERNELS["debugfs"]
     slices = [name for name in DECLARED if name.startswith("slice-")]
     found = same_settings({name: compiled(name, on) for name in ("default", *slices)}, on)
     assert found == (("default", *slices),)
-    # every mode is of itself only
+    # a mode with the kernel's own values is like the default
+    same = "default+latency_ns=24000000+tunable_scaling=logarithmic"
+    equal = same_settings({name: compiled(name, on) for name in ("default", same)}, on)
+    assert equal == (("default", same),)
+    # all declared modes differ on EEVDF
     on = KERNELS["eevdf"]
     assert same_settings({name: compiled(name, on) for name in DECLARED}, on) == ()
 
 
-def test_a_mode_that_asks_for_what_is_there_is_like_the_default() -> None:
-    on = KERNELS["debugfs"]
-    same = "default+latency_ns=24000000+tunable_scaling=logarithmic"
-    assert same_settings({name: compiled(name, on) for name in ("default", same)}, on) == (
-        ("default", same),
-    )
-
-
-def test_the_switchers_lines_undo_what_another_mode_did() -> None:
+def test_each_mode_of_the_switcher_restores_the_others_files() -> None:
     on = KERNELS["eevdf"]
     names = ("default", "default+base_slice_ns=5000000", "fifo", "batch+nice=-3+slice_ns=100000")
     assert switch_lines([compiled(name, on) for name in names], on) == [
@@ -307,7 +300,7 @@ def test_the_switchers_lines_undo_what_another_mode_did() -> None:
     ]
 
 
-def test_the_switchers_lines_on_cfs_end_in_the_scaling() -> None:
+def test_the_switcher_writes_the_scaling_of_cfs_last() -> None:
     on = KERNELS["debugfs"]
     lines = switch_lines([compiled(name, on, cores=1) for name in ("default", "enhanced")], on)
     files = ("latency_ns", "min_granularity_ns", "wakeup_granularity_ns", "tunable_scaling")

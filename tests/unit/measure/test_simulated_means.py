@@ -1,4 +1,4 @@
-"""Many simulated runs at once: paired, repeatable, and the same as one by one."""
+"""Tests of means of many simulated runs, compared with single simulations."""
 
 from dataclasses import replace
 from itertools import product
@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 
 from sipsched.measure.generator import Arrivals
-from sipsched.measure.simulated_means import Predictor
-from sipsched.measure.simulation import WITHOUT, plan_point
+from sipsched.measure.simulated_means import GridPredictor
+from sipsched.measure.simulated_point import WITHOUT, plan_point
 from sipsched.measure.simulator import simulate
-from sipsched.plan.config import Point, load_config
+from sipsched.plan.config import load_config
+from sipsched.plan.run import Point
 from sipsched.plan.simulated import CASE, MEANS
 from sipsched.testbed.inventory import load_testbed
 
@@ -19,15 +20,15 @@ BED = load_testbed("simulated-papers")
 
 
 @pytest.fixture(scope="module")
-def predictor() -> Predictor:
-    return Predictor(load_config(), BED, "opensips-udp", 300)
+def predictor() -> GridPredictor:
+    return GridPredictor(load_config(), BED, "opensips-udp", 300)
 
 
 def cases(*rows):
     return pd.DataFrame(rows, columns=CASE)
 
 
-def test_a_case_is_the_run_that_the_testbed_would_do(predictor, tmp_path):
+def test_the_means_of_a_case_are_those_of_a_single_simulation(predictor, tmp_path):
     from sipsched.measure.acquisition import arrival_seed
 
     found = predictor.predict(cases(("baseline", 2, 4, 3600, 2, ""))).iloc[0]
@@ -41,7 +42,7 @@ def test_a_case_is_the_run_that_the_testbed_would_do(predictor, tmp_path):
     assert found["pdr"] == report.refused / report.arrived
 
 
-def test_the_same_cases_give_the_same_numbers(predictor):
+def test_equal_cases_have_equal_numbers(predictor):
     asked = cases(*product(("baseline", "enhanced"), (2,), (4,), (3600,), (1, 2), ("",)))
     first, second = predictor.predict(asked), predictor.predict(asked)
     pd.testing.assert_frame_equal(first, second)
@@ -49,7 +50,7 @@ def test_the_same_cases_give_the_same_numbers(predictor):
     assert first["k_rcv_us"].nunique() > 1
 
 
-def test_with_no_more_threads_than_cores_the_modes_are_the_same_run(predictor):
+def test_modes_do_not_differ_without_more_threads_than_cores(predictor):
     asked = cases(*product(("baseline", "enhanced"), (2,), (2,), (3200,), (1,), ("",)))
     found = predictor.predict(asked)[MEANS]
     assert found.iloc[0].equals(found.iloc[1])
@@ -57,7 +58,7 @@ def test_with_no_more_threads_than_cores_the_modes_are_the_same_run(predictor):
 
 @pytest.mark.parametrize("mechanism", ["switches", "receive", "stalls"])
 def test_a_mechanism_that_is_off_takes_no_time(predictor, mechanism):
-    """One worker on one CPU at a low load: what is left of a message's time is less."""
+    """With one worker on one CPU at a low load, the time of a message is shorter without the mechanism."""
     rows = product(("baseline",), (1,), (1,), (200,), (1,), ("", mechanism))
     found = (
         predictor.predict(cases(*rows)).set_index("without")[["k_rcv_us", "t_sip_us"]].sum(axis=1)
@@ -65,13 +66,13 @@ def test_a_mechanism_that_is_off_takes_no_time(predictor, mechanism):
     assert found[mechanism] < found[""]
 
 
-def test_every_mechanism_has_a_switch_that_the_schema_knows(predictor):
+def test_every_mechanism_can_be_switched_off(predictor):
     everything = ",".join(WITHOUT)
     found = predictor.predict(cases(("baseline", 4, 8, 2000, 1, everything)))
     assert found["t_sip_us"].iloc[0] > 0
 
 
-def test_changed_numbers_take_the_place_of_the_files(predictor):
+def test_changed_numbers_replace_those_of_the_file(predictor):
     case = cases(("baseline", 1, 2, 500, 1, ""))
     slower = replace(predictor, change={"service_ns": [0.0] + [200_000.0] * 6})
     assert slower.predict(case)["t_sip_us"].iloc[0] > 199
@@ -82,7 +83,7 @@ def test_the_loads_of_a_cell_lie_on_both_sides_of_the_limit(predictor):
     cells = pd.DataFrame(
         [("baseline", 1, 2), ("enhanced", 2, 4)], columns=["mode", "cores", "threads"]
     )
-    # without stalls the rate of drops rises with the load
+    # without stalls, the drop rate increases with the load
     steady = replace(predictor, calls=3000, change={"stall_every_ns": 0})
     found = steady.near_limit(cells, 0.01, 200, 12_800, 2)
     for _, cell in found.groupby(["mode", "cores", "threads"]):

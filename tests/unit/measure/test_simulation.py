@@ -1,4 +1,4 @@
-"""Runs on simulated testbeds: records like those of measured ones, and what is refused."""
+"""Tests of runs on simulated testbeds: their records, and refusals."""
 
 import subprocess
 import sys
@@ -16,11 +16,14 @@ from sipsched.errors import StableError
 from sipsched.measure import acquisition
 from sipsched.measure.crossing_search import search_crossing
 from sipsched.measure.generator import Sipload
-from sipsched.measure.simulation import plan_point
+from sipsched.measure.simulated_point import plan_point
 from sipsched.measure.simulator import T0_NS
-from sipsched.plan.config import Capacity, Config, Point, Run, load_config
+from sipsched.plan.config import Config, load_config
 from sipsched.plan.crossover import draw
-from sipsched.plan.simulated import COSTS, load_model
+from sipsched.plan.loads import Capacity
+from sipsched.plan.run import Point, Run
+from sipsched.plan.simulated import load_model
+from sipsched.plan.sut import DEPLOYMENTS
 from sipsched.records.crossing import read_crossing, read_crossings
 from sipsched.records.messages import (
     k_rcv,
@@ -29,7 +32,7 @@ from sipsched.records.messages import (
     write_messages,
 )
 from sipsched.records.record import damages, read_record
-from sipsched.records.summary import summarise_run
+from sipsched.records.run_summary import summarise_run
 from sipsched.records.switch_log import read_windows
 from sipsched.records.windows import COUNTS, SHAM, by_arm, windows_from_record
 from sipsched.testbed.inventory import load_testbed
@@ -47,12 +50,12 @@ def campaign() -> Config:
 
 
 def point(bed: str = EEVDF, mode: str = "default", cores: int = 1, threads: int = 8) -> Point:
-    """Give a point of the SUT that there is a model of."""
+    """Return a point of the SUT that has a model."""
     return Point(bed, "kamailio-udp", mode, cores, threads)
 
 
 def measured(run: Run, config: Config, raw: Path) -> Path:
-    """Do a run; its record comes back."""
+    """Perform a run and return its record."""
     return acquisition.measure(run, config, load_testbed(run.testbed), raw)
 
 
@@ -67,9 +70,15 @@ def test_a_run_leaves_a_whole_and_valid_record(bed: str, campaign: Config, tmp_p
     assert document.generator.calls_completed == document.load.calls == 1500
     assert document.ledger.residual == 0
     assert document.requests.disagreement == 0
+    # the socket refuses the messages of an overload, and every message is still accounted for
+    overload = read_record(measured(point(bed).run(4000, 1), campaign, tmp_path))
+    assert overload.probe.drops == overload.ledger.to_sps.refused > 1000
+    assert overload.ledger.residual == 0
 
 
-def test_what_comes_after_a_record_is_the_same_code(campaign: Config, tmp_path: Path) -> None:
+def test_the_record_of_a_simulated_run_is_summarised_like_others(
+    campaign: Config, tmp_path: Path
+) -> None:
     record = measured(point().run(1000, 1), campaign, tmp_path)
     messages = tmp_path / "messages.nc"
     ds = messages_from_record(record)
@@ -79,30 +88,11 @@ def test_what_comes_after_a_record_is_the_same_code(campaign: Config, tmp_path: 
     summary = summarise_run(messages, record)
     assert summary.attrs["kind"] == "simulated"
     assert float(summary["pdr"]) == 0
-    # utilisation of the proxy: what the record's CPU time says and what the service times say
+    # the CPU time in the record equals the utilisation by the service times
     assert 0.3 < float(summary["proxy_cpu_ns"]) / 1e9 < 0.6
 
 
-def test_an_overload_is_refused_by_the_socket_and_the_ledger_balances(
-    campaign: Config, tmp_path: Path
-) -> None:
-    document = read_record(measured(point().run(4000, 1), campaign, tmp_path))
-    assert document.ledger.to_sps.refused > 1000
-    assert document.ledger.residual == 0
-    assert document.probe.drops == document.ledger.to_sps.refused
-
-
-def test_a_search_brackets_the_limit(campaign: Config, tmp_path: Path) -> None:
-    place = point()
-    search_crossing(place, campaign, load_testbed(EEVDF), tmp_path)
-    lower, upper = read_crossings(tmp_path, [place])[place]
-    # one core is full at 6 messages of some 74 µs a call: 2250 cps
-    assert 1500 < lower < upper < 3500
-
-
-def test_a_capacity_is_recorded_whole_or_with_one_error_of_a_full_disk(
-    campaign: Config, small_disk: Path
-) -> None:
+def test_a_full_disk_leaves_no_record_of_a_search(campaign: Config, small_disk: Path) -> None:
     place = replace(point(), goal=Capacity(0.01, 0.1))
     path = small_disk / place.crossing_path
     search = partial(search_crossing, place, campaign, load_testbed(EEVDF), small_disk)
@@ -117,49 +107,46 @@ def test_a_capacity_is_recorded_whole_or_with_one_error_of_a_full_disk(
     found = read_crossing(path)
     assert found.ended_by == "width" and found.took_s is not None
     assert found.loads[0] >= 0.89 * found.loads[1]
-
-
-def test_the_papers_settings_act_on_cfs_as_they_are(campaign: Config) -> None:
-    plan = plan_point(point(CFS, "enhanced", cores=2), campaign, load_testbed(CFS))
-    # config/modes.yaml, enhanced, 2 cores, 8 threads, one processor
-    expected = {
-        "rules": "cfs",
-        "latency_ns": 1_600_000,
-        "min_granularity_ns": 150_000,
-        "wakeup_granularity_ns": 0,
-        "migration_cost_ns": 0,
-        "nr_latency": 11,
-    }
-    assert {name: plan.numbers[name] for name in expected} == expected
-    assert plan.state.label == "enhanced"
-
-
-def test_on_eevdf_they_are_translated_and_called_a_translation(campaign: Config) -> None:
-    plan = plan_point(point(EEVDF, "enhanced", cores=2), campaign, load_testbed(EEVDF))
-    assert (plan.numbers["rules"], plan.numbers["slice_ns"]) == ("eevdf", 150_000)
-    assert "EEVDF translation" in plan.state.label
-    assert plan.state.unlike_asked == 0
+    # a core is saturated at 2250 cps by 6 messages of about 74 µs per call
+    assert 1500 < found.loads[0] < found.loads[1] < 3500
 
 
 @pytest.mark.parametrize(
-    ("mode", "expected"),
+    ("bed", "mode", "expected", "label"),
     [
-        ("default", {"slice_ns": 1_400_000, "policy": "other", "nice": 0}),
-        ("default+slice_ns=100000", {"slice_ns": 100_000}),
-        ("default+policy=batch", {"policy": "batch"}),
-        ("default+policy=fifo", {"policy": "fifo"}),
-        ("default+nice=-5", {"nice": -5}),
+        # config/modes.yaml, enhanced, 2 cores, 8 threads, one processor
+        (
+            CFS,
+            "enhanced",
+            {
+                **{"rules": "cfs", "latency_ns": 1_600_000, "min_granularity_ns": 150_000},
+                **{"wakeup_granularity_ns": 0, "migration_cost_ns": 0, "nr_latency": 11},
+            },
+            "enhanced",
+        ),
+        (
+            EEVDF,
+            "enhanced",
+            {"rules": "eevdf", "slice_ns": 150_000},
+            "enhanced (EEVDF translation)",
+        ),
+        (EEVDF, "default", {"slice_ns": 1_400_000, "policy": "other", "nice": 0}, "default"),
+        (EEVDF, "default+slice_ns=100000", {"slice_ns": 100_000}, None),
+        (EEVDF, "default+policy=batch", {"policy": "batch"}, None),
+        (EEVDF, "default+policy=fifo", {"policy": "fifo"}, None),
+        (EEVDF, "default+nice=-5", {"nice": -5}, None),
     ],
 )
-def test_settings_of_tasks_reach_the_model(
-    mode: str, expected: dict[str, object], campaign: Config
+def test_the_settings_of_a_mode_reach_the_model(
+    bed: str, mode: str, expected: dict[str, object], label: str | None, campaign: Config
 ) -> None:
-    plan = plan_point(point(EEVDF, mode, cores=2), campaign, load_testbed(EEVDF))
+    plan = plan_point(point(bed, mode, cores=2), campaign, load_testbed(bed))
     assert {name: plan.numbers[name] for name in expected} == expected
+    assert plan.state.label == (label or mode)
     assert plan.state.unlike_asked == 0
 
 
-def test_what_is_switched_off_is_off_and_the_description_says_so(campaign: Config) -> None:
+def test_a_mechanism_that_is_off_has_no_numbers(campaign: Config) -> None:
     bed = load_testbed(EEVDF)
     assert bed.simulated is not None
     off = ("lock", "switches", "refills", "stalls", "receive", "placement")
@@ -183,7 +170,7 @@ def test_runs_of_one_load_and_repetition_have_the_same_arrivals(
 
 
 def windows_of(run: Run, config: Config, folder: Path) -> xr.Dataset:
-    """Compare modes within a run; its windows come back."""
+    """Perform a run that compares modes, and return its windows."""
     record = measured(run, config, folder / "raw")
     write_messages(messages_from_record(record), folder / "messages.nc")
     return windows_from_record(folder / "messages.nc", record)
@@ -191,7 +178,7 @@ def windows_of(run: Run, config: Config, folder: Path) -> xr.Dataset:
 
 @pytest.fixture(scope="module")
 def compared(campaign: Config, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, xr.Dataset]:
-    """One core, default against FIFO, near its knee: the record and its windows."""
+    """A run that compares default with FIFO on one core near its capacity: its record and its windows."""
     folder = tmp_path_factory.mktemp("compared")
     config = crossed(campaign, 10)
     run = point(mode=FIFO).run(1600, 1)
@@ -203,11 +190,11 @@ FIFO = "default,default+policy=fifo"
 
 
 def crossed(config: Config, mode_s: float) -> Config:
-    """Give so many seconds to each mode of a comparison."""
+    """Return the campaign with a number of seconds per mode of a comparison."""
     return replace(config, crossover=replace(config.crossover, mode_s=mode_s))
 
 
-def test_a_comparison_leaves_the_record_of_one(compared: tuple[Path, xr.Dataset]) -> None:
+def test_the_record_of_a_comparison_is_whole_and_valid(compared: tuple[Path, xr.Dataset]) -> None:
     record, found = compared
     document = read_record(record)
     assert not damages(record, document)
@@ -221,7 +208,7 @@ def test_a_comparison_leaves_the_record_of_one(compared: tuple[Path, xr.Dataset]
     assert (found.attrs["kind"], found.attrs["probe_mode"]) == ("simulated", "simulated")
     assert "not measured" in found.attrs["fidelity"]
     assert np.all(found["left_out"] == COUNTS)
-    # what the samples count and what the trace holds are the same, but for messages at the edges
+    # samples and trace have the same messages, except at the edges of windows
     off = found["messages"].isel(washout=0) - found["datagrams"].isel(washout=0)
     assert float(abs(off).max()) < 0.2 * float(found["messages"].min())
 
@@ -240,7 +227,7 @@ def test_each_window_of_a_block_has_the_same_calls(compared: tuple[Path, xr.Data
         assert np.array_equal(since[n], since[n + 2])
 
 
-def test_the_same_comparison_gives_the_same_bytes(campaign: Config, tmp_path: Path) -> None:
+def test_equal_comparisons_have_equal_files(campaign: Config, tmp_path: Path) -> None:
     found = []
     for name in ("first", "second"):
         config = crossed(campaign, 4)
@@ -251,8 +238,8 @@ def test_the_same_comparison_gives_the_same_bytes(campaign: Config, tmp_path: Pa
     assert found[0] == found[1]
 
 
-def test_a_mode_beside_itself_differs_by_chance_only(campaign: Config, tmp_path: Path) -> None:
-    """The sham of twelve runs: at 5 % four or more of them would differ once in 450 times."""
+def test_a_sham_differs_by_chance_only(campaign: Config, tmp_path: Path) -> None:
+    """At 5 %, four or more of the shams of twelve runs would differ once in 450 times."""
     differ = {"k_rcv_mean": 0, "total_mean": 0}
     for rep in range(1, 13):
         folder = tmp_path / str(rep)
@@ -260,13 +247,13 @@ def test_a_mode_beside_itself_differs_by_chance_only(campaign: Config, tmp_path:
         for name in differ:
             assert found["arm"].to_numpy().tolist()[-1] == SHAM
             sham = effect([by_arm(found, name)], 0, found.sizes["arm"] - 1)
-            # something differs: stalls and ticks are not played again
+            # the windows differ a little, because stalls and ticks differ between windows
             assert sham.interval.high > sham.interval.low
             differ[name] += sham.p_value <= 0.05
     assert max(differ.values()) <= 3
 
 
-def test_switched_within_a_run_a_mode_does_what_it_does_by_itself(
+def test_effects_within_a_run_equal_effects_between_runs(
     compared: tuple[Path, xr.Dataset], campaign: Config, tmp_path: Path
 ) -> None:
     _, found = compared
@@ -286,7 +273,7 @@ def test_switched_within_a_run_a_mode_does_what_it_does_by_itself(
 def test_modes_that_change_no_service_take_the_same_cpu_time(
     campaign: Config, tmp_path: Path
 ) -> None:
-    """With free context switches and a warm cache a message costs its service, in any order."""
+    """Without costs of switches and caches, the order does not change the service time of a message."""
     bed = load_testbed(EEVDF)
     assert bed.simulated is not None
     free = ("switches", "refills", "stalls")
@@ -303,7 +290,7 @@ def test_modes_that_change_no_service_take_the_same_cpu_time(
         assert cost.high >= -0.003
 
 
-def test_what_switching_costs_is_taken_from_the_workers_cpu(campaign: Config) -> None:
+def test_a_switch_of_the_mode_costs_the_worker_cpu_time(campaign: Config) -> None:
     bed = load_testbed(EEVDF)
     assert bed.simulated is not None
     dear = replace(bed, simulated=replace(bed.simulated, setattr_ns=2_000))
@@ -323,7 +310,7 @@ def test_what_switching_costs_is_taken_from_the_workers_cpu(campaign: Config) ->
         ({"cores": 9}, "the SPS has 8 CPU"),
     ],
 )
-def test_what_the_model_has_not_is_refused(
+def test_a_run_that_the_model_cannot_do_is_refused(
     changes: dict[str, object], words: str, campaign: Config, tmp_path: Path
 ) -> None:
     run = replace(point().run(500, 1), **changes)  # type: ignore[arg-type]
@@ -331,8 +318,33 @@ def test_what_the_model_has_not_is_refused(
         measured(run, campaign, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("bed", "sut", "changes", "words"),
+    [
+        (
+            "simulated-papers",
+            "opensips-udp",
+            {"deployment": "sockets"},
+            r"deployments\.dispatch_ns",
+        ),
+        (EEVDF, "kamailio-udp", {"probe": "off"}, "the simulator has no probe"),
+    ],
+)
+def test_a_sut_that_the_model_lacks_is_refused(
+    bed: str, sut: str, changes: dict[str, str], words: str, campaign: Config
+) -> None:
+    config = replace(campaign, suts={sut: replace(campaign.sut(sut), **changes)})
+    with pytest.raises(StableError, match=words):
+        plan_point(replace(point(bed), sut=sut), config, load_testbed(bed))
+
+
+def test_a_simulated_testbed_has_no_hosts() -> None:
+    with pytest.raises(StableError, match="it has no hosts"), open_hosts(load_testbed(EEVDF)):
+        pass
+
+
 def named(config: Config, transport: str, deployment: str) -> str:
-    """Find the SUT of a deployment; over TCP with persistent connections."""
+    """Return the name of the SUT of a deployment; over TCP, with persistent connections."""
     wanted = (
         sut.name
         for sut in config.suts.values()
@@ -343,7 +355,7 @@ def named(config: Config, transport: str, deployment: str) -> str:
     return next(wanted)
 
 
-@pytest.mark.parametrize(("transport", "deployment"), COSTS)
+@pytest.mark.parametrize(("transport", "deployment"), DEPLOYMENTS)
 def test_a_run_of_every_deployment_is_valid_and_a_search_ends(
     transport: str, deployment: str, campaign: Config, tmp_path: Path
 ) -> None:
@@ -375,29 +387,9 @@ def test_a_run_of_every_deployment_is_valid_and_a_search_ends(
     assert 1000 < lower < upper < 8000
 
 
-def test_a_deployment_without_its_costs_is_refused(campaign: Config) -> None:
-    sut = replace(campaign.sut("opensips-udp"), deployment="sockets")
-    config = replace(campaign, suts={"opensips-udp": sut})
-    place = replace(point("simulated-papers"), sut="opensips-udp")
-    with pytest.raises(StableError, match=r"has no deployments\.dispatch_ns; give it"):
-        plan_point(place, config, load_testbed("simulated-papers"))
-
-
-def test_the_model_has_the_costs_of_all() -> None:
-    named = {name for names in COSTS.values() for name in names}
+def test_the_model_has_the_costs_of_every_deployment() -> None:
+    named = {name for kind in DEPLOYMENTS.values() for name in kind.costs.values()}
     assert named == set(load_model("kamailio-qm").costs)
-
-
-def test_a_control_run_without_a_probe_is_refused(campaign: Config) -> None:
-    sut = replace(campaign.sut("kamailio-udp"), probe="off")
-    untraced = replace(campaign, suts={**campaign.suts, "kamailio-udp": sut})
-    with pytest.raises(StableError, match="no probe that could be off"):
-        plan_point(point(), untraced, load_testbed(EEVDF))
-
-
-def test_nobody_looks_for_its_hosts() -> None:
-    with pytest.raises(StableError, match="it has no hosts"), open_hosts(load_testbed(EEVDF)):
-        pass
 
 
 WITHOUT_LINUX = """
@@ -420,9 +412,10 @@ def look(event, arguments):
 sys.addaudithook(look)
 
 from sipsched.measure import acquisition
-from sipsched.plan.config import Run, load_config
+from sipsched.plan.config import load_config
+from sipsched.plan.run import Run
 from sipsched.records.messages import messages_from_record, write_messages
-from sipsched.records.summary import summarise_run
+from sipsched.records.run_summary import summarise_run
 from sipsched.records.windows import windows_from_record
 from sipsched.testbed.inventory import load_testbed
 
@@ -438,8 +431,8 @@ print(*(path for path in opened if path.startswith(("/proc", "/sys/"))), sep="\\
 """
 
 
-def test_a_simulated_run_needs_nothing_of_linux(tmp_path: Path) -> None:
-    """Stands for a machine that has no /proc and no call that Linux alone has, such as macOS."""
+def test_a_simulated_run_needs_no_linux(tmp_path: Path) -> None:
+    """The test removes /proc and the calls of Linux, as on macOS."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_LINUX, str(tmp_path)],
         capture_output=True,
@@ -447,5 +440,5 @@ def test_a_simulated_run_needs_nothing_of_linux(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    # numba reads that where the platform is Linux
+    # numba reads this file on Linux
     assert set(done.stdout.split()) <= {"/proc/cpuinfo"}

@@ -1,4 +1,4 @@
-"""The simulator against queueing theory, and what it has to keep in every run."""
+"""Tests of the simulator, against queueing theory and by invariants of every simulation."""
 
 import dataclasses
 import hashlib
@@ -19,17 +19,17 @@ from sipsched.records.trace import HEADER, RECORD, Event
 
 
 def sojourn(records: npt.NDArray[Any]) -> float:
-    """Mean time from arrival to departure, in services."""
+    """Return the mean time from arrival to departure, in mean service times."""
     return float((records["t_dep"] - records["t_arr"]).mean()) / SERVICE_NS
 
 
 def loss(records: npt.NDArray[Any]) -> float:
-    """Share that the full queue refused."""
+    """Return the share of messages that the full queue refused."""
     return float((records["event"] == Event.DROP).mean())
 
 
 def erlang_c(servers: int, offered: float) -> float:
-    """Give the probability that an arrival has to wait in M/M/c."""
+    """Return the probability that an arrival waits in M/M/c."""
     blocked = 1.0
     for n in range(1, servers + 1):
         blocked = offered * blocked / (n + offered * blocked)
@@ -37,7 +37,7 @@ def erlang_c(servers: int, offered: float) -> float:
 
 
 def full_probability(servers: int, places: int, offered: float) -> float:
-    """Give the probability that M/M/c/K is full."""
+    """Return the probability that all places of M/M/c/K are occupied."""
     states = [
         offered**n / math.factorial(min(n, servers)) / servers ** max(0, n - servers)
         for n in range(places + 1)
@@ -49,7 +49,7 @@ def full_probability(servers: int, places: int, offered: float) -> float:
 @pytest.mark.parametrize(
     ("law", "scv"), [("exponential", 1.0), ("constant", 0.0), ("lognormal", 2.0)]
 )
-def test_one_server_waits_as_pollaczek_and_khinchine_say(
+def test_waits_for_one_server_follow_pollaczek_and_khinchine(
     load: float, law: str, scv: float, tmp_path: Path
 ) -> None:
     changes = {"rate_cps": load * 1e9 / SERVICE_NS, "service_law": law, "service_scv": [scv] * 7}
@@ -59,7 +59,7 @@ def test_one_server_waits_as_pollaczek_and_khinchine_say(
 @pytest.mark.parametrize("rules", ["eevdf", "cfs"])
 @pytest.mark.parametrize("policy", ["other", "fifo"])
 @pytest.mark.parametrize("servers", [2, 4])
-def test_several_servers_wait_as_erlang_says(
+def test_waits_for_several_servers_follow_erlang(
     servers: int, policy: str, rules: str, tmp_path: Path
 ) -> None:
     offered = 0.8 * servers
@@ -74,7 +74,7 @@ def test_several_servers_wait_as_erlang_says(
 
 
 @pytest.mark.parametrize(("servers", "places", "offered"), [(1, 5, 0.9), (2, 10, 1.8), (4, 6, 5.0)])
-def test_a_full_queue_refuses_as_theory_says(
+def test_refusals_of_a_full_queue_follow_theory(
     servers: int, places: int, offered: float, tmp_path: Path
 ) -> None:
     changes = {
@@ -88,10 +88,10 @@ def test_a_full_queue_refuses_as_theory_says(
 
 @pytest.mark.parametrize("rules", ["eevdf", "cfs"])
 @pytest.mark.parametrize("policy", ["other", "batch", "rr"])
-def test_no_order_of_service_changes_the_mean_sojourn(
+def test_the_mean_sojourn_does_not_depend_on_the_order_of_service(
     rules: str, policy: str, tmp_path: Path
 ) -> None:
-    """Of exponential services the mean number in the system is the same in every order (Kleinrock)."""
+    """With exponential service times, the mean number in the system is the same for every order (Kleinrock)."""
     changes = {
         "workers": 8,
         "rate_cps": 0.8 * 1e9 / SERVICE_NS,
@@ -125,7 +125,7 @@ VARIANTS: dict[str, Numbers] = {
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_what_arrives_is_served_or_refused_and_time_adds_up(variant: str, tmp_path: Path) -> None:
+def test_messages_and_times_add_up(variant: str, tmp_path: Path) -> None:
     numbers = {**CALLS, **VARIANTS[variant]}
     report, records = trace(numbers, tmp_path)
     served = records[records["event"] == Event.MESSAGE]
@@ -141,18 +141,18 @@ def test_what_arrives_is_served_or_refused_and_time_adds_up(variant: str, tmp_pa
     assert np.all(served["t_sip_out"] - served["t_sip_in"] >= served["off_cpu_ns"])
 
 
-def test_every_refused_message_is_a_call_less_without_retransmissions(tmp_path: Path) -> None:
+def test_a_refused_message_ends_its_call_without_retransmissions(tmp_path: Path) -> None:
     numbers = {**CALLS, "retransmissions": False, "rate_cps": 12_000.0, "stall_ns": 0}
     report, records = trace(numbers, tmp_path)
     assert report.refused > 100
-    # a dropped INVITE brings no 180, and nothing after it: 180 is the one message that nothing waits for
+    # a dropped INVITE ends its call; a call continues without a message only if this message is the 180
     lost = records[(records["event"] == Event.DROP) & (records["kind"] == 1)]
     assert not np.isin(lost["call_id_hash"], records["call_id_hash"][records["kind"] > 1]).any()
     assert len(np.unique(records["call_id_hash"])) == CALLS["calls"]
 
 
 @pytest.mark.parametrize("rules", ["eevdf", "cfs"])
-def test_the_same_seed_gives_the_same_bytes(rules: str, tmp_path: Path) -> None:
+def test_equal_seeds_give_equal_files(rules: str, tmp_path: Path) -> None:
     found = []
     for name in ("first", "second"):
         folder = tmp_path / name
@@ -174,13 +174,11 @@ BEFORE = {
     "drawn hold times": "4849980e3a169debce3f7b3e625eb76a9f2c47557db10ba272e6a4313319656f",
     "compared": "9c6e19898043608b10df64b994367116a3aef4ff17836ccefc7ab333475ac6a7",
 }
-"""SHA-256 of report, trace, calls and report of the UAC, and of the log, as the simulator of one socket gave them."""
+"""Compare the SHA-256 of all files of a simulation: report, trace, calls, report of the UAC, and log."""
 
 
 @pytest.mark.parametrize("variant", BEFORE)
-def test_workers_that_share_a_socket_are_as_they_were_without_other_deployments(
-    variant: str, tmp_path: Path
-) -> None:
+def test_the_files_of_known_simulations_are_unchanged(variant: str, tmp_path: Path) -> None:
     files = compared(tmp_path) if variant == "compared" else outputs(tmp_path)
     simulate({**CALLS, **VARIANTS.get(variant, {})}, tmp_path, files)
     written = [tmp_path / "report.json", files.trace, files.calls, files.uac]
@@ -194,7 +192,7 @@ WINDOW_NS = 20_000_000
 
 
 def compared(folder: Path, sample_ns: int = 50_000_000, setattr_ns: int = 0) -> Outputs:
-    """Write a plan of 30 windows, five modes and the model's own in turn, a block each five of them."""
+    """Write a plan of 30 windows in blocks of five, with five modes and the default in turn."""
     lines = [f"sample {sample_ns}", f"setattr {setattr_ns}", "mode 0 policy = other"]
     lines += [f"mode {number} {line}" for number, line in enumerate(MODES, start=1)]
     lines += [f"window {n * WINDOW_NS} {n * 5 % 6}" for n in range(30)]
@@ -207,9 +205,7 @@ def compared(folder: Path, sample_ns: int = 50_000_000, setattr_ns: int = 0) -> 
 
 @pytest.mark.parametrize("setattr_ns", [0, 5_000])
 @pytest.mark.parametrize("rules", ["eevdf", "cfs"])
-def test_workers_that_are_switched_lose_nothing(
-    rules: str, setattr_ns: int, tmp_path: Path
-) -> None:
+def test_switches_of_the_mode_lose_no_message(rules: str, setattr_ns: int, tmp_path: Path) -> None:
     files = compared(tmp_path, setattr_ns=setattr_ns)
     report = simulate({**CALLS, "rules": rules}, tmp_path, files)
     assert report.arrived == report.served + report.refused
@@ -223,11 +219,11 @@ def test_workers_that_are_switched_lose_nothing(
     assert np.all(np.diff(np.diff([switch.asked_ns for switch in log.windows])) == 0)
     for column in dataclasses.astuple(log.samples):
         assert np.all(np.diff(column) >= 0)
-    # before the last answer has left, and after nearly all
+    # the last sample precedes the last answers
     assert 0.9 * report.received < log.samples.datagrams[-1] <= report.received
 
 
-def test_looking_at_the_counters_changes_nothing(tmp_path: Path) -> None:
+def test_the_interval_of_samples_changes_nothing_else(tmp_path: Path) -> None:
     found = []
     for sample_ns in (50_000_000, 1_000_000):
         files = compared(tmp_path, sample_ns)
@@ -236,8 +232,8 @@ def test_looking_at_the_counters_changes_nothing(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_calls_that_are_played_again_take_the_same_time(tmp_path: Path) -> None:
-    """Arrivals and services cancel in a difference of windows, as they do between separate runs."""
+def test_repeated_calls_take_the_same_time(tmp_path: Path) -> None:
+    """Arrivals and service times are equal in all windows of a block, so their effects cancel in differences."""
     numbers = {**CALLS, "retransmissions": False, "lock_share": 0.0, "stall_every_ns": 0}
     files = compared(tmp_path)
     simulate(numbers, tmp_path, files)
@@ -258,14 +254,14 @@ def test_calls_that_are_played_again_take_the_same_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("mode 0 cores = 2", "line 1: not one of plan.h"),
-        ("mode 1 policy = fifo", "line 1: not one of plan.h"),
-        ("window 0 0", "line 1: not one of plan.h"),
-        ("mode 0 policy = deadline", "not a value it may have"),
+        ("mode 0 cores = 2", "line 1: unknown name"),
+        ("mode 1 policy = fifo", "line 1: unknown name"),
+        ("window 0 0", "line 1: unknown name"),
+        ("mode 0 policy = deadline", "not an allowed value"),
         ("end 1", "expected windows"),
     ],
 )
-def test_a_wrong_plan_gets_one_clear_error(line: str, words: str, tmp_path: Path) -> None:
+def test_a_wrong_plan_is_an_error(line: str, words: str, tmp_path: Path) -> None:
     files = compared(tmp_path)
     assert files.plan is not None
     files.plan.write_text(line + "\n")
@@ -273,8 +269,8 @@ def test_a_wrong_plan_gets_one_clear_error(line: str, words: str, tmp_path: Path
         simulate(CALLS, tmp_path, files)
 
 
-def test_a_message_takes_the_same_time_whoever_serves_it(tmp_path: Path) -> None:
-    """Modes are compared on the same work, as they are on the same arrivals."""
+def test_the_service_time_of_a_message_does_not_depend_on_the_worker(tmp_path: Path) -> None:
+    """Modes are compared with equal service times as well as equal arrivals."""
     work = {}
     for rules in ("eevdf", "cfs"):
         numbers = {**CALLS, "rules": rules, "lock_share": 0.0, "stall_ns": 0, "receive_cpus": 0}
@@ -283,7 +279,7 @@ def test_a_message_takes_the_same_time_whoever_serves_it(tmp_path: Path) -> None
         spent = records["t_sip_out"] - records["t_sip_in"] - records["off_cpu_ns"]
         _, first = np.unique(keys, return_index=True)
         work[rules] = spent[first].astype("i8")
-    # what differs is the context switch and the cache that a worker finds when it comes back
+    # the remaining difference comes from context switches and the cold caches after them
     assert np.mean(work["eevdf"] == work["cfs"]) > 0.5
     assert np.median(np.abs(work["eevdf"] - work["cfs"])) < 10_000
 
@@ -304,36 +300,34 @@ COSTS: Numbers = SERVER | {
     "send_ns": 2_000,
     "loop_ns": 4_000,
 }
-"""Three messages a millisecond apart, which one CPU serves in 100 µs each, and what that costs."""
+"""Three messages 1 ms apart, served in 100 µs each by one CPU, with all further costs."""
 
 
 @pytest.mark.parametrize(("workers", "cold"), [(1, [True, False, False]), (2, [True] * 3)])
-def test_an_idle_cpu_is_interrupted_wakes_and_refills(
+def test_the_costs_of_a_message_on_an_idle_cpu(
     workers: int, cold: list[bool], tmp_path: Path
 ) -> None:
     report, records = trace({**COSTS, "workers": workers}, tmp_path)
     assert set(records["t_stack"] - records["t_arr"]) == {11_000 + 7_000}
-    # the softirq wakes, the CPU leaves idle and switches
+    # wake-up by the softirq, exit from idle, context switch
     assert set(records["t_sockq"] - records["t_stack"]) == {3_000 + 5_000 + 8_000}
-    # two workers take turns, and each finds the other's caches
+    # two workers alternate, so each finds a cold cache
     served = [SERVICE_NS + 9_000 * each for each in cold]
     assert list(records["t_sip_out"] - records["t_sip_in"]) == served
     cpu = report.cpus[0]
     assert cpu.receive == 3 * (7_000 + 3_000)
     assert cpu.switch == 3 * (5_000 + 8_000)
-    # of a CPU that is idle meanwhile nobody pays for the softirq, nor for leaving idle
+    # no task is charged for a softirq on an idle CPU, or for the exit from idle
     each = 8_000 + 1_000 + 2_000 + 4_000
     assert sum(worker.charged_ns for worker in report.workers) == 3 * each + sum(served)
 
 
 @pytest.mark.parametrize("accounting", [False, True])
-def test_an_interrupt_prolongs_a_service_and_the_kernel_may_charge_it(
-    accounting: bool, tmp_path: Path
-) -> None:
-    """Three arrivals 50 µs apart: the second and the third come while the first is served."""
+def test_an_interrupt_prolongs_a_service(accounting: bool, tmp_path: Path) -> None:
+    """Three arrivals 50 µs apart: the second and the third arrive during the service of the first."""
     numbers = {**COSTS, "rate_cps": 20_000.0, "irq_time_accounting": accounting}
     report, records = trace(numbers, tmp_path)
-    # the first one pays for two softirqs, which find no worker to wake; the others are served by a warm worker
+    # two softirqs prolong the first service and wake no worker; the cache is warm for the others
     assert list(records["t_sip_out"] - records["t_sip_in"]) == [
         SERVICE_NS + 9_000 + 2 * 7_000,
         SERVICE_NS,
@@ -343,41 +337,46 @@ def test_an_interrupt_prolongs_a_service_and_the_kernel_may_charge_it(
     assert report.workers[0].charged_ns == busy + (0 if accounting else 2 * 7_000)
 
 
-def test_one_interrupt_is_for_all_that_have_come(tmp_path: Path) -> None:
-    """Arrivals 5 µs apart: when the interrupt comes, all three have."""
+def test_one_interrupt_receives_all_messages_that_arrived(tmp_path: Path) -> None:
+    """Arrivals 5 µs apart: the interrupt follows after all three."""
     _, records = trace({**COSTS, "rate_cps": 200_000.0}, tmp_path)
     first = records["t_arr"][0]
-    # the interrupt 11 µs after the first, 7 µs each, and 3 µs more for the one that wakes
+    # interrupt after 11 µs, then 7 µs per message, and 3 µs for the wake-up
     assert list(records["t_stack"] - first) == [18_000, 18_000 + 3_000 + 7_000, 35_000]
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"cores_per_processor": 0}, "not a value it may have"),
-        ({"cores": 0}, "not a value it may have"),
-        ({"link_ns": -1}, "not a value it may have"),
-        ({"rules": "bfs"}, "not a value it may have"),
-        ({"service_ns": [1, 2]}, "not a value it may have"),
+        ({"cores_per_processor": 0}, "not an allowed value"),
+        ({"cores": 0}, "not an allowed value"),
+        ({"link_ns": -1}, "not an allowed value"),
+        ({"rules": "bfs"}, "not an allowed value"),
+        ({"service_ns": [1, 2]}, "not an allowed value"),
         ({"receive_cpus": 9}, "more than cores"),
         ({"sockets": 9}, "more than workers: sockets"),
-        ({"sockets": 0}, "not a value it may have"),
-        ({"peers": 0}, "not a value it may have"),
+        ({"sockets": 0}, "not an allowed value"),
+        ({"peers": 0}, "not an allowed value"),
         ({"instances": 2}, "expected to divide sockets: instances"),
         ({"sockets": 8, "instances": 3}, "expected to divide sockets: instances"),
-        ({"fronts": 1025}, "not a value it may have"),
-        ({"choice": "holder", "fronts": 1}, "expected a socket a worker and one front: choice"),
-        ({"choice": "holder", "sockets": 8}, "expected a socket a worker and one front: choice"),
+        ({"fronts": 1025}, "not an allowed value"),
+        ({"choice": "holder", "fronts": 1}, "expected one socket per worker and one front: choice"),
+        (
+            {"choice": "holder", "sockets": 8},
+            "expected one socket per worker and one front: choice",
+        ),
         ({"speed": 1}, "unknown name: speed"),
         ({"events_max": 1000}, "not at its end after events_max events"),
     ],
 )
-def test_a_wrong_model_gets_one_clear_error(changes: Numbers, words: str, tmp_path: Path) -> None:
+def test_a_wrong_number_of_a_model_is_an_error(
+    changes: Numbers, words: str, tmp_path: Path
+) -> None:
     with pytest.raises(StableError, match=words):
         simulate({**CALLS, **changes}, tmp_path)
 
 
-def test_a_model_without_a_number_is_refused(tmp_path: Path) -> None:
+def test_a_missing_number_of_a_model_is_an_error(tmp_path: Path) -> None:
     numbers = {name: value for name, value in CALLS.items() if name != "tick_ns"}
     with pytest.raises(StableError, match="missing: tick_ns"):
         simulate(numbers, tmp_path)

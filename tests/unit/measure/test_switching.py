@@ -1,11 +1,11 @@
-"""Which modes of a comparison a kernel can tell apart."""
+"""Tests of the modes of a comparison that differ on a kernel."""
 
 from collections.abc import Sequence
 
 import pytest
 
 from sipsched.errors import StableError
-from sipsched.measure.cpu_layout import Cpu, Layout
+from sipsched.measure.cpu_layout import Cpu, CpuLayout
 from sipsched.measure.scheduler import (
     DEBUGFS,
     KernelScheduler,
@@ -18,7 +18,7 @@ from sipsched.plan.crossover import compared
 from sipsched.plan.modes import Counts, find_mode, load_modes
 
 DECLARED = load_modes()
-LAYOUT = Layout((Cpu(0, 0, 0, None, None),))
+LAYOUT = CpuLayout((Cpu(0, 0, 0, None, None),))
 EEVDF = KernelScheduler({}, task_slices=True, base_slice_ns=1_400_000)
 CFS = KernelScheduler({DEBUGFS + "latency_ns": "24000000"}, task_slices=False)
 
@@ -34,14 +34,14 @@ def here(name: str, kernel: KernelScheduler, refused: Sequence[str] = ()) -> lis
     return states
 
 
-def test_all_that_differ_are_played() -> None:
+def test_all_modes_that_differ_are_played() -> None:
     name = "default,slice-1ms,batch,nice-10,fifo,rr"
     found = playable(name, here(name, EEVDF))
     assert found.names == compared(name)
     assert (found.refused, found.same) == ({}, ())
 
 
-def test_of_modes_that_are_one_the_first_is_played() -> None:
+def test_the_first_of_equal_modes_is_played() -> None:
     name = "default,batch,default+slice_ns=1400000,fifo,default+policy=batch"
     found = playable(name, here(name, EEVDF))
     assert found.names == ("default", "batch", "fifo")
@@ -51,7 +51,7 @@ def test_of_modes_that_are_one_the_first_is_played() -> None:
     )
 
 
-def test_what_the_kernel_refuses_is_left_out_and_said() -> None:
+def test_refused_modes_are_reported() -> None:
     name = "default,fifo,batch"
     found = playable(name, here(name, EEVDF, refused=["fifo"]))
     assert found.names == ("default", "batch")
@@ -67,5 +67,5 @@ def test_a_comparison_of_a_mode_with_itself_is_an_error() -> None:
         StableError, match=r"no two of its modes differ .*come to the same settings"
     ):
         playable(name, here(name, EEVDF))
-    with pytest.raises(StableError, match=r"its reference fifo cannot be set: the kernel refuses"):
+    with pytest.raises(StableError, match=r"the reference fifo cannot be set: the kernel refuses"):
         playable("fifo,default", here("fifo,default", EEVDF, refused=["fifo"]))

@@ -1,4 +1,4 @@
-"""The published archive: what is in it, that it checks, and that it is the same each time."""
+"""Tests of the published archive: its content, its validity, and its reproducibility."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from sipsched.paths import PROJECT_ROOT
 
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
-    """A working directory with a summary, a page and a configuration."""
+    """Make a working directory with a summary, a page and a configuration."""
     monkeypatch.chdir(tmp_path)
     summary = synthetic.write_study(tmp_path, [synthetic.Run(rep=rep) for rep in (1, 2)])
     for name in ("reports/index.html", "config/config.yaml", "requirements.lock", "LICENSE"):
@@ -74,7 +74,7 @@ def test_it_is_an_ro_crate(tree):
     assert root["datePublished"] == "2026-01-01"
     assert root["license"].id == archive.LICENSE
     assert synthetic.FIDELITY in root["description"]
-    assert "2 of 2 planned runs count" in root["description"]
+    assert "2 of 2 planned runs are valid" in root["description"]
     parts = {part.id: part for part in root["hasPart"]}
     assert set(parts) == {
         *(str(path) for path in tree[0]),
@@ -105,8 +105,9 @@ def test_how_hosts_are_reached_is_not_published(tree):
             held = yaml.safe_load(bundle.read(str(path)))
         whole = yaml.safe_load(path.read_text())
         for host in whole["hosts"].values():
-            for key in ("address", "port", "user", "identity_file", "known_hosts"):
+            for key in ("address", "port", "user", "identity_file", "known_hosts", "sip_address"):
                 host.pop(key, None)
+        del whole["workdir"]
         if name == "vm":
             whole["vm"]["kernel"] = "bzImage"
         assert held == whole
@@ -129,7 +130,7 @@ def test_a_file_that_is_not_there_or_not_ours_is_refused(tree):
 def test_nothing_measured_is_not_published(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     summary = synthetic.write_study(tmp_path, [synthetic.Run()], lambda run: None)
-    with pytest.raises(StableError, match="nothing to publish"):
+    with pytest.raises(StableError, match="no run is valid"):
         publish("a.zip", ([], run_table.read_campaigns([summary])))
 
 

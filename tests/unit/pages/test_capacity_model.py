@@ -1,19 +1,19 @@
-"""Models of capacity beside published numbers, and beside summaries of a known queue."""
+"""Tests of models of capacity, on published numbers and on summaries of a known queue."""
 
-import dataclasses
 import functools
 
 import numpy as np
+import page_text
 import pytest
 import synthetic
 
-from sipsched.analysis import papers, statistics
-from sipsched.analysis.capacity import evidence, options, predictions, scaling
+from sipsched.analysis import intervals, papers
+from sipsched.analysis.capacity import evidence, options, predictions, scaling, simulated
 from sipsched.analysis.capacity import queues as models
-from sipsched.pages.capacity_model import answer, deployments, laws, queues, sources
-from sipsched.pages.parts import Figure
-from sipsched.records import summary
-from sipsched.records.speedups import Speedup
+from sipsched.pages.capacity_model import answer, laws, queues, sources
+from sipsched.records import study_summary, summary_files
+from sipsched.records.fitted import Fitted
+from sipsched.records.prediction import CapacityOfCores, CapacityPrediction
 
 ONE_CORE = {
     ("default", 1, 2): 80.0,
@@ -47,14 +47,14 @@ def alone(points):
 @pytest.fixture(scope="module")
 def one_core(points, tmp_path_factory):
     path = tmp_path_factory.mktemp("one") / "summary.nc"
-    summary.write(synthetic.queue_summary(ONE_CORE, LOADS), path)
+    summary_files.write(synthetic.queue_summary(ONE_CORE, LOADS), path)
     return collect(points, [path])
 
 
 @pytest.fixture(scope="module")
 def many_cores(points, tmp_path_factory):
     path = tmp_path_factory.mktemp("many") / "summary.nc"
-    summary.write(synthetic.queue_summary(MANY_CORES, MANY_LOADS, repetitions=3), path)
+    summary_files.write(synthetic.queue_summary(MANY_CORES, MANY_LOADS, repetitions=3), path)
     return collect(points, path, cores_per_processor=8)
 
 
@@ -63,37 +63,49 @@ def system(known, mode):
     return found
 
 
-def everything(known):
+NOT_SIMULATED = simulated.read([])
+SIMULATED_CPS = {1: 2500.0, 2: 5000.0, 4: 9000.0, 8: 9000.0}
+
+
+def simulation(limit=0.01, **changes):
+    """Make a prediction of the simulator for kamailio-udp, without samples of the fit."""
+    carried = tuple(CapacityOfCores(c, c, cps, 0.1, 0.9) for c, cps in SIMULATED_CPS.items())
+    fitted = Fitted(sut="kamailio-udp", why="")
+    return CapacityPrediction(fitted, limit, 4, carried, **changes)
+
+
+def sized(known, prediction=NOT_SIMULATED):
+    return answer.systems(known, prediction, simulated.by_cores(prediction, laws.WIDENING))
+
+
+def everything(known, prediction):
+    systems = sized(known, prediction)
     return (
         sources.heading(known),
         sources.read(known),
-        answer.words(known, 5000, 8),
-        answer.smallest(known, 5000, 8),
-        answer.carried(known, 5000, 8),
-        laws.by_cores(known, 8),
-        laws.rule_words(known),
-        laws.rule(known),
+        answer.answer(systems),
+        answer.box(systems, 1000),
+        *answer.tables(systems).parts,
+        answer.reasons(systems, known, prediction),
+        laws.by_cores(systems, known),
         laws.fitted(known),
-        laws.left_out(known),
+        laws.simulated(prediction, simulated.by_cores(prediction, laws.WIDENING)),
         queues.measured_words(known),
         queues.curves(known),
         queues.measured(known),
-        queues.published_words(known),
-        queues.published(known),
         sources.settings(known),
     )
 
 
-def check(known):
-    for part in everything(known):
-        text = part._repr_html_()
+def check(known, prediction=NOT_SIMULATED):
+    for part in everything(known, prediction):
+        text = page_text.text(part)
         assert "nan" not in text.replace("nano", "").lower()
         for row in getattr(part, "rows", ()):
-            assert len(row) == len(part.header), part.identity
+            if hasattr(part, "header"):
+                assert len(row) == len(part.header), part.identity
         if groups := getattr(part, "groups", ()):
             assert sum(span for _, span in groups) == len(part.header)
-        if hasattr(part, "svg"):
-            assert "prefers-color-scheme:dark" in part.svg
 
 
 @pytest.mark.parametrize("given", [None, "", [], [None, ""], ["no/such/summary.nc"]])
@@ -102,12 +114,8 @@ def test_published_data_alone(points, given, alone):
     assert known.own == known.services == ()
     assert known.systems[0].best == alone.systems[0].best
     missing = given == ["no/such/summary.nc"]
-    said = (
-        "no/such/summary.nc: not there, left out."
-        if missing
-        else "No summary of a study was given."
-    )
-    assert sources.read(known).lines[0] == said
+    said = sources.read(known).lines[0]
+    assert said.startswith("no/such/summary.nc: " if missing else "No summary")
 
 
 def test_page_of_published_data_alone(alone):
@@ -116,18 +124,10 @@ def test_page_of_published_data_alone(alone):
     assert [option.threads for option in enhanced.best] == [2, 4, 6, 6]
     assert [option.capacity.estimate for option in enhanced.best] == [2400, 4400, 5400, 6600]
     assert [option.grid_cps for option in baseline.best] == [2200, 3600, 5000, 6000]
-    assert laws.rule_words(alone).lines == (
-        "papers' OpenSIPS, enhanced: off by −9.1\u00a0% to +11\u00a0% over 3 numbers of cores; T(p,c) is the best "
-        "number of threads in 3.",
-    )
-    (found,) = answer.plans(alone, 5200, 8)
-    assert (found.choice.mode, found.choice.cores, found.choice.threads) == ("enhanced", 4, 6)
-    assert "published: carries 5\u202f400 cps" in answer.words(alone, 5200, 8).lines[0]
-    assert "not measured" in answer.words(alone, 5200, 8).lines[-1]
-    # One core with 2 threads, enhanced: the queue of one server and 200 places
-    (row,) = [r for r in queues.published(alone).rows if r[:3] == ("enhanced", "1", "2")]
-    assert row[3:5] == ("77.2", "2\u202f400")
-    assert row[7].replace("\u202f", ",") == f"{models.queue_capacity_cps(77.21, 1, 201):,.0f}"
+    (papers_sized,) = sized(alone)
+    assert papers_sized.known.enough(5200).cores == 4
+    assert papers_sized.known.enough(7000) is None
+    assert "Nothing was measured here" in answer.answer([papers_sized]).line
 
 
 def test_one_core_is_predicted_by_the_queue_it_is(one_core):
@@ -142,52 +142,34 @@ def test_one_core_is_predicted_by_the_queue_it_is(one_core):
         assert each.predict("cores", general=True).estimate == pytest.approx(
             found.estimate, rel=0.01
         )
-        # Lines between loads 100 cps apart
+        # The capacity is interpolated between loads 100 cps apart.
         assert each.measured.interval.estimate == pytest.approx(cps, rel=0.02)
         if each.threads > 1:
             assert each.predict("threads", general=False).estimate > 1.5 * cps / 2
-    words = queues.measured_words(one_core).lines
-    assert words[0].startswith("M/M/c/K with cores, CPU time: off by ")
     assert len(queues.curves(one_core).seen) == len(ONE_CORE)
-    assert all("the intervals overlap" in line for line in queues.curves(one_core).seen)
 
 
-def test_one_core_is_carried_to_several_with_a_warning(one_core):
+def test_one_core_borrows_the_law_of_the_papers_server(one_core):
     default = system(one_core, "default")
-    single = predictions.single_core(default).capacity
-    (words,) = [line for line in sources.read(one_core).lines if default.name in line]
-    assert "2 threads, the best measured on one core. The papers' one thread was not" in words
-    said = predictions.extrapolations(default, one_core, 4)
-    assert said[predictions.RULE_OF_ONE].estimate == pytest.approx(6 * single.estimate)
-    assert said[predictions.LINEAR].estimate == pytest.approx(4 * single.estimate)
-    borrowed = said[predictions.BORROWED]
-    assert borrowed.low < borrowed.estimate < said[predictions.LINEAR].estimate
-    assert predictions.predictor(default, one_core)[0] == predictions.LEAST
-    rows = [row for row in laws.rule(one_core).rows if row[0] == default.name]
-    assert [row[1:4] for row in rows] == [("2", "1", "4"), ("4", "1", "6"), ("6", "2", "6")]
-    assert all(
-        row[7:] == ("beyond the data", "not measured", "not measured", "no check") for row in rows
-    )
-    assert all(row[4].interval.n == 40 for row in rows)
-    assert [model.why for model in default.models][1:] == [
-        "expected capacities of at least 3 different numbers of cores, found 1",
-        "expected capacities of at least 2 different numbers of cores, found 1",
-    ]
-    assert "cannot be checked here" in laws.rule_words(one_core).lines[1]
-    papers, own = answer.plans(one_core, 3000, 8)
-    assert papers.choice.basis == options.PUBLISHED
-    assert (own.choice.basis, own.known) == (options.BEYOND, None)
-    assert answer.plans(one_core, 1500, 8)[1].choice.cores == 1
-    text = answer.words(one_core, 3000, 8).lines[1]
-    assert "beyond the data" in text
-    assert "Predicted by: the least of T(p,c)" in text
+    (best,) = default.best
+    name, predict = predictions.predictor(default, one_core)
+    assert name == predictions.BORROWED
+    four = predict(4)
+    assert four.low < four.estimate < 4 * best.capacity.estimate
+    first = sized(one_core, simulation())[0]
+    assert first.system == default
+    assert first.extrapolated.enough(500).basis == options.MEASURED
+    assert first.extrapolated.enough(1.5 * best.capacity.estimate).cores > 1
+    assert first.simulated.enough(4000).cores == 2
+    assert first.simulated.steps[-1].cores == 4
+    check(one_core, simulation())
+    assert "Only one core was measured" in answer.answer([first]).line
 
 
 def test_several_cores_recover_the_law(many_cores):
     check(many_cores)
     enhanced = system(many_cores, "enhanced")
-    single = predictions.single_core(enhanced).capacity
-    assert sources.read(many_cores).lines[-1].endswith("one thread, as the papers define it.")
+    single = enhanced.best[0].capacity
     assert single.estimate == pytest.approx(models.queue_capacity_cps(80, 1, 228), rel=0.05)
     rule, _, amdahl = enhanced.models
     assert [model.points for model in enhanced.models] == [4, 4, 4]
@@ -199,11 +181,39 @@ def test_several_cores_recover_the_law(many_cores):
     truth = 8 / (1 + SERIAL * 7) * single.estimate
     assert amdahl.predict(8).estimate == pytest.approx(truth, rel=0.1)
     assert all(len(row) == 4 for row in (model.left_out for model in enhanced.models))
-    two = [row for row in laws.rule(many_cores).rows if row[:2] == (enhanced.name, "2")]
-    assert two[0][7:9] == ("measured", "4")
-    assert two[0][10].startswith("+")
-    plan = answer.plans(many_cores, 9000, 16)[1]
-    assert plan.choice is None or plan.choice.basis == options.BEYOND
+    first = sized(many_cores)[0]
+    beyond = first.extrapolated.enough(1.02 * max(option.carries_cps for option in enhanced.best))
+    assert beyond.basis == options.EXTRAPOLATED
+    assert beyond.cores > 4
+
+
+def test_two_cores_determine_amdahls_law(points, tmp_path):
+    path = tmp_path / "summary.nc"
+    two = {key: value for key, value in MANY_CORES.items() if key[1] < 3}
+    summary_files.write(synthetic.queue_summary(two, MANY_LOADS, repetitions=5), path)
+    known = collect(points, path, cores_per_processor=8)
+    check(known, simulation())
+    (own,) = known.own
+    name, predict = predictions.predictor(own, known)
+    assert name == predictions.AMDAHL
+    for option in own.best:
+        fitted = predict(option.cores)
+        assert fitted.estimate == pytest.approx(option.capacity.estimate, rel=1e-3)
+        assert fitted.low == pytest.approx(option.capacity.low, rel=1e-3)
+    truth = 8 / (1 + SERIAL * 7) * models.queue_capacity_cps(80, 1, 228)
+    assert predict(8).estimate == pytest.approx(truth, rel=0.25)
+
+
+def test_a_system_that_was_only_searched_is_an_option(points, tmp_path):
+    path = tmp_path / "summary.nc"
+    summary_files.write(synthetic.queue_summary({("default", 1, 2): 80.0}, LOADS), path)
+    searched = synthetic.capacity(3600, sut="kamailio-udp", cores=2, threads=4)
+    known = collect(points, path, capacities=[searched])
+    one, two = system(known, "default").best
+    assert (one.cores, two.cores, two.threads) == (1, 2, 4)
+    assert two.interval.estimate == searched.estimate_cps
+    assert two.carries_cps == searched.low_cps
+    assert sized(known)[0].known.enough(searched.low_cps) == two
 
 
 def test_studies_of_one_testbed_are_put_together(points, tmp_path):
@@ -213,18 +223,19 @@ def test_studies_of_one_testbed_are_put_together(points, tmp_path):
     paths = [tmp_path / name / "local" / "summary.nc" for name in ("sweep", "single")]
     for data, path in zip((first, second), paths, strict=True):
         path.parent.mkdir(parents=True)
-        summary.write(data, path)
+        summary_files.write(data, path)
     known = collect(points, [*paths, tmp_path / "third" / "local" / "summary.nc"])
-    assert sources.read(known).lines[:3] == (
-        "sweep/local/summary.nc: 20 runs that count, on 1 core.",
-        "single/local/summary.nc: 50 runs that count, on 1 core.",
-        "third/local/summary.nc: not there, left out.",
-    )
-    # The load that both have counts once.
+    assert [(each.name, each.runs, each.cores) for each in known.read] == [
+        ("sweep/local/summary.nc", 20, (1,)),
+        ("single/local/summary.nc", 50, (1,)),
+        ("third/local/summary.nc", 0, ()),
+    ]
+    assert [each.found for each in known.read] == [True, True, False]
+    # A load that both studies measured counts once.
     (default,) = system(known, "default").options
     assert default.interval.n == 5 * len(LOADS)
     assert [each.mode for each in known.own] == ["default", "baseline"]
-    summary.write(second.assign_attrs(testbed="other"), paths[1])
+    summary_files.write(second.assign_attrs(testbed="other"), paths[1])
     names = {each.name for each in collect(points, paths).own}
     assert "kamailio-udp on synthetic, default" in names
     assert "kamailio-udp on other, baseline" in names
@@ -232,17 +243,17 @@ def test_studies_of_one_testbed_are_put_together(points, tmp_path):
 
 def test_a_study_without_a_run_is_named_and_left_out(points, tmp_path):
     path = tmp_path / "summary.nc"
-    summary.write(summary.combine([], [synthetic.Run()]), path)
+    summary_files.write(study_summary.combine([], [synthetic.Run()]), path)
     known = collect(points, [path])
     assert known.own == ()
-    assert sources.read(known).lines[0].endswith("no run measured, left out.")
+    assert [(each.found, each.runs) for each in known.read] == [(True, 0)]
 
 
 def test_without_the_kernels_part_no_cpu_time_and_why(points, tmp_path):
     data = synthetic.queue_summary({("default", 1, 2): 80.0}, LOADS)
     data["k_stack_mean"][:] = np.nan
     path = tmp_path / "summary.nc"
-    summary.write(data, path)
+    summary_files.write(data, path)
     known = collect(points, [path])
     check(known)
     cores, threads = queues.measured(known).rows
@@ -253,89 +264,57 @@ def test_without_the_kernels_part_no_cpu_time_and_why(points, tmp_path):
 def test_a_capacity_outside_the_loads_is_no_point(points, tmp_path):
     data = synthetic.queue_summary({("default", 1, 2): 80.0, ("default", 1, 8): 80.0}, LOADS[:2])
     path = tmp_path / "summary.nc"
-    summary.write(data, path)
+    summary_files.write(data, path)
     known = collect(points, [path])
     check(known)
     default = system(known, "default")
     assert default.fitted == ()
-    assert np.isnan(predictions.single_core(default).capacity.estimate)
-    assert sources.read(known).lines[-1] == (
-        f"C(1,1) of {default.name}: none: no capacity of one core lies between the loads measured."
-    )
     assert predictions.predictor(default, known) is None
-    assert answer.smallest(known, 5000, 8).rows[-1][1] == "no, at most:"
+    first = sized(known, simulation())[0]
+    assert first.extrapolated.steps == ()
+    assert [step.settled for step in first.known.steps] == [False]
+    row = [str(cell) for cell in answer.tables([first]).parts[0].rows[0]]
+    assert row[:3] == ["500", "1", f"at most {100 * 500 / LOADS[1]:.0f}"]
+    assert "at least" in answer.answer([first]).line
 
 
-def test_where_every_load_was_too_much_none_can_be_relied_on(points, tmp_path):
+def test_where_every_load_was_too_much_no_core_is_enough(points, tmp_path):
     path = tmp_path / "summary.nc"
-    summary.write(synthetic.queue_summary({("default", 1, 2): 200.0}, LOADS[-2:]), path)
+    summary_files.write(synthetic.queue_summary({("default", 1, 2): 200.0}, LOADS[-2:]), path)
     known = collect(points, [path])
     check(known)
-    (row,) = [row for row in answer.smallest(known, 5000, 1).rows if "default" in row[0]]
-    assert row[1] == "no, at most:"
-    assert row[4] == "none"
-    assert "no load measured is sure to stay under the limit" in answer.carried(known, 5000, 1).alt
-    assert "No load that was measured is sure" in answer.words(known, 5000, 1).lines[-1]
+    first = sized(known)[0]
+    assert first.system.mode == "default"
+    assert first.known.steps == first.extrapolated.steps == ()
+    assert first.known.options[0].interval.estimate == 0
+
+
+def test_without_any_system_there_is_no_answer():
+    assert answer.answer([]).line.startswith("There is no answer")
+    assert answer.tables([]).parts == []
+
+
+def test_the_box_answers_as_the_table_does(one_core):
+    systems = sized(one_core, simulation())
+    box = answer.box(systems, 1000)
+    table = answer.tables(systems).parts[0]
+    for cps, row in zip(answer.LOADS, table.rows, strict=True):
+        assert box.highest >= cps
+        texts = [each.at(cps) for each in box.rows[0][1]]
+        for text, cores, used in zip(texts, row[1::2], row[2::2], strict=True):
+            if str(used) == "–":
+                assert "used" not in text
+            else:
+                assert text.startswith(f"{cores} core")
+                assert text.endswith(f"{used}\u00a0% used")
 
 
 def test_one_run_a_load_has_no_interval_and_says_so(points, tmp_path):
     path = tmp_path / "summary.nc"
-    summary.write(synthetic.queue_summary({("default", 1, 2): 80.0}, LOADS, 1), path)
+    summary_files.write(synthetic.queue_summary({("default", 1, 2): 80.0}, LOADS, 1), path)
     known = collect(points, [path])
     check(known)
-    assert sources.settings(known).rows[-1][5].interval.why == statistics.TOO_FEW
-
-
-def test_the_rule_needs_one_core(points, tmp_path):
-    several = {key: value for key, value in MANY_CORES.items() if key[1] > 1}
-    path = tmp_path / "summary.nc"
-    summary.write(synthetic.queue_summary(several, MANY_LOADS, 3), path)
-    known = collect(points, [path])
-    check(known)
-    assert predictions.single_core(known.own[0]).capacity.why == "one core was not measured"
-    assert laws.rule_words(known).lines[1].endswith("nothing predicted, C(1,1) is not known.")
-
-
-def test_threads_that_are_allowed(alone):
-    (found,) = answer.plans(alone, 5000, 8, threads=[16])
-    assert found.choice is None
-    (found,) = answer.plans(alone, 4000, 8, threads=[16])
-    assert (found.choice.threads, found.choice.cores) == (16, 4)
-    assert dataclasses.replace(found, choice=None).largest.threads == 16
-
-
-def made_up(cores, threads, cps, basis=options.MEASURED):
-    number = statistics.Interval.without(cps, 1)
-    return options.Option("proxy", "enhanced", cores, threads, number, cps, cps, basis)
-
-
-def test_a_plan_is_a_sentence_that_names_what_its_settings_are():
-    known = [made_up(1, 2, 1900), made_up(2, 4, 4400)]
-    assert answer.plan_words(options.plan(4000, known, 2), options.MEASURED) == (
-        "4\u202f000 cps: proxy, enhanced, 2 cores, 4 threads, measured: carries 4\u202f400 cps, "
-        "10 % to spare. Its capacity: 4\u202f400\u00a0cps (one run)."
-    )
-    assert answer.plan_words(options.plan(4000, known, 1), options.MEASURED) == (
-        "4\u202f000 cps: nothing that is known carries it. The most is 1\u202f900 cps: "
-        "proxy, enhanced, 1 core, 2 threads, measured."
-    )
-    assert answer.plan_words(options.plan(4000, [], 8), options.MEASURED) == (
-        "4\u202f000 cps: nothing that is known carries it."
-    )
-    four = made_up(4, 6, 5400, options.PUBLISHED)
-    predicted = made_up(3, 5, 5000, options.PREDICTED)
-    both = answer.plan_words(options.plan(4800, [predicted, four], 8), options.PUBLISHED)
-    assert "3 cores, 5 threads, predicted: carries 5\u202f000 cps" in both
-    assert " Smallest published: proxy, enhanced, 4 cores, 6 threads. Its capacity:" in both
-    alone = answer.plan_words(options.plan(4800, [predicted], 8), options.PUBLISHED)
-    assert " Smallest published: none. " in alone
-
-
-def test_published_settings_that_do_not_suffice_are_called_published(alone):
-    line = answer.words(alone, 50_000, 1).lines[0]
-    assert line.endswith(
-        "The most is 2\u202f400 cps: papers' OpenSIPS, enhanced, 1 core, 2 threads, published."
-    )
+    assert sources.settings(known).rows[-1][5].interval.why == intervals.TOO_FEW
 
 
 @pytest.mark.parametrize("buffer", [227 * 2304, 425984])
@@ -346,59 +325,6 @@ def test_testbeds_with_different_buffers_are_said_not_to_be_comparable(points, t
         if testbed == "vm":
             ds["so_rcvbuf"] = ds["so_rcvbuf"].where(ds["so_rcvbuf"].isnull(), float(buffer))
         paths.append(tmp_path / "load_sweep" / testbed / "summary.nc")
-        summary.write(ds, paths[-1])
-    told = [line for line in sources.read(collect(points, paths)).lines if "buffers" in line]
-    assert told == (
-        []
-        if buffer == 227 * 2304
-        else [
-            "Receive buffers differ. 425984 bytes: kamailio-udp on vm, default; 523008 bytes: "
-            "kamailio-udp on local, default. PDR and capacity depend on the size: they are not "
-            "comparable between runs with different ones."
-        ]
-    )
-
-
-def speedup(deployment, cores, times, **changes):
-    """A simulated speed-up over UDP, received by one CPU, of 2000 cps on one core."""
-    row = Speedup(
-        *(deployment, "udp", cores, cores, 2000 * times, 1900 * times, 2100 * times),
-        *(times, 0.9 * times, 1.1 * times, 1, "of a test; one CPU receives, no lock"),
-    )
-    return dataclasses.replace(row, **changes)
-
-
-def test_speedups_of_deployments_are_told_with_who_receives():
-    rows = [
-        *(speedup("shared", 1, 1), speedup("shared", 8, 4), speedup("sockets", 1, 1)),
-        *(speedup("sockets", 8, 5), speedup("shared", 1, 1, model="of a test; each core receives")),
-        speedup("shared", 8, 2, model="each core receives, assumed lock share 0.09"),
-    ]
-    lines = deployments.words(rows).lines
-    assert (
-        "over UDP, one CPU receives, 8 cores carry as many times what one carries: sockets 5 (4.5 to"
-        in lines[0]
-    )
-    assert lines[0].index("sockets 5") < lines[0].index("shared 4")
-    assert all("not measured" in line for line in lines[:2])
-    assert "9 % of the service time under one lock" in lines[2]
-    drawn = deployments.figure(rows)
-    assert isinstance(drawn, Figure)
-    assert "not measured" in drawn.provenance
-    assert len(deployments.table(rows).rows) == 6
-
-
-def test_a_speedup_without_samples_has_no_interval():
-    row = speedup(
-        "front", 2, 1.5, **dict.fromkeys(("low", "high", "speedup_low", "speedup_high"), np.nan)
-    )
-    cells = deployments.table([row]).rows[0]
-    assert cells[5:7] == ("3\u202f000", "1.5")
-
-
-def test_without_a_simulation_of_deployments_the_page_says_so(tmp_path):
-    rows = deployments.read(tmp_path / "speedups.csv")
-    assert rows == ()
-    assert deployments.words(rows).lines == (deployments.NONE,)
-    assert deployments.figure(rows) == deployments.words(rows)
-    assert deployments.table(rows).none == deployments.NONE
+        summary_files.write(ds, paths[-1])
+    sizes = set(collect(points, paths).buffers.groups.values())
+    assert len(sizes) == (1 if buffer == 227 * 2304 else 2)

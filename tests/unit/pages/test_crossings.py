@@ -1,9 +1,9 @@
-"""What is said beside a crossing."""
+"""Tests of the remarks on a crossing."""
 
 import numpy as np
 import pytest
 
-from sipsched.analysis.statistics import crossing
+from sipsched.analysis.crossing_load import crossing
 from sipsched.pages.crossings import doubt
 
 CASES = [
@@ -16,8 +16,8 @@ CASES = [
     (
         [1000, 1200],
         [0.0, 0.41],
-        "PDR jumps at the crossing (typical PDR is at most 0.01 % at 1\u202f000 and 41 % at 1\u202f200 cps): where "
-        "between them is not told. Measure loads between them.",
+        "PDR jumps at the crossing (typical PDR is at most 0.01 % at 1\u202f000 and 41 % at 1\u202f200 cps). "
+        "Measure loads between them.",
     ),
     ([1000, 1200], [0.004, 0.03], ""),
     (

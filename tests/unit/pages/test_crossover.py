@@ -1,11 +1,11 @@
-"""The page of comparisons says what is in the windows: known effects, none, and nothing at all."""
+"""Tests of the page of comparisons, on windows with known effects, without effects, and without windows."""
 
 import json
 import math
 import re
 from typing import Any
 
-import numpy as np
+import page_text
 import pytest
 import synthetic
 import xarray as xr
@@ -13,22 +13,17 @@ from synthetic import Run
 
 from sipsched import words
 from sipsched.analysis import advice
-from sipsched.analysis.statistics import Interval, typical_interval
+from sipsched.analysis.intervals import Interval
 from sipsched.pages import numbers
-from sipsched.pages.crossover import (
-    answer,
-    bounds,
-    evidence,
-    forest,
-    setting,
-    shares,
-    windows,
-)
-from sipsched.pages.numbers import in_words
-from sipsched.plan.config import Point
-from sipsched.records.crossing import Crossing
-from sipsched.records.window_time import STOLEN
-from sipsched.records.windows import LEFT_OUT, by_arm
+from sipsched.pages.crossover import answer, bounds, effects, evidence, setting, shares, windows
+from sipsched.pages.crossover.wording import AA, effect_cell, fall_words
+from sipsched.pages.numbers import in_us
+from sipsched.plan.cautions import OF_POLICIES
+from sipsched.plan.modes import Policy
+from sipsched.plan.run import Point
+from sipsched.records.crossing import SearchRecord
+from sipsched.records.window_time import SWITCH
+from sipsched.records.windows import LEFT_OUT
 
 FIFO = {"total_p99": -0.5, "total_mean": -0.2, "k_rcv_mean": 0.3}
 TASKS = "sched_setattr of each worker"
@@ -41,8 +36,8 @@ STEPS = {
 SENTINELS = re.compile(r"\b(nan|NaN|inf)\b|[({: ]None[,):}]|[{}]|array\(|np\.float")
 
 
-def crossing(lower: int) -> Crossing:
-    return Crossing(
+def crossing(lower: int) -> SearchRecord:
+    return SearchRecord(
         Point("synthetic", "kamailio-udp", "default", 1, 8), "default", lower, lower + 9, ()
     )
 
@@ -61,162 +56,158 @@ def made(
 
 
 def everything(loads: Any, found: Any) -> str:
-    """Make every part of the page; what they say, as text."""
+    """Make every part of the page, and return their text."""
     parts = [
         answer.title("crossover", loads),
         answer.answer(found),
+        answer.recommendations(found),
+        effects.figures(found),
+        setting.advised(found),
         answer.consequences(found),
-        forest.figures(found),
-        shares.figures(found),
-        forest.tables(found),
-        answer.rule(found),
         setting.table(loads),
         setting.left_out(loads),
+        effects.tables(found),
+        answer.rule(found),
+        shares.figures(found),
         bounds.page(found),
         answer.reservations(found),
-        evidence.estimates(found),
         evidence.washouts(found),
-        windows.response(loads),
-        windows.chosen(loads),
+        evidence.estimates(found),
+        windows.design(loads),
         windows.machine(loads),
-        windows.windows(loads),
-        windows.switches(loads),
+        windows.response(loads),
+        windows.table(loads),
     ]
-    text = "".join(part._repr_html_() for part in parts)
-    text = re.sub(r'(src|srcset|href)="data:[^"]*"', "", text)
-    return re.sub(r"<[^>]+>", " ", text)
+    return page_text.text(*parts)
 
 
-def told(found):
-    """Give the answer and what follows from it."""
-    return (answer.answer(found).line, *answer.consequences(found).lines)
+def recommended(found):
+    """Return the first sentences of the page."""
+    return answer.answer(found).line
 
 
-def test_the_first_sentence_is_the_advice_by_load_the_second_how_the_third_the_cost() -> None:
+def test_a_recommendation_names_its_load_and_has_its_evidence_risk_and_way_back() -> None:
     _, found = of(
         made("default,fifo", {"fifo": {}}, 1000),
         made("default,fifo", {"fifo": FIFO | {"cpu_per_message": -0.3}}, 1600),
         lower=2000,
     )
-    first, how, cost = told(found)
-    assert first.startswith(
-        "At 80 % of capacity (1\u202f600 cps) set fifo instead of the kernel's default: it lowers the 99th "
-        "percentile of the time from network card to answer (K_rcv + T_sip) by "
-    )
-    assert re.search(
-        r"by [34]\d\u00a0% \([34]\d to 4\d\); at 50 % of capacity \(1\u202f000 cps\) nothing", first
-    )
-    assert re.search(r"lower by \d+\u00a0% or more would have been seen\.$", first)
-    assert how.startswith("To set fifo: chrt --fifo --pid 1 PID")
-    assert "CPUSchedulingPolicy=fifo and CPUSchedulingPriority=1" in how
-    assert "real_time=4, rt_policy=2, rt_prio=1" in how
-    assert cost.startswith(
-        "With fifo at 80 % of capacity (1\u202f600 cps) also change: K_rcv mean +"
-    )
-    assert "CPU a message −2" in cost
-    assert cost.endswith(
-        "Within chance: PDR 0\u00a0points (always equal); time_squeeze 0\u00a0a second (always equal)."
-    )
+    line = recommended(found)
+    assert line.startswith("Set fifo at 1\u202f600 cps (80\u00a0% of the planned 2\u202f000 cps).")
+    assert re.search(r"by [34][\d.]+\u00a0% \(3[\d.]+ to [45][\d.]+\)", line)
+    assert line.index("Change nothing at 1\u202f000 cps") > line.index("Set fifo")
+    nothing, fifo = answer.recommendations(found).rows
+    ranking = found[0].rankings[1]
+    cells = [
+        effect_cell(effects_of["total_p99"], "total_p99")
+        for effects_of in (ranking.candidates[0].effects, ranking.sham)
+    ]
+    assert nothing[1].startswith("change nothing")
+    assert fifo[1] == "set fifo"
+    assert [str(fifo[2]), str(fifo[4])] == list(map(str, cells))
+    assert fifo[6:] == ("40", "1")
+    text = " ".join(setting.advised(found).lines)
+    assert "chrt --fifo --pid 1 PID" in text
+    assert "CPUSchedulingPolicy=fifo and CPUSchedulingPriority=1" in text
+    assert "real_time=4, rt_policy=2, rt_prio=1" in text
+    assert OF_POLICIES[Policy.FIFO].risk in text
+    assert OF_POLICIES[Policy.FIFO].undo in text
+    (cost, *_) = answer.consequences(found).lines
+    assert "CPU per message −2" in cost
+    assert cost.index("CPU per message") < cost.index("Within chance") < cost.index("PDR 0")
 
 
-def test_loads_with_one_advice_share_a_clause() -> None:
+def test_loads_with_the_same_recommendation_share_a_sentence() -> None:
     _, found = of(*(made("default,fifo", {"fifo": FIFO}, cps) for cps in (1000, 1600)))
-    (first, *_) = told(found)
-    assert first.startswith("At 1\u202f000 and 1\u202f600 cps set fifo")
-    assert first.count("set fifo") == 1
-    assert re.search(r"\) at 1.000 cps and by [34]\d", first)
+    line = recommended(found)
+    assert line.startswith("Set fifo at 1\u202f000 and 1\u202f600 cps.")
+    assert len(re.findall(r"[34][\d.]+\u00a0% \(3", line)) == 2
 
 
-def test_where_nothing_beats_the_default_it_says_so_and_what_would_have_been_seen() -> None:
+def test_of_two_better_modes_the_mode_for_more_loads_is_recommended() -> None:
+    _, found = of(
+        made("default,fifo,rr", {"fifo": FIFO | {"total_p99": -0.9}, "rr": FIFO}, 1000),
+        made("default,fifo,rr", {"fifo": {}, "rr": FIFO}, 1600),
+    )
+    assert [ranking.best.mode for ranking in found[0].rankings] == ["rr", "rr"]
+    assert "fifo is better than the kernel's default too" in recommended(found)
+
+
+def test_without_a_better_mode_nothing_is_to_be_changed_and_the_visible_effect_is_named() -> None:
     _, found = of(made("default,batch,fifo", {"batch": {}, "fifo": {}}))
-    lines = told(found)
-    assert lines[0].startswith(
-        "At 1\u202f000 cps nothing beats the kernel's default; a 99th percentile lower by"
-    )
-    assert lines[1:] == ("So there is nothing to set.",)
+    line = recommended(found)
+    assert line.startswith("Change nothing at 1\u202f000 cps: ")
+    seen = fall_words(found[0].rankings[0].detectable())
+    assert f"by {seen} or more" in line
+    assert answer.recommendations(found).rows[0][5] == seen
+    assert setting.advised(found).lines[0].startswith("No setting is recommended")
     _, found = of(made("default,batch,fifo", {"batch": {"total_p99": 0.5}, "fifo": {}}))
-    assert "nothing beats the kernel's default, and batch is worse; a" in told(found)[0]
+    assert "batch is worse" in recommended(found)
 
 
-def test_what_is_equal_everywhere_is_called_alike() -> None:
+def test_modes_that_are_equal_everywhere_are_within_five_percent() -> None:
     loads, found = of(made("default,fifo", {"fifo": {}}, spread=0))
-    assert told(found)[0] == (
-        "At 1\u202f000 cps nothing beats the kernel's default: all that was compared comes within "
-        "±\u00a05\u00a0% of it."
-    )
+    assert "±\u00a05\u00a0%" in recommended(found)
     text = everything(loads, found)
     assert not SENTINELS.search(text), SENTINELS.search(text)
 
 
-def test_what_a_model_predicts_is_called_so_in_the_first_sentence() -> None:
+def test_predictions_of_a_model_are_called_so_beside_the_recommendation() -> None:
     _, found = of(made("default,fifo", {"fifo": FIFO}, kind="simulated"))
-    assert "set fifo" in told(found)[0]
-    assert answer.advised_for(found[0]).endswith(" (predicted by a model, not measured).")
+    assert "Set fifo" in recommended(found)
+    assert answer.advised_for(found[0]).endswith("predicted by a model, not measured.")
     _, found = of(made("default,fifo", {"fifo": FIFO}))
-    assert "model" not in told(found)[0]
+    assert "model" not in recommended(found)
 
 
-def test_a_gain_that_costs_is_no_advice() -> None:
+def test_a_gain_with_a_cost_is_no_recommendation() -> None:
     _, found = of(made("default,fifo", {"fifo": FIFO | {"cpu_per_message": 0.2}}))
-    first, how, cost = told(found)
-    assert first.startswith(
-        "At 1\u202f000 cps nothing beats the kernel's default without a cost: fifo lowers"
-    )
-    assert re.search(
-        r"and raises the proxy's CPU time a message by 2\d\u00a0% \(\d+ to \d+\)\.$", first
-    )
-    assert how.startswith("To set fifo")
-    assert "CPU a message +2" in cost
+    line = recommended(found)
+    assert line.startswith("Change nothing at 1\u202f000 cps")
+    assert re.search(r"CPU time per message by [12]\d\u00a0% \(\d+ to \d+\)\.$", line)
+    assert re.search(r"CPU per message \+[12]", answer.consequences(found).lines[0])
+    assert setting.advised(found).lines[0].startswith("No setting is recommended")
 
 
-def test_a_sham_that_differs_is_said_and_nothing_below_it_counts() -> None:
-    _, found = of(made("default,fifo", {"fifo": {"total_p99": -0.3}}, sham={"total_p99": 0.3}))
-    lines = told(found)
-    assert "nothing beats the kernel's default" in lines[0]
-    assert lines[-1].startswith(
-        "Not to be trusted at 1\u202f000 cps: the kernel's default played against itself (A/A) changes the "
-        "99th percentile"
-    )
-    assert re.search(
-        r"by \+3\d\u00a0% .*; a difference of less than 4\d\u00a0% there counts for nothing\.$",
-        lines[-1],
-    )
-    (section,) = forest.figures(found).sections
-    assert "A/A differs: sum p99 +3" in section.parts[0].seen[0]
+def test_a_sham_that_differs_is_named_and_smaller_effects_do_not_count() -> None:
+    _, found = of(made("default,fifo", {"fifo": {"total_p99": -0.1}}, sham={"total_p99": 0.3}))
+    assert recommended(found).startswith("Change nothing")
+    line = answer.consequences(found).lines[-1]
+    assert re.search(r"by \+3\d\u00a0% .* beyond 4\d\u00a0% counts", line)
+    (figure,) = effects.figures(found).parts
+    assert "The A/A differs by more than chance: sum p99 +3" in figure.seen[0]
 
 
 def test_without_runs_the_page_says_so() -> None:
     loads, found = of()
-    assert answer.title("crossover", loads).text == "What do the settings compared do to the proxy?"
-    assert told(found) == (answer.NOTHING,)
+    assert recommended(found) == answer.NOTHING
     text = everything(loads, found)
     assert "nothing was measured" in text
     assert not SENTINELS.search(text), SENTINELS.search(text)
 
 
-def test_windows_that_are_all_left_out_are_named_by_reason() -> None:
+def test_invalid_windows_are_named_by_reason() -> None:
     run = made("default,fifo", {"fifo": FIFO})
-    loads, found = of(run.assign(left_out=run["left_out"] * 0 + STOLEN))
-    (line,) = told(found)
-    assert line == (
-        f"At 1\u202f000 cps there is no answer: none of 120 windows counts: {LEFT_OUT[STOLEN]}."
-    )
+    loads, found = of(run.assign(left_out=run["left_out"] * 0 + SWITCH))
+    line = recommended(found)
+    assert line.startswith("No recommendation for 1\u202f000 cps: none of 120 windows is valid: ")
+    assert LEFT_OUT[SWITCH] in line
+    assert answer.recommendations(found).rows[0][1] == "none"
     text = everything(loads, found)
     assert not SENTINELS.search(text), SENTINELS.search(text)
 
 
-def test_one_block_is_not_dressed_up_as_knowledge() -> None:
+def test_one_block_gives_no_recommendation() -> None:
     run = made("default,fifo", {"fifo": FIFO})
-    one = run["left_out"].where(run["block"] == 3, STOLEN)
+    one = run["left_out"].where(run["block"] == 3, SWITCH)
     loads, found = of(run.assign(left_out=one))
-    (line,) = told(found)
-    assert line.endswith("1 block with windows of both modes, and an interval needs two.")
+    assert "1 block with windows of both modes, and an interval needs two" in recommended(found)
     text = everything(loads, found)
     assert "too few for an interval" in text
     assert not SENTINELS.search(text), SENTINELS.search(text)
 
 
-def test_a_kernel_that_refuses_every_other_mode_is_said() -> None:
+def test_a_kernel_that_refuses_every_other_mode_is_named() -> None:
     refused = "the kernel refuses: EPERM: sched_setattr: Operation not permitted"
     loads, found = of(
         made(
@@ -226,16 +217,12 @@ def test_a_kernel_that_refuses_every_other_mode_is_said() -> None:
             same_settings=json.dumps([["default", "slice-3ms"]]),
         )
     )
-    (line,) = told(found)
-    assert line == (
-        "At 1\u202f000 cps there is no answer: the kernel refuses fifo and slice-3ms comes to the settings of "
-        "default, so nothing is compared."
-    )
-    assert setting.left_out(loads).lines == (
-        f"kamailio-udp, 1 core, 8 threads: fifo is not compared: {refused}.",
-        "kamailio-udp, 1 core, 8 threads: default and slice-3ms come to the same settings on this kernel: "
-        "an A/A comparison, not measured; default stands for them.",
-    )
+    line = recommended(found)
+    assert "the kernel refuses fifo" in line
+    assert "slice-3ms has the same settings as default" in line
+    first, second = setting.left_out(loads).lines
+    assert first.endswith(f"fifo is not compared: {refused}.")
+    assert "default and slice-3ms" in second
     text = everything(loads, found)
     assert not SENTINELS.search(text), SENTINELS.search(text)
 
@@ -246,16 +233,16 @@ def test_several_proxies_have_sections_and_their_own_advice() -> None:
         made("default,fifo", {"fifo": {}}, sut="opensips-udp"),
         made("default,fifo", {"fifo": {}}, sut="opensips-udp", cores=2),
     )
-    lines = told(found)
-    assert lines[0].startswith("kamailio-udp, 1 core, 8 threads: at 1\u202f000 cps set fifo")
-    assert "opensips-udp, 1 core, 8 threads: at 1\u202f000 cps nothing" in lines[0]
-    figures = forest.figures(found)
-    assert [section.title for section in figures.sections][:2] == [
+    line = recommended(found)
+    assert line.startswith("kamailio-udp, 1 core, 8 threads: set fifo at 1\u202f000 cps")
+    assert "opensips-udp, 1 core, 8 threads: change nothing at 1\u202f000 cps" in line
+    figures = effects.figures(found)
+    assert [group.heading for group in figures.parts][:2] == [
         "kamailio-udp, 1 core, 8 threads",
         "opensips-udp, 1 core, 8 threads",
     ]
     text = everything(loads, found)
-    assert "The bounds are for one core; this proxy has more." in text
+    assert "The bounds hold for one core" in text
     assert not SENTINELS.search(text), SENTINELS.search(text)
 
 
@@ -273,26 +260,22 @@ def test_the_title_asks_what_the_study_asks() -> None:
 
 def test_the_reference_against_itself_is_the_first_row_beside_every_mode() -> None:
     _, found = of(made("default,batch,fifo", {"batch": {}, "fifo": FIFO}))
-    (section,) = forest.figures(found).sections
-    (figure,) = section.parts
-    assert [name for name, _ in forest.drawn_rows(found[0].rankings[0])] == [
-        forest.AA,
-        "fifo",
-        "batch",
-    ]
-    assert re.match("1.000 cps: A/A does not differ beyond chance", figure.seen[0])
-    assert figure.narrow.count("<svg") == 1
-    (section,) = forest.tables(found).sections
-    rows = section.parts[0].rows
-    assert [row[0] for row in rows] == ["default", forest.AA, "fifo", "batch"]
+    (figure,) = effects.figures(found).parts
+    assert effects.ordered_modes(found[0]) == ["fifo", "batch"]
+    assert "The A/A is within chance" in figure.seen[0]
+    # a point with a title for each of three rows and two quantities
+    assert figure.wide.count("<title>") == 6
+    rows = effects.tables(found).parts[0].rows
+    assert [row[0] for row in rows] == ["default", AA, "fifo", "batch"]
     assert "\u00a0ms (" in str(rows[0][2])
-    assert re.fullmatch(r"−\d+ \(−\d+ to −\d+\)", str(rows[2][2]))
+    assert re.fullmatch(r"−[\d.]+ \(−[\d.]+ to −[\d.]+\)", str(rows[2][2]))
 
 
 def test_an_estimate_that_moves_with_the_washout_is_said() -> None:
     _, found = of(made("default,fifo", {"fifo": {"total_p99": -0.2}}, later={"total_p99": -0.5}))
-    words, table = evidence.washouts(found).parts
-    assert words.lines[0].startswith("Of 4 estimates, 1 moves by more than the interval")
+    words, folded = evidence.washouts(found).parts
+    (table,) = folded.parts
+    assert "1 of 4 estimates moves by more than the interval" in words.lines[0]
     assert words.lines[1] == "1\u202f000 cps: fifo, sum p99: moves by more than the interval."
     moved = next(row for row in table.rows if row[1:3] == ("sum p99", "fifo"))
     assert moved[5].interval.estimate == pytest.approx(-39, abs=1)
@@ -302,7 +285,7 @@ def test_an_estimate_that_moves_with_the_washout_is_said() -> None:
 
 def test_estimates_have_their_parts_in_columns_of_their_own() -> None:
     _, found = of(made("default,fifo", {"fifo": FIFO}))
-    table = evidence.estimates(found)
+    (table,) = evidence.estimates(found).parts
     lines = table.to_csv().splitlines()
     assert lines[0].startswith(
         "load,quantity,mode,effect: estimate,effect: low,effect: high,effect: n,effect: unit"
@@ -315,31 +298,24 @@ def test_estimates_have_their_parts_in_columns_of_their_own() -> None:
 
 def test_the_response_and_the_bounds_of_one_core() -> None:
     loads, found = of(made("default,fifo", {"fifo": FIFO}))
-    figure = windows.response(loads)
-    assert figure.seen == (
-        "1\u202f000 cps: after the washout of 50 ms the response is flat in every mode, within chance.",
-    )
+    (seen,) = windows.response(loads).seen
+    assert "the response is flat in every mode" in seen
     run = loads[0].runs[0]
     rising = run["aligned_total"] * (1 + 2 * (run["since_switch"] - 0.2))
     moved, _ = of(run.assign(aligned_total=rising))
     (seen,) = windows.response(moved).seen
-    assert re.search(
-        r"the response still moves in mode .*: its first quarter is −\d\d\u00a0% off", seen
-    )
-    (section,) = bounds.page(found).sections
-    figure, table = section.parts
-    assert "% busy, squared coefficient of variation 0.9" in figure.seen[0]
+    assert re.search(r"still moves under .*: its first quarter is −\d\d\u00a0% off", seen)
+    (table,) = bounds.page(found).parts
     service = loads[0].mean("default", "cpu_per_message").estimate
-    # 1000 cps are 6000 messages a second
+    # 1000 cps are 6000 messages per second
     assert table.rows[0][3] == f"{service / (1 - 0.006 * service):.0f}\u00a0µs"
-    assert len(table.rows) == 2
+    assert float(table.rows[0][7]) == pytest.approx(0.9, abs=0.1)
+    assert len(table.rows) == 1
 
 
 def test_a_load_that_leaves_no_time_free_has_no_bounds() -> None:
     _, found = of(made("default,fifo", {"fifo": {}}, cps=3000))
-    (section,) = bounds.page(found).sections
-    figure, table = section.parts
-    assert "leave no time free at this load: no bound" in figure.seen[0]
+    (table,) = bounds.page(found).parts
     assert table.rows[0][3:5] == ("none: no time is free",) * 2
 
 
@@ -351,12 +327,14 @@ def test_switches_windows_and_speed_are_counted() -> None:
     assert re.match(
         r"A switch of all 11 processes of the proxy took 1\d\d µs .* 1 of 120 failed\.", lines[0]
     )
-    assert lines[1] == "1 of 120 windows do not count."
-    assert "speed changed by more than 5\u00a0%" in lines[2]
-    table = windows.windows(loads)
-    assert table.header[-1] == "switch failed"
-    assert table.rows[0][5] == "39 of 40"
-    assert windows.switches(loads).rows[0][-1] == "−33.3"
+    assert lines[1] == "1 of 120 windows are invalid."
+    assert "changed by more than 5\u00a0%" in lines[2]
+    (table,) = windows.table(loads).parts
+    cells = dict(zip(table.header, table.rows[0], strict=True))
+    assert cells["switch failed"] == "1"
+    assert cells["whole blocks"] == "39 of 40"
+    assert cells["change (%)"] == "−33.3"
+    assert sum(span for _, span in table.groups) == len(table.header)
 
 
 @pytest.mark.parametrize(
@@ -364,7 +342,7 @@ def test_switches_windows_and_speed_are_counted() -> None:
     [
         (STEPS["batch"], "kamailio-udp", "SCHED_BATCH", "chrt --batch --pid 0 PID"),
         (STEPS["nice-10"], "kamailio-udp", "nice −10", "Nice=-10 in its systemd unit"),
-        (STEPS["slice-100us"], "kamailio-udp", "a slice of 100 µs", "sched_runtime = 100000 ns"),
+        (STEPS["slice-100us"], "kamailio-udp", "a slice of 100 µs", "sched_setattr(2)"),
         (STEPS["fifo"], "opensips-udp", "SCHED_FIFO, priority 1", "chrt --fifo --pid 1 PID"),
         (
             [synthetic.step("min_granularity_ns", 250_000, TASKS)],
@@ -376,7 +354,7 @@ def test_switches_windows_and_speed_are_counted() -> None:
             [synthetic.step("base_slice_ns", 3_000_000, "/sys/kernel/debug/sched/base_slice_ns")],
             "kamailio-udp",
             "/sys/kernel/debug/sched/base_slice_ns = 3000000",
-            "write 3000000 to /sys/kernel/debug/sched/base_slice_ns, as root",
+            "write 3000000 to /sys/kernel/debug/sched/base_slice_ns as root",
         ),
         ([synthetic.step("latency_ns", 1, "", "EEVDF has none")], "x", "nothing", "nothing has to"),
     ],
@@ -386,6 +364,20 @@ def test_how_a_mode_is_set(steps: Any, sut: str, sets: str, way: str) -> None:
     assert setting.what(found) == sets
     assert way in setting.how(found, sut)
     assert ("real_time" in setting.how(found, sut)) == ("FIFO" in sets and sut.startswith("kam"))
+    assert found.empty or all(each.risk and each.undo for each in found.cautions)
+
+
+def test_modes_with_the_same_command_share_a_row_with_its_risk() -> None:
+    modes = {mode: {} for mode in ("slice-100us", "slice-1ms", "fifo")}
+    steps = STEPS | {"slice-1ms": [synthetic.step("slice_ns", 1_000_000, TASKS)]}
+    run = synthetic.windows(
+        Run(mode=",".join(["default", *modes])), {"default": {}} | modes, steps=steps
+    )
+    loads, _ = of(run)
+    rows = {row[1]: row for row in setting.table(loads).rows}
+    assert set(rows) == {"default", "slice-100us, slice-1ms", "fifo"}
+    assert rows["slice-100us, slice-1ms"][2] == "a slice of 100 µs; a slice of 1 ms"
+    assert rows["fifo"][4:] == (OF_POLICIES[Policy.FIFO].risk, OF_POLICIES[Policy.FIFO].undo)
 
 
 @pytest.mark.parametrize(
@@ -413,47 +405,34 @@ def test_a_row_of_words_and_of_loads() -> None:
 def test_what_the_papers_print_stands_beside_the_same_comparison_alone() -> None:
     run = Run(mode="baseline,enhanced", cps=1000)
     _, found = of(synthetic.windows(run, {"baseline": {}, "enhanced": FIFO}, steps=STEPS))
-    beside = forest.printed(found[0])
-    assert beside is not None
     # Table III of the single-core paper, 8 threads
-    assert beside.effects["k_rcv_mean"] == pytest.approx(math.log(1 - 0.3308))
-    assert beside.effects["pdr"] == pytest.approx(100 * (0.0113 - 0.018))
-    (section,) = forest.figures(found).sections
-    (figure,) = section.parts
-    assert figure.seen[-1] == (
-        "Published: Single-core paper, Table III, 1 core, 8 threads, 1\u202f800 cps, on another machine and kernel: "
-        "K_rcv of enhanced mode 33.1 % lower than of baseline, PDR 0.67 points lower."
-    )
+    published = effects.printed(found[0])
+    assert "Table III" in published
+    assert "33.1 %" in published
+    assert "0.67 points lower" in published
+    (figure,) = effects.figures(found).parts
+    assert figure.seen[-1].endswith(published)
     _, others = of(made("default,fifo", {"fifo": FIFO}))
-    assert forest.printed(others[0]) is None
-    assert "Star" not in forest.figures(others).sections[0].parts[0].caption
+    assert effects.printed(others[0]) == ""
 
 
-def test_what_messages_exceed_is_drawn_by_mode_and_load() -> None:
-    run = made("default,batch,fifo", {"batch": {}, "fifo": FIFO})
-    _, found = of(run)
-    modes = shares.chosen(found[0])
-    assert modes == ["default", "fifo", "batch"]
+def test_times_of_modes_are_those_of_the_reference_changed_by_their_effects() -> None:
+    _, found = of(made("default,batch,fifo", {"batch": {}, "fifo": FIFO}))
     (ranking,) = found[0].rankings
-    drawn = shares.lines(ranking, modes)
-    for name, line in zip(modes, drawn["total"], strict=True):
-        arm = advice.modes_of(run).index(name)
-        assert line.runs.shape == (1, 3)
-        assert line.runs[0, 2] == np.nanmedian(by_arm(run, "total_p99")[:, arm])
-    (section,) = shares.figures(found).sections
-    (figure,) = section.parts
-    slow = drawn["total"][0].runs[0, 2]
-    said = in_words(typical_interval([slow]), "µs")
-    assert figure.seen[0].startswith(
-        f"1\u202f000 cps: one message in a hundred takes longer than {said}, with default; "
-    )
-    assert "more in the tables" not in figure.caption
+    by_mode = shares.times(ranking, ["default", "fifo"])
+    p99 = ranking.load.mean("default", "total_p99").estimate
+    assert by_mode["default"][-1] == p99
+    effect = ranking.candidates[0].effects["total_p99"].interval.estimate
+    assert by_mode["fifo"][-1] == pytest.approx(p99 * math.exp(effect))
+    (figure,) = shares.figures(found).parts
+    assert f"{in_us(p99)} with default" in figure.seen[0]
+    assert "more are in the tables" not in figure.reading
+    assert "var(--series" in figure.narrow
 
 
 def test_no_more_modes_are_drawn_than_can_be_told_apart() -> None:
     modes = [f"nice-{i}" for i in range(1, 9)]
     run = made(",".join(["default", *modes]), {mode: {} for mode in modes})
     _, found = of(run)
-    assert len(shares.chosen(found[0])) == shares.MOST
-    (section,) = shares.figures(found).sections
-    assert "3 more in the tables" in section.parts[0].caption
+    (figure,) = shares.figures(found).parts
+    assert f"{len(modes) + 1 - shares.MOST} more are in the tables" in figure.reading

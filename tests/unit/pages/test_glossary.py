@@ -1,41 +1,53 @@
-"""Abbreviations are expanded where a page first uses them, and nowhere else."""
+"""Tests of the glossary of a page: abbreviations are explained at their first use, and all terms are listed."""
 
-import re
+import pytest
+from markupsafe import Markup
 
-from sipsched.pages.glossary import PLACE, TERMS, expanded
-
-
-def page(body):
-    return f"<title>PDR</title><nav>PDR</nav><main>{body}{PLACE}</main>"
+from sipsched.pages.glossary import Marker, terms
 
 
-def marked(text):
-    return re.findall(r'<abbr title="([^"]+)">([^<]+)</abbr>', text)
-
-
-def test_the_first_use_is_expanded_and_listed():
-    text = expanded(page("<p>PDR of the SPS.</p><p>PDR again, at 5 cps.</p>"))
-    assert marked(text) == [(TERMS[name].expansion, name) for name in ("PDR", "SPS", "cps")]
-    assert re.findall(r"<dt>(.*?)</dt>", text) == ["cps", "PDR", "SPS"]
-    assert text.startswith("<title>PDR</title><nav>PDR</nav>")
-
-
-def test_code_links_attributes_and_parts_of_words_are_left_alone():
-    body = (
-        '<a href="PDR">PDR</a><code>PDR</code><pre>SPS</pre><img alt="cps and CV">'
-        "<p>K_rcv_mean, sps.cps, PDR-like, UACs</p>"
-    )
-    text = expanded(page(body))
-    assert marked(text) == []
-    assert "No abbreviation is used." in text and PLACE not in text
-
-
-def test_n_is_an_abbreviation_where_it_is_a_count():
-    assert marked(expanded(page("<p>n threads</p>"))) == []
-    assert marked(expanded(page("<p>5 µs, n = 3</p>"))) == [(TERMS["n"].expansion, "n")]
-
-
-def test_longer_names_are_not_taken_for_shorter_ones():
-    assert [name for _, name in marked(expanded(page("<p>K_sockq K_snd T_sip SIP</p>")))] == [
-        *("K_sockq", "K_snd", "T_sip", "SIP")
+def marked(*texts):
+    """Mark texts of one page; return the names with an explanation, and the names that the page lists."""
+    marker = Marker()
+    html = Markup(" ").join(map(marker.words, texts))
+    explained = [
+        name
+        for name in terms()
+        if f'<abbr title="{terms()[name].expansion}" tabindex="0">{name}</abbr>' in html
     ]
+    assert html.count("<abbr") == len(explained)
+    return explained, [name for name, _ in marker.used_terms()]
+
+
+@pytest.mark.parametrize(
+    ("texts", "explained", "listed"),
+    [
+        (("PDR of the SPS.", "PDR again, at 5 cps."), ["cps", "PDR", "SPS"], None),
+        (("K_rcv_mean, sps.cps, PDR-like, UACs",), [], []),
+        (("n threads",), [], []),
+        (("5 µs, n = 3",), ["n"], None),
+        (("K_sockq K_snd T_sip SIP",), ["K_snd", "K_sockq", "SIP", "T_sip"], None),
+        (("One window.",), [], ["window"]),
+        (("Several blocks of windows.",), [], ["block", "window"]),
+    ],
+)
+def test_the_first_use_of_a_term_is_explained_and_listed(texts, explained, listed):
+    assert marked(*texts) == (explained, explained if listed is None else listed)
+
+
+def test_folded_text_uses_terms_and_explains_none():
+    marker = Marker()
+    marker.fold(1)
+    assert marker.words("PDR") == "PDR"
+    marker.fold(-1)
+    assert "<abbr" in marker.words("PDR")
+    assert [name for name, _ in marker.used_terms()] == ["PDR"]
+
+
+def test_text_is_escaped():
+    assert Marker().words("a < b & PDR").startswith("a &lt; b &amp; <abbr")
+
+
+def test_every_term_has_one_meaning():
+    assert len(terms()) > 50
+    assert all(term.meaning and not term.meaning.endswith(".") for term in terms().values())

@@ -1,6 +1,7 @@
-"""The five sentences, on campaigns whose truth is known."""
+"""Tests of the overview, on campaigns with known capacities and effects."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 import synthetic
@@ -9,7 +10,11 @@ from sipsched.analysis import advice, papers, run_table
 from sipsched.analysis.capacity.evidence import collect
 from sipsched.analysis.probe_cost import probe_costs
 from sipsched.errors import StableError
-from sipsched.pages import index, tables
+from sipsched.pages import tables
+from sipsched.pages.capacities import disagreements, doubts_near, estimate
+from sipsched.pages.index import campaigns as index
+from sipsched.pages.index import tiles
+from sipsched.records.system_capacity import Searched
 from sipsched.records.windows import write_windows
 
 LOADS = {500, 1000, 1500, 2000}
@@ -17,22 +22,21 @@ LOADS = {500, 1000, 1500, 2000}
 
 def read(folder, planned, given=synthetic.plausible):
     (found,) = run_table.read_campaigns([synthetic.write_study(folder, planned, given)])
-    return found
+    return synthetic.with_capacities(found)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     paths = synthetic.write_campaign(tmp_path_factory.mktemp("whole"))
     (found,) = run_table.read_campaigns(paths)
-    return found
+    return synthetic.with_capacities(found)
 
 
 def test_the_diagram_names_the_six_instants_and_has_room_beside_it_on_a_wide_page():
     figure = index.diagram()
     for name in ("t_arr", "t_stack", "t_sockq", "t_sip_in", "t_sip_out", "t_dep"):
-        assert name in figure.alt
-        assert f">{name}</text>" in figure.svg
-    assert figure.svg != figure.narrow
+        assert f">{name}</text>" in figure.wide
+    assert figure.wide != figure.narrow
 
 
 def test_studies_of_a_testbed_are_put_together_and_each_run_is_there_once(whole):
@@ -50,36 +54,106 @@ def test_studies_of_a_testbed_are_put_together_and_each_run_is_there_once(whole)
     assert len(whole.attempts) == 2
 
 
-def test_five_sentences_of_a_whole_campaign(whole):
-    answers = index.answers(whole)
-    told = [answer for _, answer in answers.pairs]
-    assert len(told) == 5
-    assert all(answer.endswith(".") for answer in told)
-    assert all("not measured" not in answer.lower() for answer in told[:-1])
-    load, modes, wait, counts, cost = told
-    assert load.startswith(
-        "kamailio-udp, mode default, 1 core, 8 threads, carries between 1\u202f500 and"
-    )
-    assert "n = 10" in load
-    assert "kamailio-udp at 1500 cps" in modes or "kamailio-udp at 2000 cps" in modes
+def overview(*campaigns, compared=(), pages=()):
+    """Return the three tiles of the first testbed, and its figures."""
+    (first, *_) = tiles.overview(campaigns, 0.01, compared, [Path(name) for name in pages]).parts
+    shown, *figures = first.parts
+    return *shown.tiles, figures
+
+
+def test_the_tiles_of_a_campaign_answer_with_evidence_and_a_page(whole):
+    load, time, setting, figures = overview(whole, pages=["load_sweep-synthetic.html"])
+    best = tiles.best_configuration(whole, 0.01)
+    assert load.value.startswith(f"{estimate(best)}\u00a0calls per second (")
+    assert load.meaning.startswith("kamailio-udp, default mode, 1 core, 8 threads")
+    assert synthetic.FIDELITY.rstrip(".") in load.trust and "0 trials and 10 runs" in load.trust
+    assert time.value.endswith(("µs or longer", "ms or longer"))
+    assert f"At 1\u202f000 calls per second ({100_000 / best.estimate_cps:.0f}" in time.meaning
+    assert "3 runs with" in time.trust
+    assert load.link == time.link == "load_sweep-synthetic.html"
+    document, *_ = overview(whole, pages=["load_sweep.html", "modes-elsewhere.html"])
+    assert document.link == "load_sweep.html"
+    assert (setting.value, setting.grade, setting.link) == ("Not measured", "No evidence", "")
+    assert [figure.identity for figure in figures] == [
+        "figure-overview-pdr-synthetic",
+        "figure-overview-ccdf-synthetic",
+    ]
+    assert len(figures[1].seen) == 3
+
+
+def test_the_details_of_a_whole_campaign(whole):
+    modes, counts, cost = (answer for _, answer in index.details(whole).pairs)
+    assert "at 1\u202f500 cps" in modes or "at 2\u202f000 cps" in modes
     assert "changes the mean wait K_rcv by −" in modes
-    assert "of 4 points compared, K_rcv stands out at" in modes
-    assert "at 1000 cps, the measured load nearest to half" in wait
-    assert "40 of 43 planned runs count" in counts
+    assert "Of 4 points, K_rcv differs at" in modes
+    assert "40 of 43 planned runs are valid" in counts
     assert "1 invalid, 1 missing, 1 impossible" in counts
-    assert (
-        "attempts that did not count and were made again: 2, most often (2) because one call"
-        in counts
-    )
-    assert "more than N µs late" in counts
-    assert cost.startswith("Not measured: no run stills the probe in some of its windows")
+    assert "2 attempts were invalid and repeated, most often (2)" in counts
+    assert cost.startswith("Not measured")
     assert "the probe was off" not in cost
 
 
+@pytest.mark.parametrize(
+    ("runs", "half_width", "doubts", "grade"),
+    [
+        (6, 0.1, (), "Strong evidence"),
+        (6, 0.1, ("a doubt",), "Fair evidence"),
+        (5, 0.1, (), "Fair evidence"),
+        (6, 0.26, (), "Weak evidence"),
+        (3, 0.01, (), "Weak evidence"),
+        (9, float("inf"), (), "Weak evidence"),
+    ],
+)
+def test_evidence_is_graded_by_runs_interval_and_doubts(runs, half_width, doubts, grade):
+    assert tiles.graded(runs, half_width, doubts) == grade
+
+
 def test_capacity_lies_between_the_loads_that_bracket_it(whole):
-    best = index.best_configuration(whole)
+    best = tiles.best_configuration(whole, 0.01)
     assert 1500 < best.estimate_cps < 2000
-    assert best.capacity.grid_cps == 1500
+    assert best.low_cps < best.estimate_cps < best.high_cps
+
+
+def test_a_search_that_disagrees_is_named_with_the_reason(whole):
+    """One bracket contains the estimate, one is from a slower machine, and one shows no difference in CPU time."""
+    held, slow, chance = (
+        Searched(1500, 2000, "2026-11-22T21:26:00+00:00", None, 1.2),
+        Searched(1400, 1600, "2026-11-22T21:26:00+00:00", None, 1.12),
+        Searched(1400, 1600, "2026-11-22T21:26:00+00:00", None, 1.01),
+    )
+    told = [
+        " ".join(disagreements(synthetic.capacity(1775, searches=(search,))))
+        for search in (held, slow, chance)
+    ]
+    assert not told[0]
+    assert "between 1\u202f400 and 1\u202f600 cps" in told[1]
+    assert "12 % more CPU time than in the runs, so the machine was slower" in told[1]
+    assert "a bracket rests on a few trials of one minute" in told[2]
+
+
+def test_a_capacity_beyond_all_loads_is_a_bound(whole):
+    above, below = (
+        dataclasses.replace(whole, capacities=(synthetic.capacity(None, **more),))
+        for more in ({"highest_cps": 1800}, {"dropped": True, "lowest_cps": 600})
+    )
+    load, time, *_ = overview(above)
+    assert (load.value, load.grade) == ("at least 1\u202f800 calls per second", "A bound only")
+    assert "Measure a load above 1\u202f800 cps." in load.meaning
+    assert "of the highest load offered" in time.meaning
+    load, time, *_ = overview(below)
+    assert (load.value, load.grade) == ("less than 600 calls per second", "A bound only")
+    assert (time.value, time.grade) == ("Not measured", "No evidence")
+
+
+def test_a_capacity_rests_on_doubtful_runs_near_it_only(whole):
+    best = tiles.best_configuration(whole, 0.01)
+    for cps, is_near in ((1500, True), (500, False)):
+        grades = whole.runs["grade"].where(whole.runs["cps"] != cps, "suspect")
+        doubtful = dataclasses.replace(whole, runs=whole.runs.assign(grade=grades))
+        found = doubts_near(tiles._rows(doubtful, best), best)
+        assert any("are suspect" in doubt for doubt in found) == is_near
+        load, *_ = overview(doubtful)
+        assert all(doubt in load.trust for doubt in found)
 
 
 def test_what_was_simulated_was_not_measured(whole):
@@ -88,26 +162,26 @@ def test_what_was_simulated_was_not_measured(whole):
     assert index.when(dataclasses.replace(whole, kind="local")).startswith("Measured 20")
 
 
-def test_each_sentence_says_what_was_not_measured(tmp_path):
+def test_of_nothing_measured_every_tile_says_so(tmp_path):
     found = read(tmp_path, synthetic.repeated(), lambda run: None)
-    told = [answer for _, answer in index.answers(found).pairs]
-    counts = told.pop(3)
-    assert all(answer.startswith("Not measured: ") for answer in told)
-    assert counts.startswith("0 of 12 planned runs count")
-    assert "12 missing" in counts
-    assert index.when(found) == "Nothing was measured."
+    *shown, figures = overview(found)
+    assert all((tile.value, tile.grade) == ("Not measured", "No evidence") for tile in shown)
+    assert all(tile.figure is None and not tile.link for tile in shown)
+    assert figures == []
+    modes, counts, cost = (answer for _, answer in index.details(found).pairs)
+    assert modes.startswith("Not measured: ") and cost.startswith("Not measured: ")
+    assert counts.startswith("0 of 12 planned runs") and "12 missing" in counts
+    assert index.when(found) == "No valid run was measured."
 
 
 def test_one_load_has_no_capacity(tmp_path):
-    found = read(tmp_path, synthetic.repeated((500,)))
-    load, _, wait, *_ = (answer for _, answer in index.answers(found).pairs)
-    assert load.startswith("Not measured: no configuration has runs that count at two loads")
-    assert wait.startswith("Not measured")
+    load, time, *_ = overview(read(tmp_path, synthetic.repeated((500,))))
+    assert (load.value, time.value) == ("Not measured", "Not measured")
 
 
 def test_a_probe_without_bpf_is_said(tmp_path):
     found = read(tmp_path, synthetic.repeated(n=1), lambda run: {"mode": 3})
-    cost = index.answers(found).pairs[-1][1]
+    cost = index.details(found).pairs[-1][1]
     assert "k_sockq (the preload fallback cannot see t_stack; it needs eBPF)" in cost
 
 
@@ -126,16 +200,16 @@ def test_testbeds_stay_apart(tmp_path):
 
 
 def test_the_whole_of_a_comparison_is_of_no_mode(tmp_path):
-    """Its runs are planned, counted and graded; what they average belongs to no mode."""
+    """The runs of a comparison are planned, counted and graded, but their averages belong to no single mode."""
     mixed = synthetic.repeated(mode="default,batch")
     found = read(tmp_path, [*synthetic.repeated(), *mixed])
     assert len(found.counted) == 24
     assert set(found.traced["mode"]) == {"default"}
     assert found.comparisons == mixed
     assert run_table.facets(found.first) == [("kamailio-udp", "default", 1)]
-    assert index.counting(found).startswith("24 of 24 planned runs count")
-    assert {row[0] for row in tables.points(found.first).rows} == {"kamailio-udp"}
-    assert {row[1] for row in tables.points(found.first).rows} == {"default"}
+    assert index.counting(found).startswith("24 of 24 planned runs")
+    assert {row[0] for row in tables.drops(found.first).rows} == {"kamailio-udp"}
+    assert {row[1] for row in tables.drops(found.first).rows} == {"default"}
     assert len(tables.arrivals(found.first).rows) == 8
     path = tmp_path / "results" / "load_sweep" / "synthetic" / "summary.nc"
     evidence = collect(papers.load_points(), [path], resamples=99)
@@ -144,9 +218,11 @@ def test_the_whole_of_a_comparison_is_of_no_mode(tmp_path):
 
 def test_a_campaign_of_comparisons_alone_has_no_capacity(tmp_path):
     found = read(tmp_path, synthetic.repeated(mode="default,batch"))
-    load, modes, wait, counts, _ = (answer for _, answer in index.answers(found).pairs)
-    assert all(answer.startswith("Not measured") for answer in (load, modes, wait))
-    assert counts.startswith("12 of 12 planned runs count")
+    load, time, *_ = overview(found)
+    assert (load.value, time.value) == ("Not measured", "Not measured")
+    modes, counts, _ = (answer for _, answer in index.details(found).pairs)
+    assert modes.startswith("Not measured")
+    assert counts.startswith("12 of 12 planned runs")
 
 
 def test_modes_compared_within_runs_have_their_answer_on_their_testbed(tmp_path):
@@ -157,13 +233,21 @@ def test_modes_compared_within_runs_have_their_answer_on_their_testbed(tmp_path)
         for bed, sut in (("synthetic", "kamailio-udp"), ("elsewhere", "opensips-udp"))
     ]
     compared = advice.advise(advice.loads_of(runs), quantities=())
-    pairs = dict(index.answers(found, compared=compared).pairs)
-    assert len(pairs) == 6
-    assert pairs[index.WITHIN].startswith(
-        "kamailio-udp, 1 core, 8 threads: at 1\u202f000 cps set fifo"
-    )
-    assert "opensips" not in pairs[index.WITHIN]
-    assert len(index.answers(found).pairs) == 5
+    *_, setting, _ = overview(found, compared=compared)
+    assert setting.value == "fifo"
+    assert setting.meaning.startswith("kamailio-udp, 1 core, 8 threads")
+    assert "opensips" not in setting.meaning
+    assert setting.grade == "Weak evidence" and "1 run per comparison" in setting.trust
+    (there,) = [each for each in compared if each.place.testbed == "elsewhere"]
+    *_, unknown, _ = overview(found, compared=[there])
+    assert unknown.value == "Not measured"
+
+
+def test_a_setting_that_changes_nothing_is_not_advised(tmp_path):
+    found = read(tmp_path, synthetic.repeated())
+    run = synthetic.windows(synthetic.Run(mode="default,fifo"), {"default": {}, "fifo": {}})
+    *_, setting, _ = overview(found, compared=advice.advise(advice.loads_of([run]), quantities=()))
+    assert setting.value == "Keep the kernel's default"
 
 
 def test_the_probes_cost_is_told_by_windows_where_there_are_any(tmp_path):
@@ -174,10 +258,10 @@ def test_the_probes_cost_is_told_by_windows_where_there_are_any(tmp_path):
     write_windows(synthetic.windows(run, effects), path)
     cost = index.probing(found, probe_costs([path]))
     assert cost.startswith(
-        "kamailio-udp, mode default at 500 cps: the probe changes the proxy's CPU time a message by +"
+        "kamailio-udp, default mode at 500 cps: the probe changes the proxy's CPU time per message by +"
     )
-    assert "the same mode against itself by" in cost
-    assert index.probing(found).startswith("Not measured: no run stills the probe")
+    assert "compared with itself" in cost
+    assert index.probing(found).startswith("Not measured")
 
 
 def test_no_summary_says_what_to_run():
@@ -196,6 +280,6 @@ def test_links_go_by_the_title_of_a_page(tmp_path):
 def test_pairs_have_the_same_arrivals(whole):
     paired = run_table.pairs(whole.counted, "pdr", "mode", "baseline", "default")
     assert {key[-1] for key in paired} == LOADS
-    # of 500 cps one repetition was missing and one never valid
+    # at 500 cps, one repetition was missing and one was never valid
     assert len(paired["kamailio-udp", 1, 8, 500][0]) == 1
     assert run_table.pairs(whole.counted, "pdr", "mode", "baseline", "nobody") == {}

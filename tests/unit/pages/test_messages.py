@@ -1,40 +1,67 @@
-"""The page of single messages."""
+"""Tests of the page of single messages."""
+
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 import synthetic
+from page_text import text
 
 from sipsched.pages import messages as page
 from sipsched.pages.parts import Figure, Words
+from sipsched.records.cpu_report import Account, CpuParts
 
 
-def read(folder):
-    return page.read("synthetic", [folder / "raw", folder / "fit"])
+def read(folder, *capacities):
+    return page.read("synthetic", [folder / "raw", folder / "fit"], capacities)
 
 
-def test_the_highest_load_is_in_the_first_sentence(tmp_path):
+def test_the_load_nearest_to_eighty_percent_of_capacity_is_shown(tmp_path):
     for run in synthetic.repeated((500, 1000, 1500, 2000), 2):
         synthetic.write_record(tmp_path / "raw", run, drops=4)
     synthetic.write_record(tmp_path / "raw", synthetic.Run(mode="enhanced", cps=4000))
     synthetic.write_record(tmp_path / "raw", synthetic.Run(threads=16, cps=3000))
-    found = read(tmp_path)
-    assert list(found.by_load) == [500, 1000, 2000]
-    total = np.concatenate([run.wait_us + run.service_us for run in found.highest])
+    system = {"testbed": "synthetic", "mode": "default", "cores": 1, "threads": 8}
+    found = read(tmp_path, synthetic.capacity(1850.0, **system))
+    assert list(found.by_load) == [500, 1500, 2000]
+    assert found.shown_cps == 1500
+    total = np.concatenate([run.wait_us + run.service_us for run in found.shown])
     usual, slow = np.nanpercentile(total, (50, 99))
     said = page.answer(found).line
-    assert said.startswith(
-        "At 2\u202f000 calls per second one message in a hundred takes longer than "
-    )
-    assert f"{slow / usual:.3g} times as long as a usual one" in said
+    assert said.startswith(f"2 runs of {found.shown[0].length_s:.2g} ")
+    assert "at 1\u202f500 calls per second (81 % of the capacity of" in said
+    assert f"{slow / usual:.3g} times the median" in said
     table = page.by_load(found)
-    assert [row[0] for row in table.rows] == ["500", "1\u202f000", "2\u202f000"]
+    assert [row[0] for row in table.rows] == ["500", "1\u202f500", "2\u202f000"]
     assert {row[3] for row in table.rows} == {"8"}
     shares = [[int(cell.removesuffix(" %")) for cell in row[-3:]] for row in table.rows]
     assert all(80 < sum(row) <= 101 for row in shares)
     figures = [*page.ways(found).parts, *page.around(found).parts, *page.over_time(found).parts]
-    identities = [figure.identity for figure in figures]
-    assert len(identities) == len(set(identities)) == 6
-    assert "SHA-256" in page.versions(found).lines[-1]
+    identities = [part.identity for part in figures if isinstance(part, Figure)]
+    assert identities == ["figure-waterfall", "figure-lanes", "figure-heat"]
+    assert "SHA-256" in text(page.versions(found))
+    # 2000 cps of a capacity of 4000 cps
+    far = page.answer(read(tmp_path, synthetic.capacity(4000.0, **system))).line
+    assert "30 points below 80 %, and no recorded load is nearer" in far
+
+
+def test_without_a_capacity_the_load_in_the_middle_is_shown(tmp_path):
+    for run in synthetic.repeated((500, 1000, 2000), 1):
+        synthetic.write_record(tmp_path / "raw", run)
+    found = read(tmp_path, synthetic.capacity(1850.0, mode="other"))
+    assert found.shown_cps == 1000
+    assert "the capacity is not known" in page.answer(found).line
+
+
+def test_the_account_of_cpu_time_names_every_user():
+    none = CpuParts(*[0] * len(fields(CpuParts)))
+    parts = replace(none, total=100, workers=60, softirq=20, fair=5, realtime=1, idle=14)
+    account = Account(parts, (), 0, None, 0, 0, 0, 0, 0, 0)
+    text = page.account_words(account)
+    for user, share in (("the workers", 60), ("softirq)", 20), ("idle", 14), ("other programs", 6)):
+        assert f"{user} {share} %" in text
+    assert "hypervisor" not in text
+    assert "not recorded" in page.account_words(None)
 
 
 def test_the_folder_with_more_loads_is_shown(tmp_path):
@@ -47,7 +74,7 @@ def test_the_folder_with_more_loads_is_shown(tmp_path):
 def test_without_bpf_the_stages_are_not_seen(tmp_path):
     synthetic.write_record(tmp_path / "raw", synthetic.Run(), mode=3)
     found = read(tmp_path)
-    assert page.answer(found).line.endswith("times as long as a usual one.")
+    assert page.answer(found).line.endswith("times the median.")
     assert page.by_load(found).rows[0][-3:] == ("not seen",) * 3
     assert page.ways(found).parts == (Words((page.NO_STAGES,)),)
     assert isinstance(page.distributions(found), Figure)
@@ -63,4 +90,4 @@ def test_no_messages_are_said(tmp_path, probe):
     for part in (page.ways(found), page.around(found), page.over_time(found)):
         assert all(isinstance(each, Words) for each in part.parts)
     assert isinstance(page.distributions(found), Words)
-    assert page.versions(found).lines
+    assert text(page.versions(found)).startswith("sipsched ")

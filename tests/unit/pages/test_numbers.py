@@ -1,11 +1,12 @@
-"""Numbers as pages write them, of real intervals and of degenerate ones."""
+"""Tests of the text of numbers, for ordinary and for degenerate intervals."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sipsched.analysis.statistics import Interval, compare, mean_interval, typical_interval
+from sipsched.analysis.intervals import Interval, mean_interval, typical_interval
+from sipsched.analysis.pairs import compare
 from sipsched.pages.numbers import Number, in_words, p_text, rounded, signed, told, with_unit
 
 NAN, INF = np.nan, np.inf
@@ -49,7 +50,7 @@ def test_three_runs_give_no_interval_but_where_they_lie():
     assert with_unit(three, "µs") == "50\u00a0µs (runs: 20 to 130)"
     assert "to" in with_unit(four, "µs") and "runs" not in with_unit(four, "µs")
     assert in_words(three, "µs").endswith(", n = 3")
-    # of a difference of pairs too
+    # the same holds for a difference of pairs
     fall = compare([100, 110, 120], [80, 100, 90]).percent_lower
     assert with_unit(fall, "%") == "18\u00a0% (runs: 9.1 to 25)"
 

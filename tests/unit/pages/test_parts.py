@@ -1,12 +1,17 @@
 import base64
 import csv
+import io
 import re
 
 import numpy as np
+import pytest
+from bs4 import BeautifulSoup
 
-from sipsched.analysis.statistics import Interval, typical_interval
+from sipsched.analysis.intervals import Interval, typical_interval
+from sipsched.pages.drawing import LIMIT, THEME, themed, titled
+from sipsched.pages.html import document
 from sipsched.pages.numbers import Number, told
-from sipsched.pages.parts import Table
+from sipsched.pages.parts import Figure, Page, Section, Table, Title, Words
 
 
 def table(header, rows, **options):
@@ -56,8 +61,8 @@ def test_a_csv_has_a_number_its_interval_and_its_unit_in_columns_of_their_own():
 
 def test_a_long_table_is_whole_in_its_csv():
     page = table(("n", "m"), (("1", "a"), ("2", "b"), ("3", "c")), shown=2)._repr_html_()
-    assert "<td>b</td>" in page and "<td>c</td>" not in page
-    assert "1 more in the CSV" in page
+    assert ">b</td>" in page and ">c</td>" not in page
+    assert "1 more row." in page
     assert csv_link(page)[1] == [["n", "m"], ["1", "a"], ["2", "b"], ["3", "c"]]
 
 
@@ -68,8 +73,8 @@ def test_columns_and_rows_of_nothing_are_not_shown():
     )._repr_html_()
     assert "published" not in page.partition("<thead>")[2]
     assert '<th scope="colgroup" colspan="1">who</th>' in page
-    assert page.count('<th scope="row">') == 2
-    # of what was asked for nothing is lost: the file has it
+    assert page.count('<th scope="row"') == 2
+    # the file has all rows, including rows that the page does not show
     assert len(csv_link(page)[1]) == 4
 
 
@@ -104,5 +109,74 @@ def test_a_number_is_not_parted_and_words_in_its_place_are():
         Interval.without(np.nan, 0, why="no capacity of one core lies between the loads"), "%"
     )
     shown = table(("a", "b", "c"), (("x", known, why),))._repr_html_()
-    assert f'<td class="why">{why}</td>' in shown
-    assert "<td><span>" in shown
+    assert f'<td class="number" data-sort="">{why}</td>' in shown
+    assert '<td class="number" data-sort="2.82843"><span>2.8</span> <span>(' in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("-x", "'-x"),
+        ("−x", "'-x"),
+        ("\t=1", "'\t=1"),
+        ("−1\u202f000.5", "-1000.5"),
+        ("+3\u00a0%", "+3 %"),
+        ("-2e-06", "-2e-06"),
+        ("kamailio-udp", "kamailio-udp"),
+    ],
+)
+def test_a_cell_of_a_csv_is_never_a_formula(text: str, written: str) -> None:
+    text_of_file = table(("a",), ((text,),)).to_csv()
+    assert list(csv.reader(io.StringIO(text_of_file)))[1] == [written]
+
+
+def figure():
+    """Draw three points with titles, and a line without titles."""
+
+    def draw(layout):
+        canvas, grid = layout.panels(1, 1, 2.0)
+        (points,) = grid[0, 0].plot([1, 2, 3], [1, 4, 9], "o-")
+        titled(points, ["one", "four & more", "nine"])
+        grid[0, 0].plot([1, 3], [2, 2], color=LIMIT)
+        return themed(canvas)
+
+    return Figure("figure-x", draw, "A caption.", ("A value.",), "How the marks are read.")
+
+
+def test_points_of_a_figure_have_titles_and_its_colours_follow_the_reader():
+    for form, svg in (("wide", figure().wide), ("narrow", figure().narrow)):
+        tree = BeautifulSoup(svg, "html.parser")
+        assert tree.svg["class"] == [form]
+        titles = tree.select("use.point > title")
+        assert [title.text for title in titles] == ["one", "four & more", "nine"]
+        assert "var(--limit)" in svg
+        assert not any(marker in svg for marker in THEME)
+
+
+def test_two_forms_of_a_figure_share_no_id():
+    wide, narrow = (
+        set(re.findall(r'id="([^"]+)"', svg)) for svg in (figure().wide, figure().narrow)
+    )
+    assert wide and narrow and not wide & narrow
+
+
+def test_a_page_has_contents_a_glossary_and_folded_explanations():
+    section = Section("Loads & drops", "Expected: *nothing*.", (figure(), Words(("A PDR.",))))
+    text = document(Page("A question?", (Title("A question?"), section), "index.html", ("x = 1",)))
+    tree = BeautifulSoup(text, "html.parser")
+    assert [a.get("href") for a in tree.find_all("a")] == [
+        "#content",
+        "index.html",
+        "#loads-drops",
+        "#glossary",
+    ]
+    assert [e.text for e in tree.find_all("summary")] == [
+        "What to expect",
+        "How to read this",
+        "The code that made this page",
+    ]
+    assert [e.text for e in tree.find_all("dt")] == ["PDR"]
+    assert len(tree.find_all("svg")) == 2

@@ -1,17 +1,17 @@
-"""What the page of predictions says, also of nothing."""
+"""Tests of the page of predictions, with data and without data."""
 
 from dataclasses import replace
 
 import pytest
 
+from sipsched.analysis.intervals import Interval
 from sipsched.analysis.predicted import Check, Contrast
-from sipsched.analysis.statistics import Interval
 from sipsched.pages import predicted
 from sipsched.pages.parts import Words
 from sipsched.records.fitted import Fitted
-from sipsched.records.prediction import Predictions, Setting
+from sipsched.records.prediction import PredictedSetting, Predictions
 
-REFERENCE = Setting("kamailio-udp", "default", 1, 8, 1600, True)
+REFERENCE = PredictedSetting("kamailio-udp", "default", 1, 8, 1600, True)
 FITTED = Fitted(
     sut="kamailio-udp",
     model="kamailio-qm",
@@ -35,7 +35,7 @@ def contrast(measured: float, said: float, p_value: float = 0.001, **changes: ob
 
 
 def found(*contrasts: Contrast, fitted: Fitted = FITTED) -> predicted.Found:
-    """Put contrasts on a page."""
+    """Make the data of a page from contrasts."""
     return predicted.Found(Check(Predictions(fitted, 6.0, ()), contrasts, ()), "Testbed local.", "")
 
 
@@ -46,7 +46,7 @@ def test_the_first_sentence_is_the_answer() -> None:
         "effects told from chance."
     )
     (second,) = predicted.fitted_to(page).lines
-    assert "fitted to 2 runs of mode default (47\u202f997 messages)" in second
+    assert "fitted to 2 runs of the default mode (47\u202f997 messages)" in second
 
 
 def test_one_prediction_is_not_one_of_one() -> None:
@@ -59,9 +59,9 @@ def test_one_prediction_is_not_one_of_one() -> None:
     ("fitted", "contrasts", "words"),
     [
         (
-            Fitted(why="no run of mode default has its trace"),
+            Fitted(why="no run of the default mode has its trace"),
             (),
-            "no run of mode default has its trace",
+            "no run of the default mode has its trace",
         ),
         (FITTED, (), "no comparison of modes and no second number of threads was measured"),
         (

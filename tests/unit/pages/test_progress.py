@@ -1,4 +1,4 @@
-"""The words on how far measuring is: with nothing, one run, all of them."""
+"""Tests of the words on progress: before the first run, after one run, and after all runs."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -61,9 +61,9 @@ def test_the_page_names_what_is_measured_what_is_next_and_what_was_refused(tmp_p
     following = text[text.index('id="table-next"') : text.index('id="table-refused"')]
     assert str(RUNS[1]) not in following
     assert all(str(run) in following for run in RUNS[2:7]) and str(RUNS[7]) not in following
-    assert "<td>3</td>" in text and "steal_share" not in text
-    # who is at home where is nobody's business
-    assert "uac: lost &lt;now&gt;" in text and "me@rack" not in text
+    assert ">3</td>" in text and "steal_share" not in text
+    # the page stays on this machine, so it shows the complete cause
+    assert ">uac (me@rack:22): lost &lt;now&gt;</td>" in text
     assert "src=" not in text and "http://" not in text and "https://" not in text
 
 
@@ -71,7 +71,7 @@ def test_the_page_of_a_campaign_that_is_done_or_was_never_begun_says_so(tmp_path
     page = tmp_path / "progress.html"
     write_page(page, [replace(SOME, measured=8, left=(), work_s=0.0)], {}, NOW)
     text = page.read_text()
-    assert "No run is measured now." in text and "goes on from there" not in text
-    assert "<td>done</td>" in text and "No attempt was refused." in text
+    assert "No run is measured now." in text and "the same command continues" not in text
+    assert ">done</td>" in text and "No attempt was invalid." in text
     write_page(page, [NOTHING], {}, NOW)
-    assert "goes on from there" in page.read_text()
+    assert "the same command continues" in page.read_text()

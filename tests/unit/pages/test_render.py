@@ -88,7 +88,7 @@ def test_what_cells_print_and_show_is_on_the_page(tmp_path):
     source += "from IPython.display import HTML, display\ndisplay(HTML('<i>shown</i>'))\nHTML('<b>last</b>')"
     render.render(broken_notebook(tmp_path / "a.ipynb", source), tmp_path / "a.html", {})
     page = (tmp_path / "a.html").read_text()
-    for part in ('stdout">printed', 'stderr">warned', "<i>shown</i>", "<b>last</b>"):
+    for part in ("<pre>printed", "<pre>warned", "<i>shown</i>", "<b>last</b>"):
         assert part in page
 
 

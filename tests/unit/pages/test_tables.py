@@ -4,23 +4,24 @@ import pytest
 import synthetic
 
 from sipsched.pages import load_sweep, tables
-from sipsched.records import summary
+from sipsched.records import study_summary
 
 
 def test_tables_of_nothing_measured():
-    ds = summary.combine([], [synthetic.Run()])
-    for make in (tables.points, tables.runs_not_counted, tables.columns_missing, tables.hosts):
-        assert make(ds).caption in make(ds)._repr_html_()
+    ds = study_summary.combine([], [synthetic.Run()])
+    for make in (tables.drops, tables.times, tables.columns_missing, tables.hosts):
+        assert f"<p>{make(ds).none}</p>" in make(ds)._repr_html_()
+    assert len(tables.runs_not_counted(ds).rows) == 1
     assert "1 run planned: 0 measured, 0 invalid, 1 missing." in tables.coverage(ds).lines[0]
 
 
 def test_a_table_without_rows_has_nothing_to_download():
-    table = tables.points(summary.combine([], [synthetic.Run()]))
+    table = tables.drops(study_summary.combine([], [synthetic.Run()]))
     assert "download" not in table._repr_html_()
 
 
 def test_text_from_the_data_is_escaped():
-    ds = summary.combine([], [synthetic.Run()])
+    ds = study_summary.combine([], [synthetic.Run()])
     ds.attrs["fidelity"] = "<script>alert(1)</script>"
     ds.attrs["hosts"] = json.dumps({"sps": {"<b>": "&"}})
     text = tables.heading(ds, "x")._repr_html_() + tables.hosts(ds)._repr_html_()
@@ -43,8 +44,6 @@ def test_conditions_name_the_runs_whose_buffers_differ(other):
         assert not [line for line in rest if "differ" in line]
     else:
         assert buffers == "Effective SO_RCVBUF: 425984, 524288 bytes."
-        assert rest[0] == (
-            "Receive buffers differ. 425984 bytes: kamailio-udp, baseline; 524288 bytes: "
-            "kamailio-udp, enhanced. PDR and capacity depend on the size: they are not comparable "
-            "between runs with different ones."
+        assert rest[0].startswith(
+            "Receive buffers differ. 425984 bytes: kamailio-udp, baseline; 524288 bytes: kamailio-udp, enhanced."
         )

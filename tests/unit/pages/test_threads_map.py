@@ -1,4 +1,4 @@
-"""Threads against load as a heat map."""
+"""Tests of heat maps of threads against load."""
 
 import itertools
 
@@ -6,7 +6,7 @@ import pytest
 import synthetic
 
 from sipsched.pages import threads_map
-from sipsched.records import summary
+from sipsched.records import study_summary
 
 LOADS = (1000, 1500, 2000)
 DROPPED = {2: (0.0, 0.2, 0.4), 8: (0.0, 0.0, 0.1), 16: (0.01, 0.02, 0.3)}
@@ -37,9 +37,7 @@ def test_ties_and_drops_everywhere_are_said():
     (figure,) = threads_map.heat_maps(study({2: (0.0, 0.0, 0.1), 8: (0.0, 0.0, 0.1)})).parts
     assert figure.seen[0].endswith("1\u202f500 cps, with any of 2, 8 threads.")
     (figure,) = threads_map.heat_maps(study({2: (0.1,) * 3, 8: (0.2,) * 3})).parts
-    assert figure.seen[0].endswith(
-        "something is dropped at every load, with any number of threads."
-    )
+    assert figure.seen[0].endswith("every load drops messages, with any number of threads.")
 
 
 @pytest.mark.parametrize(
@@ -56,4 +54,4 @@ def test_one_number_of_threads_or_one_load_is_no_map(dropped):
 
 def test_nothing_measured_is_no_map():
     planned = [synthetic.Run(threads=threads, cps=cps) for threads in (2, 8) for cps in LOADS]
-    assert threads_map.heat_maps(summary.combine([], planned)).parts == ()
+    assert threads_map.heat_maps(study_summary.combine([], planned)).parts == ()

@@ -1,23 +1,40 @@
-"""The configuration: what is asked for, and one line for what is wrong with it."""
+"""Tests of the configuration: the runs that it requests, and the one-line error for each mistake."""
 
 import copy
+import dataclasses
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
 from sipsched import paths
 from sipsched.errors import StableError
-from sipsched.plan import config, crossover, documents, modes
-from sipsched.testbed.inventory import load_testbed
+from sipsched.plan import config, crossover, described, documents, modes
+from sipsched.plan.keys import bare, describe, key_types, options
+from sipsched.plan.loads import Precision
+from sipsched.plan.modes import DeclaredMode
+from sipsched.plan.run import Point, Run
+from sipsched.plan.simulated import DeclaredModel
+from sipsched.plan.study import OWN_PAGES, TESTBED_PAGES, Document
+from sipsched.plan.sut import Sut
+from sipsched.testbed.inventory import DeclaredTestbed, HostSpec, load_testbed
+from sipsched.validity.rules import RULES
 
 STUDIES = sorted((paths.PROJECT_ROOT / "config" / "studies").glob("*.yaml"))
 AXES = {"suts": ["a"], "modes": ["default"], "cores": [1], "threads": [1], "cps": [1]}
 STUDY = {"notebook": "n.ipynb", "repetitions": 1, **AXES}
 DOCUMENT = {"notebook": "n.ipynb", "files": ["f"]}
+SIMULATED = {
+    "kernel": "6.18",
+    "processors": 1,
+    "cores_per_processor": 1,
+    "model": "kamailio-qm",
+    "without": [],
+}
 
 
 @pytest.fixture
@@ -31,12 +48,18 @@ def document() -> dict[str, Any]:
 
 
 def test_run_path_and_wildcards_agree() -> None:
-    run = config.Run("local", "kamailio-udp", "enhanced+migration_cost_ns=500000", 2, 4, 4200, 7)
+    run = Run("local", "kamailio-udp", "enhanced+migration_cost_ns=500000", 2, 4, 4200, 7)
     assert str(run.path) == (
         "local/kamailio-udp/enhanced+migration_cost_ns=500000/cores~2/threads~4/cps~4200/rep~7"
     )
     wildcards = {name: str(value) for name, value in vars(run).items()}
-    assert config.Run.from_wildcards(wildcards) == run
+    assert Run.from_wildcards(wildcards) == run
+
+
+def test_the_log_of_a_search_is_not_its_record() -> None:
+    point = Point("local", "kamailio-udp", "default", 1, 8)
+    assert str(point.log) == f"logs/measure/{point.crossing_path}.log"
+    assert str(point.run(100, 1).log) == f"logs/measure/{point.run(100, 1).path}.log"
 
 
 def test_runs_come_in_blocks_of_one_repetition(document: dict[str, Any]) -> None:
@@ -46,6 +69,18 @@ def test_runs_come_in_blocks_of_one_repetition(document: dict[str, Any]) -> None
     assert len(runs) == 12
     assert [run.rep for run in runs] == [1] * 4 + [2] * 4 + [3] * 4
     assert len({(run.threads, run.cps) for run in runs[:4]}) == 4
+
+
+def test_the_repetitions_of_a_study_spread_over_the_campaign(document: dict[str, Any]) -> None:
+    sweep, other = document["studies"]["load_sweep"], dict(document["studies"]["load_sweep"])
+    sweep.update(cps=[100, 200], repetitions=3)
+    other.update(modes=["default", "baseline"], cps=[300, 400], repetitions=1)
+    document["studies"] = {"load_sweep": sweep, "other": other}
+    document["documents"] = {}
+    runs = config.parse_config(document).runs()
+    assert [run.cps for run in runs] == [100, 200, 300, 300, 100, 200, 100, 400, 400, 200]
+    # runs that are compared stay together
+    assert [run.mode for run in runs if run.cps >= 300] == ["default", "baseline"] * 2
 
 
 def test_a_run_that_two_studies_ask_for_is_listed_once(document: dict[str, Any]) -> None:
@@ -63,25 +98,25 @@ def test_a_study_file_is_valid_and_fits_the_example_of_a_testbed(
     campaign = config.parse_config(document)
     assert set(campaign.studies) == set(file["only"]) == set(file["studies"])
     bed = load_testbed(*campaign.testbeds)
-    # what a search would find decides which loads, not how many
+    # the result of a search decides the values of the loads, not their number
     found = dict.fromkeys(campaign.searches(), (2000, 2100))
     runs = campaign.runs(found)
     bed.check_cores(runs)
     crossover.check({run.mode for run in runs}, modes.load_modes())
     told = re.search(
-        r"# (\d+) runs(?: of [^,]*)?, (?:about (\d+) hours|some minutes)", path.read_text()
+        r"# (\d+) runs(?: of [^,]*)?, (?:about (\d+) hours?|some minutes)", path.read_text()
     )
     assert told is not None
     assert len(runs) == int(told[1])
     if bed.simulated:
         return
-    # between two runs pass some 6 s
+    # about 6 s pass between two runs
     load_s = sum(campaign.load_of(run).duration_s + campaign.load.warmup_s + 6 for run in runs)
     assert round(load_s / 3600) == int(told[2] or 0)
 
 
 def over(document: dict[str, Any], other: dict[str, Any]) -> None:
-    """Put one configuration over another as Snakemake does."""
+    """Merge one configuration into another as Snakemake does."""
     for key, value in other.items():
         if isinstance(value, dict) and isinstance(document.get(key), dict):
             over(document[key], value)
@@ -95,26 +130,26 @@ def test_points_pick_some_of_all_combinations(document: dict[str, Any]) -> None:
     runs = config.parse_config(document).runs()
     assert [(run.cores, run.threads, run.cps) for run in runs] == [(1, 2, 100), (1, 8, 200)]
     study["points"].append([1, 4, 100])
-    with pytest.raises(StableError, match=r"load_sweep.points: \[1, 4, 100\] is not among"):
+    with pytest.raises(StableError, match=r"load_sweep.points: \[1, 4, 100\] is not a combination"):
         config.parse_config(document)
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"capacity": {"limit": 0.01}}, r"must contain \['relative_width'\] properties"),
+        ({"capacity": {"limit": 0.01}}, r"capacity.relative_width is missing: Distance"),
         (
             {"capacity": {"limit": 1, "relative_width": 0.02}},
-            "capacity.limit must be smaller than 1, found 1",
+            "capacity.limit: expected float < 1.0, found 1",
         ),
         (
             {"capacity": {"limit": 0.01, "relative_width": 0}},
-            "capacity.relative_width must be bigger than or equal to 0.001, found 0",
+            "capacity.relative_width: expected float >= 0.001, found 0",
         ),
         ({"cps": [100]}, ": expected one of cps and capacity, found cps and capacity"),
         ({"capacity": None}, ": expected one of cps and capacity, found neither"),
-        ({"modes": ["default,batch"]}, "modes: 'default,batch' compares modes; a capacity is"),
-        ({"points": [[1, 8, 100]]}, r"points: \[1, 8, 100\] is not among"),
+        ({"modes": ["default,batch"]}, "modes: 'default,batch' compares modes, and a capacity"),
+        ({"points": [[1, 8, 100]]}, r"points: \[1, 8, 100\] is not a combination"),
     ],
 )
 def test_what_a_study_of_capacities_may_not_ask_for_is_told_with_file_and_key(
@@ -134,10 +169,10 @@ def test_what_a_study_of_capacities_may_not_ask_for_is_told_with_file_and_key(
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"precision": {"of": "k_rcv_mean"}}, "must contain .*'at_least', 'at_most', 'relative'"),
-        ({"of": "pdr"}, "precision.of must match pattern .*found 'pdr'"),
-        ({"relative": 0}, "precision.relative must be bigger than 0, found 0"),
-        ({"at_least": 1}, "precision.at_least must be bigger than or equal to 2, found 1"),
+        ({"precision": {"of": "k_rcv_mean"}}, "precision.relative is missing: The goal"),
+        ({"of": "pdr"}, "precision.of: expected str matching regex .*found 'pdr'"),
+        ({"relative": 0}, "precision.relative: expected float > 0.0, found 0"),
+        ({"at_least": 1}, "precision.at_least: expected int >= 2, found 1"),
         ({"at_least": 31}, r"precision: at_least \(31\) must not be more than at_most \(30\)"),
         ({"repetitions": 5}, "expected one of repetitions and precision, found repetitions and"),
         ({"precision": None}, "expected one of repetitions and precision, found neither"),
@@ -152,7 +187,7 @@ def test_what_a_precision_may_not_be_is_told_with_file_and_key(
     asked = {"of": "k_rcv_mean", "relative": 0.05, "at_least": 5, "at_most": 30}
     study["precision"] = asked
     parsed = config.parse_config(document, "my.yaml").studies["load_sweep"]
-    assert parsed.precision == config.Precision(**asked) and parsed.repetitions == 5
+    assert parsed.precision == Precision(**asked) and parsed.repetitions == 5
     for key, value in changes.items():
         (asked if key in asked else study)[key] = value
     if study["precision"] is None:
@@ -164,12 +199,12 @@ def test_what_a_precision_may_not_be_is_told_with_file_and_key(
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"twins": ["local"]}, "twins must contain at least 2 items"),
+        ({"twins": ["local"]}, "twins: expected at least two testbeds, found local"),
         ({"twins": ["local", "rack"]}, r"twins: 'rack' is not among testbeds \(local, vm\)"),
         ({"aside": ["local"]}, "aside: 'local' has no twin to give its runs to; twins: none"),
         (
             {"twins": ["local", "vm"], "aside": ["vm", "local"]},
-            "aside: none of the twins is left to measure",
+            "aside: no twin is left to measure",
         ),
     ],
 )
@@ -181,12 +216,12 @@ def test_what_twins_may_not_be_is_told_with_file_and_key(
         config.parse_config(document, "my.yaml")
 
 
-def test_every_study_is_measured_once_before_any_is_repeated(document: dict[str, Any]) -> None:
+def test_studies_of_different_lengths_advance_alike(document: dict[str, Any]) -> None:
     study = document["studies"]["load_sweep"]
     study.update(cps=[100], repetitions=2)
     document["studies"]["again"] = study | {"cps": [200], "repetitions": 3}
     assert [(run.rep, run.cps) for run in config.parse_config(document).runs()] == [
-        *((1, 100), (1, 200), (2, 100), (2, 200), (3, 200)),
+        *((1, 200), (1, 100), (2, 200), (2, 100), (3, 200)),
     ]
 
 
@@ -203,24 +238,43 @@ def test_only_the_studies_that_are_named_are_measured(document: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
-        (("load", "durations_s"), 1, "load must not contain {'durations_s'} properties"),
-        (("load", "generator"), "sipp", "load.law: SIPp .*: expected constant, found exponential"),
+        (("load", "durations_s"), 1, "load: unknown key 'durations_s'; did you mean 'duration_s'"),
         (("search", "highest_cps"), 200, r"lowest_cps \(200\) must be less than highest_cps"),
-        (("studies", "load_sweep", "cps"), [0], r"cps\[0\] must be bigger than or equal to 1"),
-        (("studies", "load_sweep", "cps"), [10**6], r"cps\[0\] must be smaller than .* 40000"),
-        (("load", "duration_s"), 0, "load.duration_s must be bigger than 0, found 0"),
-        (("probe",), "kprobe", "probe must be one of .*found 'kprobe'"),
+        (("studies", "load_sweep", "cps"), [0], r"cps\[0\]: expected int >= 1, found 0"),
+        (
+            ("studies", "load_sweep", "cps"),
+            [10**6],
+            r"cps\[0\]: expected int <= 40000, found 1000000",
+        ),
+        (
+            ("load", "duration_s"),
+            0,
+            "load.duration_s: expected float > 0.0, found 0. Seconds of load",
+        ),
+        (("probe",), "kprobe", "probe: expected one of auto, exact, .*found 'kprobe'"),
         (
             ("studies", "load_sweep", "cores"),
             [0],
-            r"load_sweep.cores\[0\] must be bigger than or equal to 1, found 0",
+            r"load_sweep.cores\[0\]: expected int >= 1, found 0",
         ),
         (("studies", "load_sweep", "suts"), ["asterisk-udp"], "'asterisk-udp' is not defined"),
-        (("studies", "load_sweep", "modes"), ["Turbo"], "must match pattern .*found 'Turbo'"),
-        (("testbeds",), [], "testbeds must contain at least 1 items"),
-        (("records",), "/elsewhere", "records must match pattern"),
-        (("studies", "testbed"), STUDY, "studies must be named by propertyName definition"),
-        (("documents", "index"), DOCUMENT, "documents must be named by propertyName definition"),
+        (
+            ("studies", "load_sweep", "modes"),
+            ["Turbo"],
+            "expected str matching regex .*found 'Turbo'",
+        ),
+        (("testbeds",), [], "testbeds: expected array of length >= 1"),
+        (("records",), "/elsewhere", "records: expected str matching regex"),
+        (("records",), "../../etc", "records: expected str matching regex"),
+        (("records",), "raw/../../etc", "records: expected str matching regex"),
+        *(
+            (("studies", name), STUDY, f"studies: expected str .*found name '{name}'")
+            for name in TESTBED_PAGES
+        ),
+        *(
+            (("documents", name), DOCUMENT, f"documents: expected str .*found name '{name}'")
+            for name in OWN_PAGES
+        ),
     ],
 )
 def test_bad_configuration_is_named_in_one_line(
@@ -235,26 +289,26 @@ def test_bad_configuration_is_named_in_one_line(
     assert "\n" not in str(error.value)
 
 
-def asked(**other: Any) -> config.Run:
-    return replace(config.Run("local", "kamailio-udp", "default", 1, 8, 1000, 1), **other)
+def asked(**other: Any) -> Run:
+    return replace(Run("local", "kamailio-udp", "default", 1, 8, 1000, 1), **other)
 
 
 @pytest.mark.parametrize(
     ("run", "expected"),
     [
-        (asked(threads=0), "threads~0/.*: threads must be bigger than or equal to 1, found 0"),
-        (asked(threads=100000), "threads must be smaller than or equal to 250, found 100000"),
-        (asked(cores=0), "cores must be bigger than or equal to 1, found 0"),
-        (asked(cps=0), "cps must be bigger than or equal to 1, found 0"),
-        (asked(cps=10**6), "cps must be smaller than or equal to 40000, found 1000000"),
-        (asked(rep=1001), "rep must be smaller than or equal to 1000, found 1001"),
-        (asked(mode="Turbo"), "mode must match pattern"),
+        (asked(threads=0), "threads~0/.*: threads: expected int >= 1, found 0"),
+        (asked(threads=100000), "threads: expected int <= 250, found 100000"),
+        (asked(cores=0), "cores: expected int >= 1, found 0"),
+        (asked(cps=0), "cps: expected int >= 1, found 0"),
+        (asked(cps=10**6), "cps: expected int <= 40000, found 1000000"),
+        (asked(rep=1001), "rep: expected int <= 1000, found 1001"),
+        (asked(mode="Turbo"), "mode: expected str matching regex"),
         (asked(sut="asterisk-udp"), "'asterisk-udp' is not defined under suts"),
         (asked(testbed="vm"), r"testbed 'vm' is not among testbeds \(local\)"),
     ],
 )
 def test_a_run_that_is_asked_for_directly_obeys_the_schema(
-    document: dict[str, Any], run: config.Run, expected: str
+    document: dict[str, Any], run: Run, expected: str
 ) -> None:
     campaign = config.parse_config(document)
     campaign.check_run(asked())
@@ -265,19 +319,27 @@ def test_a_run_that_is_asked_for_directly_obeys_the_schema(
 
 def test_a_search_that_is_asked_for_directly_obeys_the_schema(document: dict[str, Any]) -> None:
     campaign = config.parse_config(document)
-    campaign.check_search(config.Point("local", "kamailio-udp", "default", 1, 8))
-    with pytest.raises(StableError, match=r"threads~251/crossing\.json: threads must be smaller"):
-        campaign.check_search(config.Point("local", "kamailio-udp", "default", 1, 251))
+    campaign.check_search(Point("local", "kamailio-udp", "default", 1, 8))
+    with pytest.raises(
+        StableError, match=r"threads~251/crossing\.json: threads: expected int <= 250"
+    ):
+        campaign.check_search(Point("local", "kamailio-udp", "default", 1, 251))
 
 
 def test_a_name_of_a_mode_that_goes_on_in_the_next_line(document: dict[str, Any]) -> None:
-    with pytest.raises(StableError, match="mode must match pattern"):
+    with pytest.raises(StableError, match="mode: expected str matching regex"):
         config.parse_config(document).check_run(asked(mode="default\n"))
 
 
 def test_a_name_of_two_lines_does_not_break_the_message(document: dict[str, Any]) -> None:
     document["studies"]["load_sweep"]["suts"] = ["a\nb"]
     with pytest.raises(StableError, match=r"load_sweep\.suts: 'a b' is not defined under suts"):
+        config.parse_config(document)
+
+
+def test_half_of_a_surrogate_pair_is_refused(document: dict[str, Any]) -> None:
+    document["load"]["law"] = "\ud800"
+    with pytest.raises(StableError, match=r"load\.law: expected Unicode text, found '\\ud800'"):
         config.parse_config(document)
 
 
@@ -293,19 +355,25 @@ def test_a_document_reads_studies_that_are_there(document: dict[str, Any]) -> No
 @pytest.mark.parametrize(
     ("sut", "message"),
     [
-        ({"connections": 2}, r"suts\.x\.connections: only TCP has them"),
-        ({"transport": "tcp", "probe": "off"}, r"suts\.x\.connections: missing; TCP takes"),
+        ({"connections": 2}, r"suts\.x\.connections: only TCP has connections"),
+        ({"transport": "tcp", "probe": "off"}, r"suts\.x\.connections is missing: a number"),
         (
             {"transport": "tcp", "connections": 1, "probe": "exact"},
-            r"suts\.x\.probe: over TCP .* expected auto or off, found exact",
+            r"suts\.x\.probe: expected auto or off over TCP, found exact",
         ),
         (
             {"transport": "tcp", "connections": 1, "probe": "off", "deployment": "sockets"},
-            r"suts\.x\.deployment: over TCP there are shared, listeners, dispatcher; found sockets",
+            r"suts\.x\.deployment: expected one of shared, listeners, dispatcher over TCP, found sockets",
         ),
-        ({"deployment": "dispatcher"}, r"suts\.x\.deployment: over UDP there are shared, .* found"),
-        ({"deployment": "front"}, r"suts\.x\.probe: every message would be two .* found none"),
-        ({"transport": "sctp"}, r"suts\.x\.transport must be one of"),
+        (
+            {"deployment": "dispatcher"},
+            r"suts\.x\.deployment: expected one of shared, .* over UDP, found",
+        ),
+        (
+            {"deployment": "front"},
+            r"suts\.x\.probe: expected off, found none.* every message twice",
+        ),
+        ({"transport": "sctp"}, r"suts\.x\.transport: expected one of udp, tcp, found 'sctp'"),
         ({"transport": "tcp", "connections": 0, "probe": "off"}, r"suts\.x\.connections"),
     ],
 )
@@ -317,42 +385,108 @@ def test_a_transport_that_is_not_thought_through_is_one_clear_error(
         config.parse_config(document)
 
 
-def test_over_tcp_sipp_is_not_run_and_behind_a_front_modes_are_not_compared(
+def test_behind_a_front_modes_are_not_compared(
     document: dict[str, Any],
 ) -> None:
     study = document["studies"]["load_sweep"]
     study["suts"] = ["kamailio-tcp"]
     campaign = config.parse_config(document)
-    campaign.check_run(config.Run("local", "kamailio-tcp", "default,batch", 1, 8, 100, 1))
-    run = config.Run("local", "kamailio-tcp-dispatcher", "default,batch", 1, 8, 100, 1)
-    with pytest.raises(StableError, match="'default,batch' compares modes by the messages"):
+    campaign.check_run(Run("local", "kamailio-tcp", "default,batch", 1, 8, 100, 1))
+    run = Run("local", "kamailio-tcp-dispatcher", "default,batch", 1, 8, 100, 1)
+    with pytest.raises(StableError, match="'default,batch' compares modes by the timestamps"):
         campaign.check_run(run)
-    document["load"] |= {"generator": "sipp", "law": "constant"}
-    with pytest.raises(StableError, match="load_sweep: kamailio-tcp: SIPp is run over UDP"):
-        config.parse_config(document)
-    document["load"]["generator"] = "sipload"
     study |= {"suts": ["kamailio-tcp-dispatcher"], "modes": ["default,batch"]}
-    with pytest.raises(StableError, match="compares modes by the messages"):
+    with pytest.raises(StableError, match="compares modes by the timestamps"):
         config.parse_config(document)
 
 
-def test_every_key_of_the_schemas_is_described() -> None:
-    def undescribed(schema: Any, where: str) -> list[str]:
-        if not isinstance(schema, dict):
-            return []
-        found = []
-        for key, body in schema.get("properties", {}).items():
-            if "description" not in body and "$ref" not in body:
-                found.append(f"{where}.{key}")
-            found += undescribed(body, f"{where}.{key}")
-        found += undescribed(schema.get("additionalProperties"), f"{where}.*")
-        return found
+def test_a_key_that_is_nearly_right_is_told_the_right_one(document: dict[str, Any]) -> None:
+    study = document["studies"]["load_sweep"]
+    study["cbs"] = study.pop("cps")
+    with pytest.raises(StableError, match=r"load_sweep: unknown key 'cbs'; did you mean 'cps'\?"):
+        config.parse_config(document)
+    document["suts"]["kamailio-udp"]["routing"] = "statefull"
+    study["cps"] = study.pop("cbs")
+    with pytest.raises(StableError, match=r"kamailio-udp\.routing: .*did you mean 'stateful'\?"):
+        config.parse_config(document)
 
-    for file in paths.SCHEMAS.glob("*.yaml"):
-        schema = documents.read_yaml(file)
-        assert undescribed(schema, file.stem) == []
-        for name, body in schema.get("$defs", {}).items():
-            assert undescribed(body, f"{file.stem}.{name}") == []
+
+def test_a_sut_has_the_defaults_of_its_proxy_and_its_own_keys_over_them(
+    document: dict[str, Any],
+) -> None:
+    document["sut_defaults"]["kamailio"] |= {"package_memory_mib": 64}
+    document["suts"]["x"] = {"proxy": "kamailio", "memory_manager": "fm"}
+    sut = config.parse_config(document).suts["x"]
+    assert (sut.package_memory_mib, sut.memory_manager, sut.routing) == (64, "fm", "stateful")
+    assert config.parse_config(document).suts["opensips-udp"].package_memory_mib == 32
+    document["sut_defaults"]["kamailio"]["memory"] = 1
+    with pytest.raises(StableError, match=r"sut_defaults\.kamailio: unknown key 'memory'"):
+        config.parse_config(document)
+
+
+def test_the_tables_are_made_from_the_declarations() -> None:
+    for document in described.TABLES:
+        assert document.read_text() == described.renewed(document), "run: make tables"
+
+
+def keys_of(kind: Any) -> Iterator[tuple[Any, str]]:
+    """Return every key of a dataclass and of the dataclasses in it."""
+    for key, hint in key_types(kind).items():
+        yield kind, key
+        for option in options(hint):
+            for part in (bare(option), *get_args(bare(option))):
+                if dataclasses.is_dataclass(part):
+                    yield from keys_of(part)
+
+
+def test_every_key_is_described() -> None:
+    kinds = (config.Declared, Sut, Document, DeclaredMode, DeclaredModel, DeclaredTestbed, HostSpec)
+    keys = {key for kind in kinds for key in keys_of(kind)}
+    assert len(keys) > 150
+    given = {"name", "role"}
+    undescribed = {
+        f"{kind.__name__}.{key}"
+        for kind, key in keys
+        if key not in given and not describe(key_types(kind)[key])
+    }
+    assert undescribed == set()
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"kind": "vm"}, "vm is missing: a testbed of kind vm needs it"),
+        ({"simulated": SIMULATED}, "simulated: a testbed of kind local has no such key"),
+        (
+            {"kind": "simulated", "simulated": SIMULATED},
+            "workdir: a testbed of kind simulated has no",
+        ),
+        (
+            {"tuning": {"receive_cpus": [0]}},
+            "tuning: receive_interfaces and receive_cpus belong together",
+        ),
+        ({"tuning": {"receive_cpus": None}}, "tuning.receive_cpus has no value; add one"),
+        ({"tuning": {"quite": []}}, "tuning: unknown key 'quite'; did you mean 'quiet'"),
+        ({"hosts": {"uac": {}}}, "hosts: expected 3 or more entries, found 1"),
+        ({"lock_wait": 1}, "unknown key 'lock_wait'; did you mean 'lock_wait_s'"),
+    ],
+)
+def test_a_wrong_testbed_file_names_the_key(
+    tmp_path: Path, change: dict[str, Any], expected: str
+) -> None:
+    document = yaml.safe_load((paths.TESTBEDS / "local.yaml").read_text()) | change
+    (tmp_path / "local.yaml").write_text(yaml.safe_dump(document))
+    with pytest.raises(StableError, match=rf"local\.yaml: {expected}"):
+        load_testbed("local", tmp_path)
+
+
+@pytest.mark.parametrize("address", ["256.1.1.1", "1.2.3", "1.2.3.4.", "host", "1.2.3.04"])
+def test_a_wrong_sip_address_is_refused(tmp_path: Path, address: str) -> None:
+    document = yaml.safe_load((paths.TESTBEDS / "local.yaml").read_text())
+    document["hosts"]["sps"]["sip_address"] = address
+    (tmp_path / "local.yaml").write_text(yaml.safe_dump(document))
+    with pytest.raises(StableError, match=r"hosts\.sps\.sip_address: .*IPv4 address"):
+        load_testbed("local", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -361,7 +495,7 @@ def test_every_key_of_the_schemas_is_described() -> None:
 def test_every_testbed_file_loads(file: Any) -> None:
     testbed = load_testbed(file.stem)
     assert [host.role for host in testbed.hosts] == ["uac", "sps", "uas"]
-    testbed.check_cores([config.Run(file.stem, "kamailio-udp", "default", 1, 2, 100, 1)])
+    testbed.check_cores([Run(file.stem, "kamailio-udp", "default", 1, 2, 100, 1)])
 
 
 def test_a_testbed_says_how_long_to_wait_for_it(tmp_path: Any) -> None:
@@ -416,7 +550,7 @@ def test_unknown_testbed_names_those_there_are() -> None:
 
 def test_more_cores_than_the_sps_has() -> None:
     runs = [
-        config.Run("local", "kamailio-udp", "default", cores, 2, 100, rep)
+        Run("local", "kamailio-udp", "default", cores, 2, 100, rep)
         for cores, rep in ((1, 1), (64, 1), (64, 2))
     ]
     with pytest.raises(StableError, match=r"local\.yaml.* 1 point.* ask for more: cores=64"):
@@ -427,3 +561,27 @@ def test_testbed_file_that_is_not_yaml(tmp_path: Any) -> None:
     (tmp_path / "bad.yaml").write_text("name: bad\nhosts: [")
     with pytest.raises(StableError, match=r"bad\.yaml: line \d+ is not YAML"):
         load_testbed("bad", tmp_path)
+
+
+def test_the_configuration_changes_single_limits(document: dict[str, Any]) -> None:
+    document["validity"] = {"steal_share": {"invalid": 0.2}}
+    limits = config.parse_config(document).validity
+    default = RULES["steal_share"].limits
+    assert limits["steal_share"] == dataclasses.replace(default, invalid=0.2)
+    assert limits["cv_error"] == RULES["cv_error"].limits
+
+
+@pytest.mark.parametrize(
+    ("validity", "expected"),
+    [
+        ({"moon_phase": {"suspect": 1}}, "validity: no rule is named 'moon_phase'"),
+        ({"steal_share": {"suspect": 0.9}}, "validity.steal_share: suspect .* at most invalid"),
+        ({"steal_share": {"suspekt": 0.9}}, "validity.steal_share.*suspekt"),
+    ],
+)
+def test_a_limit_that_no_rule_can_have_is_refused(
+    document: dict[str, Any], validity: dict[str, Any], expected: str
+) -> None:
+    document["validity"] = validity
+    with pytest.raises(StableError, match=rf"\Amy.yaml: {expected}"):
+        config.parse_config(document, "my.yaml")

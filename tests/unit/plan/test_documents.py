@@ -1,4 +1,4 @@
-"""YAML that a person wrote: read strictly, one line for what is wrong with it."""
+"""Tests of handwritten YAML files: they are read strictly, and each mistake has a one-line error."""
 
 import time
 from pathlib import Path
@@ -20,8 +20,8 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"a: 1\nb: 2\na: 3\n", "line 3 is not YAML: the key 'a' is there twice"),
-        (b"a: {1: x, '1': y}\n", "line 1 is not YAML: the key '1' is there twice"),
+        (b"a: 1\nb: 2\na: 3\n", "line 3 is not YAML: the key 'a' exists twice"),
+        (b"a: {1: x, '1': y}\n", "line 1 is not YAML: the key '1' exists twice"),
         (BOMB.encode(), "line 2 is not YAML: aliases are not read: write out what \\*a means"),
         (b"a: 1\nb: .nan\n", "line 2 is not YAML: .nan is no number that a setting can have"),
         (b"a: -.inf\n", "line 1 is not YAML: -.inf is no number"),
@@ -67,7 +67,7 @@ def test_keys_are_text(tmp_path: Path) -> None:
 def test_what_a_schema_does_not_know_is_refused(
     place: tuple[str, ...], value: Any, expected: str
 ) -> None:
-    """On Snakemake's command line a value passes no reader of ours."""
+    """A value from Snakemake's command line has passed no strict reader."""
     document = documents.read_yaml(PROJECT_ROOT / "config" / "config.yaml")
     inner = document
     for key in place[:-1]:
@@ -90,8 +90,8 @@ def test_a_bomb_that_somebody_else_read_costs_no_time() -> None:
     for _ in range(40):
         bomb = [bomb] * 10
     started = time.process_time()
-    with pytest.raises(StableError, match="must contain") as error:
-        documents.validate({"a": bomb}, "config", "config")
+    with pytest.raises(StableError, match="unknown key 'a'") as error:
+        config.parse_config({"a": bomb})
     assert len(str(error.value)) < 300
     assert time.process_time() - started < 10
 

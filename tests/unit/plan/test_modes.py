@@ -1,4 +1,4 @@
-"""The papers' modes at every point of both papers, and the language they are written in."""
+"""Tests of the papers' modes at every point of both papers, and of the language of modes.yaml."""
 
 import os
 import re
@@ -26,7 +26,7 @@ SINGLE_CORE = {
     **{("desktop", threads): (10_000_000, 2_000_000, 2_000_000) for threads in THREADS},
 }
 # Krishnamurthy and Rouskas 2016, sections III and III-A: cores and threads, then latency, min granularity,
-# migration cost; wake-up granularity is 0 and there is no scaling. Its processors have four cores.
+# migration cost; wake-up granularity is 0 and the scaling is off. Its processors have four cores.
 MULTI_CORE_ENHANCED = {
     (2, 2): (1_600_000, 100_000, 0),
     (2, 4): (1_600_000, 100_000, 0),
@@ -164,7 +164,7 @@ def test_overrides_in_the_kernels_terms() -> None:
     assert at("default+policy=batch", 1, 8) == TODAYS["batch"]
     assert at("default+slice_ns=100000", 1, 8) == TODAYS["slice-100us"]
     assert at("default+nice=-10", 1, 8) == TODAYS["nice-10"]
-    # a real-time policy without a priority has the lowest
+    # a real-time policy without a priority has the lowest priority
     assert at("default+policy=rr", 1, 8) == TODAYS["rr"]
     assert at("fifo+priority=99", 1, 8) == TODAYS["fifo"] | {Setting.PRIORITY: 99}
     assert at("batch+nice=5+slice_ns=250000", 1, 8) == TODAYS["batch"] | {
@@ -196,6 +196,26 @@ def test_a_wrong_file_names_the_key(tmp_path: Any) -> None:
     path.write_text("default: {source: x, variants: [{cores: '1+', policy: idle}]}")
     with pytest.raises(StableError, match=r"modes\.yaml: .*policy"):
         load_modes(path)
+    for table, expected in (
+        ("{2: 5}", "sched_latency_ns.by: "),
+        ("{by: threads}", "sched_latency_ns: expected a row per number of threads"),
+        ("{by: threads, two: 5}", "sched_latency_ns: .*'two'"),
+        ("{by: threads, 2: -5}", "sched_latency_ns.2: .*-5"),
+        ("{by: threads, 2: {by: workers, 2: 5}}", "sched_latency_ns.2.by: .*'workers'"),
+        ("", "sched_latency_ns has no value"),
+    ):
+        text = f"default: {{source: x, variants: [{{cores: '1+', sched_latency_ns: {table}}}]}}"
+        path.write_text(text)
+        with pytest.raises(StableError, match=expected):
+            load_modes(path)
+    path.write_text("desktop: {source: x, variants: [{cores: '1+'}]}")
+    with pytest.raises(StableError, match="default is missing"):
+        load_modes(path)
     path.write_text("default: {source: x, variants: [{cores: '1+', priority: 1}]}")
     with pytest.raises(StableError, match="priority means nothing to policy other"):
         find_mode("default", load_modes(path))
+
+
+def test_no_two_modes_look_alike():
+    looks = [find_mode(name, load_modes()).look for name in load_modes()]
+    assert len(looks) == len(set(looks)) > 10

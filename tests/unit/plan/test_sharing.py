@@ -1,5 +1,6 @@
-"""Who measures what among testbeds of the same hardware."""
+"""Tests of the distribution of runs among testbeds of the same hardware."""
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -8,8 +9,10 @@ import pytest
 import synthetic
 
 from sipsched.errors import StableError
-from sipsched.plan.config import AroundCrossing, Run, Study
+from sipsched.plan.loads import AroundCrossing
+from sipsched.plan.run import Run
 from sipsched.plan.sharing import Sharing
+from sipsched.plan.study import Study
 from sipsched.records.twins import check_twins
 
 STUDY = Study("s", None, ("a",), ("default", "batch"), (1,), (4, 8), (100, 200), 3)
@@ -36,7 +39,7 @@ def test_twins_measure_each_run_once_and_each_point_on_both(tmp_path: Path) -> N
     assert len(one) == len(two)
     points = {(run.mode, run.threads, run.cps) for run in one}
     assert points == {(run.mode, run.threads, run.cps) for run in two} and len(points) == 8
-    # the runs of a pair on one of them, after each other
+    # one testbed measures both runs of a pair, one after the other
     assert [run.mode for run in one[:2]] == ["default", "batch"]
     assert all(first.cps == second.cps for first, second in zip(one[::2], one[1::2], strict=True))
     assert study.runs("three") == STUDY.runs("three")
@@ -53,7 +56,7 @@ def test_what_a_twin_has_not_measured_whole_is_given_to_the_other_and_what_it_ha
     assert given.runs("one") == [first, second]
     assert len(given.runs("two")) == 22
     assert replace(third, testbed="two") in given.runs("two")
-    # what was measured in its place stays there when it is back
+    # blocks that the other twin measured meanwhile stay there after the first twin returns
     block = [
         run
         for run in given.runs("two")
@@ -86,9 +89,9 @@ def test_twins_are_the_same_hardware_by_what_is_recorded(tmp_path: Path) -> None
     for name in ("one", "two"):
         synthetic.write_record(tmp_path, Run(name, "a", "default", 1, 8, 100, 1), calls=5)
     check_twins(tmp_path, ("one", "two"))
-    path = tmp_path / Run("two", "a", "default", 1, 8, 100, 1).path / "run.json"
-    text = path.read_text()
-    path.write_text(text.replace('"kernel":', '"kernel": "9.9-other", "was":', 1))
+    place = tmp_path / Run("two", "a", "default", 1, 8, 100, 1).path
+    hosts = json.loads((place / "run.json").read_text())["hosts"]
+    synthetic.rewrite(place, {"hosts": hosts | {"sps": hosts["sps"] | {"kernel": "9.9-other"}}})
     with pytest.raises(
         StableError,
         match="twins: one and two are not the same hardware by their records: kernel of",

@@ -1,4 +1,4 @@
-"""Tests of which model stands for a SUT."""
+"""Tests of the choice of a model for a SUT."""
 
 from pathlib import Path
 from shutil import copy
@@ -11,7 +11,7 @@ from sipsched.plan.simulated import MODELS, load_model, model_of
 
 
 def test_a_campaign_is_fitted_in_the_place_of_a_model_of_recorded_runs_only() -> None:
-    """What is assumed of the papers' machine holds for no other that OpenSIPS is measured on."""
+    """Assumptions on the papers' machine do not hold for another machine that runs OpenSIPS."""
     suts = load_config().suts
     found = model_of(suts["kamailio-udp"])
     assert found is not None
@@ -24,5 +24,5 @@ def test_a_model_of_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "old.yaml"
     copy(MODELS / "kamailio-qm.yaml", path)
     path.write_text(path.read_text().replace("version: 1", "version: 2"))
-    with pytest.raises(StableError, match=r"old\.yaml: version must be .* 1, found 2"):
+    with pytest.raises(StableError, match=r"old\.yaml: version: .*1.*found 2"):
         load_model("old", tmp_path)

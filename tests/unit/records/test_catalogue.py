@@ -1,4 +1,4 @@
-"""Runs found, chosen and opened as xarray."""
+"""Tests of finding, selecting and opening runs."""
 
 import netCDF4
 import numpy as np
@@ -42,14 +42,14 @@ def test_finished_runs_of_the_testbed_are_found(runs, folder):
     assert inside.results == PROJECT_ROOT / "results" / "recorded" / "fit"
 
 
-def test_runs_are_chosen_by_their_tuple(runs):
+def test_runs_are_selected_by_their_tuple(runs):
     assert runs.sel(mode="default", cps=1000).runs == tuple(synthetic.repeated((1000,), 2))
     assert len(runs.sel(cps=[500, 1000], rep=1)) == 3
     assert [one.one.rep for one in runs.sel(mode="default", cps=500)] == [1, 2]
 
 
-def test_what_cannot_be_chosen_says_what_there_is(runs):
-    with pytest.raises(StableError, match="no run with cps 700 among these 4; there is 500, 1000"):
+def test_an_impossible_selection_lists_the_existing_values(runs):
+    with pytest.raises(StableError, match="no run with cps 700 among these 5; there is 500; 1000"):
         runs.sel(mode="default", cps=700)
     with pytest.raises(
         StableError, match="load: runs have no such key; there are testbed, sut, mode"
@@ -59,7 +59,7 @@ def test_what_cannot_be_chosen_says_what_there_is(runs):
         _ = runs.sel(cps=500).one
 
 
-def test_messages_are_those_of_the_file_and_read_when_asked_for(runs):
+def test_messages_equal_those_of_the_file_and_are_read_lazily(runs):
     chosen = runs.sel(mode="default")
     ds = chosen.messages()
     assert all(ds[name].chunks for name in ("t_arr", "k_rcv", "total", "t_sip"))
@@ -77,7 +77,7 @@ def test_messages_are_those_of_the_file_and_read_when_asked_for(runs):
     assert ds["drop_t_arr"].groupby("drop_rep").count().to_numpy().tolist() == [6, 12]
 
 
-def test_a_column_that_a_probe_does_not_have_is_missing_beside_one_that_has(tmp_path):
+def test_a_column_is_missing_only_for_the_run_whose_probe_lacks_it(tmp_path):
     for rep, mode in ((1, 2), (2, 3)):
         synthetic.write_record(tmp_path / "raw", synthetic.Run(rep=rep), mode=mode)
     ds = find_runs(tmp_path / "raw", "synthetic").messages()
@@ -86,15 +86,16 @@ def test_a_column_that_a_probe_does_not_have_is_missing_beside_one_that_has(tmp_
     assert bool(ds["k_rcv"].notnull().all())
 
 
-def test_a_file_of_another_version_is_made_anew(runs):
+@pytest.mark.parametrize(("attribute", "value"), [("format_version", 0), ("record", "other")])
+def test_a_file_of_another_version_or_record_is_made_again(runs, attribute, value):
     run = runs.runs[0]
     path = runs.messages_file(run)
     with netCDF4.Dataset(path, "a") as file:
-        file.format_version = 0
+        setattr(file, attribute, value)
     assert open_messages(runs.messages_file(run)).sizes["message"] > 0
 
 
-def test_the_summary_is_that_of_the_workflow(runs):
+def test_the_summary_equals_the_means_of_the_messages(runs):
     found = runs.sel(mode="default").summary()
     assert found["pdr"].sizes == {"sut": 1, "mode": 1, "cores": 1, "threads": 1, "cps": 2, "rep": 2}
     ds = runs.sel(mode="default", cps=500, rep=1).messages()
@@ -102,7 +103,7 @@ def test_the_summary_is_that_of_the_workflow(runs):
     assert float(mean) == pytest.approx(float(ds["k_rcv"].mean()) / 1000)
 
 
-def test_of_a_reduced_record_there_are_numbers_and_windows_and_no_messages(tmp_path):
+def test_a_reduced_record_has_numbers_and_windows_but_no_messages(tmp_path):
     run = synthetic.Run(mode="default,fifo")
     record = synthetic.write_comparison(tmp_path / "raw", run, {"default": 1.0, "fifo": 0.5})
     whole = find_runs(tmp_path / "raw", "synthetic")
@@ -120,7 +121,7 @@ def test_of_a_reduced_record_there_are_numbers_and_windows_and_no_messages(tmp_p
     assert reduced.summary()["k_rcv_mean"].equals(summary["k_rcv_mean"])
 
 
-def test_of_a_control_run_there_are_counters_and_no_messages(tmp_path):
+def test_a_control_run_has_counters_and_no_messages(tmp_path):
     synthetic.write_record(tmp_path / "raw", synthetic.Run(), mode=0)
     found = find_runs(tmp_path / "raw", "synthetic")
     with pytest.raises(StableError, match="no single messages: the probe was off"):

@@ -1,4 +1,4 @@
-"""What is left of a campaign, and when each testbed would be done with it."""
+"""Tests of the remaining runs of a campaign, and of the expected end of each testbed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import synthetic
 
-from sipsched.plan.config import Config, Crossings, Point, load_config
+from sipsched.plan.config import Config, load_config
+from sipsched.plan.run import Crossings, Point
 from sipsched.records import forecast
 from sipsched.records.forecast import BETWEEN_S, OVERHEAD_S, Lanes, outlooks
 from sipsched.records.run_document import read_run
@@ -14,7 +15,7 @@ from sipsched.records.run_document import read_run
 
 @pytest.fixture
 def campaign() -> Config:
-    """Four runs on each of two testbeds."""
+    """Make four runs on each of two testbeds."""
     whole = load_config()
     study = replace(
         whole.studies["load_sweep"], threads=(2, 4), cps=(500,), repetitions=2, modes=("default",)
@@ -22,9 +23,7 @@ def campaign() -> Config:
     return replace(whole, testbeds=("local", "rack"), studies={"load_sweep": study})
 
 
-def test_with_nothing_recorded_the_load_s_length_is_what_there_is(
-    campaign: Config, tmp_path: Path
-) -> None:
+def test_without_records_the_length_follows_from_the_load(campaign: Config, tmp_path: Path) -> None:
     local, rack = outlooks(campaign, tmp_path, Lanes())
     a_run = campaign.load.warmup_s + campaign.load.duration_s + OVERHEAD_S
     assert (local.measured, len(local.left), local.from_runs) == (0, 4, 0)
@@ -32,9 +31,7 @@ def test_with_nothing_recorded_the_load_s_length_is_what_there_is(
     assert local.refused == () and not local.is_done
 
 
-def test_what_runs_took_is_what_the_rest_will_take_on_that_testbed(
-    campaign: Config, tmp_path: Path
-) -> None:
+def test_the_remaining_runs_last_as_long_as_recorded_ones(campaign: Config, tmp_path: Path) -> None:
     first, *others = (run for run in campaign.runs() if run.testbed == "local")
     timeline = read_run(synthetic.write_record(tmp_path, first, calls=40)).timeline
     local, rack = outlooks(campaign, tmp_path, Lanes())
@@ -64,7 +61,7 @@ def test_refused_attempts_are_counted_by_their_cause(campaign: Config, tmp_path:
     assert rack.refused == ()
 
 
-def test_runs_behind_a_search_are_counted_before_its_crossing_is_known(
+def test_runs_that_follow_a_search_are_counted_before_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     campaign = replace(load_config(), documents={})
@@ -78,7 +75,7 @@ def test_runs_behind_a_search_are_counted_before_its_crossing_is_known(
     monkeypatch.setattr(forecast, "read_crossings", read)
     (later,) = outlooks(campaign, tmp_path, Lanes())
     assert later.searches == () and later.behind_searches == 0
-    # what was supposed of the crossing is near what it came to
+    # the assumed crossing is near the actual one
     assert local.behind_searches == pytest.approx(len(later.left), abs=3)
     assert local.work_s > campaign.search.limit_s * len(local.searches)
 
@@ -87,13 +84,13 @@ def test_runs_behind_a_search_are_counted_before_its_crossing_is_known(
     ("lanes", "ends"),
     [
         (Lanes(), {"a": 10, "b": 20, "c": 40}),
-        # beside a run on this machine nothing else is measured
+        # during a run on this machine, no other testbed measures
         (Lanes(alone=frozenset({"b"})), {"a": 10, "b": 30, "c": 70}),
         (Lanes(alone=frozenset({"a", "b"})), {"a": 10, "b": 30, "c": 70}),
         (Lanes(at_once={"c": 4}), {"a": 10, "b": 20, "c": 10}),
     ],
 )
-def test_testbeds_end_as_they_may_measure_beside_each_other(
+def test_the_end_of_testbeds_depends_on_which_measure_simultaneously(
     lanes: Lanes, ends: dict[str, float]
 ) -> None:
     assert lanes.ends_s({"a": 10, "b": 20, "c": 40}) == ends

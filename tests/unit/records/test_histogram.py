@@ -21,13 +21,13 @@ shares = st.one_of(st.sampled_from([0.5, 0.95, 0.99, 0.999, 1.0]), st.floats(1e-
 
 @steady
 @given(times, times)
-def test_merged_they_are_that_of_all_times(one, other):
+def test_merged_histograms_equal_the_histogram_of_all_times(one, other):
     np.testing.assert_array_equal(count(one) + count(other), count(np.concatenate((one, other))))
 
 
 @steady
 @given(times, shares)
-def test_a_quantile_is_that_of_the_times_to_one_percent(drawn, share):
+def test_a_quantile_of_a_histogram_is_within_one_percent(drawn, share):
     known = drawn[~np.isnan(drawn)]
     found = float(quantile_ns(count(drawn), share))
     if not known.size:
@@ -37,7 +37,7 @@ def test_a_quantile_is_that_of_the_times_to_one_percent(drawn, share):
     assert found == pytest.approx(exact, rel=RELATIVE_ERROR * (1 + 1e-9), abs=1)
 
 
-def test_of_a_million_messages_and_of_each_cell_at_once():
+def test_quantiles_of_a_million_messages_are_computed_per_cell():
     rng = np.random.default_rng(5)
     drawn = np.exp(rng.normal(11, [[1.0], [2.0]], (2, 500_000)))
     counts = np.array([count(row) for row in drawn])
@@ -49,7 +49,7 @@ def test_of_a_million_messages_and_of_each_cell_at_once():
         assert together == pytest.approx(np.quantile(drawn, share), rel=RELATIVE_ERROR)
 
 
-def test_what_is_longer_than_any_time_is_in_the_last_bin():
+def test_longer_times_are_in_the_last_bin():
     found = count(np.array([0.0, 1.0, 2.0 * LONGEST_NS]))
     assert (found[0], found[-1], found.sum()) == (2, 1, 3)
     assert found.shape == (BINS,)

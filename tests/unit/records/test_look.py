@@ -1,4 +1,4 @@
-"""How often groups are repeated, by the looks at a study's runs that there are."""
+"""Tests of the number of repetitions of groups, from existing looks."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +7,10 @@ import pytest
 import synthetic
 
 from sipsched.errors import StableError
-from sipsched.plan.config import Precision, Run, Study, load_config
+from sipsched.plan.config import load_config
+from sipsched.plan.loads import Precision
+from sipsched.plan.run import Run
+from sipsched.plan.study import Study
 from sipsched.records import look
 from sipsched.records.forecast import Lanes, outlooks
 
@@ -25,7 +28,7 @@ def write(results: Path, repetitions: int, *still_wide: tuple[int, int, int]) ->
     return path
 
 
-def test_runs_are_looked_at_after_half_as_many_again_each_time() -> None:
+def test_each_look_comes_after_half_as_many_repetitions_again() -> None:
     assert Precision("k_rcv_mean", 0.05, 5, 30).looks == (5, 8, 12, 18, 27, 30)
     assert Precision("k_rcv_mean", 0.05, 5, 5).looks == (5,)
     assert PRECISION.looks == (2, 3, 5, 6)
@@ -33,12 +36,12 @@ def test_runs_are_looked_at_after_half_as_many_again_each_time() -> None:
     assert STUDY.looks(until=5) == [(2, 3), (3, 5)]
 
 
-def test_without_a_look_there_is_the_least(tmp_path: Path) -> None:
+def test_without_a_look_the_minimum_is_planned(tmp_path: Path) -> None:
     assert look.read_repeats(tmp_path, STUDY, "bed") == {}
     assert {run.rep for run in STUDY.runs("bed")} == {1, 2}
 
 
-def test_groups_found_wide_are_repeated_in_all_modes_the_widest_first(tmp_path: Path) -> None:
+def test_wide_groups_are_repeated_in_all_modes_the_widest_first(tmp_path: Path) -> None:
     write(tmp_path, 2, OTHER, LOW)
     repeats = look.read_repeats(tmp_path, STUDY, "bed")
     assert repeats == {OTHER: 3, LOW: 3}
@@ -49,11 +52,11 @@ def test_groups_found_wide_are_repeated_in_all_modes_the_widest_first(tmp_path: 
     write(tmp_path, 3, LOW)
     repeats = look.read_repeats(tmp_path, STUDY, "bed")
     assert repeats == {LOW: 5, OTHER: 3}
-    # what a look was made of is as it was then
+    # the runs behind an earlier look do not change
     assert look.read_repeats(tmp_path, STUDY, "bed", until=3) == {OTHER: 3, LOW: 3}
 
 
-def test_a_look_that_is_older_than_the_one_before_it_repeats_nothing_that_is_narrow(
+def test_an_outdated_look_does_not_repeat_groups_that_became_narrow(
     tmp_path: Path,
 ) -> None:
     write(tmp_path, 2, LOW)
@@ -71,23 +74,23 @@ def test_a_damaged_look_is_named(tmp_path: Path) -> None:
             look.read_repeats(tmp_path, STUDY, "bed")
 
 
-def test_of_recorded_runs_those_beyond_the_least_say_how_often_it_was(tmp_path: Path) -> None:
+def test_recorded_repetitions_beyond_the_minimum_are_counted(tmp_path: Path) -> None:
     for rep in (1, 3, 4):
         synthetic.write_record(tmp_path, Run("bed", "a", "batch", *LOW, rep), calls=5)
     assert look.recorded_repeats(tmp_path, STUDY, "bed", {}) == {LOW: 4}
 
 
-def test_the_outlook_says_how_many_runs_looks_may_still_ask_for(tmp_path: Path) -> None:
+def test_the_outlook_counts_the_runs_that_looks_may_add(tmp_path: Path) -> None:
     campaign = replace(load_config(), testbeds=("bed",), studies={"s": STUDY})
     (before,) = outlooks(campaign, tmp_path / "raw", Lanes(), tmp_path)
-    # four more of eight
+    # four more repetitions of eight runs
     assert (len(before.left), before.at_most_more) == (16, 32)
     write(tmp_path, 2, LOW)
     (after,) = outlooks(campaign, tmp_path / "raw", Lanes(), tmp_path)
     assert (len(after.left), after.at_most_more) == (18, 6)
 
 
-def test_on_a_full_disk_a_look_is_one_clear_error_and_leaves_nothing(small_disk: Path) -> None:
+def test_a_look_on_a_full_disk_is_one_clear_error_and_leaves_no_file(small_disk: Path) -> None:
     path = small_disk / "look~2.json"
     many = [(cores, 4, cps) for cores in range(1, 60) for cps in range(100, 4000, 10)]
     with pytest.raises(StableError, match=rf"{path}: cannot write: .*No space left on device"):

@@ -1,11 +1,12 @@
-"""What a campaign lacks, and whether its studies have an answer without it."""
+"""Tests of the missing records of a campaign, and of studies without an answer."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sipsched.plan.config import AroundCrossing, Config, load_config
+from sipsched.plan.config import Config, load_config
+from sipsched.plan.loads import AroundCrossing
 from sipsched.records.missing import Missing, find_missing
 
 
@@ -25,7 +26,7 @@ def record(raw: Path, config: Config, *left_out: int) -> None:
             (raw / run.path / "run.json").write_text("{}")
 
 
-def test_of_a_whole_campaign_nothing_is_said(tmp_path: Path) -> None:
+def test_a_complete_campaign_reports_nothing(tmp_path: Path) -> None:
     config = campaign()
     record(tmp_path, config)
     missing = find_missing(config, tmp_path)
@@ -33,7 +34,7 @@ def test_of_a_whole_campaign_nothing_is_said(tmp_path: Path) -> None:
     assert missing.unanswered == ()
 
 
-def test_a_study_whose_points_all_have_a_run_has_an_answer(tmp_path: Path) -> None:
+def test_a_study_with_a_run_at_every_point_has_an_answer(tmp_path: Path) -> None:
     config = campaign()
     record(tmp_path, config, 1)
     missing = find_missing(config, tmp_path)
@@ -41,7 +42,7 @@ def test_a_study_whose_points_all_have_a_run_has_an_answer(tmp_path: Path) -> No
     assert missing.unanswered == ()
 
 
-def test_a_study_without_a_run_of_one_of_its_points_has_none(tmp_path: Path) -> None:
+def test_a_study_without_a_run_at_one_point_has_no_answer(tmp_path: Path) -> None:
     config = campaign(modes=("default", "baseline"), cps=(500,))
     runs = config.runs()
     record(tmp_path, config, *(n for n, run in enumerate(runs) if run.mode == "baseline"))
@@ -54,7 +55,7 @@ def test_a_study_without_a_run_of_one_of_its_points_has_none(tmp_path: Path) -> 
     )
 
 
-def test_a_study_whose_loads_are_not_found_has_none(tmp_path: Path) -> None:
+def test_a_study_without_its_crossing_has_no_answer(tmp_path: Path) -> None:
     config = campaign(cps=AroundCrossing("default", 200, (0,)))
     missing = find_missing(config, tmp_path)
     assert missing.line(0) == (
@@ -64,7 +65,7 @@ def test_a_study_whose_loads_are_not_found_has_none(tmp_path: Path) -> None:
     assert "nothing is recorded of the crossing of kamailio-udp default" in str(unanswered)
 
 
-def test_what_was_refused_has_to_be_put_right_first(tmp_path: Path) -> None:
+def test_the_line_on_missing_runs_names_the_errors_first(tmp_path: Path) -> None:
     missing = find_missing(campaign(), tmp_path)
     assert missing.line(4) == (
         "4 of 4 runs are missing: snakemake measures them once the errors above are put right"
@@ -73,7 +74,7 @@ def test_what_was_refused_has_to_be_put_right_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [(0, 1, 2, 3), (0,)])
-def test_each_testbed_answers_for_itself(tmp_path: Path, left: tuple[int, ...]) -> None:
+def test_each_testbed_is_checked_separately(tmp_path: Path, left: tuple[int, ...]) -> None:
     config = replace(campaign(), testbeds=("local", "vm"))
     record(tmp_path, campaign(), *left)
     names = [unanswered.testbed for unanswered in find_missing(config, tmp_path).unanswered]

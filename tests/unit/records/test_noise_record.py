@@ -1,4 +1,4 @@
-"""The idle measurement: what the program writes is what the reader takes."""
+"""Tests that the reader accepts the output of the program that measures idle CPUs."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ SOURCE = PROJECT_ROOT / "hardware" / "scheduler" / "jitter.c"
 
 def test_numbers_of_a_cpu(tmp_path):
     path = tmp_path / "noise.json"
-    path.write_text(json.dumps(synthetic.noise()))
+    path.write_text(synthetic.sealed(synthetic.noise()))
     (cpu,) = read_noise(path).cpus
     assert cpu.gaps_us.tolist() == [3, 1000]
     assert cpu.at_s.tolist() == [0.004, 0.008]
@@ -31,8 +31,8 @@ def test_another_version_a_broken_and_a_missing_file_are_refused(tmp_path):
     path.write_text("{")
     with pytest.raises(StableError, match="line 1: not JSON"):
         read_noise(path)
-    path.write_text(json.dumps(synthetic.noise() | {"schema_version": 2}))
-    with pytest.raises(StableError, match="expected 1, found 2; move away what is there"):
+    path.write_text(synthetic.sealed(synthetic.noise() | {"schema_version": 1}))
+    with pytest.raises(StableError, match="expected 2, found 1; move away what is there"):
         read_noise(path)
 
 
@@ -50,7 +50,7 @@ def test_the_program_lists_its_gaps_in_order_and_within_its_time(jitter, tmp_pat
     done = subprocess.run([jitter, "0.2"], check=True, capture_output=True, text=True)
     path = tmp_path / "noise.json"
     found = synthetic.noise(**(json.loads(done.stdout) | {"steal_s": 0.0}))
-    path.write_text(json.dumps(found))
+    path.write_text(synthetic.sealed(found))
     (cpu,) = read_noise(path).cpus
     assert cpu.duration_s >= 0.2
     assert cpu.resolution_ns < 100_000

@@ -1,4 +1,4 @@
-"""A run as a trace for Perfetto's interface: the rules of the Trace Event Format, on recorded runs."""
+"""Tests of traces for Perfetto against the rules of the Trace Event Format, on recorded runs."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ RECORDED = PROJECT_ROOT / "recorded/fit/local/kamailio-udp/default/cores~1/threa
 
 
 def traced(record, folder):
-    """What is written of a record's messages, and the messages."""
+    """Return the written trace of a record, and its messages."""
     write_messages(messages_from_record(record), folder / "messages.nc")
     ds = open_messages(folder / "messages.nc")
     write_trace(ds, folder / "run.json.gz")
@@ -34,7 +34,7 @@ def test_a_recorded_run(point, tmp_path):
     services = [event for event in by_phase["X"] if event["cat"] == "service"]
     assert 0.99 * ds.sizes["message"] < len(services) <= ds.sizes["message"]
     assert {event["tid"] for event in services} <= set(ds["worker"].attrs["thread_ids"].tolist())
-    # a thread's slices either follow each other or lie within each other: else they are not shown
+    # Perfetto only shows slices of a thread that are consecutive or nested
     threads = defaultdict(list)
     for event in by_phase["X"]:
         threads[event["tid"]].append((event["ts"], event["ts"] + event["dur"]))

@@ -43,7 +43,7 @@ def read(project, run):
     return open_messages(project / "results" / "runs" / run.path / "messages.nc")
 
 
-def test_it_is_the_messages_of_the_runs_that_count(project):
+def test_the_dataset_holds_the_messages_of_valid_runs(project):
     ds = sipsched.open_messages("load_sweep", "synthetic")
     counted = [run for run in PLANNED[:-1] if run != PLANNED[1]]
     assert ds.sizes["runs"] == len(counted)
@@ -84,7 +84,7 @@ def test_quantiles_by_cell_are_those_of_the_messages(project, quantity):
     np.testing.assert_allclose(every, exact, rtol=histogram.RELATIVE_ERROR)
 
 
-def test_what_is_not_there_is_said(project):
+def test_a_missing_study_run_or_file_is_reported(project):
     with pytest.raises(StableError, match="speed: runs have no such key; there are sut, mode"):
         sipsched.open_messages("load_sweep", "synthetic", speed=1)
     with pytest.raises(StableError, match=r"no run that counts .* is like \{'cps': 7\}"):

@@ -1,17 +1,23 @@
-"""The record of a run appears whole or not at all."""
+"""Tests that the record of a run appears complete or not at all."""
 
 import dataclasses
 import errno
 import hashlib
 import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from faults.checks import digests
 
 from sipsched.errors import StableError
+from sipsched.files import SEAL_BYTES, seal
 from sipsched.paths import PROJECT_ROOT
-from sipsched.plan.config import Run
+from sipsched.plan.run import Run
 from sipsched.records.record import (
     Attempt,
     UnfinishedRecord,
@@ -20,19 +26,19 @@ from sipsched.records.record import (
     needed_files,
     read_record,
 )
+from sipsched.records.reduced import identity
 from sipsched.records.run_document import FileReport, read_run
 from sipsched.validity.verdict import INVALID, SUSPECT, Finding, Verdict
 
 RUN = Run("local", "kamailio-udp", "default", 1, 2, 100, 1)
-DOCUMENT = dataclasses.replace(
-    read_run(min((PROJECT_ROOT / "recorded" / "fit").rglob("run.json")).parent), run=RUN
-)
+RECORDED = min((PROJECT_ROOT / "recorded" / "fit").rglob("run.json"))
+DOCUMENT = dataclasses.replace(read_run(RECORDED.parent), run=RUN, files={}, sha256="")
 CONTENT = b"hello\n"
 LEFT = {name: FileReport(6, hashlib.sha256(CONTENT).hexdigest()) for name in needed_files(DOCUMENT)}
 
 
 def leave(record: UnfinishedRecord) -> None:
-    """Leave what a run leaves before its run.json."""
+    """Write the files of a run, as they are before its run.json."""
     for name in LEFT:
         record.write(name, CONTENT)
 
@@ -60,7 +66,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("name", LEFT)
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_file_that_is_not_as_written_is_one_clear_error(
+def test_a_changed_file_of_a_record_is_one_clear_error(
     tmp_path: Path, damage: str, name: str
 ) -> None:
     record = UnfinishedRecord.begin(tmp_path, RUN)
@@ -72,7 +78,7 @@ def test_a_file_that_is_not_as_written_is_one_clear_error(
         read_record(record.final)
 
 
-def test_a_file_more_does_not_keep_a_record_from_being_read(tmp_path: Path) -> None:
+def test_a_record_with_an_unlisted_file_is_read(tmp_path: Path) -> None:
     record = UnfinishedRecord.begin(tmp_path, RUN)
     leave(record)
     record.finish(DOCUMENT)
@@ -80,41 +86,39 @@ def test_a_file_more_does_not_keep_a_record_from_being_read(tmp_path: Path) -> N
     assert read_record(record.final).files == LEFT
 
 
-def test_a_name_of_another_folder_is_not_read(tmp_path: Path) -> None:
-    named = {"../outside": FileReport(6, "")}
+@pytest.mark.parametrize("name", ["../outside", "a\0b", "run\0.json"])
+def test_a_name_of_another_folder_is_not_read(tmp_path: Path, name: str) -> None:
+    named = {name: FileReport(6, "")}
     document = dataclasses.replace(DOCUMENT, files=named)
     (tmp_path / "outside").write_text("secret")
     (tmp_path / "record").mkdir()
     (tmp_path / "record" / "run.json").write_text(document.to_json())
-    with pytest.raises(StableError, match="expected the name of a file of this folder"):
+    with pytest.raises(StableError, match="expected the name of a file of this folder") as error:
         read_record(tmp_path / "record")
+    assert str(error.value).isprintable()
 
 
 @pytest.mark.parametrize("name", LEFT)
-def test_of_a_record_that_names_no_files_the_usual_ones_are_there(
-    tmp_path: Path, name: str
-) -> None:
-    for each in LEFT.keys() - {name}:
-        (tmp_path / each).write_bytes(CONTENT)
-    (tmp_path / "run.json").write_text(DOCUMENT.to_json())
+def test_a_record_without_a_required_file_is_refused(tmp_path: Path, name: str) -> None:
+    record = UnfinishedRecord.begin(tmp_path, RUN)
+    leave(record)
+    (record.folder / name).unlink()
+    record.finish(DOCUMENT)
     with pytest.raises(StableError, match=rf"{name}: expected a file as run.json says, found none"):
-        read_record(tmp_path)
-    (tmp_path / name).write_bytes(CONTENT)
-    assert read_record(tmp_path) == DOCUMENT
+        read_record(record.final)
 
 
-def test_what_a_run_needs_follows_from_its_probe_and_generator() -> None:
+def test_the_required_files_of_a_run_depend_on_its_probe() -> None:
     untraced = dataclasses.replace(DOCUMENT.probe, mode="off")
-    sipp = dataclasses.replace(DOCUMENT.load, generator="sipp")
     assert needed_files(DOCUMENT) == (
-        *("counters.json", "trace.bin.zst", "uac.calls.zst", "uac.json"),
+        *("counters.json.zst", "trace.bin.zst", "uac.calls.zst", "uac.json"),
     )
-    assert needed_files(dataclasses.replace(DOCUMENT, probe=untraced, load=sipp)) == (
-        *("counters.json", "uac.csv"),
+    assert needed_files(dataclasses.replace(DOCUMENT, probe=untraced)) == (
+        *("counters.json.zst", "uac.calls.zst", "uac.json"),
     )
 
 
-def test_a_finished_record_is_in_place_and_nothing_else_is(tmp_path: Path) -> None:
+def test_a_finished_record_is_the_only_folder_left(tmp_path: Path) -> None:
     record = UnfinishedRecord.begin(tmp_path, RUN)
     leave(record)
     assert not is_recorded(tmp_path, RUN)
@@ -122,8 +126,9 @@ def test_a_finished_record_is_in_place_and_nothing_else_is(tmp_path: Path) -> No
     assert is_recorded(tmp_path, RUN)
     assert [path.name for path in record.final.parent.iterdir()] == ["rep~1"]
     document = read_record(record.final)
-    assert dataclasses.replace(document, files=None) == DOCUMENT
+    assert dataclasses.replace(document, files={}, sha256="") == DOCUMENT
     assert document.files == LEFT
+    assert document.sha256 == identity(record.final)
 
 
 def test_the_folder_that_snakemake_makes_is_replaced(tmp_path: Path) -> None:
@@ -136,7 +141,7 @@ def test_a_finished_record_is_never_measured_over(tmp_path: Path) -> None:
     UnfinishedRecord.begin(tmp_path, RUN).finish(DOCUMENT)
     with pytest.raises(StableError, match="already recorded"):
         UnfinishedRecord.begin(tmp_path, RUN)
-    assert read_run(tmp_path / RUN.path) == dataclasses.replace(DOCUMENT, files={})
+    assert dataclasses.replace(read_run(tmp_path / RUN.path), sha256="") == DOCUMENT
 
 
 def test_failed_runs_are_numbered_and_keep_their_reason(tmp_path: Path) -> None:
@@ -192,7 +197,8 @@ def test_a_run_json_of_wrong_types_is_one_clear_error(
     tmp_path: Path, key: str, value: Any, message: str
 ) -> None:
     content = json.loads(DOCUMENT.to_json()) | {key: value}
-    (tmp_path / "run.json").write_text(json.dumps(content))
+    del content["sha256"]
+    (tmp_path / "run.json").write_text(seal(json.dumps(content)))
     with pytest.raises(StableError, match=message):
         read_run(tmp_path)
 
@@ -201,31 +207,95 @@ def test_every_recorded_run_json_is_read_and_written_alike() -> None:
     recorded = sorted((PROJECT_ROOT / "recorded").rglob("run.json"))
     assert len(recorded) > 10
     for path in recorded:
-        document = read_run(path.parent)
-        before, after = json.loads(path.read_text()), json.loads(document.to_json())
-        # words stood in the place of limits
-        before["verdict"].pop("reasons", None)
-        for finding in before["verdict"]["findings"]:
-            finding.pop("words", None)
-        assert kept(before, after) == before
+        assert kept(json.loads(path.read_text()), json.loads(read_run(path.parent).to_json()))
 
 
-def kept(before: Any, after: Any) -> Any:
-    """Take of what is written now what was written then."""
+def kept(before: Any, after: Any) -> bool:
+    """Report whether a new document contains an old document, except for the SHA-256."""
     if isinstance(before, dict) and isinstance(after, dict):
-        return {key: kept(before[key], after[key]) for key in before.keys() & after.keys()}
+        return all(
+            key == "sha256" or (key in after and kept(before[key], after[key])) for key in before
+        )
     if isinstance(before, list) and isinstance(after, list):
-        return [kept(one, other) for one, other in zip(before, after, strict=True)]
-    return after
+        return len(before) == len(after) and all(map(kept, before, after))
+    return bool(before == after)
 
 
-def test_what_a_killed_run_left_is_kept_as_failed(tmp_path: Path) -> None:
-    killed = UnfinishedRecord.begin(tmp_path, RUN)
-    killed.write("uac.csv", "half")
-    UnfinishedRecord.begin(tmp_path, RUN).finish(DOCUMENT)
-    failed = killed.final.with_name("rep~1.failed-1")
+def test_every_flipped_bit_of_a_real_run_json_is_found(tmp_path: Path) -> None:
+    whole = RECORDED.read_bytes()
+    tail = range(8 * (len(whole) - 2 * SEAL_BYTES), 8 * len(whole))
+    bits = np.random.default_rng(1).integers(0, 8 * len(whole), 300)
+    for bit in (*bits.tolist(), *tail):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        (tmp_path / "run.json").write_bytes(flipped)
+        with pytest.raises(StableError):
+            read_run(tmp_path)
+    (tmp_path / "run.json").write_bytes(whole)
+    assert read_run(tmp_path) == read_run(RECORDED.parent)
+
+
+def test_a_changed_file_changes_the_identity_of_a_record(tmp_path: Path) -> None:
+    found = set()
+    for content in (CONTENT, b"other"):
+        record = UnfinishedRecord.begin(tmp_path / content.hex(), RUN)
+        leave(record)
+        record.write("proxy.log", content)
+        record.finish(DOCUMENT)
+        found.add(identity(record.final))
+    assert len(found) == 2
+    assert all(len(each) == 64 for each in found)
+    assert identity(tmp_path) == ""
+
+
+def test_a_run_in_progress_is_protected_and_files_of_a_killed_run_are_kept(
+    tmp_path: Path,
+) -> None:
+    begin = "import sys; from sipsched.records.record import *\n"
+    begin += "record = UnfinishedRecord.begin(Path(sys.argv[1]), Run(*sys.argv[2:4], 'default', 1, 2, 100, 1))\n"
+    begin += "record.write('uac.csv', 'half'); print('measuring', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", begin, str(tmp_path), RUN.testbed, RUN.sut]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"measuring\n"
+        before = digests(tmp_path)
+        with pytest.raises(StableError, match="is being measured by another process"):
+            UnfinishedRecord.begin(tmp_path, RUN)
+        assert digests(tmp_path) == before
+        process.kill()
+    record = UnfinishedRecord.begin(tmp_path, RUN)
+    leave(record)
+    record.finish(DOCUMENT)
+    assert read_record(record.final).files == LEFT
+    failed = record.final.with_name("rep~1.failed-1")
     assert (failed / "uac.csv").read_text() == "half"
     assert "interrupted" in (failed / "failure.txt").read_text()
+
+
+def test_only_one_of_several_simultaneous_begins_succeeds(tmp_path: Path) -> None:
+    def begin(_: int) -> UnfinishedRecord | StableError:
+        try:
+            return UnfinishedRecord.begin(tmp_path, RUN)
+        except StableError as error:
+            return error
+
+    for _ in range(20):
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(begin, range(8)))
+        (record,) = (each for each in found if isinstance(each, UnfinishedRecord))
+        assert sum("being measured" in str(each) for each in found) == 7
+        assert record.fail("nothing was left") is None
+
+
+def test_finishing_does_not_replace_an_existing_record(tmp_path: Path) -> None:
+    record = UnfinishedRecord.begin(tmp_path, RUN)
+    leave(record)
+    record.final.mkdir()
+    (record.final / "run.json").write_text(DOCUMENT.to_json())
+    with pytest.raises(StableError, match="cannot put the record here"):
+        record.finish(DOCUMENT)
+    assert (record.final / "run.json").read_text() == DOCUMENT.to_json()
+    record.fail("a record appeared")
 
 
 def test_a_full_disk_is_one_clear_error(tmp_path: Path, monkeypatch: Any) -> None:
@@ -242,26 +312,7 @@ def test_a_full_disk_is_one_clear_error(tmp_path: Path, monkeypatch: Any) -> Non
     assert kept.name == "rep~1.failed-1"
 
 
-def test_a_run_that_left_nothing_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_run_without_files_leaves_no_folder(tmp_path: Path) -> None:
     record = UnfinishedRecord.begin(tmp_path, RUN)
     assert record.fail("host unreachable") is None
     assert list(record.final.parent.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("translated", "label", "expected"),
-    [
-        (None, "enhanced (EEVDF translation)", True),
-        (None, "enhanced (without latency_ns)", False),
-        (None, "enhanced", False),
-        (True, "enhanced", True),
-        (False, "enhanced (EEVDF translation)", False),
-    ],
-)
-def test_a_translation_is_recorded_and_told_from_the_label_in_older_records(
-    translated: bool | None, label: str, expected: bool
-) -> None:
-    report = dataclasses.replace(
-        DOCUMENT.scheduler, mode="enhanced", translated=translated, label=label
-    )
-    assert report.is_translation is expected

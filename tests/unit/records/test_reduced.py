@@ -1,29 +1,27 @@
 """Tests of records without their single messages."""
 
-import json
 from pathlib import Path
 
 import pytest
 import xarray as xr
-import zstandard
-from synthetic import Run, write_comparison, write_record
+from synthetic import Run, rewrite, write_comparison, write_record
 
 from sipsched.errors import StableError
-from sipsched.plan import config
-from sipsched.records import summary, windows
+from sipsched.plan.run import Run as PlannedRun
+from sipsched.records import run_summary, summary_files, windows
 from sipsched.records.messages import messages_from_record, open_messages, write_messages
-from sipsched.records.reduced import REASON, REDUCED_FILE, reduce
+from sipsched.records.reduced import REASON, REDUCED_FILE, identity, reduce
 from sipsched.records.verification import verify
 
 RUN = Run(mode="default,batch", cps=400)
 
 
-def computed(run: config.Run, raw: Path, results: Path) -> None:
+def computed(run: PlannedRun, raw: Path, results: Path) -> None:
     """Make the files of a run's results."""
     folder = results / run.path
     write_messages(messages_from_record(raw / run.path), folder / "messages.nc")
-    summary.write(
-        summary.summarise_run(folder / "messages.nc", raw / run.path), folder / "summary.nc.zst"
+    summary_files.write(
+        run_summary.summarise_run(folder / "messages.nc", raw / run.path), folder / "summary.nc.zst"
     )
     if "," in run.mode:
         found = windows.windows_from_record(folder / "messages.nc", raw / run.path)
@@ -41,48 +39,58 @@ def campaign(tmp_path: Path) -> Path:
 
 def test_a_reduced_record_gives_the_same_numbers(campaign: Path) -> None:
     computed(RUN, campaign / "small", campaign / "again")
-    for name, read in (("summary.nc.zst", summary.open_run), ("windows.nc", windows.open_windows)):
+    for name, read in (
+        ("summary.nc.zst", summary_files.open_run),
+        ("windows.nc", windows.open_windows),
+    ):
         before = read(campaign / "results" / RUN.path / name)
         after = read(campaign / "again" / RUN.path / name)
+        attrs = {"record": identity(campaign / "small" / RUN.path)}
+        if name == "windows.nc":
+            before = before.assign_attrs(attrs)
+        else:
+            before["record"] = before["record"].copy(data=attrs["record"])
         xr.testing.assert_identical(before, after)
     there = {path.name for path in (campaign / "small" / RUN.path).iterdir()}
-    assert {"trace.bin.zst", "counters.json"}.isdisjoint(there)
+    assert {"trace.bin.zst", "uac.calls.zst"}.isdisjoint(there)
     assert {"run.json", "windows.json.zst", REDUCED_FILE} <= there
 
 
-def test_counters_and_commands_are_compressed_and_nothing_of_them_is_lost(campaign: Path) -> None:
+def test_the_other_files_of_the_record_are_copied_unchanged(campaign: Path) -> None:
     whole, small = campaign / "raw" / RUN.path, campaign / "again" / "small"
-    document = json.loads((whole / "run.json").read_text())
-    commands = [{"host": "sps", "argv": ["true"]}]
-    (whole / "run.json").write_text(json.dumps({**document, "commands": commands}))
+    (whole / "commands.json.zst").write_bytes(b"commands")
+    rewrite(whole)
+    computed(RUN, campaign / "raw", campaign / "results")
     reduce(whole, campaign / "results" / RUN.path, small)
-    found = {
-        name: zstandard.decompress((small / f"{name}.zst").read_bytes())
-        for name in ("counters.json", "commands.json")
-    }
-    assert found["counters.json"] == (whole / "counters.json").read_bytes()
-    assert json.loads(found["commands.json"]) == commands
-    del document["commands"]
-    assert json.loads((small / "run.json").read_text()) == document
+    for name in ("commands.json.zst", "counters.json.zst", "run.json", "windows.json.zst"):
+        assert (small / name).read_bytes() == (whole / name).read_bytes()
 
 
-def test_commands_that_have_a_file_of_their_own_stay_there(campaign: Path) -> None:
-    whole, small = campaign / "raw" / RUN.path, campaign / "again" / "small"
-    commands = zstandard.compress(b'[{"host": "sps", "argv": ["true"]}]')
-    (whole / "commands.json.zst").write_bytes(commands)
-    reduce(whole, campaign / "results" / RUN.path, small)
-    assert (small / "commands.json.zst").read_bytes() == commands
-    assert (small / "run.json").read_bytes() == (whole / "run.json").read_bytes()
+@pytest.mark.parametrize("name", ["run.json", "reduced.json", "summary.nc.zst", "windows.nc.zst"])
+def test_a_file_of_another_record_is_found(campaign: Path, name: str) -> None:
+    other, place = Run(mode=RUN.mode, cps=300), campaign / "small" / RUN.path
+    write_comparison(campaign / "raw", other, {"default": 1.0, "batch": 2.0}, total_s=12.0)
+    computed(other, campaign / "raw", campaign / "results")
+    reduce(
+        campaign / "raw" / other.path,
+        campaign / "results" / other.path,
+        campaign / "small" / other.path,
+    )
+    assert verify(campaign / "small").intact
+    (place / name).write_bytes((campaign / "small" / other.path / name).read_bytes())
+    assert not verify(campaign / "small").intact
+    with pytest.raises(StableError):
+        computed(RUN, campaign / "small", campaign / "again")
 
 
-def test_its_messages_say_why_there_are_none(campaign: Path) -> None:
+def test_messages_of_a_reduced_record_give_the_reason_for_their_absence(campaign: Path) -> None:
     computed(RUN, campaign / "small", campaign / "again")
     found = open_messages(campaign / "again" / RUN.path / "messages.nc")
     assert found.sizes["message"] == 0
     assert found["t_sip"].attrs["missing_reason"] == REASON
 
 
-def test_it_verifies_and_a_damaged_one_does_not(campaign: Path) -> None:
+def test_a_reduced_record_verifies_and_a_damaged_one_does_not(campaign: Path) -> None:
     assert verify(campaign / "small").intact
     kept = campaign / "small" / RUN.path / "windows.nc.zst"
     kept.write_bytes(kept.read_bytes()[:-1])

@@ -1,11 +1,11 @@
-"""First sends and retransmissions, told apart on both sides."""
+"""Tests of the distinction between first sends and retransmissions at UAC and SPS."""
 
 import numpy as np
 import pytest
 
 from sipsched.records import trace
+from sipsched.records.load_report import Sends
 from sipsched.records.retransmissions import arrived, disagreement
-from sipsched.records.run_document import Sends
 
 
 def records(*datagrams: tuple[int, int, int, int]) -> np.ndarray:
@@ -33,7 +33,7 @@ TRACE = records(
 SENT = {"INVITE": Sends(2, 2), "ACK": Sends(1, 0), "BYE": Sends(2, 1)}
 
 
-def test_a_refused_first_send_is_still_the_first() -> None:
+def test_a_refused_first_send_counts_as_the_first_send() -> None:
     assert arrived(TRACE) == SENT
 
 

@@ -1,18 +1,20 @@
-"""What a study's summary was joined of, and when that is no longer so."""
+"""Tests of the list of runs in a study's summary, and of its expiry."""
 
 import json
 import os
 
 import pytest
 
+from sipsched.files import seal
 from sipsched.records import settled
+from sipsched.records.reduced import identity
 
 RUNS = ("one", "two")
 
 
 @pytest.fixture
 def joined(tmp_path):
-    """A study's summary and what it was joined of."""
+    """Make a study's summary and the list of its runs."""
     for run in RUNS:
         for place, name in (
             ("raw", "run.json"),
@@ -20,13 +22,13 @@ def joined(tmp_path):
         ):
             path = tmp_path / place / run / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()
+            path.write_text(seal(json.dumps({"of": run})) if name == "run.json" else run)
     path = tmp_path / "results" / "study" / "bed" / "summary.nc"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"joined")
-    stamps = {run: settled.stamps(tmp_path / "raw", tmp_path / "results", run) for run in RUNS}
+    marks = {run: settled.marks(tmp_path / "raw", tmp_path / "results", run) for run in RUNS}
     attrs = {run: {"kind": "local", "load": run} for run in RUNS}
-    settled.write_settled(path, settled.Settled(stamps, attrs))
+    settled.write_settled(path, settled.Settled(marks, attrs))
     return path
 
 
@@ -35,19 +37,40 @@ def unchanged(path):
     return settled.settled_runs(root / "raw", root / "results", [path])
 
 
-def test_it_is_read_as_it_was_written(joined):
+def test_a_file_is_read_as_it_was_written(joined):
     found = settled.read_settled(joined)
     assert found.attrs == {run: {"kind": "local", "load": run} for run in RUNS}
-    assert all(len(stamp) == 4 and None not in stamp for stamp in found.stamps.values())
+    assert {mark[0] for mark in found.marks.values()} == {
+        identity(joined.parents[3] / "raw" / run) for run in RUNS
+    }
     assert unchanged(joined) == set(RUNS)
 
 
-@pytest.mark.parametrize("name", ["run.json", *settled.MADE])
-@pytest.mark.parametrize("change", [os.utime, os.remove])
-def test_a_run_is_settled_while_its_files_are_as_they_were(joined, name, change):
-    folder = "raw" if name == "run.json" else "results/runs"
-    change(joined.parents[3] / folder / "one" / name)
+def replace_and_keep_its_times(path):
+    """Replace a file by another file of the same size and modification time."""
+    before = path.stat()
+    other = path.with_name("other")
+    other.write_text("x" * before.st_size)
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    other.rename(path)
+
+
+@pytest.mark.parametrize("name", settled.MADE)
+@pytest.mark.parametrize("change", [os.utime, os.remove, replace_and_keep_its_times])
+def test_a_run_is_settled_while_its_files_are_unchanged(joined, name, change):
+    change(joined.parents[3] / "results/runs" / "one" / name)
     assert unchanged(joined) == {"two"}
+
+
+@pytest.mark.parametrize("change", [os.remove, replace_and_keep_its_times])
+def test_a_run_stays_settled_while_its_record_has_the_same_content(joined, change):
+    run_file = joined.parents[3] / "raw" / "one" / "run.json"
+    content = run_file.read_text()
+    change(run_file)
+    assert unchanged(joined) == {"two"}
+    run_file.write_text(content)
+    os.utime(run_file, (1, 1))
+    assert unchanged(joined) == set(RUNS)
 
 
 @pytest.mark.parametrize(
@@ -55,25 +78,26 @@ def test_a_run_is_settled_while_its_files_are_as_they_were(joined, name, change)
     [
         {"versions": [0, 0, 0]},
         {"summary_bytes": 1},
-        {"schema_version": 2},
+        {"schema_version": 1},
         {"runs": 3},
         {"runs": {"one": [1]}},
+        {"runs": {"one": [[1, 2, 3, 4], {}]}},
         {"texts": []},
         {"runs": None},
     ],
 )
-def test_what_is_not_known_to_be_of_this_summary_settles_nothing(joined, change):
+def test_a_settled_file_of_another_summary_settles_no_run(joined, change):
     path = settled.settled_file(joined)
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     assert unchanged(joined) == set()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "\xff"])
-def test_a_damaged_one_settles_nothing(joined, text):
+def test_a_damaged_settled_file_settles_no_run(joined, text):
     settled.settled_file(joined).write_bytes(text.encode("latin-1"))
     assert unchanged(joined) == set()
 
 
-def test_nor_does_one_without_its_summary(joined):
+def test_a_settled_file_without_its_summary_settles_no_run(joined):
     joined.unlink()
     assert unchanged(joined) == set()

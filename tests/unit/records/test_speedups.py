@@ -1,4 +1,4 @@
-"""`speedups.csv`: what is written comes back, and says that it is predicted."""
+"""Tests of writing and reading `speedups.csv`."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ ROW = Speedup(
 )
 
 
-def test_what_is_written_comes_back(tmp_path: Path) -> None:
+def test_a_written_file_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "speedups.csv"
     write_speedups([ROW, ROW], path)
     assert read_speedups(path) == (ROW, ROW)
@@ -36,7 +36,7 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
     )
 
 
-def test_an_interval_that_is_not_known_is_nan(tmp_path: Path) -> None:
+def test_an_unknown_interval_is_nan(tmp_path: Path) -> None:
     path = tmp_path / "speedups.csv"
     path.write_text(
         "deployment,transport,cores,threads,capacity_cps,low,high,speedup,speedup_low,speedup_high,"

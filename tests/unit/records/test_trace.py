@@ -15,7 +15,7 @@ def write(tmp_path, data):
 
 
 def test_layout_is_that_of_trace_h():
-    # sizeof in hardware/probe/trace.h, both packed
+    # sizes of the packed structures in hardware/common/trace.h
     assert trace.HEADER.itemsize == 24
     assert trace.RECORD.itemsize == 88
     assert trace.RECORD.fields["flags"][1] == 80
@@ -25,7 +25,7 @@ def test_layout_is_that_of_trace_h():
 def test_reads_back_what_was_written(tmp_path):
     path = write(tmp_path, synthetic.compress(synthetic.encode(RECORDS, mode=1)))
     found = trace.read_trace(path, expected=len(RECORDS))
-    assert found.mode is trace.Mode.EXACT
+    assert found.mode is trace.ProbeMode.EXACT
     assert np.array_equal(found.records, RECORDS)
 
 

@@ -1,6 +1,6 @@
-"""What `fab verify` finds in a whole raw/."""
+"""Tests of `fab verify`."""
 
-import shutil
+import dataclasses
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,8 +11,8 @@ import synthetic
 
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.loads import Capacity
 from sipsched.records.record import UnfinishedRecord
-from sipsched.records.run_document import read_run
 from sipsched.records.verification import verify
 
 Spoil = Callable[[Path], object]
@@ -20,51 +20,78 @@ RECORDED = PROJECT_ROOT / "recorded" / "fit"
 
 
 def write(raw: Path, rep: int, testbed: str = "synthetic") -> Path:
-    """Write a record that names its files."""
-    folder = synthetic.write_record(raw, synthetic.Run(testbed=testbed, rep=rep), calls=5)
-    UnfinishedRecord(folder, folder).close(read_run(folder))
-    return folder
+    """Write a record."""
+    return synthetic.write_record(raw, synthetic.Run(testbed=testbed, rep=rep), calls=5)
 
 
 def lines(raw: Path) -> list[str]:
     return list(verify(raw).lines)
 
 
-def test_what_comes_with_the_repository_is_intact() -> None:
-    assert lines(RECORDED) == ["6 records, 6 without a manifest, 0 damaged"]
+def test_the_recorded_runs_are_intact() -> None:
+    assert lines(RECORDED) == ["6 records, 0 damaged", "1 record, 0 damaged (searches and noise)"]
     found = verify(PROJECT_ROOT / "recorded" / "raw")
-    assert len(found.records) > 20
+    assert len(found.runs) > 20
     assert found.intact
-    assert list(found.lines)[-1].endswith(" 0 without a manifest, 0 damaged")
+    assert len(found.singles) > 2
+    assert all(line.partition(" (")[0].endswith(" 0 damaged") for line in found.lines)
 
 
 def test_records_of_all_testbeds_are_counted(tmp_path: Path) -> None:
     for testbed in ("one", "two"):
         write(tmp_path, 1, testbed)
-    synthetic.write_record(tmp_path, synthetic.Run(testbed="two", rep=2), calls=5)
-    (tmp_path / "two" / "noise.json").write_text("{}")
+    write(tmp_path, 2, "two")
     (tmp_path / synthetic.Run(testbed="two", rep=3).path).mkdir(parents=True)
-    assert lines(tmp_path) == ["3 records, 1 without a manifest, 0 damaged"]
+    assert lines(tmp_path) == ["3 records, 0 damaged"]
 
 
-def test_a_damaged_record_is_one_line(tmp_path: Path) -> None:
+def test_searches_and_noise_are_checked(tmp_path: Path) -> None:
+    point = synthetic.Run().point
+    capacity = dataclasses.replace(point, goal=Capacity(0.01, 0.1)).crossing_path
+    texts = {
+        tmp_path / "synthetic" / "noise.json": synthetic.sealed(synthetic.noise()),
+        tmp_path / point.crossing_path: synthetic.sealed(synthetic.crossing(point, 900, 1000)),
+        tmp_path / capacity: synthetic.sealed(synthetic.crossing(point, 900, 1000)),
+    }
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert lines(tmp_path) == ["0 records, 0 damaged", "3 records, 0 damaged (searches and noise)"]
+    for path, text in texts.items():
+        path.write_text(text.replace("1", "7", 1))
+        found = verify(tmp_path)
+        assert not found.intact
+        assert next(found.lines).startswith(f"damaged: {path}: ")
+        path.write_text(text)
+
+
+@pytest.mark.parametrize("attempt", [False, True])
+def test_a_folder_without_records_is_an_error(tmp_path: Path, attempt: bool) -> None:
+    if attempt:
+        folder = write(tmp_path, 1)
+        folder.rename(folder.with_name("rep~1.failed-1"))
+    with pytest.raises(StableError, match="nothing was checked: no record"):
+        verify(tmp_path)
+
+
+def test_a_damaged_record_is_reported_in_one_line(tmp_path: Path) -> None:
     folder = write(tmp_path, 1)
     write(tmp_path, 2)
-    (folder / "counters.json").unlink()
+    (folder / "counters.json.zst").unlink()
     trace = folder / "trace.bin.zst"
     size = trace.stat().st_size
     trace.write_bytes(trace.read_bytes()[:10])
     found = verify(tmp_path)
     assert not found.intact
     assert [line for line in found.lines if "rep~" in line] == [
-        f"damaged: {folder}: counters.json: expected "
-        f"{found.records[0].damage[0].split()[2]} bytes as run.json says, found no such file; "
+        f"damaged: {folder}: counters.json.zst: expected "
+        f"{found.runs[0].damage[0].split()[2]} bytes as run.json says, found no such file; "
         f"trace.bin.zst: expected {size} bytes as run.json says, found 10"
     ]
-    assert list(found.lines)[-1] == "2 records, 0 without a manifest, 1 damaged"
+    assert list(found.lines)[-1] == "2 records, 1 damaged"
 
 
-def test_a_file_more_is_named_and_no_damage(tmp_path: Path) -> None:
+def test_an_unlisted_file_is_named_but_is_no_damage(tmp_path: Path) -> None:
     folder = write(tmp_path, 1)
     (folder / "note.txt").write_text("read me")
     assert verify(tmp_path).intact
@@ -72,14 +99,14 @@ def test_a_file_more_is_named_and_no_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_text("{")])
-def test_a_record_without_a_whole_run_json_is_damaged(tmp_path: Path, spoil: Spoil) -> None:
+def test_a_record_without_a_complete_run_json_is_damaged(tmp_path: Path, spoil: Spoil) -> None:
     folder = write(tmp_path, 1)
     spoil(folder / "run.json")
     assert not verify(tmp_path).intact
     assert lines(tmp_path)[0].startswith(f"damaged: {folder}: {folder}/run.json: ")
 
 
-def test_failed_attempts_are_checked_and_do_not_fail_it(tmp_path: Path) -> None:
+def test_damaged_attempts_are_reported_but_do_not_fail_the_check(tmp_path: Path) -> None:
     write(tmp_path, 1)
     place = tmp_path / synthetic.Run(rep=2).path
     for _ in (1, 2):
@@ -90,10 +117,10 @@ def test_failed_attempts_are_checked_and_do_not_fail_it(tmp_path: Path) -> None:
         "check fail"
     ]
     failed = place.with_name("rep~2.failed-2")
-    (failed / "counters.json").unlink()
+    (failed / "counters.json.zst").unlink()
     found = verify(tmp_path)
     assert found.intact
-    assert f"{failed} (an attempt that does not count): counters.json" in next(found.lines)
+    assert f"{failed} (an attempt that does not count): counters.json.zst" in next(found.lines)
     assert list(found.lines)[-1].startswith("2 attempts that do not count, 1 damaged")
 
 
@@ -101,31 +128,17 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-7])
 
 
-@pytest.mark.parametrize("name", ["uac.calls.zst", "trace.bin.zst", "counters.json"])
-@pytest.mark.parametrize("spoil", [cut, Path.unlink])
-def test_a_record_without_a_manifest_is_read(tmp_path: Path, name: str, spoil: Spoil) -> None:
-    folder = min(RECORDED.rglob("run.json")).parent
-    copy = tmp_path / folder.relative_to(RECORDED)
-    shutil.copytree(folder, copy)
-    assert verify(tmp_path).intact
-    spoil(copy / name)
-    found = verify(tmp_path)
-    assert not found.intact
-    assert name in next(found.lines)
-    assert list(found.lines)[-1] == "1 record, 1 without a manifest, 1 damaged"
-
-
-def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StableError, match="no such folder"):
         verify(tmp_path / "nothing")
 
 
-def test_the_task_ends_with_1_where_a_record_is_damaged(tmp_path: Path) -> None:
+def test_fab_verify_exits_with_1_for_a_damaged_record(tmp_path: Path) -> None:
     fab = [str(Path(sys.executable).with_name("fab")), "verify", "--raw", str(tmp_path)]
     folder = write(tmp_path, 1)
     done = subprocess.run(fab, cwd=PROJECT_ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "1 record, 0 without a manifest, 0 damaged\n"
-    cut(folder / "counters.json")
+    assert done.stdout == "1 record, 0 damaged\n"
+    cut(folder / "counters.json.zst")
     done = subprocess.run(fab, cwd=PROJECT_ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stdout.endswith("1 record, 0 without a manifest, 1 damaged\n")
+    assert done.stdout.endswith("1 record, 1 damaged\n")

@@ -1,4 +1,4 @@
-"""Tests of the windows of a crossover run: what counts, and what each comes to."""
+"""Tests of the windows of runs that compare modes."""
 
 import json
 from dataclasses import replace
@@ -12,9 +12,9 @@ import zstandard
 from synthetic import Run, write_comparison
 
 from sipsched.errors import StableError
-from sipsched.records import switch_log, windows
+from sipsched.records import switch_log, window_time, windows
 from sipsched.records.messages import messages_from_record, write_messages
-from sipsched.records.switch_log import WINDOWS_FILE, read_windows
+from sipsched.records.switch_log import WINDOWS_FILE, Competed, read_windows
 
 WAITS = {"default": 1.0, "batch": 2.0}
 RUN = Run(mode="default,batch", cps=400)
@@ -34,7 +34,7 @@ def quiet(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
     return reduced(write_comparison(folder / "raw", RUN, WAITS), folder)
 
 
-def test_each_window_is_laid_out_by_block_and_arm(quiet: xr.Dataset) -> None:
+def test_each_window_is_arranged_by_block_and_arm(quiet: xr.Dataset) -> None:
     table = windows.by_arm(quiet, "k_rcv_p50")
     assert table.shape == (20, 3)
     assert not np.isnan(table).any()
@@ -53,19 +53,19 @@ def test_a_window_is_what_arrived_in_it_after_the_washout(quiet: xr.Dataset) -> 
     assert quiet["washout"].to_numpy().tolist() == [0.05, 0.1]
 
 
-def test_cpu_time_a_message_is_that_of_the_window(quiet: xr.Dataset) -> None:
+def test_cpu_time_per_message_is_computed_per_window(quiet: xr.Dataset) -> None:
     table = windows.by_arm(quiet, "cpu_per_message")
     assert np.allclose(table[:, 0], 70, rtol=0.01)
     assert np.allclose(table[:, 1], 140, rtol=0.01)
 
 
 def test_the_service_of_a_message_is_its_time_on_cpu(quiet: xr.Dataset) -> None:
-    # lognormal of 90 us and sigma 0.5, time off CPU beside it
+    # lognormal with a median of 90 us and sigma 0.5, without the time off CPU
     assert float(quiet["service"].mean()) == pytest.approx(90 * np.exp(0.125), rel=0.03)
     assert float(quiet["service_scv"].mean()) == pytest.approx(np.expm1(0.25), rel=0.1)
 
 
-def test_the_settings_of_each_mode_are_there(tmp_path: Path) -> None:
+def test_the_windows_have_the_settings_of_each_mode(tmp_path: Path) -> None:
     step = synthetic.step("min_granularity_ns", 100_000, "sched_setattr of each worker")
     record = write_comparison(tmp_path / "raw", RUN, WAITS, steps={"batch": [step]})
     default, batch = json.loads(reduced(record, tmp_path).attrs["settings"])
@@ -81,7 +81,7 @@ def test_the_response_is_aligned_at_the_switches(quiet: xr.Dataset) -> None:
     assert (quiet["aligned_k_rcv_error"] > 0).all()
 
 
-def test_a_switch_that_failed_takes_its_window_and_no_other(tmp_path: Path) -> None:
+def test_a_failed_switch_invalidates_only_its_window(tmp_path: Path) -> None:
     found = reduced(write_comparison(tmp_path / "raw", RUN, WAITS, broken=(4,)), tmp_path)
     assert found["left_out"].to_numpy().nonzero()[0].tolist() == [4]
     assert int(found["left_out"][4]) == windows.SWITCH
@@ -91,13 +91,27 @@ def test_a_switch_that_failed_takes_its_window_and_no_other(tmp_path: Path) -> N
 def test_stolen_time_takes_all_windows_of_the_block(tmp_path: Path) -> None:
     record = write_comparison(tmp_path / "raw", RUN, WAITS, steal_ticks={7: 10, 12: 1})
     found = reduced(record, tmp_path)
-    # 0.1 s of some 0.5 s; one tick is under the limit
+    # 0.1 s of about 0.5 s were stolen; one tick is below the limit
     assert float(found["steal_share"][7]) == pytest.approx(0.2, rel=0.15)
     assert found["left_out"].to_numpy().nonzero()[0].tolist() == [6, 7, 8]
     assert int(found["left_out"][8]) == windows.STOLEN
 
 
-def test_what_was_stolen_at_a_blocks_end_is_felt_in_the_next(tmp_path: Path) -> None:
+def test_the_competitors_share_of_a_window_is_interpolated(tmp_path: Path) -> None:
+    record = write_comparison(tmp_path / "raw", RUN, WAITS)
+    recorded = read_windows(record)
+    placed = window_time.spans(recorded)
+    assert np.isnan(window_time.machine(recorded, placed).competitor_share).all()
+    # a competitor uses half of one window, and samples lie on both sides of its ends
+    begin, end = int(placed.done[3]), int(placed.end[3])
+    used = (end - begin) // 2
+    samples = Competed((begin - 10**7, begin, end, end + 10**7), (5, 5, 5 + used, 5 + used))
+    shares = window_time.machine(replace(recorded, competed=samples), placed).competitor_share
+    assert shares[3] == pytest.approx(0.5)
+    assert np.isnan(shares[:3]).all() and np.isnan(shares[4:]).all()
+
+
+def test_stolen_time_at_the_end_of_a_block_marks_the_next_block(tmp_path: Path) -> None:
     record = write_comparison(tmp_path / "raw", RUN, WAITS, steal_ticks={8: 10})
     found = reduced(record, tmp_path)
     assert found["left_out"].to_numpy().nonzero()[0].tolist() == [6, 7, 8, 9, 10, 11]
@@ -117,6 +131,7 @@ def test_a_run_that_ended_early_has_windows_that_do_not_count(tmp_path: Path) ->
     log = replace(recorded.log, ended="signal", windows=recorded.log.windows[:10])
     cut = replace(recorded, log=log).to_bytes()
     (record / WINDOWS_FILE).write_bytes(cut)
+    synthetic.rewrite(record)
     found = reduced(record, tmp_path)
     assert set(found["left_out"].to_numpy()[9:].tolist()) == {windows.UNFINISHED}
     assert np.isnan(windows.by_arm(found, "k_rcv_mean")[4:]).all()

@@ -1,4 +1,4 @@
-"""The embedded testbed on a machine that cannot have it: one line that says what is missing and what to do."""
+"""Tests of the embedded testbed on machines that do not support it."""
 
 import dataclasses
 from typing import Any
@@ -10,35 +10,26 @@ from sipsched.testbed import local
 from sipsched.testbed.inventory import load_testbed
 
 TESTBED = load_testbed("local")
+NO_SUCH_CPU = dataclasses.replace(TESTBED, sps=dataclasses.replace(TESTBED.sps, cpus=(4096,)))
 
 
-def test_without_root(monkeypatch: Any) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(StableError, match=r"needs root .* or use a testbed of kind ssh"):
-        local.check_machine(TESTBED)
-
-
-def test_without_linux(monkeypatch: Any) -> None:
-    monkeypatch.setattr("platform.system", lambda: "Darwin")
-    with pytest.raises(StableError, match="needs Linux, this machine runs Darwin"):
-        local.check_machine(TESTBED)
-
-
-def test_without_a_program(monkeypatch: Any) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr("platform.system", lambda: "Linux")
-    monkeypatch.setattr("shutil.which", lambda name, path=None: None if name == "sshd" else name)
-    with pytest.raises(StableError, match=r"program sshd is missing .* run: fab provision"):
-        local.check_machine(TESTBED)
-
-
-def test_without_enough_cpus(monkeypatch: Any) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr("platform.system", lambda: "Linux")
-    monkeypatch.setattr("shutil.which", lambda name, path=None: name)
-    sps = dataclasses.replace(TESTBED.sps, cpus=(4096,))
-    with pytest.raises(StableError, match=r"has no CPU \[4096\]"):
-        local.check_machine(dataclasses.replace(TESTBED, sps=sps))
+@pytest.mark.parametrize(
+    ("system", "uid", "missing", "testbed", "message"),
+    [
+        ("Linux", 1000, "", TESTBED, r"needs root .* or use a testbed of kind ssh"),
+        ("Darwin", 0, "", TESTBED, "needs Linux, this machine runs Darwin"),
+        ("Linux", 0, "sshd", TESTBED, r"program sshd is missing .* run: fab provision"),
+        ("Linux", 0, "", NO_SUCH_CPU, r"has no CPU \[4096\]"),
+    ],
+)
+def test_an_unfit_machine_is_refused_with_the_remedy(
+    monkeypatch: Any, system: str, uid: int, missing: str, testbed: Any, message: str
+) -> None:
+    monkeypatch.setattr("platform.system", lambda: system)
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    monkeypatch.setattr("shutil.which", lambda name, path=None: None if name == missing else name)
+    with pytest.raises(StableError, match=message):
+        local.check_machine(testbed)
 
 
 def test_link_names_fit_the_kernel() -> None:

@@ -1,4 +1,4 @@
-"""No value is ever part of a shell text: over every call site, and in what reaches a host."""
+"""Test that values are never part of shell text, at any call and in the commands for hosts."""
 
 import ast
 import subprocess
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from sipsched.errors import StableError
-from sipsched.measure.tuning import _undo_script
+from sipsched.measure.restoring import undo_script
 from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed import groups, places
-from sipsched.testbed.host import _shown, remote_command
+from sipsched.testbed.connection import remote_command, shown
 from sipsched.testbed.inventory import load_testbed
 
 FOLDERS = ("src", "benchmarks", "workflow", "tests/live")
@@ -20,12 +20,14 @@ SOURCES = [
     *sorted(path for folder in FOLDERS for path in (PROJECT_ROOT / folder).rglob("*.py")),
 ]
 TAKE_SCRIPTS = {"shell", "wait_until"}
-"""Methods of a host whose first argument is shell text."""
-HOST = PROJECT_ROOT / "src/sipsched/testbed/host.py"
+"""Names of methods whose first argument is shell text."""
+CONNECTION, HOST = (
+    PROJECT_ROOT / "src/sipsched/testbed" / name for name in ("connection.py", "host.py")
+)
 
 
 def named(node: ast.expr, known: set[str]) -> bool:
-    """Whether this names a literal: of the same module, or of those that hold what hosts run."""
+    """Report whether an expression names a literal of its module, or of the modules with scripts for hosts."""
     if isinstance(node, ast.Name):
         return node.id in known
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -36,7 +38,7 @@ def named(node: ast.expr, known: set[str]) -> bool:
 
 
 def literals(tree: ast.Module) -> set[str]:
-    """Names that are only ever given a literal text."""
+    """Return the names to which only literal texts are assigned."""
     given: dict[str, list[ast.expr]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
@@ -51,7 +53,7 @@ def is_text(node: ast.expr) -> bool:
 
 
 def scripts(tree: ast.Module) -> Iterator[ast.expr]:
-    """Every expression that a shell gets as its text."""
+    """Yield every expression that becomes shell text."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = getattr(node.func, "attr", None)
@@ -70,8 +72,8 @@ def scripts(tree: ast.Module) -> Iterator[ast.expr]:
 def test_every_shell_text_is_a_literal(path: Path) -> None:
     tree = ast.parse(path.read_text())
     known = literals(tree)
-    # the methods themselves hand on what their callers wrote
-    handed_on = {"script", "loop"} if path == HOST else set()
+    # these methods pass on the literals of their callers
+    handed_on = {"script", "loop"} if path in (CONNECTION, HOST) else set()
     for script in scripts(tree):
         assert is_text(script) or named(script, known | handed_on), (
             f"{path}:{script.lineno}: {ast.unparse(script)}"
@@ -79,15 +81,15 @@ def test_every_shell_text_is_a_literal(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in SOURCES if path != HOST], ids=lambda path: path.name
+    "path", [path for path in SOURCES if path != CONNECTION], ids=lambda path: path.name
 )
-def test_only_a_host_talks_to_its_connection(path: Path) -> None:
+def test_only_the_connection_executes_commands(path: Path) -> None:
     tree = ast.parse(path.read_text())
     names = {getattr(node, "attr", None) for node in ast.walk(tree)}
     assert not names & {"exec_command", "_connection"}
 
 
-def test_the_text_of_a_command_keeps_its_values_apart(tmp_path: Path) -> None:
+def test_values_of_a_command_are_quoted(tmp_path: Path) -> None:
     hostile = f"a b'\"$(touch {tmp_path}/pwned)`touch {tmp_path}/pwned`;touch {tmp_path}/pwned\n"
     text = remote_command(["printf", "%s.", hostile])
     done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
@@ -95,11 +97,11 @@ def test_the_text_of_a_command_keeps_its_values_apart(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_host_says_of_its_settings_stays_a_value(tmp_path: Path) -> None:
+def test_settings_of_a_host_are_quoted_in_the_undo_script(tmp_path: Path) -> None:
     setting = tmp_path / "it's a $(setting)"
     before = f"it's $(touch {tmp_path}/pwned)"
     setting.write_text("changed")
-    script = _undo_script({str(setting): before}, [], [])
+    script = undo_script({str(setting): before}, [], [])
     subprocess.run(["sh", "-c", script], check=True)
     assert setting.read_text() == before
     assert list(tmp_path.iterdir()) == [setting]
@@ -129,7 +131,7 @@ def test_a_testbed_file_with_shell_in_it_is_refused(where: str, value: str, tmp_
     at = next((i for i, line in enumerate(lines) if line.startswith(f"{key}:")), len(kept))
     kept.insert(at, where.format(value))
     if key.strip() in ("address", "user"):
-        # one host's is enough
+        # the value of one host is enough
         others = [line for line in lines if line.startswith(f"{key}:")][1:]
         text = "\n".join(lines).replace(others[0], where.format(value), 1)
     else:
@@ -141,5 +143,5 @@ def test_a_testbed_file_with_shell_in_it_is_refused(where: str, value: str, tmp_
 
 
 def test_a_command_is_shown_in_one_line() -> None:
-    shown = _shown(["sh", "-c", "first\nsecond\n", "sh", "/a b"])
-    assert shown == "sh -c 'first ...' sh '/a b'"
+    line = shown(["sh", "-c", "first\nsecond\n", "sh", "/a b"])
+    assert line == "sh -c 'first ...' sh '/a b'"

@@ -1,4 +1,4 @@
-"""The guest testbed without a guest: command line, names, sources, and one line for what is missing."""
+"""Tests of the testbed `vm` without a guest: command line, names, package sources, and errors."""
 
 import dataclasses
 import gzip
@@ -31,66 +31,47 @@ def after(argv: list[str], option: str) -> list[str]:
     return [value for name, value in itertools.pairwise(argv) if name == option]
 
 
-def test_command_line_has_the_papers_processors() -> None:
+def test_the_command_line_of_the_guest() -> None:
     argv = command()
+    assert argv[0] == vm.QEMU
     assert after(argv, "-smp") == ["8,sockets=2,cores=4,threads=1"]
     assert after(argv, "-kernel") == ["/images/6.1-abc/vmlinuz"]
     assert after(argv, "-accel") == ["tcg,thread=single"]
     assert "tsc=reliable" in after(argv, "-append")[0]
+    # the image is read-only
+    root, seed = after(argv, "-drive")
+    assert "snapshot=on" in root and "readonly=on" in seed
+    assert "nvme,drive=root,serial=root" in after(argv, "-device")
+    kvm = command("kvm")
+    assert (after(kvm, "-accel"), after(kvm, "-cpu")) == (["kvm"], ["host"])
+    assert "tsc=reliable" not in after(kvm, "-append")[0]
+    # a kernel that is not Debian's has virtio disks
+    own = command(kernel="/a/bzImage")
+    assert "virtio-blk-pci,drive=root,serial=root" in after(own, "-device")
+    assert {"root=/dev/vda", "seed=/dev/vdb"} < set(after(own, "-append")[0].split())
+    assert command(host_cpus=(2, 3))[:4] == ["taskset", "--cpu-list", "2,3", vm.QEMU]
 
 
-def test_kvm_gets_the_real_cpu_and_its_clock() -> None:
-    argv = command("kvm")
-    assert after(argv, "-accel") == ["kvm"]
-    assert after(argv, "-cpu") == ["host"]
-    assert "tsc=reliable" not in after(argv, "-append")[0]
-
-
-def test_the_image_is_never_written_to() -> None:
-    drives = after(command(), "-drive")
-    assert ["snapshot=on" in drives[0], "readonly=on" in drives[1]] == [True, True]
-
-
-def test_disks_are_those_that_the_kernel_has_a_driver_for() -> None:
-    assert "nvme,drive=root,serial=root" in after(command(), "-device")
-    argv = command(kernel="/a/bzImage")
-    assert "virtio-blk-pci,drive=root,serial=root" in after(argv, "-device")
-    line = after(argv, "-append")[0].split()
-    assert {"root=/dev/vda", "seed=/dev/vdb"} < set(line)
-
-
-def test_qemu_is_held_to_the_cpus_of_the_file() -> None:
-    assert command()[0] == vm.QEMU
-    held = command(host_cpus=(2, 3))
-    assert held[:4] == ["taskset", "--cpu-list", "2,3", vm.QEMU]
-
-
-def test_every_tap_is_a_card_of_its_own_and_fits_the_kernel() -> None:
+def test_names_and_addresses_are_unique_and_fit_the_kernel() -> None:
     assert len({link.mac for link in vm.LINKS}) == len({link.tap for link in vm.LINKS}) == 3
     names = [link.tap for link in vm.LINKS] + [namespace.link for namespace in vm.NAMESPACES]
     assert all(len(name) <= 15 for name in names)
+    addresses = {namespace.role: namespace.management for namespace in vm.NAMESPACES}
+    addresses["sps"] = vm.MANAGEMENT.address.removesuffix("/30")
+    assert {spec.role: spec.address for spec in TESTBED.hosts} == addresses
+    assert all(str(vm.STATE) in spec.identity_file for spec in TESTBED.hosts)
+    # the embedded testbed and the guest can exist at the same time
+    assert not {spec.address for spec in load_testbed("local").hosts} & set(addresses.values())
 
 
-def test_guest_steers_receive_work_to_the_cpus_of_the_sps() -> None:
+def test_the_guest_steers_receive_work_to_the_cpus_of_the_sps() -> None:
     script = vm.network_script((0, 1, 2, 3, 4, 5, 6))
     assert "echo 7f > /sys/class/net/uac0/queues/rx-0/rps_cpus" in script
     assert "ip address add 198.18.0.1/32 dev lo" in script
 
 
-def test_addresses_of_the_file_are_those_of_the_code() -> None:
-    addresses = {namespace.role: namespace.management for namespace in vm.NAMESPACES}
-    addresses["sps"] = vm.MANAGEMENT.address.removesuffix("/30")
-    assert {spec.role: spec.address for spec in TESTBED.hosts} == addresses
-    assert all(str(vm.STATE) in spec.identity_file for spec in TESTBED.hosts)
-
-
-def test_local_and_vm_can_both_be_up() -> None:
-    local = load_testbed("local")
-    assert not {spec.address for spec in local.hosts} & {spec.address for spec in TESTBED.hosts}
-
-
 def bzimage(release: str, payload: bytes) -> bytes:
-    """Build the parts of a bzImage that are read: header, version, payload."""
+    """Return the parts of a bzImage that are read: header, version and payload."""
     content = bytearray(3 * 512)
     content[0x1F1] = 2
     content[0x202:0x206] = b"HdrS"
@@ -101,7 +82,7 @@ def bzimage(release: str, payload: bytes) -> bytes:
     return bytes(content) + b"\x90" * 16 + payload + bytes(64)
 
 
-def test_release_and_types_are_read_from_the_kernel() -> None:
+def test_release_and_vmlinux_of_a_kernel_are_read() -> None:
     vmlinux = b"\x7fELF" + b"types" * 100
     content = bzimage("6.1.99-test", gzip.compress(vmlinux) + struct.pack("<I", len(vmlinux)))
     assert guest_image.kernel_release(content, "k") == "6.1.99-test"
@@ -109,7 +90,7 @@ def test_release_and_types_are_read_from_the_kernel() -> None:
     assert guest_image.unpack_kernel(bzimage("6.1", b"not packed")) is None
 
 
-def test_what_is_no_kernel_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_kernel_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StableError, match=r"guest kernel '/no/such': no such file; .* 6.1, 5.10"):
         guest_image.image_name("/no/such")
     (tmp_path / "text").write_text("x" * 4096)
@@ -117,7 +98,7 @@ def test_what_is_no_kernel_is_refused(tmp_path: Path) -> None:
         guest_image.image_name(str(tmp_path / "text"))
 
 
-def test_an_image_is_named_by_what_goes_into_it(tmp_path: Path, monkeypatch: Any) -> None:
+def test_the_name_of_an_image_depends_on_its_content(tmp_path: Path, monkeypatch: Any) -> None:
     first = guest_image.image_name("6.1")
     assert re.fullmatch(r"6\.1-[0-9a-f]{12}", first)
     assert guest_image.image_name("5.10").split("-")[1] != first.split("-")[1]
@@ -137,7 +118,7 @@ def target(
     )
 
 
-def test_sources_are_those_of_this_machine_for_another_release() -> None:
+def test_package_sources_are_the_servers_of_this_machine() -> None:
     listing = "\n".join(
         [
             target("http://mirror.example/debian/", "bookworm", "Debian"),
@@ -154,7 +135,7 @@ def test_sources_are_those_of_this_machine_for_another_release() -> None:
     assert guest_image.debian_sources("", "bookworm") == []
 
 
-def test_a_failed_build_says_its_last_line_and_leaves_nothing(
+def test_a_failed_build_quotes_its_log_and_leaves_no_image(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
     def fail(builder: Any, kernel: str) -> None:
@@ -166,7 +147,7 @@ def test_a_failed_build_says_its_last_line_and_leaves_nothing(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["build.lock", "build.log"]
 
 
-def test_nothing_is_removed_through_a_mount(tmp_path: Path, monkeypatch: Any) -> None:
+def test_files_of_a_mount_are_not_removed(tmp_path: Path, monkeypatch: Any) -> None:
     partial = tmp_path / "6.1-abc.partial"
     (partial / "root" / "proc").mkdir(parents=True)
     (partial / "root" / "proc" / "kept").touch()
@@ -185,7 +166,7 @@ def test_nothing_is_removed_through_a_mount(tmp_path: Path, monkeypatch: Any) ->
     assert not partial.exists()
 
 
-def test_old_images_go_and_builds_in_progress_stay(tmp_path: Path) -> None:
+def test_only_old_images_are_removed(tmp_path: Path) -> None:
     for number, name in enumerate(["6.1-1", "6.1-2", "6.1-3", "6.1-4", "6.1-5.partial", "5.10-1"]):
         (tmp_path / name).mkdir()
         os.utime(tmp_path / name, (number, number))
@@ -194,7 +175,7 @@ def test_old_images_go_and_builds_in_progress_stay(tmp_path: Path) -> None:
     assert left == {"6.1-2", "6.1-3", "6.1-4", "6.1-5.partial", "5.10-1"}
 
 
-def test_a_guest_without_the_cpus_that_the_file_gives_the_sps(tmp_path: Path) -> None:
+def test_a_guest_needs_the_cpus_of_the_sps(tmp_path: Path) -> None:
     document = yaml.safe_load((PROJECT_ROOT / "hardware/testbeds/vm.yaml").read_text())
     document["vm"]["sockets"] = 1
     (tmp_path / "vm.yaml").write_text(yaml.safe_dump(document))
@@ -202,11 +183,11 @@ def test_a_guest_without_the_cpus_that_the_file_gives_the_sps(tmp_path: Path) ->
         load_testbed("vm", tmp_path)
     del document["vm"]
     (tmp_path / "vm.yaml").write_text(yaml.safe_dump(document))
-    with pytest.raises(StableError, match=r"must contain .*vm"):
+    with pytest.raises(StableError, match="vm is missing: a testbed of kind vm needs it"):
         load_testbed("vm", tmp_path)
 
 
-def test_without_root_and_without_qemu(monkeypatch: Any) -> None:
+def test_root_and_qemu_are_needed(monkeypatch: Any) -> None:
     monkeypatch.setattr("platform.system", lambda: "Linux")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(StableError, match="testbed vm: needs root"):
@@ -218,7 +199,7 @@ def test_without_root_and_without_qemu(monkeypatch: Any) -> None:
         vm.bring_up(TESTBED)
 
 
-def test_under_tcg_the_label_says_that_timings_are_none(tmp_path: Path) -> None:
+def test_emulated_timings_are_labelled(tmp_path: Path) -> None:
     guest_testbed = vm.GuestTestbed()
     guest_testbed.state = tmp_path
     for accelerator, fidelity in (("tcg", vm.EMULATED), ("kvm", TESTBED.fidelity)):
@@ -227,7 +208,7 @@ def test_under_tcg_the_label_says_that_timings_are_none(tmp_path: Path) -> None:
         assert (booted.accelerator, booted.fidelity) == (accelerator, fidelity)
 
 
-def test_a_guest_that_does_not_come_up_shows_its_console(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_failed_boot_quotes_the_console(tmp_path: Path, monkeypatch: Any) -> None:
     guest_testbed = vm.GuestTestbed()
     guest_testbed.state = tmp_path
     (tmp_path / "console.log").write_text("one\ntwo\r\n\nKernel panic: no init\nlast\n")

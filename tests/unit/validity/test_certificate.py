@@ -1,4 +1,4 @@
-"""The arrival certificate against arrivals of known law."""
+"""Tests of the arrival certificate, on arrivals of a known law."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def poisson(seed: int) -> np.ndarray:
 
 
 def bursts_of_a_tick() -> np.ndarray:
-    """Calls as SIPp starts them: 8 back to back every 4 ms."""
+    """Make calls as SIPp starts them: 8 calls back to back every 4 ms."""
     return np.repeat(np.arange(CALLS // 8) * 4_000_000, 8) + np.tile(
         np.arange(8) * 5_000, CALLS // 8
     )
@@ -53,9 +53,9 @@ def test_bursts_on_a_tick_are_found_out() -> None:
     assert found.ks_distance is not None
     assert found.ks_distance > 0.5
     assert found.cv > 2
-    # eight at once in one of four 1 ms windows: variance / mean = 8 - 2
+    # eight calls at once in one of four windows of 1 ms: variance / mean = 8 - 2
     assert found.variance_to_mean[WINDOWS_MS.index(1)] == pytest.approx(6, abs=0.1)
-    # a window of one tick sees nothing of it
+    # a window of one tick hides the bursts
     assert found.variance_to_mean[WINDOWS_MS.index(4)] == pytest.approx(0, abs=0.01)
 
 

@@ -1,4 +1,4 @@
-"""The drop ledger on counters whose balance is known."""
+"""Tests of the drop ledger, on counters with a known balance."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ Inter-|   Receive                                                |  Transmit
 
 
 def host(after: tuple[int, ...], drops: tuple[int, int] = (0, 0)) -> dict[str, dict[str, str]]:
-    """Counters that start at 10 and grow by `after`, in the order of NAMES."""
+    """Make counters that start at 10 and grow by `after`, in the order of NAMES."""
 
     def snapshot(values: list[int], received: int, sent: int) -> dict[str, str]:
         snmp = f"Udp: {NAMES}\nUdp: {' '.join(map(str, values))}\n"
@@ -30,7 +30,7 @@ def host(after: tuple[int, ...], drops: tuple[int, int] = (0, 0)) -> dict[str, d
 
 
 def run(**changes: Any) -> dict[str, Any]:
-    """1,000 calls through a stateful SPS: 6,000 in, 7,000 out (100 Trying is the SPS's own)."""
+    """Make 1,000 calls through a stateful SPS: 6,000 messages in, 7,000 out (the SPS adds 100 Trying)."""
     hosts = {
         "uac": host((4000, 0, 0, 3000, 0, 0, 0)),
         "sps": host((6000, 0, 0, 7000, 0, 0, 0)),
@@ -55,7 +55,8 @@ def test_refused_datagrams_are_accounted_for() -> None:
 
 @pytest.mark.parametrize("refused", [0, 40])
 def test_what_a_front_hands_to_instances_is_within_the_sps(refused: int) -> None:
-    # 3,000 requests one way over the loopback interface, 4,000 answers the other way, of which some were refused
+    # 3,000 requests in one direction over the loopback interface, and 4,000 answers in the other, some of which were
+    # refused
     sps = host((13000 - refused, 0, refused, 14000, refused, 0, 0))
     sps["after"]["/proc/net/dev"] = sps["after"]["/proc/net/dev"].replace(
         "0       0    0    0    0     0       0          0\n",
@@ -99,7 +100,7 @@ def test_cut_counters_are_one_clear_error() -> None:
 
 
 def with_tcp(retransmitted: int) -> dict[str, dict[str, str]]:
-    """A host that sent so many segments again."""
+    """Make a host that retransmitted this number of segments."""
     found = host((0,) * 7)
     for phase, count in (("before", 5), ("after", 5 + retransmitted)):
         found[phase]["/proc/net/snmp"] += f"Tcp: OutSegs RetransSegs\nTcp: 100 {count}\n"

@@ -1,13 +1,13 @@
-"""The verdict: each rule grades by its own limits, and the worst decides."""
+"""Tests of the verdict: each rule grades by its own limits, and the worst grade decides."""
 
 import re
 
 import pytest
 
-from sipsched.plan.config import Limits, load_config
+from sipsched.plan.config import load_config
+from sipsched.validity.rules import RULES, SHARED_MACHINE, Limits, Rule
 from sipsched.validity.verdict import (
     INVALID,
-    RULES,
     SUSPECT,
     VALID,
     Finding,
@@ -35,8 +35,17 @@ def test_each_rule_alone_flips_the_verdict_in_its_own_words(rule: str) -> None:
         assert verdict.grade == grade
         limit = {VALID: None, SUSPECT: 1, INVALID: 2}[grade]
         assert verdict.broken == ((Finding(rule, value, grade, limit),) if limit else ())
-    assert in_words(verdict.broken) == RULES[rule].format(value=2.5)
+    assert in_words(verdict.broken) == RULES[rule].words.format(value=2.5)
     assert not re.search("[0-9{]", in_general(rule))
+
+
+def test_a_verdict_names_the_cause() -> None:
+    cause = "sh (nice -20, pid 7) ran 2 s on CPU 1"
+    verdict = judge(GOOD | {"competitor_share": 3.0}, LIMITS, {"competitor_share": cause})
+    (finding,) = verdict.broken
+    assert finding.cause == cause
+    assert str(finding).endswith(cause)
+    assert "nice" not in in_general("competitor_share")
 
 
 def test_the_worst_comes_first() -> None:
@@ -55,7 +64,16 @@ def test_what_could_not_be_measured_breaks_no_rule() -> None:
     assert judge(dict.fromkeys(RULES), LIMITS).grade == VALID
 
 
-def test_the_configuration_has_limits_for_every_rule_in_order() -> None:
-    limits = load_config().validity
-    assert set(limits) == set(RULES)
-    assert all(one.suspect <= one.invalid for one in limits.values())
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_a_rule_says_its_number_and_why_its_limits_are_those(rule: Rule) -> None:
+    assert rule.words.format(value=0.25) != rule.words.format(value=0.75)
+    assert rule.why.endswith(".")
+    assert 0 <= rule.suspect <= rule.invalid
+
+
+def test_the_configuration_takes_the_rules_limits() -> None:
+    assert load_config().validity == {name: rule.limits for name, rule in RULES.items()}
+
+
+def test_some_rules_can_be_broken_by_other_work_of_the_machine() -> None:
+    assert {"lateness_p99_us", "steal_share"} <= set(SHARED_MACHINE) < set(RULES)

@@ -1,4 +1,4 @@
-"""Speed-ups of deployments as the simulator predicts them, with what its fit leaves open."""
+"""Speed-ups of deployments predicted by the simulator, with the uncertainty of its fit."""
 
 from collections.abc import Iterable
 
@@ -9,12 +9,12 @@ from sipsched.analysis.predicted import replicates
 from sipsched.records.speedups import Deployed, Speedup
 
 
-def speedups(found: Iterable[Deployed]) -> tuple[Speedup, ...]:
-    """Set each capacity against that of one core: same deployment, receiving CPUs and model.
+def speedups(deployed: Iterable[Deployed]) -> tuple[Speedup, ...]:
+    """Divide each capacity by the capacity on one core with the same deployment, receiving CPUs and model.
 
-    Where each of the cores receives, one core has one receiving CPU.
+    In the model where each core receives, a single core has one receiving CPU.
     """
-    rows = list(found)
+    rows = list(deployed)
     ones = {_kind(row): row for row in rows if row.cores == 1}
     return tuple(_of(row, ones[_kind(row)]) for row in rows)
 
@@ -45,7 +45,7 @@ def _of(row: Deployed, one: Deployed) -> Speedup:
 
 
 def _ends(estimate: float, drawn: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Give where 95 % of samples lie; it holds the estimate."""
+    """Return the central interval of 95 % of the samples, extended to contain the estimate."""
     if drawn.size < 2:
         return np.nan, np.nan
     spread = replicates(np.log(drawn))

@@ -1,4 +1,4 @@
-"""What is known of capacity, published and measured, gathered from the papers' tables and from summaries."""
+"""Published and measured capacities, from the papers' tables and from summaries."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,19 +10,33 @@ import pandas as pd
 import xarray as xr
 
 from sipsched.analysis import papers
-from sipsched.analysis.capacity.options import PUBLISHED, measured_option, measured_options
+from sipsched.analysis.capacity.options import (
+    PUBLISHED,
+    Option,
+    measured_option,
+    measured_options,
+    option_of,
+)
 from sipsched.analysis.capacity.predictions import RESAMPLES, fit_models
 from sipsched.analysis.capacity.scaling import PAPER_SINGLE_CORE_CPS
 from sipsched.analysis.capacity.service_times import ServiceTimes, service_times
-from sipsched.analysis.capacity.systems import Evidence, Source, System
-from sipsched.analysis.run_table import Buffers, Campaign, campaigns_of, receive_buffers
-from sipsched.analysis.statistics import PDR_LIMIT, Interval, capacity
-from sipsched.records.summary import MEASURED as RUN_MEASURED
-from sipsched.records.summary import open_summary
+from sipsched.analysis.capacity.systems import CapacityEvidence, Source, System
+from sipsched.analysis.crossing_load import PDR_LIMIT, capacity
+from sipsched.analysis.intervals import Interval
+from sipsched.analysis.run_table import (
+    Buffers,
+    Campaign,
+    Configuration,
+    campaigns_of,
+    receive_buffers,
+)
+from sipsched.records.study_summary import MEASURED as RUN_MEASURED
+from sipsched.records.summary_files import open_summary
+from sipsched.records.system_capacity import SystemCapacity
 
 PAPERS_SUT = "papers' OpenSIPS"
 PAPERS_RUNS = 30
-"""Experiments that a column of the papers' tables is the mean of."""
+"""Number of experiments that the papers average per table column."""
 MOST_CORES = 256
 NO_SPREAD = "no spread printed"
 
@@ -34,29 +48,32 @@ def collect(
     cores_per_processor: int = 4,
     message_bytes: float = 2304,
     resamples: int = RESAMPLES,
-) -> Evidence:
-    """Gather what the papers print and what studies measured.
+    capacities: Sequence[SystemCapacity] = (),
+) -> CapacityEvidence:
+    """Collect published capacities and measured capacities of studies.
 
     Parameters
     ----------
     points
-        As `sipsched.analysis.papers.load_points` returns it.
+        Table from `sipsched.analysis.papers.load_points`.
     summaries
-        Combined summaries of studies. One that is not there is left out, and `read` names it. Studies
-        of one testbed are put together: a run that two of them share counts once.
+        Combined summaries of studies. A missing file is skipped and reported in `read`. Studies of one testbed are
+        merged, so a shared run counts once.
     limit
         Packet drop rate at which capacity ends.
     cores_per_processor
-        How cores are spread over processors.
+        Number of cores per processor.
     message_bytes
-        What the kernel charges a message with.
+        Bytes of the receive buffer that the kernel charges per message.
     resamples
-        Of the bootstrap of the laws over cores.
+        Number of samples of the bootstrap for the laws over cores.
+    capacities
+        Capacity of each measured system.
 
     Raises
     ------
     StableError
-        A file is damaged or of another version.
+        A file is damaged or has another version.
     """
     given = [summaries] if isinstance(summaries, (str, Path)) else summaries or []
     read, campaigns = _read([Path(path) for path in given if path])
@@ -65,16 +82,35 @@ def collect(
     services: list[ServiceTimes] = []
     buffers = Buffers({})
     for campaign in campaigns:
+        where = f" on {campaign.testbed}" if len(campaigns) > 1 else ""
         runs = campaign.single
-        if len(campaigns) > 1:
-            runs = runs.assign(sut=[f"{sut} on {campaign.testbed}" for sut in runs["sut"]])
-        systems += _measured(runs, campaign.provenance, limit)
-        services += service_times(runs, limit, message_bytes)
+        runs = runs.assign(sut=runs["sut"] + where)
+        known = {
+            Configuration(*(system.sut + where, system.mode, system.cores, system.threads)): system
+            for system in capacities
+            if (system.testbed, system.limit) == (campaign.testbed, limit)
+        }
+        options = measured_options(runs, limit, known)
+        settings = {(each.sut, each.mode, each.cores, each.threads) for each in options}
+        searched = [
+            replace(option_of(system), sut=key.sut)
+            for key, system in known.items()
+            if tuple(key) not in settings
+        ]
+        systems += _measured([*options, *searched], campaign.provenance)
+        services += [
+            service
+            for service in service_times(runs, options, limit, message_bytes)
+            if len(service.loads) > 1
+            and np.isfinite((service.cpu_us.estimate, service.t_sip_us.estimate)).any()
+        ]
         buffers = Buffers({**buffers.groups, **receive_buffers(runs, "sut", "mode").groups})
     processors = {c: -(-c // cores_per_processor) for c in range(1, MOST_CORES + 1)}
-    systems = [replace(each, models=fit_models(each, processors, resamples)) for each in systems]
+    systems = [
+        replace(system, models=fit_models(system, processors, resamples)) for system in systems
+    ]
     fidelity = "; ".join(dict.fromkeys(campaign.fidelity for campaign in campaigns))
-    return Evidence(
+    return CapacityEvidence(
         systems=tuple(systems),
         services=tuple(services),
         points=wide,
@@ -83,13 +119,14 @@ def collect(
         fidelity=fidelity,
         read=tuple(read),
         buffers=buffers,
+        campaigns=tuple(campaigns),
     )
 
 
 def _read(paths: Sequence[Path]) -> tuple[list[Source], list[Campaign]]:
-    """Open what there is, a campaign a testbed, and list what was found."""
+    """Open the existing summaries as one campaign per testbed, and list them."""
     sources: list[Source] = []
-    found: list[tuple[str, xr.Dataset]] = []
+    summaries: list[tuple[str, xr.Dataset]] = []
     for path in paths:
         # results/STUDY/TESTBED/summary.nc
         name = "/".join(path.parts[-3:])
@@ -101,8 +138,8 @@ def _read(paths: Sequence[Path]) -> tuple[list[Source], list[Campaign]]:
         cores = np.unique(data["cores"].to_numpy()[_any_run(data, "cores")])
         sources.append(Source(name, True, runs, tuple(cores.tolist())))
         if runs:
-            found.append((path.parent.parent.name, data))
-    return sources, campaigns_of(found)
+            summaries.append((path.parent.parent.name, data))
+    return sources, campaigns_of(summaries)
 
 
 def _any_run(data: xr.Dataset, dim: str) -> npt.NDArray[np.bool_]:
@@ -111,14 +148,14 @@ def _any_run(data: xr.Dataset, dim: str) -> npt.NDArray[np.bool_]:
 
 
 def _published(wide: pd.DataFrame, limit: float) -> list[System]:
-    """Take capacities from the tables, both papers as one system a mode."""
+    """Read capacities from the tables; both papers together form one system per mode."""
     systems = []
     for mode in papers.MODES:
         options = []
         among = wide[wide["mode"] == mode].sort_values("cps")
         for (cores, threads), rows in among.groupby(["cores", "threads"]):
-            found = capacity(rows["cps"], rows["pdr"], limit)
-            option = measured_option(PAPERS_SUT, mode, int(cores), int(threads), found)
+            published = capacity(rows["cps"], rows["pdr"], limit)
+            option = measured_option(PAPERS_SUT, mode, int(cores), int(threads), published)
             why = NO_SPREAD if option.settled else option.interval.why
             interval = replace(option.interval, n=PAPERS_RUNS, why=why)
             options.append(replace(option, interval=interval, basis=PUBLISHED))
@@ -129,7 +166,7 @@ def _published(wide: pd.DataFrame, limit: float) -> list[System]:
                 mode,
                 tuple(options),
                 papers.provenance("multicore", "singlecore"),
-                # The rule is for enhanced mode.
+                # the papers' rule is for enhanced mode
                 stated if mode == "enhanced" else None,
                 published=True,
             )
@@ -137,13 +174,12 @@ def _published(wide: pd.DataFrame, limit: float) -> list[System]:
     return systems
 
 
-def _measured(runs: pd.DataFrame, provenance: str, limit: float) -> list[System]:
-    options = measured_options(runs, limit)
+def _measured(options: Sequence[Option], provenance: str) -> list[System]:
     names = dict.fromkeys((option.sut, option.mode) for option in options)
     return [
         System(
             *name,
-            tuple(each for each in options if (each.sut, each.mode) == name),
+            tuple(option for option in options if (option.sut, option.mode) == name),
             provenance,
         )
         for name in names

@@ -1,4 +1,4 @@
-"""Where a search for a capacity begins: what is known of other points, carried over by the capacity model."""
+"""The initial load of a capacity search, estimated from the capacities of other points."""
 
 import math
 from collections.abc import Mapping
@@ -6,32 +6,33 @@ from collections.abc import Mapping
 import numpy as np
 
 from sipsched.analysis.capacity.scaling import TooFewPointsError, contention_model
-from sipsched.plan.config import Crossings, Point
+from sipsched.plan.run import Crossings, Point
 
 
-def guess_cps(point: Point, found: Crossings) -> float | None:
-    """Guess what a point carries.
+def guess_cps(point: Point, crossings: Crossings) -> float | None:
+    """Guess the capacity of a point.
 
-    From the nearest point of its testbed and SUT whose crossing is known, by the ratio of cores and of threads, of the
-    same mode if there is one as near. From one number of cores to another it is carried over by Amdahl's law
-    (`scaling.contention_model`) fitted to the most that each carries, where two numbers
-    of cores are known; else in proportion. Threads beyond the cores are taken to carry nothing more.
+    The guess starts from the nearest point with a known crossing on the same testbed and SUT. Nearness is the ratio of
+    cores and of threads; a point of the same mode is preferred. If two numbers of cores are known, Amdahl's law
+    (`scaling.contention_model`), fitted to the largest capacity per number of cores, scales the crossing to another
+    number of cores. Otherwise capacity is proportional to cores. More threads than cores are assumed to add no
+    capacity.
 
     Parameters
     ----------
     point
-        Whose capacity is to be searched.
-    found
-        What searches have found so far.
+        Point of the search.
+    crossings
+        Results of earlier searches.
 
     Returns
     -------
     float or None
-        Calls per second; None if nothing is known of its SUT on its testbed.
+        Calls per second; None without a result for the SUT on the testbed.
     """
     known = {
         other: math.sqrt(lower * upper)
-        for other, (lower, upper) in found.items()
+        for other, (lower, upper) in crossings.items()
         if (other.testbed, other.sut) == (point.testbed, point.sut)
     }
     if not known:
@@ -46,7 +47,7 @@ def guess_cps(point: Point, found: Crossings) -> float | None:
 
 
 def _carries(point: Point, known: Mapping[Point, float]) -> float:
-    """Say what a point carries, in a unit of its own: by the cores that its threads can use."""
+    """Return the relative capacity of a point: the number of cores that its threads can use."""
     used = float(min(point.cores, point.threads))
     best: dict[int, float] = {}
     for other, cps in known.items():

@@ -1,13 +1,14 @@
-"""What is said of capacities that were not measured: laws fitted to a system, and one core carried to several."""
+"""Predictions of unmeasured capacities, from laws fitted to a system or from a single core."""
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from sipsched.analysis.capacity.options import Option, best_by_cores, predicted_options
+from sipsched.analysis.capacity.options import EXTRAPOLATED, Option, predicted_option
 from sipsched.analysis.capacity.scaling import (
-    Scaling,
+    ScalingLaw,
     TooFewPointsError,
     contention_model,
     fit_rule,
@@ -16,180 +17,160 @@ from sipsched.analysis.capacity.scaling import (
     leave_one_out,
     paper_model,
 )
-from sipsched.analysis.capacity.systems import Evidence, Model, System
-from sipsched.analysis.statistics import Interval
+from sipsched.analysis.capacity.systems import CapacityEvidence, CapacityModel, System
+from sipsched.analysis.intervals import Interval
 
 RESAMPLES = 499
-"""Fits of a law for its intervals: 2 s."""
+"""Number of fits of a law for its intervals; these fits take 2 s."""
 RULE, LAW, AMDAHL = "papers' rule, fitted", "Universal Scalability Law", "Amdahl's law"
-RULE_OF_ONE, LINEAR, BORROWED = "T(p,c) × C(1,1)", "c × one core", "scaled as the papers' server"
-LEAST = "the least of T(p,c) × C(1,1), c × one core, and one core scaled as the papers' server"
+BORROWED = "Amdahl's law of the papers' server"
 
 
 def rule_points(system: System) -> tuple[Option, ...]:
-    """Give what the papers' rule is fitted to: one core with one thread only, T(1,1) being 1."""
+    """Return the options for the fit of the papers' rule. For one core, only one thread counts, because T(1,1) is 1."""
     return tuple(option for option in system.fitted if option.cores > 1 or option.threads == 1)
 
 
 def fit_models(
     system: System, processors: Mapping[int, int], resamples: int = RESAMPLES
-) -> tuple[Model, ...]:
+) -> tuple[CapacityModel, ...]:
     """Fit each model of capacity by cores.
 
     Parameters
     ----------
     system
-        Its `fitted` settings are the points.
+        System whose `fitted` settings are the points.
     processors
-        Cores to the processors that they lie in.
+        Number of processors by number of cores.
     resamples
-        Of the bootstrap.
+        Number of samples of the bootstrap.
     """
     points = _points(rule_points(system))
     try:
         rule = fit_rule(*points, processors)
         left = leave_one_out(*points, paper_model(processors))
         single = (("C(1,1)", "cps", rule.single_cps),)
-        first = Model(RULE, len(points[0]), single, rule.predict, left)
+        first = CapacityModel(RULE, len(points[0]), single, rule.predict, left)
     except TooFewPointsError as error:
-        first = Model(RULE, len(points[0]), (), None, (), error.why)
+        first = CapacityModel(RULE, len(points[0]), (), None, (), error.why)
     models = [first]
     points = _points(system.fitted)
     for name, make, only in ((LAW, law_model, False), (AMDAHL, contention_model, True)):
         try:
             law = fit_scaling(*points, contention_only=only, resamples=resamples)
         except TooFewPointsError as error:
-            models.append(Model(name, len(points[0]), (), None, (), error.why))
+            models.append(CapacityModel(name, len(points[0]), (), None, (), error.why))
             continue
         left = leave_one_out(*points, make)
-        models.append(Model(name, len(points[0]), _parameters(law, only), law.predict, left))
+        models.append(
+            CapacityModel(name, len(points[0]), _parameters(law, only), law.predict, left)
+        )
     return tuple(models)
 
 
 def _points(options: Iterable[Option]) -> tuple[list[float], list[float]]:
     chosen = list(options)
-    return [float(each.cores) for each in chosen], [each.capacity.estimate for each in chosen]
+    return [float(option.cores) for option in chosen], [
+        option.capacity.estimate for option in chosen
+    ]
 
 
-def _parameters(law: Scaling, contention_only: bool) -> tuple[tuple[str, str, Interval], ...]:
-    found = [("λ", "cps", law.single_cps), ("σ", "", law.contention)]
+def _parameters(law: ScalingLaw, contention_only: bool) -> tuple[tuple[str, str, Interval], ...]:
+    parameters = [("λ", "cps", law.single_cps), ("σ", "", law.contention)]
     if not contention_only:
-        found += [("κ", "", law.coherency), ("N*", "cores", law.peak_cores)]
-    return tuple(found)
+        parameters += [("κ", "", law.coherency), ("N*", "cores", law.peak_cores)]
+    return tuple(parameters)
 
 
-def choose(models: Sequence[Model]) -> Model | None:
-    """Choose the model with the smallest leave-one-out errors; None if no model has them all."""
+def choose(models: Sequence[CapacityModel]) -> CapacityModel | None:
+    """Choose the model with the smallest leave-one-out errors; None if every model lacks some errors."""
     judged = [model for model in models if np.isfinite(model.rms_percent)]
     return min(judged, key=lambda model: model.rms_percent, default=None)
 
 
-@dataclass(frozen=True)
-class SingleCore:
-    """C(1,1) of a system, and what it is.
-
-    Attributes
-    ----------
-    capacity
-        In cps; NaN if there is none, and it says why.
-    threads
-        Threads of the setting that it is measured with; None if a paper states it, or there is none.
-    best
-        The best setting of one core; None if none is between the loads measured.
-    """
-
-    capacity: Interval
-    threads: int | None
-    best: Option | None
-
-
-def single_core(system: System) -> SingleCore:
-    """Choose C(1,1): as a paper states it, else measured with one thread, else with the best number."""
-    among = [option for option in system.options if option.cores == 1]
-    ones = [option for option in among if option.settled]
-    best = next(iter(best_by_cores(ones)), None)
-    if system.stated is not None:
-        return SingleCore(system.stated, None, best)
-    chosen = next((option for option in ones if option.threads == 1), best)
-    if chosen is not None:
-        return SingleCore(chosen.capacity, chosen.threads, best)
-    none = "no capacity of one core lies between the loads measured"
-    why = none if among else "one core was not measured"
-    return SingleCore(Interval.without(np.nan, 0, why=why), None, None)
-
-
-def extrapolations(system: System, evidence: Evidence, cores: int) -> dict[str, Interval]:
-    """Carry what one core does to several, where nothing is fitted.
+def borrowed(system: System, evidence: CapacityEvidence, cores: int) -> Interval:
+    """Scale the best capacity on one core by Amdahl's law, fitted to the papers' server in enhanced mode.
 
     Returns
     -------
-    dict
-        `RULE_OF_ONE`: T(p,c) × C(1,1), with the interval of C(1,1). `LINEAR`: as many times the best of
-        one core, with its interval; cores do not exceed it. `BORROWED`: the same, falling behind as
-        Amdahl's law has it for the papers' server in enhanced mode; its interval also holds that law's
-        prediction interval. NaN, and why, where one core is not known.
+    Interval
+        The interval combines the interval of the capacity on one core and the prediction interval of the law. NaN if
+        the capacity on one core is unknown.
     """
-    single = single_core(system).capacity
     ones = [option.capacity for option in system.best if option.cores == 1 and option.settled]
-    none = Interval.without(np.nan, 0, why="no capacity of one core")
-    best = ones[0] if ones else none
     law = next(
         model
-        for each in evidence.systems
-        if each.stated is not None
-        for model in each.models
+        for system in evidence.systems
+        if system.stated is not None
+        for model in system.models
         if model.name == AMDAHL
     )
-    borrowed = none
-    if law.predict is not None and ones:
-        said, unit = law.predict(cores), law.predict(1).estimate
-        borrowed = replace(
-            best,
-            estimate=best.estimate * said.estimate / unit,
-            low=best.low * max(said.low, 0.0) / unit,
-            high=best.high * said.high / unit,
-        )
-    return {
-        RULE_OF_ONE: times(single, evidence.threads(cores)),
-        LINEAR: times(best, cores),
-        BORROWED: borrowed,
-    }
+    if law.predict is None or not ones:
+        return Interval.without(np.nan, 0, why="no capacity of one core")
+    said, unit = law.predict(cores), law.predict(1).estimate
+    return replace(
+        ones[0],
+        estimate=ones[0].estimate * said.estimate / unit,
+        low=ones[0].low * max(said.low, 0.0) / unit,
+        high=ones[0].high * said.high / unit,
+    )
 
 
-def predictor(system: System, evidence: Evidence) -> tuple[str, Callable[[int], Interval]] | None:
-    """Choose what predicts capacities that were not measured.
+def predictor(
+    system: System, evidence: CapacityEvidence
+) -> tuple[str, Callable[[int], Interval]] | None:
+    """Choose the law that extrapolates to other numbers of cores.
 
-    The model with the smallest leave-one-out errors; without any, the least of `extrapolations`.
+    With three numbers of cores or more, the law with the smallest leave-one-out errors is chosen. Two numbers of cores
+    determine Amdahl's law. With one number of cores, the law of the papers' server is used.
 
     Returns
     -------
     name, predict
-        None if one core is not known either.
+        None if no capacity lies between measured loads.
     """
     chosen = choose(system.models)
-    if chosen is not None and chosen.predict is not None:
+    count = len(system.fitted)
+    if count > 2 and chosen is not None and chosen.predict is not None:
         return chosen.name, chosen.predict
-
-    def least(cores: int) -> Interval:
-        found = extrapolations(system, evidence, cores).values()
-        return min(found, key=lambda each: (np.isnan(each.estimate), each.estimate))
-
-    if np.isnan(least(1).estimate):
-        return None
-    return LEAST, least
+    if count > 1:
+        return AMDAHL, functools.partial(_through, system.fitted)
+    if np.isfinite(borrowed(system, evidence, 1).estimate):
+        return BORROWED, functools.partial(borrowed, system, evidence)
+    return None
 
 
-def times(interval: Interval, factor: float) -> Interval:
-    """Multiply a number and the ends of its interval."""
-    return interval.map(lambda value: factor * value)
+def _through(points: Sequence[Option], cores: int) -> Interval:
+    """Predict by Amdahl's law through two capacities.
+
+    The ends come from laws through the ends of the capacities' intervals.
+    """
+
+    def law(values: Sequence[float]) -> float:
+        numbers = [float(option.cores) for option in points]
+        return fit_scaling(numbers, values, contention_only=True, resamples=0).curve(cores)
+
+    capacities = [option.capacity for option in points]
+    estimate = law([capacity.estimate for capacity in capacities])
+    n = sum(capacity.n for capacity in capacities)
+    if not all(capacity.known for capacity in capacities):
+        return Interval.without(estimate, n, why="no interval of the measured capacities")
+    low, high = ([getattr(capacity, end) for capacity in capacities] for end in ("low", "high"))
+    return Interval(estimate, law(low), law(high), n, method="laws through the ends of intervals")
 
 
-def known_options(system: System, evidence: Evidence, cores: Iterable[int]) -> tuple[Option, ...]:
-    """List the settings of a system: the measured ones, then predictions for the other cores."""
-    found = predictor(system, evidence)
-    if found is None:
-        return system.options
-    predicted = predicted_options(
-        system.options, system.sut, system.mode, cores, found[1], evidence.threads
+def extrapolated(
+    system: System, evidence: CapacityEvidence, cores: Iterable[int]
+) -> tuple[Option, ...]:
+    """List the known capacities of a system, and the capacities that a law predicts for the other numbers of cores."""
+    law = predictor(system, evidence)
+    if law is None:
+        return ()
+    known = {option.cores: option for option in system.best}
+    return tuple(
+        known.get(count)
+        or predicted_option(
+            *(system.sut, system.mode, count, evidence.threads(count), law[1](count)), EXTRAPOLATED
+        )
+        for count in cores
     )
-    return (*system.options, *predicted)

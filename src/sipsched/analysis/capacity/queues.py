@@ -1,15 +1,15 @@
-"""Queues of messages: M/M/c/K exactly, M/G/c/K and M/G/c by approximations, and the capacity they have."""
+"""Queues of messages and their capacities: M/M/c/K exactly, M/G/c/K and M/G/c by approximations."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import optimize, special
 
-from sipsched.analysis.statistics import PDR_LIMIT
+from sipsched.analysis.crossing_load import PDR_LIMIT
 from sipsched.errors import StableError
 
 MESSAGES_PER_CALL = 6
-"""INVITE, 180, 200, ACK, BYE, 200: the messages of a call that reach the SPS."""
+"""Number of messages per call that reach the SPS: INVITE, 180, 200, ACK, BYE, 200."""
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,11 @@ class Queue:
     Attributes
     ----------
     blocking
-        Share of the messages that find every place taken.
+        Share of the messages that arrive when all places are occupied.
     waiting_us
-        Mean wait before service of those that got a place, in µs.
+        Mean waiting time before service of the accepted messages, in µs.
     waiting
-        Mean number of messages that wait.
+        Mean number of waiting messages.
     utilisation
         Share of the time in which a server is busy.
     """
@@ -39,8 +39,8 @@ def queue(
 ) -> Queue:
     """Solve M/M/c/K exactly, and M/G/c/K by Kimura's approximation.
 
-    With `scv` 1 the result is M/M/c/K's own, and without waiting places Erlang's loss formula, which
-    holds for any service time. Computed in logarithms: any `places` that fits into memory.
+    With `scv` 1 the result is exact for M/M/c/K. Without waiting places it is Erlang's loss formula, which is exact for
+    any service time. The computation uses logarithms, so `places` is only limited by memory.
 
     Source: Kimura, A transform-free approximation for the finite capacity M/G/s queue, Operations Research
     44(6), 1996. Its ratio of mean waits, M/G/s to M/M/s, is (1 + scv) / 2 as in Allen and Cunneen's
@@ -55,15 +55,15 @@ def queue(
     servers
         c.
     places
-        K, messages in the system at most, those in service included.
+        K, the largest number of messages in the system, including messages in service.
     scv
         Squared coefficient of variation of the service time.
 
     Raises
     ------
     StableError
-        A parameter out of range, or a load so far above capacity that the approximation ends
-        (utilisation ≥ 2 / (1 - scv), for scv below 1).
+        A parameter is out of range, or the load exceeds the range of the approximation (utilisation ≥ 2 / (1 - scv),
+        for scv below 1).
     """
     if not (arrivals_per_s > 0 and service_us > 0 and 1 <= servers <= places and scv >= 0):
         raise StableError(
@@ -83,7 +83,7 @@ def queue(
     logs = busy * np.log(load) - special.gammaln(busy + 1)
     room = places - servers
     step = np.log(rho * ratio / damping)
-    # Levels c to K - 1 fall geometrically; flow balance then fixes the last one.
+    # levels c to K - 1 decrease geometrically, and flow balance determines the last level
     levels = logs[-1] - np.log(damping) + np.arange(room) * step
     every = np.concatenate((logs[:-1], levels, [logs[-1] + room * step]))
     shares = np.exp(every - special.logsumexp(every))
@@ -96,7 +96,7 @@ def queue(
 def endless_wait_us(
     arrivals_per_s: float, service_us: float, servers: int, scv: float = 1.0
 ) -> float:
-    """Give the mean wait in M/G/c with endless room, in µs; inf from full load on.
+    """Return the mean wait in M/G/c with unlimited places, in µs; inf from a utilisation of 1 on.
 
     Erlang's C times (1 + scv) / 2. Source: Allen, Probability, Statistics, and Queueing Theory, 1990
     (Allen-Cunneen approximation, Poisson arrivals).
@@ -104,7 +104,7 @@ def endless_wait_us(
     Parameters
     ----------
     arrivals_per_s, service_us, servers, scv
-        As for `queue`.
+        See `queue`.
     """
     load = arrivals_per_s * service_us * 1e-6
     if load >= servers:
@@ -117,15 +117,15 @@ def endless_wait_us(
 
 
 def system_places(receive_buffer_bytes: float, message_bytes: float, servers: int) -> int:
-    """Give K: the messages that fit into the receive buffer, and one in each server.
+    """Return K: the messages that fit into the receive buffer, plus one per server.
 
     Parameters
     ----------
     receive_buffer_bytes
         Effective SO_RCVBUF, as the kernel reads it back.
     message_bytes
-        What the kernel charges a message with (skb->truesize; `rmem` in a trace shows it), not its
-        length.
+        Bytes that the kernel charges per message: skb->truesize, which a trace records as `rmem`. The message is
+        shorter.
     servers
         c.
     """
@@ -140,19 +140,19 @@ def queue_capacity_cps(
     limit: float = PDR_LIMIT,
     messages_per_call: int = MESSAGES_PER_CALL,
 ) -> float:
-    """Give the calls per second at which a queue turns away the limit's share of its messages.
+    """Return the calls per second at which the share of refused messages reaches the limit.
 
     Parameters
     ----------
     service_us, servers, places, scv
-        As for `queue`; by M/M/c/K with scv 1, by M/G/c/K else.
+        See `queue`; with scv 1 the model is M/M/c/K, else M/G/c/K.
     limit
         Packet drop rate, as a share.
     messages_per_call
-        Arrivals that a call makes.
+        Number of messages per call.
     """
-    # ASSUME messages arrive as a Poisson process; those of one call follow each other.
-    # Servers never do more than they can: at this rate at least the limit's share is turned away.
+    # ASSUME messages arrive as a Poisson process, although the messages of one call follow each other. The servers
+    # cannot serve more than their rate, so at the rate `most` at least the limit's share of messages is refused.
     most = servers / (service_us * 1e-6 * (1 - limit))
     rate = optimize.brentq(
         lambda rate: queue(rate, service_us, servers, places, scv).blocking - limit,

@@ -1,4 +1,4 @@
-"""Laws of capacity by cores: the papers' rule, the Universal Scalability Law, Amdahl's; how each is judged."""
+"""Laws of capacity by cores: the papers' rule, the Universal Scalability Law and Amdahl's law; and their errors."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize, special
 
-from sipsched.analysis.statistics import LEVEL, SEED, Interval, percentiles
+from sipsched.analysis.crossing_load import SEED
+from sipsched.analysis.intervals import LEVEL, Interval, percentiles
 from sipsched.errors import StableError
 
 PAPER_SINGLE_CORE_CPS = 1000.0
@@ -17,19 +18,19 @@ PAPER_SINGLE_CORE_CPS = 1000.0
 PAPER_EXTRA_THREADS = 2
 """T(1,c) - c on one processor. Source: the same, section V."""
 MIN_SPARE_POINTS = 2
-"""Points beyond the parameters of a fit, below which its errors say nothing."""
+"""Smallest excess of points over parameters with which the errors of a fit are meaningful."""
 
 Values = npt.NDArray[np.float64]
 Predictor = Callable[[float], float]
 
 
 class TooFewPointsError(StableError):
-    """A law cannot be fitted to so few points.
+    """The number of points is too small to fit a law.
 
     Attributes
     ----------
     why
-        What was expected and found, without the law's name.
+        The expected and the actual number of points, without the name of the law.
     """
 
     def __init__(self, law: str, why: str) -> None:
@@ -38,7 +39,7 @@ class TooFewPointsError(StableError):
 
 
 @dataclass(frozen=True)
-class Scaling:
+class ScalingLaw:
     """The Universal Scalability Law fitted to capacities by cores.
 
     C(N) = λ N / (1 + σ (N - 1) + κ N (N - 1)). Source: Gunther, Guerrilla Capacity Planning, 2007.
@@ -52,14 +53,13 @@ class Scaling:
     coherency
         κ: cost of keeping a pair of cores consistent.
     peak_cores
-        N*: where capacity is largest; inf where κ is 0.
+        N*: the number of cores with the largest capacity; inf if κ is 0.
     cores
-        The cores that it was fitted to, ascending, each once.
+        Distinct numbers of cores in the fit, ascending.
     residual_cps
-        Standard deviation of the points about the curve; NaN without points to spare.
+        Standard deviation of the points about the curve; NaN if the fit has no points beyond its parameters.
     draws
-        Shape (resample, 4): λ, σ, κ and the standard deviation, of the bootstrap; none if there are
-        too few points.
+        Shape (resample, 4): λ, σ, κ and the standard deviation per bootstrap sample; empty with too few points.
     """
 
     single_cps: Interval
@@ -71,12 +71,12 @@ class Scaling:
     draws: Values
 
     def curve(self, cores: float) -> float:
-        """Give the capacity of so many cores in cps."""
+        """Return the capacity of a number of cores in cps."""
         parameters = (self.single_cps, self.contention, self.coherency)
-        return float(scaling_law(cores, *(each.estimate for each in parameters)))
+        return float(scaling_law(cores, *(parameter.estimate for parameter in parameters)))
 
     def predict(self, cores: float, seed: int = SEED) -> Interval:
-        """Predict a capacity measured anew: the interval holds the measurement, not just the curve."""
+        """Predict a new measurement. The interval includes the scatter of measurements about the curve."""
         n, level = self.single_cps.n, self.single_cps.level
         if self.single_cps.why:
             return Interval.without(self.curve(cores), n, level, self.single_cps.why)
@@ -87,7 +87,7 @@ class Scaling:
 
 
 @dataclass(frozen=True)
-class Rule:
+class PapersRule:
     """The papers' rule, C(p,c) = T(p,c) × C(1,1), with C(1,1) fitted to capacities by cores.
 
     Attributes
@@ -95,9 +95,9 @@ class Rule:
     single_cps
         C(1,1).
     threads
-        T(p,c) by cores.
+        T(p,c) by number of cores.
     residual_cps
-        Standard deviation of the points about the rule; NaN without points to spare.
+        Standard deviation of the points about the rule; NaN if the fit has no points beyond its parameter.
     weight
         Sum of the squares of T over the points.
     """
@@ -108,7 +108,7 @@ class Rule:
     weight: float
 
     def predict(self, cores: float) -> Interval:
-        """Predict a capacity measured anew: the interval holds the measurement, not just the rule."""
+        """Predict a new measurement. The interval includes the scatter of measurements about the rule."""
         threads, single = self.threads(cores), self.single_cps
         estimate = threads * single.estimate
         if single.why:
@@ -120,14 +120,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What a model, fitted to the other points, says of the point left out.
+    """The prediction of a point by a model fitted to the other points.
 
     Attributes
     ----------
     cores
-        Of the point left out.
+        Cores of the predicted point.
     measured_cps, predicted_cps
-        Its capacity, and what the model says; NaN where the others are too few to fit.
+        Measured and predicted capacity; the prediction is NaN if the other points are too few.
     error_percent
         100 (predicted / measured - 1).
     """
@@ -139,7 +139,7 @@ class LeftOut:
 
 
 def paper_threads(processors: int, cores: int) -> int:
-    """Give T(p,c), the number of threads that carries most by the papers' rule.
+    """Return T(p,c), the best number of threads by the papers' rule.
 
     c + 2 on one processor, c on two or more. T(1,1) is 1, since C(1,1) is defined as the capacity of
     a single-core, single-thread system.
@@ -149,9 +149,9 @@ def paper_threads(processors: int, cores: int) -> int:
     Parameters
     ----------
     processors
-        p, packages that the cores lie in.
+        p, number of processor packages.
     cores
-        c, cores in all.
+        c, the total number of cores.
 
     Raises
     ------
@@ -180,27 +180,27 @@ def fit_scaling(
     level: float = LEVEL,
     resamples: int = 499,
     seed: int = SEED,
-) -> Scaling:
+) -> ScalingLaw:
     """Fit the Universal Scalability Law to capacities by least squares.
 
-    The parameters' intervals are percentiles of a parametric bootstrap: errors drawn about the curve,
-    their standard deviation drawn too, as so few points do not tell it.
+    The parameters' intervals are percentiles of a parametric bootstrap. The bootstrap samples errors about the curve.
+    It also samples their standard deviation, which a few points do not determine precisely.
 
     Parameters
     ----------
     cores, cps
-        Shape (point,): the capacity of so many cores; NaN is left out.
+        Numbers of cores and their capacities, shape (point,); NaN is excluded.
     contention_only
-        Hold κ at 0 (Amdahl's law).
+        Fix κ at 0 (Amdahl's law).
     level
         Confidence.
     resamples, seed
-        Of the bootstrap.
+        Number and seed of the samples of the bootstrap.
 
     Raises
     ------
     TooFewPointsError
-        Fewer different numbers of cores than parameters.
+        The number of distinct numbers of cores is below the number of parameters.
     """
     points, rates = np.asarray(cores, float), np.asarray(cps, float)
     points, rates = points[np.isfinite(rates)], rates[np.isfinite(rates)]
@@ -235,7 +235,7 @@ def fit_scaling(
     single, contention, coherency = map(interval, best, draws[:, :3].T)
     if contention_only:
         coherency = Interval.without(0.0, n, level, "held at 0")
-    return Scaling(
+    return ScalingLaw(
         single_cps=single,
         contention=contention,
         coherency=coherency,
@@ -256,9 +256,9 @@ def _fit_law(
     guess = np.array([first[0] / scale, *first[1:]])[:held]
     upper = np.array([np.inf, 1.0, 1.0])[:held]
     with warnings.catch_warnings():
-        # As many points as parameters: a curve, and no covariance, which is not used anyway.
+        # with as many points as parameters, curve_fit cannot estimate the covariance, but the code does not use it
         warnings.simplefilter("ignore", optimize.OptimizeWarning)
-        found, _ = optimize.curve_fit(
+        fitted, _ = optimize.curve_fit(
             lambda cores, *law: scaling_law(cores, *law, *[0.0] * (3 - held)),
             cores,
             cps / scale,
@@ -268,12 +268,12 @@ def _fit_law(
             ftol=1e-10,
             max_nfev=10_000,
         )
-    law = [*found.tolist(), *[0.0] * (3 - held)]
+    law = [*fitted.tolist(), *[0.0] * (3 - held)]
     return law[0] * scale, law[1], law[2]
 
 
 def _peak(single_cps: npt.ArrayLike, contention: npt.ArrayLike, coherency: npt.ArrayLike) -> Values:
-    """Give N* = √((1 - σ) / κ); inf for a κ under 1e-6, which a bounded fit cannot tell from 0."""
+    """Return N* = √((1 - σ) / κ); inf for κ below 1e-6, which a bounded fit cannot distinguish from 0."""
     kappa = np.asarray(coherency, float)
     least = np.where(kappa < 1e-6, np.nan, kappa)
     peak = np.sqrt((1 - np.asarray(contention, float)) / least)
@@ -285,24 +285,24 @@ def fit_rule(
     cps: npt.ArrayLike,
     processors: Mapping[int, int],
     level: float = LEVEL,
-) -> Rule:
+) -> PapersRule:
     """Fit C(1,1) of the papers' rule by least squares.
 
-    Errors are taken to be alike in cps for every number of cores.
+    The errors in cps are assumed equal for all numbers of cores.
 
     Parameters
     ----------
     cores, cps
-        Shape (point,): the capacity of so many cores.
+        Numbers of cores and their capacities, shape (point,).
     processors
-        Cores to the processors that they lie in; 1 where it says nothing.
+        Number of processors by number of cores; 1 for missing numbers of cores.
     level
         Confidence.
 
     Raises
     ------
     TooFewPointsError
-        No point.
+        No point exists.
     """
     points, rates = np.asarray(cores, float), np.asarray(cps, float)
     n = len(points)
@@ -314,7 +314,7 @@ def fit_rule(
     def threads(cores: float) -> int:
         return paper_threads(processors.get(int(cores), 1), int(cores))
 
-    counts = np.array([threads(each) for each in points], float)
+    counts = np.array([threads(point) for point in points], float)
     weight = float(counts @ counts)
     single = float(counts @ rates) / weight
     spare = n - 1
@@ -322,10 +322,10 @@ def fit_rule(
     residual = float(np.sqrt(squares / spare)) if spare else np.nan
     if spare < MIN_SPARE_POINTS:
         why = f"too few points for an interval, {spare} to spare"
-        return Rule(Interval.without(single, n, level, why), threads, residual, weight)
+        return PapersRule(Interval.without(single, n, level, why), threads, residual, weight)
     half = float(special.stdtrit(spare, (1 + level) / 2)) * residual / np.sqrt(weight)
     interval = Interval(single, single - half, single + half, n, level, "t")
-    return Rule(interval, threads, residual, weight)
+    return PapersRule(interval, threads, residual, weight)
 
 
 def law_model(cores: Values, cps: Values) -> Predictor:
@@ -346,7 +346,7 @@ def paper_model(
     Parameters
     ----------
     processors
-        Cores to the processors that they lie in; 1 where it says nothing.
+        Number of processors by number of cores; 1 for missing numbers of cores.
     """
 
     def fit(cores: Values, cps: Values) -> Predictor:
@@ -359,15 +359,14 @@ def paper_model(
 def leave_one_out(
     cores: npt.ArrayLike, cps: npt.ArrayLike, model: Callable[[Values, Values], Predictor]
 ) -> tuple[LeftOut, ...]:
-    """Predict each point from a model fitted to the others.
+    """Predict each point from a model that is fitted to the other points.
 
     Parameters
     ----------
     cores, cps
-        Shape (point,).
+        Numbers of cores and their capacities, shape (point,).
     model
-        Takes cores and capacities, returns the capacity by cores: `law_model`, `contention_model`,
-        `paper_model(…)`.
+        Function from cores and capacities to the capacity by cores: `law_model`, `contention_model`, `paper_model(…)`.
     """
     points, rates = np.asarray(cores, float), np.asarray(cps, float)
     rows = []

@@ -1,5 +1,6 @@
-"""The messages of a setting: what they take, how long they wait, and the capacity queues make of it."""
+"""Service times and waits of a setting's messages, and the setting's capacity by queueing models."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -7,18 +8,17 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from sipsched.analysis.capacity.options import Option, measured_options
+from sipsched.analysis.capacity.options import Option
 from sipsched.analysis.capacity.queues import queue_capacity_cps, system_places
-from sipsched.analysis.run_table import Facet, by_load, configurations, facet_name
-from sipsched.analysis.statistics import (
-    PDR_LIMIT,
+from sipsched.analysis.crossing_load import PDR_LIMIT, grid_capacity
+from sipsched.analysis.intervals import (
     Interval,
-    grid_capacity,
     mean_intervals,
     typical_interval,
     typical_intervals,
 )
-from sipsched.records.summary import cpu_time
+from sipsched.analysis.message_times import cpu_time
+from sipsched.analysis.run_table import Facet, by_load, configurations, facet_name
 from sipsched.words import plural
 
 MESSAGE_PARTS = ("t_sip_mean", "t_sip_sd", "t_sip_off_mean", "t_sip_off_sd", "k_sockq_mean")
@@ -31,24 +31,24 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ServiceTimes:
-    """The messages of one setting: what they take, how long they wait, how many are refused.
+    """Service times, waits and drop rates of the messages of one setting.
 
     Attributes
     ----------
     facet, threads
         The setting.
     measured
-        Its capacity.
+        Capacity of the setting.
     at_cps
-        The load that service times are from: the highest at or under the limit, else the lowest.
+        Load of the measured service times: the highest load at or under the limit, else the lowest load.
     cpu_us, t_sip_us
         Mean CPU time of a message in kernel and proxy, and mean T_sip, over runs.
     cpu_scv, t_sip_scv
         Squared coefficients of variation over messages; NaN if not measured.
     room
-        Messages that fit into the receive buffer; NaN if its size is not recorded.
+        Number of messages that fit into the receive buffer; NaN if its size is not recorded.
     loads, pdr, waits_us
-        Loads measured, ascending; shape (load, rep): packet drop rate, and mean K_sockq in µs.
+        Measured loads, ascending; packet drop rate and mean K_sockq in µs, shape (load, rep).
     """
 
     facet: Facet
@@ -66,22 +66,23 @@ class ServiceTimes:
 
     @property
     def name(self) -> str:
-        """Name the setting as a person would."""
+        """Name the setting in ordinary words."""
         return f"{facet_name(self.facet)}, {plural(self.threads, 'thread')}"
 
     def servers(self, by: str) -> int:
-        """Count the servers: "cores", as far as there are threads for them, or "threads"."""
+        """Return the number of servers: threads, or cores but at most the number of threads."""
         return min(self.facet[2], self.threads) if by == "cores" else self.threads
 
     def predict(self, by: str, general: bool, limit: float = PDR_LIMIT) -> Interval:
-        """Predict the capacity in cps under a queue with finite room.
+        """Predict the capacity in cps by a queue with a finite number of places.
 
         Parameters
         ----------
         by
-            "cores": servers are cores, service is CPU time; "threads": threads, and T_sip.
+            "cores": servers are cores and the service time is the CPU time. "threads": servers are threads and the
+            service time is T_sip.
         general
-            M/G/c/K with the measured variation; else M/M/c/K.
+            Whether the model is M/G/c/K with the measured variation; otherwise the model is M/M/c/K.
         limit
             Packet drop rate at which capacity ends.
         """
@@ -104,23 +105,25 @@ class ServiceTimes:
         return service.map(cps)
 
 
-def service_times(runs: pd.DataFrame, limit: float, message_bytes: float) -> list[ServiceTimes]:
-    """Take the service times of every setting that was measured.
+def service_times(
+    runs: pd.DataFrame, options: Sequence[Option], limit: float, message_bytes: float
+) -> list[ServiceTimes]:
+    """Return the service times of every measured setting.
 
     Parameters
     ----------
     runs
-        Rows of a campaign that count.
+        Valid rows of a campaign.
+    options
+        The same settings with their capacities (`measured_options`).
     limit
         Packet drop rate at which capacity ends.
     message_bytes
-        What the kernel charges a message with.
+        Bytes of the receive buffer that the kernel charges per message.
     """
     return [
         _service(by_load(group, KEPT), option, limit, message_bytes)
-        for option, group in zip(
-            measured_options(runs, limit), configurations(runs).values(), strict=True
-        )
+        for option, group in zip(options, configurations(runs).values(), strict=True)
     ]
 
 
@@ -132,8 +135,8 @@ def _service(at: xr.Dataset, option: Option, limit: float, message_bytes: float)
     times = {name: at[name].to_numpy() for name in (*MESSAGE_PARTS, "so_rcvbuf")}
     cpu = cpu_time(at).to_numpy()
     there = int(np.flatnonzero(loads == at_cps)[0])
-    # ASSUME time on and off CPU are independent within T_sip, and CPU time varies alike at every load:
-    # its variation is taken where the least of T_sip is off CPU.
+    # ASSUME time on and off CPU are independent within T_sip, and the variation of the CPU time is equal at all loads.
+    # The variation comes from the load with the smallest share of T_sip off CPU.
     with np.errstate(invalid="ignore"):
         off = _means(times["t_sip_off_mean"] / times["t_sip_mean"])
         on_square = times["t_sip_sd"] ** 2 - times["t_sip_off_sd"] ** 2
@@ -165,5 +168,5 @@ def _means(values: Values) -> Values:
 
 
 def _mean(values: Values, why: str) -> Interval:
-    found = typical_interval(values)
-    return found if found.n else replace(found, why=why)
+    mean = typical_interval(values)
+    return mean if mean.n else replace(mean, why=why)

@@ -1,4 +1,4 @@
-"""Capacity by cores as the simulator predicts it, with what its parameters leave open."""
+"""Capacity by cores according to the simulator, with the uncertainty of the simulator's parameters."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -6,81 +6,85 @@ from pathlib import Path
 
 import numpy as np
 
+from sipsched.analysis.intervals import Interval
 from sipsched.analysis.predicted import replicates
-from sipsched.analysis.statistics import Interval
 from sipsched.records.fitted import Fitted
-from sipsched.records.prediction import CapacityPrediction, Carried, read_capacity
+from sipsched.records.prediction import CapacityOfCores, CapacityPrediction, read_capacity
 
 FULL = 0.9
-"""Share of its time at which a CPU is what bounds a capacity: bursts need the rest."""
+"""Smallest busy share at which a CPU counts as the limit of a capacity. Bursts need the remaining share."""
 RECEIVE, CORES, NEITHER = "the CPU that receives", "the cores", "bursts at neither"
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """What so many cores carry by simulation.
+    """Simulated capacity of a number of cores.
 
     Attributes
     ----------
     cores, threads
-        The best number of threads of those tried.
+        Number of cores, and the best simulated number of threads.
     capacity
-        In cps; the interval holds where 95 % of fits to samples of the runs lie, and what the costs that are
-        assumed may change.
+        Capacity in cps. The interval contains 95 % of the fits to samples of the runs, and the effects of changed
+        assumptions.
     alternatives
-        What was changed, to what is carried then.
+        Capacity under each changed assumption.
     tried
-        Every number of threads that was tried, ascending, and what it carries.
+        Capacity by number of threads, ascending.
     receive_share, busy_share
-        At that load: of the busiest receiving CPU in receive softirqs, and of all CPUs not idle.
+        At the capacity, the share of time that the busiest receiving CPU spends in receive softirqs, and the busy share
+        of all CPUs.
     """
 
     cores: int
     threads: int
     capacity: Interval
     alternatives: dict[str, float]
-    tried: tuple[Carried, ...]
+    tried: tuple[CapacityOfCores, ...]
     receive_share: float
     busy_share: float
 
     @property
     def bound(self) -> str:
-        """Say what has no time left."""
+        """Describe the resource that limits the capacity."""
         if self.receive_share >= FULL:
             return RECEIVE
         return CORES if self.busy_share >= FULL else NEITHER
 
 
 def read(paths: Iterable[Path]) -> CapacityPrediction:
-    """Read the first prediction that has one; without any, one of nothing that says why."""
-    found = [read_capacity(path) for path in paths if path.is_file()]
+    """Read the first valid prediction; if no prediction is valid, return an empty prediction with the reason."""
+    predictions = [read_capacity(path) for path in paths if path.is_file()]
     none = CapacityPrediction(Fitted(why="nothing was simulated"), np.nan, 1)
-    return next((each for each in found if each.carried), next(iter(found), none))
+    return next(
+        (prediction for prediction in predictions if prediction.carried),
+        next(iter(predictions), none),
+    )
 
 
-def by_cores(found: CapacityPrediction, widening: Sequence[str]) -> tuple[Simulated, ...]:
-    """Give for each number of cores its best number of threads, and its capacity with an interval.
+def by_cores(prediction: CapacityPrediction, widening: Sequence[str]) -> tuple[Simulated, ...]:
+    """Return the best number of threads and the capacity with its interval, per number of cores.
 
     Parameters
     ----------
-    found
+    prediction
         The prediction.
     widening
-        Of what is assumed, the changes that the interval has to hold; the others are other machines.
+        Changed assumptions whose effects the interval must include. All other assumptions describe other machines.
     """
-    return tuple(_of(found, cores, widening) for cores in found.cores)
+    return tuple(_of(prediction, cores, widening) for cores in prediction.cores)
 
 
-def _of(found: CapacityPrediction, cores: int, widening: Sequence[str]) -> Simulated:
-    best = found.best(cores)
+def _of(prediction: CapacityPrediction, cores: int, widening: Sequence[str]) -> Simulated:
+    best = prediction.best(cores)
     assert best is not None
     alternatives = {
-        name: each.cps
-        for name, carried in (found.assumed or {}).items()
-        for each in carried
-        if each.cores == cores
+        name: tried_setting.cps
+        for name, carried in (prediction.assumed or {}).items()
+        for tried_setting in carried
+        if tried_setting.cores == cores
     }
-    drawn = np.array([each.cps for each in found.draws if each.cores == cores])
+    drawn = np.array([draw.cps for draw in prediction.draws if draw.cores == cores])
     spread = replicates(np.log(drawn)).map(lambda value: float(np.exp(value)))
     interval = replace(
         spread, estimate=best.cps, method="fits to samples of the runs, assumed costs"
@@ -94,7 +98,7 @@ def _of(found: CapacityPrediction, cores: int, widening: Sequence[str]) -> Simul
         capacity=interval,
         alternatives=alternatives,
         tried=tuple(
-            sorted((e for e in found.carried if e.cores == cores), key=lambda e: e.threads)
+            sorted((e for e in prediction.carried if e.cores == cores), key=lambda e: e.threads)
         ),
         receive_share=best.receive_share,
         busy_share=best.busy_share,

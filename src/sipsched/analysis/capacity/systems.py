@@ -1,4 +1,4 @@
-"""Systems with every capacity of them that is known, and what a page of capacity rests on."""
+"""Systems with all their known capacities, and the data of the capacity page."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,27 +6,27 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from sipsched.analysis.capacity.options import Option, basis_of_prediction, best_by_cores
+from sipsched.analysis.capacity.options import Option, best_by_cores
 from sipsched.analysis.capacity.scaling import LeftOut, paper_threads
 from sipsched.analysis.capacity.service_times import ServiceTimes
-from sipsched.analysis.run_table import Buffers
-from sipsched.analysis.statistics import Interval
+from sipsched.analysis.intervals import Interval
+from sipsched.analysis.run_table import Buffers, Campaign
 
 
 @dataclass(frozen=True)
 class Source:
-    """A summary that was asked for.
+    """A summary file that the page was asked to read.
 
     Attributes
     ----------
     name
-        Its place: study, testbed, file.
+        Path of the summary: study, testbed, file.
     found
-        Whether the file is there.
+        Whether the file exists.
     runs
-        How many of its runs count.
+        Number of its valid runs.
     cores
-        Numbers of cores that they were made on.
+        Numbers of cores of the valid runs.
     """
 
     name: str
@@ -36,23 +36,23 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Model:
+class CapacityModel:
     """A model of capacity by cores, fitted to a system.
 
     Attributes
     ----------
     name
-        What it is called.
+        Name of the model.
     points
-        Numbers of cores that it is fitted to.
+        Number of points in the fit, by distinct number of cores.
     parameters
-        Name, unit and value of each; none if it could not be fitted.
+        Name, unit and value of each parameter; empty without a fit.
     predict
-        Capacity by cores with a prediction interval; None if it could not be fitted.
+        Capacity by cores with a prediction interval; None without a fit.
     left_out
-        Each point as the others predict it.
+        Leave-one-out predictions, one per point.
     why
-        Why it could not be fitted; empty if it was.
+        Reason for a missing fit; empty with a fit.
     """
 
     name: str
@@ -64,29 +64,29 @@ class Model:
 
     @property
     def rms_percent(self) -> float:
-        """Root mean square of the leave-one-out errors; NaN if one of them is missing."""
+        """Root mean square of the leave-one-out errors; NaN if an error is missing."""
         errors = [row.error_percent for row in self.left_out]
         return float(np.sqrt(np.mean(np.square(errors)))) if errors else np.nan
 
 
 @dataclass(frozen=True)
 class System:
-    """One SUT in one mode, and every capacity of it that is known.
+    """One SUT in one mode, with all its known capacities.
 
     Attributes
     ----------
     sut, mode
-        What it is; the SUT names its testbed where there are several.
+        SUT and mode; the SUT includes the testbed's name if several testbeds exist.
     options
-        A setting each, as measured or as published.
+        Measured or published settings.
     provenance
-        Where the numbers come from.
+        Origin of the numbers.
     stated
-        C(1,1) where a paper states it.
+        C(1,1) if a paper states it.
     published
-        Whether a paper has it.
+        Whether a paper published the system.
     models
-        Models of capacity by cores, fitted to it.
+        Models of capacity by cores, fitted to the system.
     """
 
     sut: str
@@ -95,55 +95,48 @@ class System:
     provenance: str
     stated: Interval | None = None
     published: bool = False
-    models: tuple[Model, ...] = ()
+    models: tuple[CapacityModel, ...] = ()
 
     @property
     def name(self) -> str:
-        """Name it as a person would."""
+        """Name the system in ordinary words."""
         return f"{self.sut}, {self.mode}"
 
     @property
-    def ruled(self) -> bool:
-        """Whether the papers' rule is applied: of the published modes, to enhanced only."""
-        return self.stated is not None or not self.published
-
-    def basis(self, cores: int) -> str:
-        """Say whether a number of cores that was not measured lies between those that were."""
-        return basis_of_prediction([option.cores for option in self.options], cores)
-
-    @property
     def best(self) -> tuple[Option, ...]:
-        """The best number of threads of each number of cores."""
+        """Per number of cores, the setting with the best number of threads."""
         return best_by_cores(self.options)
 
     @property
     def fitted(self) -> tuple[Option, ...]:
-        """What a model can be fitted to: the best whose capacity lies between loads."""
+        """Settings for a fit: the best settings with a capacity between measured loads."""
         return tuple(option for option in self.best if option.settled)
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What a page of capacity rests on.
+class CapacityEvidence:
+    """The data of the capacity page.
 
     Attributes
     ----------
     systems
-        Published ones first.
+        Systems with their capacities, published systems first.
     services
-        A measured setting each.
+        Service times of measured settings.
     points
-        The papers' tables, a row a column (`sipsched.analysis.papers.wide`).
+        The papers' tables, one row per column (`sipsched.analysis.papers.wide`).
     limit
         Packet drop rate at which capacity ends.
     processors
-        Cores to the processors that they lie in.
+        Number of processors by number of cores.
     fidelity
-        What the numbers measured here are worth; empty without any.
+        Fidelity of the project's own measurements; empty without measurements.
     read
-        The summaries that were asked for, those that are not there too.
+        The requested summaries, including missing ones.
     buffers
-        Of the runs of `own`, by (sut, mode) as they are named there.
+        Receive buffers of the runs of `own`, by the (sut, mode) of `own`.
+    campaigns
+        The measured runs behind `own`, by testbed.
     """
 
     systems: tuple[System, ...]
@@ -154,27 +147,28 @@ class Evidence:
     fidelity: str
     read: tuple[Source, ...]
     buffers: Buffers
+    campaigns: tuple[Campaign, ...] = ()
 
     @property
     def own(self) -> tuple[System, ...]:
-        """The systems measured here."""
+        """The systems that this project measured."""
         return tuple(system for system in self.systems if not system.published)
 
     @property
     def provenance(self) -> str:
-        """Say where the numbers of the page come from."""
+        """Describe the origin of the page's numbers."""
         return " ".join(filter(None, dict.fromkeys(system.provenance for system in self.systems)))
 
     @property
     def own_provenance(self) -> str:
-        """Say where the numbers measured here come from."""
-        return " ".join(filter(None, dict.fromkeys(each.provenance for each in self.own)))
+        """Describe the origin of the project's own measurements."""
+        return " ".join(filter(None, dict.fromkeys(system.provenance for system in self.own)))
 
     @property
     def suts(self) -> tuple[str, ...]:
-        """The SUTs, published ones first."""
+        """All SUTs, with the published SUTs first."""
         return tuple(dict.fromkeys(system.sut for system in self.systems))
 
     def threads(self, cores: int) -> int:
-        """Give T(p,c) for so many cores."""
+        """Return T(p,c), the papers' number of threads for a number of cores."""
         return paper_threads(self.processors.get(cores, 1), cores)

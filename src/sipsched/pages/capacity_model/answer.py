@@ -1,328 +1,245 @@
-"""How many cores and threads a load needs, in which mode."""
+"""The number of cores that a load needs: the answer, the box for the reader's load, the tables, and their reasons."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from matplotlib import rc_context
-from matplotlib.axes import Axes
 
-from sipsched.analysis.capacity.options import MEASURED, PUBLISHED, Option, Plan, plan
-from sipsched.analysis.capacity.predictions import known_options, predictor
-from sipsched.analysis.capacity.systems import Evidence, System
-from sipsched.pages.capacity_model.panels import DODGE, core_axis, empty, hide, make_panels
-from sipsched.pages.capacity_model.wording import NOT_MEASURED
-from sipsched.pages.drawing import (
-    LIMIT,
-    MARKERS,
-    PAPER,
-    SERIES,
-    STYLE,
-    Layout,
-    both,
-    legend,
-    themed,
+from sipsched.analysis.capacity.options import EXTRAPOLATED, MEASURED, SIMULATED, Option
+from sipsched.analysis.capacity.predictions import predictor
+from sipsched.analysis.capacity.simulated import Simulated
+from sipsched.analysis.capacity.sizing import MOST_CORES, SizedSystem, Sizing, sized
+from sipsched.analysis.capacity.systems import CapacityEvidence
+from sipsched.analysis.speedup import shares_cpus
+from sipsched.pages.numbers import NO_ENTRY, in_words, with_unit
+from sipsched.pages.parts import (
+    Answer,
+    Cell,
+    Folded,
+    LoadAnswers,
+    LoadBox,
+    Part,
+    Several,
+    Table,
+    Words,
 )
-from sipsched.pages.numbers import in_words, told
-from sipsched.pages.parts import Answer, Cell, Figure, Table, Words
-from sipsched.words import grouped, number, plural
+from sipsched.records.prediction import CapacityPrediction
+from sipsched.words import grouped, listed, number, plural
+
+LOADS = (500, 1000, 1500, 2000, 3000, 4000, 5000, 6000, 8000, 10_000)
+"""The loads of the tables, in calls per second."""
+NAMED_CORES = 4
+"""The number of cores for which the answer names the extrapolated and the simulated capacity."""
 
 
-def plans(
-    evidence: Evidence,
-    cps: float,
-    cores: int,
-    threads: Collection[int] | None = None,
-    modes: Sequence[str] | None = None,
-) -> tuple[Plan, ...]:
-    """Answer how many cores and threads, in which mode, carry so many calls per second at the limit.
-
-    Parameters
-    ----------
-    evidence
-        What is known.
-    cps
-        Calls per second to carry.
-    cores
-        Cores available.
-    threads
-        Numbers of threads allowed; any by default.
-    modes
-        Modes allowed, the preferred one first; any by default.
-
-    Returns
-    -------
-    tuple
-        A plan a SUT, published ones first; `choice` is the smallest setting, fewest cores first.
-    """
-    return tuple(
-        plan(
-            cps,
-            [
-                option
-                for system in evidence.systems
-                if system.sut == sut
-                for option in known_options(system, evidence, range(1, cores + 1))
-            ],
-            cores,
-            threads,
-            modes,
-        )
-        for sut in evidence.suts
-    )
+def systems(
+    evidence: CapacityEvidence, prediction: CapacityPrediction, rows: Sequence[Simulated]
+) -> tuple[SizedSystem, ...]:
+    """Gather the answers of all systems, with the page's main system first."""
+    return sized(evidence, rows, prediction.fitted.sut)
 
 
-def answer(
-    evidence: Evidence, cps: float, cores: int, threads: Collection[int] | None = None
-) -> Answer:
-    """Answer the operator's question in one sentence: what was measured here first, then the papers."""
-    own = {each.sut for each in evidence.own}
-    named = zip(evidence.suts, plans(evidence, cps, cores, threads), strict=True)
-    told = [
-        f"{name}: {_short(found)}"
-        for name, found in sorted(named, key=lambda each: each[0] not in own)
+def answer(found: Sequence[SizedSystem]) -> Answer:
+    """Report the capacity of the first system per measured number of cores, and both predictions for more cores."""
+    if not found:
+        return Answer("There is no answer: no capacity of any proxy is known.")
+    first = found[0]
+    name, options = first.system.name, first.known.options
+    origin = "Measured" if not first.system.published else "By the papers' tables"
+    known = [f"{plural(option.cores, 'core')} {_handles(option)}" for option in options]
+    lines = [f"{origin}, {name}: {listed(known)}." if known else f"No capacity of {name} is known."]
+    if first.system.published:
+        lines.insert(0, "Nothing was measured here.")
+    elif {option.cores for option in options} == {1}:
+        lines.append("Only one core was measured.")
+    predicted = [
+        f"{sizing.basis} {with_unit(option.interval, 'cps')}"
+        for sizing in (first.extrapolated, first.simulated)
+        for option in sizing.options
+        if option.cores == NAMED_CORES and not option.known
     ]
-    if not told:
-        return Answer("There is no answer: nothing is known of any proxy.")
-    measured = "" if own else " (nothing was measured here)"
-    return Answer(
-        f"For {grouped(cps)} calls per second, of at most {plural(cores, 'core')}: {'; '.join(told)}{measured}."
-    )
+    if predicted:
+        lines.append(f"Not measured, {plural(NAMED_CORES, 'core')}: {listed(predicted)}.")
+    return Answer(" ".join(lines))
 
 
-def _short(found: Plan) -> str:
-    if found.choice is not None:
-        option = found.choice
-        size = f"{plural(option.cores, 'core')} with {plural(option.threads, 'thread')}"
-        return f"{size}, mode {option.mode} ({option.basis})"
-    if found.largest is None or not found.largest.carries_cps:
-        return "no setting is known to carry a load"
-    most = found.largest
-    size = f"{plural(most.cores, 'core')}, {plural(most.threads, 'thread')}"
-    return (
-        f"no setting that is known, the most is {grouped(most.carries_cps)} ({size}, {most.basis})"
-    )
+def _handles(option: Option) -> str:
+    verb = "handles" if option.cores == 1 else "handle"
+    if option.settled:
+        return f"{verb} {with_unit(option.capacity, 'calls per second')}"
+    if option.interval.estimate > 0:
+        return f"{verb} at least {number(option.interval.estimate)} calls per second"
+    return f"{verb} less than every load offered"
 
 
-def words(
-    evidence: Evidence, cps: float, cores: int, threads: Collection[int] | None = None
-) -> Words:
-    """Answer the operator's question in sentences, a SUT each."""
-    lines = []
-    for name, found in zip(evidence.suts, plans(evidence, cps, cores, threads), strict=True):
-        published = any(each.published for each in evidence.systems if each.sut == name)
-        line = plan_words(found, PUBLISHED if published else MEASURED)
-        shown = found.choice or found.largest
-        if shown is not None and not shown.known:
-            line += _how(evidence, shown, cps, cores, threads)
-        lines.append(line)
-    if not evidence.own:
-        lines.append("This testbed: not measured, no answer of its own.")
-    return Words(tuple(lines))
-
-
-def plan_words(found: Plan, kind: str) -> str:
-    """Say what carries a load, or what comes closest.
+def box(found: Sequence[SizedSystem], cps: float) -> LoadBox:
+    """Make the box in which a reader enters a load.
 
     Parameters
     ----------
     found
-        The plan of a SUT.
-    kind
-        What its known settings are: `MEASURED` or `PUBLISHED`.
+        The systems.
+    cps
+        The load that the box shows first.
     """
-    load = f"{number(found.cps)} cps"
-    if found.choice is None:
-        line = f"{load}: nothing that is known carries it."
-        if found.largest is None:
-            return line
-        most = (
-            f"The most is {number(found.largest.carries_cps)} cps"
-            if found.largest.carries_cps
-            else "No load that was measured is sure to stay under the limit"
-        )
-        return f"{line} {most}: {_setting(found.largest)}, {found.largest.basis}."
-    line = (
-        f"{load}: {_setting(found.choice)}, {found.choice.basis}: carries "
-        f"{number(found.choice.carries_cps)} cps, {found.margin_percent:.0f} % to spare."
-    )
-    if not found.choice.known:
-        line += f" Smallest {kind}: {_setting(found.known) if found.known else 'none'}."
-    return f"{line} Its capacity: {in_words(found.choice.interval, 'cps')}."
-
-
-def _setting(option: Option) -> str:
-    cores, threads = plural(option.cores, "core"), plural(option.threads, "thread")
-    return f"{option.sut}, {option.mode}, {cores}, {threads}"
-
-
-def _how(
-    evidence: Evidence, shown: Option, cps: float, cores: int, threads: Collection[int] | None
-) -> str:
-    """Say what predicts a setting, and what would do if the prediction were exact."""
-    system = next(
-        each for each in evidence.systems if (each.sut, each.mode) == (shown.sut, shown.mode)
-    )
-    by = predictor(system, evidence)
-    exact = [
-        replace(option, carries_cps=option.interval.estimate) if not option.known else option
-        for option in known_options(system, evidence, range(1, cores + 1))
-    ]
-    choice = plan(cps, exact, cores, threads).choice
-    text = f" Predicted by: {by[0] if by else 'nothing'}."
-    if (choice is not None and choice.carries_cps > shown.carries_cps) or shown.carries_cps < cps:
-        would = (
-            f"{plural(choice.cores, 'core')} would do"
-            if choice is not None
-            else "no number of cores would do"
-        )
-        text += f" If the prediction has no error, {would}."
-    return text
-
-
-def smallest(
-    evidence: Evidence, cps: float, cores: int, threads: Collection[int] | None = None
-) -> Table:
-    """List for each system and mode the smallest setting that carries a load, or what comes closest."""
-    rows: list[tuple[Cell, ...]] = []
-    for system in evidence.systems:
-        known = known_options(system, evidence, range(1, cores + 1))
-        found = plan(cps, known, cores, threads)
-        shown = found.choice or found.largest
-        if shown is None:
-            rows.append((system.name, "nothing is known", *[""] * 5))
-            continue
-        rows.append(
-            (
-                *(system.name, "yes" if found.choice else "no, at most:"),
-                *(
-                    str(shown.cores),
-                    str(shown.threads),
-                    grouped(shown.carries_cps) if shown.carries_cps else "none",
-                ),
-                *(shown.basis, told(shown.interval, "cps")),
-            )
-        )
-    return Table(
-        identity="table-plan",
-        header=(
-            *("system", f"carries {grouped(cps)} cps?", "cores", "threads", "to rely on (cps)"),
-            *("basis", "capacity (cps)"),
+    return LoadBox(
+        identity="load-box",
+        first=cps,
+        highest=max(
+            (LOADS[-1], *(o.carries_cps for each in found for s in each.all for o in s.steps))
         ),
+        kinds=(MEASURED, EXTRAPOLATED, SIMULATED),
+        rows=tuple((each.system.name, tuple(map(_answers, each.all))) for each in found),
+    )
+
+
+def _answers(sizing: Sizing) -> LoadAnswers:
+    return LoadAnswers(
+        steps=tuple(
+            (
+                option.carries_cps,
+                f"{plural(option.cores, 'core')}, {plural(option.threads, 'thread')}",
+                option.interval.estimate,
+                "" if option.settled else "at most ",
+            )
+            for option in sizing.steps
+        ),
+        beyond=_beyond(sizing),
+    )
+
+
+def _beyond(sizing: Sizing) -> str:
+    """Describe the answer for a load that exceeds the capacity of every setting."""
+    if not sizing.options:
+        return f"not {sizing.basis}"
+    last = sizing.options[-1]
+    if not last.known:
+        return f"not with up to {plural(last.cores, 'core')}"
+    if not last.settled:
+        return f"not known for more than {number(last.interval.estimate)}\u00a0cps"
+    return f"more than {plural(last.cores, 'core')}"
+
+
+def _beyond_cell(sizing: Sizing) -> str:
+    """Write the answer for a load that exceeds the capacity of every setting, for a narrow cell."""
+    if not sizing.options:
+        return f"not {sizing.basis}"
+    last = sizing.options[-1]
+    if not last.known:
+        return f"none up to {last.cores}"
+    return f"> {last.cores}" if last.settled else "unknown"
+
+
+def tables(found: Sequence[SizedSystem]) -> Several:
+    """List the cores for each load: an open table for the first system, and folded tables for the others."""
+    shown: list[Part] = [_table(each, i) for i, each in enumerate(found)]
+    others = [Folded("The tables of the other systems", shown[1:])] if shown[1:] else []
+    return Several([*shown[:1], *others])
+
+
+def _table(each: SizedSystem, place: int) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for cps in LOADS:
+        cells: list[Cell] = [grouped(cps)]
+        for sizing in each.all:
+            option = sizing.enough(cps)
+            if option is None:
+                cells += [_beyond_cell(sizing), NO_ENTRY]
+            else:
+                share = f"{100 * cps / option.interval.estimate:.0f}"
+                cells += [str(option.cores), share if option.settled else f"at most {share}"]
+        rows.append(tuple(cells))
+    by_law = f"{EXTRAPOLATED} by {each.law}" if each.law else EXTRAPOLATED
+    return Table(
+        identity="table-sizing" if not place else f"table-sizing-{place + 1}",
+        groups=(("", 1), (each.known.basis, 2), (by_law, 2), (SIMULATED, 2)),
+        header=("load (cps)", *("cores", "used (%)") * len(each.all)),
         rows=tuple(rows),
         none="nothing is known",
-        caption=f"The smallest setting for {grouped(cps)} cps at {100 * evidence.limit:g} %, of at most "
-        f"{plural(cores, 'core')}{_allowed(threads)}: fewest cores, then fewest threads. To rely on: the lower end "
-        "of the interval; without one, the last load at or under the limit, or what the model says.",
-        provenance=evidence.provenance,
+        caption=f"The number of cores that a load needs, of {each.system.name}.",
+        reading="A number of cores is enough if the lower end of the interval of its capacity is at least the load. "
+        "Used is the load as a share of the estimated capacity. At most: only a lower bound of the capacity is known.",
+        provenance=each.system.provenance,
     )
 
 
-def _allowed(threads: Collection[int] | None) -> str:
-    return "" if threads is None else f" and {', '.join(map(str, sorted(threads)))} threads"
-
-
-def carried(
-    evidence: Evidence, cps: float, cores: int, threads: Collection[int] | None = None
-) -> Figure:
-    """Draw what can be relied on by cores, known and predicted, and the load that is asked for."""
-    names = evidence.suts
-    modes = list(dict.fromkeys(system.mode for system in evidence.systems))
-    seen: dict[str, None] = {}
-
-    def draw(layout: Layout) -> str:
-        with rc_context(STYLE):
-            panels = [*names, *([] if evidence.own else [NOT_MEASURED])]
-            canvas, grid = make_panels(layout, len(panels), sharey="all")
-            for axis, name in zip(grid.ravel(), panels, strict=False):
-                axis.set_title(name if name != NOT_MEASURED else "this testbed", loc="left")
-                for system in (each for each in evidence.systems if each.sut == name):
-                    known = known_options(system, evidence, range(1, cores + 1))
-                    most = _most(known, cores, threads)
-                    _draw_carried(axis, system, most, cores, modes.index(system.mode))
-                    seen.setdefault(
-                        _carried_words(system, most, plan(cps, known, cores, threads).choice)
-                    )
-                axis.axhline(
-                    cps,
-                    color=LIMIT,
-                    linestyle="--",
-                    linewidth=1,
-                    label=f"{grouped(cps)} cps asked for",
-                )
-                core_axis(axis, cores)
-                axis.set_xlabel("cores available")
-                axis.set_ylabel("load to rely on (cps)")
-                if name == NOT_MEASURED:
-                    empty(axis, "not measured: no run of any study")
-            hide(grid, len(panels))
-            legend(canvas, grid)
-            return themed(canvas)
-
-    svg, narrow = both(draw)
-    caption = (
-        "The largest load to rely on by cores available, some of them idle if fewer carry more, with the "
-        "best of the threads allowed: filled, measured or published; open, predicted or beyond the data, "
-        "the lower end of its interval. Dashed: the load asked for."
-    )
-    return Figure(
-        identity="figure-plan",
-        svg=svg,
-        narrow=narrow,
-        alt=f"Load to rely on by cores. {caption} {' '.join(seen)}",
-        caption=caption,
-        seen=tuple(seen),
-        provenance=evidence.provenance,
-    )
-
-
-def _most(known: Sequence[Option], cores: int, threads: Collection[int] | None) -> list[Option]:
-    """Give for each number of cores available the setting that carries most; it may leave some idle."""
-    found = []
-    for count in range(1, cores + 1):
-        among = [
-            option
-            for option in known
-            if option.cores <= count
-            and (threads is None or option.threads in threads)
-            and np.isfinite(option.carries_cps)
-        ]
-        if among:
-            found.append(max(among, key=lambda option: option.carries_cps))
-    return found
-
-
-def _draw_carried(
-    axis: Axes, system: System, most: Sequence[Option], cores: int, place: int
-) -> None:
-    color, marker = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]
-    # Where the first numbers of cores have no setting, `most` is shorter.
-    available = range(cores - len(most) + 1, cores + 1)
-    for count, option in zip(available, most, strict=True):
-        axis.plot(
-            count + DODGE * (place - 1),
-            option.carries_cps,
-            linestyle="none",
-            marker=marker,
-            markersize=6,
-            color=color,
-            markerfacecolor=color if option.known else PAPER,
-            label=system.mode,
+def reasons(
+    found: Sequence[SizedSystem], evidence: CapacityEvidence, prediction: CapacityPrediction
+) -> Words:
+    """Explain why the measured, the extrapolated and the simulated answers of the first system differ."""
+    if not found:
+        return Words(("No capacity of any proxy is known, so no answers can differ.",))
+    first = found[0]
+    return Words(
+        (
+            *_of_measurement(first, evidence),
+            *_of_law(first, evidence),
+            *_of_simulation(first, prediction),
         )
+    )
 
 
-def _carried_words(system: System, most: Sequence[Option], enough: Option | None) -> str:
-    if not most:
-        return f"{system.name}: nothing is known."
-    largest = max(most, key=lambda option: option.carries_cps)
-    text = (
-        f"{plural(enough.cores, 'core')} with {plural(enough.threads, 'thread')} carry it ({enough.basis})"
-        if enough is not None
-        else "nothing carries it"
+def _of_measurement(first: SizedSystem, evidence: CapacityEvidence) -> Iterator[str]:
+    if first.system.published:
+        yield "Measured: nothing on this testbed. The published capacities are from the papers' server."
+        return
+    cores = [option.cores for option in first.known.options]
+    if not cores:
+        yield "Measured: no capacity."
+        return
+    counts = listed([str(count) for count in cores])
+    yield f"Measured: on {counts} core{'s' if cores != [1] else ''} of this testbed."
+    shared = [
+        count
+        for count in cores
+        if any(shares_cpus(campaign, count) for campaign in evidence.campaigns)
+    ]
+    if shared:
+        yield (
+            f"With {plural(min(shared), 'core')} the proxy shares a CPU with the load generators, which run first "
+            "there. A proxy with CPUs of its own handles more, so the measured capacity is a low estimate."
+        )
+        if len(cores) > 1:
+            yield "The law is fitted to this low estimate, so the extrapolated answer is low as well."
+
+
+def _of_law(first: SizedSystem, evidence: CapacityEvidence) -> Iterator[str]:
+    law = predictor(first.system, evidence)
+    if law is None:
+        yield "Extrapolated: nothing, because no capacity lies between the loads that were offered."
+        return
+    name, predict = law
+    fitted = sorted({option.cores for option in first.system.fitted})
+    yield (
+        f"Extrapolated: {name}, from the capacity on {listed([str(count) for count in fitted])} "
+        f"core{'s' if fitted != [1] else ''}. Beyond {plural(fitted[-1], 'core')} no measurement checks the law."
     )
-    if largest.carries_cps == 0:
-        return f"{system.name}: {text}; no load measured is sure to stay under the limit."
-    return (
-        f"{system.name}: {text}; at most {grouped(largest.carries_cps)} cps can be relied on, with "
-        f"{plural(largest.cores, 'core')} ({largest.basis})."
+    yield f"By this law {plural(MOST_CORES, 'core')} handle {in_words(predict(MOST_CORES), 'cps')}."
+
+
+def _of_simulation(first: SizedSystem, prediction: CapacityPrediction) -> Iterator[str]:
+    options = first.simulated.options
+    if not options:
+        why = prediction.fitted.why or f"{first.system.name} was not simulated"
+        yield f"Simulated: nothing, because {why}."
+        return
+    yield (
+        f"Simulated: a model of the proxy, fitted to {plural(len(prediction.fitted.runs), 'run')} on one core. In the "
+        "model each core serves the proxy alone, and workers never wait for a lock."
     )
+    by_cores = {option.cores: option for option in options}
+    for known in first.known.options:
+        predicted = by_cores.get(known.cores)
+        if predicted is None or not known.settled:
+            continue
+        off = 100 * (predicted.interval.estimate / known.capacity.estimate - 1)
+        size = f"{abs(off):.0f}\u00a0% {'more' if off > 0 else 'less'} than measured"
+        yield (
+            f"On {plural(known.cores, 'core')} the simulation handles {with_unit(predicted.interval, 'cps')}, {size}."
+        )
+    most = max(options, key=lambda option: (option.interval.estimate, -option.cores))
+    enough = next(o for o in options if o.interval.estimate >= 0.95 * most.interval.estimate)
+    if enough is not options[-1] and np.isfinite(enough.interval.estimate):
+        yield (
+            f"In the simulation more than {plural(enough.cores, 'core')} add nothing, because one CPU receives all "
+            "messages of a socket."
+        )

@@ -1,64 +1,60 @@
-"""The answer of a page of comparisons: the advice, how to follow it, what it costs, and how far to trust it."""
+"""The answer of a page on comparisons: the recommendation, its evidence and its cost."""
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 
 import numpy as np
 
 from sipsched.analysis.advice import (
     DECIDING,
-    RUNS_AS_SAMPLE,
     SQUEEZED,
     Advice,
     Candidate,
-    Load,
+    ComparedLoad,
+    ModeEffect,
     Ranking,
-    Verdict,
-    is_conditional,
     is_higher,
     is_lower,
-    settled,
 )
-from sipsched.analysis.crossover import Doubt, to_percent
-from sipsched.pages.crossover.setting import how, in_force
+from sipsched.analysis.crossover import RUNS_AS_SAMPLE, Doubt, to_percent
 from sipsched.pages.crossover.wording import (
+    AA,
     IN_WORDS,
     TITLES,
+    effect_cell,
     effect_words,
-    fall_seen,
-    load_name,
+    fall_words,
+    load_among,
     loads_name,
-    lowered,
     place_name,
-    raised,
+    planned,
+    provenance,
     reference_name,
-    short_load,
+    size_words,
 )
-from sipsched.pages.parts import Answer, Title, Words, translated
+from sipsched.pages.numbers import NO_ENTRY
+from sipsched.pages.parts import Answer, Cell, Folded, Table, Title, Words, translated
 from sipsched.records.window_time import COUNTS
 from sipsched.records.windows import LEFT_OUT
 from sipsched.words import listed, plural
 
 ADVICE = "advice"
-"""The study that asks an operator's question of today."""
+"""The study that asks an operator's question."""
 COSTS = ("k_rcv_mean", "cpu_per_message", "pdr", SQUEEZED)
 MOST_NAMED = 4
-ORDER = ("best", "trade", "none", "alike", "unknown")
-"""Of clauses in the first sentence."""
-NOTHING = "No answer: no run that compares modes within itself counts yet; snakemake measures what is missing."
+NOTHING = "No recommendation: no valid run compares modes. The command snakemake measures the missing runs."
 
 
-def title(study: str, loads: Sequence[Load], given: str = "") -> Title:
+def title(study: str, loads: Sequence[ComparedLoad], given: str = "") -> Title:
     """Ask the question of a study.
 
     Parameters
     ----------
     study
-        Its name.
+        Name of the study.
     loads
-        What it compares.
+        Comparisons of the study.
     given
-        The question, if it is not to be made from these.
+        The question; if empty, it is made from the study and its modes.
     """
     if given:
         return Title(given)
@@ -68,59 +64,45 @@ def title(study: str, loads: Sequence[Load], given: str = "") -> Title:
         dict.fromkeys(mode for load in loads for mode in (load.place.reference, *load.modes))
     )
     if not modes:
-        return Title("What do the settings compared do to the proxy?")
+        return Title("What do scheduler settings do to the proxy?")
     if len(modes) > MOST_NAMED:
         return Title(f"What do {len(modes)} scheduler settings do to the proxy?")
     return Title(f"What do {listed(modes)} settings do to the proxy?")
 
 
 def answer(found: Sequence[Advice]) -> Answer:
-    """Answer in a sentence: for each proxy what to set."""
+    """Recommend a setting for each proxy."""
     lines = [advised_for(advice) if len(found) > 1 else advised(advice) for advice in found]
     loads = [ranking.load for advice in found for ranking in advice.rankings]
     names = dict.fromkeys(name for load in loads for name in load.translations)
     return Answer((" ".join(lines) or NOTHING) + translated(tuple(names)))
 
 
-def consequences(found: Sequence[Advice]) -> Words:
-    """Say how the advice is followed, what it costs, and where switching itself shows."""
-    return Words(tuple(line for advice in found for line in _follow(advice, len(found) > 1)))
-
-
-def _follow(advice: Advice, named: bool) -> Iterator[str]:
-    yield from _how(advice, named)
-    yield from _costs(advice)
-    yield from distrust(advice)
-
-
 def advised_for(advice: Advice) -> str:
-    """Give the advice in a sentence that names what it is for."""
+    """Recommend a setting, starting with the name of the system."""
     text = advised(advice)
     return f"{place_name(advice.place)}: {text[0].lower()}{text[1:]}"
 
 
 def advised(advice: Advice) -> str:
-    """Give the advice in a sentence, by load where it differs."""
+    """Recommend a setting; loads with the same recommendation share their sentences."""
     if not advice.rankings:
         return NOTHING
-    kinds: dict[tuple[str, str], list[Ranking]] = {}
+    groups: dict[tuple[str, str], list[Ranking]] = {}
     for ranking in advice.rankings:
-        kinds.setdefault(_kind(ranking), []).append(ranking)
-    # what is to be done comes before what is not
-    ordered = sorted(kinds, key=lambda kind: ORDER.index(kind[0]))
-    text = "; ".join(_clause(kinds[kind]) for kind in ordered)
-    return f"{text[0].upper()}{text[1:]}{_predicted(advice.rankings)}."
-
-
-def _predicted(rankings: Sequence[Ranking]) -> str:
-    answered = (run for each in rankings if each.judged for run in each.load.runs)
-    simulated = any(run.attrs["kind"] == "simulated" for run in answered)
-    return " (predicted by a model, not measured)" if simulated else ""
+        groups.setdefault(_kind(ranking), []).append(ranking)
+    settings_first = sorted(groups.items(), key=lambda group: group[0][0] != "set")
+    text = " ".join(_sentences(*group) for group in settings_first)
+    answered = (run for ranking in advice.rankings if ranking.judged for run in ranking.load.runs)
+    if any(run.attrs["kind"] == "simulated" for run in answered):
+        text += " The numbers are predicted by a model, not measured."
+    return text
 
 
 def _kind(ranking: Ranking) -> tuple[str, str]:
+    """Classify the recommendation for a load: its kind, and the mode or reason that distinguishes it."""
     if ranking.best:
-        return "best", ranking.best.mode
+        return "set", ranking.best.mode
     if ranking.trades:
         return "trade", ranking.trades[0].mode
     if not ranking.judged:
@@ -128,181 +110,215 @@ def _kind(ranking: Ranking) -> tuple[str, str]:
     return ("alike" if ranking.alike else "none"), ""
 
 
-def _clause(rankings: list[Ranking]) -> str:
-    kind, why = _kind(rankings[0])
-    loads = [ranking.load for ranking in rankings]
-    at, reference = f"at {loads_name(loads)}", reference_name(loads[0])
-    if kind == "unknown":
-        return f"{at} there is no answer: {why}"
-    if kind == "alike":
-        return f"{at} nothing beats {reference}: all that was compared comes within ±\u00a05\u00a0% of it"
-    if kind == "none":
-        return f"{at} nothing beats {reference}{_worse(rankings)}{_seen(rankings)}"
-    chosen = [ranking.best or ranking.trades[0] for ranking in rankings]
-    name = loads[0].label(chosen[0].mode)
-    gains = _gains(rankings, chosen)
-    if kind == "trade":
-        return f"{at} nothing beats {reference} without a cost: {name} lowers {gains}{_but(chosen)}"
-    return f"{at} set {name} instead of {reference}: it lowers {gains}{_also(rankings)}"
-
-
-def _gains(rankings: Sequence[Ranking], chosen: Sequence[Candidate]) -> str:
-    """Say by how much the sum falls, for each load."""
-    texts = []
-    for name, several in groupby(
-        zip(rankings, chosen, strict=True), key=lambda pair: pair[1].decided_by
-    ):
-        pairs = list(several)
-        falls = [lowered(each.effects[name], name) for _, each in pairs]
-        if len(rankings) > 1:
-            falls = [
-                f"{fall} at {short_load(ranking.load)}"
-                for fall, (ranking, _) in zip(falls, pairs, strict=True)
+def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
+    name, detail = kind
+    where = loads_name([ranking.load for ranking in rankings])
+    reference = reference_name(rankings[0].load)
+    if name == "unknown":
+        return f"No recommendation for {where}: {detail}."
+    if name == "alike":
+        return f"Change nothing at {where}: every mode is within ±\u00a05\u00a0% of {reference}."
+    if name == "none":
+        return f"Change nothing at {where}: {_none_better(rankings, reference)}"
+    chosen = [_chosen(ranking) for ranking in rankings]
+    label = rankings[0].load.label(detail)
+    falls = " and ".join(
+        f"{IN_WORDS[quantity]} by {listed(_sizes(quantity, chosen))}"
+        for quantity in dict.fromkeys(each.decided_by for each in chosen if each)
+    )
+    if name == "trade":
+        rises = listed(
+            [
+                f"{IN_WORDS[quantity]} by {listed(_sizes(quantity, chosen, costs=True))}"
+                for quantity in dict.fromkeys(
+                    name for each in chosen if each for name in each.costs
+                )
             ]
-        texts.append(f"{IN_WORDS[name]} {listed(falls)}")
-    return listed(texts)
-
-
-def _but(chosen: Sequence[Candidate]) -> str:
-    costs = dict.fromkeys(name for each in chosen for name in each.costs)
-    told = []
-    for name in costs:
-        rises = [raised(each.effects[name], name) for each in chosen if name in each.costs]
-        told.append(f"{IN_WORDS[name]} {listed(rises)}")
-    return f", and raises {listed(told)}"
-
-
-def _also(rankings: Sequence[Ranking]) -> str:
-    """Name the other modes that beat the reference; they are not told apart from the best here."""
-    best = {ranking.best.mode for ranking in rankings if ranking.best}
+        )
+        return (
+            f"Change nothing at {where}: no mode is better than {reference} without a cost. "
+            f"{label} lowers {falls}, but raises {rises}."
+        )
     others = dict.fromkeys(
         ranking.load.label(each.mode)
         for ranking in rankings
         for each in ranking.candidates
-        if each.beats and each.mode not in best
+        if each.beats and each.mode != detail
     )
-    verb = "beat" if len(others) > 1 else "beats"
-    return f" ({listed(list(others))} {verb} it too)" if others else ""
+    too = f" {listed(list(others))} {_are(others)} better than {reference} too." if others else ""
+    return (
+        f"Set {label} at {where}. It lowers {falls}, compared with {reference}.{too} "
+        f"The evidence is {_amount(chosen)}."
+    )
 
 
-def _worse(rankings: Sequence[Ranking]) -> str:
+def _chosen(ranking: Ranking) -> Candidate | None:
+    """Return the recommended mode for a load, or else the best mode that has a cost."""
+    return ranking.best or next(iter(ranking.trades), None)
+
+
+def _sizes(quantity: str, chosen: Sequence[Candidate | None], *, costs: bool = False) -> list[str]:
+    """Write the effects on a quantity at the loads where the quantity decides or is a cost."""
+    return [
+        size_words(each.effects[quantity], quantity)
+        for each in chosen
+        if each and (quantity in each.costs if costs else quantity == each.decided_by)
+    ]
+
+
+def _amount(chosen: Sequence[Candidate | None]) -> str:
+    """Describe how many blocks and runs the recommendation for each load is based on."""
+    effects = [each.effects[DECIDING[0]] for each in chosen if each]
+    runs, blocks = min(each.runs for each in effects), min(sum(each.blocks) for each in effects)
+    least = "at least " if len({(each.runs, each.blocks) for each in effects}) > 1 else ""
+    return f"{least}{plural(blocks, 'block')} in {plural(runs, 'run')} per load"
+
+
+def _none_better(rankings: Sequence[Ranking], reference: str) -> str:
+    """Describe a comparison in which no mode is better, with the smallest detectable effect."""
     worse = dict.fromkeys(
         ranking.load.label(each.mode)
         for ranking in rankings
         for each in ranking.candidates
-        if each.verdict is Verdict.WORSE
+        if each.verdict is ModeEffect.WORSE
     )
-    return f", and {listed(list(worse))} {'are' if len(worse) > 1 else 'is'} worse" if worse else ""
-
-
-def _seen(rankings: Sequence[Ranking]) -> str:
-    """Say what effect would have been seen at each of the loads."""
+    text = f"no mode is better than {reference} by more than chance"
+    if worse:
+        text += f", and {listed(list(worse))} {_are(worse)} worse"
     falls = [fall for ranking in rankings if not np.isnan(fall := ranking.detectable())]
     if not falls:
-        return ""
-    return f"; a 99th percentile lower by {fall_seen(max(falls))} or more would have been seen"
+        return f"{text}."
+    return (
+        f"{text}. In every mode, a fall of the 99th percentile by {fall_words(max(falls))} or more would have "
+        "been seen."
+    )
+
+
+def _are(names: Sequence[str] | dict[str, None]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 def _why_unknown(ranking: Ranking) -> str:
-    """Say why a load has no answer."""
+    """Return the reason why a load has no recommendation."""
     load = ranking.load
     if not load.modes:
         refused = listed(list(load.unavailable))
         same = [mode for group in load.same_settings for mode in group[1:]]
         why = [f"the kernel refuses {refused}"] if refused else []
         if same:
-            verb = "come" if same[1:] else "comes"
-            why.append(f"{listed(same)} {verb} to the settings of {load.place.reference}")
+            verb = "have" if same[1:] else "has"
+            why.append(f"{listed(same)} {verb} the same settings as {load.place.reference}")
         return f"{' and '.join(why) or 'no other mode was played'}, so nothing is compared"
     left_out = [int(code) for run in load.runs for code in run["left_out"].to_numpy()]
     if left_out and COUNTS not in left_out:
         reasons = listed([LEFT_OUT[code] for code in sorted(set(left_out))])
-        return f"none of {plural(len(left_out), 'window')} counts: {reasons}"
+        return f"none of {plural(len(left_out), 'window')} is valid: {reasons}"
     blocks = max(sum(each.effects[DECIDING[0]].blocks) for each in ranking.candidates)
     if blocks < 2:
         return f"{plural(blocks, 'block')} with windows of both modes, and an interval needs two"
-    return settled(ranking.candidates[0].effects[DECIDING[0]]).why
+    return ranking.candidates[0].effects[DECIDING[0]].interval.why
 
 
-def _how(advice: Advice, named: bool) -> Iterator[str]:
-    """Say how the modes advised are set; else those that would be a trade."""
-    modes = advice.recommended
-    if modes:
-        for mode in modes:
-            yield _set(advice, mode)
-        return
-    if any(ranking.trades for ranking in advice.rankings):
-        for mode in dict.fromkeys(
-            ranking.trades[0].mode for ranking in advice.rankings if ranking.trades
-        ):
-            yield f"{_set(advice, mode)}"
-        return
-    if not named and any(ranking.judged for ranking in advice.rankings):
-        yield "So there is nothing to set."
+def recommendations(found: Sequence[Advice]) -> Table:
+    """Show the recommendation for each load with its evidence: effects, A/A, runs and blocks."""
+    loads = [ranking.load for advice in found for ranking in advice.rankings]
+    rows = tuple(
+        (load_among(ranking.load, loads), *_evidence(ranking))
+        for advice in found
+        for ranking in advice.rankings
+    )
+    return Table(
+        identity="table-recommendations",
+        groups=(("", 2), ("effect on K_rcv + T_sip (%)", 2), (AA, 1), ("", 3)),
+        header=(
+            *("load", "recommendation", "p99", "mean", "p99 (%)"),
+            *("smallest fall seen", "blocks", "runs"),
+        ),
+        rows=rows,
+        none="nothing was compared",
+        caption="The recommendation for each load with its evidence.",
+        reading="The effects are those of the recommended mode, or else those of the mode with the lowest 99th "
+        "percentile. The A/A compares the reference with itself: its effect is 0 except for chance. The smallest "
+        "fall is the fall of the 99th percentile that would have been seen in every mode with a power of 80 %.",
+        provenance=provenance(loads),
+    )
 
 
-def _set(advice: Advice, mode: str) -> str:
-    load = next(each.load for each in advice.rankings if mode in each.load.modes)
-    found = in_force(load.settings(mode))
-    label = load.label(mode)
-    if found.empty:
-        return (
-            f"Mode {label}: config/modes.yaml says what it sets; the record names no setting of it."
-        )
-    return f"To set {label}: {how(found, advice.place.sut)}."
+def _evidence(ranking: Ranking) -> tuple[Cell, ...]:
+    shown = _chosen(ranking) or next(iter(ranking.candidates), None)
+    if shown is None or not ranking.judged:
+        return ("none", *(NO_ENTRY,) * 6)
+    p99, mean = (shown.effects[name] for name in DECIDING)
+    label = ranking.load.label(shown.mode)
+    fall = ranking.detectable()
+    return (
+        f"set {label}" if ranking.best else f"change nothing; lowest: {label}",
+        effect_cell(p99, DECIDING[0]),
+        effect_cell(mean, DECIDING[1]),
+        effect_cell(ranking.sham[DECIDING[0]], DECIDING[0]),
+        NO_ENTRY if np.isnan(fall) else fall_words(fall),
+        str(sum(p99.blocks)),
+        str(p99.runs),
+    )
 
 
-def _costs(advice: Advice) -> Iterator[str]:
-    """Say what the modes advised cost, load by load."""
-    for ranking in advice.rankings:
-        chosen = ranking.best or next(iter(ranking.trades), None)
-        if chosen is None:
-            continue
-        told: list[str] = []
-        silent: list[str] = []
-        for name in COSTS:
-            if name not in chosen.effects:
-                continue
-            interval = settled(chosen.effects[name])
-            words = f"{TITLES[name]} {effect_words(chosen.effects[name], name)}"
-            (told if is_higher(interval) or is_lower(interval) else silent).append(words)
-        where = f"With {ranking.load.label(chosen.mode)} at {load_name(ranking.load)}"
-        text = (
-            f"{where} also change: {'; '.join(told)}" if told else f"{where} nothing else changes"
-        )
-        yield f"{text}. Within chance: {'; '.join(silent)}." if silent else f"{text}."
+def consequences(found: Sequence[Advice]) -> Words:
+    """Describe the costs of the recommended modes, and warn where the A/A differs."""
+    return Words(tuple(line for advice in found for line in _consequences(advice)))
 
 
-def distrust(advice: Advice) -> Iterator[str]:
-    """Say where the reference played against itself differs: differences below that count for nothing."""
+def _consequences(advice: Advice) -> Iterator[str]:
+    yield from _costs(advice)
+    if advice.rankings and (shares := planned([ranking.load for ranking in advice.rankings])):
+        yield shares
     for ranking in advice.rankings:
         for name in DECIDING:
-            floor = ranking.floors[name]
-            if floor:
+            if floor := ranking.floors[name]:
                 yield (
-                    f"Not to be trusted at {load_name(ranking.load)}: "
-                    f"{reference_name(ranking.load)} played against itself (A/A) changes "
-                    f"{IN_WORDS[name]} by {effect_words(ranking.sham[name], name)}; a difference of less "
-                    f"than {to_percent(floor):.0f}\u00a0% there counts for nothing."
+                    f"Do not trust small effects at {loads_name([ranking.load])}: in the A/A, "
+                    f"{reference_name(ranking.load)} differs from itself in {IN_WORDS[name]} by "
+                    f"{effect_words(ranking.sham[name], name)}. Only an effect beyond {to_percent(floor):.0f}\u00a0% "
+                    "counts there."
                 )
 
 
+def _costs(advice: Advice) -> Iterator[str]:
+    for ranking in advice.rankings:
+        chosen = _chosen(ranking)
+        if chosen is None:
+            continue
+        beyond: list[str] = []
+        within: list[str] = []
+        for name in COSTS:
+            if name in chosen.effects:
+                effect = chosen.effects[name]
+                differs = is_higher(effect.interval) or is_lower(effect.interval)
+                words = f"{TITLES[name]} {effect_words(effect, name)}"
+                (beyond if differs else within).append(words)
+        where = f"{ranking.load.label(chosen.mode)} at {loads_name([ranking.load])}"
+        text = f"Other effects of {where}: {'; '.join(beyond) or 'none beyond chance'}."
+        yield f"{text} Within chance: {'; '.join(within)}." if within else text
+
+
 def reservations(found: Sequence[Advice]) -> Words:
-    """Say what is seen in the data under which an interval may be too narrow, or speaks of these runs only."""
+    """Name the properties of the data that may make an interval too narrow or limit it to these runs."""
     lines = [line for advice in found for line in _reservations(advice, len(found) > 1)]
-    none = "Nothing in the data speaks against the intervals of the sum's p99."
-    return Words(tuple(lines) or (none,))
+    none = "No property of the data speaks against the intervals of the sum's p99."
+    return Words(tuple(lines) or (none if found else NOTHING,))
 
 
 def _reservations(advice: Advice, named: bool) -> Iterator[str]:
     where = f"{place_name(advice.place)}: " if named else ""
-    told: dict[str, list[Load]] = {}
+    loads_by_text: dict[str, list[ComparedLoad]] = {}
     for ranking in advice.rankings:
         effects = [each.effects[DECIDING[0]] for each in ranking.candidates]
-        if any(settled(each).known and is_conditional(each) for each in effects):
+        if any(each.interval.known and each.conditional for each in effects):
             runs = plural(max(each.runs for each in effects), "run")
-            text = f"{runs}: intervals speak of these runs; {RUNS_AS_SAMPLE} or more would speak of any run like them"
-            told.setdefault(text, []).append(ranking.load)
+            text = (
+                f"{runs}: the intervals describe only these runs. {RUNS_AS_SAMPLE} or more runs would describe all "
+                "such runs"
+            )
+            loads_by_text.setdefault(text, []).append(ranking.load)
         for doubt, text in DOUBTS.items():
             modes = [
                 ranking.load.label(each.mode)
@@ -310,43 +326,41 @@ def _reservations(advice: Advice, named: bool) -> Iterator[str]:
                 if doubt in each.effects[DECIDING[0]].doubts
             ]
             if modes:
-                told.setdefault(f"{listed(modes)}: {text}", []).append(ranking.load)
-    for text, loads in told.items():
+                loads_by_text.setdefault(f"{listed(modes)}: {text}", []).append(ranking.load)
+    for text, loads in loads_by_text.items():
         yield f"{where}{loads_name(loads)}: {text}."
 
 
 DOUBTS = {
-    Doubt.FEW_BLOCKS: "fewer than 10 blocks, of which tails and dependence cannot be seen",
+    Doubt.FEW_BLOCKS: "fewer than 10 blocks, which show neither tails nor correlation",
     Doubt.FEW_CHANGED: "fewer than 10 blocks differ at all",
     Doubt.ONE_BLOCK: "one block makes more than half of the spread",
-    Doubt.SKEWED: "one tail is longer; the interval is wider for it, and robust means differ from it",
-    Doubt.AUTOCORRELATED: "blocks follow each other; the interval is wider for it",
+    Doubt.SKEWED: "one tail is longer, so the end of the interval on that side may be too near",
+    Doubt.AUTOCORRELATED: "neighbouring blocks are correlated, and the interval is wider for it",
     Doubt.RUNS_DIFFER: "runs differ by more than their blocks explain",
 }
 
 
-def rule(found: Sequence[Advice]) -> Words:
-    """Say when a mode beats the reference, and over how many comparisons that holds."""
+def rule(found: Sequence[Advice]) -> Folded:
+    """Describe the conditions for recommending a mode, and report the number of comparisons."""
     tests = [
         f"{place_name(advice.place)}: {plural(advice.tests, 'comparison')}"
         for advice in found
         if advice.tests
     ]
-    corrected = (
-        f" The intervals of the sum hold together at 95\u00a0% ({'; '.join(tests)})."
-        if tests
-        else ""
-    )
-    return Words(
+    together = f" hold together at 95\u00a0% ({'; '.join(tests)})" if tests else " have 95\u00a0%"
+    words = Words(
         (
-            "A mode beats the reference where the sum K_rcv + T_sip of the same message is lower by more "
-            "than chance: its 99th percentile decides, and where that is not told from 0 its mean. It "
-            "does so at a cost where PDR, CPU time a message or the other of the two are higher by more than "
-            f"chance. Modes are ranked by the 99th percentile of the sum.{corrected} Every other "
-            "interval is one of 95\u00a0% for itself.",
-            "A window is a stretch of load under one mode. A block has a window of every mode, in random order, with "
-            "the same calls in each. The start of a window, the washout, is left out.",
-            "A/A: after each window of the reference it is played once more, with the same switch "
-            "before it. Where that shows a difference, a mode has to differ by more than the A/A may.",
+            "A mode is better than the reference if the 99th percentile of K_rcv + T_sip of the same message is "
+            "lower by more than chance. If the percentile is indistinguishable from 0, the mean decides. A mode is "
+            "better at a cost if PDR, CPU time per message or the mean is higher by more than chance.",
+            "Modes are ranked by the 99th percentile. If several modes are better, the mode that is better at "
+            f"most loads is recommended. The intervals of the 99th percentile and the mean{together}. Every other "
+            "interval has 95\u00a0%.",
+            "A window is a stretch of load under one mode. A block has a window of every mode in random order, with "
+            "the same calls. The start of a window, the washout, is excluded.",
+            f"{AA}: each block has a second window of the reference at a random place. A mode is compared with the "
+            "average of both windows. If the two differ by more than chance, only a larger effect of a mode counts.",
         )
     )
+    return Folded("When a mode is recommended", (words,))

@@ -1,32 +1,28 @@
-"""What the advice rests on: every estimate with its interval, two washouts, the runs' own spread."""
+"""The evidence for a recommendation: every estimate with its interval, and the estimates under two washouts."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from sipsched.analysis.advice import (
-    DECIDING,
-    Advice,
-    Ranking,
-    detectable,
-    settled,
-)
+from sipsched.analysis.advice import DECIDING, Advice, Ranking
 from sipsched.analysis.crossover import Change, Doubt, Effect
-from sipsched.pages.crossover.forest import AA
+from sipsched.analysis.families import SIGNIFICANT
 from sipsched.pages.crossover.wording import (
+    AA,
     SCALES,
     TITLES,
     effect_cell,
+    fall_words,
+    load_among,
     no_interval,
-    place_apart,
     provenance,
-    short_load,
     shown,
     unit,
 )
 from sipsched.pages.numbers import NO_ENTRY, p_text, rounded
-from sipsched.pages.parts import Cell, Several, Table, Words
+from sipsched.pages.parts import Cell, Folded, Several, Table, Words
 from sipsched.records.windows import SHAM
-from sipsched.words import plural
+from sipsched.words import number, plural
 
 ESTIMATED = (
     *("total_p99", "total_mean", "k_rcv_mean", "k_rcv_p99", "t_sip_mean", "t_sip_p99"),
@@ -35,155 +31,133 @@ ESTIMATED = (
 MOST_SHOWN = 24
 
 
-def _name(found: Sequence[Advice], advice: Advice, ranking: Ranking) -> str:
-    places = [each.place for each in found]
-    return f"{place_apart(advice.place, places)}{short_load(ranking.load)}"
-
-
-def estimates(found: Sequence[Advice]) -> Table:
-    """Show every estimate: mean and interval, robust estimate, test by randomisation, what stands behind it."""
+def estimates(found: Sequence[Advice]) -> Folded:
+    """Show every estimate: mean, interval and p-value of one test, the robust estimate, and its blocks."""
     rows: list[tuple[Cell, ...]] = []
-    for advice in found:
-        for ranking in advice.rankings:
-            arms = [(AA, ranking.sham)]
-            arms += [(ranking.load.label(each.mode), each.effects) for each in ranking.candidates]
-            for quantity in ESTIMATED:
-                for name, effects in arms:
-                    row = _estimate(effects[quantity], quantity)
-                    rows.append((_name(found, advice, ranking), TITLES[quantity], name, *row))
-    return Table(
+    for name, ranking in _named(found):
+        arms = [(AA, ranking.sham)]
+        arms += [(ranking.load.label(each.mode), each.effects) for each in ranking.candidates]
+        rows += [
+            (name, TITLES[quantity], arm, *_estimate(effects[quantity], quantity))
+            for quantity in ESTIMATED
+            for arm, effects in arms
+        ]
+    table = Table(
         identity="table-estimates",
         places=2,
         header=(
-            *("load", "quantity", "mode", "effect", "in", "robust"),
-            *(
-                "randomisation p",
-                "blocks",
-                "runs",
-                "lag\u00a01",
-                "paid for",
-                "would have been seen",
-            ),
+            *("load", "quantity", "mode", "effect", "in", "robust", "p", "blocks", "runs"),
+            *("lag\u00a01", "widened", "would have been seen"),
         ),
         rows=tuple(rows),
         none="nothing was compared",
-        caption="Every estimate: mean over blocks with its 95 % interval (of the sum's p99 and mean for all modes and "
-        "loads together), Hodges and Lehmann's robust one, the test that redraws the order within each "
-        "block, how blocks follow each other (lag 1; paid for: the interval is wider for it), and the smallest "
-        "effect that would have been seen with a power of 80 %.",
-        provenance=provenance([each.load for advice in found for each in advice.rankings]),
+        caption="Every estimate with its interval, test and blocks.",
+        reading="The effect is the mean over blocks with its 95 % interval, and p is of the same test. For the p99 "
+        "and the mean of the sum, intervals and tests hold together for all modes and loads. Robust is the "
+        "estimate of Hodges and Lehmann. Lag 1 is the correlation of neighbouring blocks; a widened interval "
+        "allows for it. The last column is the smallest fall that would have been seen with a power of 80 %.",
+        provenance=provenance(ranking.load for _, ranking in _named(found)),
         shown=MOST_SHOWN,
     )
+    return Folded("Every estimate", (table,))
+
+
+def _named(found: Sequence[Advice]) -> Iterator[tuple[str, Ranking]]:
+    """Name the loads of all rankings."""
+    loads = [ranking.load for advice in found for ranking in advice.rankings]
+    for advice in found:
+        for ranking in advice.rankings:
+            yield load_among(ranking.load, loads), ranking
 
 
 def _estimate(effect: Effect, quantity: str) -> tuple[Cell, ...]:
-    interval = shown(effect, quantity)
-    if math.isnan(interval.estimate):
-        return (settled(effect).why, unit(quantity), *(NO_ENTRY,) * 7)
-    robust = shown(effect, quantity, effect.robust)
-    lags = effect.autocorrelation.lags
+    if math.isnan(effect.interval.estimate):
+        return (effect.interval.why, unit(quantity), *(NO_ENTRY,) * 7)
+    robust = replace(effect, interval=replace(effect.interval, estimate=effect.robust))
     return (
-        *(effect_cell(effect, quantity), unit(quantity)),
-        NO_ENTRY if math.isnan(robust.estimate) else rounded(robust, unit(quantity), "+")[0],
-        p_text(effect.p_randomisation).removeprefix("p\u00a0=\u00a0").removeprefix("p\u00a0")
-        or NO_ENTRY,
+        effect_cell(effect, quantity),
+        unit(quantity),
+        NO_ENTRY
+        if math.isnan(effect.robust)
+        else rounded(shown(robust, quantity), unit(quantity), "+")[0],
+        p_text(effect.p_value).removeprefix("p\u00a0=\u00a0").removeprefix("p\u00a0") or NO_ENTRY,
         str(sum(effect.blocks)),
         str(effect.runs),
-        f"{lags[0]:+.2f}".replace("-", "−") if lags.size else NO_ENTRY,
+        NO_ENTRY if math.isnan(effect.lag_one) else f"{effect.lag_one:+.2f}".replace("-", "−"),
         "yes" if Doubt.AUTOCORRELATED in effect.doubts else NO_ENTRY,
         _seen(effect, quantity),
     )
 
 
 def _seen(effect: Effect, quantity: str) -> str:
-    smallest = detectable(effect)
-    if math.isnan(smallest):
+    if math.isnan(effect.detectable):
         return no_interval(effect)
     if quantity in SCALES:
-        return f"{SCALES[quantity] * smallest:.2g} {unit(quantity)}"
-    return f"{100 * math.expm1(smallest):.2g} %"
+        return f"{number(SCALES[quantity] * effect.detectable)} {unit(quantity)} less"
+    return f"{fall_words(effect.detectable)} less"
 
 
 def washouts(found: Sequence[Advice]) -> Several:
-    """Show the sum under two washouts, side by side, and say whether the estimate moves."""
+    """Compare the effects on K_rcv + T_sip under two washouts, and report whether an estimate changes."""
     rows: list[tuple[Cell, ...]] = []
     moved = []
-    for advice in found:
-        for ranking in advice.rankings:
-            for quantity in DECIDING:
-                for arm in (SHAM, *(each.mode for each in ranking.candidates)):
-                    change = ranking.load.change(arm, quantity, ranking.level)
-                    label = AA if arm == SHAM else ranking.load.label(arm)
-                    name = _name(found, advice, ranking)
-                    said = _moves(change)
-                    cells = [
-                        effect_cell(each, quantity)
-                        for each in (change.first, change.second, change.moved)
-                    ]
-                    rows.append((name, TITLES[quantity], label, *cells, said))
-                    if _beyond(change):
-                        moved.append(f"{name}: {label}, {TITLES[quantity]}: {said}.")
-    if not rows:
-        words = "Washouts are not compared: nothing was measured."
-    elif moved:
-        words = (
-            f"Of {plural(len(rows), 'estimate')}, {len(moved)} {'moves' if len(moved) == 1 else 'move'} by more "
-            "than the interval when twice as much is left out at the start of each window: there windows "
-            "are too short for what is carried over."
-        )
-    else:
-        words = (
-            f"None of {plural(len(rows), 'estimate')} moves by more than its interval when twice as much is left "
-            "out at the start of each window."
-        )
-    spans = [
-        run["washout"].to_numpy()
-        for advice in found
-        for ranking in advice.rankings
-        for run in ranking.load.runs
-    ]
-    first, second = (
-        _span([float(washout[place]) for washout in spans]) if spans else NO_ENTRY
-        for place in (0, 1)
-    )
+    for name, ranking in _named(found):
+        for quantity in DECIDING:
+            for arm in (SHAM, *(each.mode for each in ranking.candidates)):
+                tests = ranking.sham_tests if arm == SHAM else ranking.tests
+                change = ranking.load.change(arm, quantity, tests)
+                label = AA if arm == SHAM else ranking.load.label(arm)
+                each_change = (change.first, change.second, change.moved)
+                cells = [effect_cell(each, quantity) for each in each_change]
+                rows.append((name, TITLES[quantity], label, *cells, _verdict(change)))
+                if _beyond(change):
+                    moved.append(f"{name}: {label}, {TITLES[quantity]}: {_verdict(change)}.")
+    first, second = (_washout(found, place) for place in (0, 1))
     table = Table(
         identity="table-washouts",
         header=(
-            "load",
-            "quantity",
-            "mode",
-            f"washout {first} (%)",
-            f"washout {second} (%)",
-            "moved by",
-            "",
+            *("load", "quantity", "mode", f"washout {first} (%)", f"washout {second} (%)"),
+            *("moved by", ""),
         ),
         places=2,
         rows=tuple(rows),
         none="nothing was compared",
-        caption="The effect on the sum with what is left out at the start of each window, and with twice that; the "
-        "movement is that of the same blocks.",
-        provenance=provenance([each.load for advice in found for each in advice.rankings]),
+        caption="The effect on K_rcv + T_sip with the washout of the page, and with twice this washout.",
+        provenance=provenance(ranking.load for _, ranking in _named(found)),
         shown=MOST_SHOWN,
     )
-    return Several((Words((words, *moved)), table))
+    words = (_summary(len(rows), len(moved)), *moved)
+    return Several((Words(words), Folded("Effects under two washouts", (table,))))
 
 
-def _span(values: Sequence[float]) -> str:
-    low, high = min(values), max(values)
-    return f"{low:.2g} s" if f"{low:.2g}" == f"{high:.2g}" else f"{low:.2g} to {high:.2g} s"
+def _summary(estimates: int, moved: int) -> str:
+    if not estimates:
+        return "The washouts cannot be compared, because nothing was measured."
+    if not moved:
+        return f"With twice the washout, none of {plural(estimates, 'estimate')} moves by more than its interval."
+    return (
+        f"With twice the washout, {moved} of {plural(estimates, 'estimate')} {'moves' if moved == 1 else 'move'} "
+        "by more than the interval. There the windows are too short for the influence of the window before."
+    )
+
+
+def _washout(found: Sequence[Advice], place: int) -> str:
+    """Write the range of the first or the second washout."""
+    values = [float(run["washout"][place]) for _, each in _named(found) for run in each.load.runs]
+    if not values:
+        return NO_ENTRY
+    low, high = (f"{end(values):.2g}" for end in (min, max))
+    return f"{low} s" if low == high else f"{low} to {high} s"
 
 
 def _beyond(change: Change) -> bool:
-    first, second = settled(change.first), settled(change.second)
+    first, second = change.first.interval, change.second.interval
     return first.known and not first.low <= second.estimate <= first.high
 
 
-def _moves(change: Change) -> str:
+def _verdict(change: Change) -> str:
     if _beyond(change):
         return "moves by more than the interval"
-    if not settled(change.first).known:
+    if not change.first.interval.known:
         return "not known"
-    moved = settled(change.moved)
-    if moved.known and not moved.low <= 0 <= moved.high:
-        return "moves, within the interval"
-    return "does not move"
+    return "moves, within the interval" if change.moved.p_value <= SIGNIFICANT else "does not move"

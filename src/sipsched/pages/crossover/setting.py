@@ -1,174 +1,199 @@
-"""How an operator sets a mode: by chrt, by systemd, by the proxy's own option, by a file."""
+"""The settings of a mode, the way to apply and revert them, and their risk."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sipsched.analysis.advice import Load
+from sipsched.analysis.advice import Advice, ComparedLoad
 from sipsched.pages.crossover.wording import place_name, provenance
-from sipsched.pages.parts import Table, Words
+from sipsched.pages.parts import Folded, Table, Words
+from sipsched.plan.cautions import OF_FILES, OF_POLICIES, OF_SETTINGS, Caution
+from sipsched.plan.modes import Policy, Setting
 from sipsched.words import listed
 
-POLICIES = ("other", "fifo", "rr", "batch")
-"""By the kernel's number. SEE include/uapi/linux/sched.h."""
-KAMAILIO_POLICIES = {"rr": 1, "fifo": 2}
-"""Of `rt_policy`: Kamailio has numbers of its own. SEE its core cookbook, "Real-Time Parameters"."""
-ATTRIBUTES = ("policy", "nice", "priority", "slice_ns")
+KAMAILIO_POLICIES = {Policy.RR: 1, Policy.FIFO: 2}
+"""Values of `rt_policy`, which are Kamailio's own. SEE its core cookbook, "Real-Time Parameters"."""
+ATTRIBUTES = (Setting.POLICY, Setting.NICE, Setting.PRIORITY, Setting.SLICE)
 OF_TASKS = "sched_setattr"
-"""What the place of a setting begins with that belongs to single tasks."""
+"""The first word of the path of a setting that belongs to single tasks."""
 
 
 @dataclass(frozen=True)
 class InForce:
-    """What a mode sets, as the record has it.
+    """The settings of a mode in its record.
 
     Attributes
     ----------
-    policy, nice, priority, slice_ns
-        Of the proxy's processes; None where the mode leaves it.
+    tasks
+        Attributes of the proxy's processes.
     files
-        Path to what is written there.
+        Values by path.
     refused
-        Settings that have no place on this kernel, to the reason.
+        Reasons by setting, for settings without a place on this kernel.
     """
 
-    policy: str | None
-    nice: int | None
-    priority: int | None
-    slice_ns: int | None
+    tasks: Mapping[Setting, int]
     files: Mapping[str, str]
     refused: Mapping[str, str]
 
     @property
     def empty(self) -> bool:
-        """Whether it sets nothing."""
-        chosen = (self.policy, self.nice, self.priority, self.slice_ns)
-        return not self.files and all(value is None for value in chosen)
+        """Whether the mode sets nothing."""
+        return not self.tasks and not self.files
+
+    @property
+    def policy(self) -> Policy | None:
+        """The policy of the proxy's processes; None if the mode leaves it."""
+        number = self.tasks.get(Setting.POLICY)
+        return None if number is None else list(Policy)[number]
+
+    @property
+    def cautions(self) -> list[Caution]:
+        """The cautions of the settings."""
+        found = [OF_POLICIES[self.policy]] if self.policy else []
+        found += [OF_SETTINGS[each] for each in self.tasks if each in OF_SETTINGS]
+        return found + ([OF_FILES] if self.files else [])
 
 
 def in_force(steps: Sequence[Mapping[str, Any]]) -> InForce:
-    """Read the steps of a mode."""
-    tasks: dict[str, int] = {}
+    """Read the settings of a mode from its steps."""
+    tasks: dict[Setting, int] = {}
     files: dict[str, str] = {}
     refused: dict[str, str] = {}
     for step in steps:
+        place, value = str(step["place"] or ""), step["applied"]
         if step["unavailable"]:
             refused[str(step["setting"])] = str(step["unavailable"])
-            continue
-        place, value = str(step["place"] or ""), step["applied"]
-        if value is None:
-            continue
-        if place.startswith(OF_TASKS):
-            # what the papers call min_granularity is the slice of a task where there is nothing else
-            name = step["setting"] if step["setting"] in ATTRIBUTES else "slice_ns"
-            tasks[name] = int(value)
-        elif place:
+        elif value is not None and place.startswith(OF_TASKS):
+            # if the kernel has no file for the papers' min_granularity, a task's slice replaces the setting
+            setting = Setting(step["setting"])
+            tasks[setting if setting in ATTRIBUTES else Setting.SLICE] = int(value)
+        elif value is not None and place:
             files[place] = str(value)
-    policy = tasks.get("policy")
-    return InForce(
-        policy=None if policy is None else POLICIES[policy],
-        nice=tasks.get("nice"),
-        priority=tasks.get("priority"),
-        slice_ns=tasks.get("slice_ns"),
-        files=files,
-        refused=refused,
-    )
+    return InForce(tasks, files, refused)
 
 
 def what(found: InForce) -> str:
-    """Say what a mode sets."""
-    words = []
-    if found.policy is not None:
-        words.append(f"SCHED_{found.policy.upper()}")
-    if found.priority is not None:
-        words.append(f"priority {found.priority}")
-    if found.nice is not None:
-        words.append(f"nice {found.nice}".replace("-", "−"))
-    if found.slice_ns is not None:
-        words.append(f"a slice of {_slice(found.slice_ns)}")
+    """Name the settings of a mode."""
+    words = [f"SCHED_{found.policy.upper()}"] if found.policy else []
+    for setting, name in ((Setting.PRIORITY, "priority"), (Setting.NICE, "nice")):
+        if setting in found.tasks:
+            words.append(f"{name} {found.tasks[setting]}".replace("-", "−"))
+    if Setting.SLICE in found.tasks:
+        slice_ns = found.tasks[Setting.SLICE]
+        length = f"{slice_ns / 1e6:g} ms" if slice_ns >= 1e6 else f"{slice_ns / 1e3:g} µs"
+        words.append(f"a slice of {length}")
     words += [f"{path} = {value}" for path, value in found.files.items()]
     return ", ".join(words) or "nothing"
 
 
 def how(found: InForce, sut: str) -> str:
-    """Say how an operator sets it.
+    """Describe how an operator applies a mode; modes that differ only in the length of a slice share one text.
 
     Parameters
     ----------
     found
-        What the mode sets.
+        The settings.
     sut
-        The proxy, for its own option.
+        The proxy, which may have an option for the setting.
     """
     ways = []
-    if found.policy in KAMAILIO_POLICIES:
-        priority = found.priority or 1
-        way = (
-            f"chrt --{found.policy} --pid {priority} PID for each of the proxy's processes, or "
-            f"CPUSchedulingPolicy={found.policy} and CPUSchedulingPriority={priority} in its systemd unit"
-        )
-        if sut.startswith("kamailio"):
-            way += (
-                f", or Kamailio's own real_time=4, rt_policy={KAMAILIO_POLICIES[found.policy]}, "
-                f"rt_prio={priority}"
-            )
-        ways.append(way)
-    elif found.policy is not None:
+    policy = found.policy
+    if policy is not None:
+        priority = found.tasks.get(Setting.PRIORITY, 1) if policy.real_time else 0
+        unit = f"CPUSchedulingPolicy={policy}"
+        unit += f" and CPUSchedulingPriority={priority}" if policy.real_time else ""
         ways.append(
-            f"chrt --{found.policy} --pid 0 PID for each of the proxy's processes, or "
-            f"CPUSchedulingPolicy={found.policy} in its systemd unit"
+            f"chrt --{policy} --pid {priority} PID for each of the proxy's processes, or {unit} in its systemd unit"
         )
-    if found.nice is not None:
-        ways.append(f"renice -n {found.nice} -p PID, or Nice={found.nice} in its systemd unit")
-    if found.slice_ns is not None:
+        if policy.real_time and sut.startswith("kamailio"):
+            number = KAMAILIO_POLICIES[policy]
+            ways[0] += f", or Kamailio's own real_time=4, rt_policy={number}, rt_prio={priority}"
+    if Setting.NICE in found.tasks:
+        nice = found.tasks[Setting.NICE]
+        ways.append(f"renice -n {nice} -p PID, or Nice={nice} in its systemd unit")
+    if Setting.SLICE in found.tasks:
         ways.append(
-            f"sched_setattr(2) with sched_runtime = {found.slice_ns} ns on each of the proxy's processes "
-            "(Linux 6.12 and later, no privilege needed): taskslice of this project does it, systemd has "
-            "no key for it"
+            "sched_setattr(2) with sched_runtime = the slice in ns, on each of the proxy's processes (Linux 6.12 and "
+            "later, without privileges); taskslice of this project does it, and systemd has no key for it"
         )
     ways += [
-        f"write {value} to {path}, as root, after each start" for path, value in found.files.items()
+        f"write {value} to {path} as root after each start" for path, value in found.files.items()
     ]
     return "; ".join(ways) or "nothing has to be set"
 
 
-def _slice(slice_ns: int) -> str:
-    return f"{slice_ns / 1e6:g} ms" if slice_ns >= 1e6 else f"{slice_ns / 1e3:g} µs"
+def advised(found: Sequence[Advice]) -> Words:
+    """Describe how to apply and revert each recommended mode, and its risk."""
+    lines: dict[str, None] = {}
+    for advice in found:
+        named = {ranking.best.mode: ranking.load for ranking in advice.rankings if ranking.best}
+        for mode, load in named.items():
+            settings, label = in_force(load.settings(mode)), load.label(mode)
+            if settings.empty:
+                lines[f"Setting {label}: the record names no setting; see config/modes.yaml."] = (
+                    None
+                )
+                continue
+            lines[f"To set {label}: {how(settings, load.place.sut)}."] = None
+            for caution in settings.cautions:
+                lines[f"Risk of {label}: {caution.risk}"] = None
+                lines[f"To undo {label}: {caution.undo}."] = None
+    return Words(tuple(lines) or ("No setting is recommended, so there is nothing to set.",))
 
 
-def table(loads: Sequence[Load]) -> Table:
-    """Show what each mode sets, and how an operator does it."""
-    rows: dict[tuple[str, ...], None] = {}
+def every_mode(loads: Sequence[ComparedLoad]) -> Folded:
+    """Put the table of all modes and the list of modes that were not compared into a collapsed section."""
+    return Folded("Every mode: settings, commands, risks", (table(loads), left_out(loads)))
+
+
+def table(loads: Sequence[ComparedLoad]) -> Table:
+    """Show the settings of each mode, the way to apply and revert them, and the risk."""
+    modes: dict[tuple[str, str], dict[str, InForce]] = {}
     for load in loads:
         for mode in (load.place.reference, *load.modes):
             found = in_force(load.settings(mode))
-            told = [what(found)]
-            told += [f"without {name}: {why}" for name, why in found.refused.items()]
-            sut, way = load.place.sut, how(found, load.place.sut)
+            way = how(found, load.place.sut)
             if found.empty and mode != load.place.reference:
-                told, way = told[1:] or ["not recorded"], "see config/modes.yaml"
-            rows.setdefault((sut, load.label(mode), "; ".join(told), way))
+                way = "see config/modes.yaml"
+            modes.setdefault((load.place.sut, way), {}).setdefault(load.label(mode), found)
+    rows = []
+    for (sut, way), settings in modes.items():
+        sets = dict.fromkeys(part for found in settings.values() for part in _sets(found))
+        cautions = dict.fromkeys(each for found in settings.values() for each in found.cautions)
+        risk, undo = (
+            " ".join(each.risk for each in cautions),
+            "; ".join(each.undo for each in cautions),
+        )
+        rows.append((sut, ", ".join(settings), "; ".join(sets), way, risk, undo))
     return Table(
         identity="table-how",
         places=1,
-        header=("SUT", "mode", "sets", "how an operator sets it"),
+        header=("SUT", "mode", "sets", "how an operator sets it", "risk", "way back"),
         rows=tuple(rows),
         none="nothing was compared",
-        caption="What each mode sets on this kernel, as the records have it, and how to set it for good.",
+        caption="The settings of each mode on this kernel, how to set them for good, their risk and the way back.",
         provenance=provenance(loads),
     )
 
 
-def left_out(loads: Sequence[Load]) -> Words:
-    """Name the modes that the kernel refuses, and those that come to the same settings."""
+def _sets(found: InForce) -> Iterator[str]:
+    if not found.empty or not found.refused:
+        yield what(found)
+    for name, why in found.refused.items():
+        yield f"without {name}: {why}"
+
+
+def left_out(loads: Sequence[ComparedLoad]) -> Words:
+    """Name the modes that the kernel refuses, and groups of modes with the same settings."""
     lines: dict[str, None] = {}
     for load in loads:
         for mode, why in load.unavailable.items():
             lines.setdefault(f"{place_name(load.place)}: {mode} is not compared: {why}.")
         for group in load.same_settings:
             lines.setdefault(
-                f"{place_name(load.place)}: {listed(group)} come to the same settings on this kernel: an "
-                f"A/A comparison, not measured; {group[0]} stands for them."
+                f"{place_name(load.place)}: {listed(group)} have the same settings on this kernel. Only {group[0]} "
+                "was measured."
             )
-    none = "Every mode asked for was compared, and no two come to the same settings."
-    return Words(tuple(lines) or (none,))
+    none = "Every requested mode was compared, and no two modes have the same settings."
+    return Words(tuple(lines) or (none if loads else "No mode was compared.",))

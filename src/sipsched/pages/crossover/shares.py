@@ -1,150 +1,111 @@
-"""How many messages take longer than a time, by mode and load, from the percentiles of windows."""
+"""The share of messages that take longer than a time, by mode and load."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from sipsched.analysis.advice import Advice, Ranking, modes_of
-from sipsched.analysis.statistics import typical_interval, typical_intervals
+from sipsched.analysis.advice import Advice, Ranking
+from sipsched.pages.crossover.effects import ordered_modes
 from sipsched.pages.crossover.wording import (
-    Section,
-    Sections,
+    by_proxy,
     identity,
-    load_name,
+    loads_name,
     place_name,
     provenance,
     short_load,
 )
-from sipsched.pages.drawing import MARKERS, SERIES, STYLE, Layout, both, legend, themed
-from sipsched.pages.numbers import in_words
-from sipsched.pages.parts import Figure
-from sipsched.records.windows import by_arm
+from sipsched.pages.drawing import titled
+from sipsched.pages.numbers import in_us
+from sipsched.pages.parts import Figure, Several
+from sipsched.pages.plots import mode_look, not_measured, panels
 from sipsched.words import grouped
 
+SHARES = {"total_p50": 0.5, "total_p90": 0.1, "total_p99": 0.01}
+"""The share of messages above each percentile."""
+MOST = 6
+"""Number of modes that are drawn."""
+
 Floats = npt.NDArray[np.float64]
-SHARES = {"p50": 0.5, "p90": 0.1, "p99": 0.01}
-"""Percentile of a window to the share of its messages that takes longer."""
-PANELS = {
-    "k_rcv": "wait: K_rcv",
-    "t_sip": "service: T_sip",
-    "total": "both of the same message",
-}
-MOST = len(SERIES)
-"""Modes that can be told apart."""
 
 
-@dataclass(frozen=True)
-class Line:
-    """What a mode does at a load: of each run the median over its windows, µs; shape (run, share)."""
-
-    label: str
-    runs: Floats
-
-
-def figures(found: Sequence[Advice]) -> Sections:
-    """Draw K_rcv, T_sip and their sum for each proxy."""
-    return Sections(
-        tuple(Section(place_name(advice.place), (_figure(advice),)) for advice in found)
-    )
+def figures(found: Sequence[Advice]) -> Several:
+    """Draw the shares for each proxy."""
+    return by_proxy([Several((_figure(advice),), place_name(advice.place)) for advice in found])
 
 
 def _figure(advice: Advice) -> Figure:
-    rankings, modes = advice.rankings, chosen(advice)
-    drawn = {ranking.load.cps: lines(ranking, modes) for ranking in rankings}
-    more = len({each.mode for ranking in rankings for each in ranking.candidates}) + 1 - len(modes)
+    rankings = advice.rankings
+    modes = [advice.place.reference, *ordered_modes(advice)]
+    by_load = [times(ranking, modes[:MOST]) for ranking in rankings]
 
-    def draw(layout: Layout) -> str:
-        with rc_context({**STYLE, "font.size": 8.0, "axes.titlesize": 8.5}):
-            canvas, grid = layout.panels(
-                max(len(rankings), 1), len(PANELS), 1.9, shared=("column", "all")
-            )
-            for axes, ranking in zip(grid, rankings, strict=False):
-                for axis, (name, title) in zip(axes, PANELS.items(), strict=True):
-                    _panel(axis, drawn[ranking.load.cps][name])
-                    above = short_load(ranking.load) if name == "k_rcv" or layout.stacked else ""
-                    axis.set_title("\n".join(filter(None, (above, title))), loc="left")
-                axes[0].set_ylabel("share that takes longer")
-            for axis in grid[-1]:
-                axis.set_xlabel("time (µs)")
-            legend(canvas, grid, columns=4)
-            return themed(canvas)
+    def draw(axis: Axes, row: int, column: int) -> None:
+        _draw_shares(axis, rankings[column], by_load[column])
+        axis.set_ylabel("share that takes longer")
 
-    svg, narrow = both(draw)
-    seen = [
-        line for ranking in rankings if (line := _words(ranking, drawn[ranking.load.cps]["total"]))
-    ]
-    caption = (
-        "Share of messages whose time is longer than that below, both axes logarithmic: of a line further to the "
-        "left, fewer messages take long. A half, a tenth and a hundredth of the messages of a window, in the median "
-        "over the windows that count; line: the typical run, band: from the lowest run to the highest. Between the "
-        "marks nothing is known."
-        + (
-            f" The reference and the {MOST - 1} modes that rank first over all loads; {more} more in the tables."
-            if more > 0
-            else ""
-        )
-    )
+    more = len(modes) - MOST
     return Figure(
         identity=identity("figure-shares", *advice.place[1:4]),
-        svg=svg,
-        narrow=narrow,
-        alt=f"Times that messages exceed, {place_name(advice.place)}. {caption} {' '.join(seen)}",
-        caption=caption,
-        seen=tuple(seen) or ("No window that counts tells of it.",),
-        provenance=provenance([ranking.load for ranking in rankings]),
+        draw=panels(
+            [""],
+            [short_load(ranking.load) for ranking in rankings],
+            draw,
+            "K_rcv + T_sip (µs)",
+            shared=("", "all"),
+        ),
+        caption="The share of messages whose K_rcv + T_sip is longer than a time, by mode.",
+        reading="The further left a line is, the fewer messages take long. The points are the median, the 90th and "
+        "the 99th percentile. For the reference they are means over its windows. For every other mode they are "
+        "those of the reference, changed by the effect of the mode, because runs differ in speed. Both axes are "
+        "logarithmic."
+        + (
+            f" The {MOST - 1} modes with the best ranks over all loads are drawn; {more} more are in the tables."
+            if more > 0
+            else ""
+        ),
+        seen=tuple(filter(None, map(_words, rankings, by_load))) or ("No valid window.",),
+        provenance=provenance(ranking.load for ranking in rankings),
     )
 
 
-def chosen(advice: Advice) -> list[str]:
-    """Choose what is drawn, alike at each load: the reference, then the modes that rank first over all loads."""
-    places: dict[str, list[int]] = {}
-    for ranking in advice.rankings:
-        for place, each in enumerate(ranking.candidates):
-            places.setdefault(each.mode, []).append(place)
-    ranked = sorted(places, key=lambda mode: sum(places[mode]) / len(places[mode]))
-    return [advice.place.reference, *ranked][:MOST]
-
-
-def lines(ranking: Ranking, modes: Sequence[str]) -> dict[str, list[Line]]:
-    """Find by quantity what is drawn at a load, a line a mode, also where it has no run."""
-    return {
-        quantity: [Line(ranking.load.label(mode), _runs(ranking, mode, quantity)) for mode in modes]
-        for quantity in PANELS
+def times(ranking: Ranking, modes: Sequence[str]) -> dict[str, Floats]:
+    """Return the percentiles of `SHARES` in µs by mode, for modes with all percentiles."""
+    load = ranking.load
+    of_reference = np.array([load.mean(load.place.reference, name).estimate for name in SHARES])
+    found = {
+        mode: of_reference
+        * np.exp(
+            [
+                0.0 if mode == load.place.reference else load.effect(mode, name).interval.estimate
+                for name in SHARES
+            ]
+        )
+        for mode in modes
+        if mode in (load.place.reference, *load.modes)
     }
+    return {mode: values for mode, values in found.items() if np.isfinite(values).all()}
 
 
-def _runs(ranking: Ranking, mode: str, quantity: str) -> Floats:
-    rows = []
-    for run in ranking.load.runs:
-        if mode not in modes_of(run):
-            continue
-        arm = modes_of(run).index(mode)
-        tables = [by_arm(run, f"{quantity}_{name}")[:, arm] for name in SHARES]
-        row = [np.nanmedian(each) if np.isfinite(each).any() else np.nan for each in tables]
-        if np.isfinite(row).all():
-            rows.append(row)
-    return np.array(rows).reshape(-1, len(SHARES))
-
-
-def _panel(axis: Axes, drawn: Sequence[Line]) -> None:
-    shares = list(SHARES.values())
-    for i, line in enumerate(drawn):
-        if not len(line.runs):
-            continue
-        colour = SERIES[i]
-        if len(line.runs) > 1:
-            ends = line.runs.min(axis=0), line.runs.max(axis=0)
-            axis.fill_betweenx(shares, *ends, color=colour, alpha=0.2, linewidth=0)
-        typical = typical_intervals(line.runs.T).estimate
-        axis.plot(typical, shares, color=colour, marker=MARKERS[i], markersize=4, label=line.label)
-    if not any(len(line.runs) for line in drawn):
-        axis.text(0.5, 0.5, "not measured", transform=axis.transAxes, ha="center", va="center")
+def _draw_shares(axis: Axes, ranking: Ranking, by_mode: dict[str, Floats]) -> None:
+    if not by_mode:
+        not_measured(axis)
         return
+    shares = list(SHARES.values())
+    for mode, values in by_mode.items():
+        look, label = mode_look(mode), ranking.load.label(mode)
+        (line,) = axis.plot(
+            values, shares, color=look.color, marker=look.marker, markersize=4, label=label
+        )
+        titled(
+            line,
+            [
+                f"{label}: {100 * share:g} % of messages take longer than {in_us(value)}"
+                for share, value in zip(shares, values, strict=True)
+            ],
+        )
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.xaxis.set_major_formatter(FuncFormatter(grouped))
@@ -154,16 +115,12 @@ def _panel(axis: Axes, drawn: Sequence[Line]) -> None:
     axis.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
 
 
-def _words(ranking: Ranking, drawn: Sequence[Line]) -> str:
-    """Say what one message in a hundred takes longer than, by mode."""
-    said = [
-        f"{in_words(typical_interval(line.runs[:, -1]), 'µs')}, with {line.label}"
-        for line in drawn
-        if len(line.runs)
-    ]
-    name = load_name(ranking.load)
-    return (
-        f"{name[0].upper()}{name[1:]}: one message in a hundred takes longer than {'; '.join(said)}."
-        if said
-        else ""
+def _words(ranking: Ranking, by_mode: dict[str, Floats]) -> str:
+    """Describe the time that one message in a hundred exceeds, by mode."""
+    listed = ", ".join(
+        f"{in_us(float(values[-1]))} with {ranking.load.label(mode)}"
+        for mode, values in by_mode.items()
+        if math.isfinite(values[-1])
     )
+    name = loads_name([ranking.load])
+    return f"{name}: one message in a hundred takes longer than {listed}." if listed else ""

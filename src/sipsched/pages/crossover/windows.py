@@ -1,34 +1,25 @@
-"""How runs were switched: the response since the switch, windows and washouts, switches, the machine."""
+"""The switching of modes within runs: the response after a switch, windows, switches and the machine."""
 
 import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from matplotlib import rc_context
-from matplotlib.figure import Figure as Canvas
+from matplotlib.axes import Axes
 
-from sipsched.analysis.advice import Load
+from sipsched.analysis.advice import ComparedLoad
 from sipsched.analysis.carry_over import settled_after
-from sipsched.analysis.statistics import Values
-from sipsched.analysis.switching import Aligned, Switching, aligned, switching
-from sipsched.pages.crossover.forest import AA
-from sipsched.pages.crossover.wording import (
-    design,
-    loads_name,
-    place_apart,
-    place_name,
-    provenance,
-    short_load,
-)
-from sipsched.pages.drawing import GRID, LIMIT, NARROW_IN, SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.analysis.intervals import Values
+from sipsched.analysis.switching import Aligned, aligned, switching
+from sipsched.pages.crossover.wording import AA, load_among, provenance
+from sipsched.pages.drawing import GRID, LIMIT
 from sipsched.pages.numbers import NO_ENTRY, rounded
-from sipsched.pages.parts import Figure, Table, Words
+from sipsched.pages.parts import Figure, Folded, Table, Words
+from sipsched.pages.plots import mode_look, panels
 from sipsched.plan.crossover import CALL_TAIL_S, RELAXATIONS, WINDOW_MIN_S, WINDOW_WASHOUTS
 from sipsched.records.window_time import STOLEN, SWITCH, UNFINISHED
 from sipsched.records.windows import DROPPED, FEW, LEFT_OUT, SHAM
 from sipsched.words import number, plural
 
-LINES = ("-", "--", ":", "-.")
 REASONS = {
     SWITCH: "switch failed",
     UNFINISHED: "run ended",
@@ -36,102 +27,77 @@ REASONS = {
     DROPPED: "drop",
     FEW: "few messages",
 }
-"""Of windows left out, as the head of a column."""
+"""Reasons for an invalid window, as column headings."""
 ERRORS_MOST = 3.0
-"""Standard errors that the response may move after the washout by chance: of some ten modes at most."""
+"""Largest change of the response after the washout, in standard errors, that chance explains.
+
+The limit is for the largest change among about ten modes.
+"""
 BINS_LEAST = 8
 SPEED_MOVED = 0.05
-"""A change of the speed index that is said: the same work took so much longer or shorter."""
+"""Smallest relative change of the speed index that the page mentions."""
 
 
-def response(loads: Sequence[Load]) -> Figure | Words:
-    """Draw the mean response since the switch, by mode, and what is left out."""
+def response(loads: Sequence[ComparedLoad]) -> Figure | Words:
+    """Draw the mean response after a switch by mode, and mark the washout."""
     found = [(load, each) for load in loads if (each := aligned(load)) is not None]
     if not found:
-        return Words(("The response since the switch is not known: no window counts.",))
-    seen = tuple(_settles(_name(load, loads), load, each) for load, each in found)
-    caption = (
-        "Mean of K_rcv + T_sip by the time since the switch, over the windows that count, with its standard "
-        "error as a band. What is left of the dashed line is left out (washout). A washout is long "
-        "enough where the lines are flat to its right."
-    )
+        return Words(("How the times settle after a switch is unknown: no window is valid.",))
+
+    def draw(axis: Axes, row: int, column: int) -> None:
+        load, each = found[column]
+        for arm, (mean, error) in each.by_arm.items():
+            color = mode_look(load.place.reference if arm == SHAM else arm).color
+            style, label = ("--", AA) if arm == SHAM else ("-", load.label(arm))
+            since_ms = 1000 * each.since_s
+            axis.plot(since_ms, mean, style, color=color, label=label)
+            axis.fill_between(since_ms, mean - error, mean + error, color=color, alpha=0.2, lw=0)
+        axis.axvspan(0, 1000 * each.washout_s, color=GRID, alpha=0.5, linewidth=0)
+        axis.axvline(1000 * each.washout_s, color=LIMIT, linestyle="--", linewidth=1)
+        axis.set_xlim(left=0)
+        axis.set_ylim(bottom=0)
+        axis.set_ylabel("mean K_rcv + T_sip (µs)")
+
     return Figure(
         identity="figure-since-switch",
-        svg=_draw(found, 3, WIDTH_IN),
-        narrow=_draw(found, 1, NARROW_IN),
-        alt=f"Response since the switch. {caption} {' '.join(seen)}",
-        caption=caption,
-        seen=seen,
+        draw=panels(
+            [""],
+            [load_among(load, loads) for load, _ in found],
+            draw,
+            "since the switch (ms)",
+            shared=("", ""),
+        ),
+        caption="Mean of K_rcv + T_sip by the time since the switch, over valid windows.",
+        reading="The bands are standard errors. The grey stretch is the washout, which is excluded. A washout is "
+        "long enough if the lines are flat to its right.",
+        seen=tuple(_settles(load_among(load, loads), load, each) for load, each in found),
         provenance=provenance(loads),
     )
 
 
-def _name(load: Load, loads: Iterable[Load]) -> str:
-    """Name a load, and its proxy where there are several."""
-    return f"{place_apart(load.place, (each.place for each in loads))}{short_load(load)}"
-
-
-def _draw(found: Sequence[tuple[Load, Aligned]], most_across: int, width: float) -> str:
-    across = min(most_across, len(found))
-    down = math.ceil(len(found) / across)
-    with rc_context({**STYLE, "font.size": 8.0, "axes.titlesize": 8.5}):
-        canvas = Canvas(figsize=(width, 0.6 + 2.1 * down), layout="constrained")
-        grid = canvas.subplots(down, across, squeeze=False)
-        for axis, (load, each) in zip(grid.ravel(), found, strict=False):
-            for i, (arm, (mean, error)) in enumerate(each.by_arm.items()):
-                colour = SERIES[i % len(SERIES)]
-                label = AA if arm == SHAM else load.label(arm)
-                style = LINES[(i // len(SERIES)) % len(LINES)]
-                axis.plot(1000 * each.since_s, mean, style, color=colour, label=label)
-                axis.fill_between(
-                    1000 * each.since_s,
-                    mean - error,
-                    mean + error,
-                    color=colour,
-                    alpha=0.2,
-                    linewidth=0,
-                )
-            axis.axvspan(0, 1000 * each.washout_s, color=GRID, alpha=0.5, linewidth=0)
-            axis.axvline(1000 * each.washout_s, color=LIMIT, linestyle="--", linewidth=1)
-            axis.set_xlim(left=0)
-            axis.set_ylim(bottom=0)
-            name = _name(load, (each for each, _ in found))
-            axis.set_title(name.replace(", ", "\n"), loc="left")
-            axis.set_xlabel("since the switch (ms)")
-        for axis in grid.ravel()[len(found) :]:
-            axis.set_visible(False)
-        for row in grid:
-            row[0].set_ylabel("mean of the sum (µs)")
-        legend(canvas, grid, columns=4 if across > 1 else 2)
-        return themed(canvas)
-
-
-def _settles(name: str, load: Load, found: Aligned) -> str:
-    """Say whether the response still moves after the washout, in the mode where it moves most."""
+def _settles(name: str, load: ComparedLoad, found: Aligned) -> str:
+    """Report whether the response still changes after the washout, in the mode with the largest change."""
     moves = {arm: _moves(found, *each) for arm, each in found.by_arm.items()}
     arm = max(moves, key=lambda each: abs(moves[each][1]))
     share, errors = moves[arm]
+    washout = f"the washout of {1000 * found.washout_s:.0f} ms"
     if math.isnan(errors):
-        return f"{name}: too little is left of a window to see whether the response settles."
+        return f"{name}: the windows are too short to see whether the response settles after {washout}."
     if abs(errors) <= ERRORS_MOST:
-        return (
-            f"{name}: after the washout of {1000 * found.washout_s:.0f} ms the response is flat in every mode, "
-            "within chance."
-        )
-    label = AA if arm == SHAM else load.label(arm)
+        return f"{name}: after {washout}, the response is flat in every mode, within chance."
     since = settled_after(found.since_s, *found.by_arm[arm])
     until = since.why
     if since.known:
         estimate, low, high = rounded(since.map(lambda seconds: 1000 * seconds))
         until = f"flat from {estimate} ms ({low} to {high}) on"
     return (
-        f"{name}: after the washout of {1000 * found.washout_s:.0f} ms the response still moves in mode {label}: its "
-        f"first quarter is {_signed(100 * share)}\u00a0% off its last half ({until}). Part of it is carried over."
+        f"{name}: after {washout}, the response still moves under {AA if arm == SHAM else load.label(arm)}: its "
+        f"first quarter is {_signed(100 * share, 0)}\u00a0% off its last half ({until})."
     )
 
 
 def _moves(found: Aligned, mean: Values, error: Values) -> tuple[float, float]:
-    """Compare the first quarter after the washout with the last half: as a share, and in standard errors."""
+    """Return the excess of the first quarter after the washout over the last half: as a share and in errors."""
     after = found.since_s >= found.washout_s
     mean, error = mean[after], error[after]
     bins = len(mean)
@@ -146,165 +112,121 @@ def _moves(found: Aligned, mean: Values, error: Values) -> tuple[float, float]:
     return (moved / level, moved / spread) if level and spread else (0.0, 0.0)
 
 
-def _signed(value: float) -> str:
-    return f"{value:+.0f}".replace("-", "−")
+def _signed(value: float, digits: int) -> str:
+    return f"{value:+.{digits}f}".replace("-", "−")
 
 
-def design_words(loads: Sequence[Load]) -> Words:
-    """Say how the runs were made."""
-    return Words((design(loads),))
-
-
-def chosen(loads: Sequence[Load]) -> Words:
-    """Say where the lengths of windows and washouts come from."""
-    lines = []
-    for place in dict.fromkeys(load.place for load in loads):
-        of_place = [load for load in loads if load.place == place]
-        given = [
-            load
-            for load in of_place
-            if all(math.isnan(float(run.attrs["utilisation"])) for run in load.runs)
-        ]
-        if given:
-            lines.append(
-                f"{place_name(place)}, {loads_name(given)}: lengths of windows and washout as configured."
-            )
-        for load in of_place:
-            if load in given:
-                continue
-            busy = [100 * float(run.attrs["utilisation"]) for run in load.runs]
-            relax = [1000 * float(run.attrs["relaxation_s"]) for run in load.runs]
-            windows_s = [float(run.attrs["window_s"]) for run in load.runs]
-            washout_ms = [1000 * float(run.attrs["washout_s"]) for run in load.runs]
-            lines.append(
-                f"{_name(load, loads)}: the proxy took {_range(busy)} % of its CPUs in the "
-                f"warm-up, where a queue forgets within {_range(relax)} ms: washout {_range(washout_ms)} ms, "
-                f"windows of {_range(windows_s)} s."
-            )
-    if any(not math.isnan(float(run.attrs["utilisation"])) for load in loads for run in load.runs):
+def design(loads: Iterable[ComparedLoad]) -> Words:
+    """Describe how the runs were made."""
+    runs = [run for load in loads for run in load.runs]
+    if not runs:
+        return Words(("Crossover; nothing was measured.",))
+    lengths = sorted({round(float(run.attrs["window_s"]), 2) for run in runs})
+    span = f"{lengths[0]:g}" + (f" to {lengths[-1]:g}" if lengths[1:] else "")
+    blocks = plural(sum(int(run["block"].max()) + 1 for run in runs), "block")
+    again = {bool(run.attrs["retransmissions"]) for run in runs}
+    sent = {1: "on" if again == {True} else "off", 2: "on in some runs"}[len(again)]
+    lines = [
+        f"Crossover with windows of {span} s: {blocks} in {plural(len(runs), 'run')}, retransmissions {sent}."
+    ]
+    if all(math.isnan(float(run.attrs["utilisation"])) for run in runs):
+        lines.append("The lengths of windows and washouts are those of the configuration.")
+    else:
         lines.append(
             f"The washout is {1000 * CALL_TAIL_S:.0f} ms, in which calls of the window before end, and "
-            f"{RELAXATIONS} times what a queue needs to forget (the relaxation time of M/M/1); a window is "
-            f"{WINDOW_WASHOUTS} washouts, at least {WINDOW_MIN_S:g} s."
+            f"{RELAXATIONS} times the relaxation time of M/M/1 at the load of the warm-up. A window is "
+            f"{WINDOW_WASHOUTS} washouts, and at least {WINDOW_MIN_S:g} s."
         )
     return Words(tuple(lines))
 
 
-def _range(values: Sequence[float]) -> str:
-    known = [value for value in values if not math.isnan(value)]
-    if not known:
-        return "n/a"
-    low, high = number(min(known)), number(max(known))
-    return low if low == high else f"{low} to {high}"
+def machine(loads: Sequence[ComparedLoad]) -> Words:
+    """Describe the switches, the invalid windows and the speed of the machine."""
+    found = [switching(run) for load in loads for run in load.runs]
+    if not found:
+        return Words(("No valid run compares modes.",))
+    lines = []
+    medians = [each.switch_median_us for each in found if each.switch_median_us >= 0]
+    failed, total = sum(each.failed for each in found), sum(each.windows for each in found)
+    if medians:
+        longest = max(each.switch_max_us for each in found if each.switch_max_us >= 0)
+        lines.append(
+            f"A switch of all {max(each.tasks for each in found)} processes of the proxy took "
+            f"{number(float(np.median(medians)))} µs (median) and {number(longest)} µs at most; {failed} of "
+            f"{total} failed."
+        )
+    stolen = sum(each.left_out.get(STOLEN, 0) for each in found)
+    invalid = sum(sum(each.left_out.values()) for each in found) - stolen
+    lines.append(f"{invalid} of {plural(total, 'window')} are invalid.")
+    if stolen:
+        lines.append(
+            f"The hypervisor disturbed {plural(stolen, 'window')}. Comparisons adjust for the stolen time, and these "
+            "windows have less weight."
+        )
+    moved = [each for each in found if abs(each.speed_after / each.speed_before - 1) > SPEED_MOVED]
+    if moved:
+        lines.append(
+            f"In {len(moved)} of {plural(len(found), 'run')} the speed of the machine changed by more than "
+            f"{100 * SPEED_MOVED:.0f}\u00a0% from before to after the run. The windows of a block are close "
+            "together, so their comparison is fair; loads cannot be compared."
+        )
+    return Words(tuple(lines))
 
 
-def windows(loads: Sequence[Load]) -> Table:
-    """Count the windows of each run, and those left out, by reason."""
+def table(loads: Sequence[ComparedLoad]) -> Folded:
+    """Show the windows, the switches and the machine of each run."""
+    found = [(load, run, switching(run)) for load in loads for run in load.runs]
+    reasons = sorted({reason for *_, each in found for reason in each.left_out})
     rows = []
-    found = [(load, switching(run)) for load in loads for run in load.runs]
-    reasons = sorted({reason for _, each in found for reason in each.left_out})
-    for load, each in found:
+    for load, run, each in found:
+        several = len({run.attrs["mode"] for run in load.runs}) > 1
+        moved = each.speed_after / each.speed_before - 1
         rows.append(
             (
-                *_run(load, each),
+                load_among(load, loads),
+                f"{each.mode}, {each.rep}" if several else str(each.rep),
+                _cell(100 * float(run.attrs["utilisation"])),
+                _cell(1000 * float(run.attrs["relaxation_s"])),
                 f"{each.window_s:.2g}",
                 f"{1000 * each.washout_s:.0f}",
                 f"{each.whole_blocks} of {each.blocks}",
                 str(each.windows),
                 *(str(each.left_out.get(reason, 0)) for reason in reasons),
+                str(each.tasks),
+                *map(_cell, (each.switch_median_us, each.switch_max_us, each.late_max_us)),
+                str(each.failed),
+                *(_cell(100 * share) for share in (each.steal_mean, each.steal_max)),
+                *map(_cell, (each.speed_before, each.speed_after)),
+                NO_ENTRY if math.isnan(moved) else _signed(100 * moved, 1),
             )
         )
-    header = ("SUT", "load", "run", "window (s)", "washout (ms)", "whole blocks", "windows")
-    return Table(
-        identity="table-windows",
-        places=2,
-        groups=(("", len(header)), ("left out because", len(reasons))) if reasons else (),
-        header=(*header, *(REASONS.get(reason, LEFT_OUT[reason]) for reason in reasons)),
-        rows=tuple(rows),
-        none="no run that compares modes counts",
-        caption="Windows as drawn, and those that do not count. "
-        + (
-            " ".join(f"{REASONS.get(each, '')}: {LEFT_OUT[each]}." for each in reasons)
-            or "Every window counts."
-        ),
-        provenance=provenance(loads),
-    )
-
-
-def switches(loads: Sequence[Load]) -> Table:
-    """Show how long switches took and how late they came, and what the machine did meanwhile."""
-    rows = []
-    for load in loads:
-        for run in load.runs:
-            each = switching(run)
-            moved = each.speed_after / each.speed_before - 1
-            rows.append(
-                (
-                    *_run(load, each),
-                    str(each.tasks),
-                    _or_dash(each.switch_median_us),
-                    _or_dash(each.switch_max_us),
-                    _or_dash(each.late_max_us),
-                    str(each.failed),
-                    _or_dash(100 * each.steal_mean),
-                    _or_dash(100 * each.steal_max),
-                    _or_dash(each.speed_before),
-                    _or_dash(each.speed_after),
-                    NO_ENTRY if math.isnan(moved) else f"{100 * moved:+.1f}".replace("-", "−"),
-                )
-            )
-    return Table(
+    shown = Table(
         identity="table-switches",
-        places=2,
-        groups=(("", 4), ("switch (µs)", 4), ("steal (%)", 2), ("speed index", 3)),
+        places=1,
+        groups=(
+            *(("", 2), ("warm-up", 2), ("", 4), ("invalid windows", len(reasons))),
+            *(("switch (µs)", 5), ("steal (%)", 2), ("speed index", 3)),
+        ),
         header=(
-            *("SUT", "load", "run", "processes", "median", "longest", "latest", "failed"),
+            *("load", "run", "busy (%)", "relaxation (ms)", "window (s)", "washout (ms)"),
+            *("whole blocks", "windows", *(REASONS.get(each, LEFT_OUT[each]) for each in reasons)),
+            *("processes", "median", "longest", "latest", "failed"),
             *("mean", "worst window", "before", "after", "change (%)"),
         ),
         rows=tuple(rows),
-        none="no run that compares modes counts",
-        caption="Switches of all of the proxy's processes: duration and lateness by the switcher's own log; the "
-        "share of the SPS's CPUs that the hypervisor took; and how fast a fixed piece of work ran before and "
-        "after the run.",
+        none="no valid run compares modes",
+        caption="Windows and switches of each run, and the machine during the run.",
+        reading=" ".join(
+            (
+                *(f"{REASONS[each]}: {LEFT_OUT[each]}." for each in reasons if each in REASONS),
+                "Switches are those of all processes of the proxy. Steal is the share of the SPS's CPUs that the "
+                "hypervisor took. The speed index is the speed of a fixed piece of work before and after the run.",
+            )
+        ),
         provenance=provenance(loads),
     )
+    return Folded("Windows and switches of each run", (shown,))
 
 
-def machine(loads: Sequence[Load]) -> Words:
-    """Say in words how switching went and whether the machine changed."""
-    found = [switching(run) for load in loads for run in load.runs]
-    if not found:
-        return Words(("No run that compares modes counts.",))
-    longest = max(
-        (each.switch_max_us for each in found if each.switch_max_us >= 0), default=math.nan
-    )
-    middle = [each.switch_median_us for each in found if each.switch_median_us >= 0]
-    failed, total = sum(each.failed for each in found), sum(each.windows for each in found)
-    lines = []
-    if middle:
-        tasks = max(each.tasks for each in found)
-        typical = number(float(np.median(middle)))
-        lines.append(
-            f"A switch of all {tasks} processes of the proxy took {typical} µs in the middle and "
-            f"{number(longest)} µs at most; {failed} of {total} failed."
-        )
-    out = sum(sum(each.left_out.values()) for each in found)
-    lines.append(f"{out} of {plural(total, 'window')} do not count.")
-    moved = [each for each in found if abs(each.speed_after / each.speed_before - 1) > SPEED_MOVED]
-    if moved:
-        lines.append(
-            f"In {len(moved)} of {plural(len(found), 'run')} the machine's speed changed by more than "
-            f"{100 * SPEED_MOVED:.0f}\u00a0% from before to after. Windows of a "
-            "block meet the same machine; loads do not."
-        )
-    return Words(tuple(lines))
-
-
-def _run(load: Load, each: Switching) -> tuple[str, str, str]:
-    modes = {run.attrs["mode"] for run in load.runs}
-    name = f"{each.mode}, {each.rep}" if len(modes) > 1 else str(each.rep)
-    return load.place.sut, short_load(load), name
-
-
-def _or_dash(value: float) -> str:
+def _cell(value: float) -> str:
     return NO_ENTRY if math.isnan(value) else number(value)

@@ -3,16 +3,18 @@
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from sipsched.analysis.advice import SQUEEZED, Load, Place, settled
+from sipsched.analysis.advice import SQUEEZED, ComparedLoad, ReferenceSystem
 from sipsched.analysis.crossover import Effect, Scale, percent
-from sipsched.analysis.statistics import Interval
+from sipsched.analysis.intervals import Interval
+from sipsched.pages.capacities import disagreements, estimate, share_words
 from sipsched.pages.numbers import Number, told, with_unit
-from sipsched.pages.parts import Figure, Several, Table, Words
+from sipsched.pages.parts import Several
 from sipsched.plan.modes import DEFAULT
-from sipsched.words import grouped, listed, plural
+from sipsched.words import grouped, listed, number, plural
 
+AA = "A/A"
+"""The name of the second window of the reference in each block."""
 TITLES = {
     "k_rcv_mean": "K_rcv mean",
     "k_rcv_p99": "K_rcv p99",
@@ -21,105 +23,96 @@ TITLES = {
     "total_mean": "sum mean",
     "total_p50": "sum p50",
     "total_p99": "sum p99",
-    "cpu_per_message": "CPU a message",
+    "cpu_per_message": "CPU per message",
     "pdr": "PDR",
     SQUEEZED: "time_squeeze",
 }
 IN_WORDS = {
-    "k_rcv_mean": "the mean wait before the proxy (K_rcv)",
-    "k_rcv_p99": "the 99th percentile of the wait before the proxy (K_rcv)",
-    "t_sip_mean": "the mean time inside the proxy (T_sip)",
-    "t_sip_p99": "the 99th percentile of the time inside the proxy (T_sip)",
-    "total_mean": "the mean time from network card to answer (K_rcv + T_sip)",
-    "total_p99": "the 99th percentile of the time from network card to answer (K_rcv + T_sip)",
-    "cpu_per_message": "the proxy's CPU time a message",
+    "total_mean": "the mean of K_rcv + T_sip",
+    "total_p99": "the 99th percentile of K_rcv + T_sip",
+    "cpu_per_message": "the proxy's CPU time per message",
     "pdr": "the packet drop rate (PDR)",
-    SQUEEZED: "the rounds of the kernel's packet work that are cut short (time_squeeze)",
 }
-UNITS = {"pdr": "points", SQUEEZED: "a second"}
+"""Names in sentences for the quantities that can decide or prevent a recommendation."""
+UNITS = {"pdr": "points", SQUEEZED: "per second"}
 SCALES = {"pdr": 100.0, SQUEEZED: 1.0}
 
 
-@dataclass(frozen=True)
-class Section:
-    """What belongs to one proxy, under its name; Jupyter shows it by itself."""
+def by_proxy(groups: Sequence[Several]) -> Several:
+    """Put the parts of several proxies one after the other.
 
-    title: str
-    parts: tuple[Figure | Table | Words | Several, ...]
-
-    def _repr_html_(self) -> str:
-        return f"<h3>{self.title}</h3>" + "".join(part._repr_html_() for part in self.parts)
-
-
-@dataclass(frozen=True)
-class Sections:
-    """Sections one after the other; a single one needs no name."""
-
-    sections: tuple[Section, ...]
-
-    def _repr_html_(self) -> str:
-        if len(self.sections) == 1:
-            return "".join(part._repr_html_() for part in self.sections[0].parts)
-        return "".join(section._repr_html_() for section in self.sections)
+    Headings separate several proxies; a single proxy has no heading.
+    """
+    return Several(groups if len(groups) != 1 else groups[0].parts)
 
 
 def identity(*parts: object) -> str:
-    """Make an id of an element."""
+    """Make the id of an element."""
     return re.sub(r"[^a-z0-9]+", "-", "-".join(map(str, parts)).lower()).strip("-")
 
 
-def place_name(place: Place) -> str:
-    """Name what the load is put on."""
+def place_name(place: ReferenceSystem) -> str:
+    """Name a system."""
     return f"{place.sut}, {plural(place.cores, 'core')}, {plural(place.threads, 'thread')}"
 
 
-def place_apart(place: Place, places: Iterable[Place]) -> str:
-    """Name a place as far as it takes to tell it from others: not at all if there is none."""
-    others = set(places) - {place}
+def load_among(load: ComparedLoad, loads: Iterable[ComparedLoad]) -> str:
+    """Name a load, with the parts of its system that distinguish the load from the other loads."""
+    others = {other.place for other in loads} - {load.place}
     if not others:
-        return ""
-    if all(other.sut != place.sut for other in others):
-        return f"{place.sut}, "
-    return f"{place_name(place)}, against {place.reference}, "
+        return short_load(load)
+    if all(other.sut != load.place.sut for other in others):
+        return f"{load.place.sut}, {short_load(load)}"
+    return f"{place_name(load.place)}, against {load.place.reference}, {short_load(load)}"
 
 
-def load_name(load: Load) -> str:
-    """Name a load: as a share of what the SPS carries, where that was found, and in cps."""
-    return loads_name([load])
-
-
-def loads_name(loads: Sequence[Load]) -> str:
-    """Name several loads of a place together."""
+def loads_name(loads: Sequence[ComparedLoad]) -> str:
+    """Name several loads of a system: in cps, and as shares of its capacity or of the planned capacity."""
     cps = f"{listed([grouped(load.cps) for load in loads])} cps"
-    shares = [load.share for load in loads]
-    if any(share is None for share in shares):
+    capacity, planned_cps = loads[0].capacity, loads[0].planned_cps
+    if capacity is not None and capacity.estimate_cps is not None:
+        whole, kind = capacity.estimate_cps, f"the capacity of {estimate(capacity)} cps"
+    elif planned_cps is not None:
+        whole, kind = planned_cps, f"the planned {number(planned_cps)} cps"
+    else:
         return cps
-    told = listed([f"{100 * share:.0f}" for share in shares if share is not None])
-    return f"{told} % of capacity ({cps})"
+    shares = listed([f"{100 * load.cps / whole:.0f}" for load in loads])
+    return f"{cps} ({shares}\u00a0% of {kind})"
 
 
-def short_load(load: Load) -> str:
-    """Name a load in a cell or above a panel."""
+def planned(loads: Sequence[ComparedLoad]) -> str:
+    """Describe the planned and the estimated shares of the loads of a system; empty without a capacity."""
+    first = loads[0]
+    if first.capacity is None:
+        return ""
+    shares = share_words([load.cps for load in loads], first.planned_cps, first.capacity)
+    cps = listed([grouped(load.cps) for load in loads])
+    return " ".join(
+        (f"Load{'s' * (len(loads) > 1)}: {cps} cps, {shares}.", *disagreements(first.capacity))
+    )
+
+
+def short_load(load: ComparedLoad) -> str:
+    """Return the short name of a load, for a table cell or the heading of a panel."""
     cps = f"{grouped(load.cps)} cps"
     return cps if load.share is None else f"{100 * load.share:.0f} % ({cps})"
 
 
-def reference_name(load: Load) -> str:
-    """Name the reference as a person would."""
+def reference_name(load: ComparedLoad) -> str:
+    """Name the reference."""
     reference = load.place.reference
     return "the kernel's default" if reference == DEFAULT else load.label(reference)
 
 
-def shown(effect: Effect, quantity: str, interval: Interval | None = None) -> Interval:
-    """Give an effect in the unit in which it is printed: percent, points, or a second."""
-    chosen = settled(effect) if interval is None else interval
+def shown(effect: Effect, quantity: str) -> Interval:
+    """Return an effect in the unit in which pages print it."""
     if effect.scale is Scale.RATIO:
-        return percent(chosen)
-    return chosen.map(lambda value: SCALES[quantity] * value)
+        return percent(effect.interval)
+    return effect.interval.map(lambda value: SCALES[quantity] * value)
 
 
 def unit(quantity: str) -> str:
-    """Give the unit of an effect on a quantity."""
+    """Return the unit of an effect on a quantity."""
     return UNITS.get(quantity, "%")
 
 
@@ -133,54 +126,33 @@ def effect_words(effect: Effect, quantity: str) -> str:
     interval = shown(effect, quantity)
     if math.isnan(interval.estimate):
         return f"not known ({interval.why})"
-    told = with_unit(interval, unit(quantity), "+")
-    return told if interval.known else f"{told} ({no_interval(effect)})"
+    text = with_unit(interval, unit(quantity), "+")
+    return text if interval.known else f"{text} ({no_interval(effect)})"
 
 
 def no_interval(effect: Effect) -> str:
-    """Say why an effect has no interval, as a reader of a page would."""
-    if settled(effect).estimate == 0:
+    """Return the reason why an effect has no interval."""
+    if effect.interval.estimate == 0:
         return "always equal"
-    return settled(effect).why.removeprefix("no interval, since ")
+    return effect.interval.why.removeprefix("no interval, since ")
 
 
-def raised(effect: Effect, quantity: str) -> str:
-    """Write a rise: "by 42 % (36 to 48)"."""
-    return _by(shown(effect, quantity), quantity)
+def size_words(effect: Effect, quantity: str) -> str:
+    """Write the size of an increase or a decrease: "42 % (36 to 48)"."""
+    interval = shown(effect, quantity)
+    if interval.estimate < 0:
+        interval = interval.map(lambda value: -value)
+    return with_unit(interval, unit(quantity))
 
 
-def lowered(effect: Effect, quantity: str) -> str:
-    """Write a fall: "by 42 % (36 to 48)"."""
-    return _by(shown(effect, quantity).map(lambda value: -value), quantity)
-
-
-def _by(interval: Interval, quantity: str) -> str:
-    return f"by {with_unit(interval, unit(quantity))}"
-
-
-def fall_seen(detectable: float) -> str:
-    """Write the smallest fall, of a logarithm, that would have been seen: "12 %"."""
+def fall_words(detectable: float) -> str:
+    """Write the smallest detectable decrease of a logarithm: "12 %"."""
     share = -100 * math.expm1(-detectable)
     return f"{share:.0f}\u00a0%" if share >= 2 else f"{share:.1f}\u00a0%"
 
 
-def design(loads: Iterable[Load]) -> str:
-    """Say how runs were made: once on a page."""
-    runs = [run for load in loads for run in load.runs]
-    if not runs:
-        return "Crossover; nothing was measured."
-    lengths = sorted({round(float(run.attrs["window_s"]), 2) for run in runs})
-    blocks = sum(int(run["block"].max()) + 1 for run in runs)
-    again = {bool(run.attrs["retransmissions"]) for run in runs}
-    sent = "retransmissions off" if again == {False} else "retransmissions on"
-    if len(again) > 1:
-        sent = "retransmissions on in some runs"
-    span = f"{lengths[0]:g}" + (f" to {lengths[-1]:g}" if lengths[1:] else "")
-    return f"Crossover, windows of {span} s, {plural(blocks, 'block')} in {plural(len(runs), 'run')}, {sent}."
-
-
-def provenance(loads: Sequence[Load]) -> str:
-    """Say what the numbers are where nothing was measured; of what was the page says once where."""
+def provenance(loads: Iterable[ComparedLoad]) -> str:
+    """Describe the origin of simulated numbers. The end of the page describes the origin of measured numbers."""
     runs = [run for load in loads for run in load.runs]
     simulated = [run for run in runs if run.attrs["kind"] == "simulated"]
     return "; ".join(dict.fromkeys(str(run.attrs["fidelity"]) for run in simulated))

@@ -1,113 +1,92 @@
-"""How many messages take longer than a time, by whatever the runs differ in."""
+"""The share of messages that take longer than a time, for groups of runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
 
 from sipsched.analysis.exceedance import exceedance
 from sipsched.errors import StableError
-from sipsched.pages.drawing import SERIES, STYLE, Layout, both, legend, themed
+from sipsched.pages.drawing import SERIES
 from sipsched.pages.explore.timeline import Messages, provenance
 from sipsched.pages.parts import Figure
-from sipsched.plan.config import Run
+from sipsched.pages.plots import look, mode_look, panels
+from sipsched.plan.run import Run
 from sipsched.words import grouped, number, plural
 
 Values = npt.NDArray[np.float64]
-PANELS = {
-    "K_rcv (µs)": "wait: K_rcv",
-    "T_sip (µs)": "service: T_sip",
-    "K_rcv + T_sip (µs)": "both of the same message",
-}
-NAMES = {"cores": "core", "threads": "thread", "cps": "cps"}
-"""What a person calls a key of the tuple that is a number."""
+PANELS = ("K_rcv: wait", "T_sip: service", "K_rcv + T_sip")
+NOUNS = {"cores": "core", "threads": "thread"}
+"""Nouns for the numeric keys of the tuple."""
 
 
-def ccdf(runs: Sequence[Messages]) -> Figure:
-    """Draw for K_rcv, T_sip and their sum the share of messages that takes longer, both axes log.
+def ccdf(runs: Sequence[Messages], by: Sequence[str] | None = None) -> Figure:
+    """Draw the share of messages that take longer than a time, for K_rcv, T_sip and their sum.
 
     Parameters
     ----------
     runs
-        At least one. Those that differ in the repetition alone make one line, their mean, in a band from
-        the lowest to the highest of them.
+        At least one run.
+    by
+        Keys of the tuple by which runs are grouped. Each group has one line, the mean of its runs, and a band from the
+        lowest run to the highest. None: every key in which the runs differ, except the repetition.
 
     Raises
     ------
     StableError
-        More groups than can be told apart.
+        The figure would have more lines than colours.
     """
-    groups = _groups(runs)
+    keys = _varied(runs, by)
+    groups: dict[str, list[Messages]] = {}
+    for run in runs:
+        groups.setdefault(_name(run.run, keys), []).append(run)
     if len(groups) > len(SERIES):
         raise StableError(
-            f"{len(groups)} groups of runs ({', '.join(groups)}), of which {len(SERIES)} can be told "
-            "apart: choose fewer with sel"
+            f"{len(groups)} groups of runs ({', '.join(groups)}), and figures have {len(SERIES)} colours: "
+            "choose fewer with sel"
         )
 
-    def draw(layout: Layout) -> str:
-        with rc_context(STYLE):
-            height_in, shared = (2.4, "") if layout.stacked else (2.7, "all")
-            canvas, grid = layout.panels(1, len(PANELS), height_in, shared=("", shared))
-            panels = zip(grid[0], PANELS.items(), strict=True)
-            for column, (axis, (label, title)) in enumerate(panels):
-                axis.set_xscale("log")
-                axis.set_yscale("log")
-                axis.set_xlabel(label)
-                axis.set_title(title, loc="left")
-                for color, (name, members) in zip(SERIES, groups.items(), strict=False):
-                    _draw(axis, [_times(each)[column] for each in members], name, color)
-            for axis in grid[0] if layout.stacked else grid[0, :1]:
-                axis.set_ylabel(
-                    "share that takes longer"
-                    if layout.stacked
-                    else "share of messages that take longer"
-                )
-            legend(canvas, grid, columns=3)
-            return themed(canvas)
+    def draw(axis: Axes, row: int, column: int) -> None:
+        for i, (name, members) in enumerate(groups.items()):
+            style = mode_look(members[0].run.mode) if keys == ["mode"] else look(i)
+            _draw(axis, [_times(each)[column] for each in members], name, style.color)
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        axis.xaxis.set_major_formatter(FuncFormatter(grouped))
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+        axis.set_ylabel("share that takes longer")
 
-    svg, narrow = both(draw)
-    seen = tuple(_words(name, members) for name, members in groups.items())
-    caption = (
-        "Share of the messages that a worker received whose time is longer than that below: of a "
-        "line that is lower, fewer messages take long. Mean over runs, band from the lowest run to the highest; "
-        "a refused datagram has no time and is in no line."
-    )
     return Figure(
         identity="figure-ccdf",
-        svg=svg,
-        narrow=narrow,
-        alt=f"Complementary distributions of a message's times. {caption} {' '.join(seen)}",
-        caption=caption,
-        seen=seen,
+        draw=panels([""], PANELS, draw, "time (µs)", shared=("", "all"), beside=False),
+        caption="The share of the received messages that take longer than a time.",
+        reading="The lower a line is, the fewer messages take long. A line is the mean over runs, and its band "
+        "reaches from the lowest run to the highest. A refused datagram has no time and is in no line.",
+        seen=tuple(_words(name, members) for name, members in groups.items()),
         provenance=provenance(runs),
     )
 
 
 def _times(run: Messages) -> tuple[Values, Values, Values]:
-    """Give K_rcv, T_sip and their sum, µs."""
+    """Return K_rcv, T_sip and their sum in µs."""
     return run.wait_us, run.service_us, run.wait_us + run.service_us
 
 
-def _groups(runs: Sequence[Messages]) -> Mapping[str, list[Messages]]:
-    """Put runs together that differ in nothing but the repetition, and name what tells the groups apart."""
-    keys = ("sut", "mode", "cores", "threads", "cps")
-    varied = [key for key in keys if len({getattr(each.run, key) for each in runs}) > 1]
-    found: dict[str, list[Messages]] = {}
-    for each in runs:
-        found.setdefault(_name(each.run, varied), []).append(each)
-    return found
+def _varied(runs: Sequence[Messages], by: Sequence[str] | None) -> list[str]:
+    """Find the keys of the tuple in which the runs differ, among the given keys."""
+    keys = ("sut", "mode", "cores", "threads", "cps") if by is None else by
+    return [key for key in keys if len({getattr(each.run, key) for each in runs}) > 1]
 
 
 def _name(run: Run, keys: Sequence[str]) -> str:
+    """Name a run by some keys of its tuple."""
     named = []
     for key in keys or ("mode", "cps"):
         value = getattr(run, key)
-        unit = NAMES.get(key)
-        named.append(
-            str(value) if unit is None else f"{value} cps" if unit == "cps" else plural(value, unit)
-        )
+        counted = plural(value, NOUNS[key]) if key in NOUNS else str(value)
+        named.append(f"{value} cps" if key == "cps" else counted)
     return ", ".join(named)
 
 
@@ -130,7 +109,7 @@ def _draw(axis: Axes, runs: Sequence[Values], name: str, color: str) -> None:
 
 
 def _words(name: str, runs: Sequence[Messages]) -> str:
-    """Say what one message in a hundred takes longer than, run by run, and what was refused."""
+    """Describe the 99th percentile of the runs of a group, and the refused datagrams."""
     slow = [np.nanpercentile(total, 99) for each in runs if _known(total := _times(each)[2])]
     received = sum(len(each.at_s) for each in runs)
     refused = sum(len(each.drop_at_s) for each in runs)

@@ -1,4 +1,4 @@
-"""Controls for JupyterLab: which runs, which stretch of time; every change draws anew."""
+"""Controls for JupyterLab that choose runs and a stretch of time; each change draws again."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -8,7 +8,7 @@ import numpy as np
 
 from sipsched.pages.explore.single import MOST_SINGLE, single
 from sipsched.pages.explore.timeline import Messages, read_messages, timeline, within
-from sipsched.plan.config import Run
+from sipsched.plan.run import Run
 from sipsched.records.catalogue import Catalogue
 from sipsched.words import plural
 
@@ -29,16 +29,16 @@ STYLE = {"description_width": "7em"}
 
 
 class RunChoice:
-    """One run, chosen key by key: what there is of a key hangs on the choices before it.
+    """Menus that choose one run key by key. The values of a menu depend on the choices in the menus before it.
 
     Attributes
     ----------
     menus
-        By key, of those that the runs differ in; of the mode in any case.
+        Menus by key, for the keys in which the runs differ, and for the mode.
     """
 
     def __init__(self, runs: Sequence[Run], run: Run | None, *, may_be_none: bool) -> None:
-        # Imported here and below: only a notebook that a person looks at needs it.
+        # imported here and below, because only a notebook in JupyterLab needs it
         import ipywidgets
 
         self._runs = runs
@@ -58,18 +58,18 @@ class RunChoice:
 
     @property
     def run(self) -> Run | None:
-        """What is chosen."""
+        """The chosen run."""
         return next((run for run in self._runs if self._fits(run, self.menus)), None)
 
     def tell(self, action: Callable[[], None]) -> None:
-        """Do something whenever another run is chosen."""
+        """Set the function that is called when another run is chosen."""
         self._told = action
 
     def _fits(self, run: Run, keys: Mapping[str, Any] | Sequence[str]) -> bool:
         return all(self.menus[key].value == getattr(run, key) for key in keys)
 
     def _show(self, wanted: Mapping[str, Any]) -> None:
-        """Offer in each menu what there is with the choices before it, and choose what is wanted if it is there."""
+        """Fill each menu with the values that remain after the choices before it, and choose the wanted values."""
         before: list[str] = []
         for key, menu in self.menus.items():
             there = sorted({getattr(run, key) for run in self._runs if self._fits(run, before)})
@@ -93,12 +93,12 @@ class RunChoice:
 
 
 class Stretch:
-    """A stretch of time: where it begins, and how long it is.
+    """Controls of a stretch of time.
 
     Attributes
     ----------
     start, length, buttons
-        The widgets: a slider in s, a menu in s (None: the whole run), and what moves them.
+        A slider for the beginning in s, a menu for the length in s (None: the whole run), and buttons that move both.
     """
 
     def __init__(self) -> None:
@@ -134,11 +134,11 @@ class Stretch:
             control.observe(self._changed, names="value")
 
     def tell(self, action: Callable[[], None]) -> None:
-        """Do something whenever another stretch is chosen."""
+        """Set the function that is called when another stretch is chosen."""
         self._told = action
 
     def show(self, start_s: float, length_s: float | None) -> None:
-        """Choose a stretch."""
+        """Choose a stretch of time."""
         self._busy = True
         try:
             self.length.value = length_s
@@ -148,7 +148,7 @@ class Stretch:
         self._changed(None)
 
     def end_at(self, longest_s: float) -> None:
-        """Let the slider reach to the end of the runs that are shown, and no farther."""
+        """Set the end of the slider to the end of the shown runs."""
         self._busy = True
         try:
             self.start.max = max(longest_s, STEP_S)
@@ -170,7 +170,7 @@ def controls(runs: Catalogue) -> Any:
     Parameters
     ----------
     runs
-        To choose from; at first the lowest and the highest load of one configuration are shown.
+        Runs to choose from. At first, the lowest and the highest load of one setting are shown.
 
     Returns
     -------
@@ -179,7 +179,7 @@ def controls(runs: Catalogue) -> Any:
     Raises
     ------
     StableError
-        Of no run the single messages are kept.
+        No run has its single messages recorded.
     """
     import ipywidgets
 
@@ -191,7 +191,7 @@ def controls(runs: Catalogue) -> Any:
     right = RunChoice(known, other[0] if other else None, may_be_none=True)
     stretch = Stretch()
     read = lru_cache(maxsize=4)(lambda run: read_messages(runs, run))
-    # Not an Output widget: run without a person, nbclient waits for its end and sees none.
+    # no Output widget: in a notebook that nbclient runs, such a widget never ends
     shown = ipywidgets.HTML()
 
     def chosen() -> list[Messages]:
@@ -231,8 +231,9 @@ def controls(runs: Catalogue) -> Any:
 
 
 def default_pair(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Choose of the first configuration the lowest load and, if there is another, the highest; first repetitions."""
-    alike = [run for run in runs if run.point == runs[0].point]
+    """Choose the first repetition at the lowest and at the highest load, in mode `default` if possible."""
+    first = next((run for run in runs if run.mode == "default"), runs[0])
+    alike = [run for run in runs if run.point == first.point]
     loads = dict.fromkeys((min(run.cps for run in alike), max(run.cps for run in alike)))
     return tuple(
         min((run for run in alike if run.cps == cps), key=lambda run: run.rep) for cps in loads
@@ -242,19 +243,19 @@ def default_pair(runs: Sequence[Run]) -> tuple[Run, ...]:
 def around_slowest(
     messages: Messages, start_s: float, length_s: float | None
 ) -> tuple[float, float] | None:
-    """Find the stretch around the message that waits longest, as long as its messages can be told apart.
+    """Find the longest stretch of at most `MOST_SINGLE` messages around the message with the longest wait.
 
     Parameters
     ----------
     messages
-        Of one run.
+        Messages of one run.
     start_s, length_s
-        Where to look for it; None: to the end.
+        Stretch of the search; None: to the end.
 
     Returns
     -------
     start_s, length_s
-        The message arrives in the middle. None: no wait is known there.
+        The message arrives in the middle. None if no wait is known there.
     """
     seen = within(
         messages.at_s, start_s, messages.length_s if length_s is None else start_s + length_s

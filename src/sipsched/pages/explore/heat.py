@@ -1,33 +1,32 @@
-"""How many messages took how long, and when: a heat map (Gregg 2010, doi:10.1145/1785414.1785435)."""
+"""The number of messages by arrival and by time: a heat map (Gregg 2010, doi:10.1145/1785414.1785435)."""
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib import rc_context
 from matplotlib.colors import LogNorm
 from matplotlib.ticker import FuncFormatter
 
-from sipsched.pages.drawing import LIMIT, STYLE, Layout, both, themed
+from sipsched.pages.drawing import LIMIT, Layout, themed
 from sipsched.pages.explore.timeline import Messages, name_of, provenance
 from sipsched.pages.parts import Figure
 from sipsched.words import grouped, number
 
 Values = npt.NDArray[np.float64]
 TIMES, LATENCIES = 120, 40
-"""Cells across and up."""
+"""Numbers of columns and rows."""
 
 
 def heat_map(messages: Messages) -> Figure | None:
-    """Draw how many messages arrived in a step of time and took how long, wait and service together.
+    """Draw the number of messages by arrival and by K_rcv + T_sip.
 
     Parameters
     ----------
     messages
-        Of one run.
+        Messages of one run.
 
     Returns
     -------
     Figure or None
-        None if no message has both times, above 0.
+        None if no message has both times above 0.
     """
     total = messages.wait_us + messages.service_us
     known = total > 0
@@ -35,7 +34,7 @@ def heat_map(messages: Messages) -> Figure | None:
     if not len(total):
         return None
     times = np.linspace(0.0, max(messages.length_s, 1e-3), TIMES + 1)
-    # a hair wider: a message at a bound is in a cell, and all alike have one
+    # slightly wider than the times, so that a message at the limit falls into a cell
     latencies = np.geomspace(0.99 * total.min(), 1.01 * total.max(), LATENCIES + 1)
     counts, _, _ = np.histogram2d(at, total, bins=(times, latencies))
     refused, _ = np.histogram(messages.drop_at_s, times)
@@ -63,34 +62,26 @@ def heat_map(messages: Messages) -> Figure | None:
         bar.set_label("messages in a cell")
         return themed(canvas)
 
-    with rc_context(STYLE):
-        svg, narrow = both(draw)
-    step_s = times[1] - times[0]
-    caption = (
-        f"{', '.join(name_of(messages.run))}: each cell counts the messages that arrived in {step_s:.2g} s and took "
-        "so long from the driver until the proxy sent them on. Kinds of message are bands, a stall is a spike; a red "
-        "mark below is a step with refused datagrams."
-    )
-    seen = (_words(messages, at, total, times),)
     return Figure(
         identity="figure-heat",
-        svg=svg,
-        narrow=narrow,
-        alt=f"Heat map of latency over time. {caption} {seen[0]}",
-        caption=caption,
-        seen=seen,
+        draw=draw,
+        caption=f"{', '.join(name_of(messages.run))}: number of messages by arrival and by K_rcv + T_sip.",
+        reading=f"A cell counts the messages that arrived in {times[1] - times[0]:.2g} s and took about equally "
+        "long. Types of messages are bands, and a stall is a spike. A red mark at the bottom is a step with "
+        "refused datagrams.",
+        seen=(_words(messages, at, total, times),),
         provenance=provenance([messages]),
     )
 
 
 def _words(messages: Messages, at: Values, total: Values, times: Values) -> str:
-    """Say how far the worst step is from the usual one, and how many steps refused datagrams."""
+    """Describe the usual and the slowest step of time, and the number of refused datagrams."""
     place = np.clip(np.digitize(at, times) - 1, 0, TIMES - 1)
     steps = np.unique(place)
     medians = [float(np.median(total[place == step])) for step in steps]
     worst = int(np.argmax(medians))
     return (
-        f"In the usual step of time the median is {number(float(np.median(medians)))} µs, in the slowest, "
-        f"at {times[steps[worst]]:.2f} s, {number(medians[worst])} µs; {grouped(len(messages.drop_at_s))} datagrams "
-        "were refused."
+        f"The median time is {number(float(np.median(medians)))} µs in the usual step, and "
+        f"{number(medians[worst])} µs in the slowest step, at {times[steps[worst]]:.2f} s. "
+        f"{grouped(len(messages.drop_at_s))} datagrams were refused."
     )

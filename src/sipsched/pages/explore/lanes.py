@@ -1,28 +1,30 @@
-"""Who ran while a slow message waited: a lane for each worker around it."""
-
-from typing import Any
+"""The recorded work on the CPUs while a slow message waited: a lane per worker, and one for the kernel."""
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib import rc_context
+from matplotlib.axes import Axes
 
-from sipsched.pages.drawing import INK, PAPER, SERIES, STYLE, Layout, both, legend, themed
-from sipsched.pages.explore.timeline import Messages, name_of, provenance
+from sipsched.pages.drawing import GRID, INK, PAPER, SERIES, Layout, legend, themed, titled
+from sipsched.pages.explore.timeline import US, Messages, name_of, provenance
 from sipsched.pages.parts import Figure
-from sipsched.records.messages import MESSAGE_TYPES
+from sipsched.records.frames import KIND_NAMES
 from sipsched.words import number, plural
 
-US = 1e6
 PERCENTILE = 99.0
-"""Of the wait: the message whose surroundings are drawn."""
+"""The percentile of the wait. The page draws the message next to this percentile."""
 LETTER_IN = 0.086
-"""What a letter takes."""
+"""The width of a letter."""
 MARGIN = 0.15
-"""Of the message's time, shown before and after it."""
+"""The stretch before and after the message in the figure, as a share of the message's time."""
+UNSEEN = "nothing recorded"
+LEAST = 0.005
+"""Smallest share of the wait that the page mentions."""
+
+Values = npt.NDArray[np.float64]
 
 
 def slow_message(messages: Messages) -> int | None:
-    """Find the message whose wait is next to the 99th percentile; None if no message has wait and service."""
+    """Find the message whose wait is next to the 99th percentile; None if no message has K_rcv and T_sip."""
     wait = np.where(np.isnan(messages.service_us), np.nan, messages.wait_us)
     if np.isnan(wait).all():
         return None
@@ -30,106 +32,200 @@ def slow_message(messages: Messages) -> int | None:
 
 
 def lanes(messages: Messages, place: int | None = None) -> Figure | None:
-    """Draw what each worker served, and on which CPU, while one message waited and was served.
+    """Draw the recorded work of the kernel and of each worker while one message waited and was served.
 
     Parameters
     ----------
     messages
-        Of one run.
+        Messages of one run.
     place
-        Which message, by its place in order of arrival; None: `slow_message`.
+        Number of the message in order of arrival; None: `slow_message`.
 
     Returns
     -------
     Figure or None
-        None if there is no message with wait and service.
+        None if no message has K_rcv and T_sip.
     """
     place = slow_message(messages) if place is None else place
     if place is None:
         return None
-    taken = messages.at_s * US + messages.wait_us
-    sent = taken + messages.service_us
-    begin = float(messages.at_s[place] * US)
-    margin = MARGIN * (sent[place] - begin)
-    left, right = begin - margin, float(sent[place] + margin)
-    chosen = np.flatnonzero((sent > left) & (taken < right))
-    workers = sorted(set(messages.worker[chosen].tolist()))
-    cpus = sorted(set(messages.cpu[chosen].tolist()))
-    names = {code: name for name, code in MESSAGE_TYPES.items()}
+    begin, end = float(messages.at_s[place] * US), float(messages.sent_us[place])
+    margin = MARGIN * (end - begin)
+    left, right = begin - margin, end + margin
+    steps = messages.steps_us()
+    inside = {
+        name: np.flatnonzero((ends > left) & (starts < right))
+        for name, (starts, ends) in steps.items()
+    }
+    workers = sorted(set(messages.worker[inside["service"]].tolist()))
+    names = ["the message", "kernel receives", *(f"worker {each}" for each in workers), UNSEEN]
+    gaps = unseen(messages, begin, float(messages.taken_us[place]))
 
     def draw(layout: Layout) -> str:
-        canvas, grid = layout.panels(1, 1, 0.5 + 0.28 * len(workers), above_in=1.0)
-        axis = grid[0, 0]
-        axis.barh(
-            0, taken[place] - begin, left=0.0, height=0.5, color=SERIES[5], label="it waits: K_rcv"
-        )
-        for one in chosen:
-            line = 1 + workers.index(int(messages.worker[one]))
-            color = SERIES[cpus.index(int(messages.cpu[one])) % 5]
-            off = min(float(np.nan_to_num(messages.off_us[one])), float(messages.service_us[one]))
-            at, on = taken[one] - begin, float(messages.service_us[one]) - off
-            cpu = f"serves, on CPU {messages.cpu[one]}"
-            axis.barh(line, on, left=at, height=0.7, color=color, label=cpu)
-            axis.barh(line, off, left=at + on, height=0.7, color=color, alpha=0.35, label="off CPU")
-            if one == place:
-                axis.barh(
-                    line,
-                    on + off,
-                    left=at,
-                    height=0.7,
-                    fill=False,
-                    edgecolor=INK,
-                    label="it is served",
-                )
-            kind = names[int(messages.kind[one])]
-            seen_from, seen_to = max(at, left - begin), min(at + on + off, right - begin)
-            part = (seen_to - seen_from) / (right - left)
-            if part * layout.width_in > LETTER_IN * len(kind):
-                middle = (seen_from + seen_to) / 2
-                ink = PAPER if middle < at + on else INK
-                axis.text(middle, line, kind, ha="center", va="center", fontsize=6.5, color=ink)
+        canvas, grid = layout.panels(1, 1, 0.6 + 0.28 * len(names), above_in=0.5)
+        axis: Axes = grid[0, 0]
+        axis.barh(0, messages.wait_us[place], left=0, height=0.5, color=SERIES[5], label="waits")
+        for row, (starts, ends) in (
+            (1, tuple(each[inside["stack"]] for each in steps["stack"])),
+            (len(names) - 1, (gaps[:, 0], gaps[:, 1])),
+        ):
+            color, height = (SERIES[2], 0.4) if row == 1 else (GRID, 0.7)
+            axis.barh(row, ends - starts, left=starts - begin, height=height, color=color)
+        for one in inside["service"]:
+            row = 2 + workers.index(int(messages.worker[one]))
+            _draw_service(axis, messages, int(one), row, begin, outlined=int(one) == place)
+            _write_kind(axis, messages, int(one), row, begin, (left, right), layout)
         axis.set_xlim(left - begin, right - begin)
-        axis.set_yticks(
-            range(len(workers) + 1), ["the message", *(f"worker {each}" for each in workers)]
-        )
-        axis.set_ylim(len(workers) + 0.6, -0.6)
+        axis.set_yticks(range(len(names)), names)
+        axis.set_ylim(len(names) - 0.4, -0.6)
         axis.set_axisbelow(True)
-        axis.set_xlabel("µs since its arrival")
+        axis.set_xlabel("time since its arrival (µs)")
         legend(canvas, grid, columns=4)
         return themed(canvas)
 
-    with rc_context(STYLE):
-        svg, narrow = both(draw)
-    kind = names[int(messages.kind[place])]
-    wait, service = float(messages.wait_us[place]), float(messages.service_us[place])
-    caption = (
-        f"{', '.join(name_of(messages.run))}: around a message whose wait is next to the 99th percentile, what each "
-        "worker serves, from receiving a message to sending it on. When in a service the worker is off its CPU is not "
-        "recorded, only for how long: that part is drawn pale, at the end."
-    )
-    told = f"The {kind} waits {number(wait)} µs and is served in {number(service)} µs."
-    seen = (f"{told} {_ahead(messages, place, taken, sent)}",)
     return Figure(
         identity="figure-lanes",
-        svg=svg,
-        narrow=narrow,
-        alt=f"Workers over time around a slow message. {caption} {seen[0]}",
-        caption=caption,
-        seen=seen,
+        draw=draw,
+        caption=f"{', '.join(name_of(messages.run))}: recorded work while a message waited whose wait is next to "
+        "the 99th percentile.",
+        reading="A bar of a worker begins when the worker takes a message from the socket's queue and ends when "
+        "the driver has the sent message. The part off CPU is drawn pale, at the end of the service: its length is "
+        "recorded, and its position is not. The last lane shows stretches of the wait without any recorded work.",
+        seen=(_words(messages, place),),
         provenance=provenance([messages]),
     )
 
 
-def _ahead(messages: Messages, place: int, taken: npt.NDArray[Any], sent: npt.NDArray[Any]) -> str:
-    """Say who was served while it waited, and how long they were off CPU."""
-    begin = messages.at_s[place] * US
-    during = np.flatnonzero((sent > begin) & (taken < taken[place]))
+def unseen(messages: Messages, start_us: float, end_us: float, *, certain: bool = False) -> Values:
+    """Find the stretches without any recorded work of the kernel or a worker.
+
+    Parameters
+    ----------
+    messages
+        Messages of one run.
+    start_us, end_us
+        Where to search, in µs since the first arrival.
+    certain
+        Whether a service counts only if the worker stayed on a CPU throughout.
+
+    Returns
+    -------
+    array
+        Beginning and end of each stretch in µs since the first arrival, shape (stretch, 2).
+    """
+    (received, stacked), (begun, sent) = messages.steps_us().values()
+    if certain:
+        whole = ~(messages.off_us > 0)
+        begun, sent = begun[whole], sent[whole]
+    starts, ends = np.concatenate((received, begun)), np.concatenate((stacked, sent))
+    inside = (ends > start_us) & (starts < end_us)
+    order = np.argsort(starts[inside])
+    starts, ends = starts[inside][order], ends[inside][order]
+    # earlier work ends with the latest end of all earlier steps
+    before = np.maximum.accumulate(np.concatenate(([start_us], ends)))
+    after = np.concatenate((starts, [end_us]))
+    gaps = np.column_stack((before, np.minimum(after, end_us)))
+    return np.asarray(gaps[gaps[:, 1] > gaps[:, 0]])
+
+
+def _draw_service(
+    axis: Axes, messages: Messages, one: int, row: int, begin: float, *, outlined: bool
+) -> None:
+    """Draw the work of a worker on a message: copying, service on a CPU and off CPU, sending."""
+    taken, sent = float(messages.taken_us[one]), float(messages.sent_us[one])
+    copy, off, send = (
+        float(np.nan_to_num(values[one]))
+        for values in (messages.parts_us["k_copy"], messages.off_us, messages.send_us)
+    )
+    off = min(off, sent - taken)
+    color = SERIES[int(messages.cpu[one]) % 5]
+    cpu = f"on CPU {messages.cpu[one]}"
+    start, at = taken - copy - begin, taken - begin
+    bars = axis.barh(row, copy + sent - taken - off, left=start, height=0.7, color=color, label=cpu)
+    kind = KIND_NAMES[int(messages.kind[one])]
+    titled(bars[0], [f"{kind}: T_sip {number(sent - taken)} µs, {number(off)} µs of it off CPU"])
+    axis.barh(
+        row, off, left=at + sent - taken - off, height=0.7, color=color, alpha=0.35, label="off CPU"
+    )
+    axis.barh(row, send, left=sent - begin, height=0.7, color=color)
+    if outlined:
+        axis.barh(
+            *(row, copy + sent - taken + send),
+            left=start,
+            height=0.7,
+            fill=False,
+            edgecolor=INK,
+            label="serves the message",
+        )
+
+
+def _write_kind(
+    axis: Axes,
+    messages: Messages,
+    one: int,
+    row: int,
+    begin: float,
+    span: tuple[float, float],
+    layout: Layout,
+) -> None:
+    """Write the type of a message into its bar, if the bar is wide enough."""
+    seen_from, seen_to = max(messages.taken_us[one], span[0]), min(messages.sent_us[one], span[1])
+    kind = KIND_NAMES[int(messages.kind[one])]
+    if (seen_to - seen_from) / (span[1] - span[0]) * layout.width_in > LETTER_IN * len(kind):
+        middle = (seen_from + seen_to) / 2
+        on_end = messages.sent_us[one] - np.nan_to_num(messages.off_us[one])
+        color = PAPER if middle < on_end else INK
+        axis.text(middle - begin, row, kind, ha="center", va="center", fontsize=6.5, color=color)
+
+
+def _words(messages: Messages, place: int) -> str:
+    """Describe the recorded work during the wait of a message, and the time without recorded work."""
+    begin, taken = float(messages.at_s[place] * US), float(messages.taken_us[place])
+    wait = taken - begin
+    nothing, uncertain = (
+        float(np.diff(unseen(messages, begin, taken, certain=certain)).sum())
+        for certain in (False, True)
+    )
+    sentences = [
+        f"The {KIND_NAMES[int(messages.kind[place])]} waits {number(wait)} µs and is served in "
+        f"{number(float(messages.service_us[place]))} µs.",
+        others_served(messages, place),
+        f"For {_part(wait - uncertain, wait)} of the wait, the kernel or a worker was at work on a CPU.",
+    ]
+    if uncertain - nothing > LEAST * wait:
+        sentences.append(
+            f"For {_part(uncertain - nothing, wait)}, a worker held a message and was off CPU for a part of the "
+            "service."
+        )
+    if nothing > LEAST * wait:
+        sentences.append(
+            f"For {_part(nothing, wait)}, nothing is recorded: a worker was between two messages, another task "
+            "ran, or the CPU was idle."
+        )
+    if uncertain > LEAST * wait:
+        sentences.append(
+            "The probe records no context switches, so who ran in that time is not recorded."
+        )
+    return " ".join(sentences)
+
+
+def _part(time_us: float, whole_us: float) -> str:
+    return f"{number(time_us)} µs ({100 * time_us / whole_us:.0f} %)"
+
+
+def others_served(messages: Messages, place: int) -> str:
+    """Describe the services of other messages during the wait of one message."""
+    taken = messages.taken_us
+    during = np.flatnonzero((messages.sent_us > messages.at_s[place] * US) & (taken < taken[place]))
     during = during[during != place]
-    if not len(during):
-        return "No other message was being served meanwhile: it waited for a worker to be woken."
-    off = float(np.nansum(messages.off_us[during]))
-    workers = len(np.unique(messages.worker[during]))
-    text = f"Meanwhile {plural(workers, 'worker')} had {plural(len(during), 'other message')} in service"
-    if np.isnan(messages.off_us[during]).all():
+    if not during.size:
+        return "No worker served another message during the wait: a worker had to be woken."
+    workers = np.unique(messages.worker[during]).size
+    text = (
+        f"{plural(workers, 'worker')} served {plural(during.size, 'other message')} during the wait"
+    )
+    off = messages.off_us[during]
+    if np.isnan(off).all():
         return f"{text}."
-    return f"{text}, and were off CPU for {number(off)} µs of it in all."
+    verb = "was" if workers == 1 else "were"
+    return f"{text}, and {verb} off CPU for {number(float(np.nansum(off)))} µs of these services."

@@ -1,43 +1,42 @@
-"""Messages one by one: when each arrived, how long it waited, and who served it."""
+"""Single messages: arrival, wait and service."""
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from sipsched.pages.drawing import LIMIT, SERIES, STYLE, WIDTH_IN, legend, themed
-from sipsched.pages.explore.timeline import Messages, name_of, provenance, within
+from sipsched.pages.drawing import LIMIT, SERIES, Layout, legend, themed
+from sipsched.pages.explore.timeline import US, Messages, name_of, provenance, within
 from sipsched.pages.parts import Figure
 from sipsched.records.messages import MESSAGE_TYPES
 from sipsched.words import number, plural
 
 MOST_SINGLE = 60
-"""Messages that can be told from each other, a line each."""
-US = 1e6
+"""The largest number of messages that a figure draws, one per line."""
 
 
 def single(messages: Messages, start_s: float, length_s: float) -> Figure | None:
-    """Draw each message that arrived in a stretch of time as a line of what it went through.
+    """Draw each message that arrived in a stretch of time, one per line.
 
     Parameters
     ----------
     messages
-        Of one run.
+        Messages of one run.
     start_s, length_s
-        The stretch, from the first arrival of the run.
+        Beginning, from the first arrival of the run, and length of the stretch.
 
     Returns
     -------
     Figure or None
-        None if there are none, or more than `MOST_SINGLE`.
+        None without a message, or with more than `MOST_SINGLE`.
     """
     stretch = within(messages.at_s, start_s, start_s + length_s)
     count = stretch.stop - stretch.start
     if not 0 < count <= MOST_SINGLE:
         return None
     names = {code: name for name, code in MESSAGE_TYPES.items()}
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, 1.3 + 0.17 * count), layout="constrained")
+
+    def draw(layout: Layout) -> str:
+        canvas = Canvas(figsize=(layout.width_in, 1.3 + 0.17 * count), layout="constrained")
         grid = canvas.subplots(1, 1, squeeze=False)
         axis: Axes = grid[0, 0]
         labels = []
@@ -54,19 +53,15 @@ def single(messages: Messages, start_s: float, length_s: float) -> Figure | None
         axis.set_xlabel(f"µs since {start_s:.6f} s after the first arrival")
         axis.set_title(",\n".join(name_of(messages.run)), loc="left")
         legend(canvas, grid, columns=3)
-        svg = themed(canvas)
-    caption = (
-        "Each message that arrived here, a line each: its wait from driver to proxy (K_rcv), its "
-        "service (T_sip) with the time in it that the worker was not on a CPU at the end, and its way out (K_snd). "
-        "A worker that holds a message takes no other."
-    )
-    seen = (_words(messages, stretch),)
+        return themed(canvas)
+
     return Figure(
         identity="figure-single",
-        svg=svg,
-        alt=f"Messages one by one. {caption} {seen[0]}",
-        caption=caption,
-        seen=seen,
+        draw=draw,
+        caption="Each message of a stretch of time: its wait (K_rcv), its service (T_sip) and its way out (K_snd).",
+        reading="The part of the service off CPU is drawn pale, at the end of the service: its length is recorded, and "
+        "its position is not. A worker that holds a message takes no other message.",
+        seen=(_words(messages, stretch),),
         provenance=provenance([messages]),
     )
 

@@ -1,4 +1,4 @@
-"""The messages of a run over time: what waited, what was dropped, and two runs side by side."""
+"""The messages of runs over time: waits, the queue and drops."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 
-from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, STYLE, WIDE, Layout, both, legend, themed
+from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, Layout, legend, themed
 from sipsched.pages.parts import Figure
-from sipsched.plan.config import Run
+from sipsched.plan.run import Run
 from sipsched.records.catalogue import Catalogue
 from sipsched.records.messages import (
     FLAGS,
@@ -25,11 +24,12 @@ from sipsched.records.messages import (
 from sipsched.words import number, plural
 
 MOST_DRAWN = 1500
-"""Messages drawn one by one; of more, so many are taken evenly. The numbers in words are of all."""
+"""The largest number of drawn messages. Numbers in sentences cover all messages."""
 STEPS = 400
-"""Steps of time in which the longest queue is drawn; drops are counted in fewer."""
+"""Number of time steps for the longest queue."""
 DROP_STEPS = 60
 NS = 1_000_000_000
+US = 1e6
 
 Values = npt.NDArray[np.float64]
 
@@ -41,27 +41,27 @@ class Messages:
     Attributes
     ----------
     run
-        The tuple.
+        The tuple of the run.
     fidelity, kernel, testbed_kind
-        As the record has them.
+        Labels of the record.
     at_s
-        Shape (message,), ascending: arrival.
+        Arrivals in ascending order, shape (message,).
     wait_us, service_us
-        Shape (message,): K_rcv and T_sip in µs, NaN where it is missing.
+        K_rcv and T_sip in µs, shape (message,); NaN where missing.
     kind
-        Shape (message,): code of `MESSAGE_TYPES`.
+        Codes of `MESSAGE_TYPES`, shape (message,).
     worker, cpu
-        Shape (message,): index of the worker that received it, and the CPU on which it did.
+        Index of the worker that received a message, and its CPU; shape (message,).
     parts_us
-        Of K_rcv its `PARTS`, each of shape (message,), in µs, NaN where it is missing.
+        The `PARTS` of K_rcv in µs, each of shape (message,); NaN where missing.
     off_us, send_us
-        Shape (message,): the part of T_sip off CPU, and K_snd, in µs, NaN where it is missing.
+        The part of T_sip off CPU, and K_snd, in µs, shape (message,); NaN where missing.
     queued_s, taken_s
-        Shape (message,), each ascending: instants at which a message joined and left what waits for
-        the proxy. In the socket queue, from t_stack to t_sockq; where a run lacks these, from t_arr
-        to t_sip_in, and `queue_is_whole_way` says so.
+        Instants at which messages joined and left the queue, each in ascending order, shape (message,). The queue is
+        the socket's queue, from t_stack to t_sockq. If a run lacks these timestamps, the queue is the whole way from
+        t_arr to t_sip_in, and `queue_is_whole_way` is true.
     drop_at_s
-        Shape (drop,), ascending: arrival of datagrams that the full socket refused.
+        Arrivals of refused datagrams in ascending order, shape (drop,).
     """
 
     run: Run
@@ -84,28 +84,54 @@ class Messages:
 
     @property
     def length_s(self) -> float:
-        """Time from the first arrival to the last."""
+        """Time from the first to the last arrival."""
         last = [times[-1] for times in (self.at_s, self.drop_at_s) if len(times)]
         return float(max(last, default=0.0))
 
+    @property
+    def taken_us(self) -> Values:
+        """Instants at which workers have received the messages, in µs since the first arrival; shape (message,)."""
+        return np.asarray(self.at_s * US + self.wait_us)
+
+    @property
+    def sent_us(self) -> Values:
+        """Instants at which workers sent the messages on, in µs since the first arrival; shape (message,)."""
+        return np.asarray(self.taken_us + self.service_us)
+
+    def steps_us(self) -> dict[str, tuple[Values, Values]]:
+        """Return the beginnings and ends of the recorded work on each message, in µs since the first arrival.
+
+        Returns
+        -------
+        dict
+            `stack`: the kernel receives a packet. `service`: a worker copies, serves and sends a message, and may be
+            off CPU meanwhile. Each value has two arrays of shape (message,); NaN where a timestamp is missing.
+        """
+        arrived = self.at_s * US
+        copy, send = np.nan_to_num(self.parts_us["k_copy"]), np.nan_to_num(self.send_us)
+        return {
+            "stack": (arrived, arrived + self.parts_us["k_stack"]),
+            "service": (self.taken_us - copy, self.sent_us + send),
+        }
+
     def queue_length(self, at_s: Values) -> npt.NDArray[np.int64]:
-        """Count the messages that wait for the proxy at some instants."""
+        """Count the messages in the queue at given instants."""
         joined = np.searchsorted(self.queued_s, at_s, side="right")
         return np.asarray(joined - np.searchsorted(self.taken_s, at_s, side="right"))
 
     def longest_queue(
         self, start_s: float, end_s: float, steps: int = STEPS
     ) -> tuple[Values, npt.NDArray[np.int64]]:
-        """Find in each step of a stretch the most messages that waited at once.
+        """Find the longest queue in each step of a stretch.
 
         Returns
         -------
         edges, longest
-            Shapes (step + 1,) and (step,): s, and messages.
+            Edges of the steps in s, shape (step + 1,), and messages, shape (step,).
         """
         edges = np.linspace(start_s, end_s, steps + 1)
         longest = self.queue_length(edges[:-1])
-        # The queue is longest right after a message joined it.
+        # the queue is longest right after a message joined it
         joins = self.queued_s[(self.queued_s >= start_s) & (self.queued_s < end_s)]
         place = np.searchsorted(edges, joins, side="right") - 1
         np.maximum.at(longest, place, self.queue_length(joins))
@@ -118,7 +144,7 @@ def read_messages(runs: Catalogue, run: Run) -> Messages:
     Raises
     ------
     StableError
-        They are not kept, or the file is damaged.
+        The messages are not recorded, or the file is damaged.
     """
     return place_in_time(open_messages(runs.messages_file(run)), run)
 
@@ -129,9 +155,9 @@ def place_in_time(ds: xr.Dataset, run: Run) -> Messages:
     Parameters
     ----------
     ds
-        What `sipsched.records.messages.open_messages` gives.
+        Dataset from `sipsched.records.messages.open_messages`.
     run
-        The tuple.
+        Tuple of the run.
     """
     arrival, drops = ds["t_arr"].to_numpy(), ds["drop_t_arr"].to_numpy()
     start = min((times[0] for times in (arrival, drops) if len(times)), default=0)
@@ -139,12 +165,12 @@ def place_in_time(ds: xr.Dataset, run: Run) -> Messages:
     wait = k_rcv(ds)
     queued = t_arr + nanoseconds(ds, "k_stack")
     taken = queued + nanoseconds(ds, "k_sockq")
-    # Where the queueing was not seen the stamps have t_stack = t_arr: the message waits from there.
+    # if the probe did not see the queue, t_stack equals t_arr, and the message waits from there
     known = ~np.isnan(taken)
     whole_way = bool(len(known)) and not bool(known.any())
     if whole_way:
         queued, taken = t_arr, t_arr + wait
-        # A flagged row has t_sip_in in the place of t_arr: it never waits.
+        # a flagged row has t_sip_in instead of t_arr, so its message never waits
         known = ~np.isnan(taken) & ((ds["flags"].to_numpy() & FLAGS["arrival_not_found"]) == 0)
     return Messages(
         run=run,
@@ -171,20 +197,17 @@ def timeline(
     messages: Sequence[Messages],
     start_s: float = 0.0,
     length_s: float | None = None,
-    on_phone: bool = False,
 ) -> Figure:
-    """Draw one or two runs over the same stretch of time: waits, the queue, and drops.
+    """Draw runs over the same stretch of time: waits, the queue and drops.
 
     Parameters
     ----------
     messages
-        The runs, a column each.
+        The runs, one per column.
     start_s
         Beginning of the stretch, from the first arrival of each run.
     length_s
         Its length; None: to the end of the longest run.
-    on_phone
-        Whether it is drawn for a phone, too, which takes as long again: a page is, what a slider moves is not.
     """
     end_s = start_s + length_s if length_s else max(each.length_s for each in messages)
     end_s = max(end_s, start_s + 1e-3)
@@ -197,13 +220,13 @@ def timeline(
     def draw(layout: Layout) -> str:
         canvas, grid = layout.panels(3, len(messages), 1.9, shared=("all", ""))
         for column, each in zip(grid.T, messages, strict=True):
-            _draw_waits(column[0], each, start_s, end_s, layout.stacked)
+            _draw_waits(column[0], each, start_s, end_s)
             _draw_queue(column[1], each, start_s, end_s)
             _draw_drops(column[2], each, start_s, end_s)
             column[0].set_title(",\n".join(name_of(each.run)), loc="left")
             column[2].set_xlabel("time since the first arrival (s)")
             column[2].set_xlim(start_s, end_s)
-        # Shared limits, once everything is drawn: a limit set earlier would cut the other run off.
+        # the runs share their limits, which are known once everything is drawn
         for row in (grid[1], grid[2]):
             highest = max(float(axis.dataLim.y1) for axis in row if axis.has_data())
             for axis in row:
@@ -219,29 +242,20 @@ def timeline(
         legend(canvas, grid, marker_scale=3)
         return themed(canvas)
 
-    with rc_context(STYLE):
-        svg, narrow = both(draw) if on_phone else (draw(WIDE), "")
-    seen = tuple(_words(each, start_s, end_s) for each in messages)
     whole = any(each.queue_is_whole_way for each in messages)
-    caption = (
-        "Each message at its arrival with the time it waits from driver to proxy (log scale), how "
-        f"many wait {'between driver and proxy' if whole else 'in the socket queue'}, and the "
-        f"datagrams that the full socket refused. Of more than {MOST_DRAWN} messages so many are "
-        f"drawn, evenly taken{'; on a phone a third of them' if on_phone else ''}."
-    )
     return Figure(
         identity="figure-timeline",
-        svg=svg,
-        narrow=narrow,
-        alt=f"Messages over time. {caption} {' '.join(seen)}",
-        caption=caption,
-        seen=seen,
+        draw=draw,
+        caption="K_rcv of each message at its arrival, the messages waiting "
+        f"{'between driver and proxy' if whole else 'in the socket queue'}, and the refused datagrams.",
+        reading=f"Of more than {MOST_DRAWN} messages, every n-th message is drawn. The axis of K_rcv is logarithmic.",
+        seen=tuple(_words(each, start_s, end_s) for each in messages),
         provenance=provenance(messages),
     )
 
 
 def provenance(messages: Sequence[Messages]) -> str:
-    """Say where the messages come from, as figures do."""
+    """Describe the origin of the messages."""
     return " | ".join(
         dict.fromkeys(
             f"Testbed {each.run.testbed}, kernel {each.kernel}. Fidelity: {each.fidelity}"
@@ -251,7 +265,7 @@ def provenance(messages: Sequence[Messages]) -> str:
 
 
 def name_of(run: Run) -> tuple[str, str]:
-    """Name a run in two halves, for two lines or one."""
+    """Name a run in two parts, for two lines."""
     return (
         f"{run.sut}, {run.mode}, {plural(run.cores, 'core')}",
         f"{run.threads} threads, {run.cps} cps, repetition {run.rep}",
@@ -259,7 +273,7 @@ def name_of(run: Run) -> tuple[str, str]:
 
 
 def name_of_all(runs: Sequence[Messages]) -> str:
-    """Name runs that are alike in all but the repetition."""
+    """Name runs that differ only in the repetition."""
     run = runs[0].run
     which = f"repetition {run.rep}" if len(runs) == 1 else plural(len(runs), "run")
     configuration, _ = name_of(run)
@@ -267,19 +281,17 @@ def name_of_all(runs: Sequence[Messages]) -> str:
 
 
 def within(times: Values, start_s: float, end_s: float) -> slice:
-    """Find which of ascending instants lie in a stretch."""
+    """Find the slice of ascending instants that lie in a stretch."""
     first = np.searchsorted(times, start_s, side="left")
     return slice(int(first), int(np.searchsorted(times, end_s, side="right")))
 
 
-def _draw_waits(
-    axis: Axes, messages: Messages, start_s: float, end_s: float, on_phone: bool
-) -> None:
+def _draw_waits(axis: Axes, messages: Messages, start_s: float, end_s: float) -> None:
     stretch = within(messages.at_s, start_s, end_s)
     at, wait, kind = (
         values[stretch] for values in (messages.at_s, messages.wait_us, messages.kind)
     )
-    step = max(1, -(-len(at) // (MOST_DRAWN // 3 if on_phone else MOST_DRAWN)))
+    step = max(1, -(-len(at) // MOST_DRAWN))
     at, wait, kind = at[::step], wait[::step], kind[::step]
     axis.set_yscale("log", nonpositive="clip")
     groups = {

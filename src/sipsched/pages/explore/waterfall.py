@@ -1,47 +1,47 @@
-"""A message's way through the SPS: what the time of a usual and of a slow message is made of, by its type."""
+"""The parts of the time of a usual and a slow message, by type."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib import rc_context
-from matplotlib.figure import Figure as Canvas
+from matplotlib.axes import Axes
 
-from sipsched.pages.drawing import SERIES, STYLE, WIDTH_IN, legend, themed
+from sipsched.pages.drawing import SERIES, titled
 from sipsched.pages.explore.timeline import Messages, name_of_all, provenance
 from sipsched.pages.parts import Figure
+from sipsched.pages.plots import panels
 from sipsched.records.messages import MESSAGE_TYPES
 from sipsched.words import grouped, number
 
 Values = npt.NDArray[np.float64]
 PERCENTILES = {"a usual message": (49.0, 51.0), "a slow one": (98.5, 99.5)}
-"""Of the whole time from arrival to departure: between which a message has to be."""
+"""Ranges of percentiles of the time from arrival to departure. A range selects its messages."""
 FEWEST = 100
-"""Messages of a type, below which there is no hundredth."""
+"""The smallest number of messages of a type for which a percentile is computed."""
 STAGES = {
-    "K_stack: to the socket": "in the kernel's receive path",
-    "K_sockq: in its queue": "in the socket's queue",
-    "K_copy: to the worker": "on the copy to the worker",
-    "T_sip, on a CPU": "in service on a CPU",
-    "T_sip, off CPU": "with a worker that holds it and is off its CPU",
-    "K_snd: to the driver": "in the kernel's send path",
+    "K_stack": "in the kernel's receive path",
+    "K_sockq": "in the socket's queue",
+    "K_copy": "on the copy to the worker",
+    "T_sip on CPU": "in service on a CPU",
+    "T_sip off CPU": "with a worker that holds it and is off its CPU",
+    "K_snd": "in the kernel's send path",
 }
-"""In the order of the way: as the legend names each, and as a sentence does that says where time is spent."""
+"""The stages in order: the name in a legend, and the clause that locates the message in a sentence."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """Of messages alike in type and in how long they take, what their time is made of.
+    """The mean parts of the time of messages of one type with similar total times.
 
     Attributes
     ----------
     kind
-        Their type.
+        Type of the messages.
     count
-        How many these are.
+        Number of messages.
     stages_us
-        Shape (stage,), in the order of `STAGES`: mean of each, µs; the sum is their mean time.
+        Mean time of each stage in the order of `STAGES`, in µs; shape (stage,).
     """
 
     kind: str
@@ -50,19 +50,19 @@ class Way:
 
 
 def ways(runs: Sequence[Messages], between: tuple[float, float]) -> list[Way]:
-    """Find of each type the messages whose whole time lies between two percentiles of it.
+    """Average, for each type, the messages whose time lies between two percentiles of the type.
 
     Parameters
     ----------
     runs
-        Percentiles are of the messages of all of them.
+        Runs whose messages are pooled.
     between
         Two percentiles, 0 to 100.
 
     Returns
     -------
     list
-        A type that has fewer than `FEWEST` messages with every stamp is left out.
+        Types with at least `FEWEST` messages that have every timestamp.
     """
     kind = np.concatenate([run.kind for run in runs])
     stages = np.concatenate([_stages(run) for run in runs], axis=1)
@@ -71,7 +71,7 @@ def ways(runs: Sequence[Messages], between: tuple[float, float]) -> list[Way]:
 
 
 def slow_way(runs: Sequence[Messages]) -> Way | None:
-    """Find what the time of messages of all types next to the 99th percentile is made of; None if they are too few."""
+    """Average the messages of all types next to the 99th percentile; None if too few have every timestamp."""
     stages = np.concatenate([_stages(run) for run in runs], axis=1)
     return _way("message", stages, PERCENTILES["a slow one"])
 
@@ -87,73 +87,65 @@ def _way(kind: str, stages: Values, between: tuple[float, float]) -> Way | None:
 
 
 def waterfall(runs: Sequence[Messages]) -> Figure | None:
-    """Draw of each type what the time of a usual message, and of a slow one, is made of.
+    """Draw the parts of the time of a usual and a slow message, by type.
 
     Parameters
     ----------
     runs
-        At least one, alike in all but the repetition.
+        At least one run; the runs differ only in the repetition.
 
     Returns
     -------
     Figure or None
-        None where no type has `FEWEST` messages with every stamp, as without BPF.
+        None if no type has `FEWEST` messages with every timestamp, as without BPF.
     """
     found = {title: ways(runs, between) for title, between in PERCENTILES.items()}
     if not any(found.values()):
         return None
-    with rc_context(STYLE):
-        svg = _draw(found, WIDTH_IN, beside=True)
-        narrow = _draw(found, 3.4, beside=False)
-    seen = tuple(filter(None, (_words(title, rows) for title, rows in found.items())))
     drawn = sum(way.count for rows in found.values() for way in rows)
-    caption = (
-        f"{name_of_all(runs)}: from the driver that hands a message up to the driver that takes it "
-        "away. Each bar is a mean over messages whose whole time is next to the median of their type, or next to "
-        f"its 99th percentile ({grouped(drawn)} messages in all); the two panels have axes of their own."
-    )
+    columns = list(found.values())
+    most = max(map(len, columns))
     return Figure(
         identity="figure-waterfall",
-        svg=svg,
-        narrow=narrow,
-        alt=f"What the time of a message is made of, by type. {caption} {' '.join(seen)}",
-        caption=caption,
-        seen=seen,
+        draw=panels(
+            [""],
+            list(found),
+            lambda axis, _, column: _draw(axis, columns[column], most),
+            "time since its arrival (µs)",
+            shared=("", ""),
+            height_in=0.6 + 0.24 * most,
+            beside=False,
+        ),
+        caption=f"{name_of_all(runs)}: the parts of a message's time by type.",
+        reading="The time is from the driver that receives a message to the driver that sends it. Each bar is the "
+        "mean over the messages whose time is next to the median of their type, or next to its 99th percentile "
+        f"({grouped(drawn)} messages in all).",
+        seen=tuple(filter(None, (_words(title, rows) for title, rows in found.items()))),
         provenance=provenance(runs),
     )
 
 
 def _stages(run: Messages) -> Values:
-    """Give the stages of each message, shape (stage, message), µs; NaN where one is missing."""
+    """Return the stages of each message in µs, shape (stage, message); NaN where a timestamp is missing."""
     off = np.minimum(run.off_us, run.service_us)
     return np.array([*run.parts_us.values(), run.service_us - off, off, run.send_us])
 
 
-def _draw(found: Mapping[str, Sequence[Way]], width_in: float, *, beside: bool) -> str:
-    rows = max(map(len, found.values()))
-    height_in = 0.9 + 0.24 * rows
-    canvas = Canvas(
-        figsize=(width_in, height_in + 0.3 if beside else 2 * height_in + 0.9), layout="constrained"
-    )
-    shape = (1, len(found)) if beside else (len(found), 1)
-    grid = canvas.subplots(*shape, squeeze=False)
-    for axis, (title, each) in zip(grid.ravel(), found.items(), strict=True):
-        for line, way in enumerate(each):
-            start = 0.0
-            for name, color, length in zip(STAGES, SERIES, way.stages_us, strict=True):
-                axis.barh(line, length, left=start, height=0.7, color=color, label=name)
-                start += length
-        axis.set_yticks(range(len(each)), [way.kind for way in each])
-        axis.set_ylim(rows - 0.4, -0.6)
-        axis.set_axisbelow(True)
-        axis.set_xlabel("µs since its arrival")
-        axis.set_title(title, loc="left")
-    legend(canvas, grid, columns=3 if beside else 1)
-    return themed(canvas)
+def _draw(axis: Axes, ways_drawn: Sequence[Way], most: int) -> None:
+    """Draw a bar per type, made of its stages."""
+    for row, way in enumerate(ways_drawn):
+        start = 0.0
+        for name, color, length in zip(STAGES, SERIES, way.stages_us, strict=False):
+            (bar,) = axis.barh(row, length, left=start, height=0.7, color=color, label=name)
+            titled(bar, [f"{way.kind}, {name}: {number(length)} µs"])
+            start += length
+    axis.set_yticks(range(len(ways_drawn)), [way.kind for way in ways_drawn])
+    axis.set_ylim(most - 0.4, -0.6)
+    axis.set_axisbelow(True)
 
 
 def _words(title: str, rows: Sequence[Way]) -> str:
-    """Say what the type that takes longest spends most of its time in."""
+    """Name the stage that takes most of the time of the slowest type."""
     if not rows:
         return ""
     longest = max(rows, key=lambda way: float(way.stages_us.sum()))

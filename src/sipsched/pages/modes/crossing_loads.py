@@ -4,48 +4,41 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from sipsched.analysis.comparison import Case, Place, Side
 from sipsched.analysis.run_table import provenance
-from sipsched.analysis.search import search_interval
-from sipsched.analysis.statistics import Crossing
 from sipsched.pages.crossings import HOW, crossing_cell, crossing_words, doubt
-from sipsched.pages.drawing import STYLE, Layout, both, legend, themed
-from sipsched.pages.modes.panels import hollow, large, nothing, picture
+from sipsched.pages.drawing import titled
+from sipsched.pages.modes.marks import hollow, large
 from sipsched.pages.modes.wording import (
     NOT_PRINTED,
+    NOTHING,
     PUBLISHED_MODES,
     relative_to,
     study_of,
     with_papers,
 )
-from sipsched.pages.numbers import NO_ENTRY, in_words, signed, told
+from sipsched.pages.numbers import NO_ENTRY, signed, told
 from sipsched.pages.parts import Cell, Figure, Table
-from sipsched.pages.published import HEADROOM
+from sipsched.pages.plots import not_measured, panels
 from sipsched.records.crossing import read_crossing
 from sipsched.words import grouped, number, plural
 
+HEADROOM = 1.08
+"""Ratio of the axis height to the largest value. The margin keeps the marker of this value whole."""
+
 
 def figure(case: Case) -> Figure:
-    """Draw the load at which PDR passes the limit, by threads and mode, here and as published."""
+    """Draw the load at which PDR passes the limit, by threads and mode, measured and published."""
     rows = case.systems
 
-    def draw(layout: Layout) -> str:
-        with rc_context(STYLE):
-            canvas, grid = layout.panels(max(len(rows), 1), 1, 2.6)
-            for (axis,), (sut, cores) in zip(grid, rows, strict=False):
-                drawn = _crossings(axis, case, case.places((sut, cores), published=True))
-                axis.set_title(f"{sut}, {plural(cores, 'core')}", loc="left")
-                axis.set_ylabel(f"load at PDR = {case.share} (cps)")
-                axis.set_xlabel("server threads")
-                axis.set_ylim(0, HEADROOM * axis.dataLim.y1 if drawn else 1)
-            legend(canvas, grid, columns=2)
-            return themed(canvas)
+    def draw(axis: Axes, row: int, column: int) -> None:
+        drawn = _draw_crossings(axis, case, case.places(rows[row], published=True))
+        axis.set_ylabel(f"load at PDR = {case.share} (cps)")
+        axis.set_ylim(0, HEADROOM * axis.dataLim.y1 if drawn else 1)
 
-    drawn = both(draw)
     seen = []
     for place in case.places():
         sides = [case.side(place, mode) for mode in case.modes]
@@ -61,16 +54,27 @@ def figure(case: Case) -> Figure:
                 if side.loads_met and (doubted := doubt(side.capacity.crossing, case.limit))
             ]
             seen.append(" ".join((f"{case.name(place)}: {'; '.join(said)}.", *doubts)))
-    caption = (
-        f"Load at which PDR passes {case.share}, by server threads and mode. Filled: this testbed, "
-        "interpolated, with its 95 % interval, cut off at the loads measured; a bar without a mark: "
-        "somewhere on it; a triangle: outside them. Open, joined: the two loads that the papers print "
-        "on either side (one alone: the other is not printed), on other hardware and another kernel."
+    return Figure(
+        identity="figure-crossings",
+        draw=panels(
+            [f"{sut}, {plural(cores, 'core')}" for sut, cores in rows],
+            [""],
+            draw,
+            "server threads",
+            shared=("", ""),
+            beside=False,
+        ),
+        caption=f"Load at which PDR passes {case.share}, by server threads and mode.",
+        reading="A filled point (here) is this testbed, interpolated, with its 95 % interval; point and bar are cut "
+        "off at the measured loads. For a bar without a point, the crossing is somewhere on the bar. For a triangle, "
+        "it is outside the measured loads. Open points, joined by a line, are the two loads that the papers print on "
+        "either side, on other hardware and another kernel.",
+        seen=tuple(seen) or (NOTHING,),
+        provenance=_provenance(case),
     )
-    return picture("figure-crossings", "Load at the limit", drawn, caption, seen, _provenance(case))
 
 
-def _crossings(axis: Axes, case: Case, among: Sequence[Place]) -> bool:
+def _draw_crossings(axis: Axes, case: Case, among: Sequence[Place]) -> bool:
     wide = 0.5 / len(case.modes)
     drawn = False
     for i, mode in enumerate(case.modes):
@@ -81,12 +85,12 @@ def _crossings(axis: Axes, case: Case, among: Sequence[Place]) -> bool:
             if printed:
                 drawn = True
                 at = [x + shift] * len(printed)
-                axis.plot(at, printed, **hollow(i), linewidth=1, label=f"{mode}, published")
+                axis.plot(at, printed, **hollow(mode), linewidth=1, label=f"{mode}, papers")
             if side.loads_met:
                 drawn = True
-                _crossing(axis, x + shift + wide / 3, side.capacity.crossing, i, side.label)
+                _draw_crossing(axis, x + shift + wide / 3, side)
     if not drawn:
-        nothing(axis)
+        not_measured(axis)
     axis.xaxis.set_major_locator(FixedLocator(list(range(len(among)))))
     axis.set_xticklabels([str(place.threads) for place in among])
     axis.set_xlim(-0.5, len(among) - 0.5)
@@ -94,22 +98,24 @@ def _crossings(axis: Axes, case: Case, among: Sequence[Place]) -> bool:
     return drawn
 
 
-def _crossing(axis: Axes, x: float, found: Crossing, i: int, label: str) -> None:
+def _draw_crossing(axis: Axes, x: float, side: Side) -> None:
+    found = side.capacity.crossing
     interval = found.interval
     low, y, high = np.clip(
         (interval.low, interval.estimate, interval.high), found.lowest_cps, found.highest_cps
     )
-    style = large(i) | {"linestyle": "none"}
+    style = large(side.mode)
     if not interval.resolved:
         style["marker"] = "none"
     if np.isinf(interval.estimate):
         style["marker"] = "^" if interval.estimate > 0 else "v"
     ends = None if np.isnan(low) else [[max(y - low, 0)], [max(high - y, 0)]]
-    axis.errorbar([x], [y], yerr=ends, **style, label=f"{label}, this testbed")
+    line, *_ = axis.errorbar([x], [y], yerr=ends, **style, label=f"{side.label}, here")
+    titled(line, [f"{side.label}: {crossing_words(found)}"])
 
 
 def table(case: Case) -> Table:
-    """Show the load at which PDR passes the limit: published, here, and against the reference."""
+    """Show the load at which PDR passes the limit: published, measured, and relative to the reference."""
     level = case.more_load_level
     rows = [
         (case.name(place), side.label, *_published(side), *_here(side), *_more(side, level))
@@ -137,10 +143,10 @@ def table(case: Case) -> Table:
         ),
         rows=tuple(rows),
         none="nothing was planned",
-        caption=f"Loads at which PDR passes {case.share}. {HOW} (95 % parametric "
-        "bootstrap, n: runs at all loads; the published one from two printed PDRs, without an "
-        f"interval). More than {reference}: each at {100 * level:.3g} %, so that all hold together "
-        f"at 95 %.{PUBLISHED_MODES}",
+        caption=f"Loads at which PDR passes {case.share}.",
+        reading=f"{HOW}. Intervals are 95 % parametric bootstrap, and n counts the runs at all loads. Published "
+        "crossings are from two printed PDRs and have no interval. Intervals of the column of more load have "
+        f"{100 * level:.3g} % each, so that all hold together at 95 %.{PUBLISHED_MODES}",
         provenance=_provenance(case),
     )
 
@@ -152,7 +158,7 @@ def _published(side: Side) -> tuple[str, str, str]:
 
 
 def _here(side: Side) -> tuple[Cell, Cell, Cell, Cell]:
-    """Give the loads around the limit, the crossing, and what it is more than published."""
+    """Return the loads around the limit, the crossing, and the crossing's difference from the published crossing."""
     if not side.loads_met:
         return side.why_not_measured, NO_ENTRY, NO_ENTRY, NO_ENTRY
     capacity, published = side.capacity, side.printed_crossing
@@ -173,7 +179,7 @@ def _bound(cps: float) -> str:
 
 
 def _more(side: Side, level: float) -> tuple[Cell, Cell]:
-    """Give how many percent more load than the reference, published and here."""
+    """Return the increase of the load over the reference in percent, published and measured."""
     case = side.case
     if side.mode == case.reference:
         return NO_ENTRY, NO_ENTRY
@@ -185,17 +191,13 @@ def _more(side: Side, level: float) -> tuple[Cell, Cell]:
 
 
 def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
-    """Show the trials by which the loads around a crossing were chosen, from the records of searches."""
+    """Show the trials that selected the loads around a crossing, from the records of searches."""
     rows, found = [], []
     for path in map(Path, crossings):
         crossing = read_crossing(path)
         cores, threads = crossing.point.cores, crossing.point.threads
         name = f"{crossing.label}, {plural(cores, 'core')}, {plural(threads, 'thread')}"
-        told = search_interval(crossing.trials, case.limit)
-        trials = (
-            f"; as trials vary, {in_words(told, 'cps')} trials" if crossing.is_bracketed else ""
-        )
-        found.append(f"{name}: {crossing.found}{trials}")
+        found.append(f"{name}: {crossing.found}")
         rows += [
             (
                 name,
@@ -212,8 +214,8 @@ def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
         header=("", "trial", "cps", "seconds", "PDR (%)"),
         rows=tuple(rows),
         none="none: the loads of this study are those of the configuration",
-        caption="How the loads were chosen: trials of a search (MLRsearch) for the crossing, each one run "
-        f"and in no average. Found: {'; '.join(found) or 'nothing searched'}.",
+        caption="The trials of the searches (MLRsearch) that chose the loads.",
+        reading=f"Each trial is one run and is in no average. Found: {'; '.join(found) or 'nothing searched'}.",
         provenance=provenance(case.summary),
     )
 

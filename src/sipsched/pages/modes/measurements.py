@@ -1,12 +1,12 @@
-"""The papers' tables: published, this testbed, difference."""
+"""The papers' tables with three columns: published, this testbed, difference."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
 from sipsched.analysis.comparison import PARTS, Case, Side, System, relative
+from sipsched.analysis.intervals import NOT_MEASURED, Values, typical_interval
 from sipsched.analysis.papers import CALLS, METRICS, PAPERS
-from sipsched.analysis.statistics import NOT_MEASURED, Values, typical_interval
 from sipsched.pages.modes.wording import (
     NOT_PRINTED,
     NOT_SEEN,
@@ -20,15 +20,15 @@ from sipsched.pages.parts import Cell, Several, Table
 from sipsched.words import grouped, number, plural
 
 PAPERS_RUNS = 30
-"""Experiments that a column of the papers' tables averages. SEE section IV of both."""
+"""Number of experiments that the papers average per table column. SEE section IV of both papers."""
 COUNTS = ("rcv_errors", "call_setup_drops", "call_setup_messages", "total_messages")
 SPLIT = ("k_stack", "k_sockq", "k_copy", "k_snd", "k_sockq_alone", "service")
 Triple = tuple[Cell, Cell, Cell]
-"""Published, this testbed, difference."""
+"""Cells of a row: published, this testbed, difference."""
 
 
 def _quantities() -> dict[str, str]:
-    """Name the quantities of a table in order: the papers' metrics, and what only the probe gives."""
+    """Name the quantities of a table in order: the papers' metrics, and the quantities that only the probe measures."""
     names: dict[str, str] = {}
     for metric, title in METRICS.items():
         names[metric] = title
@@ -38,7 +38,7 @@ def _quantities() -> dict[str, str]:
 
 
 def tables(case: Case) -> Several:
-    """Show, for each system and both modes, the papers' table beside this testbed's."""
+    """Show the papers' table beside this testbed's table, for each system and both modes."""
     return Several(
         tuple(
             _table(case, system, mode)
@@ -73,18 +73,18 @@ def _table(case: Case, system: System, mode: str) -> Table:
         places=1,
         rows=tuple(rows),
         none="nothing was planned",
-        caption=f"{beside}{case.label(mode)} on this testbed: {sut}, {plural(cores, 'core')}, at the "
-        f"last load with PDR ≤ {case.share} and the first above it, each of its own. The typical "
-        "run (95 % interval); a difference of counts is one of counts per call, since "
-        f"{_calls(case, system, mode)}. Call setup counts first sends; what came again is in RCV "
-        "errors and total messages; the papers mostly count fewer than six messages a call (page of the "
-        f"published numbers). The papers print no intervals. {SERVICE}",
+        caption=f"{beside}{case.label(mode)} on this testbed: {sut}, {plural(cores, 'core')}.",
+        reading=f"The loads are the last load with PDR ≤ {case.share} and the first load above, of each testbed. "
+        "Values are typical runs with 95 % intervals; the papers print no intervals. A difference of counts is one of "
+        f"counts per call, since {_calls(case, system, mode)}. Call setup counts first sends. Retransmissions are in "
+        "RCV errors and total messages. The papers mostly count fewer than six messages per call (page of the "
+        f"published numbers). {SERVICE}",
         provenance=with_papers(case.summary, *([study] if len(printed) else [])),
     )
 
 
 def _column(side: Side, first: bool) -> list[Triple]:
-    """Give a row for load, runs and each quantity, at the last load under the limit or the first above."""
+    """Make a row each for load, runs and every quantity, at the last load under the limit or the first load above."""
     printed_cps, cps = side.printed_loads[first], side.loads_around[first]
     printed = side.printed_values(printed_cps)
     load = _load(side, first, cps)
@@ -96,7 +96,8 @@ def _column(side: Side, first: bool) -> list[Triple]:
     ]
     papers_runs = str(PAPERS_RUNS) if printed else NO_ENTRY
     if not np.isfinite(cps):
-        # Below or above every load there is nothing to measure; without a run it was not.
+        # If the runs lie only below or only above the limit, this column has no load. Without runs, nothing was
+        # measured.
         absent = NO_ENTRY if side.loads_met else NOT_MEASURED
         rows.append((papers_runs, NO_ENTRY, NO_ENTRY))
         return rows + [(_printed(printed, name), absent, NO_ENTRY) for name in _quantities()]
@@ -109,7 +110,7 @@ def _column(side: Side, first: bool) -> list[Triple]:
 
 
 def _load(side: Side, first: bool, cps: float) -> str:
-    """Write the load of a column, or why there is none."""
+    """Write the load of a column, or the reason why the column has no load."""
     met, share = side.loads_met, side.case.share
     if not met:
         return side.why_not_measured
@@ -125,7 +126,10 @@ def _printed(printed: Mapping[str, str], name: str) -> str:
 
 
 def _measured(side: Side, name: str, cps: float, printed: str | None, n: int) -> tuple[Cell, Cell]:
-    """Give this testbed and the difference; counts are scaled to the paper's calls for it."""
+    """Return this testbed's value and the difference.
+
+    For the difference, counts are scaled to the paper's number of calls.
+    """
     runs, unit = side.runs(name, cps), _unit(name)
     mean = typical_interval(runs)
     if np.isnan(mean.estimate):
@@ -138,18 +142,18 @@ def _measured(side: Side, name: str, cps: float, printed: str | None, n: int) ->
 
 
 def _unit(name: str) -> str:
-    """Give the unit of a quantity, as its title ends with it."""
+    """Return the unit of a quantity, which its title has in brackets at the end."""
     title = _quantities()[name]
     return title.rpartition("(")[2].rstrip(")") if title.endswith(")") else ""
 
 
 def _per_call(side: Side, cps: float) -> Values:
-    """Give how many times the calls of the paper each run has."""
+    """Return the number of calls per run, as a multiple of the paper's number of calls."""
     return side.runs("calls", cps) / CALLS[study_of(side.place.cores)]
 
 
 def _calls(case: Case, system: System, mode: str) -> str:
-    """Say how many calls a run has, here and in the paper."""
+    """Describe the number of calls per run, on this testbed and in the paper."""
     _, cores = system
     runs = [case.side(place, mode).runs("calls").ravel() for place in case.places(system)]
     calls = np.concatenate(runs or [np.array([])])

@@ -1,22 +1,28 @@
-"""The papers' comparison: by how many percent PDR and K_rcv are lower."""
+"""The papers' comparison: the decrease of PDR and K_rcv in percent."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator
 
-from sipsched.analysis.comparison import Asked, Case, Comparisons, Place, System, translations
+from sipsched.analysis.comparison import (
+    Case,
+    ComparedQuantity,
+    Comparisons,
+    Place,
+    System,
+    translations,
+)
 from sipsched.analysis.families import Cell as Compared
+from sipsched.analysis.intervals import Interval
 from sipsched.analysis.papers import PAPERS
 from sipsched.analysis.run_table import provenance
-from sipsched.analysis.statistics import Interval
-from sipsched.pages.drawing import INK, STYLE, Layout, both, legend, themed
-from sipsched.pages.modes.panels import hollow, large, nothing, picture, small
+from sipsched.pages.drawing import INK, titled
+from sipsched.pages.modes.marks import hollow, large, small
 from sipsched.pages.modes.wording import (
     NOT_PRINTED,
+    NOTHING,
     PUBLISHED_MODES,
     corrected,
     identity,
@@ -27,17 +33,18 @@ from sipsched.pages.modes.wording import (
 )
 from sipsched.pages.numbers import NO_ENTRY, p_text, signed, told, trusted, with_unit
 from sipsched.pages.parts import Answer, Cell, Figure, Several, Table, Words, translated
+from sipsched.pages.plots import not_measured, panels
 from sipsched.words import grouped, listed, number, plural
 
 DRAWN_FROM_PERCENT = -150
-"""What is more than so many percent higher is drawn at the edge."""
+"""Left end of the axis. Larger increases are drawn at this edge."""
 TITLES = {"pdr": "PDR", "k_rcv": "K_rcv"}
 UNITS = {"pdr": ("PDR", "%", 100.0), "k_rcv": ("K_rcv", "µs", 1.0)}
-"""Quantity to its title, its unit and what it is multiplied with."""
+"""The title, the unit and the factor to this unit, by quantity."""
 
 
 def answer(case: Case, found: Comparisons) -> Answer:
-    """Say whether the other mode drops less and lets messages wait less."""
+    """Answer whether the other mode drops fewer messages and shortens their waits."""
     first, second = case.both
     told = []
     for name, title in (("pdr", "drops messages"), ("k_rcv", "lets messages wait")):
@@ -62,7 +69,7 @@ def answer(case: Case, found: Comparisons) -> Answer:
 
 
 def _less_or_more(cells: Sequence[Compared]) -> str:
-    """Say at how many of the places compared a quantity is lower, and higher, by more than chance."""
+    """Count the systems at which a quantity is significantly lower and significantly higher."""
     sure = [cell.comparison.difference.estimate for cell in cells if cell.stands_out]
     less, more = sum(value < 0 for value in sure), sum(value > 0 for value in sure)
     of = plural(len(cells), "place")
@@ -75,55 +82,50 @@ def _less_or_more(cells: Sequence[Compared]) -> str:
 
 
 def figure(case: Case, found: Comparisons) -> Figure:
-    """Draw by how many percent PDR and K_rcv are lower under the other mode, here and as published."""
+    """Draw the decrease of PDR and K_rcv under the other mode in percent, measured and published."""
     among = [
         place
         for place in case.places(published=True)
         if case.printed_comparison(place) is not None or case.compared_load(place) is not None
     ]
 
-    def draw(layout: Layout) -> str:
-        with rc_context(STYLE):
-            canvas, grid = layout.panels(
-                *(1, len(TITLES), 0.6 + 0.45 * max(len(among), 1)), shared=("all", "all")
-            )
-            for axis, (name, title) in zip(grid[0], TITLES.items(), strict=True):
-                axis.axvline(0, color=INK, linewidth=1)
-                for y, place in enumerate(among):
-                    _published(axis, case.printed_comparison(place), name, y)
-                    _here(axis, _at_compared_load(case, found, place, name), y)
-                axis.set_title(title, loc="left")
-                axis.set_xlabel("lower by (%)")
-                if not among:
-                    nothing(axis)
-            low, _ = grid[0][0].get_xlim()
-            grid[0][0].set_xlim(max(low, 1.08 * DRAWN_FROM_PERCENT), 108)
-            grid[0][0].yaxis.set_major_locator(FixedLocator(list(range(len(among)))))
-            grid[0][0].set_yticklabels([_tick(case, place) for place in among])
-            grid[0][0].set_ylim(len(among) - 0.5, -0.5)
-            legend(canvas, grid)
-            return themed(canvas)
+    def draw(axis: Axes, row: int, column: int) -> None:
+        name = list(TITLES)[column]
+        axis.axvline(0, color=INK, linewidth=1)
+        for y, place in enumerate(among):
+            _draw_published(axis, case, place, name, y)
+            _draw_here(axis, case, _at_compared_load(case, found, place, name), y)
+        if not among:
+            not_measured(axis)
+        low, _ = axis.get_xlim()
+        axis.set_xlim(max(low, 1.08 * DRAWN_FROM_PERCENT), 108)
+        axis.set_yticks(range(len(among)), [_tick(case, place) for place in among])
+        axis.set_ylim(len(among) - 0.5, -0.5)
 
-    drawn = both(draw)
     first, second = case.both
-    caption = (
-        f"By how many percent PDR and K_rcv are lower under {second} than under {first}, at "
-        f"{_loads(case, among)}. Large: this testbed, with intervals; small: this testbed, too few runs for one; open: "
-        f"published, without interval, each at the papers' own load. Cut off at "
-        f"{number(DRAWN_FROM_PERCENT)} %. {corrected(found)}"
-    )
-    return picture(
-        "figure-lower",
-        "Lower by percent",
-        drawn,
-        caption,
-        _seen(case, found),
-        with_papers(case.summary, *dict.fromkeys(study_of(cores) for _, cores in case.systems)),
+    studies = dict.fromkeys(study_of(cores) for _, cores in case.systems)
+    return Figure(
+        identity="figure-lower",
+        draw=panels(
+            [""],
+            list(TITLES.values()),
+            draw,
+            "lower by (%)",
+            shared=("all", "all"),
+            height_in=0.6 + 0.45 * max(len(among), 1),
+            beside=False,
+        ),
+        caption=f"PDR and K_rcv under {second}, in percent lower than under {first}, at {_loads(case, among)}.",
+        reading="A large point is this testbed with its interval. A small point is this testbed with too few runs for "
+        "an interval. An open point is published, at the paper's own load and without an interval. The axis is cut off "
+        f"at {number(DRAWN_FROM_PERCENT)} %. {corrected(found)}",
+        seen=tuple(_seen(case, found)) or (NOTHING,),
+        provenance=with_papers(case.summary, *studies),
     )
 
 
 def _loads(case: Case, among: Sequence[Place]) -> str:
-    """Say what the compared loads are: where the reference drops more than the limit, else the highest."""
+    """Describe the compared loads: the first load at which the reference exceeds the limit, else the highest load."""
     found = [(place, cps) for place in among if (cps := case.compared_load(place)) is not None]
     above = [cps == case.side(place, case.reference).loads_around[1] for place, cps in found]
     first = f"the first load with PDR > {case.share} under the latter"
@@ -137,7 +139,7 @@ def _loads(case: Case, among: Sequence[Place]) -> str:
 
 def _at_compared_load(case: Case, found: Comparisons, place: Place, name: str) -> Compared | None:
     cps = case.compared_load(place)
-    return None if cps is None else found.cells.get(Asked(place, cps, name))
+    return None if cps is None else found.cells.get(ComparedQuantity(place, cps, name))
 
 
 def _seen(case: Case, found: Comparisons) -> list[str]:
@@ -155,7 +157,7 @@ def _seen(case: Case, found: Comparisons) -> list[str]:
 
 
 def _counted(case: Case, percents: Sequence[Interval]) -> str:
-    """Say at how many places the other mode is lower, and at how many that is more than chance."""
+    """Count the systems at which the other mode is lower, and the systems at which the difference is significant."""
     fewer = sum(each.estimate > 0 for each in percents)
     of = f"{case.label(case.other)} is lower at {fewer} of {plural(len(percents), 'place')}"
     judged = [each for each in percents if each.known]
@@ -174,30 +176,30 @@ def _tick(case: Case, place: Place) -> str:
     return f"{case.name(place)}\n" + ("not measured" if cps is None else f"{cps} cps")
 
 
-def _published(axis: Axes, printed: Mapping[Any, Any] | None, name: str, y: float) -> None:
+def _draw_published(axis: Axes, case: Case, place: Place, name: str, y: float) -> None:
+    printed = case.printed_comparison(place)
     if printed is not None:
-        axis.plot([printed[f"{name}_lower_pct"]], [y + 0.15], **hollow(1), label="published")
+        value = printed[f"{name}_lower_pct"]
+        (point,) = axis.plot([value], [y + 0.15], **hollow(case.other), label="published")
+        titled(point, [f"published: {number(value)} % lower"])
 
 
-def _here(axis: Axes, cell: Compared | None, y: float) -> None:
+def _draw_here(axis: Axes, case: Case, cell: Compared | None, y: float) -> None:
     if cell is None or np.isnan(cell.comparison.percent_lower.estimate):
         return
     lower = cell.comparison.percent_lower
     low, x, high = np.clip((lower.low, lower.estimate, lower.high), DRAWN_FROM_PERCENT, 100)
-    if not trusted(lower):
-        # without bounds it is no more than what these runs happened to give
-        axis.plot([x], [y - 0.15], **small(1), label="this testbed, no interval")
-        return
-    axis.errorbar(
-        *([x], [y - 0.15]),
-        xerr=[[x - low], [high - x]],
-        **(large(1) | {"linestyle": "none"}),
-        label="this testbed",
-    )
+    at = ([x], [y - 0.15])
+    if trusted(lower):
+        bars, label = [[x - low], [high - x]], "this testbed"
+        point, *_ = axis.errorbar(*at, xerr=bars, **large(case.other), label=label)
+    else:
+        (point,) = axis.plot(*at, **small(case.other), label="this testbed, no interval")
+    titled(point, [f"this testbed: {with_unit(lower, '%')} lower"])
 
 
 def verdict(case: Case, found: Comparisons) -> Words:
-    """Say in words what the modes do at the compared loads."""
+    """Describe the effects of the modes at the compared loads."""
     first, second = case.both
     lines = []
     for place in case.places():
@@ -209,7 +211,7 @@ def verdict(case: Case, found: Comparisons) -> Words:
             continue
         same = " Both have the same settings there." if case.same_settings(place) else ""
         for name, title in TITLES.items():
-            cell = found.cells.get(Asked(place, cps, name))
+            cell = found.cells.get(ComparedQuantity(place, cps, name))
             if cell is not None:
                 said = _said(cell, title, second, first)
                 lines.append(f"{case.name(place)}, {cps} cps: {said}{same}")
@@ -234,7 +236,7 @@ def _said(cell: Compared, title: str, second: str, first: str) -> str:
 
 
 def tables(case: Case, found: Comparisons) -> Several:
-    """Show, for each system, the papers' comparison of the modes beside this testbed's."""
+    """Show the papers' comparison of the modes beside this testbed's comparison, for each system."""
     return Several(tuple(_table(case, found, system) for system in case.systems))
 
 
@@ -242,7 +244,7 @@ def _table(case: Case, found: Comparisons, system: System) -> Table:
     sut, cores = system
     among = case.measured_first(system, case.reference, case.other)
     printed = [row for place in among if (row := case.printed_comparison(place)) is not None]
-    # Each of the papers' tables is of one number of cores.
+    # Each of the papers' tables has one number of cores.
     table = f", Table {printed[-1]['table']}" if printed else ""
     first, second = case.both
     beside = f"{PAPERS[study_of(cores)]}{table}, beside this testbed" if table else "This testbed"
@@ -253,16 +255,16 @@ def _table(case: Case, found: Comparisons, system: System) -> Table:
         header=("", "whose", "load (cps)", *(first, second, "lower by (%)") * 2),
         rows=tuple(row for place in among for row in _rows(case, found, place)),
         none="nothing was planned",
-        caption=f"{beside}: {sut}, {plural(cores, 'core')}, {first} against {second}, at "
-        f"{_loads(case, among)}. Typical runs with 95 % intervals. {corrected(found)} The "
-        "row difference: means in % of the published, percentages in points."
+        caption=f"{beside}: {sut}, {plural(cores, 'core')}, {first} against {second}.",
+        reading=f"The loads are {_loads(case, among)}. Values are typical runs with 95 % intervals. {corrected(found)} "
+        "In the row difference, means are in % of the published means, and percentages are in points."
         f"{PUBLISHED_MODES}",
         provenance=with_papers(case.summary, *([study_of(cores)] if table else [])),
     )
 
 
 def _rows(case: Case, found: Comparisons, place: Place) -> list[tuple[Cell, ...]]:
-    """Give published, this testbed and difference of a place."""
+    """Make the rows of a system: published, this testbed, difference."""
     threads = plural(place.threads, "thread")
     printed = case.printed_comparison(place)
     texts = [NOT_PRINTED, *[NO_ENTRY] * 6]
@@ -276,7 +278,7 @@ def _rows(case: Case, found: Comparisons, place: Place) -> list[tuple[Cell, ...]
     cps = case.compared_load(place)
     if cps is None:
         return [*rows, (threads, "this testbed", _why_not_compared(case, place), *[NO_ENTRY] * 6)]
-    cells = [found.cells.get(Asked(place, cps, name)) for name in TITLES]
+    cells = [found.cells.get(ComparedQuantity(place, cps, name)) for name in TITLES]
     n = cells[0].comparison.difference.n if cells[0] else 0
     units = ("", "µs")
     here = [text for cell, unit in zip(cells, units, strict=True) for text in _cell(cell, n, unit)]
@@ -330,7 +332,7 @@ def _less(value: float) -> Callable[[float], float]:
 
 
 def both_loads(case: Case, found: Comparisons) -> Table:
-    """Show both modes at every load next to a crossing that both have met."""
+    """Show both modes at every load beside a crossing if both modes have runs at the load."""
     rows: list[tuple[Cell, ...]] = []
     for asked, cell in found.cells.items():
         title, unit, scale = UNITS[asked.quantity]
@@ -354,8 +356,8 @@ def both_loads(case: Case, found: Comparisons) -> Table:
         places=2,
         rows=tuple(rows),
         none=f"no load at which runs of both {first} and {second} count",
-        caption=f"{second} against {first} at every load next to the crossing of either that both "
-        f"met; difference: {second} minus {first}, over pairs. {corrected(found)}",
+        caption=f"{second} against {first} at every load next to the crossing of either mode.",
+        reading=f"The difference is {second} minus {first}, over pairs of runs. {corrected(found)}",
         provenance=provenance(case.summary),
     )
 

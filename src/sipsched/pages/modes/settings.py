@@ -1,4 +1,4 @@
-"""What each mode came to on this kernel."""
+"""The settings of each mode as this kernel applied them."""
 
 from collections.abc import Iterable
 
@@ -13,11 +13,11 @@ from sipsched.plan.modes import Setting, value_name
 from sipsched.words import plural
 
 Size = tuple[int, int]
-"""Cores and threads."""
+"""The number of cores and the number of threads."""
 
 
 def table(case: Case) -> Table:
-    """List what each mode came to on this kernel."""
+    """List the settings of each mode as this kernel applied them."""
     sizes: dict[tuple[str, ...], dict[Size, None]] = {}
     for place in case.places():
         for mode in case.modes:
@@ -40,7 +40,7 @@ def table(case: Case) -> Table:
 
 
 def _step(step: dict[str, object]) -> tuple[str, str, str]:
-    """Write a step of a mode: the setting, what was asked, what it came to."""
+    """Write a step of a mode: the setting, the requested value and the value in force."""
     setting, asked = Setting(str(step["setting"])), step["asked"]
     return (
         setting.key,
@@ -69,7 +69,7 @@ def _schedulers(summary: xr.Dataset) -> list[str]:
 
 
 def words(case: Case) -> Words:
-    """Say where both modes came to the same settings, and whether more than the modes differs."""
+    """Name the systems at which both modes had equal settings, and report whether more than the modes differs."""
     first, second = case.both
     lines = []
     for mode in (case.reference, case.other):

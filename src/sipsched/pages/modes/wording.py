@@ -1,4 +1,4 @@
-"""What the tables and figures of the modes say alike."""
+"""Words that the tables and figures of the modes share."""
 
 import re
 from collections.abc import Callable
@@ -9,37 +9,38 @@ import xarray as xr
 
 from sipsched.analysis.families import Cell as Compared
 from sipsched.analysis.families import Family
+from sipsched.analysis.intervals import LEVEL
 from sipsched.analysis.papers import SHORT
 from sipsched.analysis.run_table import provenance
-from sipsched.analysis.statistics import LEVEL
 from sipsched.pages.numbers import NO_ENTRY, Number, told
 from sipsched.pages.parts import Cell
 from sipsched.words import plural
 
 NOT_PRINTED = NO_ENTRY
+NOTHING = "No valid run of both modes: nothing to see yet."
 NOT_SEEN = "not seen by the probe"
 PUBLISHED_MODES = " Published numbers are of the papers' own modes of that name, on CFS."
 SERVICE = (
     "E[x] = K_stack + K_sockq^s + K_copy + T_sip + K_snd, the overall service time of the "
-    "single-core paper (section III). K_sockq^s, waking the worker and dequeuing, has no stamp of "
-    "its own: it is the mean K_sockq of messages that came when every earlier one had left the SPS."
+    "single-core paper (section III). K_sockq^s, waking the worker and dequeuing, has no timestamp of "
+    "its own. It is the mean K_sockq of the messages that arrived at an empty SPS."
 )
 
 
 def study_of(cores: int) -> str:
-    """Name the paper that has tables of this number of cores."""
+    """Name the paper with tables for this number of cores."""
     return "singlecore" if cores == 1 else "multicore"
 
 
 def with_papers(summary: xr.Dataset, *studies: str) -> str:
-    """Say what the numbers are where nothing was measured, and whose the published ones are."""
+    """Describe the origin of simulated and of published numbers."""
     here = provenance(summary)
     papers = f"Published: {'; '.join(SHORT[study] for study in studies)}." if studies else ""
     return ". ".join(filter(None, (here.rstrip("."), papers)))
 
 
 def corrected(found: Family[Any]) -> str:
-    """Say how the cells of a family are corrected for their number."""
+    """Describe the correction for the number of cells in a family."""
     if not found.tests:
         return "No pair of runs to compare."
     return (
@@ -50,7 +51,7 @@ def corrected(found: Family[Any]) -> str:
 
 
 def compared(found: Compared, unit: str) -> tuple[Cell, Cell, Cell]:
-    """Write a comparison as cells: both typical runs, in their unit, and percent lower with its p-value."""
+    """Write a comparison as three cells: both typical runs, and the percentage with its p-value."""
     n = found.comparison.difference.n
     if np.isnan(found.reference.estimate) or np.isnan(found.other.estimate):
         return NO_ENTRY, NO_ENTRY, NOT_SEEN
@@ -58,15 +59,15 @@ def compared(found: Compared, unit: str) -> tuple[Cell, Cell, Cell]:
 
 
 def lower(found: Compared, n: int) -> Number:
-    """Write by how many percent the other is lower, as a cell."""
+    """Write the percentage by which the other mode is lower, as a cell."""
     return Number(found.comparison.percent_lower, "%", n=n, p_value=found.p_value)
 
 
 def relative_to(value: float) -> Callable[[float], float]:
-    """Turn a mean into how many percent it is more than a value."""
+    """Return a function that converts a mean to its difference from a value in percent."""
     return lambda mean: 100 * (mean / value - 1)
 
 
 def identity(*parts: object) -> str:
-    """Make an id of an element that CSS can name."""
+    """Make the id of an element."""
     return re.sub(r"[^A-Za-z0-9]+", "-", "-".join(map(str, parts)))

@@ -1,4 +1,4 @@
-"""What makes the difference between the modes: mechanisms switched off, settings put back."""
+"""The causes of the difference between the modes: the effect of each mechanism and each setting."""
 
 import math
 from collections.abc import Sequence
@@ -8,9 +8,9 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure as Canvas
 
-from sipsched.analysis.papers_predicted import ABLATED, Ablation, Part
-from sipsched.analysis.statistics import Interval
-from sipsched.pages.drawing import INK, SERIES, STYLE, themed
+from sipsched.analysis.intervals import Interval
+from sipsched.analysis.papers_predicted import ABLATED, Ablation, Contribution
+from sipsched.pages.drawing import INK, SERIES, themed
 from sipsched.pages.numbers import in_words, told
 from sipsched.pages.papers_predicted.wording import (
     NAMES,
@@ -37,7 +37,10 @@ MEANING = {
 
 
 def whole_words(found: Ablation) -> str:
-    """Say what the whole difference is, and if it is none, what would have been seen."""
+    """Describe the whole difference between the modes.
+
+    If the difference is not significant, name the detectable difference.
+    """
     unit, scale = _unit(found.metric), scaled(found.metric)
     whole = in_unit(found.whole, found.metric)
     name = f"{NAMES[found.metric]}, {compared()}"
@@ -70,40 +73,42 @@ def _unit(metric: str) -> str:
     return "points" if metric == "pdr" else UNITS[metric]
 
 
-def _name(part: Part) -> str:
+def _name(part: Contribution) -> str:
     return MEANING.get(part.name, part.name)
 
 
 def figure(found: Sequence[Ablation], runs: pd.DataFrame) -> Figure:
-    """Draw what comes from each mechanism and each setting, with intervals.
+    """Draw the contribution of each mechanism and each setting, with intervals.
 
     Parameters
     ----------
     found
-        One a metric.
+        One ablation per metric.
     runs
-        As `sipsched.analysis.papers_predicted.load_predictions` returns it.
+        Runs from `sipsched.analysis.papers_predicted.load_predictions`.
     """
     caption = (
-        f"Predicted by simulation, {place(*ABLATED)}: the whole difference, {compared()}, and what of it goes "
-        "when a mechanism is switched off, or when a setting of enhanced mode is put back to its value in "
-        "baseline mode. 95 % intervals over seeds, with the same arrivals; those of the parts hold together. "
-        "Parts need not add up."
+        f"The difference {compared()} and its parts by mechanism and setting, at {place(*ABLATED)}."
+    )
+    reading = (
+        "A part is the decrease of the difference when a mechanism is switched off, or when a setting of enhanced mode "
+        "has its value of baseline mode. The 95 % intervals are over seeds with the same arrivals, and the intervals "
+        "of the parts hold together. Parts need not add up to the whole."
     )
     seen = tuple(whole_words(each) for each in found) or ("Nothing of it was simulated.",)
     return picture(
         "figure-ablation",
-        "What makes the difference between the modes",
         partial(_draw, found),
         caption,
         seen,
+        reading,
         runs,
     )
 
 
 def _draw(found: Sequence[Ablation], across: int, width: float) -> str:
     down = max(math.ceil(len(found) / across), 1)
-    with rc_context({**STYLE, "font.size": 8.0}):
+    with rc_context({"font.size": 8.0}):
         canvas = Canvas(figsize=(width, 3.1 * down), layout="constrained")
         grid = canvas.subplots(down, across, squeeze=False).ravel()
         for axis in grid[len(found) :]:
@@ -131,9 +136,9 @@ def _draw(found: Sequence[Ablation], across: int, width: float) -> str:
 
 
 def table(found: Sequence[Ablation], runs: pd.DataFrame) -> Table:
-    """List the same.
+    """List the contributions that the figure shows, one row per mechanism or setting.
 
-    Parameters are those of `figure`.
+    Parameters are the parameters of `figure`.
     """
     rows: list[tuple[Cell, ...]] = []
     for each in found:

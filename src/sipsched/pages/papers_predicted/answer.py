@@ -1,4 +1,4 @@
-"""The head of the page: what the simulator tells of the papers' testbed, in sentences."""
+"""The sentences of the page of predictions for the papers' testbed."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,23 +13,22 @@ from sipsched.analysis.papers_predicted import (
     ABLATED,
     Ablation,
     Direction,
-    Effect,
     Error,
     Group,
     MigrationCost,
+    PublishedEffect,
     load_predictions,
     repeated,
 )
 from sipsched.pages.papers_predicted.ablation import whole_words
 from sipsched.pages.papers_predicted.wording import GROUPS, NAMES, PREDICTED, place, simulated
-from sipsched.pages.parts import Answer, Table, Words
-from sipsched.pages.tables import Heading
+from sipsched.pages.parts import Answer, Heading, Table, Words
 from sipsched.plan.simulated import Model
 from sipsched.words import grouped, number, plural
 
 
 def heading(model: Model, runs: pd.DataFrame) -> Heading:
-    """Say first that all of it is predicted, and by what."""
+    """Name the model that predicts all numbers of the page."""
     return Heading(
         fidelity=f"{PREDICTED}. {model.description.rstrip('.')}, as a model; fitted to {model.fitted_to}.",
         testbed=simulated(runs),
@@ -37,8 +36,8 @@ def heading(model: Model, runs: pd.DataFrame) -> Heading:
     )
 
 
-def answer(effects: Sequence[Effect]) -> Answer:
-    """Say in a sentence whether the published effects are reproduced."""
+def answer(effects: Sequence[PublishedEffect]) -> Answer:
+    """Answer whether the simulation reproduces the published effects."""
     return Answer(_directions(effects))
 
 
@@ -47,7 +46,7 @@ def words(
     costs: Sequence[MigrationCost],
     ablations: Sequence[Ablation],
 ) -> Words:
-    """Say in a sentence each how far off it is, which cost of migration is best, and where effects come from."""
+    """Report the errors, the best cost of migration, and the causes of the effects, in one sentence each."""
     return Words(
         (
             _reach(found),
@@ -68,7 +67,7 @@ def _reach(found: Sequence[Error]) -> str:
     return f"{start}: {', '.join(told)}." if told else f"{start}."
 
 
-def _directions(effects: Sequence[Effect]) -> str:
+def _directions(effects: Sequence[PublishedEffect]) -> str:
     if not effects:
         return "No published difference between the modes was simulated."
     counts = Counter(effect.direction for effect in effects)
@@ -114,14 +113,14 @@ def _would_have_been_seen(least: Sequence[float]) -> str:
 
 
 def origin(path: Path, recorded: Path) -> Words:
-    """Say which runs were simulated here, and whether they come out as recorded.
+    """Report which runs were simulated on this machine, and whether they equal the recorded runs.
 
     Parameters
     ----------
     path
-        What the page shows, as `sipsched.analysis.papers_predicted.load_predictions` reads it.
+        The runs of the page, from `sipsched.analysis.papers_predicted.load_predictions`.
     recorded
-        What comes with the repository, if it is there.
+        The recorded runs of the repository, if the file exists.
     """
     return Words((_origin(path, recorded),))
 
@@ -147,14 +146,14 @@ def _origin(path: Path, recorded: Path) -> str:
 
 
 def free_numbers(model: Model, points: int) -> Table:
-    """List what was fitted, and between which bounds it was searched.
+    """List the fitted numbers and the bounds of the search.
 
     Parameters
     ----------
     model
-        Of the papers' proxy and machine.
+        Fitted model of the papers' proxy and machine.
     points
-        Printed numbers that it was fitted to.
+        Printed numbers to which the model was fitted.
     """
     rows = [
         (free.meaning, free.name, number(value), number(free.low), number(free.high))
@@ -166,7 +165,8 @@ def free_numbers(model: Model, points: int) -> Table:
         rows=tuple(rows),
         none="nothing was fitted",
         caption=f"{len(rows)} free numbers beside {points} printed ones, {len(METRICS)} of each of "
-        f"{points // len(METRICS)} columns. Times are in ns. All other numbers of the model are assumed; "
-        "config/models/opensips-papers.yaml has each with its source.",
+        f"{points // len(METRICS)} columns.",
+        reading="Times are in ns. All other numbers of the model are assumed. config/models/opensips-papers.yaml has "
+        "each number with its source.",
         provenance=f"{PREDICTED}: numbers of a model.",
     )

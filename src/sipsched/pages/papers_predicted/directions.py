@@ -1,4 +1,4 @@
-"""The published effects of the modes and of the migration cost, and what became of them in the simulator."""
+"""The published effects of the modes and of the migration cost, beside the simulated effects."""
 
 import math
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure as Canvas
 
-from sipsched.analysis.papers_predicted import EFFECTS, Direction, Effect, MigrationCost
-from sipsched.pages.drawing import INK, PAPER, SERIES, STYLE, legend, themed
+from sipsched.analysis.papers_predicted import EFFECTS, Direction, MigrationCost, PublishedEffect
+from sipsched.pages.drawing import INK, PAPER, SERIES, legend, themed
 from sipsched.pages.numbers import told, with_unit
 from sipsched.pages.papers_predicted.wording import (
     NAMES,
@@ -23,38 +23,38 @@ from sipsched.pages.parts import Figure, Table
 from sipsched.words import number, plural
 
 LEAST = -100.0
-"""Percent lower at which an axis ends: what is more than twice as high is cut off."""
+"""Left end of an axis of percent lower. A value that is more than twice as high as the reference is cut off."""
 
 
-def figure(effects: Sequence[Effect], runs: pd.DataFrame) -> Figure:
-    """Draw by how much enhanced mode is lower, predicted and published.
+def figure(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Figure:
+    """Draw the decrease under enhanced mode in percent, predicted and published.
 
     Parameters
     ----------
     effects
-        As `sipsched.analysis.papers_predicted.effects` returns them.
+        Effects from `sipsched.analysis.papers_predicted.effects`.
     runs
-        As `sipsched.analysis.papers_predicted.load_predictions` returns it.
+        Runs from `sipsched.analysis.papers_predicted.load_predictions`.
     """
-    caption = (
-        "By how many percent enhanced mode is lower than baseline mode at the same load. Dots and lines: predicted by "
-        "simulation, 95 % intervals over seeds that hold together, cut off at −100 %; open diamonds: published. "
-        "Right of 0 is what the papers found."
+    caption = "Percent by which enhanced mode is lower than baseline mode at the same load, predicted and published."
+    reading = (
+        "Dots are predictions by simulation. Their 95 % intervals over seeds hold together and are cut off at −100 %. "
+        "Diamonds are published numbers. Right of 0, enhanced mode is lower."
     )
     seen = tuple(_seen(effects, metric) for metric in EFFECTS)
     return picture(
         "figure-directions",
-        "Effects of enhanced mode, predicted and published",
         partial(_draw, effects),
         caption,
         seen,
+        reading,
         runs,
     )
 
 
-def _draw(effects: Sequence[Effect], across: int, width: float) -> str:
+def _draw(effects: Sequence[PublishedEffect], across: int, width: float) -> str:
     down = math.ceil(len(EFFECTS) / across)
-    with rc_context({**STYLE, "font.size": 8.0}):
+    with rc_context({"font.size": 8.0}):
         canvas = Canvas(figsize=(width, 0.6 + 4.4 * down), layout="constrained")
         grid = canvas.subplots(down, across, squeeze=False)
         for column, (axis, metric) in enumerate(zip(grid.ravel(), EFFECTS, strict=True)):
@@ -85,7 +85,7 @@ def _draw(effects: Sequence[Effect], across: int, width: float) -> str:
         return themed(canvas)
 
 
-def _seen(effects: Sequence[Effect], metric: str) -> str:
+def _seen(effects: Sequence[PublishedEffect], metric: str) -> str:
     these = [effect for effect in effects if effect.metric == metric]
     if not these:
         return f"{NAMES[metric]}: nothing was simulated."
@@ -98,10 +98,10 @@ def _seen(effects: Sequence[Effect], metric: str) -> str:
     )
 
 
-def table(effects: Sequence[Effect], runs: pd.DataFrame) -> Table:
-    """List the same.
+def table(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Table:
+    """List the effects of the figure.
 
-    Parameters are those of `figure`.
+    Parameters are the parameters of `figure`.
     """
     rows = [
         (
@@ -122,23 +122,24 @@ def table(effects: Sequence[Effect], runs: pd.DataFrame) -> Table:
         ),
         rows=tuple(rows),
         none="nothing was simulated",
-        caption="By how many percent enhanced mode is lower. Reproduced: lower by more than chance (Holm over all "
-        "rows); opposite: higher by more than chance; would have been seen: the least difference that is told from "
-        "chance with a power of 80 %; no difference at all: the same in each pair of runs to the last "
-        "digit, as where there are no more threads than cores and the scheduler has nothing to choose.",
+        caption="Percent by which enhanced mode is lower than baseline mode, published and predicted.",
+        reading="Reproduced is lower by more than chance (Holm over all rows), and opposite is higher by more than "
+        "chance. Would have been seen is the smallest difference that is distinguishable from chance with a power of "
+        "80 %. No difference at all means that each pair of runs is the same to the last digit. This happens if there "
+        "are no more threads than cores, because the scheduler then has no choice.",
         provenance=provenance(runs),
     )
 
 
 def costs(found: Sequence[MigrationCost], runs: pd.DataFrame) -> Table:
-    """List the migration costs of figure 2; the paper prints which is best and no values.
+    """List the migration costs of figure 2. The paper prints the best cost but no values.
 
     Parameters
     ----------
     found
-        As `sipsched.analysis.papers_predicted.migration_costs` returns them.
+        Costs from `sipsched.analysis.papers_predicted.migration_costs`.
     runs
-        As `sipsched.analysis.papers_predicted.load_predictions` returns it.
+        Runs from `sipsched.analysis.papers_predicted.load_predictions`.
     """
     rows = []
     for each in found:
@@ -159,8 +160,9 @@ def costs(found: Sequence[MigrationCost], runs: pd.DataFrame) -> Table:
         places=2,
         rows=tuple(rows),
         none="nothing was simulated",
-        caption="Figure 2 of the multi-core paper: enhanced mode with its migration cost overridden. The last column: "
-        "by how many percent the published best is lower than this cost, and whether that is more than chance.",
+        caption="Figure 2 of the multi-core paper, simulated: its enhanced mode with several migration costs.",
+        reading="The last column is the percentage by which the published best cost is lower than this cost, and "
+        "whether the difference is more than chance.",
         provenance=provenance(runs),
     )
 

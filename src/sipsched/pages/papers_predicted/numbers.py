@@ -1,4 +1,4 @@
-"""Predicted against published: the numbers of the tables, and the loads at the limit."""
+"""Predicted numbers compared with published numbers: the tables, and the loads at the limit."""
 
 import math
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from sipsched.analysis.crossing_load import PDR_LIMIT
 from sipsched.analysis.papers_predicted import Error, Group
-from sipsched.analysis.statistics import PDR_LIMIT
-from sipsched.pages.drawing import INK, MARKERS, SERIES, STYLE, legend, themed
+from sipsched.pages.drawing import INK, MARKERS, SERIES, legend, themed
 from sipsched.pages.numbers import signed
 from sipsched.pages.papers_predicted.wording import (
     GROUPS,
@@ -31,32 +31,31 @@ from sipsched.words import grouped, number, plural
 def figure(
     table: pd.DataFrame, capacities: pd.DataFrame, found: Sequence[Error], runs: pd.DataFrame
 ) -> Figure:
-    """Draw each predicted number against the published one.
+    """Draw each predicted number against the published number.
 
     Parameters
     ----------
     table, capacities
-        As `sipsched.analysis.papers_predicted.against_published` and `capacities` return them.
+        Frames from `sipsched.analysis.papers_predicted.against_published` and `capacities`.
     found
-        Of both, as `sipsched.analysis.papers_predicted.errors` returns them.
+        Errors of both frames, from `sipsched.analysis.papers_predicted.errors`.
     runs
-        As `sipsched.analysis.papers_predicted.load_predictions` returns it.
+        Runs from `sipsched.analysis.papers_predicted.load_predictions`.
     """
     both = pd.concat([table, capacities]).dropna(subset=["published", "predicted"])
-    caption = (
-        "Predicted by simulation against published, one mark a printed number; on the line they are equal. "
-        "Blue: what the model was fitted to; the other colours it had not seen. Logarithmic scales; "
-        f"capacity: the last load at or under {100 * PDR_LIMIT:g} %. A predicted drop rate of 0 is not drawn."
+    caption = "Predicted against published numbers, by quantity."
+    reading = (
+        "Each mark is a printed number, and on the line the prediction equals it. The model was fitted to the blue "
+        f"marks only. Capacity is the last load at or under {100 * PDR_LIMIT:g} %. The scales are logarithmic, so a "
+        "predicted drop rate of 0 is not drawn."
     )
     seen = tuple(_error_words(metric, found) for metric in NAMES)
-    return picture(
-        "figure-predicted", "Predicted against published", partial(_draw, both), caption, seen, runs
-    )
+    return picture("figure-predicted", partial(_draw, both), caption, seen, reading, runs)
 
 
 def _draw(both: pd.DataFrame, across: int, width: float) -> str:
     down = math.ceil(len(NAMES) / across)
-    with rc_context({**STYLE, "font.size": 8.0}):
+    with rc_context({"font.size": 8.0}):
         canvas = Canvas(figsize=(width, 0.5 + 2.9 * down), layout="constrained")
         grid = canvas.subplots(down, across, squeeze=False)
         for axis, (metric, name) in zip(grid.ravel(), NAMES.items(), strict=True):
@@ -106,9 +105,9 @@ def _error_words(metric: str, found: Sequence[Error]) -> str:
 
 
 def errors(found: Sequence[Error], runs: pd.DataFrame) -> Table:
-    """List how far the simulator is off, and what needs no simulator.
+    """List the errors of the simulator, and of predictions without a simulator.
 
-    Parameters are those of `figure`.
+    Parameters are the parameters of `figure`.
     """
     rows = [
         (
@@ -130,19 +129,20 @@ def errors(found: Sequence[Error], runs: pd.DataFrame) -> Table:
         ),
         rows=tuple(rows),
         none="nothing was predicted that is published",
-        caption="By which factor predictions are off: the root mean square of the logs of predicted over published, as "
-        "a factor; 1.00 is exact. Drop rates with 0.1 % added to both. Same threads: the geometric mean of the fitted "
-        "numbers of as many threads, of one core for one and of two for more. Mean: that of all fitted numbers. "
-        "Nearest: whether the simulator is nearer than both. Published drop rates lie on both sides of 1 % by the "
-        "papers' choice of loads, so that their mean is near by itself.",
+        caption="The factor by which predictions are off, beside two naive predictions.",
+        reading="The factor is the root mean square of the logs of predicted over published numbers, and 1.00 is "
+        "exact. Drop rates have 0.1 % added to both. Same threads predicts the geometric mean of the fitted numbers "
+        "with as many threads, of one core for one core and of two cores for more. Mean predicts the mean of all "
+        "fitted numbers. Nearest is whether the simulator is nearer than both. The papers chose loads on both sides of "
+        "a drop rate of 1 %, so the mean of drop rates is a near prediction.",
         provenance=provenance(runs),
     )
 
 
 def numbers(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
-    """List each number; the page shows the first of them.
+    """List each number; the page shows the first rows.
 
-    Parameters are those of `figure`.
+    Parameters are the parameters of `figure`.
     """
     rows = []
     for row in table.itertuples():
@@ -171,14 +171,14 @@ def numbers(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
 
 
 def capacities(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
-    """List the load at the limit of each cell of the grid.
+    """List the load at the limit for each cell of the grid.
 
     Parameters
     ----------
     table
-        As `sipsched.analysis.papers_predicted.capacities` returns it.
+        Frame from `sipsched.analysis.papers_predicted.capacities`.
     runs
-        As `sipsched.analysis.papers_predicted.load_predictions` returns it.
+        Runs from `sipsched.analysis.papers_predicted.load_predictions`.
     """
     rows = []
     for (cores, threads), cell in table.groupby(["cores", "threads"]):
@@ -199,9 +199,9 @@ def capacities(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
         header=("", "threads", *("predicted", "published") * 2),
         rows=tuple(rows),
         none="the grid was not simulated",
-        caption=f"The last load at or under {100 * PDR_LIMIT:g} % of the papers' grid, 200 cps apart, mean of 3 "
-        "runs a load. One thread and eight cores are in no table. Not bracketed: all loads that were "
-        "simulated lie on one side of the limit.",
+        caption=f"The last load at or under {100 * PDR_LIMIT:g} % of the papers' grid, predicted and published.",
+        reading="Loads are 200 cps apart, with 3 runs per load. One thread and eight cores are in no table of the "
+        "papers. Not bracketed: all simulated loads lie on one side of the limit.",
         provenance=provenance(runs),
     )
 

@@ -1,15 +1,14 @@
-"""What the predictions are called, and where they come from."""
+"""Names of the predictions, and their origin."""
 
 import math
 from collections.abc import Callable
 
 import pandas as pd
 
+from sipsched.analysis.intervals import Interval
 from sipsched.analysis.papers import MODES, SHORT
 from sipsched.analysis.papers_fit import METRICS
 from sipsched.analysis.papers_predicted import Group
-from sipsched.analysis.statistics import Interval
-from sipsched.pages.drawing import NARROW_IN, WIDTH_IN
 from sipsched.pages.parts import Figure
 from sipsched.words import grouped, plural
 
@@ -24,16 +23,16 @@ GROUPS = dict(
         strict=True,
     )
 )
-"""Short, for a picture."""
+"""Short names of the groups, for a figure."""
 
 
 def provenance(runs: pd.DataFrame) -> str:
-    """Say of a figure that it was simulated, and from how much."""
+    """Describe the origin of a figure's numbers: simulated."""
     return PREDICTED if len(runs) else f"{PREDICTED}: no run"
 
 
 def simulated(runs: pd.DataFrame) -> str:
-    """Say what was simulated, and what stands beside it."""
+    """Describe the simulated runs and the published numbers beside them."""
     calls = " or ".join(grouped(each) for each in sorted(set(runs["calls"])))
     amount = f"{grouped(len(runs))} runs of {calls} calls" if len(runs) else "no run"
     return (
@@ -44,56 +43,53 @@ def simulated(runs: pd.DataFrame) -> str:
 
 def picture(
     identity: str,
-    what: str,
     draw: Callable[[int, float], str],
     caption: str,
     seen: tuple[str, ...],
+    reading: str,
     runs: pd.DataFrame,
 ) -> Figure:
-    """Make a figure of panels, two across or one below the other.
+    """Make a figure of panels: two side by side, or one below the other.
 
     Parameters
     ----------
-    identity, caption, seen
-        As of a `Figure`.
-    what
-        A title for who does not see it.
+    identity, caption, seen, reading
+        As in `Figure`.
     draw
-        From panels across and width in inches to an SVG.
+        Function from the number of panels across and the width in inches to an SVG.
     runs
-        What was simulated.
+        The simulated runs.
     """
     return Figure(
         identity=identity,
-        svg=draw(2, WIDTH_IN),
-        narrow=draw(1, NARROW_IN),
-        alt=f"{what}. {caption} {' '.join(seen)}",
+        draw=lambda layout: draw(1 if layout.stacked else 2, layout.width_in),
         caption=caption,
         seen=seen,
+        reading=reading,
         provenance=provenance(runs),
     )
 
 
 def place(cores: int, threads: int, cps: int) -> str:
-    """Name a point."""
+    """Name a setting and its load."""
     return f"{plural(cores, 'core')}, {plural(threads, 'thread')}, {cps} cps"
 
 
 def scaled(metric: str) -> float:
-    """Give what a value is multiplied by to be in its unit on the page."""
+    """Return the factor that converts a value to the page's unit."""
     return SCALES.get(metric, 1.0)
 
 
 def in_unit(interval: Interval, metric: str) -> Interval:
-    """Put a number with its ends into its unit on the page."""
+    """Convert a number and the ends of its interval to the page's unit."""
     return interval.map(lambda value: value * scaled(metric))
 
 
 def factor(log: float) -> str:
-    """Write a root mean square of log ratios as the factor that it comes to."""
+    """Write a root mean square of log ratios as a factor."""
     return f"{math.exp(log):.2f}"
 
 
 def compared() -> str:
-    """Name the two modes in the order of a difference."""
+    """Name the two modes that a difference compares, in the order of the subtraction."""
     return f"{MODES[0]} less {MODES[1]}"

@@ -10,16 +10,16 @@ from sipsched.records.speedups import Deployed
 def deployed(
     cores: int, cps: float, drawn: tuple[float, ...] = (), deployment: str = "shared"
 ) -> Deployed:
-    """A capacity."""
+    """Make a capacity."""
     return Deployed(deployment, "udp", cores, 2 * cores, cores, "m", cps, drawn)
 
 
-def test_each_sample_is_set_against_its_own_single_core() -> None:
+def test_each_sample_is_divided_by_its_own_single_core() -> None:
     one, four = speedups(
         [deployed(1, 2000, (1000.0, 2000.0, 4000.0)), deployed(4, 6000, (3000.0, 6000.0, 12000.0))]
     )
     assert (one.speedup, one.speedup_low, one.speedup_high) == (1, 1, 1)
-    # the capacities are uncertain, their ratio is not
+    # the capacities are uncertain, but their ratio is exact
     assert four.low < 3000
     assert four.high > 12_000
     assert (four.speedup, four.speedup_low, four.speedup_high) == pytest.approx((3, 3, 3))
@@ -36,7 +36,7 @@ def test_without_samples_there_is_no_interval() -> None:
     assert np.isnan([two.low, two.high, two.speedup_low, two.speedup_high]).all()
 
 
-def test_deployments_have_single_cores_of_their_own() -> None:
+def test_each_deployment_is_divided_by_its_own_single_core() -> None:
     found = speedups(
         [
             *(deployed(1, 1000), deployed(2, 1500)),

@@ -1,9 +1,10 @@
-"""Where a search for a capacity begins: what is known of other points."""
+"""Tests of the initial load of a search for a capacity."""
 
 import pytest
 
 from sipsched.analysis.capacity.guess import guess_cps
-from sipsched.plan.config import Capacity, Point
+from sipsched.plan.loads import Capacity
+from sipsched.plan.run import Point
 
 GOAL = Capacity(0.01, 0.02)
 
@@ -12,27 +13,25 @@ def place(cores: int, threads: int, mode: str = "baseline", sut: str = "a") -> P
     return Point("bed", sut, mode, cores, threads, GOAL)
 
 
-def test_nothing_known_of_a_sut_is_no_guess() -> None:
+def test_a_sut_without_known_crossings_has_no_guess() -> None:
     assert guess_cps(place(1, 8), {}) is None
     assert guess_cps(place(1, 8), {place(1, 8, sut="b"): (900, 1000)}) is None
 
 
-def test_another_mode_of_the_same_cell_is_nearer_than_the_same_mode_elsewhere() -> None:
+def test_another_mode_of_the_cell_is_nearer_than_the_same_mode_elsewhere() -> None:
     found = {place(1, 8, "enhanced"): (900, 1000), place(2, 8): (4000, 4000)}
     assert guess_cps(place(1, 8), found) == pytest.approx((900 * 1000) ** 0.5)
 
 
-def test_one_number_of_cores_is_carried_over_in_proportion_to_the_cores_that_threads_can_use() -> (
-    None
-):
+def test_one_known_number_of_cores_is_scaled_in_proportion_to_usable_cores() -> None:
     found = {place(2, 8): (2000, 2000)}
     assert guess_cps(place(4, 8), found) == pytest.approx(4000)
-    # a core more is of no use to two threads
+    # two threads cannot use another core
     assert guess_cps(place(4, 2), found) == pytest.approx(2000)
 
 
-def test_two_numbers_of_cores_tell_how_capacity_grows_with_them() -> None:
-    """By Amdahl's law with a tenth of the work serial."""
+def test_two_known_numbers_of_cores_are_extrapolated_by_amdahls_law() -> None:
+    """The capacities follow Amdahl's law with a serial share of a tenth."""
 
     def law(cores: int) -> float:
         return 1000 * cores / (1 + 0.1 * (cores - 1))

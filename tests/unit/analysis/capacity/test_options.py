@@ -1,26 +1,19 @@
-"""Settings and plans: the papers' tables, and made-up ones."""
+"""Tests of settings, on the papers' tables and on invented settings."""
 
 import itertools
 
 import pytest
 import synthetic
 
-from sipsched.analysis import statistics
+from sipsched.analysis import crossing_load
 from sipsched.analysis.capacity import scaling
 from sipsched.analysis.capacity.options import (
-    BEYOND,
-    MEASURED,
-    PREDICTED,
-    Option,
     best_by_cores,
     measured_option,
     measured_options,
-    plan,
-    predicted_options,
 )
 from sipsched.analysis.run_table import campaigns_of
-from sipsched.analysis.statistics import Interval
-from sipsched.records import summary
+from sipsched.records import study_summary
 
 # Krishnamurthy and Rouskas 2016, tables II, V and VIII (enhanced mode): cores, processors, threads,
 # last load at or under a PDR of 1 % and its PDR, first load above it and its PDR
@@ -46,14 +39,9 @@ PROCESSORS = {6: 2}
 def published():
     options = []
     for cores, _, threads, low, low_pdr, high, high_pdr in PUBLISHED:
-        found = statistics.capacity([low, high], [low_pdr, high_pdr])
+        found = crossing_load.capacity([low, high], [low_pdr, high_pdr])
         options.append(measured_option("opensips", "enhanced", cores, threads, found))
     return options
-
-
-def option(cores, threads, cps, mode="default", basis=MEASURED):
-    number = Interval.without(cps, 1)
-    return Option("proxy", mode, cores, threads, number, cps, cps, basis)
 
 
 def test_papers_model_finds_the_best_threads_of_the_papers_tables():
@@ -67,58 +55,6 @@ def test_papers_model_finds_the_best_threads_of_the_papers_tables():
         for count, each in zip(threads, best, strict=True)
     ]
     assert [round(each, 1) for each in off] == [-9.1, 11.1, -9.1]
-
-
-def test_plan_takes_fewest_cores_then_threads_then_the_preferred_mode():
-    options = [
-        option(1, 8, 1500),
-        option(1, 2, 1400),
-        option(1, 2, 1900, "enhanced"),
-        option(2, 4, 4400, "enhanced"),
-        option(2, 4, 3600),
-    ]
-    assert plan(1300, options, 2).choice == options[1]
-    assert plan(1300, options, 2, modes=["enhanced", "default"]).choice == options[2]
-    assert plan(1450, options, 2, modes=["default"]).choice == options[0]
-    assert plan(1450, options, 2, threads=[4]).choice == options[4]
-    found = plan(4000, options, 2)
-    assert found.choice == found.known == options[3]
-    assert found.margin_percent == pytest.approx(10)
-    nothing = plan(4000, options, 1)
-    assert nothing.choice is nothing.known is None
-    assert nothing.largest == options[2]
-    assert plan(4000, [], 8).largest is None
-
-
-def test_plan_says_what_is_predicted_and_what_lies_beyond_the_data():
-    measured = published()
-
-    def papers(cores):
-        return Interval.without(1000 * scaling.paper_threads(1, cores), 0, why="the papers' model")
-
-    predicted = predicted_options(
-        measured,
-        "opensips",
-        "enhanced",
-        range(1, 9),
-        papers,
-        lambda c: scaling.paper_threads(1, c),
-    )
-    assert [(each.cores, each.basis) for each in predicted] == [
-        (1, BEYOND), (3, PREDICTED), (5, PREDICTED), (7, BEYOND), (8, BEYOND)
-    ]  # fmt: skip
-    options = [*measured, *predicted]
-    assert plan(4000, options, 8).choice.basis == MEASURED
-    between = plan(4800, options, 8)
-    assert (between.choice.cores, between.choice.basis) == (3, PREDICTED)
-    assert between.known.cores == 4
-    beyond = plan(9500, options, 8)
-    assert (beyond.choice.cores, beyond.choice.basis, beyond.known) == (8, BEYOND, None)
-    law = scaling.fit_scaling(
-        [2, 4, 6, 2, 4, 6], [4400, 5400, 6600, 4300, 5500, 6500], resamples=99
-    )
-    (eight,) = predicted_options(measured, "opensips", "enhanced", [8], law.predict, lambda c: c)
-    assert 0 < eight.carries_cps == eight.interval.low < eight.interval.estimate
 
 
 def test_options_of_a_summary():
@@ -142,12 +78,11 @@ def test_options_of_a_summary():
     assert (above.threads, above.carries_cps, above.grid_cps) == (8, 1200, 1200)
     assert (above.interval.n, above.interval.why) == (9, "no load was above the limit")
     assert best_by_cores([crossing, above]) == (above,)
-    over = measured_option("a", "b", 1, 2, statistics.capacity([500], [0.2]))
+    over = measured_option("a", "b", 1, 2, crossing_load.capacity([500], [0.2]))
     assert (over.carries_cps, over.interval.estimate) == (0, 0)
     assert [each.settled for each in (crossing, above, over)] == [True, False, False]
-    assert plan(100, [over], 1).choice is None
 
 
-def test_options_of_nothing_measured():
-    (campaign,) = campaigns_of([("study", summary.combine([], [synthetic.Run()]))])
+def test_without_measurements_there_are_no_options():
+    (campaign,) = campaigns_of([("study", study_summary.combine([], [synthetic.Run()]))])
     assert measured_options(campaign.counted) == ()

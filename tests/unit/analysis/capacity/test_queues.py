@@ -1,4 +1,4 @@
-"""Queues beside what theory says, and beside chains solved by linear algebra."""
+"""Tests of queues against theory, and against Markov chains solved by linear algebra."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_queue_is_stable_with_much_room():
 def test_queue_with_much_room_waits_as_allen_and_cunneen_say(scv):
     wait = queues.endless_wait_us(24_000, 75, 2, scv)
     assert queues.queue(24_000, 75, 2, 20_000, scv).waiting_us == pytest.approx(wait)
-    # Pollaczek and Khinchine, exact for one server
+    # Pollaczek and Khinchine's formula, which is exact for one server
     one = queues.endless_wait_us(12_000, 75, 1, scv)
     assert one == pytest.approx((1 + scv) / 2 * 0.9 / 0.1 * 75)
     assert queues.endless_wait_us(30_000, 75, 2) == np.inf
@@ -70,24 +70,24 @@ def test_queue_without_waiting_places_is_erlangs_for_any_service(scv):
     assert queues.queue(3e6 / 75, 75, 5, 5, scv).blocking == pytest.approx(loss)
 
 
-def test_queue_refuses_what_it_cannot_answer():
+def test_a_queue_outside_the_range_of_its_formula_is_an_error():
     with pytest.raises(StableError, match="1 ≤ servers ≤ places"):
         queues.queue(1000, 75, 4, 3)
     with pytest.raises(StableError, match=r"utilisation 2\.25 is beyond"):
         queues.queue(30_000, 75, 1, 10, 0)
 
 
-def test_queue_capacity_is_where_one_percent_is_turned_away():
+def test_the_queue_capacity_refuses_one_percent():
     for scv in (0.0, 1.0, 2.5):
         cps = queues.queue_capacity_cps(75, 2, 229, scv)
         assert queues.queue(6 * cps, 75, 2, 229, scv).blocking == pytest.approx(0.01)
     # Erlang's loss formula of one server: ρ / (1 + ρ)
     assert queues.queue_capacity_cps(75, 1, 1) == pytest.approx(1 / 99 / 75e-6 / 6)
-    # All the room in the world: what the servers can do, and 1 % more
+    # with unlimited places, the upper bound is the rate of the servers plus 1 %
     endless = queues.queue_capacity_cps(75, 2, 1_000_000)
     assert endless == pytest.approx(2 / 75e-6 / 0.99 / 6, rel=1e-4)
 
 
-def test_places_are_charged_as_the_kernel_does():
-    # 524288 bytes held 227 datagrams of the size of an INVITE, charged 2304 bytes each
+def test_places_follow_the_kernels_accounting_of_the_buffer():
+    # a buffer of 524288 bytes held 227 datagrams of the size of an INVITE, charged 2304 bytes each
     assert queues.system_places(524_288, 2304, 2) == 227 + 2

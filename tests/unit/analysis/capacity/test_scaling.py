@@ -1,4 +1,4 @@
-"""Laws of capacity by cores, beside the papers' numbers and beside known parameters."""
+"""Tests of laws of capacity by cores, against the papers' numbers and known parameters."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from sipsched.errors import StableError
 PROCESSORS = {6: 2}
 
 
-def test_papers_model_gives_the_papers_numbers():
+def test_the_papers_model_reproduces_the_papers_numbers():
     # Section V: 4, 6 and 6 threads; 1000 cps with one core and one thread
     assert [scaling.paper_threads(p, c) for p, c in ((1, 2), (1, 4), (2, 6))] == [4, 6, 6]
     assert scaling.paper_threads(1, 1) * scaling.PAPER_SINGLE_CORE_CPS == 1000
@@ -43,7 +43,7 @@ def test_scaling_law_with_noise_has_intervals_and_wider_predictions():
     assert found.predict(5) == scaling.fit_scaling(cores, cps, resamples=199).predict(5)
 
 
-def test_scaling_law_with_few_points_says_so():
+def test_a_scaling_law_with_few_points_has_no_interval():
     three = scaling.fit_scaling([2, 4, 6, 8], [4400, 5400, 6600, np.nan])
     assert three.single_cps.why == "too few points for an interval, 0 to spare"
     assert three.predict(8).why == "too few points for an interval, 0 to spare"
@@ -69,7 +69,7 @@ def test_papers_rule_fitted_to_the_papers_capacities():
         scaling.fit_rule([], [], PROCESSORS)
 
 
-def test_papers_rule_covers_what_it_predicts():
+def test_the_interval_of_the_papers_rule_covers_new_measurements():
     rng = np.random.default_rng(3)
     cores = np.array([1, 2, 4, 6, 8])
     threads = np.array([1, 4, 6, 8, 10])

@@ -1,4 +1,4 @@
-"""Messages one by one."""
+"""Tests of the figure of single messages."""
 
 import pytest
 import synthetic
@@ -23,8 +23,8 @@ def test_each_message_of_a_stretch_has_a_line_with_its_kind_and_worker(messages)
     count = 12
     length_s = float(messages.at_s[count] - messages.at_s[0]) - 1e-9
     figure = single(messages, 0.0, length_s)
-    # a bar each, and one in the legend
-    assert figure.svg.count(f"fill: {WAITS}") == count + 1
+    # one bar per message, and one in the legend
+    assert figure.wide.count(f"fill: {WAITS}") == count + 1
     workers = len(set(messages.worker[:count].tolist()))
     longest = number(messages.wait_us[:count].max())
     assert figure.seen[0].startswith(f"{count} messages, received by {workers} workers; ")
@@ -42,5 +42,5 @@ def test_without_bpf_what_is_not_known_is_not_drawn(tmp_path):
     record = synthetic.write_record(tmp_path, RUN, calls=5, mode=3)
     found = place_in_time(messages_from_record(record), RUN)
     figure = single(found, 0.0, found.length_s)
-    assert f"fill: {SENT}" not in figure.svg
-    assert f"fill: {WAITS}" in figure.svg
+    assert f"fill: {SENT}" not in figure.wide
+    assert f"fill: {WAITS}" in figure.wide

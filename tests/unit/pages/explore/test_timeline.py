@@ -1,14 +1,14 @@
-"""Messages over time, on runs whose truth is known."""
+"""Tests of messages over time, on runs with known times."""
 
 import numpy as np
 import pytest
 import synthetic
 
 from sipsched.pages.explore import timeline
-from sipsched.plan import config
+from sipsched.plan.run import Run
 from sipsched.records.messages import messages_from_record
 
-RUN = config.Run("synthetic", "kamailio-udp", "default", 1, 8, 1000, 1)
+RUN = Run("synthetic", "kamailio-udp", "default", 1, 8, 1000, 1)
 
 
 def messages(tmp_path, records, **options):
@@ -17,7 +17,10 @@ def messages(tmp_path, records, **options):
 
 
 def burst(waits_us):
-    """Make messages that arrive 1 ms apart and wait so long in the queue, after 2 µs in the stack."""
+    """Make messages that arrive 1 ms apart.
+
+    Each message spends 2 µs in the stack and then waits in the queue for the given time.
+    """
     records = synthetic.six_per_call(np.random.default_rng(1), 1, 1000)
     records = np.repeat(records[:1], len(waits_us))
     records["call_id_hash"] = np.arange(1, len(waits_us) + 1)
@@ -32,7 +35,7 @@ def burst(waits_us):
 
 
 def test_the_queue_is_who_joined_and_has_not_left(tmp_path):
-    # The first waits until 3.5 ms; the second and third are gone before the next arrives.
+    # The first message waits until 3.5 ms. The second and the third leave before the next message arrives.
     found = messages(tmp_path, burst([3500, 500, 500, 100]))
     assert found.at_s.tolist() == pytest.approx([0, 0.001, 0.002, 0.003])
     at = np.array([0.0, 0.0001, 0.0012, 0.0018, 0.0022, 0.00305, 0.0034, 0.004])

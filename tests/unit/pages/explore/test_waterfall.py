@@ -1,4 +1,4 @@
-"""What the time of a usual and of a slow message is made of."""
+"""Tests of the parts of a usual and a slow message's time."""
 
 import numpy as np
 import pytest
@@ -40,10 +40,10 @@ def test_what_takes_longest_is_said(tmp_path):
     assert "is spent with a worker that holds it and is off its CPU." in figure.seen[0]
     assert figure.seen[0].startswith("A usual ")
     assert figure.seen[1].startswith("A slow ")
-    # of each stage a bar a type in either panel, and one in the legend
+    # each stage has one bar per type in both panels, and one in the legend
     for color in range(len(STAGES)):
-        assert figure.svg.count(f"fill: var(--series{color})") == 2 * 6 + 1
-    assert figure.narrow != figure.svg
+        assert figure.wide.count(f"fill: var(--series{color})") == 2 * 6 + 1
+    assert figure.narrow != figure.wide
 
 
 def test_types_with_few_messages_and_probes_without_stamps_are_not_drawn(tmp_path):

@@ -1,0 +1,64 @@
+"""The reliability and accuracy of a guest's virtual time: boots with the self-test, alone and beside busy loops.
+
+Half of the boots have the machine for themselves, if the caller keeps the machine idle. The other half share the
+machine with busy loops at idle priority, the priority of the guest. The benchmark prints each boot's results and real
+time, and the difference of the mean waits of both halves. Without a guest image, the argument is the path of a bzImage.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sipsched.testbed.virtual_clock import VirtualClock, find_kernel, judge, self_test
+
+BOOTS = 10
+LOOPS_PER_CPU = 3
+CLOCK = VirtualClock(cores=4, mips=2000, quantum_ns=5000, kernel_weight=1, wake_ns=0)
+
+
+@contextmanager
+def busy_loops(count: int) -> Iterator[None]:
+    """Keep the CPUs busy while the block lasts."""
+    argv = ["chrt", "--idle", "0", "sh", "-c", "while :; do :; done"]
+    loops = [subprocess.Popen(argv) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def main() -> None:
+    """Boot, and print the results."""
+    kernel = find_kernel(sys.argv[1] if len(sys.argv) > 1 else "6.1")
+    waits: dict[int, list[float]] = {}
+    print(CLOCK)
+    for loops in (0, LOOPS_PER_CPU * (os.cpu_count() or 1)):
+        with busy_loops(loops):
+            for boot in range(BOOTS):
+                start = time.monotonic()
+                result, counters = self_test(CLOCK, kernel)
+                failed = judge(result, counters)[1]
+                waits.setdefault(loops, []).append(result.wait_ns)
+                errors = ", ".join(
+                    f"{name} {error:.2%}" for name, (error, _) in result.errors.items()
+                )
+                print(
+                    f"{loops} busy loops, boot {boot}: {errors}; {time.monotonic() - start:.1f} s real"
+                    f"{''.join(f'; FAILED: {line}' for line in failed)}",
+                    flush=True,
+                )
+    alone, beside = (statistics.fmean(values) for values in waits.values())
+    spread = max(max(values) / min(values) - 1 for values in waits.values())
+    print(
+        f"mean wait beside busy loops: {beside / alone - 1:+.2%}; spread within one half: {spread:.2%}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Accounts for all time of the CPUs by events instead of samples. The events are context switches, and the beginnings and ends of
+ * interrupts. The account of an event takes about 0.2 us.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "account.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+const volatile __s32 cfg_groups[ACCOUNT_GROUPS] = { 0 }; /* process groups of the proxy */
+const volatile __s32 cfg_own[ACCOUNT_OWN] = { 0 };       /* processes whose descendants belong to sipsched */
+
+#define PF_KTHREAD     0x00200000
+#define TASK_STOPS     0x00008004 /* __TASK_STOPPED, TASK_FROZEN */
+#define TASK_TRACES    0x00000008 /* __TASK_TRACED */
+#define POLICY_FIFO    1
+#define POLICY_RR      2
+#define POLICY_IDLE    5
+#define POLICY_DL      6
+#define NICE_0_PRIO    120
+#define MOST_ANCESTORS 8
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ACCOUNT_TASKS);
+	__type(key, __u64);
+	__type(value, struct account_task);
+} tasks SEC(".maps");
+
+struct account_cpu cpus[ACCOUNT_CPUS];
+struct account_wait worst_wait;
+struct account_stop worst_stop;
+struct account_gap gaps[ACCOUNT_GAPS];
+__s64 proxy_running; /* tasks of the proxy that are on a CPU */
+__u64 gap_since_ns;  /* start of the time without a task of the proxy on a CPU */
+__u64 tasks_lost;    /* number of times that the table had no room for a task */
+bool ending;         /* whether `settle` begins or ends the account */
+
+static const struct account_task no_task = { 0 };
+
+/* Return the key of a thread. The start time distinguishes threads that have the same id one after the other. */
+static __always_inline __u64 key_of(struct task_struct *task)
+{
+	return task->pid ? (__u64)task->pid << 32 | (__u32)(task->start_time >> 10) : 0;
+}
+
+static __always_inline struct account_cpu *cpu_state(__u32 cpu)
+{
+	struct account_cpu *state = &cpus[cpu & (ACCOUNT_CPUS - 1)];
+
+	return state->started_ns && !state->ended_ns ? state : NULL;
+}
+
+static __always_inline bool is_competitor(__u32 part)
+{
+	return part == PART_realtime || part == PART_fair || part == PART_idle_class;
+}
+
+static __always_inline bool is_proxy(struct task_struct *task)
+{
+	struct pid *group = BPF_CORE_READ(task, signal, pids[PIDTYPE_PGID]);
+	__s32 number = BPF_CORE_READ(group, numbers[0].nr);
+
+	for (int i = 0; i < ACCOUNT_GROUPS; i++)
+		if (cfg_groups[i] && number == cfg_groups[i])
+			return true;
+	return false;
+}
+
+/* Return whether the task is in a control group below `sipsched-ROLE` (src/sipsched/testbed/groups.py). */
+static __always_inline bool is_started_by_us(struct task_struct *task)
+{
+	struct cgroup_subsys_state *parent = BPF_CORE_READ(task, cgroups, dfl_cgrp, self.parent);
+	const char *name;
+	char text[9] = { 0 };
+
+	if (!parent)
+		return false;
+	name = BPF_CORE_READ((struct cgroup *)parent, kn, name);
+	bpf_probe_read_kernel(text, sizeof(text), name);
+	return text[0] == 's' && text[1] == 'i' && text[2] == 'p' && text[3] == 's' && text[4] == 'c' &&
+	       text[5] == 'h' && text[6] == 'e' && text[7] == 'd' && text[8] == '-';
+}
+
+static __always_inline bool is_descendant_of_ours(struct task_struct *task)
+{
+	for (int depth = 0; depth < MOST_ANCESTORS; depth++) {
+		__s32 number = BPF_CORE_READ(task, tgid);
+
+		if (number <= 1)
+			return false;
+		for (int i = 0; i < ACCOUNT_OWN; i++)
+			if (cfg_own[i] == number)
+				return true;
+		task = BPF_CORE_READ(task, real_parent);
+	}
+	return false;
+}
+
+static __always_inline bool is_realtime(__u32 policy)
+{
+	return policy == POLICY_FIFO || policy == POLICY_RR || policy == POLICY_DL;
+}
+
+static __always_inline __u32 part_of(struct task_struct *task)
+{
+	if (!task->pid)
+		return PART_idle;
+	if (task->flags & PF_KTHREAD)
+		return PART_kernel;
+	if (is_proxy(task))
+		return PART_proxy;
+	if (is_started_by_us(task) || is_descendant_of_ours(task))
+		return PART_own;
+	if (is_realtime(task->policy))
+		return PART_realtime;
+	return task->policy == POLICY_IDLE ? PART_idle_class : PART_fair;
+}
+
+static __always_inline bool has_comm(const struct account_task *seen, struct task_struct *task)
+{
+	const __u64 *old = (const __u64 *)seen->comm;
+	__u64 now[2];
+
+	bpf_probe_read_kernel(now, sizeof(now), task->comm);
+	return old[0] == now[0] && old[1] == now[1];
+}
+
+/*
+ * Return a task's entry. After the task has started another program or changed its policy, its owner is determined again.
+ */
+static __always_inline struct account_task *entry_of(struct task_struct *task)
+{
+	__u64 key = key_of(task);
+	struct account_task *seen;
+
+	if (!key)
+		return NULL;
+	seen = bpf_map_lookup_elem(&tasks, &key);
+	if (!seen) {
+		bpf_map_update_elem(&tasks, &key, &no_task, BPF_NOEXIST);
+		seen = bpf_map_lookup_elem(&tasks, &key);
+		if (!seen) {
+			__sync_fetch_and_add(&tasks_lost, 1);
+			return NULL;
+		}
+	} else if (seen->policy == task->policy && has_comm(seen, task)) {
+		return seen;
+	}
+	seen->pid = task->pid;
+	seen->tgid = task->tgid;
+	seen->policy = task->policy;
+	seen->part = part_of(task);
+	bpf_probe_read_kernel(seen->comm, sizeof(seen->comm), task->comm);
+	return seen;
+}
+
+static __always_inline void charge(struct account_cpu *cpu, __u64 now)
+{
+	__u64 passed = now - cpu->charged_ns;
+
+	cpu->charged_ns = now;
+	if (cpu->irqs) {
+		cpu->ns[PART_irq] += passed;
+	} else if (cpu->softirqs) {
+		cpu->ns[PART_softirq] += passed;
+	} else if (cpu->part < ACCOUNT_PART_COUNT) {
+		cpu->ns[cpu->part] += passed;
+		cpu->net_ns += passed;
+		if (is_competitor(cpu->part))
+			cpu->competed += passed;
+	}
+}
+
+/* Return the time that competitors have used of a CPU, including the current one. */
+static __always_inline __u64 competed(__u32 number, __u64 now)
+{
+	struct account_cpu *cpu = cpu_state(number);
+	__u64 charged;
+
+	if (!cpu)
+		return 0;
+	charged = cpu->charged_ns;
+	if (is_competitor(cpu->part) && !cpu->irqs && !cpu->softirqs && now > charged)
+		return cpu->competed + (now - charged);
+	return cpu->competed;
+}
+
+/* Return the competitor with the longest burst on a CPU since a given time, among the latest bursts. */
+static __always_inline __u64 longest_competitor(struct account_cpu *cpu, __u64 since)
+{
+	__u64 longest = 0, key = 0;
+
+	for (int i = 0; i < ACCOUNT_BURSTS; i++) {
+		struct account_burst *burst = &cpu->bursts[i];
+		__u64 from = burst->from_ns > since ? burst->from_ns : since;
+
+		if (burst->to_ns > from && burst->to_ns - from > longest) {
+			longest = burst->to_ns - from;
+			key = burst->key;
+		}
+	}
+	return key;
+}
+
+static __always_inline void begin_wait(struct account_task *entry, __u32 cpu, __u64 now)
+{
+	entry->waiting_ns = now;
+	entry->wait_cpu = cpu;
+	entry->competed = competed(cpu, now);
+}
+
+static __always_inline void end_wait(struct account_task *entry, __u64 now)
+{
+	__u64 waited = now - entry->waiting_ns, by_others;
+	struct account_cpu *cpu = cpu_state(entry->wait_cpu);
+
+	if (!entry->waiting_ns || !cpu)
+		return;
+	by_others = competed(entry->wait_cpu, now) - entry->competed;
+	if (by_others > waited)
+		by_others = waited;
+	if (by_others <= worst_wait.competed)
+		return;
+	worst_wait.ns = waited;
+	worst_wait.competed = by_others;
+	worst_wait.pid = entry->pid;
+	worst_wait.cpu = entry->wait_cpu;
+	worst_wait.by = longest_competitor(cpu, entry->waiting_ns);
+}
+
+static __always_inline void keep_gap(__u64 from, __u64 to)
+{
+	struct account_gap *shortest = &gaps[0];
+
+	if (!from || to <= from || to - from < ACCOUNT_GAP_NS)
+		return;
+	for (int i = 1; i < ACCOUNT_GAPS; i++)
+		if (gaps[i].to_ns - gaps[i].from_ns < shortest->to_ns - shortest->from_ns)
+			shortest = &gaps[i];
+	if (to - from > shortest->to_ns - shortest->from_ns) {
+		shortest->from_ns = from;
+		shortest->to_ns = to;
+	}
+}
+
+static __always_inline void end_stop(struct account_task *entry, __u64 now)
+{
+	if (entry->stopped_ns && now - entry->stopped_ns > worst_stop.ns) {
+		worst_stop.ns = now - entry->stopped_ns;
+		worst_stop.pid = entry->pid;
+	}
+	entry->stopped_ns = 0;
+}
+
+static __always_inline void proxy_begins(struct account_task *entry, __u64 now)
+{
+	__u64 runnable = entry->waiting_ns ? entry->waiting_ns : now;
+
+	end_stop(entry, now);
+	end_wait(entry, now);
+	entry->waiting_ns = 0;
+	if (!__sync_fetch_and_add(&proxy_running, 1))
+		keep_gap(gap_since_ns, runnable);
+}
+
+static __always_inline void proxy_ends(struct account_task *entry, __u32 cpu, __u64 now, __u32 state)
+{
+	entry->waiting_ns = 0;
+	if (!state)
+		begin_wait(entry, cpu, now);
+	if (state & (TASK_STOPS | TASK_TRACES))
+		entry->stopped_ns = now;
+	if (state & TASK_TRACES)
+		__sync_fetch_and_add(&worst_stop.traced, 1);
+	if (__sync_fetch_and_add(&proxy_running, -1) == 1)
+		gap_since_ns = now;
+}
+
+/* Add the time of the task that ran until now, and its burst. */
+static __always_inline void end_burst(struct account_cpu *cpu, __u32 number, struct account_task *entry,
+				      struct task_struct *task, __u64 now)
+{
+	/* volatile: the verifier refuses one load from either of two kinds of pointers, which the compiler would make */
+	__u32 policy = *(volatile unsigned int *)&task->policy;
+	__u64 length = now - cpu->since_ns;
+	struct account_burst *burst;
+
+	entry->ns += cpu->net_ns;
+	entry->bursts++;
+	if (length > entry->longest_ns) {
+		entry->longest_ns = length;
+		/* a task that became real-time during this burst began it with another policy */
+		entry->longest_policy = is_realtime(policy) ? policy : entry->policy;
+		entry->nice = task->static_prio - NICE_0_PRIO;
+		entry->cpu = number;
+	}
+	if (!is_competitor(cpu->part) || length < ACCOUNT_BURST_NS)
+		return;
+	burst = &cpu->bursts[cpu->next_burst++ & (ACCOUNT_BURSTS - 1)];
+	burst->key = cpu->key;
+	burst->from_ns = cpu->since_ns;
+	burst->to_ns = now;
+}
+
+static __always_inline void begin_burst(struct account_cpu *cpu, struct account_task *entry,
+					struct task_struct *task, __u64 now)
+{
+	cpu->key = key_of(task);
+	cpu->part = entry ? entry->part : part_of(task);
+	cpu->since_ns = now;
+	cpu->net_ns = 0;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
+	     unsigned int prev_state)
+{
+	__u32 number = bpf_get_smp_processor_id();
+	struct account_cpu *cpu = cpu_state(number);
+	struct account_task *entry;
+	__u64 now, key;
+
+	if (!cpu)
+		return 0;
+	now = bpf_ktime_get_ns();
+	charge(cpu, now);
+	key = cpu->key;
+	entry = key ? bpf_map_lookup_elem(&tasks, &key) : NULL;
+	if (entry) {
+		end_burst(cpu, number, entry, prev, now);
+		if (cpu->part == PART_proxy)
+			proxy_ends(entry, number, now, prev_state);
+	}
+	entry = entry_of(next);
+	begin_burst(cpu, entry, next, now);
+	if (entry && cpu->part == PART_proxy)
+		proxy_begins(entry, now);
+	return 0;
+}
+
+static __always_inline int woken(struct task_struct *task)
+{
+	struct account_task *entry;
+
+	if (!is_proxy(task))
+		return 0;
+	entry = entry_of(task);
+	if (entry && !entry->waiting_ns)
+		begin_wait(entry, task->wake_cpu, bpf_ktime_get_ns());
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(on_wakeup, struct task_struct *task)
+{
+	return woken(task);
+}
+
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(on_wakeup_new, struct task_struct *task)
+{
+	return woken(task);
+}
+
+#define ON_INTERRUPT(what, change)                                       \
+	struct account_cpu *cpu = cpu_state(bpf_get_smp_processor_id()); \
+                                                                         \
+	if (cpu) {                                                       \
+		charge(cpu, bpf_ktime_get_ns());                         \
+		if ((change) > 0 || cpu->what)                           \
+			cpu->what += (change);                           \
+	}                                                                \
+	return 0
+
+SEC("tp_btf/irq_handler_entry")
+int BPF_PROG(on_irq, int irq, struct irqaction *action)
+{
+	ON_INTERRUPT(irqs, 1);
+}
+
+SEC("tp_btf/irq_handler_exit")
+int BPF_PROG(on_irq_end, int irq, struct irqaction *action, int result)
+{
+	ON_INTERRUPT(irqs, -1);
+}
+
+SEC("tp_btf/softirq_entry")
+int BPF_PROG(on_softirq, unsigned int vector)
+{
+	ON_INTERRUPT(softirqs, 1);
+}
+
+SEC("tp_btf/softirq_exit")
+int BPF_PROG(on_softirq_end, unsigned int vector)
+{
+	ON_INTERRUPT(softirqs, -1);
+}
+
+/*
+ * sipaccount runs this program once per CPU at the beginning and at the end, because a CPU without changes has no
+ * events.
+ */
+SEC("raw_tp")
+int settle(void *context)
+{
+	__u32 number = bpf_get_smp_processor_id();
+	struct account_cpu *cpu = &cpus[number & (ACCOUNT_CPUS - 1)];
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 now = bpf_ktime_get_ns(), key;
+	struct account_task *entry;
+
+	if (!ending) {
+		entry = entry_of(task);
+		begin_burst(cpu, entry, task, now);
+		if (cpu->part == PART_proxy)
+			__sync_fetch_and_add(&proxy_running, 1);
+		else if (!gap_since_ns)
+			gap_since_ns = now;
+		cpu->charged_ns = now;
+		cpu->started_ns = now;
+		return 0;
+	}
+	if (!cpu_state(number))
+		return 0;
+	charge(cpu, now);
+	key = cpu->key;
+	entry = key ? bpf_map_lookup_elem(&tasks, &key) : NULL;
+	if (entry)
+		end_burst(cpu, number, entry, task, now);
+	cpu->ended_ns = now;
+	return 0;
+}

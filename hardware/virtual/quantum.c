@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: MIT
+/* The quanta: running and waiting vCPUs, and the virtual time. */
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "virtual.h"
+
+#define GIVE_UP_LOOKS 1000
+#define LOOK_NS       5000000
+#define EARLIEST_NS   1000000000 /* QEMU treats a clock of 0 as unset */
+
+struct cpu cpus[MAX_CPUS];
+__thread struct cpu *self;
+__thread bool is_main;
+
+static struct statistics unread;
+struct statistics *statistics = &unread;
+struct settings settings = { .mips = 2000, .kernel_weight = 1, .idle_rate = 1, .quantum_ns = 5000 };
+
+/*
+ * Protects all variables below. Also protects the vCPUs, except `left` and `length`, which belong to the vCPU's thread.
+ */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool started;
+static unsigned running; /* vCPUs that the end of the quantum awaits */
+static unsigned arrived; /* vCPUs among them that have no instructions left */
+static bool ending;      /* a vCPU ends the quantum, so no other vCPU may start to run */
+static uint64_t quantum; /* number of the quantum */
+static int64_t length, full_length, parts_per_us;
+static int64_t ns_per_part; /* times 2^32 */
+static uint64_t fraction;   /* of the start of the quantum, in 2^-32 ns */
+static _Atomic int64_t quantum_start = EARLIEST_NS, latest = EARLIEST_NS;
+
+static struct bell quantum_bell; /* for vCPUs at the end of a quantum */
+static struct bell main_bell;    /* for the vCPU that waits for the main loop */
+
+static struct {
+	bool rests;       /* it waits for events */
+	bool sleeps;      /* it waits for vCPUs */
+	int64_t deadline; /* its next timer */
+	int descriptor;
+	_Atomic bool asked;
+} loop = { .deadline = FOREVER, .descriptor = -1 };
+
+/*
+ * A thread waits for a change of a bell's word, which the thread reads while it holds the lock. Every event changes the word
+ * under the lock, too. Therefore an event between the thread's read and its sleep ends the sleep at once, and every wake-up takes
+ * effect.
+ */
+static void ring(struct bell *bell, int threads)
+{
+	atomic_fetch_add(&bell->word, 1);
+	if (bell->waiting)
+		syscall(SYS_futex, &bell->word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
+}
+
+static void await(struct bell *bell, const struct timespec *limit)
+{
+	uint32_t seen = atomic_load(&bell->word);
+
+	bell->waiting++;
+	pthread_mutex_unlock(&lock);
+	syscall(SYS_futex, &bell->word, FUTEX_WAIT_PRIVATE, seen, limit, NULL, 0);
+	pthread_mutex_lock(&lock);
+	bell->waiting--;
+}
+
+static void ring_main(void)
+{
+	uint64_t one = 1;
+
+	/* by a system call, because this library replaces write() */
+	syscall(SYS_write, loop.descriptor, &one, sizeof(one));
+}
+
+void start_clock(void)
+{
+	double parts_per_ns = settings.mips / 1000 * PARTS;
+
+	ns_per_part = (int64_t)((double)(1LL << 32) / parts_per_ns);
+	parts_per_us = (int64_t)(parts_per_ns * 1000);
+	length = full_length = settings.quantum_ns * parts_per_us / 1000;
+	loop.descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+}
+
+bool clock_runs(void)
+{
+	return started;
+}
+
+NO_VECTORS int64_t now_ns(void)
+{
+	int64_t now = quantum_start, seen = latest;
+
+	if (self)
+		now += (self->length - self->left) * ns_per_part >> 32;
+	while (now > seen)
+		if (atomic_compare_exchange_weak(&latest, &seen, now))
+			return now;
+	return seen;
+}
+
+int64_t real_ns(int clock)
+{
+	struct timespec time;
+
+	syscall(SYS_clock_gettime, clock, &time);
+	return time.tv_sec * 1000000000LL + time.tv_nsec;
+}
+
+/* ---- the end of a quantum ---- */
+
+static bool main_is_due(void)
+{
+	return loop.asked || quantum_start >= loop.deadline;
+}
+
+/*
+ * Wait until the main loop has handled its timers and the requests of vCPUs. While the main loop waits for vCPUs, it cannot
+ * handle them. A limit ends waits of the main loop that this library cannot observe. The limit is a number of checks instead of a
+ * time, so that a stopped QEMU does not reach it.
+ */
+static void await_main(void)
+{
+	static const struct timespec look = { .tv_nsec = LOOK_NS };
+	int looks = 0;
+
+	if (loop.rests && !main_is_due())
+		return;
+	statistics->awaited++;
+	if (loop.rests)
+		ring_main();
+	while (!(loop.rests && !main_is_due()) && !loop.sleeps) {
+		if (++looks > GIVE_UP_LOOKS) {
+			statistics->given_up++;
+			loop.asked = false;
+			return;
+		}
+		await(&main_bell, &look);
+	}
+}
+
+/* End the quantum and begin the next one. The lock is held, and this vCPU holds no lock of QEMU. */
+static void end_quantum(void)
+{
+	int64_t until;
+
+	ending = true;
+	arrived = 0;
+	fraction += (uint64_t)(length * ns_per_part);
+	quantum_start += (int64_t)(fraction >> 32);
+	fraction &= UINT32_MAX;
+	statistics->virtual_ns = (uint64_t)quantum_start;
+	statistics->quanta++;
+	await_main();
+	/* the next quantum ends at the next timer, but has at least an eighth of its full length */
+	length = full_length;
+	until = loop.deadline - quantum_start;
+	if (loop.deadline != FOREVER && until < settings.quantum_ns)
+		length = until * 8 > settings.quantum_ns ? until * parts_per_us / 1000 : full_length / 8;
+	quantum++;
+	ending = false;
+	ring(&quantum_bell, INT_MAX);
+}
+
+/* Let a vCPU run from a position in this quantum. The lock is held. */
+static void join(struct cpu *cpu)
+{
+	while (ending)
+		await(&quantum_bell, NULL);
+	cpu->length = length;
+	cpu->left = length - cpu->spent;
+}
+
+void finish_quantum(struct cpu *cpu)
+{
+	pthread_mutex_lock(&lock);
+	if (!cpu->known) {
+		cpu->known = started = true;
+		self = cpu;
+		while (ending)
+			await(&quantum_bell, NULL);
+		running++;
+		join(cpu);
+	}
+	while (cpu->left < 0) {
+		uint64_t mine = quantum;
+
+		arrived++;
+		while (quantum == mine) {
+			if (!ending && arrived == running) {
+				end_quantum();
+				break;
+			}
+			statistics->parked++;
+			await(&quantum_bell, NULL);
+		}
+		cpu->length = length;
+		cpu->left += length;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- sleeping vCPUs ---- */
+
+void sleep_cpu(pthread_cond_t *condition, pthread_mutex_t *mutex)
+{
+	pthread_mutex_lock(&lock);
+	self->condition = condition;
+	running--;
+	statistics->halts++;
+	if (!running)
+		ring_main(); /* time may go to the next timer */
+	else if (arrived == running && !ending)
+		ring(&quantum_bell,
+		     1); /* another vCPU ends the quantum, because this one holds QEMU's lock */
+	pthread_mutex_unlock(mutex);
+	/* QEMU's own condition is not used: its signal may come before the wait, and then virtual time would stop */
+	while (self->condition)
+		await(&self->bell, NULL);
+	join(self);
+	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(mutex);
+}
+
+void wake_cpus(pthread_cond_t *condition)
+{
+	if (!started)
+		return;
+	pthread_mutex_lock(&lock);
+	for (struct cpu *cpu = cpus; cpu < cpus + MAX_CPUS; cpu++) {
+		if (!cpu->known || cpu->condition != condition)
+			continue;
+		cpu->condition = NULL;
+		/* the vCPU wakes at its waker's position in the quantum */
+		cpu->spent = !self ? 0 : self->left > 0 ? self->length - self->left : self->length;
+		if (cpu->halting)
+			cpu->spent += settings.wake_ns * parts_per_us / 1000;
+		running++;
+		ring(&cpu->bell, 1);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- the main loop ---- */
+
+int main_descriptor(void)
+{
+	return loop.descriptor;
+}
+
+void ask_main(void)
+{
+	loop.asked = true;
+}
+
+void main_looks(void)
+{
+	loop.asked = false;
+}
+
+bool main_is_asked(void)
+{
+	return loop.asked;
+}
+
+bool main_rests(int64_t deadline_ns)
+{
+	uint64_t rings;
+	bool idle;
+
+	pthread_mutex_lock(&lock);
+	if (read(loop.descriptor, &rings, sizeof(rings)) < 0)
+		rings = 0; /* no bell has rung */
+	loop.deadline = deadline_ns;
+	loop.rests = true;
+	idle = running == 0;
+	ring(&main_bell, 1);
+	pthread_mutex_unlock(&lock);
+	return idle;
+}
+
+void main_goes_on(bool was_idle, bool timed_out, int64_t real_ns)
+{
+	pthread_mutex_lock(&lock);
+	loop.rests = false;
+	if (was_idle && !running) {
+		int64_t to = quantum_start + (int64_t)((double)real_ns * settings.idle_rate);
+
+		statistics->idle_ns += (uint64_t)real_ns;
+		if (to > loop.deadline || (timed_out && loop.deadline != FOREVER))
+			to = loop.deadline;
+		if (to > quantum_start)
+			quantum_start = to;
+		statistics->virtual_ns = (uint64_t)quantum_start;
+		length = full_length;
+	}
+	loop.deadline = FOREVER;
+	pthread_mutex_unlock(&lock);
+}
+
+void main_sleeps(bool sleeps)
+{
+	pthread_mutex_lock(&lock);
+	loop.sleeps = sleeps;
+	ring(&main_bell, 1);
+	pthread_mutex_unlock(&lock);
+}

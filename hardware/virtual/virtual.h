@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libsipvirtual.so: virtual time for a stock QEMU 7.2 whose emulated CPUs (vCPUs) have a thread each.
+ *
+ *   LD_PRELOAD=./libsipvirtual.so qemu-system-x86_64 -plugin ./libsipvirtual.so,mips=7000 ...
+ *
+ * One file has two roles. As a plugin, it counts the instructions of each vCPU. As a preloaded library, it replaces the functions
+ * by which QEMU reads clocks, waits for events, and puts a halted vCPU to sleep.
+ *
+ * Virtual time advances in quanta. In a quantum, each running vCPU executes the same number of instructions, and then waits for
+ * the others. Halted vCPUs are not awaited. When all vCPUs are halted, virtual time advances to the next timer. Other work of the
+ * host makes the guest slower in real time, and does not change the results.
+ */
+#ifndef SIPSCHED_VIRTUAL_H
+#define SIPSCHED_VIRTUAL_H
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MAX_CPUS 64
+#define FOREVER  INT64_MAX
+/* Instructions are counted in parts, since the weight of a kernel instruction may be a fraction. */
+#define PARTS 16
+/* Only these functions are visible outside the library. QEMU calls each of them by its name. */
+#define EXPORT __attribute__((visibility("default")))
+/* The patched code of QEMU saves no vector registers before it reads the clock. */
+#define NO_VECTORS __attribute__((target("general-regs-only")))
+
+struct settings {
+	double mips;          /* million instructions per second of each vCPU */
+	double kernel_weight; /* time of a kernel instruction, in user instructions */
+	double idle_rate; /* seconds of virtual time per real second while all vCPUs are halted; 0: no limit */
+	int64_t quantum_ns;
+	int64_t wake_ns; /* time to leave a halt */
+};
+
+/* Counters that another process may read at any time. All are in host byte order. */
+struct statistics {
+	char magic[8];
+	uint64_t virtual_ns;
+	uint64_t quanta;
+	uint64_t awaited;  /* quanta whose end had to wait for QEMU's main loop */
+	uint64_t given_up; /* waits for the main loop that were given up: a fault */
+	uint64_t early;    /* waits of the main loop that ended early, because QEMU's lock was held */
+	uint64_t halts;    /* sleeps of vCPUs */
+	uint64_t parked;   /* waits of vCPUs at the end of a quantum */
+	uint64_t idle_ns;  /* real time while all vCPUs were halted */
+};
+#define STATISTICS_MAGIC "sipvirt1"
+
+/* A bell, by which a thread waits for an event (quantum.c). */
+struct bell {
+	_Atomic uint32_t word;
+	unsigned waiting;
+};
+
+struct cpu {
+	_Alignas(128) int64_t
+		left; /* instructions to go in this quantum, in PARTS; below 0: too many, taken from the next quantum */
+	int64_t length;            /* instructions of this quantum, in PARTS */
+	int64_t spent;             /* part of `length` that had passed when the vCPU woke up */
+	pthread_cond_t *condition; /* the condition on which the vCPU sleeps; NULL while it runs */
+	struct bell bell;          /* rings when `condition` is NULL again */
+	bool known;
+	bool halting; /* the guest halted this vCPU. Otherwise, QEMU makes it wait for other vCPUs */
+};
+
+extern struct cpu cpus[MAX_CPUS];
+extern struct statistics *statistics;
+extern struct settings settings;
+/* The vCPU of this thread, NULL in other threads. */
+extern __thread struct cpu *self;
+/* Whether this thread runs QEMU's main loop. */
+extern __thread bool is_main;
+
+/* ---- quantum.c ---- */
+
+/* Compute the length of a quantum from `settings`. */
+void start_clock(void);
+/* Return the virtual time. It is never before a time that any thread has read. */
+NO_VECTORS int64_t now_ns(void);
+/* Return whether a vCPU has run. Until then, QEMU's own functions are used. */
+bool clock_runs(void);
+/* Wait until all running vCPUs are at the end of the quantum. The calling vCPU has no instructions left. */
+void finish_quantum(struct cpu *cpu);
+/* Sleep on a condition of QEMU until wake_cpus() names the condition. The caller holds the mutex. */
+void sleep_cpu(pthread_cond_t *condition, pthread_mutex_t *mutex);
+/* Wake the vCPUs that sleep on a condition. */
+void wake_cpus(pthread_cond_t *condition);
+
+/*
+ * Note that the main loop has handled everything, and that its next timer is due at `deadline_ns`. Return whether all
+ * vCPUs are halted.
+ */
+bool main_rests(int64_t deadline_ns);
+/* Continue the main loop after a rest of `real_ns`. Virtual time has advanced, too, while all vCPUs were halted. */
+void main_goes_on(bool was_idle, bool timed_out, int64_t real_ns);
+/* Note that a vCPU has a request for the main loop. */
+void ask_main(void);
+/* Clear the requests of vCPUs, because the main loop handles them now. */
+void main_looks(void);
+bool main_is_asked(void);
+/* Let the main loop sleep on a condition until a vCPU wakes it. */
+void main_sleeps(bool sleeps);
+/* The descriptor that becomes readable when the main loop must continue. */
+int main_descriptor(void);
+
+int64_t real_ns(int clock);
+
+/* ---- patch.c ---- */
+
+/* Let QEMU's inlined reads of the host's time stamp counter call now_ns(). Return their number. */
+int patch_counter_reads(void);
+#endif

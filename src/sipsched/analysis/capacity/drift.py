@@ -1,0 +1,307 @@
+"""The estimate of a system's capacity from all its trials and runs, on a machine whose speed drifts.
+
+A system is a SUT in a mode, with its cores and threads, on a testbed. docs/methodology/capacity.md
+describes the model in words, with its threats and its measured coverage.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from sipsched.analysis.intervals import LEVEL
+
+Values = npt.NDArray[np.float64]
+
+READ_WITHIN = 10.0
+"""Drop rates from limit / READ_WITHIN to limit * READ_WITHIN count as numbers, and all others as bounds."""
+STEEPNESS = ((14.0, 25.0), (1.0, 1.0))
+"""Log of the drop rate per log of the load near the knee; values and prior weights."""
+SCATTER = ((0.02, 0.04, 0.08, 0.16), (1.0, 2.0, 2.0, 1.0))
+"""Standard deviation of the log capacity from trial to trial."""
+MEMORY_S = ((60.0, 600.0, 3600.0), (1.0, 1.0, 1.0))
+"""Time constant of the shared speed in seconds. After this time, 37 % of a deviation remains."""
+DRIFT = ((0.02, 0.05, 0.10, 0.20), (1.0, 2.0, 2.0, 1.0))
+"""Standard deviation of the log speed that neighbouring trials share."""
+DRIFT_BEYOND_CPU = ((0.01, 0.03, 0.06), (2.0, 2.0, 1.0))
+"""Standard deviation of the part of the shared log speed that a measured CPU time per message does not show."""
+SHARE_OF_SPEED = ((0.5, 1.0), (1.0, 2.0))
+"""Change of log capacity per log speed, where the CPU time per message measures the speed.
+
+The factor is 1 if only the CPU limits.
+"""
+NO_SHARE = ((0.0,), (1.0,))
+FEWEST_SPEEDS = 4
+"""Fewest measured speeds for a regression line."""
+SPEED_NOISE = (0.01, 0.03, 0.06, 0.12)
+"""Standard deviation of the measured log speed from trial to trial, in addition to the drift."""
+WIDEST = 4.0
+"""Factor by which the searched range of capacities exceeds the lowest and highest load."""
+COARSE, FINE = 32, 48
+"""Numbers of evaluated capacities: first in the whole range, then where the probability is not negligible."""
+SHORTEST_S = 1.0
+NEWTON_STEPS = 30
+CLOSE = 1e-3
+SCALE = float(np.sqrt(3) / np.pi)
+"""Scale of a logistic distribution of standard deviation 1."""
+RESOLUTION = 400
+
+
+class Observations(NamedTuple):
+    """Trials and runs of one system; every array has shape (trial or run,).
+
+    Attributes
+    ----------
+    time_s
+        Start time in seconds, from an arbitrary origin.
+    cps
+        Offered load in calls per second.
+    loss
+        Packet drop rate, or over TCP the share of lost calls; 0 to 1.
+    cpu_us
+        CPU time of the proxy per message, in µs; NaN where it was not measured.
+    available
+        Share of the time that the hypervisor and competing programs left; NaN where it was not measured.
+    """
+
+    time_s: Values
+    cps: Values
+    loss: Values
+    cpu_us: Values
+    available: Values
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The estimated capacity with its interval and the model's parameters.
+
+    Attributes
+    ----------
+    estimate_cps, low_cps, high_cps
+        Median and ends of the central interval.
+    drift, scatter, steepness, share_of_speed
+        Posterior means of the model's parameters.
+    """
+
+    estimate_cps: float
+    low_cps: float
+    high_cps: float
+    drift: float
+    scatter: float
+    steepness: float
+    share_of_speed: float
+
+
+def fit(observations: Observations, limit: float, level: float = LEVEL) -> Posterior:
+    """Estimate the capacity of a system from all its trials and runs.
+
+    Parameters
+    ----------
+    observations
+        At least one.
+    limit
+        Drop rate at which capacity ends, as a share.
+    level
+        Probability that the interval contains the capacity.
+    """
+    order = np.argsort(observations.time_s, kind="stable")
+    ordered = Observations(*(values[order] for values in observations))
+    time_s, cps, loss, _, available = ordered
+    speed = speeds(ordered)
+    loads = np.log(cps)
+    # without measured speeds the data do not determine the share of speed
+    known = bool(speed.any())
+    drifts, shares = (DRIFT_BEYOND_CPU, SHARE_OF_SPEED) if known else (DRIFT, NO_SHARE)
+    priors = (STEEPNESS, SCATTER, drifts, MEMORY_S, shares)
+    settings = np.array(list(product(*(values for values, _ in priors))), float)
+    weights = np.array(list(product(*(weights for _, weights in priors))), float).prod(axis=1)
+    places = np.linspace(loads.min() - np.log(WIDEST), loads.max() + np.log(WIDEST), COARSE)
+    grid = _Grid(loads, np.log(np.maximum(loss, 1e-12) / limit), speed, _centred(available))
+    rough = grid.evidence(settings, places, time_s)
+    # the coarse grid finds the region of the capacity, and the fine grid its interval
+    total = _weighted(rough, weights)
+    inside = np.flatnonzero(total.sum(axis=0) > 1e-7)
+    step = places[1] - places[0]
+    fine = np.linspace(places[inside[0]] - step, places[inside[-1]] + step, FINE)
+    total = _weighted(grid.evidence(settings, fine, time_s), weights)
+    steepness, scatter, drift, _, share = (total.sum(axis=1) @ settings).tolist()
+    unseen = _usual_speed(time_s, speed).scaled(share)
+    beyond = 4 * unseen.spread + abs(unseen.middle)
+    loads = np.linspace(fine[0] - beyond, fine[-1] + beyond, RESOLUTION)
+    # the capacity at the speed during the trials, and the difference of that speed from the usual speed
+    away = loads[:, None] - fine - unseen.middle
+    below = special.ndtr(away / max(unseen.spread, fine[1] - fine[0])) @ total.sum(axis=0)
+    ends = np.interp(((1 - level) / 2, 0.5, (1 + level) / 2), below, loads)
+    low, middle, high = np.exp(ends).tolist()
+    return Posterior(middle, low, high, drift, scatter, steepness, share)
+
+
+def speeds(observations: Observations) -> Values:
+    """Return the log of the machine's speed in each trial and run, minus the mean log speed; 0 where not measured.
+
+    At a higher load, the proxy needs less CPU time per message, because it sleeps less often between messages. A
+    straight line in the logarithms removes this dependence. The remainder comes from the machine: its clock, caches and
+    neighbours.
+    """
+    # ASSUME at a given load the CPU time per message changes only with the speed of the machine
+    known = observations.cpu_us > 0
+    logs = np.zeros(len(known))
+    if known.sum() < FEWEST_SPEEDS:
+        return logs
+    costs, loads = np.log(observations.cpu_us[known]), np.log(observations.cps[known])
+    line = np.polynomial.Polynomial.fit(loads, costs, min(1, len(np.unique(loads)) - 1))
+    logs[known] = line(loads) - costs
+    return logs
+
+
+class _Offset(NamedTuple):
+    """A difference on the log scale, with its standard deviation."""
+
+    middle: float
+    spread: float
+
+    def scaled(self, factor: float) -> "_Offset":
+        """Multiply both the difference and its standard deviation by a factor."""
+        return _Offset(factor * self.middle, factor * self.spread)
+
+
+def _usual_speed(time_s: Values, speed: Values) -> _Offset:
+    """Estimate the difference between the machine's usual log speed and the mean log speed of the trials.
+
+    The speeds are an autocorrelated process plus noise. If the trials span less time or the correlation lasts longer,
+    the mean of the trials is a less precise estimate of the usual speed.
+    """
+    known = speed != 0
+    if not known.any():
+        return _Offset(0.0, 0.0)
+    times, values = time_s[known], speed[known]
+    apart = np.abs(times[:, None] - times)
+    logs, means, variances = [], [], []
+    for (drift, weight), (memory_s, beside), noise in product(
+        zip(*DRIFT, strict=True), zip(*MEMORY_S, strict=True), SPEED_NOISE
+    ):
+        covariance = drift**2 * np.exp(-apart / memory_s) + noise**2 * np.eye(len(times))
+        solved = np.linalg.solve(covariance, np.array([np.ones(len(times)), values]).T)
+        certainty = solved[:, 0].sum()
+        mean = solved[:, 1].sum() / certainty
+        misfit = values @ solved[:, 1] - certainty * mean**2
+        logs.append(
+            np.log(weight * beside)
+            - (np.linalg.slogdet(covariance)[1] + np.log(certainty) + misfit) / 2
+        )
+        means.append(mean)
+        variances.append(1 / certainty)
+    weights = np.exp(np.array(logs) - max(logs))
+    weights /= weights.sum()
+    middle = float(weights @ means)
+    spread = float(np.sqrt(weights @ (np.array(variances) + (np.array(means) - middle) ** 2)))
+    return _Offset(middle, spread)
+
+
+def _centred(values: Values) -> Values:
+    """Return logarithms minus their mean; 0 where not measured."""
+    logs = np.log(np.where(values > 0, values, np.nan))
+    if np.isnan(logs).all():
+        return np.zeros(len(logs))
+    return np.asarray(np.nan_to_num(logs - np.nanmean(logs)))
+
+
+def _weighted(evidence: Values, weights: Values) -> Values:
+    """Convert log evidence of shape (setting, capacity) to probabilities."""
+    logs = evidence + np.log(weights)[:, None]
+    found = np.exp(logs - logs.max())
+    return np.asarray(found / found.sum())
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Log loads, logs of drop rate over limit, and the two covariates, each of shape (trial,)."""
+
+    loads: Values
+    logs: Values
+    speed: Values
+    available: Values
+
+    def evidence(self, settings: Values, places: Values, time_s: Values) -> Values:
+        """Return the log evidence of each parameter setting at each log capacity.
+
+        Laplace's method integrates out the shared speeds. All likelihoods are log-concave, so Newton's steps reach the
+        only mode. The precision matrix of the Ornstein-Uhlenbeck process is tridiagonal, so the cost of a step is
+        linear in the number of trials.
+
+        Returns
+        -------
+        ndarray
+            Shape (setting, capacity).
+        """
+        steepness, scatter, drift, memory_s, share = (column[:, None] for column in settings.T)
+        window = np.log(READ_WITHIN)
+        # the log capacity according to each trial alone, or a bound of the capacity; shape (trial, setting, capacity)
+        shown = self.loads - np.clip(self.logs, -window, window) / steepness
+        shown -= self.available + share * self.speed
+        target = shown.T[:, :, None] - places
+        above, below = (mask[:, None, None] for mask in (self.logs >= window, self.logs <= -window))
+        width, pull = scatter * SCALE, drift / (scatter * SCALE)
+        process = _Process.of(time_s, memory_s)
+        speeds = np.zeros(target.shape)
+        for _ in range(NEWTON_STEPS):
+            beyond = special.expit((target - drift * speeds) / width)
+            slope = np.where(above, 1 - beyond, np.where(below, -beyond, 1 - 2 * beyond))
+            bend = np.where(above | below, 1, 2) * beyond * (1 - beyond)
+            weight = pull**2 * bend
+            moved, determinant = process.solve(weight, weight * speeds - pull * slope)
+            change = np.abs(moved - speeds).max()
+            speeds = moved
+            if change < CLOSE:
+                break
+        u = (target - drift * speeds) / width
+        under, over = special.log_expit(u), special.log_expit(-u)
+        density = under + over - np.log(width * steepness)
+        likelihood = np.where(above, under, np.where(below, over, density)).sum(axis=0)
+        return np.asarray(
+            likelihood - process.energy(speeds) - (determinant - process.determinant) / 2
+        )
+
+
+@dataclass(frozen=True)
+class _Process:
+    """The tridiagonal precision matrix of an Ornstein-Uhlenbeck process of variance 1 at given times.
+
+    `diagonal` has shape (trial, setting, 1); the off-diagonal `beside` is one trial shorter. `determinant` is the log
+    of the determinant.
+    """
+
+    diagonal: Values
+    beside: Values
+    determinant: Values
+
+    @classmethod
+    def of(cls, time_s: Values, memory_s: Values) -> "_Process":
+        """Make the precision matrix for ascending times and for time constants of shape (setting, 1)."""
+        gaps = np.maximum(np.diff(time_s), SHORTEST_S)[:, None, None]
+        kept = np.exp(-gaps / memory_s)
+        fresh = 1 / (1 - kept**2)
+        first = np.ones((1, *memory_s.shape))
+        diagonal = np.concatenate((first, fresh))
+        diagonal[:-1] += kept**2 * fresh
+        return cls(diagonal, -kept * fresh, np.log(fresh).sum(axis=0))
+
+    def solve(self, weight: Values, right: Values) -> tuple[Values, Values]:
+        """Solve (precision + weight) x = right, and return x and the log determinant."""
+        pivots, solved = self.diagonal + weight, right.copy()
+        for i, beside in enumerate(self.beside, start=1):
+            factor = beside / pivots[i - 1]
+            pivots[i] -= factor * beside
+            solved[i] -= factor * solved[i - 1]
+        solved[-1] /= pivots[-1]
+        for i in range(len(solved) - 2, -1, -1):
+            solved[i] = (solved[i] - self.beside[i] * solved[i + 1]) / pivots[i]
+        return solved, np.log(pivots).sum(axis=0)
+
+    def energy(self, speeds: Values) -> Values:
+        """Return half the quadratic form of speeds under this precision."""
+        own = (self.diagonal * speeds**2).sum(axis=0) / 2
+        return np.asarray(own + (self.beside * speeds[1:] * speeds[:-1]).sum(axis=0))

@@ -1,0 +1,186 @@
+"""The capacity of each system, which the model in `drift` estimates from all its trials and runs."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from sipsched.analysis.capacity.drift import Observations, fit, speeds
+from sipsched.analysis.crossing_load import PDR_LIMIT
+from sipsched.analysis.intervals import LEVEL, Interval
+from sipsched.analysis.run_table import Campaign, Configuration, configurations, lost
+from sipsched.plan.loads import WIDEST_BRACKET
+from sipsched.records.crossing import SearchRecord
+from sipsched.records.system_capacity import Searched, SystemCapacity
+
+TRIAL_S = 9.0
+"""Assumed seconds between the starts of two trials if a record lacks these times."""
+ALL_UNDER = "no load was above the limit"
+ALL_ABOVE = "every load was above it"
+METHOD = "model of a drifting machine"
+
+
+def estimate_capacities(
+    testbed: str,
+    campaign: Campaign | None,
+    crossings: Iterable[SearchRecord],
+    limit: float = PDR_LIMIT,
+) -> tuple[SystemCapacity, ...]:
+    """Estimate the capacity of each system with two offered loads or more.
+
+    Parameters
+    ----------
+    testbed
+        Name of the testbed.
+    campaign
+        All runs of the testbed. The estimate uses the valid runs of a single mode. None if only searches exist.
+    crossings
+        Searches; searches on other testbeds are ignored.
+    limit
+        Drop rate at which capacity ends, as a share.
+
+    Returns
+    -------
+    tuple
+        Capacities in the order of the runs, then the capacities of systems that only searches measured.
+    """
+    runs = configurations(campaign.single) if campaign else {}
+    searches: dict[Configuration, list[SearchRecord]] = {key: [] for key in runs}
+    for crossing in crossings:
+        point = crossing.point
+        if point.testbed == testbed:
+            key = Configuration(point.sut, point.mode, point.cores, point.threads)
+            searches.setdefault(key, []).append(crossing)
+    duration_s = float(campaign.load.get("duration_s", np.nan)) if campaign else np.nan
+    systems = []
+    for key, of_system in searches.items():
+        observed = observe(runs.get(key, _NO_RUNS), of_system, duration_s)
+        if len(np.unique(observed.cps)) > 1:
+            systems.append(_estimate(testbed, key, observed, of_system, limit))
+    return tuple(systems)
+
+
+_NO_RUNS = pd.DataFrame({"cps": []}, dtype=float)
+
+
+def capacity_of_search(search: SearchRecord, limit: float = PDR_LIMIT) -> Interval:
+    """Estimate the capacity from the trials of one search alone, for a criterion that the runs lack."""
+    observed = observe(_NO_RUNS, [search], np.nan)
+    if not len(observed.cps):
+        return Interval.without(np.nan, 0, LEVEL, "no trial")
+    point = search.point
+    key = Configuration(point.sut, point.mode, point.cores, point.threads)
+    return interval_of(_estimate(point.testbed, key, observed, [search], limit))
+
+
+def observe(
+    runs: pd.DataFrame, searches: Iterable[SearchRecord], duration_s: float
+) -> Observations:
+    """Collect the trials of searches and the runs of one system, with the trials first.
+
+    Parameters
+    ----------
+    runs
+        Valid runs, as rows of a campaign.
+    searches
+        Searches of the same system.
+    duration_s
+        Seconds of load per run.
+    """
+    parts = [*map(of_search, searches), _of_runs(runs, duration_s)]
+    return Observations(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def of_search(search: SearchRecord) -> Observations:
+    """Return the trials of a search; trials without a start time are spread evenly over the search."""
+    trials, began = search.trials, _seconds(search.started_at)
+    step = search.took_s / len(trials) if search.took_s and trials else TRIAL_S
+    times = [
+        began + i * step if trial.started_at is None else _seconds(trial.started_at)
+        for i, trial in enumerate(trials)
+    ]
+    return Observations(
+        np.array(times, float),
+        np.array([trial.cps for trial in trials], float),
+        np.array([trial.pdr for trial in trials], float),
+        np.array([trial.cpu_us for trial in trials], float),
+        1 - np.array([trial.steal_share for trial in trials], float),
+    )
+
+
+def _of_runs(runs: pd.DataFrame, duration_s: float) -> Observations:
+    if not len(runs):
+        return Observations(*np.empty((len(Observations._fields), 0)))
+    rates = lost(runs)
+    runs = runs[rates.notna()]
+    return Observations(
+        np.array([_seconds(text) for text in runs["started_at"]], float),
+        runs["cps"].to_numpy(float),
+        rates.dropna().to_numpy(float),
+        (runs["proxy_cpu_ns"] / runs["messages"] / 1000).to_numpy(float),
+        1 - runs["steal_s"].to_numpy(float) / (duration_s * runs["cores"].to_numpy(float)),
+    )
+
+
+def _seconds(text: str | None) -> float:
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
+
+
+def _estimate(
+    testbed: str,
+    key: Configuration,
+    observed: Observations,
+    searches: Sequence[SearchRecord],
+    limit: float,
+) -> SystemCapacity:
+    above = observed.loss > limit
+    estimate = fit(observed, limit) if above.any() and not above.all() else None
+    ends = np.cumsum([0, *(len(search.trials) for search in searches)]).tolist()
+    trials = ends[-1]
+    return SystemCapacity(
+        *(testbed, *key, limit, LEVEL),
+        estimate_cps=estimate.estimate_cps if estimate else None,
+        low_cps=estimate.low_cps if estimate else None,
+        high_cps=estimate.high_cps if estimate else None,
+        lowest_cps=float(observed.cps.min()),
+        highest_cps=float(observed.cps.max()),
+        dropped=bool(above.any()),
+        trials=trials,
+        runs=len(observed.cps) - trials,
+        drift=estimate.drift if estimate else None,
+        scatter=estimate.scatter if estimate else None,
+        searches=tuple(
+            _searched(each, observed, slice(*own))
+            for each, own in zip(searches, pairwise(ends), strict=True)
+        ),
+    )
+
+
+def _searched(search: SearchRecord, observed: Observations, own: slice) -> Searched:
+    """Compare a search with the runs. `own` are the indices of the search's trials, and the runs are at the end."""
+    slow = -speeds(observed)
+    known = observed.cpu_us > 0
+    mine = np.zeros(len(slow), bool)
+    mine[own] = True
+    ratio = None
+    if (known & mine).any() and (known & ~mine).any():
+        ratio = float(np.exp(slow[known & mine].mean() - slow[known & ~mine].mean()))
+    return Searched(
+        *(search.lower_cps, search.upper_cps, search.started_at, search.finished_at, ratio)
+    )
+
+
+def interval_of(capacity: SystemCapacity) -> Interval:
+    """Return the estimate with its interval; infinity above the highest load, 0 below the lowest."""
+    n = capacity.trials + capacity.runs
+    if capacity.estimate_cps is None or capacity.low_cps is None or capacity.high_cps is None:
+        beyond = 0.0 if capacity.dropped else np.inf
+        return Interval.without(
+            beyond, n, capacity.level, ALL_ABOVE if capacity.dropped else ALL_UNDER
+        )
+    return Interval(
+        *(capacity.estimate_cps, capacity.low_cps, capacity.high_cps, n, capacity.level, METHOD),
+        resolved=capacity.high_cps <= WIDEST_BRACKET**2 * capacity.low_cps,
+    )

@@ -1,0 +1,134 @@
+"""The number of cores for a load, by measured, extrapolated and simulated capacities."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sipsched.analysis.capacity.options import (
+    EXTRAPOLATED,
+    MEASURED,
+    PUBLISHED,
+    SIMULATED,
+    Option,
+    predicted_option,
+)
+from sipsched.analysis.capacity.predictions import extrapolated, predictor
+from sipsched.analysis.capacity.simulated import Simulated
+from sipsched.analysis.capacity.systems import CapacityEvidence, System
+from sipsched.plan.modes import DEFAULT
+
+MOST_CORES = 64
+"""The largest number of cores to which a law is extrapolated."""
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """The capacities of one system by cores, from one origin.
+
+    Attributes
+    ----------
+    basis
+        `MEASURED`, `PUBLISHED`, `EXTRAPOLATED` or `SIMULATED`.
+    options
+        The best setting of each number of cores, ascending; empty if nothing is known.
+    """
+
+    basis: str
+    options: tuple[Option, ...]
+
+    @property
+    def steps(self) -> tuple[Option, ...]:
+        """The settings that handle more load than every setting on fewer cores."""
+        steps: list[Option] = []
+        for option in self.options:
+            if option.carries_cps > max((step.carries_cps for step in steps), default=0.0):
+                steps.append(option)
+        return tuple(steps)
+
+    def enough(self, cps: float) -> Option | None:
+        """Return the setting with the fewest cores that handles a load; None if no setting handles the load."""
+        return next((option for option in self.steps if option.carries_cps >= cps), None)
+
+
+@dataclass(frozen=True)
+class SizedSystem:
+    """A system with three answers: known (measured or published), extrapolated and simulated.
+
+    `law` is the name of the law for extrapolation; empty without a law.
+    """
+
+    system: System
+    law: str
+    known: Sizing
+    extrapolated: Sizing
+    simulated: Sizing
+
+    @property
+    def all(self) -> tuple[Sizing, Sizing, Sizing]:
+        """The three answers of the system."""
+        return self.known, self.extrapolated, self.simulated
+
+
+def sized(
+    evidence: CapacityEvidence, simulated: Sequence[Simulated] = (), simulated_sut: str = ""
+) -> tuple[SizedSystem, ...]:
+    """Gather the answers of one system per SUT.
+
+    The system has the default mode if that mode is known, else the mode with the largest capacity.
+
+    Parameters
+    ----------
+    evidence
+        Measured and published capacities.
+    simulated, simulated_sut
+        Simulated capacities by cores, and their SUT in the default mode.
+
+    Returns
+    -------
+    tuple
+        Measured systems come before published systems. Within both groups, the system with the most data to compare
+        comes first.
+    """
+    found = []
+    for sut in evidence.suts:
+        system = max(
+            (system for system in evidence.systems if system.sut == sut),
+            key=lambda system: (system.mode == DEFAULT, _largest(system.options)),
+        )
+        # if several testbeds exist, the name of a SUT ends with the name of its testbed
+        is_simulated = system.mode == DEFAULT and sut.partition(" on ")[0] == simulated_sut
+        found.append(
+            SizedSystem(
+                system=system,
+                law=(predictor(system, evidence) or ("",))[0],
+                known=Sizing(PUBLISHED if system.published else MEASURED, system.best),
+                extrapolated=Sizing(
+                    EXTRAPOLATED, extrapolated(system, evidence, range(1, MOST_CORES + 1))
+                ),
+                simulated=Sizing(
+                    SIMULATED, tuple(_of_simulation(sut, simulated)) if is_simulated else ()
+                ),
+            )
+        )
+    return tuple(sorted(found, key=_order))
+
+
+def _largest(options: Iterable[Option]) -> float:
+    return max((option.carries_cps for option in options), default=0.0)
+
+
+def _of_simulation(sut: str, rows: Iterable[Simulated]) -> Iterable[Option]:
+    for row in rows:
+        if np.isfinite(row.capacity.estimate):
+            yield predicted_option(sut, DEFAULT, row.cores, row.threads, row.capacity, SIMULATED)
+
+
+def _order(sized: SizedSystem) -> tuple[bool, bool, int, float]:
+    system = sized.system
+    return (
+        system.published,
+        not sized.simulated.options,
+        -len(system.fitted),
+        -_largest(system.options),
+    )

@@ -1,0 +1,170 @@
+"""Adjustment of windows for unequal disturbances within a block, such as stolen time.
+
+The order of the windows in a block is random, so a disturbance affects every mode equally on average. In a single run,
+one mode may be affected more than the others by chance. A regression within blocks over all windows estimates the
+effect of a disturbance on a window, and subtracts it. Disturbed blocks scatter more even after the adjustment, so they
+have less weight.
+
+SEE Deng, Xu, Kohavi and Walker, Improving the Sensitivity of Online Controlled Experiments (CUPED; WSDM 2013)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from sipsched.analysis.intervals import Values
+from sipsched.records.window_time import COUNTS, STOLEN
+from sipsched.records.windows import laid_out
+
+Flags = npt.NDArray[np.bool_]
+COVARIATES = ("steal_share", "competitor_share")
+"""Variables of `windows.nc` per window: shares of the SPS's CPU time that others took.
+
+A mode must not change these variables. So `competitor_share` excludes the idle class, which uses the time that a mode
+leaves.
+"""
+KNEES = (0.01, 0.03, 0.1)
+"""Thresholds of a disturbance. Above a threshold, the queue grows with the square of the excess.
+
+The regression uses the threshold with the best fit, or a straight line if the line fits better.
+"""
+
+
+KEPT = (COUNTS, STOLEN)
+"""Windows that comparisons of modes use, by their code in `left_out`."""
+FEWEST_CALM = 3
+"""Smallest number of undisturbed blocks whose scatter is precise enough to weight disturbed blocks."""
+
+
+@dataclass(frozen=True)
+class Adjusted:
+    """A statistic of windows, adjusted for disturbances.
+
+    Attributes
+    ----------
+    table
+        Shape (block, arm); NaN for invalid windows.
+    weights
+        Shape (block,): 1 for undisturbed blocks, less for disturbed blocks.
+    """
+
+    table: Values
+    weights: Values
+
+
+def adjusted(run: xr.Dataset, name: str, washout: int = 0, *, ratio: bool) -> Adjusted:
+    """Arrange a statistic of windows by block and arm, adjusted for disturbances.
+
+    Parameters
+    ----------
+    run
+        Windows from `open_windows`.
+    name
+        One of `records.windows.VARIABLES`.
+    washout
+        Index of the washout.
+    ratio
+        Whether the statistic is compared by its ratio. A disturbance then has a multiplicative effect.
+    """
+    table = laid_out(run, run[name].isel(washout=washout).to_numpy(), KEPT)
+    disturbed = laid_out(run, run["left_out"].to_numpy() == STOLEN, KEPT) == 1
+    return adjust(table, _covariates(run), disturbed.any(axis=1), ratio=ratio)
+
+
+def _covariates(run: xr.Dataset) -> list[Values]:
+    """Arrange the covariates of each window and of the previous window, which leaves its queue behind."""
+    covariates = []
+    for name in filter(run.variables.__contains__, COVARIATES):
+        shares = np.nan_to_num(run[name].to_numpy())
+        before = np.concatenate(([0.0], shares[:-1]))
+        covariates += [
+            np.nan_to_num(laid_out(run, covariate, KEPT)) for covariate in (shares, before)
+        ]
+    return covariates
+
+
+def adjust(
+    table: Values, covariates: Sequence[Values], disturbed: Flags, *, ratio: bool
+) -> Adjusted:
+    """Subtract the effect of covariates within blocks, and weight the blocks.
+
+    Parameters
+    ----------
+    table
+        Shape (block, arm); NaN for invalid windows.
+    covariates
+        Disturbances as shares, shape (block, arm) each.
+    disturbed
+        Shape (block,): whether a block is expected to scatter more.
+    ratio
+        See `adjusted`.
+    """
+    weights = np.ones(len(table))
+    usable = np.isfinite(table) & ((table > 0) | (not ratio))
+    # a covariate without effect would only add scatter
+    used = [shares for shares in covariates if (shares[usable] >= KNEES[0]).any()]
+    free = usable.sum() - usable.any(axis=1).sum() - table.shape[1] - len(used)
+    if free < 1:
+        return Adjusted(table, weights)
+    response = np.zeros_like(table)
+    if ratio:
+        np.log(table, where=usable, out=response)
+    else:
+        response[usable] = table[usable]
+    shapes = [used]
+    if ratio:
+        shapes += [[np.log1p((covariate / knee) ** 2) for covariate in used] for knee in KNEES]
+    # alternate between weights and fit, because each depends on the other
+    for _ in range(2):
+        fits = [_fit(response, shape, usable, weights) for shape in shapes]
+        effect, left = min(fits, key=lambda fit: float((weights * fit[1]).sum()))
+        weights = _weigh(left, usable, disturbed)
+    moved = table * np.exp(-effect) if ratio else table - effect
+    return Adjusted(np.where(usable, moved, table), weights)
+
+
+def _fit(
+    response: Values, shapes: Sequence[Values], usable: Flags, weights: Values
+) -> tuple[Values, Values]:
+    """Regress within blocks, with a mean per arm.
+
+    Returns
+    -------
+    effect
+        Effect of the covariates, shape (block, arm).
+    left
+        Squared residuals, summed per block.
+    """
+    arms = np.broadcast_to(
+        np.eye(response.shape[1])[1:, None], (response.shape[1] - 1, *response.shape)
+    )
+    columns = np.array([_within(column, usable) for column in (*arms, *shapes)])
+    centred = _within(response, usable)
+    root = np.sqrt(weights)[:, None]
+    design = (columns * root).reshape(len(columns), -1).T
+    factors, *_ = np.linalg.lstsq(design, (centred * root).ravel(), rcond=None)
+    left = centred - np.tensordot(factors, columns, 1)
+    effect = np.zeros_like(response)
+    for factor, shape in zip(factors[len(arms) :], shapes, strict=True):
+        effect += factor * shape
+    return effect, (left**2).sum(axis=1)
+
+
+def _within(values: Values, usable: Flags) -> Values:
+    """Subtract the mean over the valid windows of each block; invalid windows become 0."""
+    count = np.maximum(usable.sum(axis=1, keepdims=True), 1)
+    mean = np.where(usable, values, 0).sum(axis=1, keepdims=True) / count
+    return np.where(usable, values - mean, 0)
+
+
+def _weigh(left: Values, usable: Flags, disturbed: Flags) -> Values:
+    """Weight disturbed blocks by the ratio of their scatter to the scatter of undisturbed blocks."""
+    compared = usable.sum(axis=1) > 1
+    calm, others = left[compared & ~disturbed], left[compared & disturbed]
+    weights = np.ones(len(left))
+    if calm.size >= FEWEST_CALM and others.any() and calm.any():
+        weights[disturbed] = min(1.0, calm.mean() / others.mean())
+    return weights

@@ -1,0 +1,304 @@
+"""Numbers of several runs with their confidence intervals.
+
+The run is the replicate. The messages of one run share one queue and are dependent, so a run counts as one value.
+docs/methodology/statistics.md has the sources and the measured coverage.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from sipsched.errors import StableError
+
+LEVEL = 0.95
+RANKS_FROM = 6
+"""Smallest number of runs for which signed ranks reach 95 %. With fewer runs, the t interval of logs is used."""
+FEWEST = 4
+"""Smallest number of runs for which pages show an interval.
+
+The width of an interval from three runs is mostly chance.
+"""
+TOO_FEW = "too few for an interval"
+NOT_MEASURED = "not measured"
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number with its confidence interval.
+
+    Attributes
+    ----------
+    estimate
+        The number; NaN for a missing number, with the reason in `why`.
+    low, high
+        Ends of the interval; NaN without an interval. An end may be infinite.
+    n
+        Number of runs, or pairs of runs, behind the estimate.
+    level
+        Confidence.
+    method
+        Method of the interval.
+    why
+        Reason for a missing interval; empty with an interval.
+    resolved
+        Whether the data determine the number within the ends. If not, pages print only the ends, which then exist even
+        if `why` gives a reason for a missing interval.
+    least, most
+        The smallest and the largest run; NaN if unknown.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    n: int
+    level: float = LEVEL
+    method: str = ""
+    why: str = ""
+    resolved: bool = True
+    least: float = np.nan
+    most: float = np.nan
+
+    @classmethod
+    def without(
+        cls, estimate: float, n: int, level: float = LEVEL, why: str = TOO_FEW
+    ) -> "Interval":
+        """Make a number without an interval, with the reason."""
+        return cls(estimate, np.nan, np.nan, n, level, why=why)
+
+    @property
+    def known(self) -> bool:
+        """True if the interval exists."""
+        return not self.why
+
+    def map(self, function: Callable[[float], float]) -> "Interval":
+        """Apply a monotone function to the number and its ends; a decreasing function swaps the ends."""
+        low, high = sorted((function(self.low), function(self.high)))
+        least, most = sorted((function(self.least), function(self.most)))
+        return replace(
+            self, estimate=function(self.estimate), low=low, high=high, least=least, most=most
+        )
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Numbers with their intervals and numbers of runs, shape (…). The ends are NaN without an interval.
+
+    `least` and `most` are the smallest and the largest of these runs.
+    """
+
+    estimate: Values
+    low: Values
+    high: Values
+    n: npt.NDArray[np.int64]
+    least: Values
+    most: Values
+
+    @property
+    def bars(self) -> Values:
+        """Distances from the estimate to the lower and upper end, shape (2, …); 0 for hidden intervals."""
+        reach = np.array([self.estimate - self.low, self.high - self.estimate])
+        return np.asarray(np.where(self.n < FEWEST, 0, np.maximum(np.nan_to_num(reach), 0)))
+
+    def at(self, i: int) -> Interval:
+        """Return the i-th interval of a row."""
+        n, estimate = int(self.n[i]), float(self.estimate[i])
+        if np.isnan(self.low[i]):
+            return Interval.without(estimate, n, why=TOO_FEW if n else NOT_MEASURED)
+        return Interval(
+            *(estimate, float(self.low[i]), float(self.high[i]), n),
+            least=float(self.least[i]),
+            most=float(self.most[i]),
+        )
+
+
+def typical_intervals(values: Values, level: float = LEVEL) -> Estimates:
+    """Estimate the value of a typical run over the last axis, the repetitions.
+
+    The estimate is the median under symmetric logs. It is the Hodges-Lehmann estimate of the logs: the median of the
+    means of all pairs and of each run with itself. The interval comes from Wilcoxon's signed ranks for `RANKS_FROM`
+    runs or more, if the ranks reach the level. Otherwise the interval is Student's t of the logs. No interval of a mean
+    is valid if one run in five is five times as large (docs/methodology/statistics.md). A run of 0 has no logarithm;
+    the estimate is then the mean with Student's t interval, cut off at 0.
+
+    Parameters
+    ----------
+    values
+        Shape (…, rep), not negative; NaN without a run.
+    level
+        Confidence.
+    """
+    rows = values.reshape(-1, values.shape[-1])
+    rows_typical = [_typical_of(row[~np.isnan(row)], level) for row in rows]
+    estimate, low, high = np.array([typical[:3] for typical in rows_typical]).T.reshape(
+        3, *values.shape[:-1]
+    )
+    count = np.count_nonzero(~np.isnan(values), axis=-1)
+    return Estimates(estimate, low, high, count, *extremes(values))
+
+
+def extremes(values: Values) -> tuple[Values, Values]:
+    """Return the smallest and the largest run over the last axis; NaN without a run."""
+    none = np.isnan(values).all(axis=-1)
+    least = np.min(values, axis=-1, initial=np.inf, where=~np.isnan(values))
+    most = np.max(values, axis=-1, initial=-np.inf, where=~np.isnan(values))
+    return np.where(none, np.nan, least), np.where(none, np.nan, most)
+
+
+def typical_interval(values: npt.ArrayLike, level: float = LEVEL) -> Interval:
+    """Estimate the value of a typical run, as `typical_intervals` does.
+
+    Pages show this estimate for times, counts and shares.
+
+    Parameters
+    ----------
+    values
+        Shape (rep,), one number per run, not negative; NaN without a run.
+    level
+        Confidence.
+
+    Raises
+    ------
+    StableError
+        A value is negative.
+    """
+    runs = as_runs(values)
+    runs = runs[~np.isnan(runs)]
+    if (runs < 0).any():
+        raise StableError("typical run: expected values of 0 or more, found a negative one")
+    estimate, low, high, method = _typical_of(runs, level)
+    if runs.size < 2:
+        why = TOO_FEW if runs.size else NOT_MEASURED
+        return Interval.without(estimate, runs.size, level, why)
+    return Interval(
+        *(estimate, low, high, runs.size, level, method),
+        least=float(runs.min()),
+        most=float(runs.max()),
+    )
+
+
+def mean_intervals(
+    values: Values, level: float = LEVEL
+) -> tuple[Values, Values, npt.NDArray[np.int64]]:
+    """Average over the last axis, the repetitions, with a t interval.
+
+    Parameters
+    ----------
+    values
+        Shape (…, rep); NaN without a run.
+    level
+        Confidence.
+
+    Returns
+    -------
+    mean, half, n
+        Shape (…). The mean, half the width of the interval (NaN with fewer than two runs), and the number of runs.
+    """
+    n = np.count_nonzero(~np.isnan(values), axis=-1)
+    total = np.nansum(values, axis=-1)
+    mean = np.divide(total, n, out=np.full(n.shape, np.nan), where=n > 0)
+    squares = np.nansum((values - mean[..., None]) ** 2, axis=-1)
+    variance = np.divide(squares, n - 1, out=np.full(n.shape, np.nan), where=n > 1)
+    quantile = np.where(n > 1, special.stdtrit(np.maximum(n - 1, 1), (1 + level) / 2), np.nan)
+    return mean, quantile * np.sqrt(variance / np.maximum(n, 1)), n
+
+
+def mean_interval(values: npt.ArrayLike, level: float = LEVEL, least: float = -np.inf) -> Interval:
+    """Average runs, with Student's t interval.
+
+    Parameters
+    ----------
+    values
+        Shape (rep,), one number per run; NaN without a run.
+    level
+        Confidence.
+    least
+        Lower bound of the values and of the interval: 0 for times, counts and shares.
+    """
+    means, halves, counts = mean_intervals(as_runs(values), level)
+    mean, half, n = float(means), float(halves), int(counts)
+    if n < 2:
+        return Interval.without(mean, n, level, TOO_FEW if n else NOT_MEASURED)
+    return Interval(
+        *(mean, max(mean - half, least), mean + half, n, level, "t"),
+        least=float(np.nanmin(values)),
+        most=float(np.nanmax(values)),
+    )
+
+
+def simultaneous_level(cells: int, level: float = LEVEL) -> float:
+    """Return the level of each interval at which a number of intervals is simultaneous (Bonferroni)."""
+    return 1 - (1 - level) / max(cells, 1)
+
+
+def percentiles(drawn: Values, level: float) -> tuple[float, float]:
+    """Return the two percentiles of bootstrap samples that enclose the level; samples may be infinite."""
+    # An infinite sample allows no interpolation.
+    tails = ((1 - level) / 2, (1 + level) / 2)
+    low, high = np.quantile(drawn, tails, method="inverted_cdf")
+    return float(low), float(high)
+
+
+def as_runs(values: npt.ArrayLike) -> Values:
+    """Convert one number per run to an array of shape (rep,), and reject any other shape."""
+    runs = np.asarray(values, float)
+    if runs.ndim != 1:
+        raise StableError(f"statistics: expected one number a run, found shape {runs.shape}")
+    return runs
+
+
+def means_of_pairs(values: Values) -> Values:
+    """Return the sorted means of all pairs of values, including each value with itself."""
+    first, second = np.triu_indices(values.size)
+    return np.sort((values[first] + values[second]) / 2)
+
+
+def _typical_of(runs: Values, level: float) -> tuple[float, float, float, str]:
+    """Return a typical run, the ends of its interval (NaN without an interval), and the method."""
+    if not runs.size:
+        return np.nan, np.nan, np.nan, ""
+    if (runs > 0).all():
+        *logs, method = _typical(np.log(runs), level)
+        middle, low, high = map(float, np.exp(logs))
+        return middle, low, high, method
+    mean, half, _ = (float(number) for number in mean_intervals(runs, level))
+    return mean, max(mean - half, 0.0) if runs.size > 1 else np.nan, mean + half, "t"
+
+
+def _typical(logs: Values, level: float) -> tuple[float, float, float, str]:
+    """Return the Hodges-Lehmann estimate, the ends of its interval (NaN without an interval), and the method."""
+    n, means = logs.size, means_of_pairs(logs)
+    middle = float(np.median(means))
+    if n < 2:
+        return middle, np.nan, np.nan, ""
+    outside = int(np.searchsorted(_signed_ranks(n), (1 - level) / 2, side="right"))
+    if n >= RANKS_FROM and outside:
+        return middle, float(means[outside - 1]), float(means[-outside]), "signed ranks of logs"
+    mean = float(logs.mean())
+    half = special.stdtrit(n - 1, (1 + level) / 2) * logs.std(ddof=1) / np.sqrt(n)
+    return middle, min(mean - half, middle), max(mean + half, middle), "t of logs"
+
+
+def draw_typical(rng: np.random.Generator, logs: Values, draws: int) -> Values:
+    """Sample typical runs from the distribution whose percentiles `_typical` returns."""
+    n = logs.size
+    if n < RANKS_FROM:
+        error = logs.std(ddof=1) / np.sqrt(n) if n > 1 else 0.0
+        return np.asarray(logs.mean() + error * rng.standard_t(max(n - 1, 1), draws))
+    # If a signed rank statistic is k, then k means of pairs lie below the median.
+    means = np.pad(means_of_pairs(logs), 1, mode="edge")
+    ranks = rng.integers(2, size=(draws, n)) @ np.arange(1, n + 1)
+    return np.asarray((means[ranks] + means[ranks + 1]) / 2)
+
+
+@cache
+def _signed_ranks(n: int) -> Values:
+    """Return the cumulative distribution of Wilcoxon's signed rank statistic of n values without ties."""
+    ways = np.ones(1)
+    for rank in range(1, n + 1):
+        ways = np.pad(ways, (0, rank)) + np.pad(ways, (rank, 0))
+    return np.asarray(np.cumsum(ways) / 2.0**n)

@@ -1,0 +1,154 @@
+"""Times per message, computed from the summaries of runs."""
+
+import operator
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from sipsched.analysis.run_table import Configuration
+from sipsched.records import histogram
+from sipsched.records.study_summary import HISTOGRAM_RUNS
+from sipsched.records.summary_variables import ALL, HISTOGRAM
+
+
+def overall_service_time(ds: xr.Dataset) -> xr.DataArray:
+    """Compute the single-core paper's overall service time E[x] from means over all messages of runs.
+
+    E[x] = K_stack + K_sockq^s + K_copy + T_sip + K_snd: all parts except waiting. K_sockq^s, waking the worker and
+    dequeuing, is `k_sockq_alone`.
+
+    Source: Krishnamurthy and Rouskas 2015, section III.
+
+    Parameters
+    ----------
+    ds
+        Summary of one run or of several runs, over message types or for type `all`.
+
+    Returns
+    -------
+    DataArray
+        E[x] in µs over the dimensions of the runs; NaN if a part is missing.
+    """
+    total = _sum_of_means(ds, "k_stack", "k_copy", "t_sip", "k_snd") + ds["k_sockq_alone"]
+    return total.assign_attrs(
+        long_name="overall service time E[x]",
+        units="us",
+        definition="K_stack + K_sockq^s + K_copy + T_sip + K_snd, means over messages",
+    )
+
+
+def cpu_time(ds: xr.Dataset) -> xr.DataArray:
+    """Compute the CPU time per message between the timestamps, from means over all messages of runs.
+
+    The CPU time is K_stack + K_copy + (T_sip - its time off CPU) + K_snd. This sum is a lower bound, because the cost
+    of waking the worker lies in K_sockq and is excluded. Parameters and result have the form of `overall_service_time`.
+    """
+    on_and_off = _sum_of_means(ds, "k_stack", "k_copy", "t_sip", "k_snd")
+    total = on_and_off - _sum_of_means(ds, "t_sip_off")
+    return total.assign_attrs(
+        long_name="CPU time of a message, without waking the worker",
+        units="us",
+        definition="K_stack + K_copy + T_sip - T_sip off CPU + K_snd, means over messages",
+    )
+
+
+def _sum_of_means(ds: xr.Dataset, *parts: str) -> xr.DataArray:
+    every = ds.sel(message_type=ALL, drop=True) if "message_type" in ds.dims else ds
+    means = (every[f"{name}_mean"] for name in parts)
+    return reduce(operator.add, means)
+
+
+def pooled_quantile(
+    ds: xr.Dataset, quantity: str, share: float, over: Sequence[str] = ()
+) -> xr.DataArray:
+    """Compute a quantile over the pooled messages of several runs.
+
+    Parameters
+    ----------
+    ds
+        A dataset from `combine`.
+    quantity
+        One of `COUNTED`.
+    share
+        Quantile in (0, 1]: 0.999 for the 99.9th percentile.
+    over
+        Dimensions to pool over, such as cps, beside rep.
+
+    Returns
+    -------
+    DataArray
+        Quantile in µs over the remaining dimensions, within `histogram.RELATIVE_ERROR`; NaN without a message, or if a
+        measured run has no histogram.
+    """
+    counts = ds[HISTOGRAM].sel(quantity=quantity, drop=True).sum(list(over))
+    found = xr.apply_ufunc(
+        histogram.quantile_ns, counts, kwargs={"share": share}, input_core_dims=[["bin"]]
+    )
+    has_messages = ds["k_rcv_n"].sel(message_type=ALL, drop=True) > 0
+    measured = has_messages.sum(["rep", *over])
+    pooled = (found / 1000).where(measured == ds["histogram_runs"].sum(list(over)))
+    described: xr.DataArray = pooled.assign_attrs(
+        long_name=f"{100 * share:g}th percentile of {quantity}",
+        units="us",
+        definition="of all messages of the runs together, from their histograms",
+    )
+    return described
+
+
+class LoadTimes(NamedTuple):
+    """The times of all messages of a system at one load.
+
+    Attributes
+    ----------
+    cps
+        Load in calls per second.
+    counts
+        Number of messages by time, shape (`histogram.BINS`,).
+    runs
+        Number of runs.
+    """
+
+    cps: int
+    counts: npt.NDArray[np.int64]
+    runs: int
+
+    def quantile_us(self, share: float) -> float:
+        """Return the time in µs that a share of the messages does not exceed."""
+        return float(histogram.quantile_ns(self.counts, share)) / 1000
+
+    @property
+    def exceedance(self) -> npt.NDArray[np.float64]:
+        """Shares of messages that take longer than `histogram.UPPER_NS`, shape (`histogram.BINS`,)."""
+        return np.asarray(1 - np.cumsum(self.counts) / self.counts.sum())
+
+
+def times_by_load(
+    summaries: Iterable[xr.Dataset], system: Configuration, quantity: str
+) -> list[LoadTimes]:
+    """Collect the times of a system's messages, by ascending load.
+
+    Parameters
+    ----------
+    summaries
+        Summaries of studies, which may share runs. Each load comes from the study with the most runs at this load.
+    system
+        The system. A system without histograms has no entry.
+    quantity
+        One of `COUNTED`.
+    """
+    found: dict[int, LoadTimes] = {}
+    for ds in summaries:
+        at = system._asdict()
+        if any(value not in ds[name].to_numpy() for name, value in at.items()):
+            continue
+        there = ds[[HISTOGRAM, HISTOGRAM_RUNS]].sel(at | {"quantity": quantity})
+        for cps in there["cps"].to_numpy().tolist():
+            here = there.sel(cps=cps)
+            times = LoadTimes(cps, here[HISTOGRAM].to_numpy(), int(here[HISTOGRAM_RUNS]))
+            if times.counts.any() and (cps not in found or times.runs > found[cps].runs):
+                found[cps] = times
+    return [found[cps] for cps in sorted(found)]

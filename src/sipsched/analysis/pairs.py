@@ -1,0 +1,182 @@
+"""Comparisons of two modes over pairs of runs with the same arrivals."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from sipsched.analysis.intervals import (
+    LEVEL,
+    NOT_MEASURED,
+    Interval,
+    Values,
+    as_runs,
+    mean_interval,
+)
+from sipsched.errors import StableError
+
+UNBOUNDED = "the reference is too near 0 for a percentage"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The effect of a mode on one quantity, over pairs of runs with the same arrivals.
+
+    Attributes
+    ----------
+    difference
+        Other minus reference, in the unit of the quantity.
+    ratio
+        Other divided by reference, from `ratio_interval`.
+    percent_lower
+        100 (1 - ratio): the papers' "% lower".
+    p_value
+        P-value of the paired t test of a log ratio of 0, or of a difference of 0 if a run is 0; NaN with fewer than two
+        pairs.
+    """
+
+    difference: Interval
+    ratio: Interval
+    percent_lower: Interval
+    p_value: float
+
+
+def paired_difference(
+    reference: npt.ArrayLike, other: npt.ArrayLike, level: float = LEVEL
+) -> Interval:
+    """Average other - reference over pairs of runs with the same arrivals, with a t interval.
+
+    Parameters
+    ----------
+    reference, other
+        Shape (rep,), in the same order; incomplete pairs (NaN) are excluded.
+    level
+        Confidence.
+    """
+    first, second = _pairs(reference, other)
+    return mean_interval(second - first, level)
+
+
+def ratio_interval(
+    reference: npt.ArrayLike, other: npt.ArrayLike, level: float = LEVEL
+) -> Interval:
+    """Divide other by reference, over pairs of runs with the same arrivals.
+
+    The papers' "% lower" follows from this ratio. The ratio is the geometric mean of the pairs' ratios, with the t
+    interval of their logs. If a run is 0, the ratio is the ratio of the means with Fieller's interval. Fieller's
+    interval contains each r for which the paired t test cannot distinguish other from r × reference. Both intervals
+    exclude 1 exactly if the test of `compare` finds a difference. SEE Fieller, Some Problems in Interval Estimation
+    (JRSS B 16, 1954)
+
+    Parameters
+    ----------
+    reference, other
+        Shape (rep,), not negative, in the same order; incomplete pairs (NaN) are excluded.
+    level
+        Confidence.
+
+    Raises
+    ------
+    StableError
+        A value is negative, or the shapes differ.
+    """
+    first, second = _pairs(reference, other)
+    if (first < 0).any() or (second < 0).any():
+        raise StableError("ratio: expected values of 0 or more, found a negative one")
+    n = first.size
+    if not n:
+        return Interval.without(np.nan, 0, level, NOT_MEASURED)
+    if not first.any():
+        return Interval.without(np.nan, n, level, "the reference is 0 in every run")
+    if _above_0(first, second):
+        logs = mean_interval(np.log(second / first), level)
+        return replace(
+            logs.map(lambda log: float(np.exp(log))), method="t of logs" if logs.known else ""
+        )
+    x, y = float(first.mean()), float(second.mean())
+    if n < 2:
+        return Interval.without(y / x, n, level)
+    (xx, xy), (_, yy) = special.stdtrit(n - 1, (1 + level) / 2) ** 2 / n * np.cov(first, second)
+    if x**2 <= xx:
+        return Interval.without(y / x, n, level, UNBOUNDED)
+    middle, spread = x * y - xy, (x * y - xy) ** 2 - (x**2 - xx) * (y**2 - yy)
+    half = np.sqrt(max(spread, 0.0))
+    low, high = ((middle + end) / (x**2 - xx) for end in (-half, half))
+    # if all pairs have the same ratio, the ends equal it except for rounding
+    return Interval(y / x, max(min(low, y / x), 0.0), max(high, y / x), n, level, "Fieller")
+
+
+def percent_lower(ratio: Interval) -> Interval:
+    """Convert a ratio of other to reference to percent lower."""
+    return ratio.map(lambda value: 100 * (1 - value))
+
+
+def compare(reference: npt.ArrayLike, other: npt.ArrayLike, level: float = LEVEL) -> Comparison:
+    """Compare a mode with the reference over runs with the same arrivals.
+
+    Parameters
+    ----------
+    reference, other
+        Shape (rep,), not negative, in the same order; incomplete pairs (NaN) are excluded.
+    level
+        Confidence; for one cell of many, the result of `simultaneous_level`.
+
+    Raises
+    ------
+    StableError
+        A value is negative, or the shapes differ.
+    """
+    first, second = _pairs(reference, other)
+    ratio = ratio_interval(first, second, level)
+    tested = (np.log(first), np.log(second)) if _above_0(first, second) else (first, second)
+    p_value = _paired_t_test(*tested)
+    return Comparison(paired_difference(first, second, level), ratio, percent_lower(ratio), p_value)
+
+
+def _above_0(first: Values, second: Values) -> bool:
+    return bool((first > 0).all() and (second > 0).all())
+
+
+def _paired_t_test(first: Values, second: Values) -> float:
+    n, difference = first.size, second - first
+    if n < 2:
+        return np.nan
+    # The t statistic of equal values is 0/0.
+    if not difference.any():
+        return 1.0
+    with np.errstate(divide="ignore"):
+        t = difference.mean() / (difference.std(ddof=1) / np.sqrt(n))
+    return float(2 * special.stdtr(n - 1, -abs(t)))
+
+
+def holm(p_values: npt.ArrayLike) -> Values:
+    """Adjust the p-values of several tests for their number (Holm, 1979).
+
+    Parameters
+    ----------
+    p_values
+        Shape (m,); NaN for a missing test, which does not count.
+
+    Returns
+    -------
+    ndarray
+        Shape (m,). A value is at most α exactly if Holm's procedure rejects at a familywise α.
+    """
+    given = np.asarray(p_values, float)
+    adjusted = np.full(given.shape, np.nan)
+    order = np.argsort(given)[: np.count_nonzero(~np.isnan(given))]
+    steps = given[order] * np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1)
+    return adjusted
+
+
+def _pairs(reference: npt.ArrayLike, other: npt.ArrayLike) -> tuple[Values, Values]:
+    """Remove incomplete pairs of runs."""
+    first, second = as_runs(reference), as_runs(other)
+    if first.shape != second.shape:
+        raise StableError(
+            f"statistics: expected pairs of runs, found {first.size} and {second.size}"
+        )
+    both = ~(np.isnan(first) | np.isnan(second))
+    return first[both], second[both]

@@ -1,0 +1,328 @@
+"""The account of the SPS's CPU time during a load: its users, and the tasks that kept the proxy from running."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sipsched.errors import SipschedError, StableError
+from sipsched.measure.counting import ReportingProgram
+from sipsched.records.conversion import as_part
+from sipsched.records.cpu_report import Account, AccountReport, Competitor, CpuParts
+from sipsched.records.probe_report import ProbeReport
+from sipsched.records.switch_log import Competed
+from sipsched.records.trace import Trace
+from sipsched.testbed.host import Host, Process
+
+PROGRAM = "sipaccount"
+MOST_COMPETITORS = 5
+SAMPLE_MS = 50
+"""A window lasts several of these samples."""
+COMPETITORS = ("realtime", "fair", "idle_class")
+BUSY = ("proxy", "own", "softirq", "irq", "kernel", *COMPETITORS)
+# SEE include/uapi/linux/sched.h
+POLICIES = {
+    **{0: "SCHED_OTHER", 1: "SCHED_FIFO", 2: "SCHED_RR", 3: "SCHED_BATCH"},
+    **{5: "SCHED_IDLE", 6: "SCHED_DEADLINE", 7: "SCHED_EXT"},
+}
+READ_TASKS = """\
+while [ $# -gt 0 ]; do
+    cat "$1/cgroup.procs" 2>/dev/null || pgrep --pgroup "$(cat "$2")"
+    shift 2
+done |
+while read -r pid; do
+    awk '/^Pid/ { pid = $2 } /^TracerPid/ { tracer = $2 } /^Cpus_allowed_list/ { print pid, $2, tracer }' \
+        "/proc/$pid/task/"*/status
+done 2>/dev/null
+true"""
+"""Prints a line per task of some process groups: thread id, CPU affinity, and the process that traces it or 0."""
+FIND_SSH = """\
+cat /proc/sys/kernel/random/boot_id
+pid=$PPID
+while [ "$pid" -gt 1 ]; do
+    case "$(cat "/proc/$pid/comm")" in
+    sshd*) echo "$pid"; break ;;
+    esac
+    pid=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$pid/status")
+done"""
+"""Prints the boot id of the machine, and the sshd process whose descendants are the commands of this connection."""
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The CPU affinity and the tracer of a task of the proxy, from /proc."""
+
+    affinity: str
+    tracer: int
+
+
+class CpuAccount:
+    """The account of one load, counted by the BPF program `sipaccount` without touching the proxy.
+
+    Parameters
+    ----------
+    sps
+        The host of the proxy.
+    hosts
+        All hosts. Programs of sipsched on any host of this machine do not count as competitors.
+    proxy
+        The processes on the SPS: the proxy, and its front end.
+    cpus
+        CPUs of the proxy.
+    limit_s
+        Time in seconds after which the program is stopped.
+    sampled
+        Whether the competitors' CPU time is also sampled during the load.
+    """
+
+    def __init__(
+        self,
+        sps: Host,
+        hosts: Sequence[Host],
+        proxy: Sequence[Process],
+        cpus: Sequence[int],
+        limit_s: float,
+        *,
+        sampled: bool = False,
+    ) -> None:
+        self._sps, self._hosts, self._proxy, self._sampled = sps, hosts, proxy, sampled
+        self._cpus, self._program = cpus, ReportingProgram(sps, "probe", PROGRAM, limit_s)
+        self._moved = self._tracers = 0
+        self._found: tuple[str, Any] = ("nothing was offered", None)
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count while the block lasts. If counting fails, the load continues, and `report` has the reason."""
+        before = self._tasks()
+        reason = self._start()
+        try:
+            yield
+            self._found = (reason, None) if reason else self._end()
+            after = self._tasks()
+            self._moved = sum(
+                task.affinity != before[pid].affinity
+                for pid, task in after.items()
+                if pid in before
+            )
+            self._tracers = sum(task.tracer != 0 for task in after.values())
+        finally:
+            self._program.stop()
+
+    def report(self, probe: ProbeReport | None = None, trace: Trace | None = None) -> AccountReport:
+        """Return the account, or the reason why it is missing.
+
+        Parameters
+        ----------
+        probe
+            The probe's report, which names the workers among the proxy's tasks. None: all tasks count as the proxy's
+            other tasks.
+        trace
+            The probe's trace, which shows when messages waited. None: only stopped tasks count as frozen.
+        """
+        reason, content = self._found
+        account = None
+        if not reason:
+            try:
+                account = read_account(content, probe, trace, self._program.where)
+            except SipschedError as error:
+                reason = str(error)
+        return AccountReport(reason, account, self._moved, self._tracers)
+
+    def competed(self) -> Competed | None:
+        """Return the samples of the competitors' time; None without samples."""
+        reason, content = self._found
+        if reason or not self._sampled:
+            return None
+        try:
+            return as_part(_Report, content, self._program.where).samples
+        except SipschedError:
+            return None  # `report` returns the reason
+
+    def _start(self) -> str:
+        """Start the program. Return the reason if it does not run, else an empty text."""
+        options = [text for cpu in self._cpus for text in ("--cpu", str(cpu))]
+        options += [text for pid in self._connections() for text in ("--own", pid)]
+        if self._sampled:
+            options += ["--sample", str(SAMPLE_MS)]
+        return self._program.start(options, self._proxy)
+
+    def _connections(self) -> list[str]:
+        """List the processes that serve the SSH connections of hosts on the SPS's machine."""
+        answers = [host.shell(FIND_SSH).stdout.split() for host in self._hosts]
+        here, *_ = self._sps.shell(FIND_SSH).stdout.split()
+        return sorted({pid for boot, *pids in answers if boot == here for pid in pids})
+
+    def _end(self) -> tuple[str, Any]:
+        try:
+            return "", self._program.end()
+        except StableError as error:
+            return str(error), None
+
+    def _tasks(self) -> dict[int, _Task]:
+        groups = [path for process in self._proxy for path in (process.group, process.pid_file)]
+        lines = map(str.split, self._sps.shell(READ_TASKS, *groups).stdout.splitlines())
+        return {int(pid): _Task(affinity, int(tracer)) for pid, affinity, tracer in lines}
+
+
+@dataclass(frozen=True)
+class _Cpu:
+    """The times of one CPU in the report of `sipaccount`, in ns."""
+
+    total_ns: int
+    stolen_ns: int
+    idle: int
+    proxy: int
+    own: int
+    kernel: int
+    realtime: int
+    fair: int
+    idle_class: int
+    softirq: int
+    irq: int
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A task in the report of `sipaccount`."""
+
+    comm: str
+    pid: int
+    part: str
+    policy: int
+    nice: int
+    ns: int
+    bursts: int
+    longest_ns: int
+    cpu: int
+
+    def competitor(self) -> Competitor:
+        policy = POLICIES.get(self.policy, str(self.policy))
+        numbers = (self.nice, self.ns, self.bursts, self.longest_ns, self.cpu)
+        return Competitor(self.comm, self.pid, policy, *numbers)
+
+
+@dataclass(frozen=True)
+class _Wait:
+    competed_ns: int
+    by: _Seen | None
+
+
+@dataclass(frozen=True)
+class _Stopped:
+    ns: int
+    traced: int
+
+
+@dataclass(frozen=True)
+class _Report:
+    """The report of `sipaccount`, as hardware/probe/sipaccount.c writes it."""
+
+    cpus: tuple[_Cpu, ...]
+    tasks: tuple[_Seen, ...]
+    wait: _Wait | None
+    gaps: tuple[tuple[int, int], ...]
+    stopped: _Stopped
+    samples: Competed
+    tasks_lost: int
+    runs: int
+    run_ns: int
+
+
+def read_account(
+    content: Any, probe: ProbeReport | None, trace: Trace | None, where: str
+) -> Account:
+    """Turn the report of `sipaccount` into the account of a run.
+
+    Parameters
+    ----------
+    content
+        The report, parsed from JSON.
+    probe, trace
+        The probe's report and trace of the same run; None for a run without them.
+    where
+        The host and the file of the report, for the error message.
+
+    Raises
+    ------
+    StableError
+        The content is not a report of `sipaccount`.
+    """
+    report = as_part(_Report, content, where)
+    others = [task for task in report.tasks if task.part in COMPETITORS]
+    threads = probe.threads if probe else ()
+    workers = {thread.tid for thread in threads if thread.messages}
+    worker_ns = sum(task.ns for task in report.tasks if task.pid in workers)
+    stopped_ns = report.stopped.ns
+    return Account(
+        parts=add_up(report.cpus, worker_ns),
+        competitors=tuple(task.competitor() for task in others[:MOST_COMPETITORS]),
+        wait_ns=report.wait.competed_ns if report.wait else 0,
+        wait_by=report.wait.by.competitor() if report.wait and report.wait.by else None,
+        stopped_ns=stopped_ns,
+        frozen_ns=max(stopped_ns, frozen_ns(report.gaps, trace)),
+        trace_stops=report.stopped.traced,
+        tasks_lost=report.tasks_lost,
+        runs=report.runs,
+        run_ns=report.run_ns,
+    )
+
+
+def add_up(cpus: Sequence[_Cpu], worker_ns: int) -> CpuParts:
+    """Return the sum of each part over all CPUs.
+
+    Stolen time is subtracted from every part that ran, in proportion. The workers' time is subtracted from the proxy's.
+    """
+    sums = dict.fromkeys(BUSY, 0)
+    stolen = 0
+    for cpu in cpus:
+        busy = sum(getattr(cpu, part) for part in BUSY)
+        # ASSUME stolen time is taken from running tasks: an idle guest gives its CPU up voluntarily
+        taken = min(cpu.stolen_ns, busy)
+        stolen += taken
+        for part in BUSY:
+            sums[part] += round(getattr(cpu, part) * (1 - taken / busy)) if busy else 0
+    workers = min(worker_ns, sums["proxy"])
+    total = sum(cpu.total_ns for cpu in cpus)
+    # rounding errors of some ns count as idle time
+    return CpuParts(
+        total=total,
+        workers=workers,
+        stolen=stolen,
+        idle=total - stolen - sum(sums.values()),
+        **{**sums, "proxy": sums["proxy"] - workers},
+    )
+
+
+def frozen_ns(gaps: Sequence[tuple[int, int]], trace: Trace | None) -> int:
+    """Return the longest time, in ns, in which a message waited and no task of the proxy could run.
+
+    Parameters
+    ----------
+    gaps
+        Beginnings and ends of the gaps in which no task of the proxy could run, CLOCK_MONOTONIC in ns.
+    trace
+        The probe's trace, in the order in which messages were received. Without a trace (None), the result is 0.
+    """
+    if trace is None:
+        return 0
+    records = trace.records
+    taken = records[(records["t_sockq"] != 0) & (records["t_stack"] != 0)]
+    queued = np.sort(taken["t_stack"].astype("i8"))
+    left = np.sort(taken["t_sockq"].astype("i8"))
+    longest = 0
+    for begin, end in gaps:
+        # a message waits at the beginning of the gap if more messages were queued than received until then;
+        # otherwise the wait begins with the next message that is queued
+        waiting = np.searchsorted(queued, begin, "right") > np.searchsorted(left, begin, "right")
+        after = np.searchsorted(queued, begin, "right")
+        arrives = begin if waiting else int(queued[after]) if after < queued.size else end
+        longest = max(longest, end - arrives)
+    return longest
+
+
+def name_competitors(competitors: Sequence[Competitor]) -> str:
+    """Return a text with the two competitors that ran longest."""
+    return ", ".join(map(str, itertools.islice(competitors, 2)))

@@ -1,0 +1,318 @@
+"""Trials that close in on the load at which the packet drop rate crosses a limit.
+
+The search is a Multiple Loss Ratio search (Polák and Konstantynowicz, draft-ietf-bmwg-mlrsearch), by the library
+MLRsearch. A load becomes a bound when its trials are long enough together, and the majority of them is on one side of
+the limit.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import MLRsearch
+from MLRsearch import AbstractMeasurer, MeasurementResult, MultipleLossRatioSearch, SearchGoal
+
+from sipsched.errors import StableError, TransientError
+from sipsched.plan.loads import Capacity, Search
+from sipsched.records.cpu_report import AccountReport
+
+MAJORITY_OF = 3
+"""Number of trials of a load that decide whether it is a bound of a capacity; two trials that agree are enough."""
+AROUND_GUESS = 1.2
+"""A search for a capacity begins between the guess divided by this factor and the guess times this factor."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A load that was offered once, and its outcome.
+
+    Attributes
+    ----------
+    cps, duration_s
+        Offered calls per second, and the duration.
+    received, refused
+        SIP messages that the SPS's socket received, and that it refused (RcvbufErrors). TCP refuses no message, so
+        over TCP these are the calls that completed and were set up in time, and the other calls.
+    attempts
+        Number of attempts until the trial was undisturbed.
+    calls, calls_lost
+        Calls that began, and calls among them that failed or were set up late; None if the generator did not report
+        them.
+    started_at
+        UTC, ISO 8601; None for a simulated trial.
+    cpu_us
+        CPU time of the proxy per received message in µs; None for a simulated trial, or if no message was received.
+    steal_share
+        Share of the CPU time of the SPS that the hypervisor took; None for a simulated trial.
+    account
+        The users of the SPS's CPU time; None for a simulated trial.
+    """
+
+    cps: int
+    duration_s: float
+    received: int
+    refused: int
+    attempts: int = 1
+    calls: int | None = None
+    calls_lost: int | None = None
+    started_at: str | None = None
+    cpu_us: float | None = None
+    steal_share: float | None = None
+    account: AccountReport | None = None
+
+    @property
+    def pdr(self) -> float:
+        """Packet drop rate, 0 to 1: refused / (received + refused)."""
+        reached = self.received + self.refused
+        return self.refused / reached if reached else 0.0
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """Two loads on either side of the crossing.
+
+    Attributes
+    ----------
+    lower_cps
+        Highest load at or below the limit; None if the lowest load of the range exceeds the limit.
+    upper_cps
+        Lowest load above the limit; None if the highest load of the range does not exceed the limit.
+    trials
+        All trials, in the order in which they were made.
+    in_time
+        Whether the search reached its width before its time was over.
+    """
+
+    lower_cps: int | None
+    upper_cps: int | None
+    trials: tuple[Trial, ...]
+    in_time: bool = True
+
+    @property
+    def ended_by(self) -> str:
+        """The reason for the end of the search: `width`, `time` or `range`."""
+        if not self.in_time:
+            return "time"
+        return "range" if self.lower_cps is None or self.upper_cps is None else "width"
+
+
+Offer = Callable[[int, float], Trial]
+"""A function that makes a trial: its arguments are the load in calls per second, and the duration in seconds."""
+
+
+def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
+    """Search for the load at which the packet drop rate crosses a limit.
+
+    At the end, one more trial is made at each bound. The interval for the crossing depends on the agreement between
+    trials of the same load (`sipsched.analysis.search`).
+
+    Parameters
+    ----------
+    offer
+        The function that makes a trial.
+    pdr_limit
+        Packet drop rate, 0 to 1.
+    search
+        Range of loads, width and durations.
+
+    Raises
+    ------
+    StableError
+        The lowest load exceeds the limit, or the highest load does not.
+    TransientError
+        The search does not end in time, because trials contradict each other.
+    """
+    trials = _Trials(offer)
+    goal = _goal(pdr_limit, search.relative_width, search.trials_s, search)
+    ends_at = time.monotonic() + search.limit_s
+    lower, upper, in_time = _bracket(trials, goal, search.lowest_cps, search.highest_cps, ends_at)
+    if not in_time:
+        raise TransientError(
+            f"search for the crossing: not found within {search.limit_s:g} s, since trials contradict each other"
+        )
+    if lower is None or upper is None:
+        where, bound = (
+            ("at the lowest load", search.lowest_cps)
+            if lower is None
+            else ("not even at the highest load", search.highest_cps)
+        )
+        raise StableError(
+            f"search for the crossing: more than {pdr_limit:.0%} is dropped {where}, {bound} cps; "
+            "widen `search` in the configuration"
+        )
+    return _tried_again(trials, lower, upper, search)
+
+
+def find_capacity(
+    offer: Offer, goal: Capacity, search: Search, guess_cps: float | None = None
+) -> Bracket:
+    """Search for the two loads around a capacity.
+
+    A load is a bound by the majority of three trials of `search.trial_s`. The search ends when two bounds are
+    `goal.relative_width` apart. It also ends `search.limit_s` after its beginning, with the bounds by the trials made
+    until then: near the knee, trials on a noisy machine contradict each other, and more trials would not change that.
+    Each bound is tried once more at the end.
+
+    Parameters
+    ----------
+    offer
+        The function that makes a trial.
+    goal
+        Limit and width.
+    search
+        Range of loads, durations.
+    guess_cps
+        Load at which the search begins; its range then widens until it holds the capacity. None: the search begins
+        with the whole range.
+
+    Returns
+    -------
+    Bracket
+        Without a lower or an upper load if the range ends before the limit is crossed.
+
+    Raises
+    ------
+    TransientError
+        The trials within the time allowed do not lie on both sides of the limit.
+    """
+    trials = _Trials(offer)
+    aim = _goal(goal.limit, goal.relative_width, MAJORITY_OF * search.trial_s, search)
+    ends_at = time.monotonic() + search.limit_s
+    low, high = _first_range(search, guess_cps)
+    step = AROUND_GUESS**2
+    while True:
+        lower, upper, in_time = _bracket(trials, aim, low, high, ends_at)
+        if not in_time:
+            break
+        if lower is None and low > search.lowest_cps:
+            low, high = max(search.lowest_cps, round(low / step)), low
+        elif upper is None and high < search.highest_cps:
+            low, high = high, min(search.highest_cps, round(high * step))
+        else:
+            break
+        step *= step
+    if not in_time:
+        lower, upper = _bounds_of(trials.made, goal.limit)
+        if lower is None or upper is None:
+            raise TransientError(
+                f"search for the capacity: no two loads around it within {search.limit_s:g} s (search.limit_s)"
+            )
+    return _tried_again(trials, lower, upper, search, in_time)
+
+
+def _bounds_of(trials: Iterable[Trial], limit: float) -> tuple[int | None, int | None]:
+    """Return the bounds by trials alone.
+
+    The upper bound is the lowest load at which at least half of the trials exceed the limit. The lower bound is the
+    highest load below the upper bound.
+    """
+    exceeded: dict[int, list[bool]] = defaultdict(list)
+    for trial in trials:
+        exceeded[trial.cps].append(trial.pdr > limit)
+    above = [cps for cps, answers in exceeded.items() if 2 * sum(answers) >= len(answers)]
+    upper = min(above, default=None)
+    below = [cps for cps in exceeded if cps not in above and (upper is None or cps < upper)]
+    return max(below, default=None), upper
+
+
+def _first_range(search: Search, guess_cps: float | None) -> tuple[int, int]:
+    if guess_cps is None:
+        return search.lowest_cps, search.highest_cps
+    low = max(search.lowest_cps, round(guess_cps / AROUND_GUESS))
+    high = min(search.highest_cps, round(guess_cps * AROUND_GUESS))
+    return (low, high) if low < high else (search.lowest_cps, search.highest_cps)
+
+
+def _goal(limit: float, relative_width: float, trials_s: float, search: Search) -> SearchGoal:
+    return SearchGoal(
+        loss_ratio=limit,
+        exceed_ratio=0.5,
+        relative_width=relative_width,
+        initial_trial_duration=search.trial_s,
+        final_trial_duration=search.trial_s,
+        duration_sum=trials_s,
+        preceding_targets=2,
+        fail_fast=False,
+    )
+
+
+def _bracket(
+    trials: "_Trials", goal: SearchGoal, low_cps: int, high_cps: int, ends_at: float
+) -> tuple[int | None, int | None, bool]:
+    """Search within a range of loads, until an instant of `time.monotonic`.
+
+    Returns
+    -------
+    tuple
+        The highest load at or below the limit, and the lowest load above it; None where the range ends first. Then
+        whether the search ended in time; if not, both loads are None.
+    """
+    settings = MLRsearch.Config()
+    settings.goals = [goal]
+    settings.min_load, settings.max_load = min(low_cps, high_cps - 1), high_cps
+    settings.search_duration_max = max(0.001, ends_at - time.monotonic())
+    settings.warmup_duration = None
+    try:
+        results = MultipleLossRatioSearch(settings).search(
+            _Measurer(trials), debug=lambda text: None
+        )
+    except RuntimeError as error:
+        # the library raises this error also at the time limit, which is no failure here
+        if time.monotonic() < ends_at:
+            raise TransientError(f"search: {error}") from error
+        return None, None, False
+    result = results[goal]
+    lower, upper = (
+        None if bound is None else round(float(bound))
+        for bound in (result.relevant_lower_bound, result.relevant_upper_bound)
+    )
+    return lower, upper, True
+
+
+def _tried_again(
+    trials: "_Trials", lower: int | None, upper: int | None, search: Search, in_time: bool = True
+) -> Bracket:
+    for cps in (lower, upper):
+        if cps is not None:
+            trials.make(cps, search.trial_s)
+    return Bracket(lower, upper, tuple(trials.made), in_time)
+
+
+class _Trials:
+    """The trials of one search."""
+
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
+        self.made: list[Trial] = []
+
+    def make(self, cps: int, duration_s: float) -> Trial:
+        """Make one more trial."""
+        self.made.append(self._offer(cps, duration_s))
+        return self.made[-1]
+
+
+class _Measurer(AbstractMeasurer):  # type: ignore[misc]
+    """The interface that the library calls for a trial; trials of an earlier range are used again."""
+
+    def __init__(self, trials: _Trials) -> None:
+        self._trials = trials
+        self._known = list(trials.made)
+
+    def measure(self, intended_duration: float, intended_load: float) -> MeasurementResult:
+        trial = self._trial(round(intended_load), intended_duration)
+        return MeasurementResult(
+            intended_duration=intended_duration,
+            intended_load=intended_load,
+            offered_count=trial.received + trial.refused,
+            loss_count=trial.refused,
+            # the library sums this value as `duration_sum`, so it must be in seconds of load
+            duration_with_overheads=intended_duration,
+        )
+
+    def _trial(self, cps: int, duration_s: float) -> Trial:
+        for trial in self._known:
+            if (trial.cps, trial.duration_s) == (cps, duration_s):
+                self._known.remove(trial)
+                return trial
+        return self._trials.make(cps, duration_s)

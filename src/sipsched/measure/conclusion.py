@@ -1,0 +1,164 @@
+"""The conclusion of a run: it turns the results of a measured or simulated load into the content of `run.json`."""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import zstandard
+
+from sipsched.measure.account import CpuAccount
+from sipsched.measure.findings import Evidence, causes, compare_requests, numbers
+from sipsched.measure.generator import Sipload
+from sipsched.measure.observed import Observed
+from sipsched.measure.switching import Playable
+from sipsched.measure.tuning import Tuned
+from sipsched.plan.loads import Load
+from sipsched.plan.run import Run, TestbedLabels
+from sipsched.plan.sut import Sut
+from sipsched.records.cpu_report import FactorReport, SpeedIndex
+from sipsched.records.load_report import GeneratorReport, OfferedLoad
+from sipsched.records.probe_report import ProbeReport
+from sipsched.records.record import COUNTERS_FILE, TRACE_FILE, UnfinishedRecord
+from sipsched.records.run_document import HostReports, RunDocument, Settings, Timeline
+from sipsched.records.switch_log import WINDOWS_FILE, WindowsDocument
+from sipsched.records.trace import read_trace
+from sipsched.validity.certificate import certify
+from sipsched.validity.rules import Limits
+from sipsched.validity.verdict import judge
+from sipsched.words import utc
+
+
+@dataclass(frozen=True, kw_only=True)
+class Performed:
+    """A load that was offered, with all results that the record needs in addition to the files in its folder.
+
+    Attributes
+    ----------
+    timeline
+        Instants of `Timeline` by name, except the start and end of the load.
+    seed
+        Seed of the arrivals.
+    generator_version
+        The version that the generator prints.
+    recording_off
+        Whether the probe's recording was off in some modes; the trace then lacks messages.
+    windows, modes
+        The windows of a run that compares modes, and the modes that were in force in them; None for any other run.
+    allocation_failures
+        Failed allocations in the proxy's log; None without a log.
+    account, factors, speed
+        The counts on the SPS's CPUs; None where nothing was counted.
+    """
+
+    run: Run
+    load: Load
+    testbed: TestbedLabels
+    sut: Sut
+    state: Tuned
+    timeline: Mapping[str, float]
+    seed: int
+    observed: Observed
+    probe: ProbeReport
+    generator_version: str
+    hosts: HostReports
+    settings: Settings
+    recording_off: bool = False
+    windows: WindowsDocument | None = None
+    modes: Playable | None = None
+    allocation_failures: int | None = None
+    account: CpuAccount | None = None
+    factors: FactorReport | None = None
+    speed: SpeedIndex | None = None
+
+
+def conclude(
+    done: Performed, record: UnfinishedRecord, limits: Mapping[str, Limits]
+) -> RunDocument:
+    """Write counters and windows to the record, judge the run, and return the content of `run.json`.
+
+    Parameters
+    ----------
+    done
+        The load.
+    record
+        The unfinished record, whose folder has the files of generator and probe.
+    limits
+        Limits of each rule of the verdict.
+
+    Raises
+    ------
+    StableError
+        A file of the record is damaged.
+    """
+    observed = done.observed
+    record.write(COUNTERS_FILE, zstandard.compress(json.dumps(observed.counters).encode()))
+    if done.windows:
+        record.write(WINDOWS_FILE, done.windows.to_bytes())
+    evidence = _examine(done, record.folder)
+    return RunDocument(
+        run=done.run,
+        testbed=done.testbed,
+        sut=done.sut,
+        started_at=utc(done.timeline["started"]),
+        finished_at=utc(time.time()),
+        timeline=Timeline(
+            **done.timeline, load_started=observed.started, load_ended=observed.ended
+        ),
+        load=OfferedLoad(
+            **vars(done.load), calls=observed.statistics.calls_offered, seed=done.seed
+        ),
+        generator=_generator_report(done.generator_version, observed),
+        certificate=evidence.certificate,
+        requests=evidence.requests,
+        proxy=observed.proxy,
+        probe=done.probe,
+        hosts=done.hosts,
+        settings=done.settings,
+        scheduler=done.state.report(),
+        layout=done.state.layout.describe(),
+        ledger=observed.ledger,
+        verdict=judge(numbers(evidence), limits, causes(evidence.account)),
+        crossover=done.modes.report(done.windows) if done.modes and done.windows else None,
+        speed=done.speed,
+        factors=done.factors,
+        account=evidence.account,
+    )
+
+
+def _examine(done: Performed, folder: Path) -> Evidence:
+    """Read the files of generator and probe, and return everything that the rules judge."""
+    statistics = done.observed.statistics
+    trace = None if done.probe.mode == "off" else read_trace(folder / TRACE_FILE)
+    starts = Sipload().starts(folder, "uac")
+    return Evidence(
+        observed=done.observed,
+        sut=done.sut,
+        threads=done.run.threads,
+        certificate=certify(
+            starts.actual_ns, done.run.cps, done.load.law, starts.intended_ns, statistics.replays
+        ),
+        # the trace cannot be compared with the UAC's counts if recording was off in some modes, since it lacks messages
+        requests=compare_requests(
+            statistics.requests, None if done.recording_off else trace, done.probe
+        ),
+        trace=trace,
+        probe=done.probe,
+        recording_off=done.recording_off,
+        windows=done.windows,
+        settings=done.settings,
+        unlike_asked=done.state.unlike_asked,
+        allocation_failures=done.allocation_failures,
+        account=done.account.report(done.probe, trace) if done.account else None,
+    )
+
+
+def _generator_report(version: str, observed: Observed) -> GeneratorReport:
+    """Return the counts of the calls. If the CPU time per call of client and server is known, it is included."""
+    client, server = observed.statistics.cpu_us, observed.served.cpu_us if observed.served else None
+    return GeneratorReport(
+        version=version,
+        cpu_us=None if client is None or server is None else client + server,
+        **observed.statistics.counts,
+    )

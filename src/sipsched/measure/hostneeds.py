@@ -1,0 +1,130 @@
+"""The checks of each host before a load: programs, native parts, memory, free ports and disk."""
+
+from dataclasses import dataclass
+
+from sipsched.errors import StableError
+from sipsched.measure.fronts import DISPATCHER
+from sipsched.measure.generator import SipTransport
+from sipsched.measure.hoststate import read_files
+from sipsched.measure.memory import check_memory
+from sipsched.measure.probe import TRACE_BYTES_PER_CALL
+from sipsched.measure.proxy import Proxy
+from sipsched.measure.shards import LIBRARY, PROGRAM
+from sipsched.plan.run import Point
+from sipsched.plan.sut import Sut
+from sipsched.testbed.host import Host
+
+SPARE_BYTES = 64 * 2**20
+LAST_PORT = 65535
+HOST_PROGRAMS = ("start-stop-daemon", "timeout", "taskset", "chrt", "ss", "lscpu", "zstd", "pkill")
+LISTENERS = 'ss -Hlnp "--$1" "( sport >= :$2 and sport <= :$3 )"'
+"""Prints the programs that listen. Arguments: protocol, first port, last port."""
+REUSE, PORTS = "/proc/sys/net/ipv4/tcp_tw_reuse", "/proc/sys/net/ipv4/ip_local_port_range"
+
+
+def needed_bytes(calls: int) -> int:
+    """Return the disk space that the files of a load need on a host."""
+    return calls * TRACE_BYTES_PER_CALL * 2 + SPARE_BYTES
+
+
+@dataclass(frozen=True)
+class HostNeeds:
+    """The requirements of a point on its hosts.
+
+    Attributes
+    ----------
+    sut, proxy, point
+        The SUT, the adapter of its proxy program, and the point with cores and threads.
+    transport
+        The transport of SIP.
+    probe
+        The probe that the configuration asks for; `off` stands for no probe.
+    """
+
+    sut: Sut
+    proxy: Proxy
+    point: Point
+    transport: SipTransport
+    probe: str
+
+    def ports(self, host: Host) -> tuple[int, int]:
+        """Return the first and the last port for SIP on a host. Each instance behind a front end has its own port."""
+        first = host.spec.sip_port
+        behind = host.spec.role == "sps" and self.sut.fronted
+        return first, first + (self.point.threads if behind else 0)
+
+    def clear(self, host: Host) -> None:
+        """Stop processes that an earlier run left on a host, then check the host's programs, memory and ports.
+
+        Raises
+        ------
+        StableError
+            A program is missing, memory is short, or a port is in use.
+        """
+        host.stop_strays()
+        own: tuple[str, ...] = ()
+        if host.spec.role == "sps":
+            own = (self.proxy.program, *(self.proxy.programs if self.sut.over_tcp else ()))
+        host.require_programs((*own, *HOST_PROGRAMS))
+        if host.spec.role == "sps":
+            check_memory(host, self.sut, self.point.threads, self.point.cores)
+            host.require_built("scheduler", ["taskslice", "switcher"])
+            if self.probe != "off":
+                host.require_built("probe", ["sipprobe"])
+        (first, last), protocol = self.ports(host), self.transport.protocol
+        if last > LAST_PORT:
+            raise StableError(
+                f"host {host.spec}: {self.sut.name} with {self.point.threads} instances needs ports {first} to {last}, "
+                f"but the last port is {LAST_PORT}; lower threads or sip_port"
+            )
+        users = host.shell(LISTENERS, protocol, first, last).stdout.strip()
+        if users:
+            ports = f"port {first}" if first == last else f"one of the ports {first} to {last}"
+            raise StableError(
+                f"host {host.spec}: {protocol.upper()} {ports} is in use: {' '.join(users.split())}; "
+                f"end that program or choose another sip_port"
+            )
+
+    def check(self, host: Host, calls: int) -> None:
+        """Check native parts, ephemeral ports and disk space of a host.
+
+        Raises
+        ------
+        StableError
+            A native part is missing, or ports or disk space are too few.
+        """
+        role = host.spec.role
+        if role != "sps":
+            host.require_built("generator", ["sipload"])
+        elif self.sut.sharded:
+            host.require_built("dispatcher", [PROGRAM, LIBRARY])
+        elif self.sut.arrangement.front == "dispatcher":
+            host.require_built("dispatcher", [DISPATCHER])
+        if role == "uac" and self.transport.connections == "per-call":
+            _check_ports(host, calls)
+        free = host.free_bytes(host.workdir)
+        needed = needed_bytes(calls)
+        if free < needed:
+            raise StableError(
+                f"host {host.spec}: disk full at {host.workdir}: {free >> 20} MiB free, "
+                f"{needed >> 20} MiB needed for {calls} calls"
+            )
+
+
+def _check_ports(uac: Host, calls: int) -> None:
+    """Refuse a load whose connections per call need more ports than the UAC has.
+
+    The UAC closes each connection, and its port is then blocked for a minute.
+
+    Raises
+    ------
+    StableError
+        The ports are too few. The message names the setting to change.
+    """
+    files = read_files(uac, (REUSE, PORTS))
+    first, last = map(int, files[PORTS].split())
+    if files[REUSE].strip() != "1" and calls > last - first:
+        raise StableError(
+            f"host {uac.spec}: {calls} calls need a connection each, and only {last - first + 1} ports exist, each "
+            "blocked for 60 s after its use; run on this host: sysctl net.ipv4.tcp_tw_reuse=1"
+        )

@@ -1,0 +1,81 @@
+"""Tables of the declared modes for the terminal: the settings of each mode, and their places on a host's kernel."""
+
+from collections.abc import Sequence
+
+from sipsched.errors import StableError
+from sipsched.measure.scheduler import same_settings
+from sipsched.measure.tuning import compile_modes, read_kernel, read_layout
+from sipsched.plan.modes import NAMED, Counts, Setting, find_mode, load_modes, value_name
+from sipsched.testbed.host import Host
+
+
+def modes_table(sps: Host, cores: int, threads: int) -> list[str]:
+    """Return a table of the settings of every declared mode, and their places on a host.
+
+    Returns
+    -------
+    list of str
+        Lines with mode, setting, value, place, and whether the kernel accepts it; then the groups of modes with equal
+        settings.
+    """
+    declared = load_modes()
+    rows = [("mode", "setting", "value", "goes to", "can be set")]
+    layout, kernel = read_layout(sps, sps.spec.cpus[:cores]), read_kernel(sps)
+    modes = [find_mode(name, declared) for name in declared]
+    compiled = compile_modes(sps, modes, layout, kernel, threads)
+    for name, steps in compiled.items():
+        if not steps:
+            rows.append((name, "none", "", "", "changes nothing"))
+        for step in steps:
+            value = "as it is" if step.asked is None else _with_unit(step.setting, step.asked)
+            if step.value is not None and step.asked not in (None, step.value):
+                value += f" (as {_with_unit(step.setting, step.value)})"
+            can = "no: " + step.unavailable if step.unavailable else "yes"
+            rows.append((name, step.setting.key, value, step.place or "nowhere", can))
+    where = f"{layout.processors} processor(s); {kernel.family}"
+    if kernel.base_slice_ns is not None:
+        where += f"; base slice {kernel.base_slice_ns:,} ns"
+    heading = f"{sps.spec}: {cores} core(s), {threads} threads; {where}"
+    return [
+        heading,
+        *_aligned(rows),
+        *(f"the same settings here: {', '.join(same)}" for same in same_settings(compiled, kernel)),
+    ]
+
+
+def asked_table(cores: int, threads: int) -> list[str]:
+    """Return a table of the settings of every declared mode on one processor, for any kernel.
+
+    Returns
+    -------
+    list of str
+        Lines with mode, setting and value.
+    """
+    declared = load_modes()
+    counts = Counts(cores=cores, threads=threads, processors=1)
+    rows = [("mode", "setting", "asks for")]
+    for name in declared:
+        try:
+            settings = find_mode(name, declared).settings(counts)
+        except StableError as error:
+            rows.append((name, "not declared", str(error)))
+            continue
+        for setting, value in settings.items():
+            rows.append((name, setting.key, _with_unit(setting, value)))
+        if not settings:
+            rows.append((name, "none", ""))
+    return [
+        f"{cores} core(s) of one processor, {threads} threads; any kernel",
+        *_aligned(rows),
+    ]
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _with_unit(setting: Setting, value: int) -> str:
+    if setting in NAMED:
+        return value_name(setting, value)
+    return f"{value:,} ns" if setting.endswith("_ns") else str(value)

@@ -1,0 +1,98 @@
+"""Sources of noise on the SPS, and the settings that stop them."""
+
+from fnmatch import fnmatchcase
+from typing import Any
+
+from sipsched.errors import StableError
+from sipsched.measure.cpu_layout import cpu_mask
+from sipsched.measure.restoring import (
+    CPU_FOLDER,
+    HostService,
+    read_settings,
+    succeeds,
+    write_settings,
+)
+from sipsched.testbed.host import Host
+from sipsched.testbed.inventory import Tuning
+
+QUIET = {
+    "autogroup": (("/proc/sys/kernel/sched_autogroup_enabled", "0"),),
+    "governor": ((CPU_FOLDER + "cpu[0-9]*/cpufreq/scaling_governor", "performance"),),
+    "turbo": (
+        (CPU_FOLDER + "intel_pstate/no_turbo", "1"),
+        (CPU_FOLDER + "cpufreq/boost", "0"),
+    ),
+    "numa_balancing": (("/proc/sys/kernel/numa_balancing", "0"),),
+}
+"""Sources of noise: files (shell patterns), and the value that stops the noise."""
+INTERRUPTS = "/proc/irq/[0-9]*/smp_affinity_list"
+RECEIVE_QUEUES = "/sys/class/net/{}/queues/rx-*/rps_cpus"
+STEERED = ("interrupts", "receive steering")
+
+
+def check_interfaces(sps: Host, tuning: Tuning) -> None:
+    """Refuse interfaces in the testbed's file that the host does not have.
+
+    Raises
+    ------
+    StableError
+        The message names the missing interfaces and the existing ones.
+    """
+    if not tuning.receive_interfaces:
+        return
+    there = sps.run(["ls", "/sys/class/net"]).stdout.split()
+    missing = [name for name in tuning.receive_interfaces if name not in there]
+    if missing:
+        raise StableError(
+            f"host {sps.spec}: tuning.receive_interfaces: no interface {', '.join(missing)}; "
+            f"there are: {', '.join(there)}"
+        )
+
+
+def quiet_files(tuning: Tuning) -> list[str]:
+    """Return the patterns of all files that `stop_noise` may write."""
+    patterns = [pattern for names in QUIET.values() for pattern, _ in names]
+    if tuning.interrupt_cpus:
+        patterns.append(INTERRUPTS)
+    return patterns + [RECEIVE_QUEUES.format(name) for name in tuning.receive_interfaces]
+
+
+def stop_noise(sps: Host, tuning: Tuning) -> list[dict[str, Any]]:
+    """Stop the sources of noise that the testbed's file allows, and return the state of every source."""
+    entries: list[dict[str, Any]] = []
+    patterns = quiet_files(tuning)
+    for path, found in read_settings(sps, patterns).items():
+        pattern = next(pattern for pattern in patterns if fnmatchcase(path, pattern))
+        name, value = _quiet_value(pattern, tuning)
+        asked = value if name in tuning.quiet or name in STEERED else None
+        entries.append({"name": name, "path": path, "found": found, "asked": asked})
+    write_settings(
+        sps, [(e["path"], e["asked"]) for e in entries if e["asked"] and e["found"] is not None]
+    )
+    now = read_settings(sps, [entry["path"] for entry in entries])
+    # the kernel refuses to move some interrupts, so the value after writing is recorded, too
+    return [entry | {"read_back": now.get(entry["path"])} for entry in entries]
+
+
+def _quiet_value(pattern: str, tuning: Tuning) -> tuple[str, str]:
+    """Return the name of a pattern's source, and the value that stops it."""
+    for name, files in QUIET.items():
+        if pattern in dict(files):
+            return name, dict(files)[pattern]
+    if pattern == INTERRUPTS:
+        return "interrupts", ",".join(map(str, tuning.interrupt_cpus))
+    return "receive steering", cpu_mask(tuning.receive_cpus)
+
+
+def service_commands(sps: Host, tuning: Tuning) -> list[HostService]:
+    """Return the running services that the testbed's file allows to stop or to move to other CPUs."""
+    services = []
+    if "irqbalance" in tuning.quiet and succeeds(sps, ["pgrep", "-x", "irqbalance"]):
+        services.append(
+            HostService(("service", "irqbalance", "stop"), ("service", "irqbalance", "start"))
+        )
+    if tuning.service_cpus and succeeds(sps, ["test", "-d", "/run/systemd/system"]):
+        to_set = ("systemctl", "set-property", "--runtime", "system.slice")
+        cpus = ",".join(map(str, tuning.service_cpus))
+        services.append(HostService((*to_set, f"AllowedCPUs={cpus}"), (*to_set, "AllowedCPUs=")))
+    return services

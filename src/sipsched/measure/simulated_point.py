@@ -1,0 +1,254 @@
+"""A point on a simulated testbed: the simulator's numbers for model, kernel and mode."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sipsched.errors import StableError
+from sipsched.measure import scheduler
+from sipsched.measure.cpu_layout import Cpu, CpuLayout
+from sipsched.measure.generator import Arrivals
+from sipsched.measure.scheduler import KernelScheduler, compile_mode, task_attributes, writes
+from sipsched.measure.simulator import Numbers, Value, write_numbers
+from sipsched.measure.switching import SAMPLE_NS, Playable, playable
+from sipsched.measure.tuning import Tuned
+from sipsched.plan.config import Config
+from sipsched.plan.crossover import Design, compared, is_comparison
+from sipsched.plan.loads import Load
+from sipsched.plan.modes import Counts, Mode, Scaling, Setting, find_mode, load_modes
+from sipsched.plan.run import Point
+from sipsched.plan.simulated import load_model
+from sipsched.plan.sut import Sut
+from sipsched.testbed.inventory import SimulatedMachine, Testbed
+
+# SEE RFC 3261, 17.1.1.1
+T1_NS, T2_NS = 500_000_000, 4_000_000_000
+NORMAL_LATENCY_NS, NORMAL_GRANULARITY_NS, NORMAL_WAKEUP_NS = 6_000_000, 750_000, 1_000_000
+"""Settings of CFS on one CPU. SEE kernel/sched/fair.c of Linux 5.10"""
+NORMAL_SLICE_NS = 700_000
+"""Base slice of EEVDF on one CPU. SEE kernel/sched/fair.c of Linux 6.18: normalized_sysctl_sched_base_slice"""
+MIGRATION_COST_NS = 500_000
+EVENTS_A_CALL = 5_000
+"""Largest number of events per call. 35 is usual; a run in which 250 workers wake at once has 2,000."""
+WITHOUT: Mapping[str, Mapping[str, Value]] = {
+    "lock": {"lock_share": 0.0},
+    "switches": {"switch_ns": 0, "idle_exit_ns": 0},
+    "refills": {"refill_ns": 0, "refill_near_ns": 0, "refill_far_ns": 0},
+    "stalls": {"stall_every_ns": 0},
+    "receive": {"interrupt_ns": 0, "receive_ns": 0, "wake_ns": 0},
+    "placement": {"placement": False},
+    "herd": {"wake_all": False},
+    "migration_cost": {"migration_cost_ns": 0},
+}
+"""The numbers that switch each mechanism off."""
+SWITCHED = (
+    *("policy", "nice", "slice_ns", "latency_ns", "min_granularity_ns", "wakeup_granularity_ns"),
+    *("nr_latency", "migration_cost_ns"),
+)
+"""Numbers that can differ between the modes of a comparison. SEE hardware/simulator/plan.c"""
+
+
+@dataclass(frozen=True)
+class SimulatedPoint:
+    """A point on a simulated testbed, without a load.
+
+    Attributes
+    ----------
+    state
+        The mode; for a comparison, the reference.
+    numbers
+        Numbers of the model, without the load.
+    modes
+        The modes of a comparison that differ on this kernel; None for a single mode.
+    switched
+        Numbers of the model to which each mode of a comparison switches the workers.
+    """
+
+    point: Point
+    sut: Sut
+    state: Tuned
+    kernel: str
+    numbers: Numbers
+    modes: Playable | None
+    switched: tuple[Numbers, ...]
+    setattr_ns: int
+
+    def at(self, load: Load, arrivals: Arrivals) -> Numbers:
+        """Return all numbers of the model, for a load."""
+        return {
+            **self.numbers,
+            "rate_cps": float(arrivals.cps),
+            "calls": arrivals.calls,
+            "seed": arrivals.seed,
+            "constant_arrivals": load.law == "constant",
+            # SEE RFC 3261, 17.1.1.2 and 17.1.2.2: requests are not sent again over a reliable transport
+            "retransmissions": load.retransmissions and not self.sut.over_tcp,
+            "answered": True,
+            "hold_exponential": load.hold_law == "exponential",
+            "ring_ns": load.ring_time_ms * 1_000_000,
+            "hold_ns": load.hold_time_ms * 1_000_000,
+            "drain_ns": round(load.drain_s * 1e9),
+            "setup_limit_ns": load.setup_limit_ms * 1_000_000,
+            "t1_ns": T1_NS,
+            "t2_ns": T2_NS,
+            "events_max": 1_000_000 + EVENTS_A_CALL * arrivals.calls,
+        }
+
+    def text(self, design: Design) -> str:
+        """Return the windows in the form that the simulator reads."""
+        lines = [
+            f"sample {SAMPLE_NS}",
+            f"setattr {self.setattr_ns}",
+            *(
+                f"mode {number} {line}"
+                for number, values in enumerate(self.switched)
+                for line in write_numbers(values).splitlines()
+            ),
+            *(f"window {window.start_ns} {window.mode}" for window in design.windows),
+            f"end {design.end_ns}",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint:
+    """Return the numbers of a point, from the model's file, the kernel and the mode.
+
+    Raises
+    ------
+    StableError
+        The model has no numbers for the SUT, or no probe that a mode could switch off.
+    """
+    simulated, sut = _simulated(testbed), config.sut(point.sut)
+    model = load_model(simulated.model)
+    model.check_sut(sut)
+    layout = _layout(simulated, point.cores)
+    kernel = simulated_kernel(simulated.kernel, point.cores, simulated.base_slice_ns)
+    declared = load_modes()
+    states = [
+        _tuned(find_mode(name, declared), layout, kernel, point.threads)
+        for name in compared(point.mode)
+    ]
+    modes = playable(point.mode, states) if is_comparison(point.mode) else None
+    state = states[0]
+    numbers: dict[str, Value] = {
+        **model.numbers,
+        **model.deployed(sut, point.threads, point.cores),
+        "cores": point.cores,
+        "cores_per_processor": simulated.cores_per_processor,
+        "receive_cpus": min(int(model.numbers["receive_cpus"]), point.cores),
+        "receive_buffer_bytes": 2 * sut.receive_buffer_bytes,
+        # SEE net/ipv4/udp.c: __udp_enqueue_schedule_skb(), changed in Linux 6.15
+        "queue_rule": "within" if simulated.is_eevdf else "until_over",
+        "deferred_release": True,
+        "workers": point.threads,
+        "placement": True,
+        **_scheduling(state, simulated),
+    }
+    for mechanism in simulated.without:
+        numbers |= WITHOUT[mechanism]
+    switched = []
+    for mode in modes.modes if modes else ():
+        scheduling = _scheduling(mode, simulated)
+        switched.append({name: scheduling[name] for name in SWITCHED})
+    return SimulatedPoint(
+        point=point,
+        sut=sut,
+        state=state,
+        kernel=f"{simulated.kernel} (simulated)",
+        numbers=numbers,
+        modes=modes,
+        switched=tuple(switched),
+        setattr_ns=simulated.setattr_ns,
+    )
+
+
+def simulated_kernel(kernel: str, cores: int, base_slice_ns: int | None = None) -> KernelScheduler:
+    """Return the scheduler settings of a simulated kernel: its defaults for the number of CPUs.
+
+    Parameters
+    ----------
+    kernel
+        `6.18` or `5.10`.
+    cores
+        Number of online CPUs.
+    base_slice_ns
+        Base slice of EEVDF; None stands for the default for the number of CPUs.
+    """
+    # SEE kernel/sched/fair.c: get_update_sysctl_factor()
+    factor = 1 + int(math.log2(min(cores, 8)))
+    scaling = list(Scaling).index(Scaling.LOGARITHMIC)
+    if kernel == "5.10":
+        values = {
+            Setting.LATENCY: NORMAL_LATENCY_NS * factor,
+            Setting.MIN_GRANULARITY: NORMAL_GRANULARITY_NS * factor,
+            Setting.WAKEUP_GRANULARITY: NORMAL_WAKEUP_NS * factor,
+            Setting.MIGRATION_COST: MIGRATION_COST_NS,
+            Setting.TUNABLE_SCALING: scaling,
+        }
+        files = {f"{scheduler.SYSCTL}sched_{key}": str(value) for key, value in values.items()}
+        return KernelScheduler(files, task_slices=False)
+    base_ns = base_slice_ns or NORMAL_SLICE_NS * factor
+    files = {
+        scheduler.DEBUGFS + Setting.MIGRATION_COST: str(MIGRATION_COST_NS),
+        scheduler.DEBUGFS + Setting.TUNABLE_SCALING: str(scaling),
+        scheduler.BASE_SLICE: str(base_ns),
+    }
+    return KernelScheduler(files, task_slices=True, base_slice_ns=base_ns)
+
+
+def _simulated(testbed: Testbed) -> SimulatedMachine:
+    if testbed.simulated is None:
+        raise StableError(f"testbed {testbed.name} is of kind {testbed.kind}, not simulated")
+    return testbed.simulated
+
+
+def _layout(simulated: SimulatedMachine, cores: int) -> CpuLayout:
+    """Return the first CPUs, which fill one processor after the other."""
+    processors = [number // simulated.cores_per_processor for number in range(cores)]
+    return CpuLayout(tuple(Cpu(n, n, where, where, where) for n, where in enumerate(processors)))
+
+
+def _tuned(mode: Mode, layout: CpuLayout, kernel: KernelScheduler, threads: int) -> Tuned:
+    counts = Counts(len(layout.cpus), threads, layout.processors)
+    steps = compile_mode(mode.settings(counts), kernel)
+    if any(step.setting is Setting.RECORDING for step in steps):
+        raise StableError(f"mode {mode.name}: a model has no probe whose recording costs anything")
+    task = task_attributes(steps)
+    read_back = {
+        step.place: [task.value(step.place)] * threads
+        for step in steps
+        if step.place and scheduler.is_of_tasks(step) and not step.unavailable
+    }
+    return Tuned(mode, layout, kernel, steps, {**read_back, **dict(writes(steps))})
+
+
+def _scheduling(state: Tuned, simulated: SimulatedMachine) -> dict[str, Value]:
+    """Return the scheduler's numbers: the kernel's defaults, replaced by the settings of the mode."""
+    defaults = {path: int(text) for path, text in state.kernel.files.items() if text is not None}
+    values = defaults | dict(writes(state.steps))
+    task = task_attributes(state.steps)
+
+    def value(setting: Setting, otherwise: int) -> int:
+        path = state.kernel.place(setting)
+        return otherwise if path is None else values[path]
+
+    latency_ns = value(Setting.LATENCY, NORMAL_LATENCY_NS)
+    granularity_ns = value(Setting.MIN_GRANULARITY, NORMAL_GRANULARITY_NS)
+    return {
+        "rules": "eevdf" if simulated.is_eevdf else "cfs",
+        "policy": str(task.policy),
+        "nice": task.nice,
+        "slice_ns": task.slice_ns or values.get(scheduler.BASE_SLICE, NORMAL_SLICE_NS),
+        "base_slice_ns": NORMAL_SLICE_NS,
+        # SEE kernel/sched/features.h of Linux 6.18
+        "place_lag": True,
+        "run_to_parity": True,
+        "preempt_short": True,
+        "delay_dequeue": True,
+        "latency_ns": latency_ns,
+        "min_granularity_ns": granularity_ns,
+        "wakeup_granularity_ns": value(Setting.WAKEUP_GRANULARITY, NORMAL_WAKEUP_NS),
+        # SEE kernel/sched/fair.c of Linux 5.10: sched_proc_update_handler()
+        "nr_latency": -(-latency_ns // granularity_ns),
+        "migration_cost_ns": value(Setting.MIGRATION_COST, MIGRATION_COST_NS),
+    }

@@ -1,0 +1,251 @@
+"""The estimated capacity of a system, in the text and figures of pages."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from matplotlib.axes import Axes
+
+from sipsched.analysis.capacity.estimate import interval_of
+from sipsched.analysis.crossing_load import RATE_RANGE
+from sipsched.analysis.run_length import too_short
+from sipsched.pages.drawing import titled
+from sipsched.pages.numbers import Number, in_words, rounded, told, with_unit
+from sipsched.pages.plots import Curve, draw_curve, limit_line, symlog_scale
+from sipsched.records.system_capacity import Searched, SystemCapacity
+from sipsched.words import listed, number, plural
+
+HOW = (
+    "The capacity is one estimate from all trials of searches and all runs of a system. Its interval includes how the "
+    "speed of the machine drifts from minute to minute (docs/methodology/capacity.md)"
+)
+CLEARLY = 0.05
+"""Smallest relative change of the machine's speed that explains the bracket of a search."""
+Values = npt.NDArray[np.float64]
+
+
+def evidence(capacity: SystemCapacity) -> str:
+    """Count the measurements behind an estimate: "7 trials and 15 runs"."""
+    return f"{plural(capacity.trials, 'trial')} and {plural(capacity.runs, 'run')}"
+
+
+def estimate(capacity: SystemCapacity) -> str:
+    """Write the estimate alone, to the digits that its interval allows.
+
+    Beyond all loads, write the last load instead.
+    """
+    if capacity.estimate_cps is None:
+        return number(capacity.likely_cps)
+    return rounded(interval_of(capacity), "cps")[0]
+
+
+def bound(capacity: SystemCapacity) -> str:
+    """Describe a capacity outside the range of the measured loads: "at least 1 600" or "less than 800"."""
+    if capacity.dropped:
+        return f"less than {number(capacity.lowest_cps)}"
+    return f"at least {number(capacity.highest_cps)}"
+
+
+def capacity_words(capacity: SystemCapacity, unit: str = "cps") -> str:
+    """Write a capacity for a sentence: "1 780 cps (1 650 to 1 930), n = 22", or its bound."""
+    if capacity.estimate_cps is None:
+        return f"{bound(capacity)}\u00a0{unit}, n = {capacity.trials + capacity.runs}"
+    return in_words(interval_of(capacity), unit)
+
+
+def capacity_cell(capacity: SystemCapacity) -> Number | str:
+    """Write a capacity for a cell, or its bound if it lies beyond all loads."""
+    return bound(capacity) if capacity.estimate_cps is None else told(interval_of(capacity), "cps")
+
+
+def carries(capacity: SystemCapacity) -> str:
+    """Write a clause about the load that a system handles: "handles 1 780 calls per second (…) before …"."""
+    share, unit = f"{100 * capacity.limit:g}\u00a0% of its messages", "calls per second"
+    if capacity.estimate_cps is not None:
+        return f"handles {with_unit(interval_of(capacity), unit)} before it drops {share}"
+    if capacity.dropped:
+        return f"drops more than {share} at every load offered, from {number(capacity.lowest_cps)} {unit} on"
+    return f"handles at least {number(capacity.highest_cps)} {unit}: no load offered made it drop {share}"
+
+
+def doubt(capacity: SystemCapacity) -> str:
+    """Name the load to measure if a capacity lies beyond all loads; else return nothing."""
+    if capacity.estimate_cps is not None:
+        return ""
+    side, end = (
+        ("below", capacity.lowest_cps) if capacity.dropped else ("above", capacity.highest_cps)
+    )
+    return f"Measure a load {side} {number(end)} cps."
+
+
+def disagreements(capacity: SystemCapacity) -> list[str]:
+    """Describe each search whose bracket excludes the estimate, and the reason: one sentence per search."""
+    return [
+        _disagreement(capacity, search, capacity.estimate_cps)
+        for search in capacity.searches
+        if capacity.estimate_cps is not None
+        and not (search.lower_cps or 0) <= capacity.estimate_cps <= (search.upper_cps or np.inf)
+    ]
+
+
+def _disagreement(capacity: SystemCapacity, search: Searched, estimate_cps: float) -> str:
+    lower, upper = search.lower_cps, search.upper_cps
+    found = (
+        f"below {number(upper or 0)} cps"
+        if lower is None
+        else f"above {number(lower)} cps"
+        if upper is None
+        else f"between {number(lower)} and {number(upper)} cps"
+    )
+    when = f" at {datetime.fromisoformat(search.started_at):%H:%M} UTC" if search.started_at else ""
+    return (
+        f"The search{when} found {100 * capacity.limit:g} % {found}, and {evidence(capacity)} together give "
+        f"{estimate(capacity)} cps: {_reason(search, estimate_cps)}."
+    )
+
+
+def _reason(search: Searched, estimate_cps: float) -> str:
+    slower = None if search.cpu_ratio is None else search.cpu_ratio - 1
+    below = search.upper_cps is not None and search.upper_cps < estimate_cps
+    if slower is not None and abs(slower) >= CLEARLY and (slower > 0) == below:
+        return (
+            f"during the search a message took {100 * abs(slower):.0f} % {'more' if below else 'less'} CPU time than "
+            "in the runs, so the machine was "
+            f"{'slower' if below else 'faster'}"
+        )
+    measured = "" if slower is None else ", and the CPU time per message does not explain it"
+    return f"a bracket rests on a few trials of one minute{measured}"
+
+
+def doubts_near(runs: pd.DataFrame, capacity: SystemCapacity) -> tuple[str, ...]:
+    """Describe suspect runs and runs that are too short at the loads on which a capacity depends.
+
+    Parameters
+    ----------
+    runs
+        The valid runs of the system, as rows of a campaign.
+    capacity
+        The capacity. It depends on the loads within its interval, and on the nearest load below and above the interval.
+    """
+    cps = runs["cps"].to_numpy(float)
+    low, high = capacity.low_cps or capacity.likely_cps, capacity.high_cps or capacity.likely_cps
+    first, last = max(cps[cps <= low], default=low), min(cps[cps >= high], default=high)
+    near = runs[(cps >= first) & (cps <= last)]
+    busy = ("busy_periods_effective", "busy_longest_share", "pdr")
+    counts = {
+        "suspect": int((near["grade"] == "suspect").sum()),
+        "too short for the busy periods of their load": int(
+            too_short(*(near[name].to_numpy(float) for name in busy)).sum()
+        ),
+    }
+    return tuple(
+        f"Of the {plural(len(near), 'run')} at loads near the capacity, {count} {'is' if count == 1 else 'are'} {what}."
+        for what, count in counts.items()
+        if count
+    )
+
+
+def first_shown(loads: Values, rates: Values, capacities: Sequence[SystemCapacity | None]) -> int:
+    """Return the index of the first load that a figure of drop rates shows.
+
+    Parameters
+    ----------
+    loads
+        Ascending, shape (load,).
+    rates
+        Typical drop rates, shape (line, load).
+    capacities
+        Capacity of each line, if it was estimated.
+
+    Returns
+    -------
+    int
+        The last load below all drops and below all intervals of capacities; 0 if no such load exists.
+    """
+    dropping = loads[(rates > 0).any(axis=0)]
+    low = [known.low_cps for known in capacities if known is not None and known.low_cps is not None]
+    below = np.flatnonzero(loads < min([*dropping[:1], *low], default=0))
+    return int(below[-1]) if below.size else 0
+
+
+def draw_drop_rates(
+    axis: Axes, curve: Curve, capacity: SystemCapacity | None, limit: float
+) -> None:
+    """Draw drop rates in percent, and mark the capacity on the line of the limit.
+
+    Parameters
+    ----------
+    axis
+        The panel.
+    curve
+        Drop rates of one system.
+    capacity
+        Capacity of the system; None if it was not estimated.
+    limit
+        Drop rate at which capacity ends, as a share.
+    """
+    draw_curve(axis, curve)
+    symlog_scale(axis, 100 * limit / RATE_RANGE)
+    axis.set_ylabel("PDR (%)")
+    limit_line(axis, 100 * limit, f"{100 * limit:g} %")
+    if capacity is None or capacity.low_cps is None or capacity.high_cps is None:
+        return
+    color, height = curve.look.color, 100 * limit
+    ends = np.array([capacity.low_cps, capacity.high_cps]) + curve.shift
+    left, right = axis.get_xlim()
+    axis.set_xlim(min(left, 0.98 * ends[0]), max(right, 1.02 * ends[1]))
+    axis.plot(ends, [height, height], color=color, linewidth=5, alpha=0.3, solid_capstyle="butt")
+    (tick,) = axis.plot(
+        [capacity.likely_cps + curve.shift],
+        [height],
+        color=color,
+        marker="|",
+        markersize=11,
+        markeredgewidth=2,
+    )
+    titled(tick, [f"{curve.name}: capacity {capacity_words(capacity)}"])
+
+
+def share_words(
+    loads: Sequence[int], planned_cps: float | None, capacity: SystemCapacity | None
+) -> str:
+    """Describe loads as shares of the planned capacity and of the estimated capacity.
+
+    Parameters
+    ----------
+    loads
+        In calls per second.
+    planned_cps
+        The capacity from a search, of which the loads are planned shares; None for fixed loads.
+    capacity
+        The capacity from all trials and runs; None if it was not estimated.
+
+    Returns
+    -------
+    str
+        "planned at 80 % of 1 474 cps, which is 67 % of the 1 775 cps that 7 trials and 15 runs give"; empty if no
+        capacity is known.
+    """
+    said = []
+    if planned_cps is not None:
+        said.append(f"planned at {_percent(loads, planned_cps)} of {number(planned_cps)} cps")
+    if capacity is not None and capacity.estimate_cps is not None:
+        share = f"{_percent(loads, capacity.estimate_cps)} of the {estimate(capacity)} cps"
+        said.append(f"{'which is ' if said else ''}{share} that {evidence(capacity)} give")
+    elif capacity is not None:
+        said.append(f"the capacity is {bound(capacity)} cps")
+    return ", ".join(said)
+
+
+def _percent(loads: Sequence[int], whole: float) -> str:
+    return f"{listed([f'{100 * cps / whole:.0f}' for cps in loads])}\u00a0%"
+
+
+def systems(
+    capacities: Sequence[SystemCapacity], limit: float, sut: str, mode: str
+) -> list[SystemCapacity]:
+    """List the capacities of a SUT in a mode, with the largest first."""
+    found = [each for each in capacities if (each.limit, each.sut, each.mode) == (limit, sut, mode)]
+    return sorted(found, key=lambda each: -each.likely_cps)

@@ -1,0 +1,256 @@
+"""The effect of every mode: a figure for the deciding quantities, and the ranking with all quantities."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from sipsched.analysis.advice import (
+    DECIDING,
+    Advice,
+    Candidate,
+    ModeEffect,
+    Ranking,
+    is_higher,
+    is_lower,
+)
+from sipsched.analysis.crossover import Effect, to_percent
+from sipsched.analysis.papers import PAPERS, load_comparison
+from sipsched.pages.crossover.wording import (
+    AA,
+    TITLES,
+    by_proxy,
+    effect_cell,
+    effect_words,
+    identity,
+    loads_name,
+    place_name,
+    provenance,
+    short_load,
+    unit,
+)
+from sipsched.pages.drawing import GRID, INK, PAPER, titled
+from sipsched.pages.numbers import told
+from sipsched.pages.parts import Cell, Figure, Several, Table
+from sipsched.pages.plots import mode_look, panels
+from sipsched.words import number, plural
+
+RANKED = (
+    *("total_p99", "total_mean", "total_p50", "k_rcv_mean", "k_rcv_p99"),
+    *("t_sip_mean", "t_sip_p99", "cpu_per_message", "pdr"),
+)
+TICKS = (-90, -75, -50, -20, 0, 25, 100, 300, 900)
+"""Ticks of the axis of ratios, in percent."""
+FARTHEST = math.log(20)
+"""The largest ratio that is drawn; larger ratios and their intervals are cut off."""
+COMPARED = ("baseline", "enhanced")
+"""The modes that the papers compare."""
+WORDS = {ModeEffect.ALIKE: "within ±\u00a05\u00a0%", ModeEffect.UNSURE: "within chance"}
+
+
+def figures(found: Sequence[Advice]) -> Several:
+    """Draw the effect of each mode on K_rcv + T_sip, a figure per proxy."""
+    return by_proxy([Several((_figure(advice),), place_name(advice.place)) for advice in found])
+
+
+def _figure(advice: Advice) -> Figure:
+    rankings = advice.rankings
+    names = [AA, *ordered_modes(advice)]
+    reach = [_reach(rankings, quantity) for quantity in DECIDING]
+
+    def draw(axis: Axes, row: int, column: int) -> None:
+        _draw_effects(axis, rankings[row], names, DECIDING[column])
+        _percent_axis(axis, *reach[column])
+
+    seen = [_words(ranking) for ranking in rankings]
+    if published := printed(advice):
+        seen.append(f"Published: {published}")
+    reference = rankings[0].load.label(advice.place.reference)
+    return Figure(
+        identity=identity("figure-effects", *advice.place[1:4]),
+        draw=panels(
+            [short_load(ranking.load) for ranking in rankings],
+            ["99th percentile", "mean"],
+            draw,
+            f"difference from {reference} (%)",
+            shared=("column", "all"),
+            height_in=0.4 + 0.2 * len(names),
+        ),
+        caption=f"The effect of each mode on K_rcv + T_sip, compared with {reference}.",
+        reading="Left of 0 is faster. A filled marker differs from 0 by more than chance, an open marker does not. "
+        "The bar is the interval; the intervals of all modes and loads hold together at 95 %. The first row and "
+        "the grey band are the A/A, which compares the reference with itself. The axis is logarithmic.",
+        seen=tuple(seen),
+        provenance=provenance(ranking.load for ranking in rankings),
+    )
+
+
+def ordered_modes(advice: Advice) -> list[str]:
+    """Order the modes by their mean rank over the loads."""
+    ranks: dict[str, list[int]] = {}
+    for ranking in advice.rankings:
+        for rank, candidate in enumerate(ranking.candidates):
+            ranks.setdefault(candidate.mode, []).append(rank)
+    return sorted(ranks, key=lambda mode: sum(ranks[mode]) / len(ranks[mode]))
+
+
+def _effects(ranking: Ranking, quantity: str) -> dict[str, Effect]:
+    """Return the effects on a quantity by mode, with the A/A."""
+    effects = {each.mode: each.effects[quantity] for each in ranking.candidates}
+    found = {AA: ranking.sham[quantity]} | effects
+    return {name: each for name, each in found.items() if not math.isnan(each.interval.estimate)}
+
+
+def _ends(effect: Effect) -> tuple[float, float, float]:
+    """Return the estimate and the ends of its interval as drawn."""
+    interval = effect.interval
+    ends = (interval.low, interval.high) if interval.known else (interval.estimate,) * 2
+    middle, low, high = np.clip((interval.estimate, *ends), -FARTHEST, FARTHEST).tolist()
+    return middle, low, high
+
+
+def _reach(rankings: Sequence[Ranking], quantity: str) -> tuple[float, float]:
+    """Find the ends of the axis of a quantity, equal for all loads."""
+    ends = [_ends(each) for ranking in rankings for each in _effects(ranking, quantity).values()]
+    least = math.log(1.1)
+    low = min((low for _, low, _ in ends), default=-least)
+    high = max((high for *_, high in ends), default=least)
+    return min(low, -least / 2), max(high, least / 2)
+
+
+def _draw_effects(axis: Axes, ranking: Ranking, names: Sequence[str], quantity: str) -> None:
+    axis.axvline(0, color=INK, linewidth=0.8)
+    for name, effect in _effects(ranking, quantity).items():
+        middle, low, high = _ends(effect)
+        row = names.index(name)
+        if name == AA and effect.interval.known:
+            axis.axvspan(low, high, color=GRID, alpha=0.5, linewidth=0)
+        look = mode_look(name if name != AA else ranking.load.place.reference)
+        differs = is_lower(effect.interval) or is_higher(effect.interval)
+        axis.hlines(row, low, high, color=look.color, linewidth=1.3)
+        (point,) = axis.plot(
+            [middle],
+            [row],
+            color=look.color,
+            marker=look.marker,
+            markersize=5,
+            markerfacecolor=look.color if differs else PAPER,
+        )
+        label = AA if name == AA else ranking.load.label(name)
+        titled(point, [f"{label}: {TITLES[quantity]} {effect_words(effect, quantity)}"])
+    labels = [name if name == AA else ranking.load.label(name) for name in names]
+    axis.set_yticks(range(len(names)), labels)
+    axis.set_ylim(len(names) - 0.4, -0.6)
+    axis.grid(False, axis="y")
+    axis.tick_params(left=False)
+    axis.spines["left"].set_visible(False)
+
+
+def _percent_axis(axis: Axes, low: float, high: float) -> None:
+    """Set an axis of log ratios with ticks in percent."""
+    margin = 0.06 * (high - low)
+    axis.set_xlim(low - margin, high + margin)
+    inside = [tick for tick in TICKS if low - margin <= math.log1p(tick / 100) <= high + margin]
+    axis.xaxis.set_major_locator(FixedLocator([math.log1p(tick / 100) for tick in inside]))
+    axis.xaxis.set_major_formatter(
+        FuncFormatter(
+            lambda value, _: f"{round(to_percent(value)):+d}".replace("-", "−").replace("+0", "0")
+        )
+    )
+    axis.xaxis.set_minor_locator(NullLocator())
+
+
+def _words(ranking: Ranking) -> str:
+    """Name the modes that differ from the reference at a load, and report whether the A/A comparison differs."""
+    sham = ranking.sham[DECIDING[0]]
+    text = "cannot be judged" if not sham.interval.known else "is within chance"
+    if ranking.floors[DECIDING[0]]:
+        text = "differs by more than chance"
+    differ = [
+        f"{ranking.load.label(each.mode)} {effect_words(each.effects[each.decided_by], each.decided_by)}, "
+        f"{verdict_words(each)}"
+        for each in ranking.candidates
+        if each.decided_by
+    ]
+    modes = "; ".join(differ) or "no mode differs by more than chance"
+    return (
+        f"{loads_name([ranking.load])}: {modes}. The A/A {text}: {TITLES[DECIDING[0]]} "
+        f"{effect_words(sham, DECIDING[0])}."
+    )
+
+
+def verdict_words(candidate: Candidate) -> str:
+    """Write the verdict on a mode, and name the quantities behind the verdict."""
+    if candidate.verdict is ModeEffect.TRADE:
+        return f"better, but {' and '.join(TITLES[name] for name in candidate.costs)} higher"
+    if candidate.decided_by == DECIDING[1]:
+        return f"{candidate.verdict.value} by the mean"
+    return WORDS.get(candidate.verdict, candidate.verdict.value)
+
+
+def printed(advice: Advice) -> str:
+    """Describe the same comparison as a paper prints it; return an empty text for other comparisons."""
+    place, (reference, other) = advice.place, COMPARED
+    played = {mode for ranking in advice.rankings for mode in ranking.load.modes}
+    rows = load_comparison()
+    rows = rows[(rows["cores"] == place.cores) & (rows["threads"] == place.threads)]
+    if place.reference != reference or other not in played or not len(rows):
+        return ""
+    row = rows.iloc[0]
+    points = 100 * (row["pdr_enhanced"] - row["pdr_baseline"])
+    return (
+        f"{PAPERS[row['study']]}, Table {row['table']}, {plural(place.cores, 'core')}, "
+        f"{plural(place.threads, 'thread')}, {number(row['cps'])} cps, on another machine and kernel: K_rcv of "
+        f"enhanced mode {number(row['k_rcv_lower_pct'])} % lower than of baseline, PDR {number(abs(points))} points "
+        f"{'lower' if points < 0 else 'higher'}."
+    )
+
+
+def tables(found: Sequence[Advice]) -> Several:
+    """Rank the modes of each proxy per load, with all quantities."""
+    return by_proxy(
+        [Several(tuple(map(_table, advice.rankings)), place_name(advice.place)) for advice in found]
+    )
+
+
+def _table(ranking: Ranking) -> Table:
+    load = ranking.load
+    reference = load.place.reference
+    absolute = [_absolute(ranking, reference, name) for name in RANKED]
+    sham = "differs" if any(ranking.floors.values()) else "as expected"
+    rows: list[tuple[Cell, ...]] = [
+        (load.label(reference), "the reference", *absolute),
+        (AA, *_cells(ranking.sham, sham)),
+    ]
+    rows += [
+        (load.label(each.mode), *_cells(each.effects, verdict_words(each)))
+        for each in ranking.candidates
+    ]
+    return Table(
+        identity=identity("table-ranking", *load.place[1:4], load.cps),
+        groups=(("", 2), ("K_rcv + T_sip (%)", 3), ("K_rcv (%)", 2), ("T_sip (%)", 2), ("", 2)),
+        header=(
+            *("mode", "verdict", "p99", "mean", "p50", "mean", "p99", "mean", "p99"),
+            *(f"{TITLES[name]} ({unit(name)})" for name in RANKED[-2:]),
+        ),
+        rows=tuple(rows),
+        none="no window is valid",
+        caption=f"{short_load(load)}: modes by the 99th percentile of K_rcv + T_sip, the lowest first.",
+        reading=f"The first row has the values of {load.label(reference)}: the mean over its windows of the mean "
+        "or the percentile in each window. All other rows are differences from it.",
+        provenance=provenance([load]),
+    )
+
+
+def _absolute(ranking: Ranking, mode: str, quantity: str) -> Cell:
+    mean = ranking.load.mean(mode, quantity)
+    if quantity == "pdr":
+        known = not math.isnan(mean.estimate)
+        return f"{number(100 * mean.estimate)}\u00a0%" if known else mean.why
+    return told(mean, "µs")
+
+
+def _cells(effects: Mapping[str, Effect], verdict: str) -> tuple[Cell, ...]:
+    return (verdict, *(effect_cell(effects[name], name) for name in RANKED))

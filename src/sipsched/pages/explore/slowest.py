@@ -1,0 +1,87 @@
+"""The slowest messages of runs, each with its parts and an explanation."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from sipsched.pages.explore.lanes import others_served
+from sipsched.pages.explore.timeline import Messages
+from sipsched.records.catalogue import KEYS
+from sipsched.records.frames import KIND_NAMES
+from sipsched.words import number
+
+
+def slowest(
+    runs: Iterable[tuple[Messages, npt.NDArray[np.str_]]], modes: Sequence[str], count: int
+) -> pd.DataFrame:
+    """List the messages with the largest K_rcv + T_sip.
+
+    Parameters
+    ----------
+    runs
+        The messages of each run, and the mode in force at the arrival of each message.
+    modes
+        Modes whose messages are listed; empty for all messages.
+    count
+        Number of messages.
+
+    Returns
+    -------
+    DataFrame
+        One row per message, with the slowest message first. The first columns are the keys in which the runs differ,
+        and `mode`. `message` is the message's number in order of arrival within the run, from 0. `at_s` is the time
+        since the first arrival. Type, worker and cpu follow. `total`, `k_stack`, `k_sockq`, `k_copy`, `t_sip` and
+        `t_sip_off` are in µs, NaN where missing. The last column is `explanation`.
+    """
+    rows = []
+    for messages, in_force in runs:
+        total = messages.wait_us + messages.service_us
+        if modes:
+            total = np.where(np.isin(in_force, modes), total, np.nan)
+        known = np.flatnonzero(~np.isnan(total))
+        for place in known[np.argsort(-total[known], kind="stable")][:count]:
+            rows.append(
+                {
+                    **{key: getattr(messages.run, key) for key in KEYS[1:]},
+                    "mode": str(in_force[place]),
+                    "message": int(place),
+                    "at_s": float(messages.at_s[place]),
+                    "type": KIND_NAMES[int(messages.kind[place])],
+                    "worker": int(messages.worker[place]),
+                    "cpu": int(messages.cpu[place]),
+                    "total": float(total[place]),
+                    **{name: float(part[place]) for name, part in messages.parts_us.items()},
+                    "t_sip": float(messages.service_us[place]),
+                    "t_sip_off": float(messages.off_us[place]),
+                    "explanation": explain(messages, int(place)),
+                }
+            )
+    table = pd.DataFrame(rows)
+    if table.empty:
+        return table
+    alike = [key for key in KEYS[1:] if table[key].nunique() == 1 and key != "mode"]
+    table = table.sort_values("total", ascending=False, kind="stable")[:count]
+    return table.drop(columns=alike).reset_index(drop=True)
+
+
+def explain(messages: Messages, place: int) -> str:
+    """Name the longest part of a message's time, and what the workers did during it."""
+    off = float(np.nan_to_num(messages.off_us[place]))
+    parts = {name: float(np.nan_to_num(part[place])) for name, part in messages.parts_us.items()}
+    parts |= {"off": off, "on": float(messages.service_us[place]) - off}
+    if not any(parts[name] for name in messages.parts_us):
+        parts["k_rcv"] = float(messages.wait_us[place])
+    longest = max(parts, key=lambda name: parts[name])
+    time = f"{number(parts[longest])} µs"
+    match longest:
+        case "k_stack":
+            return f"It needed {time} from the driver to the socket's queue."
+        case "k_copy":
+            return f"Its worker needed {time} to copy it from the socket's queue."
+        case "off":
+            return f"Its worker was off CPU for {time} while it served the message."
+        case "on":
+            return f"Its worker used {time} of CPU time for it."
+    return f"It waited {time} for a worker. {others_served(messages, place)}"

@@ -1,0 +1,265 @@
+"""The overview below its tiles: links to all pages, the campaigns and the versions."""
+
+import html
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import pandas as pd
+
+from sipsched.analysis.crossing_load import PDR_LIMIT
+from sipsched.analysis.families import SIGNIFICANT, Cell, compare_together
+from sipsched.analysis.probe_cost import ProbeCost
+from sipsched.analysis.run_table import (
+    STATUSES,
+    Campaign,
+    SettingKey,
+    pairs,
+)
+from sipsched.pages.capacities import systems
+from sipsched.pages.crossover.wording import effect_words
+from sipsched.pages.index.tiles import NOT_MEASURED
+from sipsched.pages.numbers import in_words
+from sipsched.pages.parts import (
+    Definitions,
+    Figure,
+    Heading,
+    Links,
+    Several,
+    Table,
+    Words,
+    translated,
+)
+from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.modes import is_translation, plain
+from sipsched.records.messages import PROBE_OFF
+from sipsched.records.study_summary import MEASURED
+from sipsched.validity.verdict import in_general
+from sipsched.words import grouped, plural
+
+REFERENCE, CHANGED = "baseline", "enhanced"
+NO_PAIRS = f"{NOT_MEASURED}: no runs of {REFERENCE} mode and {CHANGED} mode have the same point and the same arrivals."
+BOUND = "the exact end of K_sockq (probe mode tracepoint has a lower bound)"
+TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
+
+
+DIAGRAM = PROJECT_ROOT / "docs" / "testbed.svg"
+ALONE, BESIDE = 'viewBox="0 0 400 405"', 'viewBox="0 0 800 405"'
+"""Views of the diagram: for a phone, and with free space on the right for a page of twice the width."""
+
+
+def diagram() -> Figure:
+    """Show the testbed, and the six timestamps of a message on the SPS."""
+    svg = DIAGRAM.read_text(encoding="utf-8")
+    return Figure(
+        identity="figure-testbed-diagram",
+        draw=lambda layout: svg if layout.stacked else svg.replace(ALONE, BESIDE),
+        caption="The testbed: the UAC offers calls, and each message has six timestamps on its way through the SPS.",
+    )
+
+
+def headings(campaigns: Sequence[Campaign]) -> Several:
+    """Describe the fidelity, the testbed and the time of each campaign."""
+    return Several(
+        [
+            Heading(
+                campaign.fidelity,
+                f"Testbed {campaign.testbed}, kind {campaign.kind}, kernel {campaign.kernels}.",
+                f"{campaign.description.rstrip('.')}. {when(campaign)}".removeprefix(". "),
+            )
+            for campaign in campaigns
+        ]
+    )
+
+
+def when(campaign: Campaign) -> str:
+    """Describe when the valid runs were measured or simulated, in UTC."""
+    started = sorted(text for text in campaign.counted["started_at"] if text)
+    if not started:
+        return "No valid run was measured."
+    first, last = (
+        f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M}" for text in (started[0], started[-1])
+    )
+    done = "Simulated" if campaign.kind == "simulated" else "Measured"
+    return f"{done} {first} to {last} UTC."
+
+
+def links(pages: Iterable[Path]) -> Links:
+    """Link pages by their titles.
+
+    Parameters
+    ----------
+    pages
+        HTML files in the folder of the page with the links.
+    """
+    found = []
+    for page in pages:
+        title = TITLE.search(page.read_text(encoding="utf-8"))
+        found.append((page.name, html.unescape(title[1]).strip() if title else page.stem))
+    return Links(tuple(found))
+
+
+def coverage(campaigns: Sequence[Campaign]) -> Table:
+    """Count the planned runs by status, per testbed and SUT."""
+    rows = []
+    for campaign in campaigns:
+        for sut, runs in campaign.runs.groupby("sut", sort=False):
+            counts = runs["status"].value_counts()
+            suspect = (runs["status"] == MEASURED) & (runs["grade"] == "suspect")
+            numbers = [len(runs), *(counts.get(status, 0) for status in STATUSES)]
+            numbers.insert(2, int(suspect.sum()))
+            rows.append((campaign.testbed, str(sut), *map(str, numbers)))
+    return Table(
+        identity="table-coverage",
+        header=("testbed", "SUT", "planned", MEASURED, "of these suspect", *STATUSES[1:]),
+        rows=tuple(rows),
+        none="no run was planned",
+        caption="Planned runs by status.",
+        reading="Measured runs are valid. All attempts at an invalid run failed. An impossible run needs more "
+        "cores than the testbed has.",
+        provenance=" ".join(campaign.provenance for campaign in campaigns),
+    )
+
+
+def details(
+    campaign: Campaign, limit: float = PDR_LIMIT, costs: Sequence[ProbeCost] = ()
+) -> Definitions:
+    """Describe details that the tiles of a testbed omit: the papers' modes, the valid runs, and the cost of measuring.
+
+    Parameters
+    ----------
+    campaign
+        All runs of the testbed.
+    limit
+        Packet drop rate at which capacity ends, as a share.
+    costs
+        Costs of the probe on this testbed.
+    """
+    return Definitions(
+        f"answers-{campaign.testbed}",
+        f"Testbed {campaign.testbed}, kind {campaign.kind}",
+        (
+            ("What do the papers' settings change, from run to run?", modes(campaign, limit)),
+            ("How much of the campaign is valid?", counting(campaign)),
+            ("What does measuring cost, and what was not seen?", probing(campaign, costs)),
+        ),
+    )
+
+
+def modes(campaign: Campaign, limit: float) -> str:
+    """Describe the changes from the papers' baseline mode to their enhanced mode, at the load nearest to capacity."""
+    runs = campaign.traced
+    for sut in dict.fromkeys(runs["sut"]):
+        chosen = runs[runs["sut"] == sut]
+        waits = pairs(chosen, "k_rcv_mean", "mode", REFERENCE, CHANGED)
+        drops = pairs(chosen, "pdr", "mode", REFERENCE, CHANGED)
+        common = [key for key in waits if key in drops]
+        if common:
+            break
+    else:
+        return NO_PAIRS
+    values = {"k_rcv": waits, "pdr": drops}
+    compared = compare_together(
+        {(key, name): by_key[key] for key in common for name, by_key in values.items()}
+    )
+    full = systems(campaign.capacities, limit, sut, REFERENCE)
+    target = full[0].likely_cps if full else max(key[-1] for key in common)
+    near = (full[0].cores, full[0].threads) if full else common[-1][1:3]
+
+    def distance(key: SettingKey) -> tuple[bool, float]:
+        return key[1:3] != near, abs(key[3] - target)
+
+    at = min(common, key=distance)
+    wait, drop = compared.cells[at, "k_rcv"], compared.cells[at, "pdr"]
+    standing = Counter(name for (_, name), cell in compared.cells.items() if cell.stands_out)
+    percent = wait.comparison.ratio.map(lambda ratio: 100 * (ratio - 1))
+    points = drop.comparison.difference.map(lambda share: 100 * share)
+    labels = [_label(chosen, mode) for mode in (CHANGED, REFERENCE)]
+    return (
+        f"{sut}, {plural(at[1], 'core')}, {plural(at[2], 'thread')}, at {grouped(at[3])} cps, the load nearest to the "
+        f"capacity of {REFERENCE} mode: {labels[0]} instead of {labels[1]} changes the mean wait K_rcv by "
+        f"{in_words(percent, '%', '+')}, which {_judged(wait)}. It changes the packet drop rate by "
+        f"{in_words(points, 'percentage points', '+')}, which {_judged(drop)}. Of {plural(len(common), 'point')}, "
+        f"K_rcv differs at {standing['k_rcv']} and the drop rate at {standing['pdr']} (paired t test, Holm, "
+        f"{100 * SIGNIFICANT:g} %; the intervals hold together at 95 %).{translated(_translations(chosen))}"
+    )
+
+
+def _translations(runs: pd.DataFrame) -> list[str]:
+    """Name the papers' modes that are translations on the testbed's kernel."""
+    labels = runs[["mode", "mode_label"]].drop_duplicates().itertuples(index=False)
+    found = [mode for mode, label in labels if is_translation(str(label))]
+    return [mode for mode in dict.fromkeys(found) if mode in (REFERENCE, CHANGED)]
+
+
+def _judged(cell: Cell) -> str:
+    return "is more than chance" if cell.stands_out else "is indistinguishable from chance"
+
+
+def counting(campaign: Campaign) -> str:
+    """Count the valid runs, the other runs by status, and the repeated attempts."""
+    status = campaign.runs["status"].value_counts()
+    grades = campaign.counted["grade"].value_counts()
+    others = ", ".join(f"{status.get(word, 0)} {word}" for word in STATUSES[1:])
+    text = (
+        f"{status.get(MEASURED, 0)} of {plural(len(campaign.runs), 'planned run')} are valid, "
+        f"{grades.get('suspect', 0)} of them suspect; {others}."
+    )
+    if not campaign.attempts:
+        return f"{text} No attempt was repeated."
+    causes = Counter(cause for attempt in campaign.attempts for cause in attempt.causes)
+    ((most, count),) = causes.most_common(1)
+    return (
+        f"{text} {plural(len(campaign.attempts), 'attempt')} were invalid and repeated, most often ({count}) because "
+        f"{in_general(most)}."
+    )
+
+
+def probing(campaign: Campaign, costs: Sequence[ProbeCost] = ()) -> str:
+    """Describe how much CPU time the probe costs the proxy, and which timestamps the probe could not take."""
+    cost = (
+        " ".join(map(_cost_words, costs))
+        or f"{NOT_MEASURED}: no run stops the probe in some of its windows."
+    )
+    missing = [
+        f"{column} ({reason})"
+        for column, reason, _ in campaign.columns_missing
+        if reason != PROBE_OFF
+    ]
+    missing += [BOUND] * ("tracepoint" in set(campaign.traced["probe_mode"]))
+    return f"{cost} Not seen: {', '.join(missing) or 'nothing'}."
+
+
+def _cost_words(cost: ProbeCost) -> str:
+    added, sham = (effect_words(each, "cpu_per_message") for each in (cost.effect, cost.sham))
+    return (
+        f"{cost.sut}, {cost.mode} mode at {cost.cps} cps: the probe changes the proxy's CPU time per message by "
+        f"{added}, compared within runs. The mode compared with itself differs by {sham}."
+    )
+
+
+def _label(runs: pd.DataFrame, mode: str) -> str:
+    """Return the name of a mode as it was applied on the kernel."""
+    labels = [label for label in runs.loc[runs["mode"] == mode, "mode_label"].unique() if label]
+    return plain(str(labels[0])) if len(labels) == 1 else mode
+
+
+def software(campaigns: Sequence[Campaign]) -> Words:
+    """Name the CPU, the kernel and the versions of all programs, per testbed."""
+    lines = []
+    for campaign in campaigns:
+        sps = campaign.hosts.get("sps", {})
+        found = dict.fromkeys(
+            f"{name} ({version})"
+            for host in campaign.hosts.values()
+            for name, version in (host.get("versions") or {}).items()
+        )
+        versions = ", ".join(found) or "versions not recorded"
+        cpus = ", ".join(map(str, sps.get("cpus") or ())) or "not recorded"
+        lines.append(
+            f"{campaign.testbed}: CPU {sps.get('cpu_model') or 'not recorded'}, the SPS on CPUs "
+            f"{cpus}, kernel {campaign.kernels}; {versions}."
+        )
+    return Words(tuple(lines))

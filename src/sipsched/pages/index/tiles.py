@@ -1,0 +1,604 @@
+"""The three answers of the overview as tiles: load, time and setting; and the curves under the tiles."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from sipsched.analysis.advice import DECIDING, Advice, Candidate, Ranking
+from sipsched.analysis.capacity.estimate import interval_of
+from sipsched.analysis.crossing_load import typical_drop_rates
+from sipsched.analysis.crossover import RUNS_AS_SAMPLE, percent
+from sipsched.analysis.intervals import FEWEST, Interval
+from sipsched.analysis.message_times import LoadTimes, times_by_load
+from sipsched.analysis.run_table import Campaign, Configuration, by_load, lost
+from sipsched.pages.capacities import (
+    bound,
+    disagreements,
+    doubt,
+    doubts_near,
+    draw_drop_rates,
+    estimate,
+    evidence,
+    first_shown,
+    systems,
+)
+from sipsched.pages.crossover.wording import fall_words, reference_name, short_load
+from sipsched.pages.drawing import INK, LIMIT, SERIES, Layout, themed, titled
+from sipsched.pages.numbers import in_us, with_unit
+from sipsched.pages.parts import Figure, Part, Several, Tile, Tiles
+from sipsched.pages.plots import Curve, load_axis, mode_look, panels
+from sipsched.plan.modes import DEFAULT
+from sipsched.records import histogram
+from sipsched.records.study_summary import MEASURED
+from sipsched.records.system_capacity import SystemCapacity
+from sipsched.words import grouped, listed, number, plural
+
+STRONG, FAIR = (RUNS_AS_SAMPLE, 0.1), (FEWEST, 0.25)
+"""Smallest number of runs and largest relative half-width of the interval, for strong and for fair evidence."""
+NOT_MEASURED = "Not measured"
+NO_EVIDENCE = "No evidence"
+TILE = Layout(3.0, stacked=True)
+LOAD, TIME, SETTING = (
+    "How much load does the proxy handle?",
+    "How long do the slowest 1 in 100 messages take at half of the capacity?",
+    "Which scheduler setting is best?",
+)
+MOST_CURVES = 3
+
+
+def graded(runs: int, half_width: float, doubts: Sequence[str] = ()) -> str:
+    """Grade the evidence for a number.
+
+    Parameters
+    ----------
+    runs
+        Number of runs and trials behind the number.
+    half_width
+        Half of the width of the interval, as a share of the number.
+    doubts
+        Reasons to doubt the number. A doubt limits the evidence to fair.
+    """
+    for name, (fewest, widest) in (("Strong evidence", STRONG), ("Fair evidence", FAIR)):
+        if runs >= fewest and half_width <= widest and not (doubts and widest == STRONG[1]):
+            return name
+    return "Weak evidence"
+
+
+def overview(
+    campaigns: Sequence[Campaign],
+    limit: float,
+    compared: Sequence[Advice],
+    pages: Sequence[Path],
+) -> Several:
+    """Answer an operator's three questions about each testbed, and draw the two curves behind the answers.
+
+    Parameters
+    ----------
+    campaigns
+        All runs, by testbed. Testbeds with a capacity come first.
+    limit
+        Packet drop rate at which capacity ends, as a share.
+    compared
+        Comparisons of modes within runs.
+    pages
+        The HTML files beside the overview.
+    """
+    best = [(campaign, best_configuration(campaign, limit)) for campaign in campaigns]
+    best.sort(key=lambda pair: pair[1] is None)
+    return Several(
+        [
+            Several(
+                _of_testbed(campaign, capacity, limit, compared, pages),
+                f"Testbed {campaign.testbed}" if campaigns[1:] else "",
+            )
+            for campaign, capacity in best
+        ]
+    )
+
+
+def _of_testbed(
+    campaign: Campaign,
+    best: SystemCapacity | None,
+    limit: float,
+    compared: Sequence[Advice],
+    pages: Sequence[Path],
+) -> list[Part]:
+    timed, times = _timed(campaign, best, limit) if best else (None, [])
+    parts: list[Part] = [
+        Tiles(
+            (
+                _load_tile(campaign, best, limit, pages),
+                _time_tile(campaign, best, timed, times, pages),
+                _setting_tile(campaign, best, compared, pages),
+            )
+        )
+    ]
+    if best is not None and len(_rows(campaign, best)):
+        parts.append(_drop_curve(campaign, best))
+    if timed is not None:
+        parts.append(_ccdf(campaign, timed, times))
+    return parts
+
+
+def best_configuration(campaign: Campaign, limit: float) -> SystemCapacity | None:
+    """Return the first SUT in its first mode, with the cores and threads of the largest capacity."""
+    for sut, mode in campaign.traced[["sut", "mode"]].drop_duplicates().itertuples(index=False):
+        found = systems(campaign.capacities, limit, sut, mode)
+        if found:
+            return found[0]
+    return None
+
+
+def _timed(
+    campaign: Campaign, best: SystemCapacity, limit: float
+) -> tuple[SystemCapacity | None, list[LoadTimes]]:
+    """Return the best system with recorded message times, in the SUT and mode of the best system."""
+    for capacity in systems(campaign.capacities, limit, best.sut, best.mode):
+        times = times_by_load(campaign.summaries, _system(capacity), "total")
+        if times:
+            return capacity, times
+    return None, []
+
+
+def system_name(capacity: SystemCapacity) -> str:
+    """Name a system in ordinary words."""
+    size = f"{plural(capacity.cores, 'core')}, {plural(capacity.threads, 'thread')}"
+    return f"{capacity.sut}, {capacity.mode} mode, {size}"
+
+
+def _system(capacity: SystemCapacity) -> Configuration:
+    return Configuration(capacity.sut, capacity.mode, capacity.cores, capacity.threads)
+
+
+def _rows(campaign: Campaign, capacity: SystemCapacity) -> pd.DataFrame:
+    """Return the valid runs of a system."""
+    runs = campaign.single
+    for name, value in _system(capacity)._asdict().items():
+        runs = runs[runs[name] == value]
+    return runs
+
+
+def _trust(campaign: Campaign, *sentences: str) -> str:
+    """Join the sentences about the evidence, and start with the origin of numbers that were not measured."""
+    origin = campaign.provenance and f"{campaign.provenance.rstrip('.')}."
+    return " ".join(filter(None, (origin, *sentences)))
+
+
+def _unknown(question: str, meaning: str) -> Tile:
+    return Tile(question, NOT_MEASURED, meaning, NO_EVIDENCE)
+
+
+def _load_tile(
+    campaign: Campaign, best: SystemCapacity | None, limit: float, pages: Sequence[Path]
+) -> Tile:
+    """Show the capacity of the best system."""
+    if best is None:
+        return _unknown(
+            LOAD, "No system was offered two loads or more. snakemake measures what is missing."
+        )
+    interval, share = interval_of(best), f"{100 * limit:g}\u00a0%"
+    known = best.estimate_cps is not None
+    same = systems(campaign.capacities, limit, best.sut, best.mode)
+    among = f" It is the best of {len(same)} combinations of cores and threads." if same[1:] else ""
+    beyond = f"With more load it drops over {share} of its messages." if known else f"{doubt(best)}"
+    doubts = doubts_near(_rows(campaign, best), best)
+    return Tile(
+        question=LOAD,
+        value=with_unit(interval, "calls per second")
+        if known
+        else f"{bound(best)} calls per second",
+        meaning=f"{system_name(best)}. {beyond}{among}",
+        grade=graded(interval.n, _half_width(interval), doubts) if known else "A bound only",
+        trust=_trust(
+            campaign,
+            f"{evidence(best)}; the interval is ±{100 * _half_width(interval):.0f}\u00a0%."
+            if known
+            else f"{evidence(best)}.",
+            *doubts,
+            *disagreements(best),
+            _calls(campaign),
+        ),
+        link=_page(campaign, pages, lambda ds: _loads_measured(ds, best)),
+        link_text="Every load and every run",
+        figure=_load_strip(campaign, best),
+    )
+
+
+def _half_width(interval: Interval) -> float:
+    """Return half of the width of an interval as a share of its number; infinite without an interval."""
+    return (interval.high - interval.low) / 2 / interval.estimate if interval.known else np.inf
+
+
+def _calls(campaign: Campaign) -> str:
+    """Describe the calls of the load, so that the reader does not mistake the answer for a production limit."""
+    load = campaign.load
+    if not {"ring_time_ms", "hold_time_ms"} <= set(load):
+        return ""
+    return (
+        f"Test calls ring for {load['ring_time_ms']:g} ms and last {load['hold_time_ms']:g} ms: "
+        "this is no limit for production."
+    )
+
+
+def _strip(identity: str, draw_axis: Callable[[Axes], None], x_label: str, caption: str) -> Figure:
+    """Make the small picture of a tile from the function that draws its axes."""
+
+    def draw(_: Layout) -> str:
+        canvas, grid = TILE.panels(1, 1, 1.15, above_in=0.3)
+        draw_axis(grid[0, 0])
+        grid[0, 0].set_xlabel(x_label)
+        return themed(canvas)
+
+    return Figure(identity, draw, caption)
+
+
+def _load_strip(campaign: Campaign, best: SystemCapacity) -> Figure:
+    """Draw the loads of the runs on a line, and the capacity above them."""
+    rows = _rows(campaign, best)
+    curve = _drop_rates(rows, best)
+
+    def draw(axis: Axes) -> None:
+        above = curve.of.estimate > 100 * best.limit
+        for chosen, color, marker in ((~above, SERIES[0], "o"), (above, LIMIT, "X")):
+            (points,) = axis.plot(
+                curve.x[chosen], np.zeros(int(chosen.sum())), marker, color=color, markersize=5
+            )
+            titled(points, [f"{grouped(cps)} cps" for cps in curve.x[chosen]])
+        interval = interval_of(best)
+        if best.estimate_cps is not None:
+            axis.plot([interval.low, interval.high], [1, 1], color=INK, alpha=0.3, linewidth=6)
+            if interval.resolved:
+                axis.plot(
+                    [interval.estimate], [1], "|", color=INK, markersize=14, markeredgewidth=2
+                )
+        axis.set_ylim(-0.7, 1.7)
+        axis.set_yticks([0, 1], ["loads", "capacity"])
+        axis.set_xlim(0, 1.08 * max(best.highest_cps, best.high_cps or 0))
+        axis.locator_params(axis="x", nbins=4)
+        axis.xaxis.set_major_formatter(FuncFormatter(grouped))
+
+    return _strip(
+        f"figure-tile-load-{campaign.testbed}",
+        draw,
+        "calls per second",
+        f"The capacity with its 95 % interval, and the loads offered: a cross drops more than {100 * best.limit:g} %.",
+    )
+
+
+def _drop_rates(rows: pd.DataFrame, best: SystemCapacity) -> Curve:
+    """Estimate the typical drop rate at each load of a system."""
+    table = by_load(rows.assign(lost=100 * lost(rows)), ["lost"])["lost"]
+    runs = table.transpose("cps", "rep").to_numpy().astype(float)
+    return Curve(
+        name=f"{plural(best.cores, 'core')}, {plural(best.threads, 'thread')}",
+        look=mode_look(best.mode),
+        x=table["cps"].to_numpy().astype(float),
+        of=typical_drop_rates(runs, 100 * best.limit, whole=100.0),
+        runs=runs,
+        unit="%",
+    )
+
+
+def _time_tile(
+    campaign: Campaign,
+    best: SystemCapacity | None,
+    timed: SystemCapacity | None,
+    times: Sequence[LoadTimes],
+    pages: Sequence[Path],
+) -> Tile:
+    """Show the 99th percentile at half of the capacity."""
+    if best is None:
+        return _unknown(TIME, "Without a capacity there is no half of it.")
+    if timed is None:
+        return _unknown(
+            TIME, f"The probe recorded no time of a message of {best.sut}, {best.mode} mode."
+        )
+    if timed.estimate_cps is None and timed.dropped:
+        return _unknown(TIME, f"Every load offered drops more than {100 * timed.limit:g}\u00a0%.")
+    here = _nearest(times, 0.5 * _whole(timed))
+    rows = _rows(campaign, timed)
+    waits = rows.loc[rows["cps"] == here.cps, "k_rcv_p99"].dropna().to_numpy(float)
+    spread = (waits.max() - waits.min()) / 2 / np.median(waits) if len(waits) > 1 else np.inf
+    spread_words = (
+        f"Between runs, the 99th percentile of the wait K_rcv varies by ±{number(100 * spread)}\u00a0%."
+        if np.isfinite(spread)
+        else "Another run may differ."
+    )
+    return Tile(
+        question=TIME,
+        value=f"{in_us(here.quantile_us(0.99))} or longer",
+        meaning=f"{system_name(timed)}. At {grouped(here.cps)} calls per second ({_share(here.cps, timed)}), from "
+        "network card to answer (K_rcv + T_sip).",
+        grade=graded(here.runs, spread),
+        trust=_trust(
+            campaign,
+            f"{plural(here.runs, 'run')} with {grouped(here.counts.sum())} messages. {spread_words}",
+        ),
+        link=_page(campaign, pages, lambda ds: _loads_measured(ds, timed)),
+        link_text="Times at every load",
+        figure=_time_strip(campaign, here),
+    )
+
+
+def _whole(capacity: SystemCapacity) -> float:
+    """Return the load that counts as 100 %: the capacity, its lower end if imprecise, or the highest load."""
+    interval = interval_of(capacity)
+    if not interval.known:
+        return capacity.highest_cps
+    return interval.estimate if interval.resolved else interval.low
+
+
+def _share(cps: float, capacity: SystemCapacity) -> str:
+    """Describe a load as a share: "56 % of its capacity"."""
+    interval = interval_of(capacity)
+    whole = "its capacity" if interval.resolved else "the lower end of its capacity"
+    if not interval.known:
+        whole = "the highest load offered"
+    return f"{100 * cps / _whole(capacity):.0f}\u00a0% of {whole}"
+
+
+def _nearest(times: Sequence[LoadTimes], cps: float) -> LoadTimes:
+    return min(times, key=lambda each: abs(each.cps - cps))
+
+
+def _time_strip(campaign: Campaign, times: LoadTimes) -> Figure:
+    """Draw three percentiles on a line."""
+    named = {"median": 0.5, "99 %": 0.99, "99.9 %": 0.999}
+    values = [times.quantile_us(share) for share in named.values()]
+
+    def draw(axis: Axes) -> None:
+        (points,) = axis.plot(values, range(len(named)), "o", color=SERIES[0])
+        titled(points, [f"{name}: {in_us(us)}" for name, us in zip(named, values, strict=True)])
+        for i, us in enumerate(values):
+            axis.annotate(in_us(us), (us, i), (6, 0), textcoords="offset points", va="center")
+        axis.set_xscale("log")
+        axis.set_xlim(0.5 * values[0], 6 * values[-1])
+        axis.set_ylim(-0.6, len(named) - 0.4)
+        axis.set_yticks(range(len(named)), list(named))
+        _log_ticks(axis)
+
+    return _strip(
+        f"figure-tile-time-{campaign.testbed}",
+        draw,
+        "time (µs)",
+        f"The time that half, 99 % and 99.9 % of the messages do not exceed, at {grouped(times.cps)} cps.",
+    )
+
+
+def _log_ticks(axis: Axes) -> None:
+    """Name at most five decades of a logarithmic x axis."""
+    axis.xaxis.set_major_locator(LogLocator(numticks=5))
+    axis.xaxis.set_major_formatter(FuncFormatter(grouped))
+    axis.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _setting_tile(
+    campaign: Campaign,
+    best: SystemCapacity | None,
+    compared: Sequence[Advice],
+    pages: Sequence[Path],
+) -> Tile:
+    """Show the setting that outperforms the default mode, if such a setting exists."""
+    here = [each for each in compared if each.place.testbed == campaign.testbed]
+    if not here:
+        return _unknown(
+            SETTING, "No valid run compares settings. snakemake measures what is missing."
+        )
+    advice = min(here, key=lambda each: _foreignness(each, best))
+    judged = [ranking for ranking in advice.rankings if ranking.judged]
+    place = advice.place
+    of_what = f"{place.sut}, {plural(place.cores, 'core')}, {plural(place.threads, 'thread')}."
+    if not judged:
+        return Tile(
+            SETTING,
+            "No answer yet",
+            f"{of_what} Too few windows of the compared settings are valid for an interval.",
+            NO_EVIDENCE,
+        )
+    reference = reference_name(judged[0].load)
+    labels = dict.fromkeys(each.load.label(each.best.mode) for each in judged if each.best)
+    shown = [(ranking, _shown_candidate(ranking)) for ranking in judged]
+    doubts = _comparison_doubts(advice, shown)
+    effects = [candidate.effects[DECIDING[0]] for _, candidate in shown]
+    runs = min(effect.runs for effect in effects)
+    width = max(_half_percent(effect.interval) for effect in effects)
+    blocks = sum(sum(effect.blocks) for effect in effects)
+    return Tile(
+        question=SETTING,
+        value=listed(tuple(labels), "or") if labels else f"Keep {reference}",
+        meaning=f"{of_what} Change of the 99th percentile of K_rcv + T_sip against {reference}: "
+        f"{'; '.join(map(_of_load, judged))}.",
+        grade=graded(runs, width / 100, doubts),
+        trust=_trust(
+            campaign,
+            f"{plural(runs, 'run')} per comparison, {plural(blocks, 'block')} over {plural(len(judged), 'load')}.",
+            *doubts,
+        ),
+        link=_page(campaign, pages, lambda ds: _runs_that_compare(ds, advice)),
+        link_text="The evidence, the risks, and how to set it",
+        figure=_effect_strip(campaign, shown, reference),
+    )
+
+
+def _foreignness(advice: Advice, best: SystemCapacity | None) -> tuple[bool, bool]:
+    """Return a sort key: comparisons with the default mode first, then comparisons of the capacity's SUT."""
+    other_sut = best is None or advice.place.sut != best.sut
+    return advice.place.reference != DEFAULT, other_sut
+
+
+def _shown_candidate(ranking: Ranking) -> Candidate:
+    """Return the best mode, or the mode with the lowest 99th percentile if no mode is best."""
+    known = [each for each in ranking.candidates if each.effects[DECIDING[0]].interval.known]
+    return ranking.best or (known or ranking.candidates)[0]
+
+
+def _half_percent(interval: Interval) -> float:
+    shown = percent(interval)
+    return (shown.high - shown.low) / 2 if shown.known else np.inf
+
+
+def _of_load(ranking: Ranking) -> str:
+    """Describe the answer for a load in a few words."""
+    at = f"at {short_load(ranking.load)}"
+    if ranking.best:
+        change = with_unit(percent(ranking.best.effects[DECIDING[0]].interval), "%", "+")
+        return f"{at} {ranking.load.label(ranking.best.mode)} {change}"
+    if ranking.trades:
+        return f"{at} {ranking.load.label(ranking.trades[0].mode)} is faster, but at a cost"
+    if ranking.alike:
+        return f"{at} within ±\u00a05\u00a0% with every setting"
+    fall = ranking.detectable()
+    missed = "" if np.isnan(fall) else f" (a fall of less than {fall_words(fall)} could be missed)"
+    return f"{at} indistinguishable from chance with every setting{missed}"
+
+
+def _comparison_doubts(
+    advice: Advice, shown: Sequence[tuple[Ranking, Candidate]]
+) -> tuple[str, ...]:
+    """List reasons to doubt a comparison."""
+    effects = [candidate.effects[DECIDING[0]] for _, candidate in shown]
+    loads = [short_load(ranking.load) for ranking in advice.rankings if ranking.floors[DECIDING[0]]]
+    flagged = sum(bool(effect.doubts) for effect in effects)
+    return tuple(
+        filter(
+            None,
+            (
+                "Another run may differ." if any(effect.conditional for effect in effects) else "",
+                f"At {listed(loads)}, {reference_name(shown[0][0].load)} differs from itself (A/A)."
+                if loads
+                else "",
+                f"The blocks at {plural(flagged, 'load')} scatter unevenly." if flagged else "",
+            ),
+        )
+    )
+
+
+def _effect_strip(
+    campaign: Campaign, shown: Sequence[tuple[Ranking, Candidate]], reference: str
+) -> Figure:
+    """Draw the change of the 99th percentile by load."""
+    changes = [percent(candidate.effects[DECIDING[0]].interval) for _, candidate in shown]
+    names = [
+        f"{ranking.load.label(each.mode)}, {grouped(ranking.load.cps)}" for ranking, each in shown
+    ]
+
+    def draw(axis: Axes) -> None:
+        axis.axvline(0, color=INK, linewidth=1)
+        for i, (pair, change) in enumerate(zip(shown, changes, strict=True)):
+            color = mode_look(pair[1].mode).color
+            if change.known:
+                axis.plot([change.low, change.high], [-i, -i], color=color, linewidth=2)
+            (point,) = axis.plot([change.estimate], [-i], "o", color=color)
+            titled(point, [f"{names[i]} cps: {with_unit(change, '%', '+')}"])
+        axis.set_xlim(-100, 100)
+        axis.set_ylim(0.5 - len(shown), 0.5)
+        axis.set_yticks([-i for i in range(len(shown))], names)
+
+    return _strip(
+        f"figure-tile-setting-{campaign.testbed}",
+        draw,
+        "change (%)",
+        f"Change of the 99th percentile against {reference}, with intervals, by setting and load in cps.",
+    )
+
+
+def _page(campaign: Campaign, pages: Sequence[Path], weight: Callable[[xr.Dataset], int]) -> str:
+    """Return the page of the study with the most evidence; empty if no such page exists."""
+    names = {page.name for page in pages}
+    found = [
+        (weight(ds), name)
+        for study, ds in zip(campaign.studies, campaign.summaries, strict=True)
+        for name in (f"{study}-{campaign.testbed}.html", f"{study}.html")
+        if name in names
+    ]
+    most, name = max(found, default=(0, ""), key=lambda pair: pair[0])
+    return name if most else ""
+
+
+def _loads_measured(summary: xr.Dataset, capacity: SystemCapacity) -> int:
+    """Count the loads at which a study measured a system."""
+    at = _system(capacity)._asdict()
+    if any(value not in summary[name].to_numpy() for name, value in at.items()):
+        return 0
+    return int((summary["status"].sel(at) == MEASURED).any("rep").sum())
+
+
+def _runs_that_compare(summary: xr.Dataset, advice: Advice) -> int:
+    """Count the runs of a study's comparison."""
+    modes = {run.attrs["mode"] for ranking in advice.rankings for run in ranking.load.runs}
+    there = [mode for mode in summary["mode"].to_numpy().tolist() if mode in modes]
+    return int((summary["status"].sel(mode=there) == MEASURED).sum())
+
+
+def _drop_curve(campaign: Campaign, best: SystemCapacity) -> Figure:
+    """Draw the drop rate of the best system against load."""
+    curve = _drop_rates(_rows(campaign, best), best)
+    near = first_shown(curve.x, curve.of.estimate[None], [best])
+    loads = curve.x[near:]
+    limit = 100 * best.limit
+    dropping = curve.of.estimate > limit
+    first = np.flatnonzero(dropping)
+    seen = (
+        f"{grouped(curve.x[first[0]])} cps is the first load whose typical run drops more than {limit:g} %."
+        if first.size
+        else f"The typical run drops at most {limit:g} % at every load."
+    )
+    return Figure(
+        identity=f"figure-overview-pdr-{campaign.testbed}",
+        draw=panels(
+            [""],
+            [""],
+            lambda axis, *_: draw_drop_rates(axis, curve, best, best.limit),
+            "offered load (cps)",
+            prepare=lambda axis, width_in: load_axis(axis, loads, width_in),
+        ),
+        caption=f"Packet drop rate (PDR) of {system_name(best)} against offered load.",
+        seen=(seen,),
+        reading="Small points are runs, and the line joins the typical runs. The dashed line is the limit of "
+        f"{limit:g} %, and the band on it is the capacity of {estimate(best)} cps with its interval. Lower loads "
+        "without drops are not drawn.",
+        provenance=campaign.provenance,
+    )
+
+
+def _ccdf(campaign: Campaign, best: SystemCapacity, times: Sequence[LoadTimes]) -> Figure:
+    """Draw the share of messages that take longer than a time, at up to three loads."""
+    chosen = {
+        near.cps: near for near in (_nearest(times, part * _whole(best)) for part in (0.5, 0.8, 1))
+    }
+    curves = sorted(chosen.values())[-MOST_CURVES:]
+    at_us = histogram.UPPER_NS / 1000
+
+    def draw_panel(axis: Axes, *_: int) -> None:
+        for each, color in zip(curves, SERIES, strict=False):
+            shares = each.exceedance
+            part = (shares > 0.5 / each.counts.sum()) & (shares < 1)
+            name = f"{grouped(each.cps)} cps"
+            axis.plot(at_us[part], shares[part], color=color, label=name)
+            slow = each.quantile_us(0.99)
+            (point,) = axis.plot([slow], [0.01], "o", color=color)
+            titled(point, [f"{name}: 1 in 100 messages takes {in_us(slow)} or longer"])
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        _log_ticks(axis)
+        axis.set_ylabel("share that takes longer")
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+
+    return Figure(
+        identity=f"figure-overview-ccdf-{campaign.testbed}",
+        draw=panels([""], [""], draw_panel, "K_rcv + T_sip (µs)", height_in=2.8),
+        caption=f"Share of the messages of {system_name(best)} that take longer than a time (CCDF), by offered load.",
+        seen=tuple(
+            f"At {grouped(each.cps)} cps ({_share(each.cps, best)}), 1 in 100 messages takes "
+            f"{in_us(each.quantile_us(0.99))} or longer; {plural(each.runs, 'run')}."
+            for each in curves
+        ),
+        reading="A point marks the 99th percentile. Both axes are logarithmic. All runs of a load are pooled. A "
+        "refused datagram has no time and is not in the figure.",
+        provenance=campaign.provenance,
+    )

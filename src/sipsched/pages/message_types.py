@@ -1,0 +1,253 @@
+"""The figure of the page of a load sweep that compares the types of messages."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from sipsched.analysis.intervals import Interval, typical_interval
+from sipsched.analysis.run_table import Facet, facet_name, facets, provenance
+from sipsched.pages.drawing import GRID, titled
+from sipsched.pages.numbers import in_words
+from sipsched.pages.parts import Figure
+from sipsched.pages.plots import look, not_measured, panels
+from sipsched.plan.run import Run
+from sipsched.records.messages import MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
+from sipsched.records.study_summary import MEASURED
+from sipsched.words import grouped, plural
+
+MAX_RUNS_READ = 10
+TIMES = {"k_rcv": "K_rcv", "t_sip": "T_sip"}
+PERCENTILES = {"p50": "median", "p95": "95th percentile", "p99": "99th percentile"}
+KINDS = {kind: code for kind, code in MESSAGE_TYPES.items() if 1 <= code <= 6}
+GRID_US = np.geomspace(0.1, 1e7, 641)
+"""Times at which distributions are computed."""
+
+Values = npt.NDArray[np.float64]
+Shares = Mapping[str, Mapping[str, Values]]
+"""The share of messages at or below each time of `GRID_US`, shape (run, time), by type and quantity."""
+Point = tuple[int, int]
+"""A load in cps and a number of threads."""
+
+
+def distributions(
+    summary: xr.Dataset,
+    messages_root: Path,
+    cps: int | None = None,
+    threads: int | None = None,
+) -> Figure:
+    """Draw the distributions of K_rcv and T_sip by message type at one point of each configuration.
+
+    Without single messages the figure has three percentiles of each type.
+
+    Parameters
+    ----------
+    summary
+        Combined summary of the study.
+    messages_root
+        Directory of the runs' `messages.nc`.
+    cps, threads
+        The point; by default the median of the measured loads, and the largest number of threads there.
+    """
+    points = {
+        facet: point
+        for facet in facets(summary)
+        if (point := _choose_point(summary, facet, cps, threads)) is not None
+    }
+    shares = {
+        facet: _shares(summary, messages_root, facet, point) for facet, point in points.items()
+    }
+    if any(len(by_name["k_rcv"]) for kinds in shares.values() for by_name in kinds.values()):
+        draw, medians = _curves(shares)
+        caption = "Share of messages at or below a time, by message type."
+        reading = f"Thin: one run. Thick: the mean of the runs, {MAX_RUNS_READ} at most."
+    else:
+        draw, medians = _percentiles(summary, points)
+        caption = "Median, 95th and 99th percentile of K_rcv and T_sip, by message type."
+        reading = (
+            "Each percentile is that of the typical run. "
+            "The records of these runs keep no single messages. The time axis is logarithmic."
+        )
+    rows = facets(summary)
+    names = [
+        f"{facet_name(facet)}: {point[0]} cps, {plural(point[1], 'thread')}"
+        for facet, point in points.items()
+    ]
+    return Figure(
+        identity="figure-distributions",
+        draw=panels(
+            [facet_name(facet) for facet in rows],
+            list(TIMES.values()),
+            lambda axis, row, column: draw(axis, rows[row], list(TIMES)[column]),
+            "time (µs)",
+            shared=("column", "all"),
+            beside=False,
+        ),
+        caption=f"{caption} {'; '.join(names) or 'No run to draw'}.",
+        reading=reading,
+        seen=tuple(
+            f"{name}: {words}"
+            for name, facet in zip(names, points, strict=True)
+            if (words := _words({time: medians(facet, time) for time in TIMES}))
+        )
+        or ("No valid run: nothing to see yet.",),
+        provenance=provenance(summary),
+    )
+
+
+Draw = Callable[[Axes, Facet, str], None]
+Medians = Callable[[Facet, str], dict[str, Interval]]
+
+
+def _curves(shares: Mapping[Facet, Shares]) -> tuple[Draw, Medians]:
+    """Make the functions that draw distributions and take their medians."""
+
+    def draw(axis: Axes, facet: Facet, name: str) -> None:
+        axis.set_xscale("log")
+        axis.set_ylabel("messages at or below (%)")
+        ends = []
+        for i, (kind, by_name) in enumerate(shares.get(facet, {}).items()):
+            runs = by_name[name]
+            if not len(runs):
+                continue
+            mean = runs.mean(axis=0)
+            color = look(i).color
+            for run in runs:
+                axis.plot(GRID_US, 100 * run, color=color, linewidth=0.6, alpha=0.35)
+            style = ("-", "--", "-.")[i % 3]
+            axis.plot(GRID_US, 100 * mean, color=color, label=kind, linestyle=style)
+            ends.append((_time_at(mean, 0.002), _time_at(mean, 0.998)))
+        if ends:
+            lowest, highest = zip(*ends, strict=True)
+            axis.set_xlim(min(lowest), max(highest))
+        else:
+            not_measured(axis)
+
+    def medians(facet: Facet, name: str) -> dict[str, Interval]:
+        return {
+            kind: typical_interval([_time_at(run, 0.5) for run in by_name[name]])
+            for kind, by_name in shares[facet].items()
+            if len(by_name[name])
+        }
+
+    return draw, medians
+
+
+def _percentiles(summary: xr.Dataset, points: Mapping[Facet, Point]) -> tuple[Draw, Medians]:
+    """Make the functions that draw percentiles of typical runs and take the medians."""
+
+    def typical(facet: Facet, name: str) -> dict[str, Interval]:
+        sut, mode, cores = facet
+        cps, threads = points[facet]
+        at = {"sut": sut, "mode": mode, "cores": cores, "threads": threads, "cps": cps}
+        by_kind = {
+            kind: typical_interval(summary[name].sel({**at, "message_type": kind}).to_numpy())
+            for kind in KINDS
+        }
+        return {kind: known for kind, known in by_kind.items() if np.isfinite(known.estimate)}
+
+    def draw(axis: Axes, facet: Facet, name: str) -> None:
+        known = {
+            label: typical(facet, f"{name}_{short}")
+            for short, label in PERCENTILES.items()
+            if facet in points
+        }
+        kinds = list(KINDS)
+        if not any(known.values()):
+            not_measured(axis)
+            return
+        for kind in kinds:
+            times = [by_kind[kind].estimate for by_kind in known.values() if kind in by_kind]
+            if times:
+                axis.hlines(kinds.index(kind), min(times), max(times), color=GRID, linewidth=3)
+        for i, (label, by_kind) in enumerate(known.items()):
+            heights = [kinds.index(kind) for kind in by_kind]
+            times = [interval.estimate for interval in by_kind.values()]
+            (points_drawn,) = axis.plot(
+                times,
+                heights,
+                linestyle="none",
+                color=look(i).color,
+                marker=look(i).marker,
+                label=label,
+            )
+            titled(
+                points_drawn,
+                [f"{kind}, {label}: {in_words(of, 'µs')}" for kind, of in by_kind.items()],
+            )
+        axis.set_xscale("log")
+        axis.xaxis.set_major_formatter(FuncFormatter(grouped))
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.set_yticks(np.arange(len(kinds)), kinds)
+        axis.set_ylim(len(kinds) - 0.5, -0.5)
+
+    return draw, lambda facet, name: typical(facet, f"{name}_p50")
+
+
+def _words(medians: Mapping[str, Mapping[str, Interval]]) -> str:
+    """For each measured time, name the message types with the shortest and the longest median."""
+    parts = []
+    for name, by_kind in medians.items():
+        ordered = sorted(by_kind, key=lambda kind: by_kind[kind].estimate)
+        if ordered:
+            quick, slow = ordered[0], ordered[-1]
+            parts.append(
+                f"the median of {TIMES[name]} is between {in_words(by_kind[quick], 'µs')} ({quick}) and "
+                f"{in_words(by_kind[slow], 'µs')} ({slow})"
+            )
+    return f"{'; '.join(parts)}." if parts else ""
+
+
+def _time_at(shares: Values, share: float) -> float:
+    """Return the time in µs at which a growing curve reaches a share; the last time if no time does."""
+    return float(GRID_US[min(int(np.searchsorted(shares, share)), len(shares) - 1)])
+
+
+def _choose_point(
+    summary: xr.Dataset, facet: Facet, cps: int | None, threads: int | None
+) -> Point | None:
+    """Choose the point whose messages are drawn; None if it was not measured."""
+    sut, mode, cores = facet
+    measured = (summary["status"].sel(sut=sut, mode=mode, cores=cores) == MEASURED).any("rep")
+    loads = measured["cps"].to_numpy()[measured.any("threads").to_numpy()].tolist()
+    if cps is None:
+        cps = loads[(len(loads) - 1) // 2] if loads else -1
+    if cps not in loads:
+        return None
+    counts = measured["threads"].to_numpy()[measured.sel(cps=cps).to_numpy()].tolist()
+    if threads is None:
+        return cps, counts[-1]
+    return (cps, threads) if threads in counts else None
+
+
+def _shares(summary: xr.Dataset, root: Path, facet: Facet, point: Point) -> Shares:
+    """Compute the share of messages at or below each time, for each type and run that keeps its messages."""
+    sut, mode, cores = facet
+    cps, threads = point
+    status = summary["status"].sel(sut=sut, mode=mode, cores=cores, cps=cps, threads=threads)
+    reps = status["rep"].to_numpy()[(status == MEASURED).to_numpy()].tolist()
+    shares: dict[str, dict[str, list[Values]]] = {
+        kind: {name: [] for name in TIMES} for kind in KINDS
+    }
+    for rep in reps[:MAX_RUNS_READ]:
+        run = Run(summary.attrs["testbed"], sut, mode, cores, threads, cps, rep)
+        path = root / run.path / "messages.nc"
+        if not path.exists():
+            continue
+        messages = open_messages(path)
+        types = messages["message_type"].to_numpy()
+        times_of = {"k_rcv": k_rcv(messages), "t_sip": nanoseconds(messages, "t_sip")}
+        for name, values in times_of.items():
+            for kind, code in KINDS.items():
+                times = np.sort(values[(types == code) & ~np.isnan(values)]) / 1000
+                if times.size:
+                    below = np.searchsorted(times, GRID_US, side="right") / times.size
+                    shares[kind][name].append(below)
+    return {
+        kind: {name: np.array(runs) for name, runs in by_name.items()}
+        for kind, by_name in shares.items()
+    }

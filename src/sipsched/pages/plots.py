@@ -1,0 +1,298 @@
+"""The toolkit of the pages' figures: a grid of panels, curves with intervals, axes, and names of lines."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+
+from sipsched.analysis.intervals import Estimates
+from sipsched.pages.drawing import (
+    LIMIT,
+    MARKERS,
+    PAPER,
+    SERIES,
+    Layout,
+    legend,
+    themed,
+    titled,
+)
+from sipsched.pages.numbers import in_words
+from sipsched.plan.modes import NO_LOOK, find_mode, load_modes
+from sipsched.words import grouped, number
+
+Values = npt.NDArray[np.float64]
+MAX_NAMED = 3
+"""Up to this number of lines have their names beside them. A figure with more lines has a legend."""
+NAME_GAP = 0.09
+"""The least distance between the names of two lines, as a share of the panel's height."""
+MAX_LOADS_AS_TICKS = 5
+TICK_IN = 0.45
+"""Inches of an axis that the name of a load takes."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """The colour and the marker of a series."""
+
+    color: str
+    marker: str
+
+
+def look(i: int) -> Look:
+    """Return the look of the i-th series of a figure."""
+    return Look(SERIES[i % len(SERIES)], MARKERS[(i + i // len(SERIES)) % len(MARKERS)])
+
+
+def mode_look(mode: str) -> Look:
+    """Return the look of a mode, which is the same on all pages.
+
+    Parameters
+    ----------
+    mode
+        Name or label of the mode, with overrides and remarks: "enhanced+base_slice_ns=100000 (EEVDF translation)".
+    """
+    declared = _declared_modes()
+    base = mode.partition(" ")[0].partition("+")[0]
+    code = find_mode(base, declared).look if base in declared else NO_LOOK
+    return Look(SERIES[int(code[0])], code[1])
+
+
+@functools.cache
+def _declared_modes() -> Mapping[str, Any]:
+    return load_modes()
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One quantity of one series, such as the drop rate with 8 threads, against x.
+
+    Attributes
+    ----------
+    name
+        The name of the series.
+    look
+        Its colour and marker.
+    x
+        The x values of the points, shape (point,), in `x_unit`.
+    of
+        The estimates with their intervals, shape (point,), in `unit`.
+    runs
+        The values of single runs, shape (point, run); NaN for a missing run.
+    unit, x_unit
+        The units of y and x.
+    shift
+        The sideways shift of the curve, so that intervals do not hide each other.
+    hollow
+        The points that are drawn hollow, shape (point,); None: no point.
+    """
+
+    name: str
+    look: Look
+    x: Values
+    of: Estimates
+    runs: Values
+    unit: str
+    x_unit: str = "cps"
+    shift: float = 0.0
+    hollow: npt.NDArray[np.bool_] | None = None
+
+
+def draw_curve(axis: Axes, curve: Curve) -> None:
+    """Draw the runs as small points, and the estimates as large points with intervals, joined by a line."""
+    some = curve.of.n > 0
+    x = curve.x + curve.shift
+    color, marker = curve.look.color, curve.look.marker
+    small: dict[str, Any] = {"linestyle": "none", "marker": marker, "markeredgewidth": 0}
+    at, values = np.broadcast_to(x[:, None], curve.runs.shape), curve.runs
+    known = np.isfinite(values)
+    (points,) = axis.plot(at[known], values[known], color=color, alpha=0.45, markersize=3, **small)
+    names = [f"{curve.name}, {grouped(where)} {curve.x_unit}" for where in curve.x]
+    of_runs = np.broadcast_to(np.array(names, object)[:, None], curve.runs.shape)[known]
+    titled(
+        points,
+        [
+            f"{name}: one run, {number(value)} {curve.unit}"
+            for name, value in zip(of_runs, values[known], strict=True)
+        ],
+    )
+    axis.errorbar(
+        x[some],
+        curve.of.estimate[some],
+        yerr=curve.of.bars[:, some],
+        color=color,
+        elinewidth=1,
+        capsize=2.5,
+        linestyle="none",
+    )
+    (line,) = axis.plot(
+        x[some],
+        curve.of.estimate[some],
+        color=color,
+        marker=marker,
+        markersize=5,
+        label=curve.name,
+    )
+    titled(
+        line,
+        [f"{names[i]}: {in_words(curve.of.at(int(i)), curve.unit)}" for i in np.flatnonzero(some)],
+    )
+    if curve.hollow is not None:
+        some = some & curve.hollow
+        axis.plot(
+            x[some],
+            curve.of.estimate[some],
+            color=color,
+            markerfacecolor=PAPER,
+            linestyle="none",
+            marker=marker,
+            markersize=5,
+            zorder=4,
+        )
+
+
+def panels(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    draw_panel: Callable[[Axes, int, int], None],
+    x_label: str,
+    *,
+    shared: tuple[str, str] = ("all", "column"),
+    height_in: float = 2.4,
+    prepare: Callable[[Axes, float], None] | None = None,
+    beside: bool = True,
+) -> Callable[[Layout], str]:
+    """Make the function that draws a grid of panels, for a page or one below the other for a phone.
+
+    Parameters
+    ----------
+    rows, columns
+        The titles of the rows and of the columns.
+    draw_panel
+        Draws the panel of a row and a column into the axes.
+    x_label
+        The label of the x axes of the last row.
+    shared
+        The panels that share their x axis, and the panels that share their y axis: "all", the panels of a "column", or
+        none ("").
+    height_in
+        The height of a panel.
+    prepare
+        Sets the ticks of the axes before the drawing of a panel. The argument is the panel's width in inches.
+    beside
+        Whether the names of a few lines are beside the lines. Otherwise all lines have a legend.
+    """
+
+    def draw(layout: Layout) -> str:
+        canvas, grid = layout.panels(len(rows), len(columns), height_in, shared=shared)
+        across = 1 if layout.stacked else len(columns)
+        for (row, column), axis in np.ndenumerate(grid):
+            if prepare is not None:
+                prepare(axis, 0.8 * layout.width_in / across)
+            draw_panel(axis, row, column)
+            if shared[1] == "all" and column and not layout.stacked:
+                axis.set_ylabel("")
+            if row == len(rows) - 1:
+                axis.set_xlabel(x_label)
+        labels = {label for axis in grid.ravel() for label in axis.get_legend_handles_labels()[1]}
+        for (row, column), axis in np.ndenumerate(grid):
+            # the title names the only line of a figure
+            above = ", ".join(filter(None, (rows[row], *labels))) if len(labels) == 1 else rows[row]
+            names = (above if not column else "", columns[column])
+            axis.set_title("\n".join(filter(None, names)), loc="left")
+        if len(labels) > 1 and (len(labels) > MAX_NAMED or not beside):
+            legend(canvas, grid)
+        elif len(labels) > 1:
+            name_lines(grid if layout.stacked else grid[:, -1:])
+        return themed(canvas)
+
+    return draw
+
+
+def name_lines(grid: npt.NDArray[np.object_]) -> None:
+    """Write the names of a few lines at their right ends, one below the other, into each of some panels."""
+    for axis in grid.ravel():
+        handles, names = axis.get_legend_handles_labels()
+        last_points = [handle.get_xydata()[-1] for handle in handles]
+        to_panel = axis.transData - axis.transAxes
+        heights = [float(to_panel.transform(point)[1]) for point in last_points]
+        lowest = 0.0
+        for i in np.argsort(heights):
+            lowest = max(heights[i], lowest)
+            axis.annotate(
+                names[i],
+                (1, lowest),
+                xycoords="axes fraction",
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+                color=handles[i].get_color(),
+            )
+            lowest += NAME_GAP
+
+
+def limit_line(axis: Axes, height: float, name: str = "") -> None:
+    """Draw a dashed line across a panel, with its name at the left."""
+    axis.axhline(height, color=LIMIT, linestyle="--", linewidth=1)
+    if name:
+        axis.annotate(
+            name,
+            (0, height),
+            xycoords=("axes fraction", "data"),
+            xytext=(3, 2),
+            textcoords="offset points",
+            color=LIMIT,
+        )
+
+
+def symlog_scale(axis: Axes, threshold: float) -> None:
+    """Set a y axis from zero that is linear up to the threshold and logarithmic above it.
+
+    The axis begins a little below zero, so that a point at zero is fully visible.
+    """
+    axis.set_yscale("symlog", linthresh=threshold, linscale=0.5)
+    _, high = axis.get_ylim()
+    axis.set_ylim(-0.3 * threshold, max(high, 3 * threshold))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_formatter(NullFormatter())
+
+
+def log_scale(axis: Axes, limits: tuple[float, float]) -> None:
+    """Set a logarithmic y axis with these limits and a name at each decade."""
+    axis.set_yscale("log", nonpositive="clip")
+    axis.set_ylim(limits)
+    axis.yaxis.set_major_formatter(FuncFormatter(grouped))
+    axis.yaxis.set_minor_locator(NullLocator())
+
+
+def load_axis(axis: Axes, loads: Values, width_in: float) -> None:
+    """Set the x axis of loads in cps. Each load has a tick, but overlapping loads have no name."""
+    margin = 0.08 * (loads[-1] - loads[0]) or 0.5 * loads[0]
+    if len(loads) <= MAX_LOADS_AS_TICKS:
+        gap = TICK_IN / width_in * (loads[-1] - loads[0] + 2 * margin)
+        axis.xaxis.set_major_locator(FixedLocator(loads_apart(loads, gap)))
+        axis.xaxis.set_minor_locator(FixedLocator(loads.tolist()))
+        axis.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        axis.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    axis.xaxis.set_major_formatter(FuncFormatter(grouped))
+    axis.set_xlim(loads[0] - margin, loads[-1] + margin)
+
+
+def loads_apart(loads: Values, gap: float) -> list[float]:
+    """Choose the loads to name on an axis: the last, and each at least a gap below the next named load."""
+    chosen: list[float] = []
+    for cps in loads[::-1].tolist():
+        if not chosen or chosen[0] - cps >= gap:
+            chosen.insert(0, cps)
+    return chosen
+
+
+def not_measured(axis: Axes) -> None:
+    """Write into a panel that nothing was measured."""
+    axis.text(0.5, 0.5, "not measured", transform=axis.transAxes, ha="center", va="center")
+    axis.tick_params(left=False, labelleft=False)

@@ -1,0 +1,88 @@
+"""The users of the SPS's CPU time on the testbed's page, as a bar per run."""
+
+import numpy as np
+import pandas as pd
+
+from sipsched.analysis.run_table import Campaign
+from sipsched.pages.drawing import INK, SERIES, Layout, legend, themed
+from sipsched.pages.parts import Figure, Words
+from sipsched.pages.tables import competitors_of
+from sipsched.records.summary_variables import CPU_PARTS
+from sipsched.words import grouped, plural
+
+LABELS = {
+    "proxy_share": "proxy",
+    "interrupt_share": "interrupts",
+    "kernel_share": "kernel threads",
+    "own_share": "sipsched",
+    "competitor_share": "other programs",
+    "idle_class_share": "SCHED_IDLE",
+    "stolen_share": "stolen",
+    "idle_share": "idle",
+}
+COLOURS = (SERIES[0], SERIES[2], SERIES[3], SERIES[4], SERIES[1], SERIES[5], INK, "none")
+"""Other programs have the warning colour; idle time has no colour."""
+
+
+def cpu_account(campaign: Campaign) -> Figure | Words:
+    """Draw the parts of the SPS's CPU time as a stacked bar per run. Without data, a sentence replaces the figure."""
+    counted = campaign.counted
+    known = counted[counted["idle_share"].notna()].sort_values(["cps", "competitor_share"])
+    said = competitors_of(campaign.cpu_shares)
+    if known.empty:
+        return Words((said,))
+    seen = (said, *_worst(known))
+    return Figure(
+        identity="figure-cpu-account",
+        draw=lambda layout: _drawn(known, layout),
+        caption="Users of the SPS's CPU time during the load, as a bar per run.",
+        seen=seen,
+        reading=f"Runs are sorted by load, from {grouped(known['cps'].min())} to {grouped(known['cps'].max())} cps, "
+        "and within a load by the share of other programs. The parts add up to 1, and empty space is idle time. "
+        f"{len(known)} of {plural(len(counted), 'run')} have an account of CPU time.",
+        provenance=campaign.provenance,
+    )
+
+
+def _drawn(runs: pd.DataFrame, layout: Layout) -> str:
+    canvas, grid = layout.panels(1, 1, 2.5)
+    axis = grid[0, 0]
+    # one step curve with a width of 1 per run, because thousands of bars would be thousands of SVG shapes
+    edges = np.arange(len(runs) + 1)
+    below = np.zeros(len(runs))
+    for name, colour in zip(CPU_PARTS, COLOURS, strict=True):
+        above = below + runs[name].to_numpy(float)
+        axis.fill_between(
+            edges,
+            np.append(below, below[-1]),
+            np.append(above, above[-1]),
+            step="post",
+            color=colour,
+            linewidth=0,
+            label=None if colour == "none" else LABELS[name],
+        )
+        below = above
+    axis.set_xlim(0, len(runs))
+    axis.set_ylim(0, 1)
+    axis.set_xlabel("runs, by load")
+    axis.set_ylabel("share of CPU time")
+    loads = runs["cps"].to_numpy()
+    starts = np.flatnonzero(np.append(True, loads[1:] != loads[:-1]))
+    most = 4 if layout.stacked else 10
+    shown = starts[:: -(-len(starts) // most)]
+    axis.set_xticks(shown, [f"{grouped(loads[start])} cps" for start in shown])
+    legend(canvas, grid, columns=4)
+    return themed(canvas)
+
+
+def _worst(runs: pd.DataFrame) -> tuple[str, ...]:
+    """Name the run in which other programs used the largest share; return an empty tuple if every share is 0."""
+    worst = runs.loc[runs["competitor_share"].idxmax()]
+    if not worst["competitor_share"] > 0:
+        return ()
+    return (
+        f"Largest share of other programs: {100 * worst['competitor_share']:.1f} %, in repetition {worst['rep']} "
+        f"of {worst['sut']}, {worst['mode']}, "
+        f"{plural(int(worst['cores']), 'core')}, {plural(int(worst['threads']), 'worker')}, "
+        f"{worst['cps']:g} cps.",
+    )

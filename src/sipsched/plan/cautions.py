@@ -1,0 +1,73 @@
+"""The risk of each kind of scheduler setting, and the command that reverts the setting."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from sipsched.plan.modes import Policy, Setting
+
+
+@dataclass(frozen=True)
+class Caution:
+    """The risk of a setting for the rest of the machine, and the way to revert the setting.
+
+    Attributes
+    ----------
+    risk
+        Sentences.
+    undo
+        A clause with the command, and with anything else to remove.
+    """
+
+    risk: str
+    undo: str
+
+
+# SEE sched(7) and Documentation/scheduler/sched-rt-group.rst. The fair server of Linux 6.12 replaces the throttling.
+_REAL_TIME = (
+    "If a worker loops, every other task on its CPU starves, including SSH and logging. The kernel then keeps only "
+    "50 ms of each second for these tasks (kernel.sched_rt_runtime_us = 950000; the fair server from Linux 6.12 "
+    "on). With kernel.sched_rt_runtime_us = -1, older kernels keep nothing, and the CPU hangs. A worker that is "
+    "busy for more than 950 ms of a second may be stopped for the rest of this second."
+)
+_TO_OTHER = (
+    "chrt --other --pid 0 PID for each of the proxy's processes; remove CPUSchedulingPolicy= "
+    "from the systemd unit"
+)
+OF_POLICIES: Mapping[Policy, Caution] = MappingProxyType(
+    {
+        Policy.FIFO: Caution(
+            f"A worker runs until it waits for a message. {_REAL_TIME}",
+            f"{_TO_OTHER}, with CPUSchedulingPriority=",
+        ),
+        Policy.RR: Caution(
+            f"A worker runs until it waits for a message; only workers take turns. {_REAL_TIME}",
+            f"{_TO_OTHER}, with CPUSchedulingPriority=",
+        ),
+        Policy.BATCH: Caution(
+            "A woken worker does not preempt the running task. If another program shares the CPU, messages wait "
+            "until the slice of this program ends.",
+            _TO_OTHER,
+        ),
+        Policy.OTHER: Caution("None: this is the kernel's default policy.", "nothing to undo"),
+    }
+)
+OF_SETTINGS: Mapping[Setting, Caution] = MappingProxyType(
+    {
+        Setting.NICE: Caution(
+            "Each step of the nice value changes a task's share of a busy CPU by a factor of 1.25. With a negative "
+            "value, other programs on the proxy's CPUs get less CPU time, and a worker that loops slows them down.",
+            "renice -n 0 -p PID for each of the proxy's processes; remove Nice= from the systemd unit",
+        ),
+        Setting.SLICE: Caution(
+            "A shorter slice interrupts the workers more often, and each context switch costs CPU time. A longer "
+            "slice makes other programs on the proxy's CPUs wait longer for their turn.",
+            "restart the proxy: new processes have the kernel's slice",
+        ),
+    }
+)
+OF_FILES = Caution(
+    "The file changes the scheduler for every program of the machine.",
+    "write the earlier value to the file, or restart the machine",
+)
+"""Caution for settings that are kernel files, such as the settings of CFS."""

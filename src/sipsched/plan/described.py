@@ -1,0 +1,83 @@
+"""The tables of the configuration's keys and of the verdict's rules in the documentation.
+
+`make tables` writes them from the types and declarations (`python -m sipsched.plan.described`). A test compares them
+with the documents.
+"""
+
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.config import Declared
+from sipsched.plan.keys import bare, describe, is_mapping, key_types, options
+from sipsched.plan.study import Document
+from sipsched.plan.sut import Sut
+from sipsched.validity.rules import RULES
+
+NAMED = {"suts": Sut, "sut_defaults": Sut, "documents": Document}
+"""Types of entries. Reading such an entry requires its name or default keys."""
+
+
+def table_of_keys() -> str:
+    """Return the table of the configuration's keys in Markdown."""
+    rows = "".join(f"| `{key}` | {text} |\n" for key, text in _rows(Declared, ""))
+    return f"| key | meaning |\n| --- | --- |\n{rows}"
+
+
+def table_of_rules() -> str:
+    """Return the table of the verdict's rules in Markdown."""
+    rows = "".join(
+        f"| `{rule.name}` | {rule.in_general} | {rule.suspect:g} | {rule.invalid:g} | {rule.why} |\n"
+        for rule in RULES.values()
+    )
+    head = "| rule | the verdict says | suspect above | invalid above | reason |\n"
+    return f"{head}| --- | --- | --- | --- | --- |\n{rows}"
+
+
+TABLES = {
+    PROJECT_ROOT / "config" / "README.md": ("keys", table_of_keys),
+    PROJECT_ROOT / "docs" / "methodology" / "verdict.md": ("rules", table_of_rules),
+}
+"""Documents with a table: the table's name in the markers of the document, and the function that makes the table."""
+
+
+def _rows(kind: Any, prefix: str) -> Iterator[tuple[str, str]]:
+    for key in fields(kind):
+        if key.name == "name" and kind in NAMED.values():
+            continue
+        hint = key_types(kind)[key.name]
+        yield f"{prefix}{key.name}", f"{describe(hint)}{_default(key)}".replace("|", "\\|")
+        if not prefix and key.name == "sut_defaults":
+            continue
+        for option in options(hint):
+            entry = bare(get_args(bare(option))[1]) if is_mapping(option) else bare(option)
+            entry = NAMED.get(key.name, entry) if not prefix else entry
+            if is_dataclass(entry):
+                yield from _rows(entry, f"{prefix}{key.name}." + "<name>." * is_mapping(option))
+
+
+def _default(key: "Field[Any]") -> str:
+    if key.default in (MISSING, None, ()):
+        return ""
+    said = str(key.default).lower() if isinstance(key.default, bool) else key.default
+    return f" Default: `{said}`."
+
+
+def renewed(document: Path) -> str:
+    """Return the text of a document of `TABLES` with its table renewed."""
+    name, table = TABLES[document]
+    first, last = f"<!-- {name}: made by `make tables` -->\n", f"<!-- end of {name} -->\n"
+    before, _, rest = document.read_text().partition(first)
+    return f"{before}{first}{table()}{last}{rest.partition(last)[2]}"
+
+
+def main() -> None:
+    """Write the tables."""
+    for document in TABLES:
+        document.write_text(renewed(document))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+"""Settings of the load: how loads are chosen, offered, searched and repeated."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from sipsched.errors import StableError
+from sipsched.plan.keys import Cps, Repetitions, Share
+
+WIDEST_BRACKET = 1.25
+"""Largest ratio of two loads between which a crossing can be interpolated."""
+
+
+@dataclass(frozen=True, order=True)
+class Capacity:
+    """The accuracy of a search for capacities. As loads of a study: the two loads around each capacity."""
+
+    limit: Annotated[
+        float,
+        Meta(ge=0.0001, lt=1, description="Packet drop rate at which capacity ends, such as 0.01."),
+    ]
+    relative_width: Annotated[
+        float,
+        Meta(
+            ge=0.001,
+            le=0.5,
+            description="Distance of the two loads around the capacity, as a share of the upper one, such as 0.02.",
+        ),
+    ]
+
+    @property
+    def name(self) -> str:
+        """Name of the record of such a search, without its ending."""
+        return f"capacity~{self.limit}~{self.relative_width}"
+
+    @classmethod
+    def from_name(cls, name: str) -> "Capacity":
+        """Read the accuracy from the name of a record.
+
+        Raises
+        ------
+        StableError
+            No search for a capacity has this name.
+        """
+        try:
+            word, limit, width = name.split("~")
+            goal = cls(float(limit), float(width))
+        except ValueError:
+            word, goal = "", cls(0, 0)
+        if word != "capacity" or goal.name != name:
+            raise StableError(
+                f"{name}.json: no search has this name; expected {CROSSING} or capacity~LIMIT~WIDTH"
+            )
+        return goal
+
+    def loads(self, lower_cps: int, upper_cps: int) -> tuple[int, ...]:
+        """Return the loads around a capacity; see `AroundCrossing.loads`."""
+        return tuple(sorted({lower_cps, upper_cps}))
+
+
+CROSSING = "crossing"
+"""Name of the search that finds the loads of other measurements."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """The load that is offered to every run of a campaign."""
+
+    law: Annotated[
+        Literal["exponential", "constant"],
+        Meta(
+            description="Distribution of the inter-arrival times. They are sampled before the run, from a seed that "
+            "depends on cps and repetition only."
+        ),
+    ]
+    duration_s: Annotated[
+        float,
+        Meta(gt=0, le=3600, description="Seconds of load; a run offers duration_s × cps calls."),
+    ]
+    warmup_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=600,
+            description="Seconds of load before the measurement starts. No figure includes them.",
+        ),
+    ]
+    ring_time_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=60_000,
+            description="Milliseconds between 180 and 200 at the UAS. With a short time, more 200 overtake their 180 "
+            "in the SPS.",
+        ),
+    ]
+    hold_time_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=600_000,
+            description="Milliseconds between ACK and BYE at the UAC. With a short time, more BYE overtake their ACK "
+            "in the SPS.",
+        ),
+    ]
+    hold_law: Annotated[
+        Literal["fixed", "exponential"],
+        Meta(
+            description="fixed: every call is held for hold_time_ms. exponential: hold times are sampled with mean "
+            "hold_time_ms, from the seed of the run."
+        ),
+    ]
+    retransmissions: Annotated[
+        bool,
+        Meta(
+            description="Whether UAC and UAS retransmit (RFC 3261, T1 = 500 ms). Without retransmissions, a lost "
+            "message is a lost call."
+        ),
+    ]
+    drain_s: Annotated[
+        float,
+        Meta(gt=0, le=64, description="Seconds after the last start for open calls to finish."),
+    ]
+    setup_limit_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=60_000,
+            description="Longest time from INVITE to its 200 in milliseconds, without the ring time. A call that "
+            "takes longer is late.",
+        ),
+    ] = 500
+
+
+@dataclass(frozen=True)
+class Search:
+    """Settings of the search for the load that crosses the drop rate's limit (Multiple Loss Ratio search)."""
+
+    lowest_cps: Annotated[Cps, Meta(description="The lowest load that is tried.")]
+    highest_cps: Annotated[Cps, Meta(description="The highest load that is tried.")]
+    relative_width: Annotated[
+        Share, Meta(description="Width of the resulting interval, as a share of its upper end.")
+    ]
+    trial_s: Annotated[float, Meta(gt=0, le=60, description="Seconds of one trial.")]
+    trials_s: Annotated[
+        float,
+        Meta(
+            gt=0, le=600, description="Seconds of trials that make a load a bound of the interval."
+        ),
+    ]
+    limit_s: Annotated[
+        float, Meta(gt=0, le=3600, description="The longest time of a search in seconds.")
+    ]
+
+
+@dataclass(frozen=True)
+class AroundCrossing:
+    """Loads of a study around the crossing of the drop rate's limit, which is searched on the testbed.
+
+    Attributes
+    ----------
+    mode
+        The mode in which the crossing is searched.
+    step_cps
+        Distance between loads. The papers use 200 cps.
+    steps
+        Numbers of loads. 0 is the highest multiple of `step_cps` that the search found under the limit, and 1 is the
+        next multiple. The highest load under the limit, the lowest load above the limit and the loads between them are
+        always included, so that the crossing has a load on each side. If these loads are further apart than
+        `WIDEST_BRACKET`, `step_cps` is halved for them.
+    """
+
+    mode: str
+    step_cps: int
+    steps: tuple[int, ...]
+
+    def loads(self, lower_cps: int, upper_cps: int) -> tuple[int, ...]:
+        """Return the loads around a crossing.
+
+        Parameters
+        ----------
+        lower_cps, upper_cps
+            The highest load that the search found under the limit, and the lowest load above the limit.
+        """
+        # The steps start at the lower load, not in the middle of the interval. Near the knee, drops vary between runs.
+        # A search accepts a load that stayed under the limit once, but the mean of runs crosses the limit near this
+        # load or below it.
+        loads = {self.step_cps * (lower_cps // self.step_cps + step) for step in self.steps}
+        near = self.step_cps
+        while near > max(1, (WIDEST_BRACKET - 1) * (near * (lower_cps // near))):
+            near //= 2
+        below, above = near * (lower_cps // near), near * -(-upper_cps // near)
+        loads |= set(range(below, above + 1, near))
+        return tuple(sorted(load for load in loads if load > 0))
+
+
+@dataclass(frozen=True)
+class SharesOfCrossing:
+    """Loads of a study as shares of the highest load that the search found under the limit.
+
+    Attributes
+    ----------
+    mode
+        The mode in which the crossing is searched.
+    shares
+        The shares.
+    """
+
+    mode: str
+    shares: tuple[float, ...]
+
+    def loads(self, lower_cps: int, upper_cps: int) -> tuple[int, ...]:
+        """Return the loads, rounded to tens; see `AroundCrossing.loads`."""
+        return tuple(sorted({max(1, round(lower_cps * share / 10)) * 10 for share in self.shares}))
+
+
+SearchedLoads = AroundCrossing | SharesOfCrossing | Capacity
+"""Loads that depend on the result of a search on the testbed."""
+
+
+@dataclass(frozen=True)
+class Precision:
+    """The precision of a study: runs are repeated until a confidence interval is narrow enough."""
+
+    of: Annotated[
+        str,
+        Meta(
+            pattern=r"\A(k_rcv|k_stack|k_sockq|k_copy|t_sip|t_sip_off|k_snd)_(mean|p50|p95|p99)\Z",
+            description="The statistic of a run's messages with the interval: k_rcv, k_stack, k_sockq, k_copy, t_sip, "
+            "t_sip_off or k_snd, with _mean, _p50, _p95 or _p99.",
+        ),
+    ]
+    relative: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=1,
+            description="The goal: half of the interval's width, divided by the estimate, such as 0.05.",
+        ),
+    ]
+    at_least: Annotated[
+        int, Meta(ge=2, le=1000, description="Repetitions before the first look at the interval.")
+    ]
+    at_most: Annotated[Repetitions, Meta(description="The largest number of repetitions.")]
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """Numbers of repetitions before each look at the interval. Each number is 1.5 times the previous number."""
+        numbers = [self.at_least]
+        while numbers[-1] < self.at_most:
+            numbers.append(min(self.at_most, numbers[-1] + -(-numbers[-1] // 2)))
+        return tuple(numbers)

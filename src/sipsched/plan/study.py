@@ -1,0 +1,280 @@
+"""Studies with their runs, and documents, which are pages about several studies."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from sipsched.plan.keys import Cores, Cps, Mode, Name, Repetitions, Threads
+from sipsched.plan.loads import Capacity, Precision, SearchedLoads
+from sipsched.plan.run import NO_REPEATS, Crossings, Group, Point, Repeats, Run
+from sipsched.plan.sharing import UNSHARED, Sharing
+
+TESTBED_PAGES = ("testbed", "messages")
+"""Notebooks that produce a page per testbed, `reports/NAME-TESTBED.html`. No study may have one of these names."""
+OWN_PAGES = ("index", "progress")
+"""Pages of the campaign. No document may have one of these names."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A set of runs, and the notebook that shows them.
+
+    Attributes
+    ----------
+    notebook
+        The notebook of the study's page; None for a study without a page.
+    points
+        The combinations of cores, threads and cps to measure. Empty: all combinations.
+    repetitions
+        Number of repetitions; with a precision, the smallest number of repetitions.
+    precision
+        The precision to reach by repetitions. None: the number of repetitions is fixed.
+    sharing
+        Testbeds that share the runs of the study.
+    cps
+        Loads, or the search that finds them. Loads that a search finds for one mode are measured in all modes, so that
+        modes are compared at equal loads.
+    """
+
+    name: str
+    notebook: str | None
+    suts: tuple[str, ...]
+    modes: tuple[str, ...]
+    cores: tuple[int, ...]
+    threads: tuple[int, ...]
+    cps: tuple[int, ...] | SearchedLoads
+    repetitions: int
+    points: frozenset[tuple[int, ...]] = frozenset()
+    precision: Precision | None = None
+    sharing: Sharing = UNSHARED
+
+    def looks(self, until: int | None = None) -> list[tuple[int, int]]:
+        """List the looks at the runs of a study with a precision.
+
+        Parameters
+        ----------
+        until
+            Return only looks before this number of repetitions. None: all looks.
+
+        Returns
+        -------
+        list of tuple
+            The number of repetitions before each look, and the number of repetitions after it for groups whose
+            interval is still too wide.
+        """
+        looks = self.precision.looks if self.precision else ()
+        return [
+            (now, then) for now, then in itertools.pairwise(looks) if until is None or now < until
+        ]
+
+    def searches(self, testbed: str) -> list[Point]:
+        """List the points at which the loads of the study are searched."""
+        return [
+            point
+            for sut, cores, threads in itertools.product(self.suts, self.cores, self.threads)
+            for point in self._searched(testbed, sut, cores, threads)
+        ]
+
+    def runs(
+        self,
+        testbed: str,
+        crossings: Crossings = MappingProxyType({}),
+        repeats: Repeats = NO_REPEATS,
+    ) -> list[Run]:
+        """List the runs in the order of measuring.
+
+        All points are measured once before any point is repeated. Beyond `repetitions`, the group with the widest
+        interval comes first. Runs that differ only in mode or SUT are consecutive. Every second block reverses their
+        order, so that a drift of the machine affects all modes equally.
+
+        Parameters
+        ----------
+        testbed
+            Name of the testbed.
+        crossings
+            The two loads around the crossing of each point in `searches`. A point without an entry has no runs yet.
+        repeats
+            Groups with additional repetitions.
+        """
+        suts: dict[Group, list[str]] = {}
+        for cores, threads in itertools.product(self.cores, self.threads):
+            loads = self._loads(testbed, cores, threads, crossings)
+            for cps in sorted({load for of_sut in loads.values() for load in of_sut}):
+                group = (cores, threads, cps)
+                if not self.points or group in self.points:
+                    suts[group] = [sut for sut in self.suts if cps in loads[sut]]
+        more = [group for group in repeats if group in suts]
+        positions = {group: position for position, group in enumerate(suts)}
+        runs = []
+        for rep in range(1, max([self.repetitions, *repeats.values()]) + 1):
+            for group in suts if rep <= self.repetitions else more:
+                if rep <= max(self.repetitions, repeats.get(group, 0)):
+                    arms = list(itertools.product(suts[group], self.modes))
+                    block = [
+                        Run(testbed, sut, mode, *group, rep)
+                        for sut, mode in (arms if rep % 2 else reversed(arms))
+                    ]
+                    if self._measures(testbed, block, rep + positions[group]):
+                        runs += block
+        return runs
+
+    def _measures(self, testbed: str, block: Sequence[Run], turn: int) -> bool:
+        """Report whether this testbed measures a block; otherwise a twin measures the block."""
+        if not self.sharing.concerns(testbed):
+            return True
+        paths = (run.path.relative_to(testbed) for run in block)
+        return self.sharing.measures(paths, turn) == testbed
+
+    def _loads(
+        self, testbed: str, cores: int, threads: int, crossings: Crossings
+    ) -> dict[str, tuple[int, ...]]:
+        """Return the loads of each SUT."""
+        if isinstance(self.cps, tuple):
+            return dict.fromkeys(self.suts, self.cps)
+        loads: dict[str, tuple[int, ...]] = dict.fromkeys(self.suts, ())
+        for sut in self.suts:
+            for point in self._searched(testbed, sut, cores, threads):
+                if point in crossings:
+                    loads[sut] += self.cps.loads(*crossings[point])
+        return loads
+
+    def _searched(self, testbed: str, sut: str, cores: int, threads: int) -> list[Point]:
+        """Return the points of the searches for a SUT's loads: one point per mode for capacities, else one."""
+        if isinstance(self.cps, tuple):
+            return []
+        if isinstance(self.cps, Capacity):
+            points = [Point(testbed, sut, mode, cores, threads, self.cps) for mode in self.modes]
+        else:
+            points = [Point(testbed, sut, self.cps.mode, cores, threads)]
+        if not self.sharing.concerns(testbed):
+            return points
+        # One twin searches for all twins, so that all of them measure at the same loads.
+        owners = (
+            self.sharing.searches(point.crossing_path.relative_to(testbed)) for point in points
+        )
+        return [replace(point, testbed=name) for point, name in zip(points, owners, strict=True)]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A page made from files of this repository, and from the summaries of several studies."""
+
+    name: str
+    notebook: Annotated[
+        Name,
+        Meta(
+            description="The notebook that becomes reports/<name>.html. Its parameter `summaries` is the list of "
+            "paths of the studies' summaries."
+        ),
+    ]
+    files: Annotated[
+        tuple[Name, ...],
+        Meta(
+            min_length=1,
+            description="The files that the notebook reads. A change of one of them renews the page.",
+        ),
+    ]
+    studies: Annotated[
+        tuple[Name, ...],
+        Meta(description="The studies whose summaries the notebook reads, for every testbed."),
+    ] = ()
+    predictions: Annotated[
+        Literal["settings", "capacity", "papers"] | None,
+        Meta(
+            description="Simulations that the notebook reads. settings: all runs of the campaign. capacity: 1 to 64 "
+            "cores. Both use the model that is fitted to the default mode on each testbed. papers: the papers' "
+            "testbed."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class DeclaredLoads:
+    """Loads around a crossing, as a study declares them."""
+
+    around_crossing_of: Annotated[
+        Mode, Meta(description="The mode in which the crossing of pdr_limit is searched.")
+    ]
+    step_cps: Annotated[Cps | None, Meta(description="Distance between loads, such as 200.")] = None
+    steps: Annotated[
+        Annotated[tuple[Annotated[int, Meta(ge=-100, le=100)], ...], Meta(min_length=1)] | None,
+        Meta(
+            description="Numbers of loads. 0 is the highest multiple of step_cps that the search found under the "
+            "limit, 1 is the next multiple. The load under the limit, the load above it and the loads between them "
+            "are always measured. If two of them are more than 25 % apart, step_cps is halved for them."
+        ),
+    ] = None
+    shares: Annotated[
+        Annotated[tuple[Annotated[float, Meta(gt=0, le=2)], ...], Meta(min_length=1)] | None,
+        Meta(
+            description="Instead of step_cps and steps: loads as shares of the highest load that the search found "
+            "under the limit, rounded to tens."
+        ),
+    ] = None
+
+
+Point3 = Annotated[
+    tuple[Cores, Threads, Cps], Meta(description="Cores, threads and cps of a point.")
+]
+
+
+@dataclass(frozen=True)
+class DeclaredStudy:
+    """A study as the configuration declares it. All combinations of its lists are measured."""
+
+    suts: Annotated[tuple[Name, ...], Meta(min_length=1, description="Names from suts.")]
+    modes: Annotated[
+        tuple[Mode, ...],
+        Meta(
+            min_length=1,
+            description="Modes of config/modes.yaml, with overrides (enhanced+migration_cost_ns=500000). A run "
+            "compares modes that are joined by commas; the first mode is the reference.",
+        ),
+    ]
+    cores: Annotated[
+        tuple[Cores, ...], Meta(min_length=1, description="Numbers of CPUs of the SPS.")
+    ]
+    threads: Annotated[
+        tuple[Threads, ...],
+        Meta(min_length=1, description="Numbers of worker processes (the papers' server threads)."),
+    ]
+    notebook: Annotated[
+        Name | None,
+        Meta(description="The notebook of the study's page. Without it, the study has no page."),
+    ] = None
+    cps: Annotated[
+        Annotated[tuple[Cps, ...], Meta(min_length=1)] | DeclaredLoads | None,
+        Meta(
+            description="Offered loads in calls per second: a list, or {around_crossing_of: MODE, step_cps: 200, "
+            "steps: [0, 1]}, or {around_crossing_of: MODE, shares: [0.5, 0.8]}."
+        ),
+    ] = None
+    capacity: Annotated[
+        Capacity | None,
+        Meta(
+            description="Instead of cps: {limit: 0.01, relative_width: 0.02}. The capacity of each SUT, mode, cores "
+            "and threads is searched, and the study's runs are at the two loads around it."
+        ),
+    ] = None
+    points: Annotated[
+        tuple[Point3, ...],
+        Meta(
+            description="The combinations [cores, threads, cps] to measure. Without this key, all combinations of "
+            "the three lists."
+        ),
+    ] = ()
+    repetitions: Annotated[
+        Repetitions | None,
+        Meta(description="Runs of each point. An interval needs at least two."),
+    ] = None
+    precision: Annotated[
+        Precision | None,
+        Meta(
+            description="Instead of repetitions: {of: k_rcv_mean, relative: 0.05, at_least: 5, at_most: 30}. Blocks "
+            "of runs are added until the interval is narrow enough."
+        ),
+    ] = None

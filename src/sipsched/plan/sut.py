@@ -1,0 +1,172 @@
+"""A system under test: a proxy program, its settings and its deployment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from sipsched.plan.keys import ProbeChoice
+
+Transport = Literal["udp", "tcp"]
+Deployment = Literal["shared", "sockets", "partitioned", "front", "listeners", "dispatcher"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrangement:
+    """The way from the network to the workers of a deployment.
+
+    Attributes
+    ----------
+    instances
+        Whether each worker is its own instance of the proxy, with its own address space.
+    queues
+        Whether each worker has its own receive queue.
+    choice
+        The property of a message that selects its worker: the call, the TCP connection, or the worker that holds the
+        connection.
+    front
+        The process that messages or connections pass first: a proxy without transactions, sipdispatch, or the accepting
+        process of the proxy. None: the kernel alone distributes messages.
+    costs
+        Keys by the simulator's parameters for this deployment. In a model's `deployments`, the key has the
+        parameter's value.
+    """
+
+    instances: bool = False
+    queues: bool = True
+    choice: Literal["call", "connection", "holder"] = "call"
+    front: Literal["proxy", "dispatcher", "acceptor"] | None = None
+    costs: Mapping[str, str]
+
+
+_STREAM = {"stream_ns": "stream_ns"}
+_STEERED = {"dispatch_ns": "dispatch_ns"}
+DEPLOYMENTS: Mapping[tuple[Transport, Deployment], Arrangement] = MappingProxyType(
+    {
+        ("udp", "shared"): Arrangement(queues=False, costs={}),
+        ("udp", "sockets"): Arrangement(costs=_STEERED),
+        ("udp", "partitioned"): Arrangement(instances=True, costs=_STEERED),
+        ("udp", "front"): Arrangement(
+            instances=True, front="proxy", costs={"front_ns": "front_ns"}
+        ),
+        ("tcp", "shared"): Arrangement(
+            choice="holder",
+            front="acceptor",
+            costs={**_STREAM, "front_ns": "pass_ns", "keep_ns": "keep_ns"},
+        ),
+        ("tcp", "listeners"): Arrangement(instances=True, choice="connection", costs=_STREAM),
+        ("tcp", "dispatcher"): Arrangement(
+            instances=True, front="dispatcher", costs={**_STREAM, "front_ns": "dispatcher_ns"}
+        ),
+    }
+)
+"""All deployments by transport. Configuration, serving and simulator use this table."""
+
+
+@dataclass(frozen=True)
+class Sut:
+    """A system under test: a proxy program with its settings and its deployment."""
+
+    name: str
+    proxy: Annotated[
+        Literal["kamailio", "opensips"],
+        Meta(description="The proxy program; its template is hardware/proxies/<proxy>.cfg.j2."),
+    ]
+    routing: Annotated[
+        Literal["stateful", "stateless"],
+        Meta(
+            description="stateful keeps transactions and adds Record-Route. stateless forwards each message "
+            "independently."
+        ),
+    ]
+    memory_manager: Annotated[
+        str,
+        Meta(
+            pattern=r"\A[A-Za-z_]+\Z",
+            description="The proxy's allocator. Kamailio's default, qm, is a debugging allocator. fm and F_MALLOC "
+            "are faster.",
+        ),
+    ]
+    shared_memory_mib: Annotated[
+        int,
+        Meta(
+            ge=16,
+            le=65_536,
+            description="Shared memory of all instances together, in MiB. A stateful proxy needs about 16 kB × cps × "
+            "2 × 5 s.",
+        ),
+    ]
+    package_memory_mib: Annotated[
+        int, Meta(ge=1, le=4096, description="Private memory per worker in MiB.")
+    ]
+    receive_buffer_bytes: Annotated[
+        int,
+        Meta(
+            ge=4096,
+            le=2**30,
+            description="The size to which the proxy raises SO_RCVBUF (its maxbuffer). The kernel limits it to "
+            "net.core.rmem_max and doubles it. Over TCP: the proxy's read buffer per connection (tcp_rd_buf_size).",
+        ),
+    ]
+    probe: Annotated[
+        ProbeChoice | None,
+        Meta(
+            description="Overrides the campaign's probe. off is for control runs that show the cost of the probe. "
+            "Over TCP: auto or off."
+        ),
+    ] = None
+    transport: Annotated[
+        Transport, Meta(description="The transport protocol of SIP, from the UAC to the UAS.")
+    ] = "udp"
+    connections: Annotated[
+        Annotated[int, Meta(ge=1, le=60_000)] | Literal["per-call"] | None,
+        Meta(
+            description="Over TCP: the number of persistent connections of the UAC, which calls use in turn. "
+            "per-call: one connection per call."
+        ),
+    ] = None
+    deployment: Annotated[
+        Deployment,
+        Meta(
+            description="Over UDP: shared, all workers use one socket; sockets, a socket per worker on the same port; "
+            "partitioned, an instance per worker; front, instances of one worker behind a proxy without "
+            "transactions. Over TCP: shared, one process passes connections to the workers; listeners, "
+            "instances of one worker that listen on the same port; dispatcher, instances of one worker behind "
+            "sipdispatch."
+        ),
+    ] = "shared"
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """The properties of the deployment."""
+        return DEPLOYMENTS[self.transport, self.deployment]
+
+    @property
+    def sharded(self) -> bool:
+        """Whether several UDP sockets share the port, and a BPF program chooses the socket."""
+        return not self.over_tcp and self.arrangement.queues and self.arrangement.front is None
+
+    @property
+    def fronted(self) -> bool:
+        """Whether messages pass a front end. Each instance behind it has its own port."""
+        return self.arrangement.front in ("proxy", "dispatcher")
+
+    @property
+    def told_apart(self) -> bool:
+        """True if each instance has a separate address towards the UAS."""
+        return self.arrangement.instances and not self.sharded
+
+    def instances(self, threads: int) -> int:
+        """Return the number of proxy instances for a number of workers."""
+        return threads if self.arrangement.instances else 1
+
+    def listening_sockets(self, threads: int) -> int:
+        """Return the number of sockets on which the proxy listens, without its front end."""
+        return threads if self.arrangement.instances or self.sharded else 1
+
+    @property
+    def over_tcp(self) -> bool:
+        """Whether SIP uses TCP. In an overload, messages over TCP wait and are not dropped."""
+        return self.transport == "tcp"

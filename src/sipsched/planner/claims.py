@@ -1,0 +1,61 @@
+"""Resources of the workflow's rules, which decide when a measurement starts."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from sipsched.plan.run import Run
+from sipsched.planner.campaign import Plan
+from sipsched.planner.needs import Wildcards
+
+SHARES = 1000
+"""Shares of this machine.
+
+A run on a testbed of this machine occupies all shares, and any other job occupies one share.
+"""
+
+
+class Claims:
+    """Resources of the rules that measure.
+
+    Testbeds measure at the same time, one run per testbed. A simulated testbed has one run per CPU. While a testbed of
+    this machine measures, no other job of the workflow runs.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._turns = {name: f"turn_{name.replace('-', '_')}" for name in plan.testbeds}
+
+    @property
+    def limits(self) -> Mapping[str, int]:
+        """The amount of each resource in an invocation."""
+        return {"machine": SHARES} | dict.fromkeys(self._turns.values(), 1)
+
+    @property
+    def turns(self) -> Mapping[str, Callable[[Wildcards], int]]:
+        """One resource per testbed. A measurement occupies the whole resource of its testbed."""
+        return {turn: partial(self._takes_turn, turn) for turn in self._turns.values()}
+
+    def _takes_turn(self, turn: str, wildcards: Wildcards) -> int:
+        name = wildcards.testbed
+        return int(self._turns[name] == turn and name not in self._plan.simulated)
+
+    def machine(self, wildcards: Wildcards) -> int:
+        """Return the shares of this machine that a measurement occupies."""
+        return SHARES if self._plan.testbeds[wildcards.testbed].is_on_this_machine else 1
+
+    def threads(self, wildcards: Wildcards) -> int:
+        """Return the CPUs that a measurement occupies; 0 if it only waits for other machines."""
+        return 0 if self._plan.testbeds[wildcards.testbed].kind == "ssh" else 1
+
+    def order(self, wildcards: Mapping[str, str]) -> int:
+        """Return the position of a run in the order of measuring."""
+        return self._plan.order.position(Run.from_wildcards(wildcards))
+
+    def expected_s(self, wildcards: Mapping[str, str]) -> int:
+        """Return the expected time of a run in seconds."""
+        return self._plan.order.expected_s(Run.from_wildcards(wildcards))
+
+    @staticmethod
+    def attempt(wildcards: object, attempt: int) -> int:
+        """Return the number of the attempt, which the job's script reads."""
+        return attempt

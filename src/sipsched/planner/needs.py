@@ -1,0 +1,344 @@
+"""The input files of each rule of the workflow, as functions of its wildcards."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from sipsched.plan.crossover import is_comparison
+from sipsched.plan.loads import Capacity
+from sipsched.plan.modes import DEFAULT
+from sipsched.plan.run import NO_REPEATS, Point, Run
+from sipsched.plan.study import Document, Study
+from sipsched.planner.campaign import Plan
+from sipsched.records import crossing, look, record, reduced, settled
+
+Item = TypeVar("Item")
+MESSAGES, SUMMARY, WINDOWS = "messages.nc", reduced.SUMMARY_FILE, "windows.nc"
+
+
+class Wildcards(Protocol):
+    """The wildcards of a job, as Snakemake passes them to an input function."""
+
+    study: str
+    testbed: str
+    document: str
+    page: str
+    rep: str
+
+
+class Workflow(Protocol):
+    """The functions of Snakemake that the planner uses."""
+
+    @property
+    def forces_jobs(self) -> bool:
+        """True if the user asked Snakemake to repeat jobs that are up to date."""
+
+    def wait_for(self, checkpoint: str, wildcards: Mapping[str, str]) -> None:
+        """Make Snakemake run a checkpoint before it plans the current job further."""
+
+    def as_it_is(self, path: str) -> str:
+        """Return an input file without scheduling the job that makes this file."""
+
+    def make_again(self, path: str) -> None:
+        """Make Snakemake renew a file that looks up to date by its modification time."""
+
+
+class Needs:
+    """Input functions of the rules.
+
+    Parameters
+    ----------
+    plan
+        The plan of this invocation.
+    workflow
+        The functions of Snakemake that the planner uses.
+    is_main_process
+        Whether this process schedules jobs. False in a job.
+    """
+
+    def __init__(self, plan: Plan, workflow: Workflow, is_main_process: bool) -> None:
+        self._plan, self._workflow, self._is_main_process = plan, workflow, is_main_process
+        self._stale: dict[str, bool] = {}
+
+    # Searches
+
+    def study_crossings(self, wildcards: Wildcards) -> list[str]:
+        """Return the crossings on which the loads of a study depend."""
+        return self._crossing_files(self._searched(self._study(wildcards), wildcards.testbed))
+
+    def all_crossings(self, wildcards: object) -> list[str]:
+        """Return the crossings of all studies."""
+        return self._crossing_files(self._to_search(self._plan.searches))
+
+    # Runs of a study
+
+    def study_summaries(self, wildcards: Wildcards) -> list[str]:
+        """Return the summaries of all runs of a study on a testbed."""
+        runs = self._runs(self._study(wildcards), wildcards.testbed)
+        if self._is_main_process:
+            for run in runs:
+                self._measure_lost(run)
+        return [self._computed(run, SUMMARY) for run in runs]
+
+    def record_of_messages(self, wildcards: Mapping[str, str]) -> str:
+        """Return the record from which a run's messages are made."""
+        return self._record_for(MESSAGES, wildcards)
+
+    def record_of_summary(self, wildcards: Mapping[str, str]) -> str:
+        """Return the record from which a run's summary is made."""
+        return self._record_for(SUMMARY, wildcards)
+
+    def record_of_windows(self, wildcards: Mapping[str, str]) -> str:
+        """Return the record from which a run's windows are made."""
+        return self._record_for(WINDOWS, wildcards)
+
+    def reduced_records(self, wildcards: object) -> list[str]:
+        """Return all reduced records, which one job unpacks."""
+        folders = [str(run.path) for run in self._plan.reduced]
+        for folder in folders:
+            self._make_stale_again(folder, SUMMARY)
+        return [f"{self._plan.raw}/{folder}/run.json" for folder in folders]
+
+    def study_windows(self, wildcards: Wildcards) -> list[str]:
+        """Return the windows of all runs of a study that compare modes."""
+        return self._windows(self._study(wildcards), wildcards.testbed)
+
+    def looked_at(self, wildcards: Wildcards) -> list[str]:
+        """Return the summaries of the runs on which a look depends."""
+        runs = self._runs(self._study(wildcards), wildcards.testbed, until=int(wildcards.rep))
+        return [self._computed(run, SUMMARY) for run in runs]
+
+    def results(self, wildcards: object) -> str:
+        """Return the folder of all computed files."""
+        return str(self._plan.results)
+
+    def study_precision(self, wildcards: Wildcards) -> str:
+        """Return the precision of a study as text, so that Snakemake notices a change."""
+        return str(self._study(wildcards).precision)
+
+    def study_limit(self, wildcards: Wildcards) -> float:
+        """Return the packet drop rate at which capacity ends in a study."""
+        loads = self._study(wildcards).cps
+        return loads.limit if isinstance(loads, Capacity) else self._plan.config.pdr_limit
+
+    def study_notebook(self, wildcards: Wildcards) -> str | None:
+        """Return the notebook of a study."""
+        return self._study(wildcards).notebook
+
+    # Documents
+
+    def document_notebook(self, wildcards: Wildcards) -> str:
+        """Return the notebook of a document."""
+        return self._document(wildcards).notebook
+
+    def document_files(self, wildcards: Wildcards) -> tuple[str, ...]:
+        """Return the files of the repository that a document reads."""
+        return self._document(wildcards).files
+
+    def document_summaries(self, wildcards: Wildcards) -> list[str]:
+        """Return the summaries of the studies that a document reads."""
+        return [
+            f"{self._plan.results}/{study.name}/{testbed}/summary.nc"
+            for study, testbed in self._of_document(wildcards)
+        ]
+
+    def document_windows(self, wildcards: Wildcards) -> list[str]:
+        """Return the windows of all comparisons that a document reads."""
+        return _joined(self._windows(*pair) for pair in self._of_document(wildcards))
+
+    def document_crossings(self, wildcards: Wildcards) -> list[str]:
+        """Return the crossings of the studies that a document reads."""
+        points = _joined(self._searched(*pair) for pair in self._of_document(wildcards))
+        return self._crossing_files(points)
+
+    def document_predictions(self, wildcards: Wildcards) -> list[str]:
+        """Return the predictions that a document shows."""
+        kind = self._document(wildcards).predictions
+        if kind is None:
+            return []
+        if kind == "papers":
+            return [self._plan.papers_predicted]
+        name = {"settings": "settings.nc", "capacity": "capacity.json"}[kind]
+        return [
+            f"{self._plan.results}/predicted/{testbed}/{name}" for testbed in self._plan.testbeds
+        ]
+
+    # Files of a testbed
+
+    def testbed_crossings(self, wildcards: Wildcards) -> list[str]:
+        """Return the crossings of a testbed."""
+        points = self._to_search(self._plan.searches)
+        return self._crossing_files(p for p in points if p.testbed == wildcards.testbed)
+
+    def loaded_summaries(self, wildcards: Wildcards) -> list[str]:
+        """Return the summaries of the studies on a testbed that have runs of a single mode.
+
+        A run that compares modes does not show the capacity of a single mode.
+        """
+        return [
+            f"{self._plan.results}/{study.name}/{wildcards.testbed}/summary.nc"
+            for study in self._plan.config.studies.values()
+            if not all(map(is_comparison, study.modes))
+        ]
+
+    def document_capacities(self, wildcards: Wildcards) -> list[str]:
+        """Return the capacities for a document that reads studies."""
+        return self._plan.capacities if self._of_document(wildcards) else []
+
+    def testbed_page(self, wildcards: Wildcards) -> dict[str, list[str]]:
+        """Return the inputs of a page of a testbed: messages and capacities, or else summaries and noise."""
+        if wildcards.page == "messages":
+            messages = self._whole_messages(wildcards)
+            return {"messages": messages, "capacities": self._plan.capacities}
+        name = wildcards.testbed
+        return {"summaries": self._plan.summaries[name], "noise_record": self._plan.noise[name]}
+
+    def testbed_noise(self, wildcards: Wildcards) -> list[str]:
+        """Return the noise record of a testbed's idle CPUs, if the plan has one."""
+        return self._plan.noise[wildcards.testbed]
+
+    def single_core_records(self, wildcards: Wildcards) -> list[str]:
+        """Return the records of the runs in the default mode on one core, to which the simulator is fitted."""
+        runs = self._runs_of_default(wildcards.testbed)
+        return [self._file(run, self._plan.raw, "run.json") for run in runs if run.cores == 1]
+
+    def single_core_summaries(self, wildcards: Wildcards) -> list[str]:
+        """Return the summaries of the runs in the default mode on one core."""
+        runs = self._runs_of_default(wildcards.testbed)
+        return [self._computed(run, SUMMARY) for run in runs if run.cores == 1]
+
+    def _whole_messages(self, wildcards: Wildcards) -> list[str]:
+        """Return the messages of the runs in the default mode whose records have messages."""
+        reduced_runs = set(self._plan.reduced)
+        runs = self._runs_of_default(wildcards.testbed)
+        return [self._computed(run, MESSAGES) for run in runs if run not in reduced_runs]
+
+    def recorded_prediction(self, name: str) -> Callable[[Wildcards], list[str]]:
+        """Return the input function that finds a testbed's recorded prediction of this name."""
+
+        def of_testbed(wildcards: Wildcards) -> list[str]:
+            return self._plan.recorded_prediction(wildcards.testbed, name)
+
+        return of_testbed
+
+    # Helpers
+
+    def _study(self, wildcards: Wildcards) -> Study:
+        return self._plan.config.studies[wildcards.study]
+
+    def _document(self, wildcards: Wildcards) -> Document:
+        return self._plan.config.documents[wildcards.document]
+
+    def _of_document(self, wildcards: Wildcards) -> list[tuple[Study, str]]:
+        """Pair the studies of a document with all testbeds. Studies outside this campaign are excluded."""
+        studies = self._plan.config.studies
+        names = [name for name in self._document(wildcards).studies if name in studies]
+        return [(studies[name], testbed) for name in names for testbed in self._plan.testbeds]
+
+    def _to_search(self, points: Iterable[Point]) -> list[Point]:
+        """Return the points to be searched. With `only_measured`, return the points with a recorded search."""
+        raw, only_measured = self._plan.raw, self._plan.config.only_measured
+        return [p for p in points if not only_measured or (raw / p.crossing_path).is_file()]
+
+    def _searched(self, study: Study, testbed: str) -> list[Point]:
+        return self._to_search(study.searches(testbed))
+
+    def _crossing_files(self, points: Iterable[Point]) -> list[str]:
+        return [str(self._plan.raw / point.crossing_path) for point in points]
+
+    def _runs(self, study: Study, testbed: str, until: int | None = None) -> list[Run]:
+        """List the runs of a study, after its searches and looks have determined loads and repetitions.
+
+        Parameters
+        ----------
+        study, testbed
+            The study, and the name of the testbed.
+        until
+            Number of repetitions of the look that needs these runs. None: all repetitions.
+
+        Returns
+        -------
+        list
+            With `only_measured`, only the recorded runs.
+        """
+        plan = self._plan
+        if plan.config.only_measured:
+            planned = plan.planned(study, testbed)
+            return [run for run in planned if record.is_recorded(plan.raw, run)]
+        points = self._searched(study, testbed)
+        for point in points:
+            self._workflow.wait_for("find_crossing", point.wildcards)
+        repeats = NO_REPEATS
+        for now, then in study.looks(until):
+            names = {"study": study.name, "testbed": testbed, "rep": str(now)}
+            self._workflow.wait_for("look_at_runs", names)
+            repeats = look.read_repeats(plan.results, study, testbed, then)
+            if then not in repeats.values():
+                break
+        return study.runs(testbed, crossing.read_crossings(plan.raw, points), repeats)
+
+    def _windows(self, study: Study, testbed: str) -> list[str]:
+        runs = self._runs(study, testbed)
+        return [self._computed(run, WINDOWS) for run in runs if is_comparison(run.mode)]
+
+    def _runs_of_default(self, testbed: str) -> list[Run]:
+        studies = self._plan.config.studies.values()
+        runs = _joined(self._runs(study, testbed) for study in studies)
+        return sorted({run for run in runs if run.mode == DEFAULT})
+
+    def _computed(self, run: Run, name: str) -> str:
+        return self._file(run, self._plan.results / "runs", name)
+
+    def _file(self, run: Run, root: Path, name: str) -> str:
+        """Return a file of a run. Snakemake plans no job for a file of a settled run."""
+        folder = str(run.path)
+        path = f"{root}/{folder}/{name}"
+        # This is called for up to 144,000 files. A Path per file would double the time.
+        if folder in self._settled and os.path.exists(path):  # noqa: PTH110
+            return self._workflow.as_it_is(path)
+        return path
+
+    @cached_property
+    def _settled(self) -> frozenset[str]:
+        """Paths of the runs in a study summary that are unchanged since the summary was made."""
+        plan = self._plan
+        if self._workflow.forces_jobs:
+            return frozenset()
+        unchanged = settled.settled_runs(plan.raw, plan.results, map(Path, plan.all_summaries))
+        # One job unpacks all reduced records, so its inputs are all of these records.
+        return unchanged - {str(run.path) for run in plan.reduced}
+
+    def _record_for(self, name: str, wildcards: Mapping[str, str]) -> str:
+        """Return the record of a run, from which a rule computes this file."""
+        folder = str(Run.from_wildcards(wildcards).path)
+        self._make_stale_again(folder, name)
+        return f"{self._plan.raw}/{folder}/run.json"
+
+    def _make_stale_again(self, folder: str, name: str) -> None:
+        """Make Snakemake renew a computed file whose record was replaced.
+
+        Snakemake only compares times, and the new record may be older than the replaced one.
+        """
+        if not self._is_main_process:
+            return
+        results = self._plan.results / "runs" / folder
+        if folder not in self._stale:
+            self._stale[folder] = settled.is_stale(self._plan.raw / folder, results)
+        if self._stale[folder]:
+            self._workflow.make_again(f"{results}/{name}")
+
+    def _measure_lost(self, run: Run) -> None:
+        """Make Snakemake repeat a run whose record was deleted.
+
+        Snakemake ignores the deletion, because the files that were computed from the record still exist.
+        """
+        path = f"{self._plan.raw}/{run.path}/run.json"
+        summary = f"{self._plan.results}/runs/{run.path}/{SUMMARY}"
+        if os.path.exists(summary) and not os.path.exists(path):  # noqa: PTH110
+            self._workflow.make_again(path)
+
+
+def _joined(lists: Iterable[list[Item]]) -> list[Item]:
+    return [item for several in lists for item in several]

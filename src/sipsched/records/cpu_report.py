@@ -1,0 +1,244 @@
+"""Parts of `run.json` about the use of the CPUs by the proxy and by other tasks."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TaskCounts:
+    """The kernel's counts over all tasks of the proxy during the load.
+
+    Attributes
+    ----------
+    tasks
+        Number of tasks.
+    voluntary, involuntary
+        Context switches. At a voluntary switch, a task begins to wait for a wake-up. An involuntary switch is a
+        preemption or a sched_yield.
+    migrations
+        Moves to another CPU; None where the kernel does not count them.
+    user_ns, system_ns
+        CPU time in user mode and in the kernel, sampled by the clock's ticks.
+    """
+
+    tasks: int
+    voluntary: int
+    involuntary: int
+    migrations: int | None
+    user_ns: int
+    system_ns: int
+
+    def __sub__(self, other: "TaskCounts") -> "TaskCounts":
+        """Subtract earlier counts."""
+        told = self.migrations is not None and other.migrations is not None
+        return TaskCounts(
+            tasks=self.tasks,
+            voluntary=self.voluntary - other.voluntary,
+            involuntary=self.involuntary - other.involuntary,
+            migrations=(self.migrations or 0) - (other.migrations or 0) if told else None,
+            user_ns=self.user_ns - other.user_ns,
+            system_ns=self.system_ns - other.system_ns,
+        )
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Number of waits, and their total length in ns."""
+
+    count: int
+    ns: int
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Waits of tasks by cause.
+
+    Attributes
+    ----------
+    kernel_spin, kernel_sleep
+        Waits for locks of the kernel, by spinning and by sleeping. The first waiter of a native spinlock is not
+        counted.
+    futex, sched_yield
+        Waits for locks of the program, by sleeping in futex and by yielding in sched_yield.
+    descriptors
+        File descriptors sent to another process (SCM_RIGHTS).
+    """
+
+    kernel_spin: Wait
+    kernel_sleep: Wait
+    futex: Wait
+    sched_yield: Wait
+    descriptors: int
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Counts of `sipfactors` for the proxy, and for all other tasks and interrupts of the host.
+
+    `runs` and `run_ns` are executions and CPU time of its programs in the kernel; 0 where the kernel does not count
+    them.
+    """
+
+    proxy: Waits
+    others: Waits
+    runs: int
+    run_ns: int
+
+
+@dataclass(frozen=True)
+class FactorReport:
+    """Waits of the proxy's processes for each other during the load.
+
+    Attributes
+    ----------
+    unavailable
+        Reason for missing `waits`; empty if they were counted.
+    tasks, waits
+        Counts of the proxy's tasks, and of all waits; None if they were not counted.
+    """
+
+    unavailable: str
+    tasks: TaskCounts | None
+    waits: Factors | None
+
+
+@dataclass(frozen=True)
+class CpuParts:
+    """CPU time of the SPS during the load by user, in ns; the parts add up to `total`.
+
+    Attributes
+    ----------
+    workers, proxy
+        Tasks of the proxy that received messages according to the probe, and its other tasks including the front end.
+        Without a trace, `proxy` contains all of them.
+    own
+        Programs of sipsched: probe, generator, switcher, and the commands of its SSH connections.
+    softirq, irq
+        Softirqs, including softirqs in ksoftirqd, and interrupts of devices.
+    kernel
+        Threads of the kernel.
+    realtime, fair, idle_class
+        All other tasks by scheduling class. `realtime` is SCHED_FIFO, SCHED_RR and SCHED_DEADLINE; `fair` is
+        SCHED_OTHER and SCHED_BATCH; `idle_class` is SCHED_IDLE.
+    stolen
+        Time that the hypervisor took, from /proc/stat. The clock of the other parts includes the stolen time, so it is
+        subtracted in proportion from every part except `idle`.
+    idle
+        Time in which no task ran.
+    """
+
+    total: int
+    workers: int
+    proxy: int
+    own: int
+    softirq: int
+    irq: int
+    kernel: int
+    realtime: int
+    fair: int
+    idle_class: int
+    stolen: int
+    idle: int
+
+    @property
+    def competitor_share(self) -> float:
+        """Share of the CPU time that competitors used, without tasks of class SCHED_IDLE, 0 to 1."""
+        return (self.realtime + self.fair) / self.total
+
+
+@dataclass(frozen=True)
+class Competitor:
+    """A task on the SPS's CPUs that belongs neither to the proxy nor to sipsched.
+
+    Attributes
+    ----------
+    comm, pid
+        Name, which the kernel cuts to 15 characters, and thread id.
+    policy, nice
+        Scheduling policy (`SCHED_OTHER`) and nice value when it last ran.
+    ns, bursts, longest_ns
+        CPU time, number of bursts, and length of the longest burst.
+    cpu
+        CPU of the longest burst.
+    """
+
+    comm: str
+    pid: int
+    policy: str
+    nice: int
+    ns: int
+    bursts: int
+    longest_ns: int
+    cpu: int
+
+    def __str__(self) -> str:
+        """Describe the competitor, as in `sh (nice -20, pid 7) ran 2.0 s on CPU 1`."""
+        rank = f"nice {self.nice}" if self.policy == "SCHED_OTHER" else self.policy
+        return f"{self.comm} ({rank}, pid {self.pid}) ran {self.ns / 1e9:.2g} s on CPU {self.cpu}"
+
+
+@dataclass(frozen=True)
+class Account:
+    """The use of the SPS's CPUs during the load, counted in the kernel's scheduler by `sipaccount`.
+
+    Attributes
+    ----------
+    parts
+        CPU time by user.
+    competitors
+        At most five competitors, the competitor with the most CPU time first.
+    wait_ns, wait_by
+        Longest time that competitors used a CPU for which a runnable task of the proxy waited, during a single wait;
+        and the competitor that ran longest in this wait.
+    stopped_ns
+        Longest time for which a signal or a tracer stopped a task of the proxy.
+    frozen_ns
+        Longest time in which messages waited in the proxy's sockets, but no task of the proxy was running or runnable.
+        If `stopped_ns` is longer, or no trace shows the waiting messages, the value is `stopped_ns`.
+    trace_stops
+        Number of times that a tracer stopped a task of the proxy.
+    tasks_lost
+        Number of times that the table had no room for a task. `parts` includes the time of such tasks.
+    runs, run_ns
+        Executions and CPU time of the programs in the kernel; 0 where the kernel does not count them.
+    """
+
+    parts: CpuParts
+    competitors: tuple[Competitor, ...]
+    wait_ns: int
+    wait_by: Competitor | None
+    stopped_ns: int
+    frozen_ns: int
+    trace_stops: int
+    tasks_lost: int
+    runs: int
+    run_ns: int
+
+
+@dataclass(frozen=True)
+class AccountReport:
+    """The use of the SPS's CPUs during the load, and the checks of the proxy's tasks at its end.
+
+    Attributes
+    ----------
+    unavailable
+        Reason for a missing `account`; empty if the account exists.
+    account
+        The account; None if the kernel does not allow the count.
+    moved
+        Number of the proxy's tasks whose CPU affinity changed during the load.
+    tracers
+        Number of the proxy's tasks that had a tracer at the end.
+    """
+
+    unavailable: str
+    account: Account | None
+    moved: int
+    tracers: int
+
+
+@dataclass(frozen=True)
+class SpeedIndex:
+    """Speed of a CPU of the SPS before and after the run: fixed work divided by its CPU time in µs."""
+
+    before: float
+    after: float

@@ -1,0 +1,128 @@
+"""Parts of `run.json` about the offered load and the generators."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sipsched.plan.loads import Load
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfferedLoad(Load):
+    """The configured load, with the number of calls and the seed of this run."""
+
+    calls: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Connections:
+    """TCP connections of an agent.
+
+    Attributes
+    ----------
+    opened, again, lost, cut
+        Numbers of connections that were opened or accepted; that replaced a lost connection; that were lost; and that
+        ended within a message.
+    blocked, blocked_ns
+        Number of times that a full send buffer delayed messages, and the total delay.
+    """
+
+    opened: int
+    again: int
+    lost: int
+    cut: int
+    blocked: int
+    blocked_ns: int
+
+
+@dataclass(frozen=True)
+class CallCounts:
+    """Counts of a generator for one load. None stands for a number that the generator does not report.
+
+    Attributes
+    ----------
+    achieved_cps
+        Calls started per second from the first to the last start.
+    retransmissions
+        Requests and responses that the client sent again.
+    unexpected
+        Messages that did not fit the call's state.
+    cpu_share
+        CPU time of the client divided by the wall time.
+    socket_drops
+        Datagrams that the client's full socket refused.
+    scheduler
+        Scheduling policy of the client: `fifo` or `other`.
+    no_ports
+        Datagrams to the UAC's host for which no port was open while the client's ports were open (NoPorts).
+    overtaken
+        Responses 180 that arrived after the final answer of their calls, because the SPS changed the order. They are
+        not counted as unexpected.
+    no_ringing
+        Answered calls without any 180. Either the SPS's full socket refused the 180, or a stateful SPS dropped the 180
+        because the final answer came first.
+    calls_distinct
+        Offered calls that were sampled; all other calls repeat the calls of a block. None: all calls are distinct.
+    calls_late
+        Completed calls whose INVITE was answered with 200 later than the ring time plus `setup_limit_ms` of the load.
+    calls_waiting
+        Uncompleted calls without an answer: the answer was not due yet, or did not come in time (64 T1).
+    connections
+        Connections of the client over TCP; None over UDP.
+    """
+
+    calls_offered: int
+    calls_created: int
+    calls_completed: int
+    calls_failed: int
+    achieved_cps: float
+    retransmissions: int
+    unexpected: int
+    cpu_share: float | None = None
+    socket_drops: int | None = None
+    scheduler: str | None = None
+    no_ports: int | None = None
+    overtaken: int | None = None
+    no_ringing: int | None = None
+    calls_distinct: int | None = None
+    calls_late: int | None = None
+    calls_waiting: int | None = None
+    connections: Connections | None = None
+
+    @property
+    def replays(self) -> float:
+        """Number of times that each call is made: 1, unless the calls of a block are repeated."""
+        return self.calls_offered / (self.calls_distinct or self.calls_offered)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratorReport(CallCounts):
+    """The counts of a generator, with its version and CPU time.
+
+    Attributes
+    ----------
+    version
+        Version of the generator.
+    cpu_us
+        CPU time of client and server per call; None if client or server does not report it.
+    """
+
+    version: str
+    cpu_us: float | None = None
+
+
+@dataclass(frozen=True)
+class Sends:
+    """Number of requests of one method: first sends, and retransmissions."""
+
+    first: int
+    again: int
+
+
+@dataclass(frozen=True)
+class Requests:
+    """First sends and retransmissions by method, at UAC and SPS; None where a side does not count them."""
+
+    uac: Mapping[str, Sends] | None
+    sps: Mapping[str, Sends] | None
+    disagreement: int | None

@@ -1,0 +1,81 @@
+"""Parts of `run.json` about the scheduler mode."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class SettingReport:
+    """A setting of the mode, with the requested, applied and read value, or with the reason why it is unavailable."""
+
+    setting: str
+    asked: Any
+    place: str | None
+    applied: Any
+    read_back: Any
+    unavailable: str | None
+
+
+@dataclass(frozen=True)
+class SchedulerReport:
+    """The mode as it was applied on this kernel.
+
+    Attributes
+    ----------
+    translated
+        Whether the kernel's scheduler has the mode's settings only in another form.
+    base_slice_ns
+        The slice of a task without a slice of its own under EEVDF; None if the kernel does not report it.
+    """
+
+    mode: str
+    label: str
+    source: str
+    family: str
+    found: Mapping[str, str | None]
+    steps: tuple[SettingReport, ...]
+    quiet: tuple[Mapping[str, Any], ...]
+    repaired: bool
+    translated: bool
+    base_slice_ns: int | None = None
+
+    @property
+    def in_force(self) -> dict[str, str]:
+        """The values of all settings by place: written values, and unchanged values that were read."""
+        found = {place: value for place, value in self.found.items() if value is not None}
+        written = {
+            str(step.place): str(step.applied) for step in self.steps if step.unavailable is None
+        }
+        return found | written
+
+
+@dataclass(frozen=True)
+class CrossoverReport:
+    """The modes of a run that compares modes, and counts of the switches; `windows.json.zst` has each switch.
+
+    Attributes
+    ----------
+    modes
+        The modes as they were applied on this kernel, the reference first.
+    unavailable
+        The kernel's reason for each refused mode. No window uses a refused mode.
+    same_settings
+        Groups of modes with equal settings on this kernel; only the first mode of a group has windows.
+    window_s, washout_s
+        Length of the windows and of the washout, in s.
+    blocks, windows
+        Numbers of performed blocks and windows.
+    tasks
+        Number of switched processes of the proxy.
+    """
+
+    modes: tuple[SchedulerReport, ...]
+    unavailable: Mapping[str, str]
+    same_settings: tuple[tuple[str, ...], ...]
+    window_s: float
+    washout_s: float
+    blocks: int
+    windows: int
+    failed_switches: int
+    tasks: int

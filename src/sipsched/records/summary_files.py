@@ -1,0 +1,145 @@
+"""Files of summaries: `summary.nc.zst` of one run and `summary.nc` of a study (docs/data-format.md)."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+import xarray as xr
+import zstandard
+
+from sipsched.errors import ComputedFileError, StableError
+from sipsched.files import read_zstd, whole
+from sipsched.records.computed import check_format, open_netcdf
+from sipsched.records.summary_variables import (
+    BY_TYPE,
+    COUNTED,
+    CPU_PARTS,
+    HISTOGRAM,
+    OF_A_RUN,
+    OF_RUN,
+    RUN_DIMS,
+    TYPES,
+    describe,
+)
+from sipsched.versions import SUMMARY_VERSION
+
+LEVEL = 12
+WITHOUT_ACCOUNT = 11
+"""Version of the summaries in recorded/, which lack the account of CPU time and equal the present version otherwise."""
+REMEDY = "delete it and run snakemake"
+
+
+def write(ds: xr.Dataset, path: Path) -> None:
+    """Write a summary atomically. The summary of a run is packed and compressed."""
+    with whole(path) as partial:
+        if ds.attrs["format"] == OF_A_RUN:
+            # a variable of netCDF-4 needs 0.7 kB, and 0.17 ms to read, even if it holds a single number
+            content = bytes(_packed(ds).to_netcdf(engine="scipy", format="NETCDF3_64BIT"))
+            partial.write_bytes(zstandard.compress(content, LEVEL))
+        else:
+            shrunk = {HISTOGRAM: {"compression": "zlib", "complevel": 1}}
+            ds.to_netcdf(partial, engine="netcdf4", encoding=shrunk)
+
+
+def _packed(ds: xr.Dataset) -> xr.Dataset:
+    """Move the numbers of a run into two variables, and their names and all text into attributes."""
+    names: dict[str, list[str]] = {BY_TYPE: [], OF_RUN: []}
+    texts = {}
+    for name, variable in ds.drop_vars(("message_type", "quantity", HISTOGRAM)).variables.items():
+        if variable.dtype.kind == "U":
+            texts[str(name)] = str(variable.values)
+        else:
+            names[BY_TYPE if variable.dims else OF_RUN].append(str(name))
+    return xr.Dataset(
+        {
+            BY_TYPE: (
+                ("statistic", "message_type"),
+                np.array([ds[n] for n in names[BY_TYPE]], float),
+            ),
+            OF_RUN: ("number", np.array([ds[n] for n in names[OF_RUN]], float)),
+            HISTOGRAM: ds[HISTOGRAM].variable.astype(np.int32),
+        },
+        attrs=ds.attrs | {"names": json.dumps(names), "texts": json.dumps(texts)},
+    )
+
+
+def _unpacked(
+    arrays: Mapping[str, Any], attrs: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the packed values by name, and the other attributes."""
+    rest = dict(attrs)
+    names, texts = json.loads(rest.pop("names")), json.loads(rest.pop("texts"))
+    values = dict(texts)
+    for group in (BY_TYPE, OF_RUN):
+        values |= dict(zip(names[group], arrays[group], strict=True))
+    for name in RUN_DIMS:
+        if name not in texts:
+            values[name] = int(values[name])
+    values[HISTOGRAM] = arrays[HISTOGRAM]
+    return values, rest
+
+
+def read_run_summary(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read one run's summary with netCDF4, because xarray takes 10 ms per file."""
+    try:
+        content = read_zstd(path, "summary", REMEDY)
+        with netCDF4.Dataset(path, memory=content) as file:
+            file.set_auto_mask(False)
+            attrs = {name: file.getncattr(name) for name in file.ncattrs()}
+            values = {name: variable[...] for name, variable in file.variables.items()}
+        if attrs.get("format_version") == WITHOUT_ACCOUNT:
+            attrs["format_version"] = SUMMARY_VERSION
+        check_format(attrs, path, OF_A_RUN, SUMMARY_VERSION)
+    except OSError as error:
+        raise ComputedFileError(f"{path}: not a netCDF file: {error}; {REMEDY}", path) from None
+    except StableError as error:
+        raise ComputedFileError(str(error), path) from None
+    unpacked, rest = _unpacked(values, attrs)
+    return dict.fromkeys((*CPU_PARTS, "competitor_wait_s"), np.nan) | unpacked, rest
+
+
+def open_summary(path: Path) -> xr.Dataset:
+    """Read a combined `summary.nc`.
+
+    Raises
+    ------
+    StableError
+        The file is missing, is not netCDF, or has another format version.
+    """
+    remedy = (
+        "make reports makes the summaries of the recorded campaign, and snakemake measures what is missing, "
+        "with --configfile a study of config/studies"
+    )
+    return open_netcdf(path, "sipsched summary", SUMMARY_VERSION, remedy)
+
+
+def open_run(path: Path) -> xr.Dataset:
+    """Read the `summary.nc.zst` of a run.
+
+    Raises
+    ------
+    StableError
+        The file is missing, damaged, or has another format version.
+    """
+    values, attrs = read_run_summary(path)
+    run = {name: values.pop(name) for name in RUN_DIMS}
+    counts = values.pop(HISTOGRAM).astype(np.int64)
+    variables: dict[str, Any] = {
+        name: ("message_type", value) if np.ndim(value) else ((), value)
+        for name, value in values.items()
+    }
+    variables[HISTOGRAM] = (("quantity", "bin"), counts)
+    axes = {"message_type": list(TYPES), "quantity": list(COUNTED)}
+    opened = xr.Dataset(variables, axes | run, attrs)
+    return describe(opened.assign(count=opened["count"].astype(np.int64)))
+
+
+def made_of(path: Path) -> str:
+    """Return the SHA-256 of the record from which a run's summary was made; empty if unreadable."""
+    try:
+        return str(read_run_summary(path)[0]["record"])
+    except StableError:
+        return ""

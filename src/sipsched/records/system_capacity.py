@@ -1,0 +1,128 @@
+"""`capacity.json`: the capacity of each system of a testbed, estimated once and shown on every page."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sipsched.files import read_json, whole
+from sipsched.records.conversion import as_part
+from sipsched.versions import CAPACITY_VERSION
+
+REMEDY = "delete it and run snakemake"
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The bracket that one search found, as part of the evidence for a capacity.
+
+    Attributes
+    ----------
+    lower_cps, upper_cps
+        The bounds of the bracket; None if the searched range ended on that side.
+    started_at, finished_at
+        UTC, ISO 8601; None in records that lack it.
+    cpu_ratio
+        CPU time per message in the trials over the CPU time per message in the runs, at equal loads; None where one of
+        the two was not measured.
+    """
+
+    lower_cps: int | None
+    upper_cps: int | None
+    started_at: str | None = None
+    finished_at: str | None = None
+    cpu_ratio: float | None = None
+
+
+@dataclass(frozen=True)
+class SystemCapacity:
+    """The load at which the drop rate of a system reaches the limit, estimated from all its trials and runs.
+
+    A system is a SUT in a mode with its cores and threads on a testbed.
+
+    Attributes
+    ----------
+    limit
+        Packet drop rate at which capacity ends, over TCP the share of calls lost.
+    level
+        Probability that the interval contains the capacity.
+    estimate_cps, low_cps, high_cps
+        Estimate and interval; None unless some trials or runs were above the limit and others were not.
+    lowest_cps, highest_cps
+        The range of the offered loads. The capacity is at least the highest load if no load exceeded the limit, and
+        below the lowest load if all loads did.
+    dropped
+        Whether a trial or run was above the limit.
+    trials, runs
+        Numbers of trials and runs behind the estimate.
+    drift, scatter
+        Standard deviations of the logarithm of the capacity: the drift that neighbouring trials share, and the scatter
+        of single trials. None without an estimate.
+    searches
+        The searches among the trials.
+    """
+
+    testbed: str
+    sut: str
+    mode: str
+    cores: int
+    threads: int
+    limit: float
+    level: float
+    estimate_cps: float | None
+    low_cps: float | None
+    high_cps: float | None
+    lowest_cps: float
+    highest_cps: float
+    dropped: bool
+    trials: int
+    runs: int
+    drift: float | None = None
+    scatter: float | None = None
+    searches: tuple[Searched, ...] = ()
+
+    @property
+    def likely_cps(self) -> float:
+        """The estimate; without an estimate, the end of the offered loads beyond which the capacity lies."""
+        if self.estimate_cps is not None:
+            return self.estimate_cps
+        return self.lowest_cps if self.dropped else self.highest_cps
+
+
+@dataclass(frozen=True)
+class _Document:
+    systems: tuple[SystemCapacity, ...]
+    schema_version: int = CAPACITY_VERSION
+
+
+def write_capacities(capacities: Iterable[SystemCapacity], path: Path) -> None:
+    """Write a `capacity.json` atomically."""
+    content = asdict(_Document(tuple(capacities)))
+    with whole(path) as partial:
+        partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def read_capacities(path: Path) -> tuple[SystemCapacity, ...]:
+    """Read a `capacity.json`.
+
+    Raises
+    ------
+    StableError
+        The file is missing, damaged or of another version.
+    """
+    return as_part(_Document, read_json(path, CAPACITY_VERSION, REMEDY), str(path)).systems
+
+
+def capacity_of(
+    capacities: Sequence[SystemCapacity],
+    limit: float,
+    testbed: str,
+    *system: str | int,
+) -> SystemCapacity | None:
+    """Return the capacity of a system (SUT, mode, cores, threads) at a limit; None if it was not estimated."""
+    for capacity in capacities:
+        if (capacity.testbed, capacity.limit) == (testbed, limit) and (
+            (capacity.sut, capacity.mode, capacity.cores, capacity.threads) == system
+        ):
+            return capacity
+    return None

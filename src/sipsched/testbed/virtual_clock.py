@@ -1,0 +1,354 @@
+"""The virtual clock of a QEMU guest: its library, its settings on a command line, its counters, and its self-test."""
+
+import hashlib
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from sipsched.errors import StableError, TransientError
+from sipsched.paths import PROJECT_ROOT
+from sipsched.testbed import guest_image, vm
+from sipsched.testbed.namespaces import run_here
+from sipsched.testbed.requirements import native_sources
+
+QEMU_VERSION = "7.2"
+NAME = "virtual time"
+"""Name of this part in messages."""
+PART = "virtual"
+LIBRARY, CHECK = "libsipvirtual.so", "virtualcheck"
+KERNEL_OPTIONS = (
+    *("console=ttyS0", "quiet", "mitigations=off", "panic=-1"),
+    # the guest's time stamp counter runs at 1 GHz, so the kernel need not calibrate it by other clocks
+    *("tsc=reliable", "tsc_early_khz=1000000", "lpj=4000000", "no_timer_check"),
+    "random.trust_cpu=on",
+)
+CPU = "max,-erms,-fsrm"
+"""Without these two features, the kernel copies memory by ordinary instructions, which the clock counts one by one."""
+# SEE hardware/virtual/virtual.h: struct statistics
+STATISTICS = struct.Struct("=8s8Q")
+STATISTICS_MAGIC = b"sipvirt1"
+MEMORY_MIB = 512
+STANDSTILL_S = 300
+"""Real seconds without progress of the virtual clock after which a guest counts as hung."""
+LOOP_ERROR, SPEED_ERROR, WAIT_ERROR = 0.005, 0.01, 0.05
+"""Largest relative errors of the self-test."""
+
+
+@dataclass(frozen=True)
+class VirtualClock:
+    """A guest whose clock counts instructions. The library has the same limits."""
+
+    cores: int
+    mips: float
+    """Million user instructions per second of each core."""
+    quantum_ns: int
+    """Virtual time after which all running cores wait for each other."""
+    kernel_weight: float
+    """Time of an instruction of the kernel, in user instructions."""
+    wake_ns: int
+    """Time that a halted core needs to wake up."""
+
+    def __str__(self) -> str:
+        """Return the settings as text, because every result has to name them."""
+        return (
+            f"{self.cores} cores, {self.mips:g} MIPS, kernel weight {self.kernel_weight:g}, wake-up time "
+            f"{self.wake_ns / 1000:g} µs, quantum {self.quantum_ns / 1000:g} µs"
+        )
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The counters of a virtual clock, in the order of the library's structure."""
+
+    virtual_ns: int
+    quanta: int
+    awaited: int
+    given_up: int
+    early: int
+    halts: int
+    parked: int
+    idle_ns: int
+
+
+class SelfTest(msgspec.Struct, frozen=True):
+    """The result of `virtualcheck` in a guest."""
+
+    cpus: int
+    loop_ns: float
+    loop_exact_ns: float
+    speeds: list[float]
+    workers: int
+    service_ns: float
+    wait_ns: float
+    theory_ns: float
+
+    @property
+    def errors(self) -> dict[str, tuple[float, float]]:
+        """Relative error and limit of each test."""
+        return {
+            "loop count": (abs(self.loop_ns / self.loop_exact_ns - 1), LOOP_ERROR),
+            "equal speed": (max(self.speeds) / min(self.speeds) - 1, SPEED_ERROR),
+            f"wait of M/D/{self.workers}": (abs(self.wait_ns / self.theory_ns - 1), WAIT_ERROR),
+        }
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """The answer of `virtualcheck` if it cannot do its tests."""
+
+    error: str
+
+
+def built() -> Path:
+    """Return the folder with the library and the self-test, and build them if needed.
+
+    Building needs make and a C compiler with a static C library, but not root.
+
+    Raises
+    ------
+    StableError
+        The build fails.
+    """
+    sources = [*native_sources("common"), *native_sources(PART)]
+    digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sources))
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sipsched"
+    folder = cache / f"{PART}-{digest.hexdigest()[:16]}"
+    if not folder.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as partial:
+            source = PROJECT_ROOT / "hardware" / PART
+            run_here(["make", "--silent", "-C", str(source), f"OUT={partial}"], NAME)
+            # another process may have built the same files meanwhile
+            shutil.copytree(partial, folder, dirs_exist_ok=True)
+    return folder
+
+
+def qemu_version() -> str:
+    """Return the version of this machine's QEMU.
+
+    Raises
+    ------
+    StableError
+        QEMU is missing, or its version is not the version that the library supports.
+    """
+    if shutil.which(vm.QEMU) is None:
+        raise StableError(
+            f"{NAME}: program {vm.QEMU} is missing on this machine; run: fab provision --testbed=vm"
+        )
+    found = re.search(r"version (\S+)", run_here([vm.QEMU, "--version"], NAME))
+    version = found[1] if found else "unknown"
+    if not version.startswith(f"{QEMU_VERSION}."):
+        raise StableError(
+            f"{NAME}: needs QEMU {QEMU_VERSION}, as Debian 12 has it; this machine has version {version}"
+        )
+    return version
+
+
+def find_kernel(kernel: str) -> Path:
+    """Return the file of a guest kernel.
+
+    Parameters
+    ----------
+    kernel
+        `6.1`, `5.10`, or the path of a bzImage.
+
+    Raises
+    ------
+    StableError
+        The file does not exist or is no kernel, or this machine has no guest image of this kernel.
+    """
+    name = guest_image.image_name(kernel)
+    if kernel not in guest_image.KERNEL_SUITES:
+        return Path(kernel)
+    image = guest_image.GuestImage(guest_image.IMAGES / name)
+    if not image.kernel.is_file():
+        raise StableError(
+            f"{NAME}: this machine has no guest image of kernel {kernel}; run: fab vm.up, "
+            "or give the path of a bzImage"
+        )
+    return image.kernel
+
+
+def qemu_command(clock: VirtualClock, folder: Path, state: Path, kernel: Path) -> list[str]:
+    """Return the command of a guest in virtual time, whose first RAM disk is `initrd` in its state folder.
+
+    Parameters
+    ----------
+    folder
+        The folder of the library.
+    state
+        The folder of the guest, which gets its counters.
+    """
+    library = folder / LIBRARY
+    settings = (
+        f"mips={clock.mips},quantum_ns={clock.quantum_ns},kernel_weight={clock.kernel_weight},"
+        # with an idle rate of 0, virtual time jumps to the next timer as soon as all cores are halted
+        f"wake_ns={clock.wake_ns},idle_rate=0,statistics={statistics_file(state)}"
+    )
+    return [
+        # the guest ends with this process, even if this process is killed
+        *("setpriv", "--pdeathsig", "KILL"),
+        # the guest has the lowest priority, since other work of the machine cannot change the guest's virtual time
+        *("chrt", "--idle", "0", "env", f"LD_PRELOAD={library}", vm.QEMU),
+        *("-plugin", f"{library},{settings}", "-nodefaults", "-no-user-config", "-no-reboot"),
+        *("-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", CPU, "-m", str(MEMORY_MIB)),
+        *("-smp", str(clock.cores), "-display", "none", "-serial", "stdio"),
+        *("-kernel", str(kernel), "-initrd", str(state / "initrd")),
+        *("-append", " ".join((*KERNEL_OPTIONS, f"mips={clock.mips}"))),
+    ]
+
+
+def statistics_file(state: Path) -> Path:
+    """Return the path of the counters of a guest."""
+    return state / "clock.statistics"
+
+
+def read_statistics(state: Path) -> Statistics | None:
+    """Return the counters of a guest; None while QEMU has not started the guest's clock."""
+    try:
+        content = statistics_file(state).read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(content) != STATISTICS.size or not content.startswith(STATISTICS_MAGIC):
+        return None
+    return Statistics(*STATISTICS.unpack(content)[1:])
+
+
+class Progress:
+    """The check that the virtual clock of a guest still advances."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        self._seen: Statistics | None = None
+        self._since = time.monotonic()
+
+    def check(self) -> None:
+        """Compare the clock with its value at the previous check.
+
+        Raises
+        ------
+        TransientError
+            The clock has stood still for a long time.
+        """
+        now = read_statistics(self.state)
+        if now != self._seen:
+            self._seen, self._since = now, time.monotonic()
+        if time.monotonic() - self._since > STANDSTILL_S:
+            raise TransientError(
+                f"{NAME}: the guest's clock has stood still for {STANDSTILL_S} s: {now}"
+            )
+
+
+def initial_ram_disk(files: Sequence[tuple[str, int, bytes]]) -> bytes:
+    """Return an archive that the kernel unpacks into its first root file system.
+
+    Parameters
+    ----------
+    files
+        Name, mode and content of each file. SEE Documentation/driver-api/early-userspace/buffer-format.rst in Linux
+    """
+    parts = []
+    for number, (name, mode, content) in enumerate([*files, ("TRAILER!!!", 0, b"")], 1):
+        fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name) + 1, 0)
+        header = "".join(["070701", *(f"{field:08X}" for field in fields), name, "\0"])
+        parts += [part + bytes(-len(part) % 4) for part in (header.encode(), content)]
+    return b"".join(parts)
+
+
+def self_test(clock: VirtualClock, kernel: Path) -> tuple[SelfTest, Statistics | None]:
+    """Boot a kernel with the self-test as its only program.
+
+    Returns
+    -------
+    SelfTest, Statistics
+        The result, and the counters at the end.
+
+    Raises
+    ------
+    StableError
+        QEMU refuses the clock, the disk is full, or the guest ends without a result. The message has the guest's last
+        line.
+    TransientError
+        The guest hangs.
+    """
+    qemu_version()
+    folder = built()
+    try:
+        return _boot(clock, folder, kernel)
+    except OSError as error:
+        raise StableError(f"{NAME}: {error}") from error
+
+
+def _boot(clock: VirtualClock, folder: Path, kernel: Path) -> tuple[SelfTest, Statistics | None]:
+    with tempfile.TemporaryDirectory() as scratch:
+        state = Path(scratch)
+        program = (folder / CHECK).read_bytes()
+        (state / "initrd").write_bytes(initial_ram_disk([("init", 0o100755, program)]))
+        with (state / "output").open("w") as output:
+            qemu = subprocess.Popen(
+                qemu_command(clock, folder, state, kernel),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+            try:
+                progress = Progress(state)
+                while qemu.poll() is None:
+                    progress.check()
+                    time.sleep(0.1)
+            finally:
+                qemu.kill()
+                qemu.wait()
+        said = (state / "output").read_text(errors="replace")
+        return parse_result(said), read_statistics(state)
+
+
+def parse_result(said: str) -> SelfTest:
+    """Return the result in the output of a guest.
+
+    Raises
+    ------
+    StableError
+        The output has no result, or the result is an error.
+    """
+    found = re.search(rf"^{CHECK}: (.*)$", said, re.MULTILINE)
+    if not found:
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        refused = [line for line in lines if line.startswith("libsipvirtual:")]
+        raise StableError(
+            f"{NAME}: no result of its self-test: {(refused or lines or ['no output'])[-1]}"
+        )
+    try:
+        return msgspec.json.decode(found[1], type=SelfTest)
+    except msgspec.ValidationError:
+        refusal = msgspec.json.decode(found[1], type=_Refusal)
+        raise StableError(f"{NAME}: its self-test failed: {refusal.error}") from None
+
+
+def judge(result: SelfTest, counters: Statistics | None) -> tuple[list[str], list[str]]:
+    """Return a line for each passed test, and a line for each failed test.
+
+    Parameters
+    ----------
+    counters
+        The counters at the end of the guest. None fails the test, because a clock without counters was not in use.
+    """
+    passed: list[str] = []
+    failed: list[str] = []
+    for name, (error, limit) in result.errors.items():
+        # an error of NaN counts as larger than every limit
+        lines = passed if error <= limit else failed
+        lines.append(f"{name}: off by {100 * error:.3f} %, at most {100 * limit:g} % are allowed")
+    if counters is None or not counters.quanta:
+        failed.append("counters: the virtual clock has counted no quantum")
+    elif counters.given_up:
+        failed.append(f"counters: time went on {counters.given_up} times without QEMU's main loop")
+    return passed, failed

@@ -1,0 +1,325 @@
+"""The rules of the verdict: one declaration per rule.
+
+Four things are derived from these declarations: the words of a verdict, the limits, the check of the configuration, and
+the list of rules that other work of the machine can break. `sipsched.measure.findings.numbers` measures a number for
+each rule.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of a rule. The report names a run above `suspect`. A run above `invalid` is measured again."""
+
+    suspect: float
+    invalid: float
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of the verdict.
+
+    Attributes
+    ----------
+    name
+        Name of the rule in the configuration and in run.json.
+    words
+        Text of the verdict on a run that breaks the rule; `{value}` stands for the run's number.
+    suspect, invalid
+        Default limits of the number. The configuration can change them (`validity.<name>`).
+    why
+        Reason for these default limits.
+    shared_machine
+        Whether other work of a busy machine can break the rule. Tests and benchmarks that do not measure time ignore
+        these rules.
+    """
+
+    name: str
+    words: str
+    suspect: float
+    invalid: float
+    why: str
+    shared_machine: bool = False
+
+    @property
+    def limits(self) -> Limits:
+        """The default limits."""
+        return Limits(self.suspect, self.invalid)
+
+    @property
+    def in_general(self) -> str:
+        """The text of the verdict with N instead of a number."""
+        return re.sub(r"\{value:[^}%]*(%?)\}", r"N\1", self.words)
+
+
+_DECLARED = (
+    Rule(
+        "rate_error",
+        "the achieved rate is {value:.2%} off the schedule's",
+        suspect=0.005,
+        invalid=0.01,
+        why="The papers' loads are 200 cps apart. At 2000 cps, 1 % is a tenth of that step.",
+        shared_machine=True,
+    ),
+    Rule(
+        "ks_excess",
+        "inter-arrival times are {value:.3f} further from their law than chance explains",
+        suspect=0.01,
+        invalid=0.05,
+        why="This is the Kolmogorov-Smirnov distance beyond its 1 % point, 1.63 / sqrt(n). "
+        "Bursts on a 4 ms tick have a distance of 0.4 and more.",
+        shared_machine=True,
+    ),
+    Rule(
+        "cv_error",
+        "the coefficient of variation of inter-arrival times is {value:.2f} off its law's",
+        suspect=0.05,
+        invalid=0.15,
+        why="This is the difference beyond 3 / sqrt(n). In queueing theory, the waiting time grows with the "
+        "square of the coefficient of variation.",
+        shared_machine=True,
+    ),
+    Rule(
+        "lateness_p99_us",
+        "one call in a hundred started more than {value:.0f} µs late",
+        suspect=500,
+        invalid=2000,
+        why="A late call meets another queue. Below the knee, messages wait some 100 µs.",
+        shared_machine=True,
+    ),
+    Rule(
+        "uas_lateness_p99_us",
+        "at one instant in a hundred, a message would have waited more than {value:.0f} µs for the UAS",
+        suspect=1000,
+        invalid=5000,
+        why="A late UAS sends its answers in bursts, and a burst waits at the SPS. In benchmarks/late_uas.py, the mean "
+        "of K_rcv was 5 to 29 % longer for a lateness of 2.7 ms, and about twice as long for 9.7 ms.",
+        shared_machine=True,
+    ),
+    Rule(
+        "generator_cpu_share",
+        "the generator used {value:.0%} of a CPU",
+        suspect=0.7,
+        invalid=0.95,
+        why="Above this share, calls queue in the generator.",
+        shared_machine=True,
+    ),
+    Rule(
+        "generator_drops",
+        "sockets of UAC and UAS refused {value:.0f} datagrams",
+        suspect=0,
+        invalid=0,
+        why="A message that an agent loses was not lost by the SPS.",
+    ),
+    Rule(
+        "calls_not_started",
+        "the generator did not start {value:.0f} of its calls",
+        suspect=0,
+        invalid=0,
+        why="The load was not offered as planned.",
+    ),
+    Rule(
+        "calls_failed_unexplained",
+        "{value:.2%} of the calls did not complete, and no drop at the SPS explains it",
+        suspect=0,
+        invalid=0.001,
+        why="A call that fails without a drop at the SPS fails elsewhere. One call in a thousand may be chance.",
+    ),
+    Rule(
+        "unexpected_messages",
+        "{value:.3f} messages a call did not fit the call's state",
+        suspect=0,
+        invalid=0.01,
+        why="The UAC received messages that belong to another load or to an overload.",
+    ),
+    Rule(
+        "datagrams_without_port",
+        "{value:.0f} datagrams met no open port while UAC, SPS and UAS were up",
+        suspect=0,
+        invalid=10,
+        why="Either an agent has ended, or another program sends datagrams.",
+    ),
+    Rule(
+        "foreign_datagrams",
+        "{value:.0f} datagrams that are none of the calls' reached the SPS",
+        suspect=0,
+        invalid=10,
+        why="They take time of the workers and room in the queue. "
+        "A UAS that no longer knows a call sends such a datagram, too.",
+    ),
+    Rule(
+        "link_drops",
+        "interfaces dropped {value:.0f} packets",
+        suspect=0,
+        invalid=0,
+        why="A packet that a link drops was not dropped by the SPS.",
+    ),
+    Rule(
+        "ledger_residual",
+        "{value:.0f} messages were sent and are not accounted for",
+        suspect=0,
+        invalid=0,
+        why="Every message is received, dropped or refused; otherwise a counter is wrong.",
+    ),
+    Rule(
+        "segments_again",
+        "TCP sent {value:.0f} segments again",
+        suspect=0,
+        invalid=100,
+        why="Packets were lost between the hosts, and each loss costs a call tenths of a second. "
+        "The kernel may send a few segments again without a loss.",
+    ),
+    Rule(
+        "connections_lost",
+        "{value:.2%} of the TCP connections of UAC and UAS were lost during the load",
+        suspect=0,
+        invalid=0.001,
+        why="A connection that dies takes messages with it, and the calls of these messages wait in vain. "
+        "Where each call has a connection, one connection is as much as one call.",
+    ),
+    Rule(
+        "foreign_connections",
+        "{value:.0f} TCP connections that are none of the UAC's reached the dispatcher",
+        suspect=0,
+        invalid=10,
+        why="They take time of the dispatcher, which is a part of the SPS.",
+    ),
+    Rule(
+        "broken_streams",
+        "the dispatcher could not follow {value:.0f} streams and closed their connections",
+        suspect=0,
+        invalid=10,
+        why="UAC and proxy send whole messages, so another program sent these streams. "
+        "A stream of the load that is closed breaks the rule on lost connections, too.",
+    ),
+    Rule(
+        "calls_split",
+        "{value:.0f} calls had messages at more than one of the SPS's sockets",
+        suspect=0,
+        invalid=0,
+        why="Where each worker has calls of its own, a worker cannot answer a message of another worker's call.",
+    ),
+    Rule(
+        "share_excess",
+        "a worker's share of the calls is {value:.0%} off the others' beyond chance",
+        suspect=0,
+        invalid=0.1,
+        why="The busiest worker limits the speed-up. The number is beyond 4 standard errors.",
+    ),
+    Rule(
+        "retransmission_disagreement",
+        "UAC and SPS tell first sends and retransmissions apart differently for {value:.0f} requests",
+        suspect=0,
+        invalid=0,
+        why="The requests that the UAC sent again and those that reached the SPS twice are the same; "
+        "otherwise one of the two counts is wrong.",
+    ),
+    Rule(
+        "probe_lost",
+        "the probe lost {value:.0f} records",
+        suspect=0,
+        invalid=0,
+        why="A message without a record may be the slowest one.",
+    ),
+    Rule(
+        "probe_skipped",
+        "timestamps of {value:.0f} messages may be missing, which the kernel did not show the probe",
+        suspect=0,
+        invalid=100,
+        why="A run of minutes has one or two skipped programs and yet every record. "
+        "Messages whose arrival was not found count as well.",
+    ),
+    Rule(
+        "settings_unlike_asked",
+        "{value:.0f} scheduler settings do not read back as they were written",
+        suspect=0,
+        invalid=0,
+        why="A mode whose settings are not in force is another mode.",
+    ),
+    Rule(
+        "receive_buffer_shortfall",
+        "the kernel granted {value:.0%} less receive buffer than the SUT asks for",
+        suspect=0,
+        invalid=1,
+        why="A smaller buffer drops earlier. Such runs can be compared with each other only.",
+    ),
+    Rule(
+        "clock_step_s",
+        "the wall clock of a host stepped by {value:.2f} s",
+        suspect=0.05,
+        invalid=0.5,
+        why="The proxies' timers use the wall clock. An NTP daemon slews it by 0.5 ms a second at most.",
+    ),
+    Rule(
+        "steal_share",
+        "the hypervisor took {value:.1%} of the SPS's CPU time",
+        suspect=0.01,
+        invalid=0.05,
+        why="During this time, the hypervisor ran another guest on the SPS's CPUs.",
+        shared_machine=True,
+    ),
+    Rule(
+        "competitor_share",
+        "other programs used {value:.1%} of the SPS's CPU time",
+        suspect=0.02,
+        invalid=0.05,
+        why="Up to 5 % in bursts of 1 ms, the means of K_rcv and T_sip change by less than their interval; at 10 % "
+        "they change by more (docs/methodology/competitors.md). Programs of class SCHED_IDLE do not count.",
+        shared_machine=True,
+    ),
+    Rule(
+        "competitor_wait_us",
+        "the longest wait for another program raises the mean waiting time by {value:.0f} µs",
+        suspect=10,
+        invalid=40,
+        why="The mean of K_rcv in 5 s at 800 cps has an interval of ± 40 µs. A wait w in a load of T seconds raises "
+        "the mean by w² / 2T, as benchmarks/competitors.py shows (docs/methodology/competitors.md).",
+        shared_machine=True,
+    ),
+    Rule(
+        "frozen_us",
+        "the longest time in which messages waited and no task of the proxy could run raises the mean waiting time "
+        "by {value:.0f} µs",
+        suspect=10,
+        invalid=40,
+        why="As for a wait for another program.",
+        shared_machine=True,
+    ),
+    Rule(
+        "workers_moved",
+        "{value:.0f} tasks of the proxy were given other CPUs during the load",
+        suspect=0,
+        invalid=0,
+        why="A proxy with other CPUs is another proxy.",
+    ),
+    Rule(
+        "trace_stops",
+        "a debugger or strace stopped tasks of the proxy {value:.0f} times",
+        suspect=0,
+        invalid=0,
+        why="A traced program stops at each system call.",
+    ),
+    Rule(
+        "blocks_left_out",
+        "{value:.0%} of the blocks of windows are left out",
+        suspect=0.25,
+        invalid=0.5,
+        why="In a crossover run, a block that is left out costs time and biases nothing.",
+    ),
+    Rule(
+        "allocation_failures",
+        "the proxy's log tells of {value:.0f} failed allocations",
+        suspect=0,
+        invalid=0,
+        why="A failed allocation ends a call as a receive drop does, and no counter shows it.",
+    ),
+)
+
+RULES: Mapping[str, Rule] = {rule.name: rule for rule in _DECLARED}
+"""Every rule by its name, in the order of a verdict."""
+
+SHARED_MACHINE = tuple(rule.name for rule in _DECLARED if rule.shared_machine)
+"""Names of the rules that other work of a busy machine can break."""

@@ -1,0 +1,114 @@
+"""All uses of Snakemake's internals.
+
+tests/workflow/test_internals.py fails when a new Snakemake behaves differently.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from snakemake.io import is_flagged
+from snakemake.ioflags import before_update
+
+from sipsched import scripting
+from sipsched.plan.run import Point, Run
+from sipsched.records.missing import Missing
+from sipsched.records.reduced import SUMMARY_FILE
+
+AS_IT_IS = "before_update"
+"""The flag of an input file that `before_update` sets."""
+
+
+class CurrentWorkflow:
+    """Snakemake's current workflow, as the planner uses it (`sipsched.planner.needs.Workflow`)."""
+
+    def __init__(self, workflow: Any, checkpoints: Any) -> None:
+        self._workflow, self._checkpoints = workflow, checkpoints
+
+    @property
+    def forces_jobs(self) -> bool:
+        """Whether the user repeats jobs that are up to date (`--forceall`, `--forcerun`)."""
+        settings = self._workflow.dag_settings
+        return bool(settings.forceall or settings.forcerun)
+
+    def wait_for(self, checkpoint: str, wildcards: Mapping[str, str]) -> None:
+        """Make Snakemake run a checkpoint before it plans the current job further."""
+        getattr(self._checkpoints, checkpoint).get(**wildcards)
+
+    def as_it_is(self, path: str) -> str:
+        """Return an input file without a job that makes it."""
+        flagged: str = before_update(path)
+        return flagged
+
+    def make_again(self, path: str) -> None:
+        """Make Snakemake renew a file although its modification time says that it is up to date."""
+        self._workflow.dag.forcefiles.add(path)
+
+
+def measures(job: Any) -> bool:
+    """Return whether a job measures on a testbed, because its rule has the resource `measures`."""
+    return not job.is_group() and "measures" in job.rule.resources
+
+
+def measures_run(job: Any) -> bool:
+    """Return whether a job measures a run, because its rule also has the resource `expected_s`."""
+    return measures(job) and "expected_s" in job.rule.resources
+
+
+def searches(job: Any) -> bool:
+    """Return whether a job searches loads, because it measures and its rule is a checkpoint."""
+    return measures(job) and bool(job.is_checkpoint)
+
+
+def left_to_measure(dag: Any) -> list[Any]:
+    """Return the unfinished jobs that measure a run."""
+    return [job for job in dag.needrun_jobs() if measures_run(job)]
+
+
+def start_jobs_without_limit(workflow: Any) -> None:
+    """Let Snakemake start any number of jobs per second. Call this before Snakemake creates its job scheduler.
+
+    With a limit (`--max-jobs-per-timespan`, by default 100 per second), each search for new jobs starts a timer for
+    another search. Each finished job starts such a timer, too. After 40 jobs, Snakemake searches 40 times per second,
+    and takes a third of a CPU from the proxy. Without a limit, Snakemake searches only when a job ends.
+    """
+    workflow.scheduling_settings.max_jobs_per_timespan = None
+
+
+def look_for_jobs(scheduler: Any) -> None:
+    """Have Snakemake look for jobs that it can start."""
+    scheduler._open_jobs.release()
+
+
+def missing_lines(workflow: Any, index: str) -> list[str]:
+    """Describe the requested runs that this invocation has not measured.
+
+    Parameters
+    ----------
+    workflow
+        Snakemake's workflow.
+    index
+        File of the overview. If the overview was requested, a line explains how to make the pages without the missing
+        runs.
+    """
+    dag = workflow.dag
+    jobs = [job for job in dag.jobs if measures_run(job) or searches(job)]
+    left = [job for job in jobs if dag.needrun(job) and not dag.finished(job)]
+    # A settled run has no job. Its summary is an input with the flag AS_IT_IS.
+    settled = {
+        path
+        for job in dag.jobs
+        for path in job.input
+        if path.endswith(SUMMARY_FILE) and is_flagged(path, AS_IT_IS)
+    }
+    runs = [job for job in left if measures_run(job)]
+    missing = Missing(
+        planned=sum(map(measures_run, jobs)) + len(settled),
+        runs=tuple(Run.from_wildcards(job.wildcards_dict) for job in runs),
+        searches=tuple(Point.from_wildcards(job.wildcards_dict) for job in left if searches(job)),
+    )
+    line = missing.line(sum(not scripting.may_pass(Path(job.log[0])) for job in left))
+    if not line:
+        return []
+    pages = "snakemake --config only_measured=True makes the pages of the existing runs"
+    return [line, pages] if any(index in job.output for job in dag.jobs) else [line]

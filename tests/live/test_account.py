@@ -1,0 +1,214 @@
+"""Test the account of CPU time beside programs with known behaviour."""
+
+import ctypes
+import dataclasses
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import build_native
+
+from sipsched.errors import TransientError
+from sipsched.measure.account import read_account
+from sipsched.measure.crossing_search import search_crossing
+from sipsched.plan.config import Config
+from sipsched.plan.run import Point
+from sipsched.records.cpu_report import Account
+from sipsched.records.probe_report import ProbeReport
+from sipsched.testbed.inventory import Testbed
+from sipsched.validity.rules import SHARED_MACHINE, Limits
+
+pytestmark = pytest.mark.live
+CPU = max(os.sched_getaffinity(0))
+NO_PROBE = ProbeReport("off", "", 0, drops=0, lost=0)
+# Wakes up 100 times a second, as a worker does for messages.
+WORKER = "import time\nwhile True: time.sleep(0.01)"
+PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_CONT = 0x4206, 0x4207, 7
+
+
+@pytest.fixture(scope="session")
+def sipaccount(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the program as provisioning does."""
+    return build_native("probe", tmp_path_factory.mktemp("native"), "sipaccount") / "sipaccount"
+
+
+@contextmanager
+def running(*argv: str, cpu: int = CPU) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a program on one CPU, in its own process group."""
+    command = ["taskset", "-c", str(cpu), *argv]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        time.sleep(0.3)
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def counting(program: Path, folder: Path, *options: str) -> Iterator[dict[str, Any]]:
+    """Count during the block. The mapping contains the report afterwards."""
+    report, ready = folder / "report.json", folder / "ready"
+    argv = [program, "--cpu", CPU, *options, "--report", report, "--ready", ready]
+    found: dict[str, Any] = {}
+    with subprocess.Popen(list(map(str, argv))) as process:
+        while not ready.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        yield found
+        process.terminate()
+        assert process.wait(10) == 0
+    found |= json.loads(report.read_text())
+
+
+def parsed(found: dict[str, Any]) -> Account:
+    return read_account(found, NO_PROBE, None, "report.json")
+
+
+@pytest.mark.parametrize(
+    ("prefix", "part", "policy"),
+    [
+        (("nice", "-n", "-20"), "fair", "SCHED_OTHER"),
+        (("chrt", "--fifo", "50"), "realtime", "SCHED_FIFO"),
+        (("chrt", "--idle", "0"), "idle_class", "SCHED_IDLE"),
+    ],
+)
+def test_busy_loop_is_reported_with_class_and_name(
+    sipaccount: Path, tmp_path: Path, prefix: tuple[str, ...], part: str, policy: str
+) -> None:
+    loop = [*prefix, "sh", "-c", "while :; do :; done"]
+    with running(*loop) as process, counting(sipaccount, tmp_path, "--sample", "20") as found:
+        before = cpu_ns(process.pid)
+        time.sleep(1.0)
+        used = cpu_ns(process.pid) - before
+    account = parsed(found)
+    by_pid = {competitor.pid: competitor for competitor in account.competitors}
+    assert by_pid[process.pid].policy == policy
+    assert by_pid[process.pid].comm == "sh"
+    # the kernel charges interrupts to the loop, but the account does not
+    assert by_pid[process.pid].ns == pytest.approx(used, rel=0.1, abs=0.02e9)
+    assert getattr(account.parts, part) >= by_pid[process.pid].ns * 0.99
+    # Samples exclude competitors of the idle class, since the proxy preempts them.
+    samples = found["samples"]
+    sampled = samples["competed_ns"][-1] - samples["competed_ns"][0]
+    lasted = samples["t_ns"][-1] - samples["t_ns"][0]
+    assert lasted == pytest.approx(1e9, rel=0.2)
+    expected = 0 if part == "idle_class" else by_pid[process.pid].ns * lasted / account.parts.total
+    assert sampled == pytest.approx(expected, abs=0.1e9)
+
+
+def test_parts_add_up_to_total_time(sipaccount: Path, tmp_path: Path) -> None:
+    with counting(sipaccount, tmp_path) as found:
+        time.sleep(1.0)
+    (cpu,) = found["cpus"]
+    outside = ("cpu", "total_ns", "stolen_ns")
+    assert sum(ns for part, ns in cpu.items() if part not in outside) == cpu["total_ns"]
+    assert cpu["total_ns"] >= 1e9
+    parts = vars(parsed(found).parts)
+    assert sum(ns for part, ns in parts.items() if part != "total") == parts["total"]
+    assert min(parts.values()) >= 0
+
+
+def cpu_ns(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+
+
+def test_wait_names_the_competitor_that_ran(sipaccount: Path, tmp_path: Path) -> None:
+    loop = ("chrt", "--fifo", "50", "sh", "-c", "while :; do :; done")
+    with (
+        running(sys.executable, "-c", WORKER) as worker,
+        counting(sipaccount, tmp_path, "--group", str(worker.pid)) as found,
+    ):
+        time.sleep(0.3)
+        with running(*loop) as process:
+            time.sleep(0.2)
+        time.sleep(0.2)
+    account = parsed(found)
+    assert account.wait_ns > 0.3e9
+    assert account.wait_by is not None
+    assert account.wait_by.pid == process.pid
+    assert account.parts.proxy > 0
+
+
+def test_stop_of_the_proxy_is_reported(sipaccount: Path, tmp_path: Path) -> None:
+    with (
+        running(sys.executable, "-c", WORKER) as worker,
+        counting(sipaccount, tmp_path, "--group", str(worker.pid)) as found,
+    ):
+        time.sleep(0.2)
+        worker.send_signal(signal.SIGSTOP)
+        time.sleep(0.5)
+        worker.send_signal(signal.SIGCONT)
+        time.sleep(0.2)
+    account = parsed(found)
+    assert 0.45e9 < account.stopped_ns < 0.8e9
+    assert account.frozen_ns == account.stopped_ns
+    assert account.trace_stops == 0
+    longest = max(end - begin for begin, end in found["gaps"])
+    assert 0.45e9 < longest < 0.8e9
+
+
+def test_stops_by_a_tracer_are_counted(sipaccount: Path, tmp_path: Path) -> None:
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+    with (
+        running(sys.executable, "-c", WORKER) as worker,
+        counting(sipaccount, tmp_path, "--group", str(worker.pid)) as found,
+    ):
+        assert ptrace(PTRACE_SEIZE, worker.pid, None, None) == 0
+        assert ptrace(PTRACE_INTERRUPT, worker.pid, None, None) == 0
+        time.sleep(0.2)
+        assert ptrace(PTRACE_CONT, worker.pid, None, None) == 0
+        time.sleep(0.2)
+    assert parsed(found).trace_stops >= 1
+
+
+def test_own_program_is_not_a_competitor(sipaccount: Path, tmp_path: Path) -> None:
+    loop = ("sh", "-c", "while :; do :; done")
+    options = ("--own", str(os.getpid()))
+    with running(*loop) as process, counting(sipaccount, tmp_path, *options) as found:
+        time.sleep(0.5)
+    account = parsed(found)
+    assert process.pid not in {competitor.pid for competitor in account.competitors}
+    assert account.parts.own > 0
+
+
+def test_missing_cpu_is_an_error_in_one_line(sipaccount: Path, tmp_path: Path) -> None:
+    argv = [sipaccount, "--cpu", "200", "--report", tmp_path / "r", "--ready", tmp_path / "y"]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_trial_of_a_search_names_the_program_that_disturbs_it(
+    campaign: Config, testbed: Testbed, tmp_path: Path
+) -> None:
+    point = Point(testbed.name, "kamailio-udp", "default", 1, 4)
+    search = dataclasses.replace(campaign.search, trial_s=0.5, relative_width=0.5)
+    lifted = {rule: Limits(math.inf, math.inf) for rule in SHARED_MACHINE}
+    tolerant = dataclasses.replace(
+        campaign, search=search, validity={**campaign.validity, **lifted}
+    )
+    refusing = dataclasses.replace(
+        tolerant,
+        validity={**tolerant.validity, "competitor_share": campaign.validity["competitor_share"]},
+    )
+    with running("sh", "-c", "while :; do :; done", cpu=testbed.sps.cpus[0]) as loop:
+        path = search_crossing(point, tolerant, testbed, tmp_path / "raw")
+        with pytest.raises(TransientError, match=rf"other programs used .*: sh .*pid {loop.pid}\)"):
+            search_crossing(point, refusing, testbed, tmp_path / "refused")
+    for trial in json.loads(path.read_text())["trials"]:
+        assert trial["account"]["unavailable"] == ""
+        account = trial["account"]["account"]
+        parts = account["parts"]
+        assert sum(ns for part, ns in parts.items() if part != "total") == parts["total"]
+        assert parts["fair"] > 0
+        assert loop.pid in {competitor["pid"] for competitor in account["competitors"]}

@@ -1,0 +1,308 @@
+"""Inputs of all notebooks: synthetic files, with the parameters that name them."""
+
+import dataclasses
+import functools
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import synthetic
+import xarray as xr
+from synthetic import Run
+
+from sipsched.analysis import papers
+from sipsched.analysis.run_table import read_campaigns
+from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.run import Point
+from sipsched.records import study_summary, summary_files
+from sipsched.records.fitted import Fitted
+from sipsched.records.prediction import (
+    UNITS,
+    CapacityOfCores,
+    CapacityPrediction,
+    Predicted,
+    PredictedSetting,
+    Predictions,
+    write_capacity,
+    write_predictions,
+)
+from sipsched.records.speedups import Speedup, write_speedups
+from sipsched.records.system_capacity import write_capacities
+from sipsched.records.windows import write_windows
+
+NOTEBOOKS = sorted(path.stem for path in (PROJECT_ROOT / "notebooks").glob("*.ipynb"))
+Parameters = dict[str, Any]
+EFFECTS = {
+    "default": {},
+    "fifo": {"t_sip_mean": -0.5, "total_p99": -0.5, "total_mean": -0.2},
+    "batch": {"total_p99": 0.2},
+}
+CAPACITY_CPS = {
+    ("kamailio-udp", 1): 2000,
+    ("kamailio-udp", 2): 2400,
+    ("kamailio-udp-partitioned", 1): 1900,
+    ("kamailio-udp-partitioned", 2): 3600,
+    ("kamailio-tcp", 1): 1000,
+    ("kamailio-tcp", 2): 1800,
+}
+"""Capacity of the synthetic proxies of the scaling study, by SUT and cores."""
+
+
+def parameters(notebook: str, folder: Path) -> Parameters:
+    """Write the inputs of a notebook into a folder, and return its parameters."""
+    writers = {
+        "modes": modes,
+        "migration_cost": migration_cost,
+        "crossover": crossover,
+        "scaling": scaling,
+        "capacity_model": capacity_model,
+        "predicted": predicted,
+        "papers_predicted": papers_predicted,
+        "published": lambda folder: {"published": papers.FOLDER},
+    }
+    if notebook in writers:
+        own = folder / notebook
+        own.mkdir(parents=True, exist_ok=True)
+        return writers[notebook](own)
+    return campaign(folder / "campaign")[notebook]
+
+
+@functools.cache
+def campaign(folder: Path) -> dict[str, Parameters]:
+    """Write a campaign of three studies. Return the parameters of the notebooks that share the campaign."""
+    folder.mkdir(parents=True)
+    summaries = synthetic.write_campaign(folder)
+    known = capacities(folder, summaries)
+    records = folder / "raw"
+    runs = folder / "results" / "runs"
+    noise = records / "synthetic" / "noise.json"
+    noise.write_text(synthetic.sealed(synthetic.noise()))
+    return {
+        "load_sweep": {"summary": summaries[0], "messages_root": runs, "capacities": [known]},
+        "index": {"summaries": summaries, "pages": [], "crossings": [], "capacities": [known]},
+        "testbed": {"testbed": "synthetic", "summaries": summaries, "noise": noise},
+        "messages": {"testbed": "synthetic", "records": [records], "capacities": []},
+        "explore": {"testbed": "synthetic", "records": records},
+        "question": {"testbed": "synthetic", "records": records},
+    }
+
+
+WITHOUT_DATA = {
+    "load_sweep": ("capacities",),
+    "modes": ("crossings",),
+    "migration_cost": (),
+    "crossover": ("windows", "crossings", "capacities"),
+    "index": ("pages", "crossings", "capacities"),
+    "testbed": (),
+    "capacity_model": ("summaries", "predictions", "capacities"),
+    "scaling": ("summaries", "crossings", "capacities"),
+    "predicted": ("summaries", "predictions"),
+}
+"""Notebooks whose pages exist before any measurement, with the parameters that are then empty lists."""
+
+
+def parameters_of_nothing(notebook: str, folder: Path) -> Parameters:
+    """Return the parameters of a notebook of `WITHOUT_DATA` for planned runs without a record."""
+    folder = folder / notebook / "nothing"
+    sweep = synthetic.repeated((500, 1000), 2)
+    planned = {
+        "load_sweep": sweep,
+        "modes": synthetic.modes_plan(),
+        "migration_cost": [Run(mode="enhanced+migration_cost_ns=0", cores=2)],
+        "crossover": [Run(mode="default,batch")],
+    }
+    given: Parameters = {name: [] for name in WITHOUT_DATA[notebook]}
+    if notebook in planned:
+        given["summary"] = written(study_summary.combine([], planned[notebook]), folder, "nothing")
+    elif notebook in ("index", "testbed"):
+        given["summaries"] = [written(study_summary.combine([], sweep), folder, "nothing")]
+    absent = {"testbed": "noise", "scaling": "simulated"}
+    if notebook in absent:
+        given[absent[notebook]] = folder / "nothing.csv"
+    return given
+
+
+def capacities(folder: Path, summaries: Sequence[Path]) -> Path:
+    """Write the file of the capacities of all systems in these summaries."""
+    path = folder / "capacity.json"
+    campaigns = map(synthetic.with_capacities, read_campaigns(summaries))
+    write_capacities([each for campaign in campaigns for each in campaign.capacities], path)
+    return path
+
+
+def written(ds: xr.Dataset, folder: Path, study: str) -> Path:
+    """Write the summary of a study, and return its path."""
+    path = folder / "results" / study / "synthetic" / "summary.nc"
+    summary_files.write(ds, path)
+    return path
+
+
+def modes(folder: Path) -> Parameters:
+    """Write a study in which enhanced mode loses fewer packets. One run is missing."""
+    planned = synthetic.modes_plan(threads=(2, 8))
+    ds = synthetic.combined(
+        planned, lambda run: None if run is planned[0] else synthetic.two_modes(run)
+    )
+    return {"summary": written(ds, folder, "single_core"), "crossings": []}
+
+
+def migration_cost(folder: Path, unavailable: str = "") -> Parameters:
+    """Write a study in which the packet drop rate grows with the migration cost. Some runs are missing.
+
+    `unavailable` is the reason why the kernel does not allow the cost to be set.
+    """
+    planned = [
+        Run(mode=f"enhanced+migration_cost_ns={cost}", cores=cores, threads=4, cps=4200, rep=rep)
+        for cost in (0, 100_000, 500_000, 5_000_000)
+        for cores in (2, 4)
+        for rep in (1, 2, 3)
+    ]
+
+    def outcome(run: synthetic.PlannedRun) -> dict[str, Any] | None:
+        if (run.cores, run.rep) == (4, 3):
+            return None
+        cost = int(run.mode.partition("=")[2])
+        step = synthetic.step("migration_cost_ns", cost, "a file", unavailable)
+        settings = {"translated": False, "steps": [step], "in_force": {"a file": str(cost)}}
+        return synthetic.two_modes(run, knee_cps=4200 - cost / 1e4, translated=False) | {
+            "mode_settings": json.dumps(settings)
+        }
+
+    return {"summary": written(synthetic.combined(planned, outcome), folder, "migration_cost")}
+
+
+def crossover(folder: Path) -> Parameters:
+    """Write runs that compare modes: fifo shortens the times, and batch lengthens their tail."""
+    planned = [Run(mode=",".join(EFFECTS), cps=cps) for cps in (1000, 1600)]
+    summary = synthetic.write_study(folder, planned, study="crossover")
+    files = [folder / "results" / "runs" / run.path / "windows.nc" for run in planned]
+    for run, file in zip(planned, files, strict=True):
+        write_windows(synthetic.windows(run, EFFECTS), file)
+    crossing = folder / "crossing.json"
+    point = Point("synthetic", "kamailio-udp", "default", 1, 8)
+    crossing.write_text(synthetic.sealed(synthetic.crossing(point, 2000, 2040)))
+    return {"summary": summary, "windows": files, "crossings": [crossing], "capacities": []}
+
+
+def scaling(folder: Path) -> Parameters:
+    """Write runs below and above the capacities of six systems, and simulated capacities of more cores."""
+    planned = [
+        Run(sut=sut, cores=cores, threads=4, cps=round(cps * share), rep=rep)
+        for (sut, cores), cps in CAPACITY_CPS.items()
+        for share in (0.5, 0.98, 1.1)
+        for rep in (1, 2, 3)
+    ]
+
+    def outcome(run: synthetic.PlannedRun) -> dict[str, Any]:
+        over = run.cps > CAPACITY_CPS[run.sut, run.cores]
+        tcp = run.sut == "kamailio-tcp"
+        messages = 36.0 * run.cps
+        cpu_us = (59 + run.rep) * (1 if run.cores == 1 else 4 / 3)
+        return {
+            "transport": "tcp" if tcp else "udp",
+            "deployment": "partitioned" if run.sut.endswith("partitioned") else "shared",
+            "proxy": "kamailio",
+            "pdr": np.nan if tcp else 0.05 * over,
+            "call_loss": 0.3 * over,
+            "messages": messages,
+            "proxy_cpu_ns": 1000 * cpu_us * messages,
+            "proxy_user_ns": 600 * cpu_us * messages,
+            "proxy_system_ns": 400 * cpu_us * messages,
+            "generator_cpu_us": 300.0,
+            "wake_ups": (0.5 if run.cores == 1 else 0.9) * messages,
+            "probe_mode": "off",
+        }
+
+    known = folder / "scaling.json"
+    write_capacities(
+        [
+            synthetic.capacity(cps, sut=sut, cores=cores, threads=4)
+            for (sut, cores), cps in CAPACITY_CPS.items()
+        ],
+        known,
+    )
+    summary = written(synthetic.combined(planned, outcome), folder, "scaling")
+    return {
+        "summaries": [summary],
+        "crossings": [],
+        "capacities": [known],
+        "simulated": speedups(folder),
+    }
+
+
+def speedups(folder: Path) -> Path:
+    """Write simulated capacities of two deployments on up to 16 cores."""
+    path = folder / "speedups.csv"
+    rows = [
+        Speedup(
+            *(deployment, "udp", cores, cores),
+            *(factor * 1000 * cores**power for factor in (1, 0.9, 1.1)),
+            *(factor * cores**power for factor in (1, 0.9, 1.1)),
+            *(receiving, f"a model; {'one CPU' if receiving == 1 else 'each core'} receives"),
+        )
+        for deployment, power in (("shared", 0.25), ("partitioned", 0.5))
+        for cores in (1, 4, 16)
+        for receiving in ([1] if cores == 1 else [1, cores])
+    ]
+    write_speedups(rows, path)
+    return path
+
+
+def capacity_model(folder: Path) -> Parameters:
+    """Write a study of one core, and a simulation of up to 16 cores."""
+    settings = {("default", 1, 2): 80.0}
+    settings |= {(mode, 1, 8): 84.0 for mode in ("default", "baseline", "enhanced")}
+    loads = (1000, 1400, 1800, 1900, 2000, 2100, 2200)
+    summary = written(synthetic.queue_summary(settings, loads), folder, "one_core")
+    handled = [
+        CapacityOfCores(cores, 2 * cores, 2000.0 * min(cores, 8), cores / 10, 0.95)
+        for cores in (1, 4, 8, 16)
+    ]
+    prediction = CapacityPrediction(
+        Fitted(sut="kamailio-udp", runs=("a", "b"), messages=10, numbers={"switch_ns": 1}),
+        *(0.01, 16, tuple(handled)),
+        draws=tuple(
+            dataclasses.replace(each, cps=factor * each.cps)
+            for each, factor in itertools.product(handled, (0.9, 1.1))
+        ),
+        assumed={"two CPUs receive": (dataclasses.replace(handled[3], cps=30000.0),)},
+    )
+    file = folder / "predicted_capacity.json"
+    write_capacity(prediction, file)
+    return {
+        "summaries": [summary],
+        "predictions": [file],
+        "capacities": [],
+    }
+
+
+def predicted(folder: Path) -> Parameters:
+    """Write predictions of two modes, and the run for the comparison."""
+    compared_modes = ("default", "fifo")
+    run = Run(mode=",".join(compared_modes), cps=1600)
+    compared = folder / "windows.nc"
+    write_windows(
+        synthetic.windows(run, {mode: EFFECTS[mode] for mode in compared_modes}), compared
+    )
+    rng = np.random.default_rng(1)
+    settings = [
+        Predicted(
+            PredictedSetting(run.sut, mode, run.cores, run.threads, run.cps, True),
+            *(rng.uniform(90, 110, (8, len(UNITS))), rng.uniform(90, 110, (8, 5, len(UNITS)))),
+        )
+        for mode in compared_modes
+    ]
+    fitted = Fitted(sut=run.sut, runs=("a",), messages=9, numbers={"switch_ns": 1})
+    file = folder / "settings.nc"
+    write_predictions(Predictions(fitted, 6.0, tuple(settings)), file)
+    return {"predictions": [file], "summaries": [], "windows": [compared]}
+
+
+def papers_predicted(folder: Path) -> Parameters:
+    """Write simulated runs of the papers in which enhanced mode is a fifth better than baseline mode."""
+    path = folder / "papers.csv"
+    synthetic.predictions(0.2).to_csv(path, index=False)
+    return {"predictions": [path]}

@@ -1,0 +1,143 @@
+"""Tests of the planner without Snakemake: the inputs of rules, and the order of measuring."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import synthetic
+
+from sipsched.errors import StableError
+from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.documents import read_yaml
+from sipsched.planner.campaign import Plan
+from sipsched.planner.claims import SHARES, Claims
+from sipsched.planner.needs import Needs
+
+FILES = ["config/config.yaml"]
+
+
+class Snakemake:
+    """Records the requests of the planner to Snakemake."""
+
+    def __init__(self, forces_jobs: bool = False) -> None:
+        self.forces_jobs = forces_jobs
+        self.waited: list[tuple[str, Mapping[str, str]]] = []
+        self.again: list[str] = []
+
+    def wait_for(self, checkpoint: str, wildcards: Mapping[str, str]) -> None:
+        self.waited.append((checkpoint, wildcards))
+
+    def as_it_is(self, path: str) -> str:
+        return f"as it is: {path}"
+
+    def make_again(self, path: str) -> None:
+        self.again.append(path)
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """Make the plan of the default campaign in an empty project."""
+    for name in ("hardware", "config"):
+        (tmp_path / name).symlink_to(PROJECT_ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    return Plan.load(read_yaml(PROJECT_ROOT / FILES[0]), FILES, cpus=2)
+
+
+def find_crossing(plan: Plan, lower: int, upper: int) -> None:
+    """Write the record of the campaign's search."""
+    (point,) = plan.searches
+    path = plan.raw / point.crossing_path
+    path.parent.mkdir(parents=True)
+    trial = {"cps": lower, "duration_s": 6, "received": 9, "refused": 0, "attempts": 1, "pdr": 0.0}
+    document = {
+        "schema_version": 2,
+        "testbed": {"name": "local", "kind": "local", "fidelity": "as on this machine"},
+        "point": {name: value for name, value in vars(point).items() if name != "goal"},
+        "label": "default",
+        "kernel": "6.18",
+        "started_at": "2026-11-22T00:00:00Z",
+        "finished_at": "2026-11-22T00:01:00Z",
+        "pdr_limit": 0.01,
+        "search": vars(plan.config.search),
+        "load": vars(plan.config.load),
+        "lower_cps": lower,
+        "upper_cps": upper,
+        "trials": [trial],
+    }
+    path.write_text(synthetic.sealed(document))
+
+
+def of_study(study: str) -> SimpleNamespace:
+    return SimpleNamespace(study=study, testbed="local")
+
+
+def test_runs_have_a_place_once_the_search_has_ended(plan: Plan) -> None:
+    assert plan.runs == []
+    find_crossing(plan, 1400, 1600)
+    runs = plan.runs_by_now()
+    assert [plan.order.position(run) for run in runs] == list(range(1, len(runs) + 1))
+    assert plan.order.position(replace(runs[0], rep=99)) == 0
+    assert plan.order.expected_s(runs[0]) >= plan.config.load.duration_s
+
+
+def test_a_study_needs_its_search_first_and_then_its_runs(plan: Plan) -> None:
+    find_crossing(plan, 1400, 1600)
+    asked = Snakemake()
+    summaries = Needs(plan, asked, True).study_summaries(of_study("load_sweep"))
+    (point,) = plan.searches
+    assert asked.waited == [("find_crossing", point.wildcards)]
+    planned = plan.planned(plan.config.studies["load_sweep"], "local")
+    assert summaries == [f"results/runs/{run.path}/summary.nc.zst" for run in planned]
+    assert {run.rep for run in planned} == {1, 2, 3}
+
+
+def test_a_run_whose_record_is_gone_is_measured_again(plan: Plan) -> None:
+    find_crossing(plan, 1400, 1600)
+    asked, study = Snakemake(), of_study("load_sweep")
+    lost = plan.planned(plan.config.studies["load_sweep"], "local")[3]
+    summary = plan.results / "runs" / lost.path / "summary.nc.zst"
+    summary.parent.mkdir(parents=True)
+    summary.touch()
+    Needs(plan, asked, True).study_summaries(study)
+    assert asked.again == [f"raw/{lost.path}/run.json"]
+    asked.again.clear()
+    Needs(plan, asked, False).study_summaries(study)
+    assert asked.again == []
+
+
+def test_where_nothing_is_to_be_measured_only_what_is_recorded_is_needed(plan: Plan) -> None:
+    find_crossing(plan, 1400, 1600)
+    config = replace(plan.config, only_measured=True)
+    recorded = plan.planned(plan.config.studies["load_sweep"], "local")[0]
+    (plan.raw / recorded.path).mkdir(parents=True)
+    (plan.raw / recorded.path / "run.json").touch()
+    asked = Snakemake()
+    needs = Needs(replace(plan, config=config), asked, True)
+    assert needs.study_summaries(of_study("load_sweep")) == [
+        f"results/runs/{recorded.path}/summary.nc.zst"
+    ]
+    assert not asked.waited
+
+
+def test_a_campaign_of_other_records_has_files_of_its_own(plan: Plan) -> None:
+    other = replace(plan, config=replace(plan.config, records=Path("recorded/raw")))
+    assert (str(other.results), str(other.reports)) == ("results/recorded/raw", "reports/recorded")
+    assert not {*other.pages} & {*plan.pages}
+    assert other.whole == Path("recorded/fit")
+
+
+def test_a_run_on_this_machine_takes_all_of_it(plan: Plan) -> None:
+    claims, local = Claims(plan), SimpleNamespace(testbed="local")
+    assert claims.limits == {"machine": SHARES, "turn_local": 1}
+    assert (claims.machine(local), claims.threads(local)) == (SHARES, 1)
+    assert {name: takes(local) for name, takes in claims.turns.items()} == {"turn_local": 1}
+
+
+def test_a_run_of_cores_that_the_testbed_lacks_is_refused(plan: Plan) -> None:
+    find_crossing(plan, 1400, 1600)
+    run = plan.runs_by_now()[0]
+    plan.check_run(run)
+    with pytest.raises(StableError, match="cores"):
+        plan.check_run(replace(run, cores=256))

@@ -1,0 +1,18 @@
+# The capacity of each system, from all searches and runs of a testbed. Every page reads it from this file.
+rule estimate_capacities:
+    input:
+        crossings=NEEDS.testbed_crossings,
+        summaries=NEEDS.loaded_summaries,
+    output:
+        capacities=f"{RESULTS}/capacity/{{testbed}}.json",
+    log:
+        "logs/capacity/{testbed}.log",
+    resources:
+        machine=1,
+    params:
+        limits=PLAN.limits,
+        schema_version=versions.CAPACITY_VERSION,
+    message:
+        "Estimate the capacity of each system on {wildcards.testbed}."
+    script:
+        "../scripts/estimate_capacities.py"

@@ -1,0 +1,21 @@
+"""Estimate the capacity of each system of a testbed."""
+
+from pathlib import Path
+
+from sipsched import scripting
+from sipsched.analysis import run_table
+from sipsched.analysis.capacity.estimate import estimate_capacities
+from sipsched.records.crossing import read_crossing
+from sipsched.records.system_capacity import write_capacities
+
+with scripting.one_line_errors(snakemake.log[0], computed=snakemake.input.summaries):
+    summaries = snakemake.input.summaries
+    # A campaign whose runs all compare modes has searches but no summaries here.
+    campaign = run_table.read_campaigns(summaries)[0] if summaries else None
+    searches = [read_crossing(Path(path)) for path in snakemake.input.crossings]
+    capacities = [
+        capacity
+        for limit in snakemake.params.limits
+        for capacity in estimate_capacities(snakemake.wildcards.testbed, campaign, searches, limit)
+    ]
+    write_capacities(capacities, Path(snakemake.output.capacities))
