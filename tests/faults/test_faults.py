@@ -1,6 +1,7 @@
 """Test each fault of the table on a real run, followed by the same checks of host and records."""
 
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -27,6 +28,8 @@ from sipsched.validity.verdict import VALID
 CPS = 200
 RAW_MIB = 256
 LONGEST_S = 60
+AGAIN = 1000
+"""Added to the repetition of a run that is measured after the fault."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ def disturb(case: Case, project: Project, run: Run, said: Path) -> None:
 def plain_run_succeeds(case: Case, project: Project, run: Run) -> None:
     if not case.through_snakemake:
         if record.is_recorded(project.raw, run):
-            run = replace(run, rep=run.rep + 1000)
+            run = replace(run, rep=run.rep + AGAIN)
         project.measure(run)
         return
     target = f"raw/{run.path}/run.json"
@@ -142,6 +145,14 @@ def plain_run_succeeds(case: Case, project: Project, run: Run) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert record.is_recorded(project.raw, run)
+
+
+def remove_attempts(project: Project, run: Run) -> None:
+    """Remove what an earlier attempt at this test recorded."""
+    for rep in (run.rep, run.rep + AGAIN):
+        place = project.raw / replace(run, rep=rep).path
+        for folder in (place, *place.parent.glob(f"{place.name}.failed-*")):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def reasons(project: Project, run: Run) -> str:
@@ -167,6 +178,7 @@ def rules_broken(project: Project, run: Run) -> set[str]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
 def test_fault(case: Case, project: Project, tmp_path: Path) -> None:
     run = run_of(100 + CASES.index(case), case.sut)
+    remove_attempts(project, run)
     recorded = checks.digests(project.raw)
     said = tmp_path / "said"
     try:
