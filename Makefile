@@ -38,7 +38,7 @@ test: .venv/ready
 	# Tests that measure run one at a time. The others use all cores.
 	$(BIN)/pytest -m "not live" --numprocesses auto --dist worksteal
 	# Other work on this machine may disturb a run, so a test that fails is tried twice more, and the report names it.
-	$(BIN)/pytest -m live --reruns 2
+	$(BIN)/pytest -m live --reruns 2 -raR
 	$(MAKE) -C hardware/probe test
 	$(MAKE) -C hardware/generator test fuzz
 	$(MAKE) -C hardware/common fuzz
