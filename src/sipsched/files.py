@@ -62,8 +62,6 @@ def read_json(path: Path, schema_version: int | None, remedy: str) -> dict[str, 
 
     Parameters
     ----------
-    path
-        The file.
     schema_version
         Required value of the file's `schema_version`; None for a file without this key.
     remedy
@@ -97,11 +95,6 @@ def seal(text: str) -> str:
 
 def read_sealed(path: Path, schema_version: int | None, remedy: str) -> dict[str, Any]:
     """Read a JSON file that `seal` made, and check that no byte of it has changed.
-
-    Parameters
-    ----------
-    path, schema_version, remedy
-        See `read_json`.
 
     Returns
     -------

@@ -158,13 +158,7 @@ class Runs(Catalogue):
 
 @dataclass(frozen=True)
 class Plots:
-    """Figures of runs for JupyterLab. Every figure needs single messages.
-
-    Attributes
-    ----------
-    runs
-        The runs to draw.
-    """
+    """Figures of runs for JupyterLab. Every figure needs single messages."""
 
     runs: Runs
 
@@ -287,8 +281,6 @@ def open_messages(study: str, testbed: str = "local", **where: Any) -> xr.Datase
     ----------
     study
         Name of the study. The workflow must have made `results/STUDY/TESTBED/summary.nc`.
-    testbed
-        Name of the testbed.
     where
         Values by key (`sut`, `mode`, `cores`, `threads`, `cps`, `rep`): a value or a list of values, to select runs.
 

@@ -178,11 +178,6 @@ def tell_interrupts() -> None:
 def clear_dead_locks(folder: Path = Path(".snakemake")) -> TextIO:
     """Remove the locks of a Snakemake that was killed, or whose machine went down.
 
-    Parameters
-    ----------
-    folder
-        Snakemake's folder in the project.
-
     Returns
     -------
     file

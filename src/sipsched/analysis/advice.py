@@ -76,8 +76,6 @@ class ComparedLoad:
 
     Attributes
     ----------
-    place, cps
-        Where.
     capacity
         Capacity of the SUT in the reference mode; None if it was not estimated.
     planned_cps
@@ -244,13 +242,9 @@ class Candidate:
 
     Attributes
     ----------
-    mode
-        Name of the mode.
     effects
         Effects by quantity. The intervals of `DECIDING` quantities are simultaneous over the page's modes and loads.
         All other intervals have 95 % each.
-    verdict
-        Effect of the mode on the sum.
     decided_by
         Quantity that decided the verdict; empty without such a quantity.
     costs
@@ -275,8 +269,6 @@ class Ranking:
 
     Attributes
     ----------
-    load
-        Where.
     candidates
         Modes by rank. The reference has the rank of a mode with an effect of 0.
     sham
@@ -335,17 +327,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Advice:
-    """The recommendations for a system, by load in ascending order.
-
-    Attributes
-    ----------
-    place
-        Where.
-    rankings
-        One ranking per load.
-    tests
-        Number of comparisons behind the recommendations, over all loads.
-    """
+    """The recommendations for a system, by load in ascending order."""
 
     place: ReferenceSystem
     rankings: tuple[Ranking, ...]
@@ -362,8 +344,6 @@ def find_windows(summary: Path, given: Iterable[str | Path] | None = None) -> li
 
     Parameters
     ----------
-    summary
-        Combined summary of the study, `results/STUDY/TESTBED/summary.nc`.
     given
         Files to choose from. None: the existing files in `results/runs`, beside the study.
     """
@@ -388,8 +368,6 @@ def read_loads(
 
     Parameters
     ----------
-    windows
-        Files `windows.nc`.
     crossings
         Files `crossing.json`, by which the loads were planned.
     capacities
@@ -482,8 +460,6 @@ def advise(
 
     Parameters
     ----------
-    loads
-        Loads from `read_loads`.
     quantities
         Quantities whose effects are computed besides the quantities of the decision.
     """

@@ -90,14 +90,8 @@ class Case:
 
     Attributes
     ----------
-    summary
-        Combined summary of a study on one testbed.
     points, printed
         Tables from `sipsched.analysis.papers.load_points` and `load_comparison`.
-    reference, other
-        The two compared modes.
-    limit
-        Packet drop rate at which capacity ends, as a share.
     """
 
     summary: xr.Dataset
@@ -175,15 +169,7 @@ class Case:
         ]
 
     def places(self, system: System | None = None, published: bool = False) -> list[Place]:
-        """List all planned settings; if `published` is true, also the papers' settings.
-
-        Parameters
-        ----------
-        system
-            System of the settings; None for all systems.
-        published
-            Whether the papers' numbers of threads are included.
-        """
+        """List all planned settings; if `published` is true, also the papers' settings."""
         planned = (self.summary["status"] != NOT_PLANNED).any(("mode", "cps", "rep"))
         listed = []
         for sut, cores in self.systems if system is None else [system]:
@@ -409,11 +395,6 @@ def of_type(kind: str, name: str) -> str:
 
 def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
     """Compute all compared quantities.
-
-    Parameters
-    ----------
-    runs
-        Valid runs, from `sipsched.analysis.run_table.counted`.
 
     Returns
     -------

@@ -24,6 +24,7 @@ from sipsched.errors import StableError
 from sipsched.plan.loads import WIDEST_BRACKET
 
 PDR_LIMIT = 0.01
+"""The share of messages dropped at which capacity ends. Every parameter `limit` or `pdr_limit` is such a share."""
 RESAMPLES = 9999
 SEED = 1
 MIN_CROSSING_RUNS = 3
@@ -46,8 +47,6 @@ class CrossingLoad:
     interval
         Crossing in cps. -inf means below the lowest measured load, inf means above the highest. The interval is not
         resolved if the bracket is the only information about the crossing.
-    lowest_cps, highest_cps
-        Lowest and highest measured load.
     bracket_cps
         The loads below and above the crossing; -inf or inf if no such load was measured. NaN if nothing was measured.
     bracket_pdr
@@ -117,8 +116,6 @@ def typical_drop_rates(
         Shape (…, rep); NaN without a run.
     limit
         Limit in the unit of `pdr`.
-    level
-        Confidence.
     whole
         Number of all messages, in the unit of `pdr`.
     """

@@ -88,8 +88,6 @@ class Effect:
 
     Attributes
     ----------
-    scale
-        Ratio or difference.
     interval
         The mean over blocks, with an interval at the simultaneous level of its family.
     robust

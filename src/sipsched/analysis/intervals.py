@@ -39,10 +39,6 @@ class Interval:
         Ends of the interval; NaN without an interval. An end may be infinite.
     n
         Number of runs, or pairs of runs, behind the estimate.
-    level
-        Confidence.
-    method
-        Method of the interval.
     why
         Reason for a missing interval; empty with an interval.
     resolved
@@ -129,8 +125,6 @@ def typical_intervals(values: Values, level: float = LEVEL) -> Estimates:
     ----------
     values
         Shape (…, rep), not negative; NaN without a run.
-    level
-        Confidence.
     """
     rows = values.reshape(-1, values.shape[-1])
     rows_typical = [_typical_of(row[~np.isnan(row)], level) for row in rows]
@@ -158,8 +152,6 @@ def typical_interval(values: npt.ArrayLike, level: float = LEVEL) -> Interval:
     ----------
     values
         Shape (rep,), one number per run, not negative; NaN without a run.
-    level
-        Confidence.
 
     Raises
     ------
@@ -190,8 +182,6 @@ def mean_intervals(
     ----------
     values
         Shape (…, rep); NaN without a run.
-    level
-        Confidence.
 
     Returns
     -------
@@ -214,8 +204,6 @@ def mean_interval(values: npt.ArrayLike, level: float = LEVEL, least: float = -n
     ----------
     values
         Shape (rep,), one number per run; NaN without a run.
-    level
-        Confidence.
     least
         Lower bound of the values and of the interval: 0 for times, counts and shares.
     """

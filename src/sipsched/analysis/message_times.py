@@ -104,12 +104,8 @@ class LoadTimes(NamedTuple):
 
     Attributes
     ----------
-    cps
-        Load in calls per second.
     counts
         Number of messages by time, shape (`histogram.BINS`,).
-    runs
-        Number of runs.
     """
 
     cps: int

@@ -206,8 +206,6 @@ def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
 
     Parameters
     ----------
-    runs
-        Messages of each run, from `read_messages`.
     noise
         A `noise.json` of the machine; None: the model has no stalls.
 
@@ -350,10 +348,6 @@ def fit_campaign(
         Folders of runs. The fit excludes runs of other modes, on more cores, of SUTs without a model, and without a
         trace. The fit uses the first SUT and the number of threads with the most loads, because all other settings are
         predicted.
-    noise
-        A `noise.json` of the machine; None: the model has no stalls.
-    suts
-        SUTs of the campaign.
     draws
         Number of bootstrap samples of the runs that are fitted in addition.
     """

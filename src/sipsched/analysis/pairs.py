@@ -51,8 +51,6 @@ def paired_difference(
     ----------
     reference, other
         Shape (rep,), in the same order; incomplete pairs (NaN) are excluded.
-    level
-        Confidence.
     """
     first, second = _pairs(reference, other)
     return mean_interval(second - first, level)
@@ -73,8 +71,6 @@ def ratio_interval(
     ----------
     reference, other
         Shape (rep,), not negative, in the same order; incomplete pairs (NaN) are excluded.
-    level
-        Confidence.
 
     Raises
     ------

@@ -109,11 +109,6 @@ _PLACE: dict[str, Callable[[str], Any]] = {
 def load_points(folder: Path = FOLDER) -> pd.DataFrame:
     """Read every number of the tables of measurements.
 
-    Parameters
-    ----------
-    folder
-        Folder of points.csv.
-
     Returns
     -------
     DataFrame
@@ -151,11 +146,6 @@ def load_points(folder: Path = FOLDER) -> pd.DataFrame:
 def load_comparison(folder: Path = FOLDER) -> pd.DataFrame:
     """Read the tables that compare the modes.
 
-    Parameters
-    ----------
-    folder
-        Folder of comparison.csv.
-
     Returns
     -------
     DataFrame
@@ -173,11 +163,6 @@ def load_comparison(folder: Path = FOLDER) -> pd.DataFrame:
 
 def load_capacity(folder: Path = FOLDER) -> pd.DataFrame:
     """Read the predictions of the multi-core paper's capacity model (section V).
-
-    Parameters
-    ----------
-    folder
-        Folder of capacity.csv.
 
     Returns
     -------
@@ -199,11 +184,6 @@ def load_capacity(folder: Path = FOLDER) -> pd.DataFrame:
 
 def load_audit(folder: Path = FOLDER) -> pd.DataFrame:
     """Read the checks of the printed numbers against each other, which `tests/published_audit.py` makes.
-
-    Parameters
-    ----------
-    folder
-        Folder of audit.csv.
 
     Returns
     -------
@@ -274,11 +254,6 @@ def _read(
 def wide(points: pd.DataFrame) -> pd.DataFrame:
     """Arrange the metrics as columns.
 
-    Parameters
-    ----------
-    points
-        Table from `load_points`.
-
     Returns
     -------
     DataFrame
@@ -291,13 +266,6 @@ def wide(points: pd.DataFrame) -> pd.DataFrame:
 
 def crossings(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> pd.DataFrame:
     """Find the loads around the limit of the packet drop rate in the published numbers.
-
-    Parameters
-    ----------
-    points
-        Table from `load_points`.
-    pdr_limit
-        The share of messages dropped at which capacity ends.
 
     Returns
     -------
@@ -328,11 +296,6 @@ def crossings(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> pd.DataFram
 def errors_not_shown(points: pd.DataFrame) -> pd.DataFrame:
     """Compute bounds for the RCV errors that are illegible in the scan.
 
-    Parameters
-    ----------
-    points
-        Table from `load_points`.
-
     Returns
     -------
     DataFrame
@@ -360,13 +323,6 @@ def predictions(
     points: pd.DataFrame, capacity: pd.DataFrame, pdr_limit: float = PDR_LIMIT
 ) -> pd.DataFrame:
     """Compare the predicted capacities with the capacities of the tables.
-
-    Parameters
-    ----------
-    points, capacity
-        Tables from `load_points` and `load_capacity`.
-    pdr_limit
-        The share of messages dropped at which capacity ends.
 
     Returns
     -------

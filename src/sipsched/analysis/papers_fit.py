@@ -91,11 +91,6 @@ def values_of(model: Mapping[str, Any]) -> Values:
 def fitted_half(points: pd.DataFrame) -> pd.DataFrame:
     """Return the columns to which the model is fitted.
 
-    Parameters
-    ----------
-    points
-        Table from `sipsched.analysis.papers.load_points`.
-
     Returns
     -------
     DataFrame
@@ -133,8 +128,6 @@ class PapersFit:
     ----------
     values
         Best values, shape (free,), in the order of `FREE`.
-    loss
-        Loss of the best values.
     points
         Number of published numbers in the fit.
     columns
@@ -164,17 +157,11 @@ def fit(
 
     Parameters
     ----------
-    published
-        Table from `fitted_half`.
-    model
-        See `numbers`.
     predict
         Function from a model's parameters and a number of arrivals to the means `METRICS`, one row per row of
         published; None if a run does not finish.
     generations, polish
         Number of generations of the global search, and of evaluations of the local search.
-    seed
-        Seed of the global search.
     """
     spent = 0
 

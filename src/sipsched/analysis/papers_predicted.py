@@ -53,11 +53,6 @@ EFFECTS = ("pdr", "k_rcv_us")
 def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
     """List the runs for the papers' tables, their figure 2 and the ablation.
 
-    Parameters
-    ----------
-    points, compared
-        Tables from `sipsched.analysis.papers.load_points` and `load_comparison`.
-
     Returns
     -------
     DataFrame
@@ -105,11 +100,6 @@ def settings_put_back() -> dict[Setting, str]:
 def load_predictions(path: Path) -> pd.DataFrame:
     """Read simulated runs.
 
-    Parameters
-    ----------
-    path
-        A CSV file.
-
     Returns
     -------
     DataFrame
@@ -133,13 +123,7 @@ def load_predictions(path: Path) -> pd.DataFrame:
 
 
 def repeated(runs: pd.DataFrame, recorded: pd.DataFrame) -> tuple[int, int]:
-    """Count the runs of the grid that equal the recorded runs to the last digit, and all runs of the grid.
-
-    Parameters
-    ----------
-    runs, recorded
-        Tables from `load_predictions`.
-    """
+    """Count the runs of the grid that equal the recorded runs to the last digit, and all runs of the grid."""
     near, before = (
         table[table["part"] == NEAR_LIMIT].set_index([*CASE, "calls"])[MEANS].sort_index()
         for table in (runs, recorded)
@@ -166,13 +150,6 @@ def group_of(mode: str, cores: int) -> Group:
 
 def against_published(runs: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     """Compare each published number with the simulator's prediction, and with two naive predictions.
-
-    Parameters
-    ----------
-    runs
-        Table from `load_predictions`.
-    points
-        Table from `sipsched.analysis.papers.load_points`.
 
     Returns
     -------
@@ -201,15 +178,6 @@ def capacities(
     runs: pd.DataFrame, points: pd.DataFrame, pdr_limit: float = PDR_LIMIT
 ) -> pd.DataFrame:
     """Compare the simulated load at the limit of each cell with the published load.
-
-    Parameters
-    ----------
-    runs
-        Table from `load_predictions`.
-    points
-        Table from `sipsched.analysis.papers.load_points`.
-    pdr_limit
-        Share of messages dropped at which capacity ends.
 
     Returns
     -------
@@ -320,15 +288,7 @@ class PublishedEffect:
 
 
 def effects(runs: pd.DataFrame, compared: pd.DataFrame) -> list[PublishedEffect]:
-    """Compare the modes at each row of the papers' comparison tables.
-
-    Parameters
-    ----------
-    runs
-        Table from `load_predictions`.
-    compared
-        Table from `sipsched.analysis.papers.load_comparison`.
-    """
+    """Compare the modes at each row of the papers' comparison tables."""
     rows = {
         (row.study, row.table, row.cores, row.threads, row.cps, metric): getattr(
             row, f"{metric.removesuffix('_us')}_lower_pct"
@@ -377,13 +337,7 @@ class MigrationCost:
 
 
 def migration_costs(runs: pd.DataFrame) -> list[MigrationCost]:
-    """Summarise figure 2 of the multi-core paper: enhanced mode with other migration costs.
-
-    Parameters
-    ----------
-    runs
-        Table from `load_predictions`.
-    """
+    """Summarise figure 2 of the multi-core paper: enhanced mode with other migration costs."""
     pairs: dict[tuple[tuple[int, int, int], str, int], Pair] = {}
     for (place, best), metric in product(FIGURE_2.items(), EFFECTS):
         for cost in COSTS_NS:
@@ -467,8 +421,6 @@ def ablation(runs: pd.DataFrame, metric: str) -> Ablation | None:
 
     Parameters
     ----------
-    runs
-        Table from `load_predictions`.
     metric
         One of `EFFECTS`.
 

@@ -16,13 +16,7 @@ from sipsched.records.summary_variables import ALL, RUN_DIMS
 
 @dataclass(frozen=True)
 class Known:
-    """The interval of a group's runs in one SUT and mode.
-
-    Attributes
-    ----------
-    interval
-        Interval of a typical run, at `level_of_a_look`.
-    """
+    """The interval of a group's runs in one SUT and mode."""
 
     sut: str
     mode: str
@@ -50,13 +44,6 @@ def level_of_a_look(precision: Precision, level: float = LEVEL) -> float:
 
 def look(summary: xr.Dataset, precision: Precision) -> list[Known]:
     """Compute the intervals of all groups of a study.
-
-    Parameters
-    ----------
-    summary
-        Summary of the study on one testbed.
-    precision
-        The requested precision.
 
     Returns
     -------

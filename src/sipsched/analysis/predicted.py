@@ -110,8 +110,6 @@ class Check:
 
     Attributes
     ----------
-    predictions
-        Predictions as read from the file.
     contrasts
         Measured contrasts, with contrasts of modes first.
     levels
@@ -135,8 +133,6 @@ def check(
 
     Parameters
     ----------
-    predictions
-        Predictions of the simulator.
     loads
         Comparisons of modes within runs, from `advice.read_loads`.
     campaigns

@@ -45,11 +45,6 @@ class ProbeCost:
 def probe_costs(paths: Iterable[Path]) -> list[ProbeCost]:
     """Compare the windows with and without the probe; other runs are ignored.
 
-    Parameters
-    ----------
-    paths
-        Files windows.nc.
-
     Raises
     ------
     StableError

@@ -46,8 +46,6 @@ def busy_periods(runs: xr.Dataset, at: Mapping[Hashable, Any]) -> BusyPeriods | 
 
     Parameters
     ----------
-    runs
-        Valid runs, from `sipsched.analysis.run_table.counted`.
     at
         Coordinates (sut, mode, cores, threads, cps) of the point.
 

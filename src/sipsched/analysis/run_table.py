@@ -211,8 +211,6 @@ def read_campaigns(
     ----------
     summaries
         Files `results/<study>/<testbed>/summary.nc`.
-    capacities
-        Capacities of systems on any testbed.
 
     Raises
     ------
@@ -365,11 +363,6 @@ class Configuration(NamedTuple):
 def configurations(runs: pd.DataFrame) -> dict[Configuration, pd.DataFrame]:
     """Group runs by their setting.
 
-    Parameters
-    ----------
-    runs
-        Rows of a campaign.
-
     Returns
     -------
     dict
@@ -428,8 +421,6 @@ def receive_buffers(runs: pd.DataFrame, *by: str) -> Buffers:
     ----------
     runs
         Rows with `so_rcvbuf` in bytes, NaN where it was not recorded.
-    by
-        Columns by which runs are grouped.
     """
     recorded = runs.dropna(subset=["so_rcvbuf"])
     return Buffers(
@@ -447,10 +438,6 @@ def pairs(
 
     Parameters
     ----------
-    runs
-        Valid rows of a campaign.
-    column
-        The column to compare.
     by
         Key in which the two sides differ: `sut` or `mode`.
     reference, other

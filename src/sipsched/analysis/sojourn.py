@@ -43,11 +43,6 @@ class Sojourn:
 def sojourn(load: ComparedLoad) -> Sojourn | None:
     """Compute the two mean sojourns at a load.
 
-    Parameters
-    ----------
-    load
-        Runs on one core at one load.
-
     Returns
     -------
     Sojourn or None

@@ -172,12 +172,8 @@ def carried(
 
     Parameters
     ----------
-    campaign
-        All runs of a testbed.
     crossings
         Searches; searches on other testbeds are ignored.
-    limit
-        Share at which capacity ends.
 
     Returns
     -------
@@ -373,11 +369,6 @@ def shares_cpus(campaign: Campaign, cores: int) -> bool:
 
 def herds(runs: pd.DataFrame) -> list[Herd]:
     """Gather the wake-ups per message of shared UDP sockets with measurements at two numbers of workers or more.
-
-    Parameters
-    ----------
-    runs
-        Valid runs of a single mode.
 
     Returns
     -------

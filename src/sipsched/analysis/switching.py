@@ -18,16 +18,12 @@ class Switching:
 
     Attributes
     ----------
-    mode, rep
-        Mode and repetition of the run.
     window_s, washout_s
         Mean lengths of window and washout. The lengths vary about these means.
     utilisation, relaxation_s
         Basis for the choice of the lengths; NaN for configured lengths.
     blocks, whole_blocks
         Number of blocks, and number of blocks with only valid windows.
-    windows
-        Played.
     left_out
         Number of windows by reason (`records.windows.LEFT_OUT`).
     switch_median_us, switch_max_us
@@ -91,13 +87,7 @@ class Aligned:
 
 
 def switching(run: xr.Dataset) -> Switching:
-    """Summarise the windows and switches of a run.
-
-    Parameters
-    ----------
-    run
-        Windows from `open_windows`.
-    """
+    """Summarise the windows and switches of a run."""
     attrs = run.attrs
     left_out, blocks = run["left_out"].to_numpy(), run["block"].to_numpy()
     reasons, counts = np.unique(left_out[left_out != COUNTS], return_counts=True)
@@ -138,11 +128,6 @@ def aligned(load: ComparedLoad) -> Aligned | None:
     """Average the response by the time since the switch over the runs of a load.
 
     Runs have windows of different lengths, so all responses are read at the bins of the shortest windows.
-
-    Parameters
-    ----------
-    load
-        The runs.
 
     Returns
     -------

@@ -64,16 +64,8 @@ class CpuAccount:
 
     Parameters
     ----------
-    sps
-        The host of the proxy.
-    hosts
-        All hosts. Programs of sipsched on any host of this machine do not count as competitors.
     proxy
         The processes on the SPS: the proxy, and its front end.
-    cpus
-        CPUs of the proxy.
-    limit_s
-        Time in seconds after which the program is stopped.
     sampled
         Whether the competitors' CPU time is also sampled during the load.
     """

@@ -41,17 +41,6 @@ from sipsched.words import utc
 def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
     """Perform one run and write its record.
 
-    Parameters
-    ----------
-    run
-        The run's tuple.
-    config
-        The campaign: SUTs, load, probe and limits of the verdict.
-    testbed
-        Three hosts that SSH reaches, or a simulated testbed.
-    raw
-        Folder of all records.
-
     Returns
     -------
     Path

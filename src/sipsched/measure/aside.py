@@ -31,8 +31,6 @@ class Aside:
 
         Parameters
         ----------
-        testbed
-            The testbed's name.
         now
             Seconds of a monotonic clock.
 

@@ -78,8 +78,6 @@ class Bracket:
         Highest load at or below the limit; None if the lowest load of the range exceeds the limit.
     upper_cps
         Lowest load above the limit; None if the highest load of the range does not exceed the limit.
-    trials
-        All trials, in the order in which they were made.
     in_time
         Whether the search reached its width before its time was over.
     """
@@ -109,12 +107,8 @@ def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
 
     Parameters
     ----------
-    offer
-        The function that makes a trial.
     pdr_limit
         Packet drop rate, 0 to 1.
-    search
-        Range of loads, width and durations.
 
     Raises
     ------
@@ -156,10 +150,6 @@ def find_capacity(
 
     Parameters
     ----------
-    offer
-        The function that makes a trial.
-    goal
-        Limit and width.
     search
         Range of loads, durations.
     guess_cps

@@ -80,8 +80,6 @@ def conclude(
 
     Parameters
     ----------
-    done
-        The load.
     record
         The unfinished record, whose folder has the files of generator and probe.
     limits

@@ -32,8 +32,6 @@ class ReportingProgram:
 
     Parameters
     ----------
-    sps
-        The host on which the program runs.
     part, name
         Native part and name of the program; its files on the host begin with the name.
     limit_s

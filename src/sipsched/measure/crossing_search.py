@@ -47,12 +47,6 @@ def search_crossing(
     ----------
     point
         The point. If it has a goal, its capacity is searched.
-    config
-        The campaign: limit, range and width of the search.
-    testbed
-        Three hosts that SSH reaches, or a simulated testbed.
-    raw
-        Folder of all records.
     guess_cps
         The capacity that other points suggest.
 

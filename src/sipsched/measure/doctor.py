@@ -28,19 +28,7 @@ EEVDF_SINCE = (6, 6)
 
 @dataclass(frozen=True)
 class MachineFinding:
-    """A property of the machine and its judgement.
-
-    Attributes
-    ----------
-    subject
-        Name of the property, such as `root`.
-    state
-        `YES`, `LESS` or `NO`.
-    text
-        Description of the state.
-    remedy
-        The remedy; empty without one.
-    """
+    """A property of the machine and its judgement."""
 
     subject: str
     state: str

@@ -28,17 +28,7 @@ getconf CLK_TCK"""
 
 
 class FactorCounts:
-    """The counts of one load, by the BPF program `sipfactors` and from /proc.
-
-    Parameters
-    ----------
-    sps
-        The host of the proxy.
-    proxy
-        The processes on the SPS: the proxy, and its front end.
-    limit_s
-        Time in seconds after which the program is stopped.
-    """
+    """The counts of one load, by the BPF program `sipfactors` and from /proc."""
 
     def __init__(self, sps: Host, proxy: Sequence[Process], limit_s: float) -> None:
         self._sps, self._proxy = sps, proxy

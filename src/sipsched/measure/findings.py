@@ -37,10 +37,6 @@ class Evidence:
     ----------
     observed
         The counts of the load.
-    sut, threads
-        The SUT, and the number of workers.
-    certificate
-        The certificate of the arrivals.
     requests
         First sends and retransmissions of requests at the UAC and at the SPS.
     trace
@@ -125,8 +121,6 @@ def account_numbers(report: AccountReport | None, cpus: int) -> dict[str, float 
     ----------
     report
         The account. None for simulated runs, which have no competitors and whose workers are never stopped.
-    cpus
-        Number of CPUs of the SPS.
     """
     if report is None:
         return dict.fromkeys(ACCOUNT_RULES, 0)
@@ -188,15 +182,7 @@ def arrival_numbers(certificate: Certificate) -> dict[str, float | None]:
 
 
 def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | None]:
-    """Return the numbers about the load in generators, links and SPS, and about stolen CPU time.
-
-    Parameters
-    ----------
-    observed
-        The counts of the load.
-    cpus
-        CPUs of the SPS.
-    """
+    """Return the numbers about the load in generators, links and SPS, and about stolen CPU time."""
     statistics, balanced = observed.statistics, observed.ledger
     agents, created = balanced.from_sps, statistics.calls_created
     stat = {phase: files["/proc/stat"] for phase, files in observed.counters["sps"].items()}
@@ -265,10 +251,6 @@ def probe_numbers(
 
     Parameters
     ----------
-    probe
-        The probe's report.
-    balanced
-        The ledger of the same run.
     recording_off
         Whether recording was off at times; then the trace lacks messages by design.
     """
@@ -296,10 +278,6 @@ def spread_numbers(
         The probe's trace, the only source for the workers of sharded sockets.
     served
         The counts of the UAS, which distinguishes instances by their addresses.
-    sut
-        The SUT, with its deployment.
-    threads
-        Number of workers.
     """
     if sut.sharded and trace is not None:
         taken = trace.records[(trace.records["tid"] != 0) & (trace.records["call_id_hash"] != 0)]

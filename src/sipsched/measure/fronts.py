@@ -24,14 +24,6 @@ class Front:
 
     Parameters
     ----------
-    sps
-        The host of the proxy.
-    proxy
-        The adapter of the proxy program.
-    sut
-        The SUT, with its deployment.
-    threads
-        Number of instances.
     cpus
         CPUs of the SPS on which the proxy may run.
     limit_s

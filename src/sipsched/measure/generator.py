@@ -134,8 +134,6 @@ class Arrivals:
 
     Attributes
     ----------
-    cps
-        Calls per second.
     calls
         Number of calls. With blocks it is approximate, since the calls of a window are sampled.
     seed
@@ -170,8 +168,6 @@ class Schedule:
 
     Attributes
     ----------
-    calls
-        Number of calls.
     distinct
         Number of sampled calls. The other calls repeat calls of the same block.
     first_ns, last_ns

@@ -35,8 +35,6 @@ class HostNeeds:
     ----------
     sut, proxy, point
         The SUT, the adapter of its proxy program, and the point with cores and threads.
-    transport
-        The transport of SIP.
     probe
         The probe that the configuration asks for; `off` stands for no probe.
     """

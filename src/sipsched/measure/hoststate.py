@@ -84,8 +84,6 @@ def describe(host: Host, versions: dict[str, list[str]]) -> HostReport:
 
     Parameters
     ----------
-    host
-        The host.
     versions
         Name of each program whose version is recorded, and the command that prints the version.
 

@@ -43,10 +43,6 @@ def check_memory(sps: Host, sut: Sut, threads: int, cores: int) -> None:
     ----------
     sps
         The host of the proxy, after the processes of earlier runs have ended.
-    sut
-        The SUT, with its shared memory and the private memory of each worker.
-    threads, cores
-        Number of workers, and number of the workers' CPUs.
 
     Raises
     ------

@@ -91,8 +91,6 @@ def predict(fitted: Fitted, runs: Iterable[Run], config: Config) -> Predictions:
         The model; if it was fitted to no run, nothing is predicted.
     runs
         The planned runs. Each mode of a comparison is a setting, except modes that switch the probe off.
-    config
-        The campaign.
     """
     chosen = _settings(fitted, runs)
     return Predictions(
@@ -212,13 +210,6 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
 
     For each number of cores, the best number of threads is simulated again: with each sample of the fit, and with each
     assumption about several cores.
-
-    Parameters
-    ----------
-    fitted
-        The model; if it was fitted to no run, nothing is predicted.
-    config
-        The campaign: load and limit.
     """
     none = CapacityPrediction(fitted, config.pdr_limit, CORES_PER_PROCESSOR)
     if not fitted.numbers:
@@ -283,13 +274,6 @@ def predict_deployments(fitted: Fitted, config: Config) -> tuple[Deployed, ...]:
 
     In one prediction, a single CPU receives, as in the model. In another prediction, all cores receive, and the agents
     have one address per core.
-
-    Parameters
-    ----------
-    fitted
-        The model; if it was fitted to no run, nothing is predicted.
-    config
-        The campaign: load, limit, and the length of a trial over TCP.
     """
     if not fitted.numbers:
         return ()

@@ -64,8 +64,6 @@ class BpfProbe:
 
         Parameters
         ----------
-        sps
-            The host of the proxy.
         program
             Name of the proxy's worker processes.
         mode

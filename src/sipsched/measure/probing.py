@@ -16,12 +16,6 @@ class Probing:
 
     Parameters
     ----------
-    hosts
-        The hosts of an open testbed.
-    sut, program
-        The SUT, and the name of its proxy program.
-    wanted
-        The probe that the configuration asks for.
     limit_s
         Time in seconds after which the probe is stopped.
     controlled

@@ -213,8 +213,6 @@ def same_settings(
 
     Parameters
     ----------
-    compiled
-        Name and steps of each mode.
     kernel
         The kernel for which the modes were compiled, with the settings before any change.
 

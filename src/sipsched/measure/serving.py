@@ -66,12 +66,6 @@ class Serving:
 
     Parameters
     ----------
-    hosts
-        The hosts of an open testbed.
-    point
-        The point.
-    config
-        The campaign: SUTs, load and probe.
     record
         The record, which receives the configuration and the log of the proxy.
     limit_s
@@ -239,8 +233,6 @@ class Serving:
         ----------
         label
             First part of the names of the generator's files.
-        arrivals
-            The calls.
         during
             Contexts that are active while the calls are offered.
 

@@ -169,8 +169,6 @@ def simulated_kernel(kernel: str, cores: int, base_slice_ns: int | None = None) 
     ----------
     kernel
         `6.18` or `5.10`.
-    cores
-        Number of online CPUs.
     base_slice_ns
         Base slice of EEVDF; None stands for the default for the number of CPUs.
     """

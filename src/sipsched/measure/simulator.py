@@ -173,8 +173,6 @@ def simulate(numbers: Numbers, folder: Path, outputs: Outputs | None = None) -> 
 
     Parameters
     ----------
-    numbers
-        All numbers of the model.
     folder
         Folder for `model.txt` and `report.json`.
     outputs

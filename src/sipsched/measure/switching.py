@@ -75,8 +75,6 @@ def playable(comparison: str, compiled: Sequence[Tuned]) -> Playable:
 
     Parameters
     ----------
-    comparison
-        Name of the comparison, for error messages.
     compiled
         The modes, compiled to this kernel, the reference first.
 
@@ -121,18 +119,10 @@ class Switcher:
 
     Parameters
     ----------
-    sps
-        The host of the proxy.
     proxy, program
         The process group of the proxy and the name of its programs. Every task of these programs is switched.
-    modes
-        The modes on this kernel.
-    design
-        The windows.
     first_ns
         Time from the beginning of the schedule to its first call in ns.
-    over_tcp
-        Whether SIP uses TCP.
 
     Attributes
     ----------

@@ -58,12 +58,6 @@ class Tuned:
 
     Attributes
     ----------
-    mode
-        The mode that the run asks for.
-    layout
-        The CPUs of the SPS.
-    kernel
-        The scheduler settings that the kernel shows.
     steps
         The mode, compiled to this kernel.
     read_back
@@ -162,12 +156,6 @@ def compile_modes(
     ----------
     sps
         The host of the proxy.
-    modes
-        Scheduler settings.
-    layout, kernel
-        CPUs and scheduler settings of the host.
-    threads
-        Workers of the proxy.
 
     Returns
     -------
@@ -221,12 +209,8 @@ def tuned(
         The host of the proxy.
     testbed
         The testbed, whose file has the order of the CPUs and the settings that may be changed.
-    mode
-        Scheduler settings.
     cores
         Number of CPUs of the proxy, from the beginning of the testbed's list.
-    threads
-        Workers of the proxy.
     others
         Modes to which the block switches; their settings are restored, too.
 

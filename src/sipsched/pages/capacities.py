@@ -124,8 +124,6 @@ def doubts_near(runs: pd.DataFrame, capacity: SystemCapacity) -> tuple[str, ...]
 
     Parameters
     ----------
-    runs
-        The valid runs of the system, as rows of a campaign.
     capacity
         The capacity. It depends on the loads within its interval, and on the nearest load below and above the interval.
     """
@@ -177,12 +175,6 @@ def draw_drop_rates(
 
     Parameters
     ----------
-    axis
-        The panel.
-    curve
-        Drop rates of one system.
-    capacity
-        Capacity of the system; None if it was not estimated.
     limit
         Drop rate at which capacity ends, as a share.
     """
@@ -215,12 +207,8 @@ def share_words(
 
     Parameters
     ----------
-    loads
-        In calls per second.
     planned_cps
         The capacity from a search, of which the loads are planned shares; None for fixed loads.
-    capacity
-        The capacity from all trials and runs; None if it was not estimated.
 
     Returns
     -------

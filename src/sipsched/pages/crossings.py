@@ -31,15 +31,7 @@ def crossing_cell(crossing: CrossingLoad) -> Number | str:
 
 
 def doubt(crossing: CrossingLoad, limit: float) -> str:
-    """Explain why a crossing has no number, and name the load to measure; return an empty text if the number exists.
-
-    Parameters
-    ----------
-    crossing
-        Crossing of one configuration.
-    limit
-        Packet drop rate, as a share.
-    """
+    """Explain why a crossing has no number, and name the load to measure; return an empty text if the number exists."""
     share, (below, above) = f"{100 * limit:g} %", crossing.bracket_cps
     if np.isnan(below):
         return ""

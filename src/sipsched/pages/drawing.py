@@ -82,8 +82,6 @@ class Layout:
 
         Parameters
         ----------
-        rows, columns
-            Numbers of rows and columns.
         height_in, above_in
             Heights of a row of panels, and of the space above the panels.
         shared

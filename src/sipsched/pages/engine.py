@@ -38,10 +38,6 @@ class ThisProcess(Engine):  # type: ignore[misc]
 
         Parameters
         ----------
-        nb_man
-            The notebook.
-        kernel_name, options
-            Unused.
         shown
             Receives the parts that each cell shows, by the index of the cell.
 

@@ -73,12 +73,8 @@ def answer(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities
 
     Parameters
     ----------
-    summary
-        Combined summary of the study.
     limit
         Packet drop rate at which capacity ends, as a share.
-    capacities
-        The one capacity of each system of the testbed.
     """
     by_line = {
         line: known

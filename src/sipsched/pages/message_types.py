@@ -46,8 +46,6 @@ def distributions(
 
     Parameters
     ----------
-    summary
-        Combined summary of the study.
     messages_root
         Directory of the runs' `messages.nc`.
     cps, threads

@@ -56,12 +56,8 @@ class Found:
         and repetition, and at least one message with K_rcv and T_sip.
     shown_cps
         The load nearest to `SHOWN_SHARE` of the capacity; without a capacity, the load in the middle.
-    capacity
-        The capacity of the system; None if it was not estimated.
     account
         The account of the CPU time of the first shown run; None if its record has none.
-    files
-        The `messages.nc` of the runs.
     """
 
     by_load: Mapping[int, Sequence[Messages]]
@@ -90,12 +86,8 @@ def read(
 
     Parameters
     ----------
-    testbed
-        Name of the testbed.
     folders
         Folders of records. The page uses the folder with runs at most loads, and its setting with the most runs.
-    capacities
-        The capacity of each system.
     """
     catalogues = [_with_messages(find_runs(folder, testbed)) for folder in folders]
     chosen = max(catalogues, key=lambda each: len(each.values("cps")), default=None)

@@ -128,8 +128,6 @@ def study(
 
     Parameters
     ----------
-    summary
-        Combined summary of a study on one testbed.
     default_ns
         The reference cost of all comparisons.
     limit

@@ -441,12 +441,8 @@ class Section(Part):
 
     Attributes
     ----------
-    heading
-        Its heading of the second level.
     expected
         The reader's expectation, from the notebook, in Markdown. The page folds the text.
-    parts
-        The parts that the cells of the section show.
     """
 
     heading: str

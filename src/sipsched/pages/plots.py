@@ -73,10 +73,6 @@ class Curve:
 
     Attributes
     ----------
-    name
-        The name of the series.
-    look
-        Its colour and marker.
     x
         The x values of the points, shape (point,), in `x_unit`.
     of
@@ -170,17 +166,9 @@ def panels(
 
     Parameters
     ----------
-    rows, columns
-        The titles of the rows and of the columns.
-    draw_panel
-        Draws the panel of a row and a column into the axes.
-    x_label
-        The label of the x axes of the last row.
     shared
         The panels that share their x axis, and the panels that share their y axis: "all", the panels of a "column", or
         none ("").
-    height_in
-        The height of a panel.
     prepare
         Sets the ticks of the axes before the drawing of a panel. The argument is the panel's width in inches.
     beside

@@ -66,10 +66,6 @@ def read(predictions: Iterable[Path], summaries: Iterable[Path], windows: Iterab
     ----------
     predictions
         Files `predicted.nc`. The page uses the first testbed with a fit.
-    summaries
-        Combined summaries of studies.
-    windows
-        Files `windows.nc` of comparisons.
     """
     opened = [open_predictions(Path(path)) for path in predictions if Path(path).is_file()]
     nothing = Predictions(Fitted(why="nothing was predicted"), 0.0, ())

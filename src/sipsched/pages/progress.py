@@ -24,15 +24,7 @@ NEXT_RUNS = 5
 
 
 def line(outlook: Outlook, now: datetime) -> str:
-    """Describe the progress of a testbed: measured runs, remaining runs, and the expected end.
-
-    Parameters
-    ----------
-    outlook
-        Forecast of the testbed.
-    now
-        The current time, from which the end is computed.
-    """
+    """Describe the progress of a testbed: measured runs, remaining runs, and the expected end."""
     name, runs = outlook.testbed, outlook.measured + len(outlook.left)
     if outlook.is_done:
         return f"{name}: all of its {plural(runs, 'run')} measured" if runs else f"{name}: no run"
@@ -65,17 +57,6 @@ def write_page(
     path: Path, outlooks: Sequence[Outlook], measuring: Mapping[Run, datetime], now: datetime
 ) -> None:
     """Write the page.
-
-    Parameters
-    ----------
-    path
-        The file, which is written atomically.
-    outlooks
-        Forecasts of the campaign's testbeds.
-    measuring
-        Runs that are being measured, with their start times.
-    now
-        The time of the forecasts.
 
     Raises
     ------

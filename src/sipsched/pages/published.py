@@ -1,4 +1,9 @@
-"""The page of published numbers: tables, figures and sentences. No number on this page was measured in this project."""
+"""The page of published numbers: tables, figures and sentences. No number on this page was measured in this project.
+
+The tables `points`, `compared`, `predicted` and `checks` are from the functions `load_points`, `load_comparison`,
+`load_capacity` and `load_audit` of `sipsched.analysis.papers`. `pdr_limit` is the share of dropped messages at which
+capacity ends.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -45,17 +50,7 @@ def heading(points: pd.DataFrame) -> Heading:
 
 
 def answer(points: pd.DataFrame, checks: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Answer:
-    """Report the effect of the modes according to the papers, and the share of passed checks of the printed numbers.
-
-    Parameters
-    ----------
-    points
-        Points from `sipsched.analysis.papers.load_points`.
-    checks
-        Audit from `sipsched.analysis.papers.load_audit`.
-    pdr_limit
-        The share of messages dropped at which capacity ends.
-    """
+    """Report the effect of the modes according to the papers, and the share of passed checks of the printed numbers."""
     last = crossings(points, pdr_limit).pivot_table(
         index=["study", "cores", "threads"], columns="mode", values="last_cps"
     )
@@ -75,15 +70,7 @@ def answer(points: pd.DataFrame, checks: pd.DataFrame, pdr_limit: float = PDR_LI
 
 
 def measurements(points: pd.DataFrame, study: str, table: str) -> Table:
-    """Show a table of measurements in the paper's form: parameters down, threads × cps across.
-
-    Parameters
-    ----------
-    points
-        Points from `sipsched.analysis.papers.load_points`.
-    study, table
-        The study and its table.
-    """
+    """Show a table of measurements in the paper's form: parameters down, threads × cps across."""
     among = points[(points["study"] == study) & (points["table"] == table)]
     columns = list(among[["threads", "cps"]].drop_duplicates().itertuples(index=False))
     printed = {(r["threads"], r["cps"], r["metric"]): r["printed"] for r in _rows(among)}
@@ -117,15 +104,7 @@ def measurements(points: pd.DataFrame, study: str, table: str) -> Table:
 
 
 def comparison(compared: pd.DataFrame, study: str, table: str) -> Table:
-    """Show a table of the modes side by side, in the paper's form.
-
-    Parameters
-    ----------
-    compared
-        Comparison from `sipsched.analysis.papers.load_comparison`.
-    study, table
-        The study and its table.
-    """
+    """Show a table of the modes side by side, in the paper's form."""
     among = compared[(compared["study"] == study) & (compared["table"] == table)]
     rows = []
     for row in _rows(among):
@@ -147,15 +126,7 @@ def comparison(compared: pd.DataFrame, study: str, table: str) -> Table:
 
 
 def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
-    """List, for each system and number of threads, the loads between which PDR passes a limit.
-
-    Parameters
-    ----------
-    points
-        Points from `sipsched.analysis.papers.load_points`.
-    pdr_limit
-        The share of messages dropped at which capacity ends.
-    """
+    """List, for each system and number of threads, the loads between which PDR passes a limit."""
     found = crossings(points, pdr_limit)
     rows = []
     for (study, cores, threads), group in found.groupby(["study", "cores", "threads"]):
@@ -186,15 +157,7 @@ def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
 
 
 def crossing(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
-    """Draw PDR and K_rcv at the two loads between which PDR passes a limit.
-
-    Parameters
-    ----------
-    points
-        Points from `sipsched.analysis.papers.load_points`.
-    pdr_limit
-        The share of messages dropped at which capacity ends.
-    """
+    """Draw PDR and K_rcv at the two loads between which PDR passes a limit."""
     found = crossings(points, pdr_limit)
     systems = _systems(found)
     share = f"{100 * pdr_limit:g} %"
@@ -286,15 +249,7 @@ def _crossing_words(found: pd.DataFrame, system: tuple[str, int]) -> str:
 
 
 def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
-    """Draw the last load at or under a limit by threads, cores and mode, and the papers' model.
-
-    Parameters
-    ----------
-    points, predicted
-        Frames from `sipsched.analysis.papers.load_points` and `load_capacity`.
-    pdr_limit
-        The share of messages dropped at which capacity ends.
-    """
+    """Draw the last load at or under a limit by threads, cores and mode, and the papers' model."""
     found = crossings(points, pdr_limit)
     systems = _systems(found)
     threads = sorted(set(found["threads"]))
@@ -383,15 +338,7 @@ def _capacity_words(found: pd.DataFrame, mode: str) -> str:
 def capacity_model(
     points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = PDR_LIMIT
 ) -> Table:
-    """List the capacities by the papers' model beside the capacities of the tables.
-
-    Parameters
-    ----------
-    points, predicted
-        Frames from `sipsched.analysis.papers.load_points` and `load_capacity`.
-    pdr_limit
-        The share of messages dropped at which capacity ends.
-    """
+    """List the capacities by the papers' model beside the capacities of the tables."""
     rows = []
     for row in _rows(predictions(points, predicted, pdr_limit)):
         cells = [row[name] for name in ("cores", "processors", "threads", "capacity_cps")]
@@ -422,13 +369,7 @@ def capacity_model(
 
 
 def audit_summary(checks: pd.DataFrame) -> Table:
-    """Count per rule the checks that hold and the checks that fail.
-
-    Parameters
-    ----------
-    checks
-        Audit from `sipsched.analysis.papers.load_audit`.
-    """
+    """Count per rule the checks that hold and the checks that fail."""
     cut = checks["remark"].str.contains(CUT_OFF)
     rows = []
     for rule, among in checks.groupby("rule", sort=False):
@@ -448,13 +389,7 @@ def audit_summary(checks: pd.DataFrame) -> Table:
 
 
 def audit_words(checks: pd.DataFrame) -> Words:
-    """Count the passed checks, and the checks that fail because the paper cut off a digit.
-
-    Parameters
-    ----------
-    checks
-        Audit from `sipsched.analysis.papers.load_audit`.
-    """
+    """Count the passed checks, and the checks that fail because the paper cut off a digit."""
     off = checks[~checks["agrees"]]
     cut = off["remark"].str.contains(CUT_OFF)
     return Words(
@@ -466,13 +401,7 @@ def audit_words(checks: pd.DataFrame) -> Words:
 
 
 def audit_disagreements(checks: pd.DataFrame) -> Table:
-    """List every failed check, with the printed and the expected number.
-
-    Parameters
-    ----------
-    checks
-        Audit from `sipsched.analysis.papers.load_audit`.
-    """
+    """List every failed check, with the printed and the expected number."""
     rows = [
         (
             _place(row),
@@ -496,13 +425,7 @@ def audit_disagreements(checks: pd.DataFrame) -> Table:
 
 
 def messages_per_call(points: pd.DataFrame) -> Words:
-    """Report the papers' number of messages per call, although a call has six messages.
-
-    Parameters
-    ----------
-    points
-        Points from `sipsched.analysis.papers.load_points`.
-    """
+    """Report the papers' number of messages per call, although a call has six messages."""
     lines = []
     totals = points[points["metric"] == "total_messages"]
     for study, rows in totals.groupby("study", sort=False):
@@ -516,13 +439,7 @@ def messages_per_call(points: pd.DataFrame) -> Words:
 
 
 def errors_not_shown(bounds: pd.DataFrame) -> Table:
-    """List bounds of the RCV errors that are illegible in the scan.
-
-    Parameters
-    ----------
-    bounds
-        Bounds from `sipsched.analysis.papers.errors_not_shown`.
-    """
+    """List bounds of the RCV errors that are illegible in the scan."""
     rows = [
         (
             *(f"Table {row['table']}", str(row["threads"]), str(row["cps"])),

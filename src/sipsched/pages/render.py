@@ -136,19 +136,7 @@ def _show_parameters(notebook: Any, values: Mapping[str, Any]) -> None:
 def _page(
     cells: Sequence[Any], shown: Mapping[int, Sequence[Part]], fallback_title: str, home: str
 ) -> Page:
-    """Put the parts of a page together, in the order of the notebook.
-
-    Parameters
-    ----------
-    cells
-        The cells of the notebook. A heading of the second level begins a section.
-    shown
-        The parts that each cell shows, by its index.
-    fallback_title
-        The title if no cell has one.
-    home
-        The address of the overview.
-    """
+    """Put the parts of a page together, in the order of the notebook."""
     opening: list[Part] = []
     sections: list[tuple[str, str, list[Part]]] = []
     for index, cell in enumerate(cells):

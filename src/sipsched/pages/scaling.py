@@ -97,10 +97,6 @@ def find(
         Of studies on any testbeds; missing files are skipped.
     published, simulated
         Tables of speed-ups; the simulated table may be missing.
-    limit
-        Share at which capacity ends.
-    capacities
-        The capacity of each system.
     """
     studies = [
         (path.parent.parent.name, open_summary(path)) for path in summaries if path.is_file()

@@ -92,10 +92,6 @@ def conditions_of_study(
 
     Parameters
     ----------
-    summary
-        Combined summary of the study on one testbed.
-    study
-        Name of the study.
     labelled
         The same summary with the modes named as the kernel applied them; None if the names are equal.
     """
@@ -413,10 +409,6 @@ def conditions_of(
 
     Parameters
     ----------
-    kernels
-        Names of the kernels.
-    buffers
-        Receive buffers, by (sut, mode).
     steal
         Shape (run,): time stolen in s; NaN where not recorded.
     shares

@@ -231,8 +231,6 @@ def noise(path: Path, campaign: Campaign) -> Figure | Words:
     ----------
     path
         The testbed's `noise.json`. Without it, a sentence replaces the figure.
-    campaign
-        The runs of the testbed.
     """
     if not path.is_file():
         return Words(

@@ -39,11 +39,6 @@ class Panel:
 def heat_maps(summary: xr.Dataset) -> Several:
     """Draw both quantities for each configuration with several numbers of threads at several loads.
 
-    Parameters
-    ----------
-    summary
-        Combined summary of a study.
-
     Returns
     -------
     Several

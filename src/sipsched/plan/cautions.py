@@ -13,8 +13,6 @@ class Caution:
 
     Attributes
     ----------
-    risk
-        Sentences.
     undo
         A clause with the command, and with anything else to remove.
     """

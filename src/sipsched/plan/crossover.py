@@ -150,13 +150,6 @@ def compared(mode: str) -> tuple[str, ...]:
 def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:
     """Reject modes and comparisons that cannot be measured.
 
-    Parameters
-    ----------
-    names
-        Modes and comparisons, as in a run's tuple.
-    declared
-        Modes from `sipsched.plan.modes.load_modes`.
-
     Raises
     ------
     StableError
@@ -220,16 +213,8 @@ def choose(
 
     Parameters
     ----------
-    modes
-        Modes of the comparison, the reference first.
-    total_s
-        Seconds of load.
-    crossover
-        Settings of crossover runs.
     utilisation, service_s
         See `lengths`.
-    seed
-        Seed of orders and lengths.
 
     Raises
     ------
@@ -253,8 +238,6 @@ def draw(
 
     Parameters
     ----------
-    modes
-        Modes of the comparison, the reference first.
     total_s
         Seconds of load. A remainder that is too short for a block is not used.
     window_s, washout_s

@@ -100,8 +100,6 @@ def tidy(instance: Any, what: str, *, empty: bool = True) -> Any:
 
     Parameters
     ----------
-    instance
-        The document.
     what
         Name of the document, for the error's text.
     empty

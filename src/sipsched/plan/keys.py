@@ -63,12 +63,8 @@ def read_named(kind: type[Kind], what: str, name: str, folder: Path) -> Kind:
 
     Parameters
     ----------
-    kind
-        The dataclass.
     what
         Kind of the file for messages, such as `testbed`.
-    name, folder
-        Name and folder of the file.
 
     Raises
     ------
@@ -106,8 +102,6 @@ def read(kind: type[Kind], content: Any, where: str, **given: Any) -> Kind:
     ----------
     kind
         The dataclass; its fields are the keys.
-    content
-        Content of the YAML file.
     where
         File and key, for the error's text.
     given

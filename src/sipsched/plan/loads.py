@@ -160,8 +160,6 @@ class AroundCrossing:
 
     Attributes
     ----------
-    mode
-        The mode in which the crossing is searched.
     step_cps
         Distance between loads. The papers use 200 cps.
     steps
@@ -197,15 +195,7 @@ class AroundCrossing:
 
 @dataclass(frozen=True)
 class SharesOfCrossing:
-    """Loads of a study as shares of the highest load that the search found under the limit.
-
-    Attributes
-    ----------
-    mode
-        The mode in which the crossing is searched.
-    shares
-        The shares.
-    """
+    """Loads of a study as shares of the highest load that the search found under the limit."""
 
     mode: str
     shares: tuple[float, ...]

@@ -399,8 +399,6 @@ def label(name: str, translated: bool, missing: Iterable[str]) -> str:
 
     Parameters
     ----------
-    name
-        Name of the mode, including the overrides.
     translated
         Whether the kernel's scheduler differs from the papers' scheduler.
     missing

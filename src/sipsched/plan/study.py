@@ -93,8 +93,6 @@ class Study:
 
         Parameters
         ----------
-        testbed
-            Name of the testbed.
         crossings
             The two loads around the crossing of each point in `searches`. A point without an entry has no runs yet.
         repeats

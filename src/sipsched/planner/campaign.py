@@ -29,10 +29,6 @@ class Plan:
 
     Attributes
     ----------
-    config
-        The validated configuration.
-    testbeds
-        The testbeds of the configuration.
     declared_modes
         The scheduler modes of `config/modes.yaml`.
     cpus
@@ -254,12 +250,8 @@ def planned_runs(
 
     Parameters
     ----------
-    config
-        The campaign.
     results
         Folder of the files that are computed from the campaign's records.
-    study, testbed
-        The study, and the name of the testbed.
     until
         Use only looks before this number of repetitions. None: all looks.
     """

@@ -251,13 +251,6 @@ class Needs:
     def _runs(self, study: Study, testbed: str, until: int | None = None) -> list[Run]:
         """List the runs of a study, after its searches and looks have determined loads and repetitions.
 
-        Parameters
-        ----------
-        study, testbed
-            The study, and the name of the testbed.
-        until
-            Number of repetitions of the look that needs these runs. None: all repetitions.
-
         Returns
         -------
         list

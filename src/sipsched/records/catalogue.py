@@ -41,8 +41,6 @@ class Catalogue:
 
     Attributes
     ----------
-    records
-        Folder of the records, such as `raw/`.
     results
         Folder of the files that are computed from the records. Missing files are created.
     runs
@@ -326,8 +324,6 @@ def find_runs(records: Path, testbed: str) -> Catalogue:
     records
         Folder such as `raw`. In the project, results are in the workflow's folders: `results` for `raw`, and
         `results/recorded/raw` for `recorded/raw`. For other folders, they are in `results` beside the folder.
-    testbed
-        Name of the testbed.
     """
     root = PROJECT_ROOT if records.is_relative_to(PROJECT_ROOT) else records.parent
     inside = records.relative_to(root)

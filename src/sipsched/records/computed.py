@@ -17,8 +17,6 @@ def open_netcdf(
 
     Parameters
     ----------
-    path
-        The file.
     name, version
         Required attributes `format` and `format_version`.
     remedy
@@ -62,10 +60,6 @@ def check_record(made_of: str, path: Path, record_dir: Path) -> None:
     ----------
     made_of
         The SHA-256 of the record from which the file was made.
-    path
-        The file.
-    record_dir
-        The record.
 
     Raises
     ------

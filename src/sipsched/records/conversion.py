@@ -12,10 +12,6 @@ def as_part(kind: type[Part], content: Any, where: str, remedy: str = "repeat th
 
     Parameters
     ----------
-    kind
-        Type of the result.
-    content
-        Mappings, lists and plain values.
     where
         Name of the source, for the error's text.
     remedy

@@ -9,8 +9,6 @@ class TaskCounts:
 
     Attributes
     ----------
-    tasks
-        Number of tasks.
     voluntary, involuntary
         Context switches. At a voluntary switch, a task begins to wait for a wake-up. An involuntary switch is a
         preemption or a sched_yield.

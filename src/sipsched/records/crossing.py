@@ -27,8 +27,6 @@ class TrialRecord:
 
     Attributes
     ----------
-    cps, duration_s
-        Load in calls per second, and length of the trial.
     pdr
         Packet drop rate; over TCP the same as `call_loss`.
     call_loss
@@ -56,15 +54,11 @@ class SearchRecord:
 
     Attributes
     ----------
-    point
-        The searched point.
     label
         Name of the mode as it was applied on this kernel.
     lower_cps, upper_cps
         The highest load at or under the limit, and the lowest load above the limit. For a capacity, `lower_cps` is None
         if the lowest searched load exceeded the limit, and `upper_cps` is None if the highest load did not exceed it.
-    trials
-        All trials, in the order in which they were made.
     ended_by
         For a capacity, the reason for the end of the search: `width`, `time` or `range`. None for `crossing.json`.
     started_at, finished_at

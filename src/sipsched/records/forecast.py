@@ -76,10 +76,6 @@ class Outlook:
 
     Attributes
     ----------
-    testbed
-        Name of the testbed.
-    measured
-        Number of recorded runs.
     left
         Remaining runs whose load is known, in the order of measuring.
     searches
@@ -148,12 +144,8 @@ def expected_s(run: Run, planned: Iterable[Run], config: Config, raw: Path) -> f
 
     Parameters
     ----------
-    run
-        The run to be measured.
     planned
         The runs of the campaign. The first `RUNS_FOR_PACE` recorded runs of the same kind are used.
-    config, raw
-        The campaign, and the folder of its records.
     """
     times = recorded_s((other for other in planned if kind(other) == kind(run)), raw)
     return statistics.median(times) if times else planned_s(run, config)
@@ -164,10 +156,6 @@ def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = Non
 
     Parameters
     ----------
-    config, raw
-        The campaign, and the folder of its records.
-    lanes
-        The rules for simultaneous measurements.
     results
         Folder of the looks, which name the groups that need more repetitions. None: no group needs more.
 

@@ -101,8 +101,6 @@ class GeneratorReport(CallCounts):
 
     Attributes
     ----------
-    version
-        Version of the generator.
     cpu_us
         CPU time of client and server per call; None if client or server does not report it.
     """

@@ -29,8 +29,6 @@ def write_look(path: Path, still_wide: Sequence[Group]) -> None:
 
     Parameters
     ----------
-    path
-        The file, which is written atomically.
     still_wide
         Groups that need more repetitions, the widest interval first.
     """
@@ -49,8 +47,6 @@ def read_repeats(results: Path, study: Study, testbed: str, until: int | None = 
     ----------
     results
         Folder of the files that are computed from records.
-    study, testbed
-        The study, and the name of the testbed.
     until
         Use only looks before this number of repetitions. None: all looks.
 

@@ -286,13 +286,6 @@ def write_messages(ds: xr.Dataset, path: Path) -> None:
     """Write `messages.nc` as netCDF-4, with the gaps between arrivals instead of the arrivals.
 
     The file is written atomically.
-
-    Parameters
-    ----------
-    ds
-        Messages that `messages_from_record` returned.
-    path
-        The file; its folder is created.
     """
     stored = _with_gaps(ds)
     encoding = {}
@@ -384,8 +377,6 @@ def open_messages(path: Path, of_record: Path | None = None) -> xr.Dataset:
 
     Parameters
     ----------
-    path
-        The file.
     of_record
         The record from which the file must have been made. None: any record.
 
@@ -412,11 +403,6 @@ def open_messages(path: Path, of_record: Path | None = None) -> xr.Dataset:
 
 def k_rcv(ds: xr.Dataset) -> npt.NDArray[np.float64]:
     """Compute K_rcv of each message.
-
-    Parameters
-    ----------
-    ds
-        Messages with integers as stored.
 
     Returns
     -------

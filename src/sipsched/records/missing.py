@@ -88,13 +88,7 @@ class Missing:
 
 
 def find_missing(config: Config, raw: Path) -> Missing:
-    """Compare the plan of a campaign with its records.
-
-    Parameters
-    ----------
-    config, raw
-        The campaign, and the folder of its records.
-    """
+    """Compare the plan of a campaign with its records."""
     crossings = read_crossings(raw, config.searches())
     planned = config.runs(crossings)
     recorded = {run for run in planned if is_recorded(raw, run)}

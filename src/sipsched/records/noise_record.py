@@ -22,10 +22,6 @@ class CpuNoise:
 
     Attributes
     ----------
-    cpu
-        Number of the CPU.
-    duration_s
-        Length of the observation.
     resolution_ns
         Mean time between two readings of the clock. Shorter gaps cannot be observed.
     threshold_ns

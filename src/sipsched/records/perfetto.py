@@ -23,13 +23,6 @@ def write_trace(ds: xr.Dataset, path: Path) -> None:
     A worker is a thread with two slices per message: `service` (T_sip) and `send` (K_snd). The wait of a message
     (K_rcv) is an asynchronous slice. Counters show the messages that wait between driver and proxy, and the refused
     datagrams.
-
-    Parameters
-    ----------
-    ds
-        Messages as `sipsched.records.messages.open_messages` returns them.
-    path
-        The file, usually named `.json.gz`. It is written atomically.
     """
     encode = msgspec.json.Encoder().encode
     attributes = {key: str(value) for key, value in ds.attrs.items()}

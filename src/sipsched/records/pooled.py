@@ -87,8 +87,6 @@ def open_runs(
     ----------
     runs, paths, sizes
         The tuple, the `messages.nc` and the number of messages of each run.
-    attrs
-        Attributes of the dataset.
 
     Returns
     -------

@@ -163,10 +163,6 @@ class CapacityPrediction:
 
     Attributes
     ----------
-    fitted
-        The model.
-    limit
-        Packet drop rate at which capacity ends.
     cores_per_processor
         Number of cores per processor of the simulated machine.
     carried
@@ -175,8 +171,6 @@ class CapacityPrediction:
         Capacity at the best number of threads, by number of cores, with the parameters of each sample of the fit.
     assumed
         Capacity with assumed costs, by the changed cost.
-    cpu_s
-        CPU time of the computation.
     """
 
     fitted: Fitted

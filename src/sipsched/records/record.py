@@ -68,8 +68,6 @@ class Attempt:
 
     Attributes
     ----------
-    run
-        The run.
     findings
         The broken rules that made the attempt invalid; empty if the attempt ended before its verdict.
     error

@@ -94,8 +94,6 @@ def reduce(record: Path, results: Path, target: Path) -> None:
 
     Parameters
     ----------
-    record
-        A complete record.
     results
         Folder with the run's `summary.nc.zst` and, for a run that compares modes, `windows.nc`.
     target

@@ -51,8 +51,6 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
 
     Parameters
     ----------
-    messages
-        The run's `messages.nc`.
     record
         The run's folder in raw/, with `run.json` and `counters.json.zst`. For a reduced record, the function returns
         the summary that the record holds.

@@ -118,8 +118,6 @@ def read_trace(path: Path, expected: int | None = None) -> Trace:
 
     Parameters
     ----------
-    path
-        The compressed trace.
     expected
         Number of messages and drops that the probe reports; None if unknown.
 

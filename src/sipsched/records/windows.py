@@ -97,8 +97,6 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
 
     Parameters
     ----------
-    messages
-        The run's `messages.nc`.
     record
         The run's folder in raw/, with `run.json` and `windows.json.zst`. For a reduced record, the function returns the
         windows that the record holds.
@@ -360,8 +358,6 @@ def by_arm(ds: xr.Dataset, name: str, washout: int = 0) -> Floats:
 
     Parameters
     ----------
-    ds
-        Windows that `open_windows` returned.
     name
         One of `VARIABLES`.
     washout

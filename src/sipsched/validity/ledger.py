@@ -125,8 +125,6 @@ def balance_messages(snapshots: Snapshots, agents: Tally, proxy: Tally) -> Ledge
     ----------
     snapshots
         See `balance`. The ledger takes the drops of the interfaces and the retransmitted segments from them.
-    agents, proxy
-        Messages that UAC and UAS together count, and messages that the proxy counts.
 
     Raises
     ------

@@ -32,14 +32,10 @@ def estimate_capacities(
 
     Parameters
     ----------
-    testbed
-        Name of the testbed.
     campaign
         All runs of the testbed. The estimate uses the valid runs of a single mode. None if only searches exist.
     crossings
         Searches; searches on other testbeds are ignored.
-    limit
-        Drop rate at which capacity ends, as a share.
 
     Returns
     -------
@@ -78,17 +74,7 @@ def capacity_of_search(search: SearchRecord, limit: float = PDR_LIMIT) -> Interv
 def observe(
     runs: pd.DataFrame, searches: Iterable[SearchRecord], duration_s: float
 ) -> Observations:
-    """Collect the trials of searches and the runs of one system, with the trials first.
-
-    Parameters
-    ----------
-    runs
-        Valid runs, as rows of a campaign.
-    searches
-        Searches of the same system.
-    duration_s
-        Seconds of load per run.
-    """
+    """Collect the trials of searches and the runs of one system, with the trials first."""
     parts = [*map(of_search, searches), _of_runs(runs, duration_s)]
     return Observations(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 

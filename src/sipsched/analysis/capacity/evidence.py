@@ -54,21 +54,13 @@ def collect(
 
     Parameters
     ----------
-    points
-        Table from `sipsched.analysis.papers.load_points`.
     summaries
         Combined summaries of studies. A missing file is skipped and reported in `read`. Studies of one testbed are
         merged, so a shared run counts once.
-    limit
-        Packet drop rate at which capacity ends.
-    cores_per_processor
-        Number of cores per processor.
     message_bytes
         Bytes of the receive buffer that the kernel charges per message.
     resamples
         Number of samples of the bootstrap for the laws over cores.
-    capacities
-        Capacity of each measured system.
 
     Raises
     ------

@@ -18,13 +18,6 @@ def guess_cps(point: Point, crossings: Crossings) -> float | None:
     number of cores. Otherwise capacity is proportional to cores. More threads than cores are assumed to add no
     capacity.
 
-    Parameters
-    ----------
-    point
-        Point of the search.
-    crossings
-        Results of earlier searches.
-
     Returns
     -------
     float or None

@@ -70,10 +70,6 @@ def measured_options(
 
     Parameters
     ----------
-    runs
-        Valid rows of a campaign.
-    limit
-        Packet drop rate, as a share.
     capacities
         Capacity of each system. A setting without an estimate was measured at a single load, and its capacity is above
         or below this load.

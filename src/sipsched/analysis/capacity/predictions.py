@@ -40,10 +40,6 @@ def fit_models(
     ----------
     system
         System whose `fitted` settings are the points.
-    processors
-        Number of processors by number of cores.
-    resamples
-        Number of samples of the bootstrap.
     """
     points = _points(rule_points(system))
     try:

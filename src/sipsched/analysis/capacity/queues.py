@@ -146,10 +146,6 @@ def queue_capacity_cps(
     ----------
     service_us, servers, places, scv
         See `queue`; with scv 1 the model is M/M/c/K, else M/G/c/K.
-    limit
-        Packet drop rate, as a share.
-    messages_per_call
-        Number of messages per call.
     """
     # ASSUME messages arrive as a Poisson process, although the messages of one call follow each other. The servers
     # cannot serve more than their rate, so at the rate `most` at least the limit's share of messages is refused.

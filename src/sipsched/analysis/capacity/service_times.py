@@ -35,10 +35,6 @@ class ServiceTimes:
 
     Attributes
     ----------
-    facet, threads
-        The setting.
-    measured
-        Capacity of the setting.
     at_cps
         Load of the measured service times: the highest load at or under the limit, else the lowest load.
     cpu_us, t_sip_us
@@ -83,8 +79,6 @@ class ServiceTimes:
             service time is T_sip.
         general
             Whether the model is M/G/c/K with the measured variation; otherwise the model is M/M/c/K.
-        limit
-            Packet drop rate at which capacity ends.
         """
         service, scv = (
             (self.cpu_us, self.cpu_scv) if by == "cores" else (self.t_sip_us, self.t_sip_scv)
@@ -108,19 +102,7 @@ class ServiceTimes:
 def service_times(
     runs: pd.DataFrame, options: Sequence[Option], limit: float, message_bytes: float
 ) -> list[ServiceTimes]:
-    """Return the service times of every measured setting.
-
-    Parameters
-    ----------
-    runs
-        Valid rows of a campaign.
-    options
-        The same settings with their capacities (`measured_options`).
-    limit
-        Packet drop rate at which capacity ends.
-    message_bytes
-        Bytes of the receive buffer that the kernel charges per message.
-    """
+    """Return the service times of every measured setting."""
     return [
         _service(by_load(group, KEPT), option, limit, message_bytes)
         for option, group in zip(options, configurations(runs).values(), strict=True)

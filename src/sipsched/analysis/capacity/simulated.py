@@ -67,8 +67,6 @@ def by_cores(prediction: CapacityPrediction, widening: Sequence[str]) -> tuple[S
 
     Parameters
     ----------
-    prediction
-        The prediction.
     widening
         Changed assumptions whose effects the interval must include. All other assumptions describe other machines.
     """

@@ -15,19 +15,7 @@ from sipsched.analysis.run_table import Buffers, Campaign
 
 @dataclass(frozen=True)
 class Source:
-    """A summary file that the page was asked to read.
-
-    Attributes
-    ----------
-    name
-        Path of the summary: study, testbed, file.
-    found
-        Whether the file exists.
-    runs
-        Number of its valid runs.
-    cores
-        Numbers of cores of the valid runs.
-    """
+    """A summary file that the page was asked to read."""
 
     name: str
     found: bool
@@ -41,8 +29,6 @@ class CapacityModel:
 
     Attributes
     ----------
-    name
-        Name of the model.
     points
         Number of points in the fit, by distinct number of cores.
     parameters
@@ -51,8 +37,6 @@ class CapacityModel:
         Capacity by cores with a prediction interval; None without a fit.
     left_out
         Leave-one-out predictions, one per point.
-    why
-        Reason for a missing fit; empty with a fit.
     """
 
     name: str
@@ -79,14 +63,8 @@ class System:
         SUT and mode; the SUT includes the testbed's name if several testbeds exist.
     options
         Measured or published settings.
-    provenance
-        Origin of the numbers.
     stated
         C(1,1) if a paper states it.
-    published
-        Whether a paper published the system.
-    models
-        Models of capacity by cores, fitted to the system.
     """
 
     sut: str
@@ -125,10 +103,6 @@ class CapacityEvidence:
         Service times of measured settings.
     points
         The papers' tables, one row per column (`sipsched.analysis.papers.wide`).
-    limit
-        Packet drop rate at which capacity ends.
-    processors
-        Number of processors by number of cores.
     fidelity
         Fidelity of the project's own measurements; empty without measurements.
     read

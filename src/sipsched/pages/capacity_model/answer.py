@@ -72,15 +72,7 @@ def _handles(option: Option) -> str:
 
 
 def box(found: Sequence[SizedSystem], cps: float) -> LoadBox:
-    """Make the box in which a reader enters a load.
-
-    Parameters
-    ----------
-    found
-        The systems.
-    cps
-        The load that the box shows first.
-    """
+    """Make the box in which a reader enters a load."""
     return LoadBox(
         identity="load-box",
         first=cps,

@@ -49,10 +49,6 @@ def title(study: str, loads: Sequence[ComparedLoad], given: str = "") -> Title:
 
     Parameters
     ----------
-    study
-        Name of the study.
-    loads
-        Comparisons of the study.
     given
         The question; if empty, it is made from the study and its modes.
     """

@@ -88,15 +88,7 @@ def what(found: InForce) -> str:
 
 
 def how(found: InForce, sut: str) -> str:
-    """Describe how an operator applies a mode; modes that differ only in the length of a slice share one text.
-
-    Parameters
-    ----------
-    found
-        The settings.
-    sut
-        The proxy, which may have an option for the setting.
-    """
+    """Describe how an operator applies a mode; modes that differ only in the length of a slice share one text."""
     ways = []
     policy = found.policy
     if policy is not None:

@@ -27,8 +27,6 @@ def ccdf(runs: Sequence[Messages], by: Sequence[str] | None = None) -> Figure:
 
     Parameters
     ----------
-    runs
-        At least one run.
     by
         Keys of the tuple by which runs are grouped. Each group has one line, the mean of its runs, and a band from the
         lowest run to the highest. None: every key in which the runs differ, except the repetition.

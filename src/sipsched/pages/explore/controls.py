@@ -247,8 +247,6 @@ def around_slowest(
 
     Parameters
     ----------
-    messages
-        Messages of one run.
     start_s, length_s
         Stretch of the search; None: to the end.
 

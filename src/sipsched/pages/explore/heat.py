@@ -18,11 +18,6 @@ TIMES, LATENCIES = 120, 40
 def heat_map(messages: Messages) -> Figure | None:
     """Draw the number of messages by arrival and by K_rcv + T_sip.
 
-    Parameters
-    ----------
-    messages
-        Messages of one run.
-
     Returns
     -------
     Figure or None

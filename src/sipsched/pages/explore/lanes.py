@@ -36,8 +36,6 @@ def lanes(messages: Messages, place: int | None = None) -> Figure | None:
 
     Parameters
     ----------
-    messages
-        Messages of one run.
     place
         Number of the message in order of arrival; None: `slow_message`.
 
@@ -101,8 +99,6 @@ def unseen(messages: Messages, start_us: float, end_us: float, *, certain: bool 
 
     Parameters
     ----------
-    messages
-        Messages of one run.
     start_us, end_us
         Where to search, in µs since the first arrival.
     certain

@@ -19,8 +19,6 @@ def single(messages: Messages, start_s: float, length_s: float) -> Figure | None
 
     Parameters
     ----------
-    messages
-        Messages of one run.
     start_s, length_s
         Beginning, from the first arrival of the run, and length of the stretch.
 

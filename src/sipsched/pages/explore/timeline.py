@@ -202,8 +202,6 @@ def timeline(
 
     Parameters
     ----------
-    messages
-        The runs, one per column.
     start_s
         Beginning of the stretch, from the first arrival of each run.
     length_s

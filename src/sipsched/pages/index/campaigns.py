@@ -87,13 +87,7 @@ def when(campaign: Campaign) -> str:
 
 
 def links(pages: Iterable[Path]) -> Links:
-    """Link pages by their titles.
-
-    Parameters
-    ----------
-    pages
-        HTML files in the folder of the page with the links.
-    """
+    """Link pages by their titles."""
     found = []
     for page in pages:
         title = TITLE.search(page.read_text(encoding="utf-8"))
@@ -130,12 +124,8 @@ def details(
 
     Parameters
     ----------
-    campaign
-        All runs of the testbed.
     limit
         Packet drop rate at which capacity ends, as a share.
-    costs
-        Costs of the probe on this testbed.
     """
     return Definitions(
         f"answers-{campaign.testbed}",

@@ -83,10 +83,6 @@ def overview(
         All runs, by testbed. Testbeds with a capacity come first.
     limit
         Packet drop rate at which capacity ends, as a share.
-    compared
-        Comparisons of modes within runs.
-    pages
-        The HTML files beside the overview.
     """
     best = [(campaign, best_configuration(campaign, limit)) for campaign in campaigns]
     best.sort(key=lambda pair: pair[1] is None)

@@ -78,15 +78,7 @@ def _name(part: Contribution) -> str:
 
 
 def figure(found: Sequence[Ablation], runs: pd.DataFrame) -> Figure:
-    """Draw the contribution of each mechanism and each setting, with intervals.
-
-    Parameters
-    ----------
-    found
-        One ablation per metric.
-    runs
-        Runs from `sipsched.analysis.papers_predicted.load_predictions`.
-    """
+    """Draw the contribution of each mechanism and each setting, with intervals."""
     caption = (
         f"The difference {compared()} and its parts by mechanism and setting, at {place(*ABLATED)}."
     )
@@ -136,10 +128,7 @@ def _draw(found: Sequence[Ablation], across: int, width: float) -> str:
 
 
 def table(found: Sequence[Ablation], runs: pd.DataFrame) -> Table:
-    """List the contributions that the figure shows, one row per mechanism or setting.
-
-    Parameters are the parameters of `figure`.
-    """
+    """List the contributions that the figure shows, one row per mechanism or setting."""
     rows: list[tuple[Cell, ...]] = []
     for each in found:
         name, metric = f"{NAMES[each.metric]} ({_unit(each.metric)})", each.metric

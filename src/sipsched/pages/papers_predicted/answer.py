@@ -113,15 +113,7 @@ def _would_have_been_seen(least: Sequence[float]) -> str:
 
 
 def origin(path: Path, recorded: Path) -> Words:
-    """Report which runs were simulated on this machine, and whether they equal the recorded runs.
-
-    Parameters
-    ----------
-    path
-        The runs of the page, from `sipsched.analysis.papers_predicted.load_predictions`.
-    recorded
-        The recorded runs of the repository, if the file exists.
-    """
+    """Report which runs were simulated on this machine, and whether they equal the recorded runs."""
     return Words((_origin(path, recorded),))
 
 
@@ -146,15 +138,7 @@ def _origin(path: Path, recorded: Path) -> str:
 
 
 def free_numbers(model: Model, points: int) -> Table:
-    """List the fitted numbers and the bounds of the search.
-
-    Parameters
-    ----------
-    model
-        Fitted model of the papers' proxy and machine.
-    points
-        Printed numbers to which the model was fitted.
-    """
+    """List the fitted numbers and the bounds of the search."""
     rows = [
         (free.meaning, free.name, number(value), number(free.low), number(free.high))
         for free, value in zip(FREE, values_of(model.numbers), strict=True)

@@ -27,15 +27,7 @@ LEAST = -100.0
 
 
 def figure(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Figure:
-    """Draw the decrease under enhanced mode in percent, predicted and published.
-
-    Parameters
-    ----------
-    effects
-        Effects from `sipsched.analysis.papers_predicted.effects`.
-    runs
-        Runs from `sipsched.analysis.papers_predicted.load_predictions`.
-    """
+    """Draw the decrease under enhanced mode in percent, predicted and published."""
     caption = "Percent by which enhanced mode is lower than baseline mode at the same load, predicted and published."
     reading = (
         "Dots are predictions by simulation. Their 95 % intervals over seeds hold together and are cut off at −100 %. "
@@ -99,10 +91,7 @@ def _seen(effects: Sequence[PublishedEffect], metric: str) -> str:
 
 
 def table(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Table:
-    """List the effects of the figure.
-
-    Parameters are the parameters of `figure`.
-    """
+    """List the effects of the figure."""
     rows = [
         (
             f"{place(effect.cores, effect.threads, effect.cps)} (Table {effect.table})",
@@ -132,15 +121,7 @@ def table(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Table:
 
 
 def costs(found: Sequence[MigrationCost], runs: pd.DataFrame) -> Table:
-    """List the migration costs of figure 2. The paper prints the best cost but no values.
-
-    Parameters
-    ----------
-    found
-        Costs from `sipsched.analysis.papers_predicted.migration_costs`.
-    runs
-        Runs from `sipsched.analysis.papers_predicted.load_predictions`.
-    """
+    """List the migration costs of figure 2. The paper prints the best cost but no values."""
     rows = []
     for each in found:
         for cost, value in each.values.items():

@@ -31,17 +31,7 @@ from sipsched.words import grouped, number, plural
 def figure(
     table: pd.DataFrame, capacities: pd.DataFrame, found: Sequence[Error], runs: pd.DataFrame
 ) -> Figure:
-    """Draw each predicted number against the published number.
-
-    Parameters
-    ----------
-    table, capacities
-        Frames from `sipsched.analysis.papers_predicted.against_published` and `capacities`.
-    found
-        Errors of both frames, from `sipsched.analysis.papers_predicted.errors`.
-    runs
-        Runs from `sipsched.analysis.papers_predicted.load_predictions`.
-    """
+    """Draw each predicted number against the published number."""
     both = pd.concat([table, capacities]).dropna(subset=["published", "predicted"])
     caption = "Predicted against published numbers, by quantity."
     reading = (
@@ -105,10 +95,7 @@ def _error_words(metric: str, found: Sequence[Error]) -> str:
 
 
 def errors(found: Sequence[Error], runs: pd.DataFrame) -> Table:
-    """List the errors of the simulator, and of predictions without a simulator.
-
-    Parameters are the parameters of `figure`.
-    """
+    """List the errors of the simulator, and of predictions without a simulator."""
     rows = [
         (
             *(NAMES[error.metric], str(error.group), str(error.n), factor(error.simulator)),
@@ -140,10 +127,7 @@ def errors(found: Sequence[Error], runs: pd.DataFrame) -> Table:
 
 
 def numbers(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
-    """List each number; the page shows the first rows.
-
-    Parameters are the parameters of `figure`.
-    """
+    """List each number; the page shows the first rows."""
     rows = []
     for row in table.itertuples():
         scale, off = scaled(row.metric), 100 * (row.predicted / row.published - 1)
@@ -171,15 +155,7 @@ def numbers(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
 
 
 def capacities(table: pd.DataFrame, runs: pd.DataFrame) -> Table:
-    """List the load at the limit for each cell of the grid.
-
-    Parameters
-    ----------
-    table
-        Frame from `sipsched.analysis.papers_predicted.capacities`.
-    runs
-        Runs from `sipsched.analysis.papers_predicted.load_predictions`.
-    """
+    """List the load at the limit for each cell of the grid."""
     rows = []
     for (cores, threads), cell in table.groupby(["cores", "threads"]):
         by_mode = cell.set_index("mode")
