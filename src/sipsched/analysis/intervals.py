@@ -4,7 +4,7 @@ The run is the replicate. The messages of one run share one queue and are depend
 docs/methodology/statistics.md has the sources and the measured coverage.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -93,6 +93,14 @@ class Estimates:
     n: npt.NDArray[np.int64]
     least: Values
     most: Values
+
+    @classmethod
+    def of(cls, intervals: Sequence[Interval]) -> "Estimates":
+        """Collect intervals, shape (interval,). An estimate without runs counts as one run, so that figures draw it."""
+        ends = [(each.estimate, each.low, each.high) for each in intervals]
+        estimate, low, high = np.array(ends, float).reshape(-1, 3).T
+        count = np.array([max(each.n, 1) for each in intervals], int)
+        return cls(estimate, low, high, count, low, high)
 
     @property
     def bars(self) -> Values:

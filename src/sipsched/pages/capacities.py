@@ -11,9 +11,8 @@ from matplotlib.axes import Axes
 from sipsched.analysis.capacity.estimate import interval_of
 from sipsched.analysis.crossing_load import RATE_RANGE
 from sipsched.analysis.run_length import too_short
-from sipsched.pages.drawing import titled
-from sipsched.pages.numbers import Number, in_words, rounded, told, with_unit
-from sipsched.pages.plots import Curve, draw_curve, limit_line, symlog_scale
+from sipsched.pages.numbers import in_words, rounded, with_unit
+from sipsched.pages.plots import Curve, Look, draw_curve, draw_line, limit_line, symlog_scale
 from sipsched.records.system_capacity import Searched, SystemCapacity
 from sipsched.words import listed, number, plural
 
@@ -53,11 +52,6 @@ def capacity_words(capacity: SystemCapacity, unit: str = "cps") -> str:
     if capacity.estimate_cps is None:
         return f"{bound(capacity)}\u00a0{unit}, n = {capacity.trials + capacity.runs}"
     return in_words(interval_of(capacity), unit)
-
-
-def capacity_cell(capacity: SystemCapacity) -> Number | str:
-    """Write a capacity for a cell, or its bound if it lies beyond all loads."""
-    return bound(capacity) if capacity.estimate_cps is None else told(interval_of(capacity), "cps")
 
 
 def carries(capacity: SystemCapacity) -> str:
@@ -189,15 +183,9 @@ def draw_drop_rates(
     left, right = axis.get_xlim()
     axis.set_xlim(min(left, 0.98 * ends[0]), max(right, 1.02 * ends[1]))
     axis.plot(ends, [height, height], color=color, linewidth=5, alpha=0.3, solid_capstyle="butt")
-    (tick,) = axis.plot(
-        [capacity.likely_cps + curve.shift],
-        [height],
-        color=color,
-        marker="|",
-        markersize=11,
-        markeredgewidth=2,
-    )
-    titled(tick, [f"{curve.name}: capacity {capacity_words(capacity)}"])
+    titles = [f"{curve.name}: capacity {capacity_words(capacity)}"]
+    at = [capacity.likely_cps + curve.shift]
+    draw_line(axis, at, [height], Look(color, "|"), titles, markersize=11, markeredgewidth=2)
 
 
 def share_words(

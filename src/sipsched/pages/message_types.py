@@ -11,10 +11,10 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from sipsched.analysis.intervals import Interval, typical_interval
 from sipsched.analysis.run_table import Facet, facet_name, facets, provenance
-from sipsched.pages.drawing import GRID, titled
+from sipsched.pages.drawing import GRID
 from sipsched.pages.numbers import in_words
 from sipsched.pages.parts import Figure
-from sipsched.pages.plots import look, not_measured, panels
+from sipsched.pages.plots import draw_line, look, not_measured, panels
 from sipsched.plan.run import Run
 from sipsched.records.messages import MESSAGE_TYPES, k_rcv, nanoseconds, open_messages
 from sipsched.records.study_summary import MEASURED
@@ -165,18 +165,8 @@ def _percentiles(summary: xr.Dataset, points: Mapping[Facet, Point]) -> tuple[Dr
         for i, (label, by_kind) in enumerate(known.items()):
             heights = [kinds.index(kind) for kind in by_kind]
             times = [interval.estimate for interval in by_kind.values()]
-            (points_drawn,) = axis.plot(
-                times,
-                heights,
-                linestyle="none",
-                color=look(i).color,
-                marker=look(i).marker,
-                label=label,
-            )
-            titled(
-                points_drawn,
-                [f"{kind}, {label}: {in_words(of, 'µs')}" for kind, of in by_kind.items()],
-            )
+            titles = [f"{kind}, {label}: {in_words(of, 'µs')}" for kind, of in by_kind.items()]
+            draw_line(axis, times, heights, look(i), titles, linestyle="none", label=label)
         axis.set_xscale("log")
         axis.xaxis.set_major_formatter(FuncFormatter(grouped))
         axis.xaxis.set_minor_formatter(NullFormatter())

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator
 
 from sipsched.analysis.comparison import (
     Place,
@@ -22,12 +21,20 @@ from sipsched.analysis.comparison import (
 )
 from sipsched.analysis.crossing_load import PDR_LIMIT
 from sipsched.analysis.families import Family, Pair, compare_together
-from sipsched.analysis.intervals import Interval, Values, typical_interval
+from sipsched.analysis.intervals import Interval, Values, typical_interval, typical_intervals
 from sipsched.analysis.run_table import counted, provenance
 from sipsched.errors import StableError
-from sipsched.pages.drawing import LIMIT, MARKERS, SERIES, Layout, legend, themed
 from sipsched.pages.numbers import NO_ENTRY, Number, in_words, p_text, told, with_unit
 from sipsched.pages.parts import Answer, Cell, Figure, Table, Words
+from sipsched.pages.plots import (
+    Curve,
+    categories,
+    draw_curve,
+    limit_line,
+    look,
+    not_measured,
+    panels,
+)
 from sipsched.plan.modes import Setting, find_mode, label, load_modes
 from sipsched.records.study_summary import NOT_PLANNED
 from sipsched.words import listed, plural
@@ -251,33 +258,33 @@ def curves(found: Study) -> Figure:
     """Draw K_rcv and PDR against the cost of migration, a line for each number of cores."""
     costs = sorted({point.cost_ns for point in found.points})
 
-    def draw(layout: Layout) -> str:
-        canvas, grid = layout.panels(1, 2, 3.0)
-        for axis, name in zip(grid[0], ("k_rcv", "pdr"), strict=True):
-            drawn = [_line(axis, found, spot, name, i, costs) for i, spot in enumerate(found.spots)]
-            axis.set_title(TITLES[name], loc="left")
-            axis.set_xlabel("sched_migration_cost")
-            axis.xaxis.set_major_locator(FixedLocator(list(range(len(costs)))))
-            axis.set_xticklabels([_cost(cost) for cost in costs], rotation=45, ha="right")
-            axis.set_xlim(-0.4, len(costs) - 0.6)
-            if any(drawn):
-                axis.set_ylim(bottom=0)
-                if name == "pdr":
-                    axis.axhline(100 * found.limit, color=LIMIT, linestyle="--", linewidth=1)
-            else:
-                axis.text(
-                    *(0.5, 0.5, "nothing to draw"),
-                    transform=axis.transAxes,
-                    ha="center",
-                    va="center",
-                )
-                axis.tick_params(left=False, labelleft=False)
-        legend(canvas, grid, columns=2)
-        return themed(canvas)
+    names = ["k_rcv", "pdr"]
+
+    def draw(axis: Axes, _: int, column: int) -> None:
+        name = names[column]
+        curves = [_curve(found, spot, name, i, costs) for i, spot in enumerate(found.spots)]
+        categories(axis, [_cost(cost) for cost in costs])
+        axis.tick_params(axis="x", labelrotation=45)
+        for curve in filter(None, curves):
+            draw_curve(axis, curve)
+        if not any(curves):
+            not_measured(axis)
+            return
+        axis.set_ylim(bottom=0)
+        if name == "pdr":
+            limit_line(axis, 100 * found.limit)
 
     return Figure(
         identity="figure-migration-cost",
-        draw=draw,
+        draw=panels(
+            [""],
+            [TITLES[name] for name in names],
+            draw,
+            "sched_migration_cost",
+            shared=("", ""),
+            height_in=3.0,
+            beside=False,
+        ),
         caption=f"Mean K_rcv and PDR against sched_migration_cost, {_others(found)}, by cores.",
         seen=best(found).lines,
         reading="Small points are runs. The line is the typical run, with its 95 % interval. The costs are spaced "
@@ -287,39 +294,22 @@ def curves(found: Study) -> Figure:
     )
 
 
-def _line(axis: Axes, found: Study, spot: Spot, name: str, i: int, costs: list[int]) -> bool:
+def _curve(found: Study, spot: Spot, name: str, i: int, costs: list[int]) -> Curve | None:
+    """Estimate a quantity of the i-th line at each cost; None if no cost was in force."""
     points = [point for point in found.at(spot) if not point.why]
     if not points:
-        return False
-    color, marker = SERIES[i % len(SERIES)], MARKERS[i % len(MARKERS)]
-    shift = 0.08 * (i - (len(found.spots) - 1) / 2)
-    at = [costs.index(point.cost_ns) + shift for point in points]
-    for x, point in zip(at, points, strict=True):
-        runs = point.values[name]
-        axis.plot(
-            np.full(len(runs), x),
-            runs,
-            linestyle="none",
-            marker=marker,
-            markersize=3,
-            markeredgewidth=0,
-            color=color,
-            alpha=0.45,
-        )
-    means = [typical_interval(point.values[name]) for point in points]
-    ends = [[m.estimate - m.low, m.high - m.estimate] if m.known else [0, 0] for m in means]
-    axis.errorbar(
-        at,
-        [mean.estimate for mean in means],
-        yerr=np.maximum(np.array(ends).T, 0),
-        color=color,
-        marker=marker,
-        markersize=4.5,
-        elinewidth=1,
-        capsize=2.5,
-        label=found.name(spot),
+        return None
+    runs = np.array([point.values[name] for point in points])
+    return Curve(
+        name=found.name(spot),
+        look=look(i),
+        x=np.array([costs.index(point.cost_ns) for point in points], float),
+        of=typical_intervals(runs),
+        runs=runs,
+        unit="%" if name == "pdr" else "µs",
+        x_names=[_cost(point.cost_ns) for point in points],
+        shift=0.08 * (i - (len(found.spots) - 1) / 2),
     )
-    return True
 
 
 def best(found: Study) -> Words:

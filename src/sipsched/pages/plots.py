@@ -2,11 +2,12 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
@@ -81,6 +82,8 @@ class Curve:
         The values of single runs, shape (point, run); NaN for a missing run.
     unit, x_unit
         The units of y and x.
+    x_names
+        Names of the points; empty: their x values.
     shift
         The sideways shift of the curve, so that intervals do not hide each other.
     hollow
@@ -94,6 +97,7 @@ class Curve:
     runs: Values
     unit: str
     x_unit: str = "cps"
+    x_names: Sequence[str] = ()
     shift: float = 0.0
     hollow: npt.NDArray[np.bool_] | None = None
 
@@ -107,7 +111,8 @@ def draw_curve(axis: Axes, curve: Curve) -> None:
     at, values = np.broadcast_to(x[:, None], curve.runs.shape), curve.runs
     known = np.isfinite(values)
     (points,) = axis.plot(at[known], values[known], color=color, alpha=0.45, markersize=3, **small)
-    names = [f"{curve.name}, {grouped(where)} {curve.x_unit}" for where in curve.x]
+    places = curve.x_names or [f"{grouped(where)} {curve.x_unit}" for where in curve.x]
+    names = [f"{curve.name}, {place}" for place in places]
     of_runs = np.broadcast_to(np.array(names, object)[:, None], curve.runs.shape)[known]
     titled(
         points,
@@ -125,17 +130,13 @@ def draw_curve(axis: Axes, curve: Curve) -> None:
         capsize=2.5,
         linestyle="none",
     )
-    (line,) = axis.plot(
-        x[some],
-        curve.of.estimate[some],
-        color=color,
-        marker=marker,
+    titles = [
+        f"{names[i]}: {in_words(curve.of.at(int(i)), curve.unit)}" for i in np.flatnonzero(some)
+    ]
+    draw_line(
+        *(axis, x[some], curve.of.estimate[some], curve.look, titles),
         markersize=5,
         label=curve.name,
-    )
-    titled(
-        line,
-        [f"{names[i]}: {in_words(curve.of.at(int(i)), curve.unit)}" for i in np.flatnonzero(some)],
     )
     if curve.hollow is not None:
         some = some & curve.hollow
@@ -149,6 +150,25 @@ def draw_curve(axis: Axes, curve: Curve) -> None:
             markersize=5,
             zorder=4,
         )
+
+
+def draw_line(
+    axis: Axes,
+    x: npt.ArrayLike,
+    y: npt.ArrayLike,
+    style: Look,
+    titles: Sequence[str],
+    **more: Any,
+) -> None:
+    """Draw points joined by a line in the look of a series. Each point has a title, which a page shows on hover."""
+    (line,) = axis.plot(x, y, **{"color": style.color, "marker": style.marker} | more)
+    titled(line, titles)
+
+
+def categories(axis: Axes, names: Sequence[object]) -> None:
+    """Set an x axis with a name at each whole number from 0."""
+    axis.set_xticks(range(len(names)), list(map(str, names)))
+    axis.set_xlim(-0.5, len(names) - 0.5)
 
 
 def panels(
@@ -197,6 +217,39 @@ def panels(
         elif len(labels) > 1:
             name_lines(grid if layout.stacked else grid[:, -1:])
         return themed(canvas)
+
+    return draw
+
+
+def wrapped(
+    titles: Sequence[str],
+    draw_panel: Callable[[Axes, int, bool], None],
+    *,
+    across: int,
+    height_in: float,
+) -> Callable[[Layout], str]:
+    """Make the function that draws a series of panels in lines, or one below the other for a phone.
+
+    Parameters
+    ----------
+    draw_panel
+        Draws the i-th panel into the axes; the last argument tells whether the panel is the first of its line.
+    across
+        The number of panels in a line of a page.
+    """
+
+    def draw(layout: Layout) -> str:
+        columns = 1 if layout.stacked else across
+        lines = max(-(-len(titles) // columns), 1)
+        with rc_context({"font.size": 8.0, "axes.titlesize": 8.5}):
+            canvas, grid = replace(layout, stacked=False).panels(lines, columns, height_in)
+            for i, axis in enumerate(grid.ravel()):
+                axis.set_visible(i < len(titles))
+                if i < len(titles):
+                    draw_panel(axis, i, i % columns == 0)
+                    axis.set_title(titles[i], loc="left")
+            legend(canvas, grid)
+            return themed(canvas)
 
     return draw
 

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 
 from sipsched.analysis.advice import read_loads
-from sipsched.analysis.intervals import Interval
+from sipsched.analysis.intervals import Estimates, Interval
 from sipsched.analysis.predicted import DIFFERENCES, Check, Contrast, Level, by_quantity, check
 from sipsched.analysis.run_table import campaigns_of
-from sipsched.pages.drawing import INK, PAPER, SERIES, Layout, themed
+from sipsched.pages.drawing import INK, PAPER, SERIES
 from sipsched.pages.numbers import Number, rounded, told
 from sipsched.pages.parts import Answer, Figure, Heading, Table, Words
+from sipsched.pages.plots import wrapped
 from sipsched.records.fitted import Fitted
 from sipsched.records.prediction import PredictedSetting, Predictions, open_predictions
 from sipsched.records.summary_files import open_summary
@@ -162,37 +161,25 @@ def figure(found: Found) -> Figure | Words:
     comparable = found.check.comparable
     if not comparable:
         return Words((f"{NOTHING}{found.why_not}.",))
-    panels = by_quantity(comparable)
-    seen = tuple(
-        f"{TITLES[name]}: {sum(each.inside for each in group)} of {len(group)} inside."
-        for name, group in panels.items()
-    )
+    groups = by_quantity(comparable)
+    panels = list(groups.values())
     return Figure(
         identity="figure-predicted",
-        draw=lambda layout: _draw(panels, layout),
+        draw=wrapped(
+            [f"{TITLES[name]}, {_unit(name)}" for name in groups],
+            lambda axis, i, _: _panel(axis, panels[i]),
+            across=3,
+            height_in=2.3,
+        ),
         caption="Predicted against measured effects of modes and of numbers of threads, by quantity.",
-        seen=seen,
+        seen=tuple(
+            f"{TITLES[name]}: {sum(each.inside for each in group)} of {len(group)} inside."
+            for name, group in groups.items()
+        ),
         reading="Bars are 95 % intervals. On the line the prediction equals the measurement. A point is filled if the "
         "prediction lies in the measured interval.",
         provenance=MODEL,
     )
-
-
-def _draw(panels: dict[str, tuple[Contrast, ...]], layout: Layout) -> str:
-    across = 1 if layout.stacked else 3
-    down = -(-len(panels) // across)
-    with rc_context({"font.size": 8.0, "axes.titlesize": 8.5}):
-        canvas = Canvas(
-            figsize=(layout.width_in, 0.2 + down * 0.95 * layout.width_in / across),
-            layout="constrained",
-        )
-        grid = canvas.subplots(down, across, squeeze=False)
-        for axis, (name, group) in zip(grid.ravel(), panels.items(), strict=False):
-            _panel(axis, group)
-            axis.set_title(f"{TITLES[name]}, {_unit(name)}", loc="left")
-        for axis in grid.ravel()[len(panels) :]:
-            axis.set_visible(False)
-        return themed(canvas)
 
 
 def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
@@ -213,19 +200,12 @@ def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
     axis.axvline(0, color=INK, linewidth=0.4)
     for inside in (True, False):
         these = [each for each in group if each.inside is inside]
-        if not these:
-            continue
         color = SERIES[2] if inside else SERIES[1]
-        x = np.array([each.measured.estimate for each in these])
-        y = np.array([each.predicted.estimate for each in these])
-        measured = [each.measured for each in these]
-        axis.hlines(
-            y, [m.low for m in measured], [m.high for m in measured], color=color, linewidth=0.7
-        )
-        predicted = [each.predicted for each in these]
-        axis.vlines(
-            x, [p.low for p in predicted], [p.high for p in predicted], color=color, linewidth=0.7
-        )
+        measured = Estimates.of([each.measured for each in these])
+        predicted = Estimates.of([each.predicted for each in these])
+        x, y = measured.estimate, predicted.estimate
+        axis.hlines(y, measured.low, measured.high, color=color, linewidth=0.7)
+        axis.vlines(x, predicted.low, predicted.high, color=color, linewidth=0.7)
         face = color if inside else PAPER
         axis.plot(
             x, y, linestyle="none", marker="o", markersize=3.6, color=color, markerfacecolor=face

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter
+from matplotlib.ticker import FuncFormatter
 
 from sipsched.analysis.crossing_load import PDR_LIMIT
 from sipsched.analysis.papers import (
@@ -26,10 +26,10 @@ from sipsched.analysis.papers import (
     predictions,
     provenance,
 )
-from sipsched.pages.drawing import PAPER, titled
+from sipsched.pages.drawing import PAPER
 from sipsched.pages.numbers import NO_ENTRY
 from sipsched.pages.parts import Answer, Figure, Heading, Table, Words
-from sipsched.pages.plots import limit_line, look, mode_look, panels
+from sipsched.pages.plots import categories, draw_line, limit_line, look, mode_look, panels
 from sipsched.words import grouped, number, plural
 
 DODGE = {"baseline": -0.14, "enhanced": 0.14}
@@ -204,25 +204,19 @@ def _dumbbells(axis: Axes, among: pd.DataFrame, column: str, scale: float, share
             (last, rows["last_cps"], PAPER, "≤"),
             (first, rows["first_cps"], style.color, ">"),
         ):
-            (points,) = axis.plot(
-                at,
-                values,
+            titles = [
+                f"{mode}, {count} threads, {load} cps: {number(value)} {unit}"
+                for count, load, value in zip(rows["threads"], loads, values, strict=True)
+                if pd.notna(value)
+            ]
+            draw_line(
+                *(axis, at, values, style, titles),
                 linestyle="none",
-                marker=style.marker,
                 markersize=5,
-                color=style.color,
                 markerfacecolor=face,
                 label=f"{mode} {sign} {share}",
             )
-            titled(
-                points,
-                [
-                    f"{mode}, {count} threads, {load} cps: {number(value)} {unit}"
-                    for count, load, value in zip(rows["threads"], loads, values, strict=True)
-                    if pd.notna(value)
-                ],
-            )
-    _categories(axis, threads)
+    categories(axis, threads)
 
 
 def _crossing_words(found: pd.DataFrame, system: tuple[str, int]) -> str:
@@ -260,25 +254,17 @@ def capacity(points: pd.DataFrame, predicted: pd.DataFrame, pdr_limit: float = P
         for i, (study, cores) in enumerate(systems):
             rows = found[(found["study"] == study) & (found["cores"] == cores)]
             rows = rows[rows["mode"] == mode].dropna(subset="last_cps").sort_values("threads")
-            style, name = look(i), plural(cores, "core")
-            (line,) = axis.plot(
-                [threads.index(count) for count in rows["threads"]],
-                rows["last_cps"].astype(float),
-                marker=style.marker,
-                markersize=5,
-                color=style.color,
-                label=name,
-            )
-            titled(
-                line,
-                [
-                    f"{name}, {count} threads: {cps} cps"
-                    for count, cps in zip(rows["threads"], rows["last_cps"], strict=True)
-                ],
-            )
+            name = plural(cores, "core")
+            titles = [
+                f"{name}, {count} threads: {cps} cps"
+                for count, cps in zip(rows["threads"], rows["last_cps"], strict=True)
+            ]
+            at = [threads.index(count) for count in rows["threads"]]
+            loads = rows["last_cps"].astype(float)
+            draw_line(axis, at, loads, look(i), titles, markersize=5, label=name)
         if mode == "enhanced":
             _stars(axis, predicted, systems, threads)
-        _categories(axis, threads)
+        categories(axis, threads)
         axis.set_ylim(bottom=0)
         axis.set_ylabel("capacity (cps)")
         axis.yaxis.set_major_formatter(FuncFormatter(grouped))
@@ -470,12 +456,6 @@ def _systems(found: pd.DataFrame) -> list[tuple[str, int]]:
 
 def _system(study: str, cores: int) -> str:
     return f"{plural(cores, 'core')} ({PAPERS[study].lower()})"
-
-
-def _categories(axis: Axes, threads: Sequence[int]) -> None:
-    axis.xaxis.set_major_locator(FixedLocator(list(range(len(threads)))))
-    axis.set_xticklabels([str(count) for count in threads])
-    axis.set_xlim(-0.5, len(threads) - 0.5)
 
 
 def _place(row: dict[str, Any]) -> str:

@@ -28,10 +28,10 @@ from sipsched.analysis.speedup import (
 )
 from sipsched.analysis.speedup import costs as costs_of
 from sipsched.pages.capacities import HOW
-from sipsched.pages.drawing import LIMIT, titled
+from sipsched.pages.drawing import LIMIT
 from sipsched.pages.numbers import NO_ENTRY, rounded, told, with_unit
 from sipsched.pages.parts import Answer, Cell, Figure, Heading, Table, Words
-from sipsched.pages.plots import Curve, Look, draw_curve, look, not_measured, panels
+from sipsched.pages.plots import Curve, Look, draw_curve, draw_line, look, not_measured, panels
 from sipsched.pages.tables import competitors
 from sipsched.records.crossing import SearchRecord, read_crossing
 from sipsched.records.speedups import Speedup, read_speedups
@@ -372,15 +372,11 @@ def _draw_speed_up(
     axis: Axes, of_kind: Sequence[SpeedUp], name: str, style: Look, shift: float
 ) -> None:
     intervals = [Interval(1.0, 1.0, 1.0, 0), *(each.measured for each in of_kind)]
-    estimate, low, high = (
-        np.array([getattr(each, end) for each in intervals]) for end in ("estimate", "low", "high")
-    )
     cores = np.array([1.0, *(each.cores for each in of_kind)])
-    count = np.array([max(each.n, 1) for each in intervals])
     draw_curve(
         axis,
         Curve(
-            *(name, style, cores, Estimates(estimate, low, high, count, low, high)),
+            *(name, style, cores, Estimates.of(intervals)),
             runs=np.empty((len(cores), 0)),
             unit="times",
             x_unit="cores",
@@ -406,21 +402,13 @@ def herd(found: Found) -> Figure:
             not_measured(axis)
             return
         for i, each in enumerate(found.herds):
-            name, style = f"{each.sut}, {each.cps} cps", look(i)
-            (line,) = axis.plot(
-                list(each.by_threads),
-                list(each.by_threads.values()),
-                color=style.color,
-                marker=style.marker,
-                label=name,
-            )
-            titled(
-                line,
-                [
-                    f"{name}, {plural(workers, 'worker')}: {_about(value)} wake-ups per message"
-                    for workers, value in each.by_threads.items()
-                ],
-            )
+            name = f"{each.sut}, {each.cps} cps"
+            titles = [
+                f"{name}, {plural(workers, 'worker')}: {_about(value)} wake-ups per message"
+                for workers, value in each.by_threads.items()
+            ]
+            values = list(each.by_threads.values())
+            draw_line(axis, list(each.by_threads), values, look(i), titles, label=name)
         workers = sorted({threads for each in found.herds for threads in each.by_threads})
         axis.xaxis.set_major_locator(FixedLocator(workers))
         axis.set_ylim(bottom=0)
@@ -586,21 +574,13 @@ def _draw_simulated(axis: Axes, rows: Sequence[Speedup], name: str, style: Look)
     cores = [row.cores for row in rows]
     ends = [row.speedup_low for row in rows], [row.speedup_high for row in rows]
     axis.vlines(cores, *ends, color=style.color)
-    (line,) = axis.plot(
-        cores,
-        [row.speedup for row in rows],
-        color=style.color,
-        marker=style.marker,
-        linestyle="--" if rows[0].transport == "tcp" else "-",
-        label=name,
-    )
-    titled(
-        line,
-        [
-            f"{name}, {plural(row.cores, 'core')}: {number(row.speedup)} times, {number(row.capacity_cps)} cps"
-            for row in rows
-        ],
-    )
+    titles = [
+        f"{name}, {plural(row.cores, 'core')}: {number(row.speedup)} times, {number(row.capacity_cps)} cps"
+        for row in rows
+    ]
+    dashes = "--" if rows[0].transport == "tcp" else "-"
+    speedups = [row.speedup for row in rows]
+    draw_line(axis, cores, speedups, style, titles, linestyle=dashes, label=name)
 
 
 def sharing(found: Found) -> Words:

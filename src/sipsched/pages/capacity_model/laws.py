@@ -12,10 +12,9 @@ from sipsched.analysis.capacity.simulated import Simulated
 from sipsched.analysis.capacity.sizing import SizedSystem
 from sipsched.analysis.capacity.systems import CapacityEvidence, CapacityModel
 from sipsched.analysis.intervals import Estimates
-from sipsched.pages.drawing import titled
 from sipsched.pages.numbers import in_words, told
 from sipsched.pages.parts import Cell, Figure, Folded, Table
-from sipsched.pages.plots import Curve, draw_curve, look, panels
+from sipsched.pages.plots import Curve, draw_curve, draw_line, look, panels
 from sipsched.plan.modes import DEFAULT
 from sipsched.records.prediction import CapacityPrediction
 from sipsched.words import grouped, number, plural
@@ -70,17 +69,11 @@ def by_cores(found: Sequence[SizedSystem], evidence: CapacityEvidence) -> Figure
 
 def _curve(options: Sequence[Option]) -> Curve:
     known = [option for option in options if option.capacity.estimate > 0]
-    capacities = [option.capacity for option in known]
-    estimate, low, high = (
-        np.array([getattr(capacity, name) for capacity in capacities], float)
-        for name in ("estimate", "low", "high")
-    )
-    count = np.array([capacity.n for capacity in capacities], int)
     return Curve(
         name="measured",
         look=look(0),
         x=np.array([option.cores for option in known], float),
-        of=Estimates(estimate, low, high, count, low, high),
+        of=Estimates.of([option.capacity for option in known]),
         runs=np.empty((len(known), 0)),
         unit="cps",
         x_unit="cores",
@@ -92,19 +85,9 @@ def _draw_predicted(axis: Axes, options: Sequence[Option], name: str, i: int) ->
     drawn = [option for option in options if option.cores in DRAWN_CORES or option.known]
     if not drawn:
         return
-    style = look(i)
-    (line,) = axis.plot(
-        [option.cores for option in drawn],
-        [option.interval.estimate for option in drawn],
-        color=style.color,
-        marker=style.marker,
-        linestyle="--",
-        label=name,
-    )
-    titled(
-        line,
-        [f"{name}, {plural(o.cores, 'core')}: {in_words(o.interval, 'cps')}" for o in drawn],
-    )
+    titles = [f"{name}, {plural(o.cores, 'core')}: {in_words(o.interval, 'cps')}" for o in drawn]
+    cores, cps = [o.cores for o in drawn], [o.interval.estimate for o in drawn]
+    draw_line(axis, cores, cps, look(i), titles, linestyle="--", label=name)
 
 
 def _known_words(options: Sequence[Option]) -> str:

@@ -31,10 +31,10 @@ from sipsched.pages.crossover.wording import (
     short_load,
     unit,
 )
-from sipsched.pages.drawing import GRID, INK, PAPER, titled
+from sipsched.pages.drawing import GRID, INK, PAPER
 from sipsched.pages.numbers import told
 from sipsched.pages.parts import Cell, Figure, Several, Table
-from sipsched.pages.plots import mode_look, panels
+from sipsched.pages.plots import draw_line, mode_look, panels
 from sipsched.words import number, plural
 
 RANKED = (
@@ -130,16 +130,10 @@ def _draw_effects(axis: Axes, ranking: Ranking, names: Sequence[str], quantity: 
         look = mode_look(name if name != AA else ranking.load.place.reference)
         differs = is_lower(effect.interval) or is_higher(effect.interval)
         axis.hlines(row, low, high, color=look.color, linewidth=1.3)
-        (point,) = axis.plot(
-            [middle],
-            [row],
-            color=look.color,
-            marker=look.marker,
-            markersize=5,
-            markerfacecolor=look.color if differs else PAPER,
-        )
         label = AA if name == AA else ranking.load.label(name)
-        titled(point, [f"{label}: {TITLES[quantity]} {effect_words(effect, quantity)}"])
+        titles = [f"{label}: {TITLES[quantity]} {effect_words(effect, quantity)}"]
+        face = look.color if differs else PAPER
+        draw_line(axis, [middle], [row], look, titles, markersize=5, markerfacecolor=face)
     labels = [name if name == AA else ranking.load.label(name) for name in names]
     axis.set_yticks(range(len(names)), labels)
     axis.set_ylim(len(names) - 0.4, -0.6)

@@ -18,10 +18,9 @@ from sipsched.pages.crossover.wording import (
     provenance,
     short_load,
 )
-from sipsched.pages.drawing import titled
 from sipsched.pages.numbers import in_us
 from sipsched.pages.parts import Figure, Several
-from sipsched.pages.plots import mode_look, not_measured, panels
+from sipsched.pages.plots import draw_line, mode_look, not_measured, panels
 from sipsched.words import grouped
 
 SHARES = {"total_p50": 0.5, "total_p90": 0.1, "total_p99": 0.01}
@@ -96,16 +95,11 @@ def _draw_shares(axis: Axes, ranking: Ranking, by_mode: dict[str, Floats]) -> No
     shares = list(SHARES.values())
     for mode, values in by_mode.items():
         look, label = mode_look(mode), ranking.load.label(mode)
-        (line,) = axis.plot(
-            values, shares, color=look.color, marker=look.marker, markersize=4, label=label
-        )
-        titled(
-            line,
-            [
-                f"{label}: {100 * share:g} % of messages take longer than {in_us(value)}"
-                for share, value in zip(shares, values, strict=True)
-            ],
-        )
+        titles = [
+            f"{label}: {100 * share:g} % of messages take longer than {in_us(value)}"
+            for share, value in zip(shares, values, strict=True)
+        ]
+        draw_line(axis, values, shares, look, titles, markersize=4, label=label)
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.xaxis.set_major_formatter(FuncFormatter(grouped))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter
+from matplotlib.ticker import FuncFormatter
 
 from sipsched.analysis.comparison import Case, Place, Side
 from sipsched.analysis.run_table import provenance
@@ -22,7 +22,7 @@ from sipsched.pages.modes.wording import (
 )
 from sipsched.pages.numbers import NO_ENTRY, signed, told
 from sipsched.pages.parts import Cell, Figure, Table
-from sipsched.pages.plots import not_measured, panels
+from sipsched.pages.plots import categories, not_measured, panels
 from sipsched.records.crossing import read_crossing
 from sipsched.words import grouped, number, plural
 
@@ -91,9 +91,7 @@ def _draw_crossings(axis: Axes, case: Case, among: Sequence[Place]) -> bool:
                 _draw_crossing(axis, x + shift + wide / 3, side)
     if not drawn:
         not_measured(axis)
-    axis.xaxis.set_major_locator(FixedLocator(list(range(len(among)))))
-    axis.set_xticklabels([str(place.threads) for place in among])
-    axis.set_xlim(-0.5, len(among) - 0.5)
+    categories(axis, [place.threads for place in among])
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value) if value else "0"))
     return drawn
 

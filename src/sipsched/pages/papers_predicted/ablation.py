@@ -1,28 +1,25 @@
 """The causes of the difference between the modes: the effect of each mechanism and each setting."""
 
-import math
 from collections.abc import Sequence
-from functools import partial
 
 import pandas as pd
-from matplotlib import rc_context
-from matplotlib.figure import Figure as Canvas
+from matplotlib.axes import Axes
 
 from sipsched.analysis.intervals import Interval
 from sipsched.analysis.papers_predicted import ABLATED, Ablation, Contribution
-from sipsched.pages.drawing import INK, SERIES, themed
+from sipsched.pages.drawing import INK, SERIES
 from sipsched.pages.numbers import in_words, told
 from sipsched.pages.papers_predicted.wording import (
     NAMES,
     UNITS,
     compared,
     in_unit,
-    picture,
     place,
     provenance,
     scaled,
 )
 from sipsched.pages.parts import Cell, Figure, Table
+from sipsched.pages.plots import wrapped
 from sipsched.words import number
 
 MEANING = {
@@ -79,52 +76,33 @@ def _name(part: Contribution) -> str:
 
 def figure(found: Sequence[Ablation], runs: pd.DataFrame) -> Figure:
     """Draw the contribution of each mechanism and each setting, with intervals."""
-    caption = (
-        f"The difference {compared()} and its parts by mechanism and setting, at {place(*ABLATED)}."
-    )
-    reading = (
-        "A part is the decrease of the difference when a mechanism is switched off, or when a setting of enhanced mode "
-        "has its value of baseline mode. The 95 % intervals are over seeds with the same arrivals, and the intervals "
-        "of the parts hold together. Parts need not add up to the whole."
-    )
-    seen = tuple(whole_words(each) for each in found) or ("Nothing of it was simulated.",)
-    return picture(
-        "figure-ablation",
-        partial(_draw, found),
-        caption,
-        seen,
-        reading,
-        runs,
-    )
 
+    def draw(axis: Axes, i: int, first: bool) -> None:
+        metric = found[i].metric
+        rows = [("the whole difference", found[i].whole)]
+        rows += [(_name(part), part.part) for part in (*found[i].mechanisms, *found[i].settings)]
+        for row, (_, interval) in enumerate(rows):
+            shown = in_unit(interval, metric)
+            ends = [shown.low, shown.high] if shown.known else [shown.estimate] * 2
+            color = SERIES[0] if row else INK
+            axis.plot(ends, [row, row], color=color, linewidth=1.4)
+            axis.plot([shown.estimate], [row], color=color, marker="o", markersize=4)
+        axis.axvline(0, color=INK, linewidth=0.8)
+        axis.set_yticks(range(len(rows)), [name for name, _ in rows])
+        axis.tick_params(labelleft=first)
+        axis.set_ylim(len(rows) - 0.5, -0.5)
+        axis.set_xlabel(f"{NAMES[metric]} ({_unit(metric)})")
 
-def _draw(found: Sequence[Ablation], across: int, width: float) -> str:
-    down = max(math.ceil(len(found) / across), 1)
-    with rc_context({"font.size": 8.0}):
-        canvas = Canvas(figsize=(width, 3.1 * down), layout="constrained")
-        grid = canvas.subplots(down, across, squeeze=False).ravel()
-        for axis in grid[len(found) :]:
-            axis.set_visible(False)
-        for column, (axis, each) in enumerate(zip(grid, found, strict=False)):
-            scale = scaled(each.metric)
-            rows = [("the whole difference", each.whole)]
-            rows += [(_name(part), part.part) for part in (*each.mechanisms, *each.settings)]
-            for row, (_, interval) in enumerate(rows):
-                middle = scale * interval.estimate
-                ends = (
-                    [scale * interval.low, scale * interval.high]
-                    if interval.known
-                    else [middle] * 2
-                )
-                color = SERIES[0] if row else INK
-                axis.plot(ends, [row, row], color=color, linewidth=1.4)
-                axis.plot([middle], [row], color=color, marker="o", markersize=4)
-            axis.axvline(0, color=INK, linewidth=0.8)
-            axis.set_yticks(range(len(rows)), [name for name, _ in rows])
-            axis.tick_params(labelleft=column % across == 0)
-            axis.set_ylim(len(rows) - 0.5, -0.5)
-            axis.set_xlabel(f"{NAMES[each.metric]} ({_unit(each.metric)})")
-        return themed(canvas)
+    return Figure(
+        identity="figure-ablation",
+        draw=wrapped([""] * len(found), draw, across=2, height_in=3.1),
+        caption=f"The difference {compared()} and its parts by mechanism and setting, at {place(*ABLATED)}.",
+        reading="A part is the decrease of the difference when a mechanism is switched off, or when a setting of "
+        "enhanced mode has its value of baseline mode. The 95 % intervals are over seeds with the same arrivals, and "
+        "the intervals of the parts hold together. Parts need not add up to the whole.",
+        seen=tuple(whole_words(each) for each in found) or ("Nothing of it was simulated.",),
+        provenance=provenance(runs),
+    )
 
 
 def table(found: Sequence[Ablation], runs: pd.DataFrame) -> Table:

@@ -1,25 +1,22 @@
 """The published effects of the modes and of the migration cost, beside the simulated effects."""
 
-import math
 from collections.abc import Sequence
-from functools import partial
 
 import pandas as pd
-from matplotlib import rc_context
-from matplotlib.figure import Figure as Canvas
+from matplotlib.axes import Axes
 
 from sipsched.analysis.papers_predicted import EFFECTS, Direction, MigrationCost, PublishedEffect
-from sipsched.pages.drawing import INK, PAPER, SERIES, legend, themed
+from sipsched.pages.drawing import INK, PAPER, SERIES
 from sipsched.pages.numbers import told, with_unit
 from sipsched.pages.papers_predicted.wording import (
     NAMES,
     UNITS,
     in_unit,
-    picture,
     place,
     provenance,
 )
 from sipsched.pages.parts import Figure, Table
+from sipsched.pages.plots import wrapped
 from sipsched.words import number, plural
 
 LEAST = -100.0
@@ -28,53 +25,38 @@ LEAST = -100.0
 
 def figure(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Figure:
     """Draw the decrease under enhanced mode in percent, predicted and published."""
-    caption = "Percent by which enhanced mode is lower than baseline mode at the same load, predicted and published."
-    reading = (
-        "Dots are predictions by simulation. Their 95 % intervals over seeds hold together and are cut off at −100 %. "
-        "Diamonds are published numbers. Right of 0, enhanced mode is lower."
-    )
-    seen = tuple(_seen(effects, metric) for metric in EFFECTS)
-    return picture(
-        "figure-directions",
-        partial(_draw, effects),
-        caption,
-        seen,
-        reading,
-        runs,
-    )
 
+    def draw(axis: Axes, i: int, first: bool) -> None:
+        these = [effect for effect in effects if effect.metric == EFFECTS[i]]
+        for row, effect in enumerate(these):
+            lower = effect.predicted
+            middle = max(lower.estimate, LEAST)
+            ends = [max(lower.low, LEAST), lower.high] if lower.known else [middle, middle]
+            axis.plot(ends, [row, row], color=SERIES[0], linewidth=1.4)
+            axis.plot([middle], [row], "o", color=SERIES[0], markersize=3.5, label="predicted")
+            axis.plot(
+                *([effect.published], [row], "D"),
+                color=SERIES[1],
+                markerfacecolor=PAPER,
+                markersize=4.5,
+                label="published",
+            )
+        axis.axvline(0, color=INK, linewidth=0.8)
+        names = [place(each.cores, each.threads, each.cps) for each in these]
+        axis.set_yticks(range(len(these)), names)
+        axis.tick_params(labelleft=first)
+        axis.set_ylim(max(len(these), 1) - 0.5, -0.5)
+        axis.set_xlabel("enhanced is lower by (%)")
 
-def _draw(effects: Sequence[PublishedEffect], across: int, width: float) -> str:
-    down = math.ceil(len(EFFECTS) / across)
-    with rc_context({"font.size": 8.0}):
-        canvas = Canvas(figsize=(width, 0.6 + 4.4 * down), layout="constrained")
-        grid = canvas.subplots(down, across, squeeze=False)
-        for column, (axis, metric) in enumerate(zip(grid.ravel(), EFFECTS, strict=True)):
-            these = [effect for effect in effects if effect.metric == metric]
-            for row, effect in enumerate(these):
-                lower = effect.predicted
-                middle = max(lower.estimate, LEAST)
-                ends = [max(lower.low, LEAST), lower.high] if lower.known else [middle, middle]
-                axis.plot(ends, [row, row], color=SERIES[0], linewidth=1.4)
-                axis.plot([middle], [row], "o", color=SERIES[0], markersize=3.5, label="predicted")
-                axis.plot(
-                    [effect.published],
-                    [row],
-                    "D",
-                    color=SERIES[1],
-                    markerfacecolor=PAPER,
-                    markersize=4.5,
-                    label="published",
-                )
-            axis.axvline(0, color=INK, linewidth=0.8)
-            names = [place(each.cores, each.threads, each.cps) for each in these]
-            axis.set_yticks(range(len(these)), names)
-            axis.tick_params(labelleft=column % across == 0)
-            axis.set_ylim(max(len(these), 1) - 0.5, -0.5)
-            axis.set_xlabel("enhanced is lower by (%)")
-            axis.set_title(NAMES[metric], loc="left")
-        legend(canvas, grid)
-        return themed(canvas)
+    return Figure(
+        identity="figure-directions",
+        draw=wrapped([NAMES[metric] for metric in EFFECTS], draw, across=2, height_in=4.4),
+        caption="Percent by which enhanced mode is lower than baseline mode at the same load, predicted and published.",
+        reading="Dots are predictions by simulation. Their 95 % intervals over seeds hold together and are cut off at "
+        "−100 %. Diamonds are published numbers. Right of 0, enhanced mode is lower.",
+        seen=tuple(_seen(effects, metric) for metric in EFFECTS),
+        provenance=provenance(runs),
+    )
 
 
 def _seen(effects: Sequence[PublishedEffect], metric: str) -> str:

@@ -1,30 +1,26 @@
 """Predicted numbers compared with published numbers: the tables, and the loads at the limit."""
 
-import math
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import pandas as pd
-from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from sipsched.analysis.crossing_load import PDR_LIMIT
 from sipsched.analysis.papers_predicted import Error, Group
-from sipsched.pages.drawing import INK, MARKERS, SERIES, legend, themed
+from sipsched.pages.drawing import INK, MARKERS, SERIES
 from sipsched.pages.numbers import signed
 from sipsched.pages.papers_predicted.wording import (
     GROUPS,
     NAMES,
     UNITS,
     factor,
-    picture,
     provenance,
     scaled,
 )
 from sipsched.pages.parts import Figure, Table
+from sipsched.pages.plots import wrapped
 from sipsched.words import grouped, number, plural
 
 
@@ -33,29 +29,25 @@ def figure(
 ) -> Figure:
     """Draw each predicted number against the published number."""
     both = pd.concat([table, capacities]).dropna(subset=["published", "predicted"])
-    caption = "Predicted against published numbers, by quantity."
-    reading = (
-        "Each mark is a printed number, and on the line the prediction equals it. The model was fitted to the blue "
-        f"marks only. Capacity is the last load at or under {100 * PDR_LIMIT:g} %. The scales are logarithmic, so a "
-        "predicted drop rate of 0 is not drawn."
+
+    def draw(axis: Axes, i: int, _: bool) -> None:
+        metric = list(NAMES)[i]
+        part = both[(both["metric"] == metric) & (both["predicted"] > 0)]
+        _panel(axis, part, scaled(metric))
+        axis.set_xlabel("published")
+        axis.set_ylabel("predicted")
+
+    titles = [f"{name} ({UNITS[metric]})" for metric, name in NAMES.items()]
+    return Figure(
+        identity="figure-predicted",
+        draw=wrapped(titles, draw, across=2, height_in=2.9),
+        caption="Predicted against published numbers, by quantity.",
+        reading="Each mark is a printed number, and on the line the prediction equals it. The model was fitted to the "
+        f"blue marks only. Capacity is the last load at or under {100 * PDR_LIMIT:g} %. The scales are logarithmic, so "
+        "a predicted drop rate of 0 is not drawn.",
+        seen=tuple(_error_words(metric, found) for metric in NAMES),
+        provenance=provenance(runs),
     )
-    seen = tuple(_error_words(metric, found) for metric in NAMES)
-    return picture("figure-predicted", partial(_draw, both), caption, seen, reading, runs)
-
-
-def _draw(both: pd.DataFrame, across: int, width: float) -> str:
-    down = math.ceil(len(NAMES) / across)
-    with rc_context({"font.size": 8.0}):
-        canvas = Canvas(figsize=(width, 0.5 + 2.9 * down), layout="constrained")
-        grid = canvas.subplots(down, across, squeeze=False)
-        for axis, (metric, name) in zip(grid.ravel(), NAMES.items(), strict=True):
-            part = both[(both["metric"] == metric) & (both["predicted"] > 0)]
-            _panel(axis, part, scaled(metric))
-            axis.set_title(f"{name} ({UNITS[metric]})", loc="left")
-            axis.set_xlabel("published")
-            axis.set_ylabel("predicted")
-        legend(canvas, grid, columns=across)
-        return themed(canvas)
 
 
 def _panel(axis: Axes, part: pd.DataFrame, scale: float) -> None:

@@ -1,7 +1,6 @@
 """Names of the predictions, and their origin."""
 
 import math
-from collections.abc import Callable
 
 import pandas as pd
 
@@ -9,7 +8,6 @@ from sipsched.analysis.intervals import Interval
 from sipsched.analysis.papers import MODES, SHORT
 from sipsched.analysis.papers_fit import METRICS
 from sipsched.analysis.papers_predicted import Group
-from sipsched.pages.parts import Figure
 from sipsched.words import grouped, plural
 
 PREDICTED = "Predicted by simulation, not measured"
@@ -38,35 +36,6 @@ def simulated(runs: pd.DataFrame) -> str:
     return (
         f"Model opensips-papers, CFS of Linux 5.10, {amount}. Beside it published numbers, not measured here: "
         f"{'; '.join(SHORT.values())}."
-    )
-
-
-def picture(
-    identity: str,
-    draw: Callable[[int, float], str],
-    caption: str,
-    seen: tuple[str, ...],
-    reading: str,
-    runs: pd.DataFrame,
-) -> Figure:
-    """Make a figure of panels: two side by side, or one below the other.
-
-    Parameters
-    ----------
-    identity, caption, seen, reading
-        As in `Figure`.
-    draw
-        Function from the number of panels across and the width in inches to an SVG.
-    runs
-        The simulated runs.
-    """
-    return Figure(
-        identity=identity,
-        draw=lambda layout: draw(1 if layout.stacked else 2, layout.width_in),
-        caption=caption,
-        seen=seen,
-        reading=reading,
-        provenance=provenance(runs),
     )
 
 
