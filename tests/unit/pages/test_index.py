@@ -63,7 +63,7 @@ def overview(*campaigns, compared=(), pages=()):
 
 def test_the_tiles_of_a_campaign_answer_with_evidence_and_a_page(whole):
     load, time, setting, figures = overview(whole, pages=["load_sweep-synthetic.html"])
-    best = tiles.best_configuration(whole, 0.01)
+    best, _ = tiles.main_system(whole, 0.01)
     assert load.value.startswith(f"{estimate(best)}\u00a0calls per second (")
     assert load.meaning.startswith("kamailio-udp, default mode, 1 core, 8 threads")
     assert synthetic.FIDELITY.rstrip(".") in load.trust and "0 trials and 10 runs" in load.trust
@@ -109,9 +109,21 @@ def test_evidence_is_graded_by_runs_interval_and_doubts(runs, half_width, doubts
 
 
 def test_capacity_lies_between_the_loads_that_bracket_it(whole):
-    best = tiles.best_configuration(whole, 0.01)
+    best, _ = tiles.main_system(whole, 0.01)
     assert 1500 < best.estimate_cps < 2000
     assert best.low_cps < best.estimate_cps < best.high_cps
+
+
+def test_the_tiles_describe_the_system_of_the_most_trials_and_runs(whole):
+    system, _ = tiles.main_system(whole, 0.01)
+    more = dataclasses.replace(
+        system, cores=2, threads=4, trials=1, runs=1, estimate_cps=2800, low_cps=2300, high_cps=3400
+    )
+    both = dataclasses.replace(whole, capacities=(more, system))
+    assert tiles.main_system(both, 0.01)[0] == system
+    load, *_ = overview(both)
+    assert "2 cores and 4 threads handle more" in load.meaning
+    assert "2\u202f800" in load.meaning
 
 
 def test_a_search_that_disagrees_is_named_with_the_reason(whole):
@@ -146,7 +158,7 @@ def test_a_capacity_beyond_all_loads_is_a_bound(whole):
 
 
 def test_a_capacity_rests_on_doubtful_runs_near_it_only(whole):
-    best = tiles.best_configuration(whole, 0.01)
+    best, _ = tiles.main_system(whole, 0.01)
     for cps, is_near in ((1500, True), (500, False)):
         grades = whole.runs["grade"].where(whole.runs["cps"] != cps, "suspect")
         doubtful = dataclasses.replace(whole, runs=whole.runs.assign(grade=grades))

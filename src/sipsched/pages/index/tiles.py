@@ -84,60 +84,58 @@ def overview(
     limit
         Packet drop rate at which capacity ends, as a share.
     """
-    best = [(campaign, best_configuration(campaign, limit)) for campaign in campaigns]
-    best.sort(key=lambda pair: pair[1] is None)
+    described = [(campaign, *main_system(campaign, limit)) for campaign in campaigns]
+    described.sort(key=lambda of_testbed: of_testbed[1] is None)
     return Several(
         [
             Several(
-                _of_testbed(campaign, capacity, limit, compared, pages),
+                _of_testbed(campaign, system, times, limit, compared, pages),
                 f"Testbed {campaign.testbed}" if campaigns[1:] else "",
             )
-            for campaign, capacity in best
+            for campaign, system, times in described
         ]
     )
 
 
 def _of_testbed(
     campaign: Campaign,
-    best: SystemCapacity | None,
+    system: SystemCapacity | None,
+    times: Sequence[LoadTimes],
     limit: float,
     compared: Sequence[Advice],
     pages: Sequence[Path],
 ) -> list[Part]:
-    timed, times = _timed(campaign, best, limit) if best else (None, [])
     parts: list[Part] = [
         Tiles(
             (
-                _load_tile(campaign, best, limit, pages),
-                _time_tile(campaign, best, timed, times, pages),
-                _setting_tile(campaign, best, compared, pages),
+                _load_tile(campaign, system, limit, pages),
+                _time_tile(campaign, system, times, pages),
+                _setting_tile(campaign, system, compared, pages),
             )
         )
     ]
-    if best is not None and len(_rows(campaign, best)):
-        parts.append(_drop_curve(campaign, best))
-    if timed is not None:
-        parts.append(_ccdf(campaign, timed, times))
+    if system is not None and len(_rows(campaign, system)):
+        parts.append(_drop_curve(campaign, system))
+    if system is not None and times:
+        parts.append(_ccdf(campaign, system, times))
     return parts
 
 
-def best_configuration(campaign: Campaign, limit: float) -> SystemCapacity | None:
-    """Return the first SUT in its first mode, with the cores and threads of the largest capacity."""
+def main_system(campaign: Campaign, limit: float) -> tuple[SystemCapacity | None, list[LoadTimes]]:
+    """Return the system that all tiles describe, and its message times by load.
+
+    This is the first SUT in its first mode, with the cores and threads of the most trials and runs. A system with
+    message times comes before a system without.
+    """
     for sut, mode in campaign.traced[["sut", "mode"]].drop_duplicates().itertuples(index=False):
         found = systems(campaign.capacities, limit, sut, mode)
+        found.sort(key=lambda system: -(system.trials + system.runs))
+        for system in found:
+            times = times_by_load(campaign.summaries, _system(system), "total")
+            if times:
+                return system, times
         if found:
-            return found[0]
-    return None
-
-
-def _timed(
-    campaign: Campaign, best: SystemCapacity, limit: float
-) -> tuple[SystemCapacity | None, list[LoadTimes]]:
-    """Return the best system with recorded message times, in the SUT and mode of the best system."""
-    for capacity in systems(campaign.capacities, limit, best.sut, best.mode):
-        times = times_by_load(campaign.summaries, _system(capacity), "total")
-        if times:
-            return capacity, times
+            return found[0], []
     return None, []
 
 
@@ -170,38 +168,45 @@ def _unknown(question: str, meaning: str) -> Tile:
 
 
 def _load_tile(
-    campaign: Campaign, best: SystemCapacity | None, limit: float, pages: Sequence[Path]
+    campaign: Campaign, system: SystemCapacity | None, limit: float, pages: Sequence[Path]
 ) -> Tile:
-    """Show the capacity of the best system."""
-    if best is None:
+    """Show the capacity of the main system."""
+    if system is None:
         return _unknown(
             LOAD, "No system was offered two loads or more. snakemake measures what is missing."
         )
-    interval, share = interval_of(best), f"{100 * limit:g}\u00a0%"
-    known = best.estimate_cps is not None
-    same = systems(campaign.capacities, limit, best.sut, best.mode)
-    among = f" It is the best of {len(same)} combinations of cores and threads." if same[1:] else ""
-    beyond = f"With more load it drops over {share} of its messages." if known else f"{doubt(best)}"
-    doubts = doubts_near(_rows(campaign, best), best)
+    interval, share = interval_of(system), f"{100 * limit:g}\u00a0%"
+    known = system.estimate_cps is not None
+    most = systems(campaign.capacities, limit, system.sut, system.mode)[0]
+    among = (
+        f" {plural(most.cores, 'core').capitalize()} and {plural(most.threads, 'thread')} handle more: "
+        f"{with_unit(interval_of(most), 'cps')}."
+        if most is not system
+        else ""
+    )
+    beyond = (
+        f"With more load it drops over {share} of its messages." if known else f"{doubt(system)}"
+    )
+    doubts = doubts_near(_rows(campaign, system), system)
     return Tile(
         question=LOAD,
         value=with_unit(interval, "calls per second")
         if known
-        else f"{bound(best)} calls per second",
-        meaning=f"{system_name(best)}. {beyond}{among}",
+        else f"{bound(system)} calls per second",
+        meaning=f"{system_name(system)}. {beyond}{among}",
         grade=graded(interval.n, _half_width(interval), doubts) if known else "A bound only",
         trust=_trust(
             campaign,
-            f"{evidence(best)}; the interval is ±{100 * _half_width(interval):.0f}\u00a0%."
+            f"{evidence(system)}; the interval is ±{100 * _half_width(interval):.0f}\u00a0%."
             if known
-            else f"{evidence(best)}.",
+            else f"{evidence(system)}.",
             *doubts,
-            *disagreements(best),
+            *disagreements(system),
             _calls(campaign),
         ),
-        link=_page(campaign, pages, lambda ds: _loads_measured(ds, best)),
+        link=_page(campaign, pages, lambda ds: _loads_measured(ds, system)),
         link_text="Every load and every run",
-        figure=_load_strip(campaign, best),
+        figure=_load_strip(campaign, system),
     )
 
 
@@ -233,20 +238,20 @@ def _strip(identity: str, draw_axis: Callable[[Axes], None], x_label: str, capti
     return Figure(identity, draw, caption)
 
 
-def _load_strip(campaign: Campaign, best: SystemCapacity) -> Figure:
+def _load_strip(campaign: Campaign, system: SystemCapacity) -> Figure:
     """Draw the loads of the runs on a line, and the capacity above them."""
-    rows = _rows(campaign, best)
-    curve = _drop_rates(rows, best)
+    rows = _rows(campaign, system)
+    curve = _drop_rates(rows, system)
 
     def draw(axis: Axes) -> None:
-        above = curve.of.estimate > 100 * best.limit
+        above = curve.of.estimate > 100 * system.limit
         for chosen, color, marker in ((~above, SERIES[0], "o"), (above, LIMIT, "X")):
             (points,) = axis.plot(
                 curve.x[chosen], np.zeros(int(chosen.sum())), marker, color=color, markersize=5
             )
             titled(points, [f"{grouped(cps)} cps" for cps in curve.x[chosen]])
-        interval = interval_of(best)
-        if best.estimate_cps is not None:
+        interval = interval_of(system)
+        if system.estimate_cps is not None:
             axis.plot([interval.low, interval.high], [1, 1], color=INK, alpha=0.3, linewidth=6)
             if interval.resolved:
                 axis.plot(
@@ -254,7 +259,7 @@ def _load_strip(campaign: Campaign, best: SystemCapacity) -> Figure:
                 )
         axis.set_ylim(-0.7, 1.7)
         axis.set_yticks([0, 1], ["loads", "capacity"])
-        axis.set_xlim(0, 1.08 * max(best.highest_cps, best.high_cps or 0))
+        axis.set_xlim(0, 1.08 * max(system.highest_cps, system.high_cps or 0))
         axis.locator_params(axis="x", nbins=4)
         axis.xaxis.set_major_formatter(FuncFormatter(grouped))
 
@@ -262,19 +267,20 @@ def _load_strip(campaign: Campaign, best: SystemCapacity) -> Figure:
         f"figure-tile-load-{campaign.testbed}",
         draw,
         "calls per second",
-        f"The capacity with its 95 % interval, and the loads offered: a cross drops more than {100 * best.limit:g} %.",
+        "The capacity with its 95 % interval, and the loads offered: a cross drops more than "
+        f"{100 * system.limit:g} %.",
     )
 
 
-def _drop_rates(rows: pd.DataFrame, best: SystemCapacity) -> Curve:
+def _drop_rates(rows: pd.DataFrame, system: SystemCapacity) -> Curve:
     """Estimate the typical drop rate at each load of a system."""
     table = by_load(rows.assign(lost=100 * lost(rows)), ["lost"])["lost"]
     runs = table.transpose("cps", "rep").to_numpy().astype(float)
     return Curve(
-        name=f"{plural(best.cores, 'core')}, {plural(best.threads, 'thread')}",
-        look=mode_look(best.mode),
+        name=f"{plural(system.cores, 'core')}, {plural(system.threads, 'thread')}",
+        look=mode_look(system.mode),
         x=table["cps"].to_numpy().astype(float),
-        of=typical_drop_rates(runs, 100 * best.limit, whole=100.0),
+        of=typical_drop_rates(runs, 100 * system.limit, whole=100.0),
         runs=runs,
         unit="%",
     )
@@ -282,22 +288,21 @@ def _drop_rates(rows: pd.DataFrame, best: SystemCapacity) -> Curve:
 
 def _time_tile(
     campaign: Campaign,
-    best: SystemCapacity | None,
-    timed: SystemCapacity | None,
+    system: SystemCapacity | None,
     times: Sequence[LoadTimes],
     pages: Sequence[Path],
 ) -> Tile:
     """Show the 99th percentile at half of the capacity."""
-    if best is None:
+    if system is None:
         return _unknown(TIME, "Without a capacity there is no half of it.")
-    if timed is None:
+    if not times:
         return _unknown(
-            TIME, f"The probe recorded no time of a message of {best.sut}, {best.mode} mode."
+            TIME, f"The probe recorded no time of a message of {system.sut}, {system.mode} mode."
         )
-    if timed.estimate_cps is None and timed.dropped:
-        return _unknown(TIME, f"Every load offered drops more than {100 * timed.limit:g}\u00a0%.")
-    here = _nearest(times, 0.5 * _whole(timed))
-    rows = _rows(campaign, timed)
+    if system.estimate_cps is None and system.dropped:
+        return _unknown(TIME, f"Every load offered drops more than {100 * system.limit:g}\u00a0%.")
+    here = _nearest(times, 0.5 * _whole(system))
+    rows = _rows(campaign, system)
     waits = rows.loc[rows["cps"] == here.cps, "k_rcv_p99"].dropna().to_numpy(float)
     spread = (waits.max() - waits.min()) / 2 / np.median(waits) if len(waits) > 1 else np.inf
     spread_words = (
@@ -308,14 +313,14 @@ def _time_tile(
     return Tile(
         question=TIME,
         value=f"{in_us(here.quantile_us(0.99))} or longer",
-        meaning=f"{system_name(timed)}. At {grouped(here.cps)} calls per second ({_share(here.cps, timed)}), from "
+        meaning=f"{system_name(system)}. At {grouped(here.cps)} calls per second ({_share(here.cps, system)}), from "
         "network card to answer (K_rcv + T_sip).",
         grade=graded(here.runs, spread),
         trust=_trust(
             campaign,
             f"{plural(here.runs, 'run')} with {grouped(here.counts.sum())} messages. {spread_words}",
         ),
-        link=_page(campaign, pages, lambda ds: _loads_measured(ds, timed)),
+        link=_page(campaign, pages, lambda ds: _loads_measured(ds, system)),
         link_text="Times at every load",
         figure=_time_strip(campaign, here),
     )
@@ -375,7 +380,7 @@ def _log_ticks(axis: Axes) -> None:
 
 def _setting_tile(
     campaign: Campaign,
-    best: SystemCapacity | None,
+    system: SystemCapacity | None,
     compared: Sequence[Advice],
     pages: Sequence[Path],
 ) -> Tile:
@@ -385,7 +390,7 @@ def _setting_tile(
         return _unknown(
             SETTING, "No valid run compares settings. snakemake measures what is missing."
         )
-    advice = min(here, key=lambda each: _foreignness(each, best))
+    advice = min(here, key=lambda each: _foreignness(each, system))
     judged = [ranking for ranking in advice.rankings if ranking.judged]
     place = advice.place
     of_what = f"{place.sut}, {plural(place.cores, 'core')}, {plural(place.threads, 'thread')}."
@@ -421,10 +426,12 @@ def _setting_tile(
     )
 
 
-def _foreignness(advice: Advice, best: SystemCapacity | None) -> tuple[bool, bool]:
-    """Return a sort key: comparisons with the default mode first, then comparisons of the capacity's SUT."""
-    other_sut = best is None or advice.place.sut != best.sut
-    return advice.place.reference != DEFAULT, other_sut
+def _foreignness(advice: Advice, system: SystemCapacity | None) -> tuple[bool, bool, bool]:
+    """Return a sort key: comparisons with the default mode first, then of the main SUT, then of the main system."""
+    place = advice.place
+    other_sut = system is None or place.sut != system.sut
+    other_size = system is None or (place.cores, place.threads) != (system.cores, system.threads)
+    return place.reference != DEFAULT, other_sut, other_size
 
 
 def _shown_candidate(ranking: Ranking) -> Candidate:
@@ -531,12 +538,12 @@ def _runs_that_compare(summary: xr.Dataset, advice: Advice) -> int:
     return int((summary["status"].sel(mode=there) == MEASURED).sum())
 
 
-def _drop_curve(campaign: Campaign, best: SystemCapacity) -> Figure:
-    """Draw the drop rate of the best system against load."""
-    curve = _drop_rates(_rows(campaign, best), best)
-    near = first_shown(curve.x, curve.of.estimate[None], [best])
+def _drop_curve(campaign: Campaign, system: SystemCapacity) -> Figure:
+    """Draw the drop rate of the main system against load."""
+    curve = _drop_rates(_rows(campaign, system), system)
+    near = first_shown(curve.x, curve.of.estimate[None], [system])
     loads = curve.x[near:]
-    limit = 100 * best.limit
+    limit = 100 * system.limit
     dropping = curve.of.estimate > limit
     first = np.flatnonzero(dropping)
     seen = (
@@ -549,23 +556,24 @@ def _drop_curve(campaign: Campaign, best: SystemCapacity) -> Figure:
         draw=panels(
             [""],
             [""],
-            lambda axis, *_: draw_drop_rates(axis, curve, best, best.limit),
+            lambda axis, *_: draw_drop_rates(axis, curve, system, system.limit),
             "offered load (cps)",
             prepare=lambda axis, width_in: load_axis(axis, loads, width_in),
         ),
-        caption=f"Packet drop rate (PDR) of {system_name(best)} against offered load.",
+        caption=f"Packet drop rate (PDR) of {system_name(system)} against offered load.",
         seen=(seen,),
         reading="Small points are runs, and the line joins the typical runs. The dashed line is the limit of "
-        f"{limit:g} %, and the band on it is the capacity of {estimate(best)} cps with its interval. Lower loads "
+        f"{limit:g} %, and the band on it is the capacity of {estimate(system)} cps with its interval. Lower loads "
         "without drops are not drawn.",
         provenance=campaign.provenance,
     )
 
 
-def _ccdf(campaign: Campaign, best: SystemCapacity, times: Sequence[LoadTimes]) -> Figure:
+def _ccdf(campaign: Campaign, system: SystemCapacity, times: Sequence[LoadTimes]) -> Figure:
     """Draw the share of messages that take longer than a time, at up to three loads."""
     chosen = {
-        near.cps: near for near in (_nearest(times, part * _whole(best)) for part in (0.5, 0.8, 1))
+        near.cps: near
+        for near in (_nearest(times, part * _whole(system)) for part in (0.5, 0.8, 1))
     }
     curves = sorted(chosen.values())[-MOST_CURVES:]
     at_us = histogram.UPPER_NS / 1000
@@ -588,9 +596,9 @@ def _ccdf(campaign: Campaign, best: SystemCapacity, times: Sequence[LoadTimes]) 
     return Figure(
         identity=f"figure-overview-ccdf-{campaign.testbed}",
         draw=panels([""], [""], draw_panel, "K_rcv + T_sip (µs)", height_in=2.8),
-        caption=f"Share of the messages of {system_name(best)} that take longer than a time (CCDF), by offered load.",
+        caption=f"Share of the messages of {system_name(system)} that take longer than a time (CCDF), by offered load.",
         seen=tuple(
-            f"At {grouped(each.cps)} cps ({_share(each.cps, best)}), 1 in 100 messages takes "
+            f"At {grouped(each.cps)} cps ({_share(each.cps, system)}), 1 in 100 messages takes "
             f"{in_us(each.quantile_us(0.99))} or longer; {plural(each.runs, 'run')}."
             for each in curves
         ),
