@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Numbers and addresses on a command line. */
+/* Functions that read numbers and addresses from a command line. */
 #ifndef SIPSCHED_ARGUMENTS_H
 #define SIPSCHED_ARGUMENTS_H
 #include <netinet/in.h>
@@ -8,10 +8,10 @@
 /* Read a whole decimal number from `least` to `most`. Return false if the text is anything else. */
 bool parse_whole(const char *text, long long least, long long most, long long *value);
 /*
- * Read the next range of a list of CPUs such as 0,2-3, and move `text` behind it. Return false if the list is malformed or
- * a CPU is `most` or more. The list ends where `*text` is 0.
+ * Read the next range from a list of CPUs such as 0,2-3, and move `text` to the first character after the range. Return
+ * false if the list is malformed or if a CPU number is `most` or larger. The list has ended when `*text` is 0.
  */
 bool parse_cpu_range(const char **text, unsigned long most, unsigned long *first, unsigned long *last);
-/* Read an IPv4 address and a port, as 10.0.0.1:5060. Return false if the text is anything else. */
+/* Read an IPv4 address and a port, such as 10.0.0.1:5060. Return false for any other text. */
 bool parse_address(const char *text, struct sockaddr_in *address);
 #endif

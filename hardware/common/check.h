@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Checks of unit tests. A failed check is printed and counted, and the test goes on. */
+/* Checks for unit tests. CHECK prints and counts a failed condition, and the test continues. */
 #ifndef SIPSCHED_CHECK_H
 #define SIPSCHED_CHECK_H
 #include <stdio.h>

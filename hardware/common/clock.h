@@ -8,7 +8,7 @@
 #define NS_PER_MS 1000000ULL
 #define NS_PER_S  1000000000ULL
 
-/* Return the time of a clock in ns. */
+/* Return the time of `clock` in ns. */
 static inline uint64_t read_clock(clockid_t clock)
 {
 	struct timespec t = { 0 };
@@ -17,7 +17,7 @@ static inline uint64_t read_clock(clockid_t clock)
 	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-/* Return the time of CLOCK_MONOTONIC in ns. All traces, logs and reports use this clock. */
+/* Return the time of CLOCK_MONOTONIC in ns. All traces, logs and reports contain times of this clock. */
 static inline uint64_t clock_ns(void)
 {
 	return read_clock(CLOCK_MONOTONIC);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The first message of a byte stream: its length and its Call-ID (RFC 3261 18.3, 20.8).
+ * Find the length and the Call-ID of the first message in a byte stream (RFC 3261 18.3, 20.8).
  *
- * The stream is untrusted. Compact names, blanks before the colon and bare LF are accepted. A folded line counts as a line without
- * a name. A message needs exactly one Content-Length. Without one, its end is unknown. With two, it is malformed
- * (RFC 3261 7.3.1), because readers could choose different ones.
+ * The parser does not trust the stream. It accepts compact names, blanks before the colon and bare LF. It treats a folded
+ * line as a line without a name. A message must have exactly one Content-Length. Without Content-Length, the end of the
+ * message is unknown. A message with two is malformed (RFC 3261 7.3.1), because two readers could choose different lengths.
  */
 #ifndef SIPSCHED_FRAME_H
 #define SIPSCHED_FRAME_H
@@ -12,19 +12,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FRAME_MAX 65535 /* bytes of a message */
+#define FRAME_MAX 65535 /* largest message in bytes */
 
 enum frame_state {
-	FRAME_PARTIAL, /* more bytes are needed */
+	FRAME_PARTIAL, /* the message is incomplete, so the caller must read more bytes */
 	FRAME_WHOLE,
-	FRAME_BROKEN, /* the rest of the stream cannot be cut into messages */
+	FRAME_BROKEN, /* the end of the message is unknown, so the rest of the stream is lost */
 };
 
 struct frame {
-	size_t skip;   /* bytes of empty lines before the message (7.5) */
-	size_t length; /* bytes of the message with its body; 0 unless it is whole */
+	size_t skip;   /* number of bytes of empty lines before the message (RFC 3261 7.5) */
+	size_t length; /* bytes of headers and body; 0 unless the message is whole */
 	bool has_call_id;
-	uint32_t hash; /* of the Call-ID, as in ../dispatcher/shard.bpf.c */
+	uint32_t hash; /* hash of the Call-ID, as in ../dispatcher/shard.bpf.c */
 };
 
 enum frame_state frame_cut(const char *text, size_t size, struct frame *frame);

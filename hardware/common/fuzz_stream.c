@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Fuzz target: hostile streams. A stream that is read at once and the same stream in pieces must give the same messages of
- * the same calls. Each read is on the heap at its exact size, so the sanitizer finds a read past its end.
+ * A fuzz target for hostile byte streams. The parser must find the same messages, whether it reads a stream in one piece or
+ * in several. Each read is on the heap at its exact size, so the sanitizer reports a read past its end.
  */
 #include <stdlib.h>
 #include "span.h"
@@ -15,7 +15,7 @@ static void must(bool condition)
 		abort();
 }
 
-/* The number of messages, and a hash of their sizes, texts and calls in their order. */
+/* The number of messages in a stream, and one hash of their sizes, texts and Call-IDs in order. */
 struct result {
 	uint64_t messages;
 	uint64_t hash;
@@ -32,7 +32,7 @@ static void on_message(void *context, const char *text, const struct frame *fram
 	result->hash = result->hash * 31 + (frame->has_call_id ? frame->hash : 1);
 }
 
-/* Read a stream in pieces of `least` to `least` + 3 bytes, up to its end or to a broken message. */
+/* Read a stream in pieces of `least` to `least` + 3 bytes, until it ends or a message is broken. */
 static struct result read_in_pieces(const uint8_t *bytes, size_t size, size_t least)
 {
 	struct stream stream = { 0 };

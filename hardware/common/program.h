@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How a program reports errors, announces that it is ready, and learns that it has to stop. */
+/* Functions with which a program reports errors, announces that it is ready, and notices SIGINT and SIGTERM. */
 #ifndef SIPSCHED_PROGRAM_H
 #define SIPSCHED_PROGRAM_H
 #include <signal.h>
@@ -8,23 +8,23 @@
 
 enum exit_code {
 	EXIT_GOOD = 0,
-	EXIT_BAD = 1,   /* one line on stderr gives the reason */
-	EXIT_USAGE = 2, /* wrong usage; one line on stderr gives the correct usage */
+	EXIT_BAD = 1,   /* an error, for which the program prints one line on stderr */
+	EXIT_USAGE = 2, /* wrong usage; the program prints the correct usage on stderr */
 };
 
 /* Print one line on stderr: the program's name and the message. */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Print "PROGRAM: what: why" on stderr and return EXIT_BAD. */
+/* Print "PROGRAM: what: why" on stderr, and return EXIT_BAD for main(). */
 int fail(const char *what, const char *why);
-/* Return allocated memory, or end the program if it is NULL. */
+/* Return `memory`, or stop the program if `memory` is NULL because an allocation failed. */
 void *keep(void *memory);
-/* Make an empty file, which announces that the program is ready. If that fails, print a line and return false. */
+/* Create an empty file to announce that the program is ready. On failure, print one line and return false. */
 bool write_ready(const char *path);
 
-/* SIGINT or SIGTERM arrived, after catch_signals(). */
+/* Becomes 1 when SIGINT or SIGTERM arrives after catch_signals(). */
 extern volatile sig_atomic_t stop_asked;
 /* Let SIGINT and SIGTERM set `stop_asked`. */
 void catch_signals(void);
-/* Block SIGINT and SIGTERM. Return the set of both, for sigwait() and signalfd(). */
+/* Block SIGINT and SIGTERM. Return the set of both signals for sigwait() and signalfd(). */
 sigset_t block_signals(void);
 #endif

@@ -10,7 +10,7 @@
 _Static_assert(sizeof(struct schedule_header) == 48, "the header is 48 bytes");
 
 #define SPLITMIX64_STEP 0x9e3779b97f4a7c15ULL
-#define LENGTH_MAX_NS   1000000000000000000ULL /* 31 years, for all windows together */
+#define LENGTH_MAX_NS   1000000000000000000ULL /* largest total length of all windows: 31 years */
 
 uint64_t splitmix64(uint64_t *state)
 {
@@ -21,7 +21,7 @@ uint64_t splitmix64(uint64_t *state)
 	return x ^ x >> 31;
 }
 
-/* Return the natural logarithm of 0 < u <= 1, computed as schedule.h describes. */
+/* Return the natural logarithm of u for 0 < u <= 1, with the arithmetic that schedule.h describes. */
 static double portable_log(double u)
 {
 	int exponent;
@@ -74,14 +74,14 @@ void schedule_free(struct schedule *schedule)
 	schedule->calls = NULL;
 }
 
-/* A sequence of calls that follows a law. */
+/* The state from which the next call of a schedule is sampled. */
 struct drawing {
 	enum schedule_law law;
 	double rate_cps;
 	uint64_t seed;
 	uint64_t state;
 	double t_s;
-	uint64_t index; /* of the next call */
+	uint64_t index; /* index of the next call */
 };
 
 static struct drawing begin_drawing(const struct schedule_header *header, uint64_t seed)
@@ -126,13 +126,13 @@ const char *schedule_draw(struct schedule *schedule, enum schedule_law law, doub
 	return wrong;
 }
 
-/* A schedule to which windows are added. */
+/* A schedule to which add_window() appends the calls of one window after another. */
 struct blocks {
 	struct schedule *schedule;
 	uint64_t room;
-	uint64_t length_ns; /* of all windows so far */
-	uint64_t block;     /* number of the last window's block */
-	uint64_t most;      /* largest number of calls in a window of that block */
+	uint64_t length_ns; /* total length of all windows so far */
+	uint64_t block;     /* number of the block of the last window */
+	uint64_t most;      /* largest number of calls in one window of this block */
 	bool begun;
 };
 
@@ -186,7 +186,7 @@ static const char *add_window(struct blocks *blocks, uint64_t block, uint64_t le
 			return wrong;
 		count++;
 	}
-	/* a shorter window has the first calls of the block's longest window */
+	/* a shorter window repeats the first calls of the block's longest window, so it adds no different call */
 	if (count > blocks->most) {
 		header->distinct += count - blocks->most;
 		blocks->most = count;
@@ -195,7 +195,7 @@ static const char *add_window(struct blocks *blocks, uint64_t block, uint64_t le
 	return NULL;
 }
 
-/* Read a whole number without a sign. Afterwards `text` points behind its digits. */
+/* Read a whole number without a sign, and move `text` to the first character after its digits. */
 static bool read_number(const char **text, uint64_t *value)
 {
 	char *end;
@@ -246,7 +246,7 @@ const char *schedule_draw_blocks(struct schedule *schedule, enum schedule_law la
 	return wrong;
 }
 
-/* Read one line of a text file. Return 1 for a start time, 0 for an empty line or a comment, -1 otherwise. */
+/* Read one line of a text file. Return 1 for a start time, 0 for an empty line or a comment, and -1 for an error. */
 static int read_line(const char *line, double *start_s)
 {
 	char *end;
@@ -256,7 +256,7 @@ static int read_line(const char *line, double *start_s)
 	*start_s = strtod(line, &end);
 	if (end == line || end[strspn(end, " \t\r\n")])
 		return -1;
-	/* 1e9 s are 31 years; the condition is false for NaN too */
+	/* start times stay below 1e9 s (31 years); the comparison is false for NaN, too */
 	return *start_s >= 0.0 && *start_s < 1e9 ? 1 : -1;
 }
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A schedule: the start times of calls. The same seed gives the same schedule on every machine.
+ * A schedule: the start times of calls. The same seed produces the same schedule on every machine.
  *
- * The file has a header and then one struct scheduled_call per call, in the order of the starts. Numbers are little-endian
+ * The file has a header and then one struct scheduled_call per call, in order of the start times. Numbers are little-endian
  * without padding. Raise SCHEDULE_VERSION when a field or the sampling changes.
  *
- * How an exponential schedule is sampled, for i = 1, 2, ... (double precision, no fused multiply-add):
+ * The sampling of an exponential schedule, for i = 1, 2, ... (double precision, no fused multiply-add):
  *   state += 0x9e3779b97f4a7c15, modulo 2^64; state starts as the seed                  (splitmix64)
  *   x = state;  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;  x = (x ^ x >> 27) * 0x94d049bb133111eb;
  *   x = x ^ x >> 31
  *   u = ((x >> 11) + 1) * 2^-53, in (0, 1]
  *   t = t + -ln(u) / rate, in seconds; t starts as 0
  *   offset = floor(t * 1e9 + 0.5)
- * Math libraries differ in the last bit of ln(u), so ln(u) is computed from the four basic operations:
+ * Math libraries differ in the last bit of ln(u). ln(u) is therefore computed from the four basic operations:
  *   u = m * 2^e with m in [0.5, 1) (frexp); if m < 0.70710678118654752: m = 2 m, e = e - 1
  *   s = (m - 1) / (m + 1);  z = s * s;  p = 1/25;  for k = 23, 21, ... 1:  p = p * z + 1/k
  *   ln(u) = e * 0.69314718055994531 + 2 * s * p
@@ -20,15 +20,16 @@
  *
  * A constant schedule: offset = floor(i * 1e9 / rate + 0.5) for i = 0, 1, 2, ...
  *
- * Each call has its own state of splitmix64, from which its random times, such as the hold time, are sampled. For call
- * i = 0, 1, 2, ... the state is ~seed + i * 0x9e3779b97f4a7c15, modulo 2^64: the i-th state of a generator that starts with the
- * seed's complement.
+ * Each call has its own state of splitmix64. The call's random times, such as the hold time, are sampled from this state.
+ * For call i = 0, 1, 2, ... the state is ~seed + i * 0x9e3779b97f4a7c15, modulo 2^64. This is the i-th state of a generator
+ * that starts with the seed's complement.
  *
- * A schedule of blocks is sampled from a text with one line per window, `<block> <length in ns>`, in the order of time. The windows
- * of a block are adjacent, and the numbers of blocks ascend. The first window starts at t0, and there are no gaps between windows.
- * Each window has the calls of a schedule with the block's own seed and the common law and rate, up to the end of the window.
- * Windows of one block with equal lengths therefore have the same calls with the same random times. An exponential law has no
- * memory, so the whole schedule still follows the law, apart from the repetitions within blocks. The seed of a block:
+ * A schedule of blocks is sampled from a text file. The file has one line per window, `<block> <length in ns>`, in order of
+ * time. The windows of a block are adjacent, and block numbers ascend. The first window starts at t0, and each window
+ * starts at the end of the window before. Each block has its own seed. The calls of a window are sampled from the block's
+ * seed, with the common law and rate, up to the end of the window. Windows of one block with equal lengths therefore have
+ * the same calls with the same random times. An exponential law has no memory, so the whole schedule still follows the law,
+ * apart from the repetitions within blocks. The seed of a block is:
  *   state = seed;  state = splitmix64(&state) + block, modulo 2^64;  seed of the block = splitmix64(&state)
  */
 #ifndef SIPSCHED_SCHEDULE_H
@@ -42,21 +43,21 @@
 enum schedule_law {
 	SCHEDULE_EXPONENTIAL = 1,
 	SCHEDULE_CONSTANT = 2,
-	SCHEDULE_TEXT = 3, /* start times from a text file */
+	SCHEDULE_TEXT = 3, /* start times were read from a text file */
 };
 
 struct schedule_header {
-	char magic[8];     /* SCHEDULE_MAGIC */
-	uint32_t version;  /* SCHEDULE_VERSION */
-	uint32_t law;      /* enum schedule_law */
-	uint64_t count;    /* number of calls that follow */
-	uint64_t distinct; /* number of different calls; less than `count` if blocks repeat calls */
+	char magic[8];     /* always SCHEDULE_MAGIC */
+	uint32_t version;  /* always SCHEDULE_VERSION */
+	uint32_t law;      /* one of enum schedule_law */
+	uint64_t count;    /* number of calls after this header */
+	uint64_t distinct; /* number of different calls; less than `count` if a block has several windows */
 	uint64_t seed;
-	double rate_cps; /* for a text file: number of calls / last start */
+	double rate_cps; /* start rate; for a text file, number of calls / last start time */
 } __attribute__((packed));
 
 struct scheduled_call {
-	uint64_t offset_ns; /* start of the call after t0 */
+	uint64_t offset_ns; /* start time of the call, counted from t0 */
 	uint64_t random;    /* state of splitmix64 for the random times of the call */
 } __attribute__((packed));
 
@@ -65,19 +66,19 @@ struct schedule {
 	struct scheduled_call *calls;
 };
 
-/* Return 64 random bits. */
+/* Advance `state` by one step and return 64 random bits. */
 uint64_t splitmix64(uint64_t *state);
 
-/* Return an exponential random number with mean 1. */
+/* Sample from the exponential distribution with mean 1. */
 double draw_exponential(uint64_t *state);
 
-/* The functions below return NULL, or a static text that describes the error. */
+/* The functions below return NULL on success, and a static error text on failure. */
 const char *schedule_draw(struct schedule *schedule, enum schedule_law law, double rate_cps, uint64_t count,
 			  uint64_t seed);
-/* Sample the schedule of the blocks that a text file lists. Empty lines and comments with # are skipped. */
+/* Sample a schedule for the blocks that a text file lists. The function skips empty lines and comments with #. */
 const char *schedule_draw_blocks(struct schedule *schedule, enum schedule_law law, double rate_cps,
 				 const char *path, uint64_t seed);
-/* Read one start time in seconds per line, in ascending order. Empty lines and comments with # are skipped. */
+/* Read start times in seconds from a file, one per line, in ascending order. Skip empty lines and comments with #. */
 const char *schedule_read_text(struct schedule *schedule, const char *path, uint64_t seed);
 const char *schedule_read(struct schedule *schedule, const char *path);
 const char *schedule_write(const struct schedule *schedule, const char *path);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Pieces of SIP text that are read in place (RFC 3261, section 7). No function reads a byte outside its span. */
+/*
+ * A span is a part of a SIP message (RFC 3261, section 7), read without copying. No function reads a byte outside its span.
+ */
 #ifndef SIPSCHED_SPAN_H
 #define SIPSCHED_SPAN_H
 #include <stdbool.h>
@@ -8,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* The characters from `at` up to, but without, `end`. A span is not zero-terminated. */
+/* The characters from `at` up to `end`, excluding `*end`. A span is not zero-terminated. */
 struct span {
 	const char *at;
 	const char *end;
@@ -16,8 +18,8 @@ struct span {
 
 enum span_line {
 	LINE_HEADER,
-	LINE_EMPTY,      /* the empty line after the headers */
-	LINE_INCOMPLETE, /* the text ends before the end of the line is certain */
+	LINE_EMPTY,      /* the empty line that ends the headers */
+	LINE_INCOMPLETE, /* the end of the text leaves open whether the line is complete */
 };
 
 static inline size_t span_size(struct span s)
@@ -30,7 +32,7 @@ static inline bool span_is(struct span s, const char *word)
 	return span_size(s) == strlen(word) && memcmp(s.at, word, span_size(s)) == 0;
 }
 
-/* Compare without regard to case, as RFC 3261 7.3.1 asks for header names. */
+/* Compare a header name with `name`. RFC 3261 7.3.1 requires that case is ignored. */
 static inline bool span_is_name(struct span s, const char *name)
 {
 	return span_size(s) == strlen(name) && strncasecmp(s.at, name, span_size(s)) == 0;
@@ -60,7 +62,7 @@ static inline struct span span_trim(struct span s)
 	return s;
 }
 
-/* Return the 64-bit FNV-1a hash. Call records and traces identify a Call-ID by this hash. */
+/* Return the 64-bit FNV-1a hash. Call records and traces contain this hash of the Call-ID. */
 static inline uint64_t span_hash(struct span s)
 {
 	uint64_t hash = 0xcbf29ce484222325ULL;
@@ -71,9 +73,9 @@ static inline uint64_t span_hash(struct span s)
 }
 
 /*
- * Cut the next header line, with the lines that are folded into it (RFC 3261 7.3.1), off the front of `text`.
- * `line` then has no line end. The first byte of the next line decides whether it is folded, so a line is incomplete
- * where the text ends with its newline.
+ * Remove the next header line, with its continuation lines (RFC 3261 7.3.1), from the front of `text`. `line` excludes the
+ * line end. The first byte after a newline decides whether the next line is a continuation. A line is therefore incomplete
+ * if the text ends with its newline.
  */
 static inline enum span_line span_next_line(struct span *text, struct span *line)
 {

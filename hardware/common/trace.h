@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The trace of a run. The probe writes it, and src/sipsched/records/trace.py reads it.
+ * The trace of a run. The probe writes the trace, and src/sipsched/records/trace.py reads it.
  *
- * One header, then records of equal size in the order in which the probe wrote them. Numbers are little-endian without padding.
- * Times are CLOCK_MONOTONIC in ns, and 0 means that the time is unknown.
- * A trace of mode PRELOAD may end in zeros. It ends at the first record with t_sip_in = 0.
- * Raise TRACE_VERSION when a field changes, here and in src/sipsched/records/trace.py.
+ * The file has one header and then records of equal size, in the order in which the probe wrote them. Numbers are
+ * little-endian without padding. Times are CLOCK_MONOTONIC in ns, and 0 means that the time is unknown.
+ * A trace of mode PRELOAD may end in zeros. Its records end before the first record with t_sip_in = 0.
+ * Raise TRACE_VERSION here and in src/sipsched/records/trace.py when a field changes.
  */
 #ifndef SIPSCHED_TRACE_H
 #define SIPSCHED_TRACE_H
@@ -15,18 +15,18 @@
 #define TRACE_VERSION 1
 
 enum trace_mode {
-	TRACE_MODE_EXACT = 1,      /* fentry/fexit: all six timestamps are measured */
-	TRACE_MODE_TRACEPOINT = 2, /* tracepoints only: t_sockq is a lower bound */
-	TRACE_MODE_PRELOAD = 3,    /* no BPF: t_arr, t_sip_in, t_sip_out and a counter of drops */
-	TRACE_MODE_STREAM = 4,     /* TCP, tracepoints: all six timestamps are measured */
+	TRACE_MODE_EXACT = 1,      /* BPF with fentry/fexit: the probe measures all six timestamps */
+	TRACE_MODE_TRACEPOINT = 2, /* BPF with tracepoints only: t_sockq is a lower bound */
+	TRACE_MODE_PRELOAD = 3,    /* no BPF: only t_arr, t_sip_in, t_sip_out and a counter of drops */
+	TRACE_MODE_STREAM = 4,     /* TCP with BPF tracepoints: the probe measures all six timestamps */
 };
 
 enum trace_event {
-	TRACE_EVENT_MESSAGE = 0, /* a datagram that a worker received */
-	TRACE_EVENT_DROP = 1,    /* a datagram that the full socket queue refused (RcvbufErrors) */
+	TRACE_EVENT_MESSAGE = 0, /* a worker received this datagram */
+	TRACE_EVENT_DROP = 1,    /* the full socket queue refused this datagram (RcvbufErrors) */
 };
 
-/* The message of the datagram, by method, or by status code and the method in CSeq (RFC 3261). */
+/* The kind of the SIP message: its method, or its status code and the method in CSeq (RFC 3261). */
 enum trace_kind {
 	TRACE_KIND_OTHER = 0,
 	TRACE_KIND_INVITE = 1,
@@ -39,48 +39,57 @@ enum trace_kind {
 
 enum trace_flag {
 	TRACE_FLAG_SOCKQ_BOUND = 1 << 0, /* t_sockq is a lower bound */
-	TRACE_FLAG_DUPLICATE =
-		1 << 1,               /* an identical datagram was queued too, and the older one is assumed */
-	TRACE_FLAG_NO_STACK = 1 << 2, /* the enqueueing was not seen: t_stack = t_arr */
-	TRACE_FLAG_NO_SEND = 1 << 3,  /* no message of the same kind was sent: t_sip_out = t_dep = 0 */
-	TRACE_FLAG_NO_DEP = 1 << 4,   /* the transfer to the driver was not seen: t_dep = 0 */
-	TRACE_FLAG_MORE_SENDS = 1 << 5, /* more datagrams were sent than the probe keeps per message */
-	TRACE_FLAG_UNMATCHED = 1 << 6,  /* no arrival was found: t_arr, t_stack, t_sockq = 0 */
-	/* bits 7 and 8 belong to src/sipsched/records/messages.py */
-	TRACE_FLAG_SHARED_READ = 1 << 9, /* TCP: the last read of this message completed other messages too */
-	TRACE_FLAG_SPLIT = 1 << 10,      /* TCP: the message took more than one read */
-	TRACE_FLAG_LEFT = 1 << 11,       /* TCP: another process sent the message on; off_cpu_ns = 0 */
+	/* Identical datagrams were queued together. The probe assumes that the worker received the oldest. */
+	TRACE_FLAG_DUPLICATE = 1 << 1,
+	TRACE_FLAG_NO_STACK = 1 << 2, /* the probe missed the queueing and set t_stack to t_arr */
+	TRACE_FLAG_NO_SEND = 1 << 3,  /* the worker sent no message of the same kind: t_sip_out = t_dep = 0 */
+	TRACE_FLAG_NO_DEP = 1 << 4,   /* the probe missed the transfer to the driver: t_dep = 0 */
+	/* The worker sent more datagrams for this message than the probe can store. */
+	TRACE_FLAG_MORE_SENDS = 1 << 5,
+	/* The probe found no arrival of this message: t_arr = t_stack = t_sockq = 0. */
+	TRACE_FLAG_UNMATCHED = 1 << 6,
+	/* bits 7 and 8 are used by src/sipsched/records/messages.py */
+	/* TCP: the worker's last read of this message also completed other messages. */
+	TRACE_FLAG_SHARED_READ = 1 << 9,
+	TRACE_FLAG_SPLIT = 1 << 10, /* TCP: the worker needed several reads for this message */
+	TRACE_FLAG_LEFT = 1 << 11,  /* TCP: another process sent the message on; off_cpu_ns = 0 */
 };
 
 struct trace_header {
-	char magic[8];        /* TRACE_MAGIC */
-	uint32_t version;     /* TRACE_VERSION */
-	uint32_t record_size; /* sizeof(struct trace_record) */
-	uint32_t mode;        /* enum trace_mode */
-	uint32_t reserved; /* PRELOAD: the kernel's count of drops at the socket (SO_RXQ_OVFL); otherwise 0 */
+	char magic[8];        /* always TRACE_MAGIC */
+	uint32_t version;     /* always TRACE_VERSION */
+	uint32_t record_size; /* always sizeof(struct trace_record) */
+	uint32_t mode;        /* one of enum trace_mode */
+	/* For mode PRELOAD, the kernel's number of drops at the socket (SO_RXQ_OVFL). 0 for other modes. */
+	uint32_t reserved;
 } __attribute__((packed));
 
 struct trace_record {
-	uint64_t t_arr;        /* the driver passes the packet to the kernel */
-	uint64_t t_stack;      /* queued at the socket; for a drop: refused by the socket */
-	uint64_t t_sockq;      /* the worker takes it from the queue */
-	uint64_t t_sip_in;     /* recv returns; 0 for a drop */
-	uint64_t t_sip_out;    /* send is called for a message of the same kind */
-	uint64_t t_dep;        /* this message is passed to the driver */
-	uint64_t call_id_hash; /* 64-bit FNV-1a of the Call-ID; 0 without a Call-ID */
-	uint32_t cseq;         /* number in CSeq */
-	uint32_t tid;          /* the worker's thread id; 0 for a drop */
-	uint32_t off_cpu_ns;   /* time off CPU between t_sip_in and t_sip_out; UINT32_MAX: this or longer */
-	uint32_t rmem;         /* sk_rmem_alloc in bytes when queued or refused */
-	uint16_t in_cost_ns;   /* the probe's work right after t_sip_in, which T_sip excludes */
-	uint16_t out_cost_ns;  /* the probe's work right after t_sip_out, which K_snd excludes */
-	uint16_t cpu;          /* CPU at t_sip_in, or at the drop */
-	uint16_t length;       /* payload bytes */
-	uint16_t flags;        /* enum trace_flag */
-	uint16_t switches;     /* context switches of the worker between t_sip_in and t_sip_out */
-	uint8_t event;         /* enum trace_event */
-	uint8_t kind;          /* enum trace_kind */
-	uint8_t n_send;        /* datagrams sent while the message was in service */
-	uint8_t drop_reason;   /* for a drop: the kernel's errno value (12: RcvbufErrors, 105: MemErrors) */
+	uint64_t t_arr;   /* the network driver passes the packet to the kernel */
+	uint64_t t_stack; /* the kernel queues the message at the socket; for a drop, the socket refuses it */
+	uint64_t t_sockq; /* the kernel takes the message from the socket's queue */
+	uint64_t t_sip_in;     /* the worker's recv returns; 0 for a drop */
+	uint64_t t_sip_out;    /* the worker calls send for a message of the same kind */
+	uint64_t t_dep;        /* the kernel passes the sent message to the network driver */
+	uint64_t call_id_hash; /* 64-bit FNV-1a hash of the Call-ID; 0 without a Call-ID */
+	uint32_t cseq;         /* sequence number in the CSeq header */
+	uint32_t tid;          /* thread id of the worker; 0 for a drop */
+	/* Time that the worker was off the CPU between t_sip_in and t_sip_out. UINT32_MAX means this time or longer. */
+	uint32_t off_cpu_ns;
+	uint32_t rmem; /* the socket's sk_rmem_alloc in bytes at t_stack */
+	/* Duration of the probe's own work right after t_sip_in. T_sip excludes it. */
+	uint16_t in_cost_ns;
+	/* Duration of the probe's own work right after t_sip_out. K_snd excludes it. */
+	uint16_t out_cost_ns;
+	uint16_t cpu;      /* the CPU at t_sip_in, or at the drop */
+	uint16_t length;   /* number of payload bytes */
+	uint16_t flags;    /* bits of enum trace_flag */
+	uint16_t switches; /* number of context switches of the worker between t_sip_in and t_sip_out */
+	uint8_t event;     /* one of enum trace_event */
+	uint8_t kind;      /* one of enum trace_kind */
+	/* Number of datagrams that the worker sent between t_sip_in and the end of the message's service. */
+	uint8_t n_send;
+	/* For a drop, the kernel's errno value: 12 for RcvbufErrors, 105 for MemErrors. */
+	uint8_t drop_reason;
 } __attribute__((packed));
 #endif

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * libsipshard.so: lets sockets of one or several programs share one UDP port.
+ * libsipshard.so lets several sockets, of one program or of several, share one UDP port.
  *
- *   SIPSHARD_PORT=<port> SIPSHARD_SOCKETS=<n> LD_PRELOAD=./libsipshard.so kamailio ...
+ *  SIPSHARD_PORT=<port> SIPSHARD_SOCKETS=<n> LD_PRELOAD=./libsipshard.so kamailio ...
  *
- * When the program binds a UDP socket to a port from <port> to <port> + <n> - 1, the library sets SO_REUSEPORT and binds the
- * socket to <port>. This serves programs that use one socket per port, as Kamailio does, and that lack SO_REUSEPORT. IPv4 only.
+ * When the program binds a UDP socket to a port from <port> to <port> + <n> - 1, the library sets SO_REUSEPORT and binds
+ * the socket to <port>. Programs such as Kamailio need this library because they use one port per socket and do not set
+ * SO_REUSEPORT. The library supports IPv4 only.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Chooses the socket of a datagram among the sockets of its port, by the Call-ID of its SIP message (RFC 3261 20.8).
+ * This BPF program chooses the socket for each datagram among the sockets of one port. It decides by the Call-ID of the SIP
+ * message (RFC 3261 20.8).
  *
- * All messages of a call reach the same socket, whoever sends them. The socket's number is a hash of the Call-ID modulo the number
- * of sockets. The hash is FNV-1a of the value without blanks. A message without a Call-ID goes to socket 0. A message for a
- * closed socket is dropped, because another instance of the proxy could not answer it.
+ * All messages of a call reach the same socket, no matter who sends them. The socket's number is a hash of the Call-ID
+ * modulo the number of sockets. The hash is FNV-1a over the value without blanks. A message without a Call-ID goes to
+ * socket 0. The program drops a message whose socket is closed, because another instance of the proxy could not answer it.
  *
- * The search looks at eight bytes together, because most groups of eight contain no line end. Needs bpf_loop (Linux 5.17).
+ * The search for line ends reads eight bytes at a time, because most groups of eight bytes contain no line end. The program
+ * needs bpf_loop (Linux 5.17).
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -17,8 +19,8 @@
 #define WORD         8
 #define STEP         64
 #define HASH_STEP    16
-#define VALUE_MAX    256 /* bytes of a Call-ID that are hashed */
-#define SPARE        16  /* bytes behind the head, so that comparisons stay within the buffer */
+#define VALUE_MAX    256 /* largest number of bytes of a Call-ID in the hash */
+#define SPARE        16  /* extra bytes behind the head, so that comparisons stay within the buffer */
 #define NEWLINES     0x0a0a0a0a0a0a0a0aULL
 #define LOW_BITS     0x0101010101010101ULL
 #define HIGH_BITS    0x8080808080808080ULL
@@ -58,7 +60,7 @@ struct {
 struct search {
 	struct head *head;
 	__u32 size;
-	__u32 value; /* start of the Call-ID's value; 0: not found */
+	__u32 value; /* offset of the Call-ID's value; 0 if it is not found */
 	__u32 hash;
 };
 
@@ -67,7 +69,7 @@ static __always_inline char lower(char c)
 	return c | 0x20;
 }
 
-/* Return the start of the Call-ID's value if `at` is the end of a line before that header, otherwise 0. */
+/* Return the offset of the Call-ID's value if the Call-ID header follows the line end at `at`, otherwise 0. */
 static __always_inline __u32 value_after(const struct head *head, __u32 at)
 {
 	const char *line;
@@ -85,15 +87,15 @@ static __always_inline __u32 value_after(const struct head *head, __u32 at)
 	return 0;
 }
 
-/* Return whether the header begins after a line end in this word of eight bytes. */
+/* Return whether the Call-ID header begins after a line end in this word of eight bytes. */
 static __always_inline bool find_in_word(struct search *search, __u32 at)
 {
 	__u64 word = *(__u64 *)(search->head->bytes + at) ^ NEWLINES;
 	__u64 ends = (word - LOW_BITS) & ~word & HIGH_BITS;
 
-	/* the lowest set bit belongs to a newline, and higher bits may be wrong */
+	/* the lowest set bit marks a newline, but higher set bits may be false */
 	for (__u32 i = 0; i < WORD && ends; i++) {
-		/* the byte's number: the top byte of the product counts the bytes below the bit */
+		/* compute the newline's position in the word: the top byte of the product counts the bytes below the bit */
 		__u32 here = at + (((ends & -ends) >> 7) * BYTE_NUMBERS >> 56);
 
 		ends &= ends - 1;
@@ -117,13 +119,13 @@ static long find_in_step(__u32 index, void *context)
 	return 0;
 }
 
-/* Hash a byte of the value. The colon and blanks do not count. */
+/* Add one byte of the value to the hash. The colon and blanks are skipped. */
 static long hash_step(__u32 index, void *context)
 {
 	struct search *search = context;
 	__u64 first = (__u64)search->value + index * HASH_STEP;
 
-	/* the verifier needs visible bounds */
+	/* the BPF verifier accepts the access only after an explicit comparison with the bound */
 	asm volatile("" : "+r"(first));
 	if (first >= HEAD_BYTES + VALUE_MAX - HASH_STEP)
 		return 1;
@@ -138,7 +140,7 @@ static long hash_step(__u32 index, void *context)
 	return 0;
 }
 
-/* Copy the head of the message into `search`. Return false without one. */
+/* Copy the head of the message into `search`. Return false if the message has no head. */
 static __always_inline bool load_head(struct sk_reuseport_md *message, struct search *search)
 {
 	__u32 size = message->len;
@@ -148,7 +150,7 @@ static __always_inline bool load_head(struct sk_reuseport_md *message, struct se
 	size -= UDP_HEADER;
 	if (size > HEAD_BYTES)
 		size = HEAD_BYTES;
-	/* the verifier needs visible bounds */
+	/* the BPF verifier accepts the access only after an explicit comparison with the bound */
 	asm volatile("" : "+r"(size));
 	if (size < 1 || size > HEAD_BYTES ||
 	    bpf_skb_load_bytes(message, UDP_HEADER, search->head->bytes, size))
@@ -169,7 +171,7 @@ int sipshard(struct sk_reuseport_md *message)
 		return SK_PASS;
 	if (load_head(message, &search))
 		bpf_loop(HEAD_BYTES / STEP, find_in_step, &search, 0);
-	/* the buffer may hold the rest of an earlier message behind this one */
+	/* the buffer may contain bytes of an earlier, longer message after the end of this message */
 	if (search.value && search.value < search.size) {
 		bpf_loop(VALUE_MAX / HASH_STEP, hash_step, &search, 0);
 		socket = (search.hash ^ search.hash >> 16) % n_sockets;

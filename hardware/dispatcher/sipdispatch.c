@@ -6,30 +6,36 @@
  *   sipdispatch --listen A:P --instance A:P [--instance A:P ...] --report FILE [--ready FILE]
  *
  * WHAT IT DOES
- *   Cuts the stream of a client into messages (frame.h), and passes each to the instance that its Call-ID chooses, so that
- *   all messages of a call reach the same instance. Each client has its own connection to each instance that it needs. An answer on
- *   such a connection belongs to the client, so no table of calls is needed. Messages are not changed, and no Via is added. Only
- *   the first line and the end of a message are read. The first line shows how many requests of a client wait for a final answer.
- *   A client that closes its sending side (shutdown) gets these answers before its connection is closed. It waits for each for
- *   at most LINGER_NS.
- *   The program runs until SIGTERM or SIGINT, and then writes a report, one JSON object:
+ *   sipdispatch cuts the stream of a client into messages (frame.h). The Call-ID of a message decides which instance gets
+ *   it, so
+ *   all messages of a call reach the same instance. Each client has its own connection to each instance that it needs. An
+ *   answer
+ *   on such a connection belongs to the client, so sipdispatch needs no table of calls. It does not change messages and
+ *   adds no
+ *   Via. It reads only the first line and the end of a message. From the first lines, it counts the requests of a client
+ *   that
+ *   have no final answer yet. When a client closes its sending side (shutdown), sipdispatch passes on these answers before
+ *   it
+ *   closes the connection. It waits for each answer for at most LINGER_NS.
+ *   sipdispatch runs until SIGTERM or SIGINT, and then writes a report, one JSON object:
  *     to_instances      messages to each instance, in the order of the arguments
  *     to_clients        messages to clients
  *     unsent            messages that were still queued in sipdispatch at the end
  *     without_call_id   messages without a Call-ID, which went to the first instance
- *     lost              messages for an instance that was unreachable or had ended, and for clients that had gone
- *     broken            streams that could not be cut into messages; their connections were closed
+ *     lost              messages whose receiver, an instance or a client, was unreachable or had closed its connection
+ *     broken            streams that sipdispatch could not cut into messages; it closed their connections
  *     clients           accepted connections
- *     answering         accepted connections whose first message is an answer. When a client has gone, the instance connects to
- *                       the port in the client's Via at the address it knows, which is the address of sipdispatch
- *     refused           accepted connections that were closed at once because descriptors or memory ran out
- *     stalls            how often a connection was not read because its receivers had too much unsent data: over TCP, all calls
- *                       of a connection wait for the slowest instance
- *     cpu_ns, wall_ns   times of the process
- *   Exit code: 0; 1 with one line on stderr for an error; 2 for wrong usage.
+ *     answering         accepted connections whose first message is an answer. When a client has disconnected, the instance
+ *                       connects to the port in the client's Via, at the address of sipdispatch, to send its answer
+ *     refused           connections that sipdispatch accepted and closed at once, because descriptors or memory ran out
+ *     stalls            how often sipdispatch stopped reading a connection because its receivers had too much unsent data:
+ *                       over TCP, all calls of a connection wait for the slowest instance
+ *     cpu_ns, wall_ns   CPU time and wall-clock time of the process
+ *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
  * LIMITS
- *   One thread, IPv4, no TLS, messages of at most 65535 bytes. An unreachable instance is tried again after 100 ms.
+ *   sipdispatch has one thread. It supports IPv4 without TLS, and messages of at most 65535 bytes. It tries an unreachable
+ *   instance again after 100 ms.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -49,40 +55,42 @@
 #include "../common/stream.h"
 
 #define INSTANCES_MAX 250
-#define OUT_BYTES_MAX (1UL << 20) /* unsent bytes at which the senders are not read any more */
+/* At this number of unsent bytes, sipdispatch stops reading from the senders. */
+#define OUT_BYTES_MAX (1UL << 20)
 #define EVENTS        64
 #define TOUCHED_MAX   1024
 #define BACKLOG       4096
 #define RETRY_NS      (100 * NS_PER_MS)
-#define LINGER_NS \
-	(32 * NS_PER_S) /* 64 T1: a transaction without an answer has ended by then (RFC 3261 17.1.2.2) */
+/* After 64 T1, a transaction without an answer has ended (RFC 3261 17.1.2.2). */
+#define LINGER_NS (32 * NS_PER_S)
 
 struct session;
 
-/* One connection of a session: to the client or to an instance. */
+/* A connection of a session, either to the client or to an instance. */
 struct side {
 	struct session *session;
-	int fd; /* -1: not connected */
+	int fd; /* socket of the connection; -1: not connected */
 	uint32_t events;
 	uint64_t tried_ns;
 	struct stream in;
-	char *out;       /* begins with a message whose first `out_done` bytes are sent */
-	size_t out_size; /* includes `out_done` */
+	char *out;       /* unsent bytes; the first `out_done` bytes of the first message are already sent */
+	size_t out_size; /* number of bytes in `out`, including `out_done` */
 	size_t out_done;
 	size_t out_room;
-	uint64_t queued; /* messages in `out` */
+	uint64_t queued; /* number of messages in `out` */
 	bool connecting;
-	bool touched; /* listed in `touched` of the dispatcher */
+	bool touched; /* the connection is in the dispatcher's list `touched` */
 };
 
 /* A client and its connections to the instances. */
 struct session {
-	struct session *next; /* next in `ended` or `leaving` of the dispatcher */
+	struct session *next; /* next session in the dispatcher's list `ended` or `leaving` */
 	bool ended;
-	bool heard;          /* the client has sent a message */
-	bool leaving;        /* the client has closed its sending side, and waits for answers */
-	uint64_t limit_ns;   /* when a leaving client is closed without its answers */
-	uint64_t unanswered; /* requests of the client that wait for a final answer */
+	bool heard;   /* the client has sent at least one message */
+	bool leaving; /* the client has closed its sending side and waits for answers */
+	/* The time at which sipdispatch closes a leaving client, even if answers are missing. */
+	uint64_t limit_ns;
+	uint64_t unanswered; /* number of the client's requests without a final answer */
 	struct side client;
 	struct side instances[];
 };
@@ -90,17 +98,18 @@ struct session {
 struct dispatcher {
 	int epoll;
 	int listener;
-	int spare; /* a spare descriptor: closed to accept and close a client when descriptors run out */
+	/* A spare descriptor. When descriptors run out, sipdispatch closes it to accept and close one more client. */
+	int spare;
 	unsigned n_instances;
 	struct sockaddr_in instances[INSTANCES_MAX];
 	struct session *ended;
 	struct session *leaving;
-	struct side *touched[TOUCHED_MAX]; /* connections with new data to send */
+	struct side *touched[TOUCHED_MAX]; /* connections that have new data to send */
 	unsigned n_touched;
 	uint64_t to_instances[INSTANCES_MAX];
 	uint64_t to_clients;
 	uint64_t without_call_id;
-	uint64_t unsent; /* messages in all `out` */
+	uint64_t unsent; /* number of messages in all `out` buffers */
 	uint64_t lost;
 	uint64_t broken;
 	uint64_t clients;
@@ -115,7 +124,7 @@ static bool is_client(const struct side *side)
 	return side == &side->session->client;
 }
 
-/* Return whether a connection is read. It is not read while a receiver has too much unsent data, or after its end. */
+/* Return whether sipdispatch reads from a connection. It pauses while a receiver has too much unsent data. */
 static bool may_read(const struct dispatcher *d, const struct side *side)
 {
 	const struct session *session = side->session;
@@ -164,7 +173,7 @@ static bool enter(struct dispatcher *d, struct side *side, uint32_t events)
 	return epoll_ctl(d->epoll, EPOLL_CTL_ADD, side->fd, &event) == 0;
 }
 
-/* Close a connection. Its unsent messages are lost. */
+/* Close a connection. The program counts its unsent messages as lost. */
 static void close_side(struct dispatcher *d, struct side *side)
 {
 	if (side->fd >= 0)
@@ -192,7 +201,7 @@ static void end_session(struct dispatcher *d, struct session *session)
 	d->ended = session;
 }
 
-/* Handle the loss of a connection. The loss of a client ends the session, and the loss of an instance does not. */
+/* Handle a lost connection. A session ends when its client is lost, but continues when an instance is lost. */
 static void lose(struct dispatcher *d, struct side *side)
 {
 	if (is_client(side)) {
@@ -204,7 +213,7 @@ static void lose(struct dispatcher *d, struct side *side)
 	watch_all(d, side->session);
 }
 
-/* Return whether all requests of a client are sent and answered, and all answers are sent. */
+/* Return whether a leaving client has all its answers and no message of the session is unsent. */
 static bool is_settled(const struct dispatcher *d, const struct session *session)
 {
 	if (session->unanswered || session->client.out_size)
@@ -216,8 +225,8 @@ static bool is_settled(const struct dispatcher *d, const struct session *session
 }
 
 /*
- * Handle the end of a client's stream. A client that has closed its whole connection looks the same until something
- * is sent to it.
+ * Handle the end of a client's stream. A client that has closed both directions looks like a client that only stopped
+ * sending, until sipdispatch sends something to it.
  */
 static void leave(struct dispatcher *d, struct session *session)
 {
@@ -228,7 +237,7 @@ static void leave(struct dispatcher *d, struct session *session)
 	watch(d, &session->client);
 }
 
-/* End the sessions of leaving clients that have all their answers or have waited too long. */
+/* End the sessions of clients that stopped sending, once they have all answers or their time limit is over. */
 static void end_leaving(struct dispatcher *d)
 {
 	uint64_t now = d->leaving ? clock_ns() : 0;
@@ -296,7 +305,7 @@ static bool append(struct dispatcher *d, struct side *side, const char *text, si
 	return true;
 }
 
-/* Remove the messages at the front that are sent whole. */
+/* Remove the messages that the kernel has accepted whole from the front of the buffer. */
 static void forget_sent(struct dispatcher *d, struct side *side)
 {
 	size_t begin = 0;
@@ -343,8 +352,7 @@ static bool begins(const char *text, const struct frame *frame, const char *with
 }
 
 /*
- * Count the client's requests that wait for a final answer. Every request except ACK gets a final answer (RFC 3261
- * 17.1).
+ * Count the client's requests that have no final answer yet. Every request except ACK gets a final answer (RFC 3261 17.1).
  */
 static void count_unanswered(struct dispatcher *d, const struct side *from, const char *text,
 			     const struct frame *frame)
@@ -361,7 +369,7 @@ static void count_unanswered(struct dispatcher *d, const struct side *from, cons
 	}
 	if (session->leaving)
 		session->limit_ns = clock_ns() + LINGER_NS;
-	/* a 200 to INVITE may be repeated (13.3.1.4) */
+	/* a UAS may repeat its 200 to INVITE (RFC 3261 13.3.1.4), so check that the count stays above 0 */
 	if (answer && text[sizeof(version) - 1] >= '2' && session->unanswered)
 		session->unanswered--;
 }
@@ -379,7 +387,7 @@ static struct side *target_of(struct dispatcher *d, struct side *from, const str
 	return &from->session->instances[instance];
 }
 
-/* Send what several connections had for one receiver together, so that the receiver wakes up once. */
+/* Send the collected messages. Several messages for one receiver go out together, so the receiver wakes up once. */
 static void flush_touched(struct dispatcher *d)
 {
 	for (unsigned i = 0; i < d->n_touched; i++) {
@@ -393,7 +401,7 @@ static void flush_touched(struct dispatcher *d)
 	d->n_touched = 0;
 }
 
-/* The connection of a message, as the context of pass_on(). */
+/* The context argument of pass_on(): the connection from which a message came. */
 struct source {
 	struct dispatcher *dispatcher;
 	struct side *side;
@@ -442,7 +450,7 @@ static void read_side(struct dispatcher *d, struct side *side)
 	if (session->ended)
 		return;
 	d->broken += !followed;
-	/* sending to this connection may have shown that it is gone */
+	/* the connection may have been closed during the sending, because the kernel reported its loss */
 	if (side->fd >= 0 && !(followed && stream_keep(&side->in, d->buffer + used, size - used))) {
 		flush_touched(d);
 		lose(d, side);
@@ -454,7 +462,7 @@ static int spare_descriptor(void)
 	return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* Accept and close a client. A client in the listener's queue would wake the program again and again. */
+/* Accept a client and close it at once. A client left in the listener's queue would wake epoll again and again. */
 static bool refuse_client(struct dispatcher *d)
 {
 	int fd;
@@ -526,7 +534,7 @@ static void serve(struct dispatcher *d, const sigset_t *signals)
 {
 	while (!stop_asked) {
 		struct epoll_event events[EVENTS];
-		/* once a second, look for clients that wait for an answer that never comes */
+		/* wake up once a second while clients wait, because their answers may never come */
 		int count = epoll_pwait(d->epoll, events, EVENTS, d->leaving ? 1000 : -1, signals);
 
 		for (int i = 0; i < count; i++) {
@@ -633,7 +641,7 @@ int main(int argc, char **argv)
 		return 1;
 	sigemptyset(&none);
 	serve(&dispatcher, &none);
-	/* the report may need this descriptor */
+	/* close the spare descriptor, because the report may need one */
 	close(dispatcher.spare);
 	return write_report(&dispatcher, report, start_ns);
 }

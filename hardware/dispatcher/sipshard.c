@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: MIT
 /*
- * sipshard: assigns calls to the UDP sockets that share a port, without a change of the programs that own the sockets.
+ * sipshard assigns calls to the UDP sockets that share a port. The programs that own the sockets need no change.
  *
  * USAGE
  *   sipshard --port P --sockets N --report FILE --ready FILE PID...
  *
  * WHAT IT DOES
- *   Finds the N sockets that the processes have bound to UDP port P with SO_REUSEPORT (pidfd_getfd), and attaches the program of
- *   shard.bpf.c, which chooses a socket by Call-ID. Then it makes the file of --ready. At SIGTERM or SIGINT it writes a report,
- *   one JSON object:
+ *   sipshard finds the N sockets that the processes have bound to UDP port P with SO_REUSEPORT (pidfd_getfd). It attaches
+ *   the BPF
+ *   program of shard.bpf.c, which chooses a socket by Call-ID, and then creates the file of --ready. At SIGTERM or SIGINT,
+ *   sipshard writes a report, one JSON object:
  *     selected          datagrams per socket, in the order of the processes
  *     without_call_id   datagrams without a Call-ID, which went to socket 0
- *     gone              datagrams that were dropped because the socket of their call is closed
- *     runs, run_ns      runs and time of the BPF program, if the kernel counts them (kernel.bpf_stats_enabled)
- *   Nothing is pinned: the BPF program exists as long as the sockets, even if sipshard is killed.
- *   Exit code: 0; 1 with one line on stderr for an error; 2 for wrong usage.
+ *     gone              datagrams that the BPF program dropped because the socket of their call was closed
+ *     runs, run_ns      number and total time of the BPF program's runs, if the kernel counts them
+ *     (kernel.bpf_stats_enabled)
+ *   sipshard pins nothing. The BPF program stays attached as long as the sockets exist, even if sipshard is killed.
+ *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
- * Needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_PTRACE; Linux 5.17 or later.
+ * sipshard needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_PTRACE, and Linux 5.17 or later.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -40,7 +42,7 @@ struct shards {
 	unsigned port;
 	unsigned wanted;
 	unsigned n_sockets;
-	int denied; /* errno from a process whose descriptors could not be read */
+	int denied; /* last errno of a process whose descriptors sipshard could not copy */
 	int sockets[SHARDS_MAX];
 	uint64_t cookies[SHARDS_MAX];
 };
@@ -52,7 +54,7 @@ static _Noreturn void usage(void)
 	exit(EXIT_USAGE);
 }
 
-/* Keep a socket of the port that is not known yet, and close any other. */
+/* Add the socket to the list if it belongs to the port and is new. Otherwise close the socket. */
 static void keep_socket(struct shards *shards, int socket)
 {
 	struct sockaddr_in address = { 0 };
@@ -179,7 +181,7 @@ static int run(struct shards *shards, const char *report, const char *ready)
 		return result;
 	}
 	result = attach(shards, object);
-	/* now only the proxy holds the sockets, so that it can close them */
+	/* close the copies of the sockets, so that only the proxy holds them and can close them */
 	for (unsigned i = 0; i < shards->n_sockets; i++)
 		close(shards->sockets[i]);
 	if (!result)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The common part of client and server: timers, counters, and the writing of messages. */
+/* Timers, counters and writing functions that the client and the server share. */
 #ifndef SIPSCHED_AGENT_H
 #define SIPSCHED_AGENT_H
 #include <netinet/in.h>
@@ -10,50 +10,53 @@
 #include "sip.h"
 
 #define OUTBOX_MESSAGES 64
-#define OUTBOX_BYTES    8192 /* bytes of the longest message that an agent sends */
+#define OUTBOX_BYTES    8192 /* longest message that an agent sends */
 #define ERRNO_MAX       134
 #define NO_CONNECTION   UINT32_MAX
 
-/* The timers of RFC 3261, table 4. */
+/* The timer values of RFC 3261, table 4. */
 struct timing {
 	uint64_t t1_ns;
 	uint64_t t2_ns;
 	uint64_t t4_ns;
-	bool retransmissions; /* whether messages are retransmitted (timers A and E, and the 2xx of 13.3.1.4) */
-	bool reliable;        /* TCP: timers A and E are not used, D and K are zero */
+	/* Whether the agent retransmits messages: timers A and E, and the 2xx of RFC 3261 13.3.1.4. */
+	bool retransmissions;
+	bool reliable; /* for TCP: timers A and E are off, and timers D and K are 0 */
 };
 
-/* The other end of a message: its sender or its receiver. */
+/* The agent at the other end, which sent or will receive a message. */
 struct peer {
-	struct sockaddr_in address; /* used for UDP, and for the clients of a TCP server */
-	uint32_t connection;        /* for TCP; NO_CONNECTION for UDP */
-	uint32_t generation;        /* counts the uses of this connection number */
+	struct sockaddr_in address; /* the address, for UDP and for the clients of a TCP server */
+	uint32_t connection;        /* number of the TCP connection; NO_CONNECTION for UDP */
+	/* How often this connection number was reused; tells old connections from new ones. */
+	uint32_t generation;
 };
 
-/* Counters of one thread. The report has the sums over all threads. */
+/* The counters of one thread. The report contains the sums over all threads. */
 struct counts {
-	uint64_t sent[SIP_KINDS];           /* sent for the first time, and accepted whole by the kernel */
-	uint64_t sent_again[SIP_KINDS];     /* retransmissions */
-	uint64_t not_sent[SIP_KINDS];       /* refused by the kernel, or the connection was gone */
-	uint64_t received[SIP_KINDS];       /* received for the first time */
-	uint64_t received_again[SIP_KINDS]; /* retransmissions */
-	uint64_t unexpected[SIP_KINDS];     /* belongs to no call, or does not fit the state of its call */
-	uint64_t unparsable;                /* not a whole SIP message */
-	uint64_t overtaken;              /* client: 180 received after the final answer; also in `received` */
-	uint64_t too_long;               /* answers that were longer than OUTBOX_BYTES and not sent */
-	uint64_t calls_refused;          /* server: calls refused because too many calls existed */
-	uint64_t calls_begun;            /* server: calls whose INVITE was received */
-	uint64_t calls_ended;            /* server: calls whose BYE was answered */
-	uint64_t calls_no_ack;           /* server: calls without ACK for 64 T1 */
-	uint64_t calls_split;            /* server: ACK or BYE came from another address than INVITE */
-	uint64_t connections;            /* TCP: connections that were opened or accepted */
-	uint64_t connections_again;      /* TCP, client: connections that replaced a lost connection */
-	uint64_t connections_lost;       /* TCP: could not be opened, broke, or were closed by the server */
-	uint64_t connections_cut;        /* TCP: ended within a message */
-	uint64_t blocked;                /* TCP: number of times that a send buffer was full */
-	uint64_t blocked_ns;             /* TCP: the total time that messages waited for a full send buffer */
-	uint64_t send_errors[ERRNO_MAX]; /* by errno */
-	uint64_t receive_errors[ERRNO_MAX]; /* by errno; ICMP errors are included */
+	uint64_t sent[SIP_KINDS];           /* first sends that the kernel accepted whole */
+	uint64_t sent_again[SIP_KINDS];     /* number of retransmissions */
+	uint64_t not_sent[SIP_KINDS];       /* sends that the kernel refused, or whose connection was lost */
+	uint64_t received[SIP_KINDS];       /* messages received for the first time */
+	uint64_t received_again[SIP_KINDS]; /* received retransmissions */
+	uint64_t unexpected[SIP_KINDS];     /* messages that match no call, or not the state of their call */
+	uint64_t unparsable;                /* received texts that are no whole SIP message */
+	uint64_t overtaken;         /* client: 180 answers after the final answer; `received` includes them */
+	uint64_t too_long;          /* answers that were not sent because they exceeded OUTBOX_BYTES */
+	uint64_t calls_refused;     /* server: calls refused because too many calls were open */
+	uint64_t calls_begun;       /* server: calls whose INVITE arrived */
+	uint64_t calls_ended;       /* server: calls whose BYE the server answered */
+	uint64_t calls_no_ack;      /* server: calls for which no ACK came within 64 T1 */
+	uint64_t calls_split;       /* server: calls whose ACK or BYE came from another address than INVITE */
+	uint64_t connections;       /* TCP: connections that the agent opened or accepted */
+	uint64_t connections_again; /* TCP client: connections that replaced a lost connection */
+	/* TCP: connections that failed to open, broke, or that the server closed. */
+	uint64_t connections_lost;
+	uint64_t connections_cut;           /* TCP: connections that ended in the middle of a message */
+	uint64_t blocked;                   /* TCP: how often a send buffer was full */
+	uint64_t blocked_ns;                /* TCP: total time that messages waited for a full send buffer */
+	uint64_t send_errors[ERRNO_MAX];    /* number of send errors per errno */
+	uint64_t receive_errors[ERRNO_MAX]; /* number of receive errors per errno, including ICMP errors */
 };
 
 struct outgoing {
@@ -64,13 +67,13 @@ struct outgoing {
 	char text[OUTBOX_BYTES];
 };
 
-/* Messages that are sent together. */
+/* Messages that an agent collects and sends together. */
 struct outbox {
-	/* Send and count the first `count` waiting messages. If no message is left, set first = used = 0. */
+	/* Send and count the first `count` messages in the outbox. If the outbox is then empty, set first = used = 0. */
 	void (*flush)(struct outbox *outbox, unsigned count);
-	void *owner; /* the argument of `flush` */
+	void *owner; /* the argument that `flush` receives */
 	struct counts *counts;
-	unsigned first; /* index of the first waiting message */
+	unsigned first; /* index of the first unsent message */
 	unsigned used;
 	struct outgoing messages[OUTBOX_MESSAGES];
 };
@@ -92,11 +95,11 @@ struct writer writer_open(struct outbox *outbox);
 void write_bytes(struct writer *w, const char *bytes, size_t size);
 void write_hex(struct writer *w, uint64_t value, int digits);
 void write_number(struct writer *w, uint64_t value);
-/* Add the message to the outbox. A message that is too long is dropped and counted. */
+/* Add the message to the outbox. If the message is too long, drop and count it. */
 void writer_close(struct outbox *outbox, struct writer *w, const struct peer *to, enum sip_kind kind,
 		  bool again);
 
-/* Write a string literal. */
+/* Write a string literal, whose length the compiler knows. */
 #define write_literal(w, literal) write_bytes(w, literal, sizeof(literal) - 1)
 
 static inline void write_span(struct writer *w, struct span s)
@@ -104,7 +107,7 @@ static inline void write_span(struct writer *w, struct span s)
 	write_bytes(w, s.at, span_size(s));
 }
 
-/* Write the last headers and a session description (RFC 4566) of the size that SIPp sends. */
+/* Write the last headers and a session description (RFC 4566). The description has the same size as SIPp's. */
 void write_session(struct writer *w, const char *user, struct span host);
 
 void counts_add(struct counts *sum, const struct counts *one);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The role `sipload uac`: starts each call at its scheduled time. Between the starts, it receives and runs timers. */
+/* The role `sipload uac` starts each call at its scheduled time. Between starts, it receives messages and runs timers. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -14,10 +14,10 @@
 #include "../common/schedule.h"
 #include "uac.h"
 
-#define LEAD_NS       (100 * NS_PER_MS) /* time between the end of the preparation and t0 */
-#define STARTS_A_PASS 16                /* calls started before the thread receives again */
-#define SEND_NS       (10 * NS_PER_US)  /* expected duration of a send */
-#define WAIT_MAX_NS   (20 * NS_PER_MS)  /* longest time until a signal is noticed */
+#define LEAD_NS       (100 * NS_PER_MS) /* time for the threads to start before t0 */
+#define STARTS_A_PASS 16                /* a thread receives again after this number of starts */
+#define SEND_NS       (10 * NS_PER_US)  /* expected duration of one send */
+#define WAIT_MAX_NS   (20 * NS_PER_MS)  /* a thread notices a signal within this time */
 
 struct load {
 	const struct options *options;
@@ -25,23 +25,23 @@ struct load {
 	struct uac_call *calls;
 	struct call_record *records;
 	uint64_t t0_ns;
-	uint64_t give_up_ns; /* last scheduled start + drain time */
+	uint64_t give_up_ns; /* time at which the run ends: last scheduled start + drain time */
 	uint64_t end_ns;
 	struct usage usage;
-	int64_t no_ports; /* the host's counter NoPorts when all sockets were open */
+	int64_t no_ports; /* the host's counter NoPorts, read when all sockets were open */
 };
 
 struct client {
 	struct load *load;
 	unsigned number;
 	pthread_t thread;
-	uint64_t next;        /* next call to start */
-	uint64_t oldest;      /* oldest call that may still be open */
-	unsigned starts_left; /* starts left before the thread receives again */
+	uint64_t next;        /* index of the next call to start */
+	uint64_t oldest;      /* index of the oldest call that may still be open */
+	unsigned starts_left; /* number of calls that the thread may start before it receives again */
 	struct uac uac;
 	struct link *link;
 	int socket;
-	struct peer *connections; /* TCP: the shared connections */
+	struct peer *connections; /* TCP: the connections that several calls share */
 	unsigned n_connections;
 };
 
@@ -54,7 +54,7 @@ static void on_received(void *context, const char *text, size_t size, const stru
 	uac_receive(&client->uac, text, size, now_ns);
 }
 
-/* Return the index of the shared connection that a call uses. */
+/* Return the index of the shared connection for a call. */
 static uint64_t slot_of(const struct client *client, uint64_t index)
 {
 	return index / client->load->options->threads % client->n_connections;
@@ -85,7 +85,7 @@ static void on_call_over(void *context, const struct peer *peer)
 		link_close(client->link, peer);
 }
 
-/* Return the connection of a call. A shared connection that broke is opened again. */
+/* Return the connection for a call. If a shared connection is broken, open it again. */
 static struct peer peer_of(struct client *client, uint64_t index)
 {
 	const struct options *o = client->load->options;
@@ -112,7 +112,7 @@ static void start_call(struct client *client, uint64_t index)
 	struct peer peer = peer_of(client, index);
 
 	uac_start(&client->uac, link_urgent(client->link), index, &peer, now_ns);
-	/* the message is already in the outbox, so only the system call remains */
+	/* take the time after writing the message, so that only the system call of the send follows */
 	load->records[index].t_invite = load->options->timing.reliable ? now_ns : clock_ns();
 	link_flush_urgent(client->link);
 	if (load->options->timing.reliable && peer.connection == NO_CONNECTION)
@@ -131,7 +131,7 @@ static uint64_t wait_time(const struct client *client, uint64_t next_start_ns, u
 	return next_ns - now_ns - spin_ns < WAIT_MAX_NS ? next_ns - now_ns - spin_ns : WAIT_MAX_NS;
 }
 
-/* Start the calls that are due. Return the time of the next call, or WHEEL_NEVER if no call is left. */
+/* Start all calls whose time has come. Return the time of the next call, or WHEEL_NEVER after the last call. */
 static uint64_t start_due(struct client *client)
 {
 	const struct load *load = client->load;
@@ -147,8 +147,8 @@ static uint64_t start_due(struct client *client)
 }
 
 /*
- * Send the waiting messages. A send takes some microseconds, and a call may become due meanwhile. Near the start of a call,
- * messages are therefore sent one at a time, and a due call is started before the next message.
+ * Send the waiting messages. A send takes some microseconds, and the start of a call may come due meanwhile. If a start is
+ * near, the function therefore sends one message at a time and starts due calls between the sends.
  */
 static uint64_t flush_between_starts(struct client *client, uint64_t next_ns)
 {
@@ -163,11 +163,11 @@ static uint64_t flush_between_starts(struct client *client, uint64_t next_ns)
 	return next_ns;
 }
 
-/* Run until every call of this thread has ended and --linger-ms have passed, or until the run is stopped. */
+/* Run until every call of this thread has ended and --linger-ms have passed, or until a signal stops the run. */
 static void make_calls(struct client *client)
 {
 	const struct options *o = client->load->options;
-	uint64_t quiet_ns = 0; /* start of the time without open calls; 0 while a call is open */
+	uint64_t quiet_ns = 0; /* the time since which no call is open; 0 while a call is open */
 
 	while (!stop_asked) {
 		uint64_t next_ns, now_ns;
@@ -202,7 +202,7 @@ static void *client_main(void *argument)
 	return NULL;
 }
 
-/* Each thread has its own socket and port, so that an answer reaches the thread that made its call. */
+/* Open the thread's own socket and port, so that an answer reaches the thread that made the call. */
 static const char *open_client(struct client *client, struct load *load, unsigned number)
 {
 	const struct options *o = load->options;
@@ -234,7 +234,7 @@ static const char *open_client(struct client *client, struct load *load, unsigne
 		 load->schedule.header.count, clock_ns());
 	client->uac.call_over = on_call_over;
 	client->uac.context = client;
-	/* distribute connections over the threads in the same way as calls */
+	/* thread t gets the connections i with i mod N = t, as it gets the calls */
 	for (unsigned i = number; o->timing.reliable && i < o->tcp_connections; i += o->threads)
 		client->n_connections++;
 	client->connections = calloc(client->n_connections + 1, sizeof(*client->connections));
@@ -281,7 +281,7 @@ static void set_deadlines(struct load *load)
 {
 	uint64_t count = load->schedule.header.count;
 
-	/* t0 is later by 10 ns per call, because the loop below takes less */
+	/* set t0 10 ns later per call, because the loop below takes less than 10 ns per call */
 	load->t0_ns = clock_ns() + LEAD_NS + 10 * count;
 	for (uint64_t i = 0; i < count; i++)
 		load->records[i].t_intended = load->t0_ns + load->schedule.calls[i].offset_ns;
@@ -299,7 +299,7 @@ struct starts {
 	uint64_t count;
 	uint64_t first_ns;
 	uint64_t last_ns;
-	uint64_t *lateness_ns; /* sorted */
+	uint64_t *lateness_ns; /* lateness of all starts, sorted */
 };
 
 static void survey_starts(const struct load *load, struct starts *starts)
@@ -322,7 +322,7 @@ static void survey_starts(const struct load *load, struct starts *starts)
 	qsort(starts->lateness_ns, starts->count, sizeof(*starts->lateness_ns), compare_u64);
 }
 
-/* Return a quantile of the lateness: at least this share of the calls does not exceed it. */
+/* Return a quantile of the lateness. At least this share of the calls is not later. */
 static uint64_t lateness_quantile(const struct starts *starts, double share)
 {
 	double rank = share * (double)starts->count;
@@ -395,7 +395,7 @@ static bool write_report(const struct load *load, struct client *clients)
 	report_usage(file, &load->usage);
 	report_calls(file, load, &starts);
 	report_sockets(file, &sockets);
-	/* NoPorts is read while the sockets are still open, so it counts no datagram of this load */
+	/* read NoPorts before the sockets close; datagrams that arrive afterwards would increase it */
 	if (load->no_ports >= 0)
 		fprintf(file, "  \"no_ports\": %" PRId64 ",\n", udp_no_ports() - load->no_ports);
 	report_counts(file, &counts);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Fuzz target: hostile messages against the parser, the server, and a client with calls in every state.
+ * A fuzz target that sends hostile messages to the parser, to the server, and to a client with calls in every state.
  *
- * The input is cut at bytes 0xff, which SIP does not use. Each piece is copied to the heap at its exact size, goes to both
- * agents, and is followed by some time. The server's answers go to the client, and the client's answers go to the server, once.
+ * The program cuts the input at bytes 0xff, which SIP does not use. It copies each piece to the heap at its exact size,
+ * passes it to both agents, and then lets some time pass. The server's answers go to the client and the client's answers go
+ * to the server, once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ struct fuzz {
 	struct uac_call calls[CALLS];
 	struct call_record records[CALLS];
 	uint64_t now_ns;
-	bool crossing; /* messages that are sent now go to the other agent */
+	bool crossing; /* true while each agent's new messages go to the other agent */
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -62,7 +63,7 @@ static void to_server(const char *text, size_t size)
 	uas_receive(&fuzz.uas, &fuzz.from_uas, &m, &from, fuzz.now_ns);
 }
 
-/* Pass an agent's messages to the other agent, from a copy, because the other agent may write to the outbox. */
+/* Pass an agent's messages to the other agent. The messages are copied because the other agent may write to the outbox. */
 static void flush(struct outbox *outbox, unsigned used)
 {
 	bool cross = fuzz.crossing;
@@ -110,11 +111,11 @@ static void feed(const uint8_t *bytes, size_t size)
 static void begin(void)
 {
 	static const char host[] = "10.0.0.1";
-	/* timers are a hundredth of RFC 3261's, because after each piece only 0.1 ms per byte passes */
+	/* timers are 100 times shorter than in RFC 3261, because each piece advances time by only 0.1 ms per byte */
 	const struct timing timing = { 5 * NS_PER_MS, 40 * NS_PER_MS, 50 * NS_PER_MS, true, false };
 	const struct span name = { host, host + strlen(host) };
 	const struct peer peer = { .connection = NO_CONNECTION };
-	/* the Call-IDs and tags of the calls from test_sipload --corpus */
+	/* use the Call-IDs and tags of the calls from test_sipload --corpus */
 	struct uac_setup uac = { .timing = timing,
 				 .host = name,
 				 .port = 5060,
@@ -129,7 +130,7 @@ static void begin(void)
 				 .buckets = 4,
 				 .calls_kept = 16 };
 
-	/* skip the outboxes, which are large and need no clearing */
+	/* clear only the calls and records; the outboxes are large and need no clearing */
 	memset(fuzz.calls, 0, sizeof(fuzz.calls));
 	memset(fuzz.records, 0, sizeof(fuzz.records));
 	fuzz.from_uac.used = fuzz.from_uas.used = 0;
@@ -143,7 +144,7 @@ static void begin(void)
 		fuzz.calls[i].hold_ns = i % 2 ? 0 : 10 * NS_PER_MS;
 		uac_start(&fuzz.uac, &fuzz.from_uac, i, &peer, fuzz.now_ns);
 	}
-	/* half of the calls reach the server; the other half of the calls receive only the messages of the input */
+	/* half of the calls reach the server, and the other half receive only the messages of the input */
 	fuzz.from_uac.used = CALLS / 2;
 	pass_time(NS_PER_MS);
 }

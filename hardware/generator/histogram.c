@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "histogram.h"
 
-#define LINEAR (1ULL << HISTOGRAM_BITS) /* each time in ns below twice this value has its own bucket */
+#define LINEAR (1ULL << HISTOGRAM_BITS) /* times below 2 * LINEAR ns have one bucket per ns */
 
 static unsigned bucket_of(uint64_t ns)
 {

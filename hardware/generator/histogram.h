@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A histogram of times with a fixed number of buckets: 32 per power of two, so a quantile is at most 3 % too large.
+ * A histogram of times. It has 32 buckets per power of two, so a quantile is at most 3 % too large.
  */
 #ifndef SIPSCHED_HISTOGRAM_H
 #define SIPSCHED_HISTOGRAM_H
@@ -18,6 +18,6 @@ struct histogram {
 void histogram_add(struct histogram *histogram, uint64_t ns);
 void histogram_merge(struct histogram *sum, const struct histogram *one);
 
-/* Return the quantile: a time that is not exceeded by at least this share of all times. 0 for an empty histogram. */
+/* Return the smallest time that at least `share` of all times do not exceed. Return 0 for an empty histogram. */
 uint64_t histogram_quantile(const struct histogram *histogram, double share);
 #endif

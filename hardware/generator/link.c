@@ -11,16 +11,17 @@
 #include "../common/stream.h"
 #include "link.h"
 
-#define BATCH          16
-#define DATAGRAM_BYTES (65536 + 4096 + 64) /* the extra bytes put the slots into different cache sets */
+#define BATCH 16
+/* The extra bytes put the slots of a batch into different cache sets. */
+#define DATAGRAM_BYTES (65536 + 4096 + 64)
 #define EVENTS         64
-#define OUT_BYTES_MAX  (16UL << 20) /* a connection with more unsent bytes is considered stuck */
+#define OUT_BYTES_MAX  (16UL << 20) /* a connection with more unsent bytes is regarded as stuck */
 #define LISTENER       UINT32_MAX
 #define BACKLOG        4096
 
-/* The counter to increase for a message when the kernel has accepted all of its bytes. */
+/* A queued message. Once the kernel has accepted all its bytes, the link increases the counter of its kind. */
 struct unsent {
-	size_t size; /* bytes that are not sent yet */
+	size_t size; /* number of bytes that are not sent yet */
 	enum sip_kind kind;
 	bool again;
 };
@@ -29,18 +30,18 @@ struct connection {
 	int fd; /* -1: this entry is free */
 	uint32_t generation;
 	uint64_t owner;
-	struct sockaddr_in remote; /* address of the client, for an accepted connection */
+	struct sockaddr_in remote; /* for an accepted connection, the client's address */
 	bool dialled;
 	bool closing;
-	bool dirty;          /* the connection is listed in link->dirty */
-	bool connecting;     /* TCP's handshake has not finished: no byte was sent */
-	bool writing;        /* EPOLLOUT is armed */
-	uint64_t blocked_ns; /* time at which the send buffer became full; 0 if it is not full */
+	bool dirty;          /* the connection is in link->dirty */
+	bool connecting;     /* TCP's handshake is not finished, so no byte was sent */
+	bool writing;        /* epoll reports when the socket is writable (EPOLLOUT) */
+	uint64_t blocked_ns; /* time at which the send buffer became full; 0 while it has room */
 	struct stream in;
 	char *out;
 	size_t out_size;
 	size_t out_room;
-	struct unsent *unsent; /* the messages in `out` */
+	struct unsent *unsent; /* one entry per message in `out` */
 	size_t n_unsent;
 	size_t unsent_room;
 };
@@ -57,21 +58,21 @@ struct link {
 	link_received *received;
 	link_lost *lost_callback;
 	void *context;
-	/* UDP */
+	/* members for UDP */
 	char *datagrams;
 	struct mmsghdr in[BATCH];
 	struct iovec in_parts[BATCH];
 	struct sockaddr_in in_from[BATCH];
-	/* TCP */
+	/* members for TCP */
 	struct connection *connections;
 	uint32_t n_connections;
-	uint32_t *spare; /* free entries of `connections` */
+	uint32_t *spare; /* indices of the free entries of `connections` */
 	uint32_t n_spare;
-	uint32_t *dirty; /* connections that have bytes to send, or that must be closed */
+	uint32_t *dirty; /* indices of connections that have unsent bytes or must be closed */
 	uint32_t n_dirty;
-	uint32_t *lost; /* lost connections that are not reported to the owner yet */
+	uint32_t *lost; /* indices of lost connections that the owner does not know about yet */
 	uint32_t n_lost;
-	uint32_t room; /* size of the four arrays */
+	uint32_t room; /* number of elements of the four arrays above */
 	char *stream;
 };
 
@@ -127,7 +128,7 @@ int open_tcp_listener(const struct sockaddr_in *local, int buffer_bytes)
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	/* accepted connections inherit TCP_NODELAY and the buffer sizes */
+	/* set the options at the listener, because accepted connections inherit TCP_NODELAY and the buffer sizes */
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	set_buffers(fd, buffer_bytes);
 	if (bind(fd, (const struct sockaddr *)local, sizeof(*local)) || listen(fd, BACKLOG))
@@ -196,7 +197,7 @@ static void count_blocked(struct link *link, struct connection *c)
 	c->blocked_ns = 0;
 }
 
-/* Close a connection. Its unsent messages count as not sent. Its index is free once it is in `spare`. */
+/* Close a connection and count its unsent messages as not sent. Add its index to `spare` for reuse. */
 static void end_connection(struct link *link, uint32_t index)
 {
 	struct connection *c = &link->connections[index];
@@ -300,7 +301,8 @@ static void flush_udp(struct outbox *outbox, unsigned count)
 			poll(&ready, 1, 1);
 		}
 		/*
-		 * ECONNREFUSED concerns an earlier datagram, and the kernel did not send this datagram: try once more
+		 * send the datagram once more after an error: ECONNREFUSED belongs to an earlier datagram, and the kernel
+		 * did not send this one
 		 */
 		if (tries++ == 0)
 			continue;
@@ -317,7 +319,7 @@ static struct connection *find_connection(const struct link *link, uint32_t inde
 	return c && c->fd >= 0 && c->generation == generation ? c : NULL;
 }
 
-/* Return the index of a free connection, or UINT32_MAX if memory runs out. */
+/* Return the index of a free entry of `connections`, or UINT32_MAX if memory runs out. */
 static uint32_t take_index(struct link *link)
 {
 	if (!link->n_spare && link->n_connections == link->room) {
@@ -341,7 +343,7 @@ static uint32_t take_index(struct link *link)
 	return link->n_connections++;
 }
 
-/* Add a connection that owns the descriptor. If that fails, close the descriptor. */
+/* Add a connection that owns the descriptor. On failure, close the descriptor. */
 static struct connection *add_connection(struct link *link, int fd, bool dialled, uint64_t owner)
 {
 	uint32_t index = take_index(link);
@@ -378,7 +380,7 @@ bool link_connect(struct link *link, const struct sockaddr_in *local, const stru
 	if (fd >= 0) {
 		set_buffers(fd, link->buffer_bytes);
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-		/* connect() chooses the port, and may use one port for several remote addresses */
+		/* let connect() choose the port, because it may reuse a port for another remote address */
 		setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
 	}
 	if (fd >= 0 &&
@@ -421,7 +423,7 @@ void link_close(struct link *link, const struct peer *peer)
 	mark_dirty(link, c);
 }
 
-/* End a lost connection. Its owner is informed later, because the owner may be writing a message now. */
+/* End a lost connection. The link informs the owner later, because the owner may be writing a message now. */
 static void lose(struct link *link, struct connection *c, int error)
 {
 	uint32_t index = (uint32_t)(c - link->connections);
@@ -486,7 +488,7 @@ static bool append(struct connection *c, const struct outgoing *m)
 	return true;
 }
 
-/* Count the messages that the kernel has accepted whole, after it accepted `bytes` bytes. */
+/* The kernel has accepted `bytes` more bytes. Count the messages of which it has now accepted all bytes. */
 static void taken(struct link *link, struct connection *c, size_t bytes)
 {
 	size_t whole = 0;
@@ -503,7 +505,7 @@ static void taken(struct link *link, struct connection *c, size_t bytes)
 		c->unsent[0].size -= bytes;
 }
 
-/* Send as many bytes as the kernel accepts, and let epoll report when the kernel accepts more. */
+/* Send as many bytes as the kernel accepts, and let epoll report when it accepts more. */
 static void write_out(struct link *link, struct connection *c)
 {
 	uint32_t index = (uint32_t)(c - link->connections);
@@ -629,7 +631,7 @@ static void accept_all(struct link *link)
 		count_error(link->counts.receive_errors, errno);
 }
 
-/* The connection of a read, and the time of the read. */
+/* The connection that is being read, and the time of the read. */
 struct reading {
 	struct link *link;
 	struct peer from;
@@ -665,7 +667,7 @@ static void read_stream(struct link *link, uint32_t index)
 	reading.now_ns = clock_ns();
 	followed = stream_cut(link->stream, size, on_message, &reading, &used);
 	link->counts.unparsable += !followed;
-	/* the handler may have opened connections, which may move the array */
+	/* look the connection up again, because the handler may have opened connections and moved the array */
 	c = find_connection(link, index, reading.from.generation);
 	if (c && !(followed && stream_keep(&c->in, link->stream + used, size - used)))
 		lose(link, c, EPROTO);

@@ -3,8 +3,8 @@
  * The sockets of one thread: a UDP socket, or TCP connections and possibly their listener.
  *
  * A link sends all messages of its outbox together, receives in batches, and counts the messages that the kernel refuses.
- * Over TCP, a message that meets a full send buffer waits in the link, and the waiting time is counted. The message counts
- * as sent when the kernel has accepted all of it, and as not sent if its connection ends before.
+ * Over TCP, a message waits in the link while the send buffer is full, and the link counts the waiting time. A message
+ * counts as sent when the kernel has accepted all of it. It counts as not sent if its connection ends before that.
  */
 #ifndef SIPSCHED_LINK_H
 #define SIPSCHED_LINK_H
@@ -12,7 +12,7 @@
 
 typedef void link_received(void *context, const char *text, size_t size, const struct peer *from,
 			   uint64_t now_ns);
-/* TCP: the client's connection `owner` could not be opened, broke, or was closed by the server. */
+/* A function that the link calls when the TCP connection `owner` failed to open, broke, or was closed by the server. */
 typedef void link_lost(void *context, uint64_t owner, uint64_t now_ns);
 
 struct link;
@@ -24,8 +24,8 @@ struct link;
 int open_udp(const struct sockaddr_in *local, const struct sockaddr_in *remote, int buffer_bytes);
 
 /*
- * Discard the datagrams that are still queued, then close the socket. If a datagram is queued when its socket closes, no counter
- * of the kernel contains the datagram, and the ledger would miss it.
+ * Discard the datagrams that are still queued, then close the socket. No counter of the kernel contains a datagram that is
+ * queued when its socket closes. The ledger would miss such a datagram.
  */
 void close_udp(int fd);
 int open_tcp_listener(const struct sockaddr_in *local, int buffer_bytes);
@@ -36,27 +36,27 @@ void link_free(struct link *link);
 void link_set_callbacks(struct link *link, link_received *received, link_lost *lost, void *context);
 
 struct outbox *link_outbox(struct link *link);
-/* Return the urgent outbox, whose messages are sent before the messages of the first outbox. */
+/* Return the urgent outbox. Its messages are sent before the messages of the normal outbox. */
 struct outbox *link_urgent(struct link *link);
 struct counts *link_counts(struct link *link);
 
-/* TCP: begin to connect, without waiting. Return false if the connection cannot be started. */
+/* TCP: start to connect, but do not wait. Return false if the connection cannot be started. */
 bool link_connect(struct link *link, const struct sockaddr_in *local, const struct sockaddr_in *remote,
 		  uint64_t owner, struct peer *peer);
 bool link_is_open(const struct link *link, const struct peer *peer);
-/* Close a connection after the outbox and the connection's own buffer have been sent. */
+/* Close a connection after all its messages in the outbox and in its own buffer are sent. */
 void link_close(struct link *link, const struct peer *peer);
 
-/* TCP: close all connections. Their unsent messages count as not sent. */
+/* TCP: close all connections. Count their unsent messages as not sent. */
 void link_close_all(struct link *link);
 
 /*
- * Three functions send messages: all of the outbox; only the first of the outbox (TCP: all); all of the urgent outbox.
+ * The next three functions send all messages of the outbox, its first message (TCP: all), or all of the urgent outbox.
  */
 void link_flush(struct link *link);
 void link_flush_one(struct link *link);
 void link_flush_urgent(struct link *link);
 
-/* Receive all available messages. Without a message, wait for at most `wait_ns`. Return false if no message came. */
+/* Receive all available messages. If none is available, wait for at most `wait_ns`. Return false if no message came. */
 bool link_poll(struct link *link, uint64_t wait_ns);
 #endif

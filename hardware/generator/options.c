@@ -55,7 +55,7 @@ static uint64_t parse_ms(const char *option, const char *text)
 	return (uint64_t)(parse_double(option, text, 0.0, 1e9) * (double)NS_PER_MS);
 }
 
-/* Return true for the first of two words, false for the second. */
+/* Return true if the text is `yes`, false if it is `no`. Any other text is wrong usage. */
 static bool parse_choice(const char *option, const char *text, const char *yes, const char *no)
 {
 	char expected[160];
@@ -214,7 +214,7 @@ static void parse_options(struct options *o, const char *other_role, uint64_t sp
 			       .spin_ns = spin_ns,
 			       .buffer_bytes = 4194304 };
 	while ((option = getopt_long(argc, argv, "", OPTIONS, &index)) != -1) {
-		/* an option of the other role is unknown to this role */
+		/* reject an option that belongs to the other role */
 		if (option != '?' && strchr(other_role, option))
 			option = '?';
 		parse_option(o, option, option == '?' ? "" : OPTIONS[index].name);

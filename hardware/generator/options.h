@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The command line, checked. The usage is in sipload.c. */
+/* The checked command line of sipload. The usage is in sipload.c. */
 #ifndef SIPSCHED_OPTIONS_H
 #define SIPSCHED_OPTIONS_H
 #include <string.h>
@@ -22,7 +22,7 @@ struct options {
 	const char *report;
 	const char *ready;
 	struct timing timing;
-	unsigned tcp_connections; /* 0: one connection per call */
+	unsigned tcp_connections; /* number of shared connections; 0: each call has its own */
 	unsigned threads;
 	unsigned n_cpus;
 	int cpus[CPUS_MAX];
@@ -31,28 +31,28 @@ struct options {
 	uint64_t ring_ns;
 	uint64_t drain_ns;
 	uint64_t linger_ns;
-	uint64_t late_ns; /* longest time from INVITE to 2xx; a slower call is late */
-	uint64_t spin_ns; /* UINT64_MAX: poll all the time */
+	uint64_t late_ns; /* longest time from INVITE to 2xx; a slower call counts as late */
+	uint64_t spin_ns; /* time to poll before a deadline; UINT64_MAX: always */
 	int buffer_bytes;
-	int fifo; /* priority of SCHED_FIFO; 0: keep the policy */
+	int fifo; /* priority for SCHED_FIFO; 0: do not change the policy */
 };
 
-/* The options of `sipload schedule`: a law with a rate and a number of calls or blocks, or a text of start times. */
+/* The options of `sipload schedule`: a law with a rate and a number of calls or blocks, or a file of start times. */
 struct schedule_options {
 	const char *output;
-	const char *text;   /* NULL: the schedule is sampled from the law */
-	const char *blocks; /* NULL: `calls` gives the number of calls */
+	const char *text;   /* file of start times; NULL: sample them from the law */
+	const char *blocks; /* file of blocks; NULL: `calls` has the number of calls */
 	double rate_cps;
 	uint64_t calls;
 	enum schedule_law law;
 	uint64_t seed;
 };
 
-/* Wrong usage ends the process with one line on stderr and EXIT_USAGE. `argv` starts with the command. */
+/* On wrong usage, these functions print one line on stderr and exit with EXIT_USAGE. argv[0] is the command. */
 void parse_client_options(struct options *o, int argc, char **argv);
 void parse_server_options(struct options *o, int argc, char **argv);
 void parse_schedule_options(struct schedule_options *o, int argc, char **argv);
-/* Print what an option expects. If `option` is NULL, the text describes the whole command line. */
+/* Print the value that an option expects, and exit. If `option` is NULL, `expected` describes the whole command line. */
 _Noreturn void usage(const char *option, const char *expected);
 
 static inline struct span host_of(const struct endpoint *endpoint)

@@ -17,7 +17,8 @@ void prepare_process(int fifo)
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
-	if (fifo) /* the report shows whether the kernel granted the policy */
+	/* Ignore an error here, because the report shows the policy that the kernel granted. */
+	if (fifo)
 		sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){ .sched_priority = fifo });
 }
 

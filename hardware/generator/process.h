@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* The settings of process and threads that both roles request from the operating system. */
+/* The settings for the process and its threads that both roles request from the kernel. */
 #ifndef SIPSCHED_PROCESS_H
 #define SIPSCHED_PROCESS_H
 #include <stdint.h>
 #include "../common/program.h"
 
 /*
- * Catch SIGINT and SIGTERM, raise the limit of file descriptors, and ask for SCHED_FIFO with priority `fifo` unless that is 0.
- * Threads inherit the policy.
+ * Catch SIGINT and SIGTERM, and raise the limit of file descriptors. If `fifo` is not 0, request SCHED_FIFO with this
+ * priority. Threads inherit the policy.
  */
 void prepare_process(int fifo);
-/* Pin the calling thread to its CPU of the list, if the list has CPUs, and let its sleeps end on time. */
+/* Pin the calling thread to its CPU in the list, if the list is not empty, and ask for exact timer wake-ups. */
 void settle_thread(const int *cpus, unsigned n_cpus, unsigned thread);
-/* Return a number that most probably no other process has. */
+/* Return a random number, which most probably differs in every process. */
 uint32_t new_instance(void);
 #endif

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * The role `sipload uas`: answers calls until a signal stops it.
+ * The role `sipload uas` answers calls until a signal stops it.
  *
- * The threads share one UDP socket. A proxy sends from one address, so with several sockets, the kernel's hash of addresses would
- * choose a single socket. A hash of Call-ID and From tag assigns each call to one thread, which runs its timers. The thread that
- * receives a message takes the lock of the call's thread.
+ * The threads share one UDP socket. With several sockets, the kernel would choose one by a hash of the addresses. A proxy
+ * sends from one address, so all its datagrams would reach the same socket. A hash of Call-ID and From tag assigns each
+ * call to one thread, which runs the call's timers. The thread that receives a message takes the lock of the call's thread.
  *
- * Each thread has an appointment every TICK_NS and records its lateness. A message that arrived at the appointed time would have
- * waited as long for this thread. Lateness therefore includes every cause: other messages, other programs on the CPU, and signals
- * that stopped the thread.
+ * Each thread wants to wake up every TICK_NS, and records how late it does. A message that had arrived at the intended time
+ * would have waited as long for this thread. This lateness includes every cause: other messages, other programs on the CPU,
+ * and signals that stopped the thread.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -37,7 +37,7 @@ struct server {
 	struct uas uas;
 	struct link *link;
 	uint64_t unparsable;
-	uint64_t tick_ns; /* time of the next appointment */
+	uint64_t tick_ns; /* time of the next intended wake-up */
 	struct histogram lateness;
 };
 
@@ -58,7 +58,7 @@ static void on_received(void *context, const char *text, size_t size, const stru
 	pthread_mutex_unlock(&owner->lock);
 }
 
-/* Record the lateness of the due appointments. Return the time until the next appointment. */
+/* Record the lateness of each intended wake-up until now. Return the time until the next one. */
 static uint64_t keep_appointments(struct server *server, uint64_t now_ns)
 {
 	for (; server->tick_ns <= now_ns; server->tick_ns += TICK_NS)
@@ -70,7 +70,7 @@ static void *server_main(void *argument)
 {
 	struct server *server = argument;
 	uint64_t spin_ns = server->options->spin_ns;
-	uint64_t busy_ns = 0; /* time of the last message */
+	uint64_t busy_ns = 0; /* time at which the last message came */
 
 	settle_thread(server->options->cpus, server->options->n_cpus, server->number);
 	server->tick_ns = clock_ns() + TICK_NS;
@@ -85,7 +85,7 @@ static void *server_main(void *argument)
 		wait_ns = next_ns > now_ns ? next_ns - now_ns : 0;
 		if (spin_ns == UINT64_MAX || now_ns < busy_ns + spin_ns)
 			wait_ns = 0;
-		/* wake up at the next appointment, to notice a signal */
+		/* wait at most until the next intended wake-up, so that the thread notices a signal */
 		if (link_poll(server->link, wait_ns < tick_ns ? wait_ns : tick_ns))
 			busy_ns = now_ns;
 		link_flush(server->link);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "sip.h"
 
-#define NO_LENGTH UINT32_MAX /* the message has no Content-Length */
+#define NO_LENGTH UINT32_MAX /* the message has no Content-Length header */
 
 static const struct span EMPTY = { "", "" };
 
-/* Return the end of the quoted string that starts at s.at (25.1); s.end if its closing quote is missing. */
+/* Return the end of the quoted string that starts at s.at (RFC 3261 25.1). Return s.end if the closing quote is missing. */
 static const char *quoted_end(struct span s)
 {
 	const char *at = s.at + 1;
@@ -39,7 +39,7 @@ bool sip_next_element(struct span *list, struct span *element)
 	return true;
 }
 
-/* Split `"Name" <uri>;parameters` or `uri;parameters` (20.10) into both parts. */
+/* Split `"Name" <uri>;parameters` or `uri;parameters` (RFC 3261 20.10) into the URI and the parameters. */
 static void split_address(struct span value, struct span *uri, struct span *parameters)
 {
 	const char *at = value.at;
@@ -61,7 +61,7 @@ static void split_address(struct span value, struct span *uri, struct span *para
 	}
 }
 
-/* Return the value of the parameter `name` in `;a=b;c=d`; empty if it is absent. */
+/* Return the value of the parameter `name` in a list such as `;a=b;c=d`. Return an empty span if it is absent. */
 static struct span find_parameter(struct span parameters, const char *name)
 {
 	while (parameters.at < parameters.end) {
@@ -76,7 +76,7 @@ static struct span find_parameter(struct span parameters, const char *name)
 	return EMPTY;
 }
 
-/* Read digits up to the end or a blank. Return false if no digit follows or the number is 2^32 or more. */
+/* Read digits up to the end or a blank. Return false if no digit comes first or the number is 2^32 or more. */
 static bool take_number(struct span *s, uint32_t *number)
 {
 	const char *first = s->at;
@@ -123,7 +123,9 @@ static enum sip_kind kind_of(const struct sip_message *m)
 	return m->status == 100 ? SIP_KIND_100 : SIP_KIND_OTHER;
 }
 
-/* Read `INVITE sip:a@b SIP/2.0` or `SIP/2.0 200 OK` (7.1, 7.2). `method` gets the word of a request. */
+/*
+ * Read a first line, such as `INVITE sip:a@b SIP/2.0` or `SIP/2.0 200 OK` (RFC 3261 7.1, 7.2). Set `method` for a request.
+ */
 static bool parse_start(struct span line, struct sip_message *m, struct span *method)
 {
 	static const char version[] = "SIP/2.0";
@@ -146,7 +148,7 @@ static bool parse_start(struct span line, struct sip_message *m, struct span *me
 	if (!blank || blank == line.at)
 		return false;
 	*method = (struct span){ line.at, blank };
-	/* a URI, a blank and the version follow the method */
+	/* check that a URI, a blank and the version follow the method */
 	return span_size(line) > span_size(*method) + version_size + 2 &&
 	       line.end[-(ptrdiff_t)version_size - 1] == ' ' &&
 	       strncasecmp(line.end - version_size, version, version_size) == 0;
@@ -164,7 +166,7 @@ enum header {
 	HEADER_CONTENT_LENGTH,
 };
 
-/* Return the header of a name. Names are case-insensitive and may be compact (7.3.1, 7.3.3). */
+/* Return the header that `name` denotes. Names ignore case and may be compact (RFC 3261 7.3.1, 7.3.3). */
 static enum header header_of(struct span name)
 {
 	static const struct {
@@ -191,7 +193,7 @@ static enum header header_of(struct span name)
 	return HEADER_OTHER;
 }
 
-/* Split `name: value`. Return false if the colon is missing. */
+/* Split a line `name: value`. Return false if the colon is missing. */
 static bool split_header(struct span line, enum header *header, struct span *value)
 {
 	const char *colon = memchr(line.at, ':', span_size(line));
@@ -218,7 +220,7 @@ static bool parse_contact(struct span value, struct sip_message *m)
 	if (span_size(m->contact) || !sip_next_element(&value, &element))
 		return true;
 	split_address(element, &m->contact, &parameters);
-	/* the URI becomes a Request-URI, which must not contain a line break */
+	/* refuse a line break in the URI, because the URI is copied into a Request-URI */
 	for (const char *at = m->contact.at; at < m->contact.end; at++)
 		if (is_white(*at))
 			return false;
@@ -259,7 +261,7 @@ static bool parse_header(enum header header, struct span value, struct sip_messa
 	}
 }
 
-/* Check that all required headers exist, and derive the fields that depend on several headers. */
+/* Check that all required headers exist, and set the members that depend on several headers. */
 static bool complete(struct sip_message *m, struct span request_method)
 {
 	struct span rest = m->cseq, via, method;

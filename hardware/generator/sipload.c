@@ -57,7 +57,7 @@
 
 #define VERSION "sipload 1"
 
-/* Check before the run that a file can be written. */
+/* Check that a file can be written, so that an error appears before the run instead of after it. */
 static bool can_write(const char *path)
 {
 	FILE *file = partial_open(path);

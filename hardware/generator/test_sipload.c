@@ -25,7 +25,7 @@
 
 static char *parsed_copy;
 
-/* Parse a copy of the text. The spans of the message are valid until the next call of this function. */
+/* Parse a copy of the text. The spans of the message stay valid until this function is called again. */
 static bool parse_bytes(const char *text, size_t size, struct sip_message *m)
 {
 	free(parsed_copy);
@@ -76,7 +76,10 @@ static void test_parse_whole(void)
 	CHECK(sip_next_element(&list, &element) && is(element, "\"x, y\" <sip:p1;lr>"));
 	CHECK(sip_next_element(&list, &element) && is(element, "<sip:p2;lr>"));
 	CHECK(!sip_next_element(&list, &element));
-	/* Python: h = 0xcbf29ce484222325; for b in b"1-2@10.0.0.1": h = (h ^ b) * 0x100000001b3 % 2**64 */
+	/*
+	 * The expected hash in Python: h = 0xcbf29ce484222325; for b in b"1-2@10.0.0.1": h = (h ^ b) * 0x100000001b3 %
+	 * 2**64
+	 */
 	CHECK(m.call_id_hash == 0x4af0217bdc3c7af9ULL);
 }
 
@@ -141,7 +144,7 @@ static void test_parse_refused(void)
 		strcat(many, "Via: SIP/2.0/UDP h\r\n");
 	strcat(many, REQUIRED "CSeq: 1 INVITE\r\n\r\n");
 	CHECK(!parse(many, &m));
-	/* for every truncation: headers need their empty line, and the body needs its four bytes */
+	/* the parser refuses every truncation, because the empty line or a part of the body is missing */
 	for (size_t size = 0; size < sizeof(INVITE) - 1 - strlen("excess"); size++)
 		CHECK(!parse_bytes(INVITE, size, &m));
 }
@@ -194,7 +197,7 @@ static void on_fire(void *context, struct timer *timer, uint64_t now_ns)
 	CHECK(t->wanted_ns[i] <= now_ns);
 	t->wanted_ns[i] = 0;
 	t->fired++;
-	/* disarm one timer and arm another, perhaps in the slot that is being run */
+	/* disarm one timer and arm another, perhaps in the slot that the wheel is running */
 	if (t->wanted_ns[other]) {
 		wheel_disarm(&t->wheel, &t->timers[other]);
 		t->wanted_ns[other] = now_ns + splitmix64(&t->state) % 100000;
@@ -202,7 +205,7 @@ static void on_fire(void *context, struct timer *timer, uint64_t now_ns)
 	}
 }
 
-/* No timer fires early, more than a tick and a step late, or not at all, at any distance. */
+/* Every timer fires. No timer fires early, or later than one tick and one step, at any distance. */
 static void test_wheel(uint64_t span_ns)
 {
 	const uint64_t tick_ns = 1 << WHEEL_TICK_BITS;
@@ -231,14 +234,14 @@ static void test_wheel(uint64_t span_ns)
 		wheel_advance(&t->wheel, now_ns, on_fire, t);
 		late_ns = step_ns;
 	}
-	/* timers that were armed by a callback are at most 100 us away */
+	/* timers that a callback armed are at most 100 us away */
 	wheel_advance(&t->wheel, now_ns + NS_PER_MS, on_fire, t);
 	wheel_advance(&t->wheel, now_ns + 2 * NS_PER_MS, on_fire, t);
 	CHECK(t->wheel.armed == 0);
 	free(t);
 }
 
-/* Times from 1 ns to a minute with a known quantile, and the bucket of the largest time. */
+/* Add times from 1 ns to a minute, and check a known quantile and the bucket of the largest time. */
 static void test_histogram(void)
 {
 	static struct histogram one, sum;
@@ -262,7 +265,7 @@ static void test_histogram(void)
 
 static void test_schedule(void)
 {
-	/* numpy gives the same numbers with the operations that schedule.h lists. */
+	/* numpy computes the same numbers with the operations that schedule.h lists */
 	static const uint64_t expected[] = { 284085, 430746, 445459, 851020, 1256687 };
 	struct schedule a, b;
 	uint64_t state;
@@ -272,7 +275,7 @@ static void test_schedule(void)
 	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
 		CHECK(a.calls[i].offset_ns == expected[i]);
 	CHECK(a.calls[99999].offset_ns == 49821846259ULL && a.header.distinct == 100000);
-	/* the random numbers of calls come from a generator that starts with the seed's complement */
+	/* the random numbers of the calls come from a generator that starts with the seed's complement */
 	state = ~1ULL;
 	for (uint64_t i = 0; i < 1000; i++) {
 		uint64_t own = a.calls[i].random;
@@ -317,7 +320,7 @@ static const char *text_schedule(struct schedule *schedule, const char *text)
 	return schedule_of(schedule, text, false, 0.0, 1);
 }
 
-/* Check that the window from `start_ns` has the calls of a schedule with this seed, up to the window's end. */
+/* Check that a window's calls are the first calls of a schedule with this seed, up to the window's end. */
 static uint64_t check_window(const struct schedule *found, uint64_t first, uint64_t start_ns,
 			     uint64_t length_ns, uint64_t seed)
 {
@@ -357,7 +360,7 @@ static void test_blocks(void)
 	      a.calls[0].offset_ns != a.calls[3 * in_block[0]].offset_ns);
 	schedule_free(&a);
 
-	/* a call exactly at the end belongs to the next window, and a call before the end belongs to this window */
+	/* a call exactly at the end belongs to the next window, and an earlier call belongs to this window */
 	CHECK(!schedule_of(&a, "0 500000000\n", true, 2000.0, 7));
 	edge = a.calls[a.header.count - 1].offset_ns;
 	next = a.header.count;
@@ -368,8 +371,8 @@ static void test_blocks(void)
 		snprintf(text, sizeof(text), "0 %llu\n0 500000000\n", (unsigned long long)(edge + more));
 		CHECK(!schedule_of(&a, text, true, 2000.0, 7));
 		/*
-		 * a shorter window repeats the first calls of the longer window, so the number of different calls
-		 * stays the same
+		 * a shorter window repeats the first calls of the longer window, so the number of different calls stays the
+		 * same
 		 */
 		CHECK(a.header.count == 2 * next - 1 + more && a.header.distinct == next);
 		CHECK(a.calls[next - 2].offset_ns < edge &&
@@ -438,7 +441,7 @@ static void test_schedule_files(void)
 
 #define CALLS 50
 
-/* A client and a server with a simple proxy between them. Each message may be lost or doubled. */
+/* A client and a server, and a simple proxy between them that may lose or double each message. */
 struct world {
 	struct uac uac;
 	struct uas uas;
@@ -453,7 +456,7 @@ struct world {
 	unsigned lost_percent;
 	unsigned doubled_percent;
 	bool routed; /* the proxy inserts Via and Record-Route */
-	bool deaf;   /* the server receives nothing */
+	bool deaf;   /* the server receives no message */
 	const char *corpus;
 	unsigned corpus_files;
 };
@@ -513,7 +516,7 @@ static size_t route(const char *text, size_t size, char *routed, size_t room)
 	return (size_t)inserted + size - start;
 }
 
-/* Change an answer as a proxy does: remove its Via. */
+/* Change an answer as a proxy does: remove the proxy's Via. */
 static size_t unroute(const char *text, size_t size, char *plain)
 {
 	const char *via = memmem(text, size, "Via:", 4);
@@ -693,7 +696,7 @@ static void test_clean_calls(bool routed, uint64_t hold_ns, uint64_t ring_ns)
 	end_world();
 }
 
-/* The route set is reversed, and the target is the Contact (12.1.2, 12.2.1.1). */
+/* The client reverses the route set and sends to the Contact (RFC 3261 12.1.2, 12.2.1.1). */
 static void test_routes(void)
 {
 	static const char target[] = "BYE sip:callee@10.0.0.1:5070 SIP/2.0\r\n";
@@ -707,7 +710,7 @@ static void test_routes(void)
 	exchange(world->to_uas, &world->uac_sent, deliver_to_uas);
 	exchange(world->to_uac, &world->uas_sent, deliver_to_uac);
 	pass_time(2 * NS_PER_S);
-	/* the outbox keeps the bytes of its last message, the BYE */
+	/* read the BYE in the outbox, which keeps the bytes of its last message */
 	bye = &world->to_uas->messages[0];
 	CHECK(sip_parse(bye->text, bye->size, &m) && m.kind == SIP_KIND_BYE);
 	CHECK(memmem(bye->text, bye->size, target, strlen(target)));
@@ -741,7 +744,9 @@ static void test_lossy_calls(void)
 	end_world();
 }
 
-/* INVITE is sent at 0, 0.5, 1.5, 3.5, 7.5, 15.5 and 31.5 s, and the call ends after 32 s (17.1.1.2). */
+/*
+ * Without answers, the client sends INVITE at 0, 0.5, 1.5, 3.5, 7.5, 15.5 and 31.5 s. The call ends after 32 s (17.1.1.2).
+ */
 static void test_deaf_server(void)
 {
 	begin_world(true, 0, 0);
@@ -758,7 +763,7 @@ static void test_deaf_server(void)
 	run_s(33);
 	CHECK(outcomes(CALL_TIMEOUT_INVITE) == 2 && world->records[0].invite_again == 0);
 	end_world();
-	/* BYE is sent at 0.5, 1.5, 3.5 and 7.5 s, and then every 4 s up to 31.5 s (17.1.2.2) */
+	/* without answers, the client sends BYE at 0.5, 1.5, 3.5 and 7.5 s, and then every 4 s up to 31.5 s (17.1.2.2) */
 	begin_world(true, NS_PER_S, 0);
 	start_calls(1);
 	world->deaf = true;
@@ -800,7 +805,7 @@ static void test_answers(void)
 	reply("180 Ringing", 1, "INVITE", 'i');
 	CHECK(world->uac.counts.received[SIP_KIND_180] == 1 && world->uac.counts.overtaken == 1);
 	CHECK(!unexpected(&world->uac.counts) && world->records[1].t_ringing > world->records[1].t_ok_invite);
-	/* the same answer again is a retransmission, because INVITE was sent again */
+	/* a second identical answer is a retransmission, because the client sent INVITE again */
 	reply("180 Ringing", 1, "INVITE", 'i');
 	CHECK(world->uac.counts.received_again[SIP_KIND_180] == 1 && world->uac.counts.overtaken == 1);
 	reply("200 OK", 1, "INVITE", 'i');
@@ -810,7 +815,7 @@ static void test_answers(void)
 	run_s(1);
 	reply("481 Gone", 1, "BYE", 'b');
 	CHECK(world->records[1].outcome == CALL_REJECTED_BYE && world->records[1].status == 481);
-	/* answers of another process, of no call, and with the branch of the other transaction */
+	/* answers for another process, for an unknown call, and with the branch of the other transaction */
 	reply("200 OK", 77, "INVITE", 'i');
 	reply("200 OK", 2, "INVITE", 'b');
 	CHECK(world->uac.counts.unexpected[SIP_KIND_200_INVITE] == 2);
@@ -823,7 +828,7 @@ static void test_answers(void)
 	end_world();
 }
 
-/* Requests of unknown calls, and a missing ACK: 200 is sent again at 0.5, 1.5, 3.5 and 7.5 s, and then every 4 s. */
+/* Test unknown calls, and a missing ACK: the server sends 200 at 0.5, 1.5, 3.5 and 7.5 s, and then every 4 s. */
 static void test_server_alone(void)
 {
 	const struct peer from = { .connection = NO_CONNECTION };

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "uac.h"
 
-#define BRANCH_COOKIE "z9hG4bK-" /* RFC 3261 8.1.1.7 */
+#define BRANCH_COOKIE "z9hG4bK-" /* every branch begins with these characters (RFC 3261 8.1.1.7) */
 #define D_NS          (32 * NS_PER_S)
 #define ROUTES_MAX    64
 
@@ -13,7 +13,7 @@ struct dialog {
 	uint32_t target_size;
 	uint32_t to_size;
 	uint32_t routes_size;
-	char text[]; /* remote target, To's value, Route header lines */
+	char text[]; /* the remote target, the value of To, and the Route lines */
 };
 
 static struct uac_call *call_of(struct timer *timer)
@@ -59,7 +59,7 @@ static void increment(uint16_t *count)
 		(*count)++;
 }
 
-/* Write a branch. Its letter names the transaction of the call: i for INVITE, a for ACK of a 2xx, b for BYE. */
+/* Write a branch. Its letter names the call's transaction: i for INVITE, a for ACK of a 2xx, b for BYE. */
 static void write_branch(struct writer *w, const struct uac *uac, uint64_t index, char letter)
 {
 	char tail[] = { '-', letter };
@@ -117,7 +117,7 @@ static void write_call_id(struct writer *w, const struct uac *uac, uint64_t inde
 	write_span(w, uac->setup.host);
 }
 
-/* Write the headers from Call-ID to Max-Forwards, which all requests have. */
+/* Write the headers from Call-ID to Max-Forwards. All requests have these headers. */
 static void write_middle(struct writer *w, const struct uac *uac, uint64_t index, const char *cseq)
 {
 	write_literal(w, "\r\nCall-ID: ");
@@ -149,7 +149,7 @@ static void send_invite(const struct uac *uac, struct outbox *outbox, const stru
 	writer_close(outbox, &w, &call->peer, SIP_KIND_INVITE, again);
 }
 
-/* Send ACK for a final answer other than 2xx, which belongs to INVITE's transaction (17.1.1.3). */
+/* Send ACK for a final answer other than 2xx. This ACK belongs to INVITE's transaction (RFC 3261 17.1.1.3). */
 static void send_ack_of_failure(struct uac *uac, const struct uac_call *call, struct span to, bool again)
 {
 	uint64_t index = index_of(uac, call);
@@ -165,7 +165,7 @@ static void send_ack_of_failure(struct uac *uac, const struct uac_call *call, st
 	writer_close(uac->outbox, &w, &call->peer, SIP_KIND_ACK, again);
 }
 
-/* Send a request within the dialog (12.2.1.1). */
+/* Send a request within the dialog of a call (RFC 3261 12.2.1.1). */
 static void send_in_dialog(struct uac *uac, const struct uac_call *call, enum sip_kind kind, bool again)
 {
 	bool is_ack = kind == SIP_KIND_ACK;
@@ -195,7 +195,7 @@ static void call_gone(struct uac *uac, struct uac_call *call)
 	call->state = UAC_GONE;
 }
 
-/* Record the outcome of a call. The call stays for `linger_ns`, to acknowledge repeated answers. */
+/* Record the outcome of a call. Keep the call for `linger_ns`, to acknowledge repeated answers. */
 static void end_call(struct uac *uac, struct uac_call *call, enum call_outcome outcome, unsigned status,
 		     uint64_t linger_ns, uint64_t now_ns)
 {
@@ -212,7 +212,7 @@ static void end_call(struct uac *uac, struct uac_call *call, enum call_outcome o
 		uac->call_over(uac->context, &call->peer);
 }
 
-/* Arm the timer for the next retransmission or the end of the transaction, whichever is first. */
+/* Arm the timer for the next retransmission or for the end of the transaction, whichever comes first. */
 static void arm_transaction(struct uac *uac, struct uac_call *call, uint64_t now_ns)
 {
 	uint64_t next_ns = call->deadline_ns;
@@ -310,7 +310,7 @@ void uac_connection_lost(struct uac *uac, uint64_t index, uint64_t now_ns)
 		end_call(uac, call, CALL_NO_CONNECTION, 0, 0, now_ns);
 }
 
-/* Write the elements of Record-Route in reverse order as Route lines (12.1.2). */
+/* Write the elements of Record-Route in reverse order as Route lines (RFC 3261 12.1.2). */
 static void write_routes(struct writer *w, const struct sip_message *m)
 {
 	struct span routes[ROUTES_MAX];
@@ -375,7 +375,8 @@ static bool parse_hex(const char *at, int digits, uint64_t *value)
 }
 
 /*
- * Return the call of the transaction that an answer's branch names (17.1.3); NULL if the call belongs to another agent.
+ * Return the call whose transaction the answer's branch names (RFC 3261 17.1.3). Return NULL if another agent made the
+ * call.
  */
 static struct uac_call *find_call(struct uac *uac, const struct sip_message *m)
 {
@@ -412,7 +413,7 @@ static void on_provisional(struct uac *uac, struct uac_call *call, const struct 
 	bool again = m->status == 180 ? record->t_ringing != 0 : call->seen_100;
 
 	count(uac, m, again);
-	/* two workers of the SPS handled 180 and 200 at the same time; a stateful SPS drops such a 180 */
+	/* a 180 comes after the 200 if two workers of a stateless SPS handle both at once; a stateful SPS drops this 180 */
 	if (m->status == 180 && !again && call->state != UAC_CALLING && call->state != UAC_PROCEEDING)
 		uac->counts.overtaken++;
 	if (!record->t_first_response)

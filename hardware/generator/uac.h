@@ -22,36 +22,37 @@
 
 enum uac_state {
 	UAC_IDLE,
-	UAC_CALLING,    /* INVITE was sent */
-	UAC_PROCEEDING, /* a 1xx answer came */
-	UAC_TALKING,    /* ACK was sent, and BYE follows after the hold time */
-	UAC_LEAVING,    /* BYE was sent */
-	UAC_REJECTED,   /* waits for timer D, to acknowledge repeated answers */
-	UAC_ENDED,      /* waits for timer K, to absorb and acknowledge repeated answers */
+	UAC_CALLING,    /* the client has sent INVITE */
+	UAC_PROCEEDING, /* the client has received a 1xx answer */
+	UAC_TALKING,    /* the client has sent ACK, and sends BYE after the hold time */
+	UAC_LEAVING,    /* the client has sent BYE */
+	UAC_REJECTED,   /* a failed call waits for timer D, to acknowledge repeated answers */
+	UAC_ENDED,      /* an ended call waits for timer K, to absorb and acknowledge repeated answers */
 	UAC_GONE,
 };
 
-struct dialog; /* the headers that ACK and BYE repeat */
+struct dialog; /* the headers that ACK and BYE copy from INVITE's answer */
 
 struct uac_call {
 	struct timer timer;
-	uint64_t interval_ns; /* to the next retransmission */
-	uint64_t deadline_ns; /* end of timer B or F */
+	uint64_t interval_ns; /* time to the next retransmission */
+	uint64_t deadline_ns; /* time at which timer B or F ends */
 	uint64_t hold_ns;
 	struct dialog *dialog;
 	struct peer peer;
-	uint8_t state;  /* enum uac_state */
-	bool seen_100;  /* a provisional answer other than 180 came */
-	bool bye_heard; /* a provisional answer to BYE came */
+	uint8_t state;  /* one of enum uac_state */
+	bool seen_100;  /* the client has received a provisional answer other than 180 */
+	bool bye_heard; /* the client has received a provisional answer to BYE */
 };
 
 struct uac_setup {
 	struct timing timing;
-	struct span host; /* address of this agent, as text */
+	struct span host; /* IP address of this agent, as text */
 	uint16_t port;
 	struct span remote_host;
 	uint16_t remote_port;
-	uint32_t instance; /* distinguishes the calls of this process from the calls of other processes */
+	/* A random number in all Call-IDs of this process, so that calls of several processes differ. */
+	uint32_t instance;
 	unsigned thread;
 	unsigned threads; /* this agent makes the calls i with i % threads == thread */
 };
@@ -64,21 +65,19 @@ struct uac {
 	struct uac_call *calls;
 	struct call_record *records;
 	uint64_t count; /* number of calls in the schedule */
-	uint64_t open;  /* calls that began and have not ended */
-	void (*call_over)(
-		void *context,
-		const struct peer *peer); /* optional: called when a call no longer needs its connection */
+	uint64_t open;  /* number of calls that have begun and not ended */
+	/* Optional function that is called when a call no longer needs its connection. */
+	void (*call_over)(void *context, const struct peer *peer);
 	void *context;
 };
 
 void uac_init(struct uac *uac, const struct uac_setup *setup, struct outbox *outbox, struct uac_call *calls,
 	      struct call_record *records, uint64_t count, uint64_t now_ns);
-/* Free the memory of all calls. Open calls become unfinished. */
+/* Free the memory of all calls. Record open calls as unfinished. */
 void uac_free(struct uac *uac);
 
 /*
- * Write the INVITE of call `index` to an outbox, which the caller sends at once. The caller sets
- * records[index].t_invite.
+ * Write the INVITE of call `index` to an outbox. The caller sends the outbox at once, and sets records[index].t_invite.
  */
 void uac_start(struct uac *uac, struct outbox *outbox, uint64_t index, const struct peer *peer,
 	       uint64_t now_ns);

@@ -7,26 +7,27 @@
 #define SLAB_CALLS 4096
 
 enum uas_state {
-	UAS_RINGING,   /* 180 was sent */
-	UAS_ANSWERED,  /* 200 was sent, and ACK has not come */
-	UAS_CONFIRMED, /* ACK came */
-	UAS_ENDED,     /* BYE came, possibly before ACK */
+	UAS_RINGING,   /* the server has sent 180 */
+	UAS_ANSWERED,  /* the server has sent 200 and waits for ACK */
+	UAS_CONFIRMED, /* the server has received ACK */
+	UAS_ENDED,     /* the server has received BYE, possibly before ACK */
 };
 
 struct uas_call {
 	struct timer timer;
-	struct uas_call *next; /* next call in the bucket or in the list of free calls */
+	struct uas_call *next; /* next call in the bucket, or next free call */
 	uint64_t key;
-	uint64_t interval_ns; /* time to the next 200 */
-	uint64_t deadline_ns; /* when the server stops waiting for ACK */
+	uint64_t interval_ns; /* time to the next retransmission of 200 */
+	uint64_t deadline_ns; /* time at which the server stops waiting for ACK */
 	struct peer peer;
 	uint32_t invite_cseq;
 	uint32_t bye_cseq;
 	uint32_t headers_size;
-	uint8_t state; /* enum uas_state */
+	uint8_t state; /* one of enum uas_state */
 	bool acknowledged;
-	bool split; /* its messages came from several addresses */
-	char *headers; /* the headers from Via to CSeq of answers to INVITE; NULL when they are no longer needed */
+	bool split; /* the call's messages came from several addresses */
+	/* The headers Via to CSeq for answers to INVITE. NULL when they are no longer needed. */
+	char *headers;
 };
 
 struct firing {
@@ -68,7 +69,7 @@ void uas_free(struct uas *uas)
 
 static struct uas_call **bucket_of(struct uas *uas, uint64_t key)
 {
-	/* mix in higher bits: calls with consecutive numbers have hashes with similar low bits */
+	/* use higher bits too, because calls with consecutive numbers have similar low bits */
 	return &uas->table[(key ^ key >> 29) & (uas->setup.buckets - 1)];
 }
 
@@ -137,7 +138,7 @@ static void drop_call(struct uas *uas, struct uas_call *call)
 	uas->kept--;
 }
 
-/* Write the headers that an answer copies from its request (8.2.6.2). All answers of a call have the same tag. */
+/* Write the headers that an answer copies from its request (RFC 3261 8.2.6.2). All answers of a call have the same tag. */
 static void write_copied(struct writer *w, const struct uas *uas, const struct sip_message *m, bool routes)
 {
 	for (unsigned i = 0; i < m->n_via; i++) {
@@ -213,7 +214,7 @@ static void send_plain(const struct uas *uas, struct outbox *outbox, const struc
 	writer_close(outbox, &w, to, kind, again);
 }
 
-/* Arm the timer for the next 200 or for the end of waiting for ACK, whichever is first. */
+/* Arm the timer for the next 200 or for the end of waiting for ACK, whichever comes first. */
 static void arm_200(struct uas *uas, struct uas_call *call, uint64_t now_ns)
 {
 	uint64_t next_ns = call->deadline_ns;
@@ -254,7 +255,8 @@ static void on_timer(void *context, struct timer *timer, uint64_t now_ns)
 			call->interval_ns = uas->setup.timing.t2_ns;
 		arm_200(uas, call, now_ns);
 		return;
-	default: /* timer J */
+	default:
+		/* timer J ended */
 		drop_call(uas, call);
 		return;
 	}
@@ -342,7 +344,7 @@ static void on_invite(struct uas *uas, struct outbox *outbox, struct uas_call *c
 		on_new_invite(uas, outbox, m, from, now_ns);
 		return;
 	}
-	/* a re-INVITE is not supported */
+	/* the server does not support a re-INVITE */
 	if (!call || m->cseq_number != call->invite_cseq) {
 		uas->counts.unexpected[m->kind]++;
 		return;
@@ -390,7 +392,7 @@ static void on_bye(struct uas *uas, struct outbox *outbox, struct uas_call *call
 		send_plain(uas, outbox, m, from, "200 OK", SIP_KIND_200_BYE, true);
 		return;
 	}
-	/* BYE may arrive before ACK, if it overtook ACK in the SPS or ACK was lost */
+	/* BYE may arrive before ACK, if the SPS sent BYE first or if ACK was lost */
 	uas->counts.received[m->kind]++;
 	check_whole(uas, call, from);
 	uas->counts.calls_ended++;

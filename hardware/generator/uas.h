@@ -2,14 +2,14 @@
 /*
  * The server of a call with six messages: 180, ring time, 200 until ACK (RFC 3261 13.3.1.4), and 200 for BYE.
  *
- * Calls are found by Call-ID, From tag and CSeq number, and not by branch. A stateless Kamailio gives all branches the same name,
- * so branches do not distinguish transactions. (17.2.3 has the same rule for RFC 2543 clients.) A repeated INVITE is answered
- * with 180 or 200 until ACK comes, and then not at all (RFC 6026). A repeated BYE is answered with 200 for timer J (64 T1, also
- * over TCP). Timers G and H belong to final answers that this server never sends. Other requests are answered with 405, and BYE
- * and CANCEL of unknown calls with 481. They count as unexpected.
+ * The server finds a call by Call-ID, From tag and CSeq number, and not by branch. A stateless Kamailio gives all branches
+ * the same name, so branches do not distinguish transactions. (17.2.3 has the same rule for RFC 2543 clients.) The server
+ * answers a repeated INVITE with 180 or 200 until ACK comes, and afterwards not at all (RFC 6026). It answers a repeated
+ * BYE with 200 for timer J (64 T1, also over TCP). Timers G and H belong to final answers that this server never sends. It
+ * answers other requests with 405, and BYE and CANCEL of unknown calls with 481. These requests count as unexpected.
  *
- * Answers always go to the sender of the request (RFC 3581 does so if the client asks for it). Over TCP, they use the request's
- * connection. The UAS keeps about 110 bytes per call, and the headers of its answers until ACK.
+ * Answers always go to the sender of the request (in RFC 3581, only if the client asks for it). Over TCP, they use the
+ * request's connection. The server keeps about 110 bytes per call, and the headers of its answers until ACK.
  */
 #ifndef SIPSCHED_UAS_H
 #define SIPSCHED_UAS_H
@@ -19,21 +19,21 @@
 struct uas_setup {
 	struct timing timing;
 	uint64_t ring_ns;
-	struct span host; /* address of this agent, as text */
+	struct span host; /* IP address of this agent, as text */
 	uint16_t port;
-	uint32_t instance;   /* part of the tags of this process */
-	uint32_t buckets;    /* size of the table of calls; a power of 2 */
-	uint64_t calls_kept; /* when this many calls exist, a new INVITE gets no answer */
+	uint32_t instance;   /* a random number in the tags of this process */
+	uint32_t buckets;    /* size of the table of calls, a power of 2 */
+	uint64_t calls_kept; /* while this many calls are open, a new INVITE gets no answer */
 };
 
 #define UAS_PEERS 256
 
 struct uas_call;
 
-/* A sender of calls, by address and port. */
+/* One address and port from which calls come. */
 struct uas_peer {
 	struct sockaddr_in address;
-	uint64_t calls; /* calls that began */
+	uint64_t calls; /* number of calls that began */
 };
 
 struct uas {
@@ -43,23 +43,23 @@ struct uas {
 	struct uas_call **table;
 	struct uas_call *spare;
 	uint64_t kept;
-	void **slabs; /* memory of the calls, freed at the end */
+	void **slabs; /* blocks of memory for calls, freed at the end */
 	size_t n_slabs;
-	struct uas_peer
-		peers[UAS_PEERS]; /* the last entry has the sum over all addresses without their own entry */
+	/* The last entry has the sum over all addresses that found no free entry. */
+	struct uas_peer peers[UAS_PEERS];
 	unsigned n_peers;
 };
 
-/* Return false if memory runs out. */
+/* Prepare a server. Return false if memory runs out. */
 bool uas_init(struct uas *uas, const struct uas_setup *setup, uint64_t now_ns);
 void uas_free(struct uas *uas);
 void uas_receive(struct uas *uas, struct outbox *outbox, const struct sip_message *message,
 		 const struct peer *from, uint64_t now_ns);
 void uas_advance(struct uas *uas, struct outbox *outbox, uint64_t now_ns);
 
-/* Add `calls` to the number of calls that an address began. */
+/* Add `calls` to the number of calls from an address. */
 void uas_count_peer(struct uas *uas, const struct sockaddr_in *address, uint64_t calls);
 
-/* Return the key of a call, which all messages of the call have in common. */
+/* Return the key of a call, which is the same for all messages of the call. */
 uint64_t uas_key(const struct sip_message *message);
 #endif

@@ -61,7 +61,7 @@ void wheel_disarm(struct wheel *wheel, struct timer *timer)
 	wheel->armed--;
 }
 
-/* Run a whole slot. A timer that is disarmed meanwhile is removed from `list`. */
+/* Move the timers of a slot to `list`. A timer that a callback disarms is then removed from `list`. */
 static void take_slot(struct timer **slot, struct timer **list)
 {
 	*list = *slot;
@@ -87,12 +87,12 @@ static void cascade(struct wheel *wheel)
 	}
 }
 
-/* Return the next tick whose slot may hold a timer, or that needs a cascade. */
+/* Return the next tick at which a timer may be due or timers must move down from an upper level. */
 static uint64_t next_tick(const struct wheel *wheel)
 {
 	uint64_t slot = wheel->tick & SLOT_MASK;
 
-	/* the upper levels may hold timers after the end of this round */
+	/* the upper levels may contain timers for the time after this round of level 0 */
 	if (!slot)
 		return wheel->tick;
 	for (uint64_t word = slot / 64; word < WHEEL_SLOTS / 64; word++) {

@@ -17,15 +17,15 @@
 
 struct timer {
 	struct timer *next;
-	struct timer **link; /* the pointer to this timer; NULL if it is not armed */
+	struct timer **link; /* points to the pointer to this timer; NULL if the timer is not armed */
 	uint64_t expires_ns;
 };
 
 struct wheel {
 	uint64_t tick; /* next tick to run */
 	uint64_t armed;
-	uint64_t maybe_used[WHEEL_SLOTS /
-			    64]; /* one bit per slot of level 0; a slot without its bit is empty */
+	/* One bit per slot of level 0. A slot whose bit is 0 is empty. */
+	uint64_t maybe_used[WHEEL_SLOTS / 64];
 	struct timer *slots[WHEEL_LEVELS][WHEEL_SLOTS];
 };
 
@@ -35,9 +35,9 @@ void wheel_init(struct wheel *wheel, uint64_t now_ns);
 void wheel_arm(struct wheel *wheel, struct timer *timer, uint64_t expires_ns);
 void wheel_disarm(struct wheel *wheel, struct timer *timer);
 
-/* Fire all timers that are due. The callback may arm, disarm and free any timer. */
+/* Call `callback` for all timers that are due. The callback may arm, disarm and free any timer. */
 void wheel_advance(struct wheel *wheel, uint64_t now_ns, wheel_callback *callback, void *context);
 
-/* Return a time before which no timer is due; WHEEL_NEVER if no timer is armed. */
+/* Return a time before which no timer is due, or WHEEL_NEVER if no timer is armed. */
 uint64_t wheel_next_ns(const struct wheel *wheel);
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Accounts for all time of the CPUs by events instead of samples. The events are context switches, and the beginnings and ends of
- * interrupts. The account of an event takes about 0.2 us.
+ * Assigns all time of the CPUs to its users. The programs need no samples: they run at each context switch, and at the
+ * beginning and end of each interrupt. One event takes about 0.2 us.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -15,8 +15,8 @@ const volatile __s32 cfg_groups[ACCOUNT_GROUPS] = { 0 }; /* process groups of th
 const volatile __s32 cfg_own[ACCOUNT_OWN] = { 0 };       /* processes whose descendants belong to sipsched */
 
 #define PF_KTHREAD     0x00200000
-#define TASK_STOPS     0x00008004 /* __TASK_STOPPED, TASK_FROZEN */
-#define TASK_TRACES    0x00000008 /* __TASK_TRACED */
+#define TASK_STOPS     0x00008004 /* __TASK_STOPPED and TASK_FROZEN of the kernel */
+#define TASK_TRACES    0x00000008 /* __TASK_TRACED of the kernel */
 #define POLICY_FIFO    1
 #define POLICY_RR      2
 #define POLICY_IDLE    5
@@ -35,14 +35,14 @@ struct account_cpu cpus[ACCOUNT_CPUS];
 struct account_wait worst_wait;
 struct account_stop worst_stop;
 struct account_gap gaps[ACCOUNT_GAPS];
-__s64 proxy_running; /* tasks of the proxy that are on a CPU */
-__u64 gap_since_ns;  /* start of the time without a task of the proxy on a CPU */
-__u64 tasks_lost;    /* number of times that the table had no room for a task */
-bool ending;         /* whether `settle` begins or ends the account */
+__s64 proxy_running; /* number of the proxy's tasks that are on a CPU */
+__u64 gap_since_ns;  /* time since which no task of the proxy has been on a CPU */
+__u64 tasks_lost;    /* how often the table had no room for a task */
+bool ending;         /* whether `settle` ends (true) or begins (false) the account */
 
 static const struct account_task no_task = { 0 };
 
-/* Return the key of a thread. The start time distinguishes threads that have the same id one after the other. */
+/* Return the key of a thread. It contains the start time, because the kernel reuses thread ids. */
 static __always_inline __u64 key_of(struct task_struct *task)
 {
 	return task->pid ? (__u64)task->pid << 32 | (__u32)(task->start_time >> 10) : 0;
@@ -130,9 +130,7 @@ static __always_inline bool has_comm(const struct account_task *seen, struct tas
 	return old[0] == now[0] && old[1] == now[1];
 }
 
-/*
- * Return a task's entry. After the task has started another program or changed its policy, its owner is determined again.
- */
+/* Return a task's entry. Determine the task's owner again if the task has started another program or changed its policy. */
 static __always_inline struct account_task *entry_of(struct task_struct *task)
 {
 	__u64 key = key_of(task);
@@ -176,7 +174,7 @@ static __always_inline void charge(struct account_cpu *cpu, __u64 now)
 	}
 }
 
-/* Return the time that competitors have used of a CPU, including the current one. */
+/* Return the CPU time that competitors have used on a CPU, including a competitor that runs now. */
 static __always_inline __u64 competed(__u32 number, __u64 now)
 {
 	struct account_cpu *cpu = cpu_state(number);
@@ -190,7 +188,7 @@ static __always_inline __u64 competed(__u32 number, __u64 now)
 	return cpu->competed;
 }
 
-/* Return the competitor with the longest burst on a CPU since a given time, among the latest bursts. */
+/* Return the competitor with the longest burst on a CPU after `since`. Only the latest bursts are known. */
 static __always_inline __u64 longest_competitor(struct account_cpu *cpu, __u64 since)
 {
 	__u64 longest = 0, key = 0;
@@ -281,11 +279,11 @@ static __always_inline void proxy_ends(struct account_task *entry, __u32 cpu, __
 		gap_since_ns = now;
 }
 
-/* Add the time of the task that ran until now, and its burst. */
+/* Add the time and the burst of the task that ran until now. */
 static __always_inline void end_burst(struct account_cpu *cpu, __u32 number, struct account_task *entry,
 				      struct task_struct *task, __u64 now)
 {
-	/* volatile: the verifier refuses one load from either of two kinds of pointers, which the compiler would make */
+	/* volatile prevents the compiler from merging two loads into one, which the BPF verifier would refuse */
 	__u32 policy = *(volatile unsigned int *)&task->policy;
 	__u64 length = now - cpu->since_ns;
 	struct account_burst *burst;
@@ -294,7 +292,7 @@ static __always_inline void end_burst(struct account_cpu *cpu, __u32 number, str
 	entry->bursts++;
 	if (length > entry->longest_ns) {
 		entry->longest_ns = length;
-		/* a task that became real-time during this burst began it with another policy */
+		/* if the task became real-time during this burst, use the policy that it had at the burst's start */
 		entry->longest_policy = is_realtime(policy) ? policy : entry->policy;
 		entry->nice = task->static_prio - NICE_0_PRIO;
 		entry->cpu = number;
@@ -402,8 +400,8 @@ int BPF_PROG(on_softirq_end, unsigned int vector)
 }
 
 /*
- * sipaccount runs this program once per CPU at the beginning and at the end, because a CPU without changes has no
- * events.
+ * sipaccount runs this program once per CPU at the beginning and at the end. Without it, a CPU that never switches tasks
+ * would have no event.
  */
 SEC("raw_tp")
 int settle(void *context)

@@ -3,6 +3,6 @@
 #define SIPSCHED_CHECK_H
 #include "options.h"
 
-/* Load and attach each hook for a moment, and print the hooks that this kernel has. Return the exit code. */
+/* Load and attach each hook for a moment, and print which hooks this kernel supports. Return the exit code. */
 int check(const struct options *options);
 #endif

@@ -9,13 +9,13 @@ struct cseq {
 	bool found;
 };
 
-/* SIP-Version is case-insensitive (RFC 3261 7.1). */
+/* Return whether the text starts with SIP-Version, which ignores case (RFC 3261 7.1). */
 static bool is_response(struct span text)
 {
 	return span_size(text) >= 8 && strncasecmp(text.at, "SIP/2.0 ", 8) == 0;
 }
 
-/* Return the three digits after the version; an empty span if they are missing. */
+/* Return the three digits after the version, or an empty span if they are missing. */
 static struct span status_code(struct span text)
 {
 	struct span code = { text.at, text.at };
@@ -27,7 +27,7 @@ static struct span status_code(struct span text)
 	return code;
 }
 
-/* Return the word before the first blank; an empty span without a blank. */
+/* Return the word before the first blank, or an empty span if the text has no blank. */
 static struct span first_word(struct span text)
 {
 	struct span word = { text.at, text.at };
@@ -39,7 +39,7 @@ static struct span first_word(struct span text)
 	return word;
 }
 
-/* Parse a value of CSeq, such as `4711 INVITE`. */
+/* Parse the value of a CSeq header, such as `4711 INVITE`. */
 static struct cseq parse_cseq(struct span value)
 {
 	struct cseq cseq = { 0 };
@@ -89,7 +89,8 @@ struct sip_class sip_classify(const char *text, size_t size)
 	struct cseq cseq = { 0 };
 	struct sip_class result = { 0 };
 
-	if (span_next_line(&rest, &line) != LINE_HEADER) /* skip the start line */
+	/* Skip the start line. */
+	if (span_next_line(&rest, &line) != LINE_HEADER)
 		rest.at = rest.end;
 	while ((!result.call_id_hash || !cseq.found) && span_next_line(&rest, &line) == LINE_HEADER) {
 		const char *colon = memchr(line.at, ':', span_size(line));
@@ -98,9 +99,7 @@ struct sip_class sip_classify(const char *text, size_t size)
 
 		name = span_trim(name);
 		value = span_trim(value);
-		/*
-		 * If a header is repeated, the first one counts. "i" is the compact form of Call-ID (RFC 3261 7.3.3).
-		 */
+		/* use the first header if a header is repeated; "i" is the compact form of Call-ID (RFC 3261 7.3.3) */
 		if (!result.call_id_hash && span_size(value) &&
 		    (span_is_name(name, "Call-ID") || span_is_name(name, "i")))
 			result.call_id_hash = span_hash(value);

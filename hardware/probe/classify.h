@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Recognises a SIP message by the start of its text (RFC 3261). */
+/* Functions that find kind, Call-ID and CSeq of a SIP message at the start of its text (RFC 3261). */
 #ifndef SIPSCHED_CLASSIFY_H
 #define SIPSCHED_CLASSIFY_H
 #include <stdbool.h>
@@ -7,10 +7,10 @@
 #include <stdint.h>
 
 struct sip_class {
-	uint64_t call_id_hash; /* 64-bit FNV-1a of the Call-ID's value; 0 if it is missing */
-	uint32_t cseq;         /* number in CSeq; 0 if it is missing */
-	uint8_t kind;          /* enum trace_kind */
-	bool complete;         /* the message has both Call-ID and CSeq */
+	uint64_t call_id_hash; /* 64-bit FNV-1a hash of the Call-ID's value; 0 without a Call-ID */
+	uint32_t cseq;         /* number in CSeq; 0 without CSeq */
+	uint8_t kind;          /* one of enum trace_kind */
+	bool complete;         /* whether the message has both Call-ID and CSeq */
 };
 
 /*
@@ -20,8 +20,8 @@ struct sip_class {
 struct sip_class sip_classify(const char *text, size_t size);
 
 /*
- * Return whether two messages have the same method, or the same status code. After a worker received a message, the first sent
- * message for which this function returns true is the forwarded message.
+ * Return whether two messages have the same method or the same status code. The probe regards the first such message that a
+ * worker sends after a receive as the forwarded message.
  */
 bool sip_same_start(const char *a, size_t a_size, const char *b, size_t b_size);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The common part of the programs for datagrams (sipprobe.bpf.c) and for streams (stream.bpf.c). */
+/* Definitions that the programs for datagrams (sipprobe.bpf.c) and for streams (stream.bpf.c) share. */
 #ifndef SIPSCHED_COMMON_BPF_H
 #define SIPSCHED_COMMON_BPF_H
 #include "vmlinux.h"
@@ -12,12 +12,12 @@
 #define ETHERTYPE_IPV4 0x0800
 
 extern const volatile __u16 cfg_port;
-extern const volatile __u32 cfg_netns; /* inode of the network namespace */
+extern const volatile __u32 cfg_netns; /* inode number of the network namespace */
 
 extern struct probe_counters counters[PROBE_CPUS];
 extern struct probe_worker workers[PROBE_WORKERS];
-extern __u16
-	slot_of_tid[PROBE_TID_SLOTS]; /* indexed by the low bits of the thread id; 1 + index in workers */
+/* The index is the low bits of a thread id. The value is 1 + the thread's index in `workers`. */
+extern __u16 slot_of_tid[PROBE_TID_SLOTS];
 
 struct ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -29,8 +29,8 @@ struct ring {
 	__sync_fetch_and_add(&counters[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)].what, by)
 
 /*
- * Return a pointer as a number. The verifier forbids arithmetic on a trusted pointer, but allows it on a number that
- * was added to a value on the stack. The alternative, reading the pointer back with bpf_probe_read_kernel(), is slower.
+ * Return a pointer as a number. The BPF verifier forbids arithmetic on a trusted pointer. It allows arithmetic on a number
+ * that was added to a value on the stack. Reading the pointer back with bpf_probe_read_kernel() would be slower.
  */
 static __always_inline __u64 address_of(void *pointer)
 {
@@ -52,8 +52,8 @@ static __always_inline struct probe_worker *worker_of(__u32 tid)
 
 	if (!slot)
 		return NULL;
-	worker = &workers[(slot - 1) &
-			  (PROBE_WORKERS - 1)]; /* a mask instead of a comparison, for the verifier of 5.10 */
+	/* The BPF verifier of Linux 5.10 accepts a mask as a bound, but no comparison. */
+	worker = &workers[(slot - 1) & (PROBE_WORKERS - 1)];
 	return worker->tid == tid ? worker : NULL;
 }
 
@@ -87,7 +87,7 @@ static __always_inline struct probe_worker *worker_of(__u32 tid)
 #error "add the system call numbers and argument registers of this architecture"
 #endif
 
-/* System calls that receive or send datagrams. */
+/* Return whether a system call receives datagrams. */
 static __always_inline bool is_receive(long id)
 {
 	return id == NR_RECVFROM || id == NR_RECVMSG;
@@ -98,7 +98,7 @@ static __always_inline bool is_send(long id)
 	return id == NR_SENDTO || id == NR_SENDMSG;
 }
 
-/* Return the address of a buffer in user space; for a scattered buffer, the address of its first piece. */
+/* Return the address of the user-space buffer. For a scattered buffer, return the address of its first piece. */
 static __always_inline struct iovec user_piece(struct pt_regs *regs, long id)
 {
 	struct user_msghdr header = {};
@@ -118,7 +118,7 @@ static __always_inline void *user_buffer(struct pt_regs *regs, long id)
 	return user_piece(regs, id).iov_base;
 }
 
-/* Return the socket of a descriptor of this task; NULL if it is no socket or cannot be read. Takes 0.2 us. */
+/* Return the socket of a descriptor of this task, or NULL if it is no readable socket. This takes 0.2 us. */
 static __always_inline struct sock *socket_of(int fd)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();

@@ -9,7 +9,7 @@
 #include "control.h"
 #include "system.h"
 
-/* Return whether a socket file belongs to a killed probe, because no process answers. */
+/* Return whether a killed probe left this socket file behind: no process answers. */
 static bool is_left_behind(const struct sockaddr_un *address)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -74,7 +74,8 @@ static void accept_client(struct control *control)
 	int fd = accept4(control->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd < 0)
-		return; /* the client has gone */
+		/* The client has already disconnected. */
+		return;
 	for (size_t i = 0; i < CONTROL_CLIENTS; i++) {
 		if (control->clients[i].fd < 0) {
 			control->clients[i].fd = fd;
@@ -91,7 +92,7 @@ static void end_client(struct control_client *client)
 	client->fd = -1;
 }
 
-/* Send an answer. The program must not wait for a client, so a client that does not read is disconnected. */
+/* Send an answer. If the client does not read it, disconnect the client, because the program must not wait. */
 static bool answer_client(struct control_client *client, const char *answer)
 {
 	char line[CONTROL_ANSWER + 1];
@@ -100,7 +101,7 @@ static bool answer_client(struct control_client *client, const char *answer)
 	return send(client->fd, line, (size_t)length, MSG_NOSIGNAL) == length;
 }
 
-/* Perform the command of each whole line. Return false if the client must be disconnected. */
+/* Execute the command of each complete line. Return false if the program must disconnect the client. */
 static bool do_lines(struct control_client *client, control_action action, void *context)
 {
 	char answer[CONTROL_ANSWER];

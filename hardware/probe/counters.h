@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* The counters of the BPF programs, and the kernel's counters of these programs. */
+/* The counters that the BPF programs keep, and the counters that the kernel keeps about these programs. */
 #ifndef SIPSCHED_COUNTERS_H
 #define SIPSCHED_COUNTERS_H
 #include <stdint.h>
 #include "attach.h"
 #include "probe.h"
 
-/* Return the counters over all CPUs since the programs were loaded. */
+/* Return the sums over all CPUs of the counters since the programs were loaded. */
 struct probe_counters sum_counters(const struct sipprobe *object);
 struct probe_counters counters_between(const struct probe_counters *before,
 				       const struct probe_counters *after);
 
 /*
- * Return the number of times that the kernel skipped a program, because the program was already running on that CPU. The kernel
- * counts such skips since 5.12.
+ * Return how often the kernel skipped a program because a program was already running on the CPU. The kernel counts such
+ * skips since Linux 5.12.
  */
 uint64_t recursion_misses(const struct sipprobe *object);
 #endif

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * Counts how often and how long a proxy's processes wait for each other. Taking a free lock causes no event and no cost. Every
- * system call on the host takes slightly longer, because the programs run at the entry of all system calls.
+ * Counts how often and how long the processes of a proxy wait for each other. Taking a free lock causes no event and costs
+ * nothing. Every system call on the host becomes slightly slower, because the programs run at the entry of all system
+ * calls.
  *
- * ASSUME for a spinlock of the kernel, only the second and later waiters are counted: the first waiter spins on the pending bit,
- * before the tracepoint (kernel/locking/qspinlock.c). A host with two CPUs never has a second waiter, except in a guest whose
+ * ASSUME missing the first waiter for a spinlock of the kernel is acceptable: it spins on the pending bit, before the
+ * tracepoint (kernel/locking/qspinlock.c). Only the second and later waiters are counted. A host with two CPUs never has a
+ * second waiter, except in a guest whose kernel uses the hypervisor's spinlocks.
  * kernel uses the hypervisor's spinlocks.
  */
 #include "vmlinux.h"
@@ -15,9 +17,10 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-const volatile __s32 cfg_groups[FACTORS_GROUPS] = { 0 }; /* process groups whose tasks are counted apart */
+/* Process groups of the proxy; [1] of `counts` has their tasks. */
+const volatile __s32 cfg_groups[FACTORS_GROUPS] = { 0 };
 
-#define SPINS         1 /* LCB_F_SPIN, include/trace/events/lock.h */
+#define SPINS         1 /* LCB_F_SPIN of include/trace/events/lock.h */
 #define FUTEX_COMMAND 0x7f
 #define FUTEX_WAIT    0
 #define FUTEX_BITSET  9
@@ -29,19 +32,20 @@ const volatile __s32 cfg_groups[FACTORS_GROUPS] = { 0 }; /* process groups whose
 #define CALL_SENDMSG 46
 #define CALL_YIELD   24
 #define CALL_FUTEX   202
-#else /* include/uapi/asm-generic/unistd.h */
+#else /* numbers from include/uapi/asm-generic/unistd.h */
 #define CALL_SENDMSG 211
 #define CALL_YIELD   124
 #define CALL_FUTEX   98
 #endif
 
-struct factor_counts counts[2][FACTORS_CPUS]; /* [1]: tasks of the process groups, [0]: all other tasks */
-__u64 since_ns;                               /* waits that began before this time are not counted */
+/* The counters per CPU. counts[1] has the tasks of the process groups, counts[0] all other tasks. */
+struct factor_counts counts[2][FACTORS_CPUS];
+__u64 since_ns; /* waits that began before this time are not counted */
 
 static __u64 spinning[FACTORS_CPUS];
 static __u64 locking[FACTORS_TASKS];
 
-/* A wait within a system call. */
+/* The wait of a task that is inside a system call. */
 static struct call {
 	__u64 since_ns;
 	__u64 factor;
@@ -72,12 +76,12 @@ static __always_inline void add(enum factor what, __u64 since)
 
 	if (since < since_ns)
 		return;
-	/* an interrupt may occur between the two */
+	/* use atomic operations, because an interrupt may run this program between two ordinary instructions */
 	__sync_fetch_and_add(&wait->count, 1);
 	__sync_fetch_and_add(&wait->ns, bpf_ktime_get_ns() - since);
 }
 
-/* Return whether a message to another process contains descriptors, in the first piece of its ancillary data. */
+/* Count the descriptors that a message passes to another process, if its first control message has descriptors. */
 static __always_inline void count_descriptors(const struct user_msghdr *message)
 {
 	struct cmsghdr *data = NULL, first;

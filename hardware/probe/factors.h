@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The data of factors.bpf.c, which sipfactors.c reports. Times are CLOCK_MONOTONIC in ns. */
+/* The data that factors.bpf.c collects and sipfactors.c reports. Times are CLOCK_MONOTONIC in ns. */
 #ifndef SIPSCHED_FACTORS_H
 #define SIPSCHED_FACTORS_H
 #ifndef __VMLINUX_H__
 #include <linux/types.h>
 #endif
 
-#define FACTORS_GROUPS 2 /* the proxy, and its front end */
+#define FACTORS_GROUPS 2 /* process groups of the proxy and of its front end */
 #define FACTORS_CPUS   256
 #define FACTORS_TASKS  65536 /* a power of two; the index is the low bits of the thread id */
 
@@ -28,9 +28,9 @@ struct wait {
 	__u64 ns;
 };
 
-/* The counters of one CPU. User space adds them up. */
+/* The counters of one CPU. User space adds the counters of all CPUs. */
 struct factor_counts {
 	struct wait wait[FACTORS];
-	__u64 descriptors; /* sent to another process (SCM_RIGHTS) */
+	__u64 descriptors; /* descriptors sent to another process (SCM_RIGHTS) */
 };
 #endif

@@ -104,7 +104,7 @@ void explain_refusal(const struct hook *hook, struct hook_state *state, const ch
 			 strerror(error));
 }
 
-/* Load a program that does nothing at a function. Return 0 or the kernel's error. */
+/* Try to attach an empty program to a function. Return 0, or the kernel's error. */
 static int function_refused(const struct btf *btf, const struct hook *hook)
 {
 	const struct bpf_insn nothing[] = { { .code = BPF_ALU64 | BPF_MOV | BPF_K },
@@ -121,7 +121,7 @@ static int function_refused(const struct btf *btf, const struct hook *hook)
 	return 0;
 }
 
-/* Return the number of arguments of the hook's target according to BTF; -1 if this kernel lacks the target. */
+/* Return the number of arguments of the hook's target according to BTF, or -1 if the kernel lacks the target. */
 static int target_arguments(const struct btf *btf, const struct hook *hook)
 {
 	const struct btf_type *type;
@@ -129,7 +129,7 @@ static int target_arguments(const struct btf *btf, const struct hook *hook)
 	int id;
 
 	if (hook->type == HOOK_TRACEPOINT) {
-		/* the first argument of this function pointer's type does not belong to the tracepoint */
+		/* the type's first argument is not an argument of the tracepoint */
 		snprintf(name, sizeof(name), "btf_trace_%s", hook->target);
 		id = btf__find_by_name_kind(btf, name, BTF_KIND_TYPEDEF);
 		if (id < 0)
@@ -144,8 +144,8 @@ static int target_arguments(const struct btf *btf, const struct hook *hook)
 }
 
 /*
- * Choose the hook's program for this kernel. If BTF or the target is missing, or the kernel refuses a program that does nothing,
- * store the reason. Trying an empty program takes 0.2 ms, whereas loading a whole mode takes 0.1 s.
+ * Choose the hook's program for this kernel. Store the reason if BTF or the target is missing, or if the kernel refuses an
+ * empty program. Trying an empty program takes 0.2 ms, whereas loading a whole mode takes 0.1 s.
  */
 static void choose_program(const struct btf *btf, const struct hook *hook, struct hook_state *state)
 {

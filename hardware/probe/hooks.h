@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The hooks of the probe, and whether this kernel has them. */
+/* The hooks of the probe, and functions that find out which hooks this kernel supports. */
 #ifndef SIPSCHED_HOOKS_H
 #define SIPSCHED_HOOKS_H
 #include <stdbool.h>
 #include <stddef.h>
 #include "options.h"
 
-#define REASON_SIZE 256 /* bytes of the text of a reason */
+#define REASON_SIZE 256 /* largest text of a reason, in bytes */
 #define BTF_PATH    "/sys/kernel/btf/vmlinux"
 #define N_HOOKS     23
 
@@ -16,7 +16,7 @@ enum hook_type {
 	HOOK_FEXIT
 };
 
-/* The modes that use a hook (BOTH: both modes for datagrams), and whether a mode works without it. */
+/* The modes that use a hook, and whether they work without it. BOTH means both modes for datagrams. */
 enum hook_use {
 	USE_BOTH,
 	USE_BOTH_OPTIONAL,
@@ -27,13 +27,13 @@ enum hook_use {
 	USE_EVERY
 };
 
-/* In older kernels, the target may have another number of arguments, and the hook then needs another program. */
+/* A hook and its programs. Older kernels pass another number of arguments, which needs another program. */
 struct hook {
 	enum hook_type type;
 	const char *target;
 	enum hook_use use;
 	const char *program;
-	int arguments; /* -1: any number */
+	int arguments; /* number of arguments; -1: any number */
 	const char *other_program;
 	int other_arguments;
 	const char *needed_for;
@@ -42,9 +42,9 @@ struct hook {
 
 extern const struct hook hooks[N_HOOKS];
 
-/* The state of a hook on this kernel. */
+/* Whether this kernel supports a hook, and with which program. */
 struct hook_state {
-	const char *program; /* NULL: the hook is not attached */
+	const char *program; /* the chosen program; NULL: the hook is not attached */
 	bool available;
 	char reason[REASON_SIZE];
 };
@@ -57,11 +57,11 @@ bool hook_is_optional(const struct hook *hook);
 void explain_refusal(const struct hook *hook, struct hook_state *state, const char *step, int error);
 
 /*
- * Choose the program of each hook for this kernel. If no program can be loaded at all, return false, with the reason. `states`
- * has N_HOOKS elements, here and below.
+ * Choose the program of each hook for this kernel. If no program can be loaded at all, store the reason and return false.
+ * Here and below, `states` has N_HOOKS elements.
  */
 bool choose_programs(struct hook_state *states, char *reason, size_t size);
 
-/* Return whether a mode works with the available hooks. If not, the reason names the first missing hook. */
+/* Return whether a mode works with the available hooks. If not, store a reason that names the first missing hook. */
 bool mode_can_run(const struct hook_state *states, enum mode_choice mode, char *reason, size_t size);
 #endif

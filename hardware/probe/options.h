@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The command line, checked. The usage is in sipprobe.c. */
+/* The checked command line of sipprobe. The usage is in sipprobe.c. */
 #ifndef SIPSCHED_OPTIONS_H
 #define SIPSCHED_OPTIONS_H
 #include <stdbool.h>
@@ -18,10 +18,10 @@ struct options {
 	const char *output;
 	const char *report;
 	const char *ready;
-	const char *control; /* NULL: no socket for commands */
+	const char *control; /* path of the socket for commands; NULL: no socket */
 	enum mode_choice mode;
 	unsigned long port;
-	unsigned long peer_port; /* TCP: the port to which the proxy connects */
+	unsigned long peer_port; /* TCP: the remote port to which the proxy connects */
 	unsigned long ring_bytes;
 	unsigned long snippet_bytes;
 	bool verbose;
@@ -31,6 +31,6 @@ const char *mode_name(enum mode_choice mode);
 
 /* Print the usage on stderr and return EXIT_USAGE. */
 int usage(void);
-/* Parse the arguments. The first argument is the command. If an argument is wrong, print a line and return false. */
+/* Parse the arguments, of which the first is the command. If one is wrong, print one line and return false. */
 bool parse_options(int argc, char **argv, struct options *options);
 #endif

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 /*
- * libsipstamp: takes three of the six timestamps without BPF and without root.
+ * libsipstamp takes three of the six timestamps without BPF and without root.
  *
- *   SIPSTAMP_DIR=<directory> SIPSTAMP_PORT=<UDP port> LD_PRELOAD=./libsipstamp.so kamailio ...
+ *  SIPSTAMP_DIR=<directory> SIPSTAMP_PORT=<UDP port> LD_PRELOAD=./libsipstamp.so kamailio ...
  *
  * Each process that receives on a UDP socket bound to the port writes <directory>/trace.<pid>.bin (trace.h) with t_arr
- * (SO_TIMESTAMPNS), t_sip_in and t_sip_out. The fields t_stack, t_sockq, t_dep, off_cpu_ns, switches and rmem are 0. The trace
- * has no records of drops. The header's field `reserved` has the kernel's count of drops (SO_RXQ_OVFL) at the last received
- * datagram, so later drops are missing. All processes that share a socket read the same counter, so a reader of the traces takes
- * the largest count.
+ * (SO_TIMESTAMPNS), t_sip_in and t_sip_out. The fields t_stack, t_sockq, t_dep, off_cpu_ns, switches and rmem are 0. The
+ * trace has no records of drops. The header's field `reserved` has the kernel's number of drops (SO_RXQ_OVFL) at the last
+ * received datagram. It excludes later drops. All processes that share a socket read the same counter, so a reader of
+ * several traces uses the largest number.
  *
- * The file is mapped and grows in steps, so that a killed worker loses no record. The file of a killed worker ends in zeros. The
- * library sees recvfrom, recvmsg, sendto and sendmsg, but not recvmmsg, sendmmsg, io_uring, or system calls without libc.
- * in_cost_ns has the time of the library's own work: 0.3 to 1.3 us at the median.
+ * The library maps the file into memory and lets it grow in steps, so that a killed worker loses no record. The file of a
+ * killed worker ends in zeros. The library sees recvfrom, recvmsg, sendto and sendmsg. It does not see recvmmsg, sendmmsg,
+ * io_uring, or system calls without libc. in_cost_ns is the time of the library's own work: 0.3 to 1.3 us at the median.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -35,8 +35,8 @@
 #include "../common/trace.h"
 
 #define EXPORT        __attribute__((visibility("default")))
-#define DESCRIPTORS   4096        /* larger descriptors are ignored */
-#define MAP_BYTES     (8UL << 30) /* address space only, for 87 million records */
+#define DESCRIPTORS   4096        /* the library ignores larger descriptors */
+#define MAP_BYTES     (8UL << 30) /* reserves address space only, for 87 million records */
 #define GROW_BYTES    (1UL << 20)
 #define SNIPPET_BYTES 2048
 #define CONTROL_BYTES 512
@@ -73,26 +73,26 @@ static void resolve(void)
 	real.close = (close_call *)dlsym(RTLD_NEXT, "close");
 }
 
-/* Constructors of other libraries may run before this library's constructor, and call the functions below. */
+/* Call the real function. Constructors of other libraries may need it before start() has looked it up. */
 #define REAL(call) (*(real.call ? real.call : (resolve(), real.call)))
 
-static const char *directory; /* NULL: nothing is recorded */
+static const char *directory; /* directory of the traces; NULL: nothing is recorded */
 static unsigned int port;
 static _Atomic unsigned char descriptors[DESCRIPTORS];
 
-/* The trace of this process. */
+/* The following variables describe the trace file of this process. */
 static pthread_mutex_t growing = PTHREAD_MUTEX_INITIALIZER;
 static struct trace_header *header; /* start of the mapping; NULL before the first message */
 static int trace_fd = -1;
 static bool trace_failed;
 static _Atomic size_t n_records;
-static _Atomic size_t n_room; /* number of records that fit into the current file */
+static _Atomic size_t n_room; /* number of records for which the file has room */
 
-/* The message that this thread processes now. */
+/* The message that this thread has received and not yet finished. */
 static __thread struct {
 	struct trace_record *record;
 	size_t size;
-	char text[16]; /* the start of the message, by which the forwarded message is recognised */
+	char text[16]; /* start of the received message, to recognise the forwarded message */
 } service;
 
 /* ---- the trace file ---- */
@@ -103,7 +103,7 @@ static void complain(const char *what)
 		directory, strerror(errno));
 }
 
-/* Allocate blocks now, because on a full disk, a write to a hole in the file would kill the proxy by SIGBUS. */
+/* Allocate blocks now. On a full disk, a write to a hole in the file would kill the proxy by SIGBUS. */
 static bool grow_file(size_t bytes)
 {
 	int error = posix_fallocate(trace_fd, (off_t)bytes, GROW_BYTES);
@@ -149,7 +149,7 @@ static struct trace_record *record_at(size_t index)
 	return (struct trace_record *)(header + 1) + index;
 }
 
-/* Make room for a record. Return false after the trace has failed, which is reported once. */
+/* Make room for a record. Return false after an error, which is reported once. */
 static bool make_room(size_t index)
 {
 	bool good = true;
@@ -186,7 +186,7 @@ static struct trace_record *new_record(void)
 	return record_at(index);
 }
 
-/* A child writes its own file, which it opens at its first message. */
+/* Forget the parent's trace. A child process opens its own file at its first message. */
 static void forget_trace(void)
 {
 	if (header)
@@ -224,7 +224,7 @@ static bool is_udp_on_port(int fd)
 	       !getsockname(fd, (struct sockaddr *)&address, &address_size) && port_of(&address) == port;
 }
 
-/* Check each descriptor once. For a socket of the port, ask the kernel for timestamps and drop counts. */
+/* Return whether a descriptor is a socket of the port. Check it once, and ask the kernel for timestamps and drops. */
 static bool is_ours(int fd)
 {
 	int saved_errno = errno;
@@ -256,7 +256,7 @@ static uint16_t saturate_u16(uint64_t value)
 	return value > UINT16_MAX ? UINT16_MAX : (uint16_t)value;
 }
 
-/* Read the kernel's arrival time on CLOCK_REALTIME (0 if it is missing), and the socket's count of drops. */
+/* Read the arrival time on CLOCK_REALTIME (0 if it is missing) and the socket's number of drops from a message. */
 static uint64_t read_control(struct msghdr *message, uint32_t *drops)
 {
 	struct timespec arrival = { 0 };
@@ -275,7 +275,8 @@ static uint64_t read_control(struct msghdr *message, uint32_t *drops)
 static void record_received(struct msghdr *control, const char *text, size_t snippet, size_t length)
 {
 	uint64_t t_sip_in = clock_ns();
-	uint64_t to_monotonic = t_sip_in - read_clock(CLOCK_REALTIME); /* modulo 2^64 */
+	/* The difference of two clocks, modulo 2^64. */
+	uint64_t to_monotonic = t_sip_in - read_clock(CLOCK_REALTIME);
 	uint32_t drops = 0;
 	uint64_t arrival = read_control(control, &drops);
 	struct sip_class class = sip_classify(text, snippet < SNIPPET_BYTES ? snippet : SNIPPET_BYTES);
@@ -313,7 +314,7 @@ static void record_sent(const char *text, size_t size)
 	t_sip_out = clock_ns();
 	if (record->n_send < UINT8_MAX)
 		record->n_send++;
-	/* the first sent datagram with the same start is the forwarded message */
+	/* the first sent datagram with the same start line is the forwarded message */
 	if (record->t_sip_out || !sip_same_start(service.text, service.size, text, size))
 		return;
 	record->t_sip_out = t_sip_out;
@@ -339,7 +340,7 @@ __attribute__((constructor)) static void start(void)
 	pthread_atfork(NULL, NULL, forget_trace);
 }
 
-/* Remove the zeros at the end of a trace. */
+/* Remove the zeros at the end of the trace when the process exits. */
 __attribute__((destructor)) static void stop(void)
 {
 	size_t bytes;
@@ -349,10 +350,11 @@ __attribute__((destructor)) static void stop(void)
 	bytes = sizeof(*header) + atomic_load(&n_records) * sizeof(struct trace_record);
 	directory = NULL;
 	if (ftruncate(trace_fd, (off_t)bytes))
-		return; /* zeros at the end are allowed */
+		/* Ignore the error, because a trace may end in zeros. */
+		return;
 }
 
-/* Prepare the sockets early, so that the first datagram has a timestamp, too. */
+/* Prepare the socket at bind(), so that already the first datagram has a timestamp. */
 EXPORT int bind(int fd, const struct sockaddr *address, socklen_t size)
 {
 	int result = REAL(bind)(fd, address, size);
@@ -396,7 +398,7 @@ EXPORT ssize_t recvfrom(int fd, void *buffer, size_t size, int flags, struct soc
 	return length;
 }
 
-/* glibc's headers turn recvfrom into this function under _FORTIFY_SOURCE. */
+/* Under _FORTIFY_SOURCE, glibc's headers replace recvfrom by this function. */
 EXPORT ssize_t __recvfrom_chk(int fd, void *buffer, size_t size, size_t buffer_size, int flags,
 			      struct sockaddr *address, socklen_t *address_size)
 {
@@ -405,7 +407,7 @@ EXPORT ssize_t __recvfrom_chk(int fd, void *buffer, size_t size, size_t buffer_s
 	return recvfrom(fd, buffer, size, flags, address, address_size);
 }
 
-/* Pass on the control messages that the caller asked for, without the control messages that this library asked for. */
+/* Pass on only the control messages that the caller asked for, and not those that this library asked for. */
 static void pass_control(struct msghdr *from, struct msghdr *to, void *control, size_t room)
 {
 	size_t used = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The interface of sipprobe.bpf.c and user space: records in the ring, and state in .bss.
+ * The data that sipprobe.bpf.c and user space share: records in the ring buffer, and state in .bss.
  *
  * Times are CLOCK_MONOTONIC in ns.
  */
@@ -10,29 +10,29 @@
 #include <linux/types.h>
 #endif
 
-#define PROBE_FINGERPRINT_BYTES \
-	256 /* bytes of the payload by which a datagram is recognised at the worker; a multiple of 32 */
-#define PROBE_SNIPPET_MAX     1024
-#define PROBE_SNIPPET_DEFAULT 768
-#define PROBE_HEAD_BYTES      16 /* bytes of a sent datagram: "SIP/2.0 100 Tryi", "INVITE sip:servi" */
-#define PROBE_SENDS           4
-#define PROBE_WORKERS         256
-#define PROBE_TID_SLOTS       65536
-#define PROBE_CPUS            256
-#define PROBE_PIECE           4096 /* bytes of a stream per record of the ring */
-#define PROBE_PIECES          16   /* records per system call: 64 KiB, the longest message */
+/* The probe recognises a datagram at the worker by this many payload bytes. The number is a multiple of 32. */
+#define PROBE_FINGERPRINT_BYTES 256
+#define PROBE_SNIPPET_MAX       1024
+#define PROBE_SNIPPET_DEFAULT   768
+#define PROBE_HEAD_BYTES        16 /* start of a sent datagram, such as "SIP/2.0 100 Tryi" or "INVITE sip:servi" */
+#define PROBE_SENDS             4
+#define PROBE_WORKERS           256
+#define PROBE_TID_SLOTS         65536
+#define PROBE_CPUS              256
+#define PROBE_PIECE             4096 /* largest number of bytes of a stream in one record of the ring */
+#define PROBE_PIECES            16 /* largest number of records per system call: 64 KiB, the longest message */
 
-/* The values of enum trace_event and enum trace_flag (trace.h); records.c asserts that they are equal. */
+/* The values are equal to enum trace_event and enum trace_flag (trace.h), as records.c asserts. */
 enum probe_event {
 	PROBE_EVENT_MESSAGE = 0,
 	PROBE_EVENT_DROP = 1,
-	/* events of streams, from which streams.c makes records of the trace */
+	/* streams.c makes trace records from the following events */
 	PROBE_EVENT_ARRIVED = 2,  /* the driver passes a segment to the kernel */
-	PROBE_EVENT_QUEUED = 3,   /* the connection takes the segment */
-	PROBE_EVENT_DEPARTED = 4, /* the segment is passed to the driver */
-	PROBE_EVENT_READ = 5,     /* a piece of the bytes that a worker has read */
-	PROBE_EVENT_WRITTEN = 6,  /* a piece of the bytes that a worker has written */
-	PROBE_EVENT_OPENED = 7,   /* a connection is established */
+	PROBE_EVENT_QUEUED = 3,   /* the connection accepts the segment */
+	PROBE_EVENT_DEPARTED = 4, /* the kernel passes a segment to the driver */
+	PROBE_EVENT_READ = 5,     /* a worker has read these bytes */
+	PROBE_EVENT_WRITTEN = 6,  /* a worker has written these bytes */
+	PROBE_EVENT_OPENED = 7,   /* a connection was established */
 	PROBE_EVENT_CLOSED = 8,
 };
 
@@ -44,17 +44,17 @@ enum probe_flag {
 	PROBE_FLAG_UNMATCHED = 1 << 6,
 };
 
-/* A datagram that was sent while a message was in service. */
+/* A datagram that a worker sent while it served a message. */
 struct probe_send {
 	__u64 t_sip_out;
 	__u64 t_dep;
-	__u64 off_cpu_ns; /* time off CPU since t_sip_in */
-	__u32 switches;   /* context switches since t_sip_in */
+	__u64 off_cpu_ns; /* time that the worker was off the CPU since t_sip_in */
+	__u32 switches;   /* context switches of the worker since t_sip_in */
 	__u32 out_cost_ns;
 	char head[PROBE_HEAD_BYTES];
 };
 
-/* A message in service. In the ring, the payload is cut to the length of a snippet. */
+/* A message that a worker is serving. In the ring, its payload is shortened to the snippet. */
 struct probe_message {
 	__u32 event;
 	__u32 tid;
@@ -64,12 +64,12 @@ struct probe_message {
 	__u64 t_sip_in;
 	__u32 rmem;
 	__u32 flags;
-	__u32 length; /* length of the datagram */
+	__u32 length; /* length of the datagram in bytes */
 	__u32 snippet;
 	__u32 in_cost_ns;
 	__u32 cpu;
 	__u32 n_send;
-	__u32 slot; /* index in workers[] */
+	__u32 slot; /* index of the worker in workers[] */
 	struct probe_send send[PROBE_SENDS];
 	char payload[PROBE_SNIPPET_MAX];
 };
@@ -77,7 +77,7 @@ struct probe_message {
 /* A datagram that the socket refused. */
 struct probe_drop {
 	__u32 event;
-	__u32 reason; /* errno value */
+	__u32 reason; /* errno value of the refusal */
 	__u64 t_arr;
 	__u64 t_refused;
 	__u32 rmem;
@@ -87,7 +87,7 @@ struct probe_drop {
 	char payload[PROBE_SNIPPET_MAX];
 };
 
-/* A TCP connection from this host's side. Addresses are in network order, ports in host order. */
+/* A TCP connection, seen from this host. Addresses are in network byte order, ports in host byte order. */
 struct probe_connection {
 	__u32 local;
 	__u32 remote;
@@ -95,25 +95,25 @@ struct probe_connection {
 	__u16 remote_port;
 };
 
-/* The passage of bytes of a stream at one hook. The events for opening and closing a connection have no bytes. */
+/* Bytes of a stream that passed one hook. Events that open or close a connection have no bytes. */
 struct probe_segment {
 	__u32 event;
 	__u32 seq; /* sequence number of the first byte */
 	__u64 t;
 	__u32 length;
-	__u32 rmem; /* sk_rmem_alloc when the segment is queued */
+	__u32 rmem; /* the socket's sk_rmem_alloc when the segment was queued */
 	struct probe_connection connection;
 	__u32 padding;
 };
 
-/* A piece of the bytes of one system call of a worker. */
+/* Some of the bytes that one system call of a worker read or wrote. */
 struct probe_call {
 	__u32 event;
 	__u32 tid;
-	__u64 t;          /* the end of a read, or the beginning of a write */
-	__u64 t_taken;    /* for a read: the time when the last bytes were taken from the socket's queue */
-	__u64 cost_ns;    /* the probe's work in this worker between its last read and t */
-	__u64 off_cpu_ns; /* for a write: time off CPU since the worker's last read */
+	__u64 t;          /* end of a read, or beginning of a write */
+	__u64 t_taken;    /* for a read, the time at which its last bytes left the socket's queue */
+	__u64 cost_ns;    /* duration of the probe's own work in this worker between its last read and t */
+	__u64 off_cpu_ns; /* for a write, time that the worker was off the CPU since its last read */
 	__u32 switches;
 	__u32 slot;
 	__u32 cpu;
@@ -122,15 +122,15 @@ struct probe_call {
 	struct probe_connection connection;
 };
 
-/* In the ring, the data ends after `length` bytes. */
+/* A system call with its bytes. In the ring, the record ends after `length` bytes of data. */
 struct probe_transfer {
 	struct probe_call call;
 	char data[PROBE_PIECE];
 };
 
 /*
- * The counters of a run, in the order of the report.
- * BPF(name): counted by the BPF programs. USER(name): computed by user space for the report.
+ * The counters of a run, in the order of the report. BPF programs count the entries BPF(name). User space computes the
+ * entries USER(name) for the report.
  */
 #define PROBE_COUNTERS(BPF, USER)                                                                  \
 	BPF(arrived)         /* datagrams to the port, at the earliest hook */                     \
@@ -145,7 +145,7 @@ struct probe_transfer {
 	BPF(evicted)         /* arrivals that were overwritten before a worker received them */    \
 	BPF(duplicates)      /* arrivals while an identical datagram was waiting */
 
-/* TCP: descriptors of connections that one process passes to another through a unix socket (SCM_RIGHTS). */
+/* Counters for TCP connections that one process passes to another over a unix socket (SCM_RIGHTS). */
 #define PROBE_DESCRIPTOR_COUNTERS(BPF)                                              \
 	BPF(descriptors_sent)     /* number of sent descriptors */                  \
 	BPF(descriptors_received) /* number of received descriptors */              \
@@ -161,21 +161,21 @@ enum {
 		PROBE_DESCRIPTOR_COUNTERS(PROBE_COUNTER_ONE)
 };
 
-/* Counters of one CPU. User space adds them up. */
+/* The counters of one CPU. User space adds the counters of all CPUs. */
 struct probe_counters {
 	PROBE_COUNTERS(PROBE_COUNTER_FIELD, PROBE_NO_COUNTER)
 	PROBE_DESCRIPTOR_COUNTERS(PROBE_COUNTER_FIELD)
-	__u64 padding[16 - PROBE_N_COUNTERS]; /* two cache lines, so that CPUs share none */
+	__u64 padding[16 - PROBE_N_COUNTERS]; /* fills two cache lines, so that CPUs share none */
 };
 
-#define PROBE_SEGMENTS 4 /* number of kept times on a CPU; a power of two */
+#define PROBE_SEGMENTS 4 /* number of the latest times on a CPU that the probe keeps, a power of two */
 
 struct probe_worker {
 	__u32 tid;
 	__u32 in_service;
-	__u32 service; /* number of the message, so that a late departure is assigned to the correct message */
+	__u32 service; /* number of the message, which assigns a late departure to the correct message */
 	__u32 sending; /* 1 + index of the send whose packet has not departed; 0: none */
-	__s32 fd;      /* the socket of the last message; -1 before the first message */
+	__s32 fd;      /* socket of the last message; -1 before the first message */
 	__u32 taken;   /* exact mode: this receive call took a datagram from the queue */
 	__u64 t_recv_enter;
 	__u64 t_taken;
@@ -184,18 +184,20 @@ struct probe_worker {
 	__u32 switches;
 	__u32 segment;
 	__u64 on[PROBE_SEGMENTS];
-	__u64 off[PROBE_SEGMENTS]; /* 0: still on the CPU */
-	/* exact mode: the arrival of the datagram that was taken */
+	__u64 off[PROBE_SEGMENTS]; /* 0: the worker is still on the CPU */
+	/* exact mode: the arrival of the taken datagram */
 	__u64 taken_t_arr;
 	__u64 taken_t_stack;
 	__u32 taken_rmem;
 	/*
-	 * for streams: the position after the last read, and its connection. `taken` is set after a read of a stream.
+	 * for streams: the sequence number after the last read, and the connection of this read; `taken` is set after a
+	 * read
 	 */
 	__u32 position;
 	struct probe_connection connection;
-	__u64 cost_ns; /* the probe's work since t_sip_in */
-	__u32 behind; /* the worker may still receive datagrams that arrived before recording, because the queue is in order */
+	__u64 cost_ns; /* duration of the probe's own work since t_sip_in */
+	/* Whether the worker may still receive datagrams that arrived before recording began. The queue is in order. */
+	__u32 behind;
 	struct probe_message message;
 };
 #endif

@@ -2,9 +2,9 @@
 #include "recording.h"
 #include "system.h"
 
-#define FINISH_NS \
-	50000000ULL /* datagrams that arrived before are served within this time, unless the queue is full */
-#define LOOK_NS 500000L
+/* Workers serve all queued datagrams within this time, unless the queue is full. */
+#define FINISH_NS 50000000ULL
+#define LOOK_NS   500000L
 
 uint64_t count_unaccounted(const struct probe_counters *counted)
 {
@@ -14,8 +14,8 @@ uint64_t count_unaccounted(const struct probe_counters *counted)
 }
 
 /*
- * Return the datagrams that arrived since recording began and were neither received nor refused; for TCP, the
- * connections with such data.
+ * Return the number of datagrams that arrived since recording began and were neither received nor refused. For TCP, return
+ * the number of connections with such data.
  */
 static uint64_t count_underway(const struct recording *recording)
 {
@@ -25,7 +25,7 @@ static uint64_t count_underway(const struct recording *recording)
 	return count_unaccounted(&counted) + count_unread(recording->streams);
 }
 
-/* Return the messages that were received and have not been sent on. */
+/* Return the number of messages that workers have received and not yet sent on. */
 static uint64_t count_in_service(const struct recording *recording)
 {
 	return count_serving(recording->workers) + count_waiting(recording->streams);
@@ -40,7 +40,7 @@ void begin_recording(struct recording *recording)
 	state->since_ns = clock_ns();
 	recording->streams->since_ns = state->since_ns;
 	recording->streams->until_ns = 0;
-	__sync_synchronize(); /* after this line, only newer arrivals are entered */
+	__sync_synchronize(); /* after this barrier, the hooks enter only newer arrivals */
 	state->recording = 1;
 }
 
@@ -65,7 +65,7 @@ void switch_off(struct recording *recording)
 	recording->on = false;
 	recording->probe->object->bss->recording = 0;
 	while (clock_ns() - begin < FINISH_NS) {
-		/* wait first, because another CPU may be entering an arrival at this moment */
+		/* wait before the first look, because another CPU may be entering an arrival now */
 		pause_ns(LOOK_NS);
 		ring_buffer__consume(recording->ring);
 		if (!count_underway(recording) && !count_in_service(recording))
@@ -73,7 +73,7 @@ void switch_off(struct recording *recording)
 	}
 	recording->streams->until_ns = clock_ns();
 	detach_probe(recording->probe);
-	/* the entries are useless from now on, even while the hooks are attached again */
+	/* discard all entries, because they are incomplete, even while the hooks are attached again */
 	recording->probe->object->bss->since_ns = UINT64_MAX;
 	ring_buffer__consume(recording->ring);
 	recording->cut_arrivals += count_underway(recording);

@@ -22,7 +22,7 @@ static uint32_t saturate_u32(uint64_t value)
 	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
 }
 
-/* Return the first datagram that forwards the received one; NULL without one. */
+/* Return the first sent datagram that forwards the received message, or NULL if no datagram does. */
 static const struct probe_send *forwarded(const struct probe_message *message)
 {
 	uint32_t kept = message->n_send < PROBE_SENDS ? message->n_send : PROBE_SENDS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Turns the events of the BPF programs into records of the trace. */
+/* Functions that turn the events of the BPF programs into records of the trace. */
 #ifndef SIPSCHED_RECORDS_H
 #define SIPSCHED_RECORDS_H
 #include <stddef.h>
@@ -9,15 +9,15 @@
 
 struct records {
 	struct trace_file trace;
-	uint64_t t_fresh_ns;   /* datagrams that were received or refused before this time are excluded */
-	uint64_t t_end_ns;     /* datagrams after this time are excluded, too; UINT64_MAX during the run */
-	uint64_t unclassified; /* messages whose Call-ID or CSeq is beyond the snippet */
-	uint64_t messages[PROBE_WORKERS]; /* by the index of the worker */
+	uint64_t t_fresh_ns; /* the trace excludes datagrams that were received or refused before this time */
+	uint64_t t_end_ns;   /* the trace excludes datagrams after this time; UINT64_MAX during the run */
+	uint64_t unclassified;            /* messages whose Call-ID or CSeq is beyond the snippet */
+	uint64_t messages[PROBE_WORKERS]; /* messages per worker, by the worker's index */
 };
 
-/* Return whether an event at this time belongs to the run. */
+/* Return whether an event at t_ns belongs to the run. */
 bool is_in_run(const struct records *records, uint64_t t_ns);
 void record_message(struct records *records, const struct probe_message *message);
-/* Handle one record of the ring. This is a callback of libbpf whose context is `struct records`. */
+/* Process one record of the ring. libbpf calls this function with `struct records` as context. */
 int on_ring_record(void *context, void *data, size_t size);
 #endif

@@ -60,8 +60,8 @@ static void print_attached(FILE *file, const struct sipprobe *object)
 /*
  * Write the counters of the BPF programs and of user space for datagrams.
  *
- * refused_unseen counts refusals whose BPF program the kernel did not run (sipprobe.bpf.c, on_driver). The count is correct only
- * if the queue is empty, as at the end of a run.
+ * refused_unseen counts refusals for which the kernel did not run the BPF program (sipprobe.bpf.c, on_driver). The number
+ * is correct only if the queue is empty, as at the end of a run.
  */
 static void print_counters(FILE *file, const struct probe_counters *counted, uint64_t cut_arrivals,
 			   uint64_t lost_write)
@@ -113,7 +113,7 @@ static void print_report(FILE *file, const struct report *report)
 	}
 	print_count(file, "unclassified", records->unclassified);
 	print_count(file, "recursion_misses", report->recursion_misses);
-	/* `broken` is 0 for datagrams */
+	/* streams->counts.broken is 0 for datagrams */
 	print_count(file, "lost", counted->lost_ring + trace->lost + report->streams->counts.broken);
 	print_threads(file, report);
 	print_recording(file, report->recording);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The report of a run: one JSON object. probe.h lists its counters. */
+/* The report of a run is one JSON object. probe.h lists its counters. */
 #ifndef SIPSCHED_REPORT_H
 #define SIPSCHED_REPORT_H
 #include <stdbool.h>
@@ -10,9 +10,9 @@
 #include "streams.h"
 #include "workers.h"
 
-#define REPORT_VERSION 2 /* also for the output of `check` */
+#define REPORT_VERSION 2 /* also the version of the output of `check` */
 
-/* The results between the start, or the last SIGUSR1, and the end. */
+/* The results from the start of a run, or from the last SIGUSR1, to its end. */
 struct report {
 	const struct probe *probe;
 	const struct records *records;
@@ -21,10 +21,10 @@ struct report {
 	const struct streams *streams;
 	struct probe_counters counted;
 	uint64_t recursion_misses;
-	uint64_t
-		cpu_at_fresh_ns; /* CPU time of the process when the counters began (CLOCK_PROCESS_CPUTIME_ID) */
+	/* CPU time of the process when the counters began (CLOCK_PROCESS_CPUTIME_ID). */
+	uint64_t cpu_at_fresh_ns;
 };
 
-/* Write the report atomically. On failure, print a line and return false. */
+/* Write the report atomically. On failure, print one line and return false. */
 bool write_report(const char *path, const struct report *report);
 #endif

@@ -19,12 +19,12 @@
 #include "system.h"
 #include "workers.h"
 
-#define POLL_MS 20 /* the ring has room for far more than 20 ms */
+#define POLL_MS 20 /* the ring has room for the events of far more than 20 ms */
 #define SCAN_NS 1000000000ULL
-#define START_SETTLE_NS \
-	100000000L /* within this time, workers read all datagrams that were queued before all hooks were attached */
-#define SERVICE_SETTLE_NS 20000000L /* the last messages are sent on within this time */
-#define DETACH_SETTLE_NS  10000000L /* programs that run while they are detached end within microseconds */
+/* Within this time, workers read all datagrams that were queued before all hooks were attached. */
+#define START_SETTLE_NS   100000000L
+#define SERVICE_SETTLE_NS 20000000L /* workers send the last messages on within this time */
+#define DETACH_SETTLE_NS  10000000L /* a BPF program that runs during the detaching ends within this time */
 
 struct run {
 	const struct options *options;
@@ -33,9 +33,9 @@ struct run {
 	struct records records;
 	struct workers workers;
 	struct recording recording;
-	struct streams streams; /* used in mode STREAM */
+	struct streams streams; /* used in mode STREAM only */
 	struct control control;
-	int signals; /* a signalfd */
+	int signals; /* a signalfd that receives SIGINT, SIGTERM and SIGUSR1 */
 	uint64_t t_scan_ns;
 	uint64_t cpu_at_fresh_ns;
 	struct probe_counters at_fresh;
@@ -58,9 +58,9 @@ static bool announce(const struct run *run, const char *word, uint64_t t_ns)
 }
 
 /*
- * Start counting now. Older records that are still in the ring, and older messages in service, are recognised by their timestamps
- * and excluded. Therefore neither the proxy nor the probe has to stop. With traffic, a counter may differ from the records by one
- * or two messages.
+ * Start counting now. The probe recognises older records in the ring and older messages in service by their timestamps, and
+ * excludes them. Therefore neither the proxy nor the probe has to stop. With traffic, a counter may differ from the records
+ * by one or two messages.
  */
 static bool start_afresh(struct run *run)
 {
@@ -78,8 +78,8 @@ static bool start_afresh(struct run *run)
 }
 
 /*
- * End the run. Hooks are not detached all at once, so messages that are received after t_end_ns are excluded from
- * records and counters. For messages that were received earlier, the probe waits until they are sent on.
+ * End the run. The hooks are not detached all at once. Records and counters therefore exclude messages that a worker
+ * received after t_end_ns. The probe waits until messages that were received earlier are sent on.
  */
 static void end_run(struct run *run)
 {
@@ -114,14 +114,14 @@ static void on_command(void *context, const char *command, char *answer)
 	}
 }
 
-/* Wait for a signal, a command, or the next time to read the ring. Return the signal, or 0. */
+/* Wait for a signal, a command, or the next time to read the ring. Return the signal, or 0 without a signal. */
 static uint32_t wait_for_work(struct run *run)
 {
 	struct pollfd fds[1 + CONTROL_FDS] = { { .fd = run->signals, .events = POLLIN } };
 	struct signalfd_siginfo signal = { 0 };
 
 	list_control(&run->control, fds + 1);
-	/* while recording is off, no events come, so the probe waits without a time limit and uses no CPU time */
+	/* while recording is off, no events come; wait without a limit, so that the probe uses no CPU time */
 	if (poll(fds, 1 + CONTROL_FDS, run->recording.on ? POLL_MS : -1) <= 0)
 		return 0;
 	serve_control(&run->control, fds + 1, on_command, run);
@@ -130,7 +130,7 @@ static uint32_t wait_for_work(struct run *run)
 	return signal.ssi_signo;
 }
 
-/* Collect events until a signal ends the run. Return false if an error ends it. */
+/* Collect events until a signal ends the run. Return false if an error ends the run. */
 static bool collect(struct run *run)
 {
 	run->t_scan_ns = clock_ns();

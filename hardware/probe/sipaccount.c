@@ -40,10 +40,10 @@
 #include "runs.h"
 #include "system.h"
 
-#define MOST_REPORTED 20 /* largest number of reported tasks that do not belong to the proxy */
-#define STEAL_FIELD   8  /* field of a line of /proc/stat, where the CPU's name is field 1 */
+#define MOST_REPORTED 20 /* largest number of reported tasks of other programs than the proxy */
+#define STEAL_FIELD   8 /* position of the steal time in a line of /proc/stat; the CPU's name has position 1 */
 #define LINE_BYTES    512
-#define SAMPLES_MORE  1024 /* number of entries that are allocated at a time */
+#define SAMPLES_MORE  1024 /* number of entries that are allocated together */
 
 #define PART_NAME(name) #name,
 static const char *const part_names[] = { ACCOUNT_PARTS(PART_NAME) };
@@ -65,7 +65,7 @@ struct samples {
 	size_t count, room;
 };
 
-/* Read the stolen ticks of each CPU. */
+/* Read the stolen time of each CPU in ticks. */
 static void read_stolen(unsigned long long *ticks)
 {
 	FILE *file = fopen("/proc/stat", "re");
@@ -87,7 +87,7 @@ static void read_stolen(unsigned long long *ticks)
 		fclose(file);
 }
 
-/* Return the time that realtime and fair competitors have used of all CPUs, including those that run now. */
+/* Return the CPU time that realtime and fair competitors have used on all CPUs, including competitors that run now. */
 static __u64 competed_ns(const struct settings *settings, const struct account_bpf *object, __u64 now)
 {
 	__u64 sum = 0;
@@ -125,7 +125,7 @@ static bool add_sample(struct samples *samples, __u64 now, __u64 competed)
 	return true;
 }
 
-/* Wait for a signal, and take samples meanwhile. */
+/* Wait for a signal. Take samples while waiting. */
 static int wait_and_sample(const struct settings *settings, const struct account_bpf *object,
 			   const sigset_t *signals, struct samples *samples)
 {
@@ -166,7 +166,7 @@ static int by_time(const void *left, const void *right)
 	return a->task.ns < b->task.ns ? 1 : a->task.ns > b->task.ns ? -1 : 0;
 }
 
-/* Return all tasks that ran, the longest first; NULL if memory runs out. */
+/* Return all tasks that ran, with the longest time first. Return NULL if memory runs out. */
 static struct seen *read_tasks(const struct account_bpf *object, size_t *count)
 {
 	int tasks = bpf_map__fd(object->maps.tasks);
@@ -226,7 +226,7 @@ static void write_tasks(FILE *file, const struct seen *seen, size_t count)
 	fprintf(file, "], ");
 }
 
-/* Count waits, stops and a gap that have not ended. */
+/* Count waits, stops and a gap that still last. */
 static void count_unfinished(struct account_bpf *object, const struct seen *seen, size_t count, __u64 now)
 {
 	struct account_wait *worst = &object->bss->worst_wait;

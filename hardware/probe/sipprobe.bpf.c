@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Takes six timestamps of each SIP datagram that passes an unmodified kernel and proxy.
+ * Takes six timestamps of each SIP datagram. The kernel and the proxy need no change.
  *
- * t_arr      netif_rx, napi_gro_receive_entry, netif_receive_skb_entry, netif_receive_skb: the earliest counts
- * t_stack    exact: fentry __udp_enqueue_schedule_skb; tracepoint: sk_data_ready, the tail of the queue
- * t_sockq    exact: fexit __skb_recv_udp; tracepoint: a lower bound from sched_switch
+ * t_arr      netif_rx, napi_gro_receive_entry, netif_receive_skb_entry, netif_receive_skb: the earliest event counts
+ * t_stack    exact mode: fentry __udp_enqueue_schedule_skb; tracepoint mode: sk_data_ready, at the tail of the queue
+ * t_sockq    exact mode: fexit __skb_recv_udp; tracepoint mode: a lower bound from sched_switch
  * t_sip_in   sys_exit of recvfrom, recvmsg
  * t_sip_out  sys_enter of sendto, sendmsg
  * t_dep      net_dev_queue assigns the packet to the send, and net_dev_start_xmit takes the timestamp
  *
- * How hooks recognise the same message: up to the socket's queue, by the address of the skb. From the queue to the worker, by the
- * same address in exact mode, and by a fingerprint of the payload in tracepoint mode. From receive to send, by the thread. From
- * the send on, by the address of the sent skb.
+ * The hooks recognise a message as follows. Up to the socket's queue, they use the address of the skb. From the queue to
+ * the worker, exact mode uses the same address, and tracepoint mode uses a fingerprint of the payload. From receive to
+ * send, they use the thread. From the send on, they use the address of the sent skb.
  *
- * The state is in arrays in .bss instead of hash maps. An access then takes only a few ns, and user space reads the arrays as
- * memory.
+ * The state is in arrays in .bss instead of hash maps. An access then takes only a few ns, and user space reads the arrays
+ * as memory.
  */
 #include "common.bpf.h"
 
@@ -25,26 +25,27 @@ const volatile __u32 cfg_netns = 0;
 const volatile __u32 cfg_snippet = PROBE_SNIPPET_DEFAULT;
 const volatile bool cfg_exact = false;
 
-#define PROTOCOL_UDP      17
-#define STALE_NS          10000000000LL /* an entry that was not used for this time may be overwritten */
-#define BEHIND_NS         1000000000LL  /* an older datagram cannot be in a queue: its arrival was missed */
+#define PROTOCOL_UDP 17
+#define STALE_NS     10000000000LL /* the probe may overwrite an entry that was not used for this time */
+/* No datagram waits longer in a queue; if its arrival is older, the probe missed it. */
+#define BEHIND_NS         1000000000LL
 #define UNDERWAY_NS       100000000LL /* ASSUME no packet takes longer from the driver to the socket's queue */
-#define WAYS              8           /* with 5000 queued datagrams, one in 3 million finds its set full */
-#define DRIVER_STALE      250         /* jiffies, 0.25 to 2.5 s: from the driver to the protocol layer */
+#define WAYS              8 /* with 5000 queued datagrams, one datagram in 3 million finds all ways of its set in use */
+#define DRIVER_STALE      250 /* in jiffies, 0.25 to 2.5 s: longest time from the driver to the protocol layer */
 #define PACKET_SETS       8192
 #define PAYLOAD_SETS      8192
 #define DEPARTURES        1024
 #define QUEUE_WALK_MAX    16
 #define FINGERPRINT_WORDS (PROBE_FINGERPRINT_BYTES / 8)
 
-/* A datagram between the driver and the socket's queue (exact mode: the worker). */
+/* A datagram between the driver and the socket's queue (in exact mode, the worker). */
 struct packet {
-	__u64 skb; /* 0: this entry is free */
+	__u64 skb; /* address of the skb; 0: this entry is free */
 	__u64 t_arr;
 	__u64 t_stack;
 	__u32 rmem;
-	__u32 payload_index; /* 1 + index in payloads; 0: none */
-	__u32 seen;          /* seen by the protocol layer */
+	__u32 payload_index; /* 1 + index in `payloads`; 0: none */
+	__u32 seen;          /* the protocol layer has seen the packet */
 	__u32 jiffies;       /* at t_arr; reading jiffies takes less time than reading the clock */
 };
 
@@ -58,7 +59,7 @@ struct payload {
 	__u16 flags;
 };
 
-/* A packet between net_dev_queue and net_dev_start_xmit. */
+/* A sent packet between net_dev_queue and net_dev_start_xmit. */
 struct departure {
 	__u64 skb;
 	__u32 slot;
@@ -74,20 +75,21 @@ struct packet_headers {
 
 struct probe_counters counters[PROBE_CPUS];
 struct probe_worker workers[PROBE_WORKERS];
-__u16 slot_of_tid[PROBE_TID_SLOTS]; /* indexed by the low bits of the thread id; 1 + index in workers */
-__u32 recording;                    /* 1: arrivals are recorded */
-__u64 since_ns;                     /* arrivals before this time are unknown, because recording was off */
+/* The index is the low bits of a thread id. The value is 1 + the thread's index in `workers`. */
+__u16 slot_of_tid[PROBE_TID_SLOTS];
+__u32 recording; /* 1: the hooks record arrivals */
+__u64 since_ns;  /* arrivals before this time are unknown, because recording was off */
 
-/* static, so that the skeleton for user space excludes it */
+/* these arrays are static, so that the skeleton for user space excludes them */
 static struct packet packets[PACKET_SETS * WAYS];
 static struct payload payloads[PAYLOAD_SETS * WAYS];
 static struct departure departures[DEPARTURES];
-static __u64 last_skb
-	[PROBE_CPUS]; /* the last datagram that this CPU passed on; in exact mode only to a socket of the port */
+/* The last datagram that each CPU passed on. In exact mode, only datagrams to a socket of the port count. */
+static __u64 last_skb[PROBE_CPUS];
 
 struct ring ring SEC(".maps");
 
-/* Four independent hashes take half the time of one hash, because the CPU computes them in parallel. */
+/* Compute four independent hashes. The CPU computes them in parallel, which takes half the time of one hash. */
 static __always_inline __u64 fingerprint_of(const __u64 *words, __u32 length)
 {
 	__u64 a = 0x9E3779B97F4A7C15ULL ^ length;
@@ -116,7 +118,7 @@ static __always_inline bool packet_is_ours(struct sk_buff *skb, struct packet_he
 {
 	if (bpf_probe_read_kernel(headers, sizeof(*headers), skb->data))
 		return false;
-	/* ASSUME SIP datagrams carry no IP options and are not fragmented */
+	/* ASSUME SIP datagrams have no IP options and are not fragmented */
 	return headers->ip.protocol == PROTOCOL_UDP && headers->ip.ihl == 5 &&
 	       headers->udp.dest == bpf_htons(cfg_port);
 }
@@ -128,7 +130,8 @@ static __always_inline bool socket_is_ours(struct sock *sk)
 }
 
 /*
- * This takes about 0.3 us. It is rare: only if the descriptor differs from the descriptor of the worker's last message.
+ * Return whether the descriptor is a socket of the port. This takes about 0.3 us, but is needed only if the descriptor
+ * differs from the descriptor of the worker's last message.
  */
 static __noinline bool descriptor_is_ours(int fd)
 {
@@ -151,7 +154,7 @@ static __always_inline __s64 age(__u64 now, __u64 then)
 	return now - then;
 }
 
-/* Return the time before which entries are useless, because they are too old or from before recording. */
+/* Return the time before which entries are useless, because they are too old or older than the recording. */
 static __always_inline __s64 stale_before(__u64 now)
 {
 	__s64 before = now - STALE_NS;
@@ -160,9 +163,9 @@ static __always_inline __s64 stale_before(__u64 now)
 }
 
 /*
- * Return whether a datagram with an unknown arrival may have come while recording was off. The socket's queue is in order, so
- * this is possible until the worker has received a datagram from after that time. Packets that several CPUs pass to the queue may
- * overtake each other.
+ * Return whether a datagram with an unknown arrival may have arrived while recording was off. The socket's queue is in
+ * order. This is therefore possible until the worker has received a datagram that arrived after that time. Packets from
+ * several CPUs may overtake each other on their way to the queue.
  */
 static __always_inline bool may_be_older(__u64 now, bool behind)
 {
@@ -188,8 +191,8 @@ static __always_inline struct packet *find_packet(__u64 skb)
 }
 
 /*
- * Return the priority of an entry for replacement. The entry with the smallest number is replaced. The low bits are the entry's
- * index. With one number instead of several variables, the verifier follows fewer combinations.
+ * Return the priority of an entry for replacement. The entry with the smallest number is replaced. The low bits are the
+ * entry's index. The BPF verifier follows fewer combinations for one number than for several variables.
  */
 static __always_inline __u64 choice(__u64 t_arr, __u32 place)
 {
@@ -198,7 +201,7 @@ static __always_inline __u64 choice(__u64 t_arr, __u32 place)
 
 /*
  * Return the index of the entry for this skb. If an entry with the same address exists, return its index, because the kernel
- * reuses buffers. The function is global, so that the verifier checks it once instead of once per caller.
+ * reuses buffers. The function is global, so that the BPF verifier checks it once instead of once per caller.
  */
 __noinline __u32 place_of_packet(__u64 skb, __u64 now)
 {
@@ -222,7 +225,7 @@ __noinline __u32 place_of_packet(__u64 skb, __u64 now)
 	return base + (best & (WAYS - 1));
 }
 
-/* Enter a new packet. */
+/* Enter a new packet into `packets`. */
 static __always_inline struct packet *new_packet(__u64 skb, __u64 now)
 {
 	struct packet *packet = &packets[place_of_packet(skb, now) & (PACKET_SETS * WAYS - 1)];
@@ -237,7 +240,7 @@ static __always_inline struct packet *new_packet(__u64 skb, __u64 now)
 	return packet;
 }
 
-/* Enter a datagram by its fingerprint. Return 1 + its index. */
+/* Enter a datagram into `payloads` by its fingerprint. Return 1 + its index. */
 __noinline __u32 enter_payload(__u64 fingerprint, __u64 t_arr)
 {
 	__u32 base = (fingerprint & (PAYLOAD_SETS - 1)) * WAYS;
@@ -260,13 +263,14 @@ __noinline __u32 enter_payload(__u64 fingerprint, __u64 t_arr)
 	if (flags)
 		COUNT(duplicates);
 	/*
-	 * replace the oldest entry: most probably the datagram was refused unseen, because waiting datagrams came later
+	 * replace the oldest entry; its datagram was most probably refused without an event, because younger datagrams
+	 * still wait
 	 */
 	if (best >= WAYS)
 		COUNT(evicted);
 	index = base + (best & (WAYS - 1));
-	barrier_var(
-		index); /* the compiler knows that the index is within bounds, but the verifier of 6.1 needs the mask */
+	/* The compiler knows that the index is within bounds, but the BPF verifier of Linux 6.1 needs the mask. */
+	barrier_var(index);
 	index &= PAYLOAD_SETS * WAYS - 1;
 	payloads[index].fingerprint = fingerprint;
 	payloads[index].t_arr = t_arr;
@@ -285,10 +289,7 @@ static __always_inline __u32 new_payload(struct sk_buff *skb, struct packet_head
 	__u32 size = length < PROBE_FINGERPRINT_BYTES ? length : PROBE_FINGERPRINT_BYTES;
 	__u32 linear = skb->len - skb->data_len;
 
-	/*
-	 * ASSUME the driver put the first 256 payload bytes into the linear part; otherwise the datagram is
-	 * unmatched
-	 */
+	/* ASSUME the driver put the first 256 payload bytes into the linear part; if not, the datagram stays unmatched */
 	if (linear < sizeof(*headers) + size)
 		return 0;
 	size &= 2 * PROBE_FINGERPRINT_BYTES - 1;
@@ -315,8 +316,8 @@ static __always_inline void enter_packet(struct sk_buff *skb, struct packet_head
 
 /*
  * Enter all known facts about an arrival, at the earliest hook. A kernel may skip BPF programs for some packets
- * (docs/methodology/timestamps.md): with receive steering to another CPU, the programs of netif_receive_skb and sk_data_ready are
- * skipped for up to 2 packets in 1,000, and recursion_misses stays 0. The program of netif_rx has run before.
+ * (docs/methodology/timestamps.md). With receive steering to another CPU, it skips the programs of netif_receive_skb and
+ * sk_data_ready for up to 2 packets in 1,000, and recursion_misses stays 0. The program of netif_rx has run before.
  */
 static __always_inline int on_driver(struct sk_buff *skb)
 {
@@ -345,7 +346,7 @@ int BPF_PROG(on_netif_receive_entry, struct sk_buff *skb)
 	return on_driver(skb);
 }
 
-/* With every driver, each received packet passes this hook once. */
+/* Every received packet passes this hook exactly once, with every driver. */
 SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 {
@@ -357,7 +358,7 @@ int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 		return 0;
 	address = address_of(skb);
 	packet = find_packet(address);
-	/* the driver's hook has already recognised this packet */
+	/* the driver's hook may have recognised this packet before */
 	if (!packet || packet->seen || (__u32)bpf_jiffies64() - packet->jiffies > DRIVER_STALE) {
 		if (!packet_is_ours(skb, &headers))
 			return 0;
@@ -367,7 +368,7 @@ int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 	if (packet)
 		packet->seen = 1;
 	/*
-	 * in exact mode, on_enqueue does this later and better, because all packets of a list pass this hook
+	 * in exact mode, on_enqueue sets last_skb later; this hook is too early, because all packets of a list pass it
 	 * before the first one is queued
 	 */
 	if (!cfg_exact)
@@ -399,13 +400,13 @@ static __always_inline bool stamp_queued(__u64 skb, struct sock *sk, __u64 now)
 			payload->t_stack = now;
 		}
 	}
-	packet->skb = 0; /* the worker finds it by its payload */
+	packet->skb = 0; /* free the entry, because the worker finds the datagram by its payload */
 	return true;
 }
 
 /*
- * Visit the queue from its tail to the first datagram with a timestamp. This is needed because the kernel calls sk_data_ready
- * once per batch of datagrams (list receive, and since 6.18 also the producers' queue).
+ * Visit the queue from its tail to the first datagram with a timestamp. The kernel calls sk_data_ready only once per batch
+ * of datagrams (list receive, and since Linux 6.18 also the producers' queue).
  */
 SEC("tp_btf/sk_data_ready")
 int BPF_PROG(on_data_ready, struct sock *sk)
@@ -426,7 +427,7 @@ int BPF_PROG(on_data_ready, struct sock *sk)
 		stamped = true;
 		skb = skb->prev;
 	}
-	/* A reader on another CPU was faster and took the datagram from the queue. */
+	/* a reader on another CPU has already taken the datagram from the queue */
 	if (!stamped)
 		stamp_queued(last_skb[bpf_get_smp_processor_id() & (PROBE_CPUS - 1)], sk, now);
 	return 0;
@@ -470,7 +471,7 @@ static __always_inline int on_taken(struct sock *sk, struct sk_buff *skb)
 	return 0;
 }
 
-/* since 5.19 */
+/* for Linux 5.19 and later */
 SEC("fexit/__skb_recv_udp")
 int BPF_PROG(on_dequeue, struct sock *sk, unsigned int flags, int *off, int *err, struct sk_buff *skb)
 {
@@ -498,21 +499,22 @@ static __always_inline __u64 forget_packet(__u64 skb)
 		if (payload->t_arr == packet->t_arr)
 			payload->used = 0;
 	}
-	/* exact mode takes the timestamp at the function's entry, before the kernel checks the queue's limit */
+	/* exact mode set t_stack at the function's entry, before the kernel checked the queue's limit */
 	if (packet->t_stack)
 		COUNT_BY(queued, -1);
 	packet->skb = 0;
 	return packet->t_arr;
 }
 
-/* Copy the start of the refused datagram. At this point the transport header is set, whereas skb->data may be unset. */
+/* Copy the start of the refused datagram. The transport header is set here, whereas skb->data may be unset. */
 static __always_inline void copy_refused(struct probe_drop *drop, __u64 address)
 {
 	struct sk_buff *skb = (struct sk_buff *)address;
 	__u32 transport_header = BPF_CORE_READ(skb, transport_header);
 	unsigned char *udp = BPF_CORE_READ(skb, head) + transport_header;
 	__u32 ahead = transport_header + sizeof(struct udphdr);
-	__u32 linear_end = BPF_CORE_READ(skb, tail); /* on 64 bits this is an offset from head */
+	/* On 64 bits, tail is an offset from head. */
+	__u32 linear_end = BPF_CORE_READ(skb, tail);
 	struct udphdr header;
 	__u32 size;
 
@@ -555,7 +557,7 @@ static __always_inline struct probe_drop *new_drop(int rc, struct sock *sk, __u6
 	return drop;
 }
 
-/* before 6.10 */
+/* for Linux before 6.10 */
 SEC("tp_btf/udp_fail_queue_rcv_skb")
 int BPF_PROG(on_refused_no_skb, int rc, struct sock *sk)
 {
@@ -568,7 +570,7 @@ int BPF_PROG(on_refused_no_skb, int rc, struct sock *sk)
 	drop = new_drop(rc, sk, address);
 	if (!drop)
 		return 0;
-	/* the datagram that on_enqueue saw on this CPU a few instructions ago */
+	/* the refused datagram is the one that on_enqueue saw on this CPU just before */
 	if (cfg_exact)
 		copy_refused(drop, address);
 	bpf_ringbuf_submit(drop, BPF_RB_NO_WAKEUP);
@@ -592,7 +594,7 @@ int BPF_PROG(on_refused, int rc, struct sock *sk, struct sk_buff *skb)
 
 /* ---- system calls ---- */
 
-/* End the service of a message when its worker asks for the next one. User space polls, so no wake-up is sent. */
+/* End the service of a message when its worker asks for the next one. Send no wake-up, because user space polls. */
 static __always_inline void end_service(struct probe_worker *worker)
 {
 	struct probe_message *message = &worker->message;
@@ -609,7 +611,7 @@ static __always_inline void end_service(struct probe_worker *worker)
 static __always_inline void enter_receive(struct probe_worker *worker, struct pt_regs *regs, __u64 now)
 {
 	if (worker->in_service) {
-		/* a read from another socket, such as a DNS answer, belongs to the service */
+		/* a read from another socket, such as a DNS answer, belongs to the service of the message */
 		if (!descriptor_is_of(worker, ARG_FD(regs)))
 			return;
 		end_service(worker);
@@ -625,7 +627,7 @@ static __always_inline void enter_send(struct probe_worker *worker, struct pt_re
 	struct probe_send *send;
 	__u32 index;
 
-	/* ignore the sockets of the log and the resolver */
+	/* ignore sends to other sockets, such as the log and the resolver */
 	if (!worker->in_service || !descriptor_is_of(worker, ARG_FD(regs)))
 		return;
 	COUNT(sent);
@@ -669,7 +671,8 @@ int BPF_PROG(on_sys_enter, struct pt_regs *regs, long id)
 static __always_inline __u64 running_since(const struct probe_worker *worker, __u64 t)
 {
 	for (__u32 i = 1; i <= PROBE_SEGMENTS; i++) {
-		__u32 segment = (worker->segment + i) & (PROBE_SEGMENTS - 1); /* oldest first */
+		/* Begin with the oldest segment. */
+		__u32 segment = (worker->segment + i) & (PROBE_SEGMENTS - 1);
 		__u64 on = worker->on[segment];
 		__u64 off = worker->off[segment];
 
@@ -679,7 +682,7 @@ static __always_inline __u64 running_since(const struct probe_worker *worker, __
 	return t;
 }
 
-/* Return 1 + the index of the payload, the oldest of identical ones; 0 if it is unknown. */
+/* Return 1 + the index of the oldest datagram with this fingerprint, or 0 if it is unknown. */
 __noinline __u32 find_payload(__u64 fingerprint)
 {
 	__u32 base = (fingerprint & (PAYLOAD_SETS - 1)) * WAYS;
@@ -712,7 +715,7 @@ static __always_inline bool match_payload(struct probe_message *message)
 	message->rmem = payload->rmem;
 	message->flags = payload->flags;
 	payload->used = 0;
-	/* the timestamp is missing or later than the read, because the reader on another CPU was faster */
+	/* the timestamp is missing or too late if a reader on another CPU took the datagram first */
 	if (!message->t_stack || message->t_stack > message->t_sip_in) {
 		message->flags |= PROBE_FLAG_NO_STACK;
 		message->t_stack = message->t_arr;
@@ -763,8 +766,8 @@ static __always_inline void exit_receive(struct probe_worker *worker, struct pt_
 	int fd = ARG_FD(regs);
 
 	/*
-	 * a read from another socket during the service; in exact mode, an earlier hook has determined
-	 * whether it was the port's socket
+	 * ignore a read from another socket during the service; in exact mode, an earlier hook has set `taken` for the
+	 * port's socket
 	 */
 	if (worker->in_service || (cfg_exact && !worker->taken))
 		return;
@@ -834,7 +837,7 @@ int BPF_PROG(on_device_queue, struct sk_buff *skb)
 
 	if (!worker || !worker->sending)
 		return 0;
-	/* an interrupt may send its own packet here, so the socket must be the worker's */
+	/* an interrupt may send its own packet here, so check that the socket belongs to the worker */
 	if (!sk || !socket_is_ours(sk))
 		return 0;
 	address = address_of(skb);
@@ -863,7 +866,7 @@ int BPF_PROG(on_start_xmit, struct sk_buff *skb)
 	if (!slot)
 		return 0;
 	worker = &workers[(slot - 1) & (PROBE_WORKERS - 1)];
-	/* a queueing discipline may hold a packet until the worker serves the next message */
+	/* a queueing discipline may delay a packet until the worker serves the next message */
 	if (worker->service != departure->service)
 		return 0;
 	send = &worker->message.send[departure->index & (PROBE_SENDS - 1)];

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Takes the timestamps of SIP over TCP with an unmodified kernel and proxy, from which streams.c makes records.
+ * Takes the timestamps of SIP over TCP, from which streams.c makes records. The kernel and the proxy need no change.
  *
- * t_arr      netif_rx, napi_gro_receive_entry, netif_receive_skb_entry, netif_receive_skb: the earliest counts
- * t_stack    tcp_probe: the connection takes the segment; if a process holds the socket, this happens when the process releases
- * the socket t_sockq    tcp_rcv_space_adjust: a read has copied bytes from the queue t_sip_in   sys_exit of the read t_sip_out
- * sys_enter of the write t_dep      net_dev_start_xmit
+ * t_arr      netif_rx, napi_gro_receive_entry, netif_receive_skb_entry, netif_receive_skb: the earliest event counts
+ * t_stack    tcp_probe: the connection accepts the segment. If a process owns the socket, this happens when the process
+ * releases it
+ * t_sockq    tcp_rcv_space_adjust: a read has copied bytes from the queue
+ * t_sip_in   sys_exit of the read
+ * t_sip_out  sys_enter of the write
+ * t_dep      net_dev_start_xmit
  *
- * Each hook sends the sequence numbers of its bytes to user space, and reads and writes also send the bytes. User space combines
- * these events, because a message may span several segments and reads, or share them with other messages.
+ * Each hook sends the sequence numbers of its bytes to user space. Reads and writes also send the bytes. User space
+ * combines these events, because a message may span several segments and reads, or share them with other messages.
  */
 #include "common.bpf.h"
 
@@ -49,18 +52,19 @@ static __always_inline void emit_segment(struct probe_segment *segment)
 }
 
 /*
- * Return the number of data bytes; 0 if the segment has no data or belongs to another port. `room` is the number
- * of bytes from the IP header on.
+ * Return the number of data bytes, or 0 if the segment has no data or belongs to another port. `room` is the number of
+ * bytes from the IP header on.
  */
 static __always_inline __u32 segment_bytes(const struct stream_headers *headers, __u32 room)
 {
 	__u32 ahead = sizeof(headers->ip) + headers->tcp.doff * 4;
 	__u32 total = bpf_ntohs(headers->ip.tot_len);
 
-	/* ASSUME packets of SIP carry no IP options and are not fragmented */
+	/* ASSUME packets with SIP have no IP options and are not fragmented */
 	if (headers->ip.protocol != PROTOCOL_TCP || headers->ip.ihl != 5)
 		return 0;
-	if (!total) /* too long for the header's field */
+	/* The length is 0 in the header if the packet is too long for the field. */
+	if (!total)
 		total = room;
 	return total > ahead ? total - ahead : 0;
 }
@@ -82,7 +86,7 @@ static __always_inline int on_stream_driver(struct sk_buff *skb, bool protocol_l
 	address = address_of(skb);
 	before = &handed_up[(address >> 6 ^ address >> 18) & (HANDED_UP - 1)];
 	if (protocol_layer) {
-		/* the driver's hook has reported this segment */
+		/* the driver's hook has already reported this segment */
 		if (before->skb == address && before->seq == segment.seq) {
 			before->skb = 0;
 			return 0;
@@ -118,14 +122,14 @@ int BPF_PROG(on_stream_receive_entry, struct sk_buff *skb)
 	return on_stream_driver(skb, false);
 }
 
-/* With every driver, each received packet passes this hook. */
+/* Every received packet passes this hook, with every driver. */
 SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(on_stream_receive, struct sk_buff *skb)
 {
 	return on_stream_driver(skb, true);
 }
 
-/* Return false if the connection does not belong to the port. */
+/* Read the addresses and ports of a connection. Return false if the connection does not belong to the port. */
 static __always_inline bool identify(struct sock *sk, __u16 local_port, struct probe_connection *connection)
 {
 	connection->local_port = local_port;
@@ -193,7 +197,7 @@ int BPF_PROG(on_stream_state, struct sock *sk, int before, int now)
 
 	if ((now != ESTABLISHED && now != CLOSED) || sk->sk_protocol != PROTOCOL_TCP)
 		return 0;
-	/* the port comes from inet_sport, because a closed socket has lost its skc_num */
+	/* read the port from inet_sport, because a closed socket has no skc_num */
 	if (!identify(sk, bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport)), &segment.connection))
 		return 0;
 	segment.t = bpf_ktime_get_ns();
@@ -213,7 +217,7 @@ static __always_inline bool is_write(long id)
 	return id == NR_WRITE || id == NR_WRITEV || is_send(id);
 }
 
-/* This program runs in the reader's context, under the socket's lock. */
+/* Record the time of the copy. This program runs in the reader's context, under the socket's lock. */
 SEC("tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(on_stream_taken, struct sock *sk)
 {
@@ -246,14 +250,14 @@ int BPF_PROG(on_stream_call, struct pt_regs *regs, long id)
 	return 0;
 }
 
-/* Send the bytes of a call to user space. All fields of its record except seq, length and data are set. */
+/* Send the bytes of a call to user space. All members of its record except seq, length and data are already set. */
 static __always_inline void emit_transfer(struct probe_transfer *transfer, struct pt_regs *regs, long id,
 					  __u32 seq, __u64 length)
 {
 	struct iovec piece = user_piece(regs, id);
 	__u32 size;
 
-	/* ASSUME a worker uses one buffer per call: bytes in other buffers appear as a hole in the stream */
+	/* ASSUME a worker uses one buffer per call; bytes in other buffers appear as a gap in the stream */
 	if (length > piece.iov_len)
 		length = piece.iov_len;
 	for (int i = 0; i < PROBE_PIECES && length; i++) {
@@ -304,7 +308,7 @@ static __always_inline void exit_read(struct probe_worker *worker, struct pt_reg
 	worker->cost_ns = bpf_ktime_get_ns() - now;
 }
 
-/* Return false if the data did not go to a connection of the port. */
+/* Report a write. Return false if its data did not go to a connection of the port. */
 static __always_inline bool exit_write(struct probe_worker *worker, struct pt_regs *regs, long id,
 				       long length, __u64 entered, __u64 now)
 {
@@ -325,7 +329,7 @@ static __always_inline bool exit_write(struct probe_worker *worker, struct pt_re
 	connection.remote = common.skc_daddr;
 	transfer = new_transfer(worker, PROBE_EVENT_WRITTEN, entered);
 	transfer->call.connection = connection;
-	/* ASSUME only one worker writes to a connection at a time, because messages would mix otherwise */
+	/* ASSUME only one worker writes to a connection at a time, because their messages would mix */
 	emit_transfer(transfer, regs, id, BPF_CORE_READ((struct tcp_sock *)sk, write_seq) - (__u32)length,
 		      length);
 	worker->cost_ns += bpf_ktime_get_ns() - now;
@@ -358,7 +362,8 @@ int BPF_PROG(on_stream_return, struct pt_regs *regs, long result)
 	worker = worker_of(bpf_get_current_pid_tgid());
 	if (!worker)
 		return 0;
-	entered = worker->t_recv_enter; /* 0: the call began before this program was attached */
+	/* 0: the call began before this program was attached. */
+	entered = worker->t_recv_enter;
 	worker->t_recv_enter = 0;
 	if (result <= 0)
 		return 0;

@@ -8,11 +8,11 @@
 #define HOLD_NS   4000000000ULL /* a message that was not sent on within this time is not sent on at all */
 #define CLOSED_NS 2000000000ULL /* a worker has read the rest of a closed connection within this time */
 #define BEHIND_NS 1000000000ULL /* older data cannot be in a queue: its arrival was missed */
-#define UNDERWAY_NS \
-	100000000ULL /* ASSUME no segment takes longer from the driver to its reader if later segments have arrived */
-#define SWEEP_NS  1000000000ULL
-#define ROOM      1024
-#define MARKS_MAX 65536
+/* ASSUME no segment takes longer from the driver to its reader if later segments have arrived. */
+#define UNDERWAY_NS 100000000ULL
+#define SWEEP_NS    1000000000ULL
+#define ROOM        1024
+#define MARKS_MAX   65536
 
 /* Bytes that passed a hook. */
 struct mark {

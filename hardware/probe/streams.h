@@ -30,8 +30,8 @@ struct stream_counts {
 struct service {
 	uint64_t t;      /* time of the end of the read */
 	uint64_t number; /* number of the read */
-	uint64_t
-		first; /* position, among the waiting messages, of the first message that the read completed */
+	/* Position, among the waiting messages, of the first message that the read completed. */
+	uint64_t first;
 	uint64_t last; /* position after the last message that the read completed */
 };
 

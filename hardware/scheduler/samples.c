@@ -14,8 +14,8 @@
 #define STAT           "/proc/stat"
 #define SOFTNET        "/proc/self/net/softnet_stat"
 #define SQUEEZE_COLUMN 2
-#define CPU_COLUMN \
-	12 /* column of the CPU number; without this column the row counts, which offline CPUs shift */
+/* Column of the CPU number; without this column the row counts, which offline CPUs shift. */
+#define CPU_COLUMN 12
 /* SEE include/linux/posix-timers_types.h: MAKE_PROCESS_CPUCLOCK(), CPUCLOCK_SCHED */
 #define PROCESS_CLOCK(p) ((clockid_t)(~(unsigned)(p) << 3 | 2))
 
@@ -137,8 +137,8 @@ static bool is_held(const struct sampler *sampler, uint64_t cpu)
 
 static void read_stat(struct sampler *sampler, struct sample *sample)
 {
-	const char *line =
-		next_line(read_text(sampler, sampler->stat)); /* skip the line with the sum over all CPUs */
+	/* Skip the line with the sum over all CPUs. */
+	const char *line = next_line(read_text(sampler, sampler->stat));
 
 	for (; !strncmp(line, "cpu", 3); line = next_line(line)) {
 		if (!is_held(sampler, strtoull(line + 3, NULL, 10)))

@@ -15,8 +15,8 @@
 /* The result of a switch. */
 struct outcome {
 	uint64_t began_ns;
-	uint64_t
-		done_ns; /* all settings are made and the probe has answered, but they are not read back yet */
+	/* All settings are made and the probe has answered, but they are not read back yet. */
+	uint64_t done_ns;
 	unsigned errors;       /* failed system calls */
 	unsigned unlike;       /* tasks and files that read back with another value */
 	char error[ERROR_MAX]; /* text of the first failure or difference */

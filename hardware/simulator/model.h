@@ -45,8 +45,8 @@ struct model {
 	bool constant_arrivals, retransmissions, hold_exponential;
 	bool answered; /* the UAS answers; otherwise a call is one INVITE, as in queueing theory */
 	uint64_t ring_ns, hold_ns, drain_ns, t1_ns, t2_ns;
-	uint64_t
-		setup_limit_ns; /* an answered call is late if its 200 takes longer than this and the ring time */
+	/* An answered call is late if its 200 takes longer than this and the ring time. */
+	uint64_t setup_limit_ns;
 	/* machine */
 	uint32_t cores, cores_per_processor, receive_cpus;
 	uint32_t peers; /* addresses per agent, which calls use in turn; each is a flow per direction */

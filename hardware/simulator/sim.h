@@ -113,8 +113,8 @@ struct rt_rq {
 struct cpu {
 	struct worker *curr;
 	const struct worker *warm; /* the worker that ran last */
-	uint64_t
-		resume_at; /* overhead keeps curr from its work until then; its work is accounted up to this time */
+	/* Overhead keeps curr from its work until then; its work is accounted up to this time. */
+	uint64_t resume_at;
 	uint64_t receive_until; /* end of the current receive softirq or stall */
 	enum spent receiving;   /* whether it is a softirq or a stall */
 	uint64_t idle_from;
