@@ -5,16 +5,19 @@
 #include "classify.h"
 #include "streams.h"
 
-#define HOLD_NS   4000000000ULL /* a message that was not sent on within this time is not sent on at all */
+/* If a message was not sent on within this time, the worker does not send it on at all. */
+
+#define HOLD_NS   4000000000ULL
 #define CLOSED_NS 2000000000ULL /* a worker has read the rest of a closed connection within this time */
-#define BEHIND_NS 1000000000ULL /* older data cannot be in a queue: its arrival was missed */
+/* No data waits longer in a queue; if its arrival is older, the probe missed it. */
+#define BEHIND_NS 1000000000ULL
 /* ASSUME no segment takes longer from the driver to its reader if later segments have arrived. */
 #define UNDERWAY_NS 100000000ULL
 #define SWEEP_NS    1000000000ULL
 #define ROOM        1024
 #define MARKS_MAX   65536
 
-/* Bytes that passed a hook. */
+/* The bytes of one segment that passed one hook. */
 struct mark {
 	uint32_t seq;
 	uint32_t end;
@@ -30,33 +33,33 @@ struct marks {
 	size_t room;
 };
 
-/* One direction of a stream, and the state of cutting it into messages. */
+/* One direction of a stream, with the bytes that are not yet cut into messages. */
 struct flow {
-	bool synced;   /* `text` begins with the start of a message */
+	bool synced;   /* `text` begins at the start of a message */
 	uint32_t next; /* sequence number of the byte after `text` */
 	char *text;
 	size_t size;
 	size_t room;
-	struct probe_call began; /* the call that moved the first byte of `text` */
+	struct probe_call began; /* the system call that moved the first byte of `text` */
 };
 
 struct stream {
 	struct stream *next;
 	struct probe_connection connection;
-	uint64_t t_closed; /* 0: the connection is open */
-	bool timed;        /* an arrival was found, so later arrivals are known too */
+	uint64_t t_closed; /* time of the end; 0: the connection is open */
+	bool timed;        /* an arrival was found on this connection, so later arrivals are known too */
 	struct flow in;
 	struct flow out;
 	struct marks arrived;
 	struct marks queued;
 	struct marks departed;
-	uint64_t undeparted; /* sent messages whose last segment has not departed */
+	uint64_t undeparted; /* number of sent messages whose last segment has not departed */
 };
 
 struct waiting {
 	struct trace_record record;
 	uint64_t key;
-	uint64_t older; /* next older message of the bucket: 1 + position, 0: none */
+	uint64_t older; /* 1 + position of the next older message in the bucket; 0: none */
 	uint64_t service;
 	uint32_t slot;
 	bool sent;
@@ -74,7 +77,7 @@ static uint32_t saturate_u32(uint64_t value)
 	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
 }
 
-/* Compare sequence numbers, which wrap. */
+/* Compare sequence numbers, which wrap at 2^32. */
 static bool is_before(uint32_t a, uint32_t b)
 {
 	return (int32_t)(a - b) < 0;
@@ -92,7 +95,7 @@ static void *must(void *memory)
 static void add_mark(struct marks *marks, const struct probe_segment *segment)
 {
 	if (marks->n == MARKS_MAX) {
-		/* no worker uses the marks of this hook, so drop the oldest mark */
+		/* drop the oldest mark, because no worker reads the data of this connection */
 		marks->first++;
 		marks->n--;
 	}
@@ -114,7 +117,7 @@ static void add_mark(struct marks *marks, const struct probe_segment *segment)
 	marks->n++;
 }
 
-/* Return the first passage of a byte; NULL if the passage is unknown. */
+/* Return the first mark of a byte, or NULL if the probe did not see the byte pass. */
 static const struct mark *find_mark(const struct marks *marks, uint32_t seq)
 {
 	for (size_t i = marks->first; i < marks->first + marks->n; i++) {
@@ -159,7 +162,7 @@ static struct stream *find_stream(struct streams *streams, const struct probe_co
 	return *bucket;
 }
 
-/* Forget all of a connection except its name. */
+/* Clear the state of a connection, except for its addresses and ports. */
 static void clear_stream(struct stream *stream)
 {
 	free(stream->in.text);
@@ -178,7 +181,7 @@ static void end_stream(struct streams *streams, struct stream *stream)
 	clear_stream(stream);
 }
 
-/* Forget connections that were closed before a given time, and at the end also open connections. */
+/* Forget connections that were closed before `before_ns`, and at the end also open connections. */
 static void sweep_streams(struct streams *streams, uint64_t before_ns, bool open)
 {
 	for (size_t bucket = 0; bucket < STREAM_BUCKETS; bucket++) {
@@ -247,7 +250,7 @@ static uint64_t key_of(const struct sip_class *class)
 	return (key ^ key >> 31) * 0xBF58476D1CE4E5B9ULL >> 8;
 }
 
-/* Remove the oldest message that waits. */
+/* Return the oldest received message with this class that no worker has sent on, or NULL. */
 static struct waiting *find_waiting(const struct streams *streams, const struct sip_class *class)
 {
 	uint64_t key = key_of(class);
@@ -295,14 +298,14 @@ static bool is_done(const struct streams *streams, const struct waiting *waiting
 {
 	if (streams->now_ns > waiting->record.t_sip_in + HOLD_NS)
 		return true;
-	/* the worker may send more for this message until it reads again */
+	/* the worker may send more datagrams for this message until it reads again */
 	return has_left(waiting) &&
 	       streams->services[waiting->slot % PROBE_WORKERS].number != waiting->service;
 }
 
 /* ---- received messages ---- */
 
-/* Set t_arr, t_stack and t_sockq. If the queue's timestamp is missing or later than the read, t_stack is t_arr. */
+/* Set t_arr, t_stack and t_sockq. If t_stack is missing or later than the read, set it to t_arr. */
 static void set_receive_times(struct trace_record *record, const struct probe_call *read,
 			      const struct mark *arrived, const struct mark *queued)
 {
@@ -321,7 +324,7 @@ static void set_receive_times(struct trace_record *record, const struct probe_ca
 	}
 }
 
-/* Count the message as completed by the current read. */
+/* Enter a message that the current read has completed into the worker's service. */
 static void enter_service(struct streams *streams, struct service *service)
 {
 	if (service->first < service->last) {
@@ -334,7 +337,7 @@ static void enter_service(struct streams *streams, struct service *service)
 	service->last = streams->tail + 1;
 }
 
-/* Enter a message that a worker has read whole. `last` is the sequence number of its last byte. */
+/* Enter a message that a worker has read completely. `last` is the sequence number of its last byte. */
 static void receive(struct streams *streams, struct stream *stream, const struct probe_call *read,
 		    const char *text, size_t size, uint32_t last)
 {
@@ -383,7 +386,7 @@ static void receive(struct streams *streams, struct stream *stream, const struct
 
 /* ---- sent messages ---- */
 
-/* Return whether the worker wrote a message in the service of a received one. */
+/* Return whether the worker wrote a message while it served the received message `waiting`. */
 static bool serves(const struct streams *streams, const struct waiting *waiting,
 		   const struct probe_call *write)
 {
@@ -404,7 +407,7 @@ static void count_send(struct streams *streams, const struct sip_class *class, c
 	}
 }
 
-/* Return the received message that a written message forwards. */
+/* Find the received message that a written message forwards, and set the times of its send. */
 static void forward(struct streams *streams, struct stream *stream, const struct probe_call *write,
 		    const char *text, size_t size, uint32_t last)
 {
@@ -427,7 +430,7 @@ static void forward(struct streams *streams, struct stream *stream, const struct
 		waiting->record.switches = saturate_u16(began->switches);
 		waiting->record.in_cost_ns = saturate_u16(began->cost_ns);
 	} else {
-		/* the reader left the message to another worker */
+		/* the worker that read the message left the sending to another worker */
 		waiting->record.flags |= TRACE_FLAG_LEFT;
 	}
 	if (departed)
@@ -441,7 +444,7 @@ static void forward(struct streams *streams, struct stream *stream, const struct
 typedef void message_action(struct streams *streams, struct stream *stream, const struct probe_call *call,
 			    const char *text, size_t size, uint32_t last);
 
-/* Return whether a text can begin a message: a method in capitals, or a version (RFC 3261 7.1, 7.2). */
+/* Return whether a text can begin a message: with a method in capitals, or a version (RFC 3261 7.1, 7.2). */
 static bool begins_message(const char *text, size_t size)
 {
 	size_t first = 0, at;
@@ -462,7 +465,7 @@ static void lose_track(struct streams *streams, struct flow *flow)
 	flow->synced = false;
 }
 
-/* Append a piece to the text. Return false if no message can be cut from the text now. */
+/* Append the bytes of a call to `text`. Return false if no message can be cut from `text` now. */
 static bool extend(struct streams *streams, struct flow *flow, const struct probe_transfer *transfer)
 {
 	const char *data = transfer->data;
@@ -470,7 +473,7 @@ static bool extend(struct streams *streams, struct flow *flow, const struct prob
 	size_t size = transfer->call.length;
 
 	if (flow->synced && is_before(seq, flow->next)) {
-		/* read twice, as with MSG_PEEK */
+		/* the worker read these bytes twice, as with MSG_PEEK */
 		if (flow->next - seq >= size)
 			return false;
 		data += flow->next - seq;
@@ -478,7 +481,8 @@ static bool extend(struct streams *streams, struct flow *flow, const struct prob
 		seq = flow->next;
 	}
 	if (flow->synced && seq != flow->next)
-		lose_track(streams, flow); /* bytes before this piece are missing */
+		/* Bytes before this piece are missing. */
+		lose_track(streams, flow);
 	if (!flow->synced && !begins_message(data, size)) {
 		streams->counts.skipped_bytes += size;
 		flow->next = seq + (uint32_t)size;
@@ -549,7 +553,7 @@ static void on_written(struct streams *streams, const struct probe_transfer *tra
 	drop_marks(&stream->departed, stream->out.next - (uint32_t)stream->out.size);
 }
 
-/* Handle a segment that departed. */
+/* Process a segment that departed. */
 static void on_departed(struct streams *streams, const struct probe_segment *segment)
 {
 	struct stream *stream = find_stream(streams, &segment->connection, true);
@@ -572,7 +576,8 @@ int on_stream_event(void *context, void *data, size_t size)
 	struct streams *streams = context;
 	const struct probe_segment *segment = data;
 	const uint32_t *event = data;
-	uint64_t t = segment->t; /* both kinds have the time in the same place */
+	/* Both kinds of events have the time at the same offset. */
+	uint64_t t = segment->t;
 	struct stream *stream;
 
 	(void)size;
@@ -594,7 +599,7 @@ int on_stream_event(void *context, void *data, size_t size)
 		break;
 	case PROBE_EVENT_OPENED:
 		stream = find_stream(streams, &segment->connection, false);
-		/* a closed connection had the same name */
+		/* an earlier, closed connection had the same addresses and ports */
 		if (stream && stream->t_closed)
 			end_stream(streams, stream);
 		break;

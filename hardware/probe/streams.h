@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SIP messages in TCP streams. The input is the segments, reads and writes from stream.bpf.c. The output is records of messages.
+ * Finds SIP messages in TCP streams. The input is the segments, reads and writes from stream.bpf.c. The output is records
+ * of messages.
  *
  * Content-Length (frame.h) cuts messages from the bytes that workers read and write. The position of a message's last byte
  * determines the segment in which the message arrived, the read by which a worker received it, and the segment in which it
@@ -16,20 +17,20 @@
 
 #define STREAM_BUCKETS 4096
 
-/* Counters since the start of the run. */
+/* The counters since the start of the run. */
 struct stream_counts {
-	uint64_t received;      /* messages that a worker read whole */
-	uint64_t sent;          /* messages that a worker wrote whole */
-	uint64_t unmatched;     /* read messages without a known arrival */
-	uint64_t broken;        /* number of times that the probe lost track of a stream */
+	uint64_t received;      /* messages that a worker read completely */
+	uint64_t sent;          /* messages that a worker wrote completely */
+	uint64_t unmatched;     /* messages that a worker read, but whose arrival is unknown */
+	uint64_t broken;        /* how often the probe could not find the next message in a stream */
 	uint64_t skipped_bytes; /* bytes that belong to no message */
-	uint64_t cut;           /* connections that ended within a message */
+	uint64_t cut;           /* connections that ended in the middle of a message */
 };
 
-/* A worker between two reads. */
+/* The state of a worker between two reads. */
 struct service {
-	uint64_t t;      /* time of the end of the read */
-	uint64_t number; /* number of the read */
+	uint64_t t;      /* end of the worker's last read */
+	uint64_t number; /* number of this read */
 	/* Position, among the waiting messages, of the first message that the read completed. */
 	uint64_t first;
 	uint64_t last; /* position after the last message that the read completed */
@@ -40,32 +41,33 @@ struct stream;
 
 struct streams {
 	struct records *records; /* receives the finished records */
-	uint64_t since_ns;       /* earlier arrivals are unknown */
-	uint64_t until_ns;       /* later arrivals are unknown; 0: recording is on */
+	uint64_t since_ns;       /* arrivals before this time are unknown */
+	uint64_t until_ns;       /* arrivals after this time are unknown; 0: recording is on */
 	uint64_t now_ns;         /* time of the last event */
 	uint64_t t_sweep_ns;
 	struct stream_counts counts;
 	struct service services[PROBE_WORKERS];
 	struct stream *streams[STREAM_BUCKETS];
-	/* a ring of messages that may still be sent on or depart, in the order of their reads */
+	/* a ring of the messages that may still be sent on or depart, in the order of their reads */
 	struct waiting *waiting;
-	size_t room; /* a power of two */
+	size_t room; /* size of the ring, a power of two */
 	uint64_t head;
 	uint64_t tail;
-	uint64_t *newest; /* newest message per key: 1 + position, 0: none; `room` entries */
+	/* 1 + position of the newest message per key, or 0 without a message. The array has `room` entries. */
+	uint64_t *newest;
 };
 
-/* Handle one event of stream.bpf.c. This is a callback of libbpf whose context is `struct streams`. */
+/* Process one event of stream.bpf.c. libbpf calls this function with `struct streams` as context. */
 int on_stream_event(void *context, void *data, size_t size);
-/* Start counting again. */
+/* Reset the counters. */
 void streams_afresh(struct streams *streams);
-/* Record finished messages, and messages that waited too long. */
+/* Write the records of finished messages, and of messages that waited too long. */
 void settle_streams(struct streams *streams);
-/* Return the messages that have not departed, and the connections with bytes that no worker has read. */
+/* The next two functions return the number of messages that have not departed, and of connections with unread bytes. */
 uint64_t count_waiting(const struct streams *streams);
 uint64_t count_unread(const struct streams *streams);
-/* Record departed messages, and forget all others. */
+/* Write the records of departed messages, and forget all other messages. */
 void forget_streams(struct streams *streams);
-/* Record all waiting messages, when no more events will come. */
+/* Write the records of all waiting messages. Call this after the last event. */
 void end_streams(struct streams *streams);
 #endif

@@ -7,18 +7,18 @@
 #include "../common/clock.h"
 #include "../common/program.h"
 
-#define INITIAL_PID_NS 0xEFFFFFFCU /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
+#define INITIAL_PID_NS 0xEFFFFFFCU /* PROC_PID_INIT_INO of include/linux/proc_ns.h */
 
-/* Sleep for less than a second. */
+/* Sleep for `ns`, which must be below one second. */
 void pause_ns(long ns);
-/* Read the first line of a file, without its line end. Return false if that fails. */
+/* Read the first line of a file without its line end. Return false on failure. */
 bool read_line(const char *path, char *line, size_t size);
-/* Return the inode of a namespace file; 0 if it cannot be read. */
+/* Return the inode number of a namespace file, or 0 if it cannot be read. */
 uint32_t namespace_of(const char *path);
 uint32_t own_network_namespace(void);
 /*
- * Return whether this process is in the initial PID namespace. If not, also print a line: there, process groups have other ids
- * than in the kernel.
+ * Return whether this process is in the initial PID namespace. If not, print one line, because process groups have other
+ * ids than in the kernel.
  */
 bool is_in_initial_pid_namespace(void);
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Unit tests of classify.c. Texts are copied to the heap at their exact size, so the sanitizer finds a read past
- * their end.
+ * Unit tests of classify.c. The tests copy each text to the heap at its exact size, so the sanitizer reports a read past
+ * its end.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static struct sip_class classify_copy(const char *text, size_t size)
 	if (!copy)
 		abort();
 	memcpy(copy, text, size);
-	/* an empty text has no readable byte */
+	/* the address of an empty text must not be readable */
 	class = sip_classify(size ? copy : copy + 1, size);
 	free(copy);
 	return class;
@@ -61,7 +61,8 @@ static void test_kind(const char *start_line, const char *cseq, uint8_t kind, ui
 static void test_kinds(void)
 {
 	CHECK(fnv1a("") == 0xcbf29ce484222325ULL);
-	CHECK(fnv1a("foobar") == 0x85944171f73967e8ULL); /* test vector of draft-eastlake-fnv */
+	/* This is a test vector of draft-eastlake-fnv. */
+	CHECK(fnv1a("foobar") == 0x85944171f73967e8ULL);
 	test_kind("INVITE sip:service@10.0.0.2:5060 SIP/2.0", "1 INVITE", TRACE_KIND_INVITE, 1);
 	test_kind("SIP/2.0 180 Ringing", "1 INVITE", TRACE_KIND_180, 1);
 	test_kind("SIP/2.0 200 OK", "1 INVITE", TRACE_KIND_200_INVITE, 1);
@@ -70,9 +71,11 @@ static void test_kinds(void)
 	test_kind("SIP/2.0 200 OK", "2 BYE", TRACE_KIND_200_BYE, 2);
 	test_kind("SIP/2.0 200 OK", "7 OPTIONS", TRACE_KIND_OTHER, 7);
 	test_kind("SIP/2.0 100 Trying", "1 INVITE", TRACE_KIND_OTHER, 1);
-	test_kind("SIP/2.0 2000 OK", "1 INVITE", TRACE_KIND_OTHER, 1); /* a code has three digits */
+	/* A status code must have three digits. */
+	test_kind("SIP/2.0 2000 OK", "1 INVITE", TRACE_KIND_OTHER, 1);
 	test_kind("INVITES sip:x SIP/2.0", "1 INVITES", TRACE_KIND_OTHER, 1);
-	test_kind("invite sip:x SIP/2.0", "1 invite", TRACE_KIND_OTHER, 1); /* methods are case-sensitive */
+	/* Methods are case-sensitive. */
+	test_kind("invite sip:x SIP/2.0", "1 invite", TRACE_KIND_OTHER, 1);
 	test_kind("OPTIONS sip:x SIP/2.0", "4294967295 OPTIONS", TRACE_KIND_OTHER, 4294967295U);
 	test_kind("OPTIONS sip:x SIP/2.0", "99999999999999999999999 OPTIONS", TRACE_KIND_OTHER, 4294967295U);
 }
@@ -117,7 +120,7 @@ static void test_what_is_not_there(void)
 	CHECK(!class.call_id_hash && !class.complete);
 }
 
-/* At any length of the text, a value is either correct or missing. */
+/* Cut the text at every length. A found value must be correct or missing. */
 static void test_truncation(void)
 {
 	static const char text[] = "SIP/2.0 200 OK\r\n" VIA "Call-ID: " CALL_ID "\r\nCSeq: 314 INVITE\r\n"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Unit tests of streams.c: events of known messages, complete and damaged, and the resulting records. */
+/* Unit tests of streams.c: feed it events of known messages, some of them damaged, and check the records. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,7 @@ static void segment(uint32_t event, unsigned peer, uint32_t seq, size_t length, 
 	on_stream_event(&streams, &made, sizeof(made));
 }
 
-/* Send bytes as the program does: in pieces, from memory of their exact size. */
+/* Send bytes as sipprobe.bpf.c does: in pieces, from memory of their exact size. */
 static void transfer(uint32_t event, unsigned slot, unsigned peer, uint32_t seq, const char *text,
 		     size_t size, uint64_t t)
 {
@@ -91,7 +91,7 @@ static void transfer(uint32_t event, unsigned slot, unsigned peer, uint32_t seq,
 	}
 }
 
-/* Write an INVITE with this CSeq. Return its size. */
+/* Write an INVITE with the given CSeq to `text`, and return its size. */
 static size_t message(char *text, unsigned number, size_t body)
 {
 	int head = sprintf(
@@ -160,11 +160,11 @@ static void test_two_in_a_read_and_a_part_of_a_third(void)
 	size_t part = two + 20;
 
 	begin();
-	/* the third message begins in the first segment and read */
+	/* the third message begins in the first segment and in the first read */
 	arrive(0, part, 100);
 	arrive((uint32_t)part, three - part, 200);
 	read_at(0, text, part, 110);
-	/* departures in another order than the writes */
+	/* the segments depart in another order than the worker wrote them */
 	write_at(0, text + one, two - one, 120);
 	write_at((uint32_t)(two - one), text, one, 130);
 	read_at((uint32_t)part, text + part, three - part, 210);
@@ -185,10 +185,10 @@ static void test_sizes(void)
 	size_t huge;
 
 	begin();
-	/* sequence numbers wrap within the message */
+	/* the sequence numbers wrap within the message */
 	arrive(UINT32_MAX - 999, 8000, 100);
 	arrive(UINT32_MAX - 999 + 8000, large - 8000, 101);
-	/* the same segment again */
+	/* the network delivers the same segment again */
 	arrive(UINT32_MAX - 999 + 8000, large - 8000, 105);
 	read_at(UINT32_MAX - 999, text, 9000, 110);
 	read_at(UINT32_MAX - 999 + 9000, text + 9000, large - 9000, 111);
@@ -202,7 +202,7 @@ static void test_sizes(void)
 	huge = message(text, 1, 70000);
 	arrive(0, huge, 100);
 	read_at(0, text, huge, 110);
-	/* the next event is a read without an earlier arrival */
+	/* the next event is a read whose data has no recorded arrival */
 	large = message(text, 2, 0);
 	arrive((uint32_t)huge, large, 200);
 	read_at((uint32_t)huge, text, large, 210);
@@ -222,7 +222,7 @@ static void test_lost_events(void)
 		size_t from = at[number - 1], size = at[number] - from;
 		uint64_t t = 1000000000ULL * number;
 
-		/* the arrival of the fourth message is lost, too late to be from before recording */
+		/* the arrival of the fourth message is lost; it is too late to have arrived before the recording */
 		if (number != 4)
 			arrive((uint32_t)from, size, t);
 		/* the end of the second message is lost */
@@ -245,11 +245,11 @@ static void test_connections_that_end(void)
 	arrive(0, size - 50, 100);
 	read_at(0, text, size - 50, 110);
 	segment(PROBE_EVENT_CLOSED, UAC, 0, 0, 120);
-	/* a connection with the same name again */
+	/* open a second connection with the same addresses and ports */
 	segment(PROBE_EVENT_OPENED, UAC, 0, 0, 130);
 	arrive(5000, size, 140);
 	read_at(5000, text, size, 150);
-	/* the read comes after the end of the connection */
+	/* the worker reads the rest after the connection has ended */
 	segment(PROBE_EVENT_CLOSED, UAC, 0, 0, 155);
 	arrive((uint32_t)(5000 + size), size, 154);
 	size = message(text, 2, 100);
@@ -267,12 +267,12 @@ static void test_sends_that_wait(void)
 	begin();
 	arrive(0, size, 100);
 	read_at(0, text, size, 110);
-	/* the send buffer took half of the message, another process wrote the rest, and the message departed */
+	/* the send buffer accepts half of the message, another process writes the rest, and the message departs */
 	transfer(PROBE_EVENT_WRITTEN, WORKER, UAS, 0, text, 50, 120);
 	transfer(PROBE_EVENT_WRITTEN, WORKER + 1, UAS, 50, text + 50, size - 50, 130);
 	segment(PROBE_EVENT_DEPARTED, UAS, 0, 60, 140);
 	segment(PROBE_EVENT_DEPARTED, UAS, 60, size - 60, 150);
-	/* a message that another process wrote alone */
+	/* another process writes the whole second message */
 	size = message(text, 2, 100);
 	arrive((uint32_t)size, size, 200);
 	read_at((uint32_t)size, text, size, 210);
@@ -291,12 +291,12 @@ static void test_recording_and_bytes_that_are_no_message(void)
 
 	begin();
 	streams.since_ns = 105;
-	/* the end of an earlier message, and a whole message */
+	/* read the end of an earlier message, and a whole message */
 	read_at(0, text + 30, size - 30, 110);
 	read_at((uint32_t)size - 30, text, size, 115);
-	/* bytes as a port scanner sends them */
+	/* read bytes such as a port scanner sends */
 	transfer(PROBE_EVENT_READ, WORKER, UAS, 0, "\x16\x03\x01", 3, 116);
-	/* read with MSG_PEEK, then read again */
+	/* read a message with MSG_PEEK, and then read it again */
 	size = message(text, 2, 100);
 	arrive(5000, size, 120);
 	read_at(5000, text, size, 130);
@@ -346,7 +346,7 @@ static void test_random(unsigned seed, unsigned loss)
 			taken += piece;
 			break;
 		default:
-			/* a message is sent on after it was read */
+			/* a worker sends a message on only after it has read the whole message */
 			while (whole < n && end_of[whole + 1] <= taken)
 				whole++;
 			if (piece > end_of[whole] - written)

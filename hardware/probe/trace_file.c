@@ -25,7 +25,7 @@ static bool write_all(int fd, const void *data, size_t size)
 	return true;
 }
 
-/* Report the error once and continue, because the counters are still useful. */
+/* Report the first error and continue, because the counters are still useful without the trace. */
 static void trace_failed(struct trace_file *trace, const char *what)
 {
 	if (!trace->failed)
@@ -61,7 +61,7 @@ void flush_trace(struct trace_file *trace)
 	} else {
 		trace_failed(trace, "write");
 		trace->lost += trace->waiting;
-		/* remove a partial record */
+		/* remove a record of which only a part was written */
 		if (ftruncate(trace->fd, end) || lseek(trace->fd, end, SEEK_SET) < 0)
 			trace_failed(trace, "truncate");
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The trace file. Records are written in batches, and a failed write is reported once. */
+/* The trace file of a run. The program writes records in batches, and reports only the first failed write. */
 #ifndef SIPSCHED_TRACE_FILE_H
 #define SIPSCHED_TRACE_FILE_H
 #include <stdbool.h>
@@ -13,15 +13,15 @@ struct trace_file {
 	int fd;
 	uint64_t messages; /* number of written records */
 	uint64_t drops;
-	uint64_t lost;  /* records that could not be written */
-	bool failed;    /* the failure has been reported */
-	size_t waiting; /* records in `batch` */
+	uint64_t lost;  /* number of records that could not be written */
+	bool failed;    /* the program has reported a failed write */
+	size_t waiting; /* number of records in `batch` */
 	struct trace_record batch[WRITE_BATCH];
 };
 
-/* These functions print a line and return false if they fail. */
+/* On failure, these two functions print one line and return false. */
 bool open_trace(struct trace_file *trace, const char *path);
-/* Empty the trace except for its header, and set the counters to zero. */
+/* Empty the trace except for its header, and set the counters to 0. */
 bool start_trace(struct trace_file *trace, enum trace_mode mode);
 void append_record(struct trace_file *trace, const struct trace_record *record);
 void flush_trace(struct trace_file *trace);

@@ -17,7 +17,7 @@ static bool thread_exists(uint32_t tid)
 	return access(path, F_OK) == 0;
 }
 
-/* Return a free slot, or the slot of a thread that has ended; PROBE_WORKERS without one. */
+/* Return a free slot, or the slot of a thread that has ended. Return PROBE_WORKERS if all slots are in use. */
 static size_t free_slot(const struct workers *workers)
 {
 	if (workers->n_threads < PROBE_WORKERS)
@@ -29,7 +29,7 @@ static size_t free_slot(const struct workers *workers)
 	return PROBE_WORKERS;
 }
 
-/* Record the last message of a thread that has not asked for another message. */
+/* Write the record of a thread's last message, if the thread has not asked for another message. */
 static void record_pending(struct workers *workers, size_t slot)
 {
 	struct probe_worker *worker = &workers->object->bss->workers[slot];
@@ -39,7 +39,7 @@ static void record_pending(struct workers *workers, size_t slot)
 	worker->in_service = 0;
 }
 
-/* Clear a worker's state except its id and the number of its message, because late departures refer to these. */
+/* Clear a worker's state. Keep its id and the number of its message, because late departures refer to both. */
 static void forget_worker(struct probe_worker *worker, size_t slot)
 {
 	uint32_t tid = worker->tid;
@@ -50,12 +50,12 @@ static void forget_worker(struct probe_worker *worker, size_t slot)
 	worker->service = service + 1;
 	worker->fd = -1;
 	worker->message.slot = (__u32)slot;
-	/* the thread may have been running for any time, so t_sockq stays a lower bound */
+	/* assume that the thread has been on a CPU all the time, so that t_sockq stays a lower bound */
 	worker->on[0] = 1;
 	worker->behind = 1;
 }
 
-/* Return false if the thread cannot be traced. */
+/* Start to trace a thread. Return false if it cannot be traced. */
 static bool trace_thread(struct workers *workers, uint32_t tid)
 {
 	__u16 *place = &workers->object->bss->slot_of_tid[tid % PROBE_TID_SLOTS];
@@ -66,7 +66,8 @@ static bool trace_thread(struct workers *workers, uint32_t tid)
 	if (*place && workers->threads[*place - 1].tid == tid)
 		return true;
 	if (*place && thread_exists(workers->threads[*place - 1].tid))
-		return false; /* two existing threads share the low 16 bits of their ids */
+		/* Two existing threads have the same low 16 bits in their ids. */
+		return false;
 	slot = *place ? *place - 1U : free_slot(workers);
 	if (slot == PROBE_WORKERS)
 		return false;
@@ -84,7 +85,8 @@ static bool trace_thread(struct workers *workers, uint32_t tid)
 	worker->tid = tid;
 	thread->tid = tid;
 	snprintf(thread->comm, sizeof(thread->comm), "%s", workers->comm);
-	__sync_synchronize(); /* publish the slot last */
+	/* Publish the slot after its content is complete. */
+	__sync_synchronize();
 	*place = (__u16)(slot + 1);
 	return true;
 }

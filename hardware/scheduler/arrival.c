@@ -11,19 +11,20 @@
 #include "arrival.h"
 #include "../common/clock.h"
 
-#define INVITE     0x494e5649 /* "INVI" */
+#define INVITE     0x494e5649 /* the characters "INVI" as a number */
 #define UDP_HEADER 8
 
 int arrival_open(uint16_t port, bool tcp)
 {
-	/* TCP's header length, in words of four bytes, is the upper half of byte 12 */
+	/* find the end of the TCP header: the upper half of byte 12 is its length in words of four bytes */
 	struct sock_filter length = tcp ? (struct sock_filter)BPF_STMT(BPF_LD | BPF_B | BPF_IND, 12)
 					: (struct sock_filter)BPF_STMT(BPF_LD | BPF_IMM, UDP_HEADER << 2);
-	/* offsets count from the IPv4 header; the last two lines accept and reject the packet */
+	/* offsets count from the IPv4 header; the last two instructions accept and reject the packet */
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 9),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, tcp ? IPPROTO_TCP : IPPROTO_UDP, 0, 13),
-		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 6), /* only the first fragment has the port */
+		/* Reject later fragments, because only the first fragment has the port. */
+		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 6),
 		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x1fff, 11, 0),
 		BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 0),
 		BPF_STMT(BPF_LD | BPF_H | BPF_IND, 2),
@@ -39,9 +40,9 @@ int arrival_open(uint16_t port, bool tcp)
 		BPF_STMT(BPF_RET | BPF_K, 0),
 	};
 	struct sock_fprog program = { sizeof(filter) / sizeof(*filter), filter };
-	/* a socket of one protocol sees received packets only, and not sent ones */
+	/* bind to one protocol, because such a socket gets only received packets and no sent ones */
 	struct sockaddr_ll any = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP) };
-	/* without a protocol, no packet is queued before the filter is attached */
+	/* open the socket without a protocol, so that it gets no packet before the filter is attached */
 	int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0), yes = 1, error;
 
 	if (fd < 0)
@@ -75,6 +76,6 @@ uint64_t arrival_read(int socket)
 		return now;
 	memcpy(&stamp, CMSG_DATA(control), sizeof(stamp));
 	ago = real - ((uint64_t)stamp.tv_sec * NS_PER_S + (uint64_t)stamp.tv_nsec);
-	/* CLOCK_REALTIME may have been set between the two readings */
+	/* ignore the timestamp if somebody set CLOCK_REALTIME between the two readings */
 	return ago < NS_PER_S ? now - ago : now;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The first INVITE to a UDP or TCP port of this host. A packet socket sees it, so the proxy's own socket is not touched.
+ * Detects the first INVITE to a UDP or TCP port of this host. A packet socket receives it, so the proxy's own socket is not
+ * affected.
  *
- * ASSUME IPv4 without VLAN tags, as the generator sends it.
+ * ASSUME IPv4 without VLAN tags, because the generator sends such packets.
  */
 #ifndef SIPSCHED_ARRIVAL_H
 #define SIPSCHED_ARRIVAL_H
@@ -10,10 +11,10 @@
 #include <stdint.h>
 
 /*
- * Open a socket that becomes readable with the first INVITE on any link of this network namespace. Over TCP, this is
- * the first INVITE at the start of a segment. Return -1 and set errno if that fails.
+ * Open a socket that becomes readable when the first INVITE arrives on any link of this network namespace. Over TCP, the
+ * INVITE must be at the start of a segment. Return -1 and set errno on failure.
  */
 int arrival_open(uint16_t port, bool tcp);
-/* Return the kernel's time of receipt on CLOCK_MONOTONIC, in ns. */
+/* Return the time at which the kernel received the packet, on CLOCK_MONOTONIC in ns. */
 uint64_t arrival_read(int socket);
 #endif

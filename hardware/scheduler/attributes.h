@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A task's scheduling attributes, in the form of sched_setattr(2) and sched_getattr(2). */
+/* The scheduling attributes of a task, as sched_setattr(2) and sched_getattr(2) use them. */
 #ifndef SIPSCHED_ATTRIBUTES_H
 #define SIPSCHED_ATTRIBUTES_H
 #include <sched.h>
@@ -12,18 +12,19 @@
 
 struct attributes {
 	uint32_t size;
-	uint32_t policy; /* SCHED_OTHER, SCHED_BATCH, SCHED_FIFO, SCHED_RR */
+	uint32_t policy; /* SCHED_OTHER, SCHED_BATCH, SCHED_FIFO or SCHED_RR */
 	uint64_t flags;
 	int32_t nice;
-	uint32_t priority; /* for SCHED_FIFO and SCHED_RR, 1 to 99 */
-	uint64_t runtime;  /* for SCHED_OTHER and SCHED_BATCH since Linux 6.12: the slice in ns */
+	uint32_t priority; /* 1 to 99 for SCHED_FIFO and SCHED_RR */
+	/* The slice in ns for SCHED_OTHER and SCHED_BATCH, since Linux 6.12. */
+	uint64_t runtime;
 	uint64_t deadline;
 	uint64_t period;
 	uint32_t util_min;
 	uint32_t util_max;
 };
 
-/* Both functions return 0, or -1 and set errno. PID 0 is the caller. */
+/* Both functions return 0 on success. On failure, they return -1 and set errno. PID 0 is the caller. */
 static inline int attributes_get(pid_t pid, struct attributes *actual)
 {
 	return (int)syscall(SYS_sched_getattr, pid, actual, sizeof(*actual), 0);

@@ -11,7 +11,7 @@
 #include "../common/program.h"
 #include "plan.h"
 
-#define SHOWN       60 /* characters of a wrong word that a message shows */
+#define SHOWN       60 /* an error message shows at most this many characters of a wrong word */
 #define SLICE_LEAST (100 * NS_PER_US)
 #define SLICE_MOST  (100 * NS_PER_MS)
 #define TIME_MOST   (86400 * NS_PER_S)
@@ -23,7 +23,7 @@ struct reader {
 	const char *path;
 	unsigned line;
 	bool has_first, has_sample, has_end;
-	size_t room; /* windows that fit into the array */
+	size_t room; /* number of windows for which the array has room */
 	unsigned n_words;
 	char *words[WORDS];
 };
@@ -89,7 +89,7 @@ static bool read_slice(const struct reader *reader, bool real_time, uint64_t *sl
 	return read_time(reader, 9, SLICE_LEAST, SLICE_MOST, "slice 0 or", slice_ns);
 }
 
-/* mode N task POLICY nice N priority N slice NS */
+/* Parse a line `mode N task POLICY nice N priority N slice NS`. */
 static bool read_task(struct reader *reader, struct plan_mode *mode)
 {
 	uint32_t policy;
@@ -101,7 +101,7 @@ static bool read_task(struct reader *reader, struct plan_mode *mode)
 	if (!find_policy(word(reader, 3), &policy))
 		return wrong(reader, "a policy, other, batch, fifo or rr", word(reader, 3));
 	real_time = policy == SCHED_FIFO || policy == SCHED_RR;
-	/* the kernel would ignore an attribute that the policy does not use, so the plan must be wrong */
+	/* refuse an attribute that the policy does not use: the kernel would ignore it, so the plan must be wrong */
 	if (!is_word(reader, 4, "nice") ||
 	    !read_number(reader, 5, real_time ? 0 : -20, real_time ? 0 : 19, "a nice value", &nice) ||
 	    !is_word(reader, 6, "priority") ||
@@ -129,7 +129,7 @@ static bool find_file(struct reader *reader, const char *path, unsigned *file)
 	return true;
 }
 
-/* mode N file PATH VALUE... */
+/* Parse a line `mode N file PATH VALUE...`. */
 static bool read_file(struct reader *reader, struct plan_mode *mode)
 {
 	struct plan_write write = { 0 };
@@ -243,7 +243,7 @@ static bool read_line(struct reader *reader, char *line)
 	return wrong(reader, "mode, first, sample, window or end", reader->words[0]);
 }
 
-/* Check what only the whole plan shows. */
+/* Check the rules that involve several lines of the plan. */
 static bool check_whole(struct reader *reader)
 {
 	const struct plan *plan = reader->plan;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A plan: modes, and the windows in which they are in force. It is a text with one item per line. A # at the start of a word
- * begins a comment.
+ * A plan lists modes, and the windows during which they are in force. The plan is a text with one item per line. A # at the
+ * start of a word begins a comment.
  *
  *   mode 0 task other nice 0 priority 0 slice 0     POLICY other|batch|fifo|rr; slice in ns, 0: the kernel's base slice
  *   mode 0 file /sys/kernel/debug/sched/base_slice_ns 3000000     any number of files, written in this order
@@ -12,8 +12,8 @@
  *   window 500000000 1
  *   end 60000000000         ns after t0
  *
- * A setting that a mode does not name has the value from the start of the program. The probe is then `on`. So every mode
- * determines all settings, and switching back to a mode restores all of them.
+ * If a mode does not name a setting, the setting has its value from the start of the program. For the probe, this value is
+ * `on`. So every mode determines all settings, and switching back to a mode restores all of them.
  */
 #ifndef SIPSCHED_PLAN_H
 #define SIPSCHED_PLAN_H
@@ -26,7 +26,7 @@
 #define SAMPLES_MAX 10000000
 
 struct plan_write {
-	unsigned file; /* index into the files of the plan */
+	unsigned file; /* index of the file in `files` of the plan */
 	char *value;   /* the words of the value, joined by single spaces */
 };
 
@@ -42,7 +42,7 @@ struct plan_mode {
 struct plan_window {
 	uint64_t start_ns;
 	unsigned mode;
-	unsigned line; /* line in the plan file */
+	unsigned line; /* line number in the plan file */
 };
 
 struct plan {
@@ -50,13 +50,13 @@ struct plan {
 	unsigned n_modes; /* 1 + the highest number of a mode */
 	struct plan_mode modes[MODES_MAX];
 	unsigned n_files;
-	char *files[FILES_MAX]; /* paths */
-	bool has_probe;         /* a mode switches the probe */
+	char *files[FILES_MAX]; /* paths of the files */
+	bool has_probe;         /* at least one mode switches the probe */
 	size_t n_windows;
 	struct plan_window *windows;
 };
 
-/* Return false after a line on stderr with file, line, the expected word and the found word. */
+/* Read a plan. If it is wrong, print file, line, the expected word and the found word, and return false. */
 bool plan_read(struct plan *plan, const char *path);
 void plan_free(struct plan *plan);
 #endif

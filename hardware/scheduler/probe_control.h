@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The probe's control socket (sipprobe --control). A client sends a line `on` or `off`, and the probe answers with one line.
+ * The probe's control socket (sipprobe --control). A client sends a line `on` or `off`, and the probe answers with one
+ * line.
  *
- * probe_send() does not wait for the answer, because the probe needs milliseconds. All other settings are made meanwhile.
+ * probe_send() does not wait for the answer, because the probe needs milliseconds. The caller makes all other settings
+ * meanwhile.
  */
 #ifndef SIPSCHED_PROBE_CONTROL_H
 #define SIPSCHED_PROBE_CONTROL_H
@@ -10,9 +12,9 @@
 
 #define PROBE_ANSWER_MAX 128
 
-/* Return a socket, or -errno. */
+/* Return a connected socket, or -errno on failure. */
 int probe_connect(const char *path);
-/* Both functions return 0 or an errno value. */
+/* Both functions return 0 on success, or an errno value. */
 int probe_send(int probe, bool on);
 int probe_wait(int probe, char answer[PROBE_ANSWER_MAX]);
 #endif

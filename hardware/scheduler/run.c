@@ -23,7 +23,7 @@ struct runner {
 	int signals, timer, arrival;
 };
 
-/* Return true if `fd` is readable, false if a signal came. */
+/* Wait until `fd` is readable, and return true. Return false if a signal came first. */
 static bool wait_readable(const struct runner *runner, int fd)
 {
 	struct pollfd waiting[] = { { .fd = runner->signals, .events = POLLIN },
@@ -34,13 +34,13 @@ static bool wait_readable(const struct runner *runner, int fd)
 	return !waiting[0].revents;
 }
 
-/* Return true at the given time, false if a signal came. */
+/* Wait until `instant_ns`, and return true. Return false if a signal came first. */
 static bool wait_until(const struct runner *runner, uint64_t instant_ns)
 {
 	struct itimerspec wanted = { .it_value = { (time_t)(instant_ns / NS_PER_S),
 						   (long)(instant_ns % NS_PER_S) } };
 
-	/* settime discards expirations that were not read */
+	/* timerfd_settime() discards earlier expirations that nobody has read */
 	timerfd_settime(runner->timer, TFD_TIMER_ABSTIME, &wanted, NULL);
 	return wait_readable(runner, runner->timer);
 }
@@ -51,10 +51,7 @@ static void make_window(struct runner *runner, size_t window)
 	runner->log.n_windows = window + 1;
 }
 
-/*
- * Wait for the given time, and take samples meanwhile. The last sample is right before the given time. Return false
- * if a signal came.
- */
+/* Take samples until `instant_ns`. The last sample is right before `instant_ns`. Return false if a signal came first. */
 static bool sample_until(struct runner *runner, uint64_t instant_ns, uint64_t *next_ns)
 {
 	uint64_t last_ns = instant_ns - SAMPLE_LEAD_NS;
@@ -72,7 +69,7 @@ static bool sample_until(struct runner *runner, uint64_t instant_ns, uint64_t *n
 	return wait_until(runner, instant_ns);
 }
 
-/* Return false if a signal came. */
+/* Perform the plan. Return false if a signal ended it. */
 static bool play(struct runner *runner)
 {
 	const struct plan *plan = runner->plan;
@@ -87,9 +84,9 @@ static bool play(struct runner *runner)
 	runner->log.t0_ns = t0;
 	runner->log.has_t0 = true;
 	sampler_take(&runner->sampler);
-	/* switch again: every window, including the first, then begins with a switch */
+	/* switch to the first mode again, so that every window begins with a switch */
 	make_window(runner, 0);
-	/* while it is open, the kernel reads the clock for every packet; closing waits for RCU, for about 10 ms */
+	/* close the socket: the kernel reads the clock for every packet while it is open; closing waits 10 ms for RCU */
 	close(runner->arrival);
 	runner->arrival = -1;
 	next = clock_ns() + plan->sample_ns;
@@ -107,7 +104,7 @@ static void prepare_process(struct runner *runner, int fifo)
 {
 	struct sched_param parameters = { .sched_priority = fifo };
 
-	/* the program also works without both */
+	/* ignore errors, because the program also works without locked memory and without SCHED_FIFO */
 	(void)!mlockall(MCL_CURRENT | MCL_FUTURE);
 	runner->log.fifo = fifo && !sched_setscheduler(0, SCHED_FIFO, &parameters);
 }
@@ -122,7 +119,7 @@ static enum exit_code play_and_write(struct runner *runner, const struct run_opt
 	return partial_close(file, options->log) ? EXIT_GOOD : fail(options->log, strerror(errno));
 }
 
-/* Return NULL, or the name of what could not be opened; errno has the reason. */
+/* Open everything that a run needs. Return NULL, or the name of the part that failed; errno has the reason. */
 static const char *open_runner(struct runner *runner, const struct run_options *options,
 			       const sigset_t *signals)
 {
@@ -179,7 +176,7 @@ enum exit_code run(const struct run_options *options)
 {
 	struct plan plan;
 	enum exit_code code;
-	/* a signal ends the plan, and the log is written nevertheless */
+	/* block the signals, so that the program writes the log when a signal ends the plan */
 	sigset_t signals = block_signals();
 
 	if (!plan_read(&plan, options->plan))

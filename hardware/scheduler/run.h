@@ -8,7 +8,7 @@
 struct run_options {
 	const char *plan;
 	const char *log;
-	const char *probe_control; /* NULL: no probe */
+	const char *probe_control; /* path of the probe's socket; NULL: no probe */
 	int fifo;                  /* priority; 0: do not ask for SCHED_FIFO */
 	uint16_t port;
 	bool tcp;

@@ -16,10 +16,10 @@
 #define SQUEEZE_COLUMN 2
 /* Column of the CPU number; without this column the row counts, which offline CPUs shift. */
 #define CPU_COLUMN 12
-/* SEE include/linux/posix-timers_types.h: MAKE_PROCESS_CPUCLOCK(), CPUCLOCK_SCHED */
+/* The clock of a process's CPU time: MAKE_PROCESS_CPUCLOCK(), CPUCLOCK_SCHED (include/linux/posix-timers_types.h). */
 #define PROCESS_CLOCK(p) ((clockid_t)(~(unsigned)(p) << 3 | 2))
 
-/* Return the process of a task; 0 if the task has ended. */
+/* Return the process of a task, or 0 if the task has ended. */
 static pid_t process_of(pid_t task)
 {
 	char path[64], line[256];
@@ -66,7 +66,7 @@ static uint64_t cpu_time_ns(struct sampler *sampler)
 	return sum;
 }
 
-/* Return a file's text, up to the size of the buffer. */
+/* Return the text of a file, up to the size of the buffer. */
 static const char *read_text(struct sampler *sampler, int fd)
 {
 	size_t used = 0;
@@ -109,7 +109,7 @@ static unsigned find_column(const char *names, const char *name)
 	return 0;
 }
 
-/* Return a column of a line as a number; 0 is the first column. */
+/* Return a column of a line as a number. The first column is 0. */
 static uint64_t number_at(const char *line, unsigned column, int base)
 {
 	for (line += strspn(line, " "); column && *line && *line != '\n'; column--) {
@@ -143,7 +143,7 @@ static void read_stat(struct sampler *sampler, struct sample *sample)
 	for (; !strncmp(line, "cpu", 3); line = next_line(line)) {
 		if (!is_held(sampler, strtoull(line + 3, NULL, 10)))
 			continue;
-		/* columns: cpuN user nice system idle iowait irq softirq steal */
+		/* the columns are: cpuN user nice system idle iowait irq softirq steal */
 		sample->idle_ticks += number_at(line, 4, 10) + number_at(line, 5, 10);
 		sample->softirq_ticks += number_at(line, 7, 10);
 		sample->steal_ticks += number_at(line, 8, 10);
@@ -190,7 +190,7 @@ const char *sampler_open(struct sampler *sampler, const pid_t *tasks, unsigned n
 	*sampler = (struct sampler){ .cpus = *cpus, .room = room };
 	sampler->buffer = keep(malloc(BUFFER_SIZE));
 	sampler->samples = keep(calloc(room + 1, sizeof(*sampler->samples)));
-	/* touch all pages now: a page fault during the run would delay a switch */
+	/* write to all pages now, because a page fault during the run would delay a switch */
 	memset(sampler->samples, 1, (room + 1) * sizeof(*sampler->samples));
 	find_processes(sampler, tasks, n_tasks);
 	sampler->protocol = tcp ? "TcpExt: " : "Udp: ";

@@ -2,12 +2,13 @@
 /*
  * Samples: the counters of the proxy and its CPUs at one time.
  *
- * The CPU time is the sum over the processes of the tasks, from their CPU clocks, including tasks that run at that time. A
- * process cannot read the clock of a single thread of another process (kernel/time/posix-cpu-timers.c: pid_for_clock()).
- * The last value of an ended process is kept.
+ * The CPU time is the sum over the processes of the tasks. It includes tasks that run at the time of the sample, because it
+ * comes from the processes' CPU clocks. A process cannot read the clock of a single thread of another process
+ * (kernel/time/posix-cpu-timers.c: pid_for_clock()). For a process that has ended, the last value stays.
  *
- * Over TCP the kernel does not count messages. TCPOrigDataSent takes the place of datagrams: the number of segments with data,
- * or with the end of a stream, that are sent for the first time. It is one per sent message, unless two messages are sent together.
+ * Over TCP, the kernel does not count messages. The samples then contain TCPOrigDataSent instead of datagrams: the number
+ * of segments with data, or with the end of a stream, that are sent for the first time. This number is one per sent
+ * message, unless two messages are sent together.
  */
 #ifndef SIPSCHED_SAMPLES_H
 #define SIPSCHED_SAMPLES_H
@@ -21,7 +22,7 @@
 #define CPUS_MAX 1024
 
 struct cpu_set {
-	unsigned n; /* 0: all CPUs */
+	unsigned n; /* number of CPUs; 0: all CPUs */
 	bool held[CPUS_MAX];
 };
 
@@ -34,7 +35,7 @@ struct sampler {
 	struct cpu_set cpus;
 	size_t n_processes;
 	struct process_clock *processes;
-	const char *protocol; /* the first word of the protocol's lines */
+	const char *protocol; /* the first word of the protocol's lines in /proc/net/snmp */
 	int counters, stat, softnet;
 	unsigned datagrams_column, refused_column;
 	char *buffer;
@@ -42,7 +43,7 @@ struct sampler {
 	struct sample *samples;
 };
 
-/* Return NULL, or the file of /proc that could not be read. */
+/* Open the files and clocks. Return NULL, or the file of /proc that could not be read. */
 const char *sampler_open(struct sampler *sampler, const pid_t *tasks, unsigned n_tasks,
 			 const struct cpu_set *cpus, bool tcp, size_t room);
 void sampler_take(struct sampler *sampler);

@@ -2,9 +2,9 @@
 /*
  * The speed index: the number of fixed work steps per microsecond of CPU time.
  *
- * A step reads the next element of a ring in random order through 64 KiB, and mixes it into a number by shifts and multiplications.
- * Each operation waits for the one before. The steps must stay as they are, because a change changes the index.
- * The index does not depend on larger memory, other cores, or vector units.
+ * A step reads the next element of a ring in random order through 64 KiB, and mixes it into a number by shifts and
+ * multiplications. Each operation waits for the operation before it. Never change the steps, because a change of the steps
+ * changes the index. The index does not depend on larger memory, other cores, or vector units.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,10 +14,10 @@
 #include "speed.h"
 
 #define RING  16384
-#define ROUND 65536 /* steps between two readings of the clock */
+#define ROUND 65536 /* number of steps between two readings of the clock */
 
 static uint32_t ring[RING];
-/* the compiler must not remove the computation */
+/* The result goes here, so that the compiler does not remove the computation. */
 static volatile uint64_t sink;
 
 /* Make one cycle through all elements (Sattolo's algorithm). */
@@ -56,7 +56,7 @@ static void stay_here(void)
 
 	CPU_ZERO(&here);
 	CPU_SET(sched_getcpu(), &here);
-	/* if the kernel refuses, the index may include a migration */
+	/* ignore a refusal of the kernel: the index may then include a migration */
 	sched_setaffinity(0, sizeof(here), &here);
 }
 
@@ -67,7 +67,8 @@ enum exit_code speed(double seconds)
 
 	stay_here();
 	make_ring();
-	work(&at, &mixed); /* fill the caches */
+	/* Fill the caches before the measurement. */
+	work(&at, &mixed);
 	cpu = read_clock(CLOCK_PROCESS_CPUTIME_ID);
 	wall = clock_ns();
 	do {

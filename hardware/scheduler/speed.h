@@ -3,6 +3,6 @@
 #define SIPSCHED_SPEED_H
 #include "../common/program.h"
 
-/* Measure the speed index for this many seconds of CPU time, and print it. */
+/* Measure the speed index for this many seconds of CPU time, and print the index. */
 enum exit_code speed(double seconds);
 #endif

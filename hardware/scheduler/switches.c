@@ -15,7 +15,7 @@
 #include "probe_control.h"
 #include "switches.h"
 
-#define NO_PROBE    (-4096) /* not an errno value */
+#define NO_PROBE    (-4096) /* differs from every negative errno value */
 #define CONTENT_MAX 4096
 
 static bool is_fair(const struct attributes *task)
@@ -58,7 +58,7 @@ void end_sleeper(pid_t sleeper)
 }
 
 /*
- * Return the slice that a task with slice 0 reads back now: the base slice, or 0 on a kernel without slices per
+ * Return the slice that a task with slice 0 reads back now. This is the base slice, or 0 on a kernel without slices per
  * task.
  */
 static uint64_t base_slice(const struct switches *switches)
@@ -70,7 +70,7 @@ static uint64_t base_slice(const struct switches *switches)
 	return model.runtime;
 }
 
-/* Join the words of a text by single spaces. */
+/* Replace each run of white space in a text by a single space. */
 static void squeeze(char *text)
 {
 	char *to = text, *rest = NULL;
@@ -86,7 +86,7 @@ static void squeeze(char *text)
 	*to = '\0';
 }
 
-/* Open the file again: debugfs cannot seek, and a descriptor of it gives the value once. */
+/* Read a file. Open it each time, because a descriptor of debugfs cannot seek and returns the value only once. */
 static bool read_content(const char *path, char content[CONTENT_MAX])
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -102,7 +102,7 @@ static bool read_content(const char *path, char content[CONTENT_MAX])
 	return true;
 }
 
-/* Write at the start of the file, as sysctls need it; debugfs ignores the position. Return 0 or an errno value. */
+/* Write at the start of the file, which sysctls require and debugfs ignores. Return 0 or an errno value. */
 static int write_content(int fd, const char *content)
 {
 	size_t size = strlen(content);

@@ -40,7 +40,7 @@ static int report_error(const char *what)
 	return EXIT_BAD;
 }
 
-/* Return NULL, or a text that describes the error. */
+/* Parse four words as attributes. Return NULL, or a text that describes the error. */
 static const char *parse(char *const words[WORDS], struct attributes *wanted)
 {
 	long long nice, priority, slice_ns;

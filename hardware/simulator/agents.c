@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The UAC and the UAS (RFC 3261). Their messages reach the SPS after link_ns, and the SPS's messages reach them
- * after link_ns. The agents themselves take no time.
+ * The simulated UAC and UAS (RFC 3261). A message needs link_ns from an agent to the SPS, and link_ns from the SPS to an
+ * agent. The agents themselves take no time.
  */
 #include "sim.h"
 
@@ -11,7 +11,7 @@ static void push(struct sim *sim, struct fifo *fifo, struct timer timer)
 		sim->failure = "not enough memory";
 }
 
-/* Set the timer of the next retransmission. `timer.again` belongs to the datagram that was just sent. */
+/* Set the timer for the next retransmission. `timer.again` is the retransmission number of the datagram just sent. */
 static void set_retransmission(struct sim *sim, struct timer timer)
 {
 	const struct model *m = &sim->model;
@@ -20,7 +20,7 @@ static void set_retransmission(struct sim *sim, struct timer timer)
 
 	if (!m->retransmissions)
 		return;
-	/* the interval doubles for INVITE (17.1.1.2), and up to T2 for BYE (17.1.2.2) and 200 (13.3.1.4) */
+	/* the interval doubles for INVITE (RFC 3261 17.1.1.2), and up to T2 for BYE (17.1.2.2) and 200 (13.3.1.4) */
 	if (timer.kind != TRACE_KIND_INVITE && delay >= m->t2_ns) {
 		length = TIMER_LENGTHS - 1;
 		delay = m->t2_ns;
@@ -30,7 +30,7 @@ static void set_retransmission(struct sim *sim, struct timer timer)
 	push(sim, &sim->timers[length], timer);
 }
 
-/* Let a datagram of an agent reach the SPS now. */
+/* Let an agent's datagram arrive at the SPS now. */
 static void reach(struct sim *sim, struct timer message)
 {
 	if (message.again)
@@ -51,7 +51,7 @@ void agents_call(struct sim *sim)
 	reach(sim, invite);
 }
 
-/* Return whether a call ends by timer B or F, after 64 T1 without an answer. */
+/* Return whether timer B or F has ended the call: no answer came within 64 T1. */
 static bool is_late(const struct sim *sim, uint64_t sent, uint64_t at)
 {
 	return at >= sent + 64 * sim->model.t1_ns;
@@ -73,7 +73,7 @@ static void retransmit(struct sim *sim, struct timer timer)
 			return;
 		record->bye_again++;
 	} else if ((call->uas_ack_at && call->uas_ack_at <= sent) || timer.again > 10) {
-		/* 13.3.1.4: 200 is sent again for 64 T1, which is 11 times */
+		/* the UAS sends 200 again for 64 T1, which is 11 times (RFC 3261 13.3.1.4) */
 		return;
 	}
 	set_retransmission(sim, timer);
@@ -131,7 +131,7 @@ static void uas_receives(struct sim *sim, const struct timer *m, uint64_t at)
 	struct call *call = &sim->calls[m->call];
 
 	if (m->kind == TRACE_KIND_INVITE) {
-		/* 17.2.1: a repeated INVITE gets the last provisional answer, until there is a final answer */
+		/* the UAS answers a repeated INVITE with 180, until it has sent a final answer (RFC 3261 17.2.1) */
 		if (!call->uas_sent_ok)
 			answer(sim, m->call, TRACE_KIND_180, call->uas_answered);
 		if (!call->uas_answered)
@@ -177,7 +177,7 @@ static void uac_receives(struct sim *sim, const struct timer *m, uint64_t at)
 	}
 }
 
-/* Let the SPS's message reach an agent, which answers. */
+/* Let a message of the SPS arrive at an agent. The agent answers. */
 void agents_receive(struct sim *sim, const struct timer *m)
 {
 	uint64_t at = sim->now + sim->model.link_ns;

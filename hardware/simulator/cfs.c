@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * The completely fair scheduler, as in kernel/sched/fair.c of Linux 5.10 with its default features: GENTLE_FAIR_SLEEPERS,
- * LAST_BUDDY and WAKEUP_PREEMPTION, without NEXT_BUDDY. The kernel's tree by virtual runtime is an array here, which is
- * searched. Of workers with equal virtual runtimes, the one that was enqueued first comes first.
+ * LAST_BUDDY and WAKEUP_PREEMPTION, without NEXT_BUDDY. The kernel has a tree that is sorted by virtual runtime. This file
+ * searches an array instead. If several workers have the same virtual runtime, the worker that was enqueued first comes
+ * first.
  */
 #include "sched.h"
 
@@ -23,7 +24,7 @@ static bool is_before(const struct worker *a, const struct worker *b)
 	return a->vruntime != b->vruntime ? a->vruntime < b->vruntime : a->order < b->order;
 }
 
-/* fair.c: __pick_first_entity(), and __pick_next_entity() if one worker is excluded */
+/* Model __pick_first_entity() of fair.c. If a worker is excluded, model __pick_next_entity(). */
 static struct worker *leftmost(const struct fair_rq *rq, const struct worker *without)
 {
 	struct worker *best = NULL;
@@ -34,7 +35,7 @@ static struct worker *leftmost(const struct fair_rq *rq, const struct worker *wi
 	return best;
 }
 
-/* fair.c: update_min_vruntime() */
+/* Model update_min_vruntime() of fair.c. */
 static void update_min_vruntime(struct cpu *cpu)
 {
 	struct fair_rq *rq = &cpu->fair;
@@ -60,7 +61,7 @@ static void update_curr(struct sim *sim, struct cpu *cpu)
 		update_min_vruntime(cpu);
 }
 
-/* fair.c: sched_slice() and __sched_period() */
+/* Model sched_slice() and __sched_period() of fair.c. */
 static uint64_t slice_of(const struct sim *sim, const struct cpu *cpu, const struct worker *w)
 {
 	const struct model *m = &sim->model;
@@ -82,7 +83,7 @@ static void clear_buddies(struct fair_rq *rq, const struct worker *w)
 		rq->skip = NULL;
 }
 
-/* fair.c: wakeup_preempt_entity(): 1 if w should replace curr, -1 if curr is not behind w */
+/* Model wakeup_preempt_entity() of fair.c. Return 1 if w should replace curr, and -1 if curr has the smaller vruntime. */
 static int compare(const struct sim *sim, const struct worker *curr, const struct worker *w)
 {
 	int64_t difference = curr->vruntime - w->vruntime;
@@ -92,7 +93,7 @@ static int compare(const struct sim *sim, const struct worker *curr, const struc
 	return difference > fair_delta((int64_t)sim->model.wakeup_granularity_ns, w);
 }
 
-/* fair.c: place_entity(), with GENTLE_FAIR_SLEEPERS */
+/* Model place_entity() of fair.c with GENTLE_FAIR_SLEEPERS. */
 static void place(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	int64_t floor = cpu->fair.min_vruntime - (int64_t)(sim->model.latency_ns / 2);
@@ -101,7 +102,7 @@ static void place(struct sim *sim, struct cpu *cpu, struct worker *w)
 		w->vruntime = floor;
 }
 
-/* fair.c: enqueue_entity() */
+/* Model enqueue_entity() of fair.c. */
 static void enqueue(struct sim *sim, struct cpu *cpu, struct worker *w, bool wakeup)
 {
 	update_curr(sim, cpu);
@@ -139,7 +140,7 @@ static void put(struct sim *sim, struct cpu *cpu, struct worker *w)
 	fair_add(&cpu->fair, w, sim->order++);
 }
 
-/* fair.c: pick_next_entity() */
+/* Model pick_next_entity() of fair.c. */
 static struct worker *pick(struct sim *sim, struct cpu *cpu)
 {
 	struct fair_rq *rq = &cpu->fair;
@@ -175,7 +176,7 @@ static void set_next(struct sim *sim, struct cpu *cpu, struct worker *w)
 	fair_remove(&cpu->fair, w);
 }
 
-/* fair.c: check_preempt_wakeup() */
+/* Model check_preempt_wakeup() of fair.c. */
 static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	struct worker *curr = cpu->curr;
@@ -192,7 +193,7 @@ static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 		cpu->fair.last = curr;
 }
 
-/* fair.c: entity_tick() and check_preempt_tick() */
+/* Model entity_tick() and check_preempt_tick() of fair.c. */
 static void tick(struct sim *sim, struct cpu *cpu)
 {
 	struct worker *curr = cpu->curr;
@@ -214,7 +215,7 @@ static void tick(struct sim *sim, struct cpu *cpu)
 		sched_resched(sim, cpu);
 }
 
-/* fair.c: yield_task_fair() */
+/* Model yield_task_fair() of fair.c. */
 static void yield(struct sim *sim, struct cpu *cpu)
 {
 	clear_buddies(&cpu->fair, cpu->curr);
@@ -228,14 +229,14 @@ static void set_weight(struct worker *w, uint32_t weight)
 	w->weight = weight;
 }
 
-/* fair.c: attach_task_cfs_rq() */
+/* Model attach_task_cfs_rq() of fair.c. */
 static void join(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	(void)sim;
 	w->vruntime += cpu->fair.min_vruntime;
 }
 
-/* fair.c: detach_task_cfs_rq() */
+/* Model detach_task_cfs_rq() of fair.c. */
 static void leave(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	place(sim, cpu, w);

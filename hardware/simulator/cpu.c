@@ -3,7 +3,7 @@
 #include "sched.h"
 #include "sim.h"
 
-/* A backlog entry that is a stall of length `since` and not a datagram; the cost of waking after a stall. */
+/* STALL marks a stall of length `since` in the backlog. WAKE is the cost of waking a worker after a stall. */
 #define STALL TRACE_KIND_OTHER
 #define WAKE  KINDS
 
@@ -25,13 +25,13 @@ void cpu_init(struct sim *sim, struct cpu *cpu)
 	cpu_set(sim, cpu);
 }
 
-/* Return whether the time is charged to the interrupted task. */
+/* Return whether the kernel charges the time to the interrupted task. */
 static bool is_charged(const struct sim *sim, const struct cpu *cpu)
 {
 	return cpu->receiving == SPENT_RECEIVE && !sim->model.irq_time_accounting;
 }
 
-/* SEE kernel/sched/core.c: update_rq_clock_task(), with paravirtual steal */
+/* Model update_rq_clock_task() of kernel/sched/core.c, with paravirtual steal. */
 uint64_t cpu_task_clock(const struct sim *sim, const struct cpu *cpu)
 {
 	bool to_come = cpu->receive_until > sim->now && !is_charged(sim, cpu);
@@ -79,7 +79,7 @@ void cpu_advance(struct sim *sim, struct cpu *cpu)
 	w->left_ns -= ran;
 }
 
-/* Begin the first entry of the backlog: a softirq, or a stall that takes time away. Everything else waits. */
+/* Begin the first entry of the backlog. It is a softirq, or a stall that takes time away. Everything else waits. */
 static void begin(struct sim *sim, struct cpu *cpu, uint64_t ns, enum spent way)
 {
 	cpu_advance(sim, cpu);
@@ -130,14 +130,14 @@ void cpu_packet(struct sim *sim, struct timer message)
 		return;
 	}
 	/*
-	 * SEE net/core/dev.c: get_rps_cpu(). The datagrams of each address of the UAC are one flow, and those of the
-	 * UAS another
+	 * Model get_rps_cpu() of net/core/dev.c. The datagrams of each address of the UAC are one flow, and the datagrams
+	 * of the UAS are another.
 	 */
 	flow = 2 * (message.call % sim->model.peers) + from_uas;
 	cpu = &sim->cpus[flow % sim->model.receive_cpus];
 	message.at = sim->now + sim->model.interrupt_ns;
 	/*
-	 * SEE net/core/dev.c: enqueue_to_backlog(). A datagram that arrives while a softirq polls needs no interrupt
+	 * Model enqueue_to_backlog() of net/core/dev.c. A datagram needs no interrupt if it arrives while a softirq polls.
 	 */
 	if (cpu->backlog.length || message.at == sim->now)
 		interrupt(sim, cpu, message);
@@ -165,7 +165,7 @@ void cpu_spent(const struct sim *sim, const struct cpu *cpu, uint64_t spent[SPEN
 	uint64_t to_come = cpu->receive_until > sim->now ? cpu->receive_until - sim->now : 0;
 
 	memcpy(spent, cpu->spent, sizeof(cpu->spent));
-	/* an entry that has begun was accounted whole */
+	/* an entry was accounted completely when it began, so subtract the time that is still to come */
 	spent[cpu->receiving] -= to_come;
 	if (!cpu->curr) {
 		uint64_t idle_from = later(cpu->idle_from, cpu->receive_until);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Earliest eligible virtual deadline first, as in kernel/sched/fair.c of Linux 6.18. The kernel's tree by deadline is an array
- * here, which is searched with the same result. Of workers with equal deadlines, the one that was enqueued first comes first.
+ * Earliest eligible virtual deadline first, as in kernel/sched/fair.c of Linux 6.18. The kernel has a tree that is sorted
+ * by deadline. This file searches an array instead, with the same result. If several workers have the same deadline, the
+ * worker that was enqueued first comes first.
  */
 #include "sched.h"
 
@@ -12,7 +13,7 @@ static struct worker *running(const struct cpu *cpu)
 	return w && !is_rt(w) && w->on_rq ? w : NULL;
 }
 
-/* fair.c: avg_vruntime(), rounded down */
+/* Model avg_vruntime() of fair.c, rounded down. */
 int64_t eevdf_average(const struct cpu *cpu)
 {
 	const struct fair_rq *rq = &cpu->fair;
@@ -30,7 +31,7 @@ int64_t eevdf_average(const struct cpu *cpu)
 	return rq->zero + sum / load;
 }
 
-/* fair.c: vruntime_eligible() */
+/* Model vruntime_eligible() of fair.c. */
 static bool is_eligible(const struct cpu *cpu, const struct worker *w)
 {
 	const struct fair_rq *rq = &cpu->fair;
@@ -44,7 +45,7 @@ static bool is_eligible(const struct cpu *cpu, const struct worker *w)
 	return sum >= (w->vruntime - rq->zero) * load;
 }
 
-/* fair.c: update_entity_lag() */
+/* Model update_entity_lag() of fair.c. */
 static void update_lag(const struct sim *sim, const struct cpu *cpu, struct worker *w)
 {
 	int64_t longest =
@@ -55,7 +56,7 @@ static void update_lag(const struct sim *sim, const struct cpu *cpu, struct work
 	w->vlag = lag > limit ? limit : lag < -limit ? -limit : lag;
 }
 
-/* fair.c: cfs_rq_min_slice() */
+/* Model cfs_rq_min_slice() of fair.c. */
 static int64_t shortest_slice(const struct cpu *cpu, const struct worker *curr)
 {
 	int64_t shortest = curr ? curr->slice : INT64_MAX;
@@ -66,7 +67,7 @@ static int64_t shortest_slice(const struct cpu *cpu, const struct worker *curr)
 	return shortest;
 }
 
-/* fair.c: set_protect_slice(), for a worker that has just left the queue to run */
+/* Model set_protect_slice() of fair.c, for a worker that has just left the queue to run. */
 static void protect(const struct sim *sim, const struct cpu *cpu, struct worker *w)
 {
 	int64_t slice =
@@ -82,7 +83,7 @@ static bool is_protected(const struct worker *w)
 	return w->vprot > w->vruntime;
 }
 
-/* fair.c: __pick_eevdf() */
+/* Model __pick_eevdf() of fair.c. */
 static struct worker *pick_eevdf(const struct cpu *cpu, bool with_protection)
 {
 	const struct fair_rq *rq = &cpu->fair;
@@ -106,7 +107,7 @@ static struct worker *pick_eevdf(const struct cpu *cpu, bool with_protection)
 	return !best || (curr && curr->deadline < best->deadline) ? curr : best;
 }
 
-/* fair.c: update_curr() and update_deadline() */
+/* Model update_curr() and update_deadline() of fair.c. */
 static void update_curr(struct sim *sim, struct cpu *cpu)
 {
 	struct worker *w = cpu->curr;
@@ -124,7 +125,7 @@ static void update_curr(struct sim *sim, struct cpu *cpu)
 		sched_resched(sim, cpu);
 }
 
-/* fair.c: place_entity(). No worker starts during a run, so PLACE_DEADLINE_INITIAL is not needed */
+/* Model place_entity() of fair.c. No worker starts during a run, so PLACE_DEADLINE_INITIAL is not needed. */
 static void place(const struct sim *sim, const struct cpu *cpu, struct worker *w)
 {
 	const struct worker *curr = running(cpu);
@@ -153,12 +154,12 @@ static void enqueue(struct sim *sim, struct cpu *cpu, struct worker *w, bool wak
 	w->on_rq = true;
 }
 
-/* fair.c: dequeue_entity(), the part after DELAY_DEQUEUE */
+/* Model the part of dequeue_entity() of fair.c that follows DELAY_DEQUEUE. */
 static void leave(struct sim *sim, struct cpu *cpu, struct worker *w, bool sleep)
 {
 	update_lag(sim, cpu, w);
 	if (!sleep) {
-		/* PLACE_REL_DEADLINE */
+		/* the kernel's feature PLACE_REL_DEADLINE */
 		w->deadline -= w->vruntime;
 		w->relative_deadline = true;
 	}
@@ -173,7 +174,7 @@ static void end_delay(struct cpu *cpu, struct worker *w)
 	cpu->fair.delayed--;
 }
 
-/* fair.c: dequeue_entity() for a delayed worker: finish_delayed_dequeue_entity(), with DELAY_ZERO */
+/* Model dequeue_entity() of fair.c for a delayed worker: finish_delayed_dequeue_entity(), with DELAY_ZERO. */
 static void finish_delay(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	leave(sim, cpu, w, true);
@@ -198,7 +199,7 @@ static bool dequeue(struct sim *sim, struct cpu *cpu, struct worker *w, bool sle
 	return true;
 }
 
-/* fair.c: requeue_delayed_entity(), with DELAY_ZERO */
+/* Model requeue_delayed_entity() of fair.c with DELAY_ZERO. */
 static void requeue_delayed(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	update_lag(sim, cpu, w);
@@ -217,7 +218,7 @@ static void put(struct sim *sim, struct cpu *cpu, struct worker *w)
 	fair_add(&cpu->fair, w, sim->order++);
 }
 
-/* fair.c: pick_task_fair() and pick_next_entity() */
+/* Model pick_task_fair() and pick_next_entity() of fair.c. */
 static struct worker *pick(struct sim *sim, struct cpu *cpu)
 {
 	if (running(cpu))
@@ -232,14 +233,14 @@ static struct worker *pick(struct sim *sim, struct cpu *cpu)
 	return NULL;
 }
 
-/* fair.c: set_next_entity() */
+/* Model set_next_entity() of fair.c. */
 static void set_next(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	fair_remove(&cpu->fair, w);
 	protect(sim, cpu, w);
 }
 
-/* fair.c: check_preempt_wakeup_fair() */
+/* Model check_preempt_wakeup_fair() of fair.c. */
 static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	struct worker *curr = cpu->curr;
@@ -261,7 +262,7 @@ static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 	}
 }
 
-/* fair.c: yield_task_fair() */
+/* Model yield_task_fair() of fair.c. */
 static void yield(struct sim *sim, struct cpu *cpu)
 {
 	struct worker *w = cpu->curr;
@@ -273,7 +274,7 @@ static void yield(struct sim *sim, struct cpu *cpu)
 	}
 }
 
-/* fair.c: reweight_entity() */
+/* Model reweight_entity() of fair.c. */
 static void set_weight(struct worker *w, uint32_t weight)
 {
 	w->vlag = w->vlag * (int64_t)w->weight / (int64_t)weight;
@@ -284,7 +285,7 @@ static void set_weight(struct worker *w, uint32_t weight)
 
 static void keep(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
-	/* nothing to do: a sleeping worker keeps its lag */
+	/* a sleeping worker keeps its lag, so nothing changes */
 	(void)sim, (void)cpu, (void)w;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the next event. A model has few sources of events, each with one next time. The winner tree keeps the earliest of
- * these times, with O(log sources) per change. Timers of equal length expire in the order in which they were set, so each
- * length has a queue, and the head of the queue is a source.
+ * Finds the next event. A model has few sources of events, and each source has one next time. The winner tree finds the
+ * earliest of these times. A change costs O(log sources). Timers of equal length expire in the order in which they were
+ * set. Each length therefore has a queue, and the head of the queue is a source.
  */
 #ifndef SIPSIM_EVENTS_H
 #define SIPSIM_EVENTS_H
@@ -14,14 +14,14 @@
 
 struct tree {
 	uint32_t size;    /* number of leaves, a power of two */
-	uint32_t *winner; /* the winner of each inner node, from index 1, and then the leaves */
-	uint64_t *at;     /* time per source, or NEVER */
+	uint32_t *winner; /* the winner of each inner node, from index 1, followed by the leaves */
+	uint64_t *at;     /* next time of each source, or NEVER */
 };
 
 bool tree_init(struct tree *tree, uint32_t sources);
 void tree_free(struct tree *tree);
 
-/* Of sources with the same time, the one with the lower number comes first. */
+/* Set a source's next time. Among sources with the same time, the source with the lowest number comes first. */
 static inline void tree_set(struct tree *tree, uint32_t source, uint64_t at)
 {
 	uint32_t *winner = tree->winner;
@@ -44,17 +44,17 @@ static inline uint32_t tree_first(const struct tree *tree)
 	return tree->winner[1];
 }
 
-/* A datagram or a timer of a call. */
+/* A datagram, or a timer of a call. */
 struct timer {
 	uint64_t at;
-	uint64_t since; /* for a message in the SPS: its time of arrival */
+	uint64_t since; /* for a message in the SPS, its arrival time */
 	uint32_t call;
-	uint32_t rmem; /* bytes charged to the socket's queue */
-	uint8_t kind;  /* enum trace_kind */
+	uint32_t rmem; /* bytes that the message takes in the socket's queue */
+	uint8_t kind;  /* one of enum trace_kind */
 	uint8_t again; /* number of earlier transmissions */
 };
 
-/* A queue, as a ring buffer that grows. */
+/* A queue in a ring buffer that grows when it is full. */
 struct fifo {
 	struct timer *ring;
 	uint32_t capacity; /* a power of two, or 0 */

@@ -127,7 +127,7 @@ static bool read_choice(const char *choices, const char *word, int *index)
 	return false;
 }
 
-/* Read one number. Return the text after it, or NULL if it is missing or out of range. */
+/* Read one number. Return the text after the number, or NULL if it is missing or out of range. */
 static const char *read_number(const struct entry *e, const char *text, void *to)
 {
 	bool real = e->type == REAL || e->type == REALS;
@@ -145,7 +145,7 @@ static const char *read_number(const struct entry *e, const char *text, void *to
 	if (e->type == INTEGER) {
 		*(int *)to = (int)strtol(text, &end, 10);
 	} else {
-		/* strtod rounds above 2^53, and a seed has 64 bits */
+		/* read seeds as integers, because they have 64 bits and strtod rounds above 2^53 */
 		uint64_t whole = strtoull(text, &end, 10);
 
 		if (e->type == COUNT || e->type == COUNTS)

@@ -11,7 +11,7 @@ static uint64_t moved(uint64_t at)
 	return at ? at + T0_NS : 0;
 }
 
-/* Return the outcome of a call that is open at the end: timers B and F of RFC 3261, otherwise unfinished. */
+/* Set the outcome of a call that is open at the end: timer B or F of RFC 3261 has ended it, or it is unfinished. */
 static void decide(const struct sim *sim, uint64_t index, struct call_record *r)
 {
 	uint64_t longest = 64 * sim->model.t1_ns;
@@ -45,7 +45,7 @@ bool output_calls(struct sim *sim, FILE *file)
 		r = *call;
 		r.call_id_hash = call_hash(i);
 		r.t_intended = sim->schedule.calls[i].offset_ns + T0_NS;
-		/* the first call may start at the start of the schedule */
+		/* 0 is a valid start time in the simulation, so test the call's number instead of the time */
 		r.t_invite = i < sim->next_call ? r.t_invite + T0_NS : 0;
 		r.t_first_response = moved(r.t_first_response);
 		r.t_ringing = moved(r.t_ringing);

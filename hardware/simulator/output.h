@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The files of a run, besides its trace. */
+/* Functions that write the files of a run, except for its trace. */
 #ifndef SIPSIM_OUTPUT_H
 #define SIPSIM_OUTPUT_H
 #include <stdio.h>
@@ -7,9 +7,9 @@
 
 #define SIPSIM_VERSION 1
 
-/* Write the file of calls, in the form of ../common/calls.h. */
+/* Write the file of calls, in the format of ../common/calls.h. */
 bool output_calls(struct sim *sim, FILE *file);
-/* Write the report of the UAC, in the form of ../generator/report.h. */
+/* Write the report of the UAC, in the format of ../generator/report.h. */
 void output_uac(const struct sim *sim, FILE *file);
 /* Write the model's counters: messages, the time of each CPU, and the work of each worker. */
 void output_report(const struct sim *sim, FILE *file);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Chooses the CPU of a woken worker, and lets CPUs take work from each other: kernel/sched/fair.c of Linux 5.10 and 6.18, which
- * differ only in newidle_balance(). The cores of a processor share their last-level cache.
+ * Chooses the CPU of a woken worker, and lets CPUs take work from each other. The rules are those of kernel/sched/fair.c in
+ * Linux 5.10 and 6.18, which differ only in newidle_balance(). The cores of a processor share their last-level cache.
  * ASSUME a load is the weight of the runnable workers now. PELT, which averages loads over about 32 ms, is not modelled.
  * Not modelled: recent_used_cpu, SIS_PROP and SIS_UTIL (all CPUs of the cache are searched), active balancing.
  */
@@ -22,7 +22,7 @@ static bool is_idle(const struct cpu *cpu)
 	return !cpu->curr && !sched_running(cpu);
 }
 
-/* The CPUs of a processor. The last processor may have fewer CPUs of the run than the others. */
+/* Return the number of the processor's CPUs that the run uses. The last processor may have fewer. */
 static uint32_t siblings(const struct sim *sim, const struct cpu *cpu, uint32_t *first)
 {
 	uint32_t size = sim->model.cores_per_processor;
@@ -31,7 +31,7 @@ static uint32_t siblings(const struct sim *sim, const struct cpu *cpu, uint32_t 
 	return *first + size < sim->model.cores ? size : sim->model.cores - *first;
 }
 
-/* Return the runnable workers, without those that stay queued only until their lag is gone. */
+/* Return the number of runnable workers. Exclude workers that sleep and stay queued only until their lag is gone. */
 static uint32_t runnable(const struct cpu *cpu)
 {
 	return sched_running(cpu) - cpu->fair.delayed;
@@ -57,7 +57,7 @@ static uint32_t decay(uint32_t flips, uint64_t *at, uint64_t now)
 	return flips >> 1;
 }
 
-/* fair.c: record_wakee(). The waker is the task that the softirq interrupts */
+/* Model record_wakee() of fair.c. The waker is the task that the softirq interrupts. */
 static uint32_t waker_flips(struct sim *sim, struct cpu *waker, const struct worker *w)
 {
 	uint32_t *flips = &waker->flips, *last = &waker->last_wakee;
@@ -76,7 +76,7 @@ static uint32_t waker_flips(struct sim *sim, struct cpu *waker, const struct wor
 	return *flips;
 }
 
-/* fair.c: wake_wide() */
+/* Model wake_wide() of fair.c. */
 static bool wakes_many(const struct sim *sim, uint32_t waker, uint32_t wakee)
 {
 	uint32_t master = waker > wakee ? waker : wakee, slave = waker > wakee ? wakee : waker;
@@ -84,7 +84,7 @@ static bool wakes_many(const struct sim *sim, uint32_t waker, uint32_t wakee)
 	return slave >= sim->model.cores_per_processor && master >= slave * sim->model.cores_per_processor;
 }
 
-/* fair.c: wake_affine(), wake_affine_idle(), wake_affine_weight(). The network stack wakes with WF_SYNC */
+/* Model wake_affine(), wake_affine_idle() and wake_affine_weight() of fair.c. The network stack wakes with WF_SYNC. */
 static struct cpu *affine(struct sim *sim, const struct worker *w, struct cpu *here, struct cpu *prev)
 {
 	uint64_t load_here = (uint64_t)here->fair.weight_sum, load_prev = (uint64_t)prev->fair.weight_sum;
@@ -95,14 +95,14 @@ static struct cpu *affine(struct sim *sim, const struct worker *w, struct cpu *h
 		return here;
 	if (is_idle(prev))
 		return prev;
-	/* the running worker of `here` does not count, because a synchronous wake-up says that it will sleep soon */
+	/* ignore the running worker of `here`, because a synchronous wake-up announces that it will sleep soon */
 	if (prev->curr && !is_rt(prev->curr))
 		load_prev += prev->curr->weight;
-	/* 1.17 is the domain's imbalance_pct, and prev has half the advantage */
+	/* 1.17 is the domain's imbalance_pct, and prev gets half of this advantage */
 	return (load_here + w->weight) * 100 < load_prev * (100 + 17 / 2) ? here : prev;
 }
 
-/* fair.c: select_idle_sibling(), select_idle_cpu() */
+/* Model select_idle_sibling() and select_idle_cpu() of fair.c. */
 static struct cpu *idle_sibling(struct sim *sim, struct cpu *prev, struct cpu *target)
 {
 	uint32_t first, size = siblings(sim, target, &first);
@@ -120,7 +120,7 @@ static struct cpu *idle_sibling(struct sim *sim, struct cpu *prev, struct cpu *t
 	return target;
 }
 
-/* rt.c: select_task_rq_rt() and find_lowest_rq() */
+/* Model select_task_rq_rt() and find_lowest_rq() of rt.c. */
 static struct cpu *select_rt(struct sim *sim, const struct worker *w, struct cpu *waker)
 {
 	struct cpu *prev = cpu_of(sim, w), *found = NULL;
@@ -157,7 +157,7 @@ struct cpu *placement_select(struct sim *sim, struct worker *w, struct cpu *wake
 	}
 	if (target != prev) {
 		migrate(sim, w, target);
-		/* fair.c: migrate_task_rq_fair() of Linux 5.10; EEVDF keeps the lag instead */
+		/* model migrate_task_rq_fair() of fair.c in Linux 5.10; EEVDF keeps the lag instead */
 		if (sim->model.rules == RULES_CFS && !is_rt(w)) {
 			w->vruntime -= prev->fair.min_vruntime;
 			w->migrated = true;
@@ -171,7 +171,7 @@ static uint64_t domain_cost(const struct sim *sim, uint32_t cpus)
 	return sim->model.balance_ns * cpus;
 }
 
-/* core.c: ttwu_do_activate(), update_avg() */
+/* Model ttwu_do_activate() and update_avg() of core.c. */
 void placement_idle_ended(struct sim *sim, struct cpu *cpu)
 {
 	uint32_t first;
@@ -188,7 +188,7 @@ void placement_idle_ended(struct sim *sim, struct cpu *cpu)
 	cpu->idle_stamp = NEVER;
 }
 
-/* fair.c: task_hot() */
+/* Model task_hot() of fair.c. */
 static bool is_hot(const struct sim *sim, const struct cpu *from, const struct cpu *to,
 		   const struct worker *w)
 {
@@ -197,7 +197,7 @@ static bool is_hot(const struct sim *sim, const struct cpu *from, const struct c
 	return (int64_t)(cpu_task_clock(sim, from) - w->exec_start) < (int64_t)sim->model.migration_cost_ns;
 }
 
-/* fair.c: load_balance() for one worker: can_migrate_task(), detach_task(), attach_task() */
+/* Model load_balance() of fair.c for one worker: can_migrate_task(), detach_task(), attach_task(). */
 static bool take_from(struct sim *sim, struct cpu *to, struct cpu *from)
 {
 	const struct fair_class *fair = fair_of(sim);
@@ -208,7 +208,7 @@ static bool take_from(struct sim *sim, struct cpu *to, struct cpu *from)
 
 		if (w->delayed || (best && best->order < w->order))
 			continue;
-		/* cache_nice_tries is 1 */
+		/* the kernel's cache_nice_tries is 1 */
 		if (to->balance_failed <= 1 && is_hot(sim, from, to, w))
 			continue;
 		best = w;
@@ -222,7 +222,7 @@ static bool take_from(struct sim *sim, struct cpu *to, struct cpu *from)
 	return true;
 }
 
-/* fair.c: find_busiest_group() and find_busiest_queue(), by number of workers */
+/* Model find_busiest_group() and find_busiest_queue() of fair.c. The load is the number of workers. */
 static struct cpu *busiest(struct sim *sim, const struct cpu *to, uint32_t first, uint32_t n,
 			   uint32_t at_least)
 {
@@ -238,7 +238,7 @@ static struct cpu *busiest(struct sim *sim, const struct cpu *to, uint32_t first
 	return found;
 }
 
-/* rt.c: pull_rt_task() */
+/* Model pull_rt_task() of rt.c. */
 static bool take_rt(struct sim *sim, struct cpu *to)
 {
 	for (uint32_t i = 0; i < sim->model.cores; i++) {
@@ -256,7 +256,7 @@ static bool take_rt(struct sim *sim, struct cpu *to)
 	return false;
 }
 
-/* fair.c: newidle_balance() */
+/* Model newidle_balance() of fair.c. */
 bool placement_newidle(struct sim *sim, struct cpu *cpu)
 {
 	uint32_t first, size = siblings(sim, cpu, &first);
@@ -288,7 +288,7 @@ bool placement_newidle(struct sim *sim, struct cpu *cpu)
 }
 
 #define MS_NS 1000000
-/* SEE kernel/sched/topology.c: sd_init(). A busy CPU balances more rarely than an idle CPU, by this factor */
+/* A busy CPU balances less often than an idle CPU, by this factor (sd_init() of kernel/sched/topology.c). */
 #define BUSY_FACTOR 16
 
 static void balance(struct sim *sim, struct cpu *cpu)
@@ -302,14 +302,14 @@ static void balance(struct sim *sim, struct cpu *cpu)
 		cpu->balance_failed++;
 		return;
 	}
-	/* fair.c: attach_task() checks for preemption */
+	/* attach_task() of fair.c checks for preemption */
 	if (!cpu->curr)
 		sched_resched(sim, cpu);
 	else if (!is_rt(cpu->curr))
 		fair_of(sim)->wakeup_preempt(sim, cpu, cpu->fair.queue[cpu->fair.length - 1]);
 }
 
-/* fair.c: rebalance_domains(), and nohz_balancer_kick() for idle CPUs */
+/* Model rebalance_domains() of fair.c, and nohz_balancer_kick() for idle CPUs. */
 void placement_tick(struct sim *sim, struct cpu *cpu)
 {
 	uint64_t interval = (uint64_t)sim->model.cores * MS_NS;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include "plan.h"
 
-/* The settings that can change while workers serve. */
+/* The numbers of the model that a plan may change while workers serve. */
 static const char *const SWITCHED[] = {
 	"policy",
 	"nice",
@@ -26,7 +26,7 @@ static bool is_switched(const char *name)
 	return false;
 }
 
-/* Read a whole number. Return the text after it and the following space. */
+/* Read a whole number. Return the text after the number and the following space. */
 static bool read_number(char **text, uint64_t most, uint64_t *value)
 {
 	char *end;

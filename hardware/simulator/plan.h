@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The windows of a run that compares modes: a text of lines, which src/sipsched/measure/simulated_point.py writes.
+ * The windows of a run that compares modes. src/sipsched/measure/simulated_point.py writes them as lines of text.
  *   mode NUMBER NAME = VALUE    a number of the model under a mode; plan.c lists the possible names
- *   window START_NS NUMBER      the mode from START_NS on; the first window starts at 0, and starts ascend
+ *   window START_NS NUMBER      the mode is in force from START_NS on; the first window starts at 0, and starts ascend
  *   end NS                      end of the last window
  *   sample NS                   period of the samples
- *   setattr NS                  CPU time of a worker to set its attributes
+ *   setattr NS                  CPU time that setting a worker's attributes costs the worker
  * Times count from the time when the first call of the schedule could reach the SPS.
  */
 #ifndef SIPSIM_PLAN_H
@@ -25,10 +25,10 @@ struct plan {
 	struct plan_window *windows;
 	uint32_t n_windows, room;
 	uint64_t end_ns, sample_ns, setattr_ns;
-	const char *blocks; /* the windows for the generator: ../common/schedule.h */
+	const char *blocks; /* path of the windows for the generator (../common/schedule.h) */
 };
 
-/* Read a plan. Return NULL, or a text in `error` that describes the problem. Modes differ from `model`. */
+/* Read a plan. Return NULL, or a text in `error` that describes the problem. Each mode starts as a copy of `model`. */
 const char *plan_read(struct plan *plan, const char *path, const struct model *model, char *error,
 		      size_t size);
 void plan_free(struct plan *plan);

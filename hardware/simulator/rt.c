@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* SEE kernel/sched/rt.c. There is one priority, so there is one list. The running worker stays at its head. */
+/* Models kernel/sched/rt.c. All workers have one priority, so one list is enough. The running worker stays at its head. */
 #include "sched.h"
 
 void rt_enqueue(struct cpu *cpu, struct worker *w, bool head)

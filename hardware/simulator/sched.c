@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "sched.h"
 
-/* SEE kernel/sched/core.c: sched_prio_to_weight[] */
+/* The kernel's weights per nice value: sched_prio_to_weight[] in kernel/sched/core.c. */
 static const uint32_t WEIGHTS[40] = {
-	88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, /* -20 */
-	9548,  7620,  6100,  4904,  3906,  3121,  2501,  1991,  1586,  1277,  /* -10 */
-	1024,  820,   655,   526,   423,   335,   272,   215,   172,   137,   /* 0 */
-	110,   87,    70,    56,    45,    36,    29,    23,    18,    15,    /* 10 */
+	88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, /* nice -20 to -11 */
+	9548,  7620,  6100,  4904,  3906,  3121,  2501,  1991,  1586,  1277,  /* nice -10 to -1 */
+	1024,  820,   655,   526,   423,   335,   272,   215,   172,   137,   /* nice 0 to 9 */
+	110,   87,    70,    56,    45,    36,    29,    23,    18,    15,    /* nice 10 to 19 */
 };
 
 uint32_t sched_weight(int nice)
@@ -26,7 +26,7 @@ const struct fair_class *fair_of(const struct sim *sim)
 
 uint32_t sched_running(const struct cpu *cpu)
 {
-	/* the running worker of the real-time class is queued too */
+	/* a running worker of the real-time class is also in the queue */
 	bool fair_runs = cpu->curr && !is_rt(cpu->curr) && cpu->curr->on_rq;
 
 	return cpu->fair.length + fair_runs + cpu->rt.length;
@@ -43,7 +43,7 @@ void fair_add(struct fair_rq *rq, struct worker *w, uint64_t order)
 	rq->queue[rq->length++] = w;
 	rq->key_sum += (w->vruntime - rq->zero) * weight;
 	rq->weight_sum += weight;
-	/* small keys, because a product of large keys would overflow */
+	/* keep the keys small, because a product of large keys would overflow */
 	if (rq->key_sum > INT64_MAX / 65536 || rq->key_sum < INT64_MIN / 65536) {
 		int64_t shift = rq->key_sum / rq->weight_sum;
 
@@ -62,7 +62,7 @@ void fair_remove(struct fair_rq *rq, struct worker *w)
 	rq->weight_sum -= weight;
 }
 
-/* fair.c: update_curr(), the part of both classes. Return 0 if no time has passed or the worker has another class. */
+/* Model the common part of update_curr() in fair.c. Return 0 if no time has passed or the worker has another class. */
 void fair_update(struct sim *sim, struct cpu *cpu, int64_t *delta)
 {
 	struct worker *w = cpu->curr;
@@ -95,7 +95,7 @@ uint64_t sched_charged(const struct sim *sim, const struct worker *w)
 	return w->charged_ns + (cpu->curr == w && clock > w->charged_from ? clock - w->charged_from : 0);
 }
 
-/* Add the cost of cold caches after another worker ran. The cost is paid in the current or next service. */
+/* Add the cost of cold caches after another worker ran. The worker spends this time in its current or next service. */
 static void refill(const struct model *m, struct worker *w)
 {
 	if (w->in_service)
@@ -104,7 +104,7 @@ static void refill(const struct model *m, struct worker *w)
 		w->cold_ns = m->refill_ns;
 }
 
-/* core.c: context_switch(), and its cost */
+/* Model context_switch() of core.c, and its cost. */
 static void switch_to(struct sim *sim, struct cpu *cpu, struct worker *next)
 {
 	const struct model *m = &sim->model;
@@ -136,7 +136,7 @@ static void switch_to(struct sim *sim, struct cpu *cpu, struct worker *next)
 	} else {
 		if (!is_rt(next))
 			fair_of(sim)->set_next(sim, cpu, next);
-		/* a worker that follows the idle task is not charged for the switch */
+		/* the kernel does not charge the switch to a worker that follows the idle task */
 		next->charged_from = next->exec_start = cpu_task_clock(sim, cpu) + cost;
 		cost += m->switch_ns;
 		cpu->resume_at += cost;
@@ -186,7 +186,7 @@ void sched_check(struct sim *sim, struct cpu *cpu)
 		schedule(sim, cpu);
 }
 
-/* core.c: wakeup_preempt() */
+/* Model wakeup_preempt() of core.c. */
 static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	if (!cpu->curr) {
@@ -195,7 +195,7 @@ static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 		if (is_rt(w))
 			sched_resched(sim, cpu);
 	} else if (!is_rt(w) && !cpu->need_resched) {
-		/* rt.c: all real-time workers have the same priority, so none preempts another */
+		/* no worker preempts another in rt.c, because all real-time workers have the same priority */
 		cpu_advance(sim, cpu);
 		fair_of(sim)->wakeup_preempt(sim, cpu, w);
 	}
@@ -208,7 +208,7 @@ void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker)
 	sim->counts.wakeups++;
 	w->wakeups++;
 	if (w->on_rq) {
-		/* core.c: ttwu_runnable(); the worker never left its queue */
+		/* model ttwu_runnable() of core.c: the worker never left its queue */
 		fair_of(sim)->requeue_delayed(sim, cpu, w);
 	} else {
 		cpu = placement_select(sim, w, waker);
@@ -225,7 +225,7 @@ void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker)
 		sched_check(sim, cpu);
 }
 
-/* Remove a worker from its queue. A running worker is treated as if it did not run. */
+/* Remove a worker from its queue before a change. Treat a running worker as if it did not run. */
 static void save(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	if (is_rt(w))
@@ -236,7 +236,7 @@ static void save(struct sim *sim, struct cpu *cpu, struct worker *w)
 
 static void restore(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
-	/* ASSUME all workers are changed before the next one is chosen, so the running worker stays first */
+	/* ASSUME all workers are changed before the next worker is chosen, so the running worker stays first */
 	if (is_rt(w))
 		rt_enqueue(cpu, w, cpu->curr == w);
 	else
@@ -249,7 +249,7 @@ static void restore(struct sim *sim, struct cpu *cpu, struct worker *w)
 		fair_of(sim)->set_next(sim, cpu, w);
 }
 
-/* core.c: check_class_changed(): switched_to_rt(), switched_to_fair(), prio_changed_fair() */
+/* Model check_class_changed() of core.c: switched_to_rt(), switched_to_fair() and prio_changed_fair(). */
 static void check_change(struct sim *sim, struct cpu *cpu, struct worker *w, bool was_rt, uint32_t weight)
 {
 	bool running = cpu->curr == w;
@@ -270,7 +270,7 @@ void sched_set(struct sim *sim, struct worker *w)
 	bool was_rt = is_rt(w), rt = m->policy == POLICY_FIFO || m->policy == POLICY_RR, queued;
 	uint32_t old_weight = w->weight, weight = rt ? old_weight : sched_weight(m->nice);
 
-	/* EEVDF requeues a worker without its own slice each time, to set the base slice again */
+	/* EEVDF requeues a worker without its own slice at every change, to set the base slice again */
 	if (w->policy == m->policy && weight == old_weight && (rt || m->rules == RULES_CFS))
 		return;
 	cpu_advance(sim, cpu);
@@ -310,7 +310,7 @@ void sched_yield_curr(struct sim *sim, struct cpu *cpu)
 	struct worker *w = cpu->curr;
 
 	if (is_rt(w)) {
-		/* rt.c: requeue_task_rt() */
+		/* model requeue_task_rt() of rt.c */
 		rt_dequeue(cpu, w);
 		rt_enqueue(cpu, w, false);
 	} else if (sched_running(cpu) > 1) {
@@ -319,10 +319,10 @@ void sched_yield_curr(struct sim *sim, struct cpu *cpu)
 	schedule(sim, cpu);
 }
 
-/* SEE include/linux/sched/rt.h: RR_TIMESLICE */
+/* The kernel's RR_TIMESLICE in include/linux/sched/rt.h. */
 #define RR_TIMESLICE_NS 100000000
 
-/* rt.c: task_tick_rt() */
+/* Model task_tick_rt() of rt.c. */
 static void rt_tick(struct sim *sim, struct cpu *cpu)
 {
 	struct worker *w = cpu->curr;

@@ -41,7 +41,7 @@ static void init_worker(struct sim *sim, uint32_t id)
 	w->id = w->last_wakee = id;
 	w->socket = &sim->sockets[is_front(sim, w) ? m->sockets : id % m->sockets];
 	w->lock = &sim->locks[id % m->instances];
-	/* ASSUME fork() distributed the workers evenly (fair.c: find_idlest_cpu()) */
+	/* ASSUME fork() distributed the workers evenly over the CPUs (fair.c: find_idlest_cpu()) */
 	w->cpu = id % m->cores;
 	w->policy = m->policy;
 	w->weight = sched_weight(m->nice);
@@ -84,7 +84,7 @@ const char *sim_init(struct sim *sim, const struct model *given)
 	sim->end = sim->schedule.calls[model->calls - 1].offset_ns + model->link_ns + model->drain_ns;
 	sim->service_seed = splitmix64(&state);
 	for (int kind = 0; kind < KINDS; kind++) {
-		/* for a lognormal random number with mean 1 */
+		/* the variance of the logarithm of a lognormal random number with mean 1 */
 		double variance = log(1.0 + model->service_scv[kind]);
 
 		sim->service_sigma[kind] = sqrt(variance);

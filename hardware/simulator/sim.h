@@ -25,7 +25,7 @@
 #include "switches.h"
 
 #define NICE_0_WEIGHT 1024
-#define T0_NS         1000000000 /* times of a record start here, because 0 in a record means unknown */
+#define T0_NS         1000000000 /* times in a record start here, because 0 in a record means unknown */
 
 /* The uses of a CPU's time. */
 enum spent {
@@ -37,19 +37,19 @@ enum spent {
 	SPENT_WAYS
 };
 
-/* The step of a worker's loop. A worker stops at the steps marked `event`, and passes through the others. */
+/* The step of a worker's loop. A worker stops at the steps marked `event`, and passes through the other steps. */
 enum phase {
-	PHASE_TAKE,    /* event: looks into the socket's queue */
-	PHASE_COPY,    /* receive call after the datagram was taken; ends at t_sip_in */
+	PHASE_TAKE,    /* event: the worker looks into the socket's queue */
+	PHASE_COPY,    /* rest of the receive call after the datagram was taken; ends at t_sip_in */
 	PHASE_BEFORE,  /* service before the lock, or the whole service; ends at t_sip_out */
-	PHASE_LOCK,    /* event: tries to take the lock */
-	PHASE_SPIN,    /* event: has spun without success and yields */
-	PHASE_HELD,    /* event: releases the lock */
+	PHASE_LOCK,    /* event: the worker tries to take the lock */
+	PHASE_SPIN,    /* event: the worker has spun without success and yields */
+	PHASE_HELD,    /* event: the worker releases the lock */
 	PHASE_AFTER,   /* service after the lock; ends at t_sip_out */
-	PHASE_SEND,    /* event: the datagram departs; t_dep */
+	PHASE_SEND,    /* event: the datagram departs at t_dep */
 	PHASE_LOOP,    /* event: the worker receives again */
 	PHASE_FORWARD, /* event: a front passes on its message */
-	PHASE_SCRIPT,  /* event: has done the work from the script, and sleeps */
+	PHASE_SCRIPT,  /* event: the worker has done the work from the script, and sleeps */
 };
 
 struct lock {
@@ -58,51 +58,53 @@ struct lock {
 	uint32_t n_spinning;
 };
 
-/* A worker or a front. */
+/* A worker of the proxy, or a front that passes on messages. */
 struct worker {
-	/* scheduling entity */
+	/* members for the scheduler */
 	int64_t vruntime, deadline, vprot, vlag;
 	int64_t slice;
-	uint64_t exec_start;                /* on the task clock of its CPU */
-	uint64_t exec_sum, exec_sum_before; /* at the last pick; for CFS */
-	uint64_t order; /* sequence number, set when enqueued; workers with equal keys run in this order */
+	uint64_t exec_start;                /* start of the current stretch, on the task clock of its CPU */
+	uint64_t exec_sum, exec_sum_before; /* CPU time now and at the last pick; for CFS */
+	/* Sequence number of the enqueueing. Workers with equal keys run in this order. */
+	uint64_t order;
 	uint64_t rt_left_ns;
 	uint32_t id;
 	uint32_t cpu;
-	uint32_t place; /* index in its run queue */
+	uint32_t place; /* index of the worker in its run queue */
 	uint32_t weight;
 	enum policy policy;
 	bool on_rq, delayed, relative_deadline, migrated;
-	/* wake_wide() */
+	/* members for wake_wide() */
 	uint64_t flips_at;
 	uint32_t flips, last_wakee;
-	/* work */
+	/* members for the worker's work */
 	enum phase phase;
-	uint64_t left_ns; /* rest of the phase */
+	uint64_t left_ns; /* time left in the phase */
 	uint64_t before_ns, held_ns, after_ns;
-	uint64_t cold_ns; /* for the next service, because another worker used the CPU's caches */
+	/* Additional time for the next service, because another worker used the CPU's caches. */
+	uint64_t cold_ns;
 	uint64_t off_since;
 	struct socket *socket;
 	struct lock *lock;
-	bool in_service, looked; /* looked: found the queue empty since it was woken */
+	bool in_service, looked; /* looked: the worker found the queue empty since it was woken */
 	struct timer message;
 	struct trace_record record;
-	/* counts */
+	/* the worker's counters */
 	uint64_t messages, switches, preemptions, wakeups, migrations, empty_receives, yields, ran_ns,
 		spun_ns, charged_ns;
-	uint64_t charged_from; /* on the task clock of its CPU */
+	uint64_t charged_from; /* start of the charged time, on the task clock of its CPU */
 };
 
-/* The runnable workers of the fair class on a CPU, without the running one. */
+/* The runnable workers of the fair class on a CPU, without the running worker. */
 struct fair_rq {
 	struct worker **queue;
 	uint32_t length;
-	uint32_t delayed;   /* workers, queued or running, that sleep but still have lag */
+	uint32_t delayed;   /* number of workers, queued or running, that sleep but still have lag */
 	int64_t zero;       /* keys are vruntime - zero */
-	int64_t key_sum;    /* of key * weight */
-	int64_t weight_sum; /* over the queue */
+	int64_t key_sum;    /* sum of key * weight over the queue */
+	int64_t weight_sum; /* sum of the weights over the queue */
 	int64_t min_vruntime;
-	struct worker *next, *last, *skip; /* CFS buddies */
+	struct worker *next, *last, *skip; /* the buddies of CFS */
 };
 
 struct rt_rq {
@@ -112,61 +114,63 @@ struct rt_rq {
 
 struct cpu {
 	struct worker *curr;
-	const struct worker *warm; /* the worker that ran last */
+	const struct worker *warm; /* the worker that ran last on this CPU */
 	/* Overhead keeps curr from its work until then; its work is accounted up to this time. */
 	uint64_t resume_at;
 	uint64_t receive_until; /* end of the current receive softirq or stall */
-	enum spent receiving;   /* whether it is a softirq or a stall */
+	enum spent receiving;   /* whether the current entry is a softirq or a stall */
 	uint64_t idle_from;
-	uint64_t irq_ns; /* time charged to no task, including the whole current entry */
+	uint64_t irq_ns; /* time that no task was charged for, including the whole current entry */
 	uint64_t next_tick;
 	uint64_t next_stall;
-	struct fifo raised;  /* datagrams whose interrupt comes at `at`, or together with the first one's */
+	/* Datagrams whose interrupt comes at `at`, or with the first datagram's interrupt. */
+	struct fifo raised;
 	struct fifo backlog; /* softirqs and stalls; the first has begun and ends at `at` */
 	struct fair_rq fair;
 	struct rt_rq rt;
 	bool need_resched;
 	uint32_t id;
 	uint64_t spent[SPENT_WAYS];
-	/* newidle_balance() */
+	/* members for newidle_balance() */
 	uint64_t idle_stamp, average_idle, last_balance;
 	uint32_t balance_failed;
-	/* the idle task, for wake_wide() */
+	/* members of the idle task for wake_wide() */
 	uint64_t flips_at;
 	uint32_t flips, last_wakee;
 };
 
 struct socket {
-	struct fifo queue; /* `at` is the time of queueing */
-	uint64_t charged;  /* sk_rmem_alloc */
-	uint64_t deficit;  /* read, and not given back yet */
-	uint32_t reader;   /* part of the queue that was moved to the reader's side */
+	struct fifo queue; /* waiting messages; `at` is the time of queueing */
+	uint64_t charged;  /* the kernel's sk_rmem_alloc */
+	uint64_t deficit;  /* memory of messages that were read and is not released yet */
+	uint32_t reader;   /* number of messages that were moved to the reader's part of the queue */
 	struct worker **waiters;
 	uint32_t room, first_waiter, n_waiters;
-	uint64_t chosen; /* number of messages that chose this socket */
+	uint64_t chosen; /* number of messages for which this socket was chosen */
 };
 
 /* A TCP connection. Connection 0 belongs to the UAS. */
 struct connection {
-	struct worker *holder; /* NULL: the front watches the connection */
+	struct worker *holder; /* the worker that reads the connection; NULL: the front watches it */
 	uint64_t last;         /* time of its last message */
 	struct fifo unread;    /* messages that came while no worker held the connection */
 };
 
 struct call {
 	struct call_record record;
-	uint64_t uas_ack_at; /* 0: none */
+	uint64_t uas_ack_at; /* time of the ACK; 0 without ACK */
 	bool uas_answered, uas_sent_ok;
 };
 
 struct counts {
 	uint64_t events, sent[KINDS], sent_again[KINDS], arrived, received, refused, left, datagrams_sent;
 	uint64_t overtaken, wakeups, idle_wakeups, passed;
-	uint64_t k_rcv_ns, t_sip_ns;                          /* summed over all messages that departed */
-	uint64_t received_kind[KINDS], received_again[KINDS]; /* by the agents */
+	uint64_t k_rcv_ns, t_sip_ns; /* sums over all messages that departed */
+	/* Numbers of messages that the agents received. */
+	uint64_t received_kind[KINDS], received_again[KINDS];
 };
 
-#define TIMER_LENGTHS 8 /* T1, 2 T1, ... 64 T1, and T2 */
+#define TIMER_LENGTHS 8 /* the lengths T1, 2 T1, ... 64 T1, and T2 */
 
 struct sim {
 	struct model model;
@@ -179,11 +183,11 @@ struct sim {
 	struct fifo soon, ring, hold, timers[TIMER_LENGTHS];
 	struct heap held; /* calls with a random hold time */
 	uint64_t service_seed;
-	struct socket *sockets;     /* the workers' sockets, then those of the fronts */
-	struct worker *workers;     /* the workers, then the fronts */
-	uint32_t n_workers;         /* includes the fronts */
-	struct lock *locks;         /* one per instance */
-	uint32_t *connections_held; /* by worker */
+	struct socket *sockets;     /* the workers' sockets, followed by the fronts' sockets */
+	struct worker *workers;     /* the workers, followed by the fronts */
+	uint32_t n_workers;         /* number of workers, including the fronts */
+	struct lock *locks;         /* one lock per instance */
+	uint32_t *connections_held; /* number of held connections per worker */
 	struct connection *connections;
 	struct cpu *cpus;
 	uint64_t order;
@@ -200,7 +204,7 @@ struct sim {
 	void *observer;
 };
 
-/* A worker wakes at this time with this much work, and sleeps when the work is done. */
+/* For tests: a worker wakes at this time with this much work, and sleeps when the work is done. */
 struct script {
 	uint64_t at;
 	uint32_t worker;
@@ -218,45 +222,45 @@ enum source {
 	SOURCE_CPUS
 };
 
-/* sim.c; returns NULL, or a static text that describes the problem */
+/* Functions of sim.c. Prepare a run. Return NULL, or a static text that describes the problem. */
 const char *sim_init(struct sim *sim, const struct model *model);
-/* Run until all calls have ended and the SPS is empty. */
+/* Run until all calls have ended and no message is left in the SPS. */
 const char *sim_run(struct sim *sim);
 void sim_free(struct sim *sim);
 
-/* agents.c */
+/* Functions of agents.c follow. */
 void agents_call(struct sim *sim);
 void agents_timer(struct sim *sim, enum source source);
 void agents_receive(struct sim *sim, const struct timer *message);
 void agents_set(struct sim *sim);
 
-/* cpu.c */
+/* Functions of cpu.c follow. */
 void cpu_init(struct sim *sim, struct cpu *cpu);
 void cpu_packet(struct sim *sim, struct timer message);
 void cpu_event(struct sim *sim, struct cpu *cpu);
 /* Account for the running worker's work until now. */
 void cpu_advance(struct sim *sim, struct cpu *cpu);
-/* Keep the CPU from all other work for this time. */
+/* Keep the CPU from all other work for `ns`. */
 void cpu_stall(struct sim *sim, struct cpu *cpu, uint64_t ns);
-/* Account for the CPU's time until now, so that the sum of its parts is now. */
+/* Account for the CPU's time until now, so that its parts add up to the time since the start. */
 void cpu_spent(const struct sim *sim, const struct cpu *cpu, uint64_t spent[SPENT_WAYS]);
 /* Set the time of the CPU's next event. */
 void cpu_set(struct sim *sim, struct cpu *cpu);
 uint64_t cpu_task_clock(const struct sim *sim, const struct cpu *cpu);
 
-/* socket.c */
+/* Functions of socket.c follow. */
 bool sockets_init(struct sim *sim);
 void sockets_free(struct sim *sim);
 /* Pass an arrived message to the fronts or to a socket. Return the number of woken workers. */
 uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *message);
-/* Pass on a front's message to the workers. */
+/* Pass a front's message on to the workers. */
 void socket_forward(struct sim *sim, struct cpu *cpu, const struct timer *message);
-/* End the connection of a call, if the call has its own. */
+/* End the connection of a call, if the call has its own connection. */
 void socket_close(struct sim *sim, uint32_t call);
 bool socket_take(struct sim *sim, struct worker *w);
 void socket_wait(struct worker *w);
 
-/* workers.c */
+/* Functions of workers.c follow. */
 static inline bool is_front(const struct sim *sim, const struct worker *w)
 {
 	return w->id >= sim->model.workers;
@@ -269,7 +273,7 @@ bool phase_is_event(const struct sim *sim, const struct worker *w);
 void worker_resumes(struct worker *w);
 uint64_t service_time(struct sim *sim, const struct timer *message);
 
-/* trace.c */
+/* Functions of trace.c follow. */
 void trace_open(struct sim *sim, FILE *file);
 void trace_message(struct sim *sim, const struct worker *w);
 void trace_drop(struct sim *sim, const struct cpu *cpu, const struct timer *message);

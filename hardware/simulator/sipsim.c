@@ -2,7 +2,8 @@
 /*
  * sipsim: predicts the performance of a SIP proxy server under the Linux scheduler by a model.
  *
- * Its results are predictions and not measurements. It has one thread. The same model file always gives the same bytes.
+ * Its results are predictions and not measurements. The program has one thread. The same model file always produces the
+ * same bytes.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -74,7 +75,7 @@ static int run(int n, char **paths)
 		wrong = "cannot write the trace";
 	if (wrong)
 		return complain(paths[0], wrong);
-	/* write the calls first, because this decides the outcome of each */
+	/* write the calls first, because this step decides the outcome of each call */
 	if (n > 2 && !write_file(paths[3], output_calls, &sim))
 		return complain(paths[3], "cannot write");
 	if (n > 2 && !write_file(paths[4], write_uac, &sim))

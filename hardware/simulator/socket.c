@@ -44,8 +44,8 @@ void sockets_free(struct sim *sim)
 }
 
 /*
- * SEE net/ipv4/udp.c: __udp_enqueue_schedule_skb(). Since Linux 6.15 the queue must stay within the limit. Before, a
- * datagram was refused only if the queue already exceeded the limit
+ * Model __udp_enqueue_schedule_skb() of net/ipv4/udp.c. Since Linux 6.15, the queue must stay within its limit. Before
+ * Linux 6.15, the socket refused a datagram only if the queue already exceeded the limit.
  */
 static bool is_full(const struct sim *sim, const struct socket *s, uint64_t size)
 {
@@ -73,7 +73,7 @@ static struct worker *next_waiter(struct socket *s)
 	return w;
 }
 
-/* `queued.at` is the time of arrival. */
+/* Queue a message at a socket. `queued.at` is its arrival time. */
 static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, struct timer queued)
 {
 	uint64_t size = sim->model.truesize[queued.kind];
@@ -91,8 +91,8 @@ static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, stru
 	if (!fifo_push(&s->queue, queued))
 		sim->failure = "not enough memory";
 	/*
-	 * SEE net/core/sock.c: sock_def_readable(). It wakes the exclusive waiter that has waited longest, or with
-	 * OpenSIPS's level-triggered epoll every waiter (kernel/sched/wait.c: __wake_up_common())
+	 * Model sock_def_readable() of net/core/sock.c. It wakes the exclusive waiter that has waited longest. With
+	 * OpenSIPS's level-triggered epoll, it wakes every waiter (kernel/sched/wait.c: __wake_up_common()).
 	 */
 	woken = sim->model.wake_all ? s->n_waiters : s->n_waiters > 0;
 	for (uint32_t n = woken; n; n--)
@@ -100,7 +100,7 @@ static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, stru
 	return woken;
 }
 
-/* Return the connection of a call, among those of the UAC. */
+/* Return the connection of a call among the connections of the UAC. */
 static uint32_t connection_of(const struct sim *sim, uint32_t call)
 {
 	return sim->model.connections ? call % sim->model.connections : call;
@@ -128,7 +128,7 @@ static struct connection *stream(const struct sim *sim, const struct timer *mess
 	return &sim->connections[from_uas ? 0 : 1 + connection_of(sim, message->call)];
 }
 
-/* The holder of a connection reads it. The front reads connections that no worker holds. */
+/* Pass a message to the worker that holds its connection. The front reads connections that no worker holds. */
 static uint32_t deliver_stream(struct sim *sim, struct cpu *cpu, const struct timer *message)
 {
 	struct connection *c = stream(sim, message);
@@ -158,7 +158,7 @@ uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *me
 	return enqueue(sim, s, cpu, come);
 }
 
-/* SEE Kamailio's core/tcp_main.c: send2child(), which chooses the worker that holds the fewest connections */
+/* Model send2child() of Kamailio's core/tcp_main.c. It chooses the worker that holds the fewest connections. */
 static void pass(struct sim *sim, struct cpu *cpu, struct connection *c)
 {
 	struct worker *fewest = sim->workers;
@@ -201,8 +201,8 @@ bool socket_take(struct sim *sim, struct worker *w)
 	if (!s->queue.length)
 		return false;
 	/*
-	 * SEE net/ipv4/udp.c: __skb_recv_udp() moves the queue to the reader's side when that side is empty.
-	 * udp_rmem_release() gives memory back in quarters of the limit while it is not empty
+	 * Model __skb_recv_udp() of net/ipv4/udp.c, which moves the queue to the reader's side when the reader's side is
+	 * empty. While it is not empty, udp_rmem_release() releases memory in quarters of the limit.
 	 */
 	if (!s->reader)
 		s->reader = s->queue.length;

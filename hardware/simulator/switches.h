@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A run that compares modes: workers are switched and counters are sampled at the times of a plan, as ../scheduler/run.c does on
- * an SPS. No switch fails, and none is late.
+ * A run that compares modes. At the times of a plan, the simulator switches workers and samples counters, as
+ * ../scheduler/run.c does on an SPS. No switch fails, and no switch is late.
  */
 #ifndef SIPSIM_SWITCHES_H
 #define SIPSIM_SWITCHES_H
@@ -14,8 +14,8 @@
 struct sim;
 
 struct switches {
-	const struct plan *plan; /* NULL: one mode */
-	uint32_t window;         /* the next window; after the last one, the number of windows */
+	const struct plan *plan; /* the plan of the run; NULL: one mode */
+	uint32_t window;         /* the next window; after the last window, the number of windows */
 	bool looked;             /* a sample was taken right before this window */
 	uint64_t next_look;
 	struct sample *samples;
@@ -25,7 +25,7 @@ struct switches {
 void switches_begin(struct sim *sim);
 void switches_event(struct sim *sim);
 bool switches_over(const struct sim *sim);
-/* Write the log, in the form of ../scheduler/log.h. */
+/* Write the log, in the format of ../scheduler/log.h. */
 bool switches_write(struct sim *sim, FILE *file);
 void switches_free(struct switches *switches);
 #endif

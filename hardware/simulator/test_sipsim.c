@@ -75,7 +75,7 @@ static void write_switch(struct sim *sim, const struct cpu *cpu, const struct wo
 		sprintf(text + at, "/%" PRIu32, cpu->id);
 }
 
-/* The workers' slices in ms, or NULL; a plan, or NULL. */
+/* Run a script and compare who ran when. `slices` has the workers' slices in ms. `slices` and `plan` may be NULL. */
 static void expect(const char *what, const struct model *m, const double *slices, const struct plan *plan,
 		   const struct script *script, size_t length, const char *timeline)
 {
@@ -126,12 +126,12 @@ static void test_eevdf_preempt_short(void)
 	const double slices[] = { 10, 1 };
 	struct model m = plain(RULES_EEVDF, 1, 2);
 
-	/* At 1.5 ms B is placed at V = 1.5 with d = 2.5 < d_A = 10, and B's slice is shorter. */
+	/* At 1.5 ms, B is placed at V = 1.5 with d = 2.5 < d_A = 10, and B's slice is shorter, so B preempts A. */
 	EXPECT("preempt short", &m, slices, script, "0:A 1.5:B 2.5:A 6:-");
-	/* A is protected until its deadline, and ends before. */
+	/* A's protection lasts until its deadline, and A ends before its deadline. */
 	m.preempt_short = false;
 	EXPECT("no preempt short", &m, slices, script, "0:A 5:B 6:-");
-	/* A worker of SCHED_BATCH does not preempt, so A keeps its protection. */
+	/* A worker of SCHED_BATCH does not preempt another worker, so A keeps its protection. */
 	m.preempt_short = true;
 	m.policy = POLICY_BATCH;
 	EXPECT("batch", &m, slices, script, "0:A 5:B 6:-");
@@ -144,7 +144,7 @@ static void test_eevdf_parity(void)
 	struct model m = plain(RULES_EEVDF, 1, 2);
 
 	m.preempt_short = false;
-	/* A was picked alone, so it is protected until d = 10, although B's slice is 1 ms. A runs to its end. */
+	/* A was alone when it was picked. It is protected until d = 10, although B's slice is 1 ms, and runs to its end. */
 	EXPECT("protection of the first pick", &m, slices, script, "0:A 4:B 6:-");
 	m.preempt_short = true;
 	/*
@@ -173,7 +173,7 @@ static void test_eevdf_delayed_dequeue(void)
 	 */
 	m.delay_dequeue = false;
 	EXPECT("lag kept", &m, NULL, script, "0:A 2:B 5:A 6:B 11:-");
-	/* A is placed at V = 0.5, and is before B with v = 2 at 4 ms. */
+	/* A is placed at V = 0.5. At 4 ms, A comes before B, whose v is 2. */
 	m.place_lag = false;
 	EXPECT("lag forgotten", &m, NULL, script, "0:A 2:B 4:A 5:B 11:-");
 }
@@ -183,12 +183,10 @@ static void test_cfs_slices(void)
 	const struct script three[] = { { 0, 0, 4 * MS }, { 0, 1, 4 * MS }, { 0, 2, 4 * MS } };
 	struct model m = plain(RULES_CFS, 1, 3);
 
-	/* A latency of 6 ms for two workers is 3 ms each, and the first tick after 3 ms is at 4 ms. */
+	/* A latency of 6 ms gives each of two workers 3 ms. The first tick after 3 ms is at 4 ms. */
 	m.workers = 2;
 	EXPECT("latency", &m, NULL, BOTH, "0:A 4:B 8:A 10:B 12:-");
-	/*
-	 * Three workers are more than nr_latency, so the period is 3 times 2 ms. At the tick of 3 ms, 2 ms are over.
-	 */
+	/* Three workers are more than nr_latency, so the period is 3 times 2 ms. At the tick of 3 ms, 2 ms are over. */
 	m.workers = 3;
 	m.nr_latency = 2;
 	m.min_granularity_ns = 2 * MS;
@@ -212,7 +210,7 @@ static void test_cfs_wakeup(void)
 	 * granularity.
 	 */
 	EXPECT("wake-up preemption", &m, NULL, script, "0:A 5.5:B 6.5:A 21:-");
-	/* The granularity of 4 ms is more than 3 ms, so B waits for the tick, at which A has run for 3 ms. */
+	/* The wake-up granularity of 4 ms exceeds 3 ms, so B waits for the tick at which A has run for 3 ms. */
 	m.wakeup_granularity_ns = 4 * MS;
 	EXPECT("wake-up granularity", &m, NULL, script, "0:A 6:B 7:A 21:-");
 	m.wakeup_granularity_ns = 0;
@@ -233,7 +231,7 @@ static void test_real_time(void)
 
 static void test_placement(void)
 {
-	/* A and C start on CPU 0, and B on CPU 1. */
+	/* A and C start on CPU 0, and B starts on CPU 1. */
 	const struct script idle[] = { { 100 * MS, 0, 4 * MS }, { 101 * MS, 2, 4 * MS } };
 	const struct script busy[] = { { 100 * MS, 0, 4 * MS },
 				       { 100 * MS, 1, MS },
@@ -273,7 +271,7 @@ static void test_placement(void)
 	}
 }
 
-/* Switch from one model to another at a given time. */
+/* Run a script while the model changes from `before` to `after` at `at_ms`. */
 static void expect_switch(const char *what, const struct model *before, const struct model *after,
 			  double at_ms, const struct script *script, size_t length, const char *timeline)
 {
@@ -292,7 +290,7 @@ static void test_switches_eevdf(void)
 {
 	struct model m = plain(RULES_EEVDF, 1, 2), other = m;
 
-	/* B continues, because it is the first of its priority. A has run 2 of its 6 ms. */
+	/* B continues, because it is the first worker of its priority. A has run 2 of its 6 ms. */
 	other.policy = POLICY_FIFO;
 	expect_switch("to FIFO", &m, &other, 3, BOTH, LENGTH(BOTH), "0:A 2:B 8:A 12:-");
 	/*
@@ -300,11 +298,11 @@ static void test_switches_eevdf(void)
 	 * both have v = 2, so the waiting A runs its last ms, and then B its last four.
 	 */
 	expect_switch("from FIFO", &other, &m, 3, BOTH, LENGTH(BOTH), "0:A 5:B 7:A 8:B 12:-");
-	/* The current request ends as before, at d = 2. Later requests are of 4 ms. */
+	/* B's current request ends at d = 2, as without the change. Later requests last 4 ms. */
 	other = m;
 	other.slice_ns = 4 * MS;
 	expect_switch("longer slices", &m, &other, 1, BOTH, LENGTH(BOTH), "0:A 2:B 4:A 8:B 12:-");
-	/* The sham: workers leave the queue and return to the same place. */
+	/* The switch changes no setting: workers leave the queue and return to the same place. */
 	expect_switch("sham", &m, &m, 3.3, BOTH, LENGTH(BOTH), "0:A 2:B 4:A 6:B 8:A 10:B 12:-");
 }
 
@@ -313,7 +311,7 @@ static void test_switches_cfs(void)
 	const struct script script[] = { { 0, 0, 20 * MS }, { 5500000, 1, MS } };
 	struct model m = plain(RULES_CFS, 1, 2), other = m;
 
-	/* As in test_cfs_wakeup(), from 3 ms on. */
+	/* The load is the same as in test_cfs_wakeup(), and the mode changes at 3 ms. */
 	other.policy = POLICY_BATCH;
 	expect_switch("CFS to BATCH", &m, &other, 3, script, LENGTH(script), "0:A 6:B 7:A 21:-");
 	other = m;
@@ -321,11 +319,11 @@ static void test_switches_cfs(void)
 	expect_switch("wake-up granularity from 3 ms on", &m, &other, 3, script, LENGTH(script),
 		      "0:A 6:B 7:A 21:-");
 	expect_switch("CFS sham", &m, &m, 3, script, LENGTH(script), "0:A 5.5:B 6.5:A 21:-");
-	/* A runs and is first, and B wakes behind it. */
+	/* A runs and is first in the list, and B is enqueued behind A. */
 	other = m;
 	other.policy = POLICY_RR;
 	expect_switch("CFS to RR", &m, &other, 3, script, LENGTH(script), "0:A 20:B 21:-");
-	/* B is placed half a latency before A again, and preempts A. */
+	/* B is again placed half a latency before A, and preempts A. */
 	expect_switch("CFS from RR", &other, &m, 3, script, LENGTH(script), "0:A 5.5:B 6.5:A 21:-");
 }
 
@@ -341,7 +339,7 @@ static void watch(struct sim *sim, const struct cpu *cpu, const struct worker *n
 		shares->left_idle++;
 }
 
-/* Over 10 s, workers get time by weight, and no CPU is idle while its worker waits: EEVDF and CFS, four weights. */
+/* Over 10 s, workers get time by weight, and no CPU is idle while a worker waits. Test EEVDF and CFS with four weights. */
 static void test_long_run(enum rules rules, const char *what)
 {
 	static const int nices[] = { 0, 5, -3, 0 };
@@ -365,7 +363,7 @@ static void test_long_run(enum rules rules, const char *what)
 	check(!wrong, what, "%s", wrong);
 	check(!shares.left_idle, what, "idle with work %" PRIu64 " times", shares.left_idle);
 	/*
-	 * all have work in proportion to their weights, so an unfair scheduler would finish one long before the
+	 * all workers have work in proportion to their weights, so an unfair scheduler would finish one long before the
 	 * others
 	 */
 	for (uint32_t i = 0; i < LENGTH(nices); i++) {
@@ -378,10 +376,7 @@ static void test_long_run(enum rules rules, const char *what)
 	sim_free(&sim);
 }
 
-/*
- * SEE Stoica and Abdel-Wahab 1995: the lag is at most the longest request, plus a tick where only a tick ends a
- * request.
- */
+/* The lag is at most the longest request, plus one tick if only a tick ends a request (Stoica and Abdel-Wahab 1995). */
 static void watch_lag(struct sim *sim, const struct cpu *cpu, const struct worker *next)
 {
 	int64_t *largest = sim->observer;
@@ -411,7 +406,7 @@ static void test_lag(void)
 	};
 	const char *wrong;
 
-	/* each worker wakes when it certainly sleeps, so no worker waits longer than all the others' work */
+	/* each worker wakes when it certainly sleeps, so no worker waits longer than the other workers' work lasts */
 	for (int i = 0; i < N; i++) {
 		uint32_t w = (uint32_t)i % WORKERS;
 		uint64_t work = splitmix64(&state) % (5 * MS) + 1;
@@ -433,7 +428,7 @@ static void test_lag(void)
 	sim_free(&sim);
 }
 
-/* For all switches in all states, times add up and no worker is forgotten. */
+/* Test all switches in all states: times add up, and no worker is forgotten. */
 static void test_many_switches(enum rules rules, uint32_t cores, const char *what)
 {
 	enum {
@@ -465,7 +460,7 @@ static void test_many_switches(enum rules rules, uint32_t cores, const char *wha
 	plan.modes[4].nice = -10;
 	plan.modes[5].slice_ns = 100000;
 	plan.modes[5].latency_ns = 800000;
-	/* a worker may wake if it sleeps, because all earlier work is done by then */
+	/* a worker may wake only while it sleeps; all its earlier work is done by then */
 	for (int i = 0; i < N; i += WORKERS) {
 		uint64_t sum = 0;
 

@@ -4,7 +4,7 @@
 
 #define TID_FIRST 1000
 
-/* Return a 64-bit hash of the number of a call. It is never 0, which stands for a message without a Call-ID. */
+/* Return a 64-bit hash of a call's number. It is never 0, because 0 means that a message has no Call-ID. */
 uint64_t call_hash(uint64_t call)
 {
 	uint64_t state = call;
@@ -33,7 +33,7 @@ void trace_open(struct sim *sim, FILE *file)
 		sim->failure = "cannot write the trace";
 }
 
-/* Set the fields of both kinds of records. Times are moved by T0, because 0 means unknown. */
+/* Set the fields that both kinds of records have. T0 is added to times, because 0 in a record means unknown. */
 static void describe(const struct sim *sim, struct trace_record *r, const struct timer *message)
 {
 	r->t_arr += T0_NS;

@@ -50,8 +50,8 @@ void worker_pass(struct sim *sim, struct worker *w, uint64_t at)
 }
 
 /*
- * A message takes the same time in every run with the same seed, for any worker and at any time. The same holds for
- * a message of a repeated call.
+ * Return the service time of a message. It depends only on the seed and the message, so it is the same for any worker and
+ * at any time. A repeated call has the same times.
  */
 uint64_t service_time(struct sim *sim, const struct timer *message)
 {
@@ -64,7 +64,7 @@ uint64_t service_time(struct sim *sim, const struct timer *message)
 	if (sim->model.service_law == LAW_EXPONENTIAL) {
 		drawn = draw_exponential(&state);
 	} else if (sim->model.service_law == LAW_LOGNORMAL && sim->service_sigma[message->kind] > 0.0) {
-		/* Box and Muller 1958 */
+		/* the method of Box and Muller 1958 for normal random numbers */
 		double radius = sqrt(2.0 * draw_exponential(&state));
 		double turn = (double)(splitmix64(&state) >> 11) * 0x1p-53;
 
@@ -126,8 +126,8 @@ static void hold(struct worker *w)
 }
 
 /*
- * A worker that spins on a CPU now sees the free lock first. A worker that was switched out tries again when it
- * runs.
+ * Release the lock. A worker that spins on a CPU takes a free lock first. A worker that was switched out tries again when
+ * it runs.
  */
 static void release(struct sim *sim, struct lock *lock)
 {
@@ -174,7 +174,7 @@ static void depart(struct sim *sim, struct worker *w)
 	w->left_ns = sim->model.loop_ns;
 }
 
-/* The queue is empty: sleep, after the cost of an empty receive call if the worker was woken in vain. */
+/* Let a worker sleep, because the queue is empty. If it was woken in vain, charge an empty receive call first. */
 static bool find_nothing(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	if (!w->looked) {
@@ -192,7 +192,7 @@ static bool find_nothing(struct sim *sim, struct cpu *cpu, struct worker *w)
 	return false;
 }
 
-/* Return whether the worker continues. */
+/* Perform one step of a worker. Return whether the worker continues. */
 static bool step(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	switch (w->phase) {
