@@ -83,7 +83,7 @@ def vm_down(_):
 @task(name="check")
 @one_line_errors
 def virtual_check(_, kernel="6.1", cores="4", mips="2000", quantum_ns="5000"):
-    """Test the virtual time of an emulated guest: loop count, equal speed, waits in a queue. Exit code 1: it is off."""
+    """Test the virtual time of an emulated guest: loop count, equal speed, waits in a queue. Exit code 1: wrong."""
     clock = VirtualClock(
         cores=count("cores", cores),
         mips=count("mips", mips),
@@ -109,7 +109,7 @@ def provision(_, testbed="local", tests=False):
 @task
 @one_line_errors
 def modes(_, testbed="local", cores="1", threads="8"):
-    """Print the settings of each mode for a number of cores and threads, and their places on the SPS."""
+    """Print the settings of each mode for a number of cores and threads, and where the settings are on the SPS."""
     bed = load_testbed(testbed)
     point = Point(testbed, "any", "default", count("cores", cores), count("threads", threads))
     try:
@@ -124,7 +124,7 @@ def modes(_, testbed="local", cores="1", threads="8"):
 
 
 def count(option, text):
-    """Return the number in the text of an option, or raise an error in one line."""
+    """Return the whole number in the text of an option. Raise an error of one line for another text."""
     if not re.fullmatch("[1-9][0-9]*", text):
         raise StableError(f"--{option}: expected a whole number from 1, found '{text}'")
     return int(text)
@@ -133,7 +133,7 @@ def count(option, text):
 @task
 @one_line_errors
 def doctor(_, testbed="local"):
-    """List what this machine or a testbed can measure, and how to fix the rest. Exit code 1: it can measure nothing."""
+    """List what a testbed can measure, and how to fix the rest. Exit code 1: the testbed can measure nothing."""
     lines, possible = look.doctor(load_testbed(testbed), load_config(Path("config/config.yaml")))
     for line in lines:
         print(line)

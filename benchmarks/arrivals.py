@@ -1,11 +1,11 @@
-"""The accuracy of call starts by sipload and SIPp, and their rates of clean calls, on the embedded testbed.
+"""The accuracy of call starts by sipload and SIPp, and the highest call rate of each program without an error.
 
-The benchmark runs without a proxy. The client is on the UAC (CPU 0), and the server is on the SPS (CPU 1), one link
-apart. The benchmark prints the arrival certificate at 2,000 cps over 20 s. SIPp has only a fixed rate, so both programs
-are compared with the exponential law that the studies need. The benchmark also prints the highest rate without an
-incomplete call, a retransmission, a drop or a full send buffer. This rate is measured over UDP for both programs. For
-sipload, it is also measured over TCP with one connection, and with one connection per call. The client has one CPU, so
-the rates are clean calls per second and core.
+The benchmark uses the embedded testbed without a proxy. The client is on the UAC's CPU 0, and the server is on the
+SPS's CPU 1. The benchmark prints the arrival certificate at 2,000 cps over 20 s. SIPp can only start calls at a fixed
+rate, but both programs are compared with the exponential law, because the studies need this law. The benchmark also
+prints the highest call rate without an incomplete call, a retransmission, a drop or a full send buffer. It measures
+this rate over UDP for both programs. For sipload, it also measures the rate over TCP with one connection, and with
+one connection per call. The client has one CPU, so the rates are calls per second and core.
 """
 
 import csv
@@ -75,11 +75,11 @@ with open(sys.argv[3], "wb", buffering=0) as out:
             seconds, ns = struct.unpack("qq", control[0][2][:16])
             out.write(struct.pack("q", seconds * 10**9 + ns))
 """
-"""Receives INVITEs without answering, and notes the kernel's receive timestamps (SO_TIMESTAMPNS = 35)."""
+"""Receives INVITEs without answering, and writes the kernel's receive timestamps (SO_TIMESTAMPNS = 35)."""
 
 
 class Sipp:
-    """SIPp, a widely used SIP generator, as client and server over UDP."""
+    """Run SIPp, a widely used SIP load generator, as client and server over UDP."""
 
     def start_server(self, sps: Host) -> Process:
         """Start SIPp's server on the SPS."""
@@ -89,16 +89,16 @@ class Sipp:
         return sps.start("bench", [*argv, *self._options()], cpus=spec.cpus, limit_s=120)
 
     def offer(self, hosts: Hosts, load: Load, arrivals: Arrivals) -> CallCounts:
-        """Run SIPp's client until all calls ended or the drain time is over."""
+        """Run SIPp's client until all calls have ended or the drain time is over."""
         uac, sps, calls = hosts.uac, hosts.sps.spec, str(arrivals.calls)
         statistics = uac.workdir / "bench.csv"
         argv = [
             *("sipp", f"{sps.sip_address}:{sps.sip_port}"),
             *("-sf", self._scenario(uac, "uac.xml")),
             *("-i", uac.spec.sip_address, "-p", str(uac.spec.sip_port)),
-            # the limit of open calls (-l) is all calls: with its default, SIPp pauses when calls pile up
+            # let SIPp keep all calls open (-l), because it pauses at its default limit of open calls
             *("-r", str(arrivals.cps), "-m", calls, "-l", calls),
-            # the default period of the statistics (-fd) is a minute
+            # write statistics (-fd) every 100 ms, because the default period is a minute
             *("-trace_stat", "-stf", str(statistics), "-fd", "100ms"),
             *self._options(),
             *(() if load.retransmissions else ("-nr",)),
@@ -120,8 +120,8 @@ class Sipp:
 
 
 def sipp_counts(text: str, calls_offered: int) -> CallCounts:
-    """Read the file that SIPp writes with -trace_stat: a header, and a line per period, separated by semicolons."""
-    # if SIPp is stopped at the end of the drain time, its last line may be incomplete
+    """Read the file that SIPp writes with -trace_stat: a header, and one line per period, separated by semicolons."""
+    # drop the last line, which may be incomplete if SIPp was stopped at the end of the drain time
     rows = list(csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1]), delimiter=";"))
     last = rows[-1]
     created = int(last["TotalCallCreated"])
@@ -137,10 +137,10 @@ def sipp_counts(text: str, calls_offered: int) -> CallCounts:
 
 
 def _achieved_cps(rows: Sequence[dict[str, str]], created: int) -> float:
-    """Return the rate until the last period that ended while calls were still being started."""
+    """Return the call rate until the end of the last period in which SIPp started calls."""
     running = [row for row in rows if 0 < int(row["TotalCallCreated"]) < created] or rows[:1]
     last = running[-1]
-    # date, time and seconds since the epoch, separated by tabs
+    # SIPp writes a date, a time and the seconds since the epoch, separated by tabs
     begin, end = (
         float(stamp.split("\t")[2]) for stamp in (rows[0]["StartTime"], last["CurrentTime"])
     )
@@ -196,7 +196,7 @@ def certificates(hosts: Hosts, load: Load, folder: Path) -> None:
 
 @contextmanager
 def without_receive_steering(sps: Host) -> Iterator[None]:
-    """Receive packets on the sender's CPU, because an interrupt of another CPU costs 13 µs per send."""
+    """Process received packets on the sender's CPU, because an interrupt of another CPU costs 13 µs per send."""
     steering = "/sys/class/net/uac0/queues/rx-0/rps_cpus"
     before = sps.run(["cat", steering]).stdout.strip()
     sps.shell('echo 0 > "$1"', steering)
@@ -207,7 +207,7 @@ def without_receive_steering(sps: Host) -> Iterator[None]:
 
 
 def unclean(done: CallCounts, cps: int) -> str:
-    """Return the reason why a load was not clean; empty for a clean load."""
+    """Return the reason why a load was not clean, or an empty text for a clean load."""
     connections = done.connections
     reasons = {
         "calls not completed": done.calls_offered - done.calls_completed,
@@ -224,7 +224,7 @@ def unclean(done: CallCounts, cps: int) -> str:
 def highest_clean_rate(
     hosts: Hosts, load: Load, generator: Sipload | Sipp, transport: SipTransport = UDP
 ) -> tuple[int, str]:
-    """Return the highest rate of `CLEAN_RATES` up to which all rates were clean, and the next rate's fault."""
+    """Return the highest rate of `CLEAN_RATES` up to which all rates were clean, and the fault of the next rate."""
     best = 0
     for cps in CLEAN_RATES:
         arrivals = Arrivals(cps, cps * CLEAN_SECONDS, seed=1)

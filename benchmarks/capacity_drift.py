@@ -1,11 +1,11 @@
-"""The coverage of capacity intervals on simulated machines whose speed drifts.
+"""The share of capacity intervals that contain the true capacity, on simulated machines with a varying speed.
 
     python benchmarks/capacity_drift.py [--campaigns 100] [--seed 1]
 
-The logarithm of a machine's speed has three parts: one part lasts for hours, one for minutes, and one for a single
-trial. Each simulated campaign has the default form: a search of seven trials, then five loads three times each, within
-12 minutes. A row is a machine, and `held` is the share of campaigns whose interval contains the machine's median
-capacity.
+The logarithm of a machine's speed is the sum of three random parts. The first part stays the same for hours, the
+second for minutes, and the third for one trial. Each simulated campaign has the default form: a search of seven
+trials, then five loads three times each, within 12 minutes. The table has one row per machine. The column `held` is
+the share of campaigns whose interval contains the machine's median capacity.
 """
 
 import argparse
@@ -34,17 +34,17 @@ HOURS_S, MINUTES_S = 5 * 3600.0, 300.0
 
 @dataclass(frozen=True)
 class Machine:
-    """Standard deviations of the parts of the log speed, and the steepness of the drop rate against the load."""
+    """The standard deviations of the parts of a machine's log speed, and the steepness of its drop rate by load."""
 
     hours: float
     minutes: float
     trial: float
     steepness: float = 20.0
     measured: bool = True
-    """Whether the CPU time per message is recorded. This time shows the speed with an error of 2 %."""
+    """Whether each run records the CPU time per message. This time shows the speed with an error of 2 %."""
 
     def campaign(self, times: Values, rng: np.random.Generator) -> Observations:
-        """Simulate a campaign."""
+        """Simulate the trials and runs of one campaign."""
         cps = np.array([*SEARCHED, *SWEPT], float)
         n = len(cps)
         log_speed = (
@@ -53,7 +53,7 @@ class Machine:
             + self.trial * rng.normal(size=n)
         )
         own = TRUE_CPS * np.exp(log_speed)
-        # random variation between runs of some seconds at the same speed of the machine
+        # runs of some seconds vary randomly, even at the same speed of the machine
         loss = LIMIT * (cps / own) ** self.steepness * np.exp(rng.normal(size=n))
         fluid = 1 - own / cps
         loss = np.clip(np.where(fluid > 0, np.minimum(loss, fluid + 0.05), loss), 0, 0.7)
@@ -64,7 +64,7 @@ class Machine:
 
 
 def _process(rng: np.random.Generator, times: Values, spread: float, memory_s: float) -> Values:
-    """Sample an Ornstein-Uhlenbeck process at given times."""
+    """Sample an Ornstein-Uhlenbeck process at the given times."""
     apart = np.abs(times[:, None] - times)
     sampled = rng.multivariate_normal(np.zeros(len(times)), np.exp(-apart / memory_s))
     return np.asarray(spread * sampled)
@@ -82,7 +82,7 @@ MACHINES = {
 
 
 def main() -> None:
-    """Print one row per machine and design."""
+    """Print one row per machine and per order of the runs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--campaigns", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)

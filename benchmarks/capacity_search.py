@@ -1,11 +1,11 @@
-"""The cost and the error of a capacity search on synthetic machines whose capacity varies between trials.
+"""The duration and the error of a capacity search on synthetic machines whose capacity differs between trials.
 
-A row is a spread of the machine (lognormal, standard deviation of the logarithm), with or without a first guess. The
-row shows the trials and seconds per search (median and largest), and the error. The error is the root mean square
-distance between the middle of the bounds and the load at which half of all trials drop 1 %. The time depends on the
-stopping rule, and the error depends on the machine's variation. benchmarks/capacity_drift.py shows the coverage of
-capacity intervals. No real machine is measured, and the numbers are the same each time. The benchmark takes half a
-minute of CPU time.
+The table has one row per spread of the capacity, with or without a first guess. The spread is the standard deviation
+of the logarithm of a lognormal capacity. A row shows the median and the largest number of trials and seconds per
+search, and the error. The error is the root mean square distance from the middle of the bounds to the load at which
+half of all trials drop 1 %. The time depends on the stopping rule, and the error depends on the machine's variation.
+benchmarks/capacity_drift.py tests capacity intervals. The benchmark measures no real machine, and prints the same
+numbers each time. It takes half a minute of CPU time.
 """
 
 from functools import partial
@@ -23,11 +23,11 @@ SPREADS = (0.0, 0.02, 0.05, 0.1)
 GUESSES = {"no guess": None, "a guess 10 % off": 1.1, "a guess twice as high": 2.0}
 GOAL = Capacity(0.01, 0.02)
 AROUND_TRIAL_S = 3.0
-"""Time per trial besides its load: starting the proxy and warming it up."""
+"""Time per trial in addition to its load: the proxy must start and warm up."""
 
 
 def offered(rng: np.random.Generator, spread: float, cps: int, duration_s: float) -> Trial:
-    """Offer a load to a machine whose capacity in this trial is random."""
+    """Offer a load to a machine, and sample its capacity for this trial."""
     capacity_cps = CAPACITY_CPS * np.exp(spread * rng.standard_normal())
     messages = round(6 * cps * duration_s)
     refused = round(messages * max(0.0, 1 - capacity_cps / cps))

@@ -1,7 +1,8 @@
-"""The effect of another program on the SPS's CPU on waiting and service times, by its share of CPU time and its bursts.
+"""The effect of another program on the SPS's CPU, by its share of CPU time and its bursts.
 
-In one run, a test program changes its behaviour each second, in random order. Messages are compared by the second of
-their arrival, within rounds that contain each behaviour once. The verdict's limits on competitors come from this table
+The effect is the change of the mean waiting and service times. During one run, a test program changes its behaviour
+each second, in random order. The benchmark groups messages by the second of their arrival, and compares groups of the
+same round. A round contains each behaviour once. The verdict's limits on competitors come from this table
 (docs/methodology/competitors.md).
 
     python benchmarks/competitors.py --cps 800 --seconds 90
@@ -39,7 +40,7 @@ SEGMENT_S, WASHOUT_S = 1.0, 0.25
 
 @dataclass(frozen=True)
 class Plan:
-    """A behaviour of the test program for one second.
+    """The behaviour of the test program during one second.
 
     Attributes
     ----------
@@ -78,7 +79,7 @@ PLANS = (
 
 @dataclass(frozen=True)
 class Segment:
-    """One second of one behaviour.
+    """One second of a run, during which the test program had one behaviour.
 
     Attributes
     ----------
@@ -103,12 +104,12 @@ class Segment:
 
 
 def proxy_ns(pids: Sequence[str]) -> int:
-    """Return the CPU time of processes."""
+    """Return the total CPU time of processes in ns."""
     return sum(int(Path("/proc", pid, "schedstat").read_text().split()[0]) for pid in pids)
 
 
 def behave(plan: Plan, until: float) -> None:
-    """Compute and sleep as planned, until a time of CLOCK_MONOTONIC."""
+    """Compute and sleep as the plan says, until the given time of CLOCK_MONOTONIC."""
     while time.monotonic() < until:
         if plan.share:
             ends = min(until, time.monotonic() + plan.burst_s)
@@ -119,7 +120,7 @@ def behave(plan: Plan, until: float) -> None:
 
 
 def compete(cpu: int, ended: Event, send: "multiprocessing.Queue[list[Segment]]") -> None:
-    """Compete for a CPU while the proxy is loaded, and send the segments when the run ends."""
+    """Compete for a CPU while the proxy serves calls, and send the segments when the run ends."""
     os.sched_setaffinity(0, {cpu})
     while not ended.is_set() and not loads():
         time.sleep(0.1)
@@ -134,7 +135,7 @@ def compete(cpu: int, ended: Event, send: "multiprocessing.Queue[list[Segment]]"
             try:
                 segments.append(_segment(plan, number, pids))
             except FileNotFoundError:
-                # the proxy has ended
+                # the proxy has ended, so the run is over
                 send.put(segments)
                 return
 
@@ -143,7 +144,7 @@ def _segment(number: int, in_round: int, pids: Sequence[str]) -> Segment:
     plan, until = PLANS[number], time.monotonic() + SEGMENT_S
     priority = 50 if plan.policy == os.SCHED_FIFO else 0
     os.sched_setscheduler(0, plan.policy, os.sched_param(priority))
-    # exclude the effects of the switch
+    # wait, so that the segment excludes the effects of the new behaviour's start
     begins = time.monotonic() + WASHOUT_S
     behave(plan, begins)
     used, of_proxy = time.process_time_ns(), proxy_ns(pids)
@@ -155,7 +156,7 @@ def _segment(number: int, in_round: int, pids: Sequence[str]) -> Segment:
 
 
 def loads() -> bool:
-    """Report whether the measured calls are being offered."""
+    """Return whether the UAC is offering the calls of the run."""
     pattern = "sipload uac --local .*/uac.schedule"
     return subprocess.run(["pgrep", "-f", pattern], capture_output=True).returncode == 0
 
@@ -163,7 +164,7 @@ def loads() -> bool:
 def perform(
     campaign: Config, testbed: Testbed, cps: int, folder: Path
 ) -> tuple[Path, list[Segment]]:
-    """Perform the run while the test program competes."""
+    """Perform the run while the test program competes for the proxy's CPU."""
     ended, received = multiprocessing.Event(), multiprocessing.Queue()
     cpu = testbed.sps.cpus[0]
     planted = multiprocessing.Process(target=compete, args=(cpu, ended, received))
@@ -179,7 +180,7 @@ def perform(
 
 
 def means(record: Path, segments: Sequence[Segment]) -> npt.NDArray[np.float64]:
-    """Return means per segment: K_rcv and T_sip in µs, the proxy's CPU time per message in µs, and the share used."""
+    """Return means per segment: K_rcv, T_sip and the proxy's CPU time per message in µs, and the competitor's share."""
     records = read_trace(record / TRACE_FILE).records
     good = (records["t_arr"] > 0) & (records["t_sip_in"] > 0) & (records["t_sip_out"] > 0)
     records = records[good]
@@ -197,7 +198,7 @@ def means(record: Path, segments: Sequence[Segment]) -> npt.NDArray[np.float64]:
 
 
 def print_table(segments: Sequence[Segment], values: npt.NDArray[np.float64]) -> None:
-    """Print the change of the means per behaviour, relative to the idle behaviour in the same round."""
+    """Print how much each behaviour changes the means, relative to the idle behaviour in the same round."""
     plans = np.array([segment.plan for segment in segments])
     rounds = np.array([segment.round for segment in segments])
     complete = [n for n in np.unique(rounds) if np.count_nonzero(rounds == n) == len(PLANS)]
@@ -224,7 +225,7 @@ def print_table(segments: Sequence[Segment], values: npt.NDArray[np.float64]) ->
 
 
 def main() -> None:
-    """Print the table."""
+    """Perform a run with the test program and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

@@ -1,10 +1,10 @@
 """The cost of distributing the calls of one TCP connection by sipdispatch, and by a Kamailio without transactions.
 
-Each program is the front end between one `sipload uac` and four `sipload uas` on this machine's loopback. The front end
-has a CPU of its own, and both programs serve the same calls. No testbed is needed. For each load at which every call
-completed, the benchmark prints the messages per second of CPU time, in both directions. At the highest such load, most
-messages share a read. The goals at this load are 300,000 messages for sipdispatch, and three times as many as for
-Kamailio.
+Each program is the front end between one `sipload uac` and four `sipload uas` on the loopback of this machine. The
+front end has a CPU of its own, and both programs serve the same calls. The benchmark needs no testbed. It prints the
+messages per second of CPU time, in both directions, for each load at which every call completed. At the highest of
+these loads, most messages share a read. The goals at this load are 300,000 messages per CPU second for sipdispatch,
+and three times as many as for Kamailio.
 """
 
 import json
@@ -26,7 +26,7 @@ SECONDS, MESSAGES = 3, 6
 RATES_CPS = (2_500, 5_000, 10_000, 20_000, 30_000, 40_000)
 LOOPBACK, FRONT_PORT = "127.0.0.1", 26000
 PORTS = range(FRONT_PORT + 1, FRONT_PORT + 5)
-"""Ports of the instances."""
+"""Ports of the proxy instances, which are `sipload uas`."""
 AGENTS_CPU, FRONT_CPU = "0", "1"
 KAMAILIO = """\
 children=1
@@ -47,7 +47,7 @@ request_route {{
 }}
 """
 OF_TRANSPORT = {"tcp": "tcp_children=4\ntcp_connection_lifetime=7200", "udp": "disable_tcp=yes"}
-"""Lines of the configuration that depend on the transport."""
+"""Lines of Kamailio's configuration that depend on the transport."""
 
 
 def pinned(cpu: str, *argv: str | Path) -> subprocess.Popen[bytes]:
@@ -65,7 +65,7 @@ def wait_for(path: Path) -> None:
 
 
 def build(part: str, program: str, folder: Path) -> Path:
-    """Build a program of a folder of hardware/ in a copy."""
+    """Build a program of one folder of hardware/ in a copy of this folder."""
     for name in {"common", part}:
         shutil.copytree(PROJECT_ROOT / "hardware" / name, folder / name, dirs_exist_ok=True)
     subprocess.run(["make", "--silent", "-C", str(folder / part), program], check=True)
@@ -73,7 +73,7 @@ def build(part: str, program: str, folder: Path) -> Path:
 
 
 def cpu_ns(group: int) -> int:
-    """Return the CPU time of all running processes of a process group."""
+    """Return the total CPU time of the running processes of a process group in ns."""
     listed = subprocess.run(["pgrep", "--pgroup", str(group)], capture_output=True, text=True)
     return sum(
         int(Path("/proc", pid, "schedstat").read_text().split()[0]) for pid in listed.stdout.split()
@@ -98,7 +98,7 @@ def start_sipdispatch(program: Path, folder: Path) -> subprocess.Popen[bytes]:
 
 
 def start_kamailio(transport: str, folder: Path) -> subprocess.Popen[bytes]:
-    """Start a Kamailio that forwards each message to the instance of its Call-ID, and wait until it listens."""
+    """Start a Kamailio that forwards each message to the instance for its Call-ID, and wait until it listens."""
     lines = (f"1 sip:{LOOPBACK}:{port};transport={transport}\n" for port in PORTS)
     (folder / "instances").write_text("".join(lines))
     front = f"{LOOPBACK}:{FRONT_PORT}"
@@ -123,7 +123,7 @@ def cpu_us_per_message(
     folder: Path,
     start_front: Callable[[Path], subprocess.Popen[bytes]],
 ) -> float:
-    """Return the front end's CPU time per message in µs; NaN if a call did not complete."""
+    """Return the front end's CPU time per message in µs, or NaN if a call did not complete."""
     folder.mkdir()
     sizes = ("--output", folder / "schedule", "--rate", cps, "--calls", cps * SECONDS)
     argv = [str(word) for word in (sipload, "schedule", *sizes)]

@@ -1,10 +1,12 @@
-"""The coverage of crossover intervals: the tables of docs/methodology/crossover-intervals.md.
+"""The share of crossover intervals that contain the true difference.
+
+The benchmark prints the tables of docs/methodology/crossover-intervals.md.
 
 A simulated queue serves messages in the order of arrival. The distribution of service times changes with the window,
-waiting messages stay in the queue, the machine's speed drifts, and a hypervisor takes bursts of time. Sampled windows
-have stronger noise. "t" is Student's interval of the blocks' differences, and "shown" is the interval of
-`sipsched.analysis.crossover`. No real machine is measured, and the numbers are the same each time. The benchmark takes
-a little more than three minutes of CPU time.
+and waiting messages stay in the queue. The machine's speed drifts, and a hypervisor takes bursts of time. A second
+part samples windows directly, with stronger noise. In the tables, "t" is Student's interval of the blocks'
+differences, and "shown" is the interval of `sipsched.analysis.crossover`. The benchmark measures no real machine, and
+prints the same numbers each time. It takes a little more than three minutes of CPU time.
 """
 
 import argparse
@@ -25,7 +27,7 @@ from sipsched.analysis.intervals import mean_interval
 DRAWS = 400
 PROCESSES = 2
 ARMS = 3
-"""The reference, the other mode, and the sham."""
+"""Number of arms: the reference, the other mode, and the sham."""
 FAMILY = 12
 COVERS = 93.0
 """Smallest coverage in percent at which a 95 % interval counts as valid."""
@@ -39,7 +41,7 @@ JITTER = 0.2
 SCV = 0.5
 """Squared coefficient of variation of the other mode's service times. The reference has 1 and the same mean."""
 SHORT, LONG = 0.0, 0.2
-"""Washouts, relative to a window."""
+"""The two washouts, as shares of a window."""
 WANDER, WANDER_S = 0.1, 60.0
 """Standard deviation of the logarithm of the machine's slowness, and its correlation time."""
 SETUP_S = 12.0
@@ -48,7 +50,7 @@ PAIRS = 5
 
 @dataclass(frozen=True)
 class Queue:
-    """A queue and the machine that serves it.
+    """A simulated queue, and the machine that serves it.
 
     Attributes
     ----------
@@ -65,13 +67,13 @@ class Queue:
     bursts_per_s: float = 0.0
     burst_s: float = 0.0
     limit: float = np.inf
-    """Stolen share of a window above which its block is disturbed."""
+    """Stolen share of a window above which the window's block counts as disturbed."""
     next_too: bool = False
-    """Whether the block of the next window is disturbed too."""
+    """Whether the block of the next window counts as disturbed, too."""
     adjusts: bool = False
-    """Whether disturbed blocks are adjusted and weighted; otherwise they are excluded."""
+    """Whether disturbed blocks are adjusted and weighted. If false, they are excluded."""
     sham_follows: bool = False
-    """Whether the sham always follows the reference; otherwise its place is random."""
+    """Whether the sham always follows the reference. If false, its position in the block is random."""
 
 
 BURSTS = Queue(0.7, bursts_per_s=0.2, burst_s=0.1)
@@ -98,7 +100,7 @@ DISTURBED = {
 
 @numba.njit(cache=False)
 def serve(arrivals, work, starts, modes, slowness):
-    """Return the time of each message in the queue; `work` has one column per mode and the speed of its start."""
+    """Return the time that each message spends in the queue. `work` has one column per mode, for the usual speed."""
     free, window = 0.0, 0
     spent = np.empty(len(arrivals))
     for i in range(len(arrivals)):
@@ -111,7 +113,7 @@ def serve(arrivals, work, starts, modes, slowness):
 
 
 def wander(rng, seconds):
-    """Sample the machine's slowness per second."""
+    """Sample the slowness of the machine for each second."""
     keep = np.exp(-1 / WANDER_S)
     noise = rng.normal(0, WANDER * np.sqrt(1 - keep**2), seconds)
     noise[0] = rng.normal(0, WANDER)
@@ -152,7 +154,7 @@ def window_means(window, since, spent, _, lengths, washout):
 
 
 def crossed(rng, queue, blocks):
-    """Simulate a crossover run. Return its table (block; reference, other, sham) and weights for each washout."""
+    """Simulate a crossover run. Return its table (block; reference, other, sham) and its weights for each washout."""
     order = rng.permuted(np.tile([0, 1, 2], (blocks, 1)), axis=1)
     if queue.sham_follows:
         order = np.where(rng.random(blocks)[:, None] < 0.5, [0, 2, 1], [1, 0, 2])
@@ -184,7 +186,7 @@ def crossed(rng, queue, blocks):
 
 
 def apart(rng, queue, blocks):
-    """Simulate PAIRS of separate runs, with the same total seconds of load as two modes of a crossover run."""
+    """Simulate PAIRS of separate runs. They have as many seconds of load as two modes of a crossover run."""
     length = np.array([blocks * WINDOW_S / PAIRS])
     slowness = wander(rng, int(2 * PAIRS * (length[0] + SETUP_S)) + 1)
     slowness *= 1 + queue.slower * np.linspace(0, 1, len(slowness))
@@ -202,7 +204,7 @@ def apart(rng, queue, blocks):
 
 @dataclass(frozen=True)
 class Result:
-    """The result of one sample; an interval is (estimate, low, high).
+    """The intervals from one sample. An interval is (estimate, low, high).
 
     `t`, `bca` and `flips` are common kinds of intervals. `flips` is the inverted randomisation test without the
     protection of `shown` against correlated blocks. `strict` is `shown` as one of 12 comparisons.
@@ -230,7 +232,7 @@ def bca(differences):
 
 
 def flips(differences):
-    """Invert the sign flips without protection, by treating each block as a run without neighbours."""
+    """Return estimate and interval of the inverted randomisation test, with each block as an independent run."""
     if not np.ptp(differences):
         return differences.mean(), np.nan, np.nan
     mean = mean_of_blocks([np.array([difference]) for difference in differences])
@@ -265,7 +267,7 @@ def draw_queue(case, seed):
 
 
 def stationary(case, seed):
-    """Return the difference of log means between windows that are never switched."""
+    """Return the difference of log means between two modes if the mode never changes during a run."""
     name, blocks = case
     rng = np.random.default_rng([seed, 77, list(QUEUES).index(name)])
     queue, lengths = QUEUES[name], np.full(blocks, WINDOW_S)
@@ -288,7 +290,7 @@ def followed(rng, coefficient, shape):
 
 
 def in_random_order(rng, series):
-    """Assign the windows of a series to three arms, in random order within each block."""
+    """Assign the windows of a series to the three arms, in random order within each block."""
     return rng.permuted(series.reshape(-1, ARMS), axis=1)
 
 
@@ -310,7 +312,7 @@ def outliers_of_one_arm(rng, n):
 
 
 def skewed_effect(rng, n):
-    """Sample effects that differ between blocks, with a long tail on one side."""
+    """Sample windows with effects that differ between blocks and have a long tail on one side."""
     windows = rng.normal(0, 0.1, (n, ARMS))
     windows[:, 1] += 0.3 * (rng.lognormal(0, 0.5, n) - np.exp(0.125))
     return windows
@@ -321,7 +323,7 @@ def machine(rng, n, coefficient):
 
 
 def slowing(rng, n):
-    """Sample windows of a machine that slows down by 20 %."""
+    """Sample windows of a machine that becomes 20 % slower."""
     drift = np.log(np.linspace(1, 1.2, ARMS * n))
     return in_random_order(rng, rng.normal(0, 0.05, ARMS * n) + drift)
 
@@ -340,7 +342,7 @@ def moving(rng, n):
 
 
 def shares(rng, n, chance):
-    """Sample drop rates, which are 0 in windows without an episode."""
+    """Sample drop rates. They are 0 in windows without an episode of drops."""
     episodes = rng.random((n, ARMS)) < chance
     return 0.002 * episodes * rng.lognormal(0, 1, (n, ARMS))
 
@@ -407,7 +409,7 @@ def percent(value):
 
 
 def cells(results: list[Result], truth: float) -> list[str]:
-    """Return a row: coverage and width per kind of interval, rejections of no effect, and doubts."""
+    """Return a table row: coverage and width per kind of interval, the share that rejects "no effect", and doubts."""
     by_way = {
         way: [getattr(result, way) for result in results] for way in ("t", "bca", "flips", "shown")
     }
@@ -428,7 +430,7 @@ def cells(results: list[Result], truth: float) -> list[str]:
 
 
 def row(name, columns: list[list[str]]) -> str:
-    """Return a row of the table, with the results for all numbers of blocks in each cell."""
+    """Return a row of the table. Each cell has the results for all numbers of blocks."""
     return f"| {name} | " + " | ".join(" ".join(cell) for cell in zip(*columns, strict=True)) + " |"
 
 
@@ -502,7 +504,7 @@ def show_queue(pool, seeds):
 
 
 def draw_disturbed(name, seed):
-    """Return the intervals of A/B and A/A. Every row has the same queues."""
+    """Return the intervals of A/B and A/A. Every row of the table uses the same queues."""
     queue = DISTURBED[name]
     rng = np.random.default_rng([seed, LONGEST])
     _, (table, weights) = crossed(rng, queue, LONGEST)

@@ -1,12 +1,12 @@
-"""The precision of one run with both modes and of separate runs, for a comparison of two modes.
+"""The precision of two designs that compare two modes: one run with both modes, and pairs of separate runs.
 
-Both designs have the same load in the same hour. The order is half of the crossover's load, then pairs of separate
-runs, then the other half, so that drift affects both designs. The runs of a pair have the same arrivals, and every
-second pair has the opposite order, as in the papers. The benchmark prints the 95 % half-width of the log ratio of mean
-K_rcv and mean T_sip for each design, and the ratio of the half-widths. The sham windows are part of the crossover's
-seconds. The benchmark also prints the time of a crossover run besides its load, the duration of its switches, and the
-machine's steal and speed. The interval of pairs is Student's t of their log ratios, the narrowest common interval. The
-interval of windows is the interval on the pages.
+The run with both modes is a crossover run. Both designs have the same load in the same hour. The order is half of the
+crossover's load, then the pairs, then the other half, so that drift affects both designs. The two runs of a pair have
+the same arrivals. Every second pair has the opposite order, as in the papers. For each design, the benchmark prints
+the 95 % half-width of the log ratio of mean K_rcv and mean T_sip, and the ratio of the half-widths. The crossover's
+seconds include its sham windows. The benchmark also prints the time of a crossover run in addition to its load, the
+duration of its switches, and the machine's steal and speed. The interval of pairs is Student's t of their log ratios,
+the narrowest common interval. The interval of windows is the interval on the pages.
 """
 
 import argparse
@@ -55,7 +55,7 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Done:
-    """A valid run.
+    """A valid run, with its duration and the state of the machine.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Done:
 
 
 def order(point: Point, modes: tuple[str, str], cps: int, pairs: int) -> list[Run]:
-    """List the runs: half of the crossover, the pairs, the other half."""
+    """List the runs in order: half of the crossover, the pairs, the other half."""
     halves = [replace(point, mode=",".join(modes)).run(cps, half + 1) for half in range(HALVES)]
     separate = [
         replace(point, mode=mode).run(cps, pair + 1)
@@ -92,12 +92,12 @@ def order(point: Point, modes: tuple[str, str], cps: int, pairs: int) -> list[Ru
 
 
 def half_width(interval: Interval) -> float:
-    """Return half the width of an interval; NaN without an interval."""
+    """Return half the width of an interval, or NaN if the interval is unknown."""
     return (interval.high - interval.low) / 2 if interval.known else math.nan
 
 
 def of_pairs(first: Values, second: Values) -> Interval:
-    """Return the mean ln(second / first) of pairs with Student's t interval."""
+    """Return the mean of ln(second / first) over the pairs, with Student's t interval."""
     return mean_interval(np.log(second / first))
 
 
@@ -111,7 +111,7 @@ def by_chance(ratio: float, df: float, df_other: float) -> tuple[float, float]:
 
 
 def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Done | None:
-    """Perform a run, up to `ATTEMPTS` times. Return None if every attempt was disturbed."""
+    """Perform a run, with up to `ATTEMPTS` attempts. Return None if every attempt was disturbed."""
     for attempt in range(1, ATTEMPTS + 1):
         started = time.monotonic()
         try:
@@ -132,7 +132,7 @@ def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Done | Non
 
 
 def steal_share(record: Path, cpus: Sequence[int]) -> float:
-    """Return the stolen share of CPU time over a run."""
+    """Return the share of CPU time that the hypervisor stole during a run."""
     counters = zstandard.decompress((record / COUNTERS_FILE).read_bytes())
     sps = json.loads(counters)["sps"]
     before, after = (parse_stat(sps[moment]["/proc/stat"]) for moment in ("before", "after"))
@@ -142,7 +142,7 @@ def steal_share(record: Path, cpus: Sequence[int]) -> float:
 
 
 def reduced(done: Done, results: Path) -> xr.Dataset:
-    """Reduce a crossover run to its windows, and keep `windows.nc` for sham.py."""
+    """Reduce a crossover run to its windows, and keep `windows.nc` as input for sham.py."""
     folder = results / done.run.path
     folder.mkdir(parents=True, exist_ok=True)
     messages = folder / "messages.nc"
@@ -153,19 +153,19 @@ def reduced(done: Done, results: Path) -> xr.Dataset:
 
 
 def means(done: Done) -> list[float]:
-    """Return the means of a separate run over all messages of its load in ns, in the order of `QUANTITIES`."""
+    """Return the means of a separate run in ns over all messages of its load, in the order of `QUANTITIES`."""
     ds = messages_from_record(done.record)
     return [float(np.nanmean(k_rcv(ds))), float(np.nanmean(nanoseconds(ds, "t_sip")))]
 
 
 def compare_windows(halves: Sequence[xr.Dataset], name: str, arm: int) -> crossover.Effect:
-    """Compare the other mode (arm 1) or the sham (arm 2) of the crossover's halves with the reference."""
+    """Compare the reference with the other mode (arm 1) or the sham (arm 2), over both halves of the crossover."""
     reference: crossover.Arms = (0, 2) if arm == 1 else 0
     return crossover.effect([windows.by_arm(ds, name) for ds in halves], reference, arm)
 
 
 def compare_pairs(done: Sequence[Done], modes: tuple[str, str]) -> list[Interval]:
-    """Compare the complete pairs of separate runs, in the order of `QUANTITIES`."""
+    """Compare the two runs of each complete pair, in the order of `QUANTITIES`."""
     by_run = {(run.run.rep, run.run.mode): means(run) for run in done}
     reps = sorted({rep for rep, _ in by_run if all((rep, mode) in by_run for mode in modes)})
     tables = [np.array([by_run[rep, mode] for rep in reps]) for mode in modes]
@@ -175,7 +175,7 @@ def compare_pairs(done: Sequence[Done], modes: tuple[str, str]) -> list[Interval
 
 
 def in_percent(interval: Interval) -> str:
-    """Write a log ratio as percent, with its half-width."""
+    """Return the text of a log ratio in percent, with its half-width."""
     return f"{in_words(crossover.percent(interval), '%')}: half-width {half_width(interval):.3f}"
 
 
@@ -192,7 +192,7 @@ def show_machine(what: str, done: Sequence[Done]) -> None:
 
 
 def show(done: Sequence[Done], modes: tuple[str, str], results: Path) -> None:
-    """Print the results of the runs."""
+    """Print the precision of both designs."""
     halves = [run for run in done if run.run.mode not in modes]
     separate = [run for run in done if run.run.mode in modes]
     if not halves or not separate:
@@ -235,7 +235,7 @@ def show(done: Sequence[Done], modes: tuple[str, str], results: Path) -> None:
 
 
 def offered(options: argparse.Namespace, config: Config, testbed: Testbed, raw: Path) -> int:
-    """Return the load: the requested load, or a share of the crossing."""
+    """Return the load: the requested load, or a share of the load at which 1 % of messages are dropped."""
     if options.cps:
         return int(options.cps)
     point = Point("local", options.sut, "default", 1, options.threads)

@@ -1,8 +1,8 @@
-"""The cost of choosing a socket by Call-ID: the BPF program's CPU time per datagram, on the embedded testbed.
+"""The CPU time that the BPF program needs to choose a socket by Call-ID, per datagram on the embedded testbed.
 
-The benchmark runs kamailio-udp-partitioned with 8 workers, while the kernel times its BPF programs
-(kernel.bpf_stats_enabled). The cost of this timing is part of the result. The benchmark prints the ns per datagram and
-the share of each socket. The goal is at most 1 µs.
+The benchmark runs kamailio-udp-partitioned with 8 workers, while the kernel measures the time of its BPF programs
+(kernel.bpf_stats_enabled). The result includes the cost of this measurement. The benchmark prints the ns per datagram
+and the share of each socket. The goal is at most 1 µs.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ def programs_timed() -> Iterator[None]:
 
 def main() -> None:
     campaign = load_config()
-    # without the probe, whose BPF programs would disturb the measurement
+    # switch the probe off, because its BPF programs would disturb the measurement
     sut = dataclasses.replace(campaign.sut(SUT), probe="off")
     campaign = dataclasses.replace(campaign, suts={SUT: sut})
     run = Run("local", SUT, "default", 1, WORKERS, RATE_CPS, 1)

@@ -1,11 +1,11 @@
-"""The coverage of 95 % intervals: the tables of docs/methodology/statistics.md.
+"""The share of 95 % intervals that contain the true value: the tables of docs/methodology/statistics.md.
 
-Runs have three kinds of noise: small, lognormal (sigma 1), and one in five runs five times as large. The table shows
-the share of samples in which Student's t interval contains the mean, and in which the interval of a typical run
-contains the median. The table also shows the ratio of the widths (medians over samples). For crossings, the table shows
-the coverage on smooth and steep knees at random positions among loads 200 cps apart. It also shows the share of results
-that are numbers instead of brackets. No real machine is measured, and the numbers are the same each time. The benchmark
-takes a minute of CPU time.
+The simulated runs have one of three kinds of noise: small noise, lognormal noise (sigma 1), or noise that makes one
+run in five five times as large. The first table shows in how many samples Student's t interval contains the mean, and
+in how many the interval of a typical run contains the median. It also shows the ratio of the widths (medians over
+samples). The second table is about crossings of smooth and steep drop curves. The curves have random positions among
+loads 200 cps apart. The table shows the coverage, and the share of results that are numbers instead of brackets. The
+benchmark measures no real machine, and prints the same numbers each time. It takes a minute of CPU time.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ Draw = Callable[[np.random.Generator, tuple[int, ...]], Values]
 
 
 def outliers(rng: np.random.Generator, shape: tuple[int, ...]) -> Values:
-    """Sample runs with outliers, scaled so that the median of all runs is 1."""
+    """Sample runs with outliers. The runs are scaled so that their median is 1."""
     middle = CV * stats.norm.ppf(0.5 / (1 - OUTLIERS))
     return rng.lognormal(-middle, CV, shape) * np.where(rng.random(shape) < OUTLIERS, TIMES, 1)
 
@@ -49,7 +49,7 @@ KNEES: dict[str, tuple[float, float]] = {
     "medium": (0.3, 60),
     "steep": (0.3, 30),
 }
-"""Logistic curves by their final PDR and their width in cps. They pass the limit at `KNEE_CPS`."""
+"""Logistic drop curves: their final PDR, and their width in cps. Each curve passes the limit at `KNEE_CPS`."""
 
 
 def show_runs(noise: str) -> None:

@@ -1,13 +1,13 @@
-"""The cost of a large campaign besides its measurements, on synthetic files.
+"""The CPU time and memory that a large campaign needs in addition to its measurements, on synthetic files.
 
-For `--runs` runs, the benchmark prints CPU seconds (user and system) and memory of several `snakemake` invocations. The
-first invocation has all work to do. The second adds one new run from its record to the study's summary. Three more have
-no work: after the added run, after all records were copied to other files, and without the file that lists the
-summary's runs. The benchmark also prints the CPU seconds for joining all summaries and for the page on progress, and
-the bytes of a summary. A record is a `run.json` with a SHA-256 and without a measurement. Datasets are empty files with
-the right names. Each summary is the summary of one synthetic run under another name, with the description of recorded
-hosts. The goals for 36,000 runs on two cores are 15 CPU s without work, 30 CPU s for one added run, 60 CPU s for
-joining, 8 kB per summary, and 2 GiB for the controller.
+For `--runs` runs, the benchmark prints CPU seconds (user and system) and memory of several `snakemake` invocations.
+The first invocation has to do all work. The second invocation adds one new run from its record to the study's
+summary. Three more invocations have nothing to do: after the added run, after all records were copied to other files,
+and after the file was deleted that lists the summary's runs. The benchmark also prints the CPU seconds for joining
+all summaries and for the page on progress, and the bytes of a summary. A record is a `run.json` with a SHA-256 and
+without a measurement. Datasets are empty files with the right names. Each summary is the summary of one synthetic run
+under another name, with the description of recorded hosts. The goals for 36,000 runs on two cores are 15 CPU s
+without work, 30 CPU s for one added run, 60 CPU s for joining, 8 kB per summary, and 2 GiB for the controller.
 """
 
 import argparse
@@ -50,7 +50,7 @@ MODES = 3
 
 
 def campaign(project: Path, runs: int) -> Config:
-    """Make a project whose study has about `runs` runs, with modes, threads and repetitions as in the papers."""
+    """Create a project whose study has about `runs` runs, with modes, threads and repetitions as in the papers."""
     path = make_project(project)
     document = yaml.safe_load(path.read_text())
     loads = max(1, round(runs / (MODES * THREADS * REPETITIONS)))
@@ -65,7 +65,7 @@ def campaign(project: Path, runs: int) -> Config:
 
 
 def children(project: Path, says: str, *command: str) -> tuple[float, float]:
-    """Run Snakemake. Return its CPU seconds, and the largest memory of any child so far in MiB."""
+    """Run Snakemake. Return its CPU seconds, and the largest memory of any child process so far in MiB."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-m", "snakemake", *command],
@@ -82,7 +82,7 @@ def children(project: Path, says: str, *command: str) -> tuple[float, float]:
 
 
 def write_files(project: Path, planned: list[Run]) -> list[Path]:
-    """Write the files of all runs. Each file is newer than its input files."""
+    """Write the files of all runs, so that each file is newer than its input files."""
     scratch = project / "template"
     record = synthetic.write_record(scratch, planned[0], calls=CALLS)
     write_messages(messages_from_record(record), scratch / "messages.nc")
@@ -110,7 +110,7 @@ def write_files(project: Path, planned: list[Run]) -> list[Path]:
 
 
 def measure_one(project: Path, run: Run) -> None:
-    """Replace the record of a run by a new one, and remove the run's results."""
+    """Replace the record of a run by a new record, and remove the run's results."""
     shutil.rmtree(project / "raw" / run.path)
     shutil.rmtree(project / "results" / "runs" / run.path)
     synthetic.write_record(project / "raw", run, calls=CALLS)

@@ -1,10 +1,10 @@
-"""The tolerable lateness of a UAS: the mean K_rcv of runs in which the UAS stops repeatedly for some milliseconds.
+"""The effect of a late UAS on the mean K_rcv: runs in which the UAS stops repeatedly for some milliseconds.
 
 A late UAS sends its answers in bursts, and a burst makes messages wait at the SPS. Runs with stops of several lengths
-and runs without a stop take turns, so that the machine's drift affects all of them equally. For each length, the table
-shows the lateness that the rule `uas_lateness_p99_us` judges. The table also shows the mean K_rcv in a typical
-twentieth of a run with its 95 % interval, relative to the runs without a stop. A disturbance of the machine changes the
-typical twentieth little.
+and runs without a stop alternate, so that the machine's drift affects all of them equally. The table has one row per
+length of a stop. A row shows the lateness that the rule `uas_lateness_p99_us` judges, and the mean K_rcv relative to
+the runs without a stop. For this mean, each run is cut into twentieths. The row shows the typical twentieth with its
+95 % interval, because a disturbance of the machine changes it little.
 """
 
 import argparse
@@ -40,13 +40,13 @@ PARTS = 20
 
 
 def processes(pattern: str) -> list[int]:
-    """List the processes whose command line matches."""
+    """Return the PIDs of the processes whose command line matches a pattern."""
     listed = subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True)
     return list(map(int, listed.stdout.split()))
 
 
 def stop_again_and_again(stop_ms: float, over: Event) -> None:
-    """Stop the UAS for `stop_ms` in each period of EVERY_MS, from the first measured call on."""
+    """Stop the UAS for `stop_ms` in each period of EVERY_MS, after the first measured call."""
     while not (processes(r"^[^ ]*/sipload uac .*/uac\.schedule") or over.wait(0.05)):
         pass
     (uas,) = processes(r"^[^ ]*/sipload uas ") or (0,)
@@ -58,7 +58,7 @@ def stop_again_and_again(stop_ms: float, over: Event) -> None:
 
 
 def waiting_us(folder: Path) -> npt.NDArray[np.float64]:
-    """Return the mean K_rcv of each twentieth of a run, in µs, shape (PARTS,)."""
+    """Return the mean K_rcv of each twentieth of a run in µs, with shape (PARTS,)."""
     records = read_trace(folder / record.TRACE_FILE).records
     taken = records[(records["event"] == TraceEvent.MESSAGE) & (records["t_arr"] > 0)]
     waited = taken["t_sip_in"].astype("i8") - taken["t_arr"].astype("i8")

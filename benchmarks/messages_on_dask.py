@@ -1,11 +1,12 @@
-"""The cost of the 99.9th percentile of all messages per cell of a campaign, on a Dask cluster here or by Slurm.
+"""The cost of computing the 99.9th percentile of all messages per cell, on a Dask cluster or on Slurm.
 
-For `--messages` messages in total, the benchmark prints CPU and wall seconds, the largest memory of a worker with
-`--limit`, and the error of each cell's K_rcv + T_sip. Messages are synthetic. Each cell has two files under many names
-(symbolic links), and every name is read, so the exact quantile follows from the two files. With `--slurm`, each worker
-is a job of the Slurm that sbatch finds (SLURM_CONF). The goals are 10⁹ messages, 4 GiB per worker, and an error of 1 %.
-uv adds `distributed` and `dask-jobqueue` only for this benchmark (pyproject.toml, `cluster`), because every job that
-writes netCDF would import an installed `distributed`.
+For `--messages` messages in total, the benchmark prints CPU and wall-clock seconds, and the error of each cell's
+K_rcv + T_sip. It also prints the largest memory of a worker, whose limit is `--limit`. The messages are synthetic.
+Each cell has two files under many names (symbolic links), and the benchmark reads every name. The exact percentile
+therefore follows from the two files. With `--slurm`, each worker is a job of the Slurm that sbatch finds
+(SLURM_CONF). The goals are 10⁹ messages, 4 GiB per worker, and an error of 1 %. uv installs `distributed` and
+`dask-jobqueue` only for this benchmark (pyproject.toml, `cluster`), because every job that writes netCDF would import
+an installed `distributed`.
 """
 
 import argparse
@@ -40,7 +41,7 @@ PATIENCE_S = 60
 
 
 def with_distributed() -> int:
-    """Run this benchmark again in an environment with the pinned version of `distributed`."""
+    """Run this benchmark again, in an environment with the pinned version of `distributed`."""
     document = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())
     pins = document["project"]["optional-dependencies"]["cluster"]
     wanted = [word for pin in pins for word in ("--with", pin)]
@@ -50,7 +51,7 @@ def with_distributed() -> int:
 
 
 def write_distinct(folder: Path, run: Run) -> tuple[Path, npt.NDArray[np.float64]]:
-    """Write the messages of one run. Return the file, and K_rcv + T_sip per message in ns."""
+    """Write the messages of one run. Return the file, and K_rcv + T_sip of each message in ns."""
     wait = run.cps / 1000 * (2 if run.mode == "batch" else 1)
     record = synthetic.write_record(folder / "raw", run, calls=CALLS, wait=wait)
     messages = messages_from_record(record)
@@ -60,7 +61,7 @@ def write_distinct(folder: Path, run: Run) -> tuple[Path, npt.NDArray[np.float64
 
 
 def start_cluster(options: argparse.Namespace, folder: Path) -> Any:
-    """Start workers with one thread each, on this machine or as jobs of Slurm on nodes that share its files."""
+    """Start workers with one thread each, on this machine or as Slurm jobs on nodes that share its files."""
     from dask_jobqueue import SLURMCluster
     from distributed import LocalCluster
 
@@ -93,7 +94,7 @@ def cpu_seconds() -> float:
 
 
 def main() -> None:
-    """Write the files, compute the quantiles, and print the cost."""
+    """Write the files, compute the percentiles, and print the cost."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--messages", type=int, default=10**9)
     arguments.add_argument("--workers", type=int, default=os.cpu_count())

@@ -1,10 +1,11 @@
-"""The accuracy of the models and the coverage of their 95 % intervals: the figures of docs/methodology/models.md.
+"""The accuracy of the models, and the coverage of their 95 % intervals: the numbers of docs/methodology/models.md.
 
-The true values are known. The benchmark prints the error of Kimura's approximation of M/G/c/K, relative to the blocking
-of a simulated queue, with an interval from 20 parts of the simulation. The benchmark also samples capacities from a
-scaling law. It prints how often the law's intervals contain this law, and how often its predictions contain a new
-capacity. No real machine is measured, and the numbers are the same each time. The benchmark takes about a minute of CPU
-time. interval_coverage.py tests intervals of runs and crossings.
+The true values are known. The benchmark compares Kimura's approximation of M/G/c/K with a simulated queue, and prints
+the error of the blocking probability. The error's interval comes from 20 parts of the simulation. The benchmark also
+samples capacities from a known scaling law, and fits the law to them. It prints how often the fit's intervals contain
+the true parameters, and how often its predictions contain a new capacity. The benchmark measures no real machine, and
+prints the same numbers each time. It takes about a minute of CPU time. interval_coverage.py tests intervals of runs
+and crossings.
 """
 
 import numba
@@ -30,7 +31,7 @@ ALIKE_CPS = 50.0
 SHARE = 0.02
 LAW_DRAWS = 300
 LAW_RESAMPLES = 39
-"""The smallest number of samples whose extremes bound the middle 95 %.
+"""Number of resamples. It is the smallest number whose extremes bound the middle 95 %.
 
 The library's default of 499 takes 13 times as long.
 """
@@ -39,7 +40,7 @@ Values = npt.NDArray[np.float64]
 
 
 def lognormal(rng: np.random.Generator, cv: float, shape: int | tuple[int, ...]) -> Values:
-    """Sample positive values with mean 1 and this coefficient of variation."""
+    """Sample lognormal values with mean 1 and the given coefficient of variation."""
     sigma = np.sqrt(np.log(1 + cv**2))
     return rng.lognormal(-(sigma**2) / 2, sigma, shape)
 
@@ -48,13 +49,13 @@ def lognormal(rng: np.random.Generator, cv: float, shape: int | tuple[int, ...])
 def refused(
     arrivals: Values, services: Values, servers: int, waiting_places: int
 ) -> npt.NDArray[np.bool_]:
-    """Report per message whether it finds all waiting places taken in a first-come, first-served queue."""
+    """Return for each message whether it finds all waiting places taken in a first-come, first-served queue."""
     free = np.zeros(servers)
     starts = np.zeros(waiting_places)
     full = np.zeros(len(arrivals), np.bool_)
     admitted = 0
     for message, arrival in enumerate(arrivals):
-        # messages start in order, so all places are taken until the message `waiting_places` before has started
+        # messages start in order: all places are taken until the message `waiting_places` before this one has started
         slot = admitted % waiting_places
         full[message] = starts[slot] > arrival
         if not full[message]:
@@ -66,7 +67,7 @@ def refused(
 
 
 def queue_error(rng: np.random.Generator, scv: float, rho: float, servers: int) -> str:
-    """Describe the error of Kimura's blocking relative to the simulated blocking, in percent."""
+    """Describe in percent how far Kimura's blocking is from the simulated blocking."""
     rate = rho * servers
     arrivals = rng.exponential(1 / rate, MESSAGES).cumsum()
     full = refused(arrivals, lognormal(rng, np.sqrt(scv), MESSAGES), servers, WAITING_PLACES)

@@ -1,10 +1,11 @@
-"""The prediction of the pooled capacity of several campaigns by each single campaign, on one machine.
+"""The agreement of campaigns on one machine: how many capacity intervals contain the estimate from all campaigns.
 
     python benchmarks/one_capacity.py raw-of-monday raw-of-tuesday ...
 
-Each argument is the folder of records (`raw/`) of one campaign, all on one testbed. For each system in at least two
-campaigns, each campaign's capacity is estimated from its own records, and the pooled capacity from all records. The
-benchmark prints the number of intervals that contain the pooled estimate, and the widths of the intervals.
+Each argument is the folder of records (`raw/`) of one campaign, all on one testbed. The benchmark looks at each
+system that occurs in at least two campaigns. It estimates the system's capacity from the records of each campaign,
+and the pooled capacity from all records. It prints the number of intervals that contain the pooled estimate, and the
+widths of the intervals.
 """
 
 import sys
@@ -26,7 +27,7 @@ System = tuple[str, str, int, int]
 
 
 def observe_records(raw: Path) -> dict[System, Observations]:
-    """Read the trials and valid runs of each system, without runs that compare modes."""
+    """Read the trials and the valid runs of each system. Skip runs that compare modes."""
     parts: dict[System, list[Observations]] = defaultdict(list)
     for path in sorted([*raw.rglob("crossing.json"), *raw.rglob("capacity~*.json")]):
         search = read_crossing(path)
@@ -45,7 +46,7 @@ def observe_records(raw: Path) -> dict[System, Observations]:
 
 
 def of_run(document: RunDocument) -> Observations:
-    """Return the observation of one run over UDP."""
+    """Return the observation that one run over UDP provides."""
     ledger = document.ledger.to_sps
     stolen = [
         finding.value for finding in document.verdict.findings if finding.rule == "steal_share"
@@ -61,18 +62,18 @@ def of_run(document: RunDocument) -> Observations:
 
 
 def estimate(observed: Observations) -> Posterior | None:
-    """Estimate a capacity; None unless trials or runs are on both sides of the limit."""
+    """Estimate a capacity. Return None unless trials or runs exist on both sides of the limit."""
     above = observed.loss > PDR_LIMIT
     return fit(observed, PDR_LIMIT) if above.any() and not above.all() else None
 
 
 def half_width(capacity: Posterior) -> float:
-    """Return half the width of the interval, relative to the capacity."""
+    """Return half the width of the interval, as a share of the capacity."""
     return float(np.sqrt(capacity.high_cps / capacity.low_cps) - 1)
 
 
 def show(system: System, campaigns: Sequence[Observations]) -> None:
-    """Print a table of the campaigns of one system."""
+    """Print a table with the estimates of all campaigns for one system."""
     together = Observations(*(np.concatenate(columns) for columns in zip(*campaigns, strict=True)))
     pooled = estimate(together)
     if pooled is None:
@@ -109,7 +110,7 @@ def show(system: System, campaigns: Sequence[Observations]) -> None:
 
 
 def main(folders: Sequence[str]) -> None:
-    """Print a table per system."""
+    """Read the records and print one table per system."""
     if len(folders) < 2:
         raise SystemExit(__doc__)
     systems: dict[System, list[Observations]] = defaultdict(list)

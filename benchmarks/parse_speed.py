@@ -1,4 +1,4 @@
-"""The speed of converting a trace to `messages.nc`, and the size of the file.
+"""The speed at which a trace is converted to `messages.nc`, and the size of this file.
 
 The input is a synthetic trace of 600,000 messages (100,000 calls) or a measured `--record`. The benchmark prints
 messages per CPU second (user and system, all threads) for four steps: unpacking zstd and checking the SHA-256; parsing,
@@ -28,7 +28,7 @@ from sipsched.records.record import TRACE_FILE
 
 
 def cpu_seconds(action: Callable[[], Any], repeat: int) -> float:
-    """Return the median CPU time of an action in seconds, without its first run."""
+    """Return the median CPU time of an action in seconds. The first run does not count."""
     action()
     seconds = []
     for _ in range(repeat):
@@ -39,14 +39,14 @@ def cpu_seconds(action: Callable[[], Any], repeat: int) -> float:
 
 
 def unpack(trace: Path) -> None:
-    """Unpack the trace and compute its digest, as every parser must."""
+    """Unpack the trace and compute its SHA-256, as every parser must."""
     hashlib.sha256(trace.read_bytes()).digest()
     for _ in zstd_pieces(trace, "trace", ""):
         pass
 
 
 def main() -> None:
-    """Parse and write one record, and print the medians."""
+    """Parse and write one record several times, and print the medians."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--calls", type=int, default=100_000)
     arguments.add_argument(

@@ -1,11 +1,12 @@
-"""The cost of repeated looks until an interval is narrow enough: the table of docs/methodology/precision.md.
+"""The number of runs and the coverage when a study repeats runs until an interval is narrow enough.
 
-For several noises of runs and several precisions, the benchmark prints the mean number of runs, the share of samples
-that reached the precision, and the coverage of the final interval. One column has the intervals of a study's
-`precision`, at level 1 - 0.05 / looks. The other column has 95 % at each look, as if the number of runs had been fixed.
-The intervals of the first column contain the median in at least 95 % of samples, and the intervals of the second column
-in fewer. No real machine is measured, and the numbers are the same each time. The benchmark takes two minutes of CPU
-time.
+The numbers are the table of docs/methodology/precision.md. A study looks at its runs repeatedly, and stops when the
+interval has the wanted precision. For several noises of runs and several precisions, the benchmark prints the mean
+number of runs, the share of samples that reached the precision, and the coverage of the final interval. One column
+has the intervals of a study's `precision`, with the level 1 - 0.05 / looks. The other column has 95 % at each look,
+as if the number of runs had been fixed. The intervals of the first column contain the median in at least 95 % of
+samples, and the intervals of the second column in fewer. The benchmark measures no real machine, and prints the same
+numbers each time. It takes two minutes of CPU time.
 """
 
 import numpy as np
@@ -24,7 +25,7 @@ Values = npt.NDArray[np.float64]
 
 
 def stopped(values: Values, precision: Precision, level: float) -> tuple[Values, Values, Values]:
-    """Repeat looks at samples until each interval is narrow.
+    """Look at samples repeatedly, until each sample's interval is narrow enough.
 
     Returns
     -------

@@ -1,12 +1,12 @@
 """The cost of the probe: the proxy's CPU time per message with and without recording, in windows of one run.
 
-The load is about half of the proxy's capacity. The comparison is default,default+recording=off: the probe detaches and
-attaches its hooks while the proxy serves the same calls in each window of a block, which also has a sham window. The
-CPU time is the sum over the proxy's processes by their own clocks, including the kernel's receive work in their
-context. Messages are the datagrams that the SPS's sockets took, or over TCP the segments with data that it sent. The
-result has the 95 % interval of the mean over blocks, and the interval of Hodges and Lehmann, which a few disturbed
-windows change less. With `--of factors`, the probe always records, and the program that counts waits for locks
-(sipfactors) is switched off in these windows instead.
+The load is about half of the proxy's capacity. The comparison is default,default+recording=off: the probe detaches
+and attaches its hooks while the proxy serves the same calls in each window of a block. Each block also has a sham
+window. The CPU time is the sum over the proxy's processes by their CPU clocks. It includes the kernel's receive work
+in their context. The benchmark divides it by the datagrams that the SPS's sockets received, or over TCP by the
+segments with data that the SPS sent. The result has the 95 % interval of the mean over blocks. It also has the
+interval of Hodges and Lehmann, because a few disturbed windows change it less. With `--of factors`, the probe always
+records. The windows then switch off sipfactors, the program that counts waits for locks.
 """
 
 import argparse
@@ -43,13 +43,13 @@ TESTBED = load_testbed("local")
 MODE = f"default,default+{Setting.RECORDING}=off"
 ARMS = 3
 WINDOW_S, WASHOUT_S = 0.4, 0.1
-"""A switch takes 2 to 16 ms, and 50 ms more if a preempted worker keeps its message."""
+"""A window and its washout. A switch takes 2 to 16 ms, and 50 ms more if a preempted worker keeps its message."""
 
 
 def measure(run: Run, seconds: float, folder: Path) -> tuple[ProbeCost, ProbeReport]:
-    """Perform the run. Return the cost, and the probe's report with its switches."""
+    """Perform the run. Return the cost, and the probe's report on its switches."""
     campaign = config.load_config()
-    # disturbances of the machine affect the windows of all arms alike
+    # accept disturbances of the machine, because they affect the windows of all arms equally
     tolerant = dict.fromkeys(SHARED_MACHINE, Limits(math.inf, math.inf))
     campaign = dataclasses.replace(
         campaign,
@@ -67,7 +67,7 @@ def measure(run: Run, seconds: float, folder: Path) -> tuple[ProbeCost, ProbeRep
 
 
 def count_factors(ended: Event) -> None:
-    """Replace the probe at its control socket by sipfactors while the run lasts, so that switches act on sipfactors."""
+    """Replace the probe at its control socket by sipfactors, so that the switches of the run act on sipfactors."""
     sps = Path(TESTBED.workdir, "sps")
     socket, aside = sps / CONTROL_SOCKET, sps / "aside.control"
     socket.unlink(missing_ok=True)
@@ -94,9 +94,9 @@ def count_factors(ended: Event) -> None:
 
 @contextmanager
 def factors_stilled() -> Iterator[None]:
-    """Count factors in the runs of this block.
+    """Count waits for locks with sipfactors in the runs of this block.
 
-    The windows without recording stop the count of factors instead of the probe.
+    In the windows without recording, sipfactors stops counting, and the probe continues.
     """
     ended = Event()
     with ThreadPoolExecutor(1) as pool:

@@ -1,11 +1,11 @@
-"""The testbed hours of the papers' grid under two protocols, forecast from recorded trials and runs.
+"""A forecast of the testbed hours for the papers' grid, under two protocols for the repetition of loads.
 
 For the studies of config/studies with the papers' grids, the benchmark prints the cells (modes, cores, threads), the
 runs and the hours. The first protocol repeats each load 30 times, as in the papers. The second protocol searches the
-capacity of each cell and repeats only the two loads around the capacity 30 times. Each mode runs at the loads of both
-modes. Trials per search, and the seconds around a trial and around a run, are medians of the records in the named
-folder (default: raw). The forecast assumes loads of the studies' length, and a testbed that is as fast between runs as
-the recorded testbed. The benchmark measures nothing.
+capacity of each cell, and repeats only the two loads around the capacity 30 times. Each mode runs at the loads of
+both modes. Three numbers are medians of the records in the named folder (default: raw): the trials per search, and
+the additional seconds per trial and per run. The forecast assumes loads of the studies' length, and a testbed that is
+as fast between runs as the recorded testbed. The benchmark measures nothing.
 """
 
 import statistics
@@ -24,11 +24,11 @@ GRIDS = ("single_core", "multi_core")
 REPETITIONS = 30
 CELL = "*/*/*/cores~*/threads~*"
 RUNS = 30
-"""Number of recorded runs that are read."""
+"""The forecast reads this number of recorded runs."""
 
 
 def around_runs_s(paths: Iterable[Path]) -> list[float]:
-    """Return the seconds per run besides its warm-up and load, up to the start of the next run."""
+    """Return the seconds of each run in addition to its warm-up and load, up to the start of the next run."""
     seconds = []
     for path in list(paths)[:RUNS]:
         document = read_run(path.parent)

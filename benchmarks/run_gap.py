@@ -1,9 +1,9 @@
 """The idle time of the testbed between two runs of a campaign in the workflow, by step.
 
-The benchmark prints the gap from the end of one load to the next run's warm-up and to its load, and the parts of the
-gap (medians). The parts are stopping, fetching and judging after the load; the end of one job and the start of the
-next; reaching the hosts; checking the hosts and starting UAS, proxy and probe; and describing settings. The benchmark
-takes a minute.
+The gap lasts from the end of one load to the next run's warm-up, or to its load. The benchmark prints the median gap
+and the medians of its parts. The parts are stopping, fetching and judging after the load; the end of one job and the
+start of the next; reaching the hosts; checking the hosts and starting UAS, proxy and probe; and describing settings.
+The benchmark takes a minute.
 """
 
 import itertools
@@ -28,7 +28,7 @@ PARTS = {
     "servers up": ("connected", "servers_ready"),
     "described": ("servers_ready", "warmup_started"),
 }
-"""Parts of a run between two marks of its timeline. Between `fetched` and the next `started`, the job changes."""
+"""Parts of a run, each between two marks of its timeline. The job changes between `fetched` and `started`."""
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
-"""The rate at which an A/A comparison shows a difference: sham windows compared with windows of the reference.
+"""The rate of false differences: how often a comparison of sham windows with the same mode shows a difference.
 
-The benchmark reads existing `windows.nc` files and measures nothing. The valid blocks of each run are cut into disjoint
-groups of consecutive blocks. In each group, the pages' test compares the sham with the reference. The test should
-reject in 5 % of groups. The quantities of one group come from the same messages and are dependent, so the interval of
-the overall rate counts groups. The sham has a random position in its block, so it differs from the reference only by
-chance. In older records, the sham always follows the reference's window.
+The benchmark reads existing `windows.nc` files and measures nothing. It cuts the valid blocks of each run into
+disjoint groups of consecutive blocks. In each group, it compares the sham with the reference by the test of the
+pages. The sham has a random position in its block, so it differs from the reference only by chance. The test should
+therefore reject in 5 % of groups. The quantities of one group come from the same messages and depend on each other,
+so the interval of the overall rate counts groups. In older records, the sham always follows the reference's window.
 """
 
 import argparse
@@ -37,14 +37,14 @@ COMPARISONS = 200
 """Smallest number of comparisons that can distinguish a correct test from a test that rejects twice as often."""
 TARGET = (0.02, 0.09)
 FEW = 10
-"""Smallest number of rejections that can show whether rejections of one group are correlated."""
+"""Smallest number of rejections that can show whether the rejections within a group are correlated."""
 
 Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Rate:
-    """The rate of a test's rejections.
+    """The rate at which a test rejects, with its precision.
 
     Attributes
     ----------
@@ -60,12 +60,12 @@ class Rate:
 
     @property
     def share(self) -> float:
-        """Rejected comparisons, divided by all comparisons."""
+        """The share of rejected comparisons."""
         return self.rejected / self.comparisons
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of Clopper and Pearson."""
+        """The 95 % interval of the share by the method of Clopper and Pearson."""
         n, k = self.worth, self.worth * self.share
         low = stats.beta.ppf(ALPHA / 2, k, n - k + 1) if k > 0 else 0.0
         high = stats.beta.ppf(1 - ALPHA / 2, k + 1, n - k) if k < n else 1.0
@@ -95,7 +95,7 @@ def rate(rejects: Values) -> Rate:
     share = rejected / comparisons
     variance = ((by_group - share * of_group) ** 2).sum() / comparisons**2
     if rejected < FEW or variance == 0:
-        # too few rejections show no correlation, so the quantities of a group count as identical
+        # so few rejections cannot show a correlation, so assume the worst: all quantities of a group are the same
         return Rate(rejected, comparisons, float(groups))
     variance *= groups / (groups - 1)
     worth = share * (1 - share) / variance
@@ -103,7 +103,7 @@ def rate(rejects: Values) -> Rate:
 
 
 def pairs(ds: xr.Dataset) -> Values:
-    """Return reference and sham of the valid blocks.
+    """Return the values of reference and sham in the valid blocks.
 
     Returns
     -------
@@ -117,13 +117,13 @@ def pairs(ds: xr.Dataset) -> Values:
 
 
 def groups(table: Values, size: int) -> list[Values]:
-    """Cut blocks into disjoint groups of consecutive blocks, without the incomplete last group."""
+    """Cut blocks into disjoint groups of consecutive blocks, and drop the incomplete last group."""
     starts = range(0, table.shape[1] - size + 1, size)
     return [table[:, start : start + size] for start in starts]
 
 
 def rejected(group: Values) -> float:
-    """Compare sham and reference of a group, shape (block, 2). Return 1 if rejected, 0 if not, NaN without a test."""
+    """Test the sham against the reference in a group. Return 1 if rejected, 0 if not, NaN without a test."""
     if np.isnan(group).any():
         return math.nan
     p_value = crossover.effect([group], 0, 1).p_value
@@ -131,7 +131,7 @@ def rejected(group: Values) -> float:
 
 
 def find(folders: Iterable[Path]) -> list[xr.Dataset]:
-    """Read every `windows.nc` below the folders, each run once."""
+    """Read every `windows.nc` below the folders. Read each run only once."""
     runs: dict[tuple[str, ...], xr.Dataset] = {}
     for path in sorted(path for folder in folders for path in folder.rglob("windows.nc")):
         try:
@@ -145,7 +145,7 @@ def find(folders: Iterable[Path]) -> list[xr.Dataset]:
 
 
 def verdict(rejections: Rate) -> str:
-    """Compare a rate with the target."""
+    """Return the text that compares a rate with the target."""
     low, high = TARGET
     wanted = f"target {100 * low:.0f} to {100 * high:.0f} % of {COMPARISONS}"
     if rejections.comparisons < COMPARISONS:
@@ -155,7 +155,7 @@ def verdict(rejections: Rate) -> str:
 
 
 def show(runs: Sequence[Values], kinds: Mapping[str, int], size: int) -> None:
-    """Print the rates of runs; each run is a table from `pairs`."""
+    """Print the rates for runs. Each run is a table from `pairs`."""
     cut = [group for table in runs for group in groups(table, size)]
     blocks = sum(table.shape[1] for table in runs)
     kinds_text = ", ".join(f"{count} {kind}" for kind, count in kinds.items())

@@ -1,9 +1,9 @@
 """The time to switch all tasks of a program to another mode, and the CPU time of a sample.
 
-The benchmark has the conditions of the SPS on the embedded testbed: the tasks use half of the last CPU, and `switcher`
-runs on the first CPU under SCHED_FIFO. For 16 and for 64 tasks, the benchmark makes 200 switches in random order among
-other, batch, fifo and two slices. It prints their results and the share of CPU time that the hypervisor stole
-meanwhile.
+The conditions are those of the SPS on the embedded testbed: the tasks use half of the last CPU, and `switcher` runs
+on the first CPU under SCHED_FIFO. For 16 and for 64 tasks, the benchmark makes 200 switches in random order among
+other, batch, fifo and two slices. It prints the durations of the switches, and the share of CPU time that the
+hypervisor stole.
 """
 
 import json
@@ -59,7 +59,7 @@ def work(pause_s: float) -> None:
 
 @contextmanager
 def tasks(number: int, cpu: int) -> Iterator[list[int]]:
-    """Run processes that use half of a CPU together."""
+    """Run processes that together use half of a CPU."""
     pids = []
     for _ in range(number):
         pid = os.fork()

@@ -1,8 +1,9 @@
-"""The reliability and accuracy of a guest's virtual time: boots with the self-test, alone and beside busy loops.
+"""The reliability and accuracy of a guest's virtual time, by booting with a self-test on an idle and a busy machine.
 
-Half of the boots have the machine for themselves, if the caller keeps the machine idle. The other half share the
-machine with busy loops at idle priority, the priority of the guest. The benchmark prints each boot's results and real
-time, and the difference of the mean waits of both halves. Without a guest image, the argument is the path of a bzImage.
+During half of the boots, the machine runs nothing else, if the caller keeps it idle. During the other half, busy
+loops run at idle priority, which is also the guest's priority. The benchmark prints each boot's results and real
+time, and the difference of the mean waits of both halves. Without a guest image, the argument is the path of a
+bzImage.
 """
 
 import os
@@ -22,7 +23,7 @@ CLOCK = VirtualClock(cores=4, mips=2000, quantum_ns=5000, kernel_weight=1, wake_
 
 @contextmanager
 def busy_loops(count: int) -> Iterator[None]:
-    """Keep the CPUs busy while the block lasts."""
+    """Keep the CPUs busy until the end of the block."""
     argv = ["chrt", "--idle", "0", "sh", "-c", "while :; do :; done"]
     loops = [subprocess.Popen(argv) for _ in range(count)]
     try:
@@ -34,7 +35,7 @@ def busy_loops(count: int) -> Iterator[None]:
 
 
 def main() -> None:
-    """Boot, and print the results."""
+    """Boot the guest several times, and print the results."""
     kernel = find_kernel(sys.argv[1] if len(sys.argv) > 1 else "6.1")
     waits: dict[int, list[float]] = {}
     print(CLOCK)

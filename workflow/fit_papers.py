@@ -2,7 +2,7 @@
 
     python workflow/fit_papers.py
 
-The program does not change the file.
+The program does not change this file.
 """
 
 import os
@@ -32,7 +32,7 @@ from sipsched.testbed.inventory import load_testbed
 
 CALLS = 10_000
 FIRST_REP, OTHER_REP = 1001, 2001
-"""First repetitions of the simulated arrivals. The page uses the repetitions from 1."""
+"""First repetition numbers of the simulated arrivals. The page uses the repetitions from 1."""
 PUBLISHED = fitted_half(load_points())
 MODEL = load_model("opensips-papers").numbers
 PREDICTOR = GridPredictor(load_config(), load_testbed("simulated-papers"), "opensips-udp", CALLS)
@@ -41,7 +41,7 @@ PREDICTOR = GridPredictor(load_config(), load_testbed("simulated-papers"), "open
 def predict(
     change: Mapping[str, Any], arrivals: int, first: int = FIRST_REP
 ) -> pd.DataFrame | None:
-    """Return the means of the fitted half of the columns, simulated with changed parameters; None if a run fails."""
+    """Simulate the fitted half of the columns with changed parameters. Return the means, or None if a run fails."""
     predictor = replace(PREDICTOR, change=change)
     columns = PUBLISHED[[*CELL, "cps"]].assign(column=PUBLISHED.index, without="")
     cases = pd.concat([columns.assign(rep=rep) for rep in range(first, first + arrivals)])
@@ -53,7 +53,7 @@ def predict(
 
 
 def mean_square(change: Mapping[str, Any]) -> float:
-    """Return the loss of parameters for the arrivals of the fit; NaN if a run fails."""
+    """Return the loss of the parameters for the arrivals of the fit, or NaN if a run fails."""
     means = predict(change, POLISHED)
     return float("nan") if means is None else loss(means, PUBLISHED)
 

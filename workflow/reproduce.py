@@ -16,7 +16,7 @@ ended: list[bool] = []
 
 
 def end(*_: object) -> None:
-    """Record a signal. The program starts nothing new after the signal."""
+    """Record that a signal came. The program starts nothing new after a signal."""
     ended.append(True)
 
 
@@ -67,7 +67,7 @@ def answers(limit: float) -> list[str]:
 
 def main() -> int:
     """Run the campaign and return the exit code."""
-    # imported here, so that Ctrl-C during these imports is recorded and prints no traceback
+    # import here instead of at the top, so that Ctrl-C during these imports is recorded and prints no traceback
     from sipsched import scripting
     from sipsched.measure.progress import in_minutes
     from sipsched.plan.config import load_config

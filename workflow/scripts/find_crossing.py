@@ -1,4 +1,4 @@
-"""Find the load at which a point's packet drop rate crosses its limit, and record it under raw/."""
+"""Find the load at which a point's packet drop rate reaches its limit, and record this load under raw/."""
 
 from functools import partial
 
@@ -17,7 +17,7 @@ with scripting.one_line_errors(snakemake.log[0]):
     bed = inventory.load_testbed(point.testbed, paths.TESTBEDS)
     guess = None
     if point.goal:
-        # This imports SciPy, which a search without a goal does not need.
+        # Import here, because the import of SciPy is slow, and a search without a goal does not need it.
         from sipsched.analysis.capacity import guess as guessing
 
         guess = guessing.guess_cps(point, crossing.read_crossings(raw, campaign.searches()))

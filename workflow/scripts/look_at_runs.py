@@ -1,4 +1,4 @@
-"""List the groups of a study's runs on one testbed that need more repetitions for the study's precision."""
+"""List the groups of runs that need more repetitions for the study's precision, for one testbed."""
 
 from pathlib import Path
 

@@ -13,7 +13,7 @@ from sipsched.testbed.inventory import load_testbed
 
 
 def simulate(predictor: GridPredictor, published: Path) -> pd.DataFrame:
-    """Simulate all tables, figures and cells."""
+    """Simulate the settings of all published tables and figures, and the grid of cells."""
     wanted = papers_predicted.wanted(
         papers.load_points(published), papers.load_comparison(published)
     )
@@ -29,7 +29,7 @@ def simulate(predictor: GridPredictor, published: Path) -> pd.DataFrame:
 
 
 def simulate_grid(predictor: GridPredictor, recorded: pd.DataFrame) -> pd.DataFrame | None:
-    """Simulate the grid of a recorded file again, and return the file's table; None if the grid differs."""
+    """Simulate a recorded file's grid again. Return the table with the new numbers, or None if the grid differs."""
     near = recorded[recorded["part"] == papers_predicted.NEAR_LIMIT]
     again = predictor.predict(near[CASE]).assign(part=papers_predicted.NEAR_LIMIT)
     rest = recorded.drop(near.index)
@@ -39,7 +39,7 @@ def simulate_grid(predictor: GridPredictor, recorded: pd.DataFrame) -> pd.DataFr
 
 with scripting.one_line_errors(snakemake.log[0]):
     bed = load_testbed("simulated-papers", paths.TESTBEDS)
-    # The model was fitted at the load of config/config.yaml, so the load of this campaign is not used.
+    # Use the load of config/config.yaml instead of this campaign's load, because the model was fitted at this load.
     predictor = GridPredictor(load_config(), bed, "opensips-udp", papers_predicted.CALLS)
     table = None
     for path in map(Path, snakemake.input.recorded):

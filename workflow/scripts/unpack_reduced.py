@@ -1,4 +1,4 @@
-"""Write the messages, summaries and windows of reduced records to the paths of computed files."""
+"""Write the messages, summaries and windows of reduced records to the paths where the workflow expects them."""
 
 from pathlib import Path
 
