@@ -42,7 +42,7 @@ struct shards {
 	unsigned port;
 	unsigned wanted;
 	unsigned n_sockets;
-	int denied; /* last errno of a process whose descriptors sipshard could not copy */
+	int denied; /* errno for the last process whose descriptors sipshard could not copy */
 	int sockets[SHARDS_MAX];
 	uint64_t cookies[SHARDS_MAX];
 };

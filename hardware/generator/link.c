@@ -33,7 +33,7 @@ struct connection {
 	struct sockaddr_in remote; /* for an accepted connection, the client's address */
 	bool dialled;
 	bool closing;
-	bool dirty;          /* the connection is in link->dirty */
+	bool dirty; /* the connection is in the list link->dirty, because it has bytes to send or must be closed */
 	bool connecting;     /* TCP's handshake is not finished, so no byte was sent */
 	bool writing;        /* epoll reports when the socket is writable (EPOLLOUT) */
 	uint64_t blocked_ns; /* time at which the send buffer became full; 0 while it has room */

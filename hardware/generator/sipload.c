@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * sipload: a client that makes SIP calls on a schedule, and a server that answers them.
+ * sipload is a client that makes SIP calls on a schedule, and a server that answers them.
  *
  * USAGE
  *   sipload uac --local A:P --remote A:P --schedule FILE --calls-file FILE --report FILE
@@ -17,32 +17,36 @@
  *   no pinning, retransmissions on, T1 500 ms, T2 4 s, T4 5 s, buffers 4194304 bytes, exponential, no priority.
  *
  * WHAT IT DOES
- *   `uac` starts call i at t0 + the schedule's offset i (schedule.h), on CLOCK_MONOTONIC. A late call starts at once, its
- *   lateness is recorded, and the next calls keep their times. The run ends when all calls have ended and --linger-ms have passed,
- *   --drain-s after the last scheduled start, or after SIGINT or SIGTERM. Then `uac` writes one record per call (calls.h)
- *   and a report (report.h). Random hold times are computed from the random number of each call in the schedule (schedule.h).
- *   `uas` answers INVITE with 180 and, after --ring-ms, with 200, and BYE with 200. After SIGINT or SIGTERM it writes a report.
- *   The file of --ready appears when `uas` is ready to answer.
- *   `schedule` writes a schedule and prints {"calls":N,"distinct":N,"first_ns":N,"last_ns":N}: the number of calls, the number
- *   of different calls, and the first and last start after t0. The file of --blocks has one line per window,
- *   `<block> <length in ns>`, and the calls of a block are repeated in each of its windows.
+ *   `uac` starts call i at t0 + the schedule's offset i (schedule.h), on CLOCK_MONOTONIC. It starts a late call at once and
+ *   records its lateness, and the next calls keep their times. The run ends in one of three ways: all calls have ended and
+ *   --linger-ms have passed, --drain-s have passed since the last scheduled start, or SIGINT or SIGTERM came. Then `uac`
+ *   writes one record per call (calls.h) and a report (report.h). Random hold times are computed from the random number of
+ *   each call in the schedule (schedule.h).
+ *   `uas` answers INVITE with 180 and, after --ring-ms, with 200. It answers BYE with 200. After SIGINT or SIGTERM, it
+ *   writes a report. The file of --ready appears when `uas` is ready to answer.
+ *   `schedule` writes a schedule and prints {"calls":N,"distinct":N,"first_ns":N,"last_ns":N}: the number of calls, the
+ *   number of different calls, and the first and last start after t0. The file of --blocks has one line per window,
+ *   `<block> <length in ns>`. The calls of a block are repeated in each of its windows.
  *   uac.h and uas.h describe the transactions, which follow RFC 3261.
- *   Exit code: 0 if the run was performed, even if calls failed; 1 with one line on stderr; 2 for wrong usage.
+ *   The exit code is 0 if the run was performed, even if calls failed. It is 1 with one line on stderr for an error, and 2
+ *   for wrong usage.
  *
  * TIMING
  *   --spin-us: before each deadline, `uac` polls for this time instead of sleeping, because a sleep may end that late.
  *   `uas` polls for this time after each datagram. `always` never sleeps and uses a whole CPU. A send to a sleeping receiver
- *   wakes the receiver's CPU. On a virtual machine such a send took about 13 us instead of 2 us. Shorter gaps between calls are
- *   then impossible, and at 2,000 cps the Kolmogorov-Smirnov distance grows by 0.01.
- *   --fifo asks for SCHED_FIFO, so that no other program on a shared CPU delays a deadline. If the kernel refuses, the run
- *   continues with the normal policy. `scheduler` in the report has the policy. Threads: the threads of `uac` bind the ports P,
- *   P+1, ..., and thread i mod N makes call i. The threads of `uas` share a socket.
+ *   wakes the receiver's CPU. On a virtual machine, such a send took about 13 us instead of 2 us. Shorter gaps between calls
+ *   are then impossible, and at 2,000 cps the Kolmogorov-Smirnov distance grows by 0.01.
+ *   --fifo requests SCHED_FIFO, so that no other program on a shared CPU delays a deadline. If the kernel refuses, the run
+ *   continues with the normal policy. `scheduler` in the report has the policy.
+ *   --threads: the threads of `uac` bind the ports P, P+1, ..., and thread i mod N makes call i. The threads of `uas` share
+ *   a socket.
  *
  * LIMITS
- *   IPv4 only. TCP: if a connection is lost, its calls are lost. The next call opens a lost shared connection again. A full send
- *   buffer makes messages wait, and the report has the waiting time. `uas` has one thread and answers on the connection of the
- *   request. With one connection per call, the client closes it, and its port is blocked for 60 s unless net.ipv4.tcp_tw_reuse is
- *   1. The limit of descriptors is raised to the hard limit.
+ *   sipload supports only IPv4. If a TCP connection is lost, its calls are lost. The next call opens a lost shared
+ *   connection again. Messages wait while a send buffer is full, and the report has the waiting time. Over TCP, `uas` has
+ *   one thread and answers on the connection of the request. With one connection per call, the client closes the connection,
+ *   and its port is blocked for 60 s unless net.ipv4.tcp_tw_reuse is 1. The program raises the limit of descriptors to the
+ *   hard limit.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -2,9 +2,9 @@
 /*
  * The client of a call with six messages: INVITE, (100, 180,) 200, ACK, hold time, BYE, 200.
  *
- * The transactions follow RFC 3261: INVITE client (17.1.1, timers A, B, D) and non-INVITE client (17.1.2, timers E, F, K). Each
- * 2xx is acknowledged, even if it is repeated (13.2.2.4), until timer K ends after the call. The dialog comes from the first 2xx:
- * the remote target from Contact, the route set from the reversed Record-Route, and the remote tag (12.1.2).
+ * The transactions follow RFC 3261: INVITE client (17.1.1, timers A, B, D) and non-INVITE client (17.1.2, timers E, F, K).
+ * Each 2xx is acknowledged, even if it is repeated (13.2.2.4), until timer K ends after the call. The dialog comes from the
+ * first 2xx: the remote target from Contact, the route set from the reversed Record-Route, and the remote tag (12.1.2).
  *
  * ASSUME the SPS is an outbound proxy: every request goes to --remote, whatever its URI and its routes are.
  * ASSUME routers are loose (RFC 3261 16.12): the Request-URI is always the remote target.

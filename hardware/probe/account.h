@@ -18,16 +18,16 @@
 #define ACCOUNT_BURST_NS 20000    /* a shorter burst is discarded, because it cannot explain a long wait */
 
 /* The owners of CPU time, in the order of the report. Each ns belongs to exactly one owner. */
-#define ACCOUNT_PARTS(PART)                                                                  \
-	PART(idle)       /* no task */                                                       \
-	PART(proxy)      /* tasks of the proxy and its front end */                          \
-	PART(own)        /* sipsched's programs: in one of its control groups, or its SSH */ \
-	PART(kernel)     /* kernel threads, including ksoftirqd outside of softirqs */       \
-	PART(realtime)   /* other tasks: SCHED_FIFO, SCHED_RR, SCHED_DEADLINE */             \
-	PART(fair)       /* other tasks: SCHED_OTHER, SCHED_BATCH, SCHED_EXT */              \
-	PART(idle_class) /* other tasks: SCHED_IDLE */                                       \
-	PART(softirq)    /* softirqs, after an interrupt and in ksoftirqd */                 \
-	PART(irq) /* interrupt handlers of devices; interrupts by a timer or another CPU belong to the interrupted task */
+#define ACCOUNT_PARTS(PART)                                                                        \
+	PART(idle)       /* no task ran */                                                         \
+	PART(proxy)      /* a task of the proxy or its front end ran */                            \
+	PART(own)        /* a program of sipsched ran: in one of its control groups, or its SSH */ \
+	PART(kernel)     /* a kernel thread ran, including ksoftirqd outside of softirqs */        \
+	PART(realtime)   /* another task ran with SCHED_FIFO, SCHED_RR or SCHED_DEADLINE */        \
+	PART(fair)       /* another task ran with SCHED_OTHER, SCHED_BATCH or SCHED_EXT */         \
+	PART(idle_class) /* another task ran with SCHED_IDLE */                                    \
+	PART(softirq)    /* a softirq ran, after an interrupt or in ksoftirqd */                   \
+	PART(irq) /* a device's interrupt handler ran; interrupts of timers and CPUs belong to the interrupted task */
 
 #define ACCOUNT_INDEX(name) PART_##name,
 
@@ -65,7 +65,7 @@ struct account_cpu {
 	__u64 started_ns, ended_ns; /* times of the first and last event; 0 before this event */
 	__u64 charged_ns;           /* `ns` contains the time until this instant */
 	__u64 ns[ACCOUNT_PART_COUNT];
-	__u64 competed; /* sum of the parts realtime, fair and idle_class */
+	__u64 competed; /* CPU time of competitors: the owners realtime, fair and idle_class */
 	/* the members until `part` describe the task that runs now */
 	__u64 key, since_ns, net_ns;
 	__u32 part;

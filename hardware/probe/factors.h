@@ -11,11 +11,11 @@
 #define FACTORS_TASKS  65536 /* a power of two; the index is the low bits of the thread id */
 
 /* The causes of waiting, in the order of the report. */
-#define FACTORS_WAITS(WAIT)                                                         \
-	WAIT(kernel_spin)  /* a lock of the kernel, waiting on the CPU */           \
-	WAIT(kernel_sleep) /* a lock of the kernel, asleep: mutex, rwsem, percpu */ \
-	WAIT(futex)        /* FUTEX_WAIT and its variants: a lock of the program */ \
-	WAIT(sched_yield)  /* sched_yield: a lock of the program, after spinning */
+#define FACTORS_WAITS(WAIT)                                                                  \
+	WAIT(kernel_spin)  /* wait for a lock of the kernel by spinning */                   \
+	WAIT(kernel_sleep) /* wait for a lock of the kernel asleep (mutex, rwsem, percpu) */ \
+	WAIT(futex)        /* wait for a lock of the program by FUTEX_WAIT or a variant */   \
+	WAIT(sched_yield)  /* wait for a lock of the program by sched_yield(), after spinning */
 
 #define FACTORS_INDEX(name) FACTOR_##name,
 

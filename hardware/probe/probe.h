@@ -132,25 +132,25 @@ struct probe_transfer {
  * The counters of a run, in the order of the report. BPF programs count the entries BPF(name). User space computes the
  * entries USER(name) for the report.
  */
-#define PROBE_COUNTERS(BPF, USER)                                                                  \
-	BPF(arrived)         /* datagrams to the port, at the earliest hook */                     \
-	BPF(queued)          /* datagrams put into the socket's queue */                           \
-	BPF(received)        /* datagrams that a worker received */                                \
-	BPF(sent)            /* datagrams that a worker sent while a message was in service */     \
-	BPF(refused)         /* datagrams that the socket refused */                               \
-	USER(refused_unseen) /* datagrams that arrived, but are in neither received nor refused */ \
-	BPF(lost_ring)       /* records that were lost because the ring was full */                \
-	USER(lost_write)     /* records that could not be written to the trace */                  \
-	BPF(unmatched)       /* received datagrams without a known arrival */                      \
-	BPF(evicted)         /* arrivals that were overwritten before a worker received them */    \
-	BPF(duplicates)      /* arrivals while an identical datagram was waiting */
+#define PROBE_COUNTERS(BPF, USER)                                                                         \
+	BPF(arrived)         /* datagrams to the port that the earliest hook saw */                       \
+	BPF(queued)          /* datagrams that the kernel put into the socket's queue */                  \
+	BPF(received)        /* datagrams that a worker received */                                       \
+	BPF(sent)            /* datagrams that a worker sent while it served a message */                 \
+	BPF(refused)         /* datagrams that the socket refused */                                      \
+	USER(refused_unseen) /* datagrams that arrived, but are neither in `received` nor in `refused` */ \
+	BPF(lost_ring)       /* records that were lost because the ring was full */                       \
+	USER(lost_write)     /* records that could not be written to the trace */                         \
+	BPF(unmatched)       /* received datagrams whose arrival is unknown */                            \
+	BPF(evicted)         /* arrivals that the probe overwrote before a worker received them */        \
+	BPF(duplicates)      /* datagrams that arrived while an identical datagram waited */
 
 /* Counters for TCP connections that one process passes to another over a unix socket (SCM_RIGHTS). */
-#define PROBE_DESCRIPTOR_COUNTERS(BPF)                                              \
-	BPF(descriptors_sent)     /* number of sent descriptors */                  \
-	BPF(descriptors_received) /* number of received descriptors */              \
-	BPF(descriptor_send_ns)   /* duration of the system calls that sent them */ \
-	BPF(descriptor_receive_ns) /* duration of the system calls that received them, including the wait for the other process */
+#define PROBE_DESCRIPTOR_COUNTERS(BPF)                                                     \
+	BPF(descriptors_sent)     /* number of descriptors that a process sent */          \
+	BPF(descriptors_received) /* number of descriptors that a process received */      \
+	BPF(descriptor_send_ns)   /* duration of the system calls that sent descriptors */ \
+	BPF(descriptor_receive_ns) /* duration of the system calls that received descriptors, including the wait */
 
 #define PROBE_NO_COUNTER(name)
 #define PROBE_COUNTER_ONE(name)   +1

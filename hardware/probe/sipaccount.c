@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: MIT
 /*
- * sipaccount: accounts for all time of some CPUs by its owner, and reports which programs kept a proxy from running.
+ * sipaccount assigns all time of some CPUs to its users, and reports which programs kept a proxy from running.
  *
  * USAGE
  *   sipaccount --cpu N [--cpu N ...] [--group PGID ...] [--own PID ...] [--sample MS] --report FILE --ready FILE
  *
  * WHAT IT DOES
- *   Attaches the programs of account.bpf.c, starts counting, and makes the file of --ready. At SIGTERM or SIGINT it writes a
- *   report, one JSON object:
- *     cpus      per CPU: the ns of each part (account.h), which add up to `total_ns`, and `stolen_ns`. The hypervisor took the
- *               stolen time, in ticks of /proc/stat. The parts include it, because the clock continues meanwhile
+ *   sipaccount attaches the programs of account.bpf.c, starts counting, and creates the file of --ready. At SIGTERM or
+ *   SIGINT, it writes a report, one JSON object:
+ *     cpus      per CPU: the ns of each owner (account.h), which add up to `total_ns`, and `stolen_ns`: the time that the
+ *               hypervisor took, in ticks of /proc/stat. The owners' times include the stolen time, because the clock
+ *               continues while the hypervisor runs something else
  *     tasks     the tasks of the proxy (process groups --group), and the other tasks that ran longest
- *     wait      of all waits of a runnable task of the proxy, the wait in which competitors used its CPU longest, or null
+ *     wait      the wait of a runnable task of the proxy in which competitors used its CPU longest, or null
  *     gaps      the longest times in which no task of the proxy ran or was runnable, `[from, to]` (CLOCK_MONOTONIC)
  *     stopped   the longest time that a task of the proxy was stopped, and the number of stops by a tracer
  *     samples   with --sample, one entry every MS milliseconds: `t_ns` (CLOCK_MONOTONIC) and `competed_ns`, the time that
- *               realtime and fair competitors had used of all the CPUs until then. Both are empty without --sample
- *     tasks_lost     number of times that the table had no room for a task
- *     runs, run_ns   runs and time of all BPF programs, if the kernel counts them (kernel.bpf_stats_enabled)
- *   Descendants of --own and tasks in sipsched's control groups count as sipsched's programs. Nothing is pinned.
- *   Exit code: 0; 1 with one line on stderr for an error; 2 for wrong usage.
+ *               realtime and fair competitors had used on all the CPUs until then. Both are empty without --sample
+ *     tasks_lost     how often the table had no room for a task
+ *     runs, run_ns   number and total time of the BPF programs' runs, if the kernel counts them (kernel.bpf_stats_enabled)
+ *   Descendants of --own and tasks in sipsched's control groups count as sipsched's programs. sipaccount pins nothing.
+ *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
- * Needs root, or CAP_BPF and CAP_PERFMON, in the initial PID namespace; BTF (CONFIG_DEBUG_INFO_BTF); Linux 5.18.
+ * sipaccount needs root, or CAP_BPF and CAP_PERFMON. It also needs the initial PID namespace, BTF (CONFIG_DEBUG_INFO_BTF),
+ * and Linux 5.18.
  */
 #include <errno.h>
 #include <getopt.h>

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: MIT
 /*
- * sipfactors: counts how a proxy's processes wait for each other: waits for locks of the kernel and of the program, and
- * descriptors that one process passes to another.
+ * sipfactors counts how a proxy's processes wait for each other. It counts waits for locks of the kernel and of the program,
+ * and descriptors that one process passes to another.
  *
  * USAGE
  *   sipfactors --group PGID [--group PGID] --report FILE --ready FILE [--control SOCKET]
  *
  * WHAT IT DOES
- *   Attaches the programs of factors.bpf.c, and makes the file of --ready. At SIGTERM or SIGINT it writes a report, one JSON
- *   object:
- *     proxy, others     for tasks of the process groups, and for all other tasks: the number and total ns of each kind of wait,
- *                       and the number of descriptors
- *     runs, run_ns      runs and time of all BPF programs, if the kernel counts them (kernel.bpf_stats_enabled)
- *   SOCKET accepts commands, one per line, and answers each command with a line: `off` detaches the programs, and `on` attaches
- *   them again. Nothing is pinned. Exit code: 0; 1 with one line on stderr for an error; 2 for wrong usage.
+ *   sipfactors attaches the programs of factors.bpf.c, and creates the file of --ready. At SIGTERM or SIGINT, it writes a
+ *   report, one JSON object:
+ *     proxy, others     for tasks of the process groups, and for all other tasks: the number and total ns of each kind of
+ *                       wait, and the number of descriptors
+ *     runs, run_ns      number and total time of the BPF programs' runs, if the kernel counts them (kernel.bpf_stats_enabled)
+ *   SOCKET accepts commands, one per line, and answers each command with a line. `off` detaches the programs, and `on`
+ *   attaches them again. sipfactors pins nothing.
+ *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
- * Needs root, or CAP_BPF and CAP_PERFMON, in the initial PID namespace; BTF (CONFIG_DEBUG_INFO_BTF); Linux 5.19.
+ * sipfactors needs root, or CAP_BPF and CAP_PERFMON. It also needs the initial PID namespace, BTF (CONFIG_DEBUG_INFO_BTF),
+ * and Linux 5.19.
  */
 #include <errno.h>
 #include <getopt.h>

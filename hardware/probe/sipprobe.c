@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * sipprobe: measures where a proxy server spends the time of each SIP message, from the network driver back to the driver.
+ * sipprobe measures where a proxy server spends the time of each SIP message, from the network driver back to the driver.
  *
  * USAGE
  *   sipprobe check [--port N]
@@ -9,53 +9,56 @@
  *                [--ring-bytes N] [--snippet-bytes N] [--verbose]
  *
  * WHAT IT SHOWS
- *   One record per datagram that a worker received on the UDP port, and one per datagram that the full socket queue
- *   refused (trace.h). `run` watches its own network namespace, and there the threads of all processes called NAME. It looks
+ *   The trace has one record per datagram that a worker received on the UDP port, and one per datagram that the full socket
+ *   queue refused (trace.h). `run` traces the threads of all processes called NAME in its own network namespace. It looks
  *   for new threads once a second, and at SIGUSR1.
- *   Mode `stream` is for SIP over TCP: one record per message that a worker read whole, on a connection to the port, or on a
- *   connection from this host to --peer-port of another host.
- *   --ready FILE gets a line `ready <ns>` when all hooks are attached, and `fresh <ns>` after SIGUSR1, which discards the
- *   measurements so far. SIGTERM or SIGINT ends the run: the ring is emptied, and the report is written.
- *   --control SOCKET is a unix socket, which is removed at the end. It accepts the lines `off` and `on`, and answers each line
- *   with `ok`, or with a line that begins with `error:`. `off` detaches every hook, so that system calls take their fast path
- *   again. Before that, messages that have arrived are served, for at most 50 ms. `on` attaches the hooks again. Messages that
- *   arrive while recording is off are missing in the trace and in all counters. A message in service at `on` is missing, too. The
- *   report has the number of switches, the time off, and the number of messages that were incomplete at an `off`: arrivals that
- *   no worker had received, and services that had not ended. `off` takes 2 to 5 ms and `on` 2 to 16 ms, because the kernel waits
- *   for a grace period of RCU after a hook was detached. `check` loads and attaches each hook for a moment, and prints which
- *   hooks this kernel has. Exit code: 0; 1 with one line on stderr for an error; 2 for wrong usage.
+ *   Mode `stream` is for SIP over TCP. Its trace has one record per message that a worker read completely, on a connection
+ *   to the port, or on a connection from this host to --peer-port of another host.
+ *   --ready FILE gets a line `ready <ns>` when all hooks are attached. It gets a line `fresh <ns>` after SIGUSR1, which
+ *   discards the measurements so far. At SIGTERM or SIGINT, sipprobe empties the ring, writes the report and exits.
+ *   --control SOCKET is a unix socket, which sipprobe removes at its end. It accepts the lines `off` and `on`, and answers
+ *   each line with `ok`, or with a line that begins with `error:`. `off` waits at most 50 ms until messages that have arrived
+ *   are served, and then detaches every hook, so that system calls take their fast path again. `on` attaches the hooks again.
+ *   The trace and all counters exclude messages that arrive while recording is off, and messages in service at `on`. The
+ *   report has the number of switches, the time off, and the number of messages that were incomplete at an `off`: arrivals
+ *   that no worker had received, and services that had not ended. `off` takes 2 to 5 ms and `on` 2 to 16 ms, because the
+ *   kernel waits for a grace period of RCU after it has detached a hook.
+ *   `check` loads and attaches each hook for a moment, and prints which hooks this kernel supports.
+ *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 for wrong usage.
  *
- * HOW TO READ IT
+ * HOW TO READ THE TRACE
  *   K_rcv = t_sip_in - t_arr            K_stack = t_stack - t_arr
  *   K_sockq = t_sockq - t_stack         K_copy = t_sip_in - t_sockq
  *   T_sip = t_sip_out - t_sip_in - in_cost_ns
  *   K_snd = t_dep - t_sip_out - out_cost_ns
- *   The two costs are the probe's own work at the start of the interval.
- *   Mode `exact` measures all six timestamps with fentry and fexit. Mode `tracepoint`, for kernels that refuse these, gives a
- *   lower bound of t_sockq. `auto` chooses the better mode that loads, and the report names it.
- *   Mode `stream` measures all six timestamps of bytes (docs/methodology/tcp.md). It counts descriptors that the proxy's
+ *   in_cost_ns and out_cost_ns are the times of the probe's own work at the start of the interval.
+ *   Mode `exact` measures all six timestamps with fentry and fexit. Mode `tracepoint` is for kernels that refuse fentry and
+ *   fexit. It provides a lower bound of t_sockq. `auto` chooses the better mode that loads, and the report names this mode.
+ *   Mode `stream` measures all six timestamps of bytes (docs/methodology/tcp.md). It also counts descriptors that the proxy's
  *   processes pass to each other, and the time of the system calls that pass them.
  *   The trace is incomplete if `lost` or `threads_untraced` of the report is not 0. Statistics of a kind are incomplete if
- *   `unclassified` is not 0. `unmatched` counts records without an arrival. `recursion_misses` may have cost a timestamp or a
- *   record: sipsched compares `records` with the kernel's counters.
+ *   `unclassified` is not 0. `unmatched` counts records without an arrival. A skip in `recursion_misses` may have cost a
+ *   timestamp or a record, so sipsched compares `records` with the kernel's counters.
  *
  * OVERHEAD
- *   Tracepoint mode, stateful Kamailio, 1000 cps, 2 shared CPUs: 0.7 to 1.3 us of the proxy's CPU time per message, which is +3
- *   to +6 %. These are medians over 12 pairs of adjacent windows, with and without the probe, in three sessions. Medians of all
- *   windows are +5 to +12 % on this noisy machine. A part of the cost does not depend on the load: a tracepoint of system calls
- *   makes the system calls of every task take the slow path. The probe's writer needs 0.4 us per message at 20,000 messages/s,
- *   and 2 us at 1,000, because it polls and scans. Pin it to a CPU that the proxy does not use. Exact mode was not measured.
+ *   Tracepoint mode costs 0.7 to 1.3 us of the proxy's CPU time per message, which is +3 to +6 % (stateful Kamailio,
+ *   1000 cps, 2 shared CPUs). These are medians over 12 pairs of adjacent windows, with and without the probe, in three
+ *   sessions. Medians of all windows are +5 to +12 % on this noisy machine. A part of the cost does not depend on the load: a
+ *   tracepoint of system calls makes the system calls of every task take the slow path. The probe's writer needs 0.4 us per
+ *   message at 20,000 messages/s, and 2 us at 1,000, because it polls and scans. Pin the writer to a CPU that the proxy does
+ *   not use. Exact mode was not measured.
  *
  * WHAT IT DOES NOT SEE
- *   TLS, IPv6, IP options, fragments; recvmmsg, sendmmsg, io_uring and MSG_PEEK; proxies that pass a message to another thread;
- *   messages that a new thread receives before the probe finds the thread. In tracepoint mode, a datagram is unmatched if the
- *   driver left its first 256 bytes in page fragments, or if eight identical datagrams already wait. Before 6.10, a drop in a
- *   list of datagrams has the arrival time of the list's last datagram, or no arrival time. A datagram through a bridge of the
- *   same namespace counts twice in `arrived`. A message whose Call-ID or CSeq is beyond --snippet-bytes counts as `unclassified`.
+ *   sipprobe does not see TLS, IPv6, IP options and fragments; recvmmsg, sendmmsg, io_uring and MSG_PEEK; proxies that pass
+ *   a message to another thread; and messages that a new thread receives before the probe finds the thread. In tracepoint
+ *   mode, a datagram is unmatched if the driver left its first 256 bytes in page fragments, or if eight identical datagrams
+ *   already wait. Before Linux 6.10, a drop in a list of datagrams has the arrival time of the list's last datagram, or no
+ *   arrival time. A datagram through a bridge of the same namespace counts twice in `arrived`. A message whose Call-ID or
+ *   CSeq is beyond --snippet-bytes counts as `unclassified`.
  *
  * KERNELS
- *   5.10 and later with BTF. Tracepoint mode needs sk_data_ready (6.3), and 6.10 for the Call-ID of a drop. Mode stream was only
- *   tested on 6.18, but all these kernels have its hooks.
+ *   sipprobe runs on Linux 5.10 and later with BTF. Tracepoint mode needs sk_data_ready (6.3), and 6.10 for the Call-ID of a
+ *   drop. Mode stream was only tested on 6.18, but all these kernels have its hooks.
  *
  * FILES
  *   options.c                  the command line

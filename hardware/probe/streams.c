@@ -324,7 +324,7 @@ static void set_receive_times(struct trace_record *record, const struct probe_ca
 	}
 }
 
-/* Enter a message that the current read has completed into the worker's service. */
+/* Note that the worker's current read has completed this message, which the worker now serves. */
 static void enter_service(struct streams *streams, struct service *service)
 {
 	if (service->first < service->last) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * jitter: measures what interrupts a program on an idle CPU.
+ * jitter measures the interruptions of a program on an idle CPU.
  *
  * USAGE
  *   jitter SECONDS        prints one JSON object; pin it to one CPU with taskset
  *
- * HOW
- *   Reads CLOCK_MONOTONIC in a loop. A gap is a difference of more than 1 us between two readings. Its cause is an interrupt,
- *   another task, or the hypervisor. The policy is that of an ordinary task, as for the proxy's workers.
+ * HOW IT WORKS
+ *   jitter reads CLOCK_MONOTONIC in a loop. A gap is a difference of more than 1 us between two readings. An interrupt,
+ *   another task, or the hypervisor can cause a gap. jitter has the policy of an ordinary task, as the proxy's workers have.
  *   SEE Documentation/trace/osnoise-tracer.rst
  *
  * OUTPUT
@@ -15,12 +15,12 @@
  *   cpu_changes   number of moves to another CPU
  *   duration_ns   measured time
  *   reads         number of clock readings; duration_ns / reads is the resolution
- *   gaps_at_ns, gaps_ns   start of each gap since the beginning, and its length, for the first MOST_GAPS gaps
+ *   gaps_at_ns, gaps_ns   for the first MOST_GAPS gaps: the start of each gap after the beginning, and its length
  *   gaps_unlisted number of further gaps
  *
  * LIMITS
- *   Uses one CPU for the whole time. Does not see what makes the CPU slower without stopping the program: caches,
- *   memory, a busy SMT sibling, frequency.
+ *   jitter uses one CPU for the whole time. It does not see causes that slow the CPU down without stopping the program:
+ *   caches, memory, a busy SMT sibling, the CPU's frequency.
  */
 #include <errno.h>
 #include <inttypes.h>

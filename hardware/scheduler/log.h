@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The log of `switcher run`: one JSON object. Times are CLOCK_MONOTONIC in ns.
+ * The log of `switcher run` is one JSON object. Times are CLOCK_MONOTONIC in ns.
  *
  *   version        LOG_VERSION
  *   t0_ns          start of the schedule; null if no INVITE came
  *   tasks          number of tasks
- *   scheduler      policy of switcher: fifo, or other if fifo was not requested or was refused
- *   ended          plan or signal
+ *   scheduler      policy of switcher: "fifo", or "other" if fifo was not requested or the kernel refused it
+ *   ended          what ended the run: "plan" or "signal"
  *   ticks_per_s    unit of the ticks in samples
- *   windows        one per performed switch, in the order of the plan
- *     asked_ns       t0 + start. The first mode is set twice: before the load, and again when t0 is known. The log has the second
- *                    switch. Without t0 it has the first switch, and asked_ns is the time when that switch began.
- *     began_ns       before the first system call of the switch
- *     done_ns        after all settings were made and the probe, if it is switched, has answered; before they are read back
- *     errors         number of failed system calls, including a probe that did not answer `ok`
- *     unlike         number of tasks and files that read back with another value
+ *   windows        one entry per switch, in the order of the plan
+ *     asked_ns       t0 + start. The program sets the first mode twice: before the load, and again when t0 is known. The
+ *                    log has the second switch. Without t0, the log has the first switch, and asked_ns is its start.
+ *     began_ns       time before the first system call of the switch
+ *     done_ns        time after all settings were made and the probe has answered (if the mode switches the probe), and
+ *                    before the settings are read back
+ *     errors         number of failed system calls; a probe that did not answer `ok` counts as one
+ *     unlike         number of tasks and files that read back another value
  *     error          text of the first failure or difference, or ""
  *   samples        columns of equal length (sample.h)
  */

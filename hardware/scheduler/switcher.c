@@ -1,34 +1,36 @@
 // SPDX-License-Identifier: MIT
 /*
- * switcher: switches the scheduler mode of a serving proxy, at the times of a plan.
+ * switcher switches the scheduler mode of a serving proxy at the times of a plan.
  *
  * USAGE
  *   switcher run --plan FILE --log FILE [--fifo N] [--port 5060] [--tcp] [--probe-control SOCKET] [--cpus 0,2-3] PID...
- *                            PIDs are all tasks of the proxy, including threads. Runs until the plan's end or SIGTERM.
+ *                            performs a plan. PIDs are all tasks of the proxy, including threads. The program runs until
+ *                            the plan's end or SIGTERM.
  *   switcher check --plan FILE
  *                            tries each mode on a child process and prints one line per mode: "0 ok", or
- *                            "2 EPERM: sched_setattr: Operation not permitted". Files are written and restored. The probe
- *                            is not switched.
+ *                            "2 EPERM: sched_setattr: Operation not permitted". It writes and restores the files, and does
+ *                            not switch the probe.
  *   switcher speed [--seconds 0.05]
  *                            prints the speed index of this CPU: {"work":..,"cpu_ns":..,"wall_ns":..,"index":..}
  *
- *   Exit code: 0; 1 with one line on stderr for an error; 2 with one line for wrong usage or a wrong plan.
+ *   The exit code is 0 on success, 1 with one line on stderr for an error, and 2 with one line for wrong usage or a wrong plan.
  *
- * HOW
- *   plan.h describes the plan, and log.h the log. The program sets the mode of the first window and prints "ready". When
- *   the first INVITE arrives at the port, its time of receipt by the kernel is t0 + `first`. The first mode is then set again, so
- *   that its window begins with a switch like any other. All later windows count from t0.
- *   At the start of a window (an absolute timer on CLOCK_MONOTONIC), all settings are made, and the probe's answer is
- *   awaited if the probe is switched. Then the time is taken, and the settings are read back (sched_getattr(2),
- *   read(2)). The log has failed system calls and different values, and the program continues. It writes the log at
- *   its end. A task with slice 0 must read back the value that a child of switcher with slice 0 reads back. Before
- *   Linux 6.12 the kernel ignores slices without an error. They read back as 0, which the log shows. The settings of
- *   the last window stay in force at the end.
+ * HOW IT WORKS
+ *   plan.h describes the plan, and log.h describes the log. The program sets the mode of the first window and prints "ready".
+ *   The time at which the kernel receives the first INVITE at the port is t0 + `first`. The program then sets the first mode
+ *   again, so that the first window begins with a switch as every other window does. All later windows count from t0.
+ *   At the start of a window (an absolute timer on CLOCK_MONOTONIC), the program makes all settings. If the mode switches the
+ *   probe, the program waits for the probe's answer. Then it takes the time, and reads the settings back (sched_getattr(2),
+ *   read(2)). The program logs failed system calls and different values, and continues. It writes the log at its end. A task
+ *   with slice 0 must read back the same value as a child of switcher with slice 0. Before Linux 6.12, the kernel ignores
+ *   slices without an error. Slices then read back as 0, which the log shows. The settings of the last window stay in force
+ *   at the end.
  *
  * OVERHEAD
- *   A switch requeues every task whose settings change, and every task that gets slice 0 again. A sample reads the CPU clock of
- *   each process and three files of /proc, 1 ms before each switch and once per period. benchmarks/switching.py measures both.
- *   Until the first INVITE the kernel reads the clock for every packet.
+ *   A switch requeues every task whose settings change, and every task that gets slice 0 again. A sample reads the CPU clock
+ *   of each process and three files of /proc. The program takes samples 1 ms before each switch and once per period.
+ *   benchmarks/switching.py measures the cost of switches and samples. Until the first INVITE, the kernel reads the clock
+ *   for every packet.
  *
  * SEE kernel/sched/syscalls.c: sched_setattr(), __setscheduler_params(); net/packet/af_packet.c
  */

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
 /*
- * taskslice: sets policy, nice value, priority and slice of a task, and reads them back.
+ * taskslice sets policy, nice value, priority and slice of a task, and reads them back.
  *
  * USAGE
  *   taskslice try ATTRIBUTES            tries attributes on itself: exit code 0 and the resulting attributes, or exit
  *                                       code 1 and one line with the reason
  *   taskslice run ATTRIBUTES CMD...     runs a program with these attributes, which its children and threads inherit
  *   taskslice read PID...               prints one line per task: PID ATTRIBUTES
- *   ATTRIBUTES: POLICY NICE PRIORITY SLICE. POLICY is other, batch, fifo or rr. NICE is -20 to 19 for other and batch.
+ *   ATTRIBUTES are POLICY NICE PRIORITY SLICE. POLICY is other, batch, fifo or rr. NICE is -20 to 19 for other and batch.
  *   PRIORITY is 1 to 99 for fifo and rr. SLICE is in ns for other and batch, and 0 is the kernel's base slice. An
  *   attribute that the policy does not use is 0.
  *
- * HOW
- *   sched_setattr(2). The slice is sched_runtime of SCHED_OTHER and SCHED_BATCH since Linux 6.12, and the kernel
- *   limits it to 0.1 to 100 ms. Before 6.12 the call succeeds and does nothing, so the attributes are read back. A
- *   task without its own slice reads back the base slice, or 0 before 6.12. A slice needs no privilege. A negative
- *   nice value, fifo and rr need CAP_SYS_NICE. With RT group scheduling, fifo and rr also need time of the task's
- *   cgroup. chrt of util-linux refuses a runtime for SCHED_OTHER.
+ * HOW IT WORKS
+ *   taskslice calls sched_setattr(2). Since Linux 6.12, the slice is sched_runtime of SCHED_OTHER and SCHED_BATCH, and the
+ *   kernel limits it to 0.1 to 100 ms. Before 6.12, the call succeeds and does nothing, so taskslice reads the attributes
+ *   back. A task without its own slice reads back the base slice, or 0 before 6.12. A slice needs no privilege. A negative
+ *   nice value, fifo and rr need CAP_SYS_NICE. With RT group scheduling, fifo and rr also need real-time bandwidth in the
+ *   task's cgroup. chrt of util-linux is no alternative, because it refuses a runtime for SCHED_OTHER.
  *   SEE kernel/sched/syscalls.c: __setparam_fair(), get_params()
  */
 #include <errno.h>

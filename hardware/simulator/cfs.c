@@ -24,7 +24,7 @@ static bool is_before(const struct worker *a, const struct worker *b)
 	return a->vruntime != b->vruntime ? a->vruntime < b->vruntime : a->order < b->order;
 }
 
-/* Model __pick_first_entity() of fair.c. If a worker is excluded, model __pick_next_entity(). */
+/* Do the same as the kernel's __pick_first_entity() in fair.c. If a worker is excluded, act as __pick_next_entity(). */
 static struct worker *leftmost(const struct fair_rq *rq, const struct worker *without)
 {
 	struct worker *best = NULL;
@@ -35,7 +35,7 @@ static struct worker *leftmost(const struct fair_rq *rq, const struct worker *wi
 	return best;
 }
 
-/* Model update_min_vruntime() of fair.c. */
+/* Do the same as the kernel's update_min_vruntime() in fair.c. */
 static void update_min_vruntime(struct cpu *cpu)
 {
 	struct fair_rq *rq = &cpu->fair;
@@ -61,7 +61,7 @@ static void update_curr(struct sim *sim, struct cpu *cpu)
 		update_min_vruntime(cpu);
 }
 
-/* Model sched_slice() and __sched_period() of fair.c. */
+/* Do the same as the kernel's sched_slice() and __sched_period() in fair.c. */
 static uint64_t slice_of(const struct sim *sim, const struct cpu *cpu, const struct worker *w)
 {
 	const struct model *m = &sim->model;
@@ -83,7 +83,10 @@ static void clear_buddies(struct fair_rq *rq, const struct worker *w)
 		rq->skip = NULL;
 }
 
-/* Model wakeup_preempt_entity() of fair.c. Return 1 if w should replace curr, and -1 if curr has the smaller vruntime. */
+/*
+ * Do the same as the kernel's wakeup_preempt_entity() in fair.c. Return 1 if w should replace curr, and -1 if curr has the
+ * smaller vruntime.
+ */
 static int compare(const struct sim *sim, const struct worker *curr, const struct worker *w)
 {
 	int64_t difference = curr->vruntime - w->vruntime;
@@ -93,7 +96,7 @@ static int compare(const struct sim *sim, const struct worker *curr, const struc
 	return difference > fair_delta((int64_t)sim->model.wakeup_granularity_ns, w);
 }
 
-/* Model place_entity() of fair.c with GENTLE_FAIR_SLEEPERS. */
+/* Do the same as the kernel's place_entity() in fair.c with GENTLE_FAIR_SLEEPERS. */
 static void place(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	int64_t floor = cpu->fair.min_vruntime - (int64_t)(sim->model.latency_ns / 2);
@@ -102,7 +105,7 @@ static void place(struct sim *sim, struct cpu *cpu, struct worker *w)
 		w->vruntime = floor;
 }
 
-/* Model enqueue_entity() of fair.c. */
+/* Do the same as the kernel's enqueue_entity() in fair.c. */
 static void enqueue(struct sim *sim, struct cpu *cpu, struct worker *w, bool wakeup)
 {
 	update_curr(sim, cpu);
@@ -140,7 +143,7 @@ static void put(struct sim *sim, struct cpu *cpu, struct worker *w)
 	fair_add(&cpu->fair, w, sim->order++);
 }
 
-/* Model pick_next_entity() of fair.c. */
+/* Do the same as the kernel's pick_next_entity() in fair.c. */
 static struct worker *pick(struct sim *sim, struct cpu *cpu)
 {
 	struct fair_rq *rq = &cpu->fair;
@@ -176,7 +179,7 @@ static void set_next(struct sim *sim, struct cpu *cpu, struct worker *w)
 	fair_remove(&cpu->fair, w);
 }
 
-/* Model check_preempt_wakeup() of fair.c. */
+/* Do the same as the kernel's check_preempt_wakeup() in fair.c. */
 static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	struct worker *curr = cpu->curr;
@@ -193,7 +196,7 @@ static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 		cpu->fair.last = curr;
 }
 
-/* Model entity_tick() and check_preempt_tick() of fair.c. */
+/* Do the same as the kernel's entity_tick() and check_preempt_tick() in fair.c. */
 static void tick(struct sim *sim, struct cpu *cpu)
 {
 	struct worker *curr = cpu->curr;
@@ -215,7 +218,7 @@ static void tick(struct sim *sim, struct cpu *cpu)
 		sched_resched(sim, cpu);
 }
 
-/* Model yield_task_fair() of fair.c. */
+/* Do the same as the kernel's yield_task_fair() in fair.c. */
 static void yield(struct sim *sim, struct cpu *cpu)
 {
 	clear_buddies(&cpu->fair, cpu->curr);
@@ -229,14 +232,14 @@ static void set_weight(struct worker *w, uint32_t weight)
 	w->weight = weight;
 }
 
-/* Model attach_task_cfs_rq() of fair.c. */
+/* Do the same as the kernel's attach_task_cfs_rq() in fair.c. */
 static void join(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	(void)sim;
 	w->vruntime += cpu->fair.min_vruntime;
 }
 
-/* Model detach_task_cfs_rq() of fair.c. */
+/* Do the same as the kernel's detach_task_cfs_rq() in fair.c. */
 static void leave(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	place(sim, cpu, w);

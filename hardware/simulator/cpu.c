@@ -31,7 +31,7 @@ static bool is_charged(const struct sim *sim, const struct cpu *cpu)
 	return cpu->receiving == SPENT_RECEIVE && !sim->model.irq_time_accounting;
 }
 
-/* Model update_rq_clock_task() of kernel/sched/core.c, with paravirtual steal. */
+/* Do the same as the kernel's update_rq_clock_task() in kernel/sched/core.c, with paravirtual steal. */
 uint64_t cpu_task_clock(const struct sim *sim, const struct cpu *cpu)
 {
 	bool to_come = cpu->receive_until > sim->now && !is_charged(sim, cpu);
@@ -130,14 +130,15 @@ void cpu_packet(struct sim *sim, struct timer message)
 		return;
 	}
 	/*
-	 * Model get_rps_cpu() of net/core/dev.c. The datagrams of each address of the UAC are one flow, and the datagrams
-	 * of the UAS are another.
+	 * Do the same as the kernel's get_rps_cpu() in net/core/dev.c. The datagrams of each address of the UAC are one
+	 * flow, and the datagrams of the UAS are another.
 	 */
 	flow = 2 * (message.call % sim->model.peers) + from_uas;
 	cpu = &sim->cpus[flow % sim->model.receive_cpus];
 	message.at = sim->now + sim->model.interrupt_ns;
 	/*
-	 * Model enqueue_to_backlog() of net/core/dev.c. A datagram needs no interrupt if it arrives while a softirq polls.
+	 * Do the same as the kernel's enqueue_to_backlog() in net/core/dev.c. A datagram needs no interrupt if it arrives
+	 * while a softirq polls.
 	 */
 	if (cpu->backlog.length || message.at == sim->now)
 		interrupt(sim, cpu, message);

@@ -13,7 +13,7 @@ static struct worker *running(const struct cpu *cpu)
 	return w && !is_rt(w) && w->on_rq ? w : NULL;
 }
 
-/* Model avg_vruntime() of fair.c, rounded down. */
+/* Do the same as the kernel's avg_vruntime() in fair.c, rounded down. */
 int64_t eevdf_average(const struct cpu *cpu)
 {
 	const struct fair_rq *rq = &cpu->fair;
@@ -31,7 +31,7 @@ int64_t eevdf_average(const struct cpu *cpu)
 	return rq->zero + sum / load;
 }
 
-/* Model vruntime_eligible() of fair.c. */
+/* Do the same as the kernel's vruntime_eligible() in fair.c. */
 static bool is_eligible(const struct cpu *cpu, const struct worker *w)
 {
 	const struct fair_rq *rq = &cpu->fair;
@@ -45,7 +45,7 @@ static bool is_eligible(const struct cpu *cpu, const struct worker *w)
 	return sum >= (w->vruntime - rq->zero) * load;
 }
 
-/* Model update_entity_lag() of fair.c. */
+/* Do the same as the kernel's update_entity_lag() in fair.c. */
 static void update_lag(const struct sim *sim, const struct cpu *cpu, struct worker *w)
 {
 	int64_t longest =
@@ -56,7 +56,7 @@ static void update_lag(const struct sim *sim, const struct cpu *cpu, struct work
 	w->vlag = lag > limit ? limit : lag < -limit ? -limit : lag;
 }
 
-/* Model cfs_rq_min_slice() of fair.c. */
+/* Do the same as the kernel's cfs_rq_min_slice() in fair.c. */
 static int64_t shortest_slice(const struct cpu *cpu, const struct worker *curr)
 {
 	int64_t shortest = curr ? curr->slice : INT64_MAX;
@@ -67,7 +67,7 @@ static int64_t shortest_slice(const struct cpu *cpu, const struct worker *curr)
 	return shortest;
 }
 
-/* Model set_protect_slice() of fair.c, for a worker that has just left the queue to run. */
+/* Do the same as the kernel's set_protect_slice() in fair.c, for a worker that has just left the queue to run. */
 static void protect(const struct sim *sim, const struct cpu *cpu, struct worker *w)
 {
 	int64_t slice =
@@ -83,7 +83,7 @@ static bool is_protected(const struct worker *w)
 	return w->vprot > w->vruntime;
 }
 
-/* Model __pick_eevdf() of fair.c. */
+/* Do the same as the kernel's __pick_eevdf() in fair.c. */
 static struct worker *pick_eevdf(const struct cpu *cpu, bool with_protection)
 {
 	const struct fair_rq *rq = &cpu->fair;
@@ -107,7 +107,7 @@ static struct worker *pick_eevdf(const struct cpu *cpu, bool with_protection)
 	return !best || (curr && curr->deadline < best->deadline) ? curr : best;
 }
 
-/* Model update_curr() and update_deadline() of fair.c. */
+/* Do the same as the kernel's update_curr() and update_deadline() in fair.c. */
 static void update_curr(struct sim *sim, struct cpu *cpu)
 {
 	struct worker *w = cpu->curr;
@@ -125,7 +125,10 @@ static void update_curr(struct sim *sim, struct cpu *cpu)
 		sched_resched(sim, cpu);
 }
 
-/* Model place_entity() of fair.c. No worker starts during a run, so PLACE_DEADLINE_INITIAL is not needed. */
+/*
+ * Do the same as the kernel's place_entity() in fair.c. No worker starts during a run, so PLACE_DEADLINE_INITIAL is not
+ * needed.
+ */
 static void place(const struct sim *sim, const struct cpu *cpu, struct worker *w)
 {
 	const struct worker *curr = running(cpu);
@@ -154,18 +157,18 @@ static void enqueue(struct sim *sim, struct cpu *cpu, struct worker *w, bool wak
 	w->on_rq = true;
 }
 
-/* Model the part of dequeue_entity() of fair.c that follows DELAY_DEQUEUE. */
+/* Do the same as the part of the kernel's dequeue_entity() in fair.c that follows DELAY_DEQUEUE. */
 static void leave(struct sim *sim, struct cpu *cpu, struct worker *w, bool sleep)
 {
 	update_lag(sim, cpu, w);
 	if (!sleep) {
-		/* the kernel's feature PLACE_REL_DEADLINE */
+		/* keep the deadline relative to the virtual runtime (the kernel's PLACE_REL_DEADLINE) */
 		w->deadline -= w->vruntime;
 		w->relative_deadline = true;
-	}
-	if (w != cpu->curr)
-		fair_remove(&cpu->fair, w);
-	w->on_rq = false;
+}
+if (w != cpu->curr)
+	fair_remove(&cpu->fair, w);
+w->on_rq = false;
 }
 
 static void end_delay(struct cpu *cpu, struct worker *w)
@@ -174,7 +177,10 @@ static void end_delay(struct cpu *cpu, struct worker *w)
 	cpu->fair.delayed--;
 }
 
-/* Model dequeue_entity() of fair.c for a delayed worker: finish_delayed_dequeue_entity(), with DELAY_ZERO. */
+/*
+ * Do the same as the kernel's dequeue_entity() in fair.c for a delayed worker: finish_delayed_dequeue_entity(), with
+ * DELAY_ZERO.
+ */
 static void finish_delay(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	leave(sim, cpu, w, true);
@@ -199,7 +205,7 @@ static bool dequeue(struct sim *sim, struct cpu *cpu, struct worker *w, bool sle
 	return true;
 }
 
-/* Model requeue_delayed_entity() of fair.c with DELAY_ZERO. */
+/* Do the same as the kernel's requeue_delayed_entity() in fair.c with DELAY_ZERO. */
 static void requeue_delayed(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	update_lag(sim, cpu, w);
@@ -218,7 +224,7 @@ static void put(struct sim *sim, struct cpu *cpu, struct worker *w)
 	fair_add(&cpu->fair, w, sim->order++);
 }
 
-/* Model pick_task_fair() and pick_next_entity() of fair.c. */
+/* Do the same as the kernel's pick_task_fair() and pick_next_entity() in fair.c. */
 static struct worker *pick(struct sim *sim, struct cpu *cpu)
 {
 	if (running(cpu))
@@ -233,14 +239,14 @@ static struct worker *pick(struct sim *sim, struct cpu *cpu)
 	return NULL;
 }
 
-/* Model set_next_entity() of fair.c. */
+/* Do the same as the kernel's set_next_entity() in fair.c. */
 static void set_next(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	fair_remove(&cpu->fair, w);
 	protect(sim, cpu, w);
 }
 
-/* Model check_preempt_wakeup_fair() of fair.c. */
+/* Do the same as the kernel's check_preempt_wakeup_fair() in fair.c. */
 static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	struct worker *curr = cpu->curr;
@@ -262,7 +268,7 @@ static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 	}
 }
 
-/* Model yield_task_fair() of fair.c. */
+/* Do the same as the kernel's yield_task_fair() in fair.c. */
 static void yield(struct sim *sim, struct cpu *cpu)
 {
 	struct worker *w = cpu->curr;
@@ -274,7 +280,7 @@ static void yield(struct sim *sim, struct cpu *cpu)
 	}
 }
 
-/* Model reweight_entity() of fair.c. */
+/* Do the same as the kernel's reweight_entity() in fair.c. */
 static void set_weight(struct worker *w, uint32_t weight)
 {
 	w->vlag = w->vlag * (int64_t)w->weight / (int64_t)weight;

@@ -57,7 +57,7 @@ static uint32_t decay(uint32_t flips, uint64_t *at, uint64_t now)
 	return flips >> 1;
 }
 
-/* Model record_wakee() of fair.c. The waker is the task that the softirq interrupts. */
+/* Do the same as the kernel's record_wakee() in fair.c. The waker is the task that the softirq interrupts. */
 static uint32_t waker_flips(struct sim *sim, struct cpu *waker, const struct worker *w)
 {
 	uint32_t *flips = &waker->flips, *last = &waker->last_wakee;
@@ -76,7 +76,7 @@ static uint32_t waker_flips(struct sim *sim, struct cpu *waker, const struct wor
 	return *flips;
 }
 
-/* Model wake_wide() of fair.c. */
+/* Do the same as the kernel's wake_wide() in fair.c. */
 static bool wakes_many(const struct sim *sim, uint32_t waker, uint32_t wakee)
 {
 	uint32_t master = waker > wakee ? waker : wakee, slave = waker > wakee ? wakee : waker;
@@ -84,7 +84,10 @@ static bool wakes_many(const struct sim *sim, uint32_t waker, uint32_t wakee)
 	return slave >= sim->model.cores_per_processor && master >= slave * sim->model.cores_per_processor;
 }
 
-/* Model wake_affine(), wake_affine_idle() and wake_affine_weight() of fair.c. The network stack wakes with WF_SYNC. */
+/*
+ * Do the same as the kernel's wake_affine(), wake_affine_idle() and wake_affine_weight() in fair.c. The network stack wakes
+ * with WF_SYNC.
+ */
 static struct cpu *affine(struct sim *sim, const struct worker *w, struct cpu *here, struct cpu *prev)
 {
 	uint64_t load_here = (uint64_t)here->fair.weight_sum, load_prev = (uint64_t)prev->fair.weight_sum;
@@ -98,11 +101,11 @@ static struct cpu *affine(struct sim *sim, const struct worker *w, struct cpu *h
 	/* ignore the running worker of `here`, because a synchronous wake-up announces that it will sleep soon */
 	if (prev->curr && !is_rt(prev->curr))
 		load_prev += prev->curr->weight;
-	/* 1.17 is the domain's imbalance_pct, and prev gets half of this advantage */
+	/* imbalance_pct is 117; half of the 17 % counts as additional load of prev */
 	return (load_here + w->weight) * 100 < load_prev * (100 + 17 / 2) ? here : prev;
 }
 
-/* Model select_idle_sibling() and select_idle_cpu() of fair.c. */
+/* Do the same as the kernel's select_idle_sibling() and select_idle_cpu() in fair.c. */
 static struct cpu *idle_sibling(struct sim *sim, struct cpu *prev, struct cpu *target)
 {
 	uint32_t first, size = siblings(sim, target, &first);
@@ -120,7 +123,7 @@ static struct cpu *idle_sibling(struct sim *sim, struct cpu *prev, struct cpu *t
 	return target;
 }
 
-/* Model select_task_rq_rt() and find_lowest_rq() of rt.c. */
+/* Do the same as the kernel's select_task_rq_rt() and find_lowest_rq() in rt.c. */
 static struct cpu *select_rt(struct sim *sim, const struct worker *w, struct cpu *waker)
 {
 	struct cpu *prev = cpu_of(sim, w), *found = NULL;
@@ -157,7 +160,7 @@ struct cpu *placement_select(struct sim *sim, struct worker *w, struct cpu *wake
 	}
 	if (target != prev) {
 		migrate(sim, w, target);
-		/* model migrate_task_rq_fair() of fair.c in Linux 5.10; EEVDF keeps the lag instead */
+		/* do the same as the kernel's migrate_task_rq_fair() in fair.c in Linux 5.10; EEVDF keeps the lag instead */
 		if (sim->model.rules == RULES_CFS && !is_rt(w)) {
 			w->vruntime -= prev->fair.min_vruntime;
 			w->migrated = true;
@@ -171,7 +174,7 @@ static uint64_t domain_cost(const struct sim *sim, uint32_t cpus)
 	return sim->model.balance_ns * cpus;
 }
 
-/* Model ttwu_do_activate() and update_avg() of core.c. */
+/* Do the same as the kernel's ttwu_do_activate() and update_avg() in core.c. */
 void placement_idle_ended(struct sim *sim, struct cpu *cpu)
 {
 	uint32_t first;
@@ -188,7 +191,7 @@ void placement_idle_ended(struct sim *sim, struct cpu *cpu)
 	cpu->idle_stamp = NEVER;
 }
 
-/* Model task_hot() of fair.c. */
+/* Do the same as the kernel's task_hot() in fair.c. */
 static bool is_hot(const struct sim *sim, const struct cpu *from, const struct cpu *to,
 		   const struct worker *w)
 {
@@ -197,7 +200,7 @@ static bool is_hot(const struct sim *sim, const struct cpu *from, const struct c
 	return (int64_t)(cpu_task_clock(sim, from) - w->exec_start) < (int64_t)sim->model.migration_cost_ns;
 }
 
-/* Model load_balance() of fair.c for one worker: can_migrate_task(), detach_task(), attach_task(). */
+/* Do the same as the kernel's load_balance() in fair.c for one worker: can_migrate_task(), detach_task(), attach_task(). */
 static bool take_from(struct sim *sim, struct cpu *to, struct cpu *from)
 {
 	const struct fair_class *fair = fair_of(sim);
@@ -222,7 +225,7 @@ static bool take_from(struct sim *sim, struct cpu *to, struct cpu *from)
 	return true;
 }
 
-/* Model find_busiest_group() and find_busiest_queue() of fair.c. The load is the number of workers. */
+/* Do the same as the kernel's find_busiest_group() and find_busiest_queue() in fair.c. The load is the number of workers. */
 static struct cpu *busiest(struct sim *sim, const struct cpu *to, uint32_t first, uint32_t n,
 			   uint32_t at_least)
 {
@@ -238,7 +241,7 @@ static struct cpu *busiest(struct sim *sim, const struct cpu *to, uint32_t first
 	return found;
 }
 
-/* Model pull_rt_task() of rt.c. */
+/* Do the same as the kernel's pull_rt_task() in rt.c. */
 static bool take_rt(struct sim *sim, struct cpu *to)
 {
 	for (uint32_t i = 0; i < sim->model.cores; i++) {
@@ -256,7 +259,7 @@ static bool take_rt(struct sim *sim, struct cpu *to)
 	return false;
 }
 
-/* Model newidle_balance() of fair.c. */
+/* Do the same as the kernel's newidle_balance() in fair.c. */
 bool placement_newidle(struct sim *sim, struct cpu *cpu)
 {
 	uint32_t first, size = siblings(sim, cpu, &first);
@@ -309,7 +312,7 @@ static void balance(struct sim *sim, struct cpu *cpu)
 		fair_of(sim)->wakeup_preempt(sim, cpu, cpu->fair.queue[cpu->fair.length - 1]);
 }
 
-/* Model rebalance_domains() of fair.c, and nohz_balancer_kick() for idle CPUs. */
+/* Do the same as the kernel's rebalance_domains() in fair.c, and nohz_balancer_kick() for idle CPUs. */
 void placement_tick(struct sim *sim, struct cpu *cpu)
 {
 	uint64_t interval = (uint64_t)sim->model.cores * MS_NS;

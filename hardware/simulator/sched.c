@@ -62,7 +62,7 @@ void fair_remove(struct fair_rq *rq, struct worker *w)
 	rq->weight_sum -= weight;
 }
 
-/* Model the common part of update_curr() in fair.c. Return 0 if no time has passed or the worker has another class. */
+/* Update the clock of both classes, as update_curr() in fair.c. Return 0 if no time passed or the class differs. */
 void fair_update(struct sim *sim, struct cpu *cpu, int64_t *delta)
 {
 	struct worker *w = cpu->curr;
@@ -104,7 +104,7 @@ static void refill(const struct model *m, struct worker *w)
 		w->cold_ns = m->refill_ns;
 }
 
-/* Model context_switch() of core.c, and its cost. */
+/* Do the same as the kernel's context_switch() in core.c, and its cost. */
 static void switch_to(struct sim *sim, struct cpu *cpu, struct worker *next)
 {
 	const struct model *m = &sim->model;
@@ -186,7 +186,7 @@ void sched_check(struct sim *sim, struct cpu *cpu)
 		schedule(sim, cpu);
 }
 
-/* Model wakeup_preempt() of core.c. */
+/* Do the same as the kernel's wakeup_preempt() in core.c. */
 static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	if (!cpu->curr) {
@@ -208,7 +208,7 @@ void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker)
 	sim->counts.wakeups++;
 	w->wakeups++;
 	if (w->on_rq) {
-		/* model ttwu_runnable() of core.c: the worker never left its queue */
+		/* do the same as the kernel's ttwu_runnable() in core.c: the worker never left its queue */
 		fair_of(sim)->requeue_delayed(sim, cpu, w);
 	} else {
 		cpu = placement_select(sim, w, waker);
@@ -249,7 +249,10 @@ static void restore(struct sim *sim, struct cpu *cpu, struct worker *w)
 		fair_of(sim)->set_next(sim, cpu, w);
 }
 
-/* Model check_class_changed() of core.c: switched_to_rt(), switched_to_fair() and prio_changed_fair(). */
+/*
+ * Do the same as the kernel's check_class_changed() in core.c: switched_to_rt(), switched_to_fair() and
+ * prio_changed_fair().
+ */
 static void check_change(struct sim *sim, struct cpu *cpu, struct worker *w, bool was_rt, uint32_t weight)
 {
 	bool running = cpu->curr == w;
@@ -310,7 +313,7 @@ void sched_yield_curr(struct sim *sim, struct cpu *cpu)
 	struct worker *w = cpu->curr;
 
 	if (is_rt(w)) {
-		/* model requeue_task_rt() of rt.c */
+		/* do the same as the kernel's requeue_task_rt() in rt.c */
 		rt_dequeue(cpu, w);
 		rt_enqueue(cpu, w, false);
 	} else if (sched_running(cpu) > 1) {
@@ -322,7 +325,7 @@ void sched_yield_curr(struct sim *sim, struct cpu *cpu)
 /* The kernel's RR_TIMESLICE in include/linux/sched/rt.h. */
 #define RR_TIMESLICE_NS 100000000
 
-/* Model task_tick_rt() of rt.c. */
+/* Do the same as the kernel's task_tick_rt() in rt.c. */
 static void rt_tick(struct sim *sim, struct cpu *cpu)
 {
 	struct worker *w = cpu->curr;

@@ -8,11 +8,17 @@
 #define SIPSIM_SCHED_H
 #include "sim.h"
 
-/* Model try_to_wake_up() of core.c. `waker` is the CPU whose softirq wakes the worker, or NULL for none of the SPS. */
+/*
+ * Do the same as the kernel's try_to_wake_up() in core.c. `waker` is the CPU whose softirq wakes the worker, or NULL for
+ * none of the SPS.
+ */
 void sched_wake(struct sim *sim, struct worker *w, struct cpu *waker);
-/* Model __schedule() of core.c. The running worker sleeps from now on. */
+/* Do the same as the kernel's __schedule() in core.c. The running worker sleeps from now on. */
 void sched_sleep(struct sim *sim, struct cpu *cpu);
-/* Model __sched_setscheduler() of syscalls.c. Set policy, nice value and slice to the values of sim->model. */
+/*
+ * Do the same as the kernel's __sched_setscheduler() in syscalls.c. Set policy, nice value and slice to the values of
+ * sim->model.
+ */
 void sched_set(struct sim *sim, struct worker *w);
 void sched_yield_curr(struct sim *sim, struct cpu *cpu);
 void sched_tick(struct sim *sim, struct cpu *cpu);
@@ -25,7 +31,7 @@ uint64_t sched_charged(const struct sim *sim, const struct worker *w);
 uint32_t sched_weight(int nice);
 bool is_rt(const struct worker *w);
 
-/* Model calc_delta_fair() of fair.c. */
+/* Do the same as the kernel's calc_delta_fair() in fair.c. */
 static inline int64_t fair_delta(int64_t delta, const struct worker *w)
 {
 	return w->weight == NICE_0_WEIGHT ? delta : delta * NICE_0_WEIGHT / (int64_t)w->weight;

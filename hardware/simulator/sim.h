@@ -134,7 +134,7 @@ struct cpu {
 	/* members for newidle_balance() */
 	uint64_t idle_stamp, average_idle, last_balance;
 	uint32_t balance_failed;
-	/* members of the idle task for wake_wide() */
+	/* the idle task's values for wake_wide() */
 	uint64_t flips_at;
 	uint32_t flips, last_wakee;
 };

@@ -44,8 +44,8 @@ void sockets_free(struct sim *sim)
 }
 
 /*
- * Model __udp_enqueue_schedule_skb() of net/ipv4/udp.c. Since Linux 6.15, the queue must stay within its limit. Before
- * Linux 6.15, the socket refused a datagram only if the queue already exceeded the limit.
+ * Do the same as the kernel's __udp_enqueue_schedule_skb() in net/ipv4/udp.c. Since Linux 6.15, the queue must stay within
+ * its limit. Before Linux 6.15, the socket refused a datagram only if the queue already exceeded the limit.
  */
 static bool is_full(const struct sim *sim, const struct socket *s, uint64_t size)
 {
@@ -91,8 +91,8 @@ static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, stru
 	if (!fifo_push(&s->queue, queued))
 		sim->failure = "not enough memory";
 	/*
-	 * Model sock_def_readable() of net/core/sock.c. It wakes the exclusive waiter that has waited longest. With
-	 * OpenSIPS's level-triggered epoll, it wakes every waiter (kernel/sched/wait.c: __wake_up_common()).
+	 * Do the same as the kernel's sock_def_readable() in net/core/sock.c. It wakes the exclusive waiter that has waited
+	 * longest. With OpenSIPS's level-triggered epoll, it wakes every waiter (kernel/sched/wait.c: __wake_up_common()).
 	 */
 	woken = sim->model.wake_all ? s->n_waiters : s->n_waiters > 0;
 	for (uint32_t n = woken; n; n--)
@@ -158,7 +158,7 @@ uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *me
 	return enqueue(sim, s, cpu, come);
 }
 
-/* Model send2child() of Kamailio's core/tcp_main.c. It chooses the worker that holds the fewest connections. */
+/* Choose the worker that holds the fewest connections, as send2child() in Kamailio's core/tcp_main.c. */
 static void pass(struct sim *sim, struct cpu *cpu, struct connection *c)
 {
 	struct worker *fewest = sim->workers;
@@ -201,8 +201,8 @@ bool socket_take(struct sim *sim, struct worker *w)
 	if (!s->queue.length)
 		return false;
 	/*
-	 * Model __skb_recv_udp() of net/ipv4/udp.c, which moves the queue to the reader's side when the reader's side is
-	 * empty. While it is not empty, udp_rmem_release() releases memory in quarters of the limit.
+	 * Do the same as the kernel's __skb_recv_udp() in net/ipv4/udp.c, which moves the queue to the reader's side when
+	 * the reader's side is empty. While it is not empty, udp_rmem_release() releases memory in quarters of the limit.
 	 */
 	if (!s->reader)
 		s->reader = s->queue.length;

@@ -2,8 +2,10 @@
 /*
  * Tests of the schedulers' rules, on schedules that were computed by hand, and by properties.
  *
- * A script says which worker wakes when, and with how much work. A timeline says which worker runs from when on, in ms:
- * "0:A 2:B 12:-" means A from 0, B from 2, and none from 12 ms. With several CPUs, "0:A/1" means A on CPU 1. Costs are 0.
+ * A script lists which worker wakes when, and with how much work. A timeline lists which worker runs from which time in ms:
+ * "0:A 2:B 12:-" means that A runs from 0, B from 2, and no worker from 12 ms. With several CPUs, "0:A/1" means A on CPU 1.
+ * All costs are 0. In the comments, v is the virtual runtime of a worker, d its virtual deadline, and V the average virtual
+ * runtime, from which on EEVDF regards a worker as eligible.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -126,7 +128,7 @@ static void test_eevdf_preempt_short(void)
 	const double slices[] = { 10, 1 };
 	struct model m = plain(RULES_EEVDF, 1, 2);
 
-	/* At 1.5 ms, B is placed at V = 1.5 with d = 2.5 < d_A = 10, and B's slice is shorter, so B preempts A. */
+	/* At 1.5 ms, B gets the virtual deadline 2.5. A's is 10, and B's slice is shorter, so B preempts A. */
 	EXPECT("preempt short", &m, slices, script, "0:A 1.5:B 2.5:A 6:-");
 	/* A's protection lasts until its deadline, and A ends before its deadline. */
 	m.preempt_short = false;
@@ -144,7 +146,7 @@ static void test_eevdf_parity(void)
 	struct model m = plain(RULES_EEVDF, 1, 2);
 
 	m.preempt_short = false;
-	/* A was alone when it was picked. It is protected until d = 10, although B's slice is 1 ms, and runs to its end. */
+	/* A was alone when it was picked. It stays protected until its deadline 10, although B's slice is 1 ms. */
 	EXPECT("protection of the first pick", &m, slices, script, "0:A 4:B 6:-");
 	m.preempt_short = true;
 	/*
@@ -173,7 +175,7 @@ static void test_eevdf_delayed_dequeue(void)
 	 */
 	m.delay_dequeue = false;
 	EXPECT("lag kept", &m, NULL, script, "0:A 2:B 5:A 6:B 11:-");
-	/* A is placed at V = 0.5. At 4 ms, A comes before B, whose v is 2. */
+	/* A starts at the virtual time 0.5. At 4 ms, A comes before B, whose virtual runtime is 2. */
 	m.place_lag = false;
 	EXPECT("lag forgotten", &m, NULL, script, "0:A 2:B 4:A 5:B 11:-");
 }
@@ -298,7 +300,7 @@ static void test_switches_eevdf(void)
 	 * both have v = 2, so the waiting A runs its last ms, and then B its last four.
 	 */
 	expect_switch("from FIFO", &other, &m, 3, BOTH, LENGTH(BOTH), "0:A 5:B 7:A 8:B 12:-");
-	/* B's current request ends at d = 2, as without the change. Later requests last 4 ms. */
+	/* B's current request ends at its deadline 2, as without the change. Later requests last 4 ms. */
 	other = m;
 	other.slice_ns = 4 * MS;
 	expect_switch("longer slices", &m, &other, 1, BOTH, LENGTH(BOTH), "0:A 2:B 4:A 8:B 12:-");
