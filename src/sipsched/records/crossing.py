@@ -21,6 +21,11 @@ SCHEMA_VERSION = 2
 REMEDY = "move away what is there and run snakemake"
 
 
+_Count = Annotated[int, Meta(ge=0)]
+_Cps = Annotated[int, Meta(ge=1)]
+_Share = Annotated[float, Meta(ge=0, le=1)]
+
+
 @dataclass(frozen=True)
 class TrialRecord:
     """One trial of a search: a load and its outcome.
@@ -29,8 +34,8 @@ class TrialRecord:
     ----------
     pdr
         Packet drop rate; over TCP the same as `call_loss`.
-    call_loss
-        Share of calls that failed or were set up late; None if the generator did not report them.
+    calls, calls_lost
+        Number of calls, and of calls that failed or were set up late; None if the generator did not report them.
     started_at
         UTC, ISO 8601; None if the record lacks it, as for simulated trials.
     cpu_us
@@ -39,13 +44,19 @@ class TrialRecord:
         Share of the time of the SPS's CPUs that the hypervisor took; None if the record lacks it.
     """
 
-    cps: int
-    duration_s: float
-    pdr: float
-    call_loss: float | None = None
+    cps: _Cps
+    duration_s: Annotated[float, Meta(gt=0)]
+    pdr: _Share
+    calls: _Count | None = None
+    calls_lost: _Count | None = None
     started_at: str | None = None
-    cpu_us: float | None = None
-    steal_share: float | None = None
+    cpu_us: Annotated[float, Meta(ge=0)] | None = None
+    steal_share: _Share | None = None
+
+    @property
+    def call_loss(self) -> float | None:
+        """Share of calls that failed or were set up late; None if the generator did not report them."""
+        return self.calls_lost / self.calls if self.calls and self.calls_lost is not None else None
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,8 @@ class SearchRecord:
     lower_cps, upper_cps
         The highest load at or under the limit, and the lowest load above the limit. For a capacity, `lower_cps` is None
         if the lowest searched load exceeded the limit, and `upper_cps` is None if the highest load did not exceed it.
+    goal
+        Accuracy of a search for a capacity.
     ended_by
         For a capacity, the reason for the end of the search: `width`, `time` or `range`. None for `crossing.json`.
     started_at, finished_at
@@ -67,10 +80,11 @@ class SearchRecord:
 
     point: Point
     label: str
-    lower_cps: int | None
-    upper_cps: int | None
+    lower_cps: _Cps | None
+    upper_cps: _Cps | None
     trials: tuple[TrialRecord, ...]
-    ended_by: str | None = None
+    goal: Capacity | None = None
+    ended_by: Literal["width", "time", "range"] | None = None
     started_at: str | None = None
     finished_at: str | None = None
 
@@ -99,42 +113,6 @@ class SearchRecord:
         return f"between {self.lower_cps} and {self.upper_cps} cps{late}"
 
 
-_Count = Annotated[int, Meta(ge=0)]
-_Cps = Annotated[int, Meta(ge=1)]
-_Share = Annotated[float, Meta(ge=0, le=1)]
-
-
-@dataclass(frozen=True)
-class _Trial:
-    cps: _Cps
-    duration_s: Annotated[float, Meta(gt=0)]
-    received: _Count
-    refused: _Count
-    pdr: _Share
-    calls: _Count | None = None
-    calls_lost: _Count | None = None
-    started_at: str | None = None
-    cpu_us: Annotated[float, Meta(ge=0)] | None = None
-    steal_share: _Share | None = None
-
-    @property
-    def call_loss(self) -> float | None:
-        return self.calls_lost / self.calls if self.calls and self.calls_lost is not None else None
-
-
-@dataclass(frozen=True)
-class _Document:
-    point: Point
-    label: str
-    lower_cps: _Cps | None
-    upper_cps: _Cps | None
-    trials: tuple[_Trial, ...]
-    goal: Capacity | None = None
-    ended_by: Literal["width", "time", "range"] | None = None
-    started_at: str | None = None
-    finished_at: str | None = None
-
-
 def read_crossing(path: Path) -> SearchRecord:
     """Read a `crossing.json`.
 
@@ -145,35 +123,20 @@ def read_crossing(path: Path) -> SearchRecord:
         value of another type.
     """
     sealed = read_sealed(path, SCHEMA_VERSION, REMEDY)
-    document = as_part(_Document, sealed, str(path), REMEDY)
-    lower, upper, goal = document.lower_cps, document.upper_cps, document.goal
+    found = as_part(SearchRecord, sealed, str(path), REMEDY)
+    lower, upper = found.lower_cps, found.upper_cps
     if lower is None or upper is None:
-        if goal is None or lower == upper:
+        if found.goal is None or lower == upper:
             raise StableError(
                 f"{path}: lower_cps ({lower}) and upper_cps ({upper}) must be loads; {REMEDY}"
             )
     elif lower >= upper:
         raise StableError(f"{path}: lower_cps ({lower}) must be less than upper_cps ({upper})")
-    return SearchRecord(
-        point=replace(document.point, goal=goal),
-        label=document.label,
-        lower_cps=lower,
-        upper_cps=upper,
-        trials=tuple(
-            TrialRecord(
-                trial.cps,
-                trial.duration_s,
-                trial.pdr,
-                trial.call_loss,
-                trial.started_at,
-                trial.cpu_us,
-                trial.steal_share,
-            )
-            for trial in document.trials
-        ),
-        ended_by=document.ended_by,
-        started_at=_instant(document.started_at),
-        finished_at=_instant(document.finished_at),
+    return replace(
+        found,
+        point=replace(found.point, goal=found.goal),
+        started_at=_instant(found.started_at),
+        finished_at=_instant(found.finished_at),
     )
 
 

@@ -16,54 +16,27 @@ SCHEMA_VERSION = 2
 REMEDY = "move away what is there and run snakemake"
 
 
+_Count = Annotated[int, Meta(ge=0)]
+
+
 @dataclass(frozen=True)
 class CpuNoise:
     """Interruptions of a program on one idle CPU.
 
     Attributes
     ----------
-    resolution_ns
-        Mean time between two readings of the clock. Shorter gaps cannot be observed.
+    reads
+        Number of readings of the clock.
     threshold_ns
         Shortest length of a listed gap.
-    at_s, gaps_us
-        Shape (gap,): start since the beginning, and length. Ascending in time.
+    gaps_at_ns, gaps_ns
+        Start since the beginning, and length, of each gap. Ascending in time.
     gaps_unlisted
         Number of further gaps that are not listed.
     steal_s
         Time that the hypervisor took during the observation, as the kernel counts it.
     """
 
-    cpu: int
-    duration_s: float
-    resolution_ns: float
-    threshold_ns: float
-    at_s: npt.NDArray[np.float64]
-    gaps_us: npt.NDArray[np.float64]
-    gaps_unlisted: int
-    steal_s: float
-
-    @property
-    def lost_share(self) -> float:
-        """Share of the observation that lies in gaps."""
-        return float(self.gaps_us.sum()) / 1e6 / self.duration_s
-
-
-@dataclass(frozen=True)
-class Noise:
-    """Observations of the SPS's CPUs, made one after the other, while no other program of sipsched runs."""
-
-    testbed: str
-    kernel: str
-    started_at: str
-    cpus: tuple[CpuNoise, ...]
-
-
-_Count = Annotated[int, Meta(ge=0)]
-
-
-@dataclass(frozen=True)
-class _Cpu:
     cpu: _Count
     duration_ns: Annotated[int, Meta(ge=1)]
     reads: _Count
@@ -73,18 +46,34 @@ class _Cpu:
     gaps_unlisted: _Count
     steal_s: float
 
+    @property
+    def duration_s(self) -> float:
+        """Length of the observation in seconds."""
+        return self.duration_ns / 1e9
+
+    @property
+    def resolution_ns(self) -> float:
+        """Mean time between two readings of the clock. Shorter gaps cannot be observed."""
+        return self.duration_ns / max(self.reads, 1)
+
+    @property
+    def gaps_us(self) -> npt.NDArray[np.float64]:
+        """Lengths of the gaps in µs, shape (gap,)."""
+        return np.array(self.gaps_ns, float) / 1e3
+
+    @property
+    def lost_share(self) -> float:
+        """Share of the observation that lies in gaps."""
+        return sum(self.gaps_ns) / self.duration_ns
+
 
 @dataclass(frozen=True)
-class _Testbed:
-    name: str
+class Noise:
+    """Observations of the SPS's CPUs, made one after the other, while no other program of sipsched runs."""
 
-
-@dataclass(frozen=True)
-class _Document:
-    testbed: _Testbed
     kernel: str
     started_at: str
-    cpus: tuple[_Cpu, ...]
+    cpus: tuple[CpuNoise, ...]
 
 
 def read_noise(path: Path) -> Noise:
@@ -96,29 +85,11 @@ def read_noise(path: Path) -> Noise:
         The file is missing, is not JSON, has another version, was changed after it was written, lacks a key, or has a
         value of another type.
     """
-    sealed = read_sealed(path, SCHEMA_VERSION, REMEDY)
-    document = as_part(_Document, sealed, str(path), REMEDY)
-    for entry in document.cpus:
+    noise = as_part(Noise, read_sealed(path, SCHEMA_VERSION, REMEDY), str(path), REMEDY)
+    for entry in noise.cpus:
         at, gaps = len(entry.gaps_at_ns), len(entry.gaps_ns)
         if at != gaps:
             raise StableError(
                 f"{path}: CPU {entry.cpu}: {gaps} gaps_ns and {at} gaps_at_ns; {REMEDY}"
             )
-    return Noise(
-        document.testbed.name,
-        document.kernel,
-        document.started_at,
-        tuple(
-            CpuNoise(
-                cpu=entry.cpu,
-                duration_s=entry.duration_ns / 1e9,
-                resolution_ns=entry.duration_ns / max(entry.reads, 1),
-                threshold_ns=entry.threshold_ns,
-                at_s=np.array(entry.gaps_at_ns, float) / 1e9,
-                gaps_us=np.array(entry.gaps_ns, float) / 1e3,
-                gaps_unlisted=entry.gaps_unlisted,
-                steal_s=entry.steal_s,
-            )
-            for entry in document.cpus
-        ),
-    )
+    return noise

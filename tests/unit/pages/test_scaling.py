@@ -54,7 +54,7 @@ def crossing(sut: str, cores: int, middle: int, trials: int = 12) -> SearchRecor
         upper_cps=round(middle * 1.01),
         trials=tuple(
             TrialRecord(
-                *(round(cps), 6.0, 0.0 if cps < middle else 0.2, 0.0 if cps < middle else 0.4),
+                *(round(cps), 6.0, 0.0 if cps < middle else 0.2, 10, 0 if cps < middle else 4),
                 started_at=f"2026-01-{day:02}T00:00:00+00:00",
             )
             for day, cps in enumerate(loads, start=1)
