@@ -186,7 +186,7 @@ def audit_comparison(points: pd.DataFrame, comparison: pd.DataFrame) -> pd.DataF
     }
     for row in comparison.to_dict("records"):
         study, table, cores, threads, cps = (row[name] for name in papers.COLUMN if name != "mode")
-        for name in papers.COMPARED:
+        for name in ("pdr", "k_rcv"):
             unit = "_us" if name == "k_rcv" else ""
             label, _ = papers.METRIC_NAMES[f"{name}{unit}"]
             texts = {mode: row[f"{name}_{mode}{unit}_printed"] for mode in papers.MODES}

@@ -6,17 +6,20 @@ of the scans.
 
 import csv
 import math
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import pandas as pd
+from msgspec import Meta, defstruct
 
 from sipsched.analysis.crossing_load import PDR_LIMIT, grid_capacity
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
+from sipsched.records.conversion import as_part
+from sipsched.words import plural
 
 FOLDER = PROJECT_ROOT / "config" / "published"
 FILES = ("points.csv", "comparison.csv", "capacity.csv", "audit.csv")
@@ -40,8 +43,6 @@ METRICS = {
 """Metrics with the name and the unit in one text."""
 NEEDED = {"arrival_rate_pps", "t_sip_us", "k_rcv_us", "total_messages", "pdr"}
 """Rows of each table of measurements."""
-COMPARED = ("pdr", "k_rcv")
-"""Quantities of the comparison tables: baseline, enhanced and percent lower per quantity."""
 PAPER_QUANTITIES = (
     *("pdr_baseline", "pdr_enhanced", "pdr_lower_pct"),
     *("k_rcv_baseline_us", "k_rcv_enhanced_us", "k_rcv_lower_pct"),
@@ -66,44 +67,20 @@ SHORT = {
     "singlecore": "Krishnamurthy and Rouskas, IEEE ICC 2015",
 }
 
-_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
-_COUNT = re.compile(r"[1-9][0-9]*")
+Count = Annotated[str, Meta(pattern="^[1-9][0-9]*$")]
+Printed = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?$")]
+"""A number as printed. The columns of tables have this type, `Count`, or a few allowed words."""
+_PLACE: dict[str, Any] = {
+    "study": Literal[STUDIES],
+    "table": Literal[TABLES],
+    "cores": Count,
+    "threads": Count,
+}
 
 
 def provenance(*studies: str) -> str:
     """Name the publication of the numbers in a figure or table."""
     return f"{NOT_MEASURED}: {' and '.join(SHORT[study] for study in dict.fromkeys(studies))}."
-
-
-def _one_of(choices: Iterable[str]) -> Callable[[str], str]:
-    allowed = tuple(choices)
-
-    def parse(text: str) -> str:
-        if text not in allowed:
-            raise ValueError(f"expected one of {', '.join(allowed)}")
-        return text
-
-    return parse
-
-
-def _count(text: str) -> int:
-    if not _COUNT.fullmatch(text):
-        raise ValueError("expected a whole number above 0")
-    return int(text)
-
-
-def _number(text: str) -> float:
-    if not _NUMBER.fullmatch(text):
-        raise ValueError("expected a number as printed")
-    return float(text)
-
-
-_PLACE: dict[str, Callable[[str], Any]] = {
-    "study": _one_of(STUDIES),
-    "table": _one_of(TABLES),
-    "cores": _count,
-    "threads": _count,
-}
 
 
 def load_points(folder: Path = FOLDER) -> pd.DataFrame:
@@ -123,13 +100,13 @@ def load_points(folder: Path = FOLDER) -> pd.DataFrame:
         the line. Or a cell is missing, and the message names the cell.
     """
     columns = _PLACE | {
-        "mode": _one_of(MODES),
-        "cps": _count,
-        "metric": _one_of(METRICS),
-        "value": _number,
+        "mode": Literal[MODES],
+        "cps": Count,
+        "metric": Literal[tuple(METRICS)],
+        "value": Printed,
     }
     path = folder / "points.csv"
-    frame = _read(path, columns, key=[*COLUMN, "metric"])
+    frame = read_table(path, columns, key=[*COLUMN, "metric"])
     for (study, table), cells in frame.groupby(["study", "table"]):
         wanted = NEEDED | set(cells["metric"])
         for place, column in cells.groupby(COLUMN):
@@ -157,8 +134,8 @@ def load_comparison(folder: Path = FOLDER) -> pd.DataFrame:
     StableError
         See `load_points`.
     """
-    columns = _PLACE | {"cps": _count} | dict.fromkeys(PAPER_QUANTITIES, _number)
-    return _read(folder / "comparison.csv", columns, key=["study", "table", "threads", "cps"])
+    columns = _PLACE | {"cps": Count} | dict.fromkeys(PAPER_QUANTITIES, Printed)
+    return read_table(folder / "comparison.csv", columns, key=["study", "table", "threads", "cps"])
 
 
 def load_capacity(folder: Path = FOLDER) -> pd.DataFrame:
@@ -176,10 +153,8 @@ def load_capacity(folder: Path = FOLDER) -> pd.DataFrame:
         See `load_points`.
     """
     numbers = ("processors", "cores", "threads", "single_core_cps", "capacity_cps")
-    columns = {"study": _one_of(STUDIES), "section": _one_of(("V",))} | dict.fromkeys(
-        numbers, _count
-    )
-    return _read(folder / "capacity.csv", columns, key=["study", "processors", "cores"])
+    columns = {"study": Literal[STUDIES], "section": Literal["V"]} | dict.fromkeys(numbers, Count)
+    return read_table(folder / "capacity.csv", columns, key=["study", "processors", "cores"])
 
 
 def load_audit(folder: Path = FOLDER) -> pd.DataFrame:
@@ -205,50 +180,38 @@ def load_audit(folder: Path = FOLDER) -> pd.DataFrame:
         raise StableError(f"{path}: no such file; run python tests/published_audit.py") from None
 
 
-def _read(
-    path: Path, columns: Mapping[str, Callable[[str], Any]], key: Sequence[str]
-) -> pd.DataFrame:
-    """Read a CSV file; printed numbers keep their text in `<name>_printed`."""
+def read_table(path: Path, columns: Mapping[str, Any], key: list[str]) -> pd.DataFrame:
+    """Read a CSV file whose columns have these types; printed numbers keep their text in `<name>_printed`.
+
+    Raises
+    ------
+    StableError
+        See `load_points`.
+    """
     try:
-        lines = csv.reader(path.read_text(encoding="utf-8").splitlines(), strict=True)
-        table = [(lines.line_num, row) for row in lines]
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file, strict=True)
+            rows, header = list(reader), list(reader.fieldnames or ())
     except FileNotFoundError:
         raise StableError(f"{path}: no such file") from None
     except (csv.Error, UnicodeDecodeError) as error:
         raise StableError(f"{path}: not a CSV file in UTF-8: {error}") from None
-    header = table[0][1] if table else []
-    if header != list(columns):
+    if header != list(columns) or not rows:
         raise StableError(
-            f"{path}: line 1: expected the columns {', '.join(columns)}; "
-            f"found {', '.join(header) or 'none'}"
+            f"{path}: line 1: expected the columns {', '.join(columns)}, and rows below them; "
+            f"found {', '.join(header) or 'none'}, and {plural(len(rows), 'row')}"
         )
-    records: list[dict[str, Any]] = []
-    seen: dict[tuple[str, ...], int] = {}
-    for line, row in table[1:]:
-        if len(row) != len(header):
-            raise StableError(
-                f"{path}: line {line}: expected {len(header)} values, found {len(row)}"
-            )
-        cells = dict(zip(header, row, strict=True))
-        record: dict[str, Any] = {}
-        for name, text in cells.items():
-            try:
-                record[name] = columns[name](text)
-            except ValueError as error:
-                found = f"'{text}'" if text else "nothing"
-                raise StableError(f"{path}: line {line}: {name}: {error}, found {found}") from None
-            if columns[name] is _number:
-                record[f"{name}_printed"] = text
-        place = tuple(cells[name] for name in key)
-        if place in seen:
-            raise StableError(
-                f"{path}: line {line}: {', '.join(place)} is there already, in line {seen[place]}"
-            )
-        seen[place] = line
-        records.append(record)
-    if not records:
-        raise StableError(f"{path}: line 1: columns, and no row below them")
-    return pd.DataFrame(records)
+    kind = defstruct("Row", list(columns.items()))
+    for line, row in enumerate(rows, start=2):
+        as_part(kind, row, f"{path}: line {line}", "see config/published/README.md")
+    frame = pd.DataFrame(rows)
+    for i in np.flatnonzero(frame.duplicated(key)):
+        place = ", ".join(frame.loc[i, key])
+        raise StableError(f"{path}: line {i + 2}: {place} is there already")
+    printed = [name for name, column in columns.items() if column is Printed]
+    frame[[f"{name}_printed" for name in printed]] = frame[printed]
+    counts = [name for name, column in columns.items() if column is Count]
+    return frame.astype(dict.fromkeys(printed, float) | dict.fromkeys(counts, int))
 
 
 def wide(points: pd.DataFrame) -> pd.DataFrame:

@@ -1,10 +1,9 @@
 """Capacity, cost per message and interference of workers, for deployments on several cores."""
 
-import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,6 +11,7 @@ import pandas as pd
 from sipsched.analysis.capacity.estimate import capacity_of_search, interval_of
 from sipsched.analysis.crossing_load import PDR_LIMIT
 from sipsched.analysis.intervals import LEVEL, Interval
+from sipsched.analysis.papers import Printed, read_table
 from sipsched.analysis.run_table import Campaign, Configuration, configurations, lost
 from sipsched.errors import StableError
 from sipsched.plan.modes import DEFAULT
@@ -182,20 +182,15 @@ def carried(
         because its criterion is unknown.
     """
     systems = []
+    settings = configurations(campaign.single)
     costs_by_setting = _compared(campaign.single, limit)
     for crossing in crossings:
         point = crossing.point
         key = Configuration(point.sut, point.mode, point.cores, point.threads)
         if point.testbed != campaign.testbed or point.mode != DEFAULT:
             continue
-        runs = campaign.single
-        runs = runs[
-            (runs["sut"] == point.sut)
-            & (runs["mode"] == point.mode)
-            & (runs["cores"] == point.cores)
-            & (runs["threads"] == point.threads)
-        ]
-        if not len(runs):
+        runs = settings.get(key)
+        if runs is None:
             continue
         first = runs.iloc[0]
         place = WorkerSetting(
@@ -215,8 +210,7 @@ def carried(
                 cost=costs_by_setting.get(key),
             )
         )
-    order = dict.fromkeys(system.place.sut for system in systems)
-    suts = list(order)
+    suts = [system.place.sut for system in systems]
     return sorted(
         systems,
         key=lambda each: (
@@ -407,22 +401,15 @@ def load_published(path: Path) -> list[Published]:
     StableError
         A row differs from the description in config/published/README.md, or lacks its counterpart.
     """
-    values: dict[tuple[str, str, str], dict[str, float]] = {}
-    with path.open(newline="") as file:
-        reader = csv.DictReader(file)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise StableError(f"{path}: expected the columns {', '.join(COLUMNS)}")
-        for line, row in enumerate(reader, start=2):
-            key = (row["platform"], row["operating_system"], row["transport"])
-            try:
-                speedup = float(row["speedup"])
-            except ValueError:
-                speedup = float("nan")
-            known = row["transport"] in REMEDIES and row["remedies"] in ("before", "after")
-            if not known or not speedup > 0 or row["remedies"] in values.get(key, {}):
-                raise StableError(f"{path}: line {line}: not a speed-up, or one that exists twice")
-            values.setdefault(key, {})[row["remedies"]] = speedup
-    for key, both in values.items():
-        if len(both) < 2:
-            raise StableError(f"{path}: {', '.join(key)}: expected a row before and one after")
-    return [Published(*key, both["before"], both["after"]) for key, both in values.items()]
+    columns: dict[str, Any] = dict.fromkeys(COLUMNS, str) | {
+        "transport": Literal[tuple(REMEDIES)],
+        "remedies": Literal["before", "after"],
+        "speedup": Printed,
+    }
+    key = ["platform", "operating_system", "transport"]
+    rows = read_table(path, columns, [*key, "remedies"])
+    both = rows.pivot(index=key, columns="remedies", values="speedup")
+    if both.isna().any(axis=None):
+        raise StableError(f"{path}: expected a row before and a row after the remedies")
+    places = rows[key].drop_duplicates().itertuples(index=False, name=None)
+    return [Published(*place, *both.loc[place, ["before", "after"]]) for place in places]
