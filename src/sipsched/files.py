@@ -1,8 +1,6 @@
 """Atomically written files, and readers of JSON and zstd files with clear errors."""
 
 import hashlib
-import json
-import math
 import os
 import re
 import shutil
@@ -10,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from sipsched.errors import StableError
 
@@ -151,8 +151,6 @@ def _bytes_of(path: Path, remedy: str) -> bytes:
 def _parsed(data: bytes, path: Path, schema_version: int | None, remedy: str) -> dict[str, Any]:
     try:
         document = parse_json(data.decode())
-    except json.JSONDecodeError as error:
-        raise StableError(f"{path}: line {error.lineno}: not JSON: {error.msg}; {remedy}") from None
     except ValueError as error:
         raise StableError(f"{path}: not JSON: {error}; {remedy}") from None
     if not isinstance(document, dict):
@@ -171,46 +169,14 @@ def parse_json(text: str) -> Any:
     Raises
     ------
     ValueError
-        The text does not follow RFC 8259, an object has a key twice, or a number is NaN, infinite or an integer beyond
-        64 bits.
+        The text does not follow RFC 8259, or a number is beyond the range of a float.
     """
     try:
-        return json.loads(
-            text,
-            object_pairs_hook=_without_twins,
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-            parse_int=_in_64_bits,
-        )
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
-
-
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    unique = dict(pairs)
-    if len(unique) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twin = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twin!r:.60} exists twice")
-    return unique
-
-
-def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text:.60} is too large a number")
-    return value
-
-
-def _in_64_bits(text: str) -> int:
-    value = int(text) if len(text) < 21 else None
-    if value is None or not -(2**63) <= value < 2**64:
-        raise ValueError(f"{text:.60} is too large a number")
-    return value
 
 
 def read_zstd(path: Path, what: str, remedy: str) -> bytes:

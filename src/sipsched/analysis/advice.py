@@ -333,11 +333,6 @@ class Advice:
     rankings: tuple[Ranking, ...]
     tests: int
 
-    @property
-    def recommended(self) -> tuple[str, ...]:
-        """The modes that are recommended at one load or more."""
-        return tuple(dict.fromkeys(ranking.best.mode for ranking in self.rankings if ranking.best))
-
 
 def find_windows(summary: Path, given: Iterable[str | Path] | None = None) -> list[Path]:
     """List the `windows.nc` of the valid runs of a study.

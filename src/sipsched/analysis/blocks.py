@@ -47,13 +47,8 @@ class Splits:
     lows: Values
     highs: Values
 
-    @property
-    def most_confident(self) -> float:
-        """The highest level at which this number of blocks has an interval."""
-        return 1 - 1 / (1 + self.lows.size)
-
     def ends(self, level: float = LEVEL) -> tuple[float, float]:
-        """Return the ends of the interval; infinite above `most_confident`."""
+        """Return the ends of the interval; infinite above the level 1 - 1 / (1 + splits)."""
         # The split with all blocks in one group encloses every θ. Rounding must not miss a tail such as 1/32.
         place = int((1 - level) * (1 + self.lows.size) * (1 + 1e-9))
         if place < 1:

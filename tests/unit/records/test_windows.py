@@ -141,7 +141,7 @@ def test_a_run_that_ended_early_has_windows_that_do_not_count(tmp_path: Path) ->
     ("content", "message"),
     [
         (b"", "not a zstd file"),
-        (zstandard.compress(b"{"), "line 1"),
+        (zstandard.compress(b"{"), "truncated"),
         (zstandard.compress(b'{"version": 2}'), "expected version 1, found 2"),
         (zstandard.compress(b'{"version": 1}'), "missing required field `design`"),
     ],

@@ -105,7 +105,6 @@ def collect(
     return CapacityEvidence(
         systems=tuple(systems),
         services=tuple(services),
-        points=wide,
         limit=limit,
         processors=processors,
         fidelity=fidelity,

@@ -3,9 +3,7 @@
 import math
 from collections.abc import Mapping
 
-import numpy as np
-
-from sipsched.analysis.capacity.scaling import TooFewPointsError, contention_model
+from sipsched.analysis.capacity.scaling import TooFewPointsError, fit_scaling
 from sipsched.plan.run import Crossings, Point
 
 
@@ -14,7 +12,7 @@ def guess_cps(point: Point, crossings: Crossings) -> float | None:
 
     The guess starts from the nearest point with a known crossing on the same testbed and SUT. Nearness is the ratio of
     cores and of threads; a point of the same mode is preferred. If two numbers of cores are known, Amdahl's law
-    (`scaling.contention_model`), fitted to the largest capacity per number of cores, scales the crossing to another
+    (`scaling.fit_scaling`), fitted to the largest capacity per number of cores, scales the crossing to another
     number of cores. Otherwise capacity is proportional to cores. More threads than cores are assumed to add no
     capacity.
 
@@ -47,7 +45,7 @@ def _carries(point: Point, known: Mapping[Point, float]) -> float:
         cores = min(other.cores, other.threads)
         best[cores] = max(best.get(cores, 0.0), cps)
     try:
-        law = contention_model(np.array([*best], float), np.array([*best.values()]))
+        law = fit_scaling([*best], [*best.values()], contention_only=True, resamples=0)
     except TooFewPointsError:
         return used
-    return law(used)
+    return law.curve(used)

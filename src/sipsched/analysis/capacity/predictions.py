@@ -10,12 +10,9 @@ from sipsched.analysis.capacity.options import EXTRAPOLATED, Option, predicted_o
 from sipsched.analysis.capacity.scaling import (
     ScalingLaw,
     TooFewPointsError,
-    contention_model,
     fit_rule,
     fit_scaling,
-    law_model,
     leave_one_out,
-    paper_model,
 )
 from sipsched.analysis.capacity.systems import CapacityEvidence, CapacityModel, System
 from sipsched.analysis.intervals import Interval
@@ -44,20 +41,21 @@ def fit_models(
     points = _points(rule_points(system))
     try:
         rule = fit_rule(*points, processors)
-        left = leave_one_out(*points, paper_model(processors))
+        left = leave_one_out(*points, functools.partial(fit_rule, processors=processors))
         single = (("C(1,1)", "cps", rule.single_cps),)
         first = CapacityModel(RULE, len(points[0]), single, rule.predict, left)
     except TooFewPointsError as error:
         first = CapacityModel(RULE, len(points[0]), (), None, (), error.why)
     models = [first]
     points = _points(system.fitted)
-    for name, make, only in ((LAW, law_model, False), (AMDAHL, contention_model, True)):
+    for name, only in ((LAW, False), (AMDAHL, True)):
+        fit = functools.partial(fit_scaling, contention_only=only)
         try:
-            law = fit_scaling(*points, contention_only=only, resamples=resamples)
+            law = fit(*points, resamples=resamples)
         except TooFewPointsError as error:
             models.append(CapacityModel(name, len(points[0]), (), None, (), error.why))
             continue
-        left = leave_one_out(*points, make)
+        left = leave_one_out(*points, functools.partial(fit, resamples=0))
         models.append(
             CapacityModel(name, len(points[0]), _parameters(law, only), law.predict, left)
         )

@@ -22,16 +22,10 @@ class Queue:
         Share of the messages that arrive when all places are occupied.
     waiting_us
         Mean waiting time before service of the accepted messages, in µs.
-    waiting
-        Mean number of waiting messages.
-    utilisation
-        Share of the time in which a server is busy.
     """
 
     blocking: float
     waiting_us: float
-    waiting: float
-    utilisation: float
 
 
 def queue(
@@ -90,7 +84,7 @@ def queue(
     blocking = float(shares[-1])
     waiting = float(shares[servers:] @ np.arange(room + 1))
     admitted = arrivals_per_s * (1 - blocking)
-    return Queue(blocking, 1e6 * waiting / admitted, waiting, rho * (1 - blocking))
+    return Queue(blocking, 1e6 * waiting / admitted)
 
 
 def endless_wait_us(
@@ -138,7 +132,6 @@ def queue_capacity_cps(
     places: int,
     scv: float = 1.0,
     limit: float = PDR_LIMIT,
-    messages_per_call: int = MESSAGES_PER_CALL,
 ) -> float:
     """Return the calls per second at which the share of refused messages reaches the limit.
 
@@ -156,4 +149,4 @@ def queue_capacity_cps(
         most * (1 + 1e-9),
         rtol=1e-10,
     )
-    return float(rate) / messages_per_call
+    return float(rate) / MESSAGES_PER_CALL

@@ -21,7 +21,6 @@ MIN_SPARE_POINTS = 2
 """Smallest excess of points over parameters with which the errors of a fit are meaningful."""
 
 Values = npt.NDArray[np.float64]
-Predictor = Callable[[float], float]
 
 
 class TooFewPointsError(StableError):
@@ -54,10 +53,6 @@ class ScalingLaw:
         κ: cost of keeping a pair of cores consistent.
     peak_cores
         N*: the number of cores with the largest capacity; inf if κ is 0.
-    cores
-        Distinct numbers of cores in the fit, ascending.
-    residual_cps
-        Standard deviation of the points about the curve; NaN if the fit has no points beyond its parameters.
     draws
         Shape (resample, 4): λ, σ, κ and the standard deviation per bootstrap sample; empty with too few points.
     """
@@ -66,8 +61,6 @@ class ScalingLaw:
     contention: Interval
     coherency: Interval
     peak_cores: Interval
-    cores: tuple[float, ...]
-    residual_cps: float
     draws: Values
 
     def curve(self, cores: float) -> float:
@@ -116,26 +109,6 @@ class PapersRule:
         error = self.residual_cps * np.sqrt(1 + threads**2 / self.weight)
         half = float(special.stdtrit(single.n - 1, (1 + single.level) / 2) * error)
         return Interval(estimate, estimate - half, estimate + half, single.n, single.level, "t")
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """The prediction of a point by a model fitted to the other points.
-
-    Attributes
-    ----------
-    cores
-        Cores of the predicted point.
-    measured_cps, predicted_cps
-        Measured and predicted capacity; the prediction is NaN if the other points are too few.
-    error_percent
-        100 (predicted / measured - 1).
-    """
-
-    cores: float
-    measured_cps: float
-    predicted_cps: float
-    error_percent: float
 
 
 def paper_threads(processors: int, cores: int) -> int:
@@ -240,8 +213,6 @@ def fit_scaling(
         contention=contention,
         coherency=coherency,
         peak_cores=interval(float(_peak(*best)), _peak(*draws[:, :3].T)),
-        cores=tuple(np.unique(points).tolist()),
-        residual_cps=residual,
         draws=draws,
     )
 
@@ -328,54 +299,32 @@ def fit_rule(
     return PapersRule(interval, threads, residual, weight)
 
 
-def law_model(cores: Values, cps: Values) -> Predictor:
-    """Fit the Universal Scalability Law, for `leave_one_out`."""
-    return fit_scaling(cores, cps, resamples=0).curve
-
-
-def contention_model(cores: Values, cps: Values) -> Predictor:
-    """Fit Amdahl's law, for `leave_one_out`."""
-    return fit_scaling(cores, cps, contention_only=True, resamples=0).curve
-
-
-def paper_model(
-    processors: Mapping[int, int],
-) -> Callable[[Values, Values], Predictor]:
-    """Make the papers' model, with C(1,1) by least squares, for `leave_one_out`.
-
-    Parameters
-    ----------
-    processors
-        Number of processors by number of cores; 1 for missing numbers of cores.
-    """
-
-    def fit(cores: Values, cps: Values) -> Predictor:
-        rule = fit_rule(cores, cps, processors)
-        return lambda cores: rule.predict(cores).estimate
-
-    return fit
-
-
 def leave_one_out(
-    cores: npt.ArrayLike, cps: npt.ArrayLike, model: Callable[[Values, Values], Predictor]
-) -> tuple[LeftOut, ...]:
-    """Predict each point from a model that is fitted to the other points.
+    cores: npt.ArrayLike,
+    cps: npt.ArrayLike,
+    fit: Callable[[Values, Values], ScalingLaw | PapersRule],
+) -> tuple[float, ...]:
+    """Predict each point from a law that is fitted to the other points.
 
     Parameters
     ----------
     cores, cps
         Numbers of cores and their capacities, shape (point,).
-    model
-        Function from cores and capacities to the capacity by cores: `law_model`, `contention_model`, `paper_model(…)`.
+    fit
+        Function from cores and capacities to a law.
+
+    Returns
+    -------
+    tuple
+        100 (predicted / measured - 1) per point; NaN if the other points are too few.
     """
     points, rates = np.asarray(cores, float), np.asarray(cps, float)
-    rows = []
+    errors = []
     for i, (point, rate) in enumerate(zip(points, rates, strict=True)):
         others = np.arange(len(points)) != i
         try:
-            predicted = model(points[others], rates[others])(float(point))
+            predicted = fit(points[others], rates[others]).predict(float(point)).estimate
         except TooFewPointsError:
             predicted = np.nan
-        error = 100 * (predicted / float(rate) - 1)
-        rows.append(LeftOut(float(point), float(rate), predicted, error))
-    return tuple(rows)
+        errors.append(100 * (predicted / float(rate) - 1))
+    return tuple(errors)

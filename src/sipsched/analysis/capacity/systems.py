@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from sipsched.analysis.capacity.options import Option, best_by_cores
-from sipsched.analysis.capacity.scaling import LeftOut, paper_threads
+from sipsched.analysis.capacity.scaling import paper_threads
 from sipsched.analysis.capacity.service_times import ServiceTimes
 from sipsched.analysis.intervals import Interval
 from sipsched.analysis.run_table import Buffers, Campaign
@@ -36,20 +35,20 @@ class CapacityModel:
     predict
         Capacity by cores with a prediction interval; None without a fit.
     left_out
-        Leave-one-out predictions, one per point.
+        Leave-one-out errors in percent, one per point.
     """
 
     name: str
     points: int
     parameters: tuple[tuple[str, str, Interval], ...]
     predict: Callable[[int], Interval] | None
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[float, ...]
     why: str = ""
 
     @property
     def rms_percent(self) -> float:
         """Root mean square of the leave-one-out errors; NaN if an error is missing."""
-        errors = [row.error_percent for row in self.left_out]
+        errors = self.left_out
         return float(np.sqrt(np.mean(np.square(errors)))) if errors else np.nan
 
 
@@ -101,8 +100,6 @@ class CapacityEvidence:
         Systems with their capacities, published systems first.
     services
         Service times of measured settings.
-    points
-        The papers' tables, one row per column (`sipsched.analysis.papers.wide`).
     fidelity
         Fidelity of the project's own measurements; empty without measurements.
     read
@@ -115,7 +112,6 @@ class CapacityEvidence:
 
     systems: tuple[System, ...]
     services: tuple[ServiceTimes, ...]
-    points: pd.DataFrame
     limit: float
     processors: Mapping[int, int]
     fidelity: str

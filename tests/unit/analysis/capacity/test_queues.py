@@ -29,9 +29,8 @@ def test_queue_is_the_markov_chain(servers, places, rho):
     found = queues.queue(arrivals, service_us, servers, places)
     waiting = shares @ np.maximum(levels - servers, 0)
     assert found.blocking == pytest.approx(shares[-1])
-    assert found.waiting == pytest.approx(waiting, rel=1e-9, abs=1e-12)
-    assert found.waiting_us * 1e-6 * arrivals * (1 - shares[-1]) == pytest.approx(found.waiting)
-    assert found.utilisation == pytest.approx(shares @ np.minimum(levels, servers) / servers)
+    mean = found.waiting_us * 1e-6 * arrivals * (1 - shares[-1])
+    assert mean == pytest.approx(waiting, rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize("rho", [0.5, 0.97, 1.02])
@@ -43,7 +42,7 @@ def test_queue_of_one_server_is_the_closed_form(rho):
 
 def test_queue_is_stable_with_much_room():
     under = queues.queue(24_000, 75, 2, 1_000_000)
-    assert (under.blocking, under.utilisation) == (0, pytest.approx(0.9))
+    assert under.blocking == 0
     assert under.waiting_us == pytest.approx(queues.endless_wait_us(24_000, 75, 2))
     over = queues.queue(40_000, 75, 2, 1_000_000)
     assert over.blocking == pytest.approx(1 - 1 / 1.5)

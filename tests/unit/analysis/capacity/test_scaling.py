@@ -1,5 +1,7 @@
 """Tests of laws of capacity by cores, against the papers' numbers and known parameters."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -82,12 +84,12 @@ def test_the_interval_of_the_papers_rule_covers_new_measurements():
 
 def test_leave_one_out_of_the_papers_capacities():
     cores, cps = [2, 4, 6], [4400, 5400, 6600]
-    papers = scaling.leave_one_out(cores, cps, scaling.paper_model(PROCESSORS))
-    # Without 2 cores: C(1,1) = (6 · 5400 + 6 · 6600) / 72 = 1000
-    assert papers[0].predicted_cps == pytest.approx(4000)
-    assert papers[0].error_percent == pytest.approx(-100 / 11)
-    law = scaling.leave_one_out(cores, cps, scaling.law_model)
-    assert all(np.isnan(row.predicted_cps) for row in law)
+    rule = functools.partial(scaling.fit_rule, processors=PROCESSORS)
+    papers = scaling.leave_one_out(cores, cps, rule)
+    # Without 2 cores: C(1,1) = (6 · 5400 + 6 · 6600) / 72 = 1000, so 4000 cps are predicted
+    assert papers[0] == pytest.approx(-100 / 11)
+    assert np.isnan(scaling.leave_one_out(cores, cps, scaling.fit_scaling)).all()
     exact = scaling.scaling_law(np.array([1, 2, 4, 8, 16]), 1000, 0.1, 0)
-    rows = scaling.leave_one_out([1, 2, 4, 8, 16], exact, scaling.contention_model)
-    assert [row.error_percent for row in rows] == pytest.approx([0] * 5, abs=1e-3)
+    amdahl = functools.partial(scaling.fit_scaling, contention_only=True, resamples=0)
+    errors = scaling.leave_one_out([1, 2, 4, 8, 16], exact, amdahl)
+    assert errors == pytest.approx([0] * 5, abs=1e-3)
