@@ -1,4 +1,4 @@
-"""The account of the SPS's CPU time during a load: its users, and the tasks that kept the proxy from running."""
+"""The account of the SPS's CPU time during a load: the programs that used it, and the tasks that delayed the proxy."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -20,10 +20,10 @@ from sipsched.testbed.host import Host, Process
 PROGRAM = "sipaccount"
 MOST_COMPETITORS = 5
 SAMPLE_MS = 50
-"""A window lasts several of these samples."""
+"""Time between two samples in ms. It is much shorter than a window of a run that compares modes."""
 COMPETITORS = ("realtime", "fair", "idle_class")
 BUSY = ("proxy", "own", "softirq", "irq", "kernel", *COMPETITORS)
-# SEE include/uapi/linux/sched.h
+# The names are the policies of include/uapi/linux/sched.h.
 POLICIES = {
     **{0: "SCHED_OTHER", 1: "SCHED_FIFO", 2: "SCHED_RR", 3: "SCHED_BATCH"},
     **{5: "SCHED_IDLE", 6: "SCHED_DEADLINE", 7: "SCHED_EXT"},
@@ -38,7 +38,7 @@ while read -r pid; do
         "/proc/$pid/task/"*/status
 done 2>/dev/null
 true"""
-"""Prints a line per task of some process groups: thread id, CPU affinity, and the process that traces it or 0."""
+"""Shell command that prints, per task of some process groups: thread id, CPU affinity, and tracing process or 0."""
 FIND_SSH = """\
 cat /proc/sys/kernel/random/boot_id
 pid=$PPID
@@ -48,26 +48,26 @@ while [ "$pid" -gt 1 ]; do
     esac
     pid=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$pid/status")
 done"""
-"""Prints the boot id of the machine, and the sshd process whose descendants are the commands of this connection."""
+"""Shell command that prints the machine's boot id, and the sshd process of this connection's commands."""
 
 
 @dataclass(frozen=True)
 class _Task:
-    """The CPU affinity and the tracer of a task of the proxy, from /proc."""
+    """The CPU affinity of a task of the proxy, and the process that traces the task, both from /proc."""
 
     affinity: str
     tracer: int
 
 
 class CpuAccount:
-    """The account of one load, counted by the BPF program `sipaccount` without touching the proxy.
+    """The account of the SPS's CPU time in one load. The BPF program `sipaccount` counts; the proxy is not changed.
 
     Parameters
     ----------
     proxy
         The processes on the SPS: the proxy, and its front end.
     sampled
-        Whether the competitors' CPU time is also sampled during the load.
+        Whether the program also samples the competitors' CPU time during the load.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class CpuAccount:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Count while the block lasts. If counting fails, the load continues, and `report` has the reason."""
+        """Count while the `with` block runs. If counting fails, the load continues; `report` contains the reason."""
         before = self._tasks()
         reason = self._start()
         try:
@@ -104,15 +104,15 @@ class CpuAccount:
             self._program.stop()
 
     def report(self, probe: ProbeReport | None = None, trace: Trace | None = None) -> AccountReport:
-        """Return the account, or the reason why it is missing.
+        """Return the account, or the reason why no account exists.
 
         Parameters
         ----------
         probe
-            The probe's report, which names the workers among the proxy's tasks. None: all tasks count as the proxy's
-            other tasks.
+            The probe's report, which names the workers among the proxy's tasks. None: no task is known as a worker, so
+            all tasks count as other tasks of the proxy.
         trace
-            The probe's trace, which shows when messages waited. None: only stopped tasks count as frozen.
+            The probe's trace, which shows when messages waited. None: only a stopped task counts as frozen.
         """
         reason, content = self._found
         account = None
@@ -124,17 +124,17 @@ class CpuAccount:
         return AccountReport(reason, account, self._moved, self._tracers)
 
     def competed(self) -> Competed | None:
-        """Return the samples of the competitors' time; None without samples."""
+        """Return the samples of the competitors' CPU time, or None if `sampled` is false."""
         reason, content = self._found
         if reason or not self._sampled:
             return None
         try:
             return as_part(_Report, content, self._program.where).samples
         except SipschedError:
-            return None  # `report` returns the reason
+            return None  # The reason is in the result of `report`.
 
     def _start(self) -> str:
-        """Start the program. Return the reason if it does not run, else an empty text."""
+        """Start `sipaccount`. Return an empty text on success, and the reason on failure."""
         options = [text for cpu in self._cpus for text in ("--cpu", str(cpu))]
         options += [text for pid in self._connections() for text in ("--own", pid)]
         if self._sampled:
@@ -142,7 +142,7 @@ class CpuAccount:
         return self._program.start(options, self._proxy)
 
     def _connections(self) -> list[str]:
-        """List the processes that serve the SSH connections of hosts on the SPS's machine."""
+        """List the processes that serve the SSH connections of those hosts that run on the SPS's machine."""
         answers = [host.shell(FIND_SSH).stdout.split() for host in self._hosts]
         here, *_ = self._sps.shell(FIND_SSH).stdout.split()
         return sorted({pid for boot, *pids in answers if boot == here for pid in pids})
@@ -178,7 +178,7 @@ class _Cpu:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A task in the report of `sipaccount`."""
+    """The times of one task in the report of `sipaccount`."""
 
     comm: str
     pid: int
@@ -226,16 +226,16 @@ class _Report:
 def read_account(
     content: Any, probe: ProbeReport | None, trace: Trace | None, where: str
 ) -> Account:
-    """Turn the report of `sipaccount` into the account of a run.
+    """Convert the report of `sipaccount` into the account of a run.
 
     Parameters
     ----------
     content
         The report, parsed from JSON.
     probe, trace
-        The probe's report and trace of the same run; None for a run without them.
+        The probe's report and trace of the same run; None if the run has none.
     where
-        The host and the file of the report, for the error message.
+        The host and the path of the report, for error messages.
 
     Raises
     ------
@@ -263,22 +263,23 @@ def read_account(
 
 
 def add_up(cpus: Sequence[_Cpu], worker_ns: int) -> CpuParts:
-    """Return the sum of each part over all CPUs.
+    """Return the sum over all CPUs of each part of the CPU time.
 
-    Stolen time is subtracted from every part that ran, in proportion. The workers' time is subtracted from the proxy's.
+    The hypervisor's stolen time is subtracted from every part, in proportion to the part. The workers' time is
+    subtracted from the proxy's time.
     """
     sums = dict.fromkeys(BUSY, 0)
     stolen = 0
     for cpu in cpus:
         busy = sum(getattr(cpu, part) for part in BUSY)
-        # ASSUME stolen time is taken from running tasks: an idle guest gives its CPU up voluntarily
+        # ASSUME the hypervisor takes time only from running tasks: an idle guest gives up its CPU voluntarily
         taken = min(cpu.stolen_ns, busy)
         stolen += taken
         for part in BUSY:
             sums[part] += round(getattr(cpu, part) * (1 - taken / busy)) if busy else 0
     workers = min(worker_ns, sums["proxy"])
     total = sum(cpu.total_ns for cpu in cpus)
-    # rounding errors of some ns count as idle time
+    # Rounding errors of a few ns are added to the idle time.
     return CpuParts(
         total=total,
         workers=workers,
@@ -289,14 +290,15 @@ def add_up(cpus: Sequence[_Cpu], worker_ns: int) -> CpuParts:
 
 
 def frozen_ns(gaps: Sequence[tuple[int, int]], trace: Trace | None) -> int:
-    """Return the longest time, in ns, in which a message waited and no task of the proxy could run.
+    """Return the longest time in ns during which a message waited but no task of the proxy could run.
 
     Parameters
     ----------
     gaps
-        Beginnings and ends of the gaps in which no task of the proxy could run, CLOCK_MONOTONIC in ns.
+        Beginning and end of each gap in which no task of the proxy could run, CLOCK_MONOTONIC in ns.
     trace
-        The probe's trace, in the order in which messages were received. Without a trace (None), the result is 0.
+        The probe's trace, in the order in which the proxy received the messages. Without a trace (None), the result is
+        0.
     """
     if trace is None:
         return 0
@@ -306,8 +308,8 @@ def frozen_ns(gaps: Sequence[tuple[int, int]], trace: Trace | None) -> int:
     left = np.sort(taken["t_sockq"].astype("i8"))
     longest = 0
     for begin, end in gaps:
-        # a message waits at the beginning of the gap if more messages were queued than received until then;
-        # otherwise the wait begins with the next message that is queued
+        # If more messages were queued than received before the gap, a message already waits at the start of the gap.
+        # Otherwise the wait begins with the next queued message.
         waiting = np.searchsorted(queued, begin, "right") > np.searchsorted(left, begin, "right")
         after = np.searchsorted(queued, begin, "right")
         arrives = begin if waiting else int(queued[after]) if after < queued.size else end
@@ -316,5 +318,5 @@ def frozen_ns(gaps: Sequence[tuple[int, int]], trace: Trace | None) -> int:
 
 
 def name_competitors(competitors: Sequence[Competitor]) -> str:
-    """Return a text with the two competitors that ran longest."""
+    """Return a text that names the two competitors with the longest running times."""
     return ", ".join(map(str, itertools.islice(competitors, 2)))

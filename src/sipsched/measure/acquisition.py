@@ -1,4 +1,4 @@
-"""The measurement of one run: it takes the run's tuple and a testbed, and writes a record under raw/."""
+"""The measurement of one run: offer the load on a testbed, and write a record under raw/."""
 
 import json
 import time
@@ -39,7 +39,7 @@ from sipsched.words import utc
 
 
 def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
-    """Perform one run and write its record.
+    """Perform one run on a testbed, and write its record.
 
     Returns
     -------
@@ -49,9 +49,10 @@ def measure(run: Run, config: Config, testbed: Testbed, raw: Path) -> Path:
     Raises
     ------
     StableError
-        The run is impossible here because of a wrong configuration, a missing program, a used port or a full disk.
+        The run is impossible here: the configuration is wrong, a program is missing, a port is used, or the disk is
+        full.
     TransientError
-        The run was disturbed or is invalid. Its files and the reason are kept in `<run>.failed-<n>`.
+        Something disturbed the run, or the run is invalid. Its files and the reason are kept in `<run>.failed-<n>`.
     """
     testbed.check_cores([run])
     _check_local_disk(raw, run, config.load_of(run))
@@ -120,7 +121,7 @@ class _Acquisition:
             )
             try:
                 serving.clear_hosts()
-                # both speed indices are measured while no other program of sipsched runs on the SPS
+                # The speed index is measured twice, both times while no other program of sipsched runs on the SPS.
                 speed_before = speed_index(hosts.sps)
                 done = self._perform_on(hosts, serving)
                 return replace(done, speed=SpeedIndex(speed_before, speed_index(hosts.sps)))
@@ -146,7 +147,8 @@ class _Acquisition:
             self._mark("warmup_started")
             warm_up = serving.warm_up(run.cps, self.arrivals.seed + 1)
             switcher = self._switcher(serving, modes, warm_up) if modes else None
-            # a run that compares modes mixes the waits of all its modes, so its factors would describe no mode
+            # In a run that compares modes, the counts mix the waiting of all modes. They would describe no mode, so
+            # none exist.
             factors = None if switcher else FactorCounts(sps, serving.processes, self.limit_s)
             account = serving.account(sampled=switcher is not None)
             during = [account.counting()]
@@ -184,14 +186,14 @@ class _Acquisition:
         )
 
     def _playable(self, sps: Host, state: Tuned) -> Playable | None:
-        """Return the modes between which the SPS can be switched; None for a run of one mode."""
+        """Return the modes between which the SPS can switch during the run, or None for a run of one mode."""
         if len(self.modes) == 1:
             return None
         here = compiled_here(sps, state, self.modes, self.run.threads)
         return playable(self.run.mode, here)
 
     def _switcher(self, serving: Serving, modes: Playable, warm_up: WarmUp) -> Switcher:
-        """Sample the windows, and replace the arrivals by calls that repeat in each window of a block."""
+        """Sample the windows, and make the calls of a block repeat in each window of the block."""
         seed = self.arrivals.seed
         total_s = duration_s(self.run.mode, self.config.crossover)
         busy = (warm_up.utilisation, warm_up.service_s)
@@ -213,7 +215,7 @@ class _Acquisition:
 
 
 def _commands(hosts: Hosts) -> bytes:
-    """Return every command with its duration, exit code and standard error, as compressed JSON."""
+    """Return all executed commands with duration, exit code and standard error, as compressed JSON."""
     commands = [
         CommandReport(
             host=done.host,
@@ -233,15 +235,15 @@ def _arrivals(run: Run, load: Load) -> Arrivals:
 
 
 def arrival_seed(cps: int, rep: int) -> int:
-    """Return the seed of a run's arrivals: the same for every mode, SUT and number of threads.
+    """Return the seed of a run's arrivals. It is equal for all modes, SUTs and numbers of threads.
 
-    Runs of different modes can then be compared in pairs. The lowest bit is 0; the warm-up uses the seed plus 1.
+    So runs of different modes can be compared in pairs. The lowest bit is 0; the warm-up uses the seed plus 1.
     """
     return zlib.crc32(f"{cps} cps, repetition {rep}".encode()) << 1
 
 
 def call_count(run: Run, load: Load) -> int:
-    """Return the number of calls that a run offers after its warm-up."""
+    """Return the number of calls that a run offers after the warm-up."""
     return max(1, round(run.cps * load.duration_s))
 
 

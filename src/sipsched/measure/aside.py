@@ -1,11 +1,11 @@
-"""The unreachable testbeds, whose runs wait while other testbeds are measured."""
+"""The unreachable testbeds, whose runs wait while other testbeds continue to measure."""
 
 from dataclasses import dataclass
 
 LOST_IN_A_ROW = 2
-"""Number of failed attempts in a row after which a testbed is set aside. A single failure may be a brief fault."""
+"""Number of failed attempts in a row after which a testbed has to wait. A single failure may be a brief fault."""
 AGAIN_S = 300.0
-"""Seconds between two attempts on a testbed that is set aside."""
+"""Seconds between two attempts on a testbed that has to wait."""
 
 
 @dataclass
@@ -17,27 +17,28 @@ class _State:
 
 
 class Aside:
-    """The unreachable testbeds of one invocation.
+    """The unreachable testbeds of one start of the workflow.
 
-    After `LOST_IN_A_ROW` failed attempts, a testbed is set aside and tried again every `AGAIN_S`. When no other job is
-    left, the testbed is tried once more. If this attempt fails too, the testbed is given up for this invocation.
+    After `LOST_IN_A_ROW` failed attempts, a testbed is set aside: its jobs wait, and one job tries again every
+    `AGAIN_S`. When no other job remains, the testbed gets one last attempt. If this attempt fails too, the workflow
+    gives up the testbed.
     """
 
     def __init__(self) -> None:
         self._states: dict[str, _State] = {}
 
     def lost(self, testbed: str, now: float) -> bool:
-        """Record an attempt that did not reach a host.
+        """Record that an attempt on a testbed did not reach a host. Return whether this changes the testbed's state.
 
         Parameters
         ----------
         now
-            Seconds of a monotonic clock.
+            Time of the attempt, in seconds of a monotonic clock.
 
         Returns
         -------
         bool
-            Whether this attempt sets the testbed aside or gives it up.
+            Whether the testbed is now set aside or given up because of this attempt.
         """
         state = self._states.setdefault(testbed, _State())
         state.lost, state.tried_at = state.lost + 1, now
@@ -47,19 +48,19 @@ class Aside:
         return state.lost == LOST_IN_A_ROW
 
     def reached(self, testbed: str) -> bool:
-        """Record an attempt that reached its hosts. Return whether the testbed was set aside before."""
+        """Record that an attempt reached all hosts of a testbed. Return whether the testbed was set aside before."""
         state = self._states.pop(testbed, _State())
         return state.lost >= LOST_IN_A_ROW
 
     def waits(self, testbed: str, now: float) -> bool:
-        """Return whether the jobs of a testbed must wait now."""
+        """Return whether the jobs of a testbed have to wait now, because its hosts are unreachable."""
         state = self._states.get(testbed, _State())
         if state.lost < LOST_IN_A_ROW or (state.for_the_last_time and not state.given_up):
             return False
         return state.given_up or now - state.tried_at < AGAIN_S
 
     def is_given_up(self, testbed: str) -> bool:
-        """Return whether a testbed is given up for this invocation."""
+        """Return whether the workflow has given up a testbed."""
         return self._states.get(testbed, _State()).given_up
 
     def try_for_the_last_time(self, testbed: str) -> None:

@@ -1,8 +1,8 @@
-"""Trials that close in on the load at which the packet drop rate crosses a limit.
+"""The search for the load at which the packet drop rate passes its limit, by short measurements (trials).
 
-The search is a Multiple Loss Ratio search (Polák and Konstantynowicz, draft-ietf-bmwg-mlrsearch), by the library
-MLRsearch. A load becomes a bound when its trials are long enough together, and the majority of them is on one side of
-the limit.
+The search is a Multiple Loss Ratio search (Polák and Konstantynowicz, draft-ietf-bmwg-mlrsearch) of the library
+MLRsearch. A load becomes a lower or upper bound when the sum of its trials is long enough, and most of its trials are
+on one side of the limit.
 """
 
 import time
@@ -18,35 +18,36 @@ from sipsched.plan.loads import Capacity, Search
 from sipsched.records.cpu_report import AccountReport
 
 MAJORITY_OF = 3
-"""Number of trials of a load that decide whether it is a bound of a capacity; two trials that agree are enough."""
+"""Number of trials that decide whether a load is below or above the capacity. Two equal results are enough."""
 AROUND_GUESS = 1.2
-"""A search for a capacity begins between the guess divided by this factor and the guess times this factor."""
+"""Width of the first range of a search for a capacity: from the guess divided by this factor to the guess times it."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A load that was offered once, and its outcome.
+    """A short measurement at one load, and its result.
 
     Attributes
     ----------
     cps, duration_s
-        Offered calls per second, and the duration.
+        Offered calls per second, and duration in seconds.
     received, refused
-        SIP messages that the SPS's socket received, and that it refused (RcvbufErrors). TCP refuses no message, so
-        over TCP these are the calls that completed and were set up in time, and the other calls.
+        SIP messages that the SPS's socket received, and messages that it dropped (RcvbufErrors). TCP drops no message.
+        So over TCP, `received` counts the calls that completed and were set up in time, and `refused` counts the other
+        calls.
     attempts
-        Number of attempts until the trial was undisturbed.
+        Number of attempts until no disturbance occurred.
     calls, calls_lost
-        Calls that began, and calls among them that failed or were set up late; None if the generator did not report
-        them.
+        Number of started calls, and number of calls that failed or were set up late; None if the generator did not
+        report these numbers.
     started_at
-        UTC, ISO 8601; None for a simulated trial.
+        Start time in UTC, ISO 8601; None for a simulated trial.
     cpu_us
         CPU time of the proxy per received message in µs; None for a simulated trial, or if no message was received.
     steal_share
-        Share of the CPU time of the SPS that the hypervisor took; None for a simulated trial.
+        Share of the SPS's CPU time that the hypervisor took; None for a simulated trial.
     account
-        The users of the SPS's CPU time; None for a simulated trial.
+        The account of the SPS's CPU time; None for a simulated trial.
     """
 
     cps: int
@@ -63,14 +64,14 @@ class Trial:
 
     @property
     def pdr(self) -> float:
-        """Packet drop rate, 0 to 1: refused / (received + refused)."""
+        """Packet drop rate from 0 to 1: refused / (received + refused)."""
         reached = self.received + self.refused
         return self.refused / reached if reached else 0.0
 
 
 @dataclass(frozen=True)
 class Bracket:
-    """Two loads on either side of the crossing.
+    """Two loads, one below and one above the load at which the drop rate passes its limit.
 
     Attributes
     ----------
@@ -79,7 +80,7 @@ class Bracket:
     upper_cps
         Lowest load above the limit; None if the highest load of the range does not exceed the limit.
     in_time
-        Whether the search reached its width before its time was over.
+        Whether the search reached its relative width before its time limit.
     """
 
     lower_cps: int | None
@@ -89,20 +90,20 @@ class Bracket:
 
     @property
     def ended_by(self) -> str:
-        """The reason for the end of the search: `width`, `time` or `range`."""
+        """The reason why the search ended: `width`, `time` or `range`."""
         if not self.in_time:
             return "time"
         return "range" if self.lower_cps is None or self.upper_cps is None else "width"
 
 
 Offer = Callable[[int, float], Trial]
-"""A function that makes a trial: its arguments are the load in calls per second, and the duration in seconds."""
+"""A function that performs a trial. Its arguments are the load in calls per second and the duration in seconds."""
 
 
 def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
-    """Search for the load at which the packet drop rate crosses a limit.
+    """Search for the load at which the packet drop rate passes a limit.
 
-    At the end, one more trial is made at each bound. The interval for the crossing depends on the agreement between
+    At the end, the search repeats one trial at each bound. The interval for the load depends on the agreement between
     trials of the same load (`sipsched.analysis.search`).
 
     Parameters
@@ -113,9 +114,9 @@ def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
     Raises
     ------
     StableError
-        The lowest load exceeds the limit, or the highest load does not.
+        The drop rate at the lowest load is above the limit, or the drop rate at the highest load is not.
     TransientError
-        The search does not end in time, because trials contradict each other.
+        The search exceeds its time limit, because trials contradict each other.
     """
     trials = _Trials(offer)
     goal = _goal(pdr_limit, search.relative_width, search.trials_s, search)
@@ -143,28 +144,28 @@ def find_capacity(
 ) -> Bracket:
     """Search for the two loads around a capacity.
 
-    A load is a bound by the majority of three trials of `search.trial_s`. The search ends when two bounds are
-    `goal.relative_width` apart. It also ends `search.limit_s` after its beginning, with the bounds by the trials made
-    until then: near the knee, trials on a noisy machine contradict each other, and more trials would not change that.
-    Each bound is tried once more at the end.
+    Three trials of `search.trial_s` decide by majority whether a load is a bound. The search ends when two bounds are
+    `goal.relative_width` apart. It also ends after `search.limit_s`, because trials near the capacity can contradict
+    each other on a noisy machine. Its bounds then follow from the trials until this moment. At the end, the search
+    repeats one trial at each bound.
 
     Parameters
     ----------
     search
-        Range of loads, durations.
+        Range of loads, and durations.
     guess_cps
-        Load at which the search begins; its range then widens until it holds the capacity. None: the search begins
-        with the whole range.
+        Load at which the search begins. The range of loads then widens until it contains the capacity. None: the search
+        begins with the whole range.
 
     Returns
     -------
     Bracket
-        Without a lower or an upper load if the range ends before the limit is crossed.
+        The two loads. One of them is None if the drop rate does not pass the limit within the range.
 
     Raises
     ------
     TransientError
-        The trials within the time allowed do not lie on both sides of the limit.
+        When the time limit ended the search, no trial was on one of the two sides of the limit.
     """
     trials = _Trials(offer)
     aim = _goal(goal.limit, goal.relative_width, MAJORITY_OF * search.trial_s, search)
@@ -192,7 +193,7 @@ def find_capacity(
 
 
 def _bounds_of(trials: Iterable[Trial], limit: float) -> tuple[int | None, int | None]:
-    """Return the bounds by trials alone.
+    """Return the lower and the upper bound that follow from some trials.
 
     The upper bound is the lowest load at which at least half of the trials exceed the limit. The lower bound is the
     highest load below the upper bound.
@@ -235,8 +236,8 @@ def _bracket(
     Returns
     -------
     tuple
-        The highest load at or below the limit, and the lowest load above it; None where the range ends first. Then
-        whether the search ended in time; if not, both loads are None.
+        The highest load at or below the limit, the lowest load above the limit, and whether the search ended in time. A
+        load is None if the range ends before it. If the search did not end in time, both loads are None.
     """
     settings = MLRsearch.Config()
     settings.goals = [goal]
@@ -248,7 +249,7 @@ def _bracket(
             _Measurer(trials), debug=lambda text: None
         )
     except RuntimeError as error:
-        # the library raises this error also at the time limit, which is no failure here
+        # The library raises this error also at the time limit. The time limit is no failure of this search.
         if time.monotonic() < ends_at:
             raise TransientError(f"search: {error}") from error
         return None, None, False
@@ -277,13 +278,13 @@ class _Trials:
         self.made: list[Trial] = []
 
     def make(self, cps: int, duration_s: float) -> Trial:
-        """Make one more trial."""
+        """Perform one more trial, and keep its result."""
         self.made.append(self._offer(cps, duration_s))
         return self.made[-1]
 
 
 class _Measurer(AbstractMeasurer):  # type: ignore[misc]
-    """The interface that the library calls for a trial; trials of an earlier range are used again."""
+    """The interface through which the library MLRsearch asks for a trial. Trials of an earlier range are used again."""
 
     def __init__(self, trials: _Trials) -> None:
         self._trials = trials
@@ -296,7 +297,7 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc]
             intended_load=intended_load,
             offered_count=trial.received + trial.refused,
             loss_count=trial.refused,
-            # the library sums this value as `duration_sum`, so it must be in seconds of load
+            # The library adds this value to `duration_sum`, so the value must be the seconds of load.
             duration_with_overheads=intended_duration,
         )
 

@@ -1,4 +1,4 @@
-"""The conclusion of a run: it turns the results of a measured or simulated load into the content of `run.json`."""
+"""The conclusion of a run, which turns the results of a measured or simulated load into `run.json`."""
 
 import json
 import time
@@ -32,24 +32,24 @@ from sipsched.words import utc
 
 @dataclass(frozen=True, kw_only=True)
 class Performed:
-    """A load that was offered, with all results that the record needs in addition to the files in its folder.
+    """The results of a load that the record needs in addition to the files in its folder.
 
     Attributes
     ----------
     timeline
-        Instants of `Timeline` by name, except the start and end of the load.
+        Instants of a `Timeline` by name, except the start and the end of the load.
     seed
         Seed of the arrivals.
     generator_version
-        The version that the generator prints.
+        Version number that the generator prints.
     recording_off
-        Whether the probe's recording was off in some modes; the trace then lacks messages.
+        Whether the probe did not record in some modes of the run. Then the trace lacks messages.
     windows, modes
-        The windows of a run that compares modes, and the modes that were in force in them; None for any other run.
+        The windows of a run that compares modes, and the modes of these windows; None for other runs.
     allocation_failures
-        Failed allocations in the proxy's log; None without a log.
+        Failed allocations that the proxy's log reports; None without a log.
     account, factors, speed
-        The counts on the SPS's CPUs; None where nothing was counted.
+        Counts on the SPS's CPUs; None if nothing was counted.
     """
 
     run: Run
@@ -76,12 +76,12 @@ class Performed:
 def conclude(
     done: Performed, record: UnfinishedRecord, limits: Mapping[str, Limits]
 ) -> RunDocument:
-    """Write counters and windows to the record, judge the run, and return the content of `run.json`.
+    """Write counters and windows to the record, decide whether the run is valid, and return the content of `run.json`.
 
     Parameters
     ----------
     record
-        The unfinished record, whose folder has the files of generator and probe.
+        The unfinished record. Its folder contains the files of the generator and the probe.
     limits
         Limits of each rule of the verdict.
 
@@ -126,7 +126,7 @@ def conclude(
 
 
 def _examine(done: Performed, folder: Path) -> Evidence:
-    """Read the files of generator and probe, and return everything that the rules judge."""
+    """Read the files of the generator and the probe, and return all values that the validity rules need."""
     statistics = done.observed.statistics
     trace = None if done.probe.mode == "off" else read_trace(folder / TRACE_FILE)
     starts = Sipload().starts(folder, "uac")
@@ -137,7 +137,8 @@ def _examine(done: Performed, folder: Path) -> Evidence:
         certificate=certify(
             starts.actual_ns, done.run.cps, done.load.law, starts.intended_ns, statistics.replays
         ),
-        # the trace cannot be compared with the UAC's counts if recording was off in some modes, since it lacks messages
+        # If the probe did not record in some modes, the trace lacks messages and cannot be compared with the UAC's
+        # counts.
         requests=compare_requests(
             statistics.requests, None if done.recording_off else trace, done.probe
         ),
@@ -153,7 +154,7 @@ def _examine(done: Performed, folder: Path) -> Evidence:
 
 
 def _generator_report(version: str, observed: Observed) -> GeneratorReport:
-    """Return the counts of the calls. If the CPU time per call of client and server is known, it is included."""
+    """Return the counts of calls, with the generators' CPU time per call where it is known."""
     client, server = observed.statistics.cpu_us, observed.served.cpu_us if observed.served else None
     return GeneratorReport(
         version=version,

@@ -1,4 +1,4 @@
-"""Programs that run on the SPS during a load and write a JSON report at their end."""
+"""Control of the programs that run on the SPS during a load and write a JSON report at their end."""
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath
@@ -10,11 +10,11 @@ from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import native_folder
 
 READY_TIMEOUT_S = 60
-"""An emulated guest takes more than 10 s to check the BPF programs."""
+"""Seconds until a program must be ready. In an emulated guest, the check of BPF programs takes more than 10 s."""
 
 
 def read_report(host: Host, path: PurePosixPath) -> Any:
-    """Read a JSON file of a host.
+    """Read a JSON file on a host.
 
     Raises
     ------
@@ -28,14 +28,15 @@ def read_report(host: Host, path: PurePosixPath) -> Any:
 
 
 class ReportingProgram:
-    """One execution of a native program with the options `--report` and `--ready`.
+    """One execution of a native program that writes a report (options `--report` and `--ready`).
 
     Parameters
     ----------
     part, name
-        Native part and name of the program; its files on the host begin with the name.
+        Native part of the project, and name of the program. The names of the program's files on the host begin with
+        this name.
     limit_s
-        Time in seconds after which the program is stopped.
+        Seconds after which the host stops the program.
     """
 
     def __init__(self, sps: Host, part: str, name: str, limit_s: float) -> None:
@@ -46,23 +47,23 @@ class ReportingProgram:
 
     @property
     def where(self) -> str:
-        """The host and the report, for error messages."""
+        """Host and path of the report, for error messages."""
         return f"host {self._sps.spec}: {self._report.name}"
 
     @property
     def is_running(self) -> bool:
-        """Whether the program was started and has not ended."""
+        """Whether the program was started and has not ended yet."""
         return self._process is not None and self._sps.is_running(self._process)
 
     def start(self, options: Sequence[str], groups: Sequence[Process] = ()) -> str:
-        """Start the program. Return the reason if it does not run, else an empty text.
+        """Start the program. Return an empty text on success, and the reason on failure.
 
         Parameters
         ----------
         options
             Further arguments of the program.
         groups
-            Processes whose process groups are passed as `--group`.
+            Processes whose process groups the program counts (argument `--group`).
         """
         sps = self._sps
         if sps.run(["test", "-x", str(self._path)], check=False).exit_code != 0:

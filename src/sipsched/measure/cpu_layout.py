@@ -1,4 +1,4 @@
-"""The CPUs of the SPS in a run: their cores, processors, NUMA nodes and caches."""
+"""The layout of the SPS's CPUs: their cores, processors, NUMA nodes and caches."""
 
 import re
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ from typing import Any
 from sipsched.errors import StableError
 
 MOST_CPUS = 8192
-"""Largest NR_CPUS of Linux."""
+"""Largest value of the kernel's build option NR_CPUS, which limits the number of CPUs."""
 LSCPU = ("lscpu", "--parse=CPU,CORE,SOCKET,NODE,CACHE")
 
 
 @dataclass(frozen=True)
 class Cpu:
-    """A CPU, with the kernel's numbers of its core, processor (socket), NUMA node and last-level cache."""
+    """A CPU, with the kernel's numbers of its core, its processor (socket), its NUMA node and its last-level cache."""
 
     number: int
     core: int
@@ -25,7 +25,7 @@ class Cpu:
 
 @dataclass(frozen=True)
 class CpuLayout:
-    """CPUs of the SPS in a run.
+    """The CPUs of the SPS that a run uses.
 
     Attributes
     ----------
@@ -37,16 +37,16 @@ class CpuLayout:
 
     @property
     def processors(self) -> int:
-        """Number of processors to which the CPUs belong: p of the capacity model."""
+        """Number of processors that contain the CPUs: p in the capacity model."""
         return len({cpu.processor for cpu in self.cpus})
 
     @property
     def cores(self) -> int:
-        """Number of cores, where SMT siblings count once: c of the capacity model."""
+        """Number of cores, where two SMT siblings count as one core: c in the capacity model."""
         return len({(cpu.processor, cpu.core) for cpu in self.cpus})
 
     def describe(self) -> dict[str, Any]:
-        """Return the layout in the form of `run.json`."""
+        """Return the layout as a value for `run.json`."""
         return {
             "cpus": [vars(cpu) for cpu in self.cpus],
             "processors": self.processors,
@@ -58,20 +58,20 @@ class CpuLayout:
 
 
 def parse_lscpu(text: str, cpus: Sequence[int]) -> CpuLayout:
-    """Parse the output of `LSCPU`.
+    """Parse the output of the command `LSCPU`.
 
     Parameters
     ----------
     text
-        The output: comments, then one line per online CPU. Caches are listed from the first level to the last. They
-        are separated by colons or, from util-linux 2.38 on, by commas after an empty column.
+        The output: comments, then one line per online CPU. Caches are listed from the first level to the last. Colons
+        separate the caches. From util-linux 2.38 on, commas after an empty column separate them.
     cpus
         The CPUs of the SPS.
 
     Raises
     ------
     StableError
-        The text is not such output, or a CPU of the SPS is not online.
+        The text is not output of `LSCPU`, or a CPU of the SPS is not online.
     """
     rows = [line.split(",") for line in text.splitlines() if line and not line.startswith("#")]
     try:
@@ -102,7 +102,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
     Raises
     ------
     StableError
-        The text is not such a list, or a CPU number is 8192 or more.
+        The text is not a list of CPUs, or a CPU number is 8192 or more.
     """
     cpus: list[int] = []
     for part in filter(None, text.strip().split(",")):
@@ -114,7 +114,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
 
 
 def cpu_mask(cpus: Sequence[int]) -> str:
-    """Return the kernel's hexadecimal mask of some CPUs: groups of 32 bits, the highest CPUs first."""
+    """Return the kernel's hexadecimal mask of some CPUs, in groups of 32 bits with the highest CPUs first."""
     digits = f"{sum(1 << cpu for cpu in set(cpus)):x}"
     padded = digits.zfill(-(-len(digits) // 8) * 8)
     groups = [padded[start : start + 8] for start in range(0, len(padded), 8)]

@@ -1,4 +1,4 @@
-"""The search for the load at which a proxy starts to drop: trials on hosts or in the simulator, and their record."""
+"""The search for the load at which a proxy's drop rate passes a limit, on hosts or in the simulator."""
 
 import json
 import tempfile
@@ -41,26 +41,27 @@ TRIAL_ATTEMPTS = 3
 def search_crossing(
     point: Point, config: Config, testbed: Testbed, raw: Path, guess_cps: float | None = None
 ) -> Path:
-    """Search for the load at which the packet drop rate of a point crosses its limit, and record the search.
+    """Search for the load at which the packet drop rate of a point passes its limit, and record the search.
 
     Parameters
     ----------
     point
-        The point. If it has a goal, its capacity is searched.
+        The point to search. If the point has a goal, its capacity is searched.
     guess_cps
-        The capacity that other points suggest.
+        A guess of the capacity, which follows from the capacities of other points.
 
     Returns
     -------
     Path
-        The record, beside the folders of the point's loads.
+        Path of the record, which lies beside the folders of the point's loads.
 
     Raises
     ------
     StableError
-        The range of loads does not contain the crossing, and the point has no goal; or a trial is impossible here.
+        The range of loads is entirely below or above the limit, and the point has no goal. Or a trial is impossible
+        here.
     TransientError
-        A trial was disturbed three times, or the search did not end in time.
+        Something disturbed a trial three times, or the search exceeded its time limit.
     """
     testbed.check_cores([point])
     path = raw / point.crossing_path
@@ -90,7 +91,7 @@ def search_crossing(
 
 @dataclass(frozen=True)
 class _Found:
-    """A bracket, with the testbed and kernel of the search, and the label of the mode."""
+    """The two loads that a search found, with its testbed and kernel, and with the label of its mode."""
 
     bracket: Bracket
     testbed: TestbedLabels
@@ -112,7 +113,7 @@ def _look(offer: Offer, point: Point, config: Config, guess_cps: float | None) -
 
 
 def _with_progress(offer: Offer, point: Point, limit: float) -> Offer:
-    """Return an offer that prints each trial: its load, its drop rate, and the loads around the limit so far."""
+    """Wrap a function that performs trials: each trial then prints its load, its drop rate and the result so far."""
     reached: Counter[int] = Counter()
     refused: Counter[int] = Counter()
 
@@ -137,11 +138,11 @@ def _search(
     point: Point, config: Config, testbed: Testbed, look: Callable[[Offer], Bracket]
 ) -> _Found:
     search = config.search
-    # the files of a trial replace the files of the trial before, so the largest trial determines the needed disk space
+    # The files of a trial replace the files of the previous trial. So the largest trial determines the disk space.
     calls = round(search.highest_cps * search.trial_s)
     mode = find_mode(point.mode, load_modes())
     with tempfile.TemporaryDirectory(prefix="sipsched-search-") as scratch:
-        # the proxy's log is not kept, since it would mix the lines of many loads
+        # The proxy's log is not kept, because it would mix lines from trials at many loads.
         record = UnfinishedRecord.begin(Path(scratch), point.run(0, 0))
         with open_hosts(testbed, f"a search at {point}") as hosts:
             serving = Serving(hosts, point, config, record, search.limit_s + 60)
@@ -166,13 +167,13 @@ def _search_simulated(
 
 
 def _with_own_arrivals(offer: Callable[[int, float, int], Trial]) -> Offer:
-    """Return an offer that gives each trial of a load new arrivals, since equal arrivals have equal bursts."""
+    """Wrap a function that performs trials: repeated trials of a load then have different random arrivals."""
     asked: Counter[int] = Counter()
 
     def again(cps: int, duration_s: float) -> Trial:
         asked[cps] += 1
-        # runs have the repetitions 1, 2 and so on; trials have 0, -1 and so on, so that their arrivals differ from all
-        # runs
+        # Runs have the repetition numbers 1, 2 and so on. Trials have 0, -1 and so on, so their arrivals differ from
+        # all runs.
         return offer(cps, duration_s, 1 - asked[cps])
 
     return again
@@ -188,8 +189,8 @@ def _offer(
 ) -> Trial:
     """Start a proxy, offer a load to it, and return the counts.
 
-    Each trial starts a new proxy, because an overload leaves transactions in the proxy's memory. The rules that
-    make a run invalid make a trial invalid; an invalid trial is made again.
+    Each trial starts a new proxy, because an overload leaves transactions in the memory of the proxy. The rules for an
+    invalid run also apply to a trial. An invalid trial is repeated.
     """
     seed = arrival_seed(cps, rep)
     for attempt in range(1, TRIAL_ATTEMPTS + 1):
@@ -224,7 +225,7 @@ def _offer(
 
 
 def taken_and_refused(observed: Observed) -> tuple[int, int]:
-    """Return the messages that the SPS received and refused. Over TCP, return the good calls and the other calls."""
+    """Return the messages that the SPS received and dropped. Over TCP, return the good calls and the other calls."""
     if observed.ledger.unit == "datagrams":
         reached = observed.ledger.to_sps
         return reached.received, reached.refused

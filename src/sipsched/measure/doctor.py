@@ -1,4 +1,4 @@
-"""The check of a machine, which finds possible and impossible measurements, and remedies. It changes nothing."""
+"""A check of a machine, which lists the possible and impossible measurements and remedies. It changes nothing."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -20,15 +20,15 @@ from sipsched.testbed.requirements import PACKAGES
 from sipsched.testbed.virtual_clock import qemu_version
 
 YES, LESS, NO = "yes", "less", "no"
-"""Three states: the property is as wanted; it prevents some measurements; it prevents every measurement."""
+"""Three results of a check: the property is as wanted, prevents some measurements, or prevents all measurements."""
 BUSY = 0.05
-"""Share of the SPS's CPU time above which other programs are named."""
+"""Share of the SPS's CPU time that other programs may use. Above this share, the check names the programs."""
 EEVDF_SINCE = (6, 6)
 
 
 @dataclass(frozen=True)
 class MachineFinding:
-    """A property of the machine and its judgement."""
+    """One property of the machine, and whether the property allows measurements."""
 
     subject: str
     state: str
@@ -38,22 +38,22 @@ class MachineFinding:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The requirements that a machine must meet.
+    """The requirements of a testbed on a machine.
 
     Attributes
     ----------
     cpus, sps_cpus
-        CPUs of the hosts on this machine, and the SPS's CPUs among them.
+        CPUs of all hosts on this machine, and the CPUs of the SPS among them.
     programs
-        Names of the programs, without the proxies.
+        Names of the required programs, without the proxies.
     built
-        Native parts, such as `probe/sipprobe`.
+        Native programs of the project, such as `probe/sipprobe`.
     proxy, namespaces
-        Whether the machine runs the proxy, and whether hosts are network namespaces of the machine.
+        Whether the machine runs the proxy, and whether the hosts are network namespaces of the machine.
     free_bytes
-        Disk space for the files of the largest run.
+        Disk space that the files of the largest run need.
     steal
-        Shares of stolen time above which a run is suspect, and invalid.
+        Shares of stolen CPU time above which a run is suspect, and above which it is invalid.
     packages
         Debian packages to install.
     provision
@@ -73,7 +73,7 @@ class Wanted:
 
 
 def examine(facts: Facts, wanted: Wanted) -> list[MachineFinding]:
-    """Judge the facts about a machine."""
+    """Compare the facts about a machine with the requirements, and return one result per property."""
     if facts["system"] != "Linux":
         elsewhere = "measure on a testbed of kind ssh; pages and the simulator need no Linux"
         return [
@@ -290,7 +290,7 @@ def _guest(facts: Facts) -> MachineFinding:
 
 
 def virtual_time() -> MachineFinding:
-    """Return whether this machine can run a guest in virtual time, without the self-test, which takes too long."""
+    """Report whether this machine can run a guest in virtual time. The self-test is omitted, because it takes long."""
     subject = "virtual time (fab virtual.check)"
     try:
         return MachineFinding(subject, YES, f"QEMU {qemu_version()}; the command tests it")
@@ -312,20 +312,20 @@ def _version(release: str) -> tuple[int, ...]:
 
 
 def doctor(testbed: Testbed, config: Config) -> tuple[list[str], bool]:
-    """Describe the possible measurements on a testbed's machines.
+    """Describe which measurements are possible on the machines of a testbed.
 
     Parameters
     ----------
     testbed
-        The kind determines the checked machines. `local`: this machine. `vm`: this machine, and the guest if it runs.
-        `ssh`: each host. The check starts no testbed and changes nothing.
+        The kind of the testbed determines which machines are checked. `local`: this machine. `vm`: this machine, and
+        the guest if it runs. `ssh`: each host. The check starts no host and changes nothing.
     config
-        The campaign, for the size of a run and the limits of the verdict.
+        The campaign, which determines the size of a run and the limits of the verdict.
 
     Returns
     -------
     lines, possible
-        The lines to print, and whether a run on this testbed is possible.
+        The lines to print, and whether a run is possible on this testbed.
     """
     if testbed.simulated:
         return [f"testbed {testbed.name} is simulated; it needs a C compiler and no host"], True

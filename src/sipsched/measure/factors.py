@@ -1,4 +1,4 @@
-"""Counts of locks, passed descriptors and context switches, for which the proxy's processes wait during a load."""
+"""Counts of events that make the proxy's processes wait: locks, passed descriptors and context switches."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,11 +24,11 @@ done 2>/dev/null | awk '
 /^[0-9]+ \\(/ { sub(/.*\\) /, ""); user += $12; system_ += $13 }
 END { print tasks + 0, voluntary + 0, involuntary + 0, told ? migrations : -1, user + 0, system_ + 0 }'
 getconf CLK_TCK"""
-"""Prints sums over all tasks of some process groups. Only kernels with CONFIG_SCHED_DEBUG show migrations."""
+"""Shell command that prints sums over all tasks of some process groups. Migrations need CONFIG_SCHED_DEBUG."""
 
 
 class FactorCounts:
-    """The counts of one load, by the BPF program `sipfactors` and from /proc."""
+    """The counts during one load, from the BPF program `sipfactors` and from /proc."""
 
     def __init__(self, sps: Host, proxy: Sequence[Process], limit_s: float) -> None:
         self._sps, self._proxy = sps, proxy
@@ -38,7 +38,7 @@ class FactorCounts:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Count while the block lasts. If counting fails, the load continues, and `report` has the reason."""
+        """Count while the `with` block runs. If counting fails, the load continues; `report` contains the reason."""
         reason = self._program.start((), self._proxy)
         before = self._count_tasks()
         try:
@@ -50,7 +50,7 @@ class FactorCounts:
             self._program.stop()
 
     def report(self) -> FactorReport:
-        """Return the counts. If `sipfactors` could not count, the report has the reason."""
+        """Return the counts, or the reason why `sipfactors` could not count."""
         unavailable, factors = self._found
         return FactorReport(unavailable=unavailable, tasks=self._tasks, waits=factors)
 
@@ -67,12 +67,12 @@ class FactorCounts:
 
 
 def parse_tasks(text: str, where: str) -> TaskCounts:
-    """Parse the output of `COUNT_TASKS`: six counts, and the clock ticks per second.
+    """Parse the output of the command `COUNT_TASKS`: six counts, and the clock ticks per second.
 
     Raises
     ------
     StableError
-        The text is not such output.
+        The text is not output of `COUNT_TASKS`.
     """
     try:
         tasks, voluntary, involuntary, migrations, user, system, ticks = map(int, text.split())

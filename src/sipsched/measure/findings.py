@@ -1,4 +1,4 @@
-"""The numbers that the rules of the verdict judge."""
+"""Functions that compute, from the results of a run, one number for each validity rule."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,17 +26,17 @@ ACCOUNT_RULES = (
     *("competitor_share", "competitor_wait_us", "frozen_us", "workers_moved", "trace_stops"),
 )
 MESSAGES_A_CALL = 7
-"""Largest number of messages per call in each direction: the six messages of a call, and the SPS's own 100."""
+"""Largest number of messages per call and direction: the six messages of a call, and the SPS's own 100 response."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """The results of a run from which the rules' numbers are computed.
+    """The results of a run from which the numbers of the validity rules are computed.
 
     Attributes
     ----------
     observed
-        The counts of the load.
+        The counts during the load.
     requests
         First sends and retransmissions of requests at the UAC and at the SPS.
     trace
@@ -44,17 +44,17 @@ class Evidence:
     probe
         The probe's report.
     recording_off
-        Whether the probe's recording was switched off for a part of the run.
+        Whether the probe did not record during a part of the run.
     windows
-        The windows of a crossover run; None for any other run.
+        The windows of a run that compares modes; None for other runs.
     settings
         The receive buffer that the kernel granted, and the SPS's CPUs.
     unlike_asked
-        Number of scheduler settings whose value after writing differs from the written value.
+        Number of scheduler settings whose value, read back from the kernel, differs from the written value.
     allocation_failures
-        Failed allocations in the proxy's log; None without a log.
+        Failed allocations that the proxy's log reports; None without a log.
     account
-        The users of the SPS's CPU time; None for simulated runs, which have no competitors.
+        The account of the SPS's CPU time; None for a simulated run, which has no competitors.
     """
 
     observed: Observed
@@ -73,7 +73,7 @@ class Evidence:
 
 
 def numbers(evidence: Evidence) -> dict[str, float | None]:
-    """Return the number of every rule, by the rule's name; None where the number is unknown for this run."""
+    """Return the number of every validity rule, by name; None for a number that is unknown for this run."""
     observed, cpus = evidence.observed, evidence.settings.sps_cpus
     return {
         **arrival_numbers(evidence.certificate),
@@ -91,7 +91,7 @@ def numbers(evidence: Evidence) -> dict[str, float | None]:
 
 
 def causes(report: AccountReport | None) -> dict[str, str]:
-    """Return the programs and times that caused the numbers of `account_numbers`, by rule; empty without an account."""
+    """Return, per rule, the programs and times that caused a number of `account_numbers`; empty without an account."""
     account = report.account if report else None
     if account is None:
         return {}
@@ -106,10 +106,10 @@ def causes(report: AccountReport | None) -> dict[str, str]:
 
 
 def mean_rise_us(wait_ns: float, load_ns: float) -> float:
-    """Return the increase, in µs, of the mean waiting time of a load's messages by one wait.
+    """Return the increase in µs of the mean waiting time per message that one interruption of the proxy causes.
 
     The calculation assumes that messages arrive evenly. Then the share wait / load of the messages arrives during the
-    wait, and these messages wait half of its length on average.
+    interruption, and these messages wait half of the interruption on average.
     """
     return wait_ns**2 / (2 * load_ns) / 1e3
 
@@ -120,7 +120,7 @@ def account_numbers(report: AccountReport | None, cpus: int) -> dict[str, float 
     Parameters
     ----------
     report
-        The account. None for simulated runs, which have no competitors and whose workers are never stopped.
+        The account of the SPS's CPU time. None for a simulated run, which has no competitors and never stops a worker.
     """
     if report is None:
         return dict.fromkeys(ACCOUNT_RULES, 0)
@@ -140,9 +140,10 @@ def account_numbers(report: AccountReport | None, cpus: int) -> dict[str, float 
 def compare_requests(
     sent: Mapping[str, Sends], trace: Trace | None, probe: ProbeReport
 ) -> Requests:
-    """Compare first sends and retransmissions of requests, by method, at the UAC and at the SPS.
+    """Compare the requests at the UAC and at the SPS: first sends and retransmissions, by method.
 
-    The SPS's side is None without a trace, and with the preload library, which sees no refused datagram.
+    The SPS's side is None without a trace. It is also None with the preload library, which cannot observe a dropped
+    datagram.
     """
     # ASSUME no message is lost between UAC and SPS; the ledger and the links' counters of the run check this
     reached = None if trace is None or trace.mode is ProbeMode.PRELOAD else arrived(trace.records)
@@ -156,7 +157,7 @@ def compare_requests(
 
 
 def foreign_datagrams(trace: Trace | None) -> float | None:
-    """Return the number of datagrams at the SPS that belong to no call; None without a trace."""
+    """Return the number of datagrams at the SPS that do not belong to a call; None without a trace."""
     if trace is None:
         return None
     # ASSUME the agents send the six messages of a call and nothing else
@@ -165,24 +166,24 @@ def foreign_datagrams(trace: Trace | None) -> float | None:
 
 
 def arrival_numbers(certificate: Certificate) -> dict[str, float | None]:
-    """Return the deviations of the arrivals from their law, beyond the deviations expected by chance.
+    """Return the deviations of the arrivals from their schedule's law that exceed the deviations expected by chance.
 
-    Calls that are repeated in several windows count once.
+    A call that several windows repeat is counted once.
     """
     gaps = certificate.distinct_gaps
     law_cv = 1.0 if certificate.law == "exponential" else 0.0
     return {
         "rate_error": certificate.rate_error,
-        # SEE Stephens (1974): the 1 % point of a Kolmogorov-Smirnov distance is 1.63 / sqrt(n)
+        # SEE Stephens (1974): the critical value at 1 % of a Kolmogorov-Smirnov distance is 1.63 / sqrt(n).
         "ks_excess": _beyond(certificate.ks_distance, 1.63 / math.sqrt(gaps)),
-        # the coefficient of variation of n exponential variates has standard error 1 / sqrt(n)
+        # The coefficient of variation of n exponential variates has the standard error 1 / sqrt(n).
         "cv_error": _beyond(abs(certificate.cv - law_cv), 3 * law_cv / math.sqrt(gaps)),
         "lateness_p99_us": certificate.lateness_p99_us,
     }
 
 
 def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | None]:
-    """Return the numbers about the load in generators, links and SPS, and about stolen CPU time."""
+    """Return the numbers about lost messages in the generators, links and SPS, and about stolen CPU time."""
     statistics, balanced = observed.statistics, observed.ledger
     agents, created = balanced.from_sps, statistics.calls_created
     stat = {phase: files["/proc/stat"] for phase, files in observed.counters["sps"].items()}
@@ -191,8 +192,8 @@ def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | N
         # ASSUME a datagram that the SPS's full socket refuses makes at most one call fail
         unexplained = failed - balanced.to_sps.refused
     else:
-        # TCP drops nothing: the calls of an overload wait, with their messages in buffers. But a connection that dies
-        # loses messages, and calls that wait for such a message count as failed without an explanation.
+        # TCP drops nothing: in an overload, the messages of a call wait in buffers. But a connection that breaks
+        # loses messages, and a call that waits for a lost message counts as failed without an explanation.
         lost = any(report.lost for report in _connections(observed))
         waiting = 0 if lost else statistics.calls_waiting or 0
         unexplained = failed - waiting if failed < created else created
@@ -215,15 +216,15 @@ def load_numbers(observed: Observed, cpus: Sequence[int]) -> dict[str, float | N
 
 
 def _connections(observed: Observed) -> list[Connections]:
-    """Return the counts of the TCP connections of UAC and UAS; empty over UDP."""
+    """Return the counts of the TCP connections of UAC and UAS; an empty list over UDP."""
     server = observed.served.connections if observed.served else None
     return [report for report in (observed.statistics.connections, server) if report is not None]
 
 
 def stream_numbers(observed: Observed) -> dict[str, float | None]:
-    """Return the numbers about connections that died, and about clients of sipdispatch that do not belong to the load.
+    """Return the numbers about broken TCP connections, and about foreign clients of sipdispatch.
 
-    None over UDP, and for deployments without sipdispatch.
+    The numbers are None over UDP. The number of clients is also None for deployments without sipdispatch.
     """
     told = _connections(observed)
     opened = sum(report.opened for report in told)
@@ -247,12 +248,12 @@ def probe_numbers(
 
     The kernel skips a BPF program that would interrupt itself. Then a timestamp or a record can be missing. The number
     of missing records is the difference to the kernel's count of datagrams, or over TCP to the proxy's count of
-    messages. The kernel does not count all skipped programs, so messages without an arrival time count as missed, too.
+    messages. The kernel does not count every skipped program. So messages without an arrival time also count as missed.
 
     Parameters
     ----------
     recording_off
-        Whether recording was off at times; then the trace lacks messages by design.
+        Whether the probe did not record during a part of the run. Then the trace lacks these messages by design.
     """
     seen = probe.mode in ("exact", "tracepoint", "stream") and not recording_off
     without = max(0, balanced.to_sps.received - probe.records) if seen else 0
@@ -267,17 +268,17 @@ def probe_numbers(
 def spread_numbers(
     trace: Trace | None, served: Served | None, sut: Sut, threads: int
 ) -> dict[str, float | None]:
-    """Return the numbers about the distribution of calls over workers; None where workers share a socket.
+    """Return the numbers about the distribution of calls over workers; None if the workers share a socket.
 
-    Where the kernel distributes connections by their addresses, the shares are random if the connections are few. No
-    rule judges these shares, but the record has them.
+    If the kernel distributes a few connections by a hash of their addresses, the shares are random. No rule limits
+    these shares, but the record contains them.
 
     Parameters
     ----------
     trace
-        The probe's trace, the only source for the workers of sharded sockets.
+        The probe's trace, the only source that names the worker of a message for sharded sockets.
     served
-        The counts of the UAS, which distinguishes instances by their addresses.
+        The counts of the UAS, which distinguishes proxy instances by their addresses.
     """
     if sut.sharded and trace is not None:
         taken = trace.records[(trace.records["tid"] != 0) & (trace.records["call_id_hash"] != 0)]
@@ -300,10 +301,10 @@ def spread_numbers(
 
 
 def _share_excess(of_worker: Sequence[int], calls: int, threads: int) -> float | None:
-    """Return the deviation of a worker's share of the calls, beyond chance; None without calls."""
+    """Return how far a worker's share of the calls deviates from an equal share, beyond chance; None without calls."""
     if not calls:
         return None
-    # workers without a call are missing in the list
+    # The list does not contain workers that served no call.
     fewest = min(of_worker) if len(of_worker) >= threads else 0
     off = max(max(of_worker) * threads - calls, calls - fewest * threads)
     # ASSUME the hash distributes calls randomly: the number of calls of one of N workers is binomial
@@ -312,9 +313,9 @@ def _share_excess(of_worker: Sequence[int], calls: int, threads: int) -> float |
 
 
 def window_numbers(windows: WindowsDocument | None) -> dict[str, float | None]:
-    """Return the numbers about the windows of a crossover run; every number is None for other runs.
+    """Return the numbers about the windows of a run that compares modes; None for other runs.
 
-    Time that was stolen in excluded windows does not count.
+    CPU time that was stolen in excluded windows is not counted.
     """
     if windows is None:
         return {"blocks_left_out": None}
@@ -327,17 +328,17 @@ def _beyond(value: float | None, chance: float) -> float | None:
 
 
 def _steal_share(stat: Mapping[str, str], cpus: Sequence[int]) -> float:
-    """Return the share of some CPUs' time that was stolen between two snapshots of /proc/stat."""
+    """Return the stolen share of the time of some CPUs, between two snapshots of /proc/stat."""
     before, after = (parse_stat(stat[phase]) for phase in ("before", "after"))
     names = [f"cpu{cpu}" for cpu in cpus]
-    # single states such as iowait can decrease; only the sum increases
+    # A single state such as iowait can decrease. Only the sum of all states increases.
     total = sum(sum(after[name].values()) - sum(before[name].values()) for name in names)
     stolen = sum(after[name]["steal"] - before[name]["steal"] for name in names)
     return stolen / total if total > 0 else 0.0
 
 
 def buffer_shortfall(settings: Settings, sut: Sut) -> float | None:
-    """Return the share of the SUT's receive buffer that the kernel did not grant; None if it is unknown."""
+    """Return the missing share of the receive buffer that the SUT asks for; None if the granted size is unknown."""
     if settings.so_rcvbuf_bytes is None or sut.over_tcp:
         return None
     # SEE socket(7): the kernel doubles the requested size for its own bookkeeping

@@ -1,4 +1,4 @@
-"""Front ends: processes that distribute calls to the instances of a proxy by Call-ID."""
+"""Front ends: processes that distribute calls by Call-ID to the instances of a proxy."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,20 +14,20 @@ from sipsched.testbed.inventory import native_folder
 
 DISPATCHER = "sipdispatch"
 MOST_INSTANCES = 250
-"""Largest number of instances of sipdispatch and sipshard (hardware/dispatcher)."""
+"""Largest number of proxy instances that sipdispatch and sipshard support (hardware/dispatcher)."""
 
 
 class Front:
-    """The front end of a SUT: `sipdispatch`, or a proxy without transactions.
+    """The front end of a SUT, which distributes calls: `sipdispatch`, or a proxy without transactions.
 
-    The front end is part of the SUT: it has the same CPUs and the same mode, and its CPU time counts.
+    The front end is part of the SUT. It has the same CPUs and the same mode, and its CPU time is part of the SUT's.
 
     Parameters
     ----------
     cpus
-        CPUs of the SPS on which the proxy may run.
+        CPUs of the SPS on which the front end may run.
     limit_s
-        Longest life of the front end in seconds.
+        Seconds after which the host stops the front end.
 
     Attributes
     ----------
@@ -59,11 +59,11 @@ class Front:
 
     @property
     def program(self) -> str:
-        """Name of the front end's binary."""
+        """Name of the front end's program."""
         return DISPATCHER if self.config is None else self._proxy.program
 
     def start(self, prefix: Sequence[str]) -> Process:
-        """Start the front end, once the instances listen. Return before the front end's own socket listens."""
+        """Start the front end, after the instances listen. The front end's own socket may not listen yet on return."""
         sps = self._sps
         sps.run(["rm", "-f", str(self._report)])
         argv = self._dispatcher() if self.config is None else self._stateless(self.config)
@@ -71,7 +71,7 @@ class Front:
         return self.process
 
     def cpu_time_ns(self) -> int:
-        """Return the CPU time of the front end since its start."""
+        """Return the CPU time in ns that the front end has used since its start."""
         return self._sps.cpu_time_ns(self.process)
 
     def end(self, cpu_ns: int) -> FrontReport:

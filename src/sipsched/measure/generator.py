@@ -1,4 +1,4 @@
-"""The load generator `sipload`, which makes calls on the UAC and answers them on the UAS."""
+"""Control of the load generator `sipload`, which makes calls on the UAC and answers calls on the UAS."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -24,13 +24,13 @@ from sipsched.validity.ledger import Tally
 SERVER_LOG = "uas"
 SERVER_REPORT = "uas.json"
 SOCKET_BUFFER_BYTES = 4_194_304
-"""Receive buffer of the sockets of UAC and UAS. The default of 64 KiB drops datagrams at high loads."""
+"""Size of the receive buffer of the sockets of UAC and UAS. The default of 64 KiB drops datagrams at high loads."""
 
 FIFO_PRIORITY = 10
-"""Real-time priority of sipload, if allowed. On a shared CPU, no other program then delays a call."""
+"""Real-time priority of sipload, if the host allows it. So no other program on a shared CPU delays a call."""
 
 SIPLOAD_SPARE_S = 5.0
-"""Seconds after the drain time, at whose end sipload writes its report and exits."""
+"""Seconds after the drain time, until which sipload must have written its report and ended."""
 
 CALLS_MAGIC = b"SIPCALLS"
 CALLS_VERSION = 1
@@ -62,12 +62,12 @@ CALL = np.dtype(
 
 @dataclass(frozen=True, kw_only=True)
 class CallStatistics(CallCounts):
-    """The counts of the calls, with the messages that the client sent and received.
+    """The counts of the calls, and of the messages that the client sent and received.
 
     Attributes
     ----------
     requests
-        Requests that the client sent, by method: first sends and retransmissions.
+        Requests that the client sent, by method, as first sends and retransmissions.
     messages
         All messages that the client sent and received.
     cpu_us
@@ -80,24 +80,25 @@ class CallStatistics(CallCounts):
 
     @property
     def counts(self) -> dict[str, Any]:
-        """The counts of the calls alone, by name."""
+        """The counts of the calls without the counts of messages, by name."""
         return {field.name: getattr(self, field.name) for field in fields(CallCounts)}
 
 
 @dataclass(frozen=True)
 class Served:
-    """The counts of a server from its start to its end.
+    """The counts of the generator's server, from its start to its end.
 
     Attributes
     ----------
     messages
         All messages that the server sent and received.
     calls
-        Number of calls from each address; for instances with addresses of their own, the calls of each instance.
+        Number of calls per sender address. If proxy instances have their own addresses, these are the calls per
+        instance.
     split
         Number of calls whose INVITE, ACK and BYE came from different addresses.
     lateness_p99_us
-        99th percentile of the lateness of the server's threads in µs (hardware/generator/server.c).
+        99th percentile in µs of the lateness of the server's threads (hardware/generator/server.c).
     connections
         Counts of the accepted TCP connections; None over UDP.
     cpu_us
@@ -114,14 +115,14 @@ class Served:
 
 @dataclass(frozen=True)
 class SipTransport:
-    """The transport of SIP. Over TCP, the UAC has a number of persistent connections, or one connection per call."""
+    """The transport of SIP. Over TCP, the UAC keeps a number of connections open, or opens a connection per call."""
 
     protocol: str = "udp"
     connections: int | Literal["per-call"] | None = None
 
     @classmethod
     def of(cls, sut: Sut) -> "SipTransport":
-        """Return the transport of a SUT."""
+        """Return the transport that a SUT uses."""
         return cls(sut.transport, sut.connections)
 
 
@@ -130,17 +131,18 @@ UDP = SipTransport()
 
 @dataclass(frozen=True)
 class Arrivals:
-    """The calls of a load.
+    """The calls that make up a load.
 
     Attributes
     ----------
     calls
-        Number of calls. With blocks it is approximate, since the calls of a window are sampled.
+        Number of calls. If calls repeat in blocks, the number is approximate, because the calls of a window are
+        sampled.
     seed
-        Seed of the schedule.
+        Seed of the random schedule.
     blocks
-        Windows of the load, in order: number of the block, and length in ns. The calls of a block are repeated in each
-        window of the block. None if no call is repeated.
+        Windows of the load, in order: number of the block, and length in ns. All windows of a block repeat the same
+        calls. None if no call is repeated.
     """
 
     cps: int
@@ -150,7 +152,7 @@ class Arrivals:
 
     @classmethod
     def in_blocks(cls, cps: int, seed: int, blocks: Sequence[tuple[int, int]]) -> "Arrivals":
-        """Return calls that are repeated in each window of a block."""
+        """Return calls that repeat in each window of a block."""
         length_s = sum(length_ns for _, length_ns in blocks) / 1e9
         return cls(cps, max(1, round(cps * length_s)), seed, tuple(blocks))
 
@@ -164,14 +166,14 @@ class Arrivals:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A schedule of calls that was sampled.
+    """A sampled schedule of calls.
 
     Attributes
     ----------
     distinct
-        Number of sampled calls. The other calls repeat calls of the same block.
+        Number of sampled calls. All other calls repeat one of these calls.
     first_ns, last_ns
-        Starts of the first and the last call, in ns after the beginning of the schedule.
+        Start times of the first and the last call, in ns after the beginning of the schedule.
     """
 
     calls: int
@@ -182,14 +184,14 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Starts:
-    """Actual and intended starts of calls: int64 ns, shape (calls,), CLOCK_MONOTONIC of the UAC."""
+    """Actual and intended start times of calls: int64 ns, shape (calls,), CLOCK_MONOTONIC of the UAC."""
 
     actual_ns: npt.NDArray[np.int64]
     intended_ns: npt.NDArray[np.int64]
 
 
 class Sipload:
-    """The generator `sipload`: it starts calls at the absolute times of a seeded schedule, and records each start."""
+    """The load generator `sipload`. It starts calls at the times of a seeded schedule, and records each start."""
 
     def version_argv(self, agent: Host) -> list[str]:
         """Return the command that prints the generator's version."""
@@ -198,7 +200,7 @@ class Sipload:
     def start_server(
         self, uas: Host, load: Load, limit_s: float, transport: SipTransport = UDP
     ) -> Process:
-        """Start `sipload uas`."""
+        """Start `sipload uas`, the server that answers calls."""
         spec, report = uas.spec, uas.workdir / SERVER_REPORT
         uas.run(["rm", "-f", str(report)])
         argv = [
@@ -211,7 +213,7 @@ class Sipload:
         return uas.start(SERVER_LOG, argv, cpus=spec.cpus, limit_s=limit_s)
 
     def draw(self, uac: Host, load: Load, label: str, arrivals: Arrivals) -> Schedule:
-        """Sample the schedule whose calls `offer` makes. Equal arrivals result in equal schedules."""
+        """Sample the schedule of the calls that `offer` makes. Equal arguments lead to equal schedules."""
         calls = ["--calls", str(arrivals.calls)]
         if arrivals.blocks is not None:
             blocks = uac.workdir / f"{label}.blocks"
@@ -258,7 +260,7 @@ class Sipload:
         return read_sipload_report(uac.run(["cat", str(report)]).stdout, str(report))
 
     def served(self, uas: Host) -> Served:
-        """Return the counts of a server that was stopped.
+        """Return the counts of a server after its end.
 
         Raises
         ------
@@ -278,7 +280,7 @@ class Sipload:
         hosts.uas.get_file(hosts.uas.workdir / SERVER_REPORT, folder / SERVER_REPORT)
 
     def starts(self, folder: Path, label: str) -> Starts:
-        """Read the starts of all calls that were started."""
+        """Read the actual and intended start times of all calls that the generator started."""
         calls = read_calls(folder / f"{label}.calls.zst")
         started = calls[calls["t_invite"] > 0]
         return Starts(started["t_invite"].astype("i8"), started["t_intended"].astype("i8"))
@@ -344,7 +346,7 @@ class _Lateness:
 
 @dataclass(frozen=True, kw_only=True)
 class _Report:
-    """The parts that the reports of client and server share (hardware/generator/report.h)."""
+    """The keys that the client's report and the server's report share (hardware/generator/report.h)."""
 
     messages: Mapping[str, _Messages]
     unparsable: _Count
@@ -362,7 +364,7 @@ class _Report:
         )
 
     def cpu_us(self, calls: int) -> float | None:
-        """Return the CPU time per call in µs; None without a call."""
+        """Return the CPU time per call in µs; None if no call was made."""
         return self.cpu_ns / calls / 1000 if calls else None
 
     def connection_counts(self, source: str) -> Connections | None:
@@ -431,7 +433,7 @@ def read_server_report(text: str, source: str) -> Served:
     Raises
     ------
     StableError
-        As `read_sipload_report`.
+        The same reasons as for `read_sipload_report`.
     """
     report = _read_report(_ServerReport, text, source)
     return Served(
@@ -460,13 +462,13 @@ def _sends(counts: _Messages | None) -> Sends:
 
 
 def read_calls(path: Path) -> npt.NDArray[Any]:
-    """Read the instants and the outcome of each call.
+    """Read the file of calls: the instants and the result of each call.
 
     Returns
     -------
     ndarray
-        Shape (calls,), dtype `CALL`, in the order of the schedule. Instants are CLOCK_MONOTONIC of the UAC in ns, or 0
-        for events that did not happen.
+        Shape (calls,), dtype `CALL`, in the order of the schedule. An instant is CLOCK_MONOTONIC of the UAC in ns, or 0
+        if the event did not happen.
 
     Raises
     ------

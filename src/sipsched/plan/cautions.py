@@ -1,4 +1,4 @@
-"""The risk of each kind of scheduler setting, and the command that reverts the setting."""
+"""For each kind of scheduler setting: its risk for the machine, and the command that reverts it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from sipsched.plan.modes import Policy, Setting
 
 @dataclass(frozen=True)
 class Caution:
-    """The risk of a setting for the rest of the machine, and the way to revert the setting.
+    """The risk of a setting for the rest of the machine, and the command that reverts the setting.
 
     Attributes
     ----------
     undo
-        A clause with the command, and with anything else to remove.
+        A clause that names the command, and any other thing that the user has to remove.
     """
 
     risk: str
     undo: str
 
 
-# SEE sched(7) and Documentation/scheduler/sched-rt-group.rst. The fair server of Linux 6.12 replaces the throttling.
+# SEE sched(7) and Documentation/scheduler/sched-rt-group.rst. From Linux 6.12, a fair server replaces the throttling.
 _REAL_TIME = (
     "If a worker loops, every other task on its CPU starves, including SSH and logging. The kernel then keeps only "
     "50 ms of each second for these tasks (kernel.sched_rt_runtime_us = 950000; the fair server from Linux 6.12 "
@@ -68,4 +68,4 @@ OF_FILES = Caution(
     "The file changes the scheduler for every program of the machine.",
     "write the earlier value to the file, or restart the machine",
 )
-"""Caution for settings that are kernel files, such as the settings of CFS."""
+"""The caution for settings that are files of the kernel, such as the settings of CFS."""

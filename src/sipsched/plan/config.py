@@ -38,7 +38,7 @@ from sipsched.plan.sut import DEPLOYMENTS, Sut
 from sipsched.validity.rules import RULES, Limits
 
 LISTED = ("cores", "threads", "cps")
-"""Keys of the three numbers of an entry in a study's `points`, in order."""
+"""Names of the three numbers of an entry in a study's `points`, in the order of the entry."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Config:
         return self.suts[name]
 
     def load_of(self, run: Run) -> Load:
-        """Return the load of a run. The load of a comparison has its own length."""
+        """Return the settings of a run's load. A run that compares modes has a longer load than other runs."""
         if not is_comparison(run.mode):
             return self.load
         return replace(
@@ -196,7 +196,7 @@ class Config:
         )
 
     def check_run(self, run: Run) -> None:
-        """Reject a run that no study can contain.
+        """Raise an error for a run that no study of the configuration can contain.
 
         Raises
         ------
@@ -206,12 +206,12 @@ class Config:
         self._check(run, str(run.path))
 
     def check_search(self, point: Point) -> None:
-        """Reject a search that no study can contain.
+        """Raise an error for a search that no study of the configuration can contain.
 
         Raises
         ------
         StableError
-            See `check_run`; or the mode is a comparison.
+            See `check_run`. Or the point names several modes; a search needs a single mode.
         """
         if is_comparison(point.mode):
             raise StableError(
@@ -234,7 +234,7 @@ class Config:
         _check_use(self.suts[run.sut], run.mode, what)
 
     def searches(self) -> list[Point]:
-        """List all points at which loads are searched, without duplicates."""
+        """List all points for which a search finds the loads. Each point is listed once."""
         points = itertools.chain.from_iterable(
             study.searches(name) for name in self.testbeds for study in self.studies.values()
         )
@@ -245,18 +245,18 @@ class Config:
         crossings: Crossings = MappingProxyType({}),
         repeats: Mapping[tuple[str, str], Repeats] = MappingProxyType({}),
     ) -> list[Run]:
-        """List all runs of all studies in the order of measuring, without duplicates.
+        """List all runs of all studies in the order of measuring. Each run is listed once.
 
-        The testbeds follow each other. On a testbed, all studies progress together: after half of the campaign, half of
-        each study is measured. This order spreads the repetitions of a point over the campaign, and over the drift of
-        the machine. An interrupted campaign has results for every study. The runs of a group stay consecutive.
+        The runs of a testbed are consecutive. On a testbed, all studies progress together: after half of the campaign,
+        half of the runs of each study are measured. So an interrupted campaign has results for every study, and the
+        repetitions of a point are spread over the drift of the machine. The runs of a group stay consecutive.
 
         Parameters
         ----------
         crossings
             See `Study.runs`.
         repeats
-            Groups with additional repetitions, by study and testbed.
+            Groups with additional repetitions, per study and testbed.
         """
         runs: dict[Run, None] = {}
         for name in self.testbeds:
@@ -270,7 +270,7 @@ class Config:
 
 
 def _spread(runs: Sequence[Run]) -> list[tuple[float, Run]]:
-    """Pair each run of a study with the completed share of the study, which is equal for all runs of a group."""
+    """Pair each run of a study with the share of the study that is then measured; a group's runs have one share."""
     groups = [
         list(group)
         for _, group in itertools.groupby(
@@ -281,7 +281,7 @@ def _spread(runs: Sequence[Run]) -> list[tuple[float, Run]]:
 
 
 def name_files(files: Sequence[str | Path]) -> str:
-    """Return the names of configuration files and of the option `--config`, for messages."""
+    """Return the names of the configuration files and of the option `--config`, for error messages."""
     here = Path.cwd()
     names = (
         path.relative_to(here) if path.is_relative_to(here) else path for path in map(Path, files)
@@ -290,14 +290,14 @@ def name_files(files: Sequence[str | Path]) -> str:
 
 
 def check_files(files: Iterable[str | Path]) -> None:
-    """Read the existing files of the configuration, and reject content that Snakemake would accept.
+    """Read the existing configuration files, and raise an error for content that Snakemake would silently accept.
 
     Snakemake silently uses the last of two equal keys, and runs a file with the key `__use_yte__` as a program.
 
     Raises
     ------
     StableError
-        A file is not strict YAML, or has an unknown key at its top level; the message names file and line.
+        A file is not strict YAML, or has an unknown key at its top level. The message names the file and the line.
     """
     for path in map(Path, files):
         check_keys(Declared, read_yaml(path) if path.exists() else {}, str(path))
@@ -313,7 +313,7 @@ def parse_config(
     document
         The content of `config/config.yaml`, with all overrides applied.
     what
-        Names of the sources, for the error's text.
+        Names of the files, for error messages.
 
     Raises
     ------
@@ -351,7 +351,7 @@ def parse_config(
 
 
 def _measured_studies(file: Declared, studies: Mapping[str, Study], what: str) -> dict[str, Study]:
-    """Return the studies that `only` names, and check them."""
+    """Return the studies that the key `only` names. Raise an error for a name that is not defined."""
     only = list(studies) if file.only is None else file.only
     for name in only:
         if name not in studies:
@@ -367,7 +367,7 @@ def _measured_studies(file: Declared, studies: Mapping[str, Study], what: str) -
 
 
 def _documents(file: Declared, studies: Mapping[str, Study], what: str) -> dict[str, Document]:
-    """Read the documents, and check that the studies of each document are defined."""
+    """Read the pages about several studies. Raise an error if a page names a study that is not defined."""
     documents = {
         name: read(Document, body, f"{what}: documents.{name}", name=name)
         for name, body in file.documents.items()
@@ -383,7 +383,7 @@ def _documents(file: Declared, studies: Mapping[str, Study], what: str) -> dict[
 
 
 def _suts(file: Declared, what: str) -> dict[str, Sut]:
-    """Read the SUTs. Missing keys have the defaults of the proxy program."""
+    """Read the SUTs. A key that a SUT lacks has the default value of the proxy program."""
     for proxy, body in file.sut_defaults.items():
         check_keys(Sut, body, f"{what}: sut_defaults.{proxy}", ("name", "proxy"))
     suts = {}
@@ -397,7 +397,7 @@ def _suts(file: Declared, what: str) -> dict[str, Sut]:
 def _study(
     name: str, body: DeclaredStudy, suts: Mapping[str, Sut], sharing: Sharing, where: str
 ) -> Study:
-    """Check a declared study and return its value."""
+    """Check a study as the configuration declares it, and return it as a `Study`."""
     cps, precision = _loads(body, where), _precision(body, where)
     for point in body.points:
         listed = (body.cores, body.threads, cps if isinstance(cps, tuple) else ())
@@ -427,7 +427,7 @@ def _study(
 
 
 def _sharing(file: Declared, what: str) -> Sharing:
-    """Check and return the twins."""
+    """Check and return the twins, which are testbeds of the same hardware that share the runs of each study."""
     twins, aside = file.twins, frozenset(file.aside)
     if len(twins) == 1:
         raise StableError(f"{what}: twins: expected at least two testbeds, found {twins[0]}")
@@ -448,7 +448,7 @@ def _sharing(file: Declared, what: str) -> Sharing:
 
 
 def _validity(declared: Mapping[str, DeclaredLimits], what: str) -> dict[str, Limits]:
-    """Return the limits of every rule. A rule that the configuration does not name has its default limits."""
+    """Return the limits of every rule. A rule without limits in the configuration has its default limits."""
     for name in declared:
         if name not in RULES:
             raise StableError(
@@ -561,8 +561,8 @@ def _loads(study: DeclaredStudy, where: str) -> tuple[int, ...] | SearchedLoads:
     if not isinstance(study.cps, DeclaredLoads):
         return study.cps or ()
     around = study.cps
-    # A further file adds keys to the studies of config.yaml, so a study can have `shares` from the further file and
-    # `steps` from config.yaml. Then `shares` wins.
+    # A second configuration file adds keys to the studies of config.yaml. So a study can have `shares` from the second
+    # file and `steps` from config.yaml. In this case, the program uses `shares`.
     if around.shares is not None:
         return SharesOfCrossing(around.around_crossing_of, around.shares)
     if around.step_cps is not None and around.steps is not None:

@@ -19,26 +19,26 @@ from sipsched.plan.modes import Setting, find_mode
 
 SEPARATOR = ","
 CALL_TAIL_S = 0.05
-"""Time during which a window contains messages of the previous window's calls: ring time, hold time and a margin."""
+"""Time at the start of a window with messages of older calls: the calls' ring time, their hold time and a margin."""
 RELAXATIONS = 3
-"""Length of the washout in relaxation times of the queue. A twentieth of the carry-over remains after the washout."""
+"""Length of the washout, in relaxation times of the queue. After it, 5 % of the older calls' influence remains."""
 WASHOUT_MAX_S = 1.0
 WINDOW_MIN_S = 0.5
 WINDOW_WASHOUTS = 5
-"""Length of a window in washouts. With this length, the washouts exclude a fifth of the load."""
+"""Length of a window, in washouts. With this length, the washouts are a fifth of the load."""
 JITTER = 0.1
-"""Largest relative change of the window length of a block.
+"""Largest relative change of the window length from block to block.
 
-The change prevents synchrony of periodic timers with windows.
+The changing length prevents that periodic timers run in step with the windows.
 """
 UTILISATION_MAX = 0.97
 BLOCKS_MIN = 6
-"""Smallest number of blocks for a randomisation test at 5 %: with 6 blocks, 2 of 2^6 orders are 3 %."""
+"""Smallest number of blocks for a randomisation test at 5 %. With 6 blocks, 2 of 2^6 orders are 3 %."""
 
 
 @dataclass(frozen=True)
 class Crossover:
-    """The settings of all crossover runs of a campaign."""
+    """The settings of all runs of a campaign that compare modes."""
 
     mode_s: Annotated[
         float,
@@ -81,16 +81,16 @@ class Crossover:
 
 @dataclass(frozen=True)
 class Window:
-    """A part of the load under one mode.
+    """A stretch of a run during which the proxy runs in one mode.
 
     Attributes
     ----------
     block
-        Number of the block. All windows of a block play the same calls.
+        Number of the block. All windows of a block repeat the same calls.
     mode
         Index of the mode in the comparison.
     sham
-        Whether the window plays the reference a second time, at a separate random position in the block.
+        Whether the window repeats the reference mode, at a separate random position in the block.
     start_ns, length_ns
         Start and length on the clock of the schedule.
     """
@@ -104,16 +104,16 @@ class Window:
 
 @dataclass(frozen=True)
 class Design:
-    """The windows of a run, and the reason for their lengths.
+    """The windows of a run, and the queue's times that determine their lengths.
 
     Attributes
     ----------
     modes
         Modes in the order of the comparison.
     window_s, washout_s
-        Mean length of the windows, and length of their washout.
+        Mean length of the windows, and length of the washout at their start.
     utilisation
-        Share of the SPS's CPUs that the proxy took in the warm-up; None if the configuration sets the lengths.
+        Share of the SPS's CPU time that the proxy used in the warm-up; None if the configuration sets the lengths.
     relaxation_s
         Relaxation time of the queue at this utilisation; None if the configuration sets the lengths.
     """
@@ -133,27 +133,27 @@ class Design:
 
     @property
     def replays(self) -> int:
-        """Number of times that the calls of a block are played."""
+        """Number of times that the load generator plays the calls of a block."""
         return len(self.modes) + 1
 
 
 def is_comparison(mode: str) -> bool:
-    """Report whether the mode of a run is a comparison."""
+    """Report whether a mode is a list of modes, such as `default,batch`, which one run compares."""
     return SEPARATOR in mode
 
 
 def compared(mode: str) -> tuple[str, ...]:
-    """Return the modes of a comparison with the reference first. For a single mode, return only this mode."""
+    """Return the modes that a run compares, with the reference first. For a single mode, return only this mode."""
     return tuple(mode.split(SEPARATOR))
 
 
 def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:
-    """Reject modes and comparisons that cannot be measured.
+    """Raise an error for modes and lists of modes that cannot be measured.
 
     Raises
     ------
     StableError
-        A mode is not declared, an override is wrong, a comparison names a mode twice, or a single mode switches the
+        A mode is not declared, an override is wrong, a list names a mode twice, or a single mode switches the
         probe.
     """
     for name in names:
@@ -173,20 +173,20 @@ def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:
 
 
 def duration_s(mode: str, crossover: Crossover) -> float:
-    """Return the seconds of load of a comparison."""
+    """Return the length in seconds of the load of a run that compares modes."""
     return crossover.mode_s * (len(compared(mode)) + 1)
 
 
 def lengths(utilisation: float, service_s: float) -> tuple[float, float, float]:
-    """Choose the length of the windows and of their washout by the load.
+    """Return the length of the windows and of their washout, for the utilisation of the proxy.
 
-    The influence of a queue's past decays with its relaxation time. For M/M/1, this is E[S] / (1 - sqrt(rho))^2.
+    The influence of a queue's past decays with the relaxation time. For M/M/1, this time is E[S] / (1 - sqrt(rho))^2.
     SEE Cohen, The Single Server Queue, 1982, III.
 
     Parameters
     ----------
     utilisation
-        Share of the SPS's CPUs that the proxy takes.
+        Share of the SPS's CPU time that the proxy uses.
     service_s
         CPU time per message, divided by the number of CPUs.
 
@@ -209,7 +209,7 @@ def choose(
     service_s: float,
     seed: int,
 ) -> Design:
-    """Sample the windows of a run. The configuration sets their lengths; for `auto`, the load does.
+    """Sample the windows of a run. With the setting `auto`, the load determines the windows' length.
 
     Parameters
     ----------
@@ -234,23 +234,23 @@ def choose(
 def draw(
     modes: Sequence[str], total_s: float, window_s: float, washout_s: float, seed: int
 ) -> Design:
-    """Sample the windows of a run: their order within each block, and their length per block.
+    """Sample the windows of a run: their random order in each block, and the random length of each block's windows.
 
     Parameters
     ----------
     total_s
         Seconds of load. A remainder that is too short for a block is not used.
     window_s, washout_s
-        Mean length of a window, and length of its excluded start.
+        Mean length of a window, and length of the excluded start of a window.
     seed
-        Seed of orders and lengths. The same seed produces the same windows.
+        Seed of the orders and lengths. The same seed produces the same windows.
 
     Raises
     ------
     StableError
         The windows are shorter than twice the washout, or the load is too short for the smallest number of blocks.
     """
-    # The analysis repeats its estimate with a washout of twice the length.
+    # The analysis checks its result with a washout of twice the length. So twice the washout must fit into a window.
     if window_s * (1 - JITTER) <= 2 * washout_s:
         raise StableError(
             f"crossover: windows of {window_s:g} s (less {JITTER:.0%} in some blocks) are too short for "
@@ -270,7 +270,7 @@ def draw(
     start_ns = 0
     for block in range(blocks):
         length_ns = round(window_s * 1e9 * rng.uniform(1 - JITTER, 1 + JITTER))
-        # The sham has its own random position, so it differs from the reference by chance only.
+        # The sham window has its own random position, so it differs from the reference window by chance only.
         for arm in rng.sample(range(playing), playing):
             sham = arm == len(modes)
             windows.append(Window(block, 0 if sham else arm, sham, start_ns, length_ns))

@@ -1,7 +1,7 @@
-"""The tables of the configuration's keys and of the verdict's rules in the documentation.
+"""Tables of the documentation that list the configuration's keys and the verdict's rules.
 
-`make tables` writes them from the types and declarations (`python -m sipsched.plan.described`). A test compares them
-with the documents.
+`make tables` (`python -m sipsched.plan.described`) writes the tables from the types and the declared rules. A test
+compares the tables with the documents.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from sipsched.plan.sut import Sut
 from sipsched.validity.rules import RULES
 
 NAMED = {"suts": Sut, "sut_defaults": Sut, "documents": Document}
-"""Types of entries. Reading such an entry requires its name or default keys."""
+"""Types of the entries that the program reads only with a name or with default keys."""
 
 
 def table_of_keys() -> str:
@@ -40,7 +40,7 @@ TABLES = {
     PROJECT_ROOT / "config" / "README.md": ("keys", table_of_keys),
     PROJECT_ROOT / "docs" / "methodology" / "verdict.md": ("rules", table_of_rules),
 }
-"""Documents with a table: the table's name in the markers of the document, and the function that makes the table."""
+"""Per document, its tables: the name of a table in the markers of the document, and the function that makes it."""
 
 
 def _rows(kind: Any, prefix: str) -> Iterator[tuple[str, str]]:
@@ -66,7 +66,7 @@ def _default(key: "Field[Any]") -> str:
 
 
 def renewed(document: Path) -> str:
-    """Return the text of a document of `TABLES` with its table renewed."""
+    """Return the text of a document of `TABLES`, with up-to-date tables."""
     name, table = TABLES[document]
     first, last = f"<!-- {name}: made by `make tables` -->\n", f"<!-- end of {name} -->\n"
     before, _, rest = document.read_text().partition(first)
@@ -74,7 +74,7 @@ def renewed(document: Path) -> str:
 
 
 def main() -> None:
-    """Write the tables."""
+    """Write the tables into the documents."""
     for document in TABLES:
         document.write_text(renewed(document))
 

@@ -10,24 +10,24 @@ import yaml
 from sipsched.errors import StableError
 
 LARGEST_BYTES = 256 * 1024
-"""Largest size of a YAML file. The largest file of the project has 13 kB, and 256 kB take seconds to read."""
+"""Largest size in bytes of a YAML file. The largest file of the project has 13 kB. 256 kB take seconds to read."""
 LONGEST_VALUE = 60
-"""Number of characters that a message shows of a wrong value."""
+"""Largest number of characters of a wrong value that an error message shows."""
 
 
 def read_yaml(path: Path) -> Any:
-    """Read a YAML file strictly.
+    """Read a YAML file, and raise an error for YAML features that are ambiguous or unsafe.
 
     Returns
     -------
     Any
-        The document. All keys of mappings are text.
+        The document. All keys of its mappings are text.
 
     Raises
     ------
     StableError
-        The file is missing, too large, not UTF-8 or not YAML; a mapping has a key twice; or the file has an alias, a
-        tag, NaN or an infinity. The message names file and line.
+        The file is missing, too large, not UTF-8 or not YAML. Or a mapping has a key twice, or the file has an alias, a
+        tag, NaN or an infinity. The message names the file and the line.
     """
     try:
         data = path.read_bytes()
@@ -50,13 +50,13 @@ def read_yaml(path: Path) -> Any:
         raise StableError(f"{path}:{line_of} is not YAML: {_line(error.problem)}") from None
     except RecursionError:
         raise StableError(f"{path}: is not YAML: nested too deeply") from None
-    # ReaderError has no mark. A date or a number can have the right form but an impossible value.
+    # A ReaderError has no attribute `problem_mark`. A ValueError is a date or number that looks right but cannot exist.
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise StableError(f"{path}: is not YAML: {_line(error)}") from None
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """A YAML loader without aliases, tags, repeated keys, NaN and infinities."""
+    """A YAML loader that rejects aliases, tags, repeated keys, NaN and infinities."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event = self.peek_event()  # type: ignore[no-untyped-call]
@@ -96,12 +96,12 @@ def _line(problem: object) -> str:
 
 
 def tidy(instance: Any, what: str, *, empty: bool = True) -> Any:
-    """Copy a document with whole numbers as int, so that 8.0 and 8 result in the same file name.
+    """Copy a document and turn whole numbers into int. So 8.0 and 8 lead to the same file name.
 
     Parameters
     ----------
     what
-        Name of the document, for the error's text.
+        Name of the document, for error messages.
     empty
         Whether a key may have no value.
 
@@ -118,7 +118,7 @@ def tidy(instance: Any, what: str, *, empty: bool = True) -> Any:
 
 
 def _with_integers(value: Any, done: dict[int, Any]) -> Any:
-    """Copy a document. A part that occurs several times is copied once."""
+    """Copy a document. A value that occurs several times is copied once."""
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < 2**53 else value
     if not isinstance(value, (dict, list)):
@@ -133,7 +133,7 @@ def _with_integers(value: Any, done: dict[int, Any]) -> Any:
 
 
 def _check_numbers_and_keys(instance: Any, what: str, empty: bool) -> None:
-    """Reject numbers that are not finite, and keys that are not text. The command line can contain both."""
+    """Raise an error for a number that is not finite or a key that is not text. The command line can contain both."""
     seen: set[int] = set()
     rest = [(instance, "")]
     while rest:
@@ -161,7 +161,7 @@ def _check_numbers_and_keys(instance: Any, what: str, empty: bool) -> None:
 
 
 def shorten(value: Any) -> str:
-    """Shorten a wrong value for a message to one line of limited length."""
+    """Return a wrong value as one line of limited length, for error messages."""
     text = _repr(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
 

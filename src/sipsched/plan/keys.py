@@ -1,4 +1,4 @@
-"""Strict reading of YAML files into dataclasses, which describe each key once.
+"""Strict reading of YAML files into dataclasses. A dataclass describes each key of the file once.
 
 The type of a field has the bounds and the description of its key (`typing.Annotated`, `msgspec.Meta`). `read` checks a
 document against these types, and `sipsched.plan.described` makes the table of keys from them.
@@ -25,7 +25,7 @@ Name = Annotated[str, Meta(min_length=1)]
 Mode = Annotated[
     str,
     Meta(
-        # the name of a folder
+        # A name becomes the name of a folder, whose length the file system limits.
         max_length=200,
         pattern=r"\A[a-z][a-z0-9_-]*([+][a-z_]+=[a-z0-9-]+)*(,[a-z][a-z0-9_-]*([+][a-z_]+=[a-z0-9-]+)*)*\Z",
         description="A mode of config/modes.yaml, with overrides (enhanced+migration_cost_ns=500000). A run compares "
@@ -64,12 +64,12 @@ def read_named(kind: type[Kind], what: str, name: str, folder: Path) -> Kind:
     Parameters
     ----------
     what
-        Kind of the file for messages, such as `testbed`.
+        Kind of the file for error messages, such as `testbed`.
 
     Raises
     ------
     StableError
-        The file does not exist, and the message lists the existing files; or see `read_file`.
+        The file does not exist, and the message lists the existing files. For other reasons, see `read_file`.
     """
     path = folder / f"{name}.yaml"
     if not path.is_file():
@@ -85,13 +85,13 @@ def read_file(hint: Any, path: Path) -> Any:
     Raises
     ------
     StableError
-        The file is not strict YAML, a key has no value, or see `read`.
+        The file is not strict YAML, or a key has no value. For other reasons, see `read`.
     """
     return _value(hint, tidy(read_yaml(path), str(path), empty=False), str(path))
 
 
 def read_value(hint: Any, value: Any, where: str) -> Any:
-    """Check a plain value against its type; raises the errors of `read`."""
+    """Check a plain value against its type, and return it. The errors are the errors of `read`."""
     return _converted(hint, value, where, "value")
 
 
@@ -103,7 +103,7 @@ def read(kind: type[Kind], content: Any, where: str, **given: Any) -> Kind:
     kind
         The dataclass; its fields are the keys.
     where
-        File and key, for the error's text.
+        File and key, for error messages.
     given
         Values of fields that are not keys of the file, such as the name of an entry.
 
@@ -119,7 +119,7 @@ def read(kind: type[Kind], content: Any, where: str, **given: Any) -> Kind:
     for field in fields(kind):  # type: ignore[arg-type]
         if field.name in given:
             continue
-        # a field `from_` reads the key `from`, which is a keyword of Python
+        # `from` is a keyword of Python, so the field `from_` reads the key `from`.
         hint, key = types[field.name], field.name.rstrip("_")
         if key in content:
             values[field.name] = _value(hint, content[key], place(where, key))
@@ -129,7 +129,7 @@ def read(kind: type[Kind], content: Any, where: str, **given: Any) -> Kind:
 
 
 def check_keys(kind: type, content: Any, where: str, given: Iterable[str] = ()) -> None:
-    """Reject content that is not a mapping, and keys without a field in the dataclass.
+    """Raise an error for content that is not a mapping, or that has a key without a field in the dataclass.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def check_keys(kind: type, content: Any, where: str, given: Iterable[str] = ()) 
 
 
 def place(where: str, key: str) -> str:
-    """Return the path of a key for messages: `file: a.b`."""
+    """Return the path of a key for error messages, such as `file: a.b`."""
     return f"{where}{'.' if ': ' in where else ': '}{key}"
 
 
@@ -158,7 +158,7 @@ def key_types(kind: Hashable) -> dict[str, Any]:
 
 
 def describe(hint: Any) -> str:
-    """Return the description of a key; an empty text if the key has no description."""
+    """Return the description of a key, or an empty text if the key has no description."""
     texts = [meta.description for meta in getattr(hint, "__metadata__", ()) if meta.description]
     return texts[-1] if texts else ""
 
@@ -176,7 +176,7 @@ def options(hint: Any) -> list[Any]:
 
 
 def is_mapping(hint: Any) -> bool:
-    """Report whether a key has named entries."""
+    """Report whether the value of a key is a mapping with named entries."""
     return isinstance(get_origin(bare(hint)), type) and issubclass(get_origin(bare(hint)), Mapping)
 
 
@@ -215,7 +215,7 @@ def _converted(hint: Any, value: Any, where: str, what: str) -> Any:
     except msgspec.ValidationError as error:
         said, _, path = str(error).replace("`", "").partition(" - at ")
     except UnicodeEncodeError:
-        # An escape in YAML can stand for half of a surrogate pair.
+        # An escape sequence in YAML can encode half of a surrogate pair, which is not Unicode text.
         said, path = "Expected Unicode text", ""
     wrong = value
     for index in re.findall(r"\[(\d+)\]", path):

@@ -1,4 +1,4 @@
-"""Settings of the load: how loads are chosen, offered, searched and repeated."""
+"""Settings of the load: how the loads are chosen, searched and repeated."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -9,12 +9,12 @@ from sipsched.errors import StableError
 from sipsched.plan.keys import Cps, Repetitions, Share
 
 WIDEST_BRACKET = 1.25
-"""Largest ratio of two loads between which a crossing can be interpolated."""
+"""Largest ratio of the loads below and above the drop rate's limit that is narrow enough for interpolation."""
 
 
 @dataclass(frozen=True, order=True)
 class Capacity:
-    """The accuracy of a search for capacities. As loads of a study: the two loads around each capacity."""
+    """The accuracy of a search for the capacity. A study with this key measures the two loads around each capacity."""
 
     limit: Annotated[
         float,
@@ -31,7 +31,7 @@ class Capacity:
 
     @property
     def name(self) -> str:
-        """Name of the record of such a search, without its ending."""
+        """Name of the record of a search with this accuracy, without the file's ending."""
         return f"capacity~{self.limit}~{self.relative_width}"
 
     @classmethod
@@ -55,17 +55,17 @@ class Capacity:
         return goal
 
     def loads(self, lower_cps: int, upper_cps: int) -> tuple[int, ...]:
-        """Return the loads around a capacity; see `AroundCrossing.loads`."""
+        """Return the two loads around a capacity; see `AroundCrossing.loads`."""
         return tuple(sorted({lower_cps, upper_cps}))
 
 
 CROSSING = "crossing"
-"""Name of the search that finds the loads of other measurements."""
+"""Name of the search whose result determines the loads of other measurements."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """The load that is offered to every run of a campaign."""
+    """The load that the generator offers in every run of a campaign."""
 
     law: Annotated[
         Literal["exponential", "constant"],
@@ -135,7 +135,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Search:
-    """Settings of the search for the load that crosses the drop rate's limit (Multiple Loss Ratio search)."""
+    """Settings of the search for the load at which the drop rate passes its limit (Multiple Loss Ratio search)."""
 
     lowest_cps: Annotated[Cps, Meta(description="The lowest load that is tried.")]
     highest_cps: Annotated[Cps, Meta(description="The highest load that is tried.")]
@@ -156,17 +156,16 @@ class Search:
 
 @dataclass(frozen=True)
 class AroundCrossing:
-    """Loads of a study around the crossing of the drop rate's limit, which is searched on the testbed.
+    """Loads of a study around the load at which the drop rate passes its limit. A search finds this load.
 
     Attributes
     ----------
     step_cps
-        Distance between loads. The papers use 200 cps.
+        Distance between two loads. The papers use 200 cps.
     steps
-        Numbers of loads. 0 is the highest multiple of `step_cps` that the search found under the limit, and 1 is the
-        next multiple. The highest load under the limit, the lowest load above the limit and the loads between them are
-        always included, so that the crossing has a load on each side. If these loads are further apart than
-        `WIDEST_BRACKET`, `step_cps` is halved for them.
+        Positions of the loads. 0 is the highest multiple of `step_cps` that the search found below the limit, and 1 is
+        the next multiple. The two loads around the crossing, and the multiples between them, are always included. If
+        the two loads are further apart than `WIDEST_BRACKET`, `step_cps` is halved between them.
     """
 
     mode: str
@@ -174,16 +173,16 @@ class AroundCrossing:
     steps: tuple[int, ...]
 
     def loads(self, lower_cps: int, upper_cps: int) -> tuple[int, ...]:
-        """Return the loads around a crossing.
+        """Return the loads around the load at which the drop rate passes its limit.
 
         Parameters
         ----------
         lower_cps, upper_cps
-            The highest load that the search found under the limit, and the lowest load above the limit.
+            The highest load that the search found below the limit, and the lowest load that it found above the limit.
         """
-        # The steps start at the lower load, not in the middle of the interval. Near the knee, drops vary between runs.
-        # A search accepts a load that stayed under the limit once, but the mean of runs crosses the limit near this
-        # load or below it.
+        # The positions count from the lower load, not from the middle of the interval, because drops near the knee
+        # vary between runs. The search accepts a load that stayed below the limit once. The mean of many runs passes
+        # the limit near this load or below it.
         loads = {self.step_cps * (lower_cps // self.step_cps + step) for step in self.steps}
         near = self.step_cps
         while near > max(1, (WIDEST_BRACKET - 1) * (near * (lower_cps // near))):
@@ -195,23 +194,23 @@ class AroundCrossing:
 
 @dataclass(frozen=True)
 class SharesOfCrossing:
-    """Loads of a study as shares of the highest load that the search found under the limit."""
+    """Loads of a study as shares of the highest load that the search found below the drop rate's limit."""
 
     mode: str
     shares: tuple[float, ...]
 
     def loads(self, lower_cps: int, upper_cps: int) -> tuple[int, ...]:
-        """Return the loads, rounded to tens; see `AroundCrossing.loads`."""
+        """Return the loads, rounded to multiples of ten; see `AroundCrossing.loads`."""
         return tuple(sorted({max(1, round(lower_cps * share / 10)) * 10 for share in self.shares}))
 
 
 SearchedLoads = AroundCrossing | SharesOfCrossing | Capacity
-"""Loads that depend on the result of a search on the testbed."""
+"""Settings of a study whose loads depend on a search on the testbed."""
 
 
 @dataclass(frozen=True)
 class Precision:
-    """The precision of a study: runs are repeated until a confidence interval is narrow enough."""
+    """The precision of a study. The study repeats runs until a confidence interval is narrow enough."""
 
     of: Annotated[
         str,
@@ -236,7 +235,7 @@ class Precision:
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """Numbers of repetitions before each look at the interval. Each number is 1.5 times the previous number."""
+        """Numbers of repetitions after which the interval is checked. Each number is 1.5 times the previous number."""
         numbers = [self.at_least]
         while numbers[-1] < self.at_most:
             numbers.append(min(self.at_most, numbers[-1] + -(-numbers[-1] // 2)))

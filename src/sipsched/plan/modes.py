@@ -1,4 +1,4 @@
-"""Scheduler modes: the settings of `config/modes.yaml`, in the papers' terms and in the kernel's terms."""
+"""Scheduler modes: named sets of kernel settings, from `config/modes.yaml`."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -16,21 +16,21 @@ from sipsched.plan.keys import key_types, options, place, read_file, read_value
 
 MODES_FILE = PROJECT_ROOT / "config" / "modes.yaml"
 TRANSLATION = " (EEVDF translation)"
-"""Suffix of a mode's label on a kernel with EEVDF instead of the papers' scheduler."""
+"""Suffix of a mode's label if the kernel has the EEVDF scheduler, because the papers used CFS."""
 DEFAULT = "default"
 NO_LOOK = "5o"
-"""The look of a mode that has no key `look`."""
+"""Colour and marker on pages of a mode that has no key `look`."""
 LOWEST_PRIORITY = 1
-"""Priority of fifo and rr in a mode without a priority.
+"""Priority of a mode with the policy fifo or rr but without a priority.
 
-A task with this priority runs before all tasks that are not real-time.
+A real-time task with this lowest priority still runs before all tasks that are not real-time.
 """
 
 
 class Setting(StrEnum):
-    """A scheduler setting. The value is its name in overrides, which is the name of its file since Linux 5.13.
+    """A scheduler setting. Its value is the setting's name in overrides, and the name of its kernel file since 5.13.
 
-    The first five settings are the papers' settings. Policy, nice, priority and slice are attributes of single tasks. A
+    The first five settings are the papers' settings. Policy, nice, priority and slice are attributes of a task. A
     mode sets these attributes for every process of the proxy.
     """
 
@@ -45,7 +45,7 @@ class Setting(StrEnum):
     PRIORITY = "priority"
     SLICE = "slice_ns"
     RECORDING = "recording"
-    """Whether the probe records. A comparison of modes switches the recording to measure the cost of the probe."""
+    """Whether the probe records. A run that switches the recording on and off measures the cost of the probe."""
 
     @property
     def key(self) -> str:
@@ -69,7 +69,7 @@ PAPERS = (
 
 
 class Scaling(StrEnum):
-    """Values of tunable_scaling. The position of a value, counted from 0, is its number in the kernel."""
+    """Values of the kernel setting tunable_scaling. The kernel's number of a value is its position, counted from 0."""
 
     NONE = "none"
     LOGARITHMIC = "logarithmic"
@@ -77,24 +77,24 @@ class Scaling(StrEnum):
 
     @property
     def number(self) -> int:
-        """The number in the kernel's file."""
+        """The number of this value in the kernel's file."""
         return list(Scaling).index(self)
 
 
 class Recording(StrEnum):
-    """Whether the probe records while the proxy serves."""
+    """Whether the probe records timestamps while the proxy serves calls."""
 
     OFF = "off"
     ON = "on"
 
     @property
     def number(self) -> int:
-        """0 for off, 1 for on."""
+        """The number of this value: 0 for off, 1 for on."""
         return list(Recording).index(self)
 
 
 class Policy(StrEnum):
-    """Scheduling policies of a mode, with their names in sched(7) in lower case."""
+    """Scheduling policies that a mode can set, with their names from sched(7) in lower case."""
 
     OTHER = "other"
     FIFO = "fifo"
@@ -103,12 +103,12 @@ class Policy(StrEnum):
 
     @property
     def number(self) -> int:
-        """The kernel's number. SEE include/uapi/linux/sched.h."""
+        """The kernel's number of the policy. SEE include/uapi/linux/sched.h."""
         return list(Policy).index(self)
 
     @property
     def real_time(self) -> bool:
-        """True if tasks have a priority and run before every task with a nice value."""
+        """True for a real-time policy, whose tasks run before every task with a nice value."""
         return self in (Policy.FIFO, Policy.RR)
 
 
@@ -119,7 +119,7 @@ NAMED: Mapping[Setting, type[Scaling] | type[Policy] | type[Recording]] = Mappin
         Setting.RECORDING: Recording,
     }
 )
-"""Settings with named values. Each name stands for the kernel's number."""
+"""Settings whose values have names. Each name stands for a number of the kernel."""
 
 Count = Literal["cores", "threads", "processors"]
 Number = Annotated[int, Meta(ge=0, le=10**12)]
@@ -130,19 +130,19 @@ Product = Annotated[
         description="A number times a count, such as `800000 * cores`.",
     ),
 ]
-"""A number times a count."""
-# msgspec 0.22 crashes on a union of a mapping and text with a pattern, so `_check_value` checks the pattern.
+"""A text that multiplies a number by a count, such as the number of threads."""
+# msgspec 0.22 crashes on a union of a mapping and text with a pattern. So `_check_value` checks the pattern.
 Nanoseconds = Number | str | Mapping[str, Any]
 """A number, a product, or a table with one row per count: `{by: threads, 2: 100000, 4: 150000}`.
 
-A row can be another table.
+A row can contain a further table.
 """
 RowCount = Annotated[str, Meta(pattern=r"\A[1-9][0-9]*\Z")]
 
 
 @dataclass(frozen=True)
 class Variant:
-    """The settings of a mode for some numbers of cores, as the file declares them."""
+    """The settings of a mode for certain numbers of cores, as the file declares them."""
 
     cores: Annotated[
         str,
@@ -209,23 +209,23 @@ class Variant:
     ] = None
 
     def declared(self, setting: Setting) -> Any:
-        """Return the declared value of a setting; None if the variant does not have it."""
+        """Return the declared value of a setting, or None if this variant of the mode does not set it."""
         return getattr(self, setting.key, None)
 
     @property
     def settings(self) -> list[Setting]:
-        """The settings that the variant has."""
+        """The settings that this variant of the mode sets."""
         return [setting for setting in Setting if self.declared(setting) is not None]
 
     def fits(self, cores: int) -> bool:
-        """Report whether the variant is for this number of cores."""
+        """Report whether this variant of the mode applies to a number of cores."""
         least = int(self.cores.rstrip("+"))
         return cores >= least if self.cores.endswith("+") else cores == least
 
 
 @dataclass(frozen=True)
 class DeclaredMode:
-    """A named set of scheduler settings, as the file declares it."""
+    """A scheduler mode, as the file declares it."""
 
     source: Annotated[str, Meta(description="The source of the values.")]
     variants: Annotated[
@@ -246,7 +246,7 @@ class DeclaredMode:
 
 ModeName = Annotated[str, Meta(pattern=r"\A[a-z][a-z0-9_-]*\Z")]
 Modes = Mapping[str, DeclaredMode]
-"""The modes of a file by name."""
+"""All declared modes, by name."""
 RANGES = {
     setting: (bounds.ge, bounds.le)
     for setting in Setting
@@ -254,12 +254,12 @@ RANGES = {
     for bounds in getattr(option, "__metadata__", ())
     if setting not in PAPERS
 }
-"""Smallest and largest value of the kernel's own settings."""
+"""Smallest and largest value of each setting that has the kernel's own range."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """The numbers that a value may depend on: SPS cores, proxy workers, and processors with such a core."""
+    """The numbers that a setting may depend on: SPS cores, proxy workers, and processors that contain such a core."""
 
     cores: int
     threads: int
@@ -268,7 +268,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Mode:
-    """A mode with the overrides of its name.
+    """A scheduler mode and the overrides in its name.
 
     Attributes
     ----------
@@ -277,7 +277,7 @@ class Mode:
     source
         The source of the values.
     look
-        Number of the mode's colour on pages, and its marker. A mode with overrides has the look of the declared mode.
+        Number of the mode's colour on pages, and its marker. Overrides do not change colour and marker.
     """
 
     name: str
@@ -287,17 +287,17 @@ class Mode:
     look: str = NO_LOOK
 
     def settings(self, counts: Counts) -> dict[Setting, int]:
-        """Return the value of each setting of this mode at a point.
+        """Return the value of each setting of this mode for given numbers of cores and workers.
 
         Returns
         -------
         dict
-            Values in nanoseconds, or the kernel's numbers for settings in `NAMED`. Other settings stay unchanged.
+            Values in nanoseconds, or the kernel's numbers for settings in `NAMED`. The mode changes no other setting.
 
         Raises
         ------
         StableError
-            No variant is for this number of cores.
+            No variant of the mode applies to this number of cores.
         """
         for variant in self.variants:
             if variant.fits(counts.cores):
@@ -336,7 +336,7 @@ def load_modes(path: Path = MODES_FILE) -> Modes:
 
 
 def _check_value(value: Any, where: str) -> None:
-    """Reject a text that is not a product, a table without rows, and rows that are not values."""
+    """Raise an error for a text that is not a product, a table without rows, or a row that is not a value."""
     if not isinstance(value, Mapping):
         read_value(Product if isinstance(value, str) else Number, value, where)
         return
@@ -350,7 +350,7 @@ def _check_value(value: Any, where: str) -> None:
 
 
 def find_mode(name: str, declared: Modes) -> Mode:
-    """Return the mode of a name: `<declared mode>[+<setting>=<value>]...`.
+    """Return the mode for a name of the form `<declared mode>[+<setting>=<value>]...`.
 
     Parameters
     ----------
@@ -362,7 +362,7 @@ def find_mode(name: str, declared: Modes) -> Mode:
     Raises
     ------
     StableError
-        The mode is not declared; an override has an unknown setting, a wrong value or a repeated setting; or the
+        The mode is not declared. Or an override has an unknown setting, a wrong value or a repeated setting. Or the
         settings contradict each other.
     """
     base, *parts = name.split("+")
@@ -389,33 +389,33 @@ def find_mode(name: str, declared: Modes) -> Mode:
 
 
 def value_name(setting: Setting, value: int) -> str:
-    """Return a setting's value as written in modes.yaml."""
+    """Return a setting's value in the form of modes.yaml."""
     names = list(NAMED.get(setting, ()))
     return names[value] if 0 <= value < len(names) else str(value)
 
 
 def label(name: str, translated: bool, missing: Iterable[str]) -> str:
-    """Return the label of a mode in figures, which mentions a translation and missing settings.
+    """Return the label of a mode in figures. The label names a different scheduler and missing settings.
 
     Parameters
     ----------
     translated
         Whether the kernel's scheduler differs from the papers' scheduler.
     missing
-        Settings of the mode that the kernel does not have or cannot set. The label of a translation does not mention
-        the papers' settings, because a translation never has them.
+        Settings of the mode that the kernel lacks or that the host does not allow. If the scheduler differs, the
+        label does not list the papers' settings, because such a kernel never has them.
     """
     without = ", ".join(setting for setting in missing if not (translated and setting in PAPERS))
     return name + (TRANSLATION if translated else "") + (f" (without {without})" if without else "")
 
 
 def plain(name: str) -> str:
-    """Return a mode's label without the mention of a translation."""
+    """Return a mode's label without the suffix for a different scheduler."""
     return name.replace(TRANSLATION, "")
 
 
 def is_translation(name: str) -> bool:
-    """Report whether the label of a mode mentions a translation."""
+    """Report whether the label of a mode has the suffix for a different scheduler."""
     return TRANSLATION in name
 
 
@@ -444,7 +444,7 @@ def _policy(values: Mapping[Setting, int]) -> Policy:
 
 
 def _check_together(name: str, variant: Variant, overrides: Mapping[Setting, int]) -> None:
-    """Reject settings that do not apply to the policy, because the kernel would silently ignore them."""
+    """Raise an error for settings that do not apply to the policy. The kernel would silently ignore them."""
     policy = Policy(variant.policy or Policy.OTHER)
     if Setting.POLICY in overrides:
         policy = _policy(overrides)

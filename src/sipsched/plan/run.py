@@ -1,4 +1,4 @@
-"""The identity of measurements: points, runs, and the paths of their records."""
+"""The types that identify a measurement, and the paths of its record and its log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ RUN_PATTERN = f"{POINT_PATTERN}/cps~{{cps}}/rep~{{rep}}"
 
 CROSSING_PATTERN = f"{POINT_PATTERN}/{{search}}.json"
 RUN_LOG, CROSSING_LOG = (f"logs/measure/{path}.log" for path in (RUN_PATTERN, CROSSING_PATTERN))
-"""Folder of the logs of measuring jobs. A log contains the reason for a failure."""
+"""Paths of the logs of the jobs that measure. A log contains the reason for a failure."""
 
 
 @dataclass(frozen=True, order=True)
 class Point:
-    """A setting of a testbed: a SUT, a mode, and the numbers of cores and threads.
+    """A combination of testbed, SUT, mode, number of cores and number of threads.
 
     A `Run` adds a load and a repetition number to a point.
 
     Attributes
     ----------
     goal
-        Accuracy of the search for a capacity at this point. None: the search of the campaign, which chooses the loads
-        of other measurements.
+        Accuracy of the search for the capacity at this point. None for the search that determines the loads of other
+        measurements.
     """
 
     testbed: str
@@ -39,36 +39,36 @@ class Point:
 
     @property
     def crossing_path(self) -> Path:
-        """Relative path of the record of the search at this point."""
+        """Path of the record of the search at this point, relative to the folder of the records."""
         return Path(CROSSING_PATTERN.format(**self.wildcards))
 
     @property
     def log(self) -> Path:
-        """Path of the log of the search at this point."""
+        """Path of the log of the job that searches at this point."""
         return Path(CROSSING_LOG.format(**self.wildcards))
 
     @property
     def wildcards(self) -> dict[str, str]:
-        """The parts of the path of the search's record."""
+        """The parts of the path of the search's record, by their names in Snakemake."""
         names = {name: str(value) for name, value in vars(self).items() if name != "goal"}
         return names | {"search": self.goal.name if self.goal else CROSSING}
 
     def run(self, cps: int, rep: int) -> "Run":
-        """Return a repetition of this point at a load."""
+        """Return the run of this point with a load and a repetition number."""
         return Run(self.testbed, self.sut, self.mode, self.cores, self.threads, cps, rep)
 
     def __str__(self) -> str:
-        """Return a text for messages."""
+        """Describe the point for messages."""
         return f"{self.sut} {self.mode} cores={self.cores} threads={self.threads} on {self.testbed}"
 
     @classmethod
     def from_wildcards(cls, wildcards: Mapping[str, str]) -> "Point":
-        """Read a point from the wildcards of a path.
+        """Return the point for the parts of a path that Snakemake extracted.
 
         Raises
         ------
         StableError
-            No search has the name in the path.
+            The name of the file in the path is not the name of a search.
         """
         search = wildcards.get("search", CROSSING)
         return cls(
@@ -95,12 +95,12 @@ class Run:
 
     @property
     def point(self) -> Point:
-        """The point, which is the run without load and repetition."""
+        """The point of the run, which lacks the load and the repetition number."""
         return Point(self.testbed, self.sut, self.mode, self.cores, self.threads)
 
     @property
     def path(self) -> Path:
-        """Relative path of the folder of this run."""
+        """Path of the folder of this run, relative to the folder of the records."""
         return Path(RUN_PATTERN.format(**vars(self)))
 
     @property
@@ -109,7 +109,7 @@ class Run:
         return Path(RUN_LOG.format(**vars(self)))
 
     def __str__(self) -> str:
-        """Return a text for messages."""
+        """Describe the run for messages."""
         return (
             f"{self.sut} {self.mode} cores={self.cores} threads={self.threads} "
             f"cps={self.cps} rep={self.rep} on {self.testbed}"
@@ -117,14 +117,14 @@ class Run:
 
     @classmethod
     def from_wildcards(cls, wildcards: Mapping[str, str]) -> "Run":
-        """Read a run from the wildcards of a path."""
+        """Return the run for the parts of a path that Snakemake extracted."""
         point = Point.from_wildcards(wildcards)
         return point.run(int(wildcards["cps"]), int(wildcards["rep"]))
 
 
 @dataclass(frozen=True)
 class TestbedLabels:
-    """The description of a testbed in a record. Every figure shows this description."""
+    """The description of a testbed in a record. Every figure shows it."""
 
     name: str
     kind: str
@@ -134,12 +134,12 @@ class TestbedLabels:
 
 
 Crossings = Mapping[Point, tuple[int, int]]
-"""The two loads by point: the highest load found under the limit, and the lowest load found above the limit."""
+"""Per point: the highest load that a search found below the limit, and the lowest load that it found above it."""
 
 Group = tuple[int, int, int]
-"""Cores, threads and cps of runs that a study compares. The runs of a group differ in mode, SUT and repetition."""
+"""Cores, threads and cps. A study compares the runs of a group, which differ in mode, SUT and repetition."""
 
 Repeats = Mapping[Group, int]
-"""Number of repetitions per group, with the groups with the widest intervals first."""
+"""Number of repetitions per group. The groups with the widest confidence intervals come first."""
 
 NO_REPEATS: Repeats = MappingProxyType({})

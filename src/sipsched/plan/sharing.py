@@ -1,4 +1,4 @@
-"""Distribution of a study's runs among testbeds of the same hardware."""
+"""The distribution of a study's runs among testbeds of the same hardware."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from sipsched.paths import RUN_FILE
 
 @dataclass(frozen=True)
 class Sharing:
-    """The twins of a campaign: testbeds of the same hardware, each of which measures a part of every study.
+    """The twins of a campaign: testbeds of the same hardware, each of which measures some runs of every study.
 
-    One twin measures all runs of a block: all SUTs and modes at the same cores, threads, load and repetition. A block
-    that is recorded stays with the twin that measured it.
+    One twin measures all runs of a block: all SUTs and modes with the same cores, threads, load and repetition. If a
+    twin has already recorded a block, the block stays with this twin.
 
     Attributes
     ----------
     twins
-        Names of the twins. Empty: every testbed measures every run.
+        Names of the twins. If there are none, every testbed measures every run.
     aside
-        Names of twins that measure nothing now. The other twins measure their blocks.
+        Names of the twins that do not measure now. The other twins measure their blocks.
     records
         Folder of the records.
     """
@@ -29,7 +29,7 @@ class Sharing:
     records: Path = Path("raw")
 
     def concerns(self, testbed: str) -> bool:
-        """Report whether a testbed has a twin."""
+        """Report whether a testbed shares its runs with another testbed."""
         return testbed in self.twins
 
     @property
@@ -37,7 +37,7 @@ class Sharing:
         return tuple(name for name in self.twins if name not in self.aside)
 
     def measures(self, paths: Iterable[Path], turn: int) -> str:
-        """Return the twin that measures a block.
+        """Return the testbed that measures a block of runs.
 
         Parameters
         ----------
@@ -49,7 +49,7 @@ class Sharing:
         Returns
         -------
         str
-            Name of the twin that has recorded the whole block. If no twin has, the twin whose turn it is.
+            Name of the twin that has recorded the whole block. If no twin has recorded it, the twins take turns.
         """
         wanted = tuple(paths)
         for name in self.twins:
@@ -58,7 +58,7 @@ class Sharing:
         return self._at_work[turn % len(self._at_work)]
 
     def searches(self, path: Path) -> str:
-        """Return the twin that searches the loads for all twins.
+        """Return the testbed that searches the loads for all twins.
 
         Parameters
         ----------
@@ -72,4 +72,4 @@ class Sharing:
 
 
 UNSHARED = Sharing()
-"""The value without twins: every testbed measures every run."""
+"""The value for a campaign without twins, in which every testbed measures every run."""

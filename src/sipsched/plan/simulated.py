@@ -1,4 +1,4 @@
-"""Models of the simulator. Each file `config/models/*.yaml` is a model, and names the source of each number."""
+"""Models of the simulator. Each file `config/models/*.yaml` is a model that gives a source for each number."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from sipsched.plan.sut import Sut
 
 MODELS = PROJECT_ROOT / "config" / "models"
 KINDS = ("INVITE", "180", "200_INVITE", "ACK", "BYE", "200_BYE")
-"""Message types of a call, in the order of `enum trace_kind` from 1."""
+"""Types of the six messages of a call. The position, counted from 1, is the number in `enum trace_kind`."""
 CELL = ["mode", "cores", "threads"]
 CASE = [*CELL, "cps", "rep", "without"]
-"""Columns that identify a simulated run without a record. `without` is a list of mechanisms joined by commas."""
+"""Columns that identify a simulated run without a record. `without` lists mechanisms that the simulator omits."""
 MEANS = ["k_rcv_us", "t_sip_us", "pdr"]
-"""Columns with the means of a simulated run over its served messages. `pdr` is the share of refused messages."""
+"""Columns with the means of a simulated run over its served messages. `pdr` is the share of dropped messages."""
 FRONTS = {None: 0, "acceptor": 1, "dispatcher": 1}
-"""Number of processes of a front end. A proxy as front end has one process per core instead."""
+"""Number of processes of a front end. A proxy as front end has one process per core, so it is not listed."""
 
 Kind = Literal["INVITE", "180", "200_INVITE", "ACK", "BYE", "200_BYE"]
 Source = Annotated[Name, Meta(description="Source of the number.")]
@@ -29,7 +29,7 @@ Source = Annotated[Name, Meta(description="Source of the number.")]
 
 @dataclass(frozen=True)
 class Whole:
-    """A whole number with its source."""
+    """A whole number in a model, and the source of the number."""
 
     value: Annotated[int, Meta(ge=0, le=10**12, description="The number.")]
     source: Source
@@ -37,7 +37,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Fraction:
-    """A share with its source."""
+    """A share in a model, and the source of the number."""
 
     value: Annotated[float, Meta(ge=0, le=1, description="The share.")]
     source: Source
@@ -45,7 +45,7 @@ class Fraction:
 
 @dataclass(frozen=True)
 class YesNo:
-    """A property that is present or absent, with its source."""
+    """A yes-or-no property in a model, and its source."""
 
     value: Annotated[bool, Meta(description="Whether the property exists.")]
     source: Source
@@ -53,7 +53,7 @@ class YesNo:
 
 @dataclass(frozen=True)
 class ModelSut:
-    """The SUT of a model. The simulator refuses other SUTs."""
+    """The SUT that a model describes. The simulator rejects every other SUT."""
 
     proxy: Annotated[str, Meta(description="The proxy program, as in a SUT.")]
     routing: Annotated[
@@ -64,7 +64,7 @@ class ModelSut:
 
 @dataclass(frozen=True)
 class ServiceTime:
-    """The service time of a message type."""
+    """The service time of a message type: the CPU time of a worker between recv and send."""
 
     mean_ns: Annotated[float, Meta(gt=0, description="Mean in ns.")]
     scv: Annotated[
@@ -74,7 +74,7 @@ class ServiceTime:
 
 @dataclass(frozen=True)
 class ServiceTimes:
-    """The CPU time of a worker between recv and send."""
+    """The service times of all message types, which are CPU times of a worker between recv and send."""
 
     law: Annotated[
         Literal["constant", "exponential", "lognormal"],
@@ -92,7 +92,7 @@ class ServiceTimes:
 
 @dataclass(frozen=True)
 class Lengths:
-    """The lengths of messages."""
+    """The lengths of messages in bytes."""
 
     source: Source
     types: Annotated[
@@ -164,7 +164,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Costs:
-    """The costs of deployments. The simulator refuses a SUT without costs for its deployment."""
+    """The costs of deployments. The simulator rejects a SUT if the model lacks the costs of its deployment."""
 
     dispatch_ns: Annotated[
         Whole | None,
@@ -193,7 +193,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class DeclaredModel:
-    """A proxy and a machine for the simulator, as a file declares them."""
+    """A proxy and a machine to simulate, as a file declares them."""
 
     version: Annotated[
         Literal[1], Meta(description="Version of the simulator for which the model was made.")
@@ -220,20 +220,20 @@ class DeclaredModel:
 
 @dataclass(frozen=True)
 class Model:
-    """A proxy and a machine, with the simulator's parameters.
+    """A proxy and a machine to simulate, with the parameters of the simulator.
 
     Attributes
     ----------
     description, fitted_to
         Name of the proxy and of the machine, and source of the fitted parameters.
     from_records
-        Whether the model's machine has records.
+        Whether records exist of measurements on the model's machine.
     sut
         Proxy, routing and memory manager.
     numbers
         Parameters by the names of hardware/simulator/model.h.
     costs
-        Costs of deployments, by the values of `Arrangement.costs`.
+        Costs of deployments, with the keys of `Arrangement.costs`.
     """
 
     name: str
@@ -245,12 +245,12 @@ class Model:
     costs: Mapping[str, int]
 
     def check_sut(self, sut: Sut) -> None:
-        """Refuse a SUT that the model does not describe.
+        """Raise an error for a SUT that the model does not describe.
 
         Raises
         ------
         StableError
-            The proxy, the routing or the memory manager differs, the model lacks costs of the deployment, or the SUT
+            The proxy, the routing or the memory manager differs. Or the model lacks costs of the deployment. Or the SUT
             is a control run without a probe.
         """
         for key, value in vars(self.sut).items():
@@ -269,7 +269,7 @@ class Model:
             raise StableError(f"SUT {sut.name}: the simulator has no probe; remove probe: off")
 
     def deployed(self, sut: Sut, threads: int, cores: int) -> dict[str, Any]:
-        """Return the simulator's parameters for a deployment that `check_sut` accepts.
+        """Return the simulator's parameters for the deployment of a SUT. Call `check_sut` first.
 
         A proxy as front end has one process per core, as in hardware/proxies/kamailio-front.cfg.j2.
         """
@@ -288,12 +288,12 @@ class Model:
 
 
 def load_model(name: str, folder: Path = MODELS) -> Model:
-    """Read `<folder>/<name>.yaml`.
+    """Read the model in `<folder>/<name>.yaml`.
 
     Raises
     ------
     StableError
-        The file does not exist, and the message lists the existing files; or a key is missing, unknown or out of range.
+        The file does not exist, and the message lists the existing files. Or a key is missing, unknown or out of range.
     """
     model = read_named(DeclaredModel, "model", name, folder)
     service = model.service.types
@@ -324,14 +324,14 @@ def fitted_numbers(
     mean_ns: Mapping[str, float],
     scv: Mapping[str, float],
 ) -> dict[str, Any]:
-    """Return parameters of a model by the simulator's names.
+    """Return parameters from a fit, under the simulator's names.
 
     Parameters
     ----------
     numbers
-        Parameters by the names of a model's file. `truesize` holds for every datagram.
+        Parameters by their names in a model's file. Every datagram has the same `truesize`.
     lengths, mean_ns, scv
-        Bytes, mean service time, and its variance over the square of its mean, by message type.
+        Bytes, mean service time, and squared coefficient of variation of the service time, per message type.
     """
     return {
         **numbers,
@@ -343,9 +343,9 @@ def fitted_numbers(
 
 
 def model_of(sut: Sut, folder: Path = MODELS) -> Model | None:
-    """Return the first model of a SUT by name; None without a model.
+    """Return the first model by name that describes a SUT, or None if no model does.
 
-    Models of machines without records are excluded, because their assumptions hold for these machines only.
+    Models of machines without records are excluded, because their assumptions hold only for these machines.
     """
     for path in sorted(folder.glob("*.yaml")):
         model = load_model(path.stem, folder)

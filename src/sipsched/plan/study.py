@@ -1,4 +1,4 @@
-"""Studies with their runs, and documents, which are pages about several studies."""
+"""The types for a study, which is a set of runs, and for a document, which is a page about several studies."""
 
 import itertools
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from sipsched.plan.run import NO_REPEATS, Crossings, Group, Point, Repeats, Run
 from sipsched.plan.sharing import UNSHARED, Sharing
 
 TESTBED_PAGES = ("testbed", "messages")
-"""Notebooks that produce a page per testbed, `reports/NAME-TESTBED.html`. No study may have one of these names."""
+"""Notebooks that make a page per testbed, `reports/NAME-TESTBED.html`. A study cannot have one of these names."""
 OWN_PAGES = ("index", "progress")
-"""Pages of the campaign. No document may have one of these names."""
+"""Pages about the whole campaign. A document cannot have one of these names."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,16 @@ class Study:
     notebook
         The notebook of the study's page; None for a study without a page.
     points
-        The combinations of cores, threads and cps to measure. Empty: all combinations.
+        The combinations of cores, threads and cps to measure. If empty, all combinations are measured.
     repetitions
-        Number of repetitions; with a precision, the smallest number of repetitions.
+        Number of repetitions of each point. With a precision, the smallest number of repetitions.
     precision
-        The precision to reach by repetitions. None: the number of repetitions is fixed.
+        The precision that repetitions have to reach. None: the number of repetitions is fixed.
     sharing
         Testbeds that share the runs of the study.
     cps
-        Loads, or the search that finds them. Loads that a search finds for one mode are measured in all modes, so that
-        modes are compared at equal loads.
+        Loads, or the search that finds them. A load that a search finds for one mode is measured in all modes, so that
+        the study compares modes at equal loads.
     """
 
     name: str
@@ -53,18 +53,18 @@ class Study:
     sharing: Sharing = UNSHARED
 
     def looks(self, until: int | None = None) -> list[tuple[int, int]]:
-        """List the looks at the runs of a study with a precision.
+        """List when a study with a precision decides which groups of runs need more repetitions.
 
         Parameters
         ----------
-        until
+        Return only decisions before this number of repetitions. None: all decisions.
             Return only looks before this number of repetitions. None: all looks.
 
         Returns
         -------
         list of tuple
-            The number of repetitions before each look, and the number of repetitions after it for groups whose
-            interval is still too wide.
+            The number of repetitions at each decision, and the number of repetitions that a group gets if its
+            confidence interval is still too wide.
         """
         looks = self.precision.looks if self.precision else ()
         return [
@@ -72,7 +72,7 @@ class Study:
         ]
 
     def searches(self, testbed: str) -> list[Point]:
-        """List the points at which the loads of the study are searched."""
+        """List the points for which a search finds the loads of the study."""
         return [
             point
             for sut, cores, threads in itertools.product(self.suts, self.cores, self.threads)
@@ -85,16 +85,16 @@ class Study:
         crossings: Crossings = MappingProxyType({}),
         repeats: Repeats = NO_REPEATS,
     ) -> list[Run]:
-        """List the runs in the order of measuring.
+        """List the runs of the study on a testbed, in the order of measuring.
 
         All points are measured once before any point is repeated. Beyond `repetitions`, the group with the widest
-        interval comes first. Runs that differ only in mode or SUT are consecutive. Every second block reverses their
-        order, so that a drift of the machine affects all modes equally.
+        interval comes first. Runs that differ only in mode or SUT are consecutive. Their order is reversed in every
+        second block, so that a drift of the machine affects all modes equally.
 
         Parameters
         ----------
         crossings
-            The two loads around the crossing of each point in `searches`. A point without an entry has no runs yet.
+            The two loads around the crossing, per point in `searches`. A point without an entry has no runs yet.
         repeats
             Groups with additional repetitions.
         """
@@ -121,7 +121,7 @@ class Study:
         return runs
 
     def _measures(self, testbed: str, block: Sequence[Run], turn: int) -> bool:
-        """Report whether this testbed measures a block; otherwise a twin measures the block."""
+        """Report whether this testbed measures a block of runs. Otherwise another testbed of the same hardware does."""
         if not self.sharing.concerns(testbed):
             return True
         paths = (run.path.relative_to(testbed) for run in block)
@@ -130,7 +130,7 @@ class Study:
     def _loads(
         self, testbed: str, cores: int, threads: int, crossings: Crossings
     ) -> dict[str, tuple[int, ...]]:
-        """Return the loads of each SUT."""
+        """Return the loads of each SUT, for a testbed and for numbers of cores and threads."""
         if isinstance(self.cps, tuple):
             return dict.fromkeys(self.suts, self.cps)
         loads: dict[str, tuple[int, ...]] = dict.fromkeys(self.suts, ())
@@ -141,7 +141,7 @@ class Study:
         return loads
 
     def _searched(self, testbed: str, sut: str, cores: int, threads: int) -> list[Point]:
-        """Return the points of the searches for a SUT's loads: one point per mode for capacities, else one."""
+        """Return the points of the searches for a SUT's loads: one point, or for capacities one point per mode."""
         if isinstance(self.cps, tuple):
             return []
         if isinstance(self.cps, Capacity):
@@ -150,7 +150,7 @@ class Study:
             points = [Point(testbed, sut, self.cps.mode, cores, threads)]
         if not self.sharing.concerns(testbed):
             return points
-        # One twin searches for all twins, so that all of them measure at the same loads.
+        # One twin searches for all twins, so that all twins measure at the same loads.
         owners = (
             self.sharing.searches(point.crossing_path.relative_to(testbed)) for point in points
         )
@@ -192,7 +192,7 @@ class Document:
 
 @dataclass(frozen=True)
 class DeclaredLoads:
-    """Loads around a crossing, as a study declares them."""
+    """Loads around the load at which the drop rate passes its limit, as the configuration declares them."""
 
     around_crossing_of: Annotated[
         Mode, Meta(description="The mode in which the crossing of pdr_limit is searched.")
@@ -222,7 +222,7 @@ Point3 = Annotated[
 
 @dataclass(frozen=True)
 class DeclaredStudy:
-    """A study as the configuration declares it. All combinations of its lists are measured."""
+    """A study, as the configuration declares it. The study measures all combinations of the values in its lists."""
 
     suts: Annotated[tuple[Name, ...], Meta(min_length=1, description="Names from suts.")]
     modes: Annotated[

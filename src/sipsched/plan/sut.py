@@ -15,7 +15,7 @@ Deployment = Literal["shared", "sockets", "partitioned", "front", "listeners", "
 
 @dataclass(frozen=True, kw_only=True)
 class Arrangement:
-    """The way from the network to the workers of a deployment.
+    """The path of a message from the network to the workers, in one kind of deployment.
 
     Attributes
     ----------
@@ -24,13 +24,13 @@ class Arrangement:
     queues
         Whether each worker has its own receive queue.
     choice
-        The property of a message that selects its worker: the call, the TCP connection, or the worker that holds the
+        The property of a message that selects its worker: the call, the TCP connection, or the worker that owns the
         connection.
     front
-        The process that messages or connections pass first: a proxy without transactions, sipdispatch, or the accepting
-        process of the proxy. None: the kernel alone distributes messages.
+        The process that receives messages or connections first: a proxy without transactions, sipdispatch, or the
+        accepting process of the proxy. None: the kernel alone distributes messages.
     costs
-        Keys by the simulator's parameters for this deployment. In a model's `deployments`, the key has the
+        Per parameter of the simulator for this deployment, the key under `deployments` in a model's file that has the
         parameter's value.
     """
 
@@ -62,12 +62,12 @@ DEPLOYMENTS: Mapping[tuple[Transport, Deployment], Arrangement] = MappingProxyTy
         ),
     }
 )
-"""All deployments by transport. Configuration, serving and simulator use this table."""
+"""All deployments, by transport and name. The configuration, the measurement and the simulator use this table."""
 
 
 @dataclass(frozen=True)
 class Sut:
-    """A system under test: a proxy program with its settings and its deployment."""
+    """A system under test: a proxy program, its settings and its deployment."""
 
     name: str
     proxy: Annotated[
@@ -140,33 +140,33 @@ class Sut:
 
     @property
     def arrangement(self) -> Arrangement:
-        """The properties of the deployment."""
+        """The properties of the SUT's deployment."""
         return DEPLOYMENTS[self.transport, self.deployment]
 
     @property
     def sharded(self) -> bool:
-        """Whether several UDP sockets share the port, and a BPF program chooses the socket."""
+        """True if several UDP sockets share one port, and a BPF program chooses the socket."""
         return not self.over_tcp and self.arrangement.queues and self.arrangement.front is None
 
     @property
     def fronted(self) -> bool:
-        """Whether messages pass a front end. Each instance behind it has its own port."""
+        """True if messages pass a front end before they reach an instance. Each instance has its own port."""
         return self.arrangement.front in ("proxy", "dispatcher")
 
     @property
     def told_apart(self) -> bool:
-        """True if each instance has a separate address towards the UAS."""
+        """True if each instance has its own address towards the UAS."""
         return self.arrangement.instances and not self.sharded
 
     def instances(self, threads: int) -> int:
-        """Return the number of proxy instances for a number of workers."""
+        """Return the number of proxy instances that serve with this number of workers."""
         return threads if self.arrangement.instances else 1
 
     def listening_sockets(self, threads: int) -> int:
-        """Return the number of sockets on which the proxy listens, without its front end."""
+        """Return the number of sockets on which the proxy listens. Sockets of a front end are not counted."""
         return threads if self.arrangement.instances or self.sharded else 1
 
     @property
     def over_tcp(self) -> bool:
-        """Whether SIP uses TCP. In an overload, messages over TCP wait and are not dropped."""
+        """True if SIP uses TCP. Over TCP, an overloaded proxy delays messages and does not drop them."""
         return self.transport == "tcp"

@@ -1,4 +1,4 @@
-"""The plan of an invocation: its runs, their order, and the path of each file."""
+"""The plan of one start of the workflow: its runs, their order, and the paths of all files."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -20,21 +20,21 @@ from sipsched.testbed import inventory
 from sipsched.testbed.inventory import Testbed
 
 RAW = Path("raw")
-"""Folder of the records that a campaign measures, unless the configuration names another folder."""
+"""Folder for the records of new measurements, if the configuration names no other folder."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The runs, searches and pages of an invocation of the workflow.
+    """The runs, searches and pages that one start of the workflow makes.
 
     Attributes
     ----------
     declared_modes
         The scheduler modes of `config/modes.yaml`.
     cpus
-        CPUs that jobs of this machine may use.
+        CPUs that the workflow's jobs on this machine may use.
     aside
-        Testbeds whose hosts must not be contacted during this invocation.
+        Testbeds whose hosts no job may contact during this start of the workflow.
     """
 
     config: Config
@@ -45,16 +45,16 @@ class Plan:
 
     @classmethod
     def load(cls, document: Mapping[str, Any], files: Sequence[str | Path], cpus: int) -> "Plan":
-        """Check a configuration against the testbeds, the modes and the records.
+        """Check a configuration against the testbeds, the modes and the records, and return the plan.
 
         Parameters
         ----------
         document
-            The configuration with all overrides applied.
+            The configuration, with all overrides applied.
         files
             The files of the configuration, for error messages.
         cpus
-            CPUs that jobs of this machine may use.
+            CPUs that the workflow's jobs on this machine may use.
 
         Raises
         ------
@@ -84,9 +84,9 @@ class Plan:
 
     @property
     def results(self) -> Path:
-        """Folder of all files that are computed from these records."""
-        # Files that are computed from other records need another folder, because Snakemake cannot distinguish them from
-        # these files.
+        """Folder of all files that the workflow computes from the records in `raw`."""
+        # Snakemake cannot distinguish files of two folders of records. So a second folder of records has its own
+        # folder of # computed files.
         return Path("results") if self.raw == RAW else Path("results", self.raw)
 
     @property
@@ -96,12 +96,12 @@ class Plan:
 
     @property
     def whole(self) -> Path:
-        """Folder of records with all messages. `raw` itself may have reduced records without messages."""
+        """Folder of records that contain all messages. `raw` can also contain reduced records without messages."""
         return self.raw if self.raw == RAW else self.raw.parent / "fit"
 
     @cached_property
     def summaries(self) -> dict[str, list[str]]:
-        """Files of the study summaries, by testbed."""
+        """Paths of the study summaries, by testbed."""
         return {
             name: [f"{self.results}/{study}/{name}/summary.nc" for study in self.config.studies]
             for name in self.testbeds
@@ -109,17 +109,17 @@ class Plan:
 
     @cached_property
     def all_summaries(self) -> list[str]:
-        """Files of all study summaries."""
+        """Paths of the study summaries of all testbeds."""
         return list(itertools.chain.from_iterable(self.summaries.values()))
 
     @cached_property
     def capacities(self) -> list[str]:
-        """Files with the capacity of each system, one file per testbed."""
+        """Paths of the files with the capacity of each SUT. Each testbed has one file."""
         return [f"{self.results}/capacity/{name}.json" for name in self.testbeds]
 
     @cached_property
     def limits(self) -> list[float]:
-        """All drop rates at which capacities end: the limit of the campaign, and the limits of studies."""
+        """All limits of the packet drop rate: the limit of the campaign, and the limits of studies."""
         loads = (study.cps for study in self.config.studies.values())
         return sorted(
             {self.config.pdr_limit} | {cps.limit for cps in loads if isinstance(cps, Capacity)}
@@ -127,9 +127,9 @@ class Plan:
 
     @cached_property
     def noise(self) -> dict[str, list[str]]:
-        """Files with the noise of the idle CPUs, by testbed.
+        """Paths of the files with the noise of the idle CPUs, by testbed.
 
-        A simulated testbed has no CPUs and no such file. With `only_measured`, only existing files are listed.
+        A simulated testbed has no CPUs and no such file. With `only_measured`, the files that exist are listed.
         """
         files: dict[str, list[str]] = {}
         for name in self.testbeds:
@@ -140,7 +140,7 @@ class Plan:
 
     @cached_property
     def pages(self) -> list[str]:
-        """Files of all pages except the overview, in the order of its links."""
+        """Paths of all pages except the overview, in the order of the overview's links."""
         studies = [study.name for study in self.config.studies.values() if study.notebook]
         names = [f"{study}-{testbed}" for study in studies for testbed in self.testbeds]
         names += [f"{page}-{testbed}" for page in TESTBED_PAGES for testbed in self.testbeds]
@@ -148,19 +148,19 @@ class Plan:
 
     @property
     def index(self) -> str:
-        """File of the overview."""
+        """Path of the overview page."""
         return f"{self.reports}/index.html"
 
     @property
     def papers_predicted(self) -> str:
-        """File of the simulated tables of the papers. With `only_measured`, the recorded file."""
+        """Path of the papers' tables from the simulator. With `only_measured`, this is the recorded file."""
         recorded = paths.RECORDED_PAPERS
         if self.config.only_measured and recorded.exists():
             return str(recorded)
         return f"{self.results}/predicted/papers.csv"
 
     def recorded_prediction(self, testbed: str, name: str) -> list[str]:
-        """Return the file of a recorded prediction; an empty list if none is recorded."""
+        """Return the path of a recorded prediction in a list. The list is empty if no prediction is recorded."""
         path = self.raw.parent / "predicted" / testbed / name
         return [str(path)] if self.raw != RAW and path.exists() else []
 
@@ -168,17 +168,17 @@ class Plan:
 
     @cached_property
     def searches(self) -> list[Point]:
-        """All points at which loads are searched."""
+        """All points for which the workflow searches a load."""
         return self.config.searches()
 
     @cached_property
     def runs(self) -> list[Run]:
-        """All runs that are known at the start of the invocation, in the order of measuring."""
+        """All runs that are known when the workflow starts, in the order of measuring."""
         return self.runs_by_now()
 
     @cached_property
     def reduced(self) -> list[Run]:
-        """Runs with reduced records."""
+        """Runs whose records are reduced, so that they do not contain all messages."""
         return [run for run in self.runs if reduced.is_reduced(self.raw / run.path)]
 
     @cached_property
@@ -188,20 +188,20 @@ class Plan:
 
     @cached_property
     def lanes(self) -> forecast.Lanes:
-        """The testbeds that can measure at the same time."""
+        """The groups of testbeds, which can measure at the same time."""
         return forecast.Lanes(
             frozenset(name for name, bed in self.testbeds.items() if bed.is_on_this_machine),
             dict.fromkeys(self.simulated, self.cpus),
         )
 
     def runs_by_now(self) -> list[Run]:
-        """List all runs in the order of measuring, from the searches and looks that exist now."""
+        """List all runs in the order of measuring, from the searches and decisions about repetitions that exist now."""
         crossings = crossing.read_crossings(self.raw, self.searches)
         return self.config.runs(crossings, look.all_repeats(self.results, self.config))
 
     @cached_property
     def looks(self) -> list[Path]:
-        """Files of all possible looks at the runs of studies with a precision."""
+        """Paths of all possible decisions about more repetitions, which only studies with a precision make."""
         return [
             look.look_path(self.results, study.name, testbed, repetitions)
             for study in self.config.studies.values()
@@ -211,30 +211,30 @@ class Plan:
 
     @cached_property
     def order(self) -> "Order":
-        """The positions of the runs in the order of measuring."""
+        """The position of each run in the order of measuring."""
         return Order(self)
 
     def planned(self, study: Study, testbed: str) -> list[Run]:
-        """List the runs of a study on a testbed, from the searches and looks that exist now."""
+        """List the runs of a study on a testbed, from the searches and decisions about repetitions that exist now."""
         return planned_runs(self.config, self.results, study, testbed)
 
     def outlooks(self) -> list[forecast.Outlook]:
-        """Compare the runs of the campaign with the recorded runs."""
+        """Compare the planned runs of each testbed with its recorded runs."""
         return forecast.outlooks(self.config, self.raw, self.lanes, self.results)
 
     def check_run(self, run: Run) -> None:
-        """Reject a run that cannot be measured, although a user requested it by the path of its record.
+        """Raise an error for a run that cannot be measured. A user can request any run by the path of its record.
 
         Raises
         ------
         StableError
-            See `Config.check_run`; or the testbed has too few cores, or a mode is not declared.
+            See `Config.check_run`. Or the testbed has too few cores, or a mode is not declared.
         """
         self.config.check_run(run)
         self._check(run)
 
     def check_search(self, point: Point) -> None:
-        """Reject a search that is impossible; raise the errors of `check_run`."""
+        """Raise an error for a search that cannot be measured. The errors are the errors of `check_run`."""
         self.config.check_search(point)
         self._check(point)
 
@@ -246,14 +246,14 @@ class Plan:
 def planned_runs(
     config: Config, results: Path, study: Study, testbed: str, until: int | None = None
 ) -> list[Run]:
-    """List the runs of a study on a testbed, from the searches and looks that exist now.
+    """List the runs of a study on a testbed, from the searches and decisions about repetitions that exist now.
 
     Parameters
     ----------
     results
         Folder of the files that are computed from the campaign's records.
     until
-        Use only looks before this number of repetitions. None: all looks.
+        Use only decisions before this number of repetitions. None: all decisions.
     """
     raw = config.records
     crossings = crossing.read_crossings(raw, study.searches(testbed))
@@ -265,7 +265,7 @@ def planned_runs(
 
 
 class Order:
-    """The order of measuring, and the expected time of each run. The order is updated when a search or a look ends."""
+    """The order of measuring, and the expected time of each run. Each search or decision updates the order."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -274,9 +274,9 @@ class Order:
         self._expected_s: dict[forecast.Kind, int] = {}
 
     def position(self, run: Run) -> int:
-        """Return the position of a run in the order, counted from 1; 0 for a run outside all studies."""
-        # Snakemake asks for the position of every ready run before each start. Only an unknown run causes a look at
-        # files.
+        """Return the position of a run in the order of measuring, counted from 1; 0 for a run of no study."""
+        # Snakemake asks for the position of every ready run before it starts a run. To be fast, only an unknown run
+        # makes # this method read files.
         if run not in self._positions:
             self._update()
         return self._positions.get(run, 0)
@@ -292,7 +292,7 @@ class Order:
         return self._expected_s[kind]
 
     def _update(self) -> None:
-        """Update the positions if a search or a look has ended since the last update."""
+        """Update the positions if a new search or a new decision about repetitions exists."""
         plan = self._plan
         searched = (plan.raw / point.crossing_path for point in plan.searches)
         seen = {path for path in (*searched, *plan.looks) if path.is_file()}

@@ -1,4 +1,4 @@
-"""Resources of the workflow's rules, which decide when a measurement starts."""
+"""The Snakemake resources of the measuring rules. They decide when a measurement starts."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -8,17 +8,17 @@ from sipsched.planner.campaign import Plan
 from sipsched.planner.needs import Wildcards
 
 SHARES = 1000
-"""Shares of this machine.
+"""Amount of the resource that stands for this machine.
 
-A run on a testbed of this machine occupies all shares, and any other job occupies one share.
+A run on a testbed of this machine occupies the whole amount. Any other job occupies one unit.
 """
 
 
 class Claims:
-    """Resources of the rules that measure.
+    """The Snakemake resources of the rules that measure.
 
-    Testbeds measure at the same time, one run per testbed. A simulated testbed has one run per CPU. While a testbed of
-    this machine measures, no other job of the workflow runs.
+    Testbeds measure at the same time, one run per testbed. A simulated testbed measures one run per CPU. While a
+    testbed of this machine measures, no other job of the workflow runs.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -27,12 +27,12 @@ class Claims:
 
     @property
     def limits(self) -> Mapping[str, int]:
-        """The amount of each resource in an invocation."""
+        """The amount of each resource that one start of the workflow has."""
         return {"machine": SHARES} | dict.fromkeys(self._turns.values(), 1)
 
     @property
     def turns(self) -> Mapping[str, Callable[[Wildcards], int]]:
-        """One resource per testbed. A measurement occupies the whole resource of its testbed."""
+        """The amount of each testbed's resource that a job occupies. A measurement occupies the whole resource."""
         return {turn: partial(self._takes_turn, turn) for turn in self._turns.values()}
 
     def _takes_turn(self, turn: str, wildcards: Wildcards) -> int:
@@ -40,11 +40,11 @@ class Claims:
         return int(self._turns[name] == turn and name not in self._plan.simulated)
 
     def machine(self, wildcards: Wildcards) -> int:
-        """Return the shares of this machine that a measurement occupies."""
+        """Return the amount of this machine's resource that a measurement occupies."""
         return SHARES if self._plan.testbeds[wildcards.testbed].is_on_this_machine else 1
 
     def threads(self, wildcards: Wildcards) -> int:
-        """Return the CPUs that a measurement occupies; 0 if it only waits for other machines."""
+        """Return the number of CPUs that a measurement occupies; 0 if the job only waits for other machines."""
         return 0 if self._plan.testbeds[wildcards.testbed].kind == "ssh" else 1
 
     def order(self, wildcards: Mapping[str, str]) -> int:
@@ -57,5 +57,5 @@ class Claims:
 
     @staticmethod
     def attempt(wildcards: object, attempt: int) -> int:
-        """Return the number of the attempt, which the job's script reads."""
+        """Return the number of the attempt. The script of the job reads this number."""
         return attempt

@@ -1,4 +1,4 @@
-"""The input files of each rule of the workflow, as functions of its wildcards."""
+"""The input files of each rule of the workflow, as functions of the rule's wildcards."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -29,33 +29,33 @@ class Wildcards(Protocol):
 
 
 class Workflow(Protocol):
-    """The functions of Snakemake that the planner uses."""
+    """The functions of Snakemake that this module uses."""
 
     @property
     def forces_jobs(self) -> bool:
-        """True if the user asked Snakemake to repeat jobs that are up to date."""
+        """True if the user asked Snakemake to repeat jobs whose files are up to date."""
 
     def wait_for(self, checkpoint: str, wildcards: Mapping[str, str]) -> None:
-        """Make Snakemake run a checkpoint before it plans the current job further."""
+        """Make Snakemake run a checkpoint before Snakemake plans the current job further."""
 
     def as_it_is(self, path: str) -> str:
-        """Return an input file without scheduling the job that makes this file."""
+        """Return an input file. Snakemake then schedules no job that makes this file."""
 
     def make_again(self, path: str) -> None:
-        """Make Snakemake renew a file that looks up to date by its modification time."""
+        """Make Snakemake renew a file, although the modification time of the file looks up to date."""
 
 
 class Needs:
-    """Input functions of the rules.
+    """The functions that return the input files of each rule.
 
     Parameters
     ----------
     plan
-        The plan of this invocation.
+        The plan of this start of the workflow.
     workflow
-        The functions of Snakemake that the planner uses.
+        The functions of Snakemake that this module uses.
     is_main_process
-        Whether this process schedules jobs. False in a job.
+        Whether this process is Snakemake's main process, which schedules jobs. False in the process of a job.
     """
 
     def __init__(self, plan: Plan, workflow: Workflow, is_main_process: bool) -> None:
@@ -65,17 +65,17 @@ class Needs:
     # Searches
 
     def study_crossings(self, wildcards: Wildcards) -> list[str]:
-        """Return the crossings on which the loads of a study depend."""
+        """Return the paths of the searches that determine the loads of a study."""
         return self._crossing_files(self._searched(self._study(wildcards), wildcards.testbed))
 
     def all_crossings(self, wildcards: object) -> list[str]:
-        """Return the crossings of all studies."""
+        """Return the paths of the searches that determine the loads of all studies."""
         return self._crossing_files(self._to_search(self._plan.searches))
 
     # Runs of a study
 
     def study_summaries(self, wildcards: Wildcards) -> list[str]:
-        """Return the summaries of all runs of a study on a testbed."""
+        """Return the paths of the summaries of all runs of a study on a testbed."""
         runs = self._runs(self._study(wildcards), wildcards.testbed)
         if self._is_main_process:
             for run in runs:
@@ -83,78 +83,78 @@ class Needs:
         return [self._computed(run, SUMMARY) for run in runs]
 
     def record_of_messages(self, wildcards: Mapping[str, str]) -> str:
-        """Return the record from which a run's messages are made."""
+        """Return the path of the record from which the workflow makes a run's messages."""
         return self._record_for(MESSAGES, wildcards)
 
     def record_of_summary(self, wildcards: Mapping[str, str]) -> str:
-        """Return the record from which a run's summary is made."""
+        """Return the path of the record from which the workflow makes a run's summary."""
         return self._record_for(SUMMARY, wildcards)
 
     def record_of_windows(self, wildcards: Mapping[str, str]) -> str:
-        """Return the record from which a run's windows are made."""
+        """Return the path of the record from which the workflow makes a run's windows."""
         return self._record_for(WINDOWS, wildcards)
 
     def reduced_records(self, wildcards: object) -> list[str]:
-        """Return all reduced records, which one job unpacks."""
+        """Return the paths of all reduced records. One job unpacks all of them."""
         folders = [str(run.path) for run in self._plan.reduced]
         for folder in folders:
             self._make_stale_again(folder, SUMMARY)
         return [f"{self._plan.raw}/{folder}/run.json" for folder in folders]
 
     def study_windows(self, wildcards: Wildcards) -> list[str]:
-        """Return the windows of all runs of a study that compare modes."""
+        """Return the paths of the windows of all runs of a study that compare modes."""
         return self._windows(self._study(wildcards), wildcards.testbed)
 
     def looked_at(self, wildcards: Wildcards) -> list[str]:
-        """Return the summaries of the runs on which a look depends."""
+        """Return the paths of the run summaries that a decision about more repetitions reads."""
         runs = self._runs(self._study(wildcards), wildcards.testbed, until=int(wildcards.rep))
         return [self._computed(run, SUMMARY) for run in runs]
 
     def results(self, wildcards: object) -> str:
-        """Return the folder of all computed files."""
+        """Return the path of the folder of all computed files."""
         return str(self._plan.results)
 
     def study_precision(self, wildcards: Wildcards) -> str:
-        """Return the precision of a study as text, so that Snakemake notices a change."""
+        """Return the precision of a study as text. Snakemake compares texts to notice a change of the precision."""
         return str(self._study(wildcards).precision)
 
     def study_limit(self, wildcards: Wildcards) -> float:
-        """Return the packet drop rate at which capacity ends in a study."""
+        """Return the limit of the packet drop rate that defines the capacity in a study."""
         loads = self._study(wildcards).cps
         return loads.limit if isinstance(loads, Capacity) else self._plan.config.pdr_limit
 
     def study_notebook(self, wildcards: Wildcards) -> str | None:
-        """Return the notebook of a study."""
+        """Return the name of a study's notebook."""
         return self._study(wildcards).notebook
 
     # Documents
 
     def document_notebook(self, wildcards: Wildcards) -> str:
-        """Return the notebook of a document."""
+        """Return the name of the notebook of a page about several studies."""
         return self._document(wildcards).notebook
 
     def document_files(self, wildcards: Wildcards) -> tuple[str, ...]:
-        """Return the files of the repository that a document reads."""
+        """Return the paths of the repository's files that a page about several studies reads."""
         return self._document(wildcards).files
 
     def document_summaries(self, wildcards: Wildcards) -> list[str]:
-        """Return the summaries of the studies that a document reads."""
+        """Return the paths of the study summaries that a page about several studies reads."""
         return [
             f"{self._plan.results}/{study.name}/{testbed}/summary.nc"
             for study, testbed in self._of_document(wildcards)
         ]
 
     def document_windows(self, wildcards: Wildcards) -> list[str]:
-        """Return the windows of all comparisons that a document reads."""
+        """Return the paths of the windows that a page about several studies reads."""
         return _joined(self._windows(*pair) for pair in self._of_document(wildcards))
 
     def document_crossings(self, wildcards: Wildcards) -> list[str]:
-        """Return the crossings of the studies that a document reads."""
+        """Return the paths of the searches that determine the loads of a page's studies."""
         points = _joined(self._searched(*pair) for pair in self._of_document(wildcards))
         return self._crossing_files(points)
 
     def document_predictions(self, wildcards: Wildcards) -> list[str]:
-        """Return the predictions that a document shows."""
+        """Return the paths of the predictions that a page about several studies shows."""
         kind = self._document(wildcards).predictions
         if kind is None:
             return []
@@ -168,14 +168,14 @@ class Needs:
     # Files of a testbed
 
     def testbed_crossings(self, wildcards: Wildcards) -> list[str]:
-        """Return the crossings of a testbed."""
+        """Return the paths of the searches on a testbed that determine the loads of studies."""
         points = self._to_search(self._plan.searches)
         return self._crossing_files(p for p in points if p.testbed == wildcards.testbed)
 
     def loaded_summaries(self, wildcards: Wildcards) -> list[str]:
-        """Return the summaries of the studies on a testbed that have runs of a single mode.
+        """Return the paths of the summaries of a testbed's studies, except studies whose runs compare modes.
 
-        A run that compares modes does not show the capacity of a single mode.
+        A run that compares modes does not measure the capacity with a single mode.
         """
         return [
             f"{self._plan.results}/{study.name}/{wildcards.testbed}/summary.nc"
@@ -184,11 +184,11 @@ class Needs:
         ]
 
     def document_capacities(self, wildcards: Wildcards) -> list[str]:
-        """Return the capacities for a document that reads studies."""
+        """Return the paths of the capacities that a page about several studies shows."""
         return self._plan.capacities if self._of_document(wildcards) else []
 
     def testbed_page(self, wildcards: Wildcards) -> dict[str, list[str]]:
-        """Return the inputs of a page of a testbed: messages and capacities, or else summaries and noise."""
+        """Return the inputs of a testbed's page: its messages and capacities, or its summaries and noise."""
         if wildcards.page == "messages":
             messages = self._whole_messages(wildcards)
             return {"messages": messages, "capacities": self._plan.capacities}
@@ -196,27 +196,27 @@ class Needs:
         return {"summaries": self._plan.summaries[name], "noise_record": self._plan.noise[name]}
 
     def testbed_noise(self, wildcards: Wildcards) -> list[str]:
-        """Return the noise record of a testbed's idle CPUs, if the plan has one."""
+        """Return the path of the noise record of a testbed's idle CPUs, if the plan has one."""
         return self._plan.noise[wildcards.testbed]
 
     def single_core_records(self, wildcards: Wildcards) -> list[str]:
-        """Return the records of the runs in the default mode on one core, to which the simulator is fitted."""
+        """Return the paths of the default mode's records on one core. The simulator is fitted to these records."""
         runs = self._runs_of_default(wildcards.testbed)
         return [self._file(run, self._plan.raw, "run.json") for run in runs if run.cores == 1]
 
     def single_core_summaries(self, wildcards: Wildcards) -> list[str]:
-        """Return the summaries of the runs in the default mode on one core."""
+        """Return the paths of the summaries of the default mode's runs on one core."""
         runs = self._runs_of_default(wildcards.testbed)
         return [self._computed(run, SUMMARY) for run in runs if run.cores == 1]
 
     def _whole_messages(self, wildcards: Wildcards) -> list[str]:
-        """Return the messages of the runs in the default mode whose records have messages."""
+        """Return the paths of the messages of the default mode's runs, except runs with reduced records."""
         reduced_runs = set(self._plan.reduced)
         runs = self._runs_of_default(wildcards.testbed)
         return [self._computed(run, MESSAGES) for run in runs if run not in reduced_runs]
 
     def recorded_prediction(self, name: str) -> Callable[[Wildcards], list[str]]:
-        """Return the input function that finds a testbed's recorded prediction of this name."""
+        """Return the input function that finds the recorded prediction with this name for a testbed."""
 
         def of_testbed(wildcards: Wildcards) -> list[str]:
             return self._plan.recorded_prediction(wildcards.testbed, name)
@@ -232,13 +232,13 @@ class Needs:
         return self._plan.config.documents[wildcards.document]
 
     def _of_document(self, wildcards: Wildcards) -> list[tuple[Study, str]]:
-        """Pair the studies of a document with all testbeds. Studies outside this campaign are excluded."""
+        """Return each study of a page with each testbed. Studies outside this campaign are excluded."""
         studies = self._plan.config.studies
         names = [name for name in self._document(wildcards).studies if name in studies]
         return [(studies[name], testbed) for name in names for testbed in self._plan.testbeds]
 
     def _to_search(self, points: Iterable[Point]) -> list[Point]:
-        """Return the points to be searched. With `only_measured`, return the points with a recorded search."""
+        """Return the points for which a job searches the loads. With `only_measured`, keep only recorded searches."""
         raw, only_measured = self._plan.raw, self._plan.config.only_measured
         return [p for p in points if not only_measured or (raw / p.crossing_path).is_file()]
 
@@ -249,12 +249,12 @@ class Needs:
         return [str(self._plan.raw / point.crossing_path) for point in points]
 
     def _runs(self, study: Study, testbed: str, until: int | None = None) -> list[Run]:
-        """List the runs of a study, after its searches and looks have determined loads and repetitions.
+        """List the runs of a study, after the searches and the decisions about repetitions.
 
         Returns
         -------
         list
-            With `only_measured`, only the recorded runs.
+            All runs of the study; with `only_measured`, only the runs that have records.
         """
         plan = self._plan
         if plan.config.only_measured:
@@ -285,34 +285,34 @@ class Needs:
         return self._file(run, self._plan.results / "runs", name)
 
     def _file(self, run: Run, root: Path, name: str) -> str:
-        """Return a file of a run. Snakemake plans no job for a file of a settled run."""
+        """Return the path of a run's file. No job remakes the file if the study summary already contains the run."""
         folder = str(run.path)
         path = f"{root}/{folder}/{name}"
-        # This is called for up to 144,000 files. A Path per file would double the time.
+        # This method is called for up to 144,000 files. A Path object per file would double the time.
         if folder in self._settled and os.path.exists(path):  # noqa: PTH110
             return self._workflow.as_it_is(path)
         return path
 
     @cached_property
     def _settled(self) -> frozenset[str]:
-        """Paths of the runs in a study summary that are unchanged since the summary was made."""
+        """Paths of the runs that a study summary contains and whose records have not changed since."""
         plan = self._plan
         if self._workflow.forces_jobs:
             return frozenset()
         unchanged = settled.settled_runs(plan.raw, plan.results, map(Path, plan.all_summaries))
-        # One job unpacks all reduced records, so its inputs are all of these records.
+        # One job unpacks all reduced records. So its inputs must include the reduced records of unchanged runs.
         return unchanged - {str(run.path) for run in plan.reduced}
 
     def _record_for(self, name: str, wildcards: Mapping[str, str]) -> str:
-        """Return the record of a run, from which a rule computes this file."""
+        """Return the path of the record from which a rule computes a file of a run."""
         folder = str(Run.from_wildcards(wildcards).path)
         self._make_stale_again(folder, name)
         return f"{self._plan.raw}/{folder}/run.json"
 
     def _make_stale_again(self, folder: str, name: str) -> None:
-        """Make Snakemake renew a computed file whose record was replaced.
+        """Make Snakemake renew a computed file if another record has replaced the file's record.
 
-        Snakemake only compares times, and the new record may be older than the replaced one.
+        Snakemake compares only modification times, and the new record may be older than the replaced record.
         """
         if not self._is_main_process:
             return
@@ -323,7 +323,7 @@ class Needs:
             self._workflow.make_again(f"{results}/{name}")
 
     def _measure_lost(self, run: Run) -> None:
-        """Make Snakemake repeat a run whose record was deleted.
+        """Make Snakemake repeat a run if somebody deleted the run's record.
 
         Snakemake ignores the deletion, because the files that were computed from the record still exist.
         """

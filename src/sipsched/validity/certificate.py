@@ -1,4 +1,4 @@
-"""The arrival certificate: statistics that compare the starts of calls with the law of their schedule."""
+"""The arrival certificate: statistics that compare the actual starts of calls with the starts of their schedule."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,42 +9,41 @@ import numpy.typing as npt
 from sipsched.errors import StableError
 
 WINDOWS_MS = (1, 4, 10, 100)
-"""Windows for the variance-to-mean ratio of counts. 4 ms is the tick of SIPp at HZ=250."""
+"""Lengths of the windows for the variance-to-mean ratio of counts. SIPp starts calls every 4 ms (HZ=250)."""
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The statistics of the starts of calls. None means that a statistic is unknown.
+    """Statistics of the starts of calls in a run. None means that a statistic is unknown.
 
     Attributes
     ----------
     source
-        Source of the starts: `calls` is the generator's file, `trace` is the first INVITEs at the SPS.
+        Source of the start times: `calls` is the generator's file, and `trace` is the first INVITEs at the SPS.
     law
-        Law of the schedule: `exponential` or `constant`.
+        Distribution of the scheduled times between calls: `exponential` or `constant`.
     arrivals
         Number of started calls.
     achieved_cps
-        Starts per second from the first to the last start.
+        Started calls per second, from the first to the last start.
     schedule_cps
-        Rate of the schedule from its first to its last intended start. For an exponential law, this differs from the
-        offered rate by chance. It is the offered rate if no intended starts are known.
+        Rate of the schedule from its first to its last intended start. For an exponential law, this rate differs from
+        the offered rate by chance. If no intended starts are known, the value is the offered rate.
     rate_error
-        Difference of achieved and scheduled rate, as a share of the scheduled rate.
+        Difference between the achieved and the scheduled rate, divided by the scheduled rate.
     ks_distance
-        Kolmogorov–Smirnov distance of the inter-arrival times to the exponential distribution with
-        the offered rate; `ks_p_value` returns its p-value. None for a constant law, which has no distribution
-        to test.
+        Kolmogorov–Smirnov distance between the inter-arrival times and the exponential distribution with the offered
+        rate. `ks_p_value` returns its p-value. None for a constant law, which has no distribution to test.
     cv
-        Coefficient of variation of the inter-arrival times: 1 if exponential, 0 if constant.
+        Coefficient of variation of the inter-arrival times: 1 for an exponential law, 0 for a constant law.
     variance_to_mean
-        Variance over mean of the number of starts in windows of `WINDOWS_MS`; 1 for a Poisson process. None if
-        the load is shorter than two windows.
+        Variance of the number of starts in windows of `WINDOWS_MS`, divided by the mean. A Poisson process has 1. None
+        if the load is shorter than two windows.
     lateness_p50_us, lateness_p99_us, lateness_max_us
         Actual start minus intended start in µs: median, 99th percentile and maximum. None if no intended starts are
         known.
     replays
-        Number of times that each call was made. It exceeds 1 if the windows of a block repeat the same calls.
+        Number of times that the generator made each call. It exceeds 1 if the windows of a block repeat the same calls.
     """
 
     source: str
@@ -63,7 +62,7 @@ class Certificate:
 
     @property
     def distinct_gaps(self) -> int:
-        """Number of independent inter-arrival times, which determines the standard errors."""
+        """Number of independent inter-arrival times. This number determines the standard errors."""
         return max(1, round((self.arrivals - 1) / self.replays))
 
 
@@ -74,12 +73,12 @@ def certify(
     intended_ns: npt.NDArray[np.int64] | None = None,
     replays: float = 1.0,
 ) -> Certificate:
-    """Compare starts with the law of their schedule.
+    """Compare the actual starts of calls with their schedule.
 
     Parameters
     ----------
     starts_ns
-        Shape (n,), the starts of calls in ns on any clock, in any order.
+        Shape (n,), the actual starts of calls in ns on any clock, in any order.
     rate_cps
         Offered calls per second.
     law
@@ -87,12 +86,12 @@ def certify(
     intended_ns
         Shape (n,), the intended start of each call on the same clock; None if unknown.
     replays
-        Number of times that each call was made.
+        Number of times that the generator made each call.
 
     Raises
     ------
     StableError
-        The starts are fewer than two, or the law is unknown.
+        Fewer than two calls were started, or the law is unknown.
     """
     if law not in ("exponential", "constant"):
         raise StableError(f"certificate: unknown law '{law}'; expected exponential or constant")
@@ -131,9 +130,9 @@ def _rate(ordered_ns: npt.NDArray[np.int64]) -> float:
 
 
 def _ks_distance(gaps: npt.NDArray[np.float64]) -> float:
-    """Return the distance to the exponential distribution of mean 1; `scipy.stats.kstest` returns the same distance.
+    """Return the Kolmogorov–Smirnov distance to the exponential distribution of mean 1.
 
-    The import of scipy.stats would take longer than the pause between two runs.
+    `scipy.stats.kstest` returns the same distance, but importing scipy.stats takes longer than the pause between runs.
     """
     expected = -np.expm1(-np.sort(gaps))
     steps = np.arange(gaps.size + 1) / gaps.size
@@ -141,7 +140,7 @@ def _ks_distance(gaps: npt.NDArray[np.float64]) -> float:
 
 
 def ks_p_value(distance: float, gaps: int) -> float:
-    """Return the asymptotic p-value of a Kolmogorov–Smirnov distance over `gaps` inter-arrival times."""
+    """Return the asymptotic p-value of a Kolmogorov–Smirnov distance for a number of inter-arrival times."""
     from scipy.special import kolmogorov
 
     return float(kolmogorov(np.sqrt(gaps) * distance))
@@ -150,14 +149,16 @@ def ks_p_value(distance: float, gaps: int) -> float:
 def variance_to_mean(
     ordered_ns: npt.NDArray[np.int64], windows_ms: Sequence[int]
 ) -> tuple[float | None, ...]:
-    """Return the index of dispersion of counts (Cox and Lewis): variance over mean of the starts per window.
+    """Return the variance of the number of starts per window, divided by the mean.
+
+    This ratio is the index of dispersion of counts (Cox and Lewis).
 
     Parameters
     ----------
     ordered_ns
-        Shape (n,), starts in ns, ascending.
+        Shape (n,), starts in ns, in ascending order.
     windows_ms
-        Lengths of the windows in ms. The last, incomplete window is excluded.
+        Lengths of the windows in ms. An incomplete window at the end is excluded.
 
     Returns
     -------

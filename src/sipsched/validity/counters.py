@@ -1,4 +1,4 @@
-"""Parsers of the kernel's counters in /proc."""
+"""Functions that parse the kernel's counters in /proc."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -25,17 +25,17 @@ CPU_STATES = (
 
 
 def parse_snmp(text: str, where: str = "/proc/net/snmp") -> dict[str, dict[str, int]]:
-    """Parse /proc/net/snmp or /proc/net/netstat: pairs of a line of names and a line of values.
+    """Parse /proc/net/snmp or /proc/net/netstat, which have a line of names and a line of values per protocol.
 
     Returns
     -------
     dict
-        Protocol ("Udp", "TcpExt" …) to a mapping from counter to value.
+        Per protocol ("Udp", "TcpExt" …), a mapping from the name of a counter to its value.
 
     Raises
     ------
     StableError
-        The text is empty, a line lacks its pair, or names and values do not match.
+        The text is empty, a line of names or values is missing, or the names and the values do not match.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
@@ -63,16 +63,16 @@ def parse_snmp(text: str, where: str = "/proc/net/snmp") -> dict[str, dict[str, 
 UDP_COUNTERS = frozenset(
     ("InDatagrams", "NoPorts", "InErrors", "OutDatagrams", "RcvbufErrors", "SndbufErrors")
 )
-"""Counters of the table Udp of /proc/net/snmp that a ledger needs."""
+"""Counters in the table Udp of /proc/net/snmp that the account of all messages needs."""
 
 
 def parse_udp_counters(text: str, where: str = "/proc/net/snmp") -> dict[str, int]:
-    """Parse the table Udp of /proc/net/snmp.
+    """Parse the table Udp of /proc/net/snmp, and return its counters.
 
     Raises
     ------
     StableError
-        See `parse_snmp`; or one of `UDP_COUNTERS` is missing.
+        See `parse_snmp`. Or one of `UDP_COUNTERS` is missing.
     """
     udp = parse_snmp(text, where).get("Udp", {})
     missing = sorted(UDP_COUNTERS - udp.keys())
@@ -82,12 +82,13 @@ def parse_udp_counters(text: str, where: str = "/proc/net/snmp") -> dict[str, in
 
 
 def parse_dev(text: str, where: str = "/proc/net/dev") -> dict[str, tuple[int, int]]:
-    """Parse the packets that each interface dropped from /proc/net/dev (kernel: net/core/net-procfs.c).
+    """Return the numbers of packets that each interface dropped, from the text of /proc/net/dev.
 
     Returns
     -------
     dict
-        Interface to its two `drop` columns: received and sent packets.
+        Per interface, its two `drop` columns: received packets and sent packets. SEE net/core/net-procfs.c of the
+        kernel.
 
     Raises
     ------
@@ -98,7 +99,7 @@ def parse_dev(text: str, where: str = "/proc/net/dev") -> dict[str, tuple[int, i
 
 
 def parse_sent(text: str, where: str = "/proc/net/dev") -> dict[str, int]:
-    """Parse the packets that each interface sent from /proc/net/dev.
+    """Return the number of packets that each interface sent, from the text of /proc/net/dev.
 
     Raises
     ------
@@ -127,17 +128,17 @@ def _dev_rows(text: str, where: str) -> dict[str, list[int]]:
 
 
 def parse_stat(text: str, where: str = "/proc/stat") -> dict[str, dict[str, float]]:
-    """Parse the cpu lines of /proc/stat.
+    """Return the seconds that each CPU spent in each state, from the text of /proc/stat.
 
     Returns
     -------
     dict
-        "cpu" (all CPUs), "cpu0" and so on, each to a mapping from state (user, system, steal …) to seconds since boot.
+        Per CPU ("cpu" for all CPUs, "cpu0" …), a mapping from a state (user, system, steal …) to seconds since boot.
 
     Raises
     ------
     StableError
-        The cpu lines are missing, or a line has fewer than eight states (kernels before 2.6.11).
+        No line begins with "cpu", or a line has fewer than eight states (kernels before 2.6.11).
     """
     cpus: dict[str, dict[str, float]] = {}
     for line in text.splitlines():
@@ -159,14 +160,14 @@ def parse_stat(text: str, where: str = "/proc/stat") -> dict[str, dict[str, floa
 
 
 def difference(before: Mapping[str, Number], after: Mapping[str, Number]) -> dict[str, Number]:
-    """Subtract two snapshots of counters that only grow.
+    """Subtract an earlier snapshot of counters from a later snapshot. The counters can only grow.
 
-    Counters that exist in only one snapshot are excluded.
+    Counters that only one snapshot contains are excluded.
 
     Raises
     ------
     StableError
-        A counter decreased, because the host or its network namespace was restarted.
+        A counter has decreased, because the host or its network namespace was restarted.
     """
     deltas = {}
     for name in before.keys() & after.keys():

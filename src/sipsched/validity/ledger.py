@@ -1,4 +1,4 @@
-"""The drop ledger, which compares sent messages with received and dropped messages."""
+"""The ledger of a run, which compares the number of sent messages with the received and the dropped messages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,28 +9,28 @@ SNMP = "/proc/net/snmp"
 DEV = "/proc/net/dev"
 PHASES = ("before", "after")
 Snapshots = Mapping[str, Mapping[str, Mapping[str, str]]]
-"""The content of `counters.json`: role, then `before` or `after`, then path, to the text of the file."""
+"""The content of `counters.json`: per role, then per phase (`before` or `after`), then per path, the file's text."""
 
 
 @dataclass(frozen=True)
 class Balance:
-    """The balance of one direction of the SIP traffic: datagrams, or over TCP messages, which cannot be refused.
+    """The account of one direction of the SIP traffic. It counts datagrams, or over TCP messages.
 
     Attributes
     ----------
     sent
-        OutDatagrams of the senders.
+        Counter OutDatagrams of the sending hosts.
     received
-        InDatagrams of the receivers.
+        Counter InDatagrams of the receiving hosts.
     refused
-        RcvbufErrors of the receivers: the socket's queue was full.
+        Counter RcvbufErrors of the receiving hosts: datagrams for which the socket's queue was full.
     other_errors
-        InErrors other than RcvbufErrors, such as wrong checksums and lack of memory.
+        Counter InErrors of the receiving hosts without RcvbufErrors, such as wrong checksums and lack of memory.
     no_port
-        NoPorts of the receivers: no socket was bound to the port.
+        Counter NoPorts of the receiving hosts: datagrams to a port without a socket.
     residual
-        Sent datagrams that are neither received nor counted as dropped at their destination. A link, a queueing
-        discipline or a packet filter dropped them, or another program sent datagrams.
+        Sent datagrams that the destination neither received nor counted as dropped. A link, a queueing discipline or a
+        packet filter dropped these datagrams, or another program sent datagrams.
     """
 
     sent: int
@@ -41,23 +41,24 @@ class Balance:
 
     @property
     def residual(self) -> int:
-        """Datagrams that no counter explains; 0 if the ledger balances."""
+        """Number of datagrams that no counter explains; 0 if the account balances."""
         return self.sent - self.received - self.refused - self.other_errors - self.no_port
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """The balance of both directions, and the drops of the interfaces of all hosts.
+    """The accounts of both directions, and the packets that the interfaces of all hosts dropped.
 
     Attributes
     ----------
     link_drops
-        The `drop` columns of all interfaces, and SndbufErrors. OutDatagrams excludes datagrams that the sender's
-        queueing discipline refused.
+        The `drop` columns of all interfaces, and the counter SndbufErrors. Datagrams that the queueing discipline of
+        the sending host refuses are not in OutDatagrams.
     unit
-        `datagrams`, from the kernels' counters, or over TCP `messages`, from the programs' counters.
+        `datagrams` if the numbers are counters of the kernels. Over TCP, `messages`: the numbers are the programs'
+        counters.
     segments_again
-        Over TCP, segments that the kernels of the three hosts sent again (RetransSegs), including SSH's segments.
+        Over TCP, segments that the kernels of the three hosts retransmitted (RetransSegs), including segments of SSH.
     """
 
     to_sps: Balance
@@ -68,19 +69,19 @@ class Ledger:
 
     @property
     def residual(self) -> int:
-        """Largest number of unexplained datagrams of a direction."""
+        """The larger number of unexplained datagrams of the two directions."""
         return max(abs(self.to_sps.residual), abs(self.from_sps.residual))
 
 
 def balance(snapshots: Snapshots, *, fronted: bool = False) -> Ledger:
-    """Balance the counters of a run.
+    """Make the account of all datagrams of a run from the kernels' counters.
 
     Parameters
     ----------
     snapshots
-        Counters of uac, sps and uas before and after the load, when no message was in flight.
+        Counters of UAC, SPS and UAS before and after the load, when no message was on the network.
     fronted
-        Whether every message passes the loopback interface of the SPS once, between its front end and an instance.
+        Whether every message passes the loopback interface of the SPS once, from its front end to an instance.
 
     Raises
     ------
@@ -104,27 +105,27 @@ def balance(snapshots: Snapshots, *, fronted: bool = False) -> Ledger:
 
 @dataclass(frozen=True)
 class Tally:
-    """SIP messages that a program sent and received, including retransmissions."""
+    """Numbers of SIP messages that a program sent and received, including retransmissions."""
 
     sent: int
     received: int
 
     def __add__(self, other: "Tally") -> "Tally":
-        """Add the messages of another program."""
+        """Add the numbers of another program."""
         return Tally(self.sent + other.sent, self.received + other.received)
 
     def __sub__(self, other: "Tally") -> "Tally":
-        """Subtract an earlier tally."""
+        """Subtract the numbers of an earlier count."""
         return Tally(self.sent - other.sent, self.received - other.received)
 
 
 def balance_messages(snapshots: Snapshots, agents: Tally, proxy: Tally) -> Ledger:
-    """Balance a run over TCP from the programs' counters, because the kernel does not count messages.
+    """Make the account of a run over TCP from the programs' counters, because the kernel does not count messages.
 
     Parameters
     ----------
     snapshots
-        See `balance`. The ledger takes the drops of the interfaces and the retransmitted segments from them.
+        See `balance`. This function reads the interfaces' drops and the retransmitted segments from them.
 
     Raises
     ------
@@ -149,7 +150,7 @@ def _segments_again(snapshots: Snapshots, role: str) -> int:
 
 
 def no_ports(before: Mapping[str, str], after: Mapping[str, str]) -> int:
-    """Count the datagrams without an open port on a host between two snapshots of its counters."""
+    """Count the datagrams that a host received for ports without a socket, between two snapshots of its counters."""
     first, last = (counters.parse_snmp(files[SNMP], SNMP)["Udp"] for files in (before, after))
     return counters.difference(first, last)["NoPorts"]
 
@@ -183,7 +184,7 @@ def _link_drops(snapshots: Snapshots, role: str) -> int:
 
 
 def _looped(snapshots: Snapshots) -> int:
-    """Count the packets that the SPS sent to itself."""
+    """Count the packets that the SPS sent to itself during the run."""
     before, after = (
         counters.parse_sent(text, where).get("lo", 0)
         for text, where in (_text(snapshots, "sps", phase, DEV) for phase in PHASES)
@@ -192,6 +193,6 @@ def _looped(snapshots: Snapshots) -> int:
 
 
 def _text(snapshots: Snapshots, role: str, phase: str, path: str) -> tuple[str, str]:
-    """Return the text of a file, and its name for messages."""
+    """Return the text of a counter file, and the file's name for error messages."""
     text = snapshots.get(role, {}).get(phase, {}).get(path, "")
     return text, f"{role}, {phase}: {path}"

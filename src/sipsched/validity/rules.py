@@ -1,8 +1,8 @@
-"""The rules of the verdict: one declaration per rule.
+"""The declarations of all rules that decide whether a run is valid.
 
-Four things are derived from these declarations: the words of a verdict, the limits, the check of the configuration, and
-the list of rules that other work of the machine can break. `sipsched.measure.findings.numbers` measures a number for
-each rule.
+The program derives four things from these declarations: the words of a verdict, the limits, the check of the
+configuration, and the list of rules that other work of the machine can break. `sipsched.measure.findings.numbers`
+computes a number for each rule.
 """
 
 import re
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a rule. The report names a run above `suspect`. A run above `invalid` is measured again."""
+    """The limits of a rule. A run above `suspect` is named in the report. A run above `invalid` is measured again."""
 
     suspect: float
     invalid: float
@@ -20,21 +20,21 @@ class Limits:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of the verdict.
+    """A rule that compares a number of the run with its limits.
 
     Attributes
     ----------
     name
         Name of the rule in the configuration and in run.json.
     words
-        Text of the verdict on a run that breaks the rule; `{value}` stands for the run's number.
+        Text about a run that breaks the rule. `{value}` stands for the run's number.
     suspect, invalid
-        Default limits of the number. The configuration can change them (`validity.<name>`).
+        Default limits. The configuration can change them (`validity.<name>`).
     why
         Reason for these default limits.
     shared_machine
         Whether other work of a busy machine can break the rule. Tests and benchmarks that do not measure time ignore
-        these rules.
+        such rules.
     """
 
     name: str
@@ -46,12 +46,12 @@ class Rule:
 
     @property
     def limits(self) -> Limits:
-        """The default limits."""
+        """The default limits of the rule."""
         return Limits(self.suspect, self.invalid)
 
     @property
     def in_general(self) -> str:
-        """The text of the verdict with N instead of a number."""
+        """The text about a run that breaks the rule, with N instead of the number."""
         return re.sub(r"\{value:[^}%]*(%?)\}", r"N\1", self.words)
 
 
@@ -319,7 +319,7 @@ _DECLARED = (
 )
 
 RULES: Mapping[str, Rule] = {rule.name: rule for rule in _DECLARED}
-"""Every rule by its name, in the order of a verdict."""
+"""All rules by name, in the order in which a verdict lists them."""
 
 SHARED_MACHINE = tuple(rule.name for rule in _DECLARED if rule.shared_machine)
 """Names of the rules that other work of a busy machine can break."""

@@ -1,4 +1,4 @@
-"""The verdict on a run: every rule applied to the run's numbers."""
+"""The verdict on a run, which applies every rule to the run's numbers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one rule for one run.
+    """The result of one rule for one run: the run's number, and its grade.
 
     Attributes
     ----------
     rule
         Name of the rule, as in the configuration.
     value
-        The run's number; None if it is unknown.
+        The run's number for this rule; None if the number is unknown.
     grade
         `valid`, `suspect` or `invalid`.
     limit
-        The exceeded limit; None if the run is valid.
+        The limit that the number exceeds; None if the run is valid.
     cause
-        The cause, such as the name of a program; empty if it is unknown.
+        What broke the rule, such as the name of a program; empty if the cause is unknown.
     """
 
     rule: str
@@ -40,32 +40,32 @@ class Finding:
         if self.rule in RULES:
             words = RULES[self.rule].words.format(value=self.value)
         else:
-            # A record of another version of the program can have a rule that this version lacks.
+            # The record can come from another version of the program, with a rule that this version lacks.
             words = f"{self.rule} is {self.value:g}"
         return f"{words}: {self.cause}" if self.cause else words
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The findings of a run, and the worst grade among them."""
+    """The results of all rules for a run, and the worst grade among them."""
 
     grade: str
     findings: tuple[Finding, ...]
 
     @property
     def valid(self) -> bool:
-        """Whether the run is valid or suspect."""
+        """True if the worst grade of the run is valid or suspect."""
         return self.grade != INVALID
 
     @property
     def broken(self) -> tuple[Finding, ...]:
-        """All suspect and invalid findings, the invalid ones first."""
+        """The findings that exceed a limit. The invalid findings come first."""
         ordered = sorted(self.findings, key=lambda finding: finding.grade != INVALID)
         return tuple(finding for finding in ordered if finding.grade != VALID)
 
 
 def in_general(rule: str) -> str:
-    """Describe the condition of a rule with N instead of a number. If this version lacks the rule, return its name."""
+    """Describe a broken rule, with N instead of the number. For a rule that this version lacks, return its name."""
     return RULES[rule].in_general if rule in RULES else rule
 
 
@@ -79,12 +79,12 @@ def judge(
     limits: Mapping[str, Limits],
     causes: Mapping[str, str] = MappingProxyType({}),
 ) -> Verdict:
-    """Apply all rules to the numbers of a run.
+    """Apply all rules to the numbers of a run, and return the verdict.
 
     Parameters
     ----------
     numbers
-        A number per rule; None for an unmeasured number, which breaks no rule.
+        A number per rule. An unknown number is None, and breaks no rule.
     limits
         Limits per rule, from the configuration.
     causes
@@ -93,7 +93,7 @@ def judge(
     Raises
     ------
     KeyError
-        A rule has no number. This is a defect of the program; tests/unit/measure/test_findings.py would find it.
+        A rule has no number, which is a defect of the program. tests/unit/measure/test_findings.py would find it.
     """
     findings = [_apply(rule, numbers[rule], limits[rule], causes.get(rule, "")) for rule in RULES]
     return Verdict(_worst(finding.grade for finding in findings), tuple(findings))
