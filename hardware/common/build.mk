@@ -1,5 +1,5 @@
-# What the Makefiles of all native parts share. A Makefile sets its variables, includes this file, and lists its own targets.
-# The sources of one part include files of ../common, so each program depends on all of them.
+# The rules that all Makefiles of hardware/ share. A Makefile sets its variables, includes this file, and lists its own targets.
+# Sources include files of ../common, so each program depends on all headers of ../common.
 
 CLANG        ?= clang
 CLANG_FORMAT ?= clang-format
@@ -17,13 +17,13 @@ BPFLIBS  := -lbpf -lelf -lz
 COMMON   := ../common
 HEADERS  := $(wildcard *.h) $(wildcard $(COMMON)/*.h)
 
-# SKELETON NAME: the header by which a program loads the BPF object NAME
+# SKELETON NAME generates the header with which a program loads the BPF object NAME.
 define SKELETON
 	$(BPFTOOL) gen skeleton $< name $(1) > $@.tmp
 	mv $@.tmp $@
 endef
 
-# FUZZ PROGRAM LENGTH: run a fuzz target for FUZZ_SECONDS on inputs of at most LENGTH bytes; build/corpus has its first inputs
+# FUZZ PROGRAM LENGTH runs a fuzz target for FUZZ_SECONDS on inputs of at most LENGTH bytes. build/corpus has its first inputs.
 define FUZZ
 	./$(1) -max_total_time=$(FUZZ_SECONDS) -max_len=$(2) -timeout=5 -rss_limit_mb=1024 \
 		-print_final_stats=1 -artifact_prefix=build/findings/ build/corpus

@@ -165,10 +165,10 @@ static void leave(struct sim *sim, struct cpu *cpu, struct worker *w, bool sleep
 		/* keep the deadline relative to the virtual runtime (the kernel's PLACE_REL_DEADLINE) */
 		w->deadline -= w->vruntime;
 		w->relative_deadline = true;
-}
-if (w != cpu->curr)
-	fair_remove(&cpu->fair, w);
-w->on_rq = false;
+	}
+	if (w != cpu->curr)
+		fair_remove(&cpu->fair, w);
+	w->on_rq = false;
 }
 
 static void end_delay(struct cpu *cpu, struct worker *w)

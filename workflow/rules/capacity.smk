@@ -1,4 +1,5 @@
-# The capacity of each system, from all searches and runs of a testbed. Every page reads it from this file.
+# This rule estimates the capacity of each system from all searches and runs of a testbed. Every page reads the capacity from
+# the output file.
 rule estimate_capacities:
     input:
         crossings=NEEDS.testbed_crossings,

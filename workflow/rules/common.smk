@@ -1,4 +1,4 @@
-# The plan of this invocation, and the functions of the planner that the rules use (src/sipsched/planner).
+# This file makes the plan of this invocation, and the planner's functions that the rules use (src/sipsched/planner).
 import gc
 import os
 import signal
@@ -14,15 +14,16 @@ from sipsched.planner.claims import Claims
 from sipsched.planner.needs import Needs
 from snakemake_executor_plugin_campaign import internals
 
-# Garbage collection takes a third of the time to build a large DAG (6.6 s instead of 9.4 s for 18,000 jobs).
+# Collect garbage rarely, because collection takes a third of the time to build a large DAG (9.4 s instead of 6.6 s for 18,000
+# jobs).
 gc.set_threshold(200_000, 50, 1000)
 
 ALIVE = scripting.clear_dead_locks()
-# Snakemake would print a traceback of 90 lines after a second Ctrl-C. After SIGTERM, Snakemake prints none.
+# Handle SIGINT like SIGTERM, because Snakemake would print a traceback of 90 lines after a second Ctrl-C.
 scripting.end_in_order(signal.SIGINT)
 
 with scripting.one_line_errors():
-    # The plugins read PLAN as well.
+    # The plugins of Snakemake read PLAN, too.
     PLAN = Plan.load(
         config, CONFIG_FILES, workflow.resource_settings.cores or os.cpu_count()
     )
@@ -41,7 +42,7 @@ wildcard_constraints:
     sut=r"[a-z0-9-]+",
     mode=r"[^/]+",
     search=r"crossing|capacity~[0-9.]+~[0-9.]+",
-    # Numbers have no leading zeros, because threads~08 and threads~8 would be two files of the same run.
+    # Allow no leading zeros, because threads~08 and threads~8 would be two files for the same run.
     cores=r"[1-9][0-9]*",
     threads=r"[1-9][0-9]*",
     cps=r"[1-9][0-9]*",
@@ -71,6 +72,6 @@ def outlook_lines():
     return [progress.line(outlook, now) for outlook in PLAN.outlooks()]
 
 
-# A dry run ends with these lines.
+# At the end of a dry run, print the progress of each testbed.
 if workflow.is_main_process and not PLAN.config.only_measured:
     logger.info("the outlook: snakemake -n", extra=terminal.outlook(outlook_lines))

@@ -1,4 +1,4 @@
-# A strict check of the configuration files, before Snakemake reads them.
+# Check the configuration files strictly, before Snakemake reads them.
 from sipsched import scripting
 from sipsched.plan import config as settings, run as tuples
 

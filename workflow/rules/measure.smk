@@ -1,4 +1,4 @@
-# The rules that measure have no input files. Snakemake never removes or repeats their outputs. The plugins read three
+# The rules that measure have no input files, so Snakemake never removes or repeats their outputs. The plugins read three
 # resources: `measures` marks rules that measure on a testbed, `expected_s` marks rules that measure a run, and `forked`
 # marks rules whose jobs are forked from a process with their imports (src/snakemake_executor_plugin_campaign).
 rule measure_run:
@@ -9,7 +9,7 @@ rule measure_run:
     log:
         tuples.RUN_LOG,
     priority: 100
-    # Only disturbed runs are repeated, after all other jobs: src/snakemake_{executor,scheduler}_plugin_campaign.
+    # The plugins repeat only disturbed runs, after all other jobs (src/snakemake_{executor,scheduler}_plugin_campaign).
     retries: scripting.ATTEMPTS - 1
     threads: CLAIMS.threads
     resources:

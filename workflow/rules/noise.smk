@@ -1,4 +1,4 @@
-# The noise of the idle testbed. Like a run, it is measured once, and Snakemake never removes or repeats it.
+# This rule measures the noise of the idle testbed once, like a run. Snakemake never removes or repeats this output.
 rule measure_noise:
     output:
         noise=update(f"{RAW}/{{testbed}}/noise.json"),

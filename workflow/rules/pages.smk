@@ -1,4 +1,4 @@
-# The pages. A notebook gets every input, param and wildcard of its rule that is also a parameter of the notebook.
+# These rules make the pages. A notebook gets each input, param and wildcard of its rule for which the notebook has a parameter.
 rule render_report:
     input:
         notebook=NEEDS.study_notebook,

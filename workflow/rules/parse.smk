@@ -60,7 +60,7 @@ if PLAN.reduced:
     ruleorder: unpack_reduced > summarise_run
     ruleorder: unpack_reduced > reduce_windows
 
-    # One job unpacks all reduced records. With a job per record, most of the time would be spent on imports.
+    # One job unpacks all reduced records, because with one job per record, imports would take most of the time.
     rule unpack_reduced:
         input:
             runs=NEEDS.reduced_records,

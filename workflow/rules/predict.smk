@@ -1,8 +1,9 @@
-# Predictions of the simulator, fitted to the runs of a testbed in the default mode. They need no host and no root.
+# These rules fit the simulator to the runs of a testbed in the default mode, and make predictions. They need no host and no
+# root.
 rule fit_model:
     input:
         runs=NEEDS.single_core_records,
-        # Snakemake does not notice a record that was replaced by an older one, but the summaries change.
+        # Depend on the summaries, because Snakemake does not notice if an older record replaces a record.
         summaries=NEEDS.single_core_summaries,
         noise=NEEDS.testbed_noise,
     output:
@@ -23,7 +24,7 @@ rule predict_settings:
     input:
         fit=f"{RESULTS}/predicted/{{testbed}}/fit.json",
         crossings=NEEDS.all_crossings,
-        # A recorded prediction of the same fit is used again. The job checks one setting by another simulation.
+        # If a recorded prediction has the same fit, the job reuses it, and checks one setting by a new simulation.
         recorded=NEEDS.recorded_prediction("settings.nc"),
     output:
         predicted=f"{RESULTS}/predicted/{{testbed}}/settings.nc",

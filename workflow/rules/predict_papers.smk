@@ -1,11 +1,12 @@
-# Simulations of the papers' testbed. They write no records.
+# This rule simulates the papers' testbed. The simulations write no records.
 rule predict_papers:
     input:
         points="config/published/points.csv",
         comparison="config/published/comparison.csv",
         model="config/models/opensips-papers.yaml",
         modes="config/modes.yaml",
-        # With a recorded file, only the grid is simulated. If the grid differs from the file, everything is simulated.
+        # With a recorded file, the job simulates only the grid. If the grid differs from the file, the job simulates
+        # everything.
         recorded=[str(path) for path in [paths.RECORDED_PAPERS] if path.exists()],
     output:
         predictions=f"{RESULTS}/predicted/papers.csv",

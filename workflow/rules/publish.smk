@@ -1,4 +1,4 @@
-# One archive with the pages, the summaries, the configuration and the versions: `make publish`.
+# This rule makes one archive with the pages, the summaries, the configuration and the versions, for `make publish`.
 VERSION = versions.code_version(Path(workflow.basedir))
 
 
