@@ -1,4 +1,4 @@
-"""The accuracy of call starts by sipload and SIPp, and the highest call rate of each program without an error.
+"""Measure how exactly sipload and SIPp start calls, and the highest call rate of each program without an error.
 
 The benchmark uses the embedded testbed without a proxy. The client is on the UAC's CPU 0, and the server is on the
 SPS's CPU 1. The benchmark prints the arrival certificate at 2,000 cps over 20 s. SIPp can only start calls at a fixed

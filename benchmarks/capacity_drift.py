@@ -1,4 +1,4 @@
-"""The share of capacity intervals that contain the true capacity, on simulated machines with a varying speed.
+"""Test how many capacity intervals contain the true capacity, on simulated machines with a varying speed.
 
     python benchmarks/capacity_drift.py [--campaigns 100] [--seed 1]
 

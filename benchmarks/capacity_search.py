@@ -1,4 +1,4 @@
-"""The duration and the error of a capacity search on synthetic machines whose capacity differs between trials.
+"""Measure the duration and the error of a capacity search on synthetic machines with a varying capacity.
 
 The table has one row per spread of the capacity, with or without a first guess. The spread is the standard deviation
 of the logarithm of a lognormal capacity. A row shows the median and the largest number of trials and seconds per

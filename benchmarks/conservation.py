@@ -1,4 +1,4 @@
-"""A check of the message ledger with 100,000 calls, at half of the load with 1 % drops and at 20 % above it."""
+"""Check the message ledger with 100,000 calls, at half of the load with 1 % drops and at 20 % above this load."""
 
 import json
 import shutil

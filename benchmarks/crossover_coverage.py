@@ -1,4 +1,4 @@
-"""The share of crossover intervals that contain the true difference.
+"""Test how many crossover intervals contain the true difference between two modes.
 
 The benchmark prints the tables of docs/methodology/crossover-intervals.md.
 

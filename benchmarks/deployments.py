@@ -1,4 +1,4 @@
-"""The CPU time per message of deployments: UDP, TCP, passing of connections, and a front without transactions.
+"""Measure the CPU time per message for UDP, for TCP, for passing connections, and for a front.
 
 The files in config/models use these numbers. The first part runs on the embedded testbed without a probe, and repeats
 each run three times. It measures the proxy's CPU time per message over UDP, over TCP with 8 connections, and over TCP

@@ -1,4 +1,4 @@
-"""The precision of two designs that compare two modes: one run with both modes, and pairs of separate runs.
+"""Compare the precision of two designs that compare two modes: one run with both modes, and separate runs.
 
 The run with both modes is a crossover run. Both designs have the same load in the same hour. The order is half of the
 crossover's load, then the pairs, then the other half, so that drift affects both designs. The two runs of a pair have

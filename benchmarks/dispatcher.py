@@ -1,8 +1,8 @@
-"""The CPU time that the BPF program needs to choose a socket by Call-ID, per datagram on the embedded testbed.
+"""Measure the CPU time that the BPF program needs to choose a socket by Call-ID, per datagram.
 
-The benchmark runs kamailio-udp-partitioned with 8 workers, while the kernel measures the time of its BPF programs
-(kernel.bpf_stats_enabled). The result includes the cost of this measurement. The benchmark prints the ns per datagram
-and the share of each socket. The goal is at most 1 µs.
+On the embedded testbed, the benchmark runs kamailio-udp-partitioned with 8 workers, while the kernel measures the
+time of its BPF programs (kernel.bpf_stats_enabled). The result includes the cost of this measurement. The benchmark
+prints the ns per datagram and the share of each socket. The goal is at most 1 µs.
 """
 
 import dataclasses

@@ -1,11 +1,12 @@
-"""The share of 95 % intervals that contain the true value: the tables of docs/methodology/statistics.md.
+"""Test how many 95 % intervals of runs and crossings contain the true value.
 
-The simulated runs have one of three kinds of noise: small noise, lognormal noise (sigma 1), or noise that makes one
-run in five five times as large. The first table shows in how many samples Student's t interval contains the mean, and
-in how many the interval of a typical run contains the median. It also shows the ratio of the widths (medians over
-samples). The second table is about crossings of smooth and steep drop curves. The curves have random positions among
-loads 200 cps apart. The table shows the coverage, and the share of results that are numbers instead of brackets. The
-benchmark measures no real machine, and prints the same numbers each time. It takes a minute of CPU time.
+The benchmark prints the tables of docs/methodology/statistics.md. The simulated runs have one of three kinds of
+noise: small noise, lognormal noise (sigma 1), or noise that makes one run in five five times as large. The first
+table shows in how many samples Student's t interval contains the mean, and in how many the interval of a typical run
+contains the median. It also shows the ratio of the widths (medians over samples). The second table is about crossings
+of smooth and steep drop curves. The curves have random positions among loads 200 cps apart. The table shows the
+coverage, and the share of results that are numbers instead of brackets. The benchmark measures no real machine, and
+prints the same numbers each time. It takes a minute of CPU time.
 """
 
 from collections.abc import Callable

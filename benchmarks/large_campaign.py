@@ -1,13 +1,14 @@
-"""The CPU time and memory that a large campaign needs in addition to its measurements, on synthetic files.
+"""Measure the CPU time and memory that a large campaign needs in addition to its measurements.
 
-For `--runs` runs, the benchmark prints CPU seconds (user and system) and memory of several `snakemake` invocations.
-The first invocation has to do all work. The second invocation adds one new run from its record to the study's
-summary. Three more invocations have nothing to do: after the added run, after all records were copied to other files,
-and after the file was deleted that lists the summary's runs. The benchmark also prints the CPU seconds for joining
-all summaries and for the page on progress, and the bytes of a summary. A record is a `run.json` with a SHA-256 and
-without a measurement. Datasets are empty files with the right names. Each summary is the summary of one synthetic run
-under another name, with the description of recorded hosts. The goals for 36,000 runs on two cores are 15 CPU s
-without work, 30 CPU s for one added run, 60 CPU s for joining, 8 kB per summary, and 2 GiB for the controller.
+All files are synthetic. For `--runs` runs, the benchmark prints CPU seconds (user and system) and memory of several
+`snakemake` invocations. The first invocation has to do all work. The second invocation adds one new run from its
+record to the study's summary. Three more invocations have nothing to do: after the added run, after all records were
+copied to other files, and after the file was deleted that lists the summary's runs. The benchmark also prints the CPU
+seconds for joining all summaries and for the page on progress, and the bytes of a summary. A record is a `run.json`
+with a SHA-256 and without a measurement. Datasets are empty files with the right names. Each summary is the summary
+of one synthetic run under another name, with the description of recorded hosts. The goals for 36,000 runs on two
+cores are 15 CPU s without work, 30 CPU s for one added run, 60 CPU s for joining, 8 kB per summary, and 2 GiB for the
+controller.
 """
 
 import argparse

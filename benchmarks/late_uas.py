@@ -1,4 +1,4 @@
-"""The effect of a late UAS on the mean K_rcv: runs in which the UAS stops repeatedly for some milliseconds.
+"""Measure the effect of a late UAS on the mean K_rcv, in runs in which the UAS stops repeatedly.
 
 A late UAS sends its answers in bursts, and a burst makes messages wait at the SPS. Runs with stops of several lengths
 and runs without a stop alternate, so that the machine's drift affects all of them equally. The table has one row per

@@ -1,4 +1,4 @@
-"""The cost of computing the 99.9th percentile of all messages per cell, on a Dask cluster or on Slurm.
+"""Measure the cost of computing the 99.9th percentile of all messages per cell, with Dask or Slurm.
 
 For `--messages` messages in total, the benchmark prints CPU and wall-clock seconds, and the error of each cell's
 K_rcv + T_sip. It also prints the largest memory of a worker, whose limit is `--limit`. The messages are synthetic.

@@ -1,11 +1,11 @@
-"""The accuracy of the models, and the coverage of their 95 % intervals: the numbers of docs/methodology/models.md.
+"""Test the accuracy of the models, and how many of their 95 % intervals contain the true value.
 
-The true values are known. The benchmark compares Kimura's approximation of M/G/c/K with a simulated queue, and prints
-the error of the blocking probability. The error's interval comes from 20 parts of the simulation. The benchmark also
-samples capacities from a known scaling law, and fits the law to them. It prints how often the fit's intervals contain
-the true parameters, and how often its predictions contain a new capacity. The benchmark measures no real machine, and
-prints the same numbers each time. It takes about a minute of CPU time. interval_coverage.py tests intervals of runs
-and crossings.
+The benchmark prints the numbers of docs/methodology/models.md. The true values are known. The benchmark compares
+Kimura's approximation of M/G/c/K with a simulated queue, and prints the error of the blocking probability. The
+error's interval comes from 20 parts of the simulation. The benchmark also samples capacities from a known scaling
+law, and fits the law to them. It prints how often the fit's intervals contain the true parameters, and how often its
+predictions contain a new capacity. The benchmark measures no real machine, and prints the same numbers each time. It
+takes about a minute of CPU time. interval_coverage.py tests intervals of runs and crossings.
 """
 
 import numba

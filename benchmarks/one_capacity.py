@@ -1,4 +1,4 @@
-"""The agreement of campaigns on one machine: how many capacity intervals contain the estimate from all campaigns.
+"""Compare campaigns on one machine: test how many of their capacity intervals contain the pooled estimate.
 
     python benchmarks/one_capacity.py raw-of-monday raw-of-tuesday ...
 

@@ -1,4 +1,4 @@
-"""The speed at which a trace is converted to `messages.nc`, and the size of this file.
+"""Measure the speed at which a trace is converted to `messages.nc`, and the size of this file.
 
 The input is a synthetic trace of 600,000 messages (100,000 calls) or a measured `--record`. The benchmark prints
 messages per CPU second (user and system, all threads) for four steps: unpacking zstd and checking the SHA-256; parsing,

@@ -1,4 +1,4 @@
-"""The cost of the probe: the proxy's CPU time per message with and without recording, in windows of one run.
+"""Measure the cost of the probe: the proxy's CPU time per message with and without recording.
 
 The load is about half of the proxy's capacity. The comparison is default,default+recording=off: the probe detaches
 and attaches its hooks while the proxy serves the same calls in each window of a block. Each block also has a sham

@@ -1,4 +1,4 @@
-"""A forecast of the testbed hours for the papers' grid, under two protocols for the repetition of loads.
+"""Forecast the testbed hours of the papers' grid under two protocols for the repetition of loads.
 
 For the studies of config/studies with the papers' grids, the benchmark prints the cells (modes, cores, threads), the
 runs and the hours. The first protocol repeats each load 30 times, as in the papers. The second protocol searches the

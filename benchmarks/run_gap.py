@@ -1,4 +1,4 @@
-"""The idle time of the testbed between two runs of a campaign in the workflow, by step.
+"""Measure how long the testbed is idle between two runs of a campaign, and what causes the gap.
 
 The gap lasts from the end of one load to the next run's warm-up, or to its load. The benchmark prints the median gap
 and the medians of its parts. The parts are stopping, fetching and judging after the load; the end of one job and the

@@ -1,10 +1,11 @@
-"""The rate of false differences: how often a comparison of sham windows with the same mode shows a difference.
+"""Measure the rate of false differences: how often a comparison of sham windows shows a difference.
 
 The benchmark reads existing `windows.nc` files and measures nothing. It cuts the valid blocks of each run into
 disjoint groups of consecutive blocks. In each group, it compares the sham with the reference by the test of the
-pages. The sham has a random position in its block, so it differs from the reference only by chance. The test should
-therefore reject in 5 % of groups. The quantities of one group come from the same messages and depend on each other,
-so the interval of the overall rate counts groups. In older records, the sham always follows the reference's window.
+pages. A sham window has the reference mode and has a random position in its block, so it differs from the reference
+only by chance. The test should therefore reject in 5 % of groups. The quantities of one group come from the same
+messages and depend on each other, so the interval of the overall rate counts groups. In older records, the sham
+always follows the reference's window.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The speed of the simulator by the model's size, and the simulator's predictions for one core.
+"""Measure how fast the simulator is for models of several sizes, and print its predictions for one core.
 
 Speed is messages per second of CPU time, the best of three runs without a trace. Loads are shares of the capacity
 that follows from the service times. The benchmark then simulates the papers' grid near its knees on all CPUs without

@@ -1,4 +1,4 @@
-"""The reliability and accuracy of a guest's virtual time, by booting with a self-test on an idle and a busy machine.
+"""Test the accuracy of a guest's virtual time, by booting a self-test on an idle and on a busy machine.
 
 During half of the boots, the machine runs nothing else, if the caller keeps it idle. During the other half, busy
 loops run at idle priority, which is also the guest's priority. The benchmark prints each boot's results and real

@@ -126,7 +126,7 @@ static int attach(const struct shards *shards, struct shard_bpf *object)
 
 		if (bpf_map__update_elem(object->maps.sockets, &i, sizeof(i), &socket, sizeof(socket),
 					 BPF_ANY))
-			return fail("cannot enter a socket", strerror(errno));
+			return fail("cannot enter a socket into the BPF map", strerror(errno));
 	}
 	if (setsockopt(shards->sockets[0], SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF, &program, sizeof(program)))
 		return fail("cannot attach the program", strerror(errno));
@@ -171,7 +171,7 @@ static int run(struct shards *shards, const char *report, const char *ready)
 	int result;
 
 	if (!object)
-		return fail("cannot open the program", strerror(errno));
+		return fail("cannot open the BPF program", strerror(errno));
 	object->rodata->n_sockets = shards->n_sockets;
 	if (shard_bpf__load(object)) {
 		result = fail(

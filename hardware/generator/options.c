@@ -73,7 +73,7 @@ static struct endpoint parse_endpoint(const char *option, const char *text)
 	struct endpoint endpoint = { 0 };
 
 	if (!parse_address(text, &endpoint.address))
-		usage(option, "an IPv4 address and a port, as 10.0.0.1:5060");
+		usage(option, "an IPv4 address and a port, such as 10.0.0.1:5060");
 	memcpy(endpoint.host, text, strcspn(text, ":"));
 	return endpoint;
 }
@@ -84,7 +84,7 @@ static void parse_cpus(struct options *o, const char *option, const char *text)
 
 	do {
 		if (!parse_cpu_range(&text, CPU_SETSIZE, &first, &last))
-			usage(option, "a list of CPUs, as 0,2-3");
+			usage(option, "a list of CPUs, such as 0,2-3");
 		for (; first <= last; first++) {
 			if (o->n_cpus == CPUS_MAX)
 				usage(option, "at most 256 CPUs");
@@ -231,16 +231,16 @@ void parse_client_options(struct options *o, int argc, char **argv)
 	if (!o->remote.address.sin_port || !o->schedule || !o->calls_file)
 		usage(NULL, "--remote, --schedule and --calls-file are needed");
 	if (ntohs(o->local.address.sin_port) + o->threads > 65536)
-		usage("threads", "at most as many threads as there are ports from --local's on");
+		usage("threads", "at most one thread per port from the port of --local to 65535");
 	if (o->tcp_connections && o->tcp_connections < o->threads)
-		usage("tcp-connections", "at least one for each thread");
+		usage("tcp-connections", "at least one connection per thread");
 }
 
 void parse_server_options(struct options *o, int argc, char **argv)
 {
 	parse_options(o, CLIENT_ONLY, 0, argc, argv);
 	if (o->timing.reliable && o->threads > 1)
-		usage("threads", "1 with --transport tcp: a connection belongs to one thread");
+		usage("threads", "1 with --transport tcp, because a connection belongs to one thread");
 }
 
 void parse_schedule_options(struct schedule_options *o, int argc, char **argv)

@@ -121,7 +121,8 @@ static struct sipprobe *load_or_explain(const struct options *options, enum mode
 			break; /* one reason is enough */
 	}
 	if (mode_can_run(states, mode, reason, size))
-		snprintf(reason, size, "each hook loads alone, but not together: %s", strerror(error));
+		snprintf(reason, size, "each hook loads alone, but the hooks do not load together: %s",
+			 strerror(error));
 	return NULL;
 }
 

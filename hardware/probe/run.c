@@ -141,7 +141,7 @@ static bool collect(struct run *run)
 		settle_streams(&run->streams);
 
 		if (consumed < 0) {
-			complain("cannot read the ring: %s", strerror(-consumed));
+			complain("cannot read the ring buffer: %s", strerror(-consumed));
 			return false;
 		}
 		if (signal == SIGTERM || signal == SIGINT)
@@ -224,7 +224,7 @@ int run_probe(const struct options *options)
 				    streaming ? on_stream_event : on_ring_record,
 				    streaming ? (void *)&run.streams : &run.records, NULL);
 	if (!run.ring || run.signals < 0) {
-		complain("cannot map the ring or read signals: %s", strerror(errno));
+		complain("cannot map the ring buffer or open a signalfd: %s", strerror(errno));
 		return EXIT_FAILURE;
 	}
 	run.recording.probe = &run.probe;

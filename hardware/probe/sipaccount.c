@@ -429,7 +429,7 @@ int main(int argc, char **argv)
 		return EXIT_BAD;
 	object = account_bpf__open();
 	if (!object) {
-		complain("cannot open the programs: %s", strerror(errno));
+		complain("cannot open the BPF programs: %s", strerror(errno));
 		return EXIT_BAD;
 	}
 	for (int i = 0; i < ACCOUNT_GROUPS; i++)

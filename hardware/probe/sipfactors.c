@@ -164,7 +164,7 @@ int main(int argc, char **argv)
 		return EXIT_BAD;
 	object = factors_bpf__open();
 	if (!object) {
-		complain("cannot open the programs: %s", strerror(errno));
+		complain("cannot open the BPF programs: %s", strerror(errno));
 		return EXIT_BAD;
 	}
 	for (int i = 0; i < n_groups; i++)

@@ -42,6 +42,6 @@ bool is_in_initial_pid_namespace(void)
 {
 	if (namespace_of("/proc/self/ns/pid") == INITIAL_PID_NS)
 		return true;
-	complain("not in the initial PID namespace: process groups have other numbers than in the kernel");
+	complain("not in the initial PID namespace, where process groups have the same ids as in the kernel");
 	return false;
 }

@@ -97,7 +97,7 @@ static bool read_task(struct reader *reader, struct plan_mode *mode)
 	int64_t nice, priority;
 
 	if (mode->has_task)
-		return wrong(reader, "one line 'task' per mode", "another one");
+		return wrong(reader, "one line 'task' per mode", "another line 'task'");
 	if (!find_policy(word(reader, 3), &policy))
 		return wrong(reader, "a policy, other, batch, fifo or rr", word(reader, 3));
 	real_time = policy == SCHED_FIFO || policy == SCHED_RR;
@@ -124,7 +124,7 @@ static bool find_file(struct reader *reader, const char *path, unsigned *file)
 		if (!strcmp(plan->files[*file], path))
 			return true;
 	if (plan->n_files == FILES_MAX)
-		return wrong(reader, "at most 16 files", "another one");
+		return wrong(reader, "at most 16 files", "another file");
 	plan->files[plan->n_files++] = keep(strdup(path));
 	return true;
 }
@@ -258,7 +258,7 @@ static bool check_whole(struct reader *reader)
 						   : "a line 'end'",
 			     "the end of the file");
 	if (plan->end_ns <= plan->windows[plan->n_windows - 1].start_ns)
-		return wrong(reader, "an end after the start of the last window", "an earlier one");
+		return wrong(reader, "an end after the start of the last window", "an earlier end");
 	if (plan->end_ns / plan->sample_ns > SAMPLES_MAX)
 		return wrong(reader, "at most 10,000,000 samples until the end", "more");
 	for (size_t i = 0; i < plan->n_windows; i++) {

@@ -134,7 +134,7 @@ static bool dequeue(struct sim *sim, struct cpu *cpu, struct worker *w, bool sle
 static void requeue_delayed(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	(void)cpu, (void)w;
-	sim->failure = "a worker was woken that was not asleep";
+	sim->failure = "a worker was woken although it was not asleep";
 }
 
 static void put(struct sim *sim, struct cpu *cpu, struct worker *w)
