@@ -23,9 +23,9 @@ from sipsched.testbed import places
 STATE = Path("/run/sipsched-cluster")
 """Folder of the cluster. `places.RUN_FOLDER` may not contain munged's socket, which is open to every user."""
 SLURM_CONF = STATE / "etc" / "slurm.conf"
-"""Value of the variable SLURM_CONF for Slurm's commands."""
+"""Value of the environment variable SLURM_CONF, which Slurm's commands read."""
 KEEPER = "sipsched-cluster"
-"""Name of the keeper. If this process ends, all other processes end."""
+"""Name of the keeper process. When the keeper ends, all other processes of the cluster end, too."""
 PATIENCE_S = 10.0
 KEY_BYTES = 128
 
@@ -76,7 +76,7 @@ slurmctld -D -c -f "$1/etc/slurm.conf" &
 slurmd -D -f "$1/etc/slurm.conf" &
 wait
 """
-"""Script of the keeper: starts the three daemons in the folder "$1", and waits for their ends."""
+"""Script of the keeper process. It starts the three daemons in the folder "$1", and waits until they end."""
 
 
 def bring_up() -> None:
@@ -157,7 +157,7 @@ def node_state() -> str:
 
 
 def _keeper() -> Path | None:
-    """Return the folder of the keeper in /proc."""
+    """Return the folder of the keeper process in /proc."""
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             with suppress(OSError):

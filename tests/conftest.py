@@ -13,7 +13,7 @@ from sipsched.testbed import local
 from sipsched.testbed.inventory import Testbed, load_testbed
 
 ON_A_TESTBED = {"live", "faults"}
-"""Folders of tests that measure."""
+"""Folders whose tests measure on a testbed."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if ON_A_TESTBED & set(item.path.parts):
             item.add_marker(pytest.mark.live)
-    # The search for leftovers is the last test.
+    # Run the search for leftovers as the last test, because other tests make them.
     items.sort(key=lambda item: item.path.stem == "test_nothing_left")
 
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for damaged files of hosts and persons."""
+"""Hypothesis strategies that damage files from hosts and from users."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sipsched.errors import StableError, TransientError
 
-# Every test run uses the same examples, without shrinking.
+# Use the same examples in every test run, and do not shrink failing examples.
 steady = settings(
     derandomize=True,
     max_examples=300,
@@ -31,7 +31,7 @@ JUNK: st.SearchStrategy[Any] = st.one_of(
     st.lists(st.none(), max_size=2),
     st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
 )
-"""Values that are of the wrong type or far from any measurement."""
+"""Values that have the wrong type, or that no measurement can have."""
 
 
 @st.composite
@@ -83,7 +83,7 @@ def damaged_text(draw: st.DrawFn, whole: str) -> str:
 
 
 def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return every place in a document; the first items of a list represent all of its items."""
+    """Return the path of every value in a document. The first items of a list represent all of its items."""
     inner = (
         value.items()
         if isinstance(value, dict)
@@ -124,7 +124,7 @@ def damaged_json(draw: st.DrawFn, whole: Any, write: Callable[[Any], str] = json
 
 
 def good_or_one_line(parse: Callable[[], Any]) -> None:
-    """Accept a result, or an error of sipsched in one line. Any other exception fails the test."""
+    """Accept a result, or a one-line error of sipsched. Any other exception fails the test."""
     try:
         parse()
     except (StableError, TransientError) as error:

@@ -1,4 +1,4 @@
-"""Helpers for tests of several folders."""
+"""Functions that tests in several folders use."""
 
 import json
 import os
@@ -137,7 +137,7 @@ def cgroups() -> list[Path]:
     roots = [Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"]
     found = []
     for root in roots:
-        # Unlike rglob, os.walk continues when a group vanishes meanwhile.
+        # Use os.walk instead of rglob, because os.walk continues when a group vanishes during the walk.
         for folder, names, _ in os.walk(root):
             found += [Path(folder, name) for name in names if name.startswith("sipsched-")]
     return found
@@ -161,7 +161,7 @@ def leftovers() -> list[str]:
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     loaded = subprocess.run(["bpftool", "prog", "show"], capture_output=True, text=True)
     source = (PROJECT_ROOT / "hardware/probe/sipprobe.bpf.c").read_text()
-    # The kernel keeps 15 characters of a program's name.
+    # Shorten the names, because the kernel stores 15 characters of a program's name.
     programs = {name[:15] for name in re.findall(r"BPF_PROG\((\w+)", source)} | {"sipshard"}
     return [
         *shown,

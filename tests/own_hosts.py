@@ -17,7 +17,7 @@ from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed.inventory import HostSpec, Testbed, Tuning
 
 NAMES = {"uac": "own-uac", "sps": "own-sps", "uas": "own-uas"}
-"""Names of the network namespaces, and of this machine's ends of the links to their sshds."""
+"""Names of the network namespaces. The ends of their links on this machine have the same names."""
 USER = "caller"
 """The login user of the UAC. Other hosts have no such user, and root cannot log in to the UAC."""
 CLOCK_AHEAD_S = 60

@@ -46,7 +46,7 @@ def offer(rate: float, burst: int) -> dict[str, list[int]]:
     """Send until the input ends, then wait a moment for the last answers."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.setblocking(False)
-    # Answers wait until the burst is sent.
+    # Use a large buffer, because answers wait until the burst is sent.
     sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
     sent: list[int] = []
     returned: list[int] = []
@@ -87,7 +87,7 @@ def main() -> None:
             serve(sock)
     print("serving", flush=True)
     Path(output).write_text(json.dumps(offer(float(rate), int(burst))))
-    # The workers live until the probe ends.
+    # Keep the workers alive until the probe ends.
     sys.stdin.readline()
 
 

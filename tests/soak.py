@@ -85,7 +85,7 @@ MEASURING = "measure_run"
 
 @dataclass
 class Soak:
-    """A soak in progress.
+    """A soak test in progress.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ class Soak:
         except CannotInjectError as error:
             self.missed[f"{case.name} ({error})"] += 1
         except (ValueError, IndexError, AssertionError, OSError, subprocess.CalledProcessError):
-            # The run, or the process that the fault needs, has ended meanwhile.
+            # The run, or the process that the fault needs, ended before the fault.
             self.missed[case.name] += 1
         self.disturbed[run] = case.name
         self.wait(process, run)
@@ -253,7 +253,7 @@ class Measured:
 
     @property
     def untrue(self) -> list[str]:
-        """Facts that no valid run at this load can have, and an invalid grade, which no recorded run can have."""
+        """List facts that no valid run can have at this load, such as an invalid grade, which no record may have."""
         calls, ledger = self.document.generator, self.document.ledger
         facts = {
             "calls not completed": self.document.load.calls - calls.calls_completed,

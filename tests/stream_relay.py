@@ -107,7 +107,7 @@ class Capture:
         self.sock.setsockopt(SOL_PACKET, PACKET_RX_RING, ring)
         self.ring = mmap.mmap(self.sock.fileno(), FRAMES * FRAME)
         self.sock.bind(("lo", ETH_P_ALL))
-        # The closest of many pairs of clock readings.
+        # Read both clocks many times, and use the two readings that are closest in time.
         readings = []
         for _ in range(100):
             before = time.monotonic_ns()
@@ -175,7 +175,7 @@ class Client(threading.Thread):
             while not waiting or len(waiting) < size:
                 number = next(self.numbers)
                 self.order.append(number)
-                # The first byte is sent with the next chunk or later.
+                # Take the time now, because the first byte is sent with the next chunk or later.
                 self.sent[number] = time.monotonic_ns()
                 waiting += request(number, plan["size"])
                 due += interval
@@ -202,7 +202,7 @@ def hand_over(listener: socket.socket, cut: int, channels: list[socket.socket]) 
     for channel in (*itertools.repeat(channels[0], cut), *channels):
         with listener.accept()[0] as sock:
             socket.send_fds(channel, [b"x"], [sock.fileno()])
-    # A worker ends when no process can pass it a connection.
+    # End the worker, because no process can pass it another connection.
     os._exit(0)
 
 

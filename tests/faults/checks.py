@@ -54,7 +54,7 @@ def make_project(folder: Path, *, timing: bool = False, **load: Any) -> Path:
     document["load"] |= load
     document["only"] = ["load_sweep"]
     if not timing:
-        # One common mapping would be written as YAML aliases, which configurations may not contain.
+        # Give each rule its own mapping: YAML writes a shared mapping as aliases, which configurations may not contain.
         document["validity"] = {
             name: {"suspect": WIDER * RULES[name].suspect, "invalid": WIDER * RULES[name].invalid}
             for name in SHARED_MACHINE
@@ -64,7 +64,7 @@ def make_project(folder: Path, *, timing: bool = False, **load: Any) -> Path:
 
 
 def with_real_limits(settings: Path, rules: Iterable[str]) -> Path:
-    """Write a project's configuration again, with the real limits of some rules."""
+    """Write the configuration of a project again, with the default limits of some rules."""
     document = yaml.safe_load(settings.read_text())
     for rule in rules:
         del document["validity"][rule]
@@ -76,7 +76,7 @@ def with_real_limits(settings: Path, rules: Iterable[str]) -> Path:
 def host_state() -> dict[str, Any]:
     """Return the state of sipsched, and of everything that a run may change, on this machine and in the namespaces."""
     state: dict[str, Any] = {
-        # Without the ids of processes and programs, which always differ.
+        # Remove the ids of processes and BPF programs, because they always differ.
         "ours": sorted(re.sub(r"^\d+:? ", "", line) for line in leftovers() if " tag " not in line),
         "programs": sorted(re.findall(r" name (on_\w+)", "\n".join(leftovers()))),
         "state": sorted(
@@ -114,7 +114,7 @@ def read_all(patterns: Iterable[str]) -> dict[str, str]:
     found = {}
     for pattern in patterns:
         for path in map(Path, glob.glob(pattern)):  # noqa: PTH207 (absolute patterns)
-            # Some files can only be written.
+            # Skip files that can only be written.
             with suppress(OSError):
                 if path.is_file():
                     found[str(path)] = path.read_text().strip()
@@ -147,7 +147,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any], place: str 
 
 
 def unlike(before: Mapping[str, Any], settle_s: float = SETTLE_S) -> list[str]:
-    """Wait until the host is as before, and return the remaining differences."""
+    """Wait until the host has its earlier state, and return the remaining differences."""
     deadline = time.monotonic() + settle_s
     while (found := differences(before, host_state())) and time.monotonic() < deadline:
         time.sleep(0.1)

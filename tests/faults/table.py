@@ -34,7 +34,7 @@ PROXY_ENDED = (
 
 @dataclass(frozen=True)
 class Target:
-    """A run to be disturbed.
+    """A run that a fault disturbs.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Case:
 
 
 class CannotInjectError(Exception):
-    """This machine lacks a feature that the fault needs. The text names the feature."""
+    """The error for a machine that lacks a feature that the fault needs. Its text names the feature."""
 
 
 # ---- processes ----
@@ -200,7 +200,7 @@ def hog(*prefix: str, loops: int = 1, pinned: bool = True, for_s: float = HOG_S)
             time.sleep(for_s)
         finally:
             for process in running:
-                # On a busy CPU, a process of the idle class would not run until its end.
+                # Leave the idle class, because on a busy CPU a process of this class would never reach its end.
                 os.sched_setscheduler(process.pid, os.SCHED_OTHER, os.sched_param(0))
                 os.sched_setaffinity(process.pid, range(os.cpu_count() or 1))
                 process.kill()
@@ -354,7 +354,7 @@ def full_sps(target: Target) -> Iterator[None]:
     """Give the SPS a small disk for its files, and fill the disk under load."""
     folder = str(target.bed.workdir / "sps")
     daemon = (namespaces.STATE_ROOT / "local" / "sps.sshd.pid").read_text().strip()
-    # Each host has its own mounts.
+    # Mount inside the host's namespace, because each host has its own mounts.
     inside = ["nsenter", f"--target={daemon}", "--mount"]
     size = "size=80m,mode=700"
     subprocess.run([*inside, "mount", "-t", "tmpfs", "-o", size, "none", folder], check=True)
@@ -392,7 +392,7 @@ import socket, sys, time
 address, port, count, payload = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 for number in range(count):
-    # An ICMP refusal is an error of the next send.
+    # The kernel reports an ICMP refusal as an error of the next send.
     try:
         out.sendto(payload.replace('NUMBER', str(number)).encode(), (address, port))
     except ConnectionRefusedError:
@@ -423,7 +423,7 @@ import socket, sys
 address, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 connections = [socket.create_connection((address, port)) for _ in range(count)]
 for connection in connections[::3]:
-    # Longer than any message, so the stream cannot be parsed.
+    # Send more bytes than any message has, so that the stream cannot be parsed.
     try:
         connection.sendall(b"x" * 70_000)
     except ConnectionError:
@@ -462,7 +462,7 @@ def cut_connections(target: Target) -> Iterator[None]:
 SPS_LINK = ("sipsched-sps", "uas0")
 """The SPS's end of the UAS's link."""
 CASES = (
-    # Killed processes.
+    # These faults kill processes.
     Case("snakemake killed", kill_target, None, through_snakemake=True),
     Case("measuring process killed", kill_target, "interrupted: the program that measured"),
     Case(
@@ -493,9 +493,9 @@ CASES = (
         "sipshard ended by itself during the run",
         sut="kamailio-udp-sockets",
     ),
-    # Stopped processes.
+    # These faults stop processes for some time.
     Case("UAS stopped for 0.5 s", stop(lambda: [uas()], 0.5), frozenset({"uas_lateness_p99_us"})),
-    # Competitors, and interference with the proxy's processes.
+    # These faults compete for the proxy's CPU, or interfere with the proxy's processes.
     Case("a busy loop of nice -20", hog("nice", "-n", "-20"), r"sh \(nice -20", competes=True),
     Case("a real-time busy loop", hog("chrt", "-f", "50"), r"sh \(SCHED_FIFO", competes=True),
     Case("a busy loop for 0.5 s", hog(for_s=0.5), r"sh \(nice 0", competes=True),
@@ -521,7 +521,7 @@ CASES = (
         before=True,
     ),
     Case("UAS link down in mid-run", link_down(*SPS_LINK), frozenset({"calls_failed_unexplained"})),
-    # The result depends on the messages in transit, and on how soon the kernel passes packets again.
+    # The results of these faults depend on the messages in transit, and on how soon the kernel passes packets again.
     Case(
         "UAS link flaps",
         link_down(*SPS_LINK, for_s=0.3),
@@ -545,7 +545,7 @@ CASES = (
         queueing("uac", "sip0", "tbf rate 200kbit burst 4kb latency 1ms"),
         "interfaces dropped",
     ),
-    # Full disks.
+    # These faults fill disks.
     Case(
         "disk of the SPS full",
         full_sps,
@@ -553,7 +553,7 @@ CASES = (
         before=True,
     ),
     Case("disk of the controller full", full_raw, "cannot write: No space left on device"),
-    # The clock, and other programs that send.
+    # These faults step the clock, or send foreign messages.
     Case("clock steps by 1 s", step_clock, frozenset({"clock_step_s"})),
     Case(
         "strangers to the UAC's host",
@@ -587,4 +587,4 @@ COMPETITION = (
     Case("a busy loop of SCHED_BATCH", hog("chrt", "--batch", "0"), None),
     Case("a busy loop of SCHED_IDLE", hog("chrt", "--idle", "0"), None),
 )
-"""Faults without an expected result: the soak compares the numbers of every run that is still valid."""
+"""Faults whose result is not known in advance. The soak test compares the numbers of each run that stays valid."""

@@ -29,7 +29,7 @@ CPS = 200
 RAW_MIB = 256
 LONGEST_S = 60
 AGAIN = 1000
-"""Added to the repetition of a run that is measured after the fault."""
+"""Number that is added to the repetition of a run after the fault, so that its record has a new path."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def project(testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Itera
         local.ensure_up(testbed)
         made = Project(settings, strict, raw, testbed, {})
         made.measure(run_of(1))
-        # The host closes the last connection a moment later.
+        # Wait, because the host closes the last connection a moment later.
         time.sleep(0.5)
         yield replace(made, state=checks.host_state())
     finally:
@@ -105,7 +105,7 @@ def start(case: Case, project: Project, run: Run, said: Path) -> "subprocess.Pop
                 retransmissions=case.retransmissions,
                 stderr=stderr,
             )
-        # In its own process group, as a terminal does.
+        # Start Snakemake in its own process group, as a terminal does.
         target = f"raw/{run.path}/run.json"
         return subprocess.Popen(
             [sys.executable, "-m", "snakemake", target],
@@ -148,7 +148,7 @@ def plain_run_succeeds(case: Case, project: Project, run: Run) -> None:
 
 
 def remove_attempts(project: Project, run: Run) -> None:
-    """Remove what an earlier attempt at this test recorded."""
+    """Remove the records of an earlier attempt at this test."""
     for rep in (run.rep, run.rep + AGAIN):
         place = project.raw / replace(run, rep=rep).path
         for folder in (place, *place.parent.glob(f"{place.name}.failed-*")):

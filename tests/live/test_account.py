@@ -30,7 +30,7 @@ from sipsched.validity.rules import SHARED_MACHINE, Limits
 pytestmark = pytest.mark.live
 CPU = max(os.sched_getaffinity(0))
 NO_PROBE = ProbeReport("off", "", 0, drops=0, lost=0)
-# Wakes up 100 times a second, as a worker does for messages.
+# This program wakes up 100 times a second, as a worker does for messages.
 WORKER = "import time\nwhile True: time.sleep(0.01)"
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_CONT = 0x4206, 0x4207, 7
 
@@ -96,7 +96,7 @@ def test_busy_loop_is_reported_with_class_and_name(
     # the kernel charges interrupts to the loop, but the account does not
     assert by_pid[process.pid].ns == pytest.approx(used, rel=0.1, abs=0.02e9)
     assert getattr(account.parts, part) >= by_pid[process.pid].ns * 0.99
-    # Samples exclude competitors of the idle class, since the proxy preempts them.
+    # The samples exclude competitors of the idle class, because the proxy preempts them.
     samples = found["samples"]
     sampled = samples["competed_ns"][-1] - samples["competed_ns"][0]
     lasted = samples["t_ns"][-1] - samples["t_ns"][0]

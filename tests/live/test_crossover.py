@@ -46,7 +46,7 @@ def test_crossover_run_offers_the_same_calls_in_each_window_of_a_block(
     assert log.ended == "plan"
     assert len(log.windows) == len(design.windows) >= 18
     assert all(switch.good for switch in log.windows)
-    # Four workers and the other processes of the proxy.
+    # The tasks are the four workers and the other processes of the proxy.
     assert log.tasks > 4
     assert run["crossover"]["failed_switches"] == 0
     assert run["generator"]["calls_completed"] == run["generator"]["calls_created"]
@@ -56,7 +56,7 @@ def test_crossover_run_offers_the_same_calls_in_each_window_of_a_block(
     found = windows.windows_from_record(tmp_path / "messages.nc", record)
     kept = found["left_out"].to_numpy() == windows.COUNTS
     assert kept.sum() >= 12
-    # Samples and trace count the same messages, except at the edges of windows.
+    # The samples and the trace count the same messages, except for messages at the edges of windows.
     off = found["messages"].isel(washout=0) - found["datagrams"].isel(washout=0)
     assert float(abs(off[kept]).max()) < 0.3 * float(found["messages"].isel(washout=0)[kept].min())
     offsets = starts_by_window(record, recorded)
@@ -70,7 +70,7 @@ def test_crossover_run_offers_the_same_calls_in_each_window_of_a_block(
         for other in others:
             assert len(other) == len(first)
             assert (other == first).all()
-    # With six blocks or more, all shams have the same place with a probability of 1 in 243.
+    # With at least six blocks, the probability that all shams have the same position is 1 in 243.
     assert len(places) > 1
     shams = windows.by_arm(found, "k_rcv_mean")[:, -1]
     assert np.isfinite(shams).sum() >= 4

@@ -75,7 +75,7 @@ while True:
 
 
 def test_busy_loop_beside_the_uac_makes_it_late(measure: Measure, tmp_path: Path) -> None:
-    # Only a task with a higher priority takes the CPU from the UAC.
+    # Give the loops a higher priority, because only then they take the CPU from the UAC.
     hogs = [subprocess.Popen(["taskset", "-c", "0", "chrt", "-f", "50", sys.executable, "-c", HOG])]
     try:
         time.sleep(0.2)

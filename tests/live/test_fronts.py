@@ -57,10 +57,10 @@ def test_each_call_stays_at_one_instance_and_instances_have_equal_shares(
     ledger, proxy = run["ledger"], run["proxy"]
     assert run["generator"]["calls_completed"] == 1000
     assert ledger["to_sps"]["sent"] == ledger["to_sps"]["received"] == 6000
-    # The module tm adds a 100 response per INVITE.
+    # Kamailio's module tm adds a 100 response to each INVITE.
     assert ledger["from_sps"]["sent"] == ledger["from_sps"]["received"] == 7000
     assert findings(run)["calls_split"] == 0
-    # 250 calls per instance with a standard deviation of 14. Over UDP, the calls of the warm-up are included.
+    # Each instance gets 250 calls on average, with a standard deviation of 14. UDP counts include the warm-up.
     assert len(proxy["calls_of_instances"]) == 4
     assert all(180 < calls < 340 for calls in proxy["calls_of_instances"])
     assert (proxy["front"] is not None) == (sut in FRONTS)
@@ -96,7 +96,7 @@ def test_dead_instance_loses_its_calls_and_invalidates_the_run(measure: Measure,
             made.result()
     lost = re.search(r"(\d+) of 500 calls did not complete", str(caught.value))
     assert lost
-    # A third of the later calls is lost. With listeners, the UAC reconnects to another instance.
+    # A third of the later calls is lost. With listeners, the UAC reconnects and reaches another instance.
     assert int(lost[1]) < 250
     assert sut == "kamailio-tcp-listeners" or int(lost[1]) > 50
 
@@ -131,7 +131,7 @@ def test_killed_controller_leaves_nothing(testbed: Testbed, tmp_path: Path, sut:
         (
             "kamailio-tcp-dispatcher",
             (
-                # No length; too long; cut within the message.
+                # The first message has no length, the second is too long, and the third is incomplete.
                 BYE.replace(b"Content-Length: 0\r\n", b""),
                 BYE.replace(b"Length: 0", b"Length: 70000"),
                 BYE[:30],

@@ -22,17 +22,17 @@ SERVERS = r"^[^ ]*(kamailio|sipload|sipprobe) "
 
 @pytest.fixture(params=["control groups", "control groups without kill", "process groups"])
 def found_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return how processes are found; hiding the control groups emulates a host without them."""
+    """Return the method that finds processes. Hiding the control groups emulates a host without control groups."""
     if request.param == "process groups":
         monkeypatch.setattr(groups, "FIND", "true")
     if request.param == "control groups without kill":
-        # Linux before 5.14 has no cgroup.kill.
+        # Emulate Linux before 5.14, which has no cgroup.kill.
         monkeypatch.setattr(groups, "END", groups.END.replace("/cgroup.kill", "/no.such.file"))
     local.take_down()
     return str(request.param)
 
 
-# tests/faults has the case with control groups.
+# tests/faults tests the case with control groups.
 @pytest.mark.parametrize(
     "found_by", ["control groups without kill", "process groups"], indirect=True
 )
@@ -89,7 +89,7 @@ def test_control_group_does_not_change_cpu_scheduling(up: None, testbed: Testbed
         controllers = hosts.sps.run(["cat", f"{process.group}/cgroup.controllers"]).stdout.split()
         inside = hosts.sps.run(["cat", f"{process.group}/cgroup.procs"]).stdout.split()
         own = Path(f"/proc/{inside[0]}/cgroup").read_text()
-        # In version 1, too, the process is in the group of its sshd.
+        # With control groups of version 1, too, the process is in the group of its sshd.
         daemon = (local.STATE / "sps.sshd.pid").read_text().strip()
         cpu_of = [
             next(

@@ -145,7 +145,7 @@ def test_next_run_restores_settings_that_the_host_could_not(
     measure: Measure, testbed: Testbed, autogroup: str
 ) -> None:
     local.ensure_up(testbed)
-    # As after a power failure.
+    # Leave the file that undoes the settings, as a power failure does.
     Path(UNDO_FILE).write_text(f"echo {autogroup.strip()} > {AUTOGROUP}\n")
     AUTOGROUP.write_text("0")
     run = measure(threads=2, cps=100, duration_s=1.0)

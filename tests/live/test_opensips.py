@@ -34,7 +34,7 @@ def test_over_tcp_every_message_is_counted_on_both_sides(
     found = findings(run)
     if sut.endswith("dispatcher"):
         assert found["calls_split"] == found["share_excess"] == 0
-        # 125 calls per instance with a standard deviation of 10.
+        # Each instance gets 125 calls on average, with a standard deviation of 10.
         assert all(80 < calls < 170 for calls in run["proxy"]["calls_of_instances"])
 
 

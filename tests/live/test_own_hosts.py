@@ -1,4 +1,4 @@
-"""Test runs on three hosts without common file system, users or clock (tests/own_hosts.py)."""
+"""Test runs on three hosts that share no file system, users or clock (tests/own_hosts.py)."""
 
 import dataclasses
 import json

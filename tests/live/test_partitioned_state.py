@@ -119,7 +119,7 @@ def test_only_one_of_two_instances_knows_the_registered_user(
         assert found_by(range(1)) == [True]
         known = found_by(range(1, CALLS))
         print(f"found by {sum(known)} of {len(known)} calls")
-        # Half of 63 calls, with a standard deviation of 4.
+        # The expected number is half of 63 calls, with a standard deviation of 4.
         assert 15 < sum(known) < 48
         # Each call reaches the same instance again.
         assert found_by(range(1, CALLS)) == known

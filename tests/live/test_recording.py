@@ -29,7 +29,7 @@ exec "$@"
 
 
 def is_gone(client: socket.socket) -> bool:
-    """Return whether the other end has closed."""
+    """Return whether the other end has closed the connection."""
     try:
         return client.recv(10) == b""
     except ConnectionResetError:
@@ -86,7 +86,7 @@ def test_only_messages_while_recording_is_on_are_recorded(
     assert report["lost"] == report["unmatched"] == report["refused_unseen"] == 0
     assert report["arrived"] == report["received"] + report["cut_arrivals"]
     assert report["received"] == report["records"] + report["cut_services"]
-    # A switch is much shorter than the washout of a window.
+    # A switch must be much shorter than the washout of a window.
     assert 0 < report["slowest_off_ns"] < 100e6
     assert 0 < report["slowest_on_ns"] < 100e6
 
@@ -229,7 +229,7 @@ def test_unknown_command_is_an_error_and_changes_nothing(testbed: Testbed, tmp_p
         with run.connect() as client:
             client.sendall(b"of")
         with run.connect() as client:
-            # A client that closes before its answer.
+            # This client closes its connection before it gets an answer.
             client.sendall(b"off\non\n" * 5)
         with run.connect() as client:
             client.sendall(b"off\non\noff\n")
@@ -239,7 +239,7 @@ def test_unknown_command_is_an_error_and_changes_nothing(testbed: Testbed, tmp_p
             time.sleep(0.05)
             client.sendall(b"n\n")
             assert answers.readline() == "ok\n"
-        # Recording is on; forty messages arrive.
+        # Recording is on again, and forty messages arrive.
         time.sleep(0.2)
         report, records, _ = run.finish()
     assert report["lost"] == 0
@@ -257,7 +257,7 @@ def test_many_clients_are_served_one_by_one(testbed: Testbed, tmp_path: Path) ->
         assert waiting.makefile().readline() == "ok\n"
         assert ask(clients[1], "off") == "ok"
         report, _, _ = run.finish()
-    # A second off is not counted as a switch. Recording stays off until the end.
+    # The second `off` is not counted as a switch. Recording stays off until the end.
     assert report["switches_off"] == 2
     assert report["off_ns"] > MOMENT_S * 1e9
     assert report["lost"] == report["refused_unseen"] == 0

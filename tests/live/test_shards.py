@@ -21,7 +21,7 @@ sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
 sock.bind(("127.0.0.1", int(sys.argv[1])))
 calls = collections.Counter()
-# Reads all queued messages, then stops.
+# At SIGTERM, read all queued messages, and then stop.
 signal.signal(signal.SIGTERM, lambda *_: sock.setblocking(False))
 print("bound", flush=True)
 try:
@@ -88,7 +88,7 @@ def attached(argv: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]
 
 
 def got(receiver: subprocess.Popen[str]) -> dict[str, int]:
-    """Return the messages that a receiver got, by Call-ID."""
+    """Return the number of messages that a receiver got, by Call-ID."""
     receiver.terminate()
     assert receiver.stdout
     calls: dict[str, int] = json.loads(receiver.stdout.readline())
@@ -127,7 +127,7 @@ def test_each_call_reaches_one_socket_for_every_spelling_of_call_id(
     assert (report["without_call_id"], report["gone"]) == (len(WITHOUT), 0)
     whole = [count for calls in taken for name, count in calls.items() if name]
     assert whole == [5] * 400
-    # 133 calls per socket with a standard deviation of 9.4.
+    # Each socket gets 133 calls on average, with a standard deviation of 9.4.
     assert all(95 < len(calls) < 172 for calls in taken)
 
 
@@ -156,7 +156,7 @@ def test_missing_sockets_are_an_error_in_one_line(dispatcher: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
-        # The answer of a kernel without bpf_loop or without programs of this type.
+        # A kernel without bpf_loop, or without programs of this type, returns EINVAL.
         ("bpf", "EINVAL", r"cannot load the program; it needs Linux 5\.17 .*: Invalid argument"),
         ("bpf", "EPERM", r"cannot load the program; .* CAP_BPF: Operation not permitted"),
         ("setsockopt", "ENOPROTOOPT", "cannot attach the program: Protocol not available"),
@@ -212,7 +212,7 @@ def test_each_call_stays_at_one_worker(measure: Measure, deployment: str) -> Non
     assert findings(run)["calls_split"] == findings(run)["share_excess"] == 0
     assert len(run["proxy"]["shards"]["selected"]) == 4
     assert run["proxy"]["shards"]["gone"] == 0
-    # Messages of the warm-up are included.
+    # The counts include the messages of the warm-up.
     assert sum(run["proxy"]["shards"]["selected"]) >= 6000
     client, server = (json.loads((record / f"{role}.json").read_text()) for role in ("uac", "uas"))
     took_us = (client["cpu_ns"] / 1000 + server["cpu_ns"] / server["calls"]["begun"]) / 1000

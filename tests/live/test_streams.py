@@ -115,7 +115,7 @@ def test_every_message_of_a_stream_has_a_record_with_timestamps(
     assert sorted(records["cseq"].tolist()) == numbers
     assert report["records"] == report["received"] == report["sent"] == len(numbers)
     assert report["lost"] == report["unmatched"] == report["broken"] == 0
-    # Two connections ended within a message.
+    # Two connections ended in the middle of a message.
     assert report["cut"] == 2
     assert report["descriptors_sent"] == report["descriptors_received"] == 4
     assert 0 < report["descriptor_send_ns"] < 1e9

@@ -397,7 +397,7 @@ def test_switcher_waits_for_an_invite_over_tcp_and_counts_segments(
     log = switcher.end()
     assert before <= log["t0_ns"] + 2 * MS <= after
     sent = log["samples"]["datagrams"]
-    # The ends of both streams are counted.
+    # The segments that end the two streams are counted, too.
     assert sent[-1] - sent[0] == 20 + 2
     assert set(log["samples"]["refused"]) == {0}
 
@@ -415,7 +415,7 @@ def test_signal_before_the_load(start: Start, spawn: Spawn, number: signal.Signa
 
 
 def test_signal_during_the_load(start: Start, spawn: Spawn) -> None:
-    # The signal arrives far from switches and samples.
+    # Choose times such that the signal arrives far from switches and samples.
     switcher = start(
         plan_text(MODES, [0, 1, 2], 1000 * MS, sample_ns=2000 * MS), *sleepers(spawn, 1)
     )

@@ -1,4 +1,4 @@
-"""Test the embedded testbed: its lock, its cleaning up, and errors of hosts."""
+"""Test the embedded testbed: its lock, the removal of leftovers, and errors of hosts."""
 
 import dataclasses
 import os
@@ -66,7 +66,7 @@ def test_error_after_waiting_names_who_holds_the_testbed(
         pytest.raises(TransientError, match=r"in use by the first \(pid .*waited 1 s"),
     ):
         measure(bed=bed)
-    # For kind ssh, only the host has a lock.
+    # On a testbed of kind ssh, only the host has a lock.
     with (
         open_hosts(testbed, "the first"),
         pytest.raises(TransientError, match=r"host sps .*in use by the first .*waited 1 s"),
@@ -95,7 +95,7 @@ def test_killed_run_leaves_nothing_and_the_next_run_works(
     partial = list(raw.rglob("rep~1.partial"))
     assert len(partial) == 1
     assert list(raw.rglob("run.json")) == []
-    # The guardian stops the testbed when it is idle for a second.
+    # The guardian process stops the testbed after it was idle for a second.
     wait_for(lambda: leftovers() == [], 20)
     kept = measure(threads=2, cps=100, duration_s=1.0)
     assert (kept / "run.json").is_file()
@@ -105,7 +105,7 @@ def test_killed_run_leaves_nothing_and_the_next_run_works(
 
 def test_next_run_stops_strays_first(testbed: Testbed, measure: Measure) -> None:
     local.ensure_up(testbed)
-    # Without open_hosts, as after a power failure of the controller.
+    # Connect without open_hosts, which restores settings, to emulate a power failure of the controller.
     with Host(testbed.sps, testbed.workdir) as sps:
         sps.start("proxy", ["sleep", "299.25"], cpus=[0], limit_s=300)
     assert pids("sleep 299.25")

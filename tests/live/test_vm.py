@@ -108,7 +108,7 @@ def test_mode_of_the_papers_is_applied_and_restored(guest: Testbed, measure: Mea
 
 
 def test_drops_under_overload_are_counted_exactly(guest: Testbed, measure: Measure) -> None:
-    # Without receive steering the kernel delivers lists of packets, of which any may be refused.
+    # Switch receive steering off, so that the kernel delivers lists of packets and may refuse any packet of a list.
     with open_hosts(guest) as hosts:
         for link in vm.AGENT_LINKS.values():
             steering = f"/sys/class/net/{link.name}/queues/rx-0/rps_cpus"

@@ -117,7 +117,7 @@ def test_figures_of_recorded_messages(tmp_path):
 
 
 def test_the_recorded_runs_open_in_three_lines():
-    """The three lines of docs/api.md, on the recorded runs of this repository."""
+    """Run the three lines of docs/api.md on the recorded runs of this repository."""
     runs = sipsched.open("local", "recorded/fit")
     chosen = runs.sel(mode="default", cps=1000)
     ds = chosen.messages()

@@ -73,7 +73,7 @@ def test_a_second_signal_does_not_disturb_the_end(number: int, tmp_path: Path) -
         timeout=30,
     )
     assert (done.returncode, done.stdout) == (1, "cleaned up\n")
-    # the parent process reports the interrupt once for all jobs
+    # the job prints nothing, because the parent process reports the interrupt once for all jobs
     assert done.stderr == ""
     assert log.read_text().startswith("interrupted: ")
     assert len(log.read_text().splitlines()) == 1
@@ -147,7 +147,7 @@ def test_what_a_job_and_its_programs_complain_of_is_in_its_log(
 HELD = """
 import signal, subprocess, sys
 from sipsched.scripting import hold_interrupts
-# who runs the tests may ignore it, as a shell does for what it starts in the background
+# reset SIGINT, because a shell starts background processes with SIGINT ignored
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 hold_interrupts()
 with subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2]]) as child:

@@ -44,7 +44,7 @@ def browser(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def page_of(tmp_path_factory):
-    """Return the page of a notebook, made from synthetic data or of nothing. No figure is drawn yet."""
+    """Return the page of a notebook, made from synthetic data or without data. No figure is drawn yet."""
     folder = tmp_path_factory.mktemp("pages")
 
     @functools.cache
@@ -61,7 +61,7 @@ def nobody():
     if sys.platform != "linux" or os.geteuid() != 0:
         pytest.skip("needs root on Linux, to be somebody else")
     become = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-    # through a shell, because setpriv itself still looks for the program with root's rights
+    # start through a shell, because setpriv itself searches for the program with root's rights
     runs = [*become, "sh", "-c", '"$1" -c "import json"', "sh", sys.executable]
     if subprocess.run(runs, capture_output=True).returncode:
         pytest.skip(f"{sys.executable} can be run by root alone")

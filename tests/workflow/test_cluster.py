@@ -20,9 +20,9 @@ from sipsched.plan.config import load_config
 from sipsched.testbed import provision, requirements
 
 CHECK_EVERY_S = 6
-"""Seconds before the plugin's first look at its jobs.
+"""Seconds until the plugin first asks for the state of its jobs.
 
-After a look without a finished job, the interval grows by 10 s.
+If no job has finished, the next interval is 10 s longer.
 """
 PROFILE = ("--workflow-profile", "profiles/slurm")
 

@@ -13,7 +13,7 @@ from sipsched.paths import PROJECT_ROOT
 
 GOLDEN = PROJECT_ROOT / "tests" / "golden"
 ROWS = 10
-"""Number of rows of a table in a golden file. Other tests check values."""
+"""Number of rows of each table that a golden file contains. Other tests check the values."""
 COMMAND = ".venv/bin/pytest tests/workflow/test_golden.py --renew"
 
 
@@ -58,7 +58,7 @@ def test_the_words_of_a_page_are_those_of_its_golden_file(notebook, page_of, req
     lines = [*words(page_of(notebook))]
     if notebook in WITHOUT_DATA:
         lines += ["", "# Nothing measured", *words(page_of(notebook, parameters_of_nothing))]
-    # the text of a cell may have several lines, or be empty
+    # split at line ends, because the text of a cell may have several lines or be empty
     lines = "\n".join([*lines, ""]).split("\n")
     found = [line for line, before in zip(lines, ["", *lines], strict=False) if line or before]
     golden = GOLDEN / f"{notebook}.txt"

@@ -37,7 +37,7 @@ rule summarise:
         "touch {output}"
 
 
-# a rule that makes a file which is to be taken as it is: no job of it is wanted
+# this rule makes a file that the planner wants to use unchanged, so Snakemake must start no job of the rule
 rule not_looked_for:
     output:
         "settled.summary.nc.zst",
@@ -94,7 +94,7 @@ def test_each_question_has_its_answer(tmp_path: Path) -> None:
     assert "1 of 2 runs is missing" in said
     assert "only_measured=True" in said
 
-    # if a user forces jobs, the planner forces none
+    # if a user forces jobs, the planner forces no further jobs
     forced = snakemake(tmp_path, "--forcerun", "summarise")
     assert forced.returncode == 0, forced.stdout + forced.stderr
 
@@ -130,7 +130,7 @@ rule slow:
         "sleep 3; touch {output}"
 
 
-# is ready, and waits for the core that `slow` has
+# this job is ready, and waits for the core that `slow` occupies
 rule wait:
     output:
         "last",
@@ -145,5 +145,5 @@ def test_snakemake_looks_for_new_jobs_only_when_a_job_ends(tmp_path: Path) -> No
     done = snakemake(tmp_path, "--scheduler", "campaign", "--verbose")
     assert done.returncode == 0, done.stderr
     assert "15 of 15 steps (100%) done" in done.stderr
-    # one look per start of a job, and one per end
+    # Snakemake may look for jobs once per start of a job, and once per end of a job
     assert done.stderr.count("Ready jobs: ") <= 2 * 15

@@ -24,7 +24,7 @@ AXE = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text(
 SENTINELS = re.compile(
     r"\b(nan|NaN|inf|None(?! of))\b|[{}]|all 0 |(below|above) [−+]?9\s999|[−-]inf|0 of the 0"
 )
-"""Traces of unfilled templates, and of values that are not numbers."""
+"""Texts that unfilled templates leave, and texts of values that are not numbers."""
 PAGES = [name for name in NOTEBOOKS if name not in ("explore", "question")]
 """Notebooks whose pages the workflow makes."""
 
@@ -35,7 +35,7 @@ def parts_of(page, kind):
 
 
 def check_page(browser, page, path):
-    """Open the page as a reader does. Fail on errors, requests, missing figures and overflow."""
+    """Open the page in a browser. Fail on errors, network requests, missing figures and overflowing text."""
     browser.get("about:blank")
     for log in ("browser", "performance"):
         browser.get_log(log)

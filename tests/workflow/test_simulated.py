@@ -134,7 +134,7 @@ def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_
             "cps, the highest load of the search, where no more than it is dropped"
         )
         assert line in said
-    # only the first search had no guess
+    # every search except the first search began with a guess
     assert sum(each["guess_cps"] is None for each in found.values()) == 1
     loads = {
         found[mode, 1][end]
@@ -167,7 +167,7 @@ def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_
 def test_runs_are_added_where_an_interval_is_wide_until_there_are_as_many_as_may_be(
     project: Path,
 ) -> None:
-    """Well below the knee, three runs agree. At the knee, seven runs do not agree."""
+    """Well below the capacity, three runs agree. Near the capacity, seven runs do not agree."""
     study = {
         "testbeds": ["simulated"],
         "only": ["precise"],
@@ -212,7 +212,7 @@ def test_runs_are_added_where_an_interval_is_wide_until_there_are_as_many_as_may
     text = (project / page).read_text()
     assert "reached by 1 of 2 systems" in text and "with 3 to 7 runs each" in text
     assert "no, after the largest number of 7 runs" in text
-    # a lost look is made again from the existing runs
+    # after the loss of a look's file, the look is repeated on the existing runs
     lost = results / "look~3.json"
     content = lost.read_bytes()
     lost.unlink()
@@ -255,5 +255,5 @@ def test_a_fit_to_simulated_runs_predicts_other_numbers_of_threads(project: Path
     assert "10 predictions lie inside the measured 95 % interval" in text
     assert "fitted to 4 runs of the default mode" in text
     fitted = project / "results" / "predicted" / "simulated" / "fit.json"
-    # a sample without both loads does not count
+    # a sample of the fit needs both loads, so some samples are missing
     assert 1 <= len(json.loads(fitted.read_text())["draws"]) <= 8

@@ -26,7 +26,7 @@ NOISE_WORDS = (
     *("RuleException", "CalledProcessError", "Error in rule", "Trying to restart", "Traceback"),
     *("Cannot restore", "WorkflowError", "Exiting because", "Building DAG", "Select jobs"),
 )
-"""Snakemake's words on errors that the project handles."""
+"""Texts of Snakemake on errors that the project reports itself."""
 MEASURE_RUN = """
 import json, sys, time
 from pathlib import Path
@@ -55,7 +55,7 @@ with scripting.one_line_errors(snakemake.log[0], snakemake.resources.attempt):
         raise TransientError(f"{{run}}: run is not valid: the hypervisor took 4.0% of it")
     sys.path.insert(0, {tests!r})
     import synthetic
-    # Snakemake has made its folder
+    # remove the run's folder, which Snakemake has created
     (Path("raw") / run.path).rmdir()
     synthetic.write_record(Path("raw"), run, calls=40)
 """

@@ -38,7 +38,7 @@ def project(tmp_path: Path) -> Path:
         copy = shutil.copytree if source.is_dir() else shutil.copy
         copy(source, tmp_path / name)
     change_config(tmp_path, lambda document: document.update(only=["load_sweep"]))
-    # loads that need no search
+    # use loads that need no search
     change_config(tmp_path, lambda d: d["studies"]["load_sweep"].update(cps=[1000, 2000]))
     return tmp_path
 
@@ -133,7 +133,7 @@ def test_only_measured_asks_for_no_measurement(project: Path) -> None:
 
 
 def test_each_rule_takes_its_share_of_the_machine() -> None:
-    """A measurement on this machine takes all shares: tests/unit/planner/test_planner.py."""
+    """tests/unit/planner/test_planner.py tests that a measurement on this machine takes all shares."""
     text = "\n".join(path.read_text() for path in (PROJECT_ROOT / "workflow/rules").glob("*.smk"))
     rules = re.split(r"^ *(?:rule|checkpoint) (?=\w+:$)", text, flags=re.MULTILINE)[1:]
     shares = {
@@ -288,7 +288,7 @@ def test_no_op_does_nothing(project: Path) -> None:
 
 
 def rules_looked_at(project: Path, *arguments: str) -> set[str]:
-    """Return the rules for which Snakemake makes a job, whether or not the job has work."""
+    """Return the rules for which Snakemake makes a job, even if the job has nothing to do."""
     done = snakemake(project, "--rulegraph", "dot", *arguments)
     assert done.returncode == 0, done.stderr
     return set(re.findall(r'label = "([a-z_]+)', done.stdout))
@@ -467,7 +467,7 @@ def test_a_campaign_without_documents_is_one(project: Path) -> None:
 
 
 def cut_off(project: Path) -> None:
-    """Make the testbed unreachable: nothing listens on port 1 of this machine."""
+    """Make the testbed unreachable by port 1 of this machine, on which no program listens."""
     testbed = project / "hardware" / "testbeds" / "local.yaml"
     document = yaml.safe_load(testbed.read_text())
     document["kind"] = "ssh"

@@ -14,7 +14,7 @@ CALM = np.zeros(40, bool)
 
 
 def windows(seed=1, blocks=40, effect=0.2, noise=0.05):
-    """Logarithms of windows of three arms over shared arrivals; the second arm is higher by `effect`."""
+    """Return logarithms of windows of three arms with shared arrivals. The second arm is higher by `effect`."""
     rng = np.random.default_rng(seed)
     shared = rng.normal(0, 1, (blocks, 1))
     return shared + np.array([0, effect, 0]) + rng.normal(0, noise, (blocks, 3)), rng

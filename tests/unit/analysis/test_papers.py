@@ -34,7 +34,7 @@ ROWS_COMPARED = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A copy of the published numbers to spoil."""
+    """Return a copy of the published numbers that a test may change."""
     return Path(shutil.copytree(papers.FOLDER, tmp_path / "published"))
 
 
@@ -86,7 +86,7 @@ def test_crossings_as_printed():
     row = at.loc[("multicore", 2, 4, "enhanced")]
     assert (row["last_cps"], row["first_cps"]) == (4400, 4600)
     assert (row["last_pdr"], row["first_k_rcv_us"]) == (0.0086, 591.99)
-    # 0.0100 is printed, which is not above the limit
+    # the paper prints 0.0100, which is not above the limit
     row = at.loc[("multicore", 2, 16, "baseline")]
     assert row["last_cps"] == 2600
     assert row.isna()["first_cps"]

@@ -47,7 +47,7 @@ def test_settings_put_back_are_those_that_differ():
     names = papers_predicted.settings_put_back()
     assert names[Setting.WAKEUP_GRANULARITY] == "enhanced+wakeup_granularity_ns=25000"
     assert names[Setting.MIGRATION_COST] == "enhanced+migration_cost_ns=5000000"
-    # both modes have 100 µs
+    # exclude this setting, because both modes have 100 µs
     assert Setting.MIN_GRANULARITY not in names
 
 

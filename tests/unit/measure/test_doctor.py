@@ -46,7 +46,7 @@ def test_a_locked_down_virtual_machine_can_measure_with_restrictions(facts, want
     assert NO not in states.values()
     less = {"BPF", "lockdown", "scheduler", "debugfs", "quiet now"}
     assert {subject for subject, state in states.items() if state == LESS} == less
-    # each property names the value that determines its state
+    # the finding on each subject contains the value that determines its state
     for subject, value in {
         "system": "6.18.44-fc-v657, Debian GNU/Linux 12 (bookworm), a virtual machine",
         "BPF": "EPERM (kernel lockdown, LSM or missing capability)",

@@ -309,7 +309,7 @@ def test_the_costs_of_a_message_on_an_idle_cpu(
 ) -> None:
     report, records = trace({**COSTS, "workers": workers}, tmp_path)
     assert set(records["t_stack"] - records["t_arr"]) == {11_000 + 7_000}
-    # wake-up by the softirq, exit from idle, context switch
+    # the wait is the sum of the wake-up by the softirq, the exit from idle, and the context switch
     assert set(records["t_sockq"] - records["t_stack"]) == {3_000 + 5_000 + 8_000}
     # two workers alternate, so each finds a cold cache
     served = [SERVICE_NS + 9_000 * each for each in cold]
@@ -324,7 +324,7 @@ def test_the_costs_of_a_message_on_an_idle_cpu(
 
 @pytest.mark.parametrize("accounting", [False, True])
 def test_an_interrupt_prolongs_a_service(accounting: bool, tmp_path: Path) -> None:
-    """Three arrivals 50 µs apart: the second and the third arrive during the service of the first."""
+    """Three messages arrive 50 µs apart. The second and the third arrive during the service of the first."""
     numbers = {**COSTS, "rate_cps": 20_000.0, "irq_time_accounting": accounting}
     report, records = trace(numbers, tmp_path)
     # two softirqs prolong the first service and wake no worker; the cache is warm for the others
@@ -338,10 +338,10 @@ def test_an_interrupt_prolongs_a_service(accounting: bool, tmp_path: Path) -> No
 
 
 def test_one_interrupt_receives_all_messages_that_arrived(tmp_path: Path) -> None:
-    """Arrivals 5 µs apart: the interrupt follows after all three."""
+    """Three messages arrive 5 µs apart, and the interrupt follows after all three."""
     _, records = trace({**COSTS, "rate_cps": 200_000.0}, tmp_path)
     first = records["t_arr"][0]
-    # interrupt after 11 µs, then 7 µs per message, and 3 µs for the wake-up
+    # the interrupt takes 11 µs, then each message takes 7 µs, and the wake-up takes 3 µs
     assert list(records["t_stack"] - first) == [18_000, 18_000 + 3_000 + 7_000, 35_000]
 
 

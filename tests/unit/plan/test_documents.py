@@ -67,7 +67,7 @@ def test_keys_are_text(tmp_path: Path) -> None:
 def test_what_a_schema_does_not_know_is_refused(
     place: tuple[str, ...], value: Any, expected: str
 ) -> None:
-    """A value from Snakemake's command line has passed no strict reader."""
+    """Check a value from Snakemake's command line, which no strict reader has checked before."""
     document = documents.read_yaml(PROJECT_ROOT / "config" / "config.yaml")
     inner = document
     for key in place[:-1]:

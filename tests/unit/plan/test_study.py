@@ -1,4 +1,4 @@
-"""The searches, loads and runs of studies, and the order of the runs."""
+"""Tests of the searches, loads and runs of studies, and of the order of the runs."""
 
 import dataclasses
 from pathlib import Path

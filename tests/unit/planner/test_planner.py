@@ -19,7 +19,7 @@ FILES = ["config/config.yaml"]
 
 
 class Snakemake:
-    """Records the requests of the planner to Snakemake."""
+    """A stand-in for Snakemake that records the planner's requests."""
 
     def __init__(self, forces_jobs: bool = False) -> None:
         self.forces_jobs = forces_jobs

@@ -247,7 +247,7 @@ def test_size_of_a_measured_run(record, tmp_path):
     ds = messages.messages_from_record(record)
     messages.write_messages(ds, tmp_path / "messages.nc")
     assert messages.open_messages(tmp_path / "messages.nc").equals(ds)
-    # HDF5 takes 20 kB for the attributes of the columns and 30 kB for the index of their chunks
+    # subtract the fixed size: HDF5 uses 20 kB for the columns' attributes and 30 kB for the index of their chunks
     size = ((tmp_path / "messages.nc").stat().st_size - 50_000) / ds.sizes["message"]
     print(f"{size:.2f} bytes a message beside 50 kB")
     assert size <= 14

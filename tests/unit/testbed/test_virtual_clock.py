@@ -86,7 +86,7 @@ def test_a_library_that_is_not_preloaded_is_refused() -> None:
         ({"loop_ns": 1_006_000}, "loop count: off by 0.600 %"),
         ({"speeds": [1000.0, 1000.0, 1011.0]}, "equal speed: off by 1.100 %"),
         ({"wait_ns": 340_000}, "wait of M/D/2: off by 5.556 %"),
-        # nothing was measured
+        # the self-test measured nothing
         ({"loop_ns": 0}, "loop count: off by 100.000 %"),
         ({"wait_ns": 0}, "wait of M/D/2: off by 100.000 %"),
         ({"wait_ns": math.nan}, "wait of M/D/2: off by nan %"),

@@ -38,14 +38,14 @@ def test_the_command_line_of_the_guest() -> None:
     assert after(argv, "-kernel") == ["/images/6.1-abc/vmlinuz"]
     assert after(argv, "-accel") == ["tcg,thread=single"]
     assert "tsc=reliable" in after(argv, "-append")[0]
-    # the image is read-only
+    # QEMU must open the image read-only
     root, seed = after(argv, "-drive")
     assert "snapshot=on" in root and "readonly=on" in seed
     assert "nvme,drive=root,serial=root" in after(argv, "-device")
     kvm = command("kvm")
     assert (after(kvm, "-accel"), after(kvm, "-cpu")) == (["kvm"], ["host"])
     assert "tsc=reliable" not in after(kvm, "-append")[0]
-    # a kernel that is not Debian's has virtio disks
+    # a kernel that is not from Debian uses virtio disks
     own = command(kernel="/a/bzImage")
     assert "virtio-blk-pci,drive=root,serial=root" in after(own, "-device")
     assert {"root=/dev/vda", "seed=/dev/vdb"} < set(after(own, "-append")[0].split())

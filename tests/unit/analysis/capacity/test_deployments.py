@@ -1,4 +1,4 @@
-"""Speed-ups of simulated deployments."""
+"""Tests of the speed-ups of simulated deployments."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from sipsched.records.speedups import Deployed
 def deployed(
     cores: int, cps: float, drawn: tuple[float, ...] = (), deployment: str = "shared"
 ) -> Deployed:
-    """Make a capacity."""
+    """Return a capacity with an uncertainty."""
     return Deployed(deployment, "udp", cores, 2 * cores, cores, "m", cps, drawn)
 
 
