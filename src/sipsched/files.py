@@ -1,10 +1,11 @@
 """Atomically written files, and readers of JSON and zstd files with clear errors."""
 
 import hashlib
+import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,18 @@ def whole(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file atomically, indented by a space per level.
+
+    Raises
+    ------
+    StableError
+        The disk is full or not writable.
+    """
+    with whole(path) as partial:
+        partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
 def free_bytes(path: Path) -> int:
     """Return the number of free bytes on the disk of a file or folder. The file or folder need not exist."""
     folder = next(place for place in (path, *path.absolute().parents) if place.exists())
@@ -94,12 +107,7 @@ def seal(text: str) -> str:
 
 
 def read_sealed(path: Path, schema_version: int | None, remedy: str) -> dict[str, Any]:
-    """Read a JSON file that `seal` made, and check that no byte of it has changed.
-
-    Returns
-    -------
-    dict
-        The object, including the key `sha256`.
+    """Read a JSON file that `seal` made, including the key `sha256`, and check that no byte of it has changed.
 
     Raises
     ------

@@ -197,7 +197,7 @@ def clear_dead_locks(folder: Path = Path(".snakemake")) -> TextIO:
 
 
 def announce(who: str, folder: Path = CONTROLLERS) -> TextIO:
-    """Announce that this process works on the files of the project.
+    """Announce that this process works on the files of the project, while the returned file is open.
 
     Parameters
     ----------
@@ -205,11 +205,6 @@ def announce(who: str, folder: Path = CONTROLLERS) -> TextIO:
         One line about this process, for the error message of another process.
     folder
         Folder of the announcements. The folder is created if it does not exist.
-
-    Returns
-    -------
-    file
-        The announcement, which is valid while this file is open.
     """
     folder.mkdir(parents=True, exist_ok=True)
     announcement = (folder / f"{os.uname().nodename}-{os.getpid()}").open("w")

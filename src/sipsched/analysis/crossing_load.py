@@ -289,25 +289,7 @@ def capacity(
 ) -> SweepCapacity:
     """Find the largest load whose packet drop rate stays at or under the limit.
 
-    All code uses this definition of capacity.
-
-    Parameters
-    ----------
-    cps
-        Shape (load,), in any order.
-    pdr
-        Shape (load, rep), or (load,) for one number per load; NaN without a run.
-    limit
-        Packet drop rate, as a share.
-    level
-        Confidence.
-    seed
-        Seed of the samples for the interval.
-
-    Raises
-    ------
-    StableError
-        The shapes do not match.
+    All code uses this definition of capacity. The parameters and errors are those of `crossing`.
     """
     found = crossing(cps, pdr, limit, level, seed=seed)
     means, *_ = mean_intervals(_rows(cps, pdr)[1])

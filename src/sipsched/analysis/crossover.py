@@ -189,10 +189,7 @@ def block_differences(
             f"found shape {values.shape}"
         )
     left, right = (_side(values[:, side], scale) for side in (first, second))
-    difference: Values = np.where(np.isnan(left) | np.isnan(right), np.nan, np.inf)
-    finite = np.isfinite(left) & np.isfinite(right)
-    difference[finite] = _subtract(right[finite], left[finite], scale)
-    return difference
+    return _less(right, left, scale)
 
 
 def _side(windows: Values, scale: Scale) -> Values:
@@ -279,8 +276,8 @@ def change(
 
 
 def _less(late: Values, early: Values, scale: Scale) -> Values:
-    """Subtract the differences of blocks. An infinite value stays infinite if the other value is valid."""
-    difference = np.where(np.isnan(late) | np.isnan(early), np.nan, np.inf)
+    """Subtract values of blocks. An infinite value stays infinite if the other value is valid."""
+    difference: Values = np.where(np.isnan(late) | np.isnan(early), np.nan, np.inf)
     finite = np.isfinite(late) & np.isfinite(early)
     difference[finite] = _subtract(late[finite], early[finite], scale)
     return difference

@@ -43,17 +43,12 @@ class Exceedance:
 
 
 def exceedance(runs: Sequence[Values]) -> Exceedance | None:
-    """Compute the share of messages that take longer than each of several times.
+    """Compute the share of messages that take longer than each of several times; None without a time above 0.
 
     Parameters
     ----------
     runs
         Times of the messages per run; NaN for missing times.
-
-    Returns
-    -------
-    Exceedance or None
-        Shares at times from the shortest to the longest. None if no message has a time above 0.
     """
     known = [values[~np.isnan(values)] for values in runs]
     known = [np.sort(values) for values in known if len(values)]

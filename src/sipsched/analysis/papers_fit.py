@@ -89,13 +89,7 @@ def values_of(model: Mapping[str, Any]) -> Values:
 
 
 def fitted_half(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns to which the model is fitted.
-
-    Returns
-    -------
-    DataFrame
-        Table from `sipsched.analysis.papers.wide`.
-    """
+    """Return the columns to which the model is fitted, in the form of `sipsched.analysis.papers.wide`."""
     columns = wide(points)
     half = (columns["mode"] == FITTED_MODE) & columns["cores"].isin(FITTED_CORES)
     return columns[half].reset_index(drop=True)

@@ -51,13 +51,7 @@ EFFECTS = ("pdr", "k_rcv_us")
 
 
 def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
-    """List the runs for the papers' tables, their figure 2 and the ablation.
-
-    Returns
-    -------
-    DataFrame
-        One row per run without repeated rows; columns `CASE`.
-    """
+    """List the runs for the papers' tables, their figure 2 and the ablation, with the columns `CASE`."""
     printed = wide(points)[[*CELL, "cps"]]
     both = pd.concat([compared[["cores", "threads", "cps"]].assign(mode=mode) for mode in MODES])
     tables = pd.concat([printed, both[[*CELL, "cps"]]]).drop_duplicates()
@@ -98,12 +92,7 @@ def settings_put_back() -> dict[Setting, str]:
 
 
 def load_predictions(path: Path) -> pd.DataFrame:
-    """Read simulated runs.
-
-    Returns
-    -------
-    DataFrame
-        One row per run, with the columns `COLUMNS`.
+    """Read simulated runs: one row per run, with the columns `COLUMNS`.
 
     Raises
     ------
@@ -417,17 +406,12 @@ class Ablation:
 
 
 def ablation(runs: pd.DataFrame, metric: str) -> Ablation | None:
-    """Decompose the difference between the modes at `ABLATED`.
+    """Decompose the difference between the modes at `ABLATED`; return None if its runs were not simulated.
 
     Parameters
     ----------
     metric
         One of `EFFECTS`.
-
-    Returns
-    -------
-    Ablation
-        None if the runs of the ablation were not simulated.
     """
     baseline, enhanced = _pair(runs, ABLATED, metric)
     if not baseline.size:

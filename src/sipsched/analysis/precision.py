@@ -43,13 +43,7 @@ def level_of_a_look(precision: Precision, level: float = LEVEL) -> float:
 
 
 def look(summary: xr.Dataset, precision: Precision) -> list[Known]:
-    """Compute the intervals of all groups of a study.
-
-    Returns
-    -------
-    list
-        One element per planned SUT, mode and group, with the widest interval first.
-    """
+    """Compute the intervals of all groups of a study per SUT and mode, with the widest interval first."""
     level = level_of_a_look(precision)
     values = counted(summary)[precision.of].sel(message_type=ALL).transpose(*RUN_DIMS)
     planned = (summary["status"] != NOT_PLANNED).any("rep")

@@ -42,17 +42,12 @@ class BusyPeriods:
 
 
 def busy_periods(runs: xr.Dataset, at: Mapping[Hashable, Any]) -> BusyPeriods | None:
-    """Summarise the busy periods of one point.
+    """Summarise the busy periods of one point; return None if no run has busy periods.
 
     Parameters
     ----------
     at
         Coordinates (sut, mode, cores, threads, cps) of the point.
-
-    Returns
-    -------
-    BusyPeriods or None
-        None if no run has busy periods.
     """
     names = ("busy_periods_effective", "busy_longest_share", "busy_longest_s", "pdr")
     effective, share, longest_s, pdr = (runs[name].sel(at).to_numpy() for name in names)

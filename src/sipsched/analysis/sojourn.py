@@ -41,13 +41,7 @@ class Sojourn:
 
 
 def sojourn(load: ComparedLoad) -> Sojourn | None:
-    """Compute the two mean sojourns at a load.
-
-    Returns
-    -------
-    Sojourn or None
-        None on several cores, or if no window of the reference has a CPU time.
-    """
+    """Compute the two mean sojourns at a load on one core; None if no window of the reference has a CPU time."""
     service: Interval = load.mean(load.place.reference, "cpu_per_message")
     if load.place.cores != 1 or np.isnan(service.estimate):
         return None

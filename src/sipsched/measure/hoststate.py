@@ -19,13 +19,7 @@ DESCRIPTION_FILES = ("/proc/version", "/proc/cmdline", *FILES)
 
 
 def read_files(host: Host, paths: tuple[str, ...]) -> dict[str, str]:
-    """Read files of a host in one command. The result lacks files that do not exist.
-
-    Returns
-    -------
-    dict
-        Path to verbatim text.
-    """
+    """Read files of a host in one command: the text by path. The result lacks files that do not exist."""
     script = 'for f; do [ -r "$f" ] && echo "==> $f <==" && cat "$f"; done; true'
     return split_sections(host.shell(script, *paths).stdout)
 

@@ -32,8 +32,6 @@ def measure_noise(testbed: Testbed, path: Path, duration_s: float = DURATION_S) 
         Three hosts that SSH reaches. Only the SPS is measured.
     path
         The `noise.json` to write. Missing folders are created, and the file is written atomically.
-    duration_s
-        Seconds per CPU.
 
     Raises
     ------

@@ -27,7 +27,7 @@ class Progress:
         self._lasted: dict[Kind, deque[float]] = defaultdict(lambda: deque(maxlen=RUNS_FOR_PACE))
 
     def start(self, run: Run, attempt: int, left: Mapping[Run, float], now: float) -> str:
-        """Record the start of a run, and return the progress.
+        """Record the start of a run, and return a line about the progress for the terminal.
 
         Parameters
         ----------
@@ -38,11 +38,6 @@ class Progress:
             kind in this invocation replaces the expected seconds.
         now
             Seconds of a monotonic clock.
-
-        Returns
-        -------
-        str
-            A line for the terminal.
         """
         self._known.update(left)
         number = self._numbers.setdefault(run, len(self._numbers) + 1)

@@ -42,12 +42,7 @@ class HostService:
 
 
 def repair(sps: Host) -> bool:
-    """Restore the settings of the SPS if an interrupted run left them changed.
-
-    Returns
-    -------
-    bool
-        Whether settings were changed.
+    """Restore the settings of the SPS if an interrupted run left them changed; return whether settings were changed.
 
     Raises
     ------

@@ -264,11 +264,11 @@ class Serving:
         served = self.generator.served(self.hosts.uas)
         proxy = self._proxy_report(used, served)
         after, clocks_after = self._counters(), self.on_each(clock_offset_s)
-        roles = [host.spec.role for host in self.hosts.all]
         counters = {
-            role: {"before": first, "after": last}
-            for role, first, last in zip(roles, before, after, strict=True)
+            host.spec.role: {"before": first, "after": last}
+            for host, first, last in zip(self.hosts.all, before, after, strict=True)
         }
+        steps = [abs(last - first) for first, last in zip(clocks, clocks_after, strict=True)]
         return Observed(
             started=started,
             ended=ended,
@@ -278,9 +278,7 @@ class Serving:
             no_ports=(statistics.no_ports or 0)
             + no_ports(counters["sps"]["before"], counters["sps"]["after"])
             + no_ports(counters["uas"]["before"], uas_no_ports),
-            clock_step_s=max(
-                abs(last - first) for first, last in zip(clocks, clocks_after, strict=True)
-            ),
+            clock_step_s=max(steps),
             proxy=proxy,
             served=served,
             connections_made=self._connections_made,
@@ -379,13 +377,6 @@ class Serving:
 
         The sockets alone do not show this: workers continue when the main process of their instance is killed. The
         message quotes the proxy's log.
-
-        Parameters
-        ----------
-        members
-            The proxy's processes before the load.
-        statistics
-            The counts of the calls.
         """
         sps, front = self.hosts.sps, self._front
         all_there = self._sockets + (front is not None)

@@ -66,8 +66,7 @@ def simulated_run(
     windows = None
     if design and log:
         windows = WindowsDocument(design, cpus, config.crossover.steal_share, log)
-    served = _served(report, records) if plan.sut.told_apart else None
-    counters = _counters(report, run.cores, plan.sut.over_tcp)
+    observed = _observed(plan, report, records, (record.folder / "uac.json").read_text())
     probe = ProbeReport(mode="off", mode_reason="asked for", records=0, drops=0, lost=0)
     if plan.sut.probe != "off":
         probe = _probe_report(report, len(records))
@@ -82,23 +81,32 @@ def simulated_run(
             "fetched": ended,
         },
         seed=arrivals.seed,
-        observed=Observed(
-            started=started,
-            ended=ended,
-            statistics=read_sipload_report((record.folder / "uac.json").read_text(), "uac.json"),
-            counters=counters,
-            ledger=_ledger(plan.sut, report, counters),
-            no_ports=0,
-            clock_step_s=0.0,
-            proxy=_proxy_report(plan, report, served),
-            served=served,
-        ),
+        observed=replace(observed, started=started, ended=ended),
         probe=probe,
         generator_version=version(),
         hosts=_hosts(plan.kernel, cpus),
         settings=Settings(2 * plan.sut.receive_buffer_bytes, cpus),
         windows=windows,
         modes=plan.modes,
+    )
+
+
+def _observed(
+    plan: SimulatedPoint, report: SimulatorReport, records: npt.NDArray[np.void], uac: str
+) -> Observed:
+    """Return the counts of a simulated load, from the reports of the simulator and of its UAC."""
+    served = _served(report, records) if plan.sut.told_apart else None
+    counters = _counters(report, plan.point.cores, plan.sut.over_tcp)
+    return Observed(
+        started=0.0,
+        ended=0.0,
+        statistics=read_sipload_report(uac, "uac.json"),
+        counters=counters,
+        ledger=_ledger(plan.sut, report, counters),
+        no_ports=0,
+        clock_step_s=0.0,
+        proxy=_proxy_report(plan, report, served),
+        served=served,
     )
 
 

@@ -104,12 +104,7 @@ def _foreign(forms: Mapping[str, Any]) -> Part:
 
 
 def _run(shell: InteractiveShell, source: str) -> tuple[list[Part], BaseException | None]:
-    """Run a cell.
-
-    Returns
-    -------
-    parts, error
-        The parts that the cell showed and the text that it printed; and the error that the cell raised.
+    """Run a cell; return its shown parts and printed text, and the error that the cell raised.
 
     Raises
     ------

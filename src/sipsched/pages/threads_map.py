@@ -37,13 +37,7 @@ class Panel:
 
 
 def heat_maps(summary: xr.Dataset) -> Several:
-    """Draw both quantities for each configuration with several numbers of threads at several loads.
-
-    Returns
-    -------
-    Several
-        One figure; no part without such a configuration.
-    """
+    """Draw both quantities for each configuration with several numbers of threads at several loads, if one exists."""
     panels = [panel for facet in facets(summary) if (panel := _panel(summary, facet)) is not None]
     if not panels:
         return Several(())

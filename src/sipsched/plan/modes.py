@@ -68,33 +68,34 @@ PAPERS = (
 """The settings of the papers, which are settings of CFS."""
 
 
-class Scaling(StrEnum):
-    """Values of the kernel setting tunable_scaling. The kernel's number of a value is its position, counted from 0."""
+class Numbered(StrEnum):
+    """Words whose position, counted from 0, is their number in the kernel."""
+
+    @property
+    def number(self) -> int:
+        """The position of the word."""
+        return list(type(self)).index(self)
+
+
+class Scaling(Numbered):
+    """Values of the kernel setting tunable_scaling."""
 
     NONE = "none"
     LOGARITHMIC = "logarithmic"
     LINEAR = "linear"
 
-    @property
-    def number(self) -> int:
-        """The number of this value in the kernel's file."""
-        return list(Scaling).index(self)
 
-
-class Recording(StrEnum):
+class Recording(Numbered):
     """Whether the probe records timestamps while the proxy serves calls."""
 
     OFF = "off"
     ON = "on"
 
-    @property
-    def number(self) -> int:
-        """The number of this value: 0 for off, 1 for on."""
-        return list(Recording).index(self)
 
-
-class Policy(StrEnum):
+class Policy(Numbered):
     """Scheduling policies that a mode can set, with their names from sched(7) in lower case."""
+
+    # SEE include/uapi/linux/sched.h for the numbers
 
     OTHER = "other"
     FIFO = "fifo"
@@ -102,17 +103,12 @@ class Policy(StrEnum):
     BATCH = "batch"
 
     @property
-    def number(self) -> int:
-        """The kernel's number of the policy. SEE include/uapi/linux/sched.h."""
-        return list(Policy).index(self)
-
-    @property
     def real_time(self) -> bool:
         """True for a real-time policy, whose tasks run before every task with a nice value."""
         return self in (Policy.FIFO, Policy.RR)
 
 
-NAMED: Mapping[Setting, type[Scaling] | type[Policy] | type[Recording]] = MappingProxyType(
+NAMED: Mapping[Setting, type[Numbered]] = MappingProxyType(
     {
         Setting.TUNABLE_SCALING: Scaling,
         Setting.POLICY: Policy,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sipsched.errors import StableError
-from sipsched.files import read_json, whole
+from sipsched.files import read_json, write_json
 from sipsched.records.conversion import as_part
 
 SCHEMA_VERSION = 1
@@ -71,8 +71,7 @@ def from_json(text: str, where: Path) -> Fitted:
 
 def write_fitted(fitted: Fitted, path: Path) -> None:
     """Write a fit to a file, atomically."""
-    with whole(path) as partial:
-        partial.write_text(to_json(fitted) + "\n")
+    write_json(path, {"schema_version": SCHEMA_VERSION, **asdict(fitted)})
 
 
 def read_fitted(path: Path) -> Fitted:

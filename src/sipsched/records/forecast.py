@@ -6,7 +6,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sipsched.errors import StableError
@@ -116,13 +116,7 @@ class Outlook:
 
 
 def recorded_s(runs: Iterable[Run], raw: Path) -> list[float]:
-    """Return the lengths of recorded runs, at most `RUNS_FOR_PACE` of them.
-
-    Returns
-    -------
-    list
-        Seconds from the start of a run to the start of the next run.
-    """
+    """Return the seconds between the starts of recorded runs, at most `RUNS_FOR_PACE` of them."""
     times = []
     recorded = (run for run in runs if is_recorded(raw, run))
     for run in itertools.islice(recorded, RUNS_FOR_PACE):
@@ -173,43 +167,42 @@ def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = Non
     for run in all_runs:
         by_kind[kind(run)].append(run)
     paces = {each: recorded_s(runs, raw) for each, runs in by_kind.items()}
-    parts = {}
+
+    def expected(run: Run) -> float:
+        times = paces[kind(run)]
+        return statistics.median(times) if times else planned_s(run, config)
+
+    found = []
     for name in config.testbeds:
         runs = [run for run in all_runs if run.testbed == name]
-        recorded = {run for run in runs if is_recorded(raw, run)}
-        to_come = [run for run in runs if run not in recorded]
-        searches = [
-            point for point in config.searches() if point.testbed == name and point not in crossings
-        ]
-        seconds = sum(
-            _recorded_search_s(point, crossings, raw) or config.search.limit_s for point in searches
-        ) + sum(
-            statistics.median(times) if (times := paces[kind(run)]) else planned_s(run, config)
-            for run in to_come
-        )
-        parts[name] = (len(recorded), to_come, searches, seconds)
-    ends = lanes.ends_s({name: seconds for name, (_, _, _, seconds) in parts.items()})
-    testbed_outlooks = []
-    for name, (measured, to_come, searches, seconds) in parts.items():
+        to_come = [run for run in runs if not is_recorded(raw, run)]
         left = tuple(run for run in to_come if run in known)
-        testbed_outlooks.append(
-            Outlook(
-                testbed=name,
-                measured=measured,
-                left=left,
-                searches=tuple(searches),
-                behind_searches=len(to_come) - len(left),
-                refused=_refused(raw, [run for run in all_runs if run.testbed == name]),
-                work_s=seconds,
-                done_in_s=ends[name] if seconds else 0.0,
-                from_runs=sum(len(times) for (bed, _), times in paces.items() if bed == name),
-                at_most_more=_at_most_more(config, name, supposed, repeats),
-                by_search_limit=any(
-                    _recorded_search_s(point, crossings, raw) is None for point in searches
-                ),
-            )
+        points = [point for point in config.searches() if point.testbed == name]
+        searches = {
+            point: _recorded_search_s(point, crossings, raw)
+            for point in points
+            if point not in crossings
+        }
+        searching_s = sum(known_s or config.search.limit_s for known_s in searches.values())
+        outlook = Outlook(
+            testbed=name,
+            measured=len(runs) - len(to_come),
+            left=left,
+            searches=tuple(searches),
+            behind_searches=len(to_come) - len(left),
+            refused=_refused(raw, runs),
+            work_s=searching_s + sum(map(expected, to_come)),
+            done_in_s=0.0,
+            from_runs=sum(len(times) for (bed, _), times in paces.items() if bed == name),
+            at_most_more=_at_most_more(config, name, supposed, repeats),
+            by_search_limit=None in searches.values(),
         )
-    return testbed_outlooks
+        found.append(outlook)
+    ends = lanes.ends_s({outlook.testbed: outlook.work_s for outlook in found})
+    return [
+        replace(outlook, done_in_s=ends[outlook.testbed] if outlook.work_s else 0.0)
+        for outlook in found
+    ]
 
 
 def _at_most_more(

@@ -18,17 +18,9 @@ UPPER_NS: npt.NDArray[np.float64] = np.power(_FACTOR, np.arange(BINS), dtype=np.
 
 
 def count(times_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Count times by bin.
+    """Count times in ns by bin; return int64, shape (`BINS`,).
 
-    Parameters
-    ----------
-    times_ns
-        Shape (n,), ns, 0 or more. NaN is in no bin, and times above `LONGEST_NS` are in the last bin.
-
-    Returns
-    -------
-    ndarray
-        int64, shape (`BINS`,).
+    NaN is in no bin, and times above `LONGEST_NS` are in the last bin.
     """
     known = times_ns[~np.isnan(times_ns)]
     bins = np.ceil(np.log(np.maximum(known, 1)) / np.log(_FACTOR)).astype(np.int64)

@@ -4,12 +4,11 @@ The look after N repetitions is the file `results/STUDY/TESTBED/look~N.json`. If
 from the runs.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from sipsched.errors import StableError
-from sipsched.files import read_json, whole
+from sipsched.files import read_json, write_json
 from sipsched.plan.config import Config
 from sipsched.plan.run import NO_REPEATS, Crossings, Group, Repeats
 from sipsched.plan.study import Study
@@ -36,8 +35,7 @@ def write_look(path: Path, still_wide: Sequence[Group]) -> None:
         "schema_version": SCHEMA_VERSION,
         "still_wide": [list(group) for group in still_wide],
     }
-    with whole(path) as partial:
-        partial.write_text(json.dumps(document, indent=1) + "\n")
+    write_json(path, document)
 
 
 def read_repeats(results: Path, study: Study, testbed: str, until: int | None = None) -> Repeats:

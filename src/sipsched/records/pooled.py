@@ -42,11 +42,6 @@ def open_study(summary: xr.Dataset, runs_folder: Path, where: Mapping[str, Any])
     where
         `sut`, `mode`, `cores`, `threads`, `cps`, `rep`: a value, or a list of values.
 
-    Returns
-    -------
-    Dataset
-        See `open_runs`.
-
     Raises
     ------
     StableError

@@ -1,6 +1,5 @@
 """Predictions of the simulator: `predicted.nc` by setting, and `predicted_capacity.json` by number of cores."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -9,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from sipsched.files import read_json, whole
+from sipsched.files import read_json, whole, write_json
 from sipsched.records.computed import open_netcdf
 from sipsched.records.conversion import as_part
 from sipsched.records.fitted import Fitted, from_json, to_json
@@ -72,32 +71,22 @@ class Predictions:
 
 def write_predictions(predictions: Predictions, path: Path) -> None:
     """Write `predicted.nc` as netCDF-4 with zlib, atomically."""
-    replicates = max(
-        (len(setting_prediction.whole) for setting_prediction in predictions.predicted), default=0
-    )
-    most = max(
-        (setting_prediction.windows.shape[1] for setting_prediction in predictions.predicted),
-        default=0,
-    )
-    whole_runs = np.full((len(predictions.predicted), replicates, len(UNITS)), np.nan)
-    windows = np.full((len(predictions.predicted), replicates, most, len(UNITS)), np.nan)
-    for i, each in enumerate(predictions.predicted):
+    predicted = predictions.predicted
+    replicates = max((len(each.whole) for each in predicted), default=0)
+    most = max((each.windows.shape[1] for each in predicted), default=0)
+    whole_runs = np.full((len(predicted), replicates, len(UNITS)), np.nan)
+    windows = np.full((len(predicted), replicates, most, len(UNITS)), np.nan)
+    for i, each in enumerate(predicted):
         whole_runs[i, : len(each.whole)] = each.whole
         windows[i, : len(each.windows), : each.windows.shape[1]] = each.windows
-    settings = [asdict(setting_prediction.setting) for setting_prediction in predictions.predicted]
+    settings = [asdict(each.setting) for each in predicted]
     ds = xr.Dataset(
         {
             **{
                 field.name: ("setting", [setting[field.name] for setting in settings])
                 for field in fields(PredictedSetting)
             },
-            "n_windows": (
-                "setting",
-                [
-                    setting_prediction.windows.shape[1]
-                    for setting_prediction in predictions.predicted
-                ],
-            ),
+            "n_windows": ("setting", [each.windows.shape[1] for each in predicted]),
             "whole": (("setting", "replicate", "quantity"), whole_runs),
             "windows": (("setting", "replicate", "window", "quantity"), windows),
         },
@@ -194,9 +183,7 @@ class CapacityPrediction:
 
 def write_capacity(prediction: CapacityPrediction, path: Path) -> None:
     """Write `predicted_capacity.json` atomically."""
-    content = {"schema_version": PREDICTION_VERSION, **asdict(prediction)}
-    with whole(path) as partial:
-        partial.write_text(json.dumps(content, indent=1) + "\n")
+    write_json(path, {"schema_version": PREDICTION_VERSION, **asdict(prediction)})
 
 
 def read_capacity(path: Path) -> CapacityPrediction:

@@ -40,7 +40,7 @@ def arrived(records: npt.NDArray[Any]) -> dict[str, Sends]:
 
 
 def disagreement(sent: Mapping[str, Sends], reached: Mapping[str, Sends], unseen: int) -> int:
-    """Count the requests that UAC and SPS classify differently.
+    """Count the requests that UAC and SPS classify differently; 0 if the two agree.
 
     Parameters
     ----------
@@ -50,11 +50,6 @@ def disagreement(sent: Mapping[str, Sends], reached: Mapping[str, Sends], unseen
         Sends by method, counted by `arrived`.
     unseen
         Number of refused datagrams with unknown content; each explains one difference.
-
-    Returns
-    -------
-    int
-        0 when the two agree.
     """
     different = sum(
         abs(sent[method].first - reached[method].first)

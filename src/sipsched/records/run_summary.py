@@ -80,13 +80,12 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
     if stored is not None:
         return _of_reduced(stored, document, record)
     ds = open_messages(messages, record)
-    run = asdict(document.run)
     variables: dict[str, Any] = {
         "count": ("message_type", _by_type(ds["message_type"])),
         "drops": ("message_type", _drops(ds)),
+        **_statistics(ds),
+        HISTOGRAM: (("quantity", "bin"), _histograms(ds)),
     }
-    variables |= _statistics(ds)
-    variables[HISTOGRAM] = (("quantity", "bin"), _histograms(ds))
     snapshots = _read_counters(record)
     level = _run_level(document, snapshots["sps"], ds.sizes.get("drop", 0)) | _alone(ds)
     level |= _factors(document) | _account(document) | {"record": identity(record)}
@@ -94,28 +93,31 @@ def summarise_run(messages: Path, record: Path) -> xr.Dataset:
     result = xr.Dataset(
         variables,
         coords={"message_type": list(TYPES), "quantity": list(COUNTED)}
-        | {key: run[key] for key in RUN_DIMS},
-        attrs={
-            "title": "summary of one run",
-            "format": OF_A_RUN,
-            "format_version": SUMMARY_VERSION,
-            **{key: ds.attrs[key] for key in ("testbed", "kind", "fidelity", "kernel")},
-            "testbed_description": document.testbed.description,
-            "hosts": json.dumps(publishable_hosts(asdict(document.hosts)), sort_keys=True),
-            "settings": json.dumps(asdict(document.settings), sort_keys=True),
-            "load": json.dumps(asdict(document.load), sort_keys=True),
-            "probe_mode_reason": publishable_reason(document.probe.mode_reason),
-            "columns_missing": json.dumps(
-                {
-                    str(name): variable.attrs["missing_reason"]
-                    for name, variable in ds.data_vars.items()
-                    if "missing_reason" in variable.attrs
-                }
-            ),
-            "source": f"{messages} and {record}",
-        },
+        | {key: getattr(document.run, key) for key in RUN_DIMS},
+        attrs={**_attrs(ds, document), "source": f"{messages} and {record}"},
     )
     return describe(result)
+
+
+def _attrs(ds: xr.Dataset, document: RunDocument) -> dict[str, Any]:
+    """Return the attributes of a summary, without names and addresses of private machines."""
+    missing = {
+        str(name): variable.attrs["missing_reason"]
+        for name, variable in ds.data_vars.items()
+        if "missing_reason" in variable.attrs
+    }
+    return {
+        "title": "summary of one run",
+        "format": OF_A_RUN,
+        "format_version": SUMMARY_VERSION,
+        **{key: ds.attrs[key] for key in ("testbed", "kind", "fidelity", "kernel")},
+        "testbed_description": document.testbed.description,
+        "hosts": json.dumps(publishable_hosts(asdict(document.hosts)), sort_keys=True),
+        "settings": json.dumps(asdict(document.settings), sort_keys=True),
+        "load": json.dumps(asdict(document.load), sort_keys=True),
+        "probe_mode_reason": publishable_reason(document.probe.mode_reason),
+        "columns_missing": json.dumps(missing),
+    }
 
 
 def _of_reduced(stored: Path, document: RunDocument, record: Path) -> xr.Dataset:

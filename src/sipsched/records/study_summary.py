@@ -139,19 +139,7 @@ def join(
 
 @dataclass(frozen=True)
 class _Cells:
-    """The arrays of a study's summary while runs are added.
-
-    Attributes
-    ----------
-    axes
-        Per dimension of `RUN_DIMS`, its values.
-    values
-        Per variable an array over `RUN_DIMS`, and over the message types where it applies.
-    pooled
-        `HISTOGRAM` and `HISTOGRAM_RUNS`: arrays without the dimension rep.
-    status
-        Status per run.
-    """
+    """The arrays of a study's summary while runs are added."""
 
     axes: Mapping[str, list[Any]]
     values: Mapping[str, npt.NDArray[Any]]

@@ -1,11 +1,10 @@
 """`capacity.json`: the capacity of each system of a testbed, estimated once and shown on every page."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sipsched.files import read_json, whole
+from sipsched.files import read_json, write_json
 from sipsched.records.conversion import as_part
 from sipsched.versions import CAPACITY_VERSION
 
@@ -97,9 +96,7 @@ class _Document:
 
 def write_capacities(capacities: Iterable[SystemCapacity], path: Path) -> None:
     """Write a `capacity.json` atomically."""
-    content = asdict(_Document(tuple(capacities)))
-    with whole(path) as partial:
-        partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+    write_json(path, asdict(_Document(tuple(capacities))))
 
 
 def read_capacities(path: Path) -> tuple[SystemCapacity, ...]:

@@ -123,15 +123,7 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
     document = read_record(record)
     stored = kept(record, REDUCED_WINDOWS_FILE)
     if stored is not None:
-        with tempfile.TemporaryDirectory(prefix="sipsched-reduced-") as scratch:
-            path = Path(scratch) / WINDOWS_FILE
-            path.write_bytes(read_zstd(stored, WINDOWS_FILE, "take it from the whole campaign"))
-            windows = open_windows(path)
-        if windows.attrs["record"] != document.sha256:
-            raise StableError(
-                f"{stored}: made of another record than {record}; restore it from a copy"
-            )
-        return windows.assign_attrs(record=identity(record))
+        return _of_reduced(stored, document, record)
     recorded = read_windows(record)
     arrived = _messages(open_messages(messages, record))
     design, log = recorded.design, recorded.log
@@ -148,7 +140,7 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
     happened = machine(recorded, placed)
     by_window |= vars(happened)
     by_window["left_out"] = _left_out(recorded, document, tables, by_window["steal_share"])
-    result = xr.Dataset(
+    return xr.Dataset(
         {name: ("window", values) for name, values in by_window.items()}
         | {
             name: (
@@ -162,7 +154,17 @@ def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
         coords={"washout": washouts_s, "arm": [*design.modes, SHAM]},
         attrs={**_attrs(document, recorded), "record": identity(record)},
     )
-    return result
+
+
+def _of_reduced(stored: Path, document: RunDocument, record: Path) -> xr.Dataset:
+    """Return the windows that a reduced record holds, marked as made from this record."""
+    with tempfile.TemporaryDirectory(prefix="sipsched-reduced-") as scratch:
+        path = Path(scratch) / WINDOWS_FILE
+        path.write_bytes(read_zstd(stored, WINDOWS_FILE, "take it from the whole campaign"))
+        windows = open_windows(path)
+    if windows.attrs["record"] != document.sha256:
+        raise StableError(f"{stored}: made of another record than {record}; restore it from a copy")
+    return windows.assign_attrs(record=identity(record))
 
 
 def _messages(ds: xr.Dataset) -> _Messages:

@@ -226,16 +226,11 @@ class _Grid:
     available: Values
 
     def evidence(self, settings: Values, places: Values, time_s: Values) -> Values:
-        """Return the log evidence of each parameter setting at each log capacity.
+        """Return the log evidence of each parameter setting at each log capacity, shape (setting, capacity).
 
         Laplace's method integrates out the shared speeds. All likelihoods are log-concave, so Newton's steps reach the
         only mode. The precision matrix of the Ornstein-Uhlenbeck process is tridiagonal, so the cost of a step is
         linear in the number of trials.
-
-        Returns
-        -------
-        ndarray
-            Shape (setting, capacity).
         """
         steepness, scatter, drift, memory_s, share = (column[:, None] for column in settings.T)
         window = np.log(READ_WITHIN)

@@ -172,10 +172,6 @@ def controls(runs: Catalogue) -> Any:
     runs
         Runs to choose from. At first, the lowest and the highest load of one setting are shown.
 
-    Returns
-    -------
-    ipywidgets.VBox
-
     Raises
     ------
     StableError

@@ -16,13 +16,7 @@ TIMES, LATENCIES = 120, 40
 
 
 def heat_map(messages: Messages) -> Figure | None:
-    """Draw the number of messages by arrival and by K_rcv + T_sip.
-
-    Returns
-    -------
-    Figure or None
-        None if no message has both times above 0.
-    """
+    """Draw the number of messages by arrival and by K_rcv + T_sip; None if no message has both times above 0."""
     total = messages.wait_us + messages.service_us
     known = total > 0
     at, total = messages.at_s[known], total[known]

@@ -34,11 +34,6 @@ def slow_message(messages: Messages) -> int | None:
 def lanes(messages: Messages, place: int | None = None) -> Figure | None:
     """Draw the recorded work of the kernel and of each worker while one message waited and was served.
 
-    Parameters
-    ----------
-    place
-        Number of the message in order of arrival; None: `slow_message`.
-
     Returns
     -------
     Figure or None

@@ -17,11 +17,6 @@ MOST_SINGLE = 60
 def single(messages: Messages, start_s: float, length_s: float) -> Figure | None:
     """Draw each message that arrived in a stretch of time, one per line.
 
-    Parameters
-    ----------
-    start_s, length_s
-        Beginning, from the first arrival of the run, and length of the stretch.
-
     Returns
     -------
     Figure or None

@@ -198,15 +198,7 @@ def timeline(
     start_s: float = 0.0,
     length_s: float | None = None,
 ) -> Figure:
-    """Draw runs over the same stretch of time: waits, the queue and drops.
-
-    Parameters
-    ----------
-    start_s
-        Beginning of the stretch, from the first arrival of each run.
-    length_s
-        Its length; None: to the end of the longest run.
-    """
+    """Draw runs over the same stretch of time: waits, the queue and drops."""
     end_s = start_s + length_s if length_s else max(each.length_s for each in messages)
     end_s = max(end_s, start_s + 1e-3)
     labels = (

@@ -52,13 +52,6 @@ class Way:
 def ways(runs: Sequence[Messages], between: tuple[float, float]) -> list[Way]:
     """Average, for each type, the messages whose time lies between two percentiles of the type.
 
-    Parameters
-    ----------
-    runs
-        Runs whose messages are pooled.
-    between
-        Two percentiles, 0 to 100.
-
     Returns
     -------
     list
