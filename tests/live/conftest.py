@@ -24,7 +24,7 @@ def on_live_machine(live_machine: None) -> None:
 
 @pytest.fixture(scope="session")
 def campaign() -> config.Config:
-    """Return the load of short runs with a short warm-up."""
+    """Return the default campaign with short runs and a short warm-up."""
     whole = config.load_config()
     return dataclasses.replace(
         whole, load=dataclasses.replace(whole.load, duration_s=5.0, warmup_s=0.2)

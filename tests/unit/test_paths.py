@@ -4,9 +4,7 @@ from sipsched import paths
 from sipsched.analysis.run_table import find_summaries
 
 
-def test_without_studies_of_ones_own_paths_are_those_of_the_recorded_campaign(
-    tmp_path, monkeypatch
-):
+def test_without_own_studies_paths_are_of_the_recorded_campaign(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "PROJECT_ROOT", tmp_path)
     sweep = Path("results/load_sweep/local/summary.nc")
     recorded = tmp_path / "results/recorded/raw/load_sweep/local/summary.nc"

@@ -29,7 +29,7 @@ def failing(*errors: Exception) -> tuple[list[Exception], object]:
     return left, action
 
 
-def test_what_may_pass_is_tried_three_times(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_temporary_error_is_tried_three_times(capsys: pytest.CaptureFixture[str]) -> None:
     left, action = failing(TransientError("stolen"), TransientError("late"))
     attempted(action)
     assert not left
@@ -41,7 +41,7 @@ def test_what_may_pass_is_tried_three_times(capsys: pytest.CaptureFixture[str]) 
     assert len(left) == 1
 
 
-def test_what_changes_nothing_is_not_tried_again() -> None:
+def test_a_permanent_error_is_not_tried_again() -> None:
     left, action = failing(StableError("no kamailio"), StableError("no kamailio"))
     with pytest.raises(StableError, match="no kamailio"):
         attempted(action)
@@ -131,7 +131,7 @@ def test_a_mistake_in_the_program_leaves_its_traceback_in_the_log(tmp_path: Path
         raise KeyError("threads")
 
 
-def test_what_a_job_and_its_programs_complain_of_is_in_its_log(
+def test_the_log_of_a_job_has_the_errors_of_the_job_and_its_programs(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "log"
@@ -171,7 +171,7 @@ def test_an_interrupt_waits_until_a_job_has_loaded_its_modules(tmp_path: Path) -
     assert log.read_text().startswith("interrupted: ")
 
 
-def test_locks_go_with_the_process_that_made_them(tmp_path: Path) -> None:
+def test_locks_end_with_their_process(tmp_path: Path) -> None:
     lock = tmp_path / "locks" / "0.input.lock"
     lock.parent.mkdir()
     code = (
@@ -192,7 +192,7 @@ def test_locks_go_with_the_process_that_made_them(tmp_path: Path) -> None:
         assert not lock.exists()
 
 
-def test_who_is_at_work_is_named_until_the_process_is_gone(tmp_path: Path) -> None:
+def test_the_working_process_is_named_until_it_ends(tmp_path: Path) -> None:
     folder = tmp_path / "controllers"
     assert announced(folder) == []
     code = (

@@ -33,7 +33,7 @@ def record(text: str, **marks: object) -> LogRecord:
     return made
 
 
-def test_each_text_is_one_of_snakemakes() -> None:
+def test_each_recognised_text_is_a_text_of_snakemake() -> None:
     code = source("snakemake") + source("snakemake_executor_plugin_slurm")
     assert [text for text in TEXTS if text not in code] == []
 
@@ -42,7 +42,7 @@ def test_each_text_is_one_of_snakemakes() -> None:
     ("error", "expected"),
     [(KeyboardInterrupt(), True), (ValueError("1"), False)],
 )
-def test_an_exception_has_its_name_in_the_record(
+def test_the_log_record_of_an_exception_has_its_name(
     error: BaseException, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records: list[LogRecord] = []
@@ -52,7 +52,7 @@ def test_an_exception_has_its_name_in_the_record(
     assert sentences.exception(records[0]) == type(error).__name__
 
 
-def test_what_repeats_a_line_of_the_terminal_is_known() -> None:
+def test_repetitions_of_a_terminal_line_are_recognised() -> None:
     assert sentences.is_known(record(f"WorkflowError:\n{sentences.FAILED_JOBS[1]}"))
     assert not sentences.is_known(record("WorkflowError:\nTarget rules may not contain wildcards."))
     error = record("RuleException:\nCalledProcessError in file x", exception="RuleException")

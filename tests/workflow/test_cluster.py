@@ -57,7 +57,7 @@ def ask(slurm: dict[str, str], *command: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_measured_here_and_analysed_there_though_a_job_is_killed_and_the_node_goes_down(
+def test_a_cluster_analyses_local_runs_despite_killed_jobs_and_a_failed_node(
     tmp_path: Path, slurm: dict[str, str]
 ) -> None:
     path = make_project(tmp_path, duration_s=0.5)
@@ -91,7 +91,7 @@ def test_measured_here_and_analysed_there_though_a_job_is_killed_and_the_node_go
     assert "NODE_FAIL" in told[lost]
 
 
-def test_what_failed_of_itself_is_told_once_and_not_tried_again(
+def test_a_failed_cluster_job_is_reported_once_and_not_repeated(
     tmp_path: Path, slurm: dict[str, str]
 ) -> None:
     path = make_project(tmp_path)
@@ -112,7 +112,7 @@ def test_what_failed_of_itself_is_told_once_and_not_tried_again(
     assert len(jobs) == before + 1
 
 
-def test_quantiles_of_all_messages_are_taken_by_workers_that_are_jobs(
+def test_cluster_jobs_compute_quantiles_of_all_messages(
     slurm: dict[str, str],
 ) -> None:
     """The benchmark ends with an error if a quantile differs from the exact quantile by more than 1 %."""
@@ -130,7 +130,7 @@ def test_quantiles_of_all_messages_are_taken_by_workers_that_are_jobs(
     assert names.count("dask-worker") == 2
 
 
-def test_what_is_left_of_a_cluster_that_was_killed_is_in_nobody_s_way(
+def test_a_killed_cluster_leaves_nothing_that_blocks_the_next(
     slurm: dict[str, str],
 ) -> None:
     """Killing one process ends all processes of the cluster and their jobs. The next cluster starts empty."""
@@ -145,7 +145,7 @@ def test_what_is_left_of_a_cluster_that_was_killed_is_in_nobody_s_way(
     assert ask(slurm, "squeue", "--noheader", "--states=all", "--format=%i") == []
 
 
-def test_what_two_profiles_share_is_the_same() -> None:
+def test_common_keys_of_the_two_profiles_are_equal() -> None:
     default, slurm = (
         yaml.safe_load((PROJECT_ROOT / "profiles" / name / "config.yaml").read_text())
         for name in ("default", "slurm")

@@ -42,7 +42,7 @@ def in_namespace(script):
     return ("unshare", "--mount", "sh", "-ec", script, "sh")
 
 
-def test_the_exit_code_is_whether_anything_is_missing():
+def test_the_exit_code_of_the_doctor_says_whether_something_is_missing():
     code, text = fab("doctor")
     found = states(text)
     assert len(found) > 10
@@ -50,7 +50,7 @@ def test_the_exit_code_is_whether_anything_is_missing():
     assert text.splitlines()[-1].startswith("testbed local: ")
 
 
-def test_without_root_nothing_can_be_measured_and_it_is_said_why(nobody):
+def test_without_root_nothing_can_be_measured_and_the_reason_is_given(nobody):
     code, text = fab("doctor", before=nobody)
     assert code == 1
     found = states(text)
@@ -68,7 +68,7 @@ def test_without_a_proxy_nothing_can_be_measured():
 
 
 @root
-def test_a_read_only_tracefs_changes_nothing_but_is_told():
+def test_a_read_only_tracefs_is_reported_and_changes_nothing():
     there = in_namespace(READ_ONLY)
     if subprocess.run([*there, "true"]).returncode:
         pytest.skip("tracefs cannot be mounted here")
@@ -79,7 +79,7 @@ def test_a_read_only_tracefs_changes_nothing_but_is_told():
 
 
 @root
-def test_looking_mounts_nothing():
+def test_the_doctor_mounts_nothing():
     def looked_at():
         mounts = Path("/proc/mounts").read_text().splitlines()
         return [line for line in mounts if line.split()[2] in ("tracefs", "debugfs", "securityfs")]
@@ -89,7 +89,7 @@ def test_looking_mounts_nothing():
     assert looked_at() == before
 
 
-def test_what_a_mode_asks_for_is_told_without_a_testbed_that_has_so_many_cores():
+def test_settings_of_a_mode_are_shown_for_more_cores_than_the_testbed_has():
     code, text = fab("modes", "--cores=4", "--threads=8")
     assert code == 0
     lines = text.splitlines()

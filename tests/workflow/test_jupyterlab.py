@@ -121,7 +121,7 @@ def menus(browser, label):
     ]
 
 
-def test_runs_and_a_stretch_are_chosen_down_to_single_messages(lab, browser):
+def test_runs_and_an_interval_are_chosen_down_to_single_messages(lab, browser):
     browser.set_window_size(1400, 1200)
     browser.set_script_timeout(TIMEOUT_S)
     browser.get(lab)

@@ -36,7 +36,7 @@ def execute(path, parameters):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_by_hand(path, folder):
+def test_a_notebook_runs_in_jupyterlab(path, folder):
     parameters = notebook_inputs.parameters(path.stem, folder)
     finished = execute(path, json.loads(json.dumps(parameters, default=str)))
     outputs = [out for cell in finished.cells for out in cell.get("outputs", ())]
@@ -46,7 +46,7 @@ def test_a_notebook_runs_by_hand(path, folder):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_its_defaults_name_no_folder_of_one_machine(path):
+def test_the_defaults_of_a_notebook_name_no_folder_of_one_machine(path):
     """Relative paths start at the project's root, wherever the project is and wherever the kernel started."""
     for name, parameter in papermill.inspect_notebook(str(path)).items():
         default = parameter["default"]

@@ -22,7 +22,7 @@ def made(tmp_path_factory):
     return path.read_text()
 
 
-def test_the_picture_is_what_its_command_makes(made):
+def test_the_command_reproduces_the_picture(made):
     kept = PICTURE.read_text()
     assert "Made by: .venv/bin/python docs/picture.py." in kept
     assert len(kept) < 200_000

@@ -133,7 +133,7 @@ def findings(browser, scheme):
 
 
 @pytest.mark.parametrize("notebook", PAGES)
-def test_a_page_in_a_browser(notebook, page_of, tmp_path, browser):
+def test_a_page_works_in_a_browser(notebook, page_of, tmp_path, browser):
     page = page_of(notebook)
     path = tmp_path / "page.html"
     path.write_text(html.document(page), encoding="utf-8")
@@ -206,14 +206,14 @@ def check_drawn(page):
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_a_page_of_incomplete_data_is_whole(state, tmp_path):
+def test_a_page_of_incomplete_data_has_every_figure(state, tmp_path):
     notebook, inputs = STATES[state]
     path = PROJECT_ROOT / "notebooks" / f"{notebook}.ipynb"
     check_drawn(render.make_page(path, inputs(tmp_path)))
 
 
 @pytest.mark.parametrize("notebook", WITHOUT_DATA)
-def test_a_page_of_nothing_is_whole(notebook, page_of):
+def test_a_page_without_data_has_its_answer(notebook, page_of):
     page = page_of(notebook, parameters_of_nothing)
     check_drawn(page)
     assert parts_of(page, parts.Answer | parts.Tiles)

@@ -48,7 +48,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_from_a_search_to_a_report_that_says_what_it_is(project: Path) -> None:
+def test_a_search_leads_to_a_report_that_is_labelled_as_simulated(project: Path) -> None:
     pages = [project / "reports" / f"{name}-simulated.html" for name in STUDY["only"]]
     done = subprocess.run(
         [
@@ -164,7 +164,7 @@ def test_capacities_are_searched_in_every_cell_and_measured_at_the_loads_around_
     }
 
 
-def test_runs_are_added_where_an_interval_is_wide_until_there_are_as_many_as_may_be(
+def test_runs_are_added_to_wide_intervals_up_to_the_maximum(
     project: Path,
 ) -> None:
     """Well below the capacity, three runs agree. Near the capacity, seven runs do not agree."""

@@ -133,7 +133,7 @@ def test_a_disturbed_run_is_tried_again_after_the_others(project: Path) -> None:
     assert all(words in kept for words in ("Error in rule measure_run", "Cannot restore", first))
 
 
-def test_a_run_that_is_disturbed_each_time_is_left_out_and_begins_anew_next_time(
+def test_a_run_that_is_always_disturbed_is_skipped_and_tried_again_next_time(
     project: Path,
 ) -> None:
     code, said, started = run(project, {"4/2": "9"})
@@ -145,7 +145,7 @@ def test_a_run_that_is_disturbed_each_time_is_left_out_and_begins_anew_next_time
     assert (code, started) == (0, ["4/2 1", "4/2 2"])
 
 
-def test_what_trying_again_does_not_change_is_not_tried_again(project: Path) -> None:
+def test_permanent_errors_are_not_tried_again(project: Path) -> None:
     """A refused run, a mistake in the program, and a kill: each error is reported with its remedy."""
     code, said, started = run(project, {"2/1": "refused", "4/1": "broken", "2/2": "killed"})
     assert code == 1
@@ -170,7 +170,7 @@ def test_what_trying_again_does_not_change_is_not_tried_again(project: Path) -> 
     )
 
 
-def test_a_notebook_that_fails_is_told_with_its_cell_and_rule(project: Path) -> None:
+def test_a_failing_notebook_is_reported_with_its_cell_and_rule(project: Path) -> None:
     plan(project, threads=[2], repetitions=1)
     path = project / "notebooks" / "load_sweep.ipynb"
     notebook = json.loads(path.read_text())
@@ -184,7 +184,7 @@ def test_a_notebook_that_fails_is_told_with_its_cell_and_rule(project: Path) -> 
     assert line.endswith("(rule render_report, logs/report/load_sweep-local.log)")
 
 
-def test_pages_are_made_of_what_there_is_and_a_study_with_all_its_points_is_enough(
+def test_pages_are_made_from_existing_runs_and_a_study_with_all_points_has_an_answer(
     project: Path,
 ) -> None:
     plan(project, threads=[2])
@@ -211,7 +211,7 @@ def test_a_study_without_an_answer_is_no_success(project: Path) -> None:
     ]
 
 
-def test_what_keeps_snakemake_from_beginning_is_told_once(project: Path) -> None:
+def test_an_error_that_prevents_the_start_is_reported_once(project: Path) -> None:
     path = project / "config" / "config.yaml"
     path.write_text(
         path.read_text().replace("[local]", "[nowhere]").replace("- local", "- nowhere")
@@ -223,7 +223,7 @@ def test_what_keeps_snakemake_from_beginning_is_told_once(project: Path) -> None
 
 
 @pytest.mark.parametrize("after_s", [0.0, 2.0])
-def test_an_interrupt_is_told_in_one_line(project: Path, after_s: float) -> None:
+def test_an_interrupt_is_reported_in_one_line(project: Path, after_s: float) -> None:
     """The interrupt arrives when a run starts, while its program may still load modules, or later during the run."""
     (project / "fates.json").write_text(json.dumps({"2/1": "slow"}))
     command = [sys.executable, "-m", "snakemake", *RUNS]
@@ -271,7 +271,7 @@ def test_an_interrupt_while_snakemake_starts_leaves_no_traceback(
     assert not list((project / "raw").rglob("run.json"))
 
 
-def test_a_dry_run_says_what_is_left_and_when_it_would_be_done(project: Path) -> None:
+def test_a_dry_run_says_how_many_runs_are_left_and_when_they_would_end(project: Path) -> None:
     def outlook(*command: str) -> list[str]:
         _, said, _ = run(project, {}, "-m", "snakemake", "-n", *command)
         return [line for line in said if line.startswith("local: ")]
@@ -292,7 +292,7 @@ def test_a_dry_run_says_what_is_left_and_when_it_would_be_done(project: Path) ->
     assert outlook("--config", "only_measured=True") == []
 
 
-def test_a_page_says_how_far_measuring_is_and_what_was_refused(project: Path) -> None:
+def test_a_page_shows_the_progress_and_the_refused_runs(project: Path) -> None:
     page = project / "reports" / "progress.html"
     failed = project / "raw/local/kamailio-udp/default/cores~1/threads~4/cps~500/rep~2.failed-1"
     failed.mkdir(parents=True)
@@ -323,7 +323,7 @@ def test_a_page_says_how_far_measuring_is_and_what_was_refused(project: Path) ->
     assert ["local", "2", "2"] in [row[:3] for row in rows]
 
 
-def test_a_dry_run_and_quiet_are_as_ever(project: Path) -> None:
+def test_snakemakes_options_dry_run_and_quiet_still_work(project: Path) -> None:
     runs = len(load_config(project / "config" / "config.yaml").runs())
     _, said, started = run(project, {}, "-m", "snakemake", "-n")
     assert started == []

@@ -71,7 +71,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_testbeds_measure_side_by_side_alone_on_this_machine_and_one_that_fails_stops_none(
+def test_testbeds_measure_simultaneously_and_a_failing_testbed_stops_no_other(
     project: Path,
 ) -> None:
     command = [sys.executable, "-m", "snakemake", "--until", "measure_run", "--cores", "1"]
@@ -98,7 +98,7 @@ def test_testbeds_measure_side_by_side_alone_on_this_machine_and_one_that_fails_
 
 
 @pytest.mark.parametrize("attempts_lost", [2, 1000])
-def test_a_testbed_that_is_not_reached_is_set_aside_and_its_runs_wait(
+def test_an_unreachable_testbed_is_set_aside_and_its_runs_wait(
     project: Path, attempts_lost: int
 ) -> None:
     path = project / "config" / "config.yaml"
@@ -140,7 +140,7 @@ def test_a_testbed_that_is_not_reached_is_set_aside_and_its_runs_wait(
     assert code == 0 and len(list((project / "raw" / "rack-b").rglob("run.json"))) == 5
 
 
-def test_twins_share_out_the_runs_and_one_takes_those_of_the_other_that_is_lost(
+def test_twins_share_the_runs_and_one_takes_over_the_runs_of_a_lost_twin(
     project: Path,
 ) -> None:
     path = project / "config" / "config.yaml"
@@ -181,7 +181,7 @@ def overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
-def test_a_second_controller_is_refused_and_told_of_the_first(project: Path) -> None:
+def test_a_second_controller_is_refused_with_the_name_of_the_first(project: Path) -> None:
     path = project / "config" / "config.yaml"
     document = yaml.safe_load(path.read_text())
     path.write_text(yaml.safe_dump(document | {"testbeds": ["stuck"]}))

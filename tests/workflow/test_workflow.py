@@ -79,7 +79,7 @@ def pretend_measured(project: Path) -> None:
         (folder / "run.json").write_text("{}")
 
 
-def test_one_job_a_run(project: Path) -> None:
+def test_each_run_has_one_job(project: Path) -> None:
     runs = len(load_config(project / "config" / "config.yaml").runs())
     jobs = planned_jobs(project)
     assert jobs["measure_run"] == jobs["parse_run"] == jobs["summarise_run"] == runs
@@ -113,7 +113,7 @@ def test_reformatting_a_rule_repeats_no_measurement(project: Path) -> None:
     assert "measure_run" not in planned_jobs(project)
 
 
-def test_a_testbed_is_looked_at_once(project: Path) -> None:
+def test_a_testbed_is_checked_once(project: Path) -> None:
     assert planned_jobs(project)["measure_noise"] == 1
     noise = project / "raw" / "local" / "noise.json"
     noise.parent.mkdir(parents=True)
@@ -122,7 +122,7 @@ def test_a_testbed_is_looked_at_once(project: Path) -> None:
     assert "measure_noise" not in planned_jobs(project)
 
 
-def test_only_measured_asks_for_no_measurement(project: Path) -> None:
+def test_with_only_measured_no_measurement_is_planned(project: Path) -> None:
     run = load_config(project / "config" / "config.yaml").runs()[0]
     folder = project / "raw" / run.path
     folder.mkdir(parents=True)
@@ -132,7 +132,7 @@ def test_only_measured_asks_for_no_measurement(project: Path) -> None:
     assert jobs["parse_run"] == 1
 
 
-def test_each_rule_takes_its_share_of_the_machine() -> None:
+def test_each_rule_reserves_its_share_of_the_machine() -> None:
     """tests/unit/planner/test_planner.py tests that a measurement on this machine takes all shares."""
     text = "\n".join(path.read_text() for path in (PROJECT_ROOT / "workflow/rules").glob("*.smk"))
     rules = re.split(r"^ *(?:rule|checkpoint) (?=\w+:$)", text, flags=re.MULTILINE)[1:]
@@ -173,23 +173,24 @@ def test_bad_configuration_stops_before_any_job(project: Path, change: Any, mess
     [
         (
             b"pdr_limit: 0.02\n",
-            "config/config.yaml: line 125 is not YAML: the key 'pdr_limit' exists twice",
+            "config/config.yaml: line {next} is not YAML: the key 'pdr_limit' exists twice",
         ),
-        (b"# \x91\n", "config/config.yaml: line 125 is not UTF-8 text"),
-        (b"more: [\n", "config/config.yaml: line 126 is not YAML"),
+        (b"# \x91\n", "config/config.yaml: line {next} is not UTF-8 text"),
+        (b"more: [\n", "config/config.yaml: line {after} is not YAML"),
         (b"__use_yte__: true\n", "config/config.yaml: unknown key '__use_yte__'"),
     ],
 )
-def test_a_file_that_snakemake_would_take_or_break_on_is_refused(
+def test_wrong_configuration_files_that_snakemake_accepts_are_refused(
     project: Path, content: bytes, message: str
 ) -> None:
     path = project / "config" / "config.yaml"
-    head = b"\n".join(path.read_bytes().splitlines()[:124]) + b"\n"
+    head = path.read_bytes().partition(b"\nstudies:")[0] + b"\n"
     path.write_bytes(head + content)
+    end = head.count(b"\n")
     done = snakemake(project, "--dry-run")
     assert done.returncode != 0
     (line,) = (line for line in (done.stdout + done.stderr).splitlines() if "error: " in line)
-    assert line.startswith(f"error: {message}")
+    assert line.startswith(f"error: {message.format(next=end + 1, after=end + 2)}")
     assert "Traceback" not in done.stdout + done.stderr
 
 
@@ -213,16 +214,14 @@ def test_a_file_that_snakemake_would_take_or_break_on_is_refused(
         ("raw/vm/{sut}/threads~2/cps~100/rep~1/run.json", "testbed 'vm' is not among testbeds"),
     ],
 )
-def test_a_file_that_is_asked_for_obeys_the_schema(
-    project: Path, target: str, message: str
-) -> None:
+def test_a_requested_file_obeys_the_schema(project: Path, target: str, message: str) -> None:
     name = target.format(sut="kamailio-udp/default/cores~1")
     done = snakemake(project, "--dry-run", name)
     assert done.returncode != 0
     assert re.search(message, done.stdout + done.stderr)
 
 
-def test_a_run_that_no_study_asks_for_is_measured_when_its_file_is(project: Path) -> None:
+def test_a_run_of_no_study_is_measured_if_its_file_is_requested(project: Path) -> None:
     target = "raw/local/kamailio-udp/default/cores~1/threads~250/cps~40000/rep~1000/run.json"
     assert planned_jobs(project, "--", target) == {"measure_run": 1, "total": 1}
 
@@ -232,7 +231,7 @@ def test_a_run_that_no_study_asks_for_is_measured_when_its_file_is(project: Path
     [(path, ()) for path in STUDIES] + [(STUDIES[0], ("config/config.yaml",))],
     ids=[*(path.stem for path in STUDIES), "after the other"],
 )
-def test_a_study_file_asks_for_its_study_alone(
+def test_a_study_file_plans_only_its_own_study(
     project: Path, path: Path, named: tuple[str, ...]
 ) -> None:
     """The plan has only the points of the file's studies, whether or not config.yaml is named too."""
@@ -257,14 +256,14 @@ def test_a_study_file_asks_for_its_study_alone(
     assert jobs["combine_summaries"] == len(studies)
 
 
-def test_lint_has_nothing_new_to_say(project: Path) -> None:
+def test_snakemake_lint_reports_nothing_new(project: Path) -> None:
     done = snakemake(project, "--lint")
     said = (done.stdout + done.stderr).splitlines()
     titles = {line.strip("* :") for line in said if line.startswith("    * ")}
     assert titles == WAIVED_LINTS
 
 
-def test_no_op_does_nothing(project: Path) -> None:
+def test_a_finished_campaign_starts_no_job(project: Path) -> None:
     pretend_measured(project)
     for run in load_config(project / "config" / "config.yaml").runs():
         for name in ("messages.nc", "summary.nc.zst"):
@@ -307,7 +306,7 @@ def joined(project: Path) -> Path:
     return summary
 
 
-def test_no_job_is_made_for_runs_that_a_study_was_joined_of(project: Path, joined: Path) -> None:
+def test_no_job_is_made_for_runs_in_a_studys_summary(project: Path, joined: Path) -> None:
     target = str(joined)
     assert rules_looked_at(project, target) == {"combine_summaries"}
     assert planned_jobs(project, "--", target) == {}
@@ -367,7 +366,7 @@ def test_a_copy_of_a_record_is_not_parsed_again(project: Path, joined: Path) -> 
     assert planned_jobs(project, "--", str(joined)) == {}
 
 
-def test_what_is_settled_counts_among_the_runs_asked_for(project: Path, joined: Path) -> None:
+def test_settled_runs_count_among_the_planned_runs(project: Path, joined: Path) -> None:
     cut_off(project)
     change_config(project, lambda d: d["studies"]["load_sweep"].update(cps=[500, 1000, 1500]))
     done = snakemake(project, str(joined))
@@ -401,7 +400,7 @@ def test_the_predictions_are_simulated_for_the_page_that_shows_them(project: Pat
     assert planned_jobs(project, *options, *target) == {"render_document": 1, "total": 1}
 
 
-def test_a_document_is_made_again_when_a_file_of_it_changes(project: Path) -> None:
+def test_a_document_is_made_again_if_one_of_its_files_changes(project: Path) -> None:
     target = ("--", "reports/published.html")
     page = project / "reports" / "published.html"
     page.parent.mkdir(exist_ok=True)
@@ -460,7 +459,7 @@ def test_the_published_document_names_every_file_that_it_reads() -> None:
     assert set(load_config().documents["published"].files) == held
 
 
-def test_a_campaign_without_documents_is_one(project: Path) -> None:
+def test_a_campaign_may_have_no_documents(project: Path) -> None:
     pretend_measured(project)
     change_config(project, lambda d: d.pop("documents"))
     assert "render_document" not in planned_jobs(project)
@@ -476,7 +475,7 @@ def cut_off(project: Path) -> None:
     testbed.write_text(yaml.safe_dump(document))
 
 
-def test_a_dead_host_stops_no_other_run_and_leaves_nothing_half_written(project: Path) -> None:
+def test_an_unreachable_host_stops_no_other_run_and_leaves_no_partial_file(project: Path) -> None:
     """Two runs are lost, and the testbed is set aside."""
     cut_off(project)
     change_config(project, lambda d: d["studies"]["load_sweep"].update(cps=[100], threads=[2, 4]))
@@ -587,7 +586,7 @@ def read_archive(path: Path) -> dict[str, bytes]:
         return {name: bundle.read(name) for name in bundle.namelist()}
 
 
-def test_what_reduced_records_hold_is_unpacked_in_one_job(project: Path) -> None:
+def test_one_job_unpacks_all_reduced_records(project: Path) -> None:
     asked = {"cps": [500], "threads": [2], "repetitions": 2}
     change_config(project, lambda d: d.update(only=["load_sweep"]))
     change_config(project, lambda d: d["studies"]["load_sweep"].update(asked))

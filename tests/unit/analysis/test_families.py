@@ -40,7 +40,7 @@ def test_a_comparison_without_a_test_does_not_widen_the_others():
     assert alone.comparison.difference.why == "too few for an interval"
 
 
-def test_nothing_to_compare():
+def test_a_family_without_comparisons_is_empty():
     found = compare_together({})
     assert (found.tests, found.level, dict(found.cells)) == (0, 0.95, {})
 

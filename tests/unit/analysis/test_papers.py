@@ -164,7 +164,7 @@ def test_the_committed_audit_is_what_the_audit_finds():
     pd.testing.assert_frame_equal(papers.load_audit(), audit())
 
 
-def test_audit_of_the_papers():
+def test_the_audit_of_the_papers_has_the_known_results():
     checks = audit()
     assert list(checks.columns) == [
         field.name for field in dataclasses.fields(published_audit.Check)

@@ -43,7 +43,7 @@ def test_the_grid_contains_the_papers_grid():
     assert len(papers_predicted.grid()) == 58
 
 
-def test_settings_put_back_are_those_that_differ():
+def test_only_settings_that_differ_are_put_back():
     names = papers_predicted.settings_put_back()
     assert names[Setting.WAKEUP_GRANULARITY] == "enhanced+wakeup_granularity_ns=25000"
     assert names[Setting.MIGRATION_COST] == "enhanced+migration_cost_ns=5000000"
@@ -131,7 +131,7 @@ def test_noise_is_indistinguishable_from_chance(compared):
     assert np.median([each.detectable for each in found]) == pytest.approx(160, rel=0.3)
 
 
-def test_nothing_simulated_gives_nothing(points, compared):
+def test_without_simulations_there_are_no_results(points, compared):
     none = synthetic.predictions().iloc[:0]
     assert papers_predicted.effects(none, compared) == []
     assert papers_predicted.migration_costs(none) == []

@@ -66,7 +66,7 @@ def test_a_difference_is_rejected_and_chance_at_its_level() -> None:
     assert sham.rejected(drawn[0] * [1, 2]) == 1
 
 
-def test_what_was_not_measured_is_no_test() -> None:
+def test_a_missing_measurement_is_not_a_test() -> None:
     assert np.isnan(sham.rejected(np.full((10, 2), np.nan)))
 
 

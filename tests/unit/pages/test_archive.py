@@ -60,7 +60,7 @@ def test_the_archive_holds_every_file_and_its_checksum(tree):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_sha256sum_takes_the_checksums(tree, tmp_path):
+def test_sha256sum_accepts_the_checksums(tree, tmp_path):
     with zipfile.ZipFile(publish("a.zip", tree)) as bundle:
         bundle.extractall(tmp_path / "out")
     command = ["sha256sum", "--check", "--strict", archive.CHECKSUMS]
@@ -68,7 +68,7 @@ def test_sha256sum_takes_the_checksums(tree, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_it_is_an_ro_crate(tree):
+def test_the_archive_is_an_ro_crate(tree):
     crate = ROCrate(str(publish("a.zip", tree)))
     root = crate.root_dataset
     assert root["datePublished"] == "2026-01-01"
@@ -120,14 +120,14 @@ def test_the_same_files_give_the_same_bytes(tree):
     assert publish("b.zip", tree).read_bytes() == first
 
 
-def test_a_file_that_is_not_there_or_not_ours_is_refused(tree):
+def test_a_missing_or_foreign_file_is_refused(tree):
     for path in (Path("missing.html"), Path("/etc/hostname"), Path("../x")):
         with pytest.raises(StableError, match="expected a file under the working directory"):
             publish("a.zip", tree, [path])
     assert not Path("publish").exists()
 
 
-def test_nothing_measured_is_not_published(tmp_path, monkeypatch):
+def test_a_campaign_without_measurements_is_not_published(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     summary = synthetic.write_study(tmp_path, [synthetic.Run()], lambda run: None)
     with pytest.raises(StableError, match="no run is valid"):
@@ -139,7 +139,7 @@ def git(folder, *arguments):
     subprocess.run(["git", "-C", folder, *identity, *arguments], check=True, capture_output=True)
 
 
-def test_the_version_names_the_commit_and_what_differs_from_it(tmp_path):
+def test_the_version_names_the_commit_and_uncommitted_changes(tmp_path):
     package = versions.code_version(tmp_path)
     assert "-g" not in package
     git(tmp_path, "init")

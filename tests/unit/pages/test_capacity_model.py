@@ -109,7 +109,7 @@ def check(known, prediction=NOT_SIMULATED):
 
 
 @pytest.mark.parametrize("given", [None, "", [], [None, ""], ["no/such/summary.nc"]])
-def test_published_data_alone(points, given, alone):
+def test_the_model_of_published_data(points, given, alone):
     known = collect(points, given)
     assert known.own == known.services == ()
     assert known.systems[0].best == alone.systems[0].best
@@ -118,7 +118,7 @@ def test_published_data_alone(points, given, alone):
     assert said.startswith("no/such/summary.nc: " if missing else "No summary")
 
 
-def test_page_of_published_data_alone(alone):
+def test_the_page_of_published_data(alone):
     check(alone)
     baseline, enhanced = alone.systems
     assert [option.threads for option in enhanced.best] == [2, 4, 6, 6]
@@ -130,7 +130,7 @@ def test_page_of_published_data_alone(alone):
     assert "Nothing was measured here" in answer.answer([papers_sized]).line
 
 
-def test_one_core_is_predicted_by_the_queue_it_is(one_core):
+def test_the_queue_predicts_its_own_capacity_on_one_core(one_core):
     check(one_core)
     assert len(one_core.services) == len(ONE_CORE)
     for each in one_core.services:
@@ -149,7 +149,7 @@ def test_one_core_is_predicted_by_the_queue_it_is(one_core):
     assert len(queues.curves(one_core).seen) == len(ONE_CORE)
 
 
-def test_one_core_borrows_the_law_of_the_papers_server(one_core):
+def test_one_core_is_extrapolated_by_the_law_of_the_papers_server(one_core):
     default = system(one_core, "default")
     (best,) = default.best
     name, predict = predictions.predictor(default, one_core)
@@ -216,7 +216,7 @@ def test_a_system_that_was_only_searched_is_an_option(points, tmp_path):
     assert sized(known)[0].known.enough(searched.low_cps) == two
 
 
-def test_studies_of_one_testbed_are_put_together(points, tmp_path):
+def test_studies_of_one_testbed_are_combined(points, tmp_path):
     first = synthetic.queue_summary({("default", 1, 8): 80.0}, LOADS[:4])
     both = {("default", 1, 8): 80.0, ("baseline", 1, 8): 80.0}
     second = synthetic.queue_summary(both, LOADS[3:])
@@ -241,7 +241,7 @@ def test_studies_of_one_testbed_are_put_together(points, tmp_path):
     assert "kamailio-udp on other, baseline" in names
 
 
-def test_a_study_without_a_run_is_named_and_left_out(points, tmp_path):
+def test_a_study_without_a_run_is_named_and_excluded(points, tmp_path):
     path = tmp_path / "summary.nc"
     summary_files.write(study_summary.combine([], [synthetic.Run()]), path)
     known = collect(points, [path])
@@ -249,7 +249,7 @@ def test_a_study_without_a_run_is_named_and_left_out(points, tmp_path):
     assert [(each.found, each.runs) for each in known.read] == [(True, 0)]
 
 
-def test_without_the_kernels_part_no_cpu_time_and_why(points, tmp_path):
+def test_without_the_kernels_cpu_time_the_model_gives_a_reason(points, tmp_path):
     data = synthetic.queue_summary({("default", 1, 2): 80.0}, LOADS)
     data["k_stack_mean"][:] = np.nan
     path = tmp_path / "summary.nc"
@@ -261,7 +261,7 @@ def test_without_the_kernels_part_no_cpu_time_and_why(points, tmp_path):
     assert threads[6].endswith("%")
 
 
-def test_a_capacity_outside_the_loads_is_no_point(points, tmp_path):
+def test_a_capacity_outside_the_loads_is_not_a_point_of_the_law(points, tmp_path):
     data = synthetic.queue_summary({("default", 1, 2): 80.0, ("default", 1, 8): 80.0}, LOADS[:2])
     path = tmp_path / "summary.nc"
     summary_files.write(data, path)
@@ -278,7 +278,7 @@ def test_a_capacity_outside_the_loads_is_no_point(points, tmp_path):
     assert "at least" in answer.answer([first]).line
 
 
-def test_where_every_load_was_too_much_no_core_is_enough(points, tmp_path):
+def test_if_every_load_was_too_high_no_number_of_cores_is_enough(points, tmp_path):
     path = tmp_path / "summary.nc"
     summary_files.write(synthetic.queue_summary({("default", 1, 2): 200.0}, LOADS[-2:]), path)
     known = collect(points, [path])
@@ -309,7 +309,7 @@ def test_the_box_answers_as_the_table_does(one_core):
                 assert text.endswith(f"{used}\u00a0% used")
 
 
-def test_one_run_a_load_has_no_interval_and_says_so(points, tmp_path):
+def test_one_run_per_load_has_no_interval_and_the_page_says_so(points, tmp_path):
     path = tmp_path / "summary.nc"
     summary_files.write(synthetic.queue_summary({("default", 1, 2): 80.0}, LOADS, 1), path)
     known = collect(points, [path])
@@ -318,7 +318,9 @@ def test_one_run_a_load_has_no_interval_and_says_so(points, tmp_path):
 
 
 @pytest.mark.parametrize("buffer", [227 * 2304, 425984])
-def test_testbeds_with_different_buffers_are_said_not_to_be_comparable(points, tmp_path, buffer):
+def test_the_page_says_that_testbeds_with_different_buffers_are_not_comparable(
+    points, tmp_path, buffer
+):
     paths = []
     for testbed in ("local", "vm"):
         ds = synthetic.queue_summary({("default", 1, 8): 80.0}, LOADS, testbed=testbed)

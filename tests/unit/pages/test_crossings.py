@@ -37,5 +37,5 @@ CASES = [
 
 
 @pytest.mark.parametrize(("loads", "pdr", "said"), CASES)
-def test_a_page_says_why_a_crossing_is_no_number_and_what_would_make_it_one(loads, pdr, said):
+def test_a_page_says_why_a_crossing_is_no_number_and_how_to_get_a_number(loads, pdr, said):
     assert doubt(crossing(loads, np.tile(np.array(pdr)[:, None], 3)), 0.01) == said

@@ -86,7 +86,7 @@ def recommended(found):
     return answer.answer(found).line
 
 
-def test_a_recommendation_names_its_load_and_has_its_evidence_risk_and_way_back() -> None:
+def test_a_recommendation_names_load_evidence_risk_and_how_to_undo_it() -> None:
     _, found = of(
         made("default,fifo", {"fifo": {}}, 1000),
         made("default,fifo", {"fifo": FIFO | {"cpu_per_message": -0.3}}, 1600),
@@ -133,7 +133,9 @@ def test_of_two_better_modes_the_mode_for_more_loads_is_recommended() -> None:
     assert "fifo is better than the kernel's default too" in recommended(found)
 
 
-def test_without_a_better_mode_nothing_is_to_be_changed_and_the_visible_effect_is_named() -> None:
+def test_without_a_better_mode_the_page_recommends_no_change_and_names_the_detectable_effect() -> (
+    None
+):
     _, found = of(made("default,batch,fifo", {"batch": {}, "fifo": {}}))
     line = recommended(found)
     assert line.startswith("Change nothing at 1\u202f000 cps: ")
@@ -152,7 +154,7 @@ def test_modes_that_are_equal_everywhere_are_within_five_percent() -> None:
     assert not SENTINELS.search(text), SENTINELS.search(text)
 
 
-def test_predictions_of_a_model_are_called_so_beside_the_recommendation() -> None:
+def test_the_recommendation_says_that_predictions_come_from_a_model() -> None:
     _, found = of(made("default,fifo", {"fifo": FIFO}, kind="simulated"))
     assert "Set fifo" in recommended(found)
     assert answer.advised_for(found[0]).endswith("predicted by a model, not measured.")
@@ -160,7 +162,7 @@ def test_predictions_of_a_model_are_called_so_beside_the_recommendation() -> Non
     assert "model" not in recommended(found)
 
 
-def test_a_gain_with_a_cost_is_no_recommendation() -> None:
+def test_a_mode_with_a_gain_and_a_cost_is_not_recommended() -> None:
     _, found = of(made("default,fifo", {"fifo": FIFO | {"cpu_per_message": 0.2}}))
     line = recommended(found)
     assert line.startswith("Change nothing at 1\u202f000 cps")
@@ -246,7 +248,7 @@ def test_several_proxies_have_sections_and_their_own_advice() -> None:
     assert not SENTINELS.search(text), SENTINELS.search(text)
 
 
-def test_the_title_asks_what_the_study_asks() -> None:
+def test_the_title_is_the_question_of_the_study() -> None:
     loads, _ = of(made("default,batch,fifo", {"batch": {}, "fifo": {}}))
     assert answer.title("advice", loads).text == "What replaces the papers' advice on this kernel?"
     assert (
@@ -258,7 +260,7 @@ def test_the_title_asks_what_the_study_asks() -> None:
     assert answer.title("x", loads).text == "What do 5 scheduler settings do to the proxy?"
 
 
-def test_the_reference_against_itself_is_the_first_row_beside_every_mode() -> None:
+def test_the_comparison_of_the_reference_with_itself_is_the_first_row() -> None:
     _, found = of(made("default,batch,fifo", {"batch": {}, "fifo": FIFO}))
     (figure,) = effects.figures(found).parts
     assert effects.ordered_modes(found[0]) == ["fifo", "batch"]
@@ -271,7 +273,7 @@ def test_the_reference_against_itself_is_the_first_row_beside_every_mode() -> No
     assert re.fullmatch(r"−[\d.]+ \(−[\d.]+ to −[\d.]+\)", str(rows[2][2]))
 
 
-def test_an_estimate_that_moves_with_the_washout_is_said() -> None:
+def test_an_estimate_that_depends_on_the_washout_is_reported() -> None:
     _, found = of(made("default,fifo", {"fifo": {"total_p99": -0.2}}, later={"total_p99": -0.5}))
     words, folded = evidence.washouts(found).parts
     (table,) = folded.parts
@@ -359,7 +361,9 @@ def test_switches_windows_and_speed_are_counted() -> None:
         ([synthetic.step("latency_ns", 1, "", "EEVDF has none")], "x", "nothing", "nothing has to"),
     ],
 )
-def test_how_a_mode_is_set(steps: Any, sut: str, sets: str, way: str) -> None:
+def test_the_page_shows_the_command_that_sets_a_mode(
+    steps: Any, sut: str, sets: str, way: str
+) -> None:
     found = setting.in_force(steps)
     assert setting.what(found) == sets
     assert way in setting.how(found, sut)
@@ -396,13 +400,13 @@ def test_numbers_have_the_digits_that_their_interval_allows(
     assert numbers.rounded(Interval(*interval, 9), "%", "+") == written
 
 
-def test_a_row_of_words_and_of_loads() -> None:
+def test_rows_of_words_and_rows_of_loads_are_shown() -> None:
     assert words.listed([]) == ""
     assert words.listed(["a"]) == "a"
     assert words.listed(["a", "b", "c"]) == "a, b and c"
 
 
-def test_what_the_papers_print_stands_beside_the_same_comparison_alone() -> None:
+def test_printed_numbers_are_shown_only_beside_the_same_comparison() -> None:
     run = Run(mode="baseline,enhanced", cps=1000)
     _, found = of(synthetic.windows(run, {"baseline": {}, "enhanced": FIFO}, steps=STEPS))
     # Table III of the single-core paper, 8 threads
@@ -430,7 +434,7 @@ def test_times_of_modes_are_those_of_the_reference_changed_by_their_effects() ->
     assert "var(--series" in figure.narrow
 
 
-def test_no_more_modes_are_drawn_than_can_be_told_apart() -> None:
+def test_no_more_modes_are_drawn_than_the_colours_distinguish() -> None:
     modes = [f"nice-{i}" for i in range(1, 9)]
     run = made(",".join(["default", *modes]), {mode: {} for mode in modes})
     _, found = of(run)

@@ -32,14 +32,14 @@ def whole(tmp_path_factory):
     return synthetic.with_capacities(found)
 
 
-def test_the_diagram_names_the_six_instants_and_has_room_beside_it_on_a_wide_page():
+def test_the_diagram_names_the_six_timestamps_and_has_room_beside_it_on_a_wide_page():
     figure = index.diagram()
     for name in ("t_arr", "t_stack", "t_sockq", "t_sip_in", "t_sip_out", "t_dep"):
         assert f">{name}</text>" in figure.wide
     assert figure.wide != figure.narrow
 
 
-def test_studies_of_a_testbed_are_put_together_and_each_run_is_there_once(whole):
+def test_studies_of_a_testbed_are_combined_and_each_run_occurs_once(whole):
     assert whole.studies == ("load_sweep", "modes", "control")
     assert len(whole.runs) == 12 + 1 + 24 + 6
     tally = whole.runs["status"].value_counts()
@@ -108,7 +108,7 @@ def test_evidence_is_graded_by_runs_interval_and_doubts(runs, half_width, doubts
     assert tiles.graded(runs, half_width, doubts) == grade
 
 
-def test_capacity_lies_between_the_loads_that_bracket_it(whole):
+def test_the_capacity_lies_between_the_two_loads_around_it(whole):
     best, _ = tiles.main_system(whole, 0.01)
     assert 1500 < best.estimate_cps < 2000
     assert best.low_cps < best.estimate_cps < best.high_cps
@@ -157,7 +157,7 @@ def test_a_capacity_beyond_all_loads_is_a_bound(whole):
     assert (time.value, time.grade) == ("Not measured", "No evidence")
 
 
-def test_a_capacity_rests_on_doubtful_runs_near_it_only(whole):
+def test_only_doubtful_runs_near_the_capacity_make_it_doubtful(whole):
     best, _ = tiles.main_system(whole, 0.01)
     for cps, is_near in ((1500, True), (500, False)):
         grades = whole.runs["grade"].where(whole.runs["cps"] != cps, "suspect")
@@ -168,13 +168,13 @@ def test_a_capacity_rests_on_doubtful_runs_near_it_only(whole):
         assert all(doubt in load.trust for doubt in found)
 
 
-def test_what_was_simulated_was_not_measured(whole):
+def test_simulated_runs_are_not_called_measured(whole):
     assert whole.kind == "simulated"
     assert index.when(whole).startswith("Simulated 20")
     assert index.when(dataclasses.replace(whole, kind="local")).startswith("Measured 20")
 
 
-def test_of_nothing_measured_every_tile_says_so(tmp_path):
+def test_without_measurements_every_tile_says_so(tmp_path):
     found = read(tmp_path, synthetic.repeated(), lambda run: None)
     *shown, figures = overview(found)
     assert all((tile.value, tile.grade) == ("Not measured", "No evidence") for tile in shown)
@@ -191,13 +191,13 @@ def test_one_load_has_no_capacity(tmp_path):
     assert (load.value, time.value) == ("Not measured", "Not measured")
 
 
-def test_a_probe_without_bpf_is_said(tmp_path):
+def test_a_probe_without_bpf_is_reported(tmp_path):
     found = read(tmp_path, synthetic.repeated(n=1), lambda run: {"mode": 3})
     cost = index.details(found).pairs[-1][1]
     assert "k_sockq (the preload fallback cannot see t_stack; it needs eBPF)" in cost
 
 
-def test_testbeds_stay_apart(tmp_path):
+def test_testbeds_are_shown_separately(tmp_path):
     here, there = (
         synthetic.write_study(tmp_path, synthetic.repeated((500,), testbed=name))
         for name in ("a", "b")
@@ -211,7 +211,7 @@ def test_testbeds_stay_apart(tmp_path):
     ]
 
 
-def test_the_whole_of_a_comparison_is_of_no_mode(tmp_path):
+def test_the_averages_of_a_whole_comparison_belong_to_no_mode(tmp_path):
     """The runs of a comparison are planned, counted and graded, but their averages belong to no single mode."""
     mixed = synthetic.repeated(mode="default,batch")
     found = read(tmp_path, [*synthetic.repeated(), *mixed])
@@ -228,7 +228,7 @@ def test_the_whole_of_a_comparison_is_of_no_mode(tmp_path):
     assert {each.mode for each in evidence.own} == {"default"}
 
 
-def test_a_campaign_of_comparisons_alone_has_no_capacity(tmp_path):
+def test_a_campaign_with_only_comparisons_has_no_capacity(tmp_path):
     found = read(tmp_path, synthetic.repeated(mode="default,batch"))
     load, time, *_ = overview(found)
     assert (load.value, time.value) == ("Not measured", "Not measured")
@@ -262,7 +262,7 @@ def test_a_setting_that_changes_nothing_is_not_advised(tmp_path):
     assert setting.value == "Keep the kernel's default"
 
 
-def test_the_probes_cost_is_told_by_windows_where_there_are_any(tmp_path):
+def test_the_cost_of_the_probe_comes_from_windows_if_windows_exist(tmp_path):
     found = read(tmp_path, synthetic.repeated((500,)))
     run = synthetic.Run(mode="default,default+recording=off", cps=500)
     effects = {"default": {}, "default+recording=off": {"cpu_per_message": -0.1}}
@@ -276,12 +276,12 @@ def test_the_probes_cost_is_told_by_windows_where_there_are_any(tmp_path):
     assert index.probing(found).startswith("Not measured")
 
 
-def test_no_summary_says_what_to_run():
+def test_without_a_summary_the_page_says_which_command_to_run():
     with pytest.raises(StableError, match="make reports"):
         run_table.read_campaigns([])
 
 
-def test_links_go_by_the_title_of_a_page(tmp_path):
+def test_links_show_the_title_of_a_page(tmp_path):
     page = tmp_path / "a.html"
     page.write_text("<!doctype html><title>\n1 &lt; 2 </title>")
     link = index.links([page])

@@ -22,7 +22,7 @@ DRAWINGS = (
 
 
 @pytest.mark.parametrize("draw", DRAWINGS)
-def test_figures_of_nothing_measured_still_say_so(draw):
+def test_figures_without_measurements_say_so(draw):
     ds = study_summary.combine([], [synthetic.Run(cps=500), synthetic.Run(cps=1000)])
     figure = draw(ds)
     assert "No valid run" in figure.seen[0]
@@ -63,7 +63,7 @@ def known(ds):
     return synthetic.with_capacities(campaign).capacities
 
 
-def test_the_drop_rate_stands_beside_the_one_capacity():
+def test_the_drop_rate_is_shown_beside_the_capacity():
     ds = knees()
     capacities = known(ds)
     figure = load_sweep.pdr(ds, capacities=capacities)
@@ -77,7 +77,7 @@ def test_the_drop_rate_stands_beside_the_one_capacity():
     assert "Measure a load above 2\u202f000 cps" in figure.seen[3]
 
 
-def test_the_answer_says_that_runs_which_it_rests_on_are_too_short():
+def test_the_answer_says_that_its_runs_are_too_short():
     ds = knees()
     (first, *_) = known(ds)
     near = dataclasses.replace(first, low_cps=1100.0, high_cps=1500.0)
@@ -97,7 +97,7 @@ def test_runs_that_are_too_short_for_their_busy_periods_are_named():
     assert cells["1", "1000"] == ("25", "2", "")
 
 
-def test_table_and_figure_say_the_same_of_runs_of_which_one_drops():
+def test_table_and_figure_agree_if_one_of_several_runs_drops_messages():
     """Two runs have no drop and one run drops 8 %. The typical rate is neither 0 nor the mean of 2.7 %."""
     planned = [synthetic.Run(threads=8, cps=1000, rep=rep) for rep in (1, 2, 3)]
     ds = synthetic.combined(planned, lambda run: {"pdr": 0.08 if run.rep == 3 else 0.0})
@@ -107,7 +107,7 @@ def test_table_and_figure_say_the_same_of_runs_of_which_one_drops():
     assert str(tables.drops(ds).rows[0][7]) == str(told(drawn, "%", 3)) == "0.053 (runs: 0 to 8.0)"
 
 
-def test_the_answer_tells_runs_apart_from_one_run():
+def test_the_answer_distinguishes_several_runs_from_one_run():
     planned = [synthetic.Run(cps=cps, rep=rep) for cps in (1000, 1400) for rep in (1, 2, 3)]
     data = synthetic.combined(
         planned,
@@ -145,5 +145,5 @@ def test_without_single_messages_percentiles_by_type_are_drawn(tmp_path):
         ((1000,), 500, [1000]),
     ],
 )
-def test_loads_that_would_overlap_are_not_named(loads, gap, named):
+def test_labels_of_loads_that_would_overlap_are_omitted(loads, gap, named):
     assert plots.loads_apart(np.array(loads, float), gap) == named

@@ -71,7 +71,7 @@ def test_the_folder_with_more_loads_is_shown(tmp_path):
     assert list(read(tmp_path).by_load) == [800, 900]
 
 
-def test_without_bpf_the_stages_are_not_seen(tmp_path):
+def test_without_bpf_the_stages_are_unknown(tmp_path):
     synthetic.write_record(tmp_path / "raw", synthetic.Run(), mode=3)
     found = read(tmp_path)
     assert page.answer(found).line.endswith("times the median.")
@@ -81,7 +81,7 @@ def test_without_bpf_the_stages_are_not_seen(tmp_path):
 
 
 @pytest.mark.parametrize("probe", [None, 0])
-def test_no_messages_are_said(tmp_path, probe):
+def test_a_run_without_messages_is_reported(tmp_path, probe):
     if probe is not None:
         synthetic.write_record(tmp_path / "raw", synthetic.Run(), mode=probe)
     found = read(tmp_path)

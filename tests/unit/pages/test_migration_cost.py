@@ -67,7 +67,7 @@ def test_the_best_cost_is_found_and_compared_with_the_default():
     assert len(table.rows[0]) == len(table.header)
 
 
-def test_the_mode_behind_the_cost_goes_by_what_it_came_to():
+def test_the_mode_of_a_cost_is_identified_by_its_effective_settings():
     def told(translated, **more):
         def run_of(run):
             values = outcome(run)
@@ -83,7 +83,7 @@ def test_the_mode_behind_the_cost_goes_by_what_it_came_to():
     assert "all else as in enhanced, by cores" in told(False)
 
 
-def test_noise_is_not_taken_for_a_best_cost():
+def test_noise_is_not_reported_as_a_best_cost():
     def noise(run):
         rng = np.random.default_rng([run.cores, run.rep, int(run.mode.partition("=")[2])])
         return outcome(run) | {"pdr": 0.01 * np.exp(0.3 * rng.standard_normal())}
@@ -103,7 +103,7 @@ def test_noise_is_not_taken_for_a_best_cost():
         ({"applied": 7}, "the cost in force was 7\u00a0ns"),
     ],
 )
-def test_what_was_not_in_force_is_not_drawn(options, why):
+def test_costs_that_were_not_in_force_are_not_drawn(options, why):
     found = migration_cost.study(synthetic.combined(plan(), lambda run: outcome(run, **options)))
     assert all(point.why == why for point in found.points)
     figure = migration_cost.curves(found)
@@ -112,7 +112,7 @@ def test_what_was_not_in_force_is_not_drawn(options, why):
     assert all(row[3] == why for row in migration_cost.costs(found).rows)
 
 
-def test_records_that_do_not_say_are_not_drawn():
+def test_records_without_the_cost_in_force_are_not_drawn():
     def silent(run):
         return outcome(run) | {"mode_settings": "{}"}
 
@@ -120,7 +120,7 @@ def test_records_that_do_not_say_are_not_drawn():
     assert "Nothing is drawn: the record does not say" in migration_cost.curves(found).seen[0]
 
 
-def test_half_measured_and_nothing_measured():
+def test_a_partly_measured_study_and_an_empty_study_are_shown():
     def half(run):
         return outcome(run) if run.cores == 2 and not run.mode.endswith("=500000") else None
 

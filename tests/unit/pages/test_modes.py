@@ -51,7 +51,7 @@ def everything(case):
     return page_text.text(*shown)
 
 
-def test_percent_lower_is_what_the_mode_does():
+def test_percent_lower_is_the_effect_of_the_mode():
     case = case_of(plan())
     assert case.compared_load(EIGHT) == 2000
     family = case.family()
@@ -84,7 +84,7 @@ def drawn_by(monkeypatch, case, draw):
     return bars, points
 
 
-def test_an_interval_is_drawn_as_it_is_told_and_no_run_is_cut_off(monkeypatch):
+def test_intervals_are_drawn_as_in_the_text_and_all_runs_are_visible(monkeypatch):
     """The largest of the five runs is a thousand times the smallest."""
 
     def wide(run):
@@ -103,7 +103,7 @@ def test_an_interval_is_drawn_as_it_is_told_and_no_run_is_cut_off(monkeypatch):
     assert all(low <= x.min() and x.max() <= high for x, (low, high) in runs)
 
 
-def test_what_has_no_bounds_is_drawn_apart_from_what_has(monkeypatch):
+def test_estimates_without_bounds_are_drawn_differently(monkeypatch):
     """Only one of five runs has drops, so the percentage has no bounds."""
 
     def rarely(run):
@@ -122,7 +122,7 @@ def test_what_has_no_bounds_is_drawn_apart_from_what_has(monkeypatch):
     assert "this testbed, no interval" in labels
 
 
-def test_modes_that_do_nothing_differ_within_chance():
+def test_modes_without_effect_are_indistinguishable_from_chance():
     def alike(run):
         rng = np.random.default_rng([run.cps, run.rep, run.mode == "enhanced"])
         luck = np.exp(0.2 * rng.standard_normal())
@@ -134,7 +134,7 @@ def test_modes_that_do_nothing_differ_within_chance():
     assert all(line.endswith("within chance.") for line in lines)
 
 
-def test_the_papers_table_beside_this_testbed():
+def test_the_papers_table_is_shown_beside_this_testbeds():
     case = case_of(plan())
     baseline, _ = measurements.tables(case).parts
     # the measured rows come first: 8 threads, at the last load under the limit and at the first load above the limit
@@ -158,7 +158,7 @@ def test_the_papers_table_beside_this_testbed():
     assert others["PDR"][:3] == ("0.0062", "not measured", "–")
 
 
-def test_crossing_loads_beside_the_papers():
+def test_crossing_loads_are_shown_beside_the_papers():
     case = case_of(plan())
     table = crossing_loads.table(case)
     rows = {row[:2]: row[2:] for row in table.rows}
@@ -224,7 +224,7 @@ def test_settings_name_the_sizes_that_share_them():
 
 
 @pytest.mark.parametrize("modes", [(), ("baseline",), ("enhanced",)])
-def test_half_measured_studies_still_render(modes):
+def test_partly_measured_studies_have_a_page(modes):
     def outcome(run):
         return synthetic.two_modes(run) if run.mode in modes else None
 
@@ -235,7 +235,7 @@ def test_half_measured_studies_still_render(modes):
     assert case.same_settings(EIGHT) is None
 
 
-def test_one_run_a_point_says_that_it_is_too_few():
+def test_the_page_says_that_one_run_per_point_is_too_few():
     case = case_of(plan(reps=1))
     text = everything(case)
     assert "(one run)" in text
@@ -282,7 +282,7 @@ def test_the_search_behind_the_loads_is_shown(tmp_path):
     assert crossing_loads.searches(case_of(plan()), []).rows == ()
 
 
-def test_modes_measured_with_different_buffers_say_so():
+def test_the_page_says_that_modes_were_measured_with_different_buffers():
     planned = plan(modes=(*MODES, "default"))
 
     def outcome(run):

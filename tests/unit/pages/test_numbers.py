@@ -41,11 +41,11 @@ def of(estimate, low, high, n=20, **rest):
         (Interval.without(NAN, 0, why="not measured"), "%", "not measured"),
     ],
 )
-def test_a_number_is_told_to_its_uncertainty(interval, unit, said):
+def test_a_number_has_as_many_digits_as_its_uncertainty_allows(interval, unit, said):
     assert with_unit(interval, unit) == said
 
 
-def test_three_runs_give_no_interval_but_where_they_lie():
+def test_three_runs_have_a_range_instead_of_an_interval():
     three, four = typical_interval([20, 49, 129]), typical_interval([20, 45, 49, 129])
     assert with_unit(three, "µs") == "50\u00a0µs (runs: 20 to 130)"
     assert "to" in with_unit(four, "µs") and "runs" not in with_unit(four, "µs")
@@ -61,7 +61,7 @@ def test_three_runs_give_no_interval_but_where_they_lie():
     st.booleans(),
     st.sampled_from(["", "µs", "%", "cps"]),
 )
-def test_no_sentinel_is_told(ends, n, resolved, unit):
+def test_no_text_contains_a_sentinel_value(ends, n, resolved, unit):
     low, estimate, high = sorted(ends) if not np.isnan(ends).any() else ends
     interval = Interval(estimate, low, high, n, resolved=resolved)
     for text in (with_unit(interval, unit), str(told(interval, unit)), in_words(interval, unit)):
@@ -69,7 +69,7 @@ def test_no_sentinel_is_told(ends, n, resolved, unit):
         assert not [word for word in NOT_A_NUMBER if word in text], text
 
 
-def test_a_cell_says_its_n_where_the_row_does_not():
+def test_a_cell_shows_its_n_if_the_row_does_not():
     mean = mean_interval([1.0, 2.0, 3.0, 4.0])
     assert str(told(mean, "%", 4)) == "2.5 (0.4 to 4.6)"
     assert str(told(mean, "%", 5, "+")) == "+2.5 (+0.4 to +4.6), n = 4"

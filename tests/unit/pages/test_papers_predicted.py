@@ -55,7 +55,7 @@ def lower():
     return said(synthetic.predictions(0.3, parts={"lock": 1.0}))
 
 
-def test_everything_says_that_it_is_predicted(lower):
+def test_every_part_says_that_its_numbers_are_predicted(lower):
     _, shown, heading = lower
     assert heading.fidelity.startswith("Predicted by simulation, not measured")
     for each in shown.values():
@@ -87,7 +87,7 @@ def test_the_answer_begins_with_its_verdict(runs, first):
     assert said(runs())[0][0].startswith(f"{first}, in simulation: of 38 ")
 
 
-def test_what_is_not_told_says_what_would_have_been_seen():
+def test_an_undetected_effect_is_shown_with_the_detectable_effect():
     runs = synthetic.predictions()
     noise = np.exp(0.1 * np.random.default_rng(3).normal(size=(len(runs), 2)))
     runs[["k_rcv_us", "pdr"]] *= noise
@@ -101,7 +101,7 @@ def test_what_is_not_told_says_what_would_have_been_seen():
     assert int(found[1]) == sum(float(row[2]) >= float(row[place]) for row in rows)
 
 
-def test_an_ablation_has_no_effect_where_the_mechanism_has_none(lower):
+def test_an_ablation_of_a_mechanism_without_effect_shows_no_effect(lower):
     rows = [row for row in lower[1]["table-ablation"].rows if row[1] == "without context switches"]
     assert rows
     assert all(str(row[3]).startswith("0") for row in rows)

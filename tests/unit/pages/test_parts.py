@@ -66,7 +66,7 @@ def test_a_long_table_is_whole_in_its_csv():
     assert csv_link(page)[1] == [["n", "m"], ["1", "a"], ["2", "b"], ["3", "c"]]
 
 
-def test_columns_and_rows_of_nothing_are_not_shown():
+def test_empty_columns_and_rows_are_not_shown():
     rows = (("1400", "5", "–", ""), ("–", "", "–", ""), ("1500", "–", "–", ""))
     page = table(
         ("cps", "measured", "published", "difference"), rows, groups=(("", 1), ("who", 3))
@@ -78,7 +78,7 @@ def test_columns_and_rows_of_nothing_are_not_shown():
     assert len(csv_link(page)[1]) == 4
 
 
-def test_rows_of_one_place_stand_under_its_name():
+def test_rows_of_one_group_are_shown_under_its_name():
     rows = (
         *(("kamailio", "fifo", "1", "8", load, "x") for load in ("1400", "1500")),
         ("kamailio", "rr", "2", "1", "1400", "y"),
@@ -92,7 +92,7 @@ def test_rows_of_one_place_stand_under_its_name():
     assert len(csv_link(page)[1][0]) == 6
 
 
-def test_an_empty_table_is_a_sentence_with_nothing_to_download():
+def test_an_empty_table_is_a_sentence_without_a_csv():
     page = table(("n",), ())._repr_html_()
     assert "none of it" in page and "<table" not in page and "download" not in page
 
@@ -103,7 +103,7 @@ def test_a_table_that_scrolls_is_reached_by_keyboard_and_named():
     assert 'id="table-x-caption"' in page
 
 
-def test_a_number_is_not_parted_and_words_in_its_place_are():
+def test_numbers_do_not_break_across_lines_and_words_do():
     known = Number(typical_interval([1.0, 2.0, 3.0, 4.0, 5.0]), "%")
     why = Number(
         Interval.without(np.nan, 0, why="no capacity of one core lies between the loads"), "%"
@@ -156,7 +156,7 @@ def test_points_of_a_figure_have_titles_and_its_colours_follow_the_reader():
         assert not any(marker in svg for marker in THEME)
 
 
-def test_two_forms_of_a_figure_share_no_id():
+def test_the_two_layouts_of_a_figure_share_no_id():
     wide, narrow = (
         set(re.findall(r'id="([^"]+)"', svg)) for svg in (figure().wide, figure().narrow)
     )

@@ -49,7 +49,7 @@ def test_the_first_sentence_is_the_answer() -> None:
     assert "fitted to 2 runs of the default mode (47\u202f997 messages)" in second
 
 
-def test_one_prediction_is_not_one_of_one() -> None:
+def test_a_single_prediction_is_not_counted_as_one_of_one() -> None:
     assert predicted.answer(found(contrast(0, 0, p_value=0.9))).line.startswith(
         "The one prediction lies inside the measured 95 % interval, and no effect"
     )
@@ -71,7 +71,7 @@ def test_one_prediction_is_not_one_of_one() -> None:
         ),
     ],
 )
-def test_without_anything_to_compare_it_says_why(
+def test_without_a_comparison_the_page_says_why(
     fitted: Fitted, contrasts: tuple[Contrast, ...], words: str
 ) -> None:
     page = found(*contrasts, fitted=fitted)
@@ -82,7 +82,7 @@ def test_without_anything_to_compare_it_says_why(
         assert table._repr_html_()
 
 
-def test_where_it_fails_a_wrong_sign_comes_first_then_the_farthest() -> None:
+def test_failed_predictions_are_ordered_by_wrong_sign_and_distance() -> None:
     page = found(contrast(10, 30), contrast(20, -30), contrast(0, 90), contrast(1, 2))
     lines = predicted.misses(page).lines
     assert len(lines) == 3
@@ -91,14 +91,14 @@ def test_where_it_fails_a_wrong_sign_comes_first_then_the_farthest() -> None:
     assert "predicted +30" in lines[2]
 
 
-def test_all_zero_lies_inside_and_is_told_of_nothing() -> None:
+def test_predictions_of_zero_lie_inside_and_are_not_discussed() -> None:
     page = found(*(contrast(0, 0, p_value=1.0) for _ in range(4)))
     assert predicted.answer(page).line.startswith("4 of 4 predictions lie inside")
     assert predicted.misses(page).lines == ("No prediction lies outside the measured interval.",)
     assert "svg" in predicted.figure(page)._repr_html_()
 
 
-def test_threads_are_named_as_such() -> None:
+def test_numbers_of_threads_are_labelled() -> None:
     page = found(contrast(-10, 40, mode="default", threads=16))
     assert "16 threads at 1\u202f600 cps" in predicted.misses(page).lines[0]
 

@@ -47,11 +47,13 @@ POINT = RUNS[0].point
         (replace(NOTHING, left=()), "rack: no run"),
     ],
 )
-def test_a_line_says_what_is_left_and_when_it_would_be_done(outlook: Outlook, said: str) -> None:
+def test_a_line_says_how_many_runs_are_left_and_when_they_will_end(
+    outlook: Outlook, said: str
+) -> None:
     assert line(outlook, NOW) == said
 
 
-def test_the_page_names_what_is_measured_what_is_next_and_what_was_refused(tmp_path: Path) -> None:
+def test_the_page_names_the_current_the_next_and_the_refused_runs(tmp_path: Path) -> None:
     page = tmp_path / "reports" / "progress.html"
     refused = (("steal_share", 3), ("uac (me@rack:22): lost <now>", 1))
     write_page(page, [replace(SOME, refused=refused)], {RUNS[1]: NOW}, NOW)
@@ -67,7 +69,7 @@ def test_the_page_names_what_is_measured_what_is_next_and_what_was_refused(tmp_p
     assert "src=" not in text and "http://" not in text and "https://" not in text
 
 
-def test_the_page_of_a_campaign_that_is_done_or_was_never_begun_says_so(tmp_path: Path) -> None:
+def test_the_page_says_that_a_campaign_is_done_or_has_not_begun(tmp_path: Path) -> None:
     page = tmp_path / "progress.html"
     write_page(page, [replace(SOME, measured=8, left=(), work_s=0.0)], {}, NOW)
     text = page.read_text()

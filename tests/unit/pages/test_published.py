@@ -33,7 +33,7 @@ def test_a_comparison_has_the_form_of_the_paper():
     )
 
 
-def test_a_table_that_no_paper_has_says_so(points):
+def test_a_table_that_no_paper_has_is_reported(points):
     compared = papers.load_comparison()
     for shown in (
         published.measurements(points, "singlecore", "IX"),
@@ -50,7 +50,7 @@ def test_loads_at_the_limit_as_printed(points):
     assert next(iter(rows)) == "1 core, 2 threads"
 
 
-def test_figures_say_whose_numbers_they_show(points):
+def test_figures_state_the_source_of_their_numbers(points):
     predicted = papers.load_capacity()
     for figure in (
         published.crossing(points),
@@ -93,7 +93,7 @@ def test_an_audit_that_finds_nothing_says_so():
     assert published.audit_words(checks).lines[0].endswith("0 disagree.")
 
 
-def test_messages_a_call_as_the_papers_count_them(points):
+def test_messages_per_call_are_counted_as_in_the_papers(points):
     multi, single = published.messages_per_call(points).lines
     assert "Multi-core paper: total messages are 3.5 to 7.3 times the 100\u202f000 calls" in multi
     assert "Single-core paper: total messages are 1.8 to 3.2 times the 200\u202f000 calls" in single

@@ -52,7 +52,7 @@ def test_unknown_parameters_and_notebooks_are_refused(tmp_path):
         render.render(tmp_path / "none.ipynb", tmp_path / "page.html", {})
 
 
-def test_a_notebook_gets_what_it_has_a_parameter_for(tmp_path):
+def test_a_notebook_gets_only_values_for_its_parameters(tmp_path):
     path = broken_notebook(tmp_path / "broken.ipynb", "assert x == 5")
     render.render(path, tmp_path / "page.html", {}, {"x": 5, "nope": 1})
     assert (tmp_path / "page.html").is_file()
@@ -83,7 +83,7 @@ def test_a_notebook_runs_in_this_process_and_leaves_nothing_in_it(tmp_path, capf
         render.render(broken_notebook(tmp_path / "b.ipynb", "left"), tmp_path / "b.html", {})
 
 
-def test_what_cells_print_and_show_is_on_the_page(tmp_path):
+def test_output_of_cells_is_on_the_page(tmp_path):
     source = "import sys\nprint('printed')\nprint('warned', file=sys.stderr)\n"
     source += "from IPython.display import HTML, display\ndisplay(HTML('<i>shown</i>'))\nHTML('<b>last</b>')"
     render.render(broken_notebook(tmp_path / "a.ipynb", source), tmp_path / "a.html", {})

@@ -134,7 +134,7 @@ def test_capacities_costs_and_speed_ups_are_those_of_the_runs() -> None:
     assert {each.room for each in gained.values()} == {2.0}
 
 
-def test_a_shared_cpu_leaves_what_the_control_says() -> None:
+def test_the_room_on_a_shared_cpu_follows_from_the_control_runs() -> None:
     (campaign,), crossings = measured(on_this_machine=True)
     gained = {
         each.one.place.sut: each for each in speed_ups(carried(campaign, crossings), campaign)
@@ -145,7 +145,7 @@ def test_a_shared_cpu_leaves_what_the_control_says() -> None:
     assert gained["kamailio-udp-partitioned"].room == pytest.approx(1.0)
 
 
-def test_the_answer_names_what_carries_most() -> None:
+def test_the_answer_names_the_deployment_with_the_highest_capacity() -> None:
     line = scaling.answer(found()).line
     assert "Over UDP on 1 core, choose kamailio-udp." in line
     assert "Over UDP on 2 cores, choose kamailio-udp-partitioned." in line
@@ -165,14 +165,14 @@ def test_a_difference_within_the_intervals_is_no_reason() -> None:
     assert "Only runs on 2 cores were measured" in line
 
 
-def test_what_grows_is_named_and_what_does_not_is_not() -> None:
+def test_only_quantities_that_grow_with_the_cores_are_named() -> None:
     (line,) = scaling.stops(found([("kamailio-udp", 1), ("kamailio-udp", 2)])).lines
     assert "A message costs 80 µs of CPU time" in line
     assert "60 µs on one core" in line
     assert line.endswith("wake-ups 0.5 → 0.9.")
 
 
-def test_a_remedy_stands_beside_the_report() -> None:
+def test_a_remedy_is_shown_beside_the_finding() -> None:
     measured_rows = [row for row in scaling.published(found()).rows if "measured" in str(row[0])]
     # no remedy was measured over TCP
     assert [row[1:3] for row in measured_rows] == [("UDP", "2")]
@@ -198,7 +198,7 @@ def test_costs_are_compared_at_a_common_load() -> None:
         [("kamailio-tcp", 1), ("kamailio-udp", 2)],
     ],
 )
-def test_a_page_of_little_says_so(places: list[tuple[str, int]]) -> None:
+def test_a_page_with_few_runs_says_so(places: list[tuple[str, int]]) -> None:
     page = found(places) if places else scaling.found_of([], [], [], [])
     text = everything(page)
     assert "nan" not in text.replace("nance", "").lower()
@@ -209,7 +209,7 @@ def test_a_page_of_little_says_so(places: list[tuple[str, int]]) -> None:
         assert "No SUT was measured on one core and on more" in scaling.stops(page).lines[0]
 
 
-def test_runs_in_which_nothing_was_counted_show_no_numbers() -> None:
+def test_runs_without_counts_show_no_numbers() -> None:
     campaigns, crossings = measured()
     for campaign in campaigns:
         for name in (*FACTORS, "messages", "proxy_cpu_ns", "generator_cpu_us", "call_loss", "pdr"):
@@ -222,13 +222,13 @@ def test_runs_in_which_nothing_was_counted_show_no_numbers() -> None:
     )
 
 
-def test_what_a_message_costs_is_listed_by_workers_and_cores() -> None:
+def test_the_cost_of_a_message_is_listed_by_workers_and_cores() -> None:
     rows = scaling.costs(found()).rows
     assert len(rows) == len(CARRIES)
     assert rows[0][:8] == ("kamailio-udp", "4", "1", "1960", "60", "36", "24", "0.5")
 
 
-def test_the_herd_is_drawn_where_workers_were_varied() -> None:
+def test_the_thundering_herd_is_drawn_if_the_number_of_workers_varies() -> None:
     planned = [synthetic.Run(sut=sut, threads=n, cps=500) for sut in ("a", "b") for n in (1, 4, 16)]
 
     def wakes(run: synthetic.PlannedRun) -> dict[str, Any]:
@@ -249,7 +249,7 @@ def test_the_herd_is_drawn_where_workers_were_varied() -> None:
     assert "more workers than it needs" in second
 
 
-def test_what_is_simulated_says_so() -> None:
+def test_simulated_numbers_are_labelled() -> None:
     rows = [
         Speedup(
             *(deployment, "udp", cores, cores, 1000 * cores**power, np.nan, np.nan),
@@ -296,7 +296,7 @@ def test_the_published_table_is_read_and_checked(tmp_path: Path) -> None:
             load_published(tmp_path / "wrong.csv")
 
 
-def test_a_ratio_carries_both_errors() -> None:
+def test_the_interval_of_a_ratio_includes_both_errors() -> None:
     one, more = Interval(100.0, 90.0, 110.0, 4), Interval(200.0, 180.0, 220.0, 4)
     found_ratio = ratio(more, one)
     assert found_ratio.estimate == 2.0
@@ -309,7 +309,7 @@ def test_every_transport_has_a_remedy() -> None:
     assert set(REMEDIES) == set(scaling.TRANSPORTS)
 
 
-def test_what_the_generators_take_is_not_known_without_a_record_of_it(monkeypatch) -> None:
+def test_the_generators_cpu_time_is_unknown_without_a_record(monkeypatch) -> None:
     made = outcome
     monkeypatch.setitem(globals(), "outcome", lambda run: made(run) | {"generator_cpu_us": np.nan})
     page = found(on_this_machine=True)

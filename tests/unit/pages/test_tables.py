@@ -7,7 +7,7 @@ from sipsched.pages import load_sweep, tables
 from sipsched.records import study_summary
 
 
-def test_tables_of_nothing_measured():
+def test_tables_without_measurements_say_so():
     ds = study_summary.combine([], [synthetic.Run()])
     for make in (tables.drops, tables.times, tables.columns_missing, tables.hosts):
         assert f"<p>{make(ds).none}</p>" in make(ds)._repr_html_()

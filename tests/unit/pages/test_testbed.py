@@ -30,7 +30,7 @@ def nothing(tmp_path):
     return read([synthetic.write_study(tmp_path, [synthetic.Run()], lambda run: None)])
 
 
-def test_coverage_tells_what_became_of_each_point(whole):
+def test_the_coverage_shows_the_result_of_each_point(whole):
     figure = testbed.coverage(whole)
     assert figure.seen[0].startswith("15 points planned: 13 measured")
     assert "invalid at default, 1 core, 8 threads, 500 cps" in figure.seen[1]
@@ -40,7 +40,7 @@ def test_coverage_tells_what_became_of_each_point(whole):
     assert [row[6] for row in doubtful.rows] == ["missing", "invalid", "impossible"]
 
 
-def test_a_suspect_run_is_seen_in_the_figure_and_in_the_table(whole):
+def test_a_suspect_run_is_shown_in_the_figure_and_in_the_table(whole):
     grades = whole.runs["grade"].where(whole.runs["cps"] != 2000, "suspect")
     found = dataclasses.replace(whole, runs=whole.runs.assign(grade=grades))
     figure = testbed.coverage(found)
@@ -70,7 +70,7 @@ def stilled(tmp_path_factory):
     return folder / "windows.nc"
 
 
-def test_the_cost_of_the_probe_stands_beside_its_sham(whole, stilled):
+def test_the_cost_of_the_probe_is_shown_beside_its_sham(whole, stilled):
     (row,) = testbed.cost_of_the_probe(whole, [stilled]).rows
     assert row[:6] == ("kamailio-udp", "default", "1", "8", "400", "70.0")
     cost = row[6].interval
@@ -79,13 +79,13 @@ def test_the_cost_of_the_probe_stands_beside_its_sham(whole, stilled):
     assert row[8] == "20"
 
 
-def test_runs_that_still_nothing_tell_no_cost(whole, tmp_path):
+def test_runs_without_a_switched_off_probe_have_no_cost(whole, tmp_path):
     table = testbed.cost_of_the_probe(whole, [])
     assert table.rows == ()
     assert "recording=off" in table.none
 
 
-def test_what_was_not_measured_is_said(nothing, tmp_path):
+def test_missing_measurements_are_reported(nothing, tmp_path):
     for make in (
         testbed.certificates,
         testbed.reasons,
@@ -96,7 +96,7 @@ def test_what_was_not_measured_is_said(nothing, tmp_path):
     assert line.startswith("Not measured") and "noise.json" in line
 
 
-def test_noise_in_words(nothing, tmp_path):
+def test_the_noise_is_described(nothing, tmp_path):
     path = tmp_path / "noise.json"
     path.write_text(synthetic.sealed(synthetic.noise()))
     figure = testbed.noise(path, nothing)
@@ -111,7 +111,7 @@ def test_noise_in_words(nothing, tmp_path):
     assert line.endswith("no gap longer than 1 µs.")
 
 
-def test_runs_with_another_buffer_say_so(whole):
+def test_runs_with_another_buffer_are_named(whole):
     control = whole.runs["sut"].str.endswith("-untraced")
     runs = whole.runs.assign(so_rcvbuf=whole.runs["so_rcvbuf"].where(~control, 524288.0))
     other = dataclasses.replace(whole, runs=runs)
@@ -120,7 +120,7 @@ def test_runs_with_another_buffer_say_so(whole):
     assert not [line for line in testbed.conditions(whole).lines if "differ" in line]
 
 
-def test_no_name_of_a_comparison_leaves_a_figure_without_room(tmp_path):
+def test_long_names_of_comparisons_leave_room_for_the_figure(tmp_path):
     modes = ",".join(f"slice-{name}" for name in ("100us", "250us", "500us", "1ms", "3ms", "10ms"))
     planned = [synthetic.Run(mode=f"default,{modes}"), synthetic.Run(mode=f"batch,{modes}")]
     found = read([synthetic.write_study(tmp_path, planned)])

@@ -25,7 +25,7 @@ def study(dropped):
     return synthetic.combined(planned, outcome)
 
 
-def test_the_threads_that_carry_most_are_said():
+def test_the_number_of_threads_with_the_highest_capacity_is_named():
     (figure,) = threads_map.heat_maps(study(DROPPED)).parts
     assert figure.seen == (
         "kamailio-udp, default, 1 core: the highest load without a drop is 1\u202f500 cps, with 8 threads.",
@@ -33,7 +33,7 @@ def test_the_threads_that_carry_most_are_said():
     assert figure.identity == "figure-threads"
 
 
-def test_ties_and_drops_everywhere_are_said():
+def test_ties_and_drops_at_all_loads_are_reported():
     (figure,) = threads_map.heat_maps(study({2: (0.0, 0.0, 0.1), 8: (0.0, 0.0, 0.1)})).parts
     assert figure.seen[0].endswith("1\u202f500 cps, with any of 2, 8 threads.")
     (figure,) = threads_map.heat_maps(study({2: (0.1,) * 3, 8: (0.2,) * 3})).parts
@@ -52,6 +52,6 @@ def test_one_number_of_threads_or_one_load_is_no_map(dropped):
     assert threads_map.heat_maps(study(dropped)).parts == ()
 
 
-def test_nothing_measured_is_no_map():
+def test_without_measurements_there_is_no_map():
     planned = [synthetic.Run(threads=threads, cps=cps) for threads in (2, 8) for cps in LOADS]
     assert threads_map.heat_maps(study_summary.combine([], planned)).parts == ()

@@ -83,7 +83,7 @@ def test_the_repetitions_of_a_study_spread_over_the_campaign(document: dict[str,
     assert [run.mode for run in runs if run.cps >= 300] == ["default", "baseline"] * 2
 
 
-def test_a_run_that_two_studies_ask_for_is_listed_once(document: dict[str, Any]) -> None:
+def test_a_run_of_two_studies_is_listed_once(document: dict[str, Any]) -> None:
     document["studies"]["again"] = document["studies"]["load_sweep"]
     runs = config.parse_config(document).runs()
     assert len(runs) == len(set(runs))
@@ -150,7 +150,7 @@ def test_points_pick_some_of_all_combinations(document: dict[str, Any]) -> None:
         ({"points": [[1, 8, 100]]}, r"points: \[1, 8, 100\] is not a combination"),
     ],
 )
-def test_what_a_study_of_capacities_may_not_ask_for_is_told_with_file_and_key(
+def test_a_wrong_key_of_a_capacity_study_is_named_with_its_file(
     document: dict[str, Any], changes: dict[str, Any], expected: str
 ) -> None:
     study = document["studies"]["load_sweep"]
@@ -177,7 +177,7 @@ def test_what_a_study_of_capacities_may_not_ask_for_is_told_with_file_and_key(
         ({"modes": ["default,batch"]}, "precision: 'default,batch' compares modes within each run"),
     ],
 )
-def test_what_a_precision_may_not_be_is_told_with_file_and_key(
+def test_a_wrong_precision_is_named_with_file_and_key(
     document: dict[str, Any], changes: dict[str, Any], expected: str
 ) -> None:
     study = document["studies"]["load_sweep"]
@@ -206,7 +206,7 @@ def test_what_a_precision_may_not_be_is_told_with_file_and_key(
         ),
     ],
 )
-def test_what_twins_may_not_be_is_told_with_file_and_key(
+def test_wrong_twins_are_named_with_file_and_key(
     document: dict[str, Any], changes: dict[str, Any], expected: str
 ) -> None:
     document |= {"testbeds": ["local", "vm"]} | changes
@@ -214,7 +214,7 @@ def test_what_twins_may_not_be_is_told_with_file_and_key(
         config.parse_config(document, "my.yaml")
 
 
-def test_studies_of_different_lengths_advance_alike(document: dict[str, Any]) -> None:
+def test_studies_of_different_lengths_progress_at_the_same_rate(document: dict[str, Any]) -> None:
     study = document["studies"]["load_sweep"]
     study.update(cps=[100], repetitions=2)
     document["studies"]["again"] = study | {"cps": [200], "repetitions": 3}
@@ -305,7 +305,7 @@ def asked(**other: Any) -> Run:
         (asked(testbed="vm"), r"testbed 'vm' is not among testbeds \(local\)"),
     ],
 )
-def test_a_run_that_is_asked_for_directly_obeys_the_schema(
+def test_a_run_that_is_requested_directly_obeys_the_schema(
     document: dict[str, Any], run: Run, expected: str
 ) -> None:
     campaign = config.parse_config(document)
@@ -315,7 +315,7 @@ def test_a_run_that_is_asked_for_directly_obeys_the_schema(
     assert "\n" not in str(error.value)
 
 
-def test_a_search_that_is_asked_for_directly_obeys_the_schema(document: dict[str, Any]) -> None:
+def test_a_search_that_is_requested_directly_obeys_the_schema(document: dict[str, Any]) -> None:
     campaign = config.parse_config(document)
     campaign.check_search(Point("local", "kamailio-udp", "default", 1, 8))
     with pytest.raises(
@@ -324,7 +324,7 @@ def test_a_search_that_is_asked_for_directly_obeys_the_schema(document: dict[str
         campaign.check_search(Point("local", "kamailio-udp", "default", 1, 251))
 
 
-def test_a_name_of_a_mode_that_goes_on_in_the_next_line(document: dict[str, Any]) -> None:
+def test_a_mode_name_with_a_line_break_is_refused(document: dict[str, Any]) -> None:
     with pytest.raises(StableError, match="mode: expected str matching regex"):
         config.parse_config(document).check_run(asked(mode="default\n"))
 
@@ -341,7 +341,7 @@ def test_half_of_a_surrogate_pair_is_refused(document: dict[str, Any]) -> None:
         config.parse_config(document)
 
 
-def test_a_document_reads_studies_that_are_there(document: dict[str, Any]) -> None:
+def test_a_document_reads_existing_studies(document: dict[str, Any]) -> None:
     pages = document["documents"]
     pages["published"]["studies"] = ["load_sweep"]
     assert config.parse_config(document).documents["published"].studies == ("load_sweep",)
@@ -375,7 +375,7 @@ def test_a_document_reads_studies_that_are_there(document: dict[str, Any]) -> No
         ({"transport": "tcp", "connections": 0, "probe": "off"}, r"suts\.x\.connections"),
     ],
 )
-def test_a_transport_that_is_not_thought_through_is_one_clear_error(
+def test_an_inconsistent_transport_is_one_clear_error(
     document: dict[str, Any], sut: dict[str, Any], message: str
 ) -> None:
     document["suts"]["x"] = document["suts"]["kamailio-udp"] | sut
@@ -383,7 +383,7 @@ def test_a_transport_that_is_not_thought_through_is_one_clear_error(
         config.parse_config(document)
 
 
-def test_behind_a_front_modes_are_not_compared(
+def test_modes_are_not_compared_behind_a_front(
     document: dict[str, Any],
 ) -> None:
     study = document["studies"]["load_sweep"]
@@ -398,7 +398,7 @@ def test_behind_a_front_modes_are_not_compared(
         config.parse_config(document)
 
 
-def test_a_key_that_is_nearly_right_is_told_the_right_one(document: dict[str, Any]) -> None:
+def test_the_error_for_a_misspelt_key_names_the_right_key(document: dict[str, Any]) -> None:
     study = document["studies"]["load_sweep"]
     study["cbs"] = study.pop("cps")
     with pytest.raises(StableError, match=r"load_sweep: unknown key 'cbs'; did you mean 'cps'\?"):
@@ -541,7 +541,7 @@ def test_a_copied_testbed_is_described_by_what_was_changed_in_it(tmp_path: Path)
     assert "SPS on CPUs 1, 3–5; UAS on CPU 0, what watches the SPS on its CPU 2" in bed.description
 
 
-def test_unknown_testbed_names_those_there_are() -> None:
+def test_the_error_for_an_unknown_testbed_names_the_existing_testbeds() -> None:
     with pytest.raises(StableError, match=r"testbed 'nowhere'.*example-physical, local"):
         load_testbed("nowhere")
 

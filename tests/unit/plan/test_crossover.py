@@ -37,7 +37,7 @@ def document() -> dict[str, Any]:
         ("default,", "mode '': '' is not declared"),
     ],
 )
-def test_a_comparison_that_cannot_be_is_one_clear_error(name: str, message: str) -> None:
+def test_an_impossible_comparison_is_one_clear_error(name: str, message: str) -> None:
     with pytest.raises(StableError, match=message):
         crossover.check([name], load_modes())
 
@@ -65,7 +65,7 @@ def test_windows_follow_each_other_in_whole_blocks(
         assert shortest_s > 2 * design.washout_s
 
 
-def test_every_order_of_modes_and_sham_is_as_likely() -> None:
+def test_every_order_of_modes_and_sham_is_equally_likely() -> None:
     orders: Counter[tuple[tuple[int, bool], ...]] = Counter()
     for seed in range(100):
         windows = draw(("a", "b"), 60, 0.5, 0.05, seed).windows
@@ -91,7 +91,7 @@ def test_nearer_to_the_knee_windows_are_longer() -> None:
     assert all(window_s >= 5 * washout_s for window_s, washout_s, _ in found)
 
 
-def test_what_is_given_is_taken() -> None:
+def test_given_lengths_of_windows_are_used() -> None:
     given_both = replace(PLANNED, window_s=2.0, washout_s=0.3)
     design = choose(MODES, 90, given_both, 0.9, 60e-6, 1)
     assert (design.window_s, design.washout_s) == (2.0, 0.3)

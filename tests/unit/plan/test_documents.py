@@ -39,7 +39,9 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         (b"# " + b"x" * documents.LARGEST_BYTES, "bytes; a file of settings has at most"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, content: bytes, expected: str) -> None:
+def test_each_mistake_is_an_error_in_one_line(
+    tmp_path: Path, content: bytes, expected: str
+) -> None:
     path = tmp_path / "file.yaml"
     path.write_bytes(content)
     started = time.process_time()
@@ -64,9 +66,7 @@ def test_keys_are_text(tmp_path: Path) -> None:
         (("suts",), {1: {}}, "suts has a key that is not text: 1"),
     ],
 )
-def test_what_a_schema_does_not_know_is_refused(
-    place: tuple[str, ...], value: Any, expected: str
-) -> None:
+def test_unknown_values_are_refused(place: tuple[str, ...], value: Any, expected: str) -> None:
     """Check a value from Snakemake's command line, which no strict reader has checked before."""
     document = documents.read_yaml(PROJECT_ROOT / "config" / "config.yaml")
     inner = document
@@ -85,7 +85,7 @@ def test_a_whole_number_names_one_file_however_it_is_written() -> None:
     assert {"threads~8"} == {run.path.parts[4] for run in runs}
 
 
-def test_a_bomb_that_somebody_else_read_costs_no_time() -> None:
+def test_a_yaml_bomb_that_another_reader_expanded_costs_no_time() -> None:
     bomb: Any = "x"
     for _ in range(40):
         bomb = [bomb] * 10
@@ -96,7 +96,7 @@ def test_a_bomb_that_somebody_else_read_costs_no_time() -> None:
     assert time.process_time() - started < 10
 
 
-def test_a_testbed_that_is_a_bomb(tmp_path: Path) -> None:
+def test_a_testbed_file_with_a_yaml_bomb_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text(BOMB)
     with pytest.raises(StableError, match=r"bad\.yaml: line 2 is not YAML: aliases are not read"):
         load_testbed("bad", tmp_path)

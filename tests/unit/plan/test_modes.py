@@ -90,7 +90,7 @@ def test_default_changes_nothing(cores: int) -> None:
     assert at("default", cores, 8) == {}
 
 
-def test_between_two_listed_counts_the_smaller_ones_value_holds() -> None:
+def test_between_two_listed_counts_the_value_of_the_smaller_count_is_used() -> None:
     assert at("enhanced", 1, 12)[Setting.MIN_GRANULARITY] == 250_000
     assert at("enhanced", 1, 1)[Setting.MIN_GRANULARITY] == 100_000
     assert at("enhanced", 3, 8)[Setting.MIN_GRANULARITY] == 150_000
@@ -151,7 +151,7 @@ TODAYS = {
 
 @pytest.mark.parametrize("name", TODAYS)
 @pytest.mark.parametrize("cores", [1, 6])
-def test_modes_in_the_kernels_terms(name: str, cores: int) -> None:
+def test_modes_have_the_kernels_names_and_units(name: str, cores: int) -> None:
     assert at(name, cores, 8) == TODAYS[name]
 
 
@@ -160,7 +160,7 @@ def test_policies_have_the_kernels_numbers() -> None:
     assert {policy: policy.number for policy in Policy} == numbers
 
 
-def test_overrides_in_the_kernels_terms() -> None:
+def test_overrides_have_the_kernels_names_and_units() -> None:
     assert at("default+policy=batch", 1, 8) == TODAYS["batch"]
     assert at("default+slice_ns=100000", 1, 8) == TODAYS["slice-100us"]
     assert at("default+nice=-10", 1, 8) == TODAYS["nice-10"]
@@ -174,11 +174,11 @@ def test_overrides_in_the_kernels_terms() -> None:
     assert at("default+base_slice_ns=3000000", 1, 8) == {Setting.BASE_SLICE: 3_000_000}
 
 
-def test_names_of_modes_are_fit_for_paths_shells_and_lists() -> None:
+def test_names_of_modes_are_safe_in_paths_shells_and_lists() -> None:
     assert all(re.fullmatch(r"[a-z][a-z0-9_-]*", name) for name in DECLARED)
 
 
-def test_values_are_named_as_they_are_declared() -> None:
+def test_values_have_their_declared_names() -> None:
     assert value_name(Setting.POLICY, Policy.BATCH.number) == "batch"
     assert value_name(Setting.TUNABLE_SCALING, 1) == "logarithmic"
     assert value_name(Setting.NICE, -10) == "-10"

@@ -45,7 +45,7 @@ def test_twins_measure_each_run_once_and_each_point_on_both(tmp_path: Path) -> N
     assert study.runs("three") == STUDY.runs("three")
 
 
-def test_what_a_twin_has_not_measured_whole_is_given_to_the_other_and_what_it_has_stays(
+def test_only_incomplete_blocks_of_a_twin_move_to_the_other_twin(
     tmp_path: Path,
 ) -> None:
     before = shared(tmp_path)
@@ -67,7 +67,7 @@ def test_what_a_twin_has_not_measured_whole_is_given_to_the_other_and_what_it_ha
     assert set(block) <= set(before.runs("two")) and third not in before.runs("one")
 
 
-def test_loads_are_searched_on_one_for_both(tmp_path: Path) -> None:
+def test_one_twin_searches_the_loads_for_both(tmp_path: Path) -> None:
     around = AroundCrossing("default", 100, (0,))
     study = replace(shared(tmp_path), cps=around)
     points = study.searches("two")
@@ -84,7 +84,7 @@ def test_loads_are_searched_on_one_for_both(tmp_path: Path) -> None:
     assert [point.testbed for point in aside.searches("two")] == ["one", "two"]
 
 
-def test_twins_are_the_same_hardware_by_what_is_recorded(tmp_path: Path) -> None:
+def test_the_records_decide_whether_twins_have_the_same_hardware(tmp_path: Path) -> None:
     check_twins(tmp_path, ("one", "two"))
     for name in ("one", "two"):
         synthetic.write_record(tmp_path, Run(name, "a", "default", 1, 8, 100, 1), calls=5)

@@ -10,7 +10,7 @@ from sipsched.plan.config import load_config
 from sipsched.plan.simulated import MODELS, load_model, model_of
 
 
-def test_a_campaign_is_fitted_in_the_place_of_a_model_of_recorded_runs_only() -> None:
+def test_only_a_model_of_recorded_runs_is_replaced_by_a_campaigns_fit() -> None:
     """Assumptions on the papers' machine do not hold for another machine that runs OpenSIPS."""
     suts = load_config().suts
     found = model_of(suts["kamailio-udp"])

@@ -73,7 +73,7 @@ def of_study(study: str) -> SimpleNamespace:
     return SimpleNamespace(study=study, testbed="local")
 
 
-def test_runs_have_a_place_once_the_search_has_ended(plan: Plan) -> None:
+def test_runs_have_a_position_in_the_order_after_the_search(plan: Plan) -> None:
     assert plan.runs == []
     find_crossing(plan, 1400, 1600)
     runs = plan.runs_by_now()
@@ -93,7 +93,7 @@ def test_a_study_needs_its_search_first_and_then_its_runs(plan: Plan) -> None:
     assert {run.rep for run in planned} == {1, 2, 3}
 
 
-def test_a_run_whose_record_is_gone_is_measured_again(plan: Plan) -> None:
+def test_a_run_whose_record_is_missing_is_measured_again(plan: Plan) -> None:
     find_crossing(plan, 1400, 1600)
     asked, study = Snakemake(), of_study("load_sweep")
     lost = plan.planned(plan.config.studies["load_sweep"], "local")[3]
@@ -107,7 +107,7 @@ def test_a_run_whose_record_is_gone_is_measured_again(plan: Plan) -> None:
     assert asked.again == []
 
 
-def test_where_nothing_is_to_be_measured_only_what_is_recorded_is_needed(plan: Plan) -> None:
+def test_without_measuring_only_existing_records_are_needed(plan: Plan) -> None:
     find_crossing(plan, 1400, 1600)
     config = replace(plan.config, only_measured=True)
     recorded = plan.planned(plan.config.studies["load_sweep"], "local")[0]
@@ -121,14 +121,14 @@ def test_where_nothing_is_to_be_measured_only_what_is_recorded_is_needed(plan: P
     assert not asked.waited
 
 
-def test_a_campaign_of_other_records_has_files_of_its_own(plan: Plan) -> None:
+def test_a_campaign_with_other_records_has_separate_files(plan: Plan) -> None:
     other = replace(plan, config=replace(plan.config, records=Path("recorded/raw")))
     assert (str(other.results), str(other.reports)) == ("results/recorded/raw", "reports/recorded")
     assert not {*other.pages} & {*plan.pages}
     assert other.whole == Path("recorded/fit")
 
 
-def test_a_run_on_this_machine_takes_all_of_it(plan: Plan) -> None:
+def test_a_run_on_this_machine_occupies_all_cpus(plan: Plan) -> None:
     claims, local = Claims(plan), SimpleNamespace(testbed="local")
     assert claims.limits == {"machine": SHARES, "turn_local": 1}
     assert (claims.machine(local), claims.threads(local)) == (SHARES, 1)

@@ -90,7 +90,7 @@ def test_the_outlook_counts_the_runs_that_looks_may_add(tmp_path: Path) -> None:
     assert (len(after.left), after.at_most_more) == (18, 6)
 
 
-def test_a_look_on_a_full_disk_is_one_clear_error_and_leaves_no_file(small_disk: Path) -> None:
+def test_a_full_disk_during_a_look_is_one_clear_error_and_leaves_no_file(small_disk: Path) -> None:
     path = small_disk / "look~2.json"
     many = [(cores, 4, cps) for cores in range(1, 60) for cps in range(100, 4000, 10)]
     with pytest.raises(StableError, match=rf"{path}: cannot write: .*No space left on device"):

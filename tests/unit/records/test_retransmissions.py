@@ -37,7 +37,7 @@ def test_a_refused_first_send_counts_as_the_first_send() -> None:
     assert arrived(TRACE) == SENT
 
 
-def test_nothing_arrived() -> None:
+def test_a_record_without_arrivals_has_no_retransmissions() -> None:
     assert arrived(records()) == dict.fromkeys(SENT, Sends(0, 0))
 
 

@@ -132,7 +132,7 @@ def test_waits_and_switches_of_the_proxys_tasks(tmp_path):
         ("account", {"unavailable": "no", "account": None, "moved": 0, "tracers": 0}, SHARES),
     ],
 )
-def test_what_was_not_recorded_is_nan(tmp_path, part, content, names):
+def test_missing_recordings_are_nan(tmp_path, part, content, names):
     ds = summarised(tmp_path, **{part: content})
     assert all(np.isnan(float(ds[name])) for name in names)
 

@@ -45,7 +45,7 @@ def test_each_window_is_arranged_by_block_and_arm(quiet: xr.Dataset) -> None:
     assert 0.9 < np.median(table[:, 2] / table[:, 0]) < 1.1
 
 
-def test_a_window_is_what_arrived_in_it_after_the_washout(quiet: xr.Dataset) -> None:
+def test_a_window_contains_the_messages_that_arrive_after_its_washout(quiet: xr.Dataset) -> None:
     kept_s = quiet["length"] - quiet["washout"]
     assert np.allclose(quiet["messages"] / (6 * RUN.cps * kept_s), 1, atol=0.35)
     assert float((quiet["messages"] / kept_s).mean()) == pytest.approx(6 * RUN.cps, rel=0.02)
@@ -88,7 +88,7 @@ def test_a_failed_switch_invalidates_only_its_window(tmp_path: Path) -> None:
     assert np.isnan(windows.by_arm(found, "k_rcv_mean")).sum() == 1
 
 
-def test_stolen_time_takes_all_windows_of_the_block(tmp_path: Path) -> None:
+def test_stolen_time_invalidates_all_windows_of_the_block(tmp_path: Path) -> None:
     record = write_comparison(tmp_path / "raw", RUN, WAITS, steal_ticks={7: 10, 12: 1})
     found = reduced(record, tmp_path)
     # 0.1 s of about 0.5 s were stolen; one tick is below the limit

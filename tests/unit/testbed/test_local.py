@@ -22,7 +22,7 @@ NO_SUCH_CPU = dataclasses.replace(TESTBED, sps=dataclasses.replace(TESTBED.sps, 
         ("Linux", 0, "", NO_SUCH_CPU, r"has no CPU \[4096\]"),
     ],
 )
-def test_an_unfit_machine_is_refused_with_the_remedy(
+def test_a_machine_that_cannot_measure_is_refused_with_the_remedy(
     monkeypatch: Any, system: str, uid: int, missing: str, testbed: Any, message: str
 ) -> None:
     monkeypatch.setattr("platform.system", lambda: system)

@@ -157,7 +157,7 @@ def test_the_lock_names_its_holder(tmp_path: Path) -> None:
     assert len(said) == 1
 
 
-def test_a_lock_whose_file_was_removed_is_taken_anew(tmp_path: Path) -> None:
+def test_a_lock_whose_file_was_removed_is_acquired_again(tmp_path: Path) -> None:
     lock, order, waiting = tmp_path / "lock", list[str](), threading.Event()
 
     def second() -> None:

@@ -106,7 +106,7 @@ def test_each_failed_test_has_one_line(change: dict[str, Any], failed: str) -> N
         dataclasses.replace(COUNTERS, given_up=1),
     ],
 )
-def test_a_clock_that_was_not_at_work_fails(counters: virtual_clock.Statistics | None) -> None:
+def test_a_virtual_clock_that_is_off_fails(counters: virtual_clock.Statistics | None) -> None:
     passed, failed = virtual_clock.judge(SelfTest(**EXACT), counters)
     assert len(passed) == 3 and len(failed) == 1
 

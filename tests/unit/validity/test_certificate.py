@@ -48,7 +48,7 @@ def test_the_p_value_is_uniform_under_the_law() -> None:
     assert np.mean(np.array(p) < 0.05) < 0.2
 
 
-def test_bursts_on_a_tick_are_found_out() -> None:
+def test_bursts_on_a_tick_are_detected() -> None:
     found = certify(bursts_of_a_tick(), RATE, "exponential")
     assert found.ks_distance is not None
     assert found.ks_distance > 0.5
@@ -86,7 +86,7 @@ def test_order_does_not_matter() -> None:
     )
 
 
-def test_short_loads_say_nothing_rather_than_nonsense() -> None:
+def test_a_short_load_has_no_certificate_instead_of_a_wrong_one() -> None:
     assert variance_to_mean(np.array([0, 1_000_000]), [100]) == (None,)
     with pytest.raises(StableError, match="at least two"):
         certify(np.array([1]), RATE, "exponential")

@@ -54,7 +54,7 @@ def test_refused_datagrams_are_accounted_for() -> None:
 
 
 @pytest.mark.parametrize("refused", [0, 40])
-def test_what_a_front_hands_to_instances_is_within_the_sps(refused: int) -> None:
+def test_messages_between_front_and_instances_stay_within_the_sps(refused: int) -> None:
     # 3,000 requests in one direction over the loopback interface, and 4,000 answers in the other, some of which were
     # refused
     sps = host((13000 - refused, 0, refused, 14000, refused, 0, 0))
@@ -70,18 +70,18 @@ def test_what_a_front_hands_to_instances_is_within_the_sps(refused: int) -> None
     assert balance(hosts).residual == 7000
 
 
-def test_other_errors_and_closed_ports_are_told_apart() -> None:
+def test_other_errors_and_closed_ports_are_distinguished() -> None:
     ledger = balance(run(uas=host((2980, 15, 5, 3000, 0, 0, 5))))
     assert (ledger.from_sps.no_port, ledger.from_sps.other_errors) == (15, 5)
     assert ledger.residual == 0
 
 
-def test_what_is_lost_on_the_way_is_the_residual() -> None:
+def test_messages_lost_on_a_link_are_the_residual() -> None:
     ledger = balance(run(sps=host((5960, 0, 0, 7000, 0, 0, 0))))
     assert ledger.to_sps.residual == ledger.residual == 40
 
 
-def test_what_somebody_else_sent_is_a_residual_too() -> None:
+def test_foreign_messages_are_a_residual_too() -> None:
     ledger = balance(run(sps=host((6003, 0, 0, 7000, 0, 0, 0))))
     assert ledger.to_sps.residual == -3
     assert ledger.residual == 3
@@ -107,7 +107,7 @@ def with_tcp(retransmitted: int) -> dict[str, dict[str, str]]:
     return found
 
 
-def test_messages_balance_over_tcp_by_what_the_programs_count() -> None:
+def test_over_tcp_the_counts_of_the_programs_balance() -> None:
     hosts = {"uac": with_tcp(1), "sps": with_tcp(0), "uas": with_tcp(2)}
     agents = Tally(sent=3000, received=4000) + Tally(sent=3000, received=3000)
     ledger = balance_messages(hosts, agents, Tally(8200, 7200) - Tally(1200, 1200))

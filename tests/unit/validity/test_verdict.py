@@ -20,7 +20,7 @@ GOOD: dict[str, float | None] = dict.fromkeys(RULES, 0.0)
 LIMITS = dict.fromkeys(RULES, Limits(suspect=1, invalid=2))
 
 
-def test_a_clean_run_is_valid_without_a_word() -> None:
+def test_a_clean_run_is_valid_and_has_no_reason() -> None:
     verdict = judge(GOOD, LIMITS)
     assert verdict.grade == VALID
     assert verdict.broken == ()
@@ -29,7 +29,7 @@ def test_a_clean_run_is_valid_without_a_word() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_each_rule_alone_flips_the_verdict_in_its_own_words(rule: str) -> None:
+def test_each_rule_alone_changes_the_verdict_and_gives_its_reason(rule: str) -> None:
     for value, grade in ((1.0, VALID), (1.5, SUSPECT), (2.0, SUSPECT), (2.5, INVALID)):
         verdict = judge(GOOD | {rule: value}, LIMITS)
         assert verdict.grade == grade
@@ -48,30 +48,30 @@ def test_a_verdict_names_the_cause() -> None:
     assert "nice" not in in_general("competitor_share")
 
 
-def test_the_worst_comes_first() -> None:
+def test_the_worst_finding_comes_first() -> None:
     first, *_, last = RULES
     verdict = judge(GOOD | {first: 1.5, last: 3.0}, LIMITS)
     assert verdict.grade == INVALID
     assert [finding.rule for finding in verdict.broken] == [last, first]
 
 
-def test_a_rule_of_another_version_is_said_by_its_name() -> None:
+def test_a_rule_of_another_version_is_reported_by_its_name() -> None:
     assert str(Finding("moon_phase", 0.5, INVALID, 0.1)) == "moon_phase is 0.5"
     assert in_general("moon_phase") == "moon_phase"
 
 
-def test_what_could_not_be_measured_breaks_no_rule() -> None:
+def test_a_missing_measurement_breaks_no_rule() -> None:
     assert judge(dict.fromkeys(RULES), LIMITS).grade == VALID
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_a_rule_says_its_number_and_why_its_limits_are_those(rule: Rule) -> None:
+def test_a_rule_describes_its_number_and_the_reason_for_its_limits(rule: Rule) -> None:
     assert rule.words.format(value=0.25) != rule.words.format(value=0.75)
     assert rule.why.endswith(".")
     assert 0 <= rule.suspect <= rule.invalid
 
 
-def test_the_configuration_takes_the_rules_limits() -> None:
+def test_the_configuration_accepts_the_limits_of_the_rules() -> None:
     assert load_config().validity == {name: rule.limits for name, rule in RULES.items()}
 
 

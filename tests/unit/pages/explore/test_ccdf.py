@@ -19,7 +19,7 @@ def read(folder, run, **options):
     )
 
 
-def test_repetitions_are_one_group_and_what_differs_names_the_others(tmp_path):
+def test_repetitions_are_one_group_and_other_groups_are_named_by_their_difference(tmp_path):
     runs = [
         read(tmp_path, synthetic.Run(mode=mode, cps=1000, rep=rep), wait=wait, drops=10)
         for mode, wait in (("baseline", 1.0), ("enhanced", 0.5))
@@ -40,7 +40,7 @@ def test_repetitions_are_one_group_and_what_differs_names_the_others(tmp_path):
     assert named == ["8 threads, 1000 cps, 1 run", "2 threads, 500 cps, 1 run"]
 
 
-def test_the_hundredth_is_that_of_each_run(tmp_path):
+def test_the_99th_percentile_is_computed_per_run(tmp_path):
     runs = [read(tmp_path, synthetic.Run(rep=rep), wait=wait) for rep, wait in ((1, 1.0), (2, 9.0))]
     slow = [np.nanpercentile(each.wait_us + each.service_us, 99) for each in runs]
     (line,) = ccdf(runs).seen

@@ -42,7 +42,7 @@ def words_of(box):
     return BeautifulSoup(box.shown, "html.parser").get_text()
 
 
-def test_what_there_is_of_a_key_hangs_on_the_choices_before_it(runs):
+def test_the_choices_for_a_key_depend_on_the_choices_before_it(runs):
     box = Box(controls.controls(runs))
     assert list(box.left) == ["mode", "load (cps)", "repetition"]
     assert "500 cps, repetition 1" in words_of(box)
@@ -61,7 +61,7 @@ def test_what_there_is_of_a_key_hangs_on_the_choices_before_it(runs):
     assert "500 cps, repetition 1" in words_of(box)
 
 
-def test_the_slider_reaches_to_the_end_of_the_runs_that_are_shown(runs):
+def test_the_slider_ends_with_the_shown_runs(runs):
     box = Box(controls.controls(runs))
     box.right["mode"].value = None
     lengths = {}
@@ -98,7 +98,7 @@ def test_the_slowest_message_is_shown_one_by_one(runs):
     assert "figure-single" not in box.shown
 
 
-def test_a_stretch_of_a_millisecond_can_be_chosen_anywhere(runs):
+def test_an_interval_of_a_millisecond_can_be_chosen_anywhere(runs):
     box = Box(controls.controls(runs))
     assert box.start.step == 0.001
     box.length.value = 0.001
@@ -106,7 +106,7 @@ def test_a_stretch_of_a_millisecond_can_be_chosen_anywhere(runs):
     assert "0.123 to 0.124 s" in box.shown
 
 
-def test_one_run_alone_has_nothing_beside_it(runs):
+def test_a_single_run_has_no_comparison(runs):
     box = Box(controls.controls(runs.sel(mode="enhanced", cps=3000)))
     assert box.right["mode"].value is None
     assert box.shown.count("3000 cps") > 0

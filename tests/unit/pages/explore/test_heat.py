@@ -17,7 +17,7 @@ def read(folder, **wanted):
     return place_in_time(messages_from_record(synthetic.write_record(folder, RUN, **wanted)), RUN)
 
 
-def test_a_stall_is_found_where_it_is(tmp_path):
+def test_a_stall_is_shown_at_its_time(tmp_path):
     records = synthetic.six_per_call(np.random.default_rng(1), 1000, 1000)
     at = records["t_arr"] - records["t_arr"].min()
     stalled = (at > 400_000_000) & (at < 410_000_000)
@@ -38,7 +38,7 @@ def test_drops_are_counted_and_marked(tmp_path):
     assert "var(--limit)" in figure.wide
 
 
-def test_all_alike_is_drawn_and_no_time_is_not(tmp_path):
+def test_equal_times_are_drawn_and_missing_times_are_not(tmp_path):
     records = synthetic.six_per_call(np.random.default_rng(1), 50, 1000)
     records["t_stack"] = records["t_sockq"] = records["t_arr"] + 1_000
     records["t_sip_in"] = records["t_arr"] + 2_000

@@ -50,7 +50,7 @@ def test_recorded_work_during_the_wait_is_drawn_and_described(one_behind_another
     assert figure.wide.count("fill: var(--series5)") == 1 + 1
 
 
-def test_a_stretch_without_recorded_work_is_named(one_behind_another):
+def test_an_interval_without_recorded_work_is_named(one_behind_another):
     assert unseen(one_behind_another, 0, 5).tolist() == pytest.approx(np.array([[1, 4]]))
     assert unseen(one_behind_another, 0, 950, certain=True).tolist() == pytest.approx(
         np.array([[1, 100], [101, 909]])

@@ -19,7 +19,7 @@ def messages(tmp_path_factory):
     return place_in_time(messages_from_record(record), RUN)
 
 
-def test_each_message_of_a_stretch_has_a_line_with_its_kind_and_worker(messages):
+def test_each_message_of_an_interval_has_a_line_with_its_kind_and_worker(messages):
     count = 12
     length_s = float(messages.at_s[count] - messages.at_s[0]) - 1e-9
     figure = single(messages, 0.0, length_s)
@@ -32,13 +32,13 @@ def test_each_message_of_a_stretch_has_a_line_with_its_kind_and_worker(messages)
     assert synthetic.FIDELITY in figure.provenance
 
 
-def test_too_many_or_none_are_not_drawn(messages):
+def test_too_many_messages_or_no_messages_are_not_drawn(messages):
     assert single(messages, 0.0, messages.length_s) is None
     assert len(messages.at_s) > MOST_SINGLE
     assert single(messages, messages.length_s + 1, 1.0) is None
 
 
-def test_without_bpf_what_is_not_known_is_not_drawn(tmp_path):
+def test_without_bpf_unknown_times_are_not_drawn(tmp_path):
     record = synthetic.write_record(tmp_path, RUN, calls=5, mode=3)
     found = place_in_time(messages_from_record(record), RUN)
     figure = single(found, 0.0, found.length_s)

@@ -34,7 +34,7 @@ def burst(waits_us):
     return records
 
 
-def test_the_queue_is_who_joined_and_has_not_left(tmp_path):
+def test_the_queue_contains_messages_that_arrived_and_have_not_left(tmp_path):
     # The first message waits until 3.5 ms. The second and the third leave before the next message arrives.
     found = messages(tmp_path, burst([3500, 500, 500, 100]))
     assert found.at_s.tolist() == pytest.approx([0, 0.001, 0.002, 0.003])
@@ -47,7 +47,7 @@ def test_the_queue_is_who_joined_and_has_not_left(tmp_path):
     assert found.wait_us.tolist() == pytest.approx([3503, 503, 503, 103])
 
 
-def test_without_bpf_the_queue_is_the_whole_way(tmp_path):
+def test_without_bpf_the_queue_includes_the_network_stack(tmp_path):
     found = messages(tmp_path, burst([3500, 500, 500, 100]), mode=3)
     assert found.queue_is_whole_way
     assert found.queue_length(np.array([0.0012, 0.004])).tolist() == [2, 0]
@@ -55,7 +55,7 @@ def test_without_bpf_the_queue_is_the_whole_way(tmp_path):
     assert "between driver and proxy" in figure.caption
 
 
-def test_a_run_in_words_and_its_drops(tmp_path):
+def test_the_caption_describes_a_run_and_its_drops(tmp_path):
     rng = np.random.default_rng(2)
     records = synthetic.refuse(synthetic.six_per_call(rng, 200, 1000), 40, rng)
     found = messages(tmp_path, records)
@@ -80,6 +80,6 @@ def test_runs_without_messages_can_be_drawn(tmp_path):
     assert figure.seen[1].endswith("0 messages; at most 0 waiting; 0 dropped.")
 
 
-def test_a_stretch_is_named_as_finely_as_it_was_chosen(tmp_path):
+def test_an_interval_is_named_as_precisely_as_it_was_chosen(tmp_path):
     found = messages(tmp_path, burst([500] * 20))
     assert "0.0123 to 0.0143 s: 2 messages" in timeline.timeline([found], 0.0123, 0.002).seen[0]

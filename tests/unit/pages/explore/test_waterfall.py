@@ -31,7 +31,7 @@ def test_the_stages_add_up_to_the_time_between_the_percentiles(messages):
         assert (way.stages_us >= 0).all()
 
 
-def test_what_takes_longest_is_said(tmp_path):
+def test_the_longest_stage_is_named(tmp_path):
     records = synthetic.six_per_call(np.random.default_rng(1), 500, 1000)
     for stamp in ("t_sip_out", "t_dep"):
         records[stamp] += 1_000_000
@@ -46,6 +46,6 @@ def test_what_takes_longest_is_said(tmp_path):
     assert figure.narrow != figure.wide
 
 
-def test_types_with_few_messages_and_probes_without_stamps_are_not_drawn(tmp_path):
+def test_types_with_few_messages_and_probes_without_timestamps_are_not_drawn(tmp_path):
     assert waterfall([read(tmp_path / "few", calls=FEWEST - 1)]) is None
     assert waterfall([read(tmp_path / "preload", mode=3)]) is None
