@@ -14,15 +14,14 @@
 #define CALLS_VERSION 1
 
 enum call_outcome {
-	CALL_NOT_STARTED = 0,    /* the run ended before this call started */
-	CALL_COMPLETED = 1,      /* the callee answered BYE with 2xx */
-	CALL_TIMEOUT_INVITE = 2, /* timer B ended: INVITE had no answer for 64 T1 */
-	CALL_TIMEOUT_BYE = 3,    /* timer F ended: BYE had no final answer for 64 T1 */
-	CALL_REJECTED_INVITE =
-		4,              /* an answer with status 300 to 699 rejected INVITE; `status` has the code */
-	CALL_REJECTED_BYE = 5,  /* an answer with status 300 to 699 rejected BYE; `status` has the code */
-	CALL_UNFINISHED = 6,    /* the call was still open when the run ended */
-	CALL_NO_CONNECTION = 7, /* TCP: the connection failed to open or was lost */
+	CALL_NOT_STARTED = 0,     /* the run ended before this call started */
+	CALL_COMPLETED = 1,       /* the callee answered BYE with 2xx */
+	CALL_TIMEOUT_INVITE = 2,  /* timer B ended: INVITE had no answer for 64 T1 */
+	CALL_TIMEOUT_BYE = 3,     /* timer F ended: BYE had no final answer for 64 T1 */
+	CALL_REJECTED_INVITE = 4, /* the callee rejected INVITE with a code from 300 to 699 */
+	CALL_REJECTED_BYE = 5,    /* the callee rejected BYE with a code from 300 to 699 */
+	CALL_UNFINISHED = 6,      /* the call was still open when the run ended */
+	CALL_NO_CONNECTION = 7,   /* TCP: the connection failed to open or was lost */
 	CALL_OUTCOMES = 8,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A sample of the counters of a proxy and its CPUs, and its form in logs. The simulator is C11 and includes this file. */
+/* The counters of a proxy and its CPUs at one time, and their form in logs. The simulator uses this file, so it is C11. */
 #ifndef SIPSCHED_SAMPLE_H
 #define SIPSCHED_SAMPLE_H
 #include <stddef.h>
@@ -19,7 +19,7 @@ struct sample {
 	uint64_t datagrams;
 	uint64_t refused; /* datagrams dropped for a full socket: RcvbufErrors of UDP */
 	uint64_t steal_ticks, idle_ticks, softirq_ticks; /* sums over the CPUs; idle includes iowait */
-	uint64_t time_squeeze;                           /* sum over the CPUs */
+	uint64_t time_squeeze; /* sum over the CPUs of this column of /proc/net/softnet_stat */
 };
 
 /* Write samples as a JSON object that has one array per counter. */

@@ -19,7 +19,7 @@ struct span {
 enum span_line {
 	LINE_HEADER,
 	LINE_EMPTY,      /* the empty line that ends the headers */
-	LINE_INCOMPLETE, /* the end of the text leaves open whether the line is complete */
+	LINE_INCOMPLETE, /* the text has ended, and the line may continue */
 };
 
 static inline size_t span_size(struct span s)

@@ -28,7 +28,7 @@ struct timing {
 struct peer {
 	struct sockaddr_in address; /* the address, for UDP and for the clients of a TCP server */
 	uint32_t connection;        /* number of the TCP connection; NO_CONNECTION for UDP */
-	/* How often this connection number was reused; tells old connections from new ones. */
+	/* How often this connection number was reused, which distinguishes new connections from old ones. */
 	uint32_t generation;
 };
 

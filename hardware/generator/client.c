@@ -234,7 +234,7 @@ static const char *open_client(struct client *client, struct load *load, unsigne
 		 load->schedule.header.count, clock_ns());
 	client->uac.call_over = on_call_over;
 	client->uac.context = client;
-	/* thread t gets the connections i with i mod N = t, as it gets the calls */
+	/* thread t of N gets every connection i with i mod N = t, and the calls follow the same rule */
 	for (unsigned i = number; o->timing.reliable && i < o->tcp_connections; i += o->threads)
 		client->n_connections++;
 	client->connections = calloc(client->n_connections + 1, sizeof(*client->connections));

@@ -46,7 +46,7 @@ struct sip_message {
 	struct span to_tag; /* empty if the To header has no tag */
 	struct span cseq;
 	struct span contact; /* URI of the first Contact; empty without a Contact */
-	struct span branch;  /* branch of the topmost Via; empty if it has none */
+	struct span branch;  /* branch of the topmost Via; empty if this Via has no branch */
 	struct span body;
 	struct span via[SIP_LINES_MAX];          /* values of the Via lines, from top to bottom */
 	struct span record_route[SIP_LINES_MAX]; /* values of the Record-Route lines, from top to bottom */

@@ -815,7 +815,7 @@ static void test_answers(void)
 	run_s(1);
 	reply("481 Gone", 1, "BYE", 'b');
 	CHECK(world->records[1].outcome == CALL_REJECTED_BYE && world->records[1].status == 481);
-	/* answers for another process, for an unknown call, and with the branch of the other transaction */
+	/* the following messages are unexpected: they belong to another process, to no call, or to another transaction */
 	reply("200 OK", 77, "INVITE", 'i');
 	reply("200 OK", 2, "INVITE", 'b');
 	CHECK(world->uac.counts.unexpected[SIP_KIND_200_INVITE] == 2);

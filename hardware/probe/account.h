@@ -44,7 +44,7 @@ struct account_task {
 	__u64 waiting_ns;
 	/* Time since which a task of the proxy has been stopped. 0 if it is not stopped. */
 	__u64 stopped_ns;
-	__u64 competed; /* CPU time of competitors on wait_cpu, read at waiting_ns */
+	__u64 competed; /* CPU time that competitors had used on wait_cpu at waiting_ns */
 	__u32 wait_cpu;
 	__s32 pid, tgid;
 	__u32 part;
@@ -74,7 +74,7 @@ struct account_cpu {
 	struct account_burst bursts[ACCOUNT_BURSTS];
 };
 
-/* The wait of a task of the proxy in which competitors used the task's CPU longest. */
+/* Of all waits of the proxy's tasks for a CPU, the wait in which competitors used this CPU longest. */
 struct account_wait {
 	__u64 ns;
 	__u64 competed;

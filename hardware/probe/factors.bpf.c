@@ -17,7 +17,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Process groups of the proxy; [1] of `counts` has their tasks. */
+/* Process groups of the proxy. counts[1] is for the tasks of these groups. */
 const volatile __s32 cfg_groups[FACTORS_GROUPS] = { 0 };
 
 #define SPINS         1 /* LCB_F_SPIN of include/trace/events/lock.h */

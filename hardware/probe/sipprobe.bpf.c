@@ -30,8 +30,8 @@ const volatile bool cfg_exact = false;
 /* No datagram waits longer in a queue; if its arrival is older, the probe missed it. */
 #define BEHIND_NS         1000000000LL
 #define UNDERWAY_NS       100000000LL /* ASSUME no packet takes longer from the driver to the socket's queue */
-#define WAYS              8 /* with 5000 queued datagrams, one datagram in 3 million finds all ways of its set in use */
-#define DRIVER_STALE      250 /* in jiffies, 0.25 to 2.5 s: longest time from the driver to the protocol layer */
+#define WAYS              8 /* entries per set; with 5000 queued datagrams, one in 3 million finds its set full */
+#define DRIVER_STALE      250 /* longest time from the driver to the protocol layer, in jiffies: 0.25 to 2.5 s */
 #define PACKET_SETS       8192
 #define PAYLOAD_SETS      8192
 #define DEPARTURES        1024
@@ -46,10 +46,10 @@ struct packet {
 	__u32 rmem;
 	__u32 payload_index; /* 1 + index in `payloads`; 0: none */
 	__u32 seen;          /* the protocol layer has seen the packet */
-	__u32 jiffies;       /* at t_arr; reading jiffies takes less time than reading the clock */
+	__u32 jiffies;       /* time of t_arr in jiffies, which are faster to read than the clock */
 };
 
-/* The same datagram in tracepoint mode, for the worker that will read it. */
+/* A datagram in tracepoint mode. The worker that reads it finds its arrival by this entry. */
 struct payload {
 	__u64 fingerprint;
 	__u64 t_arr;
@@ -112,7 +112,7 @@ static __always_inline __u64 fingerprint_of(const __u64 *words, __u32 length)
 	return a ^ (a >> 33);
 }
 
-/* ---- which packets and sockets belong to the port ---- */
+/* ---- functions that recognise packets and sockets of the port ---- */
 
 static __always_inline bool packet_is_ours(struct sk_buff *skb, struct packet_headers *headers)
 {
@@ -618,7 +618,7 @@ static __always_inline void enter_receive(struct probe_worker *worker, struct pt
 	}
 	worker->t_recv_enter = now;
 	worker->taken = 0;
-	worker->sending = 0; /* a failed send has no packet */
+	worker->sending = 0; /* forget a failed send, because it has no packet */
 }
 
 static __always_inline void enter_send(struct probe_worker *worker, struct pt_regs *regs, long id, __u64 now)

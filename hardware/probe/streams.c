@@ -337,7 +337,7 @@ static void enter_service(struct streams *streams, struct service *service)
 	service->last = streams->tail + 1;
 }
 
-/* Enter a message that a worker has read completely. `last` is the sequence number of its last byte. */
+/* Add a completely read message to the waiting messages. `last` is the sequence number of its last byte. */
 static void receive(struct streams *streams, struct stream *stream, const struct probe_call *read,
 		    const char *text, size_t size, uint32_t last)
 {

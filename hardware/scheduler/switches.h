@@ -16,7 +16,7 @@
 /* The result of one switch to a mode. */
 struct outcome {
 	uint64_t began_ns;
-	/* All settings are made and the probe has answered, but they are not read back yet. */
+	/* Time at which all settings are made and the probe has answered, before the settings are read back. */
 	uint64_t done_ns;
 	unsigned errors;       /* number of failed system calls */
 	unsigned unlike;       /* number of tasks and files that read back another value */

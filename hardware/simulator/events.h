@@ -13,9 +13,10 @@
 #define NEVER UINT64_MAX
 
 struct tree {
-	uint32_t size;    /* number of leaves, a power of two */
-	uint32_t *winner; /* the winner of each inner node, from index 1, followed by the leaves */
-	uint64_t *at;     /* time of the next event of each source, or NEVER */
+	uint32_t size; /* number of leaves, a power of two */
+	/* The earliest source below each inner node, from index 1, followed by the leaves. */
+	uint32_t *winner;
+	uint64_t *at; /* time of the next event of each source, or NEVER */
 };
 
 bool tree_init(struct tree *tree, uint32_t sources);

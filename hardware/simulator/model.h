@@ -45,7 +45,7 @@ struct model {
 	bool constant_arrivals, retransmissions, hold_exponential;
 	bool answered; /* the UAS answers; if false, a call is one INVITE, as in queueing theory */
 	uint64_t ring_ns, hold_ns, drain_ns, t1_ns, t2_ns;
-	/* An answered call is late if its 200 takes longer than this and the ring time. */
+	/* An answered call is late if its 200 takes longer than setup_limit_ns plus the ring time. */
 	uint64_t setup_limit_ns;
 	/* members that describe the machine */
 	uint32_t cores, cores_per_processor, receive_cpus;

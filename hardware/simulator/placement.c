@@ -101,7 +101,7 @@ static struct cpu *affine(struct sim *sim, const struct worker *w, struct cpu *h
 	/* ignore the running worker of `here`, because a synchronous wake-up announces that it will sleep soon */
 	if (prev->curr && !is_rt(prev->curr))
 		load_prev += prev->curr->weight;
-	/* imbalance_pct is 117; half of the 17 % counts as additional load of prev */
+	/* add 8 % to the load of prev: half of the excess of the kernel's imbalance_pct, which is 117 */
 	return (load_here + w->weight) * 100 < load_prev * (100 + 17 / 2) ? here : prev;
 }
 
@@ -305,7 +305,7 @@ static void balance(struct sim *sim, struct cpu *cpu)
 		cpu->balance_failed++;
 		return;
 	}
-	/* attach_task() of fair.c checks for preemption */
+	/* check for preemption, as the kernel's attach_task() in fair.c does */
 	if (!cpu->curr)
 		sched_resched(sim, cpu);
 	else if (!is_rt(cpu->curr))

@@ -104,7 +104,7 @@ static void refill(const struct model *m, struct worker *w)
 		w->cold_ns = m->refill_ns;
 }
 
-/* Do the same as the kernel's context_switch() in core.c, and its cost. */
+/* Do the same as the kernel's context_switch() in core.c, and charge its cost. */
 static void switch_to(struct sim *sim, struct cpu *cpu, struct worker *next)
 {
 	const struct model *m = &sim->model;
@@ -195,7 +195,7 @@ static void wakeup_preempt(struct sim *sim, struct cpu *cpu, struct worker *w)
 		if (is_rt(w))
 			sched_resched(sim, cpu);
 	} else if (!is_rt(w) && !cpu->need_resched) {
-		/* no worker preempts another in rt.c, because all real-time workers have the same priority */
+		/* real-time workers do not preempt each other, because all have the same priority */
 		cpu_advance(sim, cpu);
 		fair_of(sim)->wakeup_preempt(sim, cpu, w);
 	}

@@ -37,7 +37,7 @@ static inline int64_t fair_delta(int64_t delta, const struct worker *w)
 	return w->weight == NICE_0_WEIGHT ? delta : delta * NICE_0_WEIGHT / (int64_t)w->weight;
 }
 
-/* The queue that both fair classes use, EEVDF and CFS. */
+/* Functions for the queue of the fair class, which EEVDF and CFS share. */
 void fair_add(struct fair_rq *rq, struct worker *w, uint64_t order);
 void fair_remove(struct fair_rq *rq, struct worker *w);
 void fair_update(struct sim *sim, struct cpu *cpu, int64_t *delta);
@@ -55,9 +55,9 @@ struct fair_class {
 	void (*tick)(struct sim *, struct cpu *);
 	void (*yield)(struct sim *, struct cpu *);
 	void (*update_curr)(struct sim *, struct cpu *);
-	/* for a worker that is not queued */
+	/* called for a worker that is not queued */
 	void (*set_weight)(struct worker *, uint32_t weight);
-	/* for a sleeping worker whose class changes */
+	/* called for a sleeping worker whose class changes */
 	void (*join)(struct sim *, struct cpu *, struct worker *);
 	void (*leave)(struct sim *, struct cpu *, struct worker *);
 };

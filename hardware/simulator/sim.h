@@ -63,8 +63,8 @@ struct worker {
 	/* members for the scheduler */
 	int64_t vruntime, deadline, vprot, vlag;
 	int64_t slice;
-	uint64_t exec_start;                /* start of the current stretch, on the task clock of its CPU */
-	uint64_t exec_sum, exec_sum_before; /* CPU time now and at the last pick; for CFS */
+	uint64_t exec_start;                /* time of the last update, on the task clock of its CPU */
+	uint64_t exec_sum, exec_sum_before; /* CPU time now, and when the worker was last picked; for CFS */
 	/* Sequence number of the enqueueing. Workers with equal keys run in this order. */
 	uint64_t order;
 	uint64_t rt_left_ns;
@@ -92,7 +92,7 @@ struct worker {
 	/* the worker's counters */
 	uint64_t messages, switches, preemptions, wakeups, migrations, empty_receives, yields, ran_ns,
 		spun_ns, charged_ns;
-	uint64_t charged_from; /* start of the charged time, on the task clock of its CPU */
+	uint64_t charged_from; /* time up to which `charged_ns` counts, on the task clock of its CPU */
 };
 
 /* The runnable workers of the fair class on a CPU, without the running worker. */
@@ -104,18 +104,18 @@ struct fair_rq {
 	int64_t key_sum;    /* sum of key * weight over the queue */
 	int64_t weight_sum; /* sum of the weights over the queue */
 	int64_t min_vruntime;
-	struct worker *next, *last, *skip; /* the buddies of CFS */
+	struct worker *next, *last, *skip; /* the workers that CFS prefers (next, last) or avoids (skip) */
 };
 
 struct rt_rq {
-	struct worker **queue; /* first in, first out */
+	struct worker **queue; /* the worker that was queued first comes first */
 	uint32_t length;
 };
 
 struct cpu {
 	struct worker *curr;
 	const struct worker *warm; /* the worker that ran last on this CPU */
-	/* Overhead keeps curr from its work until then; its work is accounted up to this time. */
+	/* Until this time, overhead keeps `curr` from its work. The work is accounted up to this time. */
 	uint64_t resume_at;
 	uint64_t receive_until; /* end of the current receive softirq or stall */
 	enum spent receiving;   /* whether the current entry is a softirq or a stall */
@@ -142,7 +142,7 @@ struct cpu {
 struct socket {
 	struct fifo queue; /* waiting messages; `at` is the time of queueing */
 	uint64_t charged;  /* the kernel's sk_rmem_alloc */
-	uint64_t deficit;  /* memory of messages that were read and is not released yet */
+	uint64_t deficit;  /* memory of read messages that the socket has not released yet */
 	uint32_t reader;   /* number of messages that were moved to the reader's part of the queue */
 	struct worker **waiters;
 	uint32_t room, first_waiter, n_waiters;
@@ -195,7 +195,7 @@ struct sim {
 	double service_mu[KINDS], service_sigma[KINDS];
 	struct counts counts;
 	struct switches switches;
-	const char *failure; /* why the run cannot continue */
+	const char *failure; /* reason why the run cannot continue; NULL if it can */
 	FILE *trace;
 	/* for tests: a script instead of calls, and the record of who ran when */
 	const struct script *script;

@@ -188,7 +188,7 @@ static void test_cfs_slices(void)
 	/* A latency of 6 ms gives each of two workers 3 ms. The first tick after 3 ms is at 4 ms. */
 	m.workers = 2;
 	EXPECT("latency", &m, NULL, BOTH, "0:A 4:B 8:A 10:B 12:-");
-	/* Three workers are more than nr_latency, so the period is 3 times 2 ms. At the tick of 3 ms, 2 ms are over. */
+	/* Three workers are more than nr_latency, so the period is 3 times 2 ms. At the tick of 3 ms, the worker's 2 ms are over. */
 	m.workers = 3;
 	m.nr_latency = 2;
 	m.min_granularity_ns = 2 * MS;

@@ -64,7 +64,7 @@ uint64_t service_time(struct sim *sim, const struct timer *message)
 	if (sim->model.service_law == LAW_EXPONENTIAL) {
 		drawn = draw_exponential(&state);
 	} else if (sim->model.service_law == LAW_LOGNORMAL && sim->service_sigma[message->kind] > 0.0) {
-		/* the method of Box and Muller 1958 for normal random numbers */
+		/* sample a normal random number by the method of Box and Muller 1958 */
 		double radius = sqrt(2.0 * draw_exponential(&state));
 		double turn = (double)(splitmix64(&state) >> 11) * 0x1p-53;
 
