@@ -1,7 +1,7 @@
 """Times per message, computed from the summaries of runs."""
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import reduce
 from typing import NamedTuple
 
@@ -62,10 +62,8 @@ def _sum_of_means(ds: xr.Dataset, *parts: str) -> xr.DataArray:
     return reduce(operator.add, means)
 
 
-def pooled_quantile(
-    ds: xr.Dataset, quantity: str, share: float, over: Sequence[str] = ()
-) -> xr.DataArray:
-    """Compute a quantile over the pooled messages of several runs.
+def pooled_quantile(ds: xr.Dataset, quantity: str, share: float) -> xr.DataArray:
+    """Compute a quantile over the pooled messages of all repetitions of a point.
 
     Parameters
     ----------
@@ -75,8 +73,6 @@ def pooled_quantile(
         One of `COUNTED`.
     share
         Quantile in (0, 1]: 0.999 for the 99.9th percentile.
-    over
-        Dimensions to pool over, such as cps, beside rep.
 
     Returns
     -------
@@ -84,13 +80,12 @@ def pooled_quantile(
         Quantile in µs over the remaining dimensions, within `histogram.RELATIVE_ERROR`; NaN without a message, or if a
         measured run has no histogram.
     """
-    counts = ds[HISTOGRAM].sel(quantity=quantity, drop=True).sum(list(over))
+    counts = ds[HISTOGRAM].sel(quantity=quantity, drop=True)
     found = xr.apply_ufunc(
         histogram.quantile_ns, counts, kwargs={"share": share}, input_core_dims=[["bin"]]
     )
     has_messages = ds["k_rcv_n"].sel(message_type=ALL, drop=True) > 0
-    measured = has_messages.sum(["rep", *over])
-    pooled = (found / 1000).where(measured == ds["histogram_runs"].sum(list(over)))
+    pooled = (found / 1000).where(has_messages.sum("rep") == ds["histogram_runs"])
     described: xr.DataArray = pooled.assign_attrs(
         long_name=f"{100 * share:g}th percentile of {quantity}",
         units="us",

@@ -47,11 +47,11 @@ def bound(capacity: SystemCapacity) -> str:
     return f"at least {number(capacity.highest_cps)}"
 
 
-def capacity_words(capacity: SystemCapacity, unit: str = "cps") -> str:
+def capacity_words(capacity: SystemCapacity) -> str:
     """Write a capacity for a sentence: "1 780 cps (1 650 to 1 930), n = 22", or its bound."""
     if capacity.estimate_cps is None:
-        return f"{bound(capacity)}\u00a0{unit}, n = {capacity.trials + capacity.runs}"
-    return in_words(interval_of(capacity), unit)
+        return f"{bound(capacity)}\u00a0cps, n = {capacity.trials + capacity.runs}"
+    return in_words(interval_of(capacity), "cps")
 
 
 def carries(capacity: SystemCapacity) -> str:

@@ -1,12 +1,14 @@
 """`speedups.csv`: the capacity of each deployment of the proxy by number of cores, predicted by the simulator."""
 
-import csv
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
+
+import pandas as pd
 
 from sipsched.errors import StableError
 from sipsched.files import whole
+from sipsched.records.conversion import as_part
 
 HEADER = "# Predicted by simulation, not measured: docs/data-format.md, speedups.csv\n"
 
@@ -73,17 +75,10 @@ class Deployed:
 
 def write_speedups(rows: Iterable[Speedup], path: Path) -> None:
     """Write `speedups.csv` atomically."""
+    table = pd.DataFrame(list(rows), columns=[field.name for field in fields(Speedup)])
     with whole(path) as partial, partial.open("w", newline="") as file:
         file.write(HEADER)
-        table = csv.DictWriter(file, [field.name for field in fields(Speedup)], lineterminator="\n")
-        table.writeheader()
-        for row in rows:
-            table.writerow(
-                {
-                    name: f"{value:.6g}" if isinstance(value, float) else value
-                    for name, value in asdict(row).items()
-                }
-            )
+        table.to_csv(file, index=False, float_format="%.6g", na_rep="nan", lineterminator="\n")
 
 
 def read_speedups(path: Path) -> tuple[Speedup, ...]:
@@ -94,12 +89,9 @@ def read_speedups(path: Path) -> tuple[Speedup, ...]:
     StableError
         The file is missing, or has another form.
     """
+    where, remedy = f"{path}: no speedups.csv", "make it with snakemake"
     try:
-        with path.open(newline="") as file:
-            rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
-        return tuple(
-            Speedup(**{field.name: field.type(row[field.name]) for field in fields(Speedup)})  # type: ignore[operator]
-            for row in rows
-        )
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise StableError(f"{path}: no speedups.csv: {error}; make it with snakemake") from None
+        rows = pd.read_csv(path, comment="#").to_dict("records")
+    except (OSError, ValueError) as error:
+        raise StableError(f"{where}: {error}; {remedy}") from None
+    return as_part(tuple[Speedup, ...], rows, where, remedy)
