@@ -53,7 +53,7 @@ class Machine:
             + self.trial * rng.normal(size=n)
         )
         own = TRUE_CPS * np.exp(log_speed)
-        # runs of some seconds vary randomly, even at the same speed of the machine
+        # short runs have different drop rates, even at the same speed of the machine
         loss = LIMIT * (cps / own) ** self.steepness * np.exp(rng.normal(size=n))
         fluid = 1 - own / cps
         loss = np.clip(np.where(fluid > 0, np.minimum(loss, fluid + 0.05), loss), 0, 0.7)

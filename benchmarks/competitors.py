@@ -135,7 +135,7 @@ def compete(cpu: int, ended: Event, send: "multiprocessing.Queue[list[Segment]]"
             try:
                 segments.append(_segment(plan, number, pids))
             except FileNotFoundError:
-                # the proxy has ended, so the run is over
+                # the process of the proxy has ended, so the run is over
                 send.put(segments)
                 return
 

@@ -32,7 +32,7 @@ def main() -> None:
     for name in names:
         proxy = config.sut(name).proxy
         if shutil.which(proxy) is None:
-            print(f"{name}: not measured: no {proxy} binary on this machine")
+            print(f"{name}: not measured, because {proxy} is not installed on this machine")
             continue
         with tempfile.TemporaryDirectory() as folder:
             try:

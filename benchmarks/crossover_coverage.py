@@ -504,7 +504,7 @@ def show_queue(pool, seeds):
 
 
 def draw_disturbed(name, seed):
-    """Return the intervals of A/B and A/A. Every row of the table uses the same queues."""
+    """Return the intervals for the other mode and for the sham. Every row of the table uses the same queues."""
     queue = DISTURBED[name]
     rng = np.random.default_rng([seed, LONGEST])
     _, (table, weights) = crossed(rng, queue, LONGEST)

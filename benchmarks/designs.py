@@ -183,7 +183,7 @@ def show_machine(what: str, done: Sequence[Done]) -> None:
     steal = np.array([run.steal_share for run in done])
     speed = np.array([run.speed for run in done])
     print(
-        f"  {what}: {len(done)} runs, {sum(run.load_s for run in done):.0f} s of load, besides it "
+        f"  {what}: {len(done)} runs, {sum(run.load_s for run in done):.0f} s of load, additional time per run "
         f"{', '.join(f'{run.beside_s:.1f}' for run in done)} s; "
         f"{sum(run.tries - 1 for run in done)} attempts were invalid; "
         f"steal {steal.mean():.1%} (at most {steal.max():.1%}), "
@@ -267,7 +267,7 @@ def main() -> None:
     if options.disturbed:
         lifted = dict.fromkeys(SHARED_MACHINE, Limits(math.inf, math.inf))
         campaign = replace(campaign, validity={**campaign.validity, **lifted})
-    # both designs have the same load
+    # give both designs the same load
     load = replace(
         campaign.load,
         duration_s=options.run_s,

@@ -55,7 +55,7 @@ def refused(
     full = np.zeros(len(arrivals), np.bool_)
     admitted = 0
     for message, arrival in enumerate(arrivals):
-        # messages start in order: all places are taken until the message `waiting_places` before this one has started
+        # messages start in order, so all places are taken until the message `waiting_places` earlier has started
         slot = admitted % waiting_places
         full[message] = starts[slot] > arrival
         if not full[message]:

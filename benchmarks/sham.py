@@ -61,12 +61,12 @@ class Rate:
 
     @property
     def share(self) -> float:
-        """The share of rejected comparisons."""
+        """Return the number of rejected comparisons divided by the number of comparisons."""
         return self.rejected / self.comparisons
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the share by the method of Clopper and Pearson."""
+        """Return the 95 % interval of the share by the method of Clopper and Pearson."""
         n, k = self.worth, self.worth * self.share
         low = stats.beta.ppf(ALPHA / 2, k, n - k + 1) if k > 0 else 0.0
         high = stats.beta.ppf(1 - ALPHA / 2, k + 1, n - k) if k < n else 1.0
@@ -165,7 +165,7 @@ def show(runs: Sequence[Values], kinds: Mapping[str, int], size: int) -> None:
         f"{len(cut)} groups of {size} consecutive blocks of one run"
     )
     if not cut:
-        print(f"sham: no run has {size} valid blocks, so there is no result")
+        print(f"sham: no run has {size} valid blocks, so no comparison is possible")
         return
     tests = np.array([[rejected(quantity) for quantity in group] for group in cut])
     print(f"  rejected at {100 * ALPHA:.0f} %:")

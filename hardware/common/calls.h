@@ -30,7 +30,7 @@ struct calls_header {
 	uint32_t version;     /* always CALLS_VERSION */
 	uint32_t record_size; /* always sizeof(struct call_record) */
 	uint64_t count;       /* number of records after this header */
-	uint64_t t0;          /* the time from which the schedule's offsets count */
+	uint64_t t0;          /* start of the schedule; a call starts at t0 + its offset */
 } __attribute__((packed));
 
 struct call_record {

@@ -299,7 +299,7 @@ struct starts {
 	uint64_t count;
 	uint64_t first_ns;
 	uint64_t last_ns;
-	uint64_t *lateness_ns; /* lateness of all starts, sorted */
+	uint64_t *lateness_ns; /* sorted array with the lateness of each start */
 };
 
 static void survey_starts(const struct load *load, struct starts *starts)

@@ -33,7 +33,7 @@ struct uas_call;
 /* One address and port from which calls come. */
 struct uas_peer {
 	struct sockaddr_in address;
-	uint64_t calls; /* number of calls that began */
+	uint64_t calls; /* number of calls that this sender began */
 };
 
 struct uas {

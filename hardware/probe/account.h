@@ -39,7 +39,7 @@ enum account_part {
 struct account_task {
 	__u64 ns;         /* CPU time without interrupts */
 	__u64 bursts;     /* how often the task got a CPU */
-	__u64 longest_ns; /* longest time on a CPU without a break */
+	__u64 longest_ns; /* longest time that the task kept a CPU */
 	/* Time since which a task of the proxy has been runnable without a CPU. 0 for other tasks. */
 	__u64 waiting_ns;
 	/* Time since which a task of the proxy has been stopped. 0 if it is not stopped. */

@@ -346,7 +346,7 @@ int BPF_PROG(on_netif_receive_entry, struct sk_buff *skb)
 	return on_driver(skb);
 }
 
-/* Every received packet passes this hook exactly once, with every driver. */
+/* The kernel calls this hook exactly once for every received packet, whatever the driver. */
 SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(on_netif_receive, struct sk_buff *skb)
 {

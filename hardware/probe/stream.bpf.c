@@ -122,7 +122,7 @@ int BPF_PROG(on_stream_receive_entry, struct sk_buff *skb)
 	return on_stream_driver(skb, false);
 }
 
-/* Every received packet passes this hook, with every driver. */
+/* The kernel calls this hook for every received packet, whatever the driver. */
 SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(on_stream_receive, struct sk_buff *skb)
 {
@@ -362,7 +362,7 @@ int BPF_PROG(on_stream_return, struct pt_regs *regs, long result)
 	worker = worker_of(bpf_get_current_pid_tgid());
 	if (!worker)
 		return 0;
-	/* 0: the call began before this program was attached. */
+	/* `entered` is 0 if the call began before this program was attached. */
 	entered = worker->t_recv_enter;
 	worker->t_recv_enter = 0;
 	if (result <= 0)

@@ -99,8 +99,8 @@ struct worker {
 struct fair_rq {
 	struct worker **queue;
 	uint32_t length;
-	uint32_t delayed;   /* number of workers, queued or running, that sleep but still have lag */
-	int64_t zero;       /* keys are vruntime - zero */
+	uint32_t delayed;   /* number of sleeping workers that stay queued until their EEVDF lag is gone */
+	int64_t zero;       /* the key of a worker is its vruntime - zero */
 	int64_t key_sum;    /* sum of key * weight over the queue */
 	int64_t weight_sum; /* sum of the weights over the queue */
 	int64_t min_vruntime;
