@@ -1,4 +1,4 @@
-# Short names for commands of uv, fab, snakemake and pytest (README.md lists them).
+# This Makefile has short names for commands of uv, fab, snakemake and pytest (README.md lists the names).
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
@@ -17,25 +17,25 @@ reproduce: .venv/ready
 	@$(BIN)/fab provision
 	$(BIN)/python workflow/reproduce.py
 
-# Pages of the recorded campaign. Measures nothing, needs no root.
+# Make the pages of the recorded campaign. This measures nothing and needs no root.
 reports: .venv/ready
 	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml recorded/config.yaml
 	printf 'Open: %s\n' "$$PWD"/reports/recorded/index.html
 
-# On a machine without a browser: make lab LAB='--no-browser --port=8889'
+# On a machine without a browser, use: make lab LAB='--no-browser --port=8889'
 lab: .venv/ready
 	@root=
 	[ "$$(id -u)" != 0 ] || root=--allow-root
 	exec $(BIN)/jupyter lab $$root $(LAB)
 
-# The recorded campaign: make publish CAMPAIGN=recorded/config.yaml
+# To publish the recorded campaign, use: make publish CAMPAIGN=recorded/config.yaml
 publish: .venv/ready
 	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml $(CAMPAIGN) -- publish
 	ls -t "$$PWD"/publish/*.zip | head -n 1
 
 test: .venv/ready
 	@$(BIN)/fab provision --tests
-	# Tests that measure run one at a time. The others use all cores.
+	# Tests that measure run one at a time. All other tests use all cores.
 	$(BIN)/pytest -m "not live" --numprocesses auto --dist worksteal
 	# Other work on this machine may disturb a run, so a test that fails is tried twice more, and the report names it.
 	$(BIN)/pytest -m live --reruns 2 -raR
@@ -44,7 +44,7 @@ test: .venv/ready
 	$(MAKE) -C hardware/common fuzz
 	$(MAKE) -C hardware/simulator test
 
-# An hour of random faults. Shorter: make soak MINUTES=10
+# Test with random faults for an hour. For a shorter test, use: make soak MINUTES=10
 soak: .venv/ready
 	@$(BIN)/fab provision
 	$(BIN)/python tests/soak.py --minutes $(MINUTES)
@@ -53,11 +53,11 @@ bench: .venv/ready
 	@$(BIN)/fab provision
 	for benchmark in benchmarks/*.py; do $(BIN)/python "$$benchmark"; done
 
-# Writes the tables in config/README.md and docs/methodology/verdict.md, after a change of a key or a rule.
+# After a change of a key or a rule, write the tables in config/README.md and docs/methodology/verdict.md.
 tables: .venv/ready
 	@$(BIN)/python -m sipsched.plan.described
 
-# The documentation as a site, from the pages and the docstrings.
+# Build the documentation as a site from its pages and the docstrings.
 docs: .venv/ready
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir docs . site
 	printf 'Open: %s\n' "$$PWD"/site/docs/index.html
@@ -93,7 +93,7 @@ lock:
 	fi
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet uv==$(UV_VERSION)
-	# Each job of the workflow is a new Python process. If it may not write bytecode, it would compile its imports again.
+	# Let Python write bytecode, because each job of the workflow is a new process, which would compile its imports again.
 	$(BIN)/uv pip sync --quiet --compile-bytecode requirements.lock
 	$(BIN)/uv pip install --quiet --no-deps --editable .
 	touch $@

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * sipdispatch: distributes the calls of few long TCP connections over the instances of a proxy.
+ * sipdispatch distributes the calls of few long TCP connections over the instances of a proxy.
  *
  * USAGE
  *   sipdispatch --listen A:P --instance A:P [--instance A:P ...] --report FILE [--ready FILE]

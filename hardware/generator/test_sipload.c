@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Unit tests of the parser, timer wheel and schedule, and of calls between a client and a server that are joined in memory.
- * Texts are copied to the heap at their exact size, so the sanitizer finds a read past their end.
+ * Unit tests of the parser, timer wheel and schedule, and of calls between a client and a server in memory. The tests copy
+ * each text to the heap at its exact size, so the sanitizer reports a read past its end.
  *
  *   test_sipload                 run the tests
  *   test_sipload --corpus DIR    write the messages of a call to DIR, as first inputs of the fuzz target

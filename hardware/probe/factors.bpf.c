@@ -4,10 +4,9 @@
  * nothing. Every system call on the host becomes slightly slower, because the programs run at the entry of all system
  * calls.
  *
- * ASSUME missing the first waiter for a spinlock of the kernel is acceptable: it spins on the pending bit, before the
- * tracepoint (kernel/locking/qspinlock.c). Only the second and later waiters are counted. A host with two CPUs never has a
- * second waiter, except in a guest whose kernel uses the hypervisor's spinlocks.
- * kernel uses the hypervisor's spinlocks.
+ * ASSUME it is enough to count the second and later waiters for a spinlock of the kernel. The first waiter spins on the
+ * pending bit, before the tracepoint (kernel/locking/qspinlock.c). A host with two CPUs never has a second waiter, except in
+ * a guest whose kernel uses the hypervisor's spinlocks.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * sipsim: predicts the performance of a SIP proxy server under the Linux scheduler by a model.
+ * sipsim predicts the performance of a SIP proxy server under the Linux scheduler by a model.
  *
  * Its results are predictions and not measurements. The program has one thread. The same model file always produces the
  * same bytes.

@@ -5,7 +5,7 @@
  * A script lists which worker wakes when, and with how much work. A timeline lists which worker runs from which time in ms:
  * "0:A 2:B 12:-" means that A runs from 0, B from 2, and no worker from 12 ms. With several CPUs, "0:A/1" means A on CPU 1.
  * All costs are 0. In the comments, v is the virtual runtime of a worker, d its virtual deadline, and V the average virtual
- * runtime, from which on EEVDF regards a worker as eligible.
+ * runtime. EEVDF regards a worker as eligible if its v is at most V.
  */
 #include <inttypes.h>
 #include <stdarg.h>
