@@ -1,4 +1,4 @@
-"""The checks of each host before a load: programs, native parts, memory, free ports and disk."""
+"""The checks of each host before a load: programs, native parts, memory, free ports and free disk space."""
 
 from dataclasses import dataclass
 
@@ -18,25 +18,25 @@ SPARE_BYTES = 64 * 2**20
 LAST_PORT = 65535
 HOST_PROGRAMS = ("start-stop-daemon", "timeout", "taskset", "chrt", "ss", "lscpu", "zstd", "pkill")
 LISTENERS = 'ss -Hlnp "--$1" "( sport >= :$2 and sport <= :$3 )"'
-"""Prints the programs that listen. Arguments: protocol, first port, last port."""
+"""Shell command that prints the programs that listen. Arguments: protocol, first port, last port."""
 REUSE, PORTS = "/proc/sys/net/ipv4/tcp_tw_reuse", "/proc/sys/net/ipv4/ip_local_port_range"
 
 
 def needed_bytes(calls: int) -> int:
-    """Return the disk space that the files of a load need on a host."""
+    """Return the disk space in bytes that the files of a load need on a host."""
     return calls * TRACE_BYTES_PER_CALL * 2 + SPARE_BYTES
 
 
 @dataclass(frozen=True)
 class HostNeeds:
-    """The requirements of a point on its hosts.
+    """The requirements that a point's runs have on the hosts.
 
     Attributes
     ----------
     sut, proxy, point
-        The SUT, the adapter of its proxy program, and the point with cores and threads.
+        The SUT, the adapter of its proxy program, and the point with the numbers of cores and threads.
     probe
-        The probe that the configuration asks for; `off` stands for no probe.
+        The probe that the configuration asks for; `off` means no probe.
     """
 
     sut: Sut
@@ -46,18 +46,18 @@ class HostNeeds:
     probe: str
 
     def ports(self, host: Host) -> tuple[int, int]:
-        """Return the first and the last port for SIP on a host. Each instance behind a front end has its own port."""
+        """Return the first and the last SIP port of a host. Each instance behind a front end has its own port."""
         first = host.spec.sip_port
         behind = host.spec.role == "sps" and self.sut.fronted
         return first, first + (self.point.threads if behind else 0)
 
     def clear(self, host: Host) -> None:
-        """Stop processes that an earlier run left on a host, then check the host's programs, memory and ports.
+        """Stop the processes that an earlier run left on a host, and check the host's programs, memory and ports.
 
         Raises
         ------
         StableError
-            A program is missing, memory is short, or a port is in use.
+            A program is missing, memory is insufficient, or another program uses a port.
         """
         host.stop_strays()
         own: tuple[str, ...] = ()
@@ -84,12 +84,12 @@ class HostNeeds:
             )
 
     def check(self, host: Host, calls: int) -> None:
-        """Check native parts, ephemeral ports and disk space of a host.
+        """Check that a host has the native parts, enough ephemeral ports and enough disk space.
 
         Raises
         ------
         StableError
-            A native part is missing, or ports or disk space are too few.
+            A native part is missing, or the host has too few ports or too little disk space.
         """
         role = host.spec.role
         if role != "sps":
@@ -110,13 +110,13 @@ class HostNeeds:
 
 
 def _check_ports(uac: Host, calls: int) -> None:
-    """Refuse a load whose connections per call need more ports than the UAC has.
+    """Raise an error if a load opens a connection per call and the UAC has too few ports.
 
-    The UAC closes each connection, and its port is then blocked for a minute.
+    The UAC closes each connection. The kernel then blocks the port of the connection for a minute.
 
     Raises
     ------
-    StableError
+    The UAC has too few ports. The message names the setting to change.
         The ports are too few. The message names the setting to change.
     """
     files = read_files(uac, (REUSE, PORTS))

@@ -1,4 +1,4 @@
-"""The description of a host and the counters of its kernel, as verbatim text of a fixed list of files."""
+"""Functions that read the description of a host and the kernel's counters, as the text of certain files."""
 
 from sipsched.errors import StableError
 from sipsched.files import parse_json
@@ -19,13 +19,13 @@ DESCRIPTION_FILES = ("/proc/version", "/proc/cmdline", *FILES)
 
 
 def read_files(host: Host, paths: tuple[str, ...]) -> dict[str, str]:
-    """Read files of a host in one command: the text by path. The result lacks files that do not exist."""
+    """Read several files of a host with one command. Return the text of each existing file, by path."""
     script = 'for f; do [ -r "$f" ] && echo "==> $f <==" && cat "$f"; done; true'
     return split_sections(host.shell(script, *paths).stdout)
 
 
 def split_sections(text: str) -> dict[str, str]:
-    """Split the output of the command of `read_files` into its files."""
+    """Split the output of the command of `read_files` into the texts of the files."""
     sections: dict[str, list[str]] = {}
     current: list[str] = []
     for line in text.splitlines(keepends=True):
@@ -37,30 +37,31 @@ def split_sections(text: str) -> dict[str, str]:
 
 
 def clock_offset_s(host: Host) -> float:
-    """Return CLOCK_REALTIME minus the time since boot, in seconds.
+    """Return CLOCK_REALTIME of a host minus the time since its boot, in seconds.
 
-    The accuracy is about 10 ms, the resolution of /proc/uptime. The smallest of three readings counts, since a delay
-    between reading the two clocks makes the offset larger. The offset changes only when the clock is stepped or slewed.
+    The accuracy is about 10 ms, the resolution of /proc/uptime. The function returns the smallest of three readings,
+    because a delay between reading the two clocks makes the offset larger. The offset changes only when somebody sets
+    CLOCK_REALTIME or adjusts its speed.
 
     Raises
     ------
     StableError
-        The host does not print the two clocks.
+        The output of the host does not contain the two clocks.
     """
-    # ASSUME the host is not suspended in a run: /proc/uptime then advances as CLOCK_MONOTONIC
+    # ASSUME the host is not suspended during a run: /proc/uptime then advances as CLOCK_MONOTONIC does
     script = "for i in 1 2 3; do cat /proc/uptime; date +%s.%N; done"
     return parse_clock_offset_s(host.shell(script).stdout, f"host {host.spec}: clocks")
 
 
 def parse_clock_offset_s(text: str, where: str) -> float:
-    """Return the smallest offset of several readings.
+    """Return the smallest of several offsets between two clocks.
 
-    The text alternates lines of /proc/uptime and of `date +%s.%N`.
+    In the text, a line of /proc/uptime and a line of `date +%s.%N` alternate.
 
     Raises
     ------
     StableError
-        The text has no reading, or a line is not as expected.
+        The text contains no offset, or a line has another form.
     """
     lines = text.splitlines()
     try:
@@ -74,17 +75,17 @@ def parse_clock_offset_s(text: str, where: str) -> float:
 
 
 def describe(host: Host, versions: dict[str, list[str]]) -> HostReport:
-    """Describe a host.
+    """Read the description of a host for `run.json`.
 
     Parameters
     ----------
     versions
-        Name of each program whose version is recorded, and the command that prints the version.
+        Per program, the command that prints the version to record.
 
     Returns
     -------
     HostReport
-        The description for `run.json`; None where the kernel does not report a value.
+        The description. A value that the kernel does not report is None.
     """
     files = read_files(host, DESCRIPTION_FILES)
     fields = parse_lscpu_json(host.run(["lscpu", "-J"]).stdout, f"host {host.spec}")
@@ -108,17 +109,17 @@ def describe(host: Host, versions: dict[str, list[str]]) -> HostReport:
 
 
 def parse_lscpu_json(text: str, where: str) -> dict[str, str | None]:
-    """Parse the output of `lscpu -J`: nested fields, each with a name and usually a value.
+    """Parse the output of `lscpu -J`, which has nested fields with a name and usually a value.
 
     Returns
     -------
     dict
-        Name of each field without its colon, and its value; None for a field without a value.
+        Per field, its name without the colon, and its value; None for a field without a value.
 
     Raises
     ------
     StableError
-        The text is not such output.
+        The text is not output of `lscpu -J`.
     """
     try:
         rest = [parse_json(text)["lscpu"]]

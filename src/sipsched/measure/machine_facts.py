@@ -1,4 +1,4 @@
-"""Facts about a machine, from the output of one script that changes nothing."""
+"""Facts about a machine. One script collects them and changes nothing on the machine."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ from sipsched.validity.counters import parse_stat
 LOOK_TIMEOUT_S = 30
 PROXIES = ("kamailio", "opensips")
 MACHINE_PROGRAMS = ("ip", "sshd", "ssh-keygen", "taskset")
-"""Programs that create a testbed on this machine."""
+"""Programs that are needed to create a testbed on this machine."""
 PRIVATE = """\
 look=$1
 shift
@@ -83,14 +83,14 @@ say free_kib "$(df -Pk "${folder:-/}" | awk 'NR == 2 { print $4 }')"
 
 @dataclass(frozen=True)
 class Facts:
-    """The values in the output of the script `LOOK`, by name."""
+    """The values that the script `LOOK` printed, by name."""
 
     values: Mapping[str, str]
     stat: Mapping[str, str]
 
     @classmethod
     def parse(cls, text: str) -> "Facts":
-        """Parse the output; lines of other programs are ignored."""
+        """Parse the output of the script, and ignore lines of other programs."""
         values, stat = {}, {"before": "", "after": ""}
         for line in text.splitlines():
             key, separator, value = line.partition("\t")
@@ -101,17 +101,17 @@ class Facts:
         return cls(values, stat)
 
     def __getitem__(self, key: str) -> str:
-        """Return a value; an empty text if the script did not find the value."""
+        """Return the value of a name, or an empty text if the script did not find the value."""
         return self.values.get(key, "")
 
     @property
     def root(self) -> bool:
-        """Whether the script ran as root."""
+        """Whether root ran the script."""
         return self["uid"] == "0"
 
     @property
     def scheduler(self) -> KernelScheduler | None:
-        """The scheduler settings that the kernel's files show; None if their folder cannot be listed."""
+        """The scheduler settings in the kernel's files; None if the folder of these files cannot be listed."""
         files: dict[str, str | None] = {
             key.removeprefix("file "): value
             for key, value in self.values.items()
@@ -120,19 +120,19 @@ class Facts:
         files |= {
             key.removeprefix("refused "): None for key in self.values if key.startswith("refused ")
         }
-        # before Linux 5.13, these settings are in a folder that every user can list
+        # Before Linux 5.13, the settings are in a folder that every user can list. Then existing files are enough.
         return KernelScheduler(files, task_slices=False) if files or self["listed"] else None
 
     @property
     def competitors(self) -> tuple[Competitor, ...]:
-        """The programs that ran longest on the SPS's CPUs; empty if they were not counted."""
+        """The programs that ran longest on the SPS's CPUs; empty if nothing counted them."""
         if not self["account"]:
             return ()
         account = read_account(parse_json(self["account"]), None, None, "sipaccount")
         return account.competitors
 
     def shares(self, cpus: Sequence[int]) -> tuple[float, float]:
-        """Return the shares of the CPUs' time that the hypervisor and other programs used while `LOOK` waited."""
+        """Return two shares of the CPUs' time during the script `LOOK`: stolen time, and the time of other programs."""
         before, after = (parse_stat(self.stat[moment]) for moment in ("before", "after"))
         names = [f"cpu{cpu}" for cpu in cpus if f"cpu{cpu}" in after] or ["cpu"]
         spent = {
@@ -146,7 +146,7 @@ class Facts:
 
 
 def look_here(testbed: Testbed, specs: Sequence[HostSpec]) -> Facts:
-    """Return the facts about this machine; without root, some of them are missing."""
+    """Return the facts about this machine. Without root, some facts are missing."""
     done = subprocess.run(
         ["sh", "-c", PRIVATE, "sh", LOOK, *_arguments(testbed, specs, PROJECT_ROOT / "raw")],
         capture_output=True,
@@ -155,18 +155,18 @@ def look_here(testbed: Testbed, specs: Sequence[HostSpec]) -> Facts:
         stdin=subprocess.DEVNULL,
     )
     facts = Facts.parse(done.stdout)
-    # the affinity of this process can exclude CPUs that are online
+    # The affinity of this process can exclude online CPUs.
     held = ",".join(map(str, sorted(os.sched_getaffinity(0))))
     return Facts({**facts.values, "online": held}, facts.stat)
 
 
 def look_there(testbed: Testbed, spec: HostSpec) -> Facts:
-    """Return the facts about a host, over SSH.
+    """Return the facts about a host that SSH reaches.
 
     Raises
     ------
     SipschedError
-        The host cannot be reached, or the script fails.
+        SSH does not reach the host, or the script fails.
     """
     with Host(spec, testbed.workdir) as host:
         arguments = _arguments(testbed, [spec], testbed.workdir)
@@ -183,7 +183,7 @@ def _arguments(
 
 
 def programs_of(testbed: Testbed, specs: Sequence[HostSpec]) -> tuple[str, ...]:
-    """Return the programs that a machine with these hosts needs, without the proxies."""
+    """Return the names of the programs that a machine with these hosts needs, without the proxies."""
     on_it = MACHINE_PROGRAMS if testbed.is_on_this_machine and len(specs) > 1 else ()
     qemu = (vm.QEMU, "mmdebstrap", "mke2fs") if testbed.kind == "vm" and len(specs) > 1 else ()
     return tuple(dict.fromkeys((*on_it, *qemu, *HOST_PROGRAMS)))

@@ -1,4 +1,4 @@
-"""The check that the SPS has enough memory for the proxy."""
+"""The check that the SPS has enough memory for the proxy and its front end."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ MEMINFO = "/proc/meminfo"
 
 @dataclass(frozen=True)
 class Need:
-    """Memory that a proxy can use at most: shared by its processes, and private to each worker."""
+    """The largest memory that a proxy can use: memory shared by its processes, and private memory per worker."""
 
     shared_mib: int
     workers: int
@@ -21,14 +21,14 @@ class Need:
 
     @property
     def total_mib(self) -> int:
-        """Shared and private memory of all workers in MiB."""
+        """The shared memory and the private memory of all workers, in MiB."""
         return self.shared_mib + self.workers * self.package_mib
 
 
 def memory_need(sut: Sut, threads: int, cores: int) -> Need:
-    """Return the memory that the proxy's command lines ask for.
+    """Return the memory that the command lines of the proxy and of its front end request.
 
-    A front end that is a proxy is included, with one worker per core.
+    A front end that is a proxy has one worker per core.
     """
     shared_mib, workers = sut.instances(threads) * instance_shared_mib(sut, threads), threads
     if sut.arrangement.front == "proxy":
@@ -37,17 +37,18 @@ def memory_need(sut: Sut, threads: int, cores: int) -> Need:
 
 
 def check_memory(sps: Host, sut: Sut, threads: int, cores: int) -> None:
-    """Refuse a run whose proxy can use more memory than the SPS has available.
+    """Raise an error if the proxy can use more memory than the SPS has available.
 
     Parameters
     ----------
     sps
-        The host of the proxy, after the processes of earlier runs have ended.
+        The host of the proxy. Processes of earlier runs must have ended.
 
     Raises
     ------
     StableError
-        The memory is too small. The message names the need, the available memory, and the settings to change.
+        The memory is insufficient. The message names the needed memory, the available memory, and the settings to
+        change.
     """
     need = memory_need(sut, threads, cores)
     available = available_mib(
@@ -62,7 +63,7 @@ def check_memory(sps: Host, sut: Sut, threads: int, cores: int) -> None:
 
 
 def available_mib(text: str, where: str = MEMINFO) -> int:
-    """Read MemAvailable: memory that programs can have without swapping (Linux 3.14 and later).
+    """Return MemAvailable in MiB: the memory that programs can use without swapping (Linux 3.14 and later).
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Tables of the declared modes for the terminal: the settings of each mode, and their places on a host's kernel."""
+"""Tables for the terminal, which show the settings of each declared mode and the kernel files for them."""
 
 from collections.abc import Sequence
 
@@ -10,13 +10,13 @@ from sipsched.testbed.host import Host
 
 
 def modes_table(sps: Host, cores: int, threads: int) -> list[str]:
-    """Return a table of the settings of every declared mode, and their places on a host.
+    """Return a table with the settings of every declared mode, and the file or attribute of each on a host's kernel.
 
     Returns
     -------
     list of str
-        Lines with mode, setting, value, place, and whether the kernel accepts it; then the groups of modes with equal
-        settings.
+        Lines with the mode, the setting, the value, the file or attribute, and whether the kernel accepts the value.
+        Further lines name the modes with equal settings.
     """
     declared = load_modes()
     rows = [("mode", "setting", "value", "goes to", "can be set")]
@@ -44,12 +44,12 @@ def modes_table(sps: Host, cores: int, threads: int) -> list[str]:
 
 
 def asked_table(cores: int, threads: int) -> list[str]:
-    """Return a table of the settings of every declared mode on one processor, for any kernel.
+    """Return a table with the settings of every declared mode on one processor, for any kernel.
 
     Returns
     -------
     list of str
-        Lines with mode, setting and value.
+        Lines with the mode, the setting and the value.
     """
     declared = load_modes()
     counts = Counts(cores=cores, threads=threads, processors=1)

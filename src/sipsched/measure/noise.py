@@ -1,4 +1,4 @@
-"""The noise of an idle SPS: gaps in the time of each of its CPUs."""
+"""The measurement of noise on an idle SPS: the interruptions of a program on each CPU."""
 
 import json
 import time
@@ -24,7 +24,7 @@ STAT = "/proc/stat"
 
 
 def measure_noise(testbed: Testbed, path: Path, duration_s: float = DURATION_S) -> None:
-    """Measure the gaps on each CPU of the SPS, with the host's settings as in a run, and record them.
+    """Measure the interruptions on each idle CPU of the SPS, with the settings of a run, and write `noise.json`.
 
     Parameters
     ----------
@@ -36,9 +36,9 @@ def measure_noise(testbed: Testbed, path: Path, duration_s: float = DURATION_S) 
     Raises
     ------
     StableError
-        `jitter` is not built on the SPS, or a setting is refused.
+        The program `jitter` is not built on the SPS, or the kernel refuses a setting.
     TransientError
-        A host is unreachable, or the testbed is in use.
+        A host is unreachable, or another process uses the testbed.
     """
     started = time.time()
     with open_hosts(testbed, f"the noise of {testbed.name}") as hosts:
@@ -70,12 +70,12 @@ def _look_at(sps: Host, program: str, cpu: int, duration_s: float) -> dict[str, 
 
 
 def parse_jitter(text: str, cpu: int, where: str) -> dict[str, Any]:
-    """Parse the output of `jitter` for a CPU.
+    """Parse the output of the program `jitter` for one CPU.
 
     Raises
     ------
     StableError
-        The text is not JSON or describes another CPU, or the program moved to another CPU.
+        The text is not JSON or describes another CPU, or the program `jitter` moved to another CPU.
     """
     try:
         report = parse_json(text)

@@ -1,4 +1,4 @@
-"""The results of a load, before any rule judges them."""
+"""The types for the counts of a load, from which the validity rules compute their numbers."""
 
 from dataclasses import dataclass
 
@@ -9,26 +9,26 @@ from sipsched.validity.ledger import Ledger, Snapshots
 
 @dataclass(frozen=True)
 class Observed:
-    """The counts of a load.
+    """The counts of a load on all hosts.
 
     Attributes
     ----------
     started, ended
-        CLOCK_REALTIME of the controller, seconds since the epoch.
+        CLOCK_REALTIME of the machine that controls the run, in seconds since the epoch.
     statistics
-        The counts of the generator.
+        The counts of the load generator.
     counters
-        The counters of the three hosts before and after the load, as in `counters.json`.
+        The kernel's counters on the three hosts before and after the load, as in `counters.json`.
     ledger
-        The balance of these counters; over TCP, of the messages that UAC, UAS and proxy count.
+        The account of all datagrams. Over TCP, the account of the messages that UAC, UAS and proxy count.
     no_ports
-        Datagrams to closed ports on hosts whose agent or proxy was running.
+        Datagrams to closed ports on hosts whose generator or proxy was running.
     clock_step_s
         Largest step of CLOCK_REALTIME against CLOCK_MONOTONIC on any host in seconds, 0 or more.
     proxy
         CPU time, sockets and front end of the proxy.
     served
-        The counts of the UAS since its start; None in simulated runs on one shared socket.
+        The counts of the UAS since its start; None in a simulated run whose workers share one socket.
     connections_made
         TCP connections that the UAC opened.
     """
@@ -52,9 +52,9 @@ class WarmUp:
     Attributes
     ----------
     utilisation
-        CPU time of the proxy divided by the time of the SPS's CPUs.
+        CPU time of the proxy, divided by the time of all CPUs of the SPS.
     service_s
-        CPU time per message in seconds, divided by the number of CPUs.
+        CPU time per message in seconds, divided by the number of CPUs of the SPS.
     """
 
     utilisation: float
@@ -63,11 +63,11 @@ class WarmUp:
 
 @dataclass(frozen=True)
 class CpuTime:
-    """CPU time in ns of all processes of the SUT, and of its front end among them."""
+    """CPU time in ns of all processes of the SUT, and the CPU time of its front end."""
 
     all: int
     front: int
 
     def __sub__(self, other: "CpuTime") -> "CpuTime":
-        """Subtract an earlier reading."""
+        """Subtract the CPU time of an earlier reading."""
         return CpuTime(self.all - other.all, self.front - other.front)

@@ -1,6 +1,7 @@
-"""Predictions by the simulator, fitted to mode `default`, for settings that the fit did not use.
+"""Predictions of the simulator for settings that were not used to fit it.
 
-This module reads no measurement. It receives the fit as numbers, and the runs to predict as settings.
+The simulator is fitted to runs of the default mode. This module reads no measurement: its input is the fitted
+parameters and the settings to predict.
 """
 
 import itertools
@@ -41,31 +42,31 @@ from sipsched.records.trace import HEADER, RECORD, Event
 from sipsched.testbed.inventory import SimulatedMachine, Testbed, load_testbed
 
 SECONDS = 6.0
-"""Seconds of load of a replicate. Each sample of the fit has one replicate."""
+"""Seconds of load of a simulated run. Each sample of the fitted parameters has one run."""
 ANY_BED = "simulated"
 CORES = (1, 2, 4, 8, 16, 32, 64)
 THREADS = (4, 8, 16)
-"""Numbers of threads that are tried, in addition to three others: the number of cores, two more, and twice as many."""
+"""Numbers of threads to try, in addition to three others: the number of cores, two more, and twice as many."""
 CORES_PER_PROCESSOR = 16
 TRIAL_CALLS = 8_000
-"""Calls of a trial for a capacity. An overload fills the receive buffer within some hundred calls."""
+"""Number of calls of a trial for a capacity. An overload fills the receive buffer within some hundred calls."""
 TRIAL_S_MIN = 0.5
-"""Shortest trial of a deployment in seconds. Calls ring and hold for 20 ms."""
+"""Shortest trial of a deployment in seconds. It is much longer than a call, which rings and holds for 20 ms."""
 WINDOWS_MIN = 2
 MESSAGES = len(KINDS)
-"""Messages of a call."""
+"""Number of messages of a call."""
 HALVINGS = 6
-"""Number of times that a bracket of loads is halved for a capacity."""
+"""Number of times that the search for a capacity halves the interval of loads."""
 SPEEDUP_HALVINGS, SPEEDUP_DRAWS = 4, 4
-"""For capacities of deployments: halvings around a guess, and samples of the fit."""
+"""For capacities of deployments: how often the search halves the interval, and how many samples of the fit it uses."""
 SPEEDUP_THREADS = (1, 2, 4, 8)
-"""Numbers of threads that are tried for a deployment, or the number of cores if that is larger."""
+"""Numbers of threads to try for a deployment. The number of cores replaces smaller numbers."""
 SPEEDUP_CORES_RECEIVED_BY_ONE = (1, 2, 4, 8, 16)
-"""Numbers of cores with one receiving CPU; more cores do not raise such a capacity."""
+"""Numbers of cores if one CPU receives all messages. Then more cores do not raise the capacity."""
 CONNECTIONS = 8
-"""Persistent TCP connections of the UAC, as in the SUTs of config/config.yaml."""
+"""Number of persistent TCP connections of the UAC, as in the SUTs of config/config.yaml."""
 LOCKED_MODEL = "opensips-papers"
-"""Name of the model whose lock share is assumed where the fitted model has none."""
+"""Name of the model whose lock share is assumed if the fitted model has no lock share."""
 ASSUMED = {
     "migrations cost nothing": {"refill_near_ns": 0, "refill_far_ns": 0, "balance_ns": 0},
     "migrations cost thrice as much": {
@@ -74,7 +75,7 @@ ASSUMED = {
     },
     "two CPUs receive": {"receive_cpus": 2},
 }
-"""Assumptions that records of one core cannot check, with the alternatives that are simulated too."""
+"""Assumptions that records of one core cannot check. The alternatives of each assumption are simulated, too."""
 
 Changes = Mapping[str, Any]
 Floats = npt.NDArray[np.float64]
@@ -83,14 +84,14 @@ Result = TypeVar("Result")
 
 
 def predict(fitted: Fitted, runs: Iterable[Run], config: Config) -> Predictions:
-    """Predict every setting of runs of the SUT to which the model is fitted.
+    """Predict all settings of the planned runs of the SUT to which the simulator is fitted.
 
     Parameters
     ----------
     fitted
-        The model; if it was fitted to no run, nothing is predicted.
+        The fitted model. If no run was available for the fit, nothing is predicted.
     runs
-        The planned runs. Each mode of a comparison is a setting, except modes that switch the probe off.
+        The planned runs. For a run that compares modes, each mode is a setting, except modes that switch the probe off.
     """
     chosen = _settings(fitted, runs)
     return Predictions(
@@ -101,9 +102,9 @@ def predict(fitted: Fitted, runs: Iterable[Run], config: Config) -> Predictions:
 def still_predicted(
     before: Predictions, fitted: Fitted, runs: Iterable[Run], config: Config
 ) -> bool:
-    """Return whether `predict` would return these predictions.
+    """Return whether `predict` would return the same predictions again.
 
-    The fit and the settings must be equal, and a new simulation of the first setting must return the same numbers.
+    The fit and the settings must be equal, and a new simulation of the first setting must give the same numbers.
     """
     settings = [predicted.setting for predicted in before.predicted]
     if (before.fitted, before.seconds, settings) != (fitted, SECONDS, _settings(fitted, runs)):
@@ -130,7 +131,7 @@ def _predicted(setting: PredictedSetting, fitted: Fitted, config: Config) -> Pre
         records, cpu_us = _served({**plan.at(load, arrivals), **fitted.draws[index]})
         since_s = (records["t_arr"] - T0_NS).astype("f8") / 1e9
         number, within_s = np.divmod(since_s, window_s)
-        # the first window is discarded, since the queue fills during it
+        # The first window is excluded, because the queue starts empty and fills during this window.
         windows = range(1, int(seconds / window_s) if setting.compared else 1)
         cuts = [records[(number == window) & (within_s >= washout_s)] for window in windows]
         return _of(records, cpu_us), np.array([_of(cut, cpu_us) for cut in cuts])
@@ -156,7 +157,7 @@ def _settings_of(fitted: Fitted, runs: Iterable[Run]) -> Iterator[PredictedSetti
 
 
 def _testbed(fitted: Fitted, cores: int) -> Testbed:
-    """Return a simulated testbed with the fitted numbers."""
+    """Return a simulated testbed with the fitted parameters."""
     machine = SimulatedMachine(
         kernel=fitted.kernel,
         processors=-(-cores // CORES_PER_PROCESSOR),
@@ -169,7 +170,7 @@ def _testbed(fitted: Fitted, cores: int) -> Testbed:
 
 
 def _window(setting: PredictedSetting, fitted: Fitted, config: Config) -> tuple[float, float]:
-    """Return the length and the washout, in seconds, of a comparison's windows at the setting's load."""
+    """Return, for the setting's load, the length and the washout in seconds of the windows of a comparing run."""
     numbers, design = fitted.numbers, config.crossover
     rest = ("copy_ns", "send_ns", "loop_ns", "receive_ns")
     message_ns = sum(numbers["service_ns"]) / MESSAGES + sum(numbers[name] for name in rest)
@@ -183,7 +184,7 @@ def _window(setting: PredictedSetting, fitted: Fitted, config: Config) -> tuple[
 
 
 def _served(numbers: Numbers) -> tuple[npt.NDArray[Any], float]:
-    """Simulate a run; return the records of the served messages, and the CPU time per message in µs."""
+    """Simulate a run. Return the records of the served messages, and the CPU time per message in µs."""
     with tempfile.TemporaryDirectory(prefix="sipsched-predicted-") as name:
         folder = Path(name)
         outputs = Outputs(folder / "trace", folder / "calls", folder / "uac")
@@ -194,7 +195,7 @@ def _served(numbers: Numbers) -> tuple[npt.NDArray[Any], float]:
 
 
 def _of(records: npt.NDArray[Any], cpu_us: float) -> Floats:
-    """Return the quantities of `UNITS`, shape (quantity,)."""
+    """Return the quantities of `UNITS` over some records, shape (quantity,)."""
     if not len(records):
         return np.full(len(UNITS), np.nan)
     k_rcv = (records["t_sip_in"] - records["t_arr"]).astype("f8") / 1000
@@ -206,10 +207,10 @@ def _of(records: npt.NDArray[Any], cpu_us: float) -> Floats:
 
 
 def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
-    """Predict the load at which the packet drop rate crosses its limit, by cores and threads.
+    """Predict the load at which the packet drop rate passes its limit, by numbers of cores and threads.
 
-    For each number of cores, the best number of threads is simulated again: with each sample of the fit, and with each
-    assumption about several cores.
+    For each number of cores, the number of threads with the highest capacity is simulated again: with each sample of
+    the fit, and with each assumption about several cores.
     """
     none = CapacityPrediction(fitted, config.pdr_limit, CORES_PER_PROCESSOR)
     if not fitted.numbers:
@@ -226,7 +227,7 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
     best = [found for cores in CORES if (found := central.best(cores))]
 
     def again(changes: Changes) -> tuple[CapacityOfCores, ...]:
-        # the number of receiving CPUs cannot exceed the cores
+        # No more CPUs can receive than the SPS has cores.
         known = [carried for carried in best if changes.get("receive_cpus", 1) <= carried.cores]
         return tuple(
             _at_once(
@@ -243,9 +244,9 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
 
 
 def still_carried(before: CapacityPrediction, fitted: Fitted, config: Config) -> bool:
-    """Return whether `predict_capacity` would return this prediction.
+    """Return whether `predict_capacity` would return the same prediction again.
 
-    Fit and limit must be equal, and a new simulation of the first setting must find the same capacity.
+    The fit and the limit must be equal, and a new simulation of the first setting must find the same capacity.
     """
     if (before.fitted, before.limit) != (fitted, config.pdr_limit):
         return False
@@ -270,10 +271,10 @@ def _carries(
 
 
 def predict_deployments(fitted: Fitted, config: Config) -> tuple[Deployed, ...]:
-    """Predict the capacity of each deployment by cores, with the number of threads that has the highest capacity.
+    """Predict the capacity of each deployment by number of cores, with the number of threads that maximises it.
 
-    In one prediction, a single CPU receives, as in the model. In another prediction, all cores receive, and the agents
-    have one address per core.
+    One prediction assumes a single CPU that receives all messages, as in the model. Another prediction assumes that all
+    cores receive messages, and that the agents have one address per core.
     """
     if not fitted.numbers:
         return ()
@@ -301,7 +302,7 @@ def _deployed(
     fitted: Fitted,
     config: Config,
 ) -> list[Deployed]:
-    """Predict one deployment for every number of cores. Each search begins at the capacity of fewer cores."""
+    """Predict the capacity of one deployment for every number of cores, starting from the capacity of fewer cores."""
     transport, deployment = kind
     over_tcp = transport == "tcp"
     name = f"{transport}-{deployment}"
@@ -331,7 +332,8 @@ def _deployed(
         guess_cps = rows[-1].cps * cores / rows[-1].cores if rows else 0.0
         tried = []
         options = {max(cores, threads) for threads in SPEEDUP_THREADS}
-        # a worker on the receiving CPU is slower, so more workers help if each worker has its own socket
+        # A worker on the CPU that receives messages is slower. So more workers help if each worker has its own
+        # socket.
         for threads in sorted(options if spread else {*options, 2 * cores}):
             tried.append(carried(cores, threads, fitted.numbers, guess_cps))
             guess_cps = tried[-1].cps
@@ -353,7 +355,7 @@ def _deployed(
 
 
 def _trial_calls(plan: SimulatedPoint, config: Config, cps: float) -> int:
-    """Return the calls of a trial, so many that its beginning and the content of socket buffers are negligible."""
+    """Return a number of calls for a trial that is so large that start effects and full buffers are negligible."""
     if plan.sut.over_tcp:
         return round(cps * config.search.trial_s)
     sockets = plan.point.threads if plan.sut.deployment != "shared" else 1
@@ -368,10 +370,10 @@ def _capacity(
     calls: Callable[[float], int],
     halvings: int,
 ) -> CapacityOfCores:
-    """Search the capacity from both sides of a guess, or of the load that the service times allow.
+    """Search for the capacity from both sides of a guess, or from the load that the service times allow.
 
-    A load is below the capacity if the packet drop rate is at most the limit and no CPU is saturated by receiving.
-    Over TCP, the share of calls that fail or are late replaces the packet drop rate.
+    A load is below the capacity if the packet drop rate is at most the limit and receiving saturates no CPU. Over TCP,
+    the share of calls that fail or are late replaces the packet drop rate.
     """
     cores, threads = plan.point.cores, plan.point.threads
 
@@ -385,8 +387,8 @@ def _capacity(
         return max(cpu.receive for cpu in report.cpus) * cps / calls(cps) / 1e9
 
     def is_carried(report: SimulatorReport, cps: float) -> bool:
-        # ASSUME a CPU that is saturated by receiving loses datagrams before the socket (netdev_max_backlog); the
-        # model's backlog is unlimited
+        # ASSUME a CPU that receiving saturates loses datagrams before the socket (netdev_max_backlog); the model's
+        # backlog is unlimited
         lost, reached = report.refused, report.received + report.refused
         if plan.sut.over_tcp:
             lost, reached = report.calls_started - report.calls_good, report.calls_started
@@ -394,7 +396,7 @@ def _capacity(
 
     lower, upper = guess_cps * 0.85, guess_cps * 1.15
     if not guess_cps:
-        # the service times limit the load, both for the workers and for the receiving CPU
+        # The service times limit the load of the workers and of the CPU that receives.
         upper = min(cores, threads) * 1e9 / sum(numbers["service_ns"])
         upper = min(upper, 1e9 / MESSAGES / max(numbers["receive_ns"], 1))
         lower = upper / 3
@@ -417,7 +419,7 @@ def _capacity(
 
 
 def _at_once(do: Callable[[Each], Result], jobs: Sequence[Each]) -> list[Result]:
-    """Run jobs in parallel threads; each simulation is a separate process."""
+    """Run simulations in parallel threads. Each simulation is a separate process."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(do, jobs))
 

@@ -1,4 +1,4 @@
-"""The probes on the SPS: their start and end beside the proxy, and their traces."""
+"""Control of the probes on the SPS, which timestamp messages: start, end, and the files with the timestamps."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,30 +19,30 @@ from sipsched.testbed.inventory import native_folder
 
 READY_TIMEOUT_S = 15
 CONTROL_SOCKET = "probe.control"
-"""Socket in the SPS's working folder that switches recording `off` and `on` (hardware/probe/sipprobe.c)."""
+"""Name of the socket that switches the recording `off` and `on` (hardware/probe/sipprobe.c)."""
 RING_BYTES = 16 * 2**20
-"""Size of the ring between the kernel and the probe's writer: 16 MiB hold 0.1 s of 180,000 records/s."""
+"""Size of the ring buffer between the kernel and the probe. 16 MiB hold 0.1 s of 180,000 records/s."""
 FIFO_PRIORITY = 11
-"""Priority of the probe's writer, above that of the generators. The writer uses 1 to 3 % of a CPU."""
+"""Real-time priority of the probe's writer, higher than the generators' priority. It uses 1 to 3 % of a CPU."""
 RAISE = 'chrt --fifo --all-tasks --pid "$1" "$(pgrep --parent "$(cat "$2")")"'
 TRACE_BYTES_PER_CALL = 6 * RECORD.itemsize
 ZSTD_LEVEL = 1
 FULL_BYTES = 1 << 20
-"""A disk with less free space counts as full."""
+"""Free space in bytes below which a disk is considered full."""
 
 
 class Probe(Protocol):
-    """The methods of a probe, in the order in which a run calls them."""
+    """The interface of a probe. A run calls the methods in the listed order."""
 
     def begin(self) -> None:
-        """Discard all records so far, at the end of the warm-up."""
+        """Discard all records of the warm-up. A run calls this method at the end of the warm-up."""
 
     def end(self, folder: Path) -> ProbeReport:
-        """Stop, write the compressed trace to `folder`, and return the probe's report."""
+        """Stop the probe, write its compressed trace to `folder`, and return the probe's report."""
 
 
 class BpfProbe:
-    """The probe `sipprobe`: six timestamps per message by BPF, over UDP and over TCP."""
+    """The probe `sipprobe`, which takes six timestamps per message by BPF, over UDP and over TCP."""
 
     def __init__(self, sps: Host, process: Process) -> None:
         self._sps = sps
@@ -60,25 +60,25 @@ class BpfProbe:
         peer_port: int | None = None,
         controlled: bool = False,
     ) -> "BpfProbe":
-        """Start the probe and wait until it is attached. `begin` finds workers that start later.
+        """Start the probe, and wait until the probe is attached to the kernel. `begin` finds workers that start later.
 
         Parameters
         ----------
         program
-            Name of the proxy's worker processes.
+            Name of the worker processes of the proxy.
         mode
             `auto`, `exact` or `tracepoint`; `stream` for SIP over TCP.
         limit_s
-            Time in seconds after which the probe is stopped.
+            Seconds after which the host stops the probe.
         peer_port
-            For `stream`, the port to which the proxy connects.
+            For `stream`, the remote port of the proxy's connections.
         controlled
-            Whether the probe listens on `CONTROL_SOCKET`, so that its recording can be switched.
+            Whether the probe listens on `CONTROL_SOCKET`, so that a run can switch the recording.
 
         Raises
         ------
         StableError
-            The probe cannot run on this kernel. The message is the probe's error message.
+            The probe cannot run on this kernel. The message contains the error message of the probe.
         """
         folder = sps.workdir
         files = ["trace.bin", "probe.json", "probe.ready", TRACE_FILE]
@@ -95,9 +95,9 @@ class BpfProbe:
         probe = cls(sps, process)
         try:
             probe._wait_for("ready", 1)
-            # The writer may share a CPU with real-time generators. Without a real-time priority of its own, the ring
-            # would then overflow. The priority is set after loading, since loading takes 0.2 s of a CPU on which other
-            # programs start.
+            # The writer may share a CPU with the real-time generators. Without its own real-time priority, the ring
+            # buffer would overflow. The priority is set after loading, because loading takes 0.2 s of a CPU on which
+            # other programs start.
             sps.shell(RAISE, FIFO_PRIORITY, process.pid_file)
         except SipschedError as error:
             said = sps.run(["cat", str(process.log_file)], check=False).stdout.strip()
@@ -106,13 +106,13 @@ class BpfProbe:
         return probe
 
     def begin(self) -> None:
-        """Find the proxy's workers, and start an empty trace."""
+        """Find the proxy's workers, and start a new, empty trace."""
         self._begun += 1
         self._sps.signal(self._process, "USR1")
         self._wait_for("fresh", self._begun)
 
     def end(self, folder: Path) -> ProbeReport:
-        """Stop the probe, compress the trace on the host and fetch it."""
+        """Stop the probe, compress its trace on the host, and copy the trace to this machine."""
         sps = self._sps
         sps.stop(self._process)
         log_file, report_file = str(self._process.log_file), str(sps.workdir / "probe.json")
@@ -155,7 +155,7 @@ def parse_report(text: str, where: str) -> ProbeReport:
     Raises
     ------
     StableError
-        The text is not JSON, or lacks a part that the record needs.
+        The text is not JSON, or lacks a key that the record needs.
     """
     try:
         return as_part(ProbeReport, parse_json(text), where)
@@ -164,7 +164,7 @@ def parse_report(text: str, where: str) -> ProbeReport:
 
 
 class PreloadProbe:
-    """The library `libsipstamp.so`: three timestamps per message and the drop counter, for kernels that refuse BPF."""
+    """The library `libsipstamp.so`, for kernels without BPF: three timestamps per message, and the drop counter."""
 
     def __init__(self, sps: Host, reason: str) -> None:
         self._sps = sps
@@ -176,7 +176,7 @@ class PreloadProbe:
         sps.run(["mkdir", "-p", str(self._stamps)])
 
     def environment(self) -> Mapping[str, str]:
-        """Return the variables that load the library into the proxy."""
+        """Return the environment variables that load the library into the proxy."""
         return {
             "LD_PRELOAD": str(native_folder(self._sps.base, "probe") / "libsipstamp.so"),
             "SIPSTAMP_DIR": str(self._stamps),
@@ -184,14 +184,14 @@ class PreloadProbe:
         }
 
     def begin(self) -> None:
-        """Note the instant at which the warm-up ends; `end` removes earlier messages."""
-        # ASSUME the host was never suspended: /proc/uptime then equals CLOCK_MONOTONIC, to 10 ms
+        """Save the time at which the warm-up ends. `end` later removes all earlier messages."""
+        # ASSUME the host was never suspended: /proc/uptime then equals CLOCK_MONOTONIC within 10 ms
         uptime = self._sps.run(["cat", "/proc/uptime"]).stdout.split()[0]
         self._t_begin_ns = round(float(uptime) * 1e9)
         self._refused_before = self._refused()
 
     def _refused(self) -> int:
-        """Return the number of datagrams that the socket refused since it was created, as the last worker read it."""
+        """Return the number of datagrams that the socket has refused since its creation, as the last worker read it."""
         size = HEADER["reserved"].itemsize
         offset = HEADER.itemsize - size  # the header's last field
         script = 'for f in "$1"/*; do od -An -tu4 "-j$2" "-N$3" "$f"; done'
@@ -199,7 +199,7 @@ class PreloadProbe:
         return max(map(int, told), default=0)
 
     def end(self, folder: Path) -> ProbeReport:
-        """Fetch each worker's trace and join them into one."""
+        """Copy the traces of all workers to this machine, and join them into one trace."""
         refused = self._refused() - self._refused_before
         names = self._sps.run(["ls", str(self._stamps)]).stdout.split()
         parts = []
@@ -232,7 +232,7 @@ class PreloadProbe:
 
 
 class NoProbe:
-    """The absence of a probe, in control runs that show the cost of the probe."""
+    """The replacement for a probe in control runs without timestamps, which show the cost of the probe."""
 
     def begin(self) -> None:
         """Do nothing."""

@@ -1,4 +1,4 @@
-"""The start of a proxy together with the probe that timestamps its messages."""
+"""The start of a proxy together with its probe."""
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,14 +12,14 @@ from sipsched.testbed.session import Hosts
 
 
 class Probing:
-    """The probe of one run or search, started with each proxy.
+    """The probe of one run or search, which starts with each proxy.
 
     Parameters
     ----------
     limit_s
-        Time in seconds after which the probe is stopped.
+        Seconds after which the host stops the probe.
     controlled
-        Whether the probe's recording must be switchable.
+        Whether a run must be able to switch the probe's recording.
     """
 
     _bpf: Future[BpfProbe | None]
@@ -39,27 +39,27 @@ class Probing:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Load the BPF probe in a thread, in parallel with the beginning of the block."""
+        """Load the BPF probe in a thread, in parallel with the beginning of the `with` block."""
         with ThreadPoolExecutor(1) as pool:
             self._bpf = pool.submit(self._start_bpf)
             yield
 
     def start(self, start: Callable[[Mapping[str, str]], Process]) -> tuple[Process, Probe]:
-        """Start the proxy, and return it with its probe, which is ready. Call this method within `starting`.
+        """Start the proxy and its probe, and return both when they are ready. Call this method within `starting`.
 
-        The BPF probe attaches to a running proxy. A preloaded library must be in the proxy's environment instead, so
-        the proxy starts a second time where the kernel refuses BPF.
+        The BPF probe attaches to a running proxy. If the kernel refuses BPF, the proxy starts a second time, because a
+        preloaded library must be in the environment of the proxy.
 
         Parameters
         ----------
         start
-            The function that starts the proxy with these variables in its environment, and returns once the proxy
+            The function that starts the proxy. Its argument is environment variables, and it returns when the proxy
             listens.
 
         Raises
         ------
         StableError
-            The probe that is asked for cannot run on this kernel.
+            The requested probe cannot run on this kernel.
         """
         reason = "asked for"
         if self._wanted == "off":
@@ -75,7 +75,7 @@ class Probing:
                 self._sps.stop(process)
             else:
                 assert probe is not None
-                # the proxy's workers exist by now, and no message has arrived yet
+                # At this time, the proxy's workers exist, and no message has arrived yet.
                 probe.begin()
                 return process, probe
         if self._controlled:
@@ -87,11 +87,11 @@ class Probing:
 
     @property
     def _wants_bpf(self) -> bool:
-        """Whether the BPF probe is wanted; over TCP no other probe exists."""
+        """Whether the run needs the BPF probe. Over TCP, no other probe exists."""
         return self._wanted != "off" and (self._sut.over_tcp or self._wanted != "preload")
 
     def _start_bpf(self) -> BpfProbe | None:
-        """Load the BPF probe; return None where it is not wanted."""
+        """Load the BPF probe, and return it. Return None if the run does not need it."""
         if not self._wants_bpf:
             return None
         over_tcp = self._sut.over_tcp

@@ -1,4 +1,4 @@
-"""The progress of an invocation: the number of the present run, and the time until the end."""
+"""The progress of a campaign: the number of the current run, and the expected time until the end."""
 
 import statistics
 from collections import defaultdict, deque
@@ -11,12 +11,12 @@ from sipsched.words import plural
 
 
 class Progress:
-    """The runs of one invocation, counted and timed.
+    """The number of measured runs since the start of the workflow, and their durations.
 
     Parameters
     ----------
     lanes
-        The testbeds that can be measured at the same time.
+        The groups of testbeds, which can measure at the same time.
     """
 
     def __init__(self, lanes: Lanes) -> None:
@@ -32,10 +32,10 @@ class Progress:
         Parameters
         ----------
         run, attempt
-            The run that starts, and the number of the attempt from 1.
+            The run that starts, and the number of its attempt, counted from 1.
         left
-            Expected seconds of each run that is not measured yet, `run` included. The duration of runs of the same
-            kind in this invocation replaces the expected seconds.
+            Expected seconds of each run without a measurement, including `run`. If runs of the same kind have already
+            been measured, their duration replaces the expected seconds.
         now
             Seconds of a monotonic clock.
         """
@@ -52,7 +52,7 @@ class Progress:
         )
 
     def end(self, run: Run, now: float) -> None:
-        """Record the end of an attempt."""
+        """Record the end of an attempt to measure a run."""
         started = self._started.pop(run, None)
         if started is not None:
             self._lasted[kind(run)].append(now - started + BETWEEN_S)
@@ -63,7 +63,7 @@ class Progress:
 
 
 def in_minutes(seconds: float) -> str:
-    """Return an approximate time in words."""
+    """Return an approximate duration in words."""
     if seconds < 90:
         return f"about {max(10, round(seconds, -1)):.0f} seconds"
     return f"about {plural(round(seconds / 60), 'minute')}"

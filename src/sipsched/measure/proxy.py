@@ -1,4 +1,4 @@
-"""Adapters of SIP proxy programs: configuration, command line, counts of messages, and log."""
+"""The adapters of SIP proxy programs: how to configure and start a proxy, and how to read its counts and log."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -17,10 +17,10 @@ ALLOCATION_FAILURE = (
     "no more (shm|shared|share|pkg|private)? *mem|could not allocate|out of ([a-z]+ )?mem"
     "|not enough (free )?(shm|pkg|mem)"
 )
-"""Extended regular expression for failed allocations in a log, in upper or lower case, for grep on hosts."""
+"""Regular expression for failed allocations in a log, for `grep -E` without regard to case."""
 
 MANY_FILES = ("sh", "-c", 'ulimit -n "$(ulimit -Hn)" && exec "$@"', "sh")
-"""Command prefix that raises the limit of open files. Each connection needs one, and the usual limit is 1024."""
+"""Prefix of a command that raises the limit of open files, because each connection needs a file. 1024 is usual."""
 INSTANCES = """\
 folder=$1 option=$2 count=$3 address=$4 port=$5
 shift 5
@@ -31,7 +31,7 @@ while [ "$count" -gt 0 ]; do
 done
 wait
 """
-"""Starts the instances of a proxy. Each instance has its own folder and, with an address, its own port.
+"""Shell script that starts the instances of a proxy. Each instance has its own folder and possibly its own port.
 
 If an instance ends, the other instances continue.
 """
@@ -48,14 +48,14 @@ else
     tail -c "$2" "$1"
 fi
 """
-"""Prints a file, at most "$2" bytes at each end, and lines between them that match "$3"."""
+"""Shell script that prints at most "$2" bytes of each end of a file, and lines between that match "$3"."""
 SMALLEST_SHARED_MIB = 16
 FRONT_SHARED_MIB = 64
 
 
 @dataclass(frozen=True)
 class Proxy:
-    """The adapter of a proxy program.
+    """The adapter of a proxy program, which contains everything that differs between the programs.
 
     Attributes
     ----------
@@ -64,17 +64,16 @@ class Proxy:
     options
         Command-line options, with the placeholders `{config}`, `{shared}`, `{package}` and `{manager}`.
     folder_option
-        Option for the working folder. The option for the address needs no attribute, since it is `-l` for every
-        program.
+        Option for the working folder. Every program uses `-l` for the address, so the address has no attribute.
     deployments
-        Names of the deployments that the program's template supports.
+        Names of the deployments for which the program's template has a configuration.
     cannot
-        Reason for each deployment that the program seems to support but cannot use.
+        Deployments that the program cannot use, although it seems to support them, with the reasons.
     count_messages
-        Function that asks the instance in a folder for its messages. Without this function, the program cannot be
-        measured over TCP, where the kernel counts no messages.
+        Function that asks the proxy instance in a folder for its counts of messages. A program without this function
+        cannot be measured over TCP, because the kernel does not count messages.
     programs
-        Other programs that `count_messages` needs.
+        Other programs that `count_messages` runs.
     """
 
     program: str
@@ -87,7 +86,7 @@ class Proxy:
     cannot: Mapping[str, str] = field(default_factory=dict)
 
     def config_text(self, sut: Sut, testbed: Testbed, threads: int, folder: PurePosixPath) -> str:
-        """Return the text of the configuration file for a number of workers."""
+        """Return the text of the proxy's configuration file for a number of workers."""
         return render(
             Path("proxies", f"{self.program}.cfg.j2"),
             sut=sut,
@@ -100,7 +99,7 @@ class Proxy:
     def command(
         self, sut: Sut, config: PurePosixPath, folder: PurePosixPath, threads: int, sps: HostSpec
     ) -> list[str]:
-        """Return the command line, with which the proxy stays in the foreground and logs to stderr."""
+        """Return the command line that starts the proxy in the foreground with its log on stderr."""
         instances = sut.instances(threads)
         argv = self._argv(sut, config, instance_shared_mib(sut, threads))
         if sut.over_tcp:
@@ -126,7 +125,7 @@ class Proxy:
         return [self.program, *(option.format(**values) for option in self.options)]
 
     def messages(self, sps: Host, folder: PurePosixPath, sut: Sut, threads: int) -> Tally | None:
-        """Return the messages that all instances counted since their start; None over UDP, where the kernel counts."""
+        """Return the messages that all instances have counted since their start; None over UDP."""
         if not sut.over_tcp or self.count_messages is None:
             return None
         folders = instance_folders(sut, folder, threads)
@@ -134,12 +133,12 @@ class Proxy:
 
 
 def instance_shared_mib(sut: Sut, threads: int) -> int:
-    """Return the shared memory of each instance in MiB: its part of the SUT's memory, or the program's minimum."""
+    """Return the shared memory of each instance in MiB: its share of the SUT's memory, or the program's minimum."""
     return max(SMALLEST_SHARED_MIB, sut.shared_memory_mib // sut.instances(threads))
 
 
 def instance_folders(sut: Sut, folder: PurePosixPath, threads: int) -> list[PurePosixPath]:
-    """Return the folders of the instances, which `INSTANCES` creates."""
+    """Return the working folders of the instances, which the script `INSTANCES` creates."""
     if not sut.arrangement.instances:
         return [folder]
     return [folder / f"instance-{number}" for number in range(1, sut.instances(threads) + 1)]
@@ -149,15 +148,16 @@ def _count_kamailio(sps: Host, folder: PurePosixPath, sut: Sut) -> Tally:
     ask = 'kamcmd -s "unixs:$1" stats.get_statistics all'
     if sut.routing == "stateful":
         ask += ' && kamcmd -s "unixs:$1" tm.stats'
-    # Kamailio's module ctl has its socket in the instance's working folder
+    # The control socket of Kamailio's module ctl is in the working folder of the instance.
     said = sps.shell(ask, folder / "kamailio_ctl").stdout
     return parse_kamailio_counts(said, f"host {sps.spec}")
 
 
 def parse_kamailio_counts(text: str, where: str) -> Tally:
-    """Parse the output of kamcmd for `stats.get_statistics all`, and for `tm.stats` if tm is loaded.
+    """Parse the output of kamcmd for `stats.get_statistics all`, and for `tm.stats` if the module tm is loaded.
 
-    Transactions forward their requests and all answers. The core forwards all other messages, such as ACK.
+    The module tm forwards the requests of its transactions, and all answers. The core forwards other messages, such as
+    ACK.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def parse_kamailio_counts(text: str, where: str) -> Tally:
     return Tally(sum(counts[name] for name in sent), sum(counts[name] for name in received))
 
 
-# all instances share one configuration, so the name of the FIFO is relative to each working folder
+# All instances share one configuration file. So the name of the FIFO is relative to each working folder.
 ASK_OPENSIPS = """\
 cd "$1" || exit 1
 rm -f reply
@@ -193,15 +193,15 @@ def _count_opensips(sps: Host, folder: PurePosixPath, sut: Sut) -> Tally:
 
 
 def parse_opensips_counts(text: str, where: str) -> Tally:
-    """Parse the answer of OpenSIPS to `get_statistics` for core, sl, and tm if tm is loaded.
+    """Parse the answer of OpenSIPS to `get_statistics` for core, sl, and tm if the module tm is loaded.
 
-    Transactions forward their requests, and the answers that they relay or create. The core forwards all other
-    messages, such as ACK.
+    The module tm forwards the requests of its transactions, and the answers that it relays or creates. The core
+    forwards other messages, such as ACK.
 
     Raises
     ------
     StableError
-        The text is not such an answer, or a count is missing.
+        The text is not an answer to `get_statistics`, or a count is missing.
     """
     try:
         counts = dict(parse_json(text)["result"])
@@ -257,7 +257,7 @@ def find_proxy(sut: Sut) -> Proxy:
     Raises
     ------
     StableError
-        The program has no adapter, or the adapter does not support the SUT's transport or deployment.
+        The program has no adapter, or its adapter does not support the transport or the deployment of the SUT.
     """
     if sut.proxy not in PROXIES:
         raise StableError(
@@ -281,17 +281,17 @@ def find_proxy(sut: Sut) -> Proxy:
 def allocation_failures(log: str) -> list[str]:
     """Return the lines of a proxy's log that report failed allocations.
 
-    A run with failed allocations looks like a run with receive drops, but the cause is a lack of memory. Kamailio keeps
-    a finished transaction in shared memory for about 5 s.
+    A run with failed allocations looks like a run with drops at the socket, but its cause is a lack of memory. Kamailio
+    keeps a finished transaction in shared memory for about 5 s.
     """
     failure = re.compile(ALLOCATION_FAILURE, re.IGNORECASE)
     return [line for line in log.splitlines() if failure.search(line)]
 
 
 def shortened_log(sps: Host) -> str:
-    """Read the proxy's log on the SPS. In the middle of a long log, only lines about failed allocations are kept.
+    """Read the proxy's log on the SPS. A long log keeps only its two ends and the lines about failed allocations.
 
-    A log is long if many datagrams that are not SIP reached the proxy.
+    A log is long if the proxy received many datagrams that are not SIP.
     """
     arguments = (sps.workdir / "proxy.log", LOG_BYTES, ALLOCATION_FAILURE)
     return sps.shell(SHORTENED, *arguments, timeout_s=60, check=False).stdout

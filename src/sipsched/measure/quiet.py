@@ -1,4 +1,4 @@
-"""Sources of noise on the SPS, and the settings that stop them."""
+"""Sources of noise on the SPS, such as interrupts and services, and the settings that stop them."""
 
 from fnmatch import fnmatchcase
 from typing import Any
@@ -24,19 +24,19 @@ QUIET = {
     ),
     "numa_balancing": (("/proc/sys/kernel/numa_balancing", "0"),),
 }
-"""Sources of noise: files (shell patterns), and the value that stops the noise."""
+"""Per source of noise: the shell patterns of its files, and the value that stops the noise."""
 INTERRUPTS = "/proc/irq/[0-9]*/smp_affinity_list"
 RECEIVE_QUEUES = "/sys/class/net/{}/queues/rx-*/rps_cpus"
 STEERED = ("interrupts", "receive steering")
 
 
 def check_interfaces(sps: Host, tuning: Tuning) -> None:
-    """Refuse interfaces in the testbed's file that the host does not have.
+    """Raise an error if the testbed's file names a network interface that the host does not have.
 
     Raises
     ------
     StableError
-        The message names the missing interfaces and the existing ones.
+        The message names the missing interfaces and the existing interfaces.
     """
     if not tuning.receive_interfaces:
         return
@@ -50,7 +50,7 @@ def check_interfaces(sps: Host, tuning: Tuning) -> None:
 
 
 def quiet_files(tuning: Tuning) -> list[str]:
-    """Return the patterns of all files that `stop_noise` may write."""
+    """Return the shell patterns of all files that `stop_noise` may write."""
     patterns = [pattern for names in QUIET.values() for pattern, _ in names]
     if tuning.interrupt_cpus:
         patterns.append(INTERRUPTS)
@@ -58,7 +58,7 @@ def quiet_files(tuning: Tuning) -> list[str]:
 
 
 def stop_noise(sps: Host, tuning: Tuning) -> list[dict[str, Any]]:
-    """Stop the sources of noise that the testbed's file allows, and return the state of every source."""
+    """Stop the sources of noise that the testbed's file allows to stop. Return the state of every source."""
     entries: list[dict[str, Any]] = []
     patterns = quiet_files(tuning)
     for path, found in read_settings(sps, patterns).items():
@@ -70,12 +70,12 @@ def stop_noise(sps: Host, tuning: Tuning) -> list[dict[str, Any]]:
         sps, [(e["path"], e["asked"]) for e in entries if e["asked"] and e["found"] is not None]
     )
     now = read_settings(sps, [entry["path"] for entry in entries])
-    # the kernel refuses to move some interrupts, so the value after writing is recorded, too
+    # The kernel refuses to move some interrupts. So the record also contains the value after writing.
     return [entry | {"read_back": now.get(entry["path"])} for entry in entries]
 
 
 def _quiet_value(pattern: str, tuning: Tuning) -> tuple[str, str]:
-    """Return the name of a pattern's source, and the value that stops it."""
+    """Return the name of the source of noise that a pattern belongs to, and the value that stops the noise."""
     for name, files in QUIET.items():
         if pattern in dict(files):
             return name, dict(files)[pattern]
@@ -85,7 +85,7 @@ def _quiet_value(pattern: str, tuning: Tuning) -> tuple[str, str]:
 
 
 def service_commands(sps: Host, tuning: Tuning) -> list[HostService]:
-    """Return the running services that the testbed's file allows to stop or to move to other CPUs."""
+    """Return the running services that the testbed's file allows to stop, or to move to other CPUs."""
     services = []
     if "irqbalance" in tuning.quiet and succeeds(sps, ["pgrep", "-x", "irqbalance"]):
         services.append(

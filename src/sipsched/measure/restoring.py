@@ -1,4 +1,4 @@
-"""Settings of the SPS in files: reading, writing, and a script on the host that restores them."""
+"""Functions that read and write settings of the SPS in files, and write a script to the host that restores them."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -35,19 +35,19 @@ done
 
 @dataclass(frozen=True)
 class HostService:
-    """The commands that stop or move a service, and the commands that undo the change."""
+    """The command that stops or moves a service, and the command that reverts this change."""
 
     stop: tuple[str, ...]
     undo: tuple[str, ...]
 
 
 def repair(sps: Host) -> bool:
-    """Restore the settings of the SPS if an interrupted run left them changed; return whether settings were changed.
+    """Restore the SPS's settings if an interrupted run has left them changed. Return whether any were changed.
 
     Raises
     ------
     StableError
-        A setting does not have its former value after restoring. The script stays on the host.
+        A setting does not have its original value after restoring. The script then remains on the host.
     """
     if not succeeds(sps, ["test", "-e", str(sps.undo_file)]):
         return False
@@ -63,9 +63,9 @@ def repair(sps: Host) -> bool:
 
 
 def read_settings(sps: Host, patterns: Sequence[str]) -> dict[str, str | None]:
-    """Read the files that match shell patterns; each file has one line.
+    """Read the files whose paths match shell patterns. Each file has one line.
 
-    Files that do not exist are missing in the result. Files that the kernel refuses to read have None.
+    Files that do not exist are not in the result. Files that the kernel refuses to read are None.
     """
     values: dict[str, str | None] = {}
     for line in sps.shell(READ_SCRIPT, *patterns).stdout.splitlines():
@@ -77,7 +77,7 @@ def read_settings(sps: Host, patterns: Sequence[str]) -> dict[str, str | None]:
 def write_settings(
     sps: Host, writes: Sequence[tuple[str, str]], timeout_s: float = 20
 ) -> list[str]:
-    """Write files in this order; return the files that the kernel refuses to write."""
+    """Write files in the given order. Return the files that the kernel refuses to write."""
     if not writes:
         return []
     arguments = [text for write in writes for text in write]
@@ -85,7 +85,7 @@ def write_settings(
 
 
 def write_undo(sps: Host, text: str) -> None:
-    """Write the script that restores the settings to the host, atomically."""
+    """Write the script that restores the settings to the host, in one atomic step."""
     partial = sps.undo_file.with_suffix(".partial")
     sps.put_text(text, partial)
     sps.run(["mv", str(partial), str(sps.undo_file)])
@@ -96,13 +96,13 @@ def undo_script(
     hotplugged: Sequence[str],
     services: Sequence[HostService],
 ) -> str:
-    """Return the script that restores all settings. CPUs come first, since a change of CPUs resets settings."""
+    """Return the script that restores all settings. CPUs come first, because a change of CPUs resets settings."""
     scaling = f"{Setting.TUNABLE_SCALING}"
     known = {path: value for path, value in before.items() if value is not None}
     cpus = sorted(
         (path for path in known if path in hotplugged), key=lambda path: known[path] == "0"
     )
-    # tunable_scaling is written last, because Linux 5.13 to 6.5 applies the other files when it is written
+    # tunable_scaling is written last, because writing it makes Linux 5.13 to 6.5 apply the other files.
     others = sorted((path for path in known if path not in cpus), key=lambda p: p.endswith(scaling))
     lines = [
         "# Brings the settings of this host back to what they were before a run of sipsched.",
@@ -116,7 +116,8 @@ def undo_script(
         '    [ "$(cat "$1")" = "$2" ] || { echo "$1: expected $2, found $(cat "$1")"; failed=1; }',
         "}",
         *(shlex.join(("restore", path, known[path])) for path in (*cpus, *others)),
-        # tunable_scaling is written even if it is unchanged, so that these kernels apply the other files
+        # tunable_scaling is written even if it is unchanged, because writing it makes Linux 5.13 to 6.5 apply the
+        # other files.
         *(shlex.join(("put", path, known[path])) for path in others if path.endswith(scaling)),
         *(shlex.join(service.undo) for service in services),
         *(shlex.join(("check", path, known[path])) for path in (*cpus, *others)),

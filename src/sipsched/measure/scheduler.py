@@ -1,4 +1,4 @@
-"""The compilation of a mode to a kernel: the place and value of each setting, or the reason why it has no place."""
+"""The translation of a scheduler mode for a kernel: for each setting, a kernel file or attribute, and a value."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ SYSCTL = "/proc/sys/kernel/"
 DEBUGFS = "/sys/kernel/debug/sched/"
 BASE_SLICE = DEBUGFS + "base_slice_ns"
 TASK_SLICE = "sched_setattr of each worker"
-"""Place of a task's slice."""
+"""Name of the system call that sets the slice of a task."""
 TASK_PLACES: Mapping[Setting, str] = MappingProxyType(
     {
         Setting.POLICY: f"{TASK_SLICE}: policy",
@@ -21,10 +21,10 @@ TASK_PLACES: Mapping[Setting, str] = MappingProxyType(
         Setting.SLICE: TASK_SLICE,
     }
 )
-"""Place of each attribute of single tasks. One system call sets all of them."""
+"""Per attribute of single tasks, the name of the call that sets it. One system call sets all of them."""
 
 PROBE_CONTROL = "control socket of the probe"
-"""Place that switches the recording of the probe."""
+"""Name of the socket that switches the recording of the probe on and off."""
 
 FILES = (
     *(SYSCTL + f"sched_{setting}" for setting in PAPERS),
@@ -32,7 +32,7 @@ FILES = (
     *(DEBUGFS + setting for setting in PAPERS),
     BASE_SLICE,
 )
-"""Every file in which some kernel has a setting."""
+"""Every file in which some kernel version has a scheduler setting."""
 
 U32_MAX = 2**32 - 1
 SYSCTL_RANGES = {
@@ -51,7 +51,7 @@ WITHOUT_EQUIVALENT = {
 
 
 class KernelFamily(StrEnum):
-    """Families of kernels, by the place of their scheduler settings."""
+    """Families of kernels. The kernels of a family have the scheduler settings in the same files."""
 
     SYSCTL = "CFS, /proc/sys/kernel (Linux 2.6.32 to 5.12)"
     DEBUGFS = "CFS, debugfs (Linux 5.13 to 6.5)"
@@ -60,17 +60,17 @@ class KernelFamily(StrEnum):
 
 @dataclass(frozen=True)
 class KernelScheduler:
-    """The scheduler settings that a host's kernel shows.
+    """The scheduler settings that the kernel of a host has.
 
     Attributes
     ----------
     files
-        The files of `FILES` that exist, with their text; None where the kernel refuses to read.
+        The files of `FILES` that exist, with their text. The text is None if the kernel refuses to read the file.
     task_slices
-        Whether the slice of a single task can be set.
+        Whether the kernel can set the slice of a single task.
     base_slice_ns
-        The slice of a task without a slice of its own, as the kernel reports it for a task. It is known even where its
-        file cannot be read; None on kernels that do not report it.
+        The slice that the kernel reports for a task without its own slice. It is known even if the file of the base
+        slice cannot be read. None on kernels that do not report the slice.
     """
 
     files: Mapping[str, str | None]
@@ -79,7 +79,7 @@ class KernelScheduler:
 
     @property
     def family(self) -> KernelFamily:
-        """Family by the existing files. The kernel's version does not show it, since distributions backport changes."""
+        """Family of the kernel, from its existing files. The version is no evidence: distributions backport changes."""
         if SYSCTL + f"sched_{Setting.LATENCY}" in self.files:
             return KernelFamily.SYSCTL
         return (
@@ -87,14 +87,14 @@ class KernelScheduler:
         )
 
     def place(self, setting: Setting) -> str | None:
-        """Return the file of a setting; None if the kernel has none."""
+        """Return the path of the file of a setting, or None if the kernel has no file for it."""
         candidates = [SYSCTL + f"sched_{setting}", DEBUGFS + setting]
         if setting is Setting.MIGRATION_COST:
             candidates.append(SYSCTL + "sched_migration_cost")
         return next((path for path in candidates if path in self.files), None)
 
     def why_not(self, path: str | None, setting: Setting) -> str | None:
-        """Return the reason why a file cannot be used; None if it can."""
+        """Return the reason why a file cannot be written, or None if it can be written."""
         if path is None or path not in self.files:
             return f"this kernel has no file for {setting}"
         if self.files[path] is None:
@@ -104,18 +104,18 @@ class KernelScheduler:
 
 @dataclass(frozen=True)
 class Step:
-    """One setting of a mode on one kernel.
+    """One setting of a mode, translated for one kernel.
 
     Attributes
     ----------
     asked
-        The value that the mode asks for; None if the present value is written once more, because the kernel needs this.
+        The value that the mode asks for. None if the kernel only needs the present value to be written once more.
     place
-        A file, or one of `TASK_PLACES`; None if the kernel has no place for the setting.
+        The path of a file, or one of `TASK_PLACES`; None if the kernel does not have the setting.
     value
-        The value that is written.
+        The value to write.
     unavailable
-        The reason why nothing is written; None if the value is written.
+        The reason why the setting cannot be written; None if it can be written.
     """
 
     setting: Setting
@@ -127,16 +127,16 @@ class Step:
 
 @dataclass(frozen=True)
 class TaskAttributes:
-    """The scheduling attributes of every process of the proxy.
+    """The scheduling attributes that every process of the proxy gets.
 
     Attributes
     ----------
     nice
-        0 under a real-time policy, which has no nice value.
+        Nice value; 0 with a real-time policy, which has no nice value.
     priority
-        1 to 99 under a real-time policy, else 0.
+        Priority; 1 to 99 with a real-time policy, otherwise 0.
     slice_ns
-        Slice in ns; 0 for the kernel's base slice, and under a real-time policy.
+        Slice in ns; 0 for the kernel's base slice, and with a real-time policy.
     """
 
     policy: Policy = Policy.OTHER
@@ -146,11 +146,11 @@ class TaskAttributes:
 
     @property
     def words(self) -> tuple[str, str, str, str]:
-        """Policy, nice value, priority and slice in ns, as arguments of `taskslice`."""
+        """Policy, nice value, priority and slice in ns, as arguments of the program `taskslice`."""
         return (str(self.policy), str(self.nice), str(self.priority), str(self.slice_ns))
 
     def value(self, place: str) -> int:
-        """Return the attribute whose place is one of `TASK_PLACES`."""
+        """Return the value of an attribute that one of `TASK_PLACES` names."""
         return {
             TASK_PLACES[Setting.POLICY]: self.policy.number,
             TASK_PLACES[Setting.NICE]: self.nice,
@@ -160,23 +160,23 @@ class TaskAttributes:
 
 
 PLAIN = TaskAttributes()
-"""The attributes of a proxy that is started without any setting."""
+"""The attributes of a proxy that starts without any setting."""
 
 
 def is_of_tasks(step: Step) -> bool:
-    """Return whether a step sets an attribute of the proxy's processes instead of a file."""
+    """Return whether a setting is an attribute of the proxy's processes, and not a file."""
     return step.place in TASK_PLACES.values()
 
 
 def task_places(steps: Iterable[Step]) -> list[str]:
-    """Return the attributes of tasks that a mode sets, by their places."""
+    """Return the names of the task attributes that a mode sets, as in `TASK_PLACES`."""
     return [
         step.place for step in steps if step.place and is_of_tasks(step) and not step.unavailable
     ]
 
 
 def writes(steps: Iterable[Step]) -> list[tuple[str, int]]:
-    """Return the files that a mode writes, with their values, in the order of writing."""
+    """Return the files that a mode writes and their values, in the order of writing."""
     return [
         (step.place, step.value)
         for step in steps
@@ -199,7 +199,7 @@ def task_attributes(steps: Iterable[Step]) -> TaskAttributes:
 
 
 def refuse_tasks(steps: Sequence[Step], reason: str) -> list[Step]:
-    """Return the steps with all attributes of tasks unavailable, since the kernel accepts all of them or none."""
+    """Return a mode's settings with all task attributes unavailable. The kernel accepts all attributes or none."""
     return [
         replace(step, value=None, unavailable=reason) if is_of_tasks(step) else step
         for step in steps
@@ -209,17 +209,17 @@ def refuse_tasks(steps: Sequence[Step], reason: str) -> list[Step]:
 def same_settings(
     compiled: Mapping[str, Sequence[Step]], kernel: KernelScheduler
 ) -> tuple[tuple[str, ...], ...]:
-    """Return groups of modes with equal settings on a kernel. A comparison within a group would compare A with A.
+    """Return groups of modes that have equal settings on a kernel. Comparing the modes of a group is pointless.
 
     Parameters
     ----------
     kernel
-        The kernel for which the modes were compiled, with the settings before any change.
+        The kernel for which the modes were translated, with the settings before any change.
 
     Returns
     -------
     tuple of tuple of str
-        Groups of two or more names, in the order of `compiled`. A mode without an available setting equals a mode
+        Groups of two or more names, in the order of `compiled`. A mode whose settings are all unavailable equals a mode
         without settings.
     """
     groups: dict[object, list[str]] = {}
@@ -229,7 +229,7 @@ def same_settings(
 
 
 def _effect(steps: Sequence[Step], kernel: KernelScheduler) -> object:
-    """Return the settings in force: the tasks' attributes with their actual slice, and the value of every file."""
+    """Return the values that a mode leads to: the tasks' attributes with their slice, and the value of every file."""
     files = {path: int(text) for path, text in kernel.files.items() if text is not None}
     files |= dict(writes(steps))
     task = task_attributes(steps)
@@ -239,26 +239,26 @@ def _effect(steps: Sequence[Step], kernel: KernelScheduler) -> object:
 
 
 def records(steps: Sequence[Step]) -> bool:
-    """Return whether the probe records in a mode: always, unless the mode switches the probe off."""
+    """Return whether the probe records in a mode. It records unless the mode switches the recording off."""
     return not any(step.setting is Setting.RECORDING and step.value == 0 for step in steps)
 
 
 def switch_lines(compiled: Sequence[Sequence[Step]], kernel: KernelScheduler) -> list[str]:
-    """Return the lines of `switcher`'s plan that describe the modes of a comparison.
+    """Return the lines in the plan of the program `switcher` that describe the modes of a run.
 
-    Every mode names all attributes of the tasks and every file that any of the modes writes. A file that the mode
-    itself does not write gets its original value, so a switch to the mode undoes the mode before.
+    The lines of every mode name all task attributes, and every file that any of the modes writes. If the mode itself
+    does not write a file, the lines contain the original value. So a switch to the mode reverts the previous mode.
 
     Parameters
     ----------
     compiled
-        The steps of each mode, in the order of their numbers.
+        The settings of each mode, in the order of the modes' numbers.
     kernel
-        The kernel for which the modes were compiled, with the settings before any change.
+        The kernel for which the modes were translated, with the settings before any change.
     """
     own = [dict(writes(steps)) for steps in compiled]
     paths = dict.fromkeys(path for values in own for path in values)
-    # tunable_scaling is written last, because Linux 5.13 to 6.5 applies the other files when it is written
+    # tunable_scaling is written last, because writing it makes Linux 5.13 to 6.5 apply the other files.
     order = sorted(paths, key=lambda path: path.endswith(Setting.TUNABLE_SCALING))
     lines = []
     for number, (steps, values) in enumerate(zip(compiled, own, strict=True)):
@@ -276,20 +276,20 @@ def switch_lines(compiled: Sequence[Sequence[Step]], kernel: KernelScheduler) ->
 
 
 def compile_mode(asked: Mapping[Setting, int], kernel: KernelScheduler) -> list[Step]:
-    """Compile a mode to a kernel: the value and place of each setting, in the order of writing.
+    """Translate a mode for a kernel. Return value and file or attribute of each setting, in the order of writing.
 
     Parameters
     ----------
     asked
         The settings of the mode, from `Mode.settings`.
     kernel
-        The host's kernel, once the CPUs of the run are online: a later change of CPUs would reset or rescale the
-        settings.
+        The kernel of the host. The CPUs of the run must already be online, because a later change of CPUs would reset
+        or rescale the settings.
 
     Returns
     -------
     list of Step
-        A step per setting of the mode. Linux 5.13 to 6.5 gets one more step, which writes tunable_scaling again:
+        A step per setting of the mode. For Linux 5.13 to 6.5, another step writes tunable_scaling again, because
         otherwise these kernels keep the old ratio of latency to granularity. Only a trial shows whether the kernel
         accepts a task's policy or nice value: see `refuse_tasks`.
     """
@@ -303,19 +303,20 @@ def compile_mode(asked: Mapping[Setting, int], kernel: KernelScheduler) -> list[
         and Setting.TUNABLE_SCALING not in asked
         and text is not None
     ):
-        # SEE kernel/sched/fair.c: sched_update_scaling() computes sched_nr_latency; 5.13 to 6.5 call it from here only
+        # SEE kernel/sched/fair.c: in Linux 5.13 to 6.5, sched_update_scaling() computes sched_nr_latency only after
+        # this write
         steps.append(Step(Setting.TUNABLE_SCALING, None, scaling, int(text)))
     return steps
 
 
 def is_translation(mode: Mode, kernel: KernelScheduler, steps: list[Step]) -> bool:
-    """Return whether a mode asks for CFS settings that this kernel's EEVDF has in another form or not at all."""
+    """Return whether a mode asks for CFS settings, but the kernel has EEVDF with other settings or without them."""
     asks = any(step.asked is not None and step.setting in PAPERS for step in steps)
     return asks and mode.name != DEFAULT and kernel.family is KernelFamily.EEVDF
 
 
 def label(mode: Mode, kernel: KernelScheduler, steps: list[Step]) -> str:
-    """Return the name of a mode on this kernel, with its translated and missing settings."""
+    """Return the label of a mode on this kernel. It names translated and missing settings."""
     if mode.name == DEFAULT:
         return mode.name
     missing = [str(step.setting) for step in steps if step.asked is not None and step.unavailable]
@@ -383,7 +384,7 @@ def _eevdf(setting: Setting, asked: Mapping[Setting, int], kernel: KernelSchedul
 
 
 def _granularity(asked: Mapping[Setting, int], kernel: KernelScheduler) -> Step:
-    """Translate the minimum granularity of CFS to a slice of EEVDF: the time until another task may run."""
+    """Translate the minimum granularity of CFS into a slice of EEVDF, which is the time until another task may run."""
     setting, value = Setting.MIN_GRANULARITY, asked[Setting.MIN_GRANULARITY]
     reason = kernel.why_not(BASE_SLICE, setting)
     to_tasks = reason is not None and kernel.task_slices

@@ -1,4 +1,4 @@
-"""The SUT at work: UAS, proxy and probe on the hosts of an open testbed, and the loads that are offered to them."""
+"""The running SUT: UAS, proxy and probe on the hosts of a testbed, and the loads that the UAC offers to them."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ from sipsched.validity.ledger import (
 START_TIMEOUT_S = 10
 DRAIN_TIMEOUT_S = 5
 STREAM_DRAIN_TIMEOUT_S = 30
-"""Over TCP, messages of an overload wait. At twice the capacity, they wait as long as the load lasted."""
+"""Seconds to wait for messages in buffers after a load over TCP. After an overload, messages wait that long."""
 MESSAGES_A_CALL = 6
 NOTHING_WAITS = """\
 own="( sport >= :$2 and sport <= :$3 )"
@@ -56,22 +56,22 @@ udp) waiting=$(ss -Hlun "$own" | awk '$2 > 0') ;;
 tcp) waiting=$(ss -Hnt state established "( $own or ( dport >= :$2 and dport <= :$3 ) )" | awk '$1 > 0') ;;
 esac
 [ -z "$waiting" ]"""
-"""Shell condition that no socket for SIP has unread data. Arguments: protocol, first port, last port."""
+"""Shell condition: no SIP socket has unread data. Arguments: protocol, first port, last port."""
 LISTENING = '[ "$(ss -Hln "--$1" "( sport >= :$2 and sport <= :$3 )" | wc -l)" -ge "$4" ]'
 Answer = TypeVar("Answer")
 
 
 class Serving:
-    """The SUT of a point on three hosts. Nothing runs before `starting`.
+    """The SUT of a point on three hosts. `starting` and `start` make its programs run.
 
     Parameters
     ----------
     record
-        The record, which receives the configuration and the log of the proxy.
+        The record, into which the proxy's configuration and log are written.
     limit_s
-        Time in seconds after which every started process is stopped.
+        Seconds after which a host stops every started process.
     controlled
-        Whether the probe's recording can be switched off and on.
+        Whether the run can switch the probe's recording off and on.
 
     Attributes
     ----------
@@ -134,17 +134,18 @@ class Serving:
         return (self.proxy_process, *([self._front.process] if self._front else []))
 
     def account(self, *, sampled: bool = False) -> CpuAccount:
-        """Return an account of the SPS's CPUs, not yet started. Call `start` first."""
+        """Return an account of the SPS's CPU time that has not started to count. Call `start` first."""
         hosts, sps = self.hosts.all, self.hosts.sps
         return CpuAccount(sps, hosts, self.processes, self.cpus, self._limit_s, sampled=sampled)
 
     def clear_hosts(self) -> None:
-        """Stop processes of earlier runs, then check programs, memory and free ports on all hosts.
+        """Stop the processes of earlier runs, and check programs, memory and free ports on all hosts.
 
         Raises
         ------
         StableError
-            A program is missing or is not as it was built, memory is too small, or a port is in use.
+            A program is missing or differs from the built program, memory is insufficient, or another program uses a
+            port.
         """
         self.on_each(self._needs.clear)
 
@@ -154,14 +155,14 @@ class Serving:
         Parameters
         ----------
         calls
-            Number of calls whose files must fit on the disks.
+            Number of calls whose files must fit on the disks of the hosts.
 
         Raises
         ------
         StableError
-            A native part is missing or is not as it was built, or a disk is full.
+            A native part is missing or differs from the built part, or a disk is full.
         TransientError
-            A link has no carrier, or datagrams do not arrive.
+            A network link has no carrier, or datagrams do not arrive.
         """
         with ThreadPoolExecutor(1) as pool:
             links = pool.submit(check_links, self.hosts)
@@ -170,7 +171,7 @@ class Serving:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Load the probe in parallel with the beginning of the block; at its end, stop everything on SPS and UAS."""
+        """Load the probe in parallel with the start of a `with` block. Stop the programs on SPS and UAS at its end."""
         with ExitStack() as stack:
             stack.callback(self.hosts.sps.stop_strays)
             stack.callback(self.hosts.uas.stop_strays)
@@ -178,7 +179,7 @@ class Serving:
             yield
 
     def start(self, state: Tuned) -> None:
-        """Start UAS, proxy and probe, and wait until they are ready. Call this within `starting`, on a tuned SPS."""
+        """Start UAS, proxy and probe on a tuned SPS, and wait until all are ready. Call this method in `starting`."""
         sps = self.hosts.sps
         config_file = sps.workdir / "proxy.cfg"
         config_text = self.proxy.config_text(
@@ -196,7 +197,7 @@ class Serving:
             uas.result()
 
     def warm_up(self, cps: int, seed: int) -> WarmUp:
-        """Offer calls that are not measured, at least one, and check that calls complete.
+        """Offer at least one call without measuring, and check that calls complete.
 
         Raises
         ------
@@ -214,8 +215,8 @@ class Serving:
             )
         cpu_s = (self._cpu_ns().all - before_ns) / 1e9
         if completed < calls or self.sut.over_tcp:
-            # the UAS starts again, because it would retransmit answers of open calls during the measurement. Over TCP,
-            # the counts of the UAS begin at its start and must exclude the warm-up.
+            # The UAS is restarted, because it would retransmit answers of open calls during the measurement. Over
+            # TCP, its counts must also exclude the warm-up.
             self._silence()
             self._start_server()
         cores = len(self.cpus)
@@ -227,14 +228,14 @@ class Serving:
         arrivals: Arrivals,
         during: Sequence[AbstractContextManager[None]] = (),
     ) -> Observed:
-        """Offer calls, stop UAS and proxy, and return the counts.
+        """Offer calls, stop UAS and proxy, and return the counts of the load.
 
         Parameters
         ----------
         label
             First part of the names of the generator's files.
         during
-            Contexts that are active while the calls are offered.
+            Context managers that are active while the UAC offers the calls.
 
         Raises
         ------
@@ -258,8 +259,8 @@ class Serving:
         messages = self._proxy_messages()
         if messages is not None and messages_before is not None:
             messages -= messages_before
-        # the counters of the hosts are read one after the other, and a running proxy would send retransmissions
-        # meanwhile
+        # The proxy is stopped first. The hosts' counters are read one after the other, and a running proxy would send
+        # retransmissions in between.
         self.hosts.sps.stop(self.proxy_process)
         served = self.generator.served(self.hosts.uas)
         proxy = self._proxy_report(used, served)
@@ -285,7 +286,7 @@ class Serving:
         )
 
     def _proxy_report(self, used: CpuTime, served: Served) -> ProxyReport:
-        """Stop the programs that run beside the proxy, and return the proxy's CPU time and counts."""
+        """Stop the programs that run beside the proxy. Return the CPU time and the counts of the proxy."""
         return ProxyReport(
             used.all,
             shards=self._shards.end() if self._shards else None,
@@ -294,7 +295,7 @@ class Serving:
         )
 
     def _listens(self, host: Host, sockets: int) -> bool:
-        """Return whether a host listens with at least this many sockets on its ports for SIP."""
+        """Return whether a host listens with at least a given number of sockets on its SIP ports."""
         arguments = (self.transport.protocol, *self._needs.ports(host), sockets)
         return host.shell(LISTENING, *arguments, check=False).exit_code == 0
 
@@ -314,36 +315,36 @@ class Serving:
         return balance_messages(counters, statistics.messages + served.messages, proxy)
 
     def _calls_of_instances(self, served: Served) -> tuple[int, ...] | None:
-        """Return the calls of each instance; None if the UAS cannot distinguish the instances.
+        """Return the number of calls of each instance, or None if the UAS cannot distinguish the instances.
 
-        An instance without a call is unknown to the UAS, and its count is 0.
+        An instance without a call is unknown to the UAS. Its number is 0.
         """
         if not self.sut.told_apart:
             return None
         return (*served.calls, *(0,) * (self.point.threads - len(served.calls)))
 
     def first_call_ns(self, label: str, arrivals: Arrivals) -> int:
-        """Return the time from the beginning of the load to its first call in ns."""
+        """Return the time in ns from the beginning of the load to its first call."""
         return self.generator.draw(self.hosts.uac, self.load, label, arrivals).first_ns
 
     def _cpu_ns(self) -> CpuTime:
-        """Read the CPU time of the SUT since its start."""
+        """Read the CPU time that the SUT has used since its start."""
         instances = self.hosts.sps.cpu_time_ns(self.proxy_process)
         front = self._front.cpu_time_ns() if self._front else 0
         return CpuTime(instances + front, front)
 
     def _offer(self, label: str, arrivals: Arrivals) -> CallStatistics:
-        """Offer calls and wait for their end."""
+        """Offer calls, and wait until the calls have ended."""
         statistics = self.generator.offer(self.hosts, self.load, label, arrivals, self.transport)
         if statistics.connections is not None:
             self._connections_made += statistics.connections.opened
         return statistics
 
     def _silence(self) -> dict[str, str]:
-        """Stop the UAS and wait until the SPS's receive queue is empty.
+        """Stop the UAS, wait until the SPS's receive queue is empty, and return the counters of the UAS's host.
 
-        The UAS stops first, because it retransmits even after the UAC has ended. The result has the counters of the
-        UAS's host from before the stop.
+        The UAS is stopped first, because it retransmits even after the UAC has ended. The counters are read before the
+        UAS is stopped.
         """
         sps, uas = self.hosts.sps, self.hosts.uas
         counted = read_files(uas, (SNMP,))
@@ -359,7 +360,7 @@ class Serving:
         return counted
 
     def _await_empty(self, host: Host, what: str) -> None:
-        """Wait until no socket for SIP on a host has unread data."""
+        """Wait until no SIP socket of a host has unread data."""
         host.wait_until(
             NOTHING_WAITS,
             self.transport.protocol,
@@ -369,14 +370,14 @@ class Serving:
         )
 
     def _members(self) -> Mapping[int, str]:
-        """Return the names of the proxy's processes by process id."""
+        """Return the names of the proxy's processes, by process id."""
         return self.hosts.sps.processes(self.proxy_process)
 
     def _expect_alive(self, members: Mapping[int, str], statistics: CallStatistics) -> None:
         """Raise a TransientError if a process of the proxy ended during the load.
 
-        The sockets alone do not show this: workers continue when the main process of their instance is killed. The
-        message quotes the proxy's log.
+        Open sockets are no evidence, because workers continue when the main process of their instance is killed. The
+        error message quotes the proxy's log.
         """
         sps, front = self.hosts.sps, self._front
         all_there = self._sockets + (front is not None)
@@ -403,15 +404,15 @@ class Serving:
         )
 
     def _counters(self) -> list[dict[str, str]]:
-        """Read the counters of each host: path and text of each file."""
+        """Read the counters of each host, as a mapping from the path to the text of each file."""
         return self.on_each(lambda host: read_files(host, COUNTER_FILES))
 
     def describe(self) -> HostReports:
-        """Describe each host."""
+        """Return the descriptions of all hosts."""
         return HostReports(*self.on_each(self._describe))
 
     def settings(self) -> Settings:
-        """Read the receive buffer and the CPUs of the SPS while the proxy serves."""
+        """Read the size of the SPS's receive buffer and its CPUs while the proxy serves."""
         sps = self.hosts.sps
         sockets = sps.run(["ss", "-Hlunmp", f"sport = :{sps.spec.sip_port}"]).stdout
         limits = ("rmem_default", "rmem_max")
@@ -427,18 +428,18 @@ class Serving:
         )
 
     def record_proxy_log(self) -> str:
-        """Copy the proxy's log, shortened, to the record, and return its text."""
+        """Write the shortened log of the proxy to the record, and return its text."""
         log = shortened_log(self.hosts.sps)
         self._record.write("proxy.log", log)
         return log
 
     def on_each(self, action: Callable[[Host], Answer]) -> list[Answer]:
-        """Call a function for all hosts in parallel; the results are in the order uac, sps, uas."""
+        """Call a function for all hosts in parallel. Return the results in the order UAC, SPS, UAS."""
         with ThreadPoolExecutor(len(self.hosts.all)) as pool:
             return list(pool.map(action, self.hosts.all))
 
     def _start_server(self) -> None:
-        """Start the UAS and wait until it listens."""
+        """Start the UAS, and wait until the UAS listens."""
         uas = self.hosts.uas
         self._server = self.generator.start_server(uas, self.load, self._limit_s, self.transport)
         self._wait_for_socket(uas, self._server)
@@ -466,7 +467,7 @@ class Serving:
         return process
 
     def _wait_for_socket(self, host: Host, process: Process, sockets: int = 1) -> None:
-        """Wait until a server listens. If it ends first, the error quotes its log."""
+        """Wait until a server listens. If the server ends before, raise an error that quotes its log."""
         port, protocol = host.spec.sip_port, self.transport.protocol
         listens = host.wait_while_running(
             process,
@@ -496,7 +497,7 @@ class Serving:
 
 
 def _receive_buffer(sockets: str) -> int | None:
-    """Return the effective SO_RCVBUF in bytes, from the skmem field of ss."""
+    """Return the actual SO_RCVBUF in bytes, from the field skmem in the output of ss."""
     for field in sockets.replace("(", ",").replace(")", ",").split(","):
         if field.startswith("rb") and field[2:].isdigit():
             return int(field[2:])

@@ -1,4 +1,4 @@
-"""UDP sockets that share the proxy's port. A BPF program assigns calls to sockets by Call-ID."""
+"""UDP sockets that share the proxy's port. A BPF program selects the socket of a call by its Call-ID."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ PROGRAM = "sipshard"
 
 
 class Shards:
-    """The sockets of a sharded SUT, and the BPF program that chooses among them.
+    """The UDP sockets of a proxy that share one port, and the BPF program that selects a socket.
 
     The kernel removes the BPF program together with the proxy's sockets.
     """
@@ -26,23 +26,24 @@ class Shards:
         self._program = ReportingProgram(sps, "dispatcher", PROGRAM, limit_s)
 
     def environment(self, others: Mapping[str, str]) -> Mapping[str, str]:
-        """Return a proxy's environment variables, and add the variables that let its sockets share the port."""
+        """Return a proxy's environment variables, with the variables that let its sockets share the port."""
         loaded = [others["LD_PRELOAD"]] if "LD_PRELOAD" in others else []
         return {
             **others,
             "LD_PRELOAD": ":".join([*loaded, str(self._folder / LIBRARY)]),
             "SIPSHARD_PORT": str(self._sps.spec.sip_port),
-            # Kamailio allows one socket per port, so the sockets of one instance are configured with consecutive ports
+            # Kamailio allows one socket per port. So the configuration gives consecutive ports to the sockets of an
+            # instance.
             "SIPSHARD_SOCKETS": str(1 if self._sut.arrangement.instances else self._threads),
         }
 
     def attach(self, proxy: Process, program: str) -> None:
-        """Attach the BPF program to the sockets of a proxy that listens.
+        """Attach the BPF program to the sockets of a proxy. The proxy must already listen.
 
         Raises
         ------
         StableError
-            The kernel refuses the BPF program. The message is the error message of sipshard.
+            The kernel refuses the BPF program. The message contains the error message of sipshard.
         """
         sps = self._sps
         pids = sps.shell('pgrep --pgroup "$(cat "$1")" "$2"', proxy.pid_file, program).stdout
@@ -52,12 +53,12 @@ class Shards:
             raise StableError(f"host {sps.spec}: {reason}")
 
     def end(self) -> ShardReport:
-        """Stop counting, and return the datagrams of each socket since the start of the proxy.
+        """Stop counting, and return the number of datagrams per socket since the start of the proxy.
 
         Raises
         ------
         TransientError
-            sipshard ended unexpectedly. The BPF program still assigns calls, but nothing counts the datagrams.
+            sipshard ended unexpectedly. The BPF program still selects sockets, but nothing counts the datagrams.
         StableError
             The report is missing or incomplete.
         """

@@ -1,4 +1,4 @@
-"""A model's predictions for a grid: simulations of many runs, of which only the means are kept."""
+"""Simulations of many runs for a grid of settings. Only the means of each run are kept."""
 
 import os
 import tempfile
@@ -21,19 +21,19 @@ from sipsched.plan.simulated import CASE, CELL, MEANS
 from sipsched.testbed.inventory import Testbed
 
 EXTENSIONS = 10
-"""Largest number of steps beyond the first three loads of a cell."""
+"""Largest number of loads that are simulated in addition to the first three loads of a combination."""
 
 
 @dataclass(frozen=True)
 class GridPredictor:
-    """A SUT on a simulated testbed, for many short runs.
+    """A SUT on a simulated testbed, with which many short runs are simulated.
 
     Attributes
     ----------
     calls
-        Number of calls of each run.
+        Number of calls of each simulated run.
     change
-        Numbers that replace the numbers of the model's file, and the numbers that `without` changes.
+        Parameters that replace parameters of the model's file. They also replace the parameters that `without` changes.
     """
 
     config: Config
@@ -43,17 +43,17 @@ class GridPredictor:
     change: Mapping[str, Value] = field(default_factory=dict)
 
     def predict(self, cases: pd.DataFrame) -> pd.DataFrame:
-        """Simulate every case, in parallel on all CPUs. Equal loads and repetitions have equal arrivals.
+        """Simulate every case, in parallel on all CPUs. Cases with equal load and repetition have equal arrivals.
 
         Parameters
         ----------
         cases
-            Columns `CASE`.
+            Table with the columns `CASE`.
 
         Returns
         -------
         DataFrame
-            The cases, `calls`, and `MEANS`.
+            The cases, with the columns `calls` and `MEANS` added.
 
         Raises
         ------
@@ -74,22 +74,22 @@ class GridPredictor:
     def near_limit(
         self, cells: pd.DataFrame, limit: float, step_cps: int, most_cps: int, repetitions: int
     ) -> pd.DataFrame:
-        """Simulate each cell at three loads or more around the load where the packet drop rate passes a limit.
+        """Simulate each combination at three or more loads near the load at which the packet drop rate passes a limit.
 
-        The search for this load is a bisection among the multiples of the step, with one run per trial. The highest
-        load whose packet drop rate is at most the limit is simulated, and the loads one step below and above. Further
-        steps follow while the means of all loads are on one side of the limit.
+        A bisection with one run per trial searches for this load among the multiples of the step. The function then
+        simulates the highest load whose packet drop rate is at most the limit, and the loads one step below and above.
+        It adds further steps until the means are on both sides of the limit.
 
         Parameters
         ----------
         cells
-            Columns `CELL`.
+            Table with the columns `CELL`, one row per combination.
         limit
-            Packet drop rate, 0 to 1.
+            Limit of the packet drop rate, 0 to 1.
         step_cps, most_cps
             Step between loads, and the highest load, in calls per second.
         repetitions
-            Number of repetitions of each load.
+            Number of repetitions per load.
         """
         low = np.zeros(len(cells), int)
         high = np.full(len(cells), most_cps // step_cps)

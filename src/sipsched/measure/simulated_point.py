@@ -1,4 +1,4 @@
-"""A point on a simulated testbed: the simulator's numbers for model, kernel and mode."""
+"""The simulator's parameters for a point: from the model, the simulated kernel and the scheduler mode."""
 
 import math
 from collections.abc import Mapping
@@ -24,12 +24,12 @@ from sipsched.testbed.inventory import SimulatedMachine, Testbed
 # SEE RFC 3261, 17.1.1.1
 T1_NS, T2_NS = 500_000_000, 4_000_000_000
 NORMAL_LATENCY_NS, NORMAL_GRANULARITY_NS, NORMAL_WAKEUP_NS = 6_000_000, 750_000, 1_000_000
-"""Settings of CFS on one CPU. SEE kernel/sched/fair.c of Linux 5.10"""
+"""Settings of CFS on a machine with one CPU. SEE kernel/sched/fair.c of Linux 5.10"""
 NORMAL_SLICE_NS = 700_000
-"""Base slice of EEVDF on one CPU. SEE kernel/sched/fair.c of Linux 6.18: normalized_sysctl_sched_base_slice"""
+"""Base slice of EEVDF on one CPU, in ns. SEE kernel/sched/fair.c of Linux 6.18: normalized_sysctl_sched_base_slice"""
 MIGRATION_COST_NS = 500_000
 EVENTS_A_CALL = 5_000
-"""Largest number of events per call. 35 is usual; a run in which 250 workers wake at once has 2,000."""
+"""Largest number of simulated events per call. 35 is usual; a run in which 250 workers wake at once has 2,000."""
 WITHOUT: Mapping[str, Mapping[str, Value]] = {
     "lock": {"lock_share": 0.0},
     "switches": {"switch_ns": 0, "idle_exit_ns": 0},
@@ -40,28 +40,28 @@ WITHOUT: Mapping[str, Mapping[str, Value]] = {
     "herd": {"wake_all": False},
     "migration_cost": {"migration_cost_ns": 0},
 }
-"""The numbers that switch each mechanism off."""
+"""Per mechanism of the simulator, the parameters that switch it off."""
 SWITCHED = (
     *("policy", "nice", "slice_ns", "latency_ns", "min_granularity_ns", "wakeup_granularity_ns"),
     *("nr_latency", "migration_cost_ns"),
 )
-"""Numbers that can differ between the modes of a comparison. SEE hardware/simulator/plan.c"""
+"""Parameters that can differ between the modes of a run. SEE hardware/simulator/plan.c"""
 
 
 @dataclass(frozen=True)
 class SimulatedPoint:
-    """A point on a simulated testbed, without a load.
+    """A point on a simulated testbed. The load is added later.
 
     Attributes
     ----------
     state
-        The mode; for a comparison, the reference.
+        The settings of the mode. For a run that compares modes, the settings of the reference mode.
     numbers
-        Numbers of the model, without the load.
+        The simulator's parameters, without the load.
     modes
-        The modes of a comparison that differ on this kernel; None for a single mode.
+        The compared modes that differ on this kernel; None for a run of one mode.
     switched
-        Numbers of the model to which each mode of a comparison switches the workers.
+        For a run that compares modes, the parameters to which each mode switches the workers.
     """
 
     point: Point
@@ -74,14 +74,14 @@ class SimulatedPoint:
     setattr_ns: int
 
     def at(self, load: Load, arrivals: Arrivals) -> Numbers:
-        """Return all numbers of the model, for a load."""
+        """Return all parameters of the simulator for a load."""
         return {
             **self.numbers,
             "rate_cps": float(arrivals.cps),
             "calls": arrivals.calls,
             "seed": arrivals.seed,
             "constant_arrivals": load.law == "constant",
-            # SEE RFC 3261, 17.1.1.2 and 17.1.2.2: requests are not sent again over a reliable transport
+            # SEE RFC 3261, 17.1.1.2 and 17.1.2.2: over a reliable transport, a client does not send requests again
             "retransmissions": load.retransmissions and not self.sut.over_tcp,
             "answered": True,
             "hold_exponential": load.hold_law == "exponential",
@@ -95,7 +95,7 @@ class SimulatedPoint:
         }
 
     def text(self, design: Design) -> str:
-        """Return the windows in the form that the simulator reads."""
+        """Return the windows in the text format that the simulator reads."""
         lines = [
             f"sample {SAMPLE_NS}",
             f"setattr {self.setattr_ns}",
@@ -111,12 +111,12 @@ class SimulatedPoint:
 
 
 def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint:
-    """Return the numbers of a point, from the model's file, the kernel and the mode.
+    """Return the simulator's parameters for a point, from the model's file, the kernel and the mode.
 
     Raises
     ------
     StableError
-        The model has no numbers for the SUT, or no probe that a mode could switch off.
+        The model has no parameters for the SUT, or has no probe although a mode switches the probe off.
     """
     simulated, sut = _simulated(testbed), config.sut(point.sut)
     model = load_model(simulated.model)
@@ -163,14 +163,14 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint
 
 
 def simulated_kernel(kernel: str, cores: int, base_slice_ns: int | None = None) -> KernelScheduler:
-    """Return the scheduler settings of a simulated kernel: its defaults for the number of CPUs.
+    """Return the scheduler settings of a simulated kernel, which are its defaults for the number of CPUs.
 
     Parameters
     ----------
     kernel
-        `6.18` or `5.10`.
+        Version of the kernel, `6.18` or `5.10`.
     base_slice_ns
-        Base slice of EEVDF; None stands for the default for the number of CPUs.
+        Base slice of EEVDF in ns; None for the default for the number of CPUs.
     """
     # SEE kernel/sched/fair.c: get_update_sysctl_factor()
     factor = 1 + int(math.log2(min(cores, 8)))
@@ -201,7 +201,7 @@ def _simulated(testbed: Testbed) -> SimulatedMachine:
 
 
 def _layout(simulated: SimulatedMachine, cores: int) -> CpuLayout:
-    """Return the first CPUs, which fill one processor after the other."""
+    """Return the layout of the first CPUs. They fill one processor after the other."""
     processors = [number // simulated.cores_per_processor for number in range(cores)]
     return CpuLayout(tuple(Cpu(n, n, where, where, where) for n, where in enumerate(processors)))
 
@@ -221,7 +221,7 @@ def _tuned(mode: Mode, layout: CpuLayout, kernel: KernelScheduler, threads: int)
 
 
 def _scheduling(state: Tuned, simulated: SimulatedMachine) -> dict[str, Value]:
-    """Return the scheduler's numbers: the kernel's defaults, replaced by the settings of the mode."""
+    """Return the simulator's parameters of the scheduler: the kernel's defaults, changed by the mode's settings."""
     defaults = {path: int(text) for path, text in state.kernel.files.items() if text is not None}
     values = defaults | dict(writes(state.steps))
     task = task_attributes(state.steps)

@@ -1,4 +1,4 @@
-"""Runs on a testbed of kind `simulated`, whose records have the same form as records of measured runs."""
+"""Simulated runs, whose records have the same form as the records of measured runs."""
 
 import tempfile
 import time
@@ -42,15 +42,15 @@ PLAN_FILE, BLOCKS_FILE = "simulator-plan.txt", "uac.blocks"
 def simulated_run(
     run: Run, config: Config, testbed: Testbed, record: UnfinishedRecord, arrivals: Arrivals
 ) -> Performed:
-    """Simulate a run, and write the files of generator and probe to the record.
+    """Simulate a run, and write the files of the generator and the probe to the record.
 
-    A simulated run has no warm-up, because the model has no caches to fill. Its first calls meet an empty queue.
-    Before a run that compares modes, a load of the same rate shows how long the windows must be.
+    A simulated run has no warm-up, because the model has no caches to fill. Its first calls arrive at an empty queue.
+    For a run that compares modes, a load of the same rate is simulated first to determine the length of the windows.
 
     Raises
     ------
     StableError
-        The model has no numbers for the SUT, or no probe that a mode could switch off.
+        The model has no parameters for the SUT, or has no probe although a mode switches the probe off.
     """
     started = time.time()
     load = config.load
@@ -118,13 +118,13 @@ def _choose(
     crossover: Crossover,
     arrivals: Arrivals,
 ) -> Design:
-    """Sample the windows. Their length depends on the CPU time of a load that is simulated first."""
+    """Sample the windows of a run. A load is simulated first, whose CPU time determines the length of the windows."""
     calls = max(1, round(run.cps * load.warmup_s))
     with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as scratch:
         before = Arrivals(run.cps, calls, arrivals.seed + 1)
         report = simulate(plan.at(load, before), Path(scratch))
     cpu_s = report.charged_ns / 1e9 / run.cores
-    # report.served is at least 1, since an empty socket accepts any message
+    # report.served is at least 1, because an empty socket accepts every message.
     busy = (cpu_s / before.duration_s, cpu_s / report.served)
     total_s = duration_s(run.mode, crossover)
     return choose(modes.names, total_s, crossover, *busy, arrivals.seed)
@@ -137,12 +137,12 @@ def _simulate(
     design: Design | None,
     record: UnfinishedRecord,
 ) -> tuple[SimulatorReport, SwitchLog | None, npt.NDArray[np.void]]:
-    """Offer a load in the simulator and write its files to the record.
+    """Simulate a load, and write its files to the record.
 
     Returns
     -------
     tuple
-        The counts; the log of the switches, None without a design; the records of the trace, dtype `RECORD`.
+        The counts, the log of the switches (None without windows), and the records of the trace (dtype `RECORD`).
     """
     with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as scratch:
         here = Path(scratch)
@@ -170,7 +170,7 @@ def _simulate(
 
 
 def _served(report: SimulatorReport, records: npt.NDArray[np.void]) -> Served:
-    """Return the counts of a simulated UAS, which knows an instance by its only worker."""
+    """Return the counts of a simulated UAS. The UAS identifies an instance by its only worker."""
     taken = records[records["event"] == Event.MESSAGE]
     pairs = np.unique(taken[["call_id_hash", "tid"]])
     calls = np.unique(pairs["call_id_hash"]).size
@@ -178,7 +178,7 @@ def _served(report: SimulatorReport, records: npt.NDArray[np.void]) -> Served:
     messages = Tally(
         sent=report.arrived - report.from_uac, received=report.datagrams_sent - report.sent_to_uac
     )
-    # a simulated UAS always answers on time
+    # A simulated UAS always answers in time.
     return Served(messages, tuple(map(int, of_worker)), pairs.size - calls, 0.0)
 
 
@@ -187,7 +187,7 @@ def _proxy_report(
 ) -> ProxyReport:
     shards = front = calls = None
     if plan.sut.sharded:
-        # the simulated proxy starts with the load, so its sockets count nothing else
+        # The simulated proxy starts together with the load. So its sockets count no other messages.
         shards = ShardReport(report.selected or (report.arrived,), 0, 0, 0, 0)
     if plan.sut.fronted:
         cpus = tuple(cpu.number for cpu in plan.state.layout.cpus)
@@ -224,13 +224,13 @@ def _ledger(sut: Sut, report: SimulatorReport, counters: Snapshots) -> Ledger:
 
 
 def simulated_counts(plan: SimulatedPoint, load: Load, arrivals: Arrivals) -> tuple[int, int]:
-    """Simulate a load and return its counts alone.
+    """Simulate a load, and return only its counts.
 
     Returns
     -------
     tuple of int
-        SIP messages that the sockets received and refused. Over TCP, calls that completed and were set up in time, and
-        the other calls.
+        The SIP messages that the sockets received, and the messages that they refused. Over TCP, the number of calls
+        that completed and were set up in time, and the number of other calls.
     """
     with tempfile.TemporaryDirectory(prefix="sipsched-simulated-") as scratch:
         report = simulate(plan.at(load, arrivals), Path(scratch))
@@ -266,7 +266,7 @@ def _hosts(kernel: str, cpus: tuple[int, ...]) -> HostReports:
 def _counters(
     report: SimulatorReport, cores: int, over_tcp: bool
 ) -> dict[str, dict[str, dict[str, str]]]:
-    """Return the model's counts in the form of the kernel's files."""
+    """Return the simulator's counts in the format of the kernel's counter files."""
     from_uas = report.arrived - report.from_uac
     to_uas = report.datagrams_sent - report.sent_to_uac
     idle = _proc_stat([(0, 0, 0, 0)] * cores)
@@ -301,7 +301,7 @@ def _snmp(received: int, refused: int, sent: int) -> str:
 
 
 def _proc_stat(cpus: list[tuple[int, int, int, int]]) -> str:
-    """Return user, idle, softirq and stolen time, given in ns, in the form of /proc/stat."""
+    """Return user, idle, softirq and stolen times, whose unit is ns, in the format of /proc/stat."""
     rows = [tuple(ns * USER_HZ // 10**9 for ns in cpu) for cpu in cpus]
     total = tuple(map(sum, zip(*rows, strict=True))) or (0, 0, 0, 0)
     named = [("cpu", total), *((f"cpu{i}", row) for i, row in enumerate(rows))]

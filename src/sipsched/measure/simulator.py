@@ -1,4 +1,4 @@
-"""The program of the simulator (hardware/simulator): building and running it."""
+"""Functions that build and run the program of the simulator (hardware/simulator)."""
 
 import hashlib
 import os
@@ -21,15 +21,15 @@ SOURCES = (
 BUILD_TIMEOUT_S = 120
 RUN_TIMEOUT_S = 3600
 T0_NS = 1_000_000_000
-"""Instant of the schedule's beginning in a trace. SEE hardware/simulator/sim.h"""
+"""Time in the trace at which the schedule begins. SEE hardware/simulator/sim.h"""
 Value = bool | int | float | str | Sequence[int] | Sequence[float]
 Numbers = Mapping[str, Value]
-"""Numbers of a model, by their names in hardware/simulator/model.h."""
+"""Parameters of the simulator, by their names in hardware/simulator/model.h."""
 
 
 @dataclass(frozen=True)
 class CpuTimes:
-    """Parts of a simulated CPU's time in ns. They add up to the time of the run."""
+    """The times in ns that a simulated CPU spent on each activity. Their sum is the duration of the run."""
 
     idle: int
     task: int
@@ -40,7 +40,7 @@ class CpuTimes:
 
 @dataclass(frozen=True)
 class WorkerCounts:
-    """Counts of a simulated worker. `charged_ns` is the CPU time that a kernel would show."""
+    """Counts of a simulated worker. `charged_ns` is the CPU time that a kernel would report."""
 
     messages: int
     ran_ns: int
@@ -61,23 +61,23 @@ class SimulatorReport:
     Attributes
     ----------
     t_end_ns
-        Time from the beginning of the schedule until the last message left the SPS.
+        Time in ns from the beginning of the schedule until the last message left the SPS.
     arrived, received, refused, served
         Datagrams at the SPS: arrived = received + refused, and served = received.
     datagrams_sent, sent_to_uac
-        Datagrams that the SPS sent to both agents, and to the UAC alone.
+        Datagrams that the SPS sent to both agents, and the datagrams among them that it sent to the UAC.
     k_rcv_ns, t_sip_ns
-        Sums over the served messages.
+        Sums of K_rcv and T_sip in ns over the served messages.
     from_uac
-        Datagrams from the UAC among those that arrived.
+        Arrived datagrams that came from the UAC.
     wakeups, idle_wakeups
-        Wake-ups of workers, and wake-ups to an idle CPU among them.
+        Number of wake-ups of workers, and number of wake-ups on an idle CPU.
     selected
         Messages per socket, for deployments with several sockets.
     passed, fronts
-        Messages that front ends passed on, and the counts of the front ends.
+        Messages that the front ends forwarded, and the counts of the front ends.
     calls_started, calls_good
-        Over TCP, calls that started, and calls among them that completed and were set up in time.
+        Over TCP, number of started calls, and number of calls that completed and were set up in time.
     """
 
     version: int
@@ -104,21 +104,21 @@ class SimulatorReport:
 
     @property
     def charged_ns(self) -> int:
-        """CPU time of all processes in ns, as a kernel would show it."""
+        """CPU time of all processes in ns, as a kernel would report it."""
         return sum(process.charged_ns for process in (*self.workers, *self.fronts))
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """The files of a simulated run.
+    """The paths of the files of a simulated run.
 
     Attributes
     ----------
     trace, calls, uac
-        Trace of the messages, calls, and report of the UAC.
+        Trace of the messages, file of the calls, and report of the UAC.
     plan, blocks, log
-        Only for a run that compares modes: the plan of the switches (hardware/simulator/plan.h) and the blocks of
-        windows, which the simulator reads, and the log of the switches, which the simulator writes.
+        Only for a run that compares modes: the plan of the switches (hardware/simulator/plan.h), the blocks of windows,
+        and the log of the switches. The simulator reads the plan and the blocks, and writes the log.
     """
 
     trace: Path
@@ -130,19 +130,19 @@ class Outputs:
 
     @property
     def given(self) -> tuple[Path, ...]:
-        """The files of this run, in the order of the program's arguments."""
+        """The paths of this run's files, in the order of the program's arguments."""
         return tuple(path for path in vars(self).values() if path is not None)
 
 
 def program() -> Path:
-    """Return the path of the simulator, and build it if needed.
+    """Return the path of the simulator's program, and build the program if necessary.
 
     Building needs make and a C compiler, but not root.
 
     Raises
     ------
     StableError
-        The build fails. The message has the output of make.
+        The build fails. The message contains the output of make.
     """
     sources = sorted(path for pattern in SOURCES for path in HARDWARE.glob(pattern))
     content = b"".join(path.name.encode() + path.read_bytes() for path in sources)
@@ -150,8 +150,8 @@ def program() -> Path:
     built = cache / f"sipsim-{hashlib.sha256(content).hexdigest()[:16]}"
     if not built.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        # several jobs may build at the same time: each job builds in its own folder, and the last result replaces the
-        # others
+        # Several jobs may build at the same time. So each job builds in its own folder, and the last job replaces the
+        # results of the other jobs.
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             _run(["make", "-C", str(HARDWARE / "simulator"), f"OUT={folder}"], BUILD_TIMEOUT_S)
             Path(folder, "sipsim").replace(built)
@@ -159,29 +159,29 @@ def program() -> Path:
 
 
 def version() -> str:
-    """Return the simulator's name and version."""
+    """Return the name and the version of the simulator."""
     return _run([str(program()), "version"], 10).strip()
 
 
 def write_numbers(numbers: Numbers) -> str:
-    """Return the numbers of a model in the form that the simulator reads."""
+    """Return the parameters in the text format that the simulator reads."""
     return "".join(f"{name} = {_text(value)}\n" for name, value in numbers.items())
 
 
 def simulate(numbers: Numbers, folder: Path, outputs: Outputs | None = None) -> SimulatorReport:
-    """Run the simulator.
+    """Run the simulator, and return its counts.
 
     Parameters
     ----------
     folder
-        Folder for `model.txt` and `report.json`.
+        Folder in which `model.txt` and `report.json` are written.
     outputs
-        Further files to read or write; None if only the counts are needed.
+        Further files that the simulator reads or writes; None if only the counts are needed.
 
     Raises
     ------
     StableError
-        A number is missing, unknown or out of range; the simulation does not end; or the disk is full.
+        A parameter is missing, unknown or out of range. Or the simulation does not end, or the disk is full.
     """
     model, report = folder / "model.txt", folder / "report.json"
     model.write_text(write_numbers(numbers))

@@ -1,4 +1,4 @@
-"""The program `switcher` on the SPS, which switches the proxy between modes during a crossover run."""
+"""Control of the program `switcher` on the SPS, which switches the proxy between scheduler modes during a run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from sipsched.testbed.inventory import native_folder
 
 SAMPLE_NS = 50_000_000
 FIFO_PRIORITY = 12
-"""Priority of the switcher, above the probe's writer and the generators. The switcher uses some 0.1 % of a CPU."""
+"""Real-time priority of the switcher, above the probe and the generators. It uses about 0.1 % of a CPU."""
 READY_TIMEOUT_S = 10
 TASKS = """\
 for pid in $(pgrep --pgroup "$(cat "$1")" "$2"); do
@@ -28,16 +28,16 @@ done
 
 @dataclass(frozen=True)
 class Playable:
-    """The modes of a comparison that this kernel can apply and that differ on this kernel.
+    """The modes of a run that this kernel can apply and that differ on this kernel.
 
     Attributes
     ----------
     modes
-        The modes that differ here, the reference first.
+        The modes that differ, with the reference first.
     refused
-        The refused modes, with the reason of each. The kernel refuses all settings of such a mode.
+        The modes whose settings the kernel refuses, with the reasons.
     same
-        Groups of modes with equal settings on this kernel. Only the first mode of each group is used in the run.
+        Groups of modes with equal settings on this kernel. The run uses only the first mode of each group.
     """
 
     modes: tuple[Tuned, ...]
@@ -46,7 +46,7 @@ class Playable:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the modes that are used in the run."""
+        """Names of the modes that the run uses."""
         return tuple(state.mode.name for state in self.modes)
 
     @property
@@ -55,7 +55,7 @@ class Playable:
         return not all(records(state.steps) for state in self.modes)
 
     def report(self, windows: WindowsDocument) -> CrossoverReport:
-        """Return the modes and windows of the run in the form of `run.json`."""
+        """Return the modes and windows of the run as a value for `run.json`."""
         design, log = windows.design, windows.log
         return CrossoverReport(
             modes=tuple(state.report() for state in self.modes),
@@ -71,17 +71,17 @@ class Playable:
 
 
 def playable(comparison: str, compiled: Sequence[Tuned]) -> Playable:
-    """Select the modes of a comparison that differ on this kernel.
+    """Return the modes of a run that differ on this kernel.
 
     Parameters
     ----------
     compiled
-        The modes, compiled to this kernel, the reference first.
+        The modes, translated for this kernel, with the reference first.
 
     Raises
     ------
     StableError
-        The kernel refuses the reference, or no two modes differ.
+        The kernel refuses the reference mode, or all modes are equal on this kernel.
     """
     refused: dict[str, str] = {}
     steps: dict[str, Sequence[Step]] = {}
@@ -120,9 +120,10 @@ class Switcher:
     Parameters
     ----------
     proxy, program
-        The process group of the proxy and the name of its programs. Every task of these programs is switched.
+        The process group of the proxy, and the name of its programs. The switcher switches every task of these
+        programs.
     first_ns
-        Time from the beginning of the schedule to its first call in ns.
+        Time in ns from the beginning of the schedule to its first call.
 
     Attributes
     ----------
@@ -155,14 +156,14 @@ class Switcher:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Switch modes while the block lasts. The first datagram of the load starts the clock.
+        """Switch between the modes while the `with` block runs. The first datagram of the load starts the clock.
 
         Raises
         ------
         StableError
-            The program refuses the plan.
+            The program `switcher` refuses the plan.
         TransientError
-            The program left no log.
+            The program `switcher` wrote no log.
         """
         sps, folder = self._sps, self._sps.workdir
         plan, log_file = folder / "windows.plan", folder / "windows.json"
@@ -207,14 +208,14 @@ class Switcher:
         self.log = parse_log(text, f"host {sps.spec}: {log_file.name}")
 
     def record(self, steal_share: float, competed: Competed | None) -> WindowsDocument:
-        """Return the windows and their log for the record, after `running`.
+        """Return the windows and the log of the switches for the record. Call `running` first.
 
         Parameters
         ----------
         steal_share
-            Stolen share of the SPS's CPUs above which a window is excluded.
+            Share of stolen CPU time above which a window is excluded.
         competed
-            The competitors' time on the SPS's CPUs; None if it was not counted.
+            The competitors' CPU time on the SPS's CPUs; None if nothing counted it.
         """
         return WindowsDocument(self._design, self._cpus, steal_share, self.log, competed)
 
@@ -233,7 +234,7 @@ class Switcher:
 
 
 def speed_index(sps: Host) -> float:
-    """Measure the speed of a CPU of the SPS: work per µs of CPU time."""
+    """Measure the speed of a CPU of the SPS, as the amount of work per µs of CPU time."""
     program = str(native_folder(sps.base, "scheduler") / "switcher")
     done = sps.run(["taskset", "-c", str(sps.spec.cpus[0]), program, "speed"])
     return float(parse_json(done.stdout)["index"])

@@ -1,4 +1,4 @@
-"""Files for the hosts, rendered from the templates under hardware/."""
+"""The rendering of files for the hosts from the templates under hardware/."""
 
 from pathlib import Path
 
@@ -10,14 +10,14 @@ HARDWARE = PROJECT_ROOT / "hardware"
 
 
 def render(template: Path, **values: object) -> str:
-    """Return the text of a template with its values.
+    """Return the text of a template, with values for its variables.
 
     Parameters
     ----------
     template
         Path below hardware/, such as `proxies/kamailio.cfg.j2`.
     values
-        The template's variables by name. A missing variable is an error.
+        The variables of the template, by name. A missing variable is an error.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HARDWARE),

@@ -1,4 +1,4 @@
-"""The settings of the SPS during a run: CPUs, scheduler mode, and sources of noise. They are restored afterwards."""
+"""The settings of the SPS during a run: CPUs, scheduler mode and sources of noise. The run restores them at its end."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -54,19 +54,19 @@ done
 
 @dataclass
 class Tuned:
-    """The settings of the SPS in a run.
+    """The settings of the SPS during a run.
 
     Attributes
     ----------
     steps
-        The mode, compiled to this kernel.
+        The settings of the mode, translated for this kernel.
     read_back
-        Value at each place after writing, None where it cannot be read. Attributes of single tasks have a list of
-        values, one per process of the proxy.
+        The value of each setting after writing; None if the value cannot be read. An attribute of tasks has a list with
+        one value per process of the proxy.
     quiet
-        One entry per source of noise.
+        The state of each source of noise.
     repaired
-        Whether settings of an earlier, interrupted run had to be restored first.
+        Whether the settings of an earlier, interrupted run had to be restored first.
     """
 
     mode: Mode
@@ -79,14 +79,13 @@ class Tuned:
 
     @property
     def label(self) -> str:
-        """Name of the mode in figures, with its translated and missing settings."""
+        """Label of the mode in figures, which names translated and missing settings."""
         return label(self.mode, self.kernel, self.steps)
 
     @property
     def unlike_asked(self) -> int:
-        """Number of settings whose value, read back, differs from the written value."""
-        # the recording of the probe is excluded: it is on at the beginning of a comparison, and the switcher checks
-        # later changes
+        """Number of settings whose value, read back from the kernel, differs from the written value."""
+        # The recording of the probe is excluded. It is on when the run begins, and the switcher checks later changes.
         written = [
             step
             for step in self.steps
@@ -95,7 +94,7 @@ class Tuned:
         return sum(not _reads_back(step, self.read_back.get(step.place or "")) for step in written)
 
     def report(self) -> SchedulerReport:
-        """Return the settings in the form of `run.json`: asked, applied, read back, or unavailable with the reason."""
+        """Return the settings for `run.json`: requested, written and read-back value, or why a value is missing."""
         current = {
             path: text.strip() if text is not None else None
             for path, text in self.kernel.files.items()
@@ -131,7 +130,7 @@ def _reads_back(step: Step, read_back: Any) -> bool:
 
 
 def read_kernel(sps: Host) -> KernelScheduler:
-    """Read the scheduler settings of the host's kernel."""
+    """Read the scheduler settings that the kernel of a host has."""
     sliced = TaskAttributes(slice_ns=RANGES[Setting.SLICE][0])
     plain_found, sliced_found = try_attributes(sps, (PLAIN, sliced))
     base_slice_ns = plain_found.slice_ns if isinstance(plain_found, TaskAttributes) else 0
@@ -143,14 +142,14 @@ def read_kernel(sps: Host) -> KernelScheduler:
 
 
 def read_layout(sps: Host, cpus: Sequence[int]) -> CpuLayout:
-    """Read which caches, cores and processors some CPUs of a host share. The CPUs must be online."""
+    """Read the cores, processors and caches to which some CPUs of a host belong. The CPUs must be online."""
     return parse_lscpu(sps.run(LSCPU).stdout, cpus)
 
 
 def compile_modes(
     sps: Host, modes: Sequence[Mode], layout: CpuLayout, kernel: KernelScheduler, threads: int
 ) -> dict[str, list[Step]]:
-    """Compile modes to a host's kernel. Attributes of tasks are tried on a separate process first.
+    """Translate modes for the kernel of a host. The function first tries the task attributes on a separate process.
 
     Parameters
     ----------
@@ -159,14 +158,13 @@ def compile_modes(
 
     Returns
     -------
-    dict
-        Name and steps of each mode, in the order of `modes`. Where the kernel refuses an attribute of a mode (RT group
-        scheduling, no CAP_SYS_NICE), all attributes of this mode are unavailable.
+    Per mode, its name and its translated settings, in the order of `modes`. If the kernel refuses a task attribute of a
+    mode (RT group scheduling, no CAP_SYS_NICE), all task attributes of the mode are unavailable.
 
     Raises
     ------
     StableError
-        A mode has no variant for so many cores.
+        A mode has no settings for this number of cores.
     """
     counts = Counts(cores=len(layout.cpus), threads=threads, processors=layout.processors)
     compiled = {mode.name: compile_mode(mode.settings(counts), kernel) for mode in modes}
@@ -184,7 +182,7 @@ def compile_modes(
 
 
 def compiled_here(sps: Host, state: Tuned, modes: Sequence[Mode], threads: int) -> list[Tuned]:
-    """Compile modes to a host that is tuned, without applying them."""
+    """Translate modes for a host whose settings a run has already changed. The modes are not applied."""
     compiled = compile_modes(sps, modes, state.layout, state.kernel, threads)
     return [Tuned(mode, state.layout, state.kernel, compiled[mode.name]) for mode in modes]
 
@@ -198,21 +196,21 @@ def tuned(
     threads: int,
     others: Sequence[Mode] = (),
 ) -> Iterator[Tuned]:
-    """Apply cores and mode to the SPS while the block lasts.
+    """Apply the number of cores and the mode to the SPS while the `with` block runs.
 
-    A script that restores the present settings is written to the host first. The script runs at the end of the block,
-    even after an error. If the connection is lost, the host or the next run executes the script.
+    A script that restores the original settings is written to the host first. The script runs at the end of the `with`
+    block, even after an error. If the connection breaks, the host or the next run executes the script.
 
     Parameters
     ----------
     sps
         The host of the proxy.
     testbed
-        The testbed, whose file has the order of the CPUs and the settings that may be changed.
+        The testbed. Its file contains the order of the CPUs, and the settings that a run may change.
     cores
-        Number of CPUs of the proxy, from the beginning of the testbed's list.
+        Number of CPUs of the proxy. They are the first CPUs in the testbed's list.
     others
-        Modes to which the block switches; their settings are restored, too.
+        Other modes to which the `with` block switches. Their settings are also restored.
 
     Raises
     ------
@@ -257,7 +255,7 @@ def _change(
     hotplug: Sequence[tuple[str, str]],
     services: Sequence[HostService],
 ) -> Tuned:
-    """Apply all settings, CPUs first, and read them back."""
+    """Write all settings with the CPUs first, and read the settings back."""
     refused = write_settings(sps, hotplug, timeout_s=HOTPLUG_TIMEOUT_S)
     for service in services:
         sps.run(service.stop)
@@ -275,14 +273,14 @@ def _change(
 
 
 def task_prefix(state: Tuned, sps: Host) -> list[str]:
-    """Return the command that starts a program with the mode's attributes; empty if the mode has none."""
+    """Return the command prefix that starts a program with the mode's task attributes; empty if the mode has none."""
     if not task_places(state.steps):
         return []
     return [str(_taskslice(sps)), "run", *task_attributes(state.steps).words]
 
 
 def read_tasks(state: Tuned, sps: Host, proxy: Process, program: str) -> None:
-    """Read back, from each process of the proxy, the attributes that the mode sets."""
+    """Read the task attributes that the mode sets back from each process of the proxy."""
     places = task_places(state.steps)
     if not places:
         return
@@ -299,9 +297,9 @@ def _taskslice(sps: Host) -> PurePosixPath:
 
 
 def try_attributes(sps: Host, wanted: Sequence[TaskAttributes]) -> list[TaskAttributes | str]:
-    """Try attributes on separate processes.
+    """Try sets of task attributes, each on a separate process.
 
-    Return, per try, the attributes that the process then has, or the reason for the kernel's refusal.
+    Per set, return the attributes that the process then has, or the reason why the kernel refuses the set.
     """
     if not wanted:
         return []
@@ -314,13 +312,13 @@ def try_attributes(sps: Host, wanted: Sequence[TaskAttributes]) -> list[TaskAttr
 
 
 def _attributes(words: Sequence[str]) -> TaskAttributes:
-    """Parse the attributes of a task in the output of `taskslice`."""
+    """Parse the attributes of a task from the output of the program `taskslice`."""
     policy, nice, priority, slice_ns = words
     return TaskAttributes(Policy(policy), int(nice), int(priority), int(slice_ns))
 
 
 def _hotplug(sps: Host, testbed: Testbed, cpus: Sequence[int]) -> list[tuple[str, str]]:
-    """Return the files and values that bring CPUs online and take others offline, in the order of writing."""
+    """Return the files and values that bring CPUs online and take other CPUs offline, in the order of writing."""
     if testbed.tuning.cores_by != "hotplug":
         return []
     online = parse_cpu_list(sps.run(["cat", CPU_FOLDER + "online"]).stdout)

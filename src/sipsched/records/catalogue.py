@@ -1,4 +1,4 @@
-"""The runs under a folder of records, selected by their tuples, and their data in xarray."""
+"""Selection of recorded runs by their settings, and the data of the selected runs in xarray."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -37,16 +37,16 @@ KEYS = tuple(field.name for field in fields(Run))
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Recorded runs of one testbed.
+    """A set of recorded runs of one testbed.
 
     Attributes
     ----------
     results
-        Folder of the files that are computed from the records. Missing files are created.
+        Folder of the files that are computed from the records. A missing file is computed when it is needed.
     runs
-        The tuples of the runs, sorted. A catalogue that was opened or selected has at least one run.
+        The identities of the runs, sorted. Opening and selecting never lead to an empty catalogue.
     modes
-        Modes to which `sel` restricts runs that compare modes; empty if nothing is restricted.
+        The modes that the user selected in runs that compare modes; empty if no mode was selected.
     """
 
     records: Path
@@ -55,29 +55,29 @@ class Catalogue:
     modes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        """Count the runs."""
+        """Return the number of runs."""
         return len(self.runs)
 
     def __iter__(self) -> Iterator[Self]:
-        """Yield each run as a selection of one run."""
+        """Yield a catalogue of one run, for each run."""
         return (replace(self, runs=(run,)) for run in self.runs)
 
     def sel(self, **chosen: Any) -> Self:
-        """Select runs by the values of their tuples.
+        """Select runs by the values of their settings.
 
         Parameters
         ----------
         chosen
-            `sut`, `mode`, `cores`, `threads`, `cps`, `rep`: a value, or a list of values. A mode that has no runs of a
-            single mode selects its windows in the runs that compare it.
+            `sut`, `mode`, `cores`, `threads`, `cps`, `rep`: a value, or a list of values. If no run has only this mode,
+            the selection contains the windows of this mode in runs that compare modes.
 
         Raises
         ------
         StableError
-            A key is unknown, or no run has the value. The message lists the values that exist.
+            A key is unknown, or no run has the value. The message lists the existing values.
         """
         left, modes = self.runs, self.modes
-        # the mode is selected last, because the other keys determine whether runs of this single mode exist
+        # The mode is selected last, because the other keys determine whether runs of a single mode exist.
         for key in sorted(chosen, key="mode".__eq__):
             if key not in KEYS:
                 raise StableError(f"{key}: runs have no such key; there are {', '.join(KEYS)}")
@@ -101,34 +101,34 @@ class Catalogue:
         return replace(self, runs=left, modes=modes)
 
     def modes_of(self, run: Run) -> tuple[str, ...]:
-        """List the modes of a run in this selection, the reference first."""
+        """Return the modes of a run that this selection contains, with the reference first."""
         return tuple(mode for mode in compared(run.mode) if not self.modes or mode in self.modes)
 
     @property
     def one(self) -> Run:
-        """The only run of the selection.
+        """The only run of a selection of one run.
 
         Raises
         ------
         StableError
-            The selection has several runs.
+            The selection contains several runs.
         """
         if len(self.runs) != 1:
             raise self.several()
         return self.runs[0]
 
     def several(self) -> StableError:
-        """Return the error that names the keys by which one of several runs can be selected."""
+        """Return the error for a selection of several runs. It names the settings in which the runs differ."""
         values = "; ".join(f"{key} {', '.join(map(str, self.values(key)))}" for key in self.varied)
         return StableError(f"{len(self.runs)} runs where one is needed: choose with sel: {values}")
 
     @property
     def varied(self) -> list[str]:
-        """List the keys in which the runs differ."""
+        """Return the names of the settings in which the runs differ."""
         return [key for key in KEYS if len(self.values(key)) > 1]
 
     def values(self, key: str) -> list[Any]:
-        """List the values of a key, ascending."""
+        """Return the values that the runs have for a setting, in ascending order."""
         return sorted({getattr(run, key) for run in self.runs})
 
     def document(self, run: Run) -> RunDocument:
@@ -136,7 +136,7 @@ class Catalogue:
         return read_run(self.records / run.path)
 
     def has_messages(self, run: Run) -> bool:
-        """Return whether the single messages of a run are kept."""
+        """Return whether the single messages of a run are available."""
         return (self.records / run.path / TRACE_FILE).is_file()
 
     def messages_file(self, run: Run) -> Path:
@@ -145,14 +145,14 @@ class Catalogue:
         Raises
         ------
         StableError
-            The single messages of this run were never recorded, or are not kept.
+            The single messages of this run were never recorded, or were deleted.
         """
         if not self.has_messages(run):
             raise self.without_messages(run)
         return self._made(run)
 
     def without_messages(self, run: Run) -> StableError:
-        """Return the error with the reason for missing messages, and with the names of runs that have messages."""
+        """Return the error for a run without single messages. It names the reason, and runs that have messages."""
         off = self.document(run).probe.mode == "off"
         return StableError(
             f"{run}: no single messages: {PROBE_OFF if off else reduced.REASON}; its numbers are in "
@@ -166,16 +166,17 @@ class Catalogue:
         return path
 
     def messages(self) -> xr.Dataset:
-        """Open the single messages of all these runs as Dask arrays, which are read when they are computed.
+        """Return the single messages of all selected runs as Dask arrays, which are read only when needed.
 
-        For runs that compare modes, the arrivals are read at once, because they determine the window of each message.
+        For runs that compare modes, the arrival times are read at once, because they determine the window of each
+        message.
 
         Returns
         -------
         Dataset
             Dimension `message`: the columns of `messages.nc` (docs/data-format.md), `k_rcv`, and `total` = K_rcv +
             T_sip of the same message. Intervals are float64 ns, NaN where missing. Dimension `drop`: datagrams that the
-            full socket queue refused. A key of the tuple that is equal in all runs is a scalar coordinate. A key that
+            full socket queue refused. A setting that is equal in all runs is a scalar coordinate. A setting that
             differs is a coordinate along `message`, and with the prefix `drop_` along `drop`. If a run compares modes,
             further coordinates of this kind are `mode` (the mode in force, empty between windows), `window` and `block`
             (-1 between windows), and `evaluated` (true after the washout of a valid window).
@@ -183,7 +184,7 @@ class Catalogue:
         Raises
         ------
         StableError
-            The single messages of a run are not kept.
+            The single messages of a run are not available.
         """
         comparing = any(is_comparison(run.mode) for run in self.runs)
         along = list(dict.fromkeys([*self.varied, *(["mode"] if comparing else [])]))
@@ -210,7 +211,7 @@ class Catalogue:
             columns: dict[str, Any] = {key: getattr(run, key) for key in along}
             if comparing:
                 columns |= vars(self.in_force(run, ds[f"{prefix}t_arr"].to_numpy()))
-            # a NumPy array, because xarray cannot group by a Dask array
+            # This is a NumPy array, because xarray cannot group by a Dask array.
             coordinates = {
                 f"{prefix}{key}": (dimension, np.broadcast_to(values, ds.sizes[dimension]))
                 for key, values in columns.items()
@@ -221,19 +222,19 @@ class Catalogue:
         return ds
 
     def in_force(self, run: Run, t_ns: npt.NDArray[np.int64]) -> ModesInForce:
-        """Return the mode and the window of each instant. A run of one mode counts as one window of one block."""
+        """Return the mode and the window at each time. A run of one mode has one window in one block."""
         if is_comparison(run.mode):
             return in_force(read_windows(self.records / run.path), t_ns)
         first = np.zeros(t_ns.shape, np.int32)
         return ModesInForce(first, first, np.full(t_ns.shape, run.mode), np.ones(t_ns.shape, bool))
 
     def by_mode(self, run: Run) -> Iterator[tuple[Run, xr.Dataset]]:
-        """Open the messages of a run, as stored, per mode of this selection.
+        """Yield the messages of a run, separately for each mode of this selection.
 
         Yields
         ------
         run, messages
-            The run, with the mode in its tuple, and the evaluated messages of this mode (see `messages`).
+            The run, with the mode in its identity, and the evaluated messages of this mode (see `messages`).
         """
         ds = open_messages(self.messages_file(run))
         states = {name: self.in_force(run, ds[name].to_numpy()) for name in ("t_arr", "drop_t_arr")}
@@ -245,12 +246,12 @@ class Catalogue:
             yield replace(run, mode=mode), ds.isel(kept)
 
     def _refuse_part(self, of: str) -> None:
-        """Refuse numbers of whole runs where the selection keeps only some windows of a run.
+        """Raise an error if a function needs whole runs, but the selection contains only some windows of a run.
 
         Raises
         ------
         StableError
-            The message names the functions that have numbers by mode.
+            The message names the functions that return numbers per mode.
         """
         if self.modes and any(is_comparison(run.mode) for run in self.runs):
             raise StableError(
@@ -261,7 +262,7 @@ class Catalogue:
     def quantiles(
         self, quantity: str, shares: Sequence[float], by: Sequence[str] = ()
     ) -> xr.DataArray:
-        """Compute quantiles over all messages of equal runs, reading each message once.
+        """Compute quantiles over the messages of all runs with equal settings. Each message is read once.
 
         Parameters
         ----------
@@ -271,7 +272,7 @@ class Catalogue:
         Raises
         ------
         StableError
-            The single messages of a run are not kept.
+            The single messages of a run are not available.
         """
         self._refuse_part("quantiles()")
         paths, sizes = [self.messages_file(run) for run in self.runs], []
@@ -281,13 +282,13 @@ class Catalogue:
         return quantiles(open_runs(self.runs, paths, sizes, {}), quantity, shares, by)
 
     def summary(self) -> xr.Dataset:
-        """Combine the numbers of these runs in one dataset.
+        """Return the numbers of all selected runs in one dataset.
 
         Returns
         -------
         Dataset
-            See `sipsched.records.study_summary.combine`: dimensions (sut, mode, cores, threads, cps, rep), and
-            message_type where it applies; times in µs.
+            See `sipsched.records.study_summary.combine`. The dimensions are (sut, mode, cores, threads, cps, rep), for
+            some variables also message_type. Times are in µs.
         """
         self._refuse_part("summary()")
         return study_summary.combine([self._summary_file(run) for run in self.runs], self.runs)
@@ -301,13 +302,13 @@ class Catalogue:
         return path
 
     def windows(self) -> xr.Dataset:
-        """Open the windows of the only run, which compares modes.
+        """Return the windows of the only selected run, which compares modes.
 
         Returns
         -------
         Dataset
             See `sipsched.records.windows.windows_from_record`. Only windows of the selected modes are included. The
-            coordinate `mode_name` along `window` is the name of the mode in force.
+            coordinate `mode_name` along `window` is the name of the window's mode.
         """
         run = self.one
         ds = windows_from_record(self._made(run), self.records / run.path)
@@ -317,13 +318,13 @@ class Catalogue:
 
 
 def find_runs(records: Path, testbed: str) -> Catalogue:
-    """Find the finished runs of a testbed under a folder of records.
+    """Return the finished runs of a testbed that are recorded in a folder.
 
     Parameters
     ----------
     records
-        Folder such as `raw`. In the project, results are in the workflow's folders: `results` for `raw`, and
-        `results/recorded/raw` for `recorded/raw`. For other folders, they are in `results` beside the folder.
+        Folder such as `raw`. In the project, computed files are in the workflow's folders: `results` for `raw`, and
+        `results/recorded/raw` for `recorded/raw`. For other folders, computed files are in `results` beside the folder.
     """
     root = PROJECT_ROOT if records.is_relative_to(PROJECT_ROOT) else records.parent
     inside = records.relative_to(root)
@@ -332,7 +333,7 @@ def find_runs(records: Path, testbed: str) -> Catalogue:
     runs = []
     for document in records.glob(f"{pattern}/{RUN_FILE}"):
         place = document.parent.relative_to(records)
-        # other folders, such as rep~1.failed-1, hold invalid attempts
+        # Other folders, such as rep~1.failed-1, contain invalid attempts.
         if place.name.partition("~")[2].isdigit():
             _, sut, mode, *numbers = place.parts
             cores, threads, cps, rep = (int(part.partition("~")[2]) for part in numbers)
@@ -341,7 +342,7 @@ def find_runs(records: Path, testbed: str) -> Catalogue:
 
 
 def _is_current(path: Path, record: Path) -> bool:
-    """Return whether a `messages.nc` exists, has the present version, and was made from this record."""
+    """Return whether a `messages.nc` exists, has the current format version, and was made from this record."""
     try:
         with netCDF4.Dataset(path) as file:
             made_of = (file.getncattr("format_version"), file.getncattr("record"))

@@ -1,4 +1,4 @@
-"""Files that are computed from records: their format, version and record."""
+"""Checks of files that are computed from records: file format, version and source record."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,14 +13,14 @@ from sipsched.records.reduced import identity
 def open_netcdf(
     path: Path, name: str, version: int, remedy: str = "make it with snakemake"
 ) -> xr.Dataset:
-    """Read a netCDF-4 file of one format and version.
+    """Open a netCDF-4 file, and raise an error if it has another format name or version.
 
     Parameters
     ----------
     name, version
         Required attributes `format` and `format_version`.
     remedy
-        Advice for a missing file, for the error's text.
+        Advice for the case of a missing file, for the error message.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def open_netcdf(
 
 
 def check_format(attrs: Mapping[str, Any], path: Path, name: str, version: int) -> None:
-    """Refuse a file of another format or version.
+    """Raise an error if a file has another format name or version.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def check_format(attrs: Mapping[str, Any], path: Path, name: str, version: int) 
 
 
 def check_record(made_of: str, path: Path, record_dir: Path) -> None:
-    """Refuse a computed file that was not made from the present record.
+    """Raise an error if a computed file was not made from the current record.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def check_record(made_of: str, path: Path, record_dir: Path) -> None:
     Raises
     ------
     ComputedFileError
-        The record was replaced or reduced after the file was made.
+        The record was replaced or reduced after the computed file was made.
     """
     if made_of != identity(record_dir):
         raise ComputedFileError(

@@ -1,4 +1,4 @@
-"""Conversion of loose content into typed values."""
+"""Conversion of mappings and lists from a file into typed values."""
 
 from typing import Any, TypeVar
 
@@ -13,16 +13,16 @@ def as_part(kind: type[Part], content: Any, where: str, remedy: str = "repeat th
     Parameters
     ----------
     where
-        Name of the source, for the error's text.
+        Name of the source, for error messages.
     remedy
-        Advice, for the error's text.
+        Advice, for error messages.
 
     Raises
     ------
     StableError
-        A key is missing or a value has another type; the message names the place.
+        A key is missing, or a value has another type. The message names the key.
     """
-    # Imported here, because the import takes 30 ms, which the start of the workflow can save.
+    # msgspec is imported here, because its import takes 30 ms and the start of the workflow does not need it.
     import msgspec
 
     try:

@@ -1,4 +1,4 @@
-"""Parts of `run.json` about the use of the CPUs by the proxy and by other tasks."""
+"""The parts of `run.json` about the CPU time of the proxy and of other tasks."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ class TaskCounts:
     Attributes
     ----------
     voluntary, involuntary
-        Context switches. At a voluntary switch, a task begins to wait for a wake-up. An involuntary switch is a
-        preemption or a sched_yield.
+        Context switches. At a voluntary switch, a task begins to wait. An involuntary switch is a preemption or a
+        sched_yield.
     migrations
-        Moves to another CPU; None where the kernel does not count them.
+        Moves to another CPU; None if the kernel does not count moves.
     user_ns, system_ns
-        CPU time in user mode and in the kernel, sampled by the clock's ticks.
+        CPU time in user mode and in the kernel, as the kernel's periodic ticks sample it.
     """
 
     tasks: int
@@ -26,7 +26,7 @@ class TaskCounts:
     system_ns: int
 
     def __sub__(self, other: "TaskCounts") -> "TaskCounts":
-        """Subtract earlier counts."""
+        """Subtract the counts of an earlier reading."""
         told = self.migrations is not None and other.migrations is not None
         return TaskCounts(
             tasks=self.tasks,
@@ -40,7 +40,7 @@ class TaskCounts:
 
 @dataclass(frozen=True)
 class Wait:
-    """Number of waits, and their total length in ns."""
+    """Number of waits, and their total duration in ns."""
 
     count: int
     ns: int
@@ -48,17 +48,17 @@ class Wait:
 
 @dataclass(frozen=True)
 class Waits:
-    """Waits of tasks by cause.
+    """Waits of tasks, by the cause of waiting.
 
     Attributes
     ----------
     kernel_spin, kernel_sleep
-        Waits for locks of the kernel, by spinning and by sleeping. The first waiter of a native spinlock is not
+        Waits for locks of the kernel, by spinning and by sleeping. For a native spinlock, the first waiter is not
         counted.
     futex, sched_yield
-        Waits for locks of the program, by sleeping in futex and by yielding in sched_yield.
+        Waits for locks of the program, by sleeping in futex and by calling sched_yield.
     descriptors
-        File descriptors sent to another process (SCM_RIGHTS).
+        File descriptors that were sent to another process (SCM_RIGHTS).
     """
 
     kernel_spin: Wait
@@ -70,10 +70,10 @@ class Waits:
 
 @dataclass(frozen=True)
 class Factors:
-    """Counts of `sipfactors` for the proxy, and for all other tasks and interrupts of the host.
+    """Counts of the program `sipfactors` for the proxy, and for all other tasks and interrupts of the host.
 
-    `runs` and `run_ns` are executions and CPU time of its programs in the kernel; 0 where the kernel does not count
-    them.
+    `runs` and `run_ns` are the number of executions and the CPU time of the BPF programs; 0 if the kernel does not
+    count them.
     """
 
     proxy: Waits
@@ -84,14 +84,14 @@ class Factors:
 
 @dataclass(frozen=True)
 class FactorReport:
-    """Waits of the proxy's processes for each other during the load.
+    """Counts of the times that the proxy's processes waited for each other during the load.
 
     Attributes
     ----------
     unavailable
-        Reason for missing `waits`; empty if they were counted.
+        Reason why `waits` is missing; empty if it exists.
     tasks, waits
-        Counts of the proxy's tasks, and of all waits; None if they were not counted.
+        Counts of the proxy's tasks, and of all waits; None if nothing counted them.
     """
 
     unavailable: str
@@ -101,15 +101,15 @@ class FactorReport:
 
 @dataclass(frozen=True)
 class CpuParts:
-    """CPU time of the SPS during the load by user, in ns; the parts add up to `total`.
+    """CPU time of the SPS during the load, by its user, in ns. The sum of all parts is `total`.
 
     Attributes
     ----------
     workers, proxy
-        Tasks of the proxy that received messages according to the probe, and its other tasks including the front end.
-        Without a trace, `proxy` contains all of them.
+        Tasks of the proxy that received messages according to the probe, and all other tasks of the proxy and its front
+        end. Without a trace, `proxy` contains all of these tasks.
     own
-        Programs of sipsched: probe, generator, switcher, and the commands of its SSH connections.
+        Programs of sipsched: the probe, the generator, the switcher, and the commands of its SSH connections.
     softirq, irq
         Softirqs, including softirqs in ksoftirqd, and interrupts of devices.
     kernel
@@ -118,10 +118,10 @@ class CpuParts:
         All other tasks by scheduling class. `realtime` is SCHED_FIFO, SCHED_RR and SCHED_DEADLINE; `fair` is
         SCHED_OTHER and SCHED_BATCH; `idle_class` is SCHED_IDLE.
     stolen
-        Time that the hypervisor took, from /proc/stat. The clock of the other parts includes the stolen time, so it is
-        subtracted in proportion from every part except `idle`.
+        Time that the hypervisor took, from /proc/stat. The clock of the other parts runs on during this time. So it is
+        subtracted from every part except `idle`, in proportion to the part.
     idle
-        Time in which no task ran.
+        Time during which no task ran.
     """
 
     total: int
@@ -139,7 +139,7 @@ class CpuParts:
 
     @property
     def competitor_share(self) -> float:
-        """Share of the CPU time that competitors used, without tasks of class SCHED_IDLE, 0 to 1."""
+        """Share of the CPU time that competitors used, from 0 to 1. Tasks of class SCHED_IDLE are excluded."""
         return (self.realtime + self.fair) / self.total
 
 
@@ -150,13 +150,13 @@ class Competitor:
     Attributes
     ----------
     comm, pid
-        Name, which the kernel cuts to 15 characters, and thread id.
+        Name, of which the kernel keeps 15 characters, and thread id.
     policy, nice
-        Scheduling policy (`SCHED_OTHER`) and nice value when it last ran.
+        Scheduling policy (such as `SCHED_OTHER`) and nice value when the task last ran.
     ns, bursts, longest_ns
-        CPU time, number of bursts, and length of the longest burst.
+        CPU time, number of uninterrupted runs on a CPU, and length of the longest of these runs.
     cpu
-        CPU of the longest burst.
+        CPU of the longest uninterrupted run.
     """
 
     comm: str
@@ -176,28 +176,28 @@ class Competitor:
 
 @dataclass(frozen=True)
 class Account:
-    """The use of the SPS's CPUs during the load, counted in the kernel's scheduler by `sipaccount`.
+    """The use of the SPS's CPUs during the load, as the program `sipaccount` counted it in the kernel's scheduler.
 
     Attributes
     ----------
     parts
-        CPU time by user.
+        CPU time, by its user.
     competitors
-        At most five competitors, the competitor with the most CPU time first.
+        At most five competitors. The competitor with the most CPU time comes first.
     wait_ns, wait_by
-        Longest time that competitors used a CPU for which a runnable task of the proxy waited, during a single wait;
-        and the competitor that ran longest in this wait.
+        During a single wait of a runnable task of the proxy, the longest time that competitors used its CPU, and the
+        competitor that ran longest in this wait.
     stopped_ns
-        Longest time for which a signal or a tracer stopped a task of the proxy.
+        Longest time during which a signal or a tracer stopped a task of the proxy.
     frozen_ns
-        Longest time in which messages waited in the proxy's sockets, but no task of the proxy was running or runnable.
-        If `stopped_ns` is longer, or no trace shows the waiting messages, the value is `stopped_ns`.
+        Longest time during which messages waited in the proxy's sockets, but no task of the proxy was running or
+        runnable. If `stopped_ns` is longer, or if no trace shows the waiting messages, the value is `stopped_ns`.
     trace_stops
         Number of times that a tracer stopped a task of the proxy.
     tasks_lost
-        Number of times that the table had no room for a task. `parts` includes the time of such tasks.
+        Number of times that the table of `sipaccount` had no room for a task. `parts` includes the time of such tasks.
     runs, run_ns
-        Executions and CPU time of the programs in the kernel; 0 where the kernel does not count them.
+        Number of executions and CPU time of the BPF programs; 0 if the kernel does not count them.
     """
 
     parts: CpuParts
@@ -214,14 +214,14 @@ class Account:
 
 @dataclass(frozen=True)
 class AccountReport:
-    """The use of the SPS's CPUs during the load, and the checks of the proxy's tasks at its end.
+    """The account of the SPS's CPU time during the load, and the state of the proxy's tasks at the end of the load.
 
     Attributes
     ----------
     unavailable
-        Reason for a missing `account`; empty if the account exists.
+        Reason why `account` is missing; empty if it exists.
     account
-        The account; None if the kernel does not allow the count.
+        The account; None if the kernel does not allow the counting.
     moved
         Number of the proxy's tasks whose CPU affinity changed during the load.
     tracers
@@ -236,7 +236,7 @@ class AccountReport:
 
 @dataclass(frozen=True)
 class SpeedIndex:
-    """Speed of a CPU of the SPS before and after the run: fixed work divided by its CPU time in µs."""
+    """Speed of a CPU of the SPS before and after the run: a fixed amount of work, divided by its CPU time in µs."""
 
     before: float
     after: float

@@ -1,6 +1,7 @@
-"""Records of searches: the two loads between which a point's packet drop rate passes a limit, and all trials.
+"""Records of searches: two loads, one below and one above the drop rate's limit, and all trials.
 
-`crossing.json` decides the loads of other measurements. `capacity~LIMIT~WIDTH.json` is the search for a capacity.
+The loads in `crossing.json` determine the loads of other measurements. `capacity~LIMIT~WIDTH.json` is a search for a
+capacity.
 """
 
 from collections.abc import Iterable
@@ -28,20 +29,21 @@ _Share = Annotated[float, Meta(ge=0, le=1)]
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """One trial of a search: a load and its outcome.
+    """One trial of a search: a short measurement at one load, and its result.
 
     Attributes
     ----------
     pdr
-        Packet drop rate; over TCP the same as `call_loss`.
+        Packet drop rate. Over TCP, it equals `call_loss`.
     calls, calls_lost
-        Number of calls, and of calls that failed or were set up late; None if the generator did not report them.
+        Number of calls, and number of calls that failed or were set up late; None if the generator did not report these
+        numbers.
     started_at
-        UTC, ISO 8601; None if the record lacks it, as for simulated trials.
+        Start in UTC, ISO 8601; None if the record lacks it, as for simulated trials.
     cpu_us
         CPU time of the proxy per received message, in µs; None if the record lacks it.
     steal_share
-        Share of the time of the SPS's CPUs that the hypervisor took; None if the record lacks it.
+        Share of the SPS's CPU time that the hypervisor took; None if the record lacks it.
     """
 
     cps: _Cps
@@ -55,7 +57,7 @@ class TrialRecord:
 
     @property
     def call_loss(self) -> float | None:
-        """Share of calls that failed or were set up late; None if the generator did not report them."""
+        """Share of calls that failed or were set up late; None if the generator did not report these calls."""
         return self.calls_lost / self.calls if self.calls and self.calls_lost is not None else None
 
 
@@ -66,14 +68,15 @@ class SearchRecord:
     Attributes
     ----------
     label
-        Name of the mode as it was applied on this kernel.
+        Label of the mode on this kernel.
     lower_cps, upper_cps
-        The highest load at or under the limit, and the lowest load above the limit. For a capacity, `lower_cps` is None
-        if the lowest searched load exceeded the limit, and `upper_cps` is None if the highest load did not exceed it.
+        The highest load at or below the limit, and the lowest load above the limit. For a capacity, `lower_cps` is None
+        if the drop rate of the lowest load was above the limit, and `upper_cps` is None if no drop rate was above the
+        limit.
     goal
-        Accuracy of a search for a capacity.
+        Accuracy of the search, for a capacity.
     ended_by
-        For a capacity, the reason for the end of the search: `width`, `time` or `range`. None for `crossing.json`.
+        For a capacity, the reason why the search ended: `width`, `time` or `range`. None for `crossing.json`.
     started_at, finished_at
         UTC, ISO 8601; None if the record lacks it.
     """
@@ -90,7 +93,7 @@ class SearchRecord:
 
     @property
     def took_s(self) -> float | None:
-        """Length of the search in seconds; None if the record lacks it."""
+        """Duration of the search in seconds; None if the record lacks it."""
         if self.started_at is None or self.finished_at is None:
             return None
         started, finished = map(datetime.fromisoformat, (self.started_at, self.finished_at))
@@ -98,13 +101,13 @@ class SearchRecord:
 
     @property
     def loads(self) -> tuple[int, int]:
-        """Return the two loads around the crossing; without a crossing, the load at the end of the range, twice."""
+        """Return the two loads around the limit. If one of them is unknown, return the other load twice."""
         ends = [cps for cps in (self.lower_cps, self.upper_cps) if cps is not None]
         return ends[0], ends[-1]
 
     @property
     def found(self) -> str:
-        """Describe the loads between which the limit is crossed."""
+        """Describe the two loads between which the drop rate passes its limit."""
         if self.lower_cps is None:
             return f"below {self.upper_cps} cps, the lowest load of the search, where more than it is dropped"
         if self.upper_cps is None:
@@ -114,7 +117,7 @@ class SearchRecord:
 
 
 def read_crossing(path: Path) -> SearchRecord:
-    """Read a `crossing.json`.
+    """Read the record of a search.
 
     Raises
     ------
@@ -141,7 +144,7 @@ def read_crossing(path: Path) -> SearchRecord:
 
 
 def _instant(text: str | None) -> str | None:
-    """Return an instant in ISO 8601; None for None."""
+    """Return a time in ISO 8601, or None for None."""
     try:
         return text if text and datetime.fromisoformat(text) else None
     except ValueError:
@@ -149,12 +152,12 @@ def _instant(text: str | None) -> str | None:
 
 
 def read_crossings(raw: Path, points: Iterable[Point]) -> dict[Point, tuple[int, int]]:
-    """Read the two loads around the crossing of each point whose crossing was found.
+    """Read the two loads around the drop rate's limit, for each point with a recorded search.
 
     Raises
     ------
     StableError
-        A record is not the record of a search, or belongs to another point.
+        A file is not the record of a search, or is the record of another point.
     """
     found = {}
     for point in points:

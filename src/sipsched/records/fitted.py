@@ -1,4 +1,4 @@
-"""A simulator model fitted to runs of a campaign, as a file between the fit and the predictions."""
+"""The file with the simulator's parameters that were fitted to runs of a campaign. The predictions read this file."""
 
 import json
 from collections.abc import Mapping
@@ -20,23 +20,23 @@ class Fitted:
     Attributes
     ----------
     sut
-        SUT of the runs.
+        Name of the SUT of these runs.
     model
-        Name of the model in config/models, which holds the assumed parameters.
+        Name of the model in config/models that contains the assumed parameters.
     why
-        Reason for a missing fit; the other fields are then empty.
+        Reason why no fit exists; the other fields are then empty.
     runs
-        Paths of the runs that the fit uses, relative to the folder of the records.
+        Paths of the runs that were used for the fit, relative to the folder of the records.
     messages
-        Number of messages that the fit uses.
+        Number of messages that were used for the fit.
     kernel
-        Kernel whose scheduler is simulated, named as in a testbed's file.
+        Kernel whose scheduler is simulated, with its name from a testbed's file.
     base_slice_ns
         Base slice of EEVDF in ns; None if the records lack it.
     numbers
-        Fitted parameters by the simulator's names. The model has the other parameters.
+        Fitted parameters, by the simulator's names. The model contains all other parameters.
     draws
-        Parameters fitted to resampled runs (sampled with replacement), one mapping per sample.
+        Parameters that were fitted to bootstrap samples of the runs (with replacement). One mapping per sample.
     """
 
     why: str = ""
@@ -51,17 +51,17 @@ class Fitted:
 
 
 def to_json(fitted: Fitted) -> str:
-    """Write a fit as text."""
+    """Return a fit as JSON text."""
     return json.dumps({"schema_version": SCHEMA_VERSION, **asdict(fitted)}, indent=1)
 
 
 def from_json(text: str, where: Path) -> Fitted:
-    """Read a fit from text.
+    """Return the fit in a JSON text.
 
     Raises
     ------
     StableError
-        The text is not a fit, or has another version.
+        The text is not a fit, or has another format version.
     """
     content = json.loads(text)
     if content.pop("schema_version", None) != SCHEMA_VERSION:
@@ -70,17 +70,17 @@ def from_json(text: str, where: Path) -> Fitted:
 
 
 def write_fitted(fitted: Fitted, path: Path) -> None:
-    """Write a fit to a file, atomically."""
+    """Write a fit to a file, in one atomic step."""
     write_json(path, {"schema_version": SCHEMA_VERSION, **asdict(fitted)})
 
 
 def read_fitted(path: Path) -> Fitted:
-    """Read a fit.
+    """Read a fit from a file.
 
     Raises
     ------
     StableError
-        The file is missing, damaged or of another version.
+        The file is missing, damaged or of another format version.
     """
     return as_part(
         Fitted, read_json(path, SCHEMA_VERSION, "delete it and run snakemake"), str(path)

@@ -1,4 +1,4 @@
-"""Progress of a campaign: recorded runs, remaining runs, and the expected end of each testbed."""
+"""The progress of a campaign: its recorded runs, its remaining runs, and the expected end per testbed."""
 
 import itertools
 import math
@@ -18,47 +18,47 @@ from sipsched.records.record import Attempt, failed_attempts, is_recorded
 from sipsched.records.run_document import read_run
 
 OVERHEAD_S = 5.0
-"""Assumed seconds of a run outside its load, including the workflow's time. Recorded runs replace the assumption."""
+"""Assumed seconds that a run takes in addition to its load, until a recorded run shows the actual time."""
 BETWEEN_S = 1.0
-"""Seconds between the end of a run and the start of the next."""
+"""Seconds between the end of a run and the start of the next run."""
 RUNS_FOR_PACE = 10
 
 Kind = tuple[str, str]
-"""Testbed and mode, on which the length of a run depends."""
+"""Testbed and mode of a run, which determine its duration."""
 
 
 def kind(run: Run) -> Kind:
-    """Return the testbed and mode of a run, since runs of the same testbed and mode last equally long."""
+    """Return the testbed and the mode of a run. Runs with equal testbed and mode take the same time."""
     return run.testbed, run.mode
 
 
 @dataclass(frozen=True)
 class Lanes:
-    """Rules for measuring on several testbeds at the same time.
+    """The groups of testbeds that can measure at the same time.
 
     Attributes
     ----------
     alone
-        Testbeds that this machine creates. While such a testbed is measured, nothing else is measured.
+        Testbeds that this machine creates. While such a testbed measures, no other testbed measures.
     at_once
-        Number of simultaneous runs, for testbeds that measure more than one.
+        Number of simultaneous runs, for testbeds that measure more than one run at a time.
     """
 
     alone: frozenset[str] = frozenset()
     at_once: Mapping[str, int] | None = None
 
     def ends_s(self, work_s: Mapping[str, float]) -> dict[str, float]:
-        """Compute the time until each testbed has measured everything.
+        """Compute the time until each testbed has finished its runs.
 
         Parameters
         ----------
         work_s
-            Remaining seconds of measuring by testbed, in the order in which the testbeds begin.
+            Remaining seconds of measurement per testbed, in the order in which the testbeds begin.
 
         Returns
         -------
         dict
-            Seconds from now, by testbed.
+            Seconds from now, per testbed.
         """
         ends: dict[str, float] = {}
         free = 0.0
@@ -72,29 +72,29 @@ class Lanes:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Progress of a campaign on one testbed.
+    """The progress of a campaign on one testbed.
 
     Attributes
     ----------
     left
-        Remaining runs whose load is known, in the order of measuring.
+        Remaining runs with known loads, in the order of measuring.
     searches
-        Points whose crossing must be found first.
+        Points whose search has to be made before the loads of further runs are known.
     behind_searches
-        Approximate number of runs at the loads around these crossings.
+        Approximate number of runs whose loads depend on these searches.
     refused
-        Causes of invalid attempts with their counts, the most frequent cause first.
+        Causes of invalid attempts with their numbers. The most frequent cause comes first.
     work_s
-        Remaining seconds of measuring, including the runs that follow searches.
+        Remaining seconds of measurement, including the runs whose loads depend on searches.
     done_in_s
-        Seconds until the testbed has measured everything; 0 if nothing is left.
+        Seconds until the testbed has finished its runs; 0 if no run remains.
     from_runs
-        Number of recorded runs from which the length of a run is known. With 0 recorded runs, the length follows from
+        Number of recorded runs from which the duration of a run was estimated. If it is 0, the duration follows from
         the configuration: warm-up, load and some seconds around them.
     at_most_more
-        Number of runs that studies with a precision may add to the remaining runs.
+        Largest number of runs that studies with a precision may add to the remaining runs.
     by_search_limit
-        Whether a remaining search is counted with its time limit.
+        Whether the time limit of a search was used as its duration.
     """
 
     testbed: str
@@ -111,16 +111,16 @@ class Outlook:
 
     @property
     def is_done(self) -> bool:
-        """Whether no measurement is left."""
+        """Whether no run and no search remains."""
         return not self.left and not self.searches
 
 
 def recorded_s(runs: Iterable[Run], raw: Path) -> list[float]:
-    """Return the seconds between the starts of recorded runs, at most `RUNS_FOR_PACE` of them."""
+    """Return the seconds from the start of a recorded run to the next start, for up to `RUNS_FOR_PACE` runs."""
     times = []
     recorded = (run for run in runs if is_recorded(raw, run))
     for run in itertools.islice(recorded, RUNS_FOR_PACE):
-        # a damaged record is skipped here; a reader that needs the record reports the damage
+        # A damaged record is skipped. A function that needs its content reports the damage.
         with suppress(StableError):
             timeline = read_run(raw / run.path).timeline
             times.append(timeline.fetched - timeline.started + BETWEEN_S)
@@ -128,36 +128,36 @@ def recorded_s(runs: Iterable[Run], raw: Path) -> list[float]:
 
 
 def planned_s(run: Run, config: Config) -> float:
-    """Estimate the length of a run from its load alone, in seconds."""
+    """Estimate the duration of a run in seconds from its load alone."""
     load = config.load_of(run)
     return load.warmup_s + load.duration_s + OVERHEAD_S
 
 
 def expected_s(run: Run, planned: Iterable[Run], config: Config, raw: Path) -> float:
-    """Estimate the length of a run in seconds: from recorded runs of its kind, or else from its load.
+    """Estimate the duration of a run in seconds, from recorded runs of its testbed and mode, or else from its load.
 
     Parameters
     ----------
     planned
-        The runs of the campaign. The first `RUNS_FOR_PACE` recorded runs of the same kind are used.
+        The runs of the campaign. The first `RUNS_FOR_PACE` recorded runs with the same testbed and mode are used.
     """
     times = recorded_s((other for other in planned if kind(other) == kind(run)), raw)
     return statistics.median(times) if times else planned_s(run, config)
 
 
 def outlooks(config: Config, raw: Path, lanes: Lanes, results: Path | None = None) -> list[Outlook]:
-    """Compare the plan of a campaign with its records, per testbed in the order of the configuration.
+    """Return the progress of a campaign per testbed, in the order of the configuration.
 
     Parameters
     ----------
     results
-        Folder of the looks, which name the groups that need more repetitions. None: no group needs more.
+        Folder of the decisions about more repetitions. None: no run needs more repetitions.
 
     Notes
     -----
-    A search for a crossing counts as its time limit `limit_s`. A search for a capacity counts as the median of up to
-    ten recorded searches of the testbed. The runs that follow a search are counted as if the crossing were at the
-    geometric middle of the searched loads. Their number depends on the crossing where loads are steps.
+    The expected duration of a search is its time limit `limit_s`. For a capacity, it is the median of up to ten
+    recorded searches of the testbed. The runs whose loads depend on a search are counted as if the search found the
+    geometric mean of the searched loads. Their number depends on the result of the search if the loads are steps.
     """
     crossings = read_crossings(raw, config.searches())
     supposed = _supposed(config) | crossings
@@ -211,7 +211,7 @@ def _at_most_more(
     crossings: Crossings,
     repeats: Mapping[tuple[str, str], Repeats],
 ) -> int:
-    """Count the runs that looks may still add: to all groups at first, later to those with wide intervals."""
+    """Count the runs that later decisions about repetitions may still add."""
     more = 0
     for study in config.studies.values():
         if study.precision is None:
@@ -225,7 +225,7 @@ def _at_most_more(
 
 
 def _supposed(config: Config) -> dict[Point, tuple[int, int]]:
-    """Assume each crossing at the middle of the searched loads, and distinct loads for searches for a capacity."""
+    """Assume a result for each search: the middle of the searched loads, or distinct loads for a capacity."""
     middle = round(math.sqrt(config.search.lowest_cps * config.search.highest_cps))
     return {
         point: (middle + 2 * place, middle + 2 * place + 1) if point.goal else (middle, middle)
@@ -234,7 +234,7 @@ def _supposed(config: Config) -> dict[Point, tuple[int, int]]:
 
 
 def _recorded_search_s(point: Point, points: Iterable[Point], raw: Path) -> float | None:
-    """Return the median length of recorded searches for this capacity; None for a crossing."""
+    """Return the median duration of recorded searches for this capacity, or None for another search."""
     alike = [
         other
         for other in points
@@ -246,8 +246,8 @@ def _recorded_search_s(point: Point, points: Iterable[Point], raw: Path) -> floa
 
 
 def _refused(raw: Path, runs: Sequence[Run]) -> tuple[tuple[str, int], ...]:
-    """Count invalid attempts by cause."""
-    # all repetitions of a point share a folder, so only points whose folder has failed attempts are examined
+    """Count the invalid attempts of runs, by cause."""
+    # All repetitions of a point share a folder. So only points whose folder has failed attempts are examined.
     places = {run: (raw / run.path).parent for run in runs}
     tried = {place for place in set(places.values()) if any(place.glob("*.failed-*"))}
     attempts: list[Attempt] = failed_attempts(raw, (run for run in runs if places[run] in tried))

@@ -1,4 +1,4 @@
-"""Runs, windows and messages as small pandas tables, with codes as names and times in µs."""
+"""Runs, windows and messages as pandas tables, with names instead of codes and with times in µs."""
 
 from typing import Any
 
@@ -20,12 +20,12 @@ KIND_NAMES = {code: name for name, code in MESSAGE_TYPES.items()}
 
 
 def run_frame(runs: Catalogue) -> pd.DataFrame:
-    """Return one row per run, with its tuple and `RUN_COLUMNS`. Times are over all messages, in µs.
+    """Return a table with one row per run: its settings, and `RUN_COLUMNS` in µs over all messages.
 
     Raises
     ------
     StableError
-        Only some windows of a run are selected.
+        The selection contains only some windows of a run.
     """
     summary = runs.summary().sel(message_type="all", drop=True)[list(RUN_COLUMNS)]
     rows = [{key: getattr(run, key) for key in KEYS[1:]} for run in runs.runs]
@@ -34,10 +34,10 @@ def run_frame(runs: Catalogue) -> pd.DataFrame:
 
 
 def window_frame(runs: Catalogue) -> pd.DataFrame:
-    """Return one row per window of the runs that compare modes.
+    """Return a table with one row per window of the runs that compare modes.
 
-    Columns: the keys in which the runs differ, `block`, `mode`, `sham`, `start_s`, `length_s`, `left_out` (the reason
-    for excluding the window; empty if the window is valid), and the variables of `windows.nc` after the washout.
+    Columns: the settings in which the runs differ, `block`, `mode`, `sham`, `start_s`, `length_s`, `left_out` (the
+    reason for excluding the window; empty if the window is valid), and the variables of `windows.nc` after the washout.
     """
     tables = []
     for run in (run for run in runs if is_comparison(run.one.mode)):
@@ -53,16 +53,16 @@ def window_frame(runs: Catalogue) -> pd.DataFrame:
 
 
 def message_frame(runs: Catalogue) -> pd.DataFrame:
-    """Return one row per received message, in order of arrival within each run.
+    """Return a table with one row per received message, in order of arrival within each run.
 
-    Columns: the keys in which the runs differ; for runs that compare modes, `mode`, `window`, `block` and `evaluated`;
-    `type`, `worker` and `cpu`; `TIMES` in µs, float32, NaN where missing; `flags`, the names of the flags that are set,
-    separated by commas.
+    Columns: the settings in which the runs differ; for runs that compare modes, `mode`, `window`, `block` and
+    `evaluated`; `type`, `worker` and `cpu`; `TIMES` in µs, float32, NaN where missing; `flags`, the names of the
+    message's flags, separated by commas.
 
     Raises
     ------
     StableError
-        The single messages of a run are not kept.
+        The single messages of a run are not available.
     """
     ds = runs.messages().drop_dims("drop")
     along = [name for name, values in ds.coords.items() if values.dims == ("message",)]
@@ -78,7 +78,7 @@ def message_frame(runs: Catalogue) -> pd.DataFrame:
 
 
 def flag_names(code: int) -> str:
-    """Return the names of a message's flags, separated by commas."""
+    """Return the names of the flags in a message's code, separated by commas."""
     return ", ".join(name for name, bit in FLAGS.items() if code & bit)
 
 

@@ -1,4 +1,4 @@
-"""Parts of `run.json` about the offered load and the generators."""
+"""The parts of `run.json` about the offered load and the load generators."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from sipsched.plan.loads import Load
 
 @dataclass(frozen=True, kw_only=True)
 class OfferedLoad(Load):
-    """The configured load, with the number of calls and the seed of this run."""
+    """The configured load of a run, with its number of calls and the seed of its random arrivals."""
 
     calls: int
     seed: int
@@ -16,15 +16,15 @@ class OfferedLoad(Load):
 
 @dataclass(frozen=True)
 class Connections:
-    """TCP connections of an agent.
+    """Counts of the TCP connections of a load generator.
 
     Attributes
     ----------
     opened, again, lost, cut
-        Numbers of connections that were opened or accepted; that replaced a lost connection; that were lost; and that
-        ended within a message.
+        Numbers of connections that were opened or accepted, that replaced a lost connection, that were lost, and that
+        ended in the middle of a message.
     blocked, blocked_ns
-        Number of times that a full send buffer delayed messages, and the total delay.
+        Number of times that a full send buffer delayed messages, and the sum of the delays.
     """
 
     opened: int
@@ -37,34 +37,35 @@ class Connections:
 
 @dataclass(frozen=True)
 class CallCounts:
-    """Counts of a generator for one load. None stands for a number that the generator does not report.
+    """Counts of a load generator for one load. None means that the generator does not report the number.
 
     Attributes
     ----------
     achieved_cps
-        Calls started per second from the first to the last start.
+        Started calls per second, from the first to the last start.
     retransmissions
-        Requests and responses that the client sent again.
+        Requests and responses that the client retransmitted.
     unexpected
-        Messages that did not fit the call's state.
+        Messages that the state of their call does not allow.
     cpu_share
-        CPU time of the client divided by the wall time.
+        CPU time of the client, divided by the elapsed time.
     socket_drops
         Datagrams that the client's full socket refused.
     scheduler
         Scheduling policy of the client: `fifo` or `other`.
     no_ports
-        Datagrams to the UAC's host for which no port was open while the client's ports were open (NoPorts).
+        Datagrams to ports of the UAC's host that were not open while the client's ports were open (NoPorts).
     overtaken
         Responses 180 that arrived after the final answer of their calls, because the SPS changed the order. They are
         not counted as unexpected.
     no_ringing
-        Answered calls without any 180. Either the SPS's full socket refused the 180, or a stateful SPS dropped the 180
-        because the final answer came first.
+        Answered calls without any response 180. Either the SPS's full socket refused the 180, or a stateful SPS dropped
+        the 180 because the final answer came first.
     calls_distinct
-        Offered calls that were sampled; all other calls repeat the calls of a block. None: all calls are distinct.
+        Number of offered calls that were sampled. All other calls repeat the calls of a block. None: all calls were
+        sampled.
     calls_late
-        Completed calls whose INVITE was answered with 200 later than the ring time plus `setup_limit_ms` of the load.
+        Completed calls whose INVITE was answered by 200 later than the ring time plus `setup_limit_ms` of the load.
     calls_waiting
         Uncompleted calls without an answer: the answer was not due yet, or did not come in time (64 T1).
     connections
@@ -91,18 +92,18 @@ class CallCounts:
 
     @property
     def replays(self) -> float:
-        """Number of times that each call is made: 1, unless the calls of a block are repeated."""
+        """Number of times that the generator makes each call: 1, unless the calls of a block are repeated."""
         return self.calls_offered / (self.calls_distinct or self.calls_offered)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratorReport(CallCounts):
-    """The counts of a generator, with its version and CPU time.
+    """The counts of a load generator, with its version and CPU time.
 
     Attributes
     ----------
     cpu_us
-        CPU time of client and server per call; None if client or server does not report it.
+        CPU time of client and server per call; None if the client or the server does not report it.
     """
 
     version: str
@@ -111,7 +112,7 @@ class GeneratorReport(CallCounts):
 
 @dataclass(frozen=True)
 class Sends:
-    """Number of requests of one method: first sends, and retransmissions."""
+    """Number of requests with one method: first sends, and retransmissions."""
 
     first: int
     again: int
@@ -119,7 +120,7 @@ class Sends:
 
 @dataclass(frozen=True)
 class Requests:
-    """First sends and retransmissions by method, at UAC and SPS; None where a side does not count them."""
+    """First sends and retransmissions by method, at the UAC and at the SPS; None for a side that does not count."""
 
     uac: Mapping[str, Sends] | None
     sps: Mapping[str, Sends] | None

@@ -1,7 +1,7 @@
-"""Looks at a study's runs: each names the groups that need more repetitions.
+"""Decisions, called looks, about which runs of a study need more repetitions for a narrow confidence interval.
 
-The look after N repetitions is the file `results/STUDY/TESTBED/look~N.json`. If the file is lost, it is computed again
-from the runs.
+The decision after N repetitions is the file `results/STUDY/TESTBED/look~N.json`. If the file is lost, the workflow
+computes it again from the runs.
 """
 
 from collections.abc import Sequence
@@ -19,17 +19,17 @@ REMEDY = "delete it and run snakemake"
 
 
 def look_path(results: Path, study: str, testbed: str, repetitions: int) -> Path:
-    """Return the path of the look after a number of repetitions."""
+    """Return the path of the decision after a number of repetitions."""
     return results / study / testbed / f"look~{repetitions}.json"
 
 
 def write_look(path: Path, still_wide: Sequence[Group]) -> None:
-    """Write a look.
+    """Write the file of a decision about more repetitions.
 
     Parameters
     ----------
     still_wide
-        Groups that need more repetitions, the widest interval first.
+        Groups that need more repetitions. The group with the widest interval comes first.
     """
     document = {
         "schema_version": SCHEMA_VERSION,
@@ -39,32 +39,33 @@ def write_look(path: Path, still_wide: Sequence[Group]) -> None:
 
 
 def read_repeats(results: Path, study: Study, testbed: str, until: int | None = None) -> Repeats:
-    """Return the number of repetitions of each group, from all existing looks.
+    """Return the number of repetitions of each group, from all existing decisions.
 
     Parameters
     ----------
     results
-        Folder of the files that are computed from records.
+        Folder of the files that are computed from the records.
     until
-        Use only looks before this number of repetitions. None: all looks.
+        Use only decisions before this number of repetitions. None: all decisions.
 
     Returns
     -------
     dict
-        Groups with the most repetitions first; among these, groups with the widest interval first.
+        Groups in descending order of repetitions. Among groups with equal repetitions, the group with the widest
+        interval comes first.
 
     Raises
     ------
     StableError
-        A look is damaged.
+        The file of a decision is damaged.
     """
     repeats: dict[Group, int] = {}
     for now, then in study.looks(until):
         path = look_path(results, study.name, testbed, now)
         if not path.is_file():
             break
-        # a look covers only groups with a wide interval in the look before it, but the file of the earlier look may be
-        # newer
+        # A decision covers only groups with a wide interval in the previous decision. But the file of the previous
+        # decision may be newer.
         wide = [group for group in _still_wide(path) if not repeats or repeats.get(group) == now]
         if not wide:
             break
@@ -86,7 +87,7 @@ def _still_wide(path: Path) -> list[Group]:
 
 
 def all_repeats(results: Path, config: Config) -> dict[tuple[str, str], Repeats]:
-    """Read the looks of all studies on all testbeds."""
+    """Read the decisions about more repetitions for all studies on all testbeds."""
     return {
         (study.name, testbed): read_repeats(results, study, testbed)
         for study in config.studies.values()
@@ -96,7 +97,7 @@ def all_repeats(results: Path, config: Config) -> dict[tuple[str, str], Repeats]
 
 
 def recorded_repeats(raw: Path, study: Study, testbed: str, crossings: Crossings) -> Repeats:
-    """Count the repetitions of each group among the recorded runs."""
+    """Count the recorded repetitions of each group of runs."""
     if study.precision is None:
         return NO_REPEATS
     groups = {(run.cores, run.threads, run.cps) for run in study.runs(testbed, crossings)}

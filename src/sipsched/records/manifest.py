@@ -1,4 +1,4 @@
-"""The files of a record with sizes and SHA-256, and the check for damage."""
+"""The list of the files of a record, with sizes and SHA-256, and the check for damaged files."""
 
 import hashlib
 import stat
@@ -12,19 +12,19 @@ from sipsched.records.run_document import FileReport
 
 @dataclass(frozen=True)
 class Damage:
-    """A file of a record that differs from its entry in `run.json`, with its expected and actual state as text."""
+    """A file of a record that differs from its entry in `run.json`: the expected and the actual state, as text."""
 
     name: str
     expected: str
     found: str
 
     def __str__(self) -> str:
-        """Describe the damage without the folder."""
+        """Describe the damage without naming the folder."""
         return f"{self.name}: expected {self.expected} as run.json says, found {self.found}"
 
 
 def reports(folder: Path) -> dict[str, FileReport]:
-    """Return size and SHA-256 of every file of a record except `run.json`.
+    """Return the size and the SHA-256 of every file of a record except `run.json`.
 
     Raises
     ------
@@ -41,16 +41,17 @@ def reports(folder: Path) -> dict[str, FileReport]:
 def damages(
     folder: Path, named: Mapping[str, FileReport], needed: tuple[str, ...]
 ) -> tuple[Damage, ...]:
-    """Return the files that are missing or have changed.
+    """Return the files of a record that are missing or have changed since the run.
 
     Parameters
     ----------
     folder
-        The record.
+        Folder of the record.
     named
         Files that `run.json` lists.
     needed
         Names of files that must exist, listed or not.
+    Names of files that must exist, even if `run.json` does not list them.
     """
     possible = (_damage(folder / name, name, report) for name, report in named.items())
     wrong = tuple(damage for damage in possible if damage is not None)
@@ -64,7 +65,8 @@ def damages(
 
 def _damage(path: Path, name: str, report: FileReport) -> Damage | None:
     size = f"{report.bytes} bytes"
-    # names with a slash are refused, because they would lead to a file of another folder; so are names with a NUL
+    # Names with a slash are refused, because they would lead to a file in another folder. Names with a NUL are
+    # invalid.
     if path.name != name or "\0" in name:
         return Damage(repr(name), "the name of a file of this folder", "another path")
     try:

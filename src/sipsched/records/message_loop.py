@@ -1,6 +1,6 @@
-"""The loop from trace records to message columns, compiled by numba.
+"""The loop that converts trace records into columns of messages. numba compiles the loop.
 
-Importing numba takes 0.4 s. The loop is a separate module, because readers of a finished dataset need no numba.
+Importing numba takes 0.4 s. The loop is a separate module, because reading a finished dataset does not need numba.
 """
 
 from typing import Any, NamedTuple
@@ -23,14 +23,14 @@ _LEFT = int(Flag.LEFT)
 
 
 class Calls(NamedTuple):
-    """The transactions of all records so far, as a hash table.
+    """The transactions of all previous records, as a hash table.
 
     Attributes
     ----------
     table
-        Keys; 0 marks a free entry. The length is a power of two above 1.5 n for n records.
+        Keys; 0 marks an empty entry. The length is a power of two above 1.5 n for n records.
     seen
-        Per entry of `table`, one bit for each kind of datagram that has occurred.
+        Per entry of `table`, one bit for each type of datagram that has occurred.
     """
 
     table: npt.NDArray[np.uint64]
@@ -38,13 +38,13 @@ class Calls(NamedTuple):
 
 
 class MessageColumns(NamedTuple):
-    """Output per received message.
+    """The output columns, with one entry per received message.
 
     Attributes
     ----------
     intervals
-        Shape (interval, message), in the order of `INTERVALS`, ns; `MISSING` if an instant is unknown, `SATURATED` from
-        4.29 s up.
+        Shape (interval, message), in the order of `INTERVALS`, ns. `MISSING` if a timestamp is unknown, `SATURATED`
+        from 4.29 s on.
     """
 
     t_arr: npt.NDArray[np.int64]
@@ -56,7 +56,7 @@ class MessageColumns(NamedTuple):
 
 
 class DropColumns(NamedTuple):
-    """Output per refused datagram."""
+    """The output columns, with one entry per refused datagram."""
 
     drop_t_arr: npt.NDArray[np.int64]
     drop_type: npt.NDArray[np.uint8]
@@ -64,7 +64,7 @@ class DropColumns(NamedTuple):
 
 
 def empty_columns(messages: int, drops: int) -> tuple[MessageColumns, DropColumns]:
-    """Allocate the columns for a number of messages and drops."""
+    """Return empty columns for a number of messages and drops."""
     return (
         MessageColumns(
             np.empty(messages, np.int64),
@@ -81,15 +81,15 @@ def empty_columns(messages: int, drops: int) -> tuple[MessageColumns, DropColumn
 
 
 def no_calls(records: int) -> Calls:
-    """Return an empty table for the transactions of a number of records."""
+    """Return an empty hash table for the transactions of a number of records."""
     length = 1 << max(4, (3 * records // 2).bit_length())
     return Calls(np.zeros(length, np.uint64), np.zeros(length, np.uint8))
 
 
 @numba.njit(cache=True, boundscheck=False)
 def _slot(table: npt.NDArray[np.uint64], call: Any, cseq: Any) -> Any:
-    """Return the index of (call, cseq) in an open-addressing table; add the pair if it is new."""
-    # splitmix64 of the call alone: the transactions of a call are neighbours, in one cache line
+    """Return the index of (call, cseq) in the hash table. Add the pair if the table lacks it."""
+    # The hash (splitmix64) depends only on the call. So the transactions of a call are neighbours in one cache line.
     mixed = np.uint64(call)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -108,13 +108,13 @@ def _slot(table: npt.NDArray[np.uint64], call: Any, cseq: Any) -> Any:
 
 @numba.njit(cache=True, boundscheck=False)
 def _fit(value: Any) -> Any:
-    """Convert a non-negative interval to uint32; `SATURATED` if it does not fit."""
+    """Convert an interval of 0 ns or more to uint32; return `SATURATED` for an interval that is too long."""
     return np.uint32(value) if value < SATURATED else np.uint32(SATURATED)
 
 
 @numba.njit(cache=True, boundscheck=False)
 def arrivals(records: npt.NDArray[Any], t_arr: npt.NDArray[np.int64]) -> int:
-    """Fill in the instants by which records are sorted, and return the number of drops.
+    """Write the arrival times by which records are sorted, and return the number of drops.
 
     Parameters
     ----------
@@ -148,13 +148,13 @@ def fill(
     records
         The trace, dtype `sipsched.records.trace.RECORD`, shape (n,).
     t_arr
-        Instants by which records are sorted, shape (n,), ns.
+        Arrival times by which the records are sorted, shape (n,), ns.
     order
-        The permutation that sorts `t_arr`, stable.
+        The permutation that sorts `t_arr`. It must be stable.
     calls
-        An empty table.
+        An empty hash table.
     messages, drops
-        Outputs.
+        Columns that the function writes.
     """
     message = 0
     drop = 0
@@ -185,7 +185,7 @@ def fill(
 
 @numba.njit(cache=True, boundscheck=False)
 def _kind(record: Any, calls: Calls) -> Any:
-    """Return the type of a datagram: a retransmission if its transaction already had a datagram of the same kind."""
+    """Return the type of a datagram. It is a retransmission if the transaction already had a datagram of this type."""
     kind = record["kind"]
     if kind != _OTHER and record["call_id_hash"] != 0:
         place = _slot(calls.table, record["call_id_hash"], record["cseq"])
@@ -198,10 +198,10 @@ def _kind(record: Any, calls: Calls) -> Any:
 
 @numba.njit(cache=True, boundscheck=False)
 def _receiving(record: Any, flag: Any) -> Any:
-    """Compute k_stack, k_sockq, k_copy and k_rcv, and update the flags.
+    """Compute k_stack, k_sockq, k_copy and k_rcv of a message, and update its flags.
 
-    Timestamps out of order (one in 287,000, by 50 ns) are moved between their neighbours. The parts then still add up
-    to t_sip_in - t_arr.
+    A timestamp that is out of order (one in 287,000, by 50 ns) is moved between its neighbours. Then the sum of the
+    intervals is still t_sip_in - t_arr.
     """
     k_stack = k_sockq = k_copy = k_rcv = np.uint32(MISSING)
     arrived = np.int64(record["t_arr"])
@@ -233,7 +233,7 @@ def _receiving(record: Any, flag: Any) -> Any:
 
 @numba.njit(cache=True, boundscheck=False)
 def _serving(record: Any, flag: Any) -> Any:
-    """Compute t_sip, t_sip_off and k_snd without the probe's own work, and update the flags."""
+    """Compute t_sip, t_sip_off and k_snd of a message without the probe's own work, and update its flags."""
     t_sip = t_sip_off = k_snd = np.uint32(MISSING)
     sent = np.int64(record["t_sip_out"])
     if flag & _NO_SEND or sent == 0:

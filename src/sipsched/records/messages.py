@@ -1,4 +1,4 @@
-"""`messages.nc`: the times of each message of one run (docs/data-format.md)."""
+"""The file `messages.nc` with the times of each message of one run (docs/data-format.md)."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -104,25 +104,25 @@ DESCRIPTIONS: Mapping[str, dict[str, Any]] = {
         "definition": "12: counted in RcvbufErrors, 105: counted in MemErrors",
     },
 }
-"""Attributes of the columns that are not intervals."""
+"""Attributes of the columns, except columns of intervals."""
 STAMPS = {
     "t_stack": ("k_stack", "k_sockq"),
     "t_sockq": ("k_sockq", "k_copy"),
     "t_dep": ("k_snd",),
     "off_cpu_ns": ("t_sip_off",),
 }
-"""Timestamps that the preload fallback cannot take, and the columns that need them."""
+"""Per timestamp that the preload library cannot take, the columns that need the timestamp."""
 UNKNOWN = "unknown"
-"""Placeholder for a fact that the kernel of a host does not report."""
+"""Text for a fact that the kernel of a host does not report."""
 PROBE_OFF = "the probe was off"
-"""Reason for missing times in a control run."""
+"""Reason why a control run has no times."""
 PARTS = ("k_stack", "k_sockq", "k_copy")
 GAPS = {"t_arr": "gap", "drop_t_arr": "drop_gap"}
-"""Columns of instants, and the columns that are stored instead."""
+"""Per column of arrival times, the column of gaps that the file contains instead."""
 BY_BYTES = ("k_stack", "k_copy", "k_snd", "t_sip_off")
-"""Columns in which a byte often equals the same byte of the previous message."""
+"""Columns in which a byte often equals the same byte of the previous message. This determines the compression."""
 NOISY = ("gap", "k_sockq", "t_sip", "k_rcv")
-"""Columns in which slower compression saves a tenth of a byte per message for a few ns."""
+"""Columns for which slower compression is worthwhile: it saves a tenth of a byte per message for a few ns."""
 CHUNK = 1 << 16
 BY_BYTE: Mapping[str, Any] = {"compression": "blosc_zstd", "blosc_shuffle": 1, "complevel": 1}
 BY_BIT: Mapping[str, Any] = {"compression": "blosc_zstd", "blosc_shuffle": 2, "complevel": 1}
@@ -131,13 +131,13 @@ ZLIB: Mapping[str, Any] = {"compression": "zlib", "shuffle": True, "complevel": 
 
 
 def messages_from_record(record_dir: Path) -> xr.Dataset:
-    """Convert the trace of a run into columns.
+    """Convert the trace of a run into columns with one entry per message.
 
     Parameters
     ----------
     record_dir
-        A folder of raw/ with `run.json` and, unless the probe was off, `trace.bin.zst`. A reduced record has no
-        messages, and each column gives the reason.
+        A folder of raw/ with `run.json`, and with `trace.bin.zst` unless the probe was off. A reduced record has no
+        messages. Then each column has an attribute with the reason.
 
     Returns
     -------
@@ -161,12 +161,12 @@ def messages_from_record(record_dir: Path) -> xr.Dataset:
     Raises
     ------
     StableError
-        A file of the record is missing or differs from its entry in `run.json`. Or the trace is damaged, or holds fewer
-        records than the probe wrote.
+        A file of the record is missing or differs from its entry in `run.json`. Or the trace is damaged, or contains
+        fewer records than the probe wrote.
 
     Notes
     -----
-    docs/methodology/timestamps.md defines the timestamps. Timestamps out of order are clipped and flagged.
+    docs/methodology/timestamps.md defines the timestamps. A timestamp that is out of order is moved and flagged.
     """
     document = record.read_record(record_dir)
     probe = document.probe
@@ -186,8 +186,8 @@ def messages_from_record(record_dir: Path) -> xr.Dataset:
 def _columns(
     records: npt.NDArray[Any],
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]], list[int]]:
-    """Sort the records by arrival, and separate the columns of messages and drops."""
-    # Imported here, because importing numba takes 0.4 s, and readers of finished datasets do not need it.
+    """Sort the records by arrival, and return the columns of received messages and of drops."""
+    # The import is here because numba takes 0.4 s to import, and reading a finished dataset does not need numba.
     from sipsched.records.message_loop import arrivals, empty_columns, fill, no_calls
 
     t_arr = np.empty(len(records), np.int64)
@@ -208,11 +208,11 @@ def _columns(
 
 
 def _workers(tid: npt.NDArray[np.uint32], tids: npt.NDArray[np.uint32]) -> npt.NDArray[Any]:
-    """Return the number of each message's worker, in ascending order of thread ids."""
+    """Return the number of each message's worker. The numbers follow the ascending order of thread ids."""
     dtype = np.uint8 if len(tids) <= 256 else np.uint16
     if not len(tids):
         return np.empty(0, dtype)
-    # Thread ids are below 2²² (pid_max), and a table is five times as fast as a search.
+    # Thread ids are below 2²² (pid_max). So a lookup table is possible, which is five times as fast as a search.
     numbers: npt.NDArray[Any] = np.zeros(int(tids[-1] - tids[0]) + 1, dtype)
     numbers[tids - tids[0]] = np.arange(len(tids))
     worker: npt.NDArray[Any] = numbers[tid - tids[0]]
@@ -220,7 +220,7 @@ def _workers(tid: npt.NDArray[np.uint32], tids: npt.NDArray[np.uint32]) -> npt.N
 
 
 def _missing_reasons(mode: trace.ProbeMode) -> dict[str, str]:
-    """Return the reason for each column that this probe cannot measure."""
+    """Return the reason for each column that the probe of this run cannot measure."""
     if mode is not trace.ProbeMode.PRELOAD:
         return {}
     reasons: dict[str, str] = {}
@@ -283,9 +283,9 @@ def _assemble(
 
 
 def write_messages(ds: xr.Dataset, path: Path) -> None:
-    """Write `messages.nc` as netCDF-4, with the gaps between arrivals instead of the arrivals.
+    """Write `messages.nc` as netCDF-4, in one atomic step.
 
-    The file is written atomically.
+    The file contains the gaps between arrivals instead of the arrival times.
     """
     stored = _with_gaps(ds)
     encoding = {}
@@ -301,7 +301,7 @@ def write_messages(ds: xr.Dataset, path: Path) -> None:
 
 
 def _with_gaps(ds: xr.Dataset) -> xr.Dataset:
-    """Replace each arrival by the time since the previous arrival."""
+    """Replace each arrival time by the time since the previous arrival."""
     stored = {}
     for name, variable in ds.variables.items():
         if name not in GAPS:
@@ -322,12 +322,12 @@ def _with_gaps(ds: xr.Dataset) -> xr.Dataset:
 
 
 def with_arrivals(ds: xr.Dataset) -> xr.Dataset:
-    """Replace the gaps between arrivals by the arrivals.
+    """Replace the gaps between arrivals by the arrival times.
 
     Parameters
     ----------
     ds
-        A `messages.nc` as stored, in memory or in Dask arrays.
+        A `messages.nc` as the file contains it, in memory or as Dask arrays.
 
     Returns
     -------
@@ -347,11 +347,11 @@ def with_arrivals(ds: xr.Dataset) -> xr.Dataset:
 
 
 def _encoding(name: str, values: npt.NDArray[Any]) -> Mapping[str, Any]:
-    """Choose an encoding that is certain to shrink each chunk of a column.
+    """Choose a compression that is certain to shrink each chunk of a column.
 
     HDF5's blosc filter fails ("Buffer is uncompressible") on an incompressible chunk, which zlib would store unchanged.
     Blosc failed with 30 drops, and with uniform 32-bit values. Blosc is safe if a byte is 0 in seven of eight rows.
-    With bitshuffle, it is also safe if two bits never change, except in the two reserved values.
+    With bitshuffle, blosc is also safe if two bits never change, except in the two reserved values.
     """
     if values.size < CHUNK // 16:
         return ZLIB
@@ -368,17 +368,17 @@ def _encoding(name: str, values: npt.NDArray[Any]) -> Mapping[str, Any]:
 
 
 def _largest_share(rows: npt.NDArray[np.bool_]) -> float:
-    """Return the largest share of selected rows in any chunk."""
+    """Return the largest share of selected rows that any chunk has."""
     return max(float(rows[at : at + CHUNK].mean()) for at in range(0, len(rows), CHUNK))
 
 
 def open_messages(path: Path, of_record: Path | None = None) -> xr.Dataset:
-    """Read a `messages.nc` with its integers as stored (missing is 0xFFFFFFFF, not NaN).
+    """Open a `messages.nc` with unconverted integers, in which 0xFFFFFFFF and not NaN marks a missing value.
 
     Parameters
     ----------
     of_record
-        The record from which the file must have been made. None: any record.
+        The record from which the file must have been made. None: the record is not checked.
 
     Raises
     ------
@@ -392,7 +392,7 @@ def open_messages(path: Path, of_record: Path | None = None) -> xr.Dataset:
             check_record(str(stored.attrs["record"]), path, of_record)
     except FileNotFoundError:
         raise StableError(f"{path}: no such file; make it with snakemake") from None
-    # reading a chunk that cannot be decompressed raises a RuntimeError
+    # Reading a chunk that cannot be decompressed raises a RuntimeError.
     except (OSError, ValueError, RuntimeError) as error:
         problem = f"{path}: not a netCDF-4 file: {error}; delete it and run snakemake"
         raise ComputedFileError(problem, path) from None
@@ -402,7 +402,7 @@ def open_messages(path: Path, of_record: Path | None = None) -> xr.Dataset:
 
 
 def k_rcv(ds: xr.Dataset) -> npt.NDArray[np.float64]:
-    """Compute K_rcv of each message.
+    """Return K_rcv of each message.
 
     Returns
     -------
@@ -418,6 +418,6 @@ def k_rcv(ds: xr.Dataset) -> npt.NDArray[np.float64]:
 
 
 def nanoseconds(ds: xr.Dataset, name: str) -> npt.NDArray[np.float64]:
-    """Return an interval column as float64 ns, shape (message,), NaN where missing."""
+    """Return a column of intervals as float64 ns, shape (message,), NaN where missing."""
     values = ds[name].to_numpy()
     return np.where(values == MISSING, np.nan, values.astype(np.float64))

@@ -1,4 +1,4 @@
-"""Missing records of a campaign, and the studies that cannot be evaluated without them."""
+"""The search for missing records of a campaign, and for studies that lack records for their evaluation."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -13,13 +13,12 @@ from sipsched.words import plural
 
 @dataclass(frozen=True)
 class Unanswered:
-    """A study that cannot be evaluated on a testbed.
+    """A study that cannot be evaluated on a testbed, because measurements are missing.
 
     Attributes
     ----------
     lacks
-        The first missing part of the comparison: a run of a setting that has no valid run, or a point whose crossing is
-        unknown.
+        The first missing measurement: a run of a setting without any valid run, or a search of a point.
     """
 
     study: str
@@ -27,12 +26,12 @@ class Unanswered:
     lacks: Run | Point
 
     def __str__(self) -> str:
-        """Describe the study and the missing part in a line."""
+        """Describe the study and its first missing measurement in one line."""
         return f"{self.study} on {self.testbed} has no answer: nothing is recorded of {self.named}"
 
     @property
     def named(self) -> str:
-        """Return the name of the missing part, for which any repetition suffices."""
+        """Return the name of the missing measurement without a repetition number, because any repetition suffices."""
         if isinstance(self.lacks, Point):
             return f"the crossing of {self.lacks}"
         run = self.lacks
@@ -41,20 +40,20 @@ class Unanswered:
 
 @dataclass(frozen=True)
 class Missing:
-    """The planned measurements that have no record.
+    """The planned measurements of a campaign that have no record.
 
     Attributes
     ----------
     planned
-        Number of planned runs whose load is known.
+        Number of planned runs with known loads.
     runs
-        Runs without a record.
+        Planned runs without a record.
     searches
-        Points whose crossing is unknown. `planned` excludes the runs around such a crossing.
+        Points without a recorded search. `planned` excludes the runs whose loads depend on such a search.
     unanswered
-        Studies that cannot be evaluated yet. For an evaluation on a testbed, each crossing of the study must be known.
-        Each combination of SUT, mode, cores, threads and load must have at least one valid run. If some repetitions are
-        missing, the intervals are wider.
+        Studies that cannot be evaluated yet. To evaluate a study on a testbed, all its searches must be recorded, and
+        each combination of SUT, mode, cores, threads and load needs at least one valid run. If some repetitions are
+        missing, the confidence intervals are only wider.
     """
 
     planned: int
@@ -63,12 +62,12 @@ class Missing:
     unanswered: tuple[Unanswered, ...] = ()
 
     def line(self, broken: int) -> str:
-        """Describe the missing measurements and the way to make them, in a line; empty if nothing is missing.
+        """Describe in one line what is missing and how to measure it; empty if nothing is missing.
 
         Parameters
         ----------
         broken
-            Number of measurements that failed for a permanent reason, so that a repetition is useless.
+            Number of measurements that failed for a permanent reason. Repeating them is useless.
         """
         parts = []
         if self.runs:
@@ -88,7 +87,7 @@ class Missing:
 
 
 def find_missing(config: Config, raw: Path) -> Missing:
-    """Compare the plan of a campaign with its records."""
+    """Return the planned measurements of a campaign that have no record."""
     crossings = read_crossings(raw, config.searches())
     planned = config.runs(crossings)
     recorded = {run for run in planned if is_recorded(raw, run)}
@@ -108,7 +107,7 @@ def find_missing(config: Config, raw: Path) -> Missing:
 
 
 def _without(runs: Iterable[Run], recorded: set[Run]) -> list[Run]:
-    """Return one run per setting without any recorded repetition."""
+    """Return one run for each setting without a recorded repetition."""
     runs = list(runs)
     there = {replace(run, rep=1) for run in runs if run in recorded}
     return [run for run in dict.fromkeys(replace(run, rep=1) for run in runs) if run not in there]

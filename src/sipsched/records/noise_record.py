@@ -1,4 +1,4 @@
-"""`noise.json`: interruptions of a program on the idle CPUs of the SPS."""
+"""The file `noise.json`, which lists the interruptions of a program on the idle CPUs of the SPS."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,20 +21,20 @@ _Count = Annotated[int, Meta(ge=0)]
 
 @dataclass(frozen=True)
 class CpuNoise:
-    """Interruptions of a program on one idle CPU.
+    """The interruptions of a program on one idle CPU. The program reads the clock all the time.
 
     Attributes
     ----------
     reads
         Number of readings of the clock.
     threshold_ns
-        Shortest length of a listed gap.
+        Shortest time between two readings that is listed as a gap.
     gaps_at_ns, gaps_ns
-        Start since the beginning, and length, of each gap. Ascending in time.
+        Start of each gap since the beginning of the observation, and length of each gap, in order of time.
     gaps_unlisted
-        Number of further gaps that are not listed.
+        Number of gaps that are not listed.
     steal_s
-        Time that the hypervisor took during the observation, as the kernel counts it.
+        Stolen time during the observation, as the kernel counts it.
     """
 
     cpu: _Count
@@ -48,12 +48,12 @@ class CpuNoise:
 
     @property
     def duration_s(self) -> float:
-        """Length of the observation in seconds."""
+        """Duration of the observation in seconds."""
         return self.duration_ns / 1e9
 
     @property
     def resolution_ns(self) -> float:
-        """Mean time between two readings of the clock. Shorter gaps cannot be observed."""
+        """Mean time between two readings of the clock, in ns. Shorter gaps cannot be observed."""
         return self.duration_ns / max(self.reads, 1)
 
     @property
@@ -63,13 +63,13 @@ class CpuNoise:
 
     @property
     def lost_share(self) -> float:
-        """Share of the observation that lies in gaps."""
+        """Share of the observed time that is inside gaps."""
         return sum(self.gaps_ns) / self.duration_ns
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Observations of the SPS's CPUs, made one after the other, while no other program of sipsched runs."""
+    """The observations of all CPUs of the SPS, one after the other, while no other program of sipsched runs."""
 
     kernel: str
     started_at: str
@@ -77,7 +77,7 @@ class Noise:
 
 
 def read_noise(path: Path) -> Noise:
-    """Read a `noise.json`.
+    """Read the observations from a `noise.json`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A run as a trace that Perfetto's interface opens (https://ui.perfetto.dev): docs/data-format.md."""
+"""Export of a run to a trace file for the viewer Perfetto (https://ui.perfetto.dev, docs/data-format.md)."""
 
 import gzip
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ from sipsched.files import whole
 from sipsched.records.messages import FLAGS, MESSAGE_TYPES, k_rcv, nanoseconds
 
 PROXY, SOCKET = 1, 2
-"""Process numbers of the two groups of tracks."""
+"""Process numbers of the two groups of tracks in the viewer."""
 
 
 def write_trace(ds: xr.Dataset, path: Path) -> None:
-    """Write a run in the Trace Event Format, gzip-compressed JSON.
+    """Write a run in the Trace Event Format, which is JSON, compressed by gzip.
 
-    A worker is a thread with two slices per message: `service` (T_sip) and `send` (K_snd). The wait of a message
-    (K_rcv) is an asynchronous slice. Counters show the messages that wait between driver and proxy, and the refused
-    datagrams.
+    A worker is a thread with two slices per message: `service` (T_sip) and `send` (K_snd). The waiting time of a
+    message (K_rcv) is an asynchronous slice. Counters show the number of messages between driver and proxy, and the
+    number of refused datagrams.
     """
     encode = msgspec.json.Encoder().encode
     attributes = {key: str(value) for key, value in ds.attrs.items()}
@@ -55,7 +55,7 @@ def _events(ds: xr.Dataset) -> Iterator[dict[str, Any]]:
     kinds = [names[code] for code in ds["message_type"].to_numpy().tolist()]
     threads = np.atleast_1d(tids)[ds["worker"].to_numpy()]
     cpus = ds["cpu"].to_numpy()
-    # a flagged row has t_sip_in instead of t_arr, so its wait is unknown
+    # A row with this flag has t_sip_in in the column t_arr, so its waiting time is unknown.
     waited = ~np.isnan(wait) & ((ds["flags"].to_numpy() & FLAGS["arrival_not_found"]) == 0)
     for i, kind in enumerate(kinds):
         taken = arrived[i] + (0.0 if np.isnan(wait[i]) else wait[i])
@@ -105,7 +105,7 @@ def _counters(
 ) -> Iterator[dict[str, Any]]:
     at = np.concatenate([joined, taken])
     change = np.concatenate([np.ones(len(joined), int), -np.ones(len(taken), int)])
-    # if a departure and an arrival have the same instant, the departure comes first
+    # If a departure and an arrival have the same timestamp, the departure comes first.
     order = np.lexsort((change, at))
     for instant, waiting in zip(at[order], np.cumsum(change[order]), strict=True):
         yield _counter("messages waiting", instant, int(waiting))
@@ -118,5 +118,5 @@ def _counter(name: str, at_us: float, value: int) -> dict[str, Any]:
 
 
 def _us(value: float) -> float:
-    """Round to the nanosecond."""
+    """Round a time in µs to the nanosecond."""
     return round(float(value), 3)

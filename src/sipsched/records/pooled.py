@@ -1,4 +1,4 @@
-"""All messages of a study as one dataset in Dask arrays, and their quantiles."""
+"""All messages of a study as one dataset of Dask arrays, and the quantiles of their times."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,28 +24,28 @@ SUMS: Mapping[str, tuple[Sequence[str], str]] = {
     "k_rcv": (PARTS, "from the driver to the proxy: K_stack + K_sockq + K_copy"),
     "total": (("k_rcv", "t_sip"), "wait and service: K_rcv + T_sip of the same message"),
 }
-"""Columns that a file may lack, with the columns of which each is the sum."""
+"""Columns that a file may lack. Each is the sum of other columns, which are listed here."""
 SMALL = {"message_type": "u1", "worker": "u2", "cpu": "u2", "flags": "u2"}
 _LOCK = SerializableLock("sipsched.netcdf4")
-"""Lock for netCDF files, because HDF5's library is not thread-safe."""
+"""Lock for reading netCDF files, because the HDF5 library is not thread-safe."""
 
 
 def open_study(summary: xr.Dataset, runs_folder: Path, where: Mapping[str, Any]) -> xr.Dataset:
-    """Open all messages of a study on one testbed as Dask arrays, which are read when they are computed.
+    """Return all messages of a study on one testbed as Dask arrays, which are read only when needed.
 
     Parameters
     ----------
     summary
-        Summary of the study, which names the valid runs and their numbers of messages.
+        Summary of the study. It names the valid runs and their numbers of messages.
     runs_folder
-        Folder of the runs' `messages.nc`, such as results/runs.
+        Folder that contains the runs' `messages.nc`, such as results/runs.
     where
         `sut`, `mode`, `cores`, `threads`, `cps`, `rep`: a value, or a list of values.
 
     Raises
     ------
     StableError
-        No valid run has these values, or a run lacks its `messages.nc`.
+        No valid run has these values, or a run has no `messages.nc`.
     """
     for key in where:
         if key not in RUN_DIMS:
@@ -76,21 +76,21 @@ def open_study(summary: xr.Dataset, runs_folder: Path, where: Mapping[str, Any])
 def open_runs(
     runs: Sequence[Run], paths: Sequence[Path], sizes: Sequence[int], attrs: Mapping[str, Any]
 ) -> xr.Dataset:
-    """Open all messages of some runs as one dataset in Dask arrays, which are read when they are computed.
+    """Return all messages of several runs as one dataset of Dask arrays, which are read only when needed.
 
     Parameters
     ----------
     runs, paths, sizes
-        The tuple, the `messages.nc` and the number of messages of each run.
+        Per run: its settings, the path of its `messages.nc`, and its number of messages.
 
     Returns
     -------
     Dataset
-        Dimension `message`, in Dask arrays with one chunk per run: `t_arr` (int64, ns, of the clock of the run's SPS);
+        Dimension `message`, in Dask arrays with one chunk per run: `t_arr` (int64, ns, on the clock of the run's SPS);
         `k_stack`, `k_sockq`, `k_copy`, `t_sip`, `t_sip_off`, `k_snd`, `k_rcv` and `total` = K_rcv + T_sip (float64, ns,
         NaN where missing); `message_type`, `worker`, `cpu`, `flags` as in `messages.nc`; `run` (int32), the index of
-        the message's run along dimension `runs`. Dimension `runs`: the tuple, and `messages`, the number of messages of
-        each run.
+        the message's run along dimension `runs`. Dimension `runs`: the settings, and `messages`, the number of messages
+        per run.
     """
     rows = [(str(path), n, place) for place, (path, n) in enumerate(zip(paths, sizes, strict=True))]
     files = da.from_array(np.array(rows, object), (1, 3))
@@ -119,13 +119,13 @@ def open_runs(
 
 
 def _place(files: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-    """Return the index of the run of each message of a chunk."""
+    """Return, for each message of a chunk, the index of its run."""
     _, size, place = files[0]
     return np.full(size, place, np.int32)
 
 
 def _read(files: npt.NDArray[Any], column: str) -> npt.NDArray[Any]:
-    """Read one column of one run."""
+    """Read one column from the file of one run."""
     path, expected = Path(files[0, 0]), files[0, 1]
     try:
         with _LOCK, netCDF4.Dataset(path) as file:
@@ -151,7 +151,7 @@ def _read(files: npt.NDArray[Any], column: str) -> npt.NDArray[Any]:
 
 
 def _nanoseconds(file: netCDF4.Dataset, column: str) -> npt.NDArray[np.float64]:
-    """Read a column, or compute it as the sum of stored columns; NaN where one of the stored values is missing."""
+    """Read a column, or compute it as a sum of stored columns. It is NaN where a stored value is missing."""
     stored = [file[name][:] for name in _stored(file, column)]
     total = np.zeros(len(stored[0]))
     for values in stored:
@@ -164,7 +164,7 @@ def _nanoseconds(file: netCDF4.Dataset, column: str) -> npt.NDArray[np.float64]:
 
 
 def _stored(file: netCDF4.Dataset, column: str) -> list[str]:
-    """Return the stored columns that add up to a column. If a part of K_rcv is missing, the file has K_rcv itself."""
+    """Return the stored columns whose sum is a column. If a part of K_rcv is missing, the file stores K_rcv itself."""
     if column in file.variables or column not in SUMS:
         return [column]
     return [name for part in SUMS[column][0] for name in _stored(file, part)]
@@ -173,7 +173,7 @@ def _stored(file: netCDF4.Dataset, column: str) -> list[str]:
 def quantiles(
     ds: xr.Dataset, quantity: str, shares: Sequence[float], by: Sequence[str]
 ) -> xr.DataArray:
-    """Compute quantiles over all messages of equal runs, reading each message once.
+    """Compute quantiles over the messages of all runs with equal settings. Each message is read once.
 
     Parameters
     ----------
@@ -184,13 +184,13 @@ def quantiles(
     shares
         Shares of the messages, in (0, 1]: 0.999 for the 99.9th percentile.
     by
-        Keys of the tuple. Runs with the same values of these keys are pooled. Without a key, all runs are pooled.
+        Names of settings. Runs with equal values of these settings are pooled. Without a name, all runs are pooled.
 
     Returns
     -------
     DataArray
-        Dimensions `by` and `share`, float64, µs, within `histogram.RELATIVE_ERROR`; NaN without a run. Dask's current
-        client computes it, one run at a time.
+        Dimensions `by` and `share`, float64, µs, within `histogram.RELATIVE_ERROR`; NaN for values without a run. The
+        current Dask client computes the quantiles, one run at a time.
     """
     values = ds[quantity].data
     counts = da.map_blocks(

@@ -1,4 +1,4 @@
-"""Predictions of the simulator: `predicted.nc` by setting, and `predicted_capacity.json` by number of cores."""
+"""Files with predictions of the simulator: `predicted.nc` per setting, `predicted_capacity.json` per core number."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -25,14 +25,14 @@ UNITS = {
     "off_share": "1",
     "cpu_per_message": "us",
 }
-"""Units of the predicted quantities; `off_share` is the time off CPU within T_sip, divided by T_sip."""
+"""Units of the predicted quantities. `off_share` is the share of T_sip during which the worker is not on a CPU."""
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, order=True)
 class PredictedSetting:
-    """A run's setting without its repetition; `compared` is true for a mode that is compared within runs."""
+    """The settings of a run without its repetition. `compared` is true for a mode of a run that compares modes."""
 
     sut: str
     mode: str
@@ -44,7 +44,7 @@ class PredictedSetting:
 
 @dataclass(frozen=True)
 class Predicted:
-    """A simulated setting, with one row per replicate. Each replicate has its own arrivals and parameters.
+    """The simulation of one setting, with one row per replicate. Each replicate has its own arrivals and parameters.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Predicted:
         Quantities over all messages; shape (replicate, quantity of `UNITS`).
     windows
         Quantities per window without its washout; shape (replicate, window, quantity). The load determines the length
-        of the windows. A setting that is not compared within runs has no window.
+        of the windows. A setting of a run with one mode has no windows.
     """
 
     setting: PredictedSetting
@@ -62,7 +62,7 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predictions, the fit that they use, and the seconds of load per replicate."""
+    """All predictions, the fitted parameters that they use, and the seconds of load per replicate."""
 
     fitted: Fitted
     seconds: float
@@ -70,7 +70,7 @@ class Predictions:
 
 
 def write_predictions(predictions: Predictions, path: Path) -> None:
-    """Write `predicted.nc` as netCDF-4 with zlib, atomically."""
+    """Write `predicted.nc` as netCDF-4 with zlib compression, in one atomic step."""
     predicted = predictions.predicted
     replicates = max((len(each.whole) for each in predicted), default=0)
     most = max((each.windows.shape[1] for each in predicted), default=0)
@@ -104,7 +104,7 @@ def write_predictions(predictions: Predictions, path: Path) -> None:
 
 
 def open_predictions(path: Path) -> Predictions:
-    """Read a `predicted.nc`.
+    """Read the predictions from a `predicted.nc`.
 
     Raises
     ------
@@ -127,16 +127,16 @@ def open_predictions(path: Path) -> Predictions:
 
 @dataclass(frozen=True)
 class CapacityOfCores:
-    """The capacity of a number of cores and threads in the simulator.
+    """The simulated capacity with a number of cores and threads.
 
     Attributes
     ----------
     cps
-        Load at which the packet drop rate passes its limit, or receive softirqs saturate a CPU.
+        Load at which the packet drop rate passes its limit, or at which receive softirqs saturate a CPU.
     receive_share
-        Share of the time that the busiest receiving CPU spends in receive softirqs at this load.
+        At this load, the share of its time that the busiest receiving CPU spends in receive softirqs.
     busy_share
-        Busy share of the time of all CPUs at this load.
+        At this load, the busy share of the time of all CPUs.
     """
 
     cores: int
@@ -148,18 +148,18 @@ class CapacityOfCores:
 
 @dataclass(frozen=True)
 class CapacityPrediction:
-    """Simulated capacity by cores and threads.
+    """The simulated capacities for all numbers of cores and threads.
 
     Attributes
     ----------
     cores_per_processor
         Number of cores per processor of the simulated machine.
     carried
-        Capacity of each setting with the fitted parameters.
+        Capacity of each setting, with the fitted parameters.
     draws
-        Capacity at the best number of threads, by number of cores, with the parameters of each sample of the fit.
+        Per number of cores, the capacity at the best number of threads, with the parameters of each sample of the fit.
     assumed
-        Capacity with assumed costs, by the changed cost.
+        Per assumption that changes a cost, the capacities.
     """
 
     fitted: Fitted
@@ -171,27 +171,27 @@ class CapacityPrediction:
     cpu_s: float = 0.0
 
     def best(self, cores: int) -> CapacityOfCores | None:
-        """Return the setting with the largest capacity on these cores; of several such settings, the fewest threads."""
+        """Return the setting with the largest capacity on some cores. Among equals, return the fewest threads."""
         among = [setting for setting in self.carried if setting.cores == cores]
         return max(among, key=lambda setting: (setting.cps, -setting.threads), default=None)
 
     @property
     def cores(self) -> Sequence[int]:
-        """The numbers of cores, ascending."""
+        """The numbers of cores, in ascending order."""
         return sorted({setting.cores for setting in self.carried})
 
 
 def write_capacity(prediction: CapacityPrediction, path: Path) -> None:
-    """Write `predicted_capacity.json` atomically."""
+    """Write `predicted_capacity.json`, in one atomic step."""
     write_json(path, {"schema_version": PREDICTION_VERSION, **asdict(prediction)})
 
 
 def read_capacity(path: Path) -> CapacityPrediction:
-    """Read a `predicted_capacity.json`.
+    """Read the capacities from a `predicted_capacity.json`.
 
     Raises
     ------
     StableError
-        The file is missing, damaged or of another version.
+        The file is missing, damaged or of another format version.
     """
     return as_part(CapacityPrediction, read_json(path, PREDICTION_VERSION, REMEDY), str(path))

@@ -1,11 +1,11 @@
-"""Parts of `run.json` about the probe."""
+"""The parts of `run.json` about the probe."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class TracedThread:
-    """A worker of the proxy, with the number of messages that the probe saw it receive."""
+    """A worker of the proxy, and the number of messages that the probe saw this worker receive."""
 
     tid: int
     comm: str
@@ -14,9 +14,9 @@ class TracedThread:
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """The counts of the probe; None if this kind of probe lacks a count.
+    """The counts of the probe. None for a count that this kind of probe does not have.
 
-    SEE hardware/probe/probe.h for the counters, hardware/probe/streams.h for the counters of streams, and
+    SEE hardware/probe/probe.h for the counters, hardware/probe/streams.h for the counters of TCP streams, and
     hardware/probe/recording.h for the counters of pauses in recording.
     """
 

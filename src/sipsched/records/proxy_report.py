@@ -1,22 +1,22 @@
-"""Parts of `run.json` about the proxy and its front end."""
+"""The parts of `run.json` about the proxy and its front end."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class ShardReport:
-    """Datagrams since the start of the proxy, by the socket to which sipshard assigned them.
+    """Counts of the datagrams that sipshard assigned to the proxy's sockets, since the start of the proxy.
 
     Attributes
     ----------
     selected
         Datagrams per socket.
     without_call_id
-        Datagrams without a Call-ID, which go to the first socket.
+        Datagrams without a Call-ID, which sipshard assigns to the first socket.
     gone
-        Datagrams dropped because the socket of their call was closed.
+        Datagrams that were dropped because the socket of their call was closed.
     runs, run_ns
-        Executions of the kernel program that assigns sockets, and its CPU time; 0 where the kernel does not count them.
+        Number of executions and CPU time of the BPF program that assigns sockets; 0 if the kernel does not count them.
     """
 
     selected: tuple[int, ...]
@@ -33,25 +33,25 @@ class DispatchReport:
     Attributes
     ----------
     to_instances
-        Messages passed to each instance.
+        Messages that sipdispatch forwarded to each instance.
     to_clients
-        Messages passed to clients.
+        Messages that sipdispatch forwarded to clients.
     unsent
         Messages in both directions that were still queued when sipdispatch was stopped. None in records before 23
         November 2026.
     without_call_id
-        Messages without a Call-ID, which go to the first instance.
+        Messages without a Call-ID, which sipdispatch forwards to the first instance.
     lost
-        Messages that were lost because the instance or the client had disconnected.
+        Messages that were lost because the instance or the client had closed its connection.
     broken
-        Streams that sipdispatch could not parse. It closed their connections.
+        Streams that sipdispatch could not parse, so that it closed their connections.
     clients
-        Accepted connections.
+        Connections that sipdispatch accepted.
     answering
-        Accepted connections that an instance opened to answer a disconnected client. None in the same records as
-        `unsent`.
+        Accepted connections that an instance opened to answer a client that had closed its connection. None in the same
+        records as `unsent`.
     refused
-        Accepted connections that were closed at once for lack of a file descriptor.
+        Accepted connections that sipdispatch closed at once, because no file descriptor was free.
     stalls
         Number of times that sipdispatch stopped reading one side of a connection, because the other side accepted no
         data.
@@ -71,16 +71,16 @@ class DispatchReport:
 
 @dataclass(frozen=True)
 class FrontReport:
-    """The front end of a proxy's instances.
+    """The front end of a proxy's instances, which distributes messages.
 
     Attributes
     ----------
     program
-        Name of its binary.
+        Name of its program.
     cpus
-        CPUs of the SPS to which it is pinned.
+        CPUs of the SPS to which the front end is pinned.
     cpu_ns
-        CPU time of all its processes during the load, in ns.
+        CPU time in ns of all its processes during the load.
     dispatched
         Counts of sipdispatch; None if the front end is a proxy.
     """
@@ -93,19 +93,19 @@ class FrontReport:
 
 @dataclass(frozen=True)
 class ProxyReport:
-    """The SUT's processes during the load.
+    """The CPU time and the counts of the SUT's processes during the load.
 
     Attributes
     ----------
     cpu_ns
-        CPU time of all processes, including the front end, in ns.
+        CPU time in ns of all processes, including the front end.
     shards
-        Counts of sipshard; None unless several UDP sockets share the port.
+        Counts of sipshard; None unless several UDP sockets share a port.
     front
-        The front end; None without one.
+        The front end; None if the SUT has none.
     calls_of_instances
-        Calls that reached the UAS from each instance since the UAS was started. The UAS distinguishes instances by
-        their addresses; None where it cannot.
+        Calls that reached the UAS from each instance since the start of the UAS. The UAS distinguishes instances by
+        their addresses. None if the instances share an address.
     """
 
     cpu_ns: int

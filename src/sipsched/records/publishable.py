@@ -1,7 +1,7 @@
-"""The parts of a record that may be published: texts known to name no person and no machine.
+"""The parts of a record that may be published, because they name no person and no machine.
 
-Summaries, pages and archives exclude text that a host or a program printed, unless the form of the text is listed here.
-The record keeps all text.
+Summaries, pages and archives contain no text that a host or a program printed, unless this module lists the form of the
+text. The record contains all text.
 """
 
 import re
@@ -12,7 +12,7 @@ FACTS = (
     *("kernel", "cpu_model", "cpus", "helper_cpus", "online_cpus", "clocksource", "governor"),
     *("versions", "lscpu", "files"),
 )
-"""Facts about a host that may be published; the names are those of `HostReport`."""
+"""Facts about a host that may be published, by the names of the fields of `HostReport`."""
 FILES = (
     "/proc/sys/kernel/osrelease",
     "/proc/sys/kernel/sched_autogroup_enabled",
@@ -26,18 +26,18 @@ FILES = (
     "/sys/kernel/mm/transparent_hugepage/enabled",
     "/sys/kernel/security/lockdown",
 )
-"""Kernel files of a host that hold only a setting."""
+"""Kernel files of a host that contain only a setting."""
 LSCPU = re.compile(
     r"Architecture|CPU op-mode\(s\)|Address sizes|Byte Order|CPU\(s\)|(On|Off)-line CPU\(s\) list|Vendor ID"
     r"|Model name|CPU family|Model|(Thread|Core)\(s\) per (core|socket|cluster)|(Socket|Cluster)\(s\)|Stepping"
     r"|Frequency boost|CPU(\(s\) scaling| max| min)? MHz|BogoMIPS|Flags|Hypervisor vendor|Virtualization( type)?"
     r"|L[1-4][di]? cache|NUMA node\(s\)|NUMA node[0-9]+ CPU\(s\)|Vulnerability [A-Za-z0-9 ]+"
 )
-"""Fields of lscpu."""
+"""Fields of lscpu that may be published."""
 VERSION = re.compile(r"[A-Za-z0-9 .,:()/_+~-]{1,120}")
-"""The first line of a program's version output; such a line has no @."""
+"""Pattern for the first line of a program's version output. A line with @ does not match."""
 PLAIN_WORDS = re.compile(r"[A-Za-z0-9_%(\[{'-][A-Za-z0-9_%()\[\]{}'-]*[,;:.]?( |$)")
-"""A word of the probe's reason that is neither a path, nor an address, nor a host name with its domain."""
+"""Pattern for a word that is neither a path, nor an address, nor a host name with its domain."""
 ERRORS = (
     (
         re.compile(r"interrupted: the program that measured this run did not come to its end"),
@@ -47,12 +47,12 @@ ERRORS = (
     (re.compile(r"host (uac|sps|uas)\b.* is unreachable\b.*"), r"host \1 is unreachable"),
     (re.compile(r"(.*: )?disk full: .*"), r"disk full"),
 )
-"""Patterns of attempts' errors, and the published part of each."""
+"""Patterns for the errors of failed attempts, and the part of each error that may be published."""
 NOT_TOLD = "an error that is told in failure.txt of the attempt"
 
 
 def publishable_hosts(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the publishable facts about a run's hosts."""
+    """Return the facts about a run's hosts that may be published."""
     return {
         role: {name: _harmless(name, facts[name]) for name in FACTS if name in facts}
         for role, facts in hosts.items()
@@ -70,7 +70,7 @@ def _harmless(name: str, value: Any) -> Any:
 
 
 def publishable_reason(text: str) -> str:
-    """Return the reason for the probe's mode, if the text consists of plain words."""
+    """Return the reason for the probe mode, if the text consists of plain words."""
     rest = text
     while word := PLAIN_WORDS.match(rest):
         rest = rest[word.end() :]
@@ -78,7 +78,7 @@ def publishable_reason(text: str) -> str:
 
 
 def publishable_error(text: str) -> str:
-    """Return the published part of an attempt's error; empty without an error."""
+    """Return the part of a failed attempt's error that may be published; empty if no error occurred."""
     for pattern, told in ERRORS:
         if found := pattern.fullmatch(text):
             return found.expand(told)

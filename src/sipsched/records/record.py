@@ -1,4 +1,4 @@
-"""The record of a run: a folder under raw/ that appears complete or not at all, and never changes afterwards."""
+"""The record of a run: a folder under raw/ that appears only when it is complete, and that never changes."""
 
 import contextlib
 import fcntl
@@ -19,7 +19,7 @@ COUNTERS_FILE, COMMANDS_FILE = "counters.json.zst", "commands.json.zst"
 TRACE_FILE = "trace.bin.zst"
 REASON_FILE = "failure.txt"
 GENERATOR_FILES = ("uac.calls.zst", "uac.json")
-"""Files that sipload leaves in a record."""
+"""Files that sipload writes to a record."""
 DAMAGED = "restore it from a copy, or move the record away and run snakemake to measure it again"
 
 
@@ -29,27 +29,27 @@ def is_recorded(raw: Path, run: Run) -> bool:
 
 
 def needed_files(document: RunDocument) -> tuple[str, ...]:
-    """Return the names of the files that the record of this run must have in addition to `run.json`."""
+    """Return the names of the files that a record must contain in addition to `run.json`."""
     trace = () if document.probe.mode == "off" else (TRACE_FILE,)
     return (COUNTERS_FILE, *trace, *GENERATOR_FILES)
 
 
 def damages(record: Path, document: RunDocument) -> tuple[manifest.Damage, ...]:
-    """Find the files of a record that are missing or differ from its `run.json`.
+    """Return the files of a record that are missing or differ from the entries in its `run.json`.
 
-    A reduced record needs the files that replace its removed files.
+    A reduced record must contain the files that replace its removed files.
 
     Raises
     ------
     StableError
-        `reduced.json` cannot be read, or belongs to another record.
+        `reduced.json` cannot be read, or is about another record.
     """
     named, needed = expected(record, document, needed_files(document))
     return manifest.damages(record, named, needed)
 
 
 def read_record(record: Path) -> RunDocument:
-    """Read the `run.json` of a record, and check all files against it.
+    """Read the `run.json` of a record, and check all files of the record against it.
 
     Raises
     ------
@@ -64,14 +64,14 @@ def read_record(record: Path) -> RunDocument:
 
 @dataclass(frozen=True)
 class Attempt:
-    """An invalid attempt at a run.
+    """An invalid attempt to measure a run.
 
     Attributes
     ----------
     findings
-        The broken rules that made the attempt invalid; empty if the attempt ended before its verdict.
+        The broken rules that made the attempt invalid; empty if the attempt ended before the rules were applied.
     error
-        Text of the error that ended the attempt; empty if the disk was too full to keep the text.
+        Text of the error that ended the attempt; empty if the disk was too full for the text.
     """
 
     run: Run
@@ -84,12 +84,12 @@ class Attempt:
 
     @property
     def causes(self) -> tuple[str, ...]:
-        """Return the causes in a form that can be counted: the broken rules, or else the error."""
+        """Return the causes of the failure for counting: the names of the broken rules, or else the error."""
         return tuple(finding.rule for finding in self.findings) or (self.error,)
 
 
 def failed_attempts(raw: Path, runs: Iterable[Run]) -> list[Attempt]:
-    """List the invalid attempts at some runs."""
+    """Return all invalid attempts to measure some runs."""
     attempts = []
     for run in runs:
         place = raw / run.path
@@ -99,7 +99,7 @@ def failed_attempts(raw: Path, runs: Iterable[Run]) -> list[Attempt]:
             try:
                 findings = read_run(folder).verdict.broken
             except StableError:
-                # run.json is missing or damaged, because the attempt ended before its verdict or the disk was full
+                # run.json is missing or damaged if the attempt ended before its verdict, or if the disk was full.
                 findings = ()
             refused = tuple(finding for finding in findings if finding.grade == INVALID)
             attempts.append(Attempt(run, refused, error))
@@ -108,16 +108,16 @@ def failed_attempts(raw: Path, runs: Iterable[Run]) -> list[Attempt]:
 
 @dataclass(frozen=True)
 class UnfinishedRecord:
-    """The folder in which a run collects its files until its record is finished.
+    """The folder in which a run collects its files until the record is complete.
 
     Attributes
     ----------
     folder
-        `<run>.partial`.
+        The folder `<run>.partial`.
     final
         The folder of the finished record.
     lock
-        File descriptor of `folder`. Its lock shows other processes that this run is being measured. None if this
+        File descriptor of `folder`. Its lock tells other processes that a process is measuring this run. None if this
         process does not measure the run.
     """
 
@@ -127,14 +127,14 @@ class UnfinishedRecord:
 
     @classmethod
     def begin(cls, raw: Path, run: Run) -> "UnfinishedRecord":
-        """Create the folder `<run>.partial`, and lock it until the record is finished or has failed.
+        """Create the folder `<run>.partial`, and lock it until the record is complete or has failed.
 
-        A folder that a killed process left is kept as `<run>.failed-<n>`.
+        If a killed process has left such a folder, it is renamed to `<run>.failed-<n>`.
 
         Raises
         ------
         StableError
-            The run has a finished record, another process measures it, or the folder cannot be made.
+            The run already has a record, another process measures the run, or the folder cannot be created.
         """
         final = raw / run.path
         folder = final.with_name(f"{final.name}.partial")
@@ -160,7 +160,7 @@ class UnfinishedRecord:
             raise StableError(f"{folder}: {error.strerror}") from error
 
     def write(self, name: str, content: str | bytes) -> None:
-        """Write a file of the record, and wait until it is on the disk.
+        """Write a file of the record, and wait until the file is on the disk.
 
         Raises
         ------
@@ -180,7 +180,7 @@ class UnfinishedRecord:
             ) from error
 
     def close(self, document: RunDocument) -> None:
-        """Write run.json, which lists every file of the folder.
+        """Write `run.json`, which lists every other file of the folder.
 
         Raises
         ------
@@ -194,7 +194,7 @@ class UnfinishedRecord:
         self.write(RUN_FILE, replace(document, files=files).to_json())
 
     def finish(self, document: RunDocument) -> None:
-        """Write run.json last, and rename the folder to the folder of the finished record.
+        """Write `run.json`, and rename the folder to the folder of the complete record.
 
         Raises
         ------
@@ -204,7 +204,7 @@ class UnfinishedRecord:
         self.close(document)
         try:
             with _alone_in(self.final.parent):
-                # Snakemake creates the final folder before the job, and rename(2) replaces this empty folder
+                # Snakemake creates the final folder before the job starts. rename(2) replaces this empty folder.
                 self.folder.rename(self.final)
         except OSError as error:
             raise StableError(
@@ -213,12 +213,12 @@ class UnfinishedRecord:
         self._unlock()
 
     def fail(self, reason: str) -> Path | None:
-        """Rename the folder to `<run>.failed-<n>`, and add the reason if the disk has room for it.
+        """Rename the folder to `<run>.failed-<n>`, and write the reason into it if the disk has free space.
 
         Returns
         -------
         Path or None
-            The folder; None if the run left no file, so that nothing is kept.
+            The renamed folder; None if the run left no file, so that the folder was deleted.
         """
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
@@ -227,7 +227,7 @@ class UnfinishedRecord:
         taken = {path.name for path in self.final.parent.glob(f"{self.final.name}.failed-*")}
         numbers = range(1, len(taken) + 2)
         name = next(name for n in numbers if (name := f"{self.final.name}.failed-{n}") not in taken)
-        # on a full disk, the name of the folder still shows that the run failed
+        # If the disk is full, the name of the folder still shows that the run failed.
         with contextlib.suppress(StableError):
             self.write(REASON_FILE, reason + "\n")
         failed = self.final.with_name(name)
@@ -259,7 +259,7 @@ def _lock(folder: Path) -> int:
 
 @contextlib.contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Lock a folder, so that no other process begins or finishes a run in this folder."""
+    """Lock a folder while the `with` block runs, so that no other process starts or completes a run in it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

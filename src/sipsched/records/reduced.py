@@ -1,8 +1,8 @@
-"""Reduced records, in which computed files replace the files of single messages.
+"""Reduced records, in which summaries replace the large files of single messages.
 
-A trace holds some 40 bytes per message, so the trace of an hour of load has hundreds of megabytes. To publish a
-campaign, most of its runs are copied without their traces. Each copy holds `summary.nc.zst` and a compressed
-`windows.nc` instead. All other files of the record are copied unchanged.
+A trace has about 40 bytes per message, so an hour of load has hundreds of megabytes. To publish a campaign, most of its
+runs are copied without their traces. Each copy contains `summary.nc.zst` and a compressed `windows.nc` instead. All
+other files of the record are copied unchanged.
 """
 
 import json
@@ -25,7 +25,7 @@ VERSION = 2
 SUMMARY_FILE = "summary.nc.zst"
 WINDOWS_FILE, REDUCED_WINDOWS_FILE = "windows.nc", "windows.nc.zst"
 LEFT_OUT = ("trace.bin.zst", "uac.calls.zst")
-"""Files that grow with the number of messages."""
+"""Files whose size grows with the number of messages. A reduced record lacks these files."""
 LEVEL = 19
 REMEDY = "take the record from the campaign it was reduced from"
 REASON = "the trace was left out of this record to make it smaller"
@@ -33,7 +33,7 @@ REASON = "the trace was left out of this record to make it smaller"
 
 @dataclass(frozen=True)
 class Reduced:
-    """The content of `reduced.json`.
+    """The content of `reduced.json`, which describes a reduced record.
 
     Attributes
     ----------
@@ -54,17 +54,17 @@ class Reduced:
 
 
 def is_reduced(folder: Path) -> bool:
-    """Return whether a record is reduced; False without a record."""
+    """Return whether a record is reduced; false if no record exists."""
     return (folder / REDUCED_FILE).is_file()
 
 
 def read_reduced(folder: Path) -> Reduced | None:
-    """Read the `reduced.json` of a record; None for a complete record.
+    """Read the `reduced.json` of a record. Return None for a complete record.
 
     Raises
     ------
     StableError
-        The file is damaged or has another version.
+        The file is damaged or has another format version.
     """
     path = folder / REDUCED_FILE
     if not path.exists():
@@ -74,7 +74,7 @@ def read_reduced(folder: Path) -> Reduced | None:
 
 
 def kept(folder: Path, name: str) -> Path | None:
-    """Return the path of the computed file in a reduced record; None for a complete record.
+    """Return the path of a computed file in a reduced record. Return None for a complete record.
 
     Raises
     ------
@@ -90,19 +90,19 @@ def kept(folder: Path, name: str) -> Path | None:
 
 
 def reduce(record: Path, results: Path, target: Path) -> None:
-    """Copy a record without the files of single messages, and add the files computed from them.
+    """Copy a record without the files of single messages, and add files that were computed from them.
 
     Parameters
     ----------
     results
-        Folder with the run's `summary.nc.zst` and, for a run that compares modes, `windows.nc`.
+        Folder that contains the run's `summary.nc.zst` and, for a run that compares modes, `windows.nc`.
     target
         The new folder. Missing parent folders are created.
 
     Raises
     ------
     StableError
-        The target exists, a file is missing, or the disk is full.
+        The target already exists, a file is missing, or the disk is full.
     """
     document = read_run(record)
     try:
@@ -128,7 +128,7 @@ def reduce(record: Path, results: Path, target: Path) -> None:
 
 
 def write_reduced(folder: Path, reduced: Reduced) -> None:
-    """Write `reduced.json`, with its SHA-256."""
+    """Write `reduced.json`, which contains its own SHA-256."""
     content = {"schema_version": VERSION, **asdict(reduced)}
     del content[SEAL]
     (folder / REDUCED_FILE).write_text(seal(json.dumps(content, indent=1)))
@@ -137,12 +137,12 @@ def write_reduced(folder: Path, reduced: Reduced) -> None:
 def expected(
     folder: Path, document: RunDocument, needed: tuple[str, ...]
 ) -> tuple[dict[str, FileReport], tuple[str, ...]]:
-    """List the files that a complete or reduced record must have: files with sizes, and names of required files.
+    """Return the files that a complete or reduced record must contain: all files with sizes, and the required names.
 
     Raises
     ------
     StableError
-        `reduced.json` is damaged, or belongs to another record.
+        `reduced.json` is damaged, or is about another record.
     """
     reduced = read_reduced(folder)
     if reduced is None:
@@ -157,9 +157,9 @@ def expected(
 
 
 def identity(folder: Path) -> str:
-    """Read the SHA-256 that identifies a complete or reduced record; empty without a record.
+    """Return the SHA-256 that identifies a complete or reduced record; empty if no record exists.
 
-    Only the last key of `run.json`, or of `reduced.json`, is read. `sipsched.records.record.read_record` checks that
-    the content has this SHA-256.
+    The function reads only the last key of `run.json` or of `reduced.json`. `sipsched.records.record.read_record`
+    checks that the content has this SHA-256.
     """
     return read_seal(f"{folder}/{REDUCED_FILE}") or read_seal(f"{folder}/{RUN_FILE}") or ""

@@ -1,4 +1,4 @@
-"""Retransmitted requests, as counted by the UAC and as arrived at the SPS."""
+"""Counts of retransmitted requests at the SPS, and their comparison with the counts of the UAC."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,24 +13,24 @@ REQUESTS = (MessageKind.INVITE, MessageKind.ACK, MessageKind.BYE)
 
 
 def arrived(records: npt.NDArray[Any]) -> dict[str, Sends]:
-    """Count first sends and retransmissions among the requests that reached the SPS.
+    """Count the first sends and the retransmissions among the requests that reached the SPS.
 
     Parameters
     ----------
     records
-        A trace, dtype `sipsched.records.trace.RECORD`, shape (n,). Both messages and drops count, because a request
-        that the full socket refused had arrived.
+        A trace, dtype `sipsched.records.trace.RECORD`, shape (n,). Received and dropped messages are counted, because a
+        request that the full socket refused has also reached the SPS.
 
     Returns
     -------
     dict
-        Sends by method. A later datagram of the same Call-ID, CSeq and method is a retransmission (RFC 3261, section
-        17).
+        Numbers by method. A later datagram with the same Call-ID, CSeq and method is a retransmission (RFC 3261,
+        section 17).
     """
     sends = {}
     for kind in REQUESTS:
         these = records[records["kind"] == kind]
-        # SEE sipsched.records.message_loop: one 64-bit key replaces Call-ID and CSeq
+        # As in sipsched.records.message_loop, one 64-bit key replaces Call-ID and CSeq.
         keys = these["call_id_hash"] ^ (
             these["cseq"].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         )
@@ -40,16 +40,16 @@ def arrived(records: npt.NDArray[Any]) -> dict[str, Sends]:
 
 
 def disagreement(sent: Mapping[str, Sends], reached: Mapping[str, Sends], unseen: int) -> int:
-    """Count the requests that UAC and SPS classify differently; 0 if the two agree.
+    """Count the requests that only one of UAC and SPS classifies as retransmissions; 0 if UAC and SPS agree.
 
     Parameters
     ----------
     sent
-        Sends by method, counted by the UAC.
+        Numbers by method that the UAC counted.
     reached
-        Sends by method, counted by `arrived`.
+        Numbers by method that `arrived` returned.
     unseen
-        Number of refused datagrams with unknown content; each explains one difference.
+        Number of refused datagrams with unknown content. Each of them explains one difference.
     """
     different = sum(
         abs(sent[method].first - reached[method].first)

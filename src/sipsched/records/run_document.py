@@ -1,7 +1,7 @@
-"""`run.json`: the description of a run, as one value for the writer and all readers.
+"""The file `run.json`, which describes a run, as one type for writing and reading.
 
-Field by field: docs/data-format.md. A reader ignores unknown keys, so an older program reads a newer record of the same
-version.
+docs/data-format.md describes each field. Reading ignores unknown keys, so an older program can read a newer record of
+the same format version.
 """
 
 import json
@@ -29,7 +29,7 @@ SCHEMA_VERSION = 2
 
 @dataclass(frozen=True)
 class Timeline:
-    """Instants of a run in seconds since the epoch, by CLOCK_REALTIME of the controller."""
+    """Times of a run in seconds since the epoch, on the CLOCK_REALTIME of the machine that controls the run."""
 
     started: float
     connected: float
@@ -42,7 +42,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class HostReport:
-    """The hardware, kernel and programs of a host; None where its kernel does not report them."""
+    """The hardware, kernel and programs of a host. None for a value that the kernel does not report."""
 
     address: str
     kernel: str | None
@@ -59,7 +59,7 @@ class HostReport:
 
 @dataclass(frozen=True)
 class HostReports:
-    """The three hosts of a run."""
+    """The reports about the three hosts of a run."""
 
     uac: HostReport
     sps: HostReport
@@ -68,7 +68,7 @@ class HostReports:
 
 @dataclass(frozen=True)
 class Settings:
-    """Sockets and CPUs of the SPS."""
+    """The sockets and the CPUs of the SPS."""
 
     so_rcvbuf_bytes: int | None
     sps_cpus: tuple[int, ...]
@@ -78,7 +78,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class CommandReport:
-    """A command on a host, with its error output."""
+    """A command that ran on a host, and its error output."""
 
     host: str
     argv: tuple[str, ...]
@@ -90,7 +90,7 @@ class CommandReport:
 
 @dataclass(frozen=True)
 class FileReport:
-    """Size and SHA-256 (hexadecimal) of a file when the record was closed."""
+    """Size and SHA-256 (hexadecimal) of a file when the record was completed."""
 
     bytes: int
     sha256: str
@@ -103,19 +103,20 @@ class RunDocument:
     Attributes
     ----------
     files
-        All other files of the record; empty until the record is closed.
+        All other files of the record; empty until the record is complete.
     crossover
         The modes and switches of a run that compares modes; None for a run of a single mode.
     speed
         Speed of a CPU of the SPS; None if it was not measured.
     factors
-        Waits of the proxy's processes; None for runs that compare modes, for simulated runs, and without a counting
-        program.
+        Waits of the proxy's processes. None for runs that compare modes, for simulated runs, and if nothing counted the
+        waits.
     account
-        Use of the SPS's CPUs; None for simulated runs, which have no competitors, and without a counting program.
+        The account of the SPS's CPU time. None for simulated runs, which have no competitors, and if nothing counted
+        the time.
     sha256
-        The SHA-256 of `run.json`. Since `run.json` holds the SHA-256 of every other file, the SHA-256 of `run.json`
-        identifies the whole record. Empty until the record is read.
+        The SHA-256 of `run.json`. `run.json` contains the SHA-256 of every other file. So this value identifies the
+        whole record. Empty until the record is read.
     """
 
     run: Run
@@ -145,10 +146,10 @@ class RunDocument:
     sha256: str = ""
 
     def to_json(self) -> str:
-        """Return the text of `run.json`, with its SHA-256."""
+        """Return the text of `run.json`, which contains its own SHA-256."""
         content = asdict(self)
         del content[SEAL]
-        # derived values are written too, because other programs may read the file
+        # Values that follow from other values are also written, for other programs that read the file.
         content["verdict"]["valid"] = self.verdict.valid
         for way in ("to_sps", "from_sps"):
             content["ledger"][way]["residual"] = getattr(self.ledger, way).residual

@@ -1,4 +1,4 @@
-"""The reduction of one run to its numbers."""
+"""The summary of one run: counts, means, quantiles and histograms over its messages."""
 
 import json
 from collections.abc import Mapping
@@ -47,33 +47,33 @@ from sipsched.versions import SUMMARY_VERSION
 
 
 def summarise_run(messages: Path, record: Path) -> xr.Dataset:
-    """Reduce one run to its numbers.
+    """Compute the summary of one run from its messages and its record.
 
     Parameters
     ----------
     record
         The run's folder in raw/, with `run.json` and `counters.json.zst`. For a reduced record, the function returns
-        the summary that the record holds.
+        the summary that the record contains.
 
     Returns
     -------
     Dataset
-        Dimension `message_type` (str: "all", then the types). `count` (int64): messages received; "all" is every
-        received message, retransmissions and `other` included. `drops` (float64): refused datagrams that the probe saw,
-        NaN without a probe. For each of K_rcv (`k_rcv`), `k_stack`, `k_sockq`, `k_copy`, `t_sip`, `t_sip_off`, `k_snd`:
-        `<name>_n`, the number of messages with this value, and `<name>_mean`, `_sd` (n - 1), `_p50`, `_p95`, `_p99`
-        (linear interpolation), float64 µs, NaN without messages. `histogram` (int64, over quantity and bin): histograms
-        of `COUNTED` over all messages, see `sipsched.records.histogram`. Scalars: see `RUN_LEVEL`; scalar coordinates:
-        the tuple.
+        Dimension `message_type` (str: "all", then the types). `count` (int64): received messages; "all" includes
+        retransmissions and the type `other`. `drops` (float64): refused datagrams that the probe saw, NaN without a
+        probe. For each of K_rcv (`k_rcv`), `k_stack`, `k_sockq`, `k_copy`, `t_sip`, `t_sip_off`, `k_snd`: `<name>_n`,
+        the number of messages with this value, and `<name>_mean`, `_sd` (n - 1), `_p50`, `_p95`, `_p99` (linear
+        interpolation), float64 µs, NaN without messages. `histogram` (int64, over quantity and bin): histograms of
+        `COUNTED` over all messages, see `sipsched.records.histogram`. For scalars, see `RUN_LEVEL`. The settings of the
+        run are scalar coordinates.
 
-        `pdr` = ΔRcvbufErrors / (ΔInDatagrams + ΔRcvbufErrors), Udp counters of the SPS from
-        /proc/net/snmp: the packet drop rate of the papers, where every SIP message that reached the SPS was either
-        taken or refused by a socket of the SPS.
+        `pdr` = ΔRcvbufErrors / (ΔInDatagrams + ΔRcvbufErrors), from the Udp counters of the SPS in /proc/net/snmp. This
+        is the packet drop rate of the papers, in which a socket of the SPS either takes or refuses every SIP message
+        that reaches the SPS.
 
     Raises
     ------
     StableError
-        A file is missing, damaged or of another version, or the messages belong to another record.
+        A file is missing, damaged or of another version, or the messages are messages of another record.
     """
     document = read_record(record)
     stored = kept(record, SUMMARY_FILE)
@@ -121,7 +121,7 @@ def _attrs(ds: xr.Dataset, document: RunDocument) -> dict[str, Any]:
 
 
 def _of_reduced(stored: Path, document: RunDocument, record: Path) -> xr.Dataset:
-    """Return the summary that a reduced record holds, marked as made from this record."""
+    """Return the summary in a reduced record, with the SHA-256 of this record."""
     summary = open_run(stored)
     if summary["record"].item() != document.sha256:
         raise StableError(f"{stored}: made of another record than {record}; restore it from a copy")
@@ -142,7 +142,7 @@ def _drops(ds: xr.Dataset) -> npt.NDArray[np.float64]:
 
 
 def _alone(ds: xr.Dataset) -> dict[str, float]:
-    """Measure the busy periods of the SPS, and average K_sockq over the messages that arrived at an empty SPS."""
+    """Measure the busy periods of the SPS, and the mean K_sockq of messages that arrived when the SPS was idle."""
     intervals = (k_rcv(ds), nanoseconds(ds, "t_sip"), nanoseconds(ds, "k_snd"))
     arrived = ds["t_arr"].to_numpy()
     # ASSUME a message that arrives at an empty SPS waits only for the kernel, because a worker is idle
@@ -151,7 +151,7 @@ def _alone(ds: xr.Dataset) -> dict[str, float]:
     )
     latest = np.maximum.accumulate(left)
     met_none = np.zeros(len(arrived), bool)
-    # the first message is excluded, because the SPS may have served an earlier message when it arrived
+    # The first message is excluded, because the SPS may still have served an earlier message when it arrived.
     met_none[1:] = arrived[1:] > latest[:-1]
     waits = nanoseconds(ds, "k_sockq") / 1000
     seen = (ds["flags"].to_numpy() & FLAGS["enqueue_not_seen"]) == 0
@@ -167,7 +167,7 @@ def _alone(ds: xr.Dataset) -> dict[str, float]:
 def _busy_periods(
     arrived: npt.NDArray[np.int64], latest: npt.NDArray[np.float64], begun: npt.NDArray[np.intp]
 ) -> dict[str, float]:
-    """Measure the busy periods. Each busy period begins with a message that arrives at an empty SPS."""
+    """Measure the busy periods of the SPS. Each busy period begins with a message that arrives at an empty SPS."""
     names = ("busy_periods", "busy_periods_effective", "busy_longest_s", "busy_longest_share")
     if not len(arrived):
         return dict.fromkeys(names, np.nan)
@@ -190,7 +190,7 @@ def _statistics(ds: xr.Dataset) -> dict[str, tuple[str, npt.NDArray[np.float64]]
     for name in SUMMARY_TIMES:
         values = (k_rcv(ds) if name == "k_rcv" else nanoseconds(ds, name)) / 1000
         if name in ("k_stack", "k_sockq") and unseen.any():
-            # The trace then has t_stack = t_arr, which is correct for K_rcv and wrong for its parts.
+            # In this case, the trace has t_stack = t_arr. This value is correct for K_rcv and wrong for its parts.
             values[unseen] = np.nan
         values = values[order]
         groups = [values] + [
@@ -218,7 +218,7 @@ def _describe(values: npt.NDArray[np.float64]) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class _Texts:
-    """The counter files of a host by path, before and after the load."""
+    """The texts of a host's counter files before and after the load, by path."""
 
     before: dict[str, str]
     after: dict[str, str]
@@ -248,7 +248,7 @@ def _run_level(
     document: RunDocument, snapshots: Mapping[str, Mapping[str, str]], drops: int
 ) -> dict[str, Any]:
     udp, steal = {}, {}
-    # A namespace shows all CPUs of its machine: count only the CPUs of the SPS.
+    # A network namespace shows all CPUs of its machine, so only the CPUs of the SPS are counted.
     names = {f"cpu{cpu}" for cpu in document.settings.sps_cpus}
     for moment, files in snapshots.items():
         where = f"counters.json: sps {moment} "
@@ -260,7 +260,7 @@ def _run_level(
         steal[moment] = sum(cpu["steal"] for name, cpu in stat.items() if name in names)
     delta = counters.difference(udp["before"], udp["after"])
     if document.sut.fronted and document.ledger.unit == "datagrams":
-        # messages between the front end and its instances did not come from the agents
+        # Messages between the front end and its instances are excluded, because they did not come from the agents.
         delta["InDatagrams"] = document.ledger.to_sps.received
     reached = delta["InDatagrams"] + delta["RcvbufErrors"]
     generator, probe, ledger = document.generator, document.probe, document.ledger
@@ -314,7 +314,7 @@ def _call_loss(generator: GeneratorReport) -> float:
 
 
 def _account(document: RunDocument) -> dict[str, float]:
-    """Return the shares of the SPS's CPU time; NaN if they were not recorded."""
+    """Return the shares of the SPS's CPU time by its user; NaN for shares that the record lacks."""
     account = document.account.account if document.account else None
     if account is None:
         return dict.fromkeys((*CPU_PARTS, "competitor_wait_s"), np.nan)
@@ -334,7 +334,7 @@ def _account(document: RunDocument) -> dict[str, float]:
 
 
 def _factors(document: RunDocument) -> dict[str, float]:
-    """Return the waits and switches of the proxy's tasks; NaN if they were not counted."""
+    """Return the waits and the context switches of the proxy's tasks; NaN if nothing counted them."""
     report = document.factors
     tasks = report.tasks if report else None
     waits = report.waits.proxy if report and report.waits else None
@@ -359,7 +359,7 @@ def _factors(document: RunDocument) -> dict[str, float]:
 
 
 def _arrivals(document: RunDocument) -> dict[str, float]:
-    """Return the numbers of the arrival certificate; NaN without one."""
+    """Return the statistics of the call arrivals from the arrival certificate; NaN without a certificate."""
     certificate = document.certificate
     named = [f"variance_to_mean_{window}ms" for window in WINDOWS_MS]
     late = [f"lateness_{which}_us" for which in ("p50", "p99", "max")]
@@ -384,7 +384,7 @@ def _number(value: float | None) -> float:
 
 
 def _settings(scheduler: SchedulerReport) -> dict[str, Any]:
-    """Return the settings of the mode on this kernel."""
+    """Return the scheduler settings of the run's mode on this kernel."""
     steps = [asdict(step) for step in scheduler.steps]
     for step in steps:
         del step["read_back"]

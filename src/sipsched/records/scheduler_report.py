@@ -1,4 +1,4 @@
-"""Parts of `run.json` about the scheduler mode."""
+"""The parts of `run.json` about the scheduler mode."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class SettingReport:
-    """A setting of the mode, with the requested, applied and read value, or with the reason why it is unavailable."""
+    """A setting of the mode: requested value, written value and read-back value, or why the setting is unavailable."""
 
     setting: str
     asked: Any
@@ -19,14 +19,14 @@ class SettingReport:
 
 @dataclass(frozen=True)
 class SchedulerReport:
-    """The mode as it was applied on this kernel.
+    """The scheduler mode of a run, as this kernel applied it.
 
     Attributes
     ----------
     translated
-        Whether the kernel's scheduler has the mode's settings only in another form.
+        Whether the kernel has another scheduler than the papers, so that the mode's settings were translated.
     base_slice_ns
-        The slice of a task without a slice of its own under EEVDF; None if the kernel does not report it.
+        The slice that EEVDF gives to a task without its own slice; None if the kernel does not report it.
     """
 
     mode: str
@@ -42,7 +42,7 @@ class SchedulerReport:
 
     @property
     def in_force(self) -> dict[str, str]:
-        """The values of all settings by place: written values, and unchanged values that were read."""
+        """The values of all settings, by file or attribute: written values, and unchanged values that were read."""
         found = {place: value for place, value in self.found.items() if value is not None}
         written = {
             str(step.place): str(step.applied) for step in self.steps if step.unavailable is None
@@ -52,22 +52,22 @@ class SchedulerReport:
 
 @dataclass(frozen=True)
 class CrossoverReport:
-    """The modes of a run that compares modes, and counts of the switches; `windows.json.zst` has each switch.
+    """The modes of a run that compares modes, and the number of switches. `windows.json.zst` has each switch.
 
     Attributes
     ----------
     modes
-        The modes as they were applied on this kernel, the reference first.
+        The modes as this kernel applied them, with the reference first.
     unavailable
-        The kernel's reason for each refused mode. No window uses a refused mode.
+        The kernel's reason for each refused mode. No window has a refused mode.
     same_settings
-        Groups of modes with equal settings on this kernel; only the first mode of a group has windows.
+        Groups of modes with equal settings on this kernel. Only the first mode of a group has windows.
     window_s, washout_s
-        Length of the windows and of the washout, in s.
+        Length of the windows and of their washouts, in s.
     blocks, windows
-        Numbers of performed blocks and windows.
+        Numbers of measured blocks and windows.
     tasks
-        Number of switched processes of the proxy.
+        Number of proxy processes that were switched.
     """
 
     modes: tuple[SchedulerReport, ...]

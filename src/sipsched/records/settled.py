@@ -1,6 +1,6 @@
-"""`settled.json`: the runs in a study's summary. While the files of these runs are unchanged, the runs need no job.
+"""The file `settled.json` beside a study summary. It lists the runs in the summary, so that they need no jobs.
 
-A job of Snakemake takes 0.65 ms even if its outputs are up to date, and a run has three jobs.
+Snakemake takes 0.65 ms per job even if the outputs of the job are up to date, and a run has three jobs.
 """
 
 import hashlib
@@ -23,24 +23,24 @@ VERSIONS = [MESSAGES_VERSION, SUMMARY_VERSION, WINDOWS_VERSION]
 MADE = ("messages.nc", "windows.nc", SUMMARY_FILE)
 REMEDY = "delete it and run snakemake"
 _RECORD = re.compile(rb'"record": "([0-9a-f]{64})"')
-"""The record's SHA-256 in a run's summary. Texts are stored uncoded in the header of a netCDF-3 file."""
+"""Pattern for the record's SHA-256 in the file of a run's summary. The header of a netCDF-3 file has plain text."""
 
 Marks = list[str]
 """Three texts per run: the SHA-256 of its record, a mark of its `run.json`, and a mark of the files in `MADE`.
 
-A mark stands for inode, size, modification time and change time of files. No program can set a change time, so a file
-with the same mark has the same content and is not read again.
+A mark consists of the inode, size, modification time and change time of files. No program can set a change time. So a
+file with an unchanged mark has unchanged content and is not read again.
 """
 
 
 @dataclass(frozen=True)
 class Settled:
-    """The runs in a study's summary.
+    """The runs that a study summary contains.
 
     Attributes
     ----------
     marks
-        Marks of each run, by the path of the run. The marks were made before the run was read.
+        Marks of each run, by the path of the run. They were made before the run was read.
     attrs
         Attributes of each run's summary, by the path of the run.
     """
@@ -49,7 +49,7 @@ class Settled:
     attrs: Mapping[str, Mapping[str, Any]]
 
     def unchanged(self, raw: Path, results: Path) -> set[str]:
-        """Return the paths of the runs whose record has the same content and whose computed files are the same."""
+        """Return the paths of the runs whose record and computed files have not changed since the summary was made."""
         paths = set()
         for path, (record, run_file, made) in self.marks.items():
             if made == _mark(_made(results, path)) and (
@@ -63,7 +63,7 @@ NOTHING = Settled({}, {})
 
 
 def marks(raw: Path, results: Path, path: str) -> Marks:
-    """Return the marks of a run: the SHA-256 of its record, and the marks of its files.
+    """Return the SHA-256 of a run's record, and the marks of its files (see `Marks`).
 
     Parameters
     ----------
@@ -88,7 +88,8 @@ def _mark(files: Iterable[str]) -> str:
 
 def _status(file: str) -> tuple[int, int, int, int] | None:
     try:
-        # a text instead of a Path: Paths for the 144,000 files of a large campaign would double the time
+        # The argument is a text, because Path objects for the 144,000 files of a large campaign would double the
+        # time.
         status = os.stat(file)  # noqa: PTH116
     except OSError:
         return None
@@ -103,15 +104,15 @@ def is_stale(record: Path, results: Path) -> bool:
     record
         The record. If the record is missing, the result is false.
     results
-        The folder of the computed files. The check reads the record's SHA-256 from the summary, or from the messages if
-        no summary exists yet. A summary is only made from messages of the same record.
+        The folder of the computed files. The function reads the record's SHA-256 from the summary, or from the messages
+        if no summary exists. A summary is only made from messages of the same record.
     """
     now = identity(record)
     return now != "" and _made_of(results) not in ("", now)
 
 
 def _made_of(results: Path) -> str:
-    """Read the record's SHA-256 in a summary without xarray, which takes 2 s instead of 26 s for 36,000 summaries."""
+    """Return the record's SHA-256 in a summary. Without xarray, 36,000 summaries take 2 s instead of 26 s."""
     try:
         match = _RECORD.search(read_zstd(results / SUMMARY_FILE, "summary", REMEDY))
         return match[1].decode() if match else ""
@@ -120,7 +121,7 @@ def _made_of(results: Path) -> str:
     messages = results / "messages.nc"
     if not messages.exists():
         return ""
-    # Imported here, because the start of the workflow rarely needs it.
+    # The import is here because the start of the workflow rarely needs it.
     import netCDF4
 
     try:
@@ -131,12 +132,12 @@ def _made_of(results: Path) -> str:
 
 
 def settled_file(summary: Path) -> Path:
-    """Return the path of the `settled.json` of a study's summary."""
+    """Return the path of the `settled.json` beside a study summary."""
     return summary.with_name("settled.json")
 
 
 def write_settled(summary: Path, settled: Settled) -> None:
-    """Write the `settled.json` of a study's summary.
+    """Write the `settled.json` beside a study summary.
 
     Raises
     ------
@@ -163,10 +164,10 @@ def write_settled(summary: Path, settled: Settled) -> None:
 
 
 def read_settled(summary: Path) -> Settled:
-    """Read the `settled.json` of a study's summary.
+    """Read the `settled.json` beside a study summary.
 
-    The result has no run if the file is missing, damaged, or belongs to another summary or to other versions of the
-    datasets. Snakemake then checks all jobs, and the join reads all runs.
+    The result has no run if the file is missing or damaged, or if another summary or other format versions belong to
+    it. Snakemake then checks all jobs, and the study summary is made again from all runs.
     """
     try:
         document = read_json(settled_file(summary), SCHEMA_VERSION, REMEDY)
@@ -185,6 +186,6 @@ def read_settled(summary: Path) -> Settled:
 
 
 def settled_runs(raw: Path, results: Path, summaries: Iterable[Path]) -> frozenset[str]:
-    """Return the paths of all unchanged runs in the summaries of some studies."""
+    """Return the paths of all runs in some study summaries whose files have not changed since."""
     unchanged = (read_settled(summary).unchanged(raw, results) for summary in summaries)
     return frozenset().union(*unchanged)

@@ -1,4 +1,4 @@
-"""`speedups.csv`: the capacity of each deployment of the proxy by number of cores, predicted by the simulator."""
+"""The file `speedups.csv` with the simulated capacity of each deployment, by number of cores."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -15,26 +15,26 @@ HEADER = "# Predicted by simulation, not measured: docs/data-format.md, speedups
 
 @dataclass(frozen=True)
 class Speedup:
-    """Capacity of a deployment on a number of cores, and its ratio to the capacity on one core.
+    """The capacity of a deployment with a number of cores, and its ratio to the capacity with one core.
 
     Attributes
     ----------
     deployment, transport
         Deployment and transport of the SUT.
     cores, threads
-        Number of cores, and number of workers without the front end. Of all tried numbers of workers, this number has
-        the largest capacity.
+        Number of cores, and number of workers without the front end. Of all simulated numbers of workers, this number
+        has the largest capacity.
     capacity_cps, low, high
         Load at which the packet drop rate passes its limit (over TCP: the share of calls that fail or are late), and
         its interval. The interval contains the capacities of 95 % of the fits to samples of the recorded runs. Without
-        samples, its ends are NaN.
+        samples, the ends of the interval are NaN.
     speedup, speedup_low, speedup_high
-        Capacity divided by the capacity of the same deployment on one core, with its interval. Each sample is divided
-        by its own capacity on one core.
+        Capacity divided by the capacity of the same deployment with one core, and the interval of this ratio. For each
+        sample, the ratio uses the sample's own capacity with one core.
     receive_cpus
-        Number of CPUs that run receive softirqs; equal to `cores` if the agents have many addresses.
+        Number of CPUs that run receive softirqs. It equals `cores` if the agents have many addresses.
     model
-        The simulated model, and its assumed parameters.
+        Name of the simulated model, and its assumed parameters.
     """
 
     deployment: str
@@ -53,12 +53,12 @@ class Speedup:
 
 @dataclass(frozen=True)
 class Deployed:
-    """Simulated capacity of a deployment on a number of cores.
+    """The simulated capacity of a deployment with a number of cores.
 
     Attributes
     ----------
     cps
-        Capacity with the fitted parameters.
+        Capacity, with the fitted parameters.
     drawn
         Capacity with the parameters of each sample of the fit.
     """
@@ -82,7 +82,7 @@ def write_speedups(rows: Iterable[Speedup], path: Path) -> None:
 
 
 def read_speedups(path: Path) -> tuple[Speedup, ...]:
-    """Read a `speedups.csv`.
+    """Read the capacities from a `speedups.csv`.
 
     Raises
     ------

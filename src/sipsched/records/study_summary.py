@@ -1,4 +1,4 @@
-"""The summary of a study, which combines the summaries of its runs."""
+"""The summary of a study, which combines the summaries of all its runs."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,20 +32,20 @@ ABOUT = (
     *("kind", "fidelity", "kernel", "testbed_description", "probe_mode_reason"),
     *("hosts", "settings", "load", "columns_missing"),
 )
-"""Attributes of a run's summary from which the attributes of a study's summary are made."""
+"""Attributes of a run summary that are also attributes of the study summary."""
 OUTCOMES = (
     *("call_loss", "pdr", "drops", "k_sockq_alone", "k_sockq_alone_n"),
     *("busy_periods", "busy_periods_effective", "busy_longest_s", "busy_longest_share"),
     *(f"{name}_{stat}" for name in SUMMARY_TIMES for stat in STATISTICS),
 )
-"""Variables that stay NaN for an invalid run, so that no average includes it."""
+"""Variables that are NaN for an invalid run, so that no average includes the run."""
 MEASURED, MISSING, INVALID, NOT_PLANNED = "measured", "missing", "invalid", "not planned"
 HISTOGRAM_RUNS = "histogram_runs"
 
 
 @dataclass(frozen=True)
 class Joined:
-    """The combined summaries of runs.
+    """The combined summaries of some runs.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Joined:
 
 
 def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
-    """Combine the summaries of many runs in one dataset.
+    """Combine the summaries of many runs into one dataset.
 
     Parameters
     ----------
@@ -70,12 +70,12 @@ def combine(paths: Sequence[Path], planned: Sequence[Run]) -> xr.Dataset:
     Returns
     -------
     Dataset
-        Dimensions (sut, mode, cores, threads, cps, rep), and message_type where it applies. The variables are the same
-        as in `summarise_run`. `histogram` lacks the dimension rep, because it is the sum over the measured runs;
+        Dimensions (sut, mode, cores, threads, cps, rep), for some variables also message_type. The variables are the
+        variables of `summarise_run`. `histogram` lacks the dimension rep, because it is the sum over the measured runs;
         `histogram_runs` is their number. `status` (str) is "measured"; "invalid" (pdr and all statistics are NaN, so
         that no average includes the run; diagnostics remain); "missing" (planned, but without a summary: NaN and empty
-        text); or "not planned". The attributes hold testbed, kind, fidelity, kernels, the hosts of the first run, and
-        per missing column the reason and the number of runs.
+        text); or "not planned". The attributes contain testbed, kind, fidelity, kernels, the hosts of the first run,
+        and per missing column the reason and the number of runs.
 
     Raises
     ------
@@ -91,18 +91,18 @@ def join(
     earlier: Joined | None = None,
     raw: Path | None = None,
 ) -> Joined:
-    """Combine the summaries of runs, or add them to an earlier join.
+    """Combine the summaries of runs, and add runs that were combined earlier.
 
     Parameters
     ----------
     paths
-        Files `summary.nc.zst` of the runs that are added.
+        Files `summary.nc.zst` of the runs to combine.
     planned
         The runs of the study, all on one testbed.
     earlier
-        A join of other planned runs.
+        The combined summaries of other planned runs.
     raw
-        Folder of the records from which the summaries must have been made. None: any record.
+        Folder of the records from which the summaries must have been made. None: the records are not checked.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def join(
 
 @dataclass(frozen=True)
 class _Cells:
-    """The arrays of a study's summary while runs are added."""
+    """The arrays of a study summary, to which runs are added one by one."""
 
     axes: Mapping[str, list[Any]]
     values: Mapping[str, npt.NDArray[Any]]
@@ -148,11 +148,11 @@ class _Cells:
 
     @classmethod
     def of(cls, planned: Sequence[Run]) -> "_Cells":
-        """Return the arrays of planned runs, before any summary is added."""
+        """Return the arrays for some planned runs, without any summary."""
         axes: dict[str, list[Any]] = {}
         for dim in RUN_DIMS:
             names = dict.fromkeys(getattr(run, dim) for run in planned)
-            # Names stay in the order of the configuration, where the reference comes first.
+            # Names keep the order of the configuration, in which the reference comes first.
             axes[dim] = list(names) if dim in ("sut", "mode") else sorted(names)
         shape = tuple(map(len, axes.values()))
         statistics = [f"{name}_{stat}" for name in SUMMARY_TIMES for stat in STATISTICS]
@@ -171,14 +171,14 @@ class _Cells:
         return cells
 
     def position(self, run: Run) -> tuple[int, ...] | None:
-        """Return the indices of a run; None if one of its values is not on the axes."""
+        """Return the indices of a run, or None if the arrays do not contain one of its settings."""
         try:
             return tuple(self.axes[dim].index(getattr(run, dim)) for dim in RUN_DIMS)
         except ValueError:
             return None
 
     def copy(self, earlier: xr.Dataset) -> None:
-        """Copy the runs of an earlier join."""
+        """Copy runs that were combined earlier."""
         indices = [
             [self.axes[dim].index(value) for value in earlier[dim].values.tolist()]
             for dim in RUN_DIMS
@@ -192,7 +192,7 @@ class _Cells:
         self.status[into] = np.where(joined, status, self.status[into])
 
     def add(self, run: Run, values: Mapping[str, Any], path: Path) -> None:
-        """Add the summary of a run.
+        """Add the summary of a run to the arrays.
 
         Raises
         ------
@@ -214,7 +214,7 @@ class _Cells:
             self.pooled[HISTOGRAM_RUNS][position[:-1]] += 1
 
     def dataset(self, attrs: Mapping[str, Any]) -> xr.Dataset:
-        """Return the arrays as a dataset with units and definitions."""
+        """Return the arrays as a dataset, with units and definitions."""
         dims = tuple(RUN_DIMS)
         variables: dict[str, Any] = {
             name: ((*dims, "message_type") if array.ndim > len(dims) else dims, array)
@@ -245,12 +245,12 @@ class _Cells:
 def join_again(
     path: Path, paths: Sequence[Path], planned: Sequence[Run], raw: Path, results: Path
 ) -> tuple[xr.Dataset, Settled]:
-    """Combine the summaries of a study's runs. Read only the runs that the study's summary lacks.
+    """Combine the summaries of a study's runs. Only runs that the existing study summary lacks are read.
 
     Parameters
     ----------
     path
-        The study's summary, `STUDY/TESTBED/summary.nc`, which need not exist.
+        The study summary, `STUDY/TESTBED/summary.nc`. It need not exist.
     paths, planned
         See `join`.
     raw, results
@@ -281,7 +281,7 @@ def join_again(
 
 
 def write_again(ds: xr.Dataset, settled: Settled, path: Path) -> None:
-    """Write a study's summary and the list of its runs. After an interrupt, no list belongs to another summary."""
+    """Write a study summary and the list of its runs. After an interrupt, the summary never has a wrong list."""
     settled_file(path).unlink(missing_ok=True)
     write(ds, path)
     write_settled(path, settled)
@@ -312,7 +312,7 @@ def _combined_attrs(testbed: str, of_runs: Sequence[Mapping[str, str]]) -> dict[
 
 
 def _tally(missing: Iterable[Mapping[str, str]]) -> list[dict[str, Any]]:
-    """Return the number of runs per missing column and reason."""
+    """Count the runs per missing column and reason."""
     tally: dict[tuple[str, str], int] = {}
     for columns in missing:
         for column, reason in columns.items():

@@ -1,4 +1,4 @@
-"""Files of summaries: `summary.nc.zst` of one run and `summary.nc` of a study (docs/data-format.md)."""
+"""Reading and writing of summary files: `summary.nc.zst` of a run, `summary.nc` of a study (docs/data-format.md)."""
 
 import json
 from collections.abc import Mapping
@@ -28,15 +28,15 @@ from sipsched.versions import SUMMARY_VERSION
 
 LEVEL = 12
 WITHOUT_ACCOUNT = 11
-"""Version of the summaries in recorded/, which lack the account of CPU time and equal the present version otherwise."""
+"""Version of the summaries in recorded/. They lack the account of CPU time, and otherwise equal the current version."""
 REMEDY = "delete it and run snakemake"
 
 
 def write(ds: xr.Dataset, path: Path) -> None:
-    """Write a summary atomically. The summary of a run is packed and compressed."""
+    """Write a summary in one atomic step. The summary of a run is packed and compressed."""
     with whole(path) as partial:
         if ds.attrs["format"] == OF_A_RUN:
-            # a variable of netCDF-4 needs 0.7 kB, and 0.17 ms to read, even if it holds a single number
+            # In netCDF-4, even a variable with a single number needs 0.7 kB, and 0.17 ms to read.
             content = bytes(_packed(ds).to_netcdf(engine="scipy", format="NETCDF3_64BIT"))
             partial.write_bytes(zstandard.compress(content, LEVEL))
         else:
@@ -45,7 +45,7 @@ def write(ds: xr.Dataset, path: Path) -> None:
 
 
 def _packed(ds: xr.Dataset) -> xr.Dataset:
-    """Move the numbers of a run into two variables, and their names and all text into attributes."""
+    """Move all numbers of a run into two variables, and move their names and all text into attributes."""
     names: dict[str, list[str]] = {BY_TYPE: [], OF_RUN: []}
     texts = {}
     for name, variable in ds.drop_vars(("message_type", "quantity", HISTOGRAM)).variables.items():
@@ -69,7 +69,7 @@ def _packed(ds: xr.Dataset) -> xr.Dataset:
 def _unpacked(
     arrays: Mapping[str, Any], attrs: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the packed values by name, and the other attributes."""
+    """Return the packed numbers by name, and the attributes that are not packed."""
     rest = dict(attrs)
     names, texts = json.loads(rest.pop("names")), json.loads(rest.pop("texts"))
     values = dict(texts)
@@ -83,7 +83,7 @@ def _unpacked(
 
 
 def read_run_summary(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read one run's summary with netCDF4, because xarray takes 10 ms per file."""
+    """Read the summary of a run by the library netCDF4, because xarray takes 10 ms per file."""
     try:
         content = read_zstd(path, "summary", REMEDY)
         with netCDF4.Dataset(path, memory=content) as file:
@@ -102,7 +102,7 @@ def read_run_summary(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def open_summary(path: Path) -> xr.Dataset:
-    """Read a combined `summary.nc`.
+    """Read the summary of a study from its `summary.nc`.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def open_summary(path: Path) -> xr.Dataset:
 
 
 def open_run(path: Path) -> xr.Dataset:
-    """Read the `summary.nc.zst` of a run.
+    """Read the summary of a run from its `summary.nc.zst`.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def open_run(path: Path) -> xr.Dataset:
 
 
 def made_of(path: Path) -> str:
-    """Return the SHA-256 of the record from which a run's summary was made; empty if unreadable."""
+    """Return the SHA-256 of the record from which a run's summary was made; empty if the file is unreadable."""
     try:
         return str(read_run_summary(path)[0]["record"])
     except StableError:

@@ -1,4 +1,4 @@
-"""Names, units and definitions of the variables of summaries (docs/data-format.md)."""
+"""Names, units and definitions of all variables of summaries (docs/data-format.md)."""
 
 import xarray as xr
 
@@ -15,16 +15,16 @@ SUMMARY_TIMES = ("k_rcv", "k_stack", "k_sockq", "k_copy", "t_sip", "t_sip_off", 
 STATISTICS = ("n", "mean", "sd", "p50", "p95", "p99")
 OF_A_RUN = "sipsched run summary"
 BY_TYPE, OF_RUN, HISTOGRAM = "by_type", "of_run", "histogram"
-"""Variables in the file of a run: numbers by message type, numbers of the run, and counts by time."""
+"""Variables in the file of a run: numbers by message type, numbers of the whole run, and histograms of times."""
 COUNTED = ("k_rcv", "t_sip", "total")
-"""Quantities that have a histogram; `total` is K_rcv + T_sip of the same message."""
+"""Quantities that have a histogram. `total` is K_rcv + T_sip of the same message."""
 CPU_PARTS = (
     *("proxy_share", "interrupt_share", "kernel_share", "own_share", "competitor_share"),
     *("idle_class_share", "stolen_share", "idle_share"),
 )
-"""Shares of the SPS's CPU time, which add up to 1."""
+"""Variables with the shares of the SPS's CPU time. Their sum is 1."""
 RUN_DIMS = ("sut", "mode", "cores", "threads", "cps", "rep")
-# Variables of a run as a whole: units ("" for text) and definition.
+# Per variable of a whole run: its unit ("" for text) and its definition.
 RUN_LEVEL = {
     "pdr": ("1", "RcvbufErrors of the SPS in the run / SIP messages that reached it"),
     "rcvbuf_errors": ("1", "RcvbufErrors of the SPS in the run"),
@@ -158,7 +158,7 @@ RUN_LEVEL = {
 
 
 def describe(ds: xr.Dataset) -> xr.Dataset:
-    """Add units, name and definition to every variable."""
+    """Add unit, name and definition to every variable of a summary."""
     names = {"mean": "mean", "sd": "standard deviation", "n": "messages that have it"}
     names |= {f"p{q}": f"{q}th percentile" for q in (50, 95, 99)}
     for quantity in SUMMARY_TIMES:

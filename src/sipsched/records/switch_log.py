@@ -1,4 +1,4 @@
-"""`windows.json.zst`: the sampled windows of a run that compares modes, and the switches between them."""
+"""The file `windows.json.zst`, with the windows of a run that compares modes and the switches between the modes."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -20,18 +20,18 @@ Part = TypeVar("Part")
 
 @dataclass(frozen=True)
 class Switch:
-    """A switch into a window; instants in ns, CLOCK_MONOTONIC of the SPS.
+    """The switch to the mode of a window. Times are in ns, CLOCK_MONOTONIC of the SPS.
 
     Attributes
     ----------
     asked_ns, began_ns, done_ns
-        Instants at which the switch was due, its first setting began, and its last setting was done.
+        Times at which the switch was planned, at which its first setting began, and at which its last setting was done.
     errors
         Number of settings that the kernel refused.
     unlike
-        Number of settings whose value after the switch differs from the written value.
+        Number of settings whose value, read back after the switch, differs from the written value.
     error
-        Text of the first refusal.
+        Text of the kernel's first refusal.
     """
 
     asked_ns: int
@@ -43,7 +43,7 @@ class Switch:
 
     @property
     def good(self) -> bool:
-        """Whether every setting was applied and has the written value."""
+        """True if every setting was applied and has the written value."""
         return not (self.errors or self.unlike)
 
 
@@ -63,7 +63,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class SwitchLog:
-    """The output of `switcher` for a run (hardware/scheduler)."""
+    """The output of the program `switcher` for a run (hardware/scheduler)."""
 
     version: int
     t0_ns: int
@@ -75,14 +75,14 @@ class SwitchLog:
 
 @dataclass(frozen=True)
 class Competed:
-    """Samples of the CPU time that competitors of the proxy have used, without tasks of the idle class.
+    """Samples of the CPU time that the proxy's competitors have used, without tasks of class SCHED_IDLE.
 
     Attributes
     ----------
     t_ns
-        Instants of the samples, CLOCK_MONOTONIC.
+        Times of the samples, CLOCK_MONOTONIC.
     competed_ns
-        CPU time that competitors had used on all CPUs of the SPS until each instant.
+        CPU time that competitors had used on all CPUs of the SPS until the time of each sample.
     """
 
     t_ns: tuple[int, ...]
@@ -91,7 +91,7 @@ class Competed:
 
 @dataclass(frozen=True)
 class WindowsDocument:
-    """The content of `windows.json.zst`.
+    """The content of `windows.json.zst`: the windows of a run and its switches.
 
     Attributes
     ----------
@@ -100,11 +100,11 @@ class WindowsDocument:
     cpus
         CPUs of the SPS, over which ticks are summed.
     steal_share
-        Limit of the steal share. A block with a window above the limit has less weight.
+        Limit of the share of stolen time. A block with a window above the limit has less weight.
     log
         The switches.
     competed
-        CPU time of competitors; None if it was not counted.
+        CPU time of competitors; None if nothing counted it.
     """
 
     design: Design
@@ -115,24 +115,24 @@ class WindowsDocument:
     version: int = VERSION
 
     def to_bytes(self) -> bytes:
-        """Return the content of the file."""
+        """Return the bytes of the file."""
         text = json.dumps(asdict(self), allow_nan=False)
         return zstandard.compress(text.encode(), 9)
 
 
 def parse_log(text: str, where: str) -> SwitchLog:
-    """Read the output of `switcher`.
+    """Parse the output of the program `switcher`.
 
     Raises
     ------
     StableError
-        The text is not JSON, has another version, or lacks a key.
+        The text is not JSON, has another format version, or lacks a key.
     """
     return _checked(SwitchLog, text, where, LOG_VERSION)
 
 
 def read_windows(record: Path) -> WindowsDocument:
-    """Read the `windows.json.zst` of a record.
+    """Read the windows and switches from the `windows.json.zst` of a record.
 
     Raises
     ------

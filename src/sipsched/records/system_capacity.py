@@ -1,4 +1,4 @@
-"""`capacity.json`: the capacity of each system of a testbed, estimated once and shown on every page."""
+"""The file `capacity.json`, which has the capacity of each SUT and mode on a testbed. All pages show these values."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -13,17 +13,17 @@ REMEDY = "delete it and run snakemake"
 
 @dataclass(frozen=True)
 class Searched:
-    """The bracket that one search found, as part of the evidence for a capacity.
+    """The two loads that one search found, which are a part of the evidence for a capacity.
 
     Attributes
     ----------
     lower_cps, upper_cps
-        The bounds of the bracket; None if the searched range ended on that side.
+        The loads below and above the capacity; None if the searched range ended on this side.
     started_at, finished_at
         UTC, ISO 8601; None in records that lack it.
     cpu_ratio
-        CPU time per message in the trials over the CPU time per message in the runs, at equal loads; None where one of
-        the two was not measured.
+        CPU time per message in the trials, divided by the CPU time per message in the runs at equal loads; None if one
+        of the two was not measured.
     """
 
     lower_cps: int | None
@@ -35,30 +35,30 @@ class Searched:
 
 @dataclass(frozen=True)
 class SystemCapacity:
-    """The load at which the drop rate of a system reaches the limit, estimated from all its trials and runs.
+    """The load at which the drop rate of a system passes the limit, estimated from all trials and runs of the system.
 
-    A system is a SUT in a mode with its cores and threads on a testbed.
+    A system is a SUT in a mode, with a number of cores and threads, on a testbed.
 
     Attributes
     ----------
     limit
-        Packet drop rate at which capacity ends, over TCP the share of calls lost.
+        Packet drop rate that defines the capacity. Over TCP, the share of lost calls.
     level
         Probability that the interval contains the capacity.
     estimate_cps, low_cps, high_cps
-        Estimate and interval; None unless some trials or runs were above the limit and others were not.
+        Estimate and its interval; None unless some trials or runs were above the limit and others were not.
     lowest_cps, highest_cps
-        The range of the offered loads. The capacity is at least the highest load if no load exceeded the limit, and
-        below the lowest load if all loads did.
+        The lowest and the highest offered load. If no load exceeded the limit, the capacity is at least the highest
+        load. If all loads exceeded it, the capacity is below the lowest load.
     dropped
-        Whether a trial or run was above the limit.
+        Whether a trial or a run was above the limit.
     trials, runs
-        Numbers of trials and runs behind the estimate.
+        Numbers of trials and runs from which the capacity was estimated.
     drift, scatter
         Standard deviations of the logarithm of the capacity: the drift that neighbouring trials share, and the scatter
         of single trials. None without an estimate.
     searches
-        The searches among the trials.
+        The searches to which the trials belong.
     """
 
     testbed: str
@@ -82,7 +82,7 @@ class SystemCapacity:
 
     @property
     def likely_cps(self) -> float:
-        """The estimate; without an estimate, the end of the offered loads beyond which the capacity lies."""
+        """The estimate. Without an estimate, the highest or lowest offered load, beyond which the capacity lies."""
         if self.estimate_cps is not None:
             return self.estimate_cps
         return self.lowest_cps if self.dropped else self.highest_cps
@@ -95,17 +95,17 @@ class _Document:
 
 
 def write_capacities(capacities: Iterable[SystemCapacity], path: Path) -> None:
-    """Write a `capacity.json` atomically."""
+    """Write a `capacity.json`, in one atomic step."""
     write_json(path, asdict(_Document(tuple(capacities))))
 
 
 def read_capacities(path: Path) -> tuple[SystemCapacity, ...]:
-    """Read a `capacity.json`.
+    """Read the capacities from a `capacity.json`.
 
     Raises
     ------
     StableError
-        The file is missing, damaged or of another version.
+        The file is missing, damaged or of another format version.
     """
     return as_part(_Document, read_json(path, CAPACITY_VERSION, REMEDY), str(path)).systems
 
@@ -116,7 +116,7 @@ def capacity_of(
     testbed: str,
     *system: str | int,
 ) -> SystemCapacity | None:
-    """Return the capacity of a system (SUT, mode, cores, threads) at a limit; None if it was not estimated."""
+    """Return the capacity of a SUT, mode, cores and threads at a limit, or None if no capacity was estimated."""
     for capacity in capacities:
         if (capacity.testbed, capacity.limit) == (testbed, limit) and (
             (capacity.sut, capacity.mode, capacity.cores, capacity.threads) == system

@@ -1,4 +1,4 @@
-"""The probe's trace of a run: its binary layout, and its reader."""
+"""The trace of a run, which the probe writes: its binary format, and a function that reads it."""
 
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
@@ -17,7 +17,7 @@ FRESH_TRACE = "repeat the run"
 
 
 class ProbeMode(IntEnum):
-    """How the probe took its timestamps (`enum trace_mode` of hardware/common/trace.h)."""
+    """The way in which the probe took the timestamps (`enum trace_mode` of hardware/common/trace.h)."""
 
     EXACT = 1
     TRACEPOINT = 2
@@ -33,7 +33,7 @@ class Event(IntEnum):
 
 
 class MessageKind(IntEnum):
-    """The kind of a message (`enum trace_kind`)."""
+    """The type of a message (`enum trace_kind`)."""
 
     OTHER = 0
     INVITE = 1
@@ -45,7 +45,7 @@ class MessageKind(IntEnum):
 
 
 class Flag(IntFlag):
-    """The probe's remarks on a record (`enum trace_flag`)."""
+    """Special properties of a record, which the probe sets as flags (`enum trace_flag`)."""
 
     SOCKQ_BOUND = 1 << 0
     DUPLICATE = 1 << 1
@@ -59,7 +59,8 @@ class Flag(IntFlag):
     LEFT = 1 << 11
 
 
-# SEE hardware/common/trace.h: struct trace_header and struct trace_record, packed, little-endian
+# These types have the layout of struct trace_header and struct trace_record in hardware/common/trace.h, which are
+# packed and little-endian.
 HEADER = np.dtype(
     [
         ("magic", "S8"),
@@ -98,15 +99,15 @@ RECORD = np.dtype(
 
 @dataclass(frozen=True)
 class Trace:
-    """The trace of a run as the probe wrote it.
+    """The trace of a run, as the probe wrote it.
 
     Attributes
     ----------
     mode
-        How the timestamps were taken.
+        The way in which the probe took the timestamps.
     records
-        Array of dtype `RECORD`, shape (n,), in the order of emission. Instants are CLOCK_MONOTONIC in ns; 0 stands for
-        an unknown instant.
+        Array of dtype `RECORD`, shape (n,), in the order in which the probe wrote them. Timestamps are CLOCK_MONOTONIC
+        in ns; 0 means that a timestamp is unknown.
     """
 
     mode: ProbeMode
@@ -114,17 +115,17 @@ class Trace:
 
 
 def read_trace(path: Path, expected: int | None = None) -> Trace:
-    """Read a `trace.bin.zst`.
+    """Read the trace from a `trace.bin.zst`.
 
     Parameters
     ----------
     expected
-        Number of messages and drops that the probe reports; None if unknown.
+        Number of messages and drops that the probe reports; None if the number is unknown.
 
     Returns
     -------
     Trace
-        The trace, with read-only records. Slots that the preload library reserved but never filled (t_sip_in = 0) are
+        The trace, with read-only records. Records that the preload library reserved but never filled (t_sip_in = 0) are
         excluded.
 
     Raises
@@ -162,7 +163,7 @@ def read_trace(path: Path, expected: int | None = None) -> Trace:
 
 
 def _read(path: Path, expected: int | None) -> npt.NDArray[np.uint8]:
-    """Read the bytes of a trace; if their number is known, into memory that is allocated once."""
+    """Read the bytes of a trace. If their number is known, memory for them is allocated once."""
     pieces = zstd_pieces(path, "trace", f"{FRESH_TRACE} with the probe on")
     room = 0 if expected is None else HEADER.itemsize + expected * RECORD.itemsize
     data, length = np.empty(room, np.uint8), 0

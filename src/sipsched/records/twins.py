@@ -1,4 +1,4 @@
-"""The check that twins, which share runs, have the same hardware in their records."""
+"""The check that twins, which are testbeds that share runs, have the same hardware according to their records."""
 
 import itertools
 from collections.abc import Iterable
@@ -9,12 +9,12 @@ from sipsched.paths import RUN_FILE
 from sipsched.records.run_document import RunDocument, read_run
 
 ALIKE = ("kernel", "cpu_model", "clocksource", "governor", "versions")
-"""Facts that hosts of the same role must have in common."""
+"""Facts that must be equal for the hosts of all twins with the same role."""
 RUNS = f"*/*/cores~*/threads~*/cps~*/rep~*/{RUN_FILE}"
 
 
 def check_twins(raw: Path, twins: Iterable[str]) -> None:
-    """Refuse twins whose records show different hosts. A twin without a record is accepted.
+    """Raise an error if the records of some twins show different hosts. A twin without a record is accepted.
 
     Raises
     ------

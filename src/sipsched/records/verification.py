@@ -1,4 +1,4 @@
-"""The check that the records under raw/ are unchanged."""
+"""The check that all records under raw/ are unchanged."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -22,19 +22,19 @@ SINGLE: tuple[tuple[str, Callable[[Path], object]], ...] = (
     ("capacity~*.json", read_crossing),
     ("noise.json", read_noise),
 )
-"""Records that consist of one file, and the functions that read them."""
+"""Types of records that consist of one file, with the function that reads the file."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A checked record.
+    """A record, and the result of its check.
 
     Attributes
     ----------
     place
-        Path of the record: the folder of a run, or the file of a search or of a testbed's noise.
+        Path of the record: the folder of a run, or the file of a search or of a noise measurement.
     counts
-        Whether the record belongs to the campaign's results; false for an invalid attempt, `<run>.failed-<n>`.
+        Whether the record is a result of the campaign. False for an invalid attempt, `<run>.failed-<n>`.
     damage
         Descriptions of the damage, one per file; empty for an unchanged record.
     unnamed
@@ -49,14 +49,14 @@ class Checked:
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of checking all records.
+    """The result of the check of all records.
 
     Attributes
     ----------
     runs
-        Records of runs and of attempts.
+        Records of runs and of invalid attempts.
     singles
-        Records of searches and of noise.
+        Records of searches and of noise measurements.
     """
 
     runs: tuple[Checked, ...]
@@ -64,12 +64,12 @@ class Verification:
 
     @property
     def intact(self) -> bool:
-        """Whether no record is damaged; invalid attempts are ignored."""
+        """True if no record is damaged. Invalid attempts are ignored."""
         return not any(each.damage for each in (*self.runs, *self.singles) if each.counts)
 
     @property
     def lines(self) -> Iterator[str]:
-        """The lines to print: one per record that is damaged or holds unlisted files, then the totals."""
+        """The lines to print: one per record that is damaged or contains unlisted files, then the totals."""
         for each in (*self.runs, *self.singles):
             attempt = "" if each.counts else " (an attempt that does not count)"
             if each.damage:
@@ -96,15 +96,15 @@ def _sum(what: str, checked: list[Checked] | tuple[Checked, ...]) -> str:
 
 
 def verify(raw: Path) -> Verification:
-    """Check every record of all testbeds, and the attempts that have a `run.json`.
+    """Check all records of all testbeds, and the invalid attempts that have a `run.json`.
 
-    Runs in progress (`<run>.partial`) and attempts without a `run.json` are skipped. A folder of a run with files but
-    without `run.json` is a damaged record.
+    Runs in progress (`<run>.partial`) and attempts without a `run.json` are skipped. A run's folder that contains files
+    but no `run.json` is a damaged record.
 
     Raises
     ------
     StableError
-        The folder does not exist, or holds no record at all.
+        The folder does not exist, or contains no record.
     """
     if not raw.is_dir():
         raise StableError(f"{raw}: no such folder; name the folder of the records with --raw")
@@ -127,7 +127,7 @@ def verify(raw: Path) -> Verification:
 
 
 def _problem(read: Callable[[Path], object], path: Path) -> tuple[str, ...]:
-    """Return the error of a reader for a file; empty if the reader accepts the file."""
+    """Return the error that a function raises when it reads a file, in a tuple; empty if it raises no error."""
     try:
         read(path)
     except (StableError, OSError) as error:

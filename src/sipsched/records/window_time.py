@@ -1,4 +1,4 @@
-"""Disturbances in the windows of a run that compares modes, and the valid windows by its log."""
+"""The disturbances in the windows of a run that compares modes, and the windows that are valid."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from sipsched.records.switch_log import WindowsDocument
 
 TICKS_PER_S = 100
-"""USER_HZ, the ticks of /proc/stat, which are part of the kernel's ABI."""
+"""Ticks per second in /proc/stat (USER_HZ), which are part of the kernel's ABI."""
 COUNTS, SWITCH, UNFINISHED, STOLEN = range(4)
 
 Floats = npt.NDArray[np.float64]
@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Spans:
-    """Begin and end of the performed windows, on the clock of the SPS: int64 ns, shape (window,)."""
+    """Beginning and end of the measured windows, on the clock of the SPS: int64 ns, shape (window,)."""
 
     done: npt.NDArray[np.int64]
     end: npt.NDArray[np.int64]
@@ -24,16 +24,16 @@ class Spans:
 
 @dataclass(frozen=True)
 class Machine:
-    """Disturbances per window, including the washout: shape (window,), NaN where unknown.
+    """The disturbances in each window, including its washout: shape (window,), NaN where unknown.
 
     Attributes
     ----------
     steal_share
-        Share of the time of the SPS's CPUs that the hypervisor took.
+        Share of the SPS's CPU time that the hypervisor took.
     time_squeeze
-        Number of times that the receive softirq was cut short.
+        Number of times that the kernel interrupted the receive softirq because its time budget was used up.
     competitor_share
-        Share of the time of the SPS's CPUs that other programs used, without the idle class.
+        Share of the SPS's CPU time that other programs used, without tasks of class SCHED_IDLE.
     """
 
     steal_share: Floats
@@ -43,14 +43,14 @@ class Machine:
 
 @dataclass(frozen=True)
 class Usable:
-    """The usable part of a run, by its log.
+    """The valid part of a run, according to the log of its switches.
 
     Attributes
     ----------
     blocks_left_out
-        Share of the blocks with an unusable window. A block in which time was stolen is usable.
+        Share of the blocks with an invalid window. Stolen time does not make a block invalid.
     steal_share
-        Mean over the usable windows; 0 without one.
+        Mean share of stolen time over the valid windows; 0 if no window is valid.
     """
 
     blocks_left_out: float
@@ -58,9 +58,9 @@ class Usable:
 
 
 def spans(recorded: WindowsDocument) -> Spans:
-    """Return begin and end of the windows.
+    """Return the beginning and the end of each window.
 
-    A window ends where the next switch begins, and the last window at its planned end.
+    A window ends when the next switch begins. The last window ends at its planned end.
     """
     windows, switches = recorded.design.windows, recorded.log.windows
     began = [switch.began_ns for switch in switches]
@@ -69,7 +69,8 @@ def spans(recorded: WindowsDocument) -> Spans:
         for switch, window in zip(switches, windows, strict=False)
     ]
     return Spans(
-        # the first switch is done before the load, so its window begins when the switch was due
+        # The first switch is done before the load begins. So the first window begins at the planned time of the
+        # switch.
         np.array([max(switch.asked_ns, switch.done_ns) for switch in switches], np.int64),
         np.array([*began[1:], *lasts[-1:]], np.int64),
     )
@@ -77,16 +78,16 @@ def spans(recorded: WindowsDocument) -> Spans:
 
 @dataclass(frozen=True)
 class ModesInForce:
-    """The windows in which instants of a run lie; arrays of one shape.
+    """The windows to which some times belong, in arrays of one shape.
 
     Attributes
     ----------
     window, block
-        Numbers from 0; -1 outside all windows.
+        Numbers counted from 0; -1 outside all windows.
     mode
-        Name of the mode in force; empty outside all windows.
+        Name of the mode of the window; empty outside all windows.
     evaluated
-        Whether the instant lies after the washout of a window that is valid by the log.
+        Whether the time is after the washout of a valid window.
     """
 
     window: npt.NDArray[np.int32]
@@ -96,13 +97,13 @@ class ModesInForce:
 
 
 def in_force(recorded: WindowsDocument, t_ns: npt.NDArray[np.int64]) -> ModesInForce:
-    """Return the window of each instant, which is in ns of CLOCK_MONOTONIC of the SPS."""
+    """Return the window to which each time belongs. Times are in ns, CLOCK_MONOTONIC of the SPS."""
     design, placed = recorded.design, spans(recorded)
     window = np.searchsorted(placed.done, t_ns, side="right") - 1
     inside = window >= 0
     inside[inside] = t_ns[inside] < placed.end[window[inside]]
     window[~inside] = -1
-    # for an instant outside all windows, the index -1 reads the last row
+    # For a time outside all windows, the index is -1, which selects the last row.
     block = np.array([*(window.block for window in design.windows), -1], np.int32)
     mode = np.array([*(design.modes[window.mode] for window in design.windows), ""])
     counts = left_out(recorded, machine(recorded, placed).steal_share) == COUNTS
@@ -112,12 +113,12 @@ def in_force(recorded: WindowsDocument, t_ns: npt.NDArray[np.int64]) -> ModesInF
 
 
 def machine(recorded: WindowsDocument, placed: Spans) -> Machine:
-    """Compute the disturbances of each window from the samples next to its ends."""
+    """Compute the disturbances in each window, from the samples nearest to its beginning and end."""
     samples = recorded.log.samples
     t_ns = np.array(samples.t_ns, np.int64)
     steal, squeezed = (np.full(len(recorded.design.windows), np.nan) for _ in range(2))
     for window, (done, end) in enumerate(zip(placed.done, placed.end, strict=True)):
-        # the last sample before a switch is the end of one window and the beginning of the next
+        # The last sample before a switch is the end of one window and the beginning of the next window.
         before = max(int(np.searchsorted(t_ns, done, side="left")) - 1, 0)
         last = int(np.searchsorted(t_ns, end, side="right")) - 1
         if last <= before:
@@ -130,12 +131,12 @@ def machine(recorded: WindowsDocument, placed: Spans) -> Machine:
 
 
 def _competitor_share(recorded: WindowsDocument, placed: Spans) -> Floats:
-    """Return the competitors' share of each window, by interpolation between the samples next to its ends."""
+    """Return the competitors' share of the CPU time in each window, by interpolation between samples."""
     shares = np.full(len(recorded.design.windows), np.nan)
     competed = recorded.competed
     if competed is None or len(competed.t_ns) < 2:
         return shares
-    # times are counted from the first sample, since a float cannot represent every ns of a long uptime
+    # Times are counted from the first sample, because a float cannot represent every ns of a long uptime.
     first = competed.t_ns[0]
     t_ns = np.array(competed.t_ns, np.int64) - first
     done, end = (
@@ -148,14 +149,14 @@ def _competitor_share(recorded: WindowsDocument, placed: Spans) -> Floats:
 
 
 def left_out(recorded: WindowsDocument, steal_share: Floats) -> npt.NDArray[np.uint8]:
-    """Return the reason for which each window is excluded, by the log.
+    """Return the reason why each window is excluded, from the log of the switches.
 
     Returns
     -------
     ndarray
         uint8, shape (window,): `COUNTS`, `SWITCH`, `UNFINISHED` or `STOLEN`. Stolen time in one window marks all
         windows of its block. Stolen time in the last window of a block also marks the next block. Comparisons of modes
-        adjust for stolen time, so they use these windows (`analysis.covariates`).
+        use these windows with an adjustment for stolen time (`analysis.covariates`).
     """
     windows, log = recorded.design.windows, recorded.log
     blocks = np.array([window.block for window in windows])
@@ -164,7 +165,7 @@ def left_out(recorded: WindowsDocument, steal_share: Floats) -> npt.NDArray[np.u
     if log.ended != "plan":
         reasons[max(len(log.windows) - 1, 0)] = UNFINISHED
     over = np.nan_to_num(steal_share) > recorded.steal_share
-    # messages that queue up while time is stolen are served in the next window, which may belong to the next block
+    # Messages that queue up during stolen time are served in the next window, which may be in the next block.
     touched = over | np.concatenate(([False], over[:-1]))
     reasons[(reasons == COUNTS) & np.isin(blocks, np.unique(blocks[touched]))] = STOLEN
     for place, switch in enumerate(log.windows):
@@ -174,7 +175,7 @@ def left_out(recorded: WindowsDocument, steal_share: Floats) -> npt.NDArray[np.u
 
 
 def usable(recorded: WindowsDocument) -> Usable:
-    """Compute the usable part of a run from its log."""
+    """Compute the valid part of a run from the log of its switches."""
     steal_share = machine(recorded, spans(recorded)).steal_share
     reasons = left_out(recorded, steal_share)
     blocks = np.array([window.block for window in recorded.design.windows])

@@ -1,4 +1,4 @@
-"""`windows.nc`: one row per window of a run that compares modes (docs/data-format.md)."""
+"""The file `windows.nc`, which has one row per window of a run that compares modes (docs/data-format.md)."""
 
 import json
 import tempfile
@@ -32,14 +32,14 @@ from sipsched.records.window_time import (
 from sipsched.versions import WINDOWS_VERSION
 
 SHAM = "sham"
-"""The last arm, after the arms of the modes: windows that switch from the reference to the reference."""
+"""Name of the last arm, after one arm per mode: windows that repeat the reference mode as a check."""
 WINDOW_TIMES = ("k_rcv", "t_sip", "total")
-"""`total` is K_rcv + T_sip of the same message."""
+"""Times that have statistics per window. `total` is K_rcv + T_sip of the same message."""
 STATISTICS = ("mean", "p50", "p90", "p99")
 WASHOUTS = (1, 2)
-"""Factors of the design's washout. Each estimate is made with both washouts."""
+"""Factors by which the washout is multiplied. Each statistic is computed with both washouts."""
 BINS = 30
-"""Bins of the mean response since the switch, over the shortest window."""
+"""Number of bins of the mean time since the switch, over the length of the shortest window."""
 MESSAGES_MIN = 30
 DROPPED, FEW = 4, 5
 LEFT_OUT = {
@@ -77,14 +77,14 @@ VARIABLES = {
     "service": ("us", "mean of T_sip less its time off CPU: the proxy's own work on a message"),
     "service_scv": ("1", "variance of the same over its mean squared"),
 }
-"""Units and definition of the variables over (washout, window)."""
+"""Units and definitions of the variables over (washout, window)."""
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class _Messages:
-    """The messages of one run: arrivals in ns, ascending, and times by quantity in µs, NaN where missing."""
+    """The messages of one run: arrival times in ns, ascending, and per quantity times in µs, NaN where missing."""
 
     t_arr: npt.NDArray[np.int64]
     values: Mapping[str, Floats]
@@ -93,27 +93,27 @@ class _Messages:
 
 
 def windows_from_record(messages: Path, record: Path) -> xr.Dataset:
-    """Reduce the messages of a run that compares modes to its windows.
+    """Compute statistics per window from the messages of a run that compares modes.
 
     Parameters
     ----------
     record
         The run's folder in raw/, with `run.json` and `windows.json.zst`. For a reduced record, the function returns the
-        windows that the record holds.
+        windows that the record contains.
 
     Returns
     -------
     Dataset
-        Dimension `window`, in the order of time: `block`, `mode` (index into the attribute `modes`), `window_arm` (the
-        same as `mode`, except that the sham is the last arm), `sham`, `start` and `length` (s, as sampled), `switch`
-        (length of the switch, µs), `late` (lateness of the switch, µs), `steal_share`, `time_squeeze`,
+        Dimension `window`, in the order of time: `block`, `mode` (index into the attribute `modes`), `window_arm`
+        (equal to `mode`, except that the sham is the last arm), `sham`, `start` and `length` (s, as sampled), `switch`
+        (duration of the switch, µs), `late` (lateness of the switch, µs), `steal_share`, `time_squeeze`,
         `competitor_share` and `left_out`, see `LEFT_OUT`.
 
         Dimensions `washout` (s), `window`: see `VARIABLES`; NaN where unknown.
 
         Dimensions `arm`, `since_switch` (s): `aligned_total`, the mean K_rcv + T_sip of messages by the time since the
-        switch, averaged over the valid windows, µs, and `aligned_total_error`, its standard error; `aligned_k_rcv`
-        is the same for K_rcv.
+        switch, averaged over the valid windows, µs, and `aligned_total_error`, its standard error; `aligned_k_rcv` is
+        the same for K_rcv.
 
     Raises
     ------
@@ -198,7 +198,7 @@ def _drawn(recorded: WindowsDocument) -> dict[str, npt.NDArray[Any]]:
 
 
 def _reduced(arrived: _Messages, begin: int, end: int) -> dict[str, float]:
-    """Return the statistics of the messages that arrived between two instants."""
+    """Return the statistics of the messages that arrived between two times."""
     first, last = np.searchsorted(arrived.t_arr, (begin, end))
     refused = np.searchsorted(arrived.drops, (begin, end))
     reduced = {"messages": float(last - first), "drops": float(refused[1] - refused[0])}
@@ -220,14 +220,14 @@ def _reduced(arrived: _Messages, begin: int, end: int) -> dict[str, float]:
 
 
 def _between(samples: Samples, begin: int, end: int) -> tuple[int, int] | None:
-    """Return the first sample at or after the begin, and the last sample at or before the end."""
+    """Return the indices of the first sample after the beginning, and of the last sample before the end."""
     first = int(np.searchsorted(samples.t_ns, begin, side="left"))
     last = int(np.searchsorted(samples.t_ns, end, side="right")) - 1
     return (first, last) if last > first else None
 
 
 def _sampled(samples: Samples, begin: int, end: int) -> dict[str, float]:
-    """Return CPU time, datagrams and refusals between two instants, from the samples between them."""
+    """Return CPU time, datagrams and refused datagrams between two times, from the samples between them."""
     places = _between(samples, begin, end)
     if places is None:
         return {}
@@ -249,14 +249,14 @@ def _left_out(
     tables: Mapping[str, Floats],
     steal_share: Floats,
 ) -> npt.NDArray[np.uint8]:
-    """Return the reason for which each window is excluded; a disturbance excludes all windows of its block."""
+    """Return the reason why each window is excluded. A disturbance in one window excludes all windows of its block."""
     reasons = left_out(recorded, steal_share)
     if document.load.retransmissions:
         blocks = np.array([window.block for window in recorded.design.windows])
         lossy = np.unique(blocks[np.nan_to_num(tables["refused"][0]) > 0])
-        # retransmissions follow after T1 = 0.5 s, 1 s and so on, so a drop also disturbs the next block
+        # Clients retransmit after T1 = 0.5 s, 1 s and so on. So a drop also disturbs the next block.
         reasons[(reasons == COUNTS) & np.isin(blocks, (*lossy, *(lossy + 1)))] = DROPPED
-    # the kernel's count of datagrams decides instead of the trace, because the probe may be off in some windows
+    # The kernel's count of datagrams is used instead of the trace, because the probe may be off in some windows.
     few = np.nan_to_num(tables["datagrams"][-1]) < MESSAGES_MIN
     reasons[(reasons == COUNTS) & few] = FEW
     return reasons
@@ -268,7 +268,7 @@ def _aligned(
     placed: Spans,
     by_window: Mapping[str, npt.NDArray[Any]],
 ) -> dict[str, Any]:
-    """Average the times of messages by the time since the switch, over the valid windows."""
+    """Compute the mean times of messages by the time since the switch, over the valid windows."""
     design = recorded.design
     arms = len(design.modes) + 1
     shortest_ns = min(window.length_ns for window in design.windows)
@@ -334,7 +334,7 @@ def _attrs(document: RunDocument, recorded: WindowsDocument) -> dict[str, Any]:
 
 
 def write_windows(ds: xr.Dataset, path: Path) -> None:
-    """Write `windows.nc` as netCDF-4 with zlib, atomically."""
+    """Write `windows.nc` as netCDF-4 with zlib compression, in one atomic step."""
     encoding = {
         name: {"compression": "zlib", "complevel": 4}
         for name, variable in ds.variables.items()
@@ -345,7 +345,7 @@ def write_windows(ds: xr.Dataset, path: Path) -> None:
 
 
 def open_windows(path: Path) -> xr.Dataset:
-    """Read a `windows.nc`.
+    """Read the statistics per window from a `windows.nc`.
 
     Raises
     ------
@@ -356,7 +356,7 @@ def open_windows(path: Path) -> xr.Dataset:
 
 
 def by_arm(ds: xr.Dataset, name: str, washout: int = 0) -> Floats:
-    """Arrange a statistic of windows by block and arm.
+    """Arrange a statistic of windows in a table of blocks and arms. An arm is a mode or the sham.
 
     Parameters
     ----------
@@ -368,13 +368,13 @@ def by_arm(ds: xr.Dataset, name: str, washout: int = 0) -> Floats:
     Returns
     -------
     ndarray
-        float64, shape (block, arm), the sham last; NaN for excluded windows.
+        float64, shape (block, arm), with the sham last; NaN for excluded windows.
     """
     return laid_out(ds, ds[name].isel(washout=washout).to_numpy(), (COUNTS,))
 
 
 def laid_out(ds: xr.Dataset, values: npt.NDArray[Any], kept: Sequence[int]) -> Floats:
-    """Arrange one value per window by block and arm, for windows with a code of `left_out` in `kept`."""
+    """Arrange one value per window in a table of blocks and arms, for windows whose code of `left_out` is in `kept`."""
     blocks, arms = ds["block"].to_numpy(), ds["window_arm"].to_numpy()
     table = np.full((int(blocks.max()) + 1, ds.sizes["arm"]), np.nan)
     counts = np.isin(ds["left_out"].to_numpy(), kept)
