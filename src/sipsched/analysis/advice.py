@@ -1,9 +1,9 @@
-"""The recommended mode per load, among the modes that were compared within runs.
+"""Recommendation of a scheduler mode per load, from runs that compare modes.
 
 A mode *beats* the reference if the sum K_rcv + T_sip, which a caller notices, is lower by more than chance. The 99th
 percentile of the sum decides, or its mean if the percentile is indistinguishable from chance. A mode beats the
 reference *at a cost* if PDR, CPU time per message or the mean of the sum is higher by more than chance. The sham
-windows compare the reference with itself. If they show a difference, only an effect beyond that difference counts. See
+windows compare the reference with itself. If the sham shows a difference, an effect must exceed this difference. See
 docs/methodology/advice.md.
 """
 
@@ -34,23 +34,23 @@ from sipsched.records.system_capacity import SystemCapacity
 from sipsched.records.windows import SHAM, by_arm, open_windows
 
 DECIDING = ("total_p99", "total_mean")
-"""Quantities that decide, in this order; `total` is K_rcv + T_sip of the same message."""
+"""Quantities that decide, the first one first. `total` is K_rcv + T_sip of the same message."""
 GUARDS = ("pdr", "cpu_per_message")
-"""Guard quantities: a mode that raises such a quantity has a cost."""
+"""Quantities that must not rise. A mode that raises such a quantity has a cost."""
 SQUEEZED = "squeezed_per_s"
-"""Number of times per second that the kernel's packet processing exhausted its budget (softnet_stat, time_squeeze)."""
+"""Number of times per second that the kernel's packet processing used up its budget (softnet_stat, time_squeeze)."""
 ADVISED_QUANTITIES = (
     *("k_rcv_mean", "k_rcv_p99", "t_sip_mean", "t_sip_p99"),
     *("total_mean", "total_p50", "total_p99", "cpu_per_message", "pdr", SQUEEZED),
 )
 DIFFERENCES = frozenset({"pdr", SQUEEZED})
-"""Quantities that may be 0. Modes are compared by the difference of these quantities, not by the ratio."""
+"""Quantities that may be 0. For these, modes are compared by the difference and not by the ratio."""
 ALIKE = math.log(1.05)
-"""An effect is irrelevant if its interval lies within ± 5 %."""
+"""Logarithm of the largest irrelevant effect, which is 5 %."""
 
 
 class ModeEffect(StrEnum):
-    """The effect of a mode on the sum K_rcv + T_sip, compared with the reference."""
+    """The possible results of comparing a mode's sum K_rcv + T_sip with the reference's."""
 
     BETTER = "better"
     TRADE = "better, at a cost"
@@ -61,7 +61,7 @@ class ModeEffect(StrEnum):
 
 
 class ReferenceSystem(NamedTuple):
-    """The system that handles the load, and the reference mode."""
+    """The SUT with cores and threads that handles the load, and the reference mode."""
 
     testbed: str
     sut: str
@@ -72,17 +72,16 @@ class ReferenceSystem(NamedTuple):
 
 @dataclass(frozen=True)
 class ComparedLoad:
-    """Runs that compare modes with the same reference, at the same load on the same system.
+    """Runs that compare modes with one reference mode, at one load and on one system.
 
     Attributes
     ----------
     capacity
         Capacity of the SUT in the reference mode; None if it was not estimated.
-    planned_cps
-        The highest load that a search found under the limit. Other loads are planned as shares of this load. None
-        without a search.
+    The highest load that a search found below the limit. The planned loads are shares of this load. None without a
+    search.
     runs
-        Windows from `open_windows`. Runs of several comparisons may be pooled.
+        Windows from `open_windows`. Runs that compare different sets of modes may be pooled.
     """
 
     place: ReferenceSystem
@@ -93,22 +92,22 @@ class ComparedLoad:
 
     @property
     def share(self) -> float | None:
-        """The load as a share of the capacity; None without an estimate."""
+        """The load as a share of the capacity; None if the capacity was not estimated."""
         known = self.capacity and self.capacity.estimate_cps
         return self.cps / known if known else None
 
     @cached_property
     def modes(self) -> tuple[str, ...]:
-        """The modes that were compared with the reference, in the order of the comparisons.
+        """The modes that were compared with the reference, in the order of the runs' lists of modes.
 
-        Comparisons of the reference with and without the probe are excluded, because `probe_cost` evaluates them.
+        Modes that only switch the probe off are excluded, because `probe_cost` evaluates them.
         """
         played = dict.fromkeys(mode for run in self.runs for mode in modes_of(run)[1:])
         return tuple(mode for mode in played if not mode.endswith(STILLED))
 
     @property
     def unavailable(self) -> dict[str, str]:
-        """Modes that the kernel refused in every run, with the kernel's reasons."""
+        """Modes that the kernel refused in every run, and the reasons of the kernel."""
         refused = {
             k: v for run in self.runs for k, v in json.loads(run.attrs["unavailable"]).items()
         }
@@ -116,19 +115,19 @@ class ComparedLoad:
 
     @property
     def same_settings(self) -> tuple[tuple[str, ...], ...]:
-        """Groups of modes with the same settings; only the first mode of each group was played."""
+        """Groups of modes with equal settings. The runs use only the first mode of each group."""
         groups = (
             tuple(group) for run in self.runs for group in json.loads(run.attrs["same_settings"])
         )
         return tuple(dict.fromkeys(groups))
 
     def label(self, mode: str) -> str:
-        """Name a mode as it was applied on the kernel, without the remark that it is a translation."""
+        """Return the label of a mode on the kernel, without the suffix for a different scheduler."""
         return plain(self._recorded_labels.get(mode, mode))
 
     @property
     def translations(self) -> tuple[str, ...]:
-        """The modes that are translations on the kernel."""
+        """The modes whose settings were translated, because the kernel has another scheduler than the papers."""
         labels = self._recorded_labels
         return tuple(mode for mode in labels if is_translation(labels[mode]))
 
@@ -141,7 +140,7 @@ class ComparedLoad:
         return labels_by_mode
 
     def settings(self, mode: str) -> list[dict[str, Any]]:
-        """Return the steps of a mode as in `run.json`; an empty tuple for a mode that changes nothing."""
+        """Return the settings of a mode as in `run.json`; empty for a mode that changes no setting."""
         for run in self.runs:
             if mode in modes_of(run):
                 steps = dict(zip(modes_of(run), json.loads(run.attrs["settings"]), strict=False))
@@ -149,7 +148,7 @@ class ComparedLoad:
         return []
 
     def tables(self, arm: str, quantity: str, washout: int = 0) -> Tables:
-        """Return an adjusted table per run with the reference, the sham and another arm, shape (block, 3)."""
+        """Return one adjusted table per run, for the reference, the sham and another mode; shape (block, 3)."""
         return [each.table for each in self._adjusted(arm, quantity, washout)]
 
     def _adjusted(self, arm: str, quantity: str, washout: int = 0) -> list[Adjusted]:
@@ -162,9 +161,9 @@ class ComparedLoad:
         ]
 
     def asked(self, arm: str, quantity: str) -> ArmsToCompare:
-        """Describe the comparison of a mode with both windows of the reference, or of the sham with the other window.
+        """Describe the comparison of a mode with both windows of the reference, or of the sham with the other one.
 
-        The two windows of the reference have random positions in the block, so their average is an equivalent reference
+        The two windows of the reference have random positions in the block. So their average is an equivalent reference
         with less scatter.
         """
         reference: Arms = 0 if arm == SHAM else (0, 1)
@@ -176,11 +175,11 @@ class ComparedLoad:
         return ArmsToCompare(tables, reference, 2, scale_of(quantity), weights)
 
     def effect(self, arm: str, quantity: str) -> Effect:
-        """Compute the effect of an arm on a quantity."""
+        """Return the effect of a mode or of the sham on a quantity, compared with the reference."""
         return effects_together({arm: self.asked(arm, quantity)}).effects[arm]
 
     def change(self, arm: str, quantity: str, tests: int) -> Change:
-        """Compute the change of an effect between the first washout and the second."""
+        """Return the change of an effect if the washout is twice as long."""
         asked = self.asked(arm, quantity)
         later = self.tables(arm, quantity, washout=1)
         return change(
@@ -189,7 +188,7 @@ class ComparedLoad:
         )
 
     def mean(self, arm: str, quantity: str) -> Interval:
-        """Average a quantity over the valid windows of an arm."""
+        """Return the mean of a quantity over the valid windows of a mode or of the sham."""
         columns = [
             by_arm(run, quantity)[:, arms_of(run).index(arm)]
             for run in self.runs
@@ -200,55 +199,55 @@ class ComparedLoad:
         pooled = np.concatenate([np.empty(0), *values])
         if not pooled.size:
             return Interval.without(np.nan, 0, why=NOT_MEASURED)
-        # blocks of runs without variation have no error
+        # If no run varies between its blocks, the error is 0.
         if not any(map(np.ptp, values)):
             return Interval.without(float(pooled.mean()), pooled.size, why=TOO_FEW)
         mean = mean_of_blocks(values)
         low, high = mean.ends()
         if not np.isfinite((low, high)).all():
             return Interval.without(mean.estimate, pooled.size, why=TOO_FEW)
-        # for times, counts and shares
+        # Times, counts and shares cannot be negative, so the interval ends at 0.
         return Interval(mean.estimate, max(low, 0.0), high, pooled.size, method="blocks")
 
 
 def modes_of(run: xr.Dataset) -> tuple[str, ...]:
-    """List the modes that a run played, with the reference first."""
+    """Return the modes of a run, with the reference first."""
     return tuple(json.loads(run.attrs["modes"]))
 
 
 def arms_of(run: xr.Dataset) -> list[str]:
-    """List the arms of a run: its modes and the sham."""
+    """Return the arms of a run, which are its modes and the sham."""
     return [str(arm) for arm in run["arm"].to_numpy()]
 
 
 def scale_of(quantity: str) -> Scale:
-    """Return the scale on which a quantity is compared."""
+    """Return the scale on which modes are compared for a quantity: difference or ratio."""
     return Scale.DIFFERENCE if quantity in DIFFERENCES else Scale.RATIO
 
 
 def is_lower(interval: Interval, floor: float = 0.0) -> bool:
-    """Report whether an interval lies below 0, by more than a floor."""
+    """Report whether a whole interval is below 0, by more than a given amount."""
     return interval.known and interval.high < -floor
 
 
 def is_higher(interval: Interval, floor: float = 0.0) -> bool:
-    """Report whether an interval lies above 0, by more than a floor."""
+    """Report whether a whole interval is above 0, by more than a given amount."""
     return interval.known and interval.low > floor
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A mode at a load, compared with the reference.
+    """A mode at one load, and its comparison with the reference.
 
     Attributes
     ----------
     effects
-        Effects by quantity. The intervals of `DECIDING` quantities are simultaneous over the page's modes and loads.
-        All other intervals have 95 % each.
+        Effects, by quantity. The intervals of `DECIDING` quantities are simultaneous over all modes and loads of the
+        page. Each other interval has its own confidence level of 95 %.
     decided_by
-        Quantity that decided the verdict; empty without such a quantity.
+        Quantity that decided the result; empty if no quantity decided it.
     costs
-        Quantities of `COSTS` that the mode raises significantly.
+        Quantities of `COSTS` that the mode raises by more than chance.
     """
 
     mode: str
@@ -259,27 +258,27 @@ class Candidate:
 
     @property
     def beats(self) -> bool:
-        """True if the mode lowers the sum without a cost."""
+        """True if the mode lowers the sum K_rcv + T_sip without a cost."""
         return self.verdict is ModeEffect.BETTER
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """The modes compared at a load, with the lowest 99th percentile of the sum first.
+    """The compared modes at one load. The mode with the lowest 99th percentile of the sum comes first.
 
     Attributes
     ----------
     candidates
-        Modes by rank. The reference has the rank of a mode with an effect of 0.
+        The compared modes in this order. The reference is listed as a mode with the effect 0.
     sham
-        Effects of the sham by quantity. The intervals of `DECIDING` quantities are simultaneous over the loads.
+        Effects of the sham, by quantity. The intervals of `DECIDING` quantities are simultaneous over the loads.
     floors
-        Floor by `DECIDING` quantity: the largest effect within the sham's interval if the sham differs significantly
-        from 0; else 0.
+        Per `DECIDING` quantity, the smallest effect that counts. It is 0, unless the sham differs from 0 by more than
+        chance. Then it is the largest effect inside the sham's interval.
     tests, sham_tests
-        Number of simultaneous `DECIDING` intervals of the candidates, and of the sham.
+        Number of simultaneous intervals of `DECIDING` quantities, for the candidates and for the sham.
     loads_beaten
-        Number of the system's loads at which the mode beats the reference, by mode.
+        Per mode, the number of loads of the system at which the mode beats the reference.
     """
 
     load: ComparedLoad
@@ -292,42 +291,42 @@ class Ranking:
 
     @property
     def best(self) -> Candidate | None:
-        """The recommended mode; None if no mode beats the reference.
+        """The recommended mode, or None if no mode beats the reference.
 
-        Among several such modes, the mode that beats the reference at most loads is recommended, so that one setting
-        serves all loads.
+        If several modes beat the reference, the mode that does so at most loads is recommended. Then one setting serves
+        all loads.
         """
         better = [candidate for candidate in self.candidates if candidate.beats]
         return max(better, key=lambda each: self.loads_beaten[each.mode], default=None)
 
     @property
     def trades(self) -> tuple[Candidate, ...]:
-        """Modes that lower the sum at a cost."""
+        """The modes that lower the sum K_rcv + T_sip at a cost."""
         return tuple(
             candidate for candidate in self.candidates if candidate.verdict is ModeEffect.TRADE
         )
 
     @property
     def judged(self) -> bool:
-        """True if at least one mode has an interval."""
+        """True if the effect of at least one mode has an interval."""
         return any(candidate.verdict is not ModeEffect.UNKNOWN for candidate in self.candidates)
 
     @property
     def alike(self) -> bool:
-        """True if the effects of all modes lie within ± 5 %."""
+        """True if the effects of all modes are within ± 5 %."""
         return bool(self.candidates) and all(
             candidate.verdict is ModeEffect.ALIKE for candidate in self.candidates
         )
 
     def detectable(self, quantity: str = DECIDING[0]) -> float:
-        """Return the smallest effect detectable for every mode with a power of 80 %; NaN without intervals."""
+        """Return the smallest effect that is detectable with a power of 80 % for every mode; NaN without intervals."""
         sizes = [candidate.effects[quantity].detectable for candidate in self.candidates]
         return max(sizes) if sizes and not any(map(math.isnan, sizes)) else math.nan
 
 
 @dataclass(frozen=True)
 class Advice:
-    """The recommendations for a system, by load in ascending order."""
+    """The recommendations for a system, one per load, in ascending order of loads."""
 
     place: ReferenceSystem
     rankings: tuple[Ranking, ...]
@@ -335,17 +334,17 @@ class Advice:
 
 
 def find_windows(summary: Path, given: Iterable[str | Path] | None = None) -> list[Path]:
-    """List the `windows.nc` of the valid runs of a study.
+    """Return the paths of the `windows.nc` of a study's valid runs.
 
     Parameters
     ----------
     given
-        Files to choose from. None: the existing files in `results/runs`, beside the study.
+        Paths to choose from. None: all existing files in `results/runs` of the study's results folder.
     """
     (campaign,) = read_campaigns([summary])
     names = [Path(run.path, "windows.nc") for run in campaign.comparisons]
     if given is None:
-        # RESULTS/STUDY/TESTBED/summary.nc, and the runs are in RESULTS/runs
+        # The path is RESULTS/STUDY/TESTBED/summary.nc. The runs are in RESULTS/runs.
         _, _, results, *_ = summary.parents
         files = [results / "runs" / name for name in names]
         return [path for path in files if path.is_file()]
@@ -359,19 +358,19 @@ def read_loads(
     crossings: Iterable[Path] = (),
     capacities: Sequence[SystemCapacity] = (),
 ) -> tuple[ComparedLoad, ...]:
-    """Read the windows of runs, and group them by system and load.
+    """Read the windows of runs that compare modes, and group the runs by system and load.
 
     Parameters
     ----------
     crossings
-        Files `crossing.json`, by which the loads were planned.
+        Paths of `crossing.json`. The loads were planned as shares of the results of these searches.
     capacities
-        Capacity of each system; loads are shares of it.
+        Capacity of each system. The loads are shown as shares of these capacities.
 
     Returns
     -------
     tuple
-        In the order of the first run of each system, then by load.
+        Groups in the order of the first run of each system, then by load.
 
     Raises
     ------
@@ -387,12 +386,12 @@ def loads_of(
     crossings: Sequence[SearchRecord] = (),
     capacities: Sequence[SystemCapacity] = (),
 ) -> tuple[ComparedLoad, ...]:
-    """Group runs by system, reference mode and load."""
+    """Group runs that compare modes by system, reference mode and load."""
     grouped: dict[ReferenceSystem, dict[int, list[xr.Dataset]]] = {}
     for run in runs:
         attrs = run.attrs
         if all(mode.endswith(STILLED) for mode in compared(attrs["mode"])[1:]):
-            # runs that only compare windows with and without the probe
+            # This run only compares windows with and without the probe.
             continue
         counts = (int(attrs["cores"]), int(attrs["threads"]))
         place = ReferenceSystem(attrs["testbed"], attrs["sut"], *counts, modes_of(run)[0])
@@ -412,7 +411,7 @@ def _order(run: xr.Dataset) -> tuple[str, int]:
 
 
 def _with_rates(run: xr.Dataset) -> xr.Dataset:
-    """Add `SQUEEZED`, a rate per second, in the form of the other quantities."""
+    """Add the variable `SQUEEZED`, a rate per second, with the same dimensions as the other quantities."""
     rate = (run["time_squeeze"] / run["length"]).to_numpy()
     return run.assign({SQUEEZED: (("washout", "window"), np.tile(rate, (run.sizes["washout"], 1)))})
 
@@ -420,7 +419,7 @@ def _with_rates(run: xr.Dataset) -> xr.Dataset:
 def _capacity(
     place: ReferenceSystem, capacities: Sequence[SystemCapacity]
 ) -> SystemCapacity | None:
-    """Return the capacity of a system at the lowest limit, in the reference mode or else in the first mode."""
+    """Return the capacity of a system at the lowest limit. The reference mode is preferred, then the first mode."""
     there = [
         capacity
         for capacity in capacities
@@ -431,7 +430,7 @@ def _capacity(
 
 
 def _planned_cps(place: ReferenceSystem, crossings: Sequence[SearchRecord]) -> int | None:
-    """Return the load of the shares: from the search in the reference mode, or else from the first search."""
+    """Return the load of which other loads are shares, from the search in the reference mode or the first search."""
     there = [
         crossing
         for crossing in crossings
@@ -451,12 +450,12 @@ def _planned_cps(place: ReferenceSystem, crossings: Sequence[SearchRecord]) -> i
 def advise(
     loads: Iterable[ComparedLoad], quantities: Sequence[str] = ADVISED_QUANTITIES
 ) -> tuple[Advice, ...]:
-    """Compare the modes of each system with the reference per load, and recommend a mode.
+    """Compare the modes of each system with the reference at each load, and recommend a mode.
 
     Parameters
     ----------
     quantities
-        Quantities whose effects are computed besides the quantities of the decision.
+        Quantities whose effects are computed in addition to the quantities that decide.
     """
     places: dict[ReferenceSystem, list[ComparedLoad]] = {}
     for load in loads:
@@ -509,7 +508,7 @@ def _candidate(mode: str, effects: Mapping[str, Effect], floors: Mapping[str, fl
     costs = [name for name in GUARDS if is_higher(intervals[name])]
     for name in DECIDING:
         if is_lower(intervals[name], floors[name]):
-            # a deciding quantity without influence on the verdict is a cost if it rises
+            # If another quantity decided, a rise of this deciding quantity is a cost.
             rises = [
                 quantity
                 for quantity in DECIDING
@@ -531,7 +530,7 @@ def _candidate(mode: str, effects: Mapping[str, Effect], floors: Mapping[str, fl
 
 
 def _within(interval: Interval) -> bool:
-    """Report whether an effect lies within ± 5 %; equal windows have an effect of 0."""
+    """Report whether an effect is within ± 5 %. Equal windows have the effect 0."""
     if not interval.known:
         return interval.estimate == 0
     return interval.low >= -ALIKE and interval.high <= ALIKE

@@ -1,7 +1,7 @@
-"""The mean over blocks of runs that compare modes: a significance test, and the confidence interval from the test.
+"""The mean over the blocks of runs that compare modes, with a randomisation test and a confidence interval.
 
-A block contributes one number, the difference of two windows. The module `crossover` computes these differences.
-docs/methodology/crossover-intervals.md has the measured coverage.
+Each block is one number: the difference of two windows. The module `crossover` computes these differences.
+docs/methodology/crossover-intervals.md reports the measured coverage of the intervals.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from sipsched.analysis.intervals import LEVEL, Values
 
 POWER = 0.8
 SPLITS = 2**14 - 1
-"""Number of splits of the blocks into two groups. With up to 15 blocks, the test uses all splits."""
+"""Number of splits of the blocks into two groups. For up to 15 blocks, the test uses all possible splits."""
 FOLLOWED = 0.99
-"""Confidence above which a correlation of neighbouring blocks widens the interval."""
+"""Confidence that neighbouring blocks are correlated, above which the interval is widened."""
 LARGEST_LAG_ONE = 0.9
 FEWEST_FOR_LAG_ONE = 8
 _SEED = 1
@@ -24,22 +24,22 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Splits:
-    """The test of a mean by sign flips. Stored splits make the interval a look-up.
+    """The randomisation test of a mean, by random signs of the blocks. It also has the confidence interval.
 
     The order of the windows in a block is random. So if every block has the effect θ, its difference from θ could have
     had the other sign with equal probability. A sample of signs splits the blocks into two groups. The mean of the
     signed differences is at least as far from 0 as the measured mean exactly if θ lies between the means of the two
-    groups. So the p-value of θ is the share of splits whose two means enclose θ, and an end of the interval is a
-    quantile of the outer means.
+    groups. So the p-value of θ is the share of splits whose two means enclose θ. An end of the interval is a quantile
+    of the lower or of the higher means.
 
     SEE Hartigan, Using Subsample Values as Typical Values (JASA 64, 1969)
 
     Attributes
     ----------
     estimate, error
-        Mean and standard error, including the dependence of blocks.
+        Mean and its standard error, which includes the dependence of blocks.
     lows, highs
-        Shape (split,): the lower means in ascending order, the higher means in descending order.
+        Shape (split,): the lower means of the splits in ascending order, and the higher means in descending order.
     """
 
     estimate: float
@@ -48,15 +48,16 @@ class Splits:
     highs: Values
 
     def ends(self, level: float = LEVEL) -> tuple[float, float]:
-        """Return the ends of the interval; infinite above the level 1 - 1 / (1 + splits)."""
-        # The split with all blocks in one group encloses every θ. Rounding must not miss a tail such as 1/32.
+        """Return the ends of the confidence interval. They are infinite for a level above 1 - 1 / (1 + splits)."""
+        # One split has all blocks in one group and encloses every θ. The factor prevents that rounding misses a tail
+        # such as 1/32.
         place = int((1 - level) * (1 + self.lows.size) * (1 + 1e-9))
         if place < 1:
             return -np.inf, np.inf
         return float(self.lows[place - 1]), float(self.highs[place - 1])
 
     def p_value(self) -> float:
-        """Return the p-value of a mean of 0; it is at most α exactly if the interval at 1 - α excludes 0."""
+        """Return the p-value of a mean of 0. It is at most α exactly if the interval at the level 1 - α excludes 0."""
         if self.estimate > 0:
             enclosing = np.count_nonzero(self.lows <= 0)
         elif self.estimate < 0:
@@ -68,14 +69,14 @@ class Splits:
 
 @dataclass(frozen=True)
 class Student:
-    """The mean of few independent values, with Student's t distribution.
+    """The mean of a few independent values, with a confidence interval from Student's t distribution.
 
     Attributes
     ----------
     estimate, error
-        The mean and its standard error.
+        The mean, and its standard error.
     df
-        Degrees of freedom of the error.
+        Degrees of freedom of the standard error.
     """
 
     estimate: float
@@ -83,26 +84,26 @@ class Student:
     df: float
 
     def ends(self, level: float = LEVEL) -> tuple[float, float]:
-        """Return the ends of the interval."""
+        """Return the ends of the confidence interval."""
         half = self.error * float(special.stdtrit(self.df, (1 + level) / 2))
         return self.estimate - half, self.estimate + half
 
     def p_value(self) -> float:
-        """Return the p-value of a mean of 0; it is at most α exactly if the interval at 1 - α excludes 0."""
-        # the runs agree to the last digit
+        """Return the p-value of a mean of 0. It is at most α exactly if the interval at the level 1 - α excludes 0."""
+        # All values are equal to the last digit.
         if not self.error:
             return float(self.estimate == 0)
         return float(2 * special.stdtr(self.df, -abs(self.estimate) / self.error))
 
 
 def mean_of_blocks(runs: list[Values], weights: list[Values] | None = None) -> Splits:
-    """Average the blocks of runs, and prepare the test of their mean.
+    """Prepare the randomisation test for the mean over the blocks of all runs.
 
     Parameters
     ----------
     runs
-        One series per run in the order of time, shape (block,), without NaN. All series have two blocks or more in
-        total, and not all values are equal.
+        One series per run, in the order of time, shape (block,), without NaN. All series together have two blocks or
+        more, and not all values are equal.
     weights
         Weights of the blocks, above 0, in the same shapes; None for equal weights.
     """
@@ -117,11 +118,11 @@ def mean_of_blocks(runs: list[Values], weights: list[Values] | None = None) -> S
     wider = widening(runs)
     lows = mean + wider * np.minimum(first, second)
     highs = mean + wider * np.maximum(first, second)
-    # rounding must not decide whether the two means of a split enclose 0
+    # The tolerance prevents that rounding decides whether the two means of a split enclose 0.
     nothing = 1e-12 * float(np.abs(pooled).max())
     for outer in (lows, highs):
         outer[np.abs(outer) <= nothing] = 0
-    # number of equally weighted blocks with the same precision
+    # This is the number of blocks with equal weights that would have the same precision.
     worth = whole**2 / float(weight @ weight)
     error = wider * float(np.sqrt(worth / (worth - 1) * (moments @ moments))) / whole
     return Splits(mean, error, np.sort(lows), np.sort(highs)[::-1])
@@ -129,19 +130,19 @@ def mean_of_blocks(runs: list[Values], weights: list[Values] | None = None) -> S
 
 @lru_cache(maxsize=4)
 def _splits(n: int) -> Values:
-    """Choose splits of n blocks: 1 where a block is in the first group, shape (split, block)."""
+    """Choose splits of n blocks. An entry is 1 for a block in the first group; shape (split, block)."""
     if 2 ** (n - 1) - 1 <= SPLITS:
-        # the last block is always in the second group, since the order of the groups does not matter
+        # The order of the two groups does not matter, so the last block is always in the second group.
         inside = np.arange(1, 2 ** (n - 1))[:, None] >> np.arange(n) & 1
     else:
         inside = np.random.default_rng(_SEED).integers(0, 2, (SPLITS, n), np.int8)
-        # an empty group has no mean; with 16 blocks, one random split in 33,000 has an empty group
+        # An empty group has no mean. With 16 blocks, one random split in 33,000 has an empty group.
         inside[inside.sum(axis=1) % n == 0, 0] ^= 1
     return inside.astype(np.float64)
 
 
 def lag_one(runs: list[Values]) -> float:
-    """Estimate the correlation of neighbouring blocks within runs; NaN where blocks are too few.
+    """Estimate the correlation of neighbouring blocks within runs; NaN if the runs have too few blocks.
 
     SEE Marriott and Pope, Bias in the Estimation of Autocorrelations (Biometrika 41, 1954)
     """
@@ -155,16 +156,17 @@ def lag_one(runs: list[Values]) -> float:
 
 
 def widening(runs: list[Values]) -> float:
-    """Return the factor by which dependence of blocks widens an interval; 1 without evidence of dependence.
+    """Return the factor by which the dependence of blocks widens an interval; 1 without evidence of dependence.
 
-    The order within blocks is random, so differences of blocks are uncorrelated if the effect is the same in all
-    blocks. Disturbances of the machine do not change this. Only an effect that changes with time correlates
-    neighbouring blocks. The variance of the mean is then the variance for a first-order autoregression.
+    The order of windows within blocks is random. So the differences of blocks are uncorrelated if the effect is equal
+    in all blocks, even if something disturbs the machine. Only an effect that changes with time makes neighbouring
+    blocks correlated. The function then uses the variance of the mean for a first-order autoregression.
     """
     correlation = lag_one(runs)
     n = sum(map(len, runs))
     length = n / max(len(runs), 1)
-    # standard deviation of the lag-one correlation of independent blocks, after the correction of its bias
+    # This is the standard deviation of the lag-one correlation of independent blocks, after the correction of its
+    # bias.
     spread = (length - 2) / (length - 3) / np.sqrt(max(n - len(runs), 1)) if length > 3 else np.inf
     if np.isnan(correlation) or correlation <= special.ndtri(FOLLOWED) * spread:
         return 1.0
@@ -173,13 +175,13 @@ def widening(runs: list[Values]) -> float:
 
 
 def hodges_lehmann(values: Values) -> float:
-    """Return the median of the averages of all pairs of blocks, which is robust against outlying blocks.
+    """Return the median of the averages of all pairs of blocks, on which outlying blocks have little influence.
 
     Parameters
     ----------
     values
-        Shape (block,), one block or more, without NaN. Memory grows with the square of the number of blocks.
+        Shape (block,), one block or more, without NaN. The needed memory grows with the square of the number of blocks.
     """
     first, second = np.triu_indices(values.size)
-    # halves first: the sum of two large values may overflow
+    # Each value is halved first, because the sum of two large values may overflow.
     return float(np.median(values[first] / 2 + values[second] / 2))

@@ -1,4 +1,4 @@
-"""The duration of a switch's influence. The washout must be longer than this duration."""
+"""The time for which a switch of modes influences the messages. The washout must be longer than this time."""
 
 import numpy as np
 import numpy.typing as npt
@@ -19,38 +19,38 @@ def settled_after(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Interval:
-    """Find the time after a switch from which the mean response is flat.
+    """Estimate the time after a switch from which on the mean time of messages no longer changes.
 
-    The marginal standard error rule removes the initial bins whose removal makes the mean of the remaining bins most
-    precise. The rule weighs the removed bias against the lost bins. The rule detects only a transient that exceeds the
-    noise of the bins.
+    The marginal standard error rule removes the first bins, as many as make the mean of the remaining bins most
+    precise. Removing bins reduces the bias but also the number of bins. The rule detects an initial change only if it
+    exceeds the noise of the bins.
 
     SEE White, An Effective Truncation Heuristic for Bias Reduction in Simulation Output (Simulation 69, 1997)
 
     Parameters
     ----------
     since_switch
-        Shape (bin,): a time within each bin, such as its middle, ascending.
+        Shape (bin,): a time within each bin, such as its middle, in ascending order.
     response, error
-        Shape (bin,): the mean over windows and its standard error; NaN for bins without a value.
+        Shape (bin,): the mean over windows, and its standard error; NaN for bins without a value.
     level
-        Confidence.
+        Confidence level of the interval.
     resamples, seed
-        Number and seed of the samples for the interval. Each bin is sampled from the normal distribution about its
-        mean.
+        Number and seed of the bootstrap samples for the interval. Each bin is sampled from a normal distribution around
+        its mean.
 
     Returns
     -------
     Interval
         Time of the first remaining bin; n is the number of bins. NaN with a reason if less than half of the window
-        would remain, or with fewer than MIN_BINS bins. The upper end may be infinite.
+        would remain, or if fewer than MIN_BINS bins exist. The upper end of the interval may be infinite.
 
     Raises
     ------
     StableError
         The shapes differ.
     """
-    # ASSUME errors of bins are independent. A shift that all bins share has no effect.
+    # ASSUME the errors of the bins are independent. An error that all bins share has no effect.
     starts, means, errors = (
         np.asarray(values, float) for values in (since_switch, response, error)
     )
@@ -80,13 +80,13 @@ def settled_after(
 
 
 def _cut(starts: Values, rows: Values) -> Values:
-    """Return the first remaining bin of each row; inf for a bin in the second half."""
+    """Return the time of the first remaining bin of each row; infinity if this bin is in the second half."""
     bins = starts.size
     left = np.arange(bins, 0, -1)
     centred = rows - rows.mean(axis=1, keepdims=True)
     sums = np.cumsum(centred[:, ::-1], axis=1)[:, ::-1]
     squares = np.cumsum(centred[:, ::-1] ** 2, axis=1)[:, ::-1]
     errors = (squares - sums**2 / left) / left**2
-    # a few bins at the end can agree by chance
+    # The last bins are excluded from the search, because a few bins at the end can agree by chance.
     place = np.argmin(errors[:, : bins - MIN_BINS // 2], axis=1)
     return np.where(place <= bins // 2, starts[place], np.inf)

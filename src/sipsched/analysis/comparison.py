@@ -1,4 +1,4 @@
-"""Two scheduler modes compared, with measured and published numbers."""
+"""The comparison of two scheduler modes in a study, and the published numbers of the papers for both modes."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ from sipsched.records.summary_variables import ALL
 from sipsched.words import plural
 
 SETUP = ("INVITE", "180", "200-INVITE", "ACK")
-"""The messages that set up a call."""
+"""Types of the messages that set up a call."""
 KINDS = (*SETUP, "BYE", "200-BYE")
 PARTS = {
     "k_stack": "K_stack",
@@ -49,15 +49,15 @@ PARTS = {
     "k_sockq_alone": "K_sockq^s",
     "service": "E[x]",
 }
-"""Parts of a message's time in the SPS, and the overall service time; all in µs."""
+"""Parts of a message's time in the SPS, and the time in total, all in µs."""
 COMPARED = ("pdr", "k_rcv")
 COMPARED_BY_TYPE = ("k_rcv", "t_sip")
 System = tuple[str, int]
-"""SUT and cores. Each system has its own figure or table."""
+"""SUT and number of cores. Each combination has its own figure or table."""
 
 
 class Place(NamedTuple):
-    """A setting in which modes are compared: all keys except mode, load and repetition."""
+    """A setting for which modes are compared: SUT, cores and the other settings, without mode, load and repetition."""
 
     sut: str
     cores: int
@@ -65,16 +65,16 @@ class Place(NamedTuple):
 
     @property
     def system(self) -> System:
-        """SUT and cores of the place."""
+        """SUT and number of cores of the setting."""
         return self.sut, self.cores
 
     def __str__(self) -> str:
-        """Name the setting in ordinary words."""
+        """Return the name of the setting for texts."""
         return f"{plural(self.cores, 'core')}, {plural(self.threads, 'thread')}"
 
 
 class ComparedQuantity(NamedTuple):
-    """A requested comparison: a quantity at a load in a setting."""
+    """A comparison that a page asks for: one quantity at one load, for one setting."""
 
     place: Place
     cps: int
@@ -86,12 +86,12 @@ Comparisons = Family[ComparedQuantity]
 
 @dataclass(frozen=True)
 class Case:
-    """The two modes that a report compares, and their data.
+    """The two modes that a page compares, and the runs of the study.
 
     Attributes
     ----------
     points, printed
-        Tables from `sipsched.analysis.papers.load_points` and `load_comparison`.
+        Published tables from `sipsched.analysis.papers.load_points` and `load_comparison`.
     """
 
     summary: xr.Dataset
@@ -103,36 +103,36 @@ class Case:
 
     @cached_property
     def values(self) -> dict[str, xr.DataArray]:
-        """Quantities of the valid runs, from `quantities`."""
+        """The quantities of the valid runs; see the function `quantities`."""
         return quantities(counted(self.summary))
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """Labels of the modes, from `labels`."""
+        """The labels of the modes; see the function `labels`."""
         return labels(self.summary)
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """The two compared modes, then all other modes of the study."""
+        """The two compared modes, and then all other modes of the study."""
         rest = (str(mode) for mode in self.summary["mode"].to_numpy())
         return tuple(dict.fromkeys((self.reference, self.other, *rest)))
 
     @property
     def loads_cps(self) -> Values:
-        """The loads of the study, ascending."""
+        """The loads of the study, in ascending order."""
         return np.asarray(self.summary["cps"].to_numpy(), float)
 
     @property
     def share(self) -> str:
-        """The limit in percent, as text."""
+        """The limit of the packet drop rate in percent, as text."""
         return f"{100 * self.limit:g}\u00a0%"
 
     def label(self, mode: str) -> str:
-        """Name a mode as the kernel applied it."""
+        """Return the label of a mode, as the kernel applied the mode."""
         return self.labels.get(mode, mode)
 
     def translated(self, mode: str) -> bool:
-        """Report whether a mode was a translation on one of the runs' kernels."""
+        """Report whether a mode was translated on a kernel of the runs, because the papers used another scheduler."""
         return any(
             settings["translated"]
             for place in self.places()
@@ -141,12 +141,12 @@ class Case:
 
     @property
     def both(self) -> tuple[str, str]:
-        """Labels of the two compared modes."""
+        """The labels of the two compared modes."""
         return self.label(self.reference), self.label(self.other)
 
     @property
     def buffers(self) -> dict[str, Buffers]:
-        """Receive buffers of each SUT by (mode,), over the valid runs of the two compared modes."""
+        """Receive buffers of each SUT, by mode, over the valid runs of the two compared modes."""
         runs = counted(self.summary)["so_rcvbuf"].to_dataframe().reset_index()
         runs = runs[runs["mode"].isin((self.reference, self.other))]
         return {
@@ -154,12 +154,12 @@ class Case:
         }
 
     def name(self, place: Place) -> str:
-        """Name a setting; the name includes the SUT only if several SUTs exist."""
+        """Return the name of a setting. It includes the SUT only if the study has several SUTs."""
         return str(place) if self.summary.sizes["sut"] == 1 else f"{place.sut}, {place}"
 
     @property
     def systems(self) -> list[System]:
-        """All planned (sut, cores)."""
+        """All planned combinations of SUT and number of cores."""
         planned = (self.summary["status"] != NOT_PLANNED).any(("mode", "threads", "cps", "rep"))
         return [
             (str(sut), int(cores))
@@ -169,7 +169,7 @@ class Case:
         ]
 
     def places(self, system: System | None = None, published: bool = False) -> list[Place]:
-        """List all planned settings; if `published` is true, also the papers' settings."""
+        """Return all planned settings. If `published` is true, add the settings of the papers."""
         planned = (self.summary["status"] != NOT_PLANNED).any(("mode", "cps", "rep"))
         listed = []
         for sut, cores in self.systems if system is None else [system]:
@@ -184,7 +184,7 @@ class Case:
         return listed
 
     def measured_first(self, system: System | None, *modes: str) -> list[Place]:
-        """List planned and published settings, starting with settings with a run of one of the modes."""
+        """Return planned and published settings. Settings with a run in one of the modes come first."""
 
         def unmeasured(place: Place) -> bool:
             return not any(self.side(place, mode).loads_met for mode in modes)
@@ -192,18 +192,18 @@ class Case:
         return sorted(self.places(system, published=True), key=unmeasured)
 
     def side(self, place: Place, mode: str) -> "Side":
-        """Return one mode in one setting."""
+        """Return the runs and the published numbers of one mode for a setting."""
         return Side(self, place, mode)
 
     def sides(self, place: Place) -> tuple["Side", "Side"]:
-        """Return the two compared modes in a setting."""
+        """Return the runs and the published numbers of the two compared modes for a setting."""
         return self.side(place, self.reference), self.side(place, self.other)
 
     def compared_load(self, place: Place) -> int | None:
-        """Choose the load of the papers' comparison: the first load above the limit in the reference mode.
+        """Return the load at which the papers compare modes: the first load above the limit in the reference mode.
 
-        If the other mode has no run at this load, or no load is above the limit, the highest common load of both modes
-        is chosen.
+        If the other mode has no run at this load, or if no load is above the limit, return the highest load that both
+        modes have.
         """
         reference, other = self.sides(place)
         met = set(reference.loads_met) & set(other.loads_met)
@@ -211,7 +211,7 @@ class Case:
         return int(first) if first in met else max(met, default=None)
 
     def loads_compared(self, place: Place) -> list[int]:
-        """List the common loads around the crossing of either mode, and the compared load."""
+        """Return the loads of both modes around the capacity of each mode, and the load of the papers' comparison."""
         sides = self.sides(place)
         met = set(sides[0].loads_met) & set(sides[1].loads_met)
         around = {load for side in sides for load in side.loads_around}
@@ -219,7 +219,7 @@ class Case:
         return sorted(cps for cps in met if cps in around or cps == chosen)
 
     def family(self) -> Comparisons:
-        """Compare PDR and K_rcv under the two modes at the loads around their crossings."""
+        """Compare PDR and K_rcv of the two modes at the loads around their capacities."""
         return self._together(
             ComparedQuantity(place, cps, name)
             for place in self.places()
@@ -228,11 +228,11 @@ class Case:
         )
 
     def family_of_parts(self) -> Comparisons:
-        """Compare the parts of a message's time under the two modes at the compared load."""
+        """Compare the parts of a message's time between the two modes, at the load of the papers' comparison."""
         return self._together(self._at_compared_load(PARTS))
 
     def family_of_types(self) -> Comparisons:
-        """Compare K_rcv and T_sip by message type; `of_type` makes the names of the quantities."""
+        """Compare K_rcv and T_sip between the two modes by message type. `of_type` returns the quantities' names."""
         return self._together(
             self._at_compared_load(
                 [of_type(kind, name) for kind in KINDS for name in COMPARED_BY_TYPE]
@@ -258,7 +258,7 @@ class Case:
         return compare_together(pairs)
 
     def more_load(self, place: Place, mode: str, level: float) -> Interval:
-        """Return the increase of a mode's crossing over the reference's crossing in percent."""
+        """Return by how many percent the capacity in a mode exceeds the capacity in the reference mode."""
         first, second = (self.side(place, name).runs("pdr") for name in (self.reference, mode))
         if np.isnan(first).all() or np.isnan(second).all():
             return Interval.without(np.nan, 0, level, NOT_MEASURED)
@@ -267,7 +267,7 @@ class Case:
 
     @property
     def more_load_level(self) -> float:
-        """Level of each interval of `more_load` at which all intervals of a page are simultaneous."""
+        """Level of each interval of `more_load`, so that all intervals of a page hold simultaneously."""
         met = [
             (place, mode)
             for place in self.places()
@@ -278,7 +278,7 @@ class Case:
         return simultaneous_level(len(met))
 
     def printed_comparison(self, place: Place) -> Mapping[Any, Any] | None:
-        """Return the row of a paper's comparison of the modes; None without such a row."""
+        """Return the row for these modes in a paper's comparison, or None if the papers have no such row."""
         if (self.reference, self.other) != ("baseline", "enhanced"):
             return None
         rows = self.printed[
@@ -287,7 +287,7 @@ class Case:
         return None if rows.empty else rows.iloc[0].to_dict()
 
     def same_settings(self, place: Place) -> bool | None:
-        """Report whether both modes have the same settings; None if unknown."""
+        """Report whether both modes have equal settings on the kernel; None if unknown."""
         found = [side.settings for side in self.sides(place)]
         if not all(found):
             return None
@@ -300,7 +300,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Side:
-    """One mode in one setting: its measured and published numbers."""
+    """One mode in one setting, with its measured and its published numbers."""
 
     case: Case
     place: Place
@@ -308,15 +308,15 @@ class Side:
 
     @property
     def label(self) -> str:
-        """Name of the mode as the kernel applied it."""
+        """Label of the mode, as the kernel applied it."""
         return self.case.label(self.mode)
 
     def runs(self, quantity: str, cps: float | None = None) -> Values:
-        """Return a quantity of the valid runs: shape (rep,) at a load, (load, rep) without a load."""
+        """Return a quantity of the valid runs, with shape (rep,) for a load, and shape (load, rep) without a load."""
         return runs_at(self.case.values[quantity], self.place, self.mode, cps)
 
     def mean(self, quantity: str, cps: float) -> Interval:
-        """Average a quantity over the runs at a load."""
+        """Return the mean of a quantity over the runs at a load."""
         runs = self.runs(quantity, cps)
         if quantity == "pdr":
             return typical_drop_rates(runs[None], self.case.limit).at(0)
@@ -324,7 +324,7 @@ class Side:
 
     @property
     def loads_met(self) -> list[int]:
-        """The loads with a valid run."""
+        """The loads that have a valid run."""
         there = ~np.isnan(self.runs("pdr")).all(axis=1)
         return [int(cps) for cps in self.case.loads_cps[there]]
 
@@ -332,7 +332,7 @@ class Side:
     def loads_around(self) -> tuple[float, float]:
         """The last load before the mean PDR exceeds the limit, and the next load.
 
-        See `crossing_load.grid_capacity`: -inf and inf if no such load exists, NaN without a run.
+        See `crossing_load.grid_capacity`: -inf and inf if no such load exists, NaN if no run exists.
         """
         mean, _, _ = mean_intervals(self.runs("pdr"))
         return grid_capacity(self.case.loads_cps, mean, self.case.limit)
@@ -344,12 +344,12 @@ class Side:
 
     @property
     def why_not_measured(self) -> str:
-        """Reason for a missing run."""
+        """The reason why a run is missing."""
         return why_not_measured(self.case.summary, self.place, self.mode)
 
     @property
     def settings(self) -> list[dict[str, Any]]:
-        """Settings of the mode in the records, one entry per distinct set."""
+        """The recorded settings of the mode. Equal settings are listed once."""
         return settings_of(self.case.summary, self.place, self.mode)
 
     @property
@@ -363,7 +363,7 @@ class Side:
 
     @property
     def printed_loads(self) -> tuple[int | None, int | None]:
-        """The two published loads around the limit; None if they were not published."""
+        """The published loads below and above the limit; None if the papers do not have them."""
         if self._printed.empty:
             return None, None
         row = crossings(self._printed, self.case.limit).iloc[0]
@@ -374,13 +374,13 @@ class Side:
         )
 
     def printed_values(self, cps: int | None) -> Mapping[str, str]:
-        """Return the published texts at a load, by metric; empty without a publication."""
+        """Return the published texts at a load, by metric; empty if the papers do not have the load."""
         among = self._printed[self._printed["cps"] == (-1 if cps is None else cps)]
         return dict(zip(among["metric"], among["printed"], strict=True))
 
     @property
     def printed_crossing(self) -> float:
-        """The load of the limit, interpolated between the two published loads; NaN without both loads."""
+        """The load at which the PDR passes the limit, interpolated between two published loads; NaN without them."""
         loads = [cps for cps in self.printed_loads if cps is not None]
         if len(loads) < 2:
             return np.nan
@@ -389,21 +389,21 @@ class Side:
 
 
 def of_type(kind: str, name: str) -> str:
-    """Return the name of a quantity of one message type, as in `quantities`."""
+    """Return the name that `quantities` uses for a quantity of one message type."""
     return f"{kind} {name}"
 
 
 def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
-    """Compute all compared quantities.
+    """Return all quantities that pages compare.
 
     Returns
     -------
     dict
-        Quantities over the dimensions of the runs; NaN where a run is invalid or its probe cannot measure the quantity.
-        The papers' metrics have their names in `sipsched.analysis.papers.METRICS`. Other quantities are `pdr` (share),
+        Quantities over the dimensions of the runs. NaN if a run is invalid or its probe cannot measure the quantity.
+        The papers' metrics have the names in `sipsched.analysis.papers.METRICS`. Other quantities are `pdr` (share),
         `k_rcv` and the names of `PARTS` (µs, means over all messages), `t_sip_off_share` (%) and `calls`. Per message
-        type, named by `of_type`, they are `k_rcv`, `t_sip` (µs, means) and `refused`, the share of refused datagrams
-        (%).
+        type, with names from `of_type`, the quantities are `k_rcv`, `t_sip` (µs, means) and `refused`, the share of
+        refused datagrams (%).
     """
     every = runs.sel(message_type=ALL)
     setup = runs.sel(message_type=list(SETUP))
@@ -435,7 +435,7 @@ def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
 
 
 def labels(summary: xr.Dataset) -> dict[str, str]:
-    """Name each mode as the kernels of the runs applied it, such as "enhanced (without latency_ns)"."""
+    """Return the label of each mode, as the kernels of the runs applied it, such as "enhanced (without latency_ns)"."""
     return {
         mode: " / ".join(sorted(set(map(plain, found)))) or mode
         for mode, found in _recorded_labels(summary).items()
@@ -443,7 +443,7 @@ def labels(summary: xr.Dataset) -> dict[str, str]:
 
 
 def translations(summary: xr.Dataset) -> tuple[str, ...]:
-    """List the modes that were translations on one of the runs' kernels."""
+    """Return the modes that were translated on a kernel of the runs, because the papers used another scheduler."""
     found = _recorded_labels(summary)
     return tuple(mode for mode in found if any(map(is_translation, found[mode])))
 
@@ -462,12 +462,12 @@ def labelled(summary: xr.Dataset) -> xr.Dataset:
 
 
 def runs_at(values: xr.DataArray, place: Place, mode: str, cps: float | None = None) -> Values:
-    """Return a quantity of the valid runs of a mode in a setting.
+    """Return a quantity of the valid runs with a mode and a setting.
 
     Returns
     -------
     ndarray
-        Shape (rep,) at a load, (load, rep) without a load; NaN without a run.
+        Shape (rep,) for a load, shape (load, rep) without a load; NaN if no run exists.
     """
     dims = ("cps", "rep") if cps is None else ("rep",)
     at = _at(values, place, mode, **({} if cps is None else {"cps": cps}))
@@ -477,7 +477,7 @@ def runs_at(values: xr.DataArray, place: Place, mode: str, cps: float | None = N
 
 
 def why_not_measured(summary: xr.Dataset, place: Place, mode: str) -> str:
-    """Return the reason for missing runs of a mode in a setting."""
+    """Return the reason why runs with a mode and a setting are missing."""
     status = summary["status"]
     at = _at(status, place, mode)
     if at is None:
@@ -488,7 +488,7 @@ def why_not_measured(summary: xr.Dataset, place: Place, mode: str) -> str:
 
 
 def settings_of(summary: xr.Dataset, place: Place, mode: str) -> list[dict[str, Any]]:
-    """Return the recorded settings of a mode, one entry per distinct set."""
+    """Return the recorded settings of a mode. Equal settings are listed once."""
     texts = summary["mode_settings"]
     at = _at(texts, place, mode)
     if at is None:
@@ -498,11 +498,11 @@ def settings_of(summary: xr.Dataset, place: Place, mode: str) -> list[dict[str, 
 
 
 def _at(values: xr.DataArray, place: Place, mode: str, **more: float) -> dict[Any, Any] | None:
-    """Return the coordinates of a mode in a setting; None if the study lacks a coordinate."""
+    """Return the coordinates of a mode and a setting, or None if the study lacks one of them."""
     at: dict[Any, Any] = place._asdict() | {"mode": mode} | more
     return None if any(value not in values[dim].to_numpy() for dim, value in at.items()) else at
 
 
 def relative(values: Sequence[float] | Values, printed: float) -> Interval:
-    """Return the excess of the mean of runs over a published number without an interval, in percent."""
+    """Return by how many percent the mean of runs exceeds a published number that has no interval."""
     return typical_interval(values).map(lambda value: 100 * (value / printed - 1))

@@ -1,4 +1,4 @@
-"""Speed-ups of deployments predicted by the simulator, with the uncertainty of its fit."""
+"""The simulated speed-up of each deployment with more cores, and its uncertainty."""
 
 from collections.abc import Iterable
 
@@ -10,9 +10,9 @@ from sipsched.records.speedups import Deployed, Speedup
 
 
 def speedups(deployed: Iterable[Deployed]) -> tuple[Speedup, ...]:
-    """Divide each capacity by the capacity on one core with the same deployment, receiving CPUs and model.
+    """Divide each simulated capacity by the capacity of the same deployment and model with one core.
 
-    In the model where each core receives, a single core has one receiving CPU.
+    The capacities also have the same kind of receiving CPUs. If each core receives, one core has one receiving CPU.
     """
     rows = list(deployed)
     ones = {_kind(row): row for row in rows if row.cores == 1}
@@ -45,7 +45,7 @@ def _of(row: Deployed, one: Deployed) -> Speedup:
 
 
 def _ends(estimate: float, drawn: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Return the central interval of 95 % of the samples, extended to contain the estimate."""
+    """Return the central interval of 95 % of the samples. If necessary, widen it so that it contains the estimate."""
     if drawn.size < 2:
         return np.nan, np.nan
     spread = replicates(np.log(drawn))

@@ -1,7 +1,7 @@
-"""The estimate of a system's capacity from all its trials and runs, on a machine whose speed drifts.
+"""The estimate of a SUT's capacity from all its trials and runs, on a machine whose speed changes slowly.
 
-A system is a SUT in a mode, with its cores and threads, on a testbed. docs/methodology/capacity.md
-describes the model in words, with its threats and its measured coverage.
+The capacity is estimated for a SUT in a mode, with its cores and threads, on a testbed. docs/methodology/capacity.md
+describes the model, the threats to its validity, and the measured coverage of its intervals.
 """
 
 from dataclasses import dataclass
@@ -17,41 +17,41 @@ from sipsched.analysis.intervals import LEVEL
 Values = npt.NDArray[np.float64]
 
 READ_WITHIN = 10.0
-"""Drop rates from limit / READ_WITHIN to limit * READ_WITHIN count as numbers, and all others as bounds."""
+"""Drop rates within this factor of the limit are used as numbers. All other drop rates only bound the capacity."""
 STEEPNESS = ((14.0, 25.0), (1.0, 1.0))
-"""Log of the drop rate per log of the load near the knee; values and prior weights."""
+"""Values and prior weights of the steepness: the change of the log drop rate per change of the log load."""
 SCATTER = ((0.02, 0.04, 0.08, 0.16), (1.0, 2.0, 2.0, 1.0))
-"""Standard deviation of the log capacity from trial to trial."""
+"""Values and prior weights of the standard deviation of the log capacity from trial to trial."""
 MEMORY_S = ((60.0, 600.0, 3600.0), (1.0, 1.0, 1.0))
-"""Time constant of the shared speed in seconds. After this time, 37 % of a deviation remains."""
+"""Time constants in seconds of the slow changes of speed. After this time, 37 % of a deviation remains."""
 DRIFT = ((0.02, 0.05, 0.10, 0.20), (1.0, 2.0, 2.0, 1.0))
-"""Standard deviation of the log speed that neighbouring trials share."""
+"""Values and prior weights of the standard deviation of the log speed that neighbouring trials share."""
 DRIFT_BEYOND_CPU = ((0.01, 0.03, 0.06), (2.0, 2.0, 1.0))
-"""Standard deviation of the part of the shared log speed that a measured CPU time per message does not show."""
+"""Standard deviation of the part of the shared log speed that the CPU time per message does not measure."""
 SHARE_OF_SPEED = ((0.5, 1.0), (1.0, 2.0))
-"""Change of log capacity per log speed, where the CPU time per message measures the speed.
+"""Change of the log capacity per change of the log speed, if the CPU time per message measures the speed.
 
-The factor is 1 if only the CPU limits.
+The value is 1 if only CPU time limits the capacity.
 """
 NO_SHARE = ((0.0,), (1.0,))
 FEWEST_SPEEDS = 4
-"""Fewest measured speeds for a regression line."""
+"""Smallest number of measured speeds from which a regression line is estimated."""
 SPEED_NOISE = (0.01, 0.03, 0.06, 0.12)
-"""Standard deviation of the measured log speed from trial to trial, in addition to the drift."""
+"""Standard deviation of the measured log speed from trial to trial, in addition to the slow changes."""
 WIDEST = 4.0
-"""Factor by which the searched range of capacities exceeds the lowest and highest load."""
+"""Factor by which the searched range of capacities exceeds the lowest and the highest load."""
 COARSE, FINE = 32, 48
-"""Numbers of evaluated capacities: first in the whole range, then where the probability is not negligible."""
+"""Numbers of evaluated capacities: first in the whole range, then in the range with non-negligible probability."""
 SHORTEST_S = 1.0
 NEWTON_STEPS = 30
 CLOSE = 1e-3
 SCALE = float(np.sqrt(3) / np.pi)
-"""Scale of a logistic distribution of standard deviation 1."""
+"""Scale parameter of a logistic distribution with standard deviation 1."""
 RESOLUTION = 400
 
 
 class Observations(NamedTuple):
-    """Trials and runs of one system; every array has shape (trial or run,).
+    """The trials and runs of one system. Every array has shape (trial or run,).
 
     Attributes
     ----------
@@ -60,11 +60,12 @@ class Observations(NamedTuple):
     cps
         Offered load in calls per second.
     loss
-        Packet drop rate, or over TCP the share of lost calls; 0 to 1.
+        Packet drop rate, or over TCP the share of lost calls, from 0 to 1.
     cpu_us
         CPU time of the proxy per message, in µs; NaN where it was not measured.
     available
-        Share of the time that the hypervisor and competing programs left; NaN where it was not measured.
+        Share of the CPU time that the hypervisor and competing programs left to the proxy; NaN where it was not
+        measured.
     """
 
     time_s: Values
@@ -76,12 +77,12 @@ class Observations(NamedTuple):
 
 @dataclass(frozen=True)
 class Posterior:
-    """The estimated capacity with its interval and the model's parameters.
+    """The estimated capacity with its interval, and the estimated parameters of the model.
 
     Attributes
     ----------
     estimate_cps, low_cps, high_cps
-        Median and ends of the central interval.
+        Median of the capacity, and ends of the central interval.
     drift, scatter, steepness, share_of_speed
         Posterior means of the model's parameters.
     """
@@ -101,9 +102,9 @@ def fit(observations: Observations, limit: float, level: float = LEVEL) -> Poste
     Parameters
     ----------
     observations
-        At least one.
+        The trials and runs, at least one.
     limit
-        Drop rate at which capacity ends, as a share.
+        Drop rate that defines the capacity, as a share.
     level
         Probability that the interval contains the capacity.
     """
@@ -112,7 +113,7 @@ def fit(observations: Observations, limit: float, level: float = LEVEL) -> Poste
     time_s, cps, loss, _, available = ordered
     speed = speeds(ordered)
     loads = np.log(cps)
-    # without measured speeds the data do not determine the share of speed
+    # Without measured speeds, the data do not determine the share of speed. Then only one value is used.
     known = bool(speed.any())
     drifts, shares = (DRIFT_BEYOND_CPU, SHARE_OF_SPEED) if known else (DRIFT, NO_SHARE)
     priors = (STEEPNESS, SCATTER, drifts, MEMORY_S, shares)
@@ -121,7 +122,7 @@ def fit(observations: Observations, limit: float, level: float = LEVEL) -> Poste
     places = np.linspace(loads.min() - np.log(WIDEST), loads.max() + np.log(WIDEST), COARSE)
     grid = _Grid(loads, np.log(np.maximum(loss, 1e-12) / limit), speed, _centred(available))
     rough = grid.evidence(settings, places, time_s)
-    # the coarse grid finds the region of the capacity, and the fine grid its interval
+    # The coarse grid finds the range of probable capacities. The fine grid then determines the interval.
     total = _weighted(rough, weights)
     inside = np.flatnonzero(total.sum(axis=0) > 1e-7)
     step = places[1] - places[0]
@@ -131,7 +132,7 @@ def fit(observations: Observations, limit: float, level: float = LEVEL) -> Poste
     unseen = _usual_speed(time_s, speed).scaled(share)
     beyond = 4 * unseen.spread + abs(unseen.middle)
     loads = np.linspace(fine[0] - beyond, fine[-1] + beyond, RESOLUTION)
-    # the capacity at the speed during the trials, and the difference of that speed from the usual speed
+    # The trials determine the capacity at the speed during the trials. It is corrected to the usual speed.
     away = loads[:, None] - fine - unseen.middle
     below = special.ndtr(away / max(unseen.spread, fine[1] - fine[0])) @ total.sum(axis=0)
     ends = np.interp(((1 - level) / 2, 0.5, (1 + level) / 2), below, loads)
@@ -140,13 +141,13 @@ def fit(observations: Observations, limit: float, level: float = LEVEL) -> Poste
 
 
 def speeds(observations: Observations) -> Values:
-    """Return the log of the machine's speed in each trial and run, minus the mean log speed; 0 where not measured.
+    """Return the log of the machine's speed in each trial and run, minus its mean; 0 where it was not measured.
 
     At a higher load, the proxy needs less CPU time per message, because it sleeps less often between messages. A
-    straight line in the logarithms removes this dependence. The remainder comes from the machine: its clock, caches and
-    neighbours.
+    straight line through the logarithms removes this dependence. The rest of the variation comes from the machine: its
+    clock, caches and neighbours.
     """
-    # ASSUME at a given load the CPU time per message changes only with the speed of the machine
+    # ASSUME at a given load, the CPU time per message changes only with the speed of the machine
     known = observations.cpu_us > 0
     logs = np.zeros(len(known))
     if known.sum() < FEWEST_SPEEDS:
@@ -158,21 +159,21 @@ def speeds(observations: Observations) -> Values:
 
 
 class _Offset(NamedTuple):
-    """A difference on the log scale, with its standard deviation."""
+    """A difference of logarithms, with its standard deviation."""
 
     middle: float
     spread: float
 
     def scaled(self, factor: float) -> "_Offset":
-        """Multiply both the difference and its standard deviation by a factor."""
+        """Multiply the difference and its standard deviation by a factor."""
         return _Offset(factor * self.middle, factor * self.spread)
 
 
 def _usual_speed(time_s: Values, speed: Values) -> _Offset:
     """Estimate the difference between the machine's usual log speed and the mean log speed of the trials.
 
-    The speeds are an autocorrelated process plus noise. If the trials span less time or the correlation lasts longer,
-    the mean of the trials is a less precise estimate of the usual speed.
+    The model of the speeds is an autocorrelated process plus noise. The shorter the trials or the longer the
+    correlation, the less precise is the mean of the trials as an estimate of the usual speed.
     """
     known = speed != 0
     if not known.any():
@@ -202,7 +203,7 @@ def _usual_speed(time_s: Values, speed: Values) -> _Offset:
 
 
 def _centred(values: Values) -> Values:
-    """Return logarithms minus their mean; 0 where not measured."""
+    """Return logarithms minus their mean; 0 where a value was not measured."""
     logs = np.log(np.where(values > 0, values, np.nan))
     if np.isnan(logs).all():
         return np.zeros(len(logs))
@@ -210,7 +211,7 @@ def _centred(values: Values) -> Values:
 
 
 def _weighted(evidence: Values, weights: Values) -> Values:
-    """Convert log evidence of shape (setting, capacity) to probabilities."""
+    """Convert log likelihoods of shape (setting, capacity) to probabilities."""
     logs = evidence + np.log(weights)[:, None]
     found = np.exp(logs - logs.max())
     return np.asarray(found / found.sum())
@@ -218,7 +219,7 @@ def _weighted(evidence: Values, weights: Values) -> Values:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Log loads, logs of drop rate over limit, and the two covariates, each of shape (trial,)."""
+    """Per trial: the log load, the log of drop rate over limit, and two covariates; each of shape (trial,)."""
 
     loads: Values
     logs: Values
@@ -226,15 +227,15 @@ class _Grid:
     available: Values
 
     def evidence(self, settings: Values, places: Values, time_s: Values) -> Values:
-        """Return the log evidence of each parameter setting at each log capacity, shape (setting, capacity).
+        """Return the log likelihood of each parameter combination at each log capacity, shape (setting, capacity).
 
-        Laplace's method integrates out the shared speeds. All likelihoods are log-concave, so Newton's steps reach the
-        only mode. The precision matrix of the Ornstein-Uhlenbeck process is tridiagonal, so the cost of a step is
-        linear in the number of trials.
+        Laplace's method integrates out the unknown speeds. All likelihoods are log-concave, so Newton's method finds
+        the only maximum. The precision matrix of the Ornstein-Uhlenbeck process is tridiagonal, so the time per step
+        is linear in the number of trials.
         """
         steepness, scatter, drift, memory_s, share = (column[:, None] for column in settings.T)
         window = np.log(READ_WITHIN)
-        # the log capacity according to each trial alone, or a bound of the capacity; shape (trial, setting, capacity)
+        # This is the log capacity that each trial alone shows, or a bound of it; shape (trial, setting, capacity).
         shown = self.loads - np.clip(self.logs, -window, window) / steepness
         shown -= self.available + share * self.speed
         target = shown.T[:, :, None] - places
@@ -263,10 +264,10 @@ class _Grid:
 
 @dataclass(frozen=True)
 class _Process:
-    """The tridiagonal precision matrix of an Ornstein-Uhlenbeck process of variance 1 at given times.
+    """The tridiagonal precision matrix of an Ornstein-Uhlenbeck process with variance 1 at given times.
 
-    `diagonal` has shape (trial, setting, 1); the off-diagonal `beside` is one trial shorter. `determinant` is the log
-    of the determinant.
+    `diagonal` has shape (trial, setting, 1). The off-diagonal `beside` is one trial shorter. `determinant` is the
+    logarithm of the determinant.
     """
 
     diagonal: Values
@@ -275,7 +276,7 @@ class _Process:
 
     @classmethod
     def of(cls, time_s: Values, memory_s: Values) -> "_Process":
-        """Make the precision matrix for ascending times and for time constants of shape (setting, 1)."""
+        """Return the precision matrix for ascending times and for time constants of shape (setting, 1)."""
         gaps = np.maximum(np.diff(time_s), SHORTEST_S)[:, None, None]
         kept = np.exp(-gaps / memory_s)
         fresh = 1 / (1 - kept**2)
@@ -285,7 +286,7 @@ class _Process:
         return cls(diagonal, -kept * fresh, np.log(fresh).sum(axis=0))
 
     def solve(self, weight: Values, right: Values) -> tuple[Values, Values]:
-        """Solve (precision + weight) x = right, and return x and the log determinant."""
+        """Solve (precision + weight) x = right. Return x and the log determinant of precision + weight."""
         pivots, solved = self.diagonal + weight, right.copy()
         for i, beside in enumerate(self.beside, start=1):
             factor = beside / pivots[i - 1]
@@ -297,6 +298,6 @@ class _Process:
         return solved, np.log(pivots).sum(axis=0)
 
     def energy(self, speeds: Values) -> Values:
-        """Return half the quadratic form of speeds under this precision."""
+        """Return half the quadratic form of some speeds with this precision matrix."""
         own = (self.diagonal * speeds**2).sum(axis=0) / 2
         return np.asarray(own + (self.beside * speeds[1:] * speeds[:-1]).sum(axis=0))

@@ -1,4 +1,4 @@
-"""The capacity of each system, which the model in `drift` estimates from all its trials and runs."""
+"""The estimated capacity of each system, from all its trials and runs. The module `drift` contains the model."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -16,7 +16,7 @@ from sipsched.records.crossing import SearchRecord
 from sipsched.records.system_capacity import Searched, SystemCapacity
 
 TRIAL_S = 9.0
-"""Assumed seconds between the starts of two trials if a record lacks these times."""
+"""Assumed seconds between the starts of two trials, for records without start times."""
 ALL_UNDER = "no load was above the limit"
 ALL_ABOVE = "every load was above it"
 METHOD = "model of a drifting machine"
@@ -28,19 +28,19 @@ def estimate_capacities(
     crossings: Iterable[SearchRecord],
     limit: float = PDR_LIMIT,
 ) -> tuple[SystemCapacity, ...]:
-    """Estimate the capacity of each system with two offered loads or more.
+    """Estimate the capacity of each system that has runs or trials at two or more loads.
 
     Parameters
     ----------
     campaign
         All runs of the testbed. The estimate uses the valid runs of a single mode. None if only searches exist.
     crossings
-        Searches; searches on other testbeds are ignored.
+        Records of searches. Searches on other testbeds are ignored.
 
     Returns
     -------
     tuple
-        Capacities in the order of the runs, then the capacities of systems that only searches measured.
+        Capacities in the order of the runs, and then the capacities of systems that only searches measured.
     """
     runs = configurations(campaign.single) if campaign else {}
     searches: dict[Configuration, list[SearchRecord]] = {key: [] for key in runs}
@@ -62,7 +62,7 @@ _NO_RUNS = pd.DataFrame({"cps": []}, dtype=float)
 
 
 def capacity_of_search(search: SearchRecord, limit: float = PDR_LIMIT) -> Interval:
-    """Estimate the capacity from the trials of one search alone, for a criterion that the runs lack."""
+    """Estimate the capacity from the trials of one search, for a limit at which the runs cannot be evaluated."""
     observed = observe(_NO_RUNS, [search], np.nan)
     if not len(observed.cps):
         return Interval.without(np.nan, 0, LEVEL, "no trial")
@@ -74,13 +74,13 @@ def capacity_of_search(search: SearchRecord, limit: float = PDR_LIMIT) -> Interv
 def observe(
     runs: pd.DataFrame, searches: Iterable[SearchRecord], duration_s: float
 ) -> Observations:
-    """Collect the trials of searches and the runs of one system, with the trials first."""
+    """Collect the trials and runs of one system as observations. The trials come first."""
     parts = [*map(of_search, searches), _of_runs(runs, duration_s)]
     return Observations(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def of_search(search: SearchRecord) -> Observations:
-    """Return the trials of a search; trials without a start time are spread evenly over the search."""
+    """Return the trials of a search. Trials without a start time are spread evenly over the search."""
     trials, began = search.trials, _seconds(search.started_at)
     step = search.took_s / len(trials) if search.took_s and trials else TRIAL_S
     times = [
@@ -145,7 +145,7 @@ def _estimate(
 
 
 def _searched(search: SearchRecord, observed: Observations, own: slice) -> Searched:
-    """Compare a search with the runs. `own` are the indices of the search's trials, and the runs are at the end."""
+    """Compare the trials of a search with the runs. `own` are the indices of the trials; the runs are at the end."""
     slow = -speeds(observed)
     known = observed.cpu_us > 0
     mine = np.zeros(len(slow), bool)
@@ -159,7 +159,7 @@ def _searched(search: SearchRecord, observed: Observations, own: slice) -> Searc
 
 
 def interval_of(capacity: SystemCapacity) -> Interval:
-    """Return the estimate with its interval; infinity above the highest load, 0 below the lowest."""
+    """Return the estimate with its interval. Above the highest load it is infinity, below the lowest load 0."""
     n = capacity.trials + capacity.runs
     if capacity.estimate_cps is None or capacity.low_cps is None or capacity.high_cps is None:
         beyond = 0.0 if capacity.dropped else np.inf

@@ -1,4 +1,4 @@
-"""Published and measured capacities, from the papers' tables and from summaries."""
+"""Collection of published and measured capacities, from the papers' tables and from study summaries."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -36,7 +36,7 @@ from sipsched.records.system_capacity import SystemCapacity
 
 PAPERS_SUT = "papers' OpenSIPS"
 PAPERS_RUNS = 30
-"""Number of experiments that the papers average per table column."""
+"""Number of experiments that the papers average per column of a table."""
 MOST_CORES = 256
 NO_SPREAD = "no spread printed"
 
@@ -50,17 +50,17 @@ def collect(
     resamples: int = RESAMPLES,
     capacities: Sequence[SystemCapacity] = (),
 ) -> CapacityEvidence:
-    """Collect published capacities and measured capacities of studies.
+    """Collect the published capacities and the measured capacities of studies.
 
     Parameters
     ----------
     summaries
-        Combined summaries of studies. A missing file is skipped and reported in `read`. Studies of one testbed are
-        merged, so a shared run counts once.
+        Paths of study summaries. A missing file is skipped and reported in `read`. Studies on the same testbed are
+        merged, so that a run in two studies is counted once.
     message_bytes
-        Bytes of the receive buffer that the kernel charges per message.
+        Number of bytes of the receive buffer that the kernel charges per message.
     resamples
-        Number of samples of the bootstrap for the laws over cores.
+        Number of bootstrap samples for the laws of capacity by cores.
 
     Raises
     ------
@@ -115,11 +115,11 @@ def collect(
 
 
 def _read(paths: Sequence[Path]) -> tuple[list[Source], list[Campaign]]:
-    """Open the existing summaries as one campaign per testbed, and list them."""
+    """Read the existing summaries, with one campaign per testbed. Return them, and the list of all requested files."""
     sources: list[Source] = []
     summaries: list[tuple[str, xr.Dataset]] = []
     for path in paths:
-        # results/STUDY/TESTBED/summary.nc
+        # The last three parts of the path are STUDY/TESTBED/summary.nc.
         name = "/".join(path.parts[-3:])
         if not path.is_file():
             sources.append(Source(name, found=False))
@@ -139,7 +139,7 @@ def _any_run(data: xr.Dataset, dim: str) -> npt.NDArray[np.bool_]:
 
 
 def _published(wide: pd.DataFrame, limit: float) -> list[System]:
-    """Read capacities from the tables; both papers together form one system per mode."""
+    """Return the published capacities from the tables. Both papers together are one system per mode."""
     systems = []
     for mode in papers.MODES:
         options = []
@@ -157,7 +157,7 @@ def _published(wide: pd.DataFrame, limit: float) -> list[System]:
                 mode,
                 tuple(options),
                 papers.provenance("multicore", "singlecore"),
-                # the papers' rule is for enhanced mode
+                # The rule of the papers is about the enhanced mode.
                 stated if mode == "enhanced" else None,
                 published=True,
             )

@@ -1,4 +1,4 @@
-"""The initial load of a capacity search, estimated from the capacities of other points."""
+"""The load at which a search for a capacity begins, which is guessed from the capacities of other points."""
 
 import math
 from collections.abc import Mapping
@@ -8,18 +8,18 @@ from sipsched.plan.run import Crossings, Point
 
 
 def guess_cps(point: Point, crossings: Crossings) -> float | None:
-    """Guess the capacity of a point.
+    """Guess the capacity of a point from the known capacities of other points.
 
-    The guess starts from the nearest point with a known crossing on the same testbed and SUT. Nearness is the ratio of
-    cores and of threads; a point of the same mode is preferred. If two numbers of cores are known, Amdahl's law
-    (`scaling.fit_scaling`), fitted to the largest capacity per number of cores, scales the crossing to another
-    number of cores. Otherwise capacity is proportional to cores. More threads than cores are assumed to add no
-    capacity.
+    The guess starts from the nearest point with a known capacity, with the same testbed and SUT. Nearness is the ratio
+    of cores and of threads, and a point with the same mode is preferred. If capacities for two numbers of cores are
+    known, Amdahl's law scales the capacity to another number of cores (`scaling.fit_scaling`, fitted to the largest
+    capacity per number of cores). Otherwise the capacity is proportional to the cores. More threads than cores are
+    assumed to add no capacity.
 
     Returns
     -------
     float or None
-        Calls per second; None without a result for the SUT on the testbed.
+        Calls per second; None if no capacity of the SUT on the testbed is known.
     """
     known = {
         other: math.sqrt(lower * upper)
@@ -38,7 +38,7 @@ def guess_cps(point: Point, crossings: Crossings) -> float | None:
 
 
 def _carries(point: Point, known: Mapping[Point, float]) -> float:
-    """Return the relative capacity of a point: the number of cores that its threads can use."""
+    """Return the relative capacity of a point, which is the number of cores that its threads can use."""
     used = float(min(point.cores, point.threads))
     best: dict[int, float] = {}
     for other, cps in known.items():

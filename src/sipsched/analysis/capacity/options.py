@@ -1,4 +1,4 @@
-"""Settings that an operator can choose, and their capacities."""
+"""The settings between which an operator can choose, with their capacities."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -19,23 +19,24 @@ EXTRAPOLATED, SIMULATED = "extrapolated", "simulated"
 
 @dataclass(frozen=True)
 class Option:
-    """A setting that an operator can choose, with its capacity.
+    """A setting that an operator can choose, and its capacity.
 
     Attributes
     ----------
     sut, mode, cores, threads
-        The setting.
+        The values of the setting.
     interval
         Capacity in cps.
     carries_cps
-        Reliable load: the lower end of the interval. Without an interval, a measured setting has the papers' grid load,
-        and a predicted setting has the estimate. 0 if even the lowest measured load may exceed the capacity.
+        Load that the setting reliably handles: the lower end of the interval. Without an interval, it is the papers'
+        grid load of a measured setting, or the estimate of a predicted setting. 0 if the capacity may be below the
+        lowest measured load.
     grid_cps
-        The papers' grid capacity; NaN if it was not measured.
+        The capacity by the papers' definition, on their grid of loads; NaN if it was not measured.
     basis
-        `MEASURED`, `PUBLISHED`, `EXTRAPOLATED` (by a law over cores) or `SIMULATED`.
+        `MEASURED`, `PUBLISHED`, `EXTRAPOLATED` (by a law of capacity by cores) or `SIMULATED`.
     settled
-        Whether the capacity lies between two measured loads.
+        Whether the capacity is between two measured loads.
     """
 
     sut: str
@@ -50,12 +51,12 @@ class Option:
 
     @property
     def known(self) -> bool:
-        """True if the capacity was measured or published, not predicted."""
+        """True if the capacity was measured or published, and not predicted."""
         return self.basis in (MEASURED, PUBLISHED)
 
     @property
     def capacity(self) -> Interval:
-        """The capacity for comparisons with models: the crossing, or without an interval the grid capacity."""
+        """The capacity for comparisons with models: the interpolated capacity, or else the capacity on the grid."""
         if self.interval.known or not self.settled or np.isnan(self.grid_cps):
             return self.interval
         return replace(self.interval, estimate=self.grid_cps)
@@ -66,13 +67,13 @@ def measured_options(
     limit: float = PDR_LIMIT,
     capacities: Mapping[Configuration, SystemCapacity] = MappingProxyType({}),
 ) -> tuple[Option, ...]:
-    """List all measured settings with their capacities.
+    """Return all measured settings with their capacities.
 
     Parameters
     ----------
     capacities
-        Capacity of each system. A setting without an estimate was measured at a single load, and its capacity is above
-        or below this load.
+        Capacity of each system. A setting without an estimated capacity was measured at a single load. Its capacity is
+        above or below this load.
     """
     options = []
     for configuration, group in configurations(runs).items():
@@ -86,7 +87,7 @@ def measured_options(
 
 
 def option_of(known: SystemCapacity) -> Option:
-    """Make an option from the estimated capacity of a system."""
+    """Convert the estimated capacity of a system into an option."""
     interval, settled = interval_of(known), known.estimate_cps is not None
     if not settled:
         bound = 0.0 if known.dropped else known.highest_cps
@@ -104,9 +105,9 @@ def option_of(known: SystemCapacity) -> Option:
 def measured_option(
     sut: str, mode: str, cores: int, threads: int, measured: SweepCapacity
 ) -> Option:
-    """Make an option of a measured capacity.
+    """Convert a measured capacity into an option.
 
-    A capacity above all measured loads is set to the highest load, and a capacity below all loads to 0.
+    A capacity above all measured loads becomes the highest load. A capacity below all loads becomes 0.
     """
     interval = measured.crossing.interval
     settled = not np.isinf(interval.estimate)
@@ -131,7 +132,7 @@ def measured_option(
 def predicted_option(
     sut: str, mode: str, cores: int, threads: int, capacity: Interval, basis: str
 ) -> Option:
-    """Make an option from a predicted capacity. Its reliable load is the lower end of the interval."""
+    """Convert a predicted capacity into an option. Its reliable load is the lower end of the interval."""
     carries = capacity.low if capacity.known else capacity.estimate
     return Option(
         *(sut, mode, cores, threads),
@@ -143,7 +144,7 @@ def predicted_option(
 
 
 def best_by_cores(options: Iterable[Option]) -> tuple[Option, ...]:
-    """Choose the option with the largest capacity per SUT, mode and number of cores.
+    """Return the option with the largest capacity for each SUT, mode and number of cores.
 
     Among equal options, the option with the fewest threads is chosen.
     """

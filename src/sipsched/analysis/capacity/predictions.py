@@ -1,4 +1,4 @@
-"""Predictions of unmeasured capacities, from laws fitted to a system or from a single core."""
+"""Predictions of unmeasured capacities, from laws that are fitted to measured capacities."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,25 +18,25 @@ from sipsched.analysis.capacity.systems import CapacityEvidence, CapacityModel, 
 from sipsched.analysis.intervals import Interval
 
 RESAMPLES = 499
-"""Number of fits of a law for its intervals; these fits take 2 s."""
+"""Number of bootstrap fits of a law, from which its intervals follow. These fits take 2 s."""
 RULE, LAW, AMDAHL = "papers' rule, fitted", "Universal Scalability Law", "Amdahl's law"
 BORROWED = "Amdahl's law of the papers' server"
 
 
 def rule_points(system: System) -> tuple[Option, ...]:
-    """Return the options for the fit of the papers' rule. For one core, only one thread counts, because T(1,1) is 1."""
+    """Return the options to which the papers' rule is fitted. With one core, only one thread is used: T(1,1) is 1."""
     return tuple(option for option in system.fitted if option.cores > 1 or option.threads == 1)
 
 
 def fit_models(
     system: System, processors: Mapping[int, int], resamples: int = RESAMPLES
 ) -> tuple[CapacityModel, ...]:
-    """Fit each model of capacity by cores.
+    """Fit each model of capacity by cores to the capacities of a system.
 
     Parameters
     ----------
     system
-        System whose `fitted` settings are the points.
+        System whose `fitted` settings are used for the fit.
     """
     points = _points(rule_points(system))
     try:
@@ -77,19 +77,19 @@ def _parameters(law: ScalingLaw, contention_only: bool) -> tuple[tuple[str, str,
 
 
 def choose(models: Sequence[CapacityModel]) -> CapacityModel | None:
-    """Choose the model with the smallest leave-one-out errors; None if every model lacks some errors."""
+    """Return the model with the smallest leave-one-out errors; None if every model lacks some of these errors."""
     judged = [model for model in models if np.isfinite(model.rms_percent)]
     return min(judged, key=lambda model: model.rms_percent, default=None)
 
 
 def borrowed(system: System, evidence: CapacityEvidence, cores: int) -> Interval:
-    """Scale the best capacity on one core by Amdahl's law, fitted to the papers' server in enhanced mode.
+    """Predict a capacity from the best capacity with one core, by the law of the papers' server in enhanced mode.
 
     Returns
     -------
     Interval
-        The interval combines the interval of the capacity on one core and the prediction interval of the law. NaN if
-        the capacity on one core is unknown.
+        The interval combines the interval of the capacity with one core and the prediction interval of Amdahl's law.
+        NaN if the capacity with one core is unknown.
     """
     ones = [option.capacity for option in system.best if option.cores == 1 and option.settled]
     law = next(
@@ -113,15 +113,15 @@ def borrowed(system: System, evidence: CapacityEvidence, cores: int) -> Interval
 def predictor(
     system: System, evidence: CapacityEvidence
 ) -> tuple[str, Callable[[int], Interval]] | None:
-    """Choose the law that extrapolates to other numbers of cores.
+    """Return the law that predicts the capacity with other numbers of cores.
 
-    With three numbers of cores or more, the law with the smallest leave-one-out errors is chosen. Two numbers of cores
-    determine Amdahl's law. With one number of cores, the law of the papers' server is used.
+    If capacities with three or more numbers of cores are known, the law with the smallest leave-one-out errors is used.
+    Two numbers of cores determine Amdahl's law. With one number of cores, the law of the papers' server is used.
 
     Returns
     -------
     name, predict
-        None if no capacity lies between measured loads.
+        None if no capacity is between two measured loads.
     """
     chosen = choose(system.models)
     count = len(system.fitted)
@@ -135,9 +135,9 @@ def predictor(
 
 
 def _through(points: Sequence[Option], cores: int) -> Interval:
-    """Predict by Amdahl's law through two capacities.
+    """Predict a capacity by Amdahl's law through two known capacities.
 
-    The ends come from laws through the ends of the capacities' intervals.
+    Laws through the ends of the capacities' intervals determine the ends of the predicted interval.
     """
 
     def law(values: Sequence[float]) -> float:
@@ -156,7 +156,7 @@ def _through(points: Sequence[Option], cores: int) -> Interval:
 def extrapolated(
     system: System, evidence: CapacityEvidence, cores: Iterable[int]
 ) -> tuple[Option, ...]:
-    """List the known capacities of a system, and the capacities that a law predicts for the other numbers of cores."""
+    """Return the known capacities of a system, and predictions by a law for all other numbers of cores."""
     law = predictor(system, evidence)
     if law is None:
         return ()

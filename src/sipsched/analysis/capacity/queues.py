@@ -1,4 +1,4 @@
-"""Queues of messages and their capacities: M/M/c/K exactly, M/G/c/K and M/G/c by approximations."""
+"""Queueing models of a proxy: M/M/c/K exactly, M/G/c/K and M/G/c by approximations; and their capacities."""
 
 from dataclasses import dataclass
 
@@ -14,14 +14,14 @@ MESSAGES_PER_CALL = 6
 
 @dataclass(frozen=True)
 class Queue:
-    """A queue of messages in its steady state.
+    """The steady state of a queue of messages.
 
     Attributes
     ----------
     blocking
-        Share of the messages that arrive when all places are occupied.
+        Share of the messages that arrive when all places are occupied, so that they are refused.
     waiting_us
-        Mean waiting time before service of the accepted messages, in µs.
+        Mean waiting time of the accepted messages before service, in µs.
     """
 
     blocking: float
@@ -31,23 +31,23 @@ class Queue:
 def queue(
     arrivals_per_s: float, service_us: float, servers: int, places: int, scv: float = 1.0
 ) -> Queue:
-    """Solve M/M/c/K exactly, and M/G/c/K by Kimura's approximation.
+    """Return the steady state of M/M/c/K exactly, or of M/G/c/K by Kimura's approximation.
 
-    With `scv` 1 the result is exact for M/M/c/K. Without waiting places it is Erlang's loss formula, which is exact for
-    any service time. The computation uses logarithms, so `places` is only limited by memory.
+    For an `scv` of 1, the result is exact for M/M/c/K. Without waiting places, the result is Erlang's loss formula,
+    which is exact for any service time. The computation uses logarithms, so only memory limits `places`.
 
     Source: Kimura, A transform-free approximation for the finite capacity M/G/s queue, Operations Research
-    44(6), 1996. Its ratio of mean waits, M/G/s to M/M/s, is (1 + scv) / 2 as in Allen and Cunneen's
+    44(6), 1996. Its ratio of mean waiting times, M/G/s to M/M/s, is (1 + scv) / 2 as in Allen and Cunneen's
     formula (Allen, Probability, Statistics, and Queueing Theory, 1990).
 
     Parameters
     ----------
     arrivals_per_s
-        λ, messages per second; Poisson.
+        λ, messages per second of a Poisson process.
     service_us
         Mean service time of a message in µs.
     servers
-        c.
+        c, the number of servers.
     places
         K, the largest number of messages in the system, including messages in service.
     scv
@@ -77,7 +77,7 @@ def queue(
     logs = busy * np.log(load) - special.gammaln(busy + 1)
     room = places - servers
     step = np.log(rho * ratio / damping)
-    # levels c to K - 1 decrease geometrically, and flow balance determines the last level
+    # The probabilities of levels c to K - 1 decrease geometrically. The flow balance determines the last level.
     levels = logs[-1] - np.log(damping) + np.arange(room) * step
     every = np.concatenate((logs[:-1], levels, [logs[-1] + room * step]))
     shares = np.exp(every - special.logsumexp(every))
@@ -90,9 +90,9 @@ def queue(
 def endless_wait_us(
     arrivals_per_s: float, service_us: float, servers: int, scv: float = 1.0
 ) -> float:
-    """Return the mean wait in M/G/c with unlimited places, in µs; inf from a utilisation of 1 on.
+    """Return the mean waiting time in µs in M/G/c with unlimited places; infinity from a utilisation of 1 on.
 
-    Erlang's C times (1 + scv) / 2. Source: Allen, Probability, Statistics, and Queueing Theory, 1990
+    The result is Erlang's C times (1 + scv) / 2. Source: Allen, Probability, Statistics, and Queueing Theory, 1990
     (Allen-Cunneen approximation, Poisson arrivals).
 
     Parameters
@@ -111,17 +111,17 @@ def endless_wait_us(
 
 
 def system_places(receive_buffer_bytes: float, message_bytes: float, servers: int) -> int:
-    """Return K: the messages that fit into the receive buffer, plus one per server.
+    """Return K: the number of messages that fit into the receive buffer, plus the number of servers.
 
     Parameters
     ----------
     receive_buffer_bytes
         Effective SO_RCVBUF, as the kernel reads it back.
     message_bytes
-        Bytes that the kernel charges per message: skb->truesize, which a trace records as `rmem`. The message is
-        shorter.
+        Bytes that the kernel charges per message: skb->truesize, which a trace records as `rmem`. The length of the
+        message is smaller.
     servers
-        c.
+        c, the number of servers.
     """
     return int(receive_buffer_bytes // message_bytes) + servers
 
@@ -133,15 +133,15 @@ def queue_capacity_cps(
     scv: float = 1.0,
     limit: float = PDR_LIMIT,
 ) -> float:
-    """Return the calls per second at which the share of refused messages reaches the limit.
+    """Return the load in calls per second at which the share of refused messages reaches the limit.
 
     Parameters
     ----------
     service_us, servers, places, scv
-        See `queue`; with scv 1 the model is M/M/c/K, else M/G/c/K.
+        See `queue`. For an scv of 1 the model is M/M/c/K, otherwise M/G/c/K.
     """
     # ASSUME messages arrive as a Poisson process, although the messages of one call follow each other. The servers
-    # cannot serve more than their rate, so at the rate `most` at least the limit's share of messages is refused.
+    # cannot serve more than their rate, so at the rate `most`, the share of refused messages is at least the limit.
     most = servers / (service_us * 1e-6 * (1 - limit))
     rate = optimize.brentq(
         lambda rate: queue(rate, service_us, servers, places, scv).blocking - limit,

@@ -1,4 +1,4 @@
-"""Laws of capacity by cores: the papers' rule, the Universal Scalability Law and Amdahl's law; and their errors."""
+"""Laws of capacity by number of cores: the papers' rule, the Universal Scalability Law and Amdahl's law."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -14,17 +14,17 @@ from sipsched.analysis.intervals import LEVEL, Interval, percentiles
 from sipsched.errors import StableError
 
 PAPER_SINGLE_CORE_CPS = 1000.0
-"""C(1,1) of the papers' server. Source: Krishnamurthy and Rouskas 2016, section V, last paragraph."""
+"""C(1,1) of the papers' server in cps. Source: Krishnamurthy and Rouskas 2016, section V, last paragraph."""
 PAPER_EXTRA_THREADS = 2
-"""T(1,c) - c on one processor. Source: the same, section V."""
+"""T(1,c) - c, the number of threads beyond the cores on one processor. Source: the same, section V."""
 MIN_SPARE_POINTS = 2
-"""Smallest excess of points over parameters with which the errors of a fit are meaningful."""
+"""Number of points that a fit needs in addition to its parameters. With fewer points, its errors are meaningless."""
 
 Values = npt.NDArray[np.float64]
 
 
 class TooFewPointsError(StableError):
-    """The number of points is too small to fit a law.
+    """The error for too few points to fit a law.
 
     Attributes
     ----------
@@ -39,20 +39,20 @@ class TooFewPointsError(StableError):
 
 @dataclass(frozen=True)
 class ScalingLaw:
-    """The Universal Scalability Law fitted to capacities by cores.
+    """The Universal Scalability Law, fitted to capacities with several numbers of cores.
 
     C(N) = λ N / (1 + σ (N - 1) + κ N (N - 1)). Source: Gunther, Guerrilla Capacity Planning, 2007.
 
     Attributes
     ----------
-    single_cps
+    λ: capacity with one core.
         λ: capacity of one core.
     contention
         σ: share of the work that is serial.
     coherency
         κ: cost of keeping a pair of cores consistent.
     peak_cores
-        N*: the number of cores with the largest capacity; inf if κ is 0.
+        N*: the number of cores with the largest capacity; infinity if κ is 0.
     draws
         Shape (resample, 4): λ, σ, κ and the standard deviation per bootstrap sample; empty with too few points.
     """
@@ -64,12 +64,12 @@ class ScalingLaw:
     draws: Values
 
     def curve(self, cores: float) -> float:
-        """Return the capacity of a number of cores in cps."""
+        """Return the capacity in cps that the law gives for a number of cores."""
         parameters = (self.single_cps, self.contention, self.coherency)
         return float(scaling_law(cores, *(parameter.estimate for parameter in parameters)))
 
     def predict(self, cores: float, seed: int = SEED) -> Interval:
-        """Predict a new measurement. The interval includes the scatter of measurements about the curve."""
+        """Predict a new measurement. The interval includes the scatter of measurements around the law."""
         n, level = self.single_cps.n, self.single_cps.level
         if self.single_cps.why:
             return Interval.without(self.curve(cores), n, level, self.single_cps.why)
@@ -81,16 +81,16 @@ class ScalingLaw:
 
 @dataclass(frozen=True)
 class PapersRule:
-    """The papers' rule, C(p,c) = T(p,c) × C(1,1), with C(1,1) fitted to capacities by cores.
+    """The papers' rule C(p,c) = T(p,c) × C(1,1), with C(1,1) fitted to capacities.
 
     Attributes
     ----------
     single_cps
-        C(1,1).
+        C(1,1), the capacity with one core and one thread.
     threads
-        T(p,c) by number of cores.
+        T(p,c), the number of threads, by number of cores.
     residual_cps
-        Standard deviation of the points about the rule; NaN if the fit has no points beyond its parameter.
+        Standard deviation of the points around the rule; NaN if the fit has only one point.
     weight
         Sum of the squares of T over the points.
     """
@@ -101,7 +101,7 @@ class PapersRule:
     weight: float
 
     def predict(self, cores: float) -> Interval:
-        """Predict a new measurement. The interval includes the scatter of measurements about the rule."""
+        """Predict a new measurement. The interval includes the scatter of measurements around the rule."""
         threads, single = self.threads(cores), self.single_cps
         estimate = threads * single.estimate
         if single.why:
@@ -112,10 +112,10 @@ class PapersRule:
 
 
 def paper_threads(processors: int, cores: int) -> int:
-    """Return T(p,c), the best number of threads by the papers' rule.
+    """Return T(p,c), the best number of threads according to the papers' rule.
 
-    c + 2 on one processor, c on two or more. T(1,1) is 1, since C(1,1) is defined as the capacity of
-    a single-core, single-thread system.
+    T(p,c) is c + 2 on one processor, and c on two or more. T(1,1) is 1, because C(1,1) is defined as the capacity of a
+    single-core, single-thread system.
 
     Source: Krishnamurthy and Rouskas 2016, section V.
 
@@ -129,7 +129,7 @@ def paper_threads(processors: int, cores: int) -> int:
     Raises
     ------
     StableError
-        Fewer than one processor, or fewer cores than processors.
+        The number of processors is below one, or the number of cores is below the number of processors.
     """
     if not 1 <= processors <= cores:
         raise StableError(
@@ -142,7 +142,7 @@ def paper_threads(processors: int, cores: int) -> int:
 
 
 def scaling_law(cores: Any, single_cps: Any, contention: Any, coherency: Any) -> Any:
-    """Compute the Universal Scalability Law, C(N) = λ N / (1 + σ (N - 1) + κ N (N - 1))."""
+    """Return the capacity by the Universal Scalability Law, C(N) = λ N / (1 + σ (N - 1) + κ N (N - 1))."""
     return single_cps * cores / (1 + contention * (cores - 1) + coherency * cores * (cores - 1))
 
 
@@ -156,24 +156,24 @@ def fit_scaling(
 ) -> ScalingLaw:
     """Fit the Universal Scalability Law to capacities by least squares.
 
-    The parameters' intervals are percentiles of a parametric bootstrap. The bootstrap samples errors about the curve.
-    It also samples their standard deviation, which a few points do not determine precisely.
+    The parameters' intervals are percentiles of a parametric bootstrap. The bootstrap samples the errors around the
+    curve. It also samples their standard deviation, because a few points do not determine it precisely.
 
     Parameters
     ----------
     cores, cps
-        Numbers of cores and their capacities, shape (point,); NaN is excluded.
+        Numbers of cores and their capacities, shape (point,). Points with NaN are excluded.
     contention_only
         Fix κ at 0 (Amdahl's law).
     level
-        Confidence.
+        Confidence level of the intervals.
     resamples, seed
-        Number and seed of the samples of the bootstrap.
+        Number and seed of the bootstrap samples.
 
     Raises
     ------
     TooFewPointsError
-        The number of distinct numbers of cores is below the number of parameters.
+        The points have fewer distinct numbers of cores than the law has parameters.
     """
     points, rates = np.asarray(cores, float), np.asarray(cps, float)
     points, rates = points[np.isfinite(rates)], rates[np.isfinite(rates)]
@@ -227,7 +227,8 @@ def _fit_law(
     guess = np.array([first[0] / scale, *first[1:]])[:held]
     upper = np.array([np.inf, 1.0, 1.0])[:held]
     with warnings.catch_warnings():
-        # with as many points as parameters, curve_fit cannot estimate the covariance, but the code does not use it
+        # If the points are as many as the parameters, curve_fit warns that it cannot estimate the covariance. The
+        # code does not use the covariance.
         warnings.simplefilter("ignore", optimize.OptimizeWarning)
         fitted, _ = optimize.curve_fit(
             lambda cores, *law: scaling_law(cores, *law, *[0.0] * (3 - held)),
@@ -244,7 +245,7 @@ def _fit_law(
 
 
 def _peak(single_cps: npt.ArrayLike, contention: npt.ArrayLike, coherency: npt.ArrayLike) -> Values:
-    """Return N* = √((1 - σ) / κ); inf for κ below 1e-6, which a bounded fit cannot distinguish from 0."""
+    """Return N* = √((1 - σ) / κ); infinity for κ below 1e-6, which a bounded fit cannot distinguish from 0."""
     kappa = np.asarray(coherency, float)
     least = np.where(kappa < 1e-6, np.nan, kappa)
     peak = np.sqrt((1 - np.asarray(contention, float)) / least)
@@ -257,18 +258,18 @@ def fit_rule(
     processors: Mapping[int, int],
     level: float = LEVEL,
 ) -> PapersRule:
-    """Fit C(1,1) of the papers' rule by least squares.
+    """Fit C(1,1) of the papers' rule to capacities by least squares.
 
-    The errors in cps are assumed equal for all numbers of cores.
+    The fit assumes equal errors in cps for all numbers of cores.
 
     Parameters
     ----------
     cores, cps
         Numbers of cores and their capacities, shape (point,).
     processors
-        Number of processors by number of cores; 1 for missing numbers of cores.
+        Number of processors, by number of cores; 1 for other numbers of cores.
     level
-        Confidence.
+        Confidence level of the intervals.
 
     Raises
     ------
@@ -304,19 +305,19 @@ def leave_one_out(
     cps: npt.ArrayLike,
     fit: Callable[[Values, Values], ScalingLaw | PapersRule],
 ) -> tuple[float, ...]:
-    """Predict each point from a law that is fitted to the other points.
+    """Predict each point from a law that is fitted to all other points, and return the errors.
 
     Parameters
     ----------
     cores, cps
         Numbers of cores and their capacities, shape (point,).
     fit
-        Function from cores and capacities to a law.
+        Function that fits a law to cores and capacities.
 
     Returns
     -------
     tuple
-        100 (predicted / measured - 1) per point; NaN if the other points are too few.
+        100 (predicted / measured - 1) per point; NaN if too few other points exist.
     """
     points, rates = np.asarray(cores, float), np.asarray(cps, float)
     errors = []

@@ -1,4 +1,4 @@
-"""Service times and waits of a setting's messages, and the setting's capacity by queueing models."""
+"""Service times and waiting times of messages per setting, and the capacity according to queueing models."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,27 +24,27 @@ from sipsched.words import plural
 MESSAGE_PARTS = ("t_sip_mean", "t_sip_sd", "t_sip_off_mean", "t_sip_off_sd", "k_sockq_mean")
 KERNEL_PARTS = ("k_stack_mean", "k_copy_mean", "k_snd_mean")
 KEPT = ("pdr", "so_rcvbuf", *MESSAGE_PARTS, *KERNEL_PARTS)
-"""Columns of a campaign that the models need."""
+"""Columns of a campaign that the queueing models need."""
 
 Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class ServiceTimes:
-    """Service times, waits and drop rates of the messages of one setting.
+    """Service times, waiting times and drop rates of the messages with one setting.
 
     Attributes
     ----------
     at_cps
-        Load of the measured service times: the highest load at or under the limit, else the lowest load.
+        Load at which the service times were measured: the highest load at or below the limit, or else the lowest load.
     cpu_us, t_sip_us
-        Mean CPU time of a message in kernel and proxy, and mean T_sip, over runs.
+        Mean CPU time of a message in kernel and proxy, and mean T_sip, over all runs.
     cpu_scv, t_sip_scv
-        Squared coefficients of variation over messages; NaN if not measured.
+        Squared coefficients of variation of these times over messages; NaN if they were not measured.
     room
-        Number of messages that fit into the receive buffer; NaN if its size is not recorded.
+        Number of messages that fit into the receive buffer; NaN if the record lacks the size of the buffer.
     loads, pdr, waits_us
-        Measured loads, ascending; packet drop rate and mean K_sockq in µs, shape (load, rep).
+        Measured loads, ascending. Packet drop rate, and mean K_sockq in µs, shape (load, rep).
     """
 
     facet: Facet
@@ -62,23 +62,23 @@ class ServiceTimes:
 
     @property
     def name(self) -> str:
-        """Name the setting in ordinary words."""
+        """Return the name of the setting for texts."""
         return f"{facet_name(self.facet)}, {plural(self.threads, 'thread')}"
 
     def servers(self, by: str) -> int:
-        """Return the number of servers: threads, or cores but at most the number of threads."""
+        """Return the number of servers: threads, or for `by` "cores" the cores if they are fewer than the threads."""
         return min(self.facet[2], self.threads) if by == "cores" else self.threads
 
     def predict(self, by: str, general: bool, limit: float = PDR_LIMIT) -> Interval:
-        """Predict the capacity in cps by a queue with a finite number of places.
+        """Predict the capacity in cps by a queueing model with a finite number of places.
 
         Parameters
         ----------
         by
-            "cores": servers are cores and the service time is the CPU time. "threads": servers are threads and the
-            service time is T_sip.
+            "cores": the servers are the cores, and the service time is the CPU time. "threads": the servers are the
+            threads, and the service time is T_sip.
         general
-            Whether the model is M/G/c/K with the measured variation; otherwise the model is M/M/c/K.
+            Whether the model is M/G/c/K with the measured variation of service times. Otherwise the model is M/M/c/K.
         """
         service, scv = (
             (self.cpu_us, self.cpu_scv) if by == "cores" else (self.t_sip_us, self.t_sip_scv)
@@ -102,7 +102,7 @@ class ServiceTimes:
 def service_times(
     runs: pd.DataFrame, options: Sequence[Option], limit: float, message_bytes: float
 ) -> list[ServiceTimes]:
-    """Return the service times of every measured setting."""
+    """Return the service times for each measured setting."""
     return [
         _service(by_load(group, KEPT), option, limit, message_bytes)
         for option, group in zip(options, configurations(runs).values(), strict=True)
@@ -117,8 +117,8 @@ def _service(at: xr.Dataset, option: Option, limit: float, message_bytes: float)
     times = {name: at[name].to_numpy() for name in (*MESSAGE_PARTS, "so_rcvbuf")}
     cpu = cpu_time(at).to_numpy()
     there = int(np.flatnonzero(loads == at_cps)[0])
-    # ASSUME time on and off CPU are independent within T_sip, and the variation of the CPU time is equal at all loads.
-    # The variation comes from the load with the smallest share of T_sip off CPU.
+    # ASSUME within T_sip, time on and off CPU are independent, and the variation of the CPU time is equal at all
+    # loads. The variation comes from the load with the smallest share of T_sip off CPU.
     with np.errstate(invalid="ignore"):
         off = _means(times["t_sip_off_mean"] / times["t_sip_mean"])
         on_square = times["t_sip_sd"] ** 2 - times["t_sip_off_sd"] ** 2

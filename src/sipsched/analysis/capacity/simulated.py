@@ -1,4 +1,4 @@
-"""Capacity by cores according to the simulator, with the uncertainty of the simulator's parameters."""
+"""The simulated capacity by number of cores, with the uncertainty of the simulator's parameters."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,28 +12,28 @@ from sipsched.records.fitted import Fitted
 from sipsched.records.prediction import CapacityOfCores, CapacityPrediction, read_capacity
 
 FULL = 0.9
-"""Smallest busy share at which a CPU counts as the limit of a capacity. Bursts need the remaining share."""
+"""Busy share from which on a CPU is considered the limit of a capacity. Bursts need the remaining share."""
 RECEIVE, CORES, NEITHER = "the CPU that receives", "the cores", "bursts at neither"
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """Simulated capacity of a number of cores.
+    """The simulated capacity with one number of cores.
 
     Attributes
     ----------
     cores, threads
         Number of cores, and the best simulated number of threads.
     capacity
-        Capacity in cps. The interval contains 95 % of the fits to samples of the runs, and the effects of changed
-        assumptions.
+        Capacity in cps. Its interval contains the capacities of 95 % of the fits to bootstrap samples of the runs. It
+        also contains the capacities with changed assumptions.
     alternatives
-        Capacity under each changed assumption.
+        Capacity with each changed assumption.
     tried
-        Capacity by number of threads, ascending.
+        Capacity by number of threads, in ascending order of threads.
     receive_share, busy_share
-        At the capacity, the share of time that the busiest receiving CPU spends in receive softirqs, and the busy share
-        of all CPUs.
+        When the load equals the capacity: the share of its time that the busiest receiving CPU spends in receive
+        softirqs, and the busy share of all CPUs.
     """
 
     cores: int
@@ -46,14 +46,14 @@ class Simulated:
 
     @property
     def bound(self) -> str:
-        """Describe the resource that limits the capacity."""
+        """Describe which resource limits the capacity."""
         if self.receive_share >= FULL:
             return RECEIVE
         return CORES if self.busy_share >= FULL else NEITHER
 
 
 def read(paths: Iterable[Path]) -> CapacityPrediction:
-    """Read the first valid prediction; if no prediction is valid, return an empty prediction with the reason."""
+    """Read the first valid prediction. If no prediction is valid, return an empty prediction with the reason."""
     predictions = [read_capacity(path) for path in paths if path.is_file()]
     none = CapacityPrediction(Fitted(why="nothing was simulated"), np.nan, 1)
     return next(
@@ -63,12 +63,12 @@ def read(paths: Iterable[Path]) -> CapacityPrediction:
 
 
 def by_cores(prediction: CapacityPrediction, widening: Sequence[str]) -> tuple[Simulated, ...]:
-    """Return the best number of threads and the capacity with its interval, per number of cores.
+    """Return the best number of threads and its capacity with an interval, for each number of cores.
 
     Parameters
     ----------
     widening
-        Changed assumptions whose effects the interval must include. All other assumptions describe other machines.
+        Changed assumptions whose effects the interval must include. All other assumptions are about other machines.
     """
     return tuple(_of(prediction, cores, widening) for cores in prediction.cores)
 

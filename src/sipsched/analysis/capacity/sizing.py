@@ -1,4 +1,4 @@
-"""The number of cores for a load, by measured, extrapolated and simulated capacities."""
+"""The number of cores that a load needs, from measured, extrapolated and simulated capacities."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,19 +19,19 @@ from sipsched.analysis.capacity.systems import CapacityEvidence, System
 from sipsched.plan.modes import DEFAULT
 
 MOST_CORES = 64
-"""The largest number of cores to which a law is extrapolated."""
+"""The largest number of cores for which a law may predict the capacity."""
 
 
 @dataclass(frozen=True)
 class Sizing:
-    """The capacities of one system by cores, from one origin.
+    """The capacities of one system by number of cores, from one kind of source.
 
     Attributes
     ----------
     basis
         `MEASURED`, `PUBLISHED`, `EXTRAPOLATED` or `SIMULATED`.
     options
-        The best setting of each number of cores, ascending; empty if nothing is known.
+        The best setting for each number of cores, in ascending order of cores; empty if no capacity is known.
     """
 
     basis: str
@@ -39,7 +39,7 @@ class Sizing:
 
     @property
     def steps(self) -> tuple[Option, ...]:
-        """The settings that handle more load than every setting on fewer cores."""
+        """The settings that handle a higher load than every setting with fewer cores."""
         steps: list[Option] = []
         for option in self.options:
             if option.carries_cps > max((step.carries_cps for step in steps), default=0.0):
@@ -47,15 +47,15 @@ class Sizing:
         return tuple(steps)
 
     def enough(self, cps: float) -> Option | None:
-        """Return the setting with the fewest cores that handles a load; None if no setting handles the load."""
+        """Return the setting with the fewest cores that handles a load, or None if no setting handles it."""
         return next((option for option in self.steps if option.carries_cps >= cps), None)
 
 
 @dataclass(frozen=True)
 class SizedSystem:
-    """A system with three answers: known (measured or published), extrapolated and simulated.
+    """A system with its known (measured or published), extrapolated and simulated capacities.
 
-    `law` is the name of the law for extrapolation; empty without a law.
+    `law` is the name of the law that extrapolates; empty if no law does.
     """
 
     system: System
@@ -66,29 +66,29 @@ class SizedSystem:
 
     @property
     def all(self) -> tuple[Sizing, Sizing, Sizing]:
-        """The three answers of the system."""
+        """The known, extrapolated and simulated capacities."""
         return self.known, self.extrapolated, self.simulated
 
 
 def sized(
     evidence: CapacityEvidence, simulated: Sequence[Simulated] = (), simulated_sut: str = ""
 ) -> tuple[SizedSystem, ...]:
-    """Gather the answers of one system per SUT.
+    """Return the known, extrapolated and simulated capacities of one system per SUT.
 
-    The system has the default mode if that mode is known, else the mode with the largest capacity.
+    The system has the default mode. If the default mode is unknown, it has the mode with the largest capacity.
 
     Parameters
     ----------
     evidence
         Measured and published capacities.
     simulated, simulated_sut
-        Simulated capacities by cores, and their SUT in the default mode.
+        Simulated capacities by number of cores, and the name of the simulated SUT.
 
     Returns
     -------
     tuple
-        Measured systems come before published systems. Within both groups, the system with the most data to compare
-        comes first.
+        Measured systems come before published systems. In each group, the system with the most known capacities comes
+        first.
     """
     found = []
     for sut in evidence.suts:
@@ -96,7 +96,7 @@ def sized(
             (system for system in evidence.systems if system.sut == sut),
             key=lambda system: (system.mode == DEFAULT, _largest(system.options)),
         )
-        # if several testbeds exist, the name of a SUT ends with the name of its testbed
+        # If several testbeds exist, the name of the SUT ends with the name of its testbed.
         is_simulated = system.mode == DEFAULT and sut.partition(" on ")[0] == simulated_sut
         found.append(
             SizedSystem(

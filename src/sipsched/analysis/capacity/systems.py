@@ -1,4 +1,4 @@
-"""Systems with all their known capacities, and the data of the capacity page."""
+"""The types for systems and their known capacities, which the capacity page shows."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from sipsched.analysis.run_table import Buffers, Campaign
 
 @dataclass(frozen=True)
 class Source:
-    """A summary file that the page was asked to read."""
+    """A summary file that the capacity page was asked to read."""
 
     name: str
     found: bool
@@ -24,16 +24,16 @@ class Source:
 
 @dataclass(frozen=True)
 class CapacityModel:
-    """A model of capacity by cores, fitted to a system.
+    """A model of capacity by number of cores, fitted to a system.
 
     Attributes
     ----------
     points
-        Number of points in the fit, by distinct number of cores.
+        Number of points of the fit, by distinct number of cores.
     parameters
-        Name, unit and value of each parameter; empty without a fit.
+        Name, unit and value of each parameter; empty if no fit was possible.
     predict
-        Capacity by cores with a prediction interval; None without a fit.
+        Function that predicts the capacity with a number of cores, with an interval; None if no fit was possible.
     left_out
         Leave-one-out errors in percent, one per point.
     """
@@ -54,16 +54,16 @@ class CapacityModel:
 
 @dataclass(frozen=True)
 class System:
-    """One SUT in one mode, with all its known capacities.
+    """One SUT in one mode, and all its known capacities.
 
     Attributes
     ----------
     sut, mode
-        SUT and mode; the SUT includes the testbed's name if several testbeds exist.
+        SUT and mode. If several testbeds exist, the name of the SUT includes the name of the testbed.
     options
         Measured or published settings.
     stated
-        C(1,1) if a paper states it.
+        C(1,1) according to a paper, if a paper states it.
     """
 
     sut: str
@@ -76,38 +76,38 @@ class System:
 
     @property
     def name(self) -> str:
-        """Name the system in ordinary words."""
+        """Return the name of the system for texts."""
         return f"{self.sut}, {self.mode}"
 
     @property
     def best(self) -> tuple[Option, ...]:
-        """Per number of cores, the setting with the best number of threads."""
+        """The setting with the best number of threads, for each number of cores."""
         return best_by_cores(self.options)
 
     @property
     def fitted(self) -> tuple[Option, ...]:
-        """Settings for a fit: the best settings with a capacity between measured loads."""
+        """The settings to which laws are fitted: the best settings whose capacity is between two measured loads."""
         return tuple(option for option in self.best if option.settled)
 
 
 @dataclass(frozen=True)
 class CapacityEvidence:
-    """The data of the capacity page.
+    """All data of the capacity page.
 
     Attributes
     ----------
     systems
-        Systems with their capacities, published systems first.
+        Systems with their capacities. The published systems come first.
     services
-        Service times of measured settings.
+        Service times for the measured settings.
     fidelity
-        Fidelity of the project's own measurements; empty without measurements.
+        Fidelity of the project's own measurements; empty if no measurements exist.
     read
-        The requested summaries, including missing ones.
+        The requested summaries, including missing files.
     buffers
-        Receive buffers of the runs of `own`, by the (sut, mode) of `own`.
+        Receive buffers of the runs of `own`, by SUT and mode.
     campaigns
-        The measured runs behind `own`, by testbed.
+        The measured runs of `own`, by testbed.
     """
 
     systems: tuple[System, ...]
@@ -121,24 +121,24 @@ class CapacityEvidence:
 
     @property
     def own(self) -> tuple[System, ...]:
-        """The systems that this project measured."""
+        """The systems that this project measured itself."""
         return tuple(system for system in self.systems if not system.published)
 
     @property
     def provenance(self) -> str:
-        """Describe the origin of the page's numbers."""
+        """Describe the sources of the page's numbers."""
         return " ".join(filter(None, dict.fromkeys(system.provenance for system in self.systems)))
 
     @property
     def own_provenance(self) -> str:
-        """Describe the origin of the project's own measurements."""
+        """Describe the source of the project's own measurements."""
         return " ".join(filter(None, dict.fromkeys(system.provenance for system in self.own)))
 
     @property
     def suts(self) -> tuple[str, ...]:
-        """All SUTs, with the published SUTs first."""
+        """The names of all SUTs. The published SUTs come first."""
         return tuple(dict.fromkeys(system.sut for system in self.systems))
 
     def threads(self, cores: int) -> int:
-        """Return T(p,c), the papers' number of threads for a number of cores."""
+        """Return T(p,c), the number of threads that the papers use for a number of cores."""
         return paper_threads(self.processors.get(cores, 1), cores)
